@@ -119,6 +119,14 @@ profiles: ""                          # folder, /etc/headroom/profiles; empty: n
 # They may hold its queues to their shares of the power, and stop its jobs early.
 yarn:
   resourcemanager: []                 # web addresses, http://rm1:8088, the standbys' too; empty: no YARN
+  web_proxy: ""                       # yarn.web-proxy.address where the proxy is a process of its own, http://proxy1:8089; empty: the ResourceManagers'
+  ca: ""                              # file of the authority that https addresses are checked against, no other counts; empty: this machine's
+  certificate: ""                     # file shown where the ResourceManager asks for a certificate; empty: none
+  key: ""                             # its key
+  kerberos:                           # for web services that ask for SPNEGO (hadoop.http.authentication.type: kerberos)
+    principal: ""                     # headroom/HOST@REALM; empty: no Kerberos
+    keytab: /etc/headroom/headroom.keytab   # its key, mode 0640; a new one is used without a restart
+    krb5_conf: /etc/krb5.conf         # names the KDCs
   queues:                             # whose applications are jobs; applications of others are left alone
     - name: root.q1                   # full name
       guarantee: 100%                 # least part of a job's map tasks that is done, whatever the power; a job may demand more: -Dheadroom.min-tasks=90%, -Dheadroom.quality=90%
@@ -136,7 +144,9 @@ yarn:
   allocation_file: ""                 # the fair scheduler's, /etc/hadoop/conf/fair-scheduler.xml, for shares: file; only maxResources of these queues is written
   refresh: []                         # command that lets the ResourceManager read the file at once, [yarn, rmadmin, -refreshQueues]; empty: it looks every 10 s
   hooks: ""                           # host:port that the hooks inside Hadoop ask, by TLS with the certificate above; empty: off
-  hooks_token_file: ""                # token that these hooks prove themselves by, /etc/headroom/hooks.token; needed with hooks
+  hooks_auth: cluster                 # what these hooks prove themselves by: cluster (one token for all), job (each job has its own: scheduler hook token)
+  hooks_token_file: ""                # cluster: the token that all hooks share, /etc/headroom/hooks.token; needed with hooks
+  hooks_key_file: ""                  # job: the key that tokens are made from, /etc/headroom/scheduler/hooks.key; it leaves this machine never
   poll: 1s                            # time between two looks at the ResourceManager
 
 # A standalone Spark cluster: jobs with a section spark run there, each with a driver of its own beside the scheduler.
@@ -265,15 +275,17 @@ func (c *Config) checkAccess() *cli.Error {
 
 // checkHooks refuses hooks that anybody could reach, or speak to.
 func (c *Config) checkHooks() *cli.Error {
-	yarn, spark := c.Yarn.On() && c.Yarn.Hooks != "", c.Spark.On()
+	hadoop, spark := c.Yarn.On() && c.Yarn.Hooks != "", c.Spark.On()
 	switch {
-	case yarn && c.TLS.Off() && !secure.Loopback(c.Yarn.Hooks):
+	case hadoop && c.TLS.Off() && !secure.Loopback(c.Yarn.Hooks):
 		return config.Bad("name a certificate in tls, or write yarn.hooks: 127.0.0.1:7411", "yarn.hooks: tls is off, and %s is no loopback address", c.Yarn.Hooks)
 	case spark && c.TLS.Off() && !secure.Loopback(c.Spark.Hooks):
 		return config.Bad("name a certificate in tls, or write spark.hooks: 127.0.0.1:0", "spark.hooks: tls is off, and %s is no loopback address", c.Spark.Hooks)
-	case yarn && c.TLS.Off() && c.Yarn.HooksTokenFile != "":
+	case hadoop && c.TLS.Off() && c.Yarn.HooksTokenFile != "":
 		return config.Bad("name a certificate in tls, or leave the token out", "yarn.hooks_token_file: tls is off, and a token would be sent in the clear")
-	case yarn && !c.TLS.Off() && c.Yarn.HooksTokenFile == "":
+	case hadoop && c.TLS.Off() && c.Yarn.HooksKeyFile != "":
+		return config.Bad("name a certificate in tls, or leave the key out", "yarn.hooks_key_file: tls is off, and tokens would be sent in the clear")
+	case hadoop && !c.TLS.Off() && c.Yarn.HooksAuth == yarn.AuthCluster && c.Yarn.HooksTokenFile == "":
 		return config.Bad("hooks_token_file: /etc/headroom/hooks.token is the usual place; head -c 32 /dev/urandom | base64 makes a token", "yarn.hooks_token_file is missing: everybody who reaches %s could drop tasks", c.Yarn.Hooks)
 	}
 	return nil

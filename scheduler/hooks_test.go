@@ -21,6 +21,7 @@ func TestHooksInTheClearAreOnLoopback(t *testing.T) {
 		"yarn.hooks":            func(c *Config) { c.Yarn.Hooks = "10.0.0.1:2" },
 		"spark.hooks":           func(c *Config) { c.Spark.Hooks = "10.0.0.1:3" },
 		"yarn.hooks_token_file": func(c *Config) { c.Yarn.HooksTokenFile = "/etc/headroom/hooks.token" },
+		"yarn.hooks_key_file":   func(c *Config) { c.Yarn.HooksKeyFile = "/etc/headroom/hooks.key" },
 	} {
 		other := c
 		edit(&other)

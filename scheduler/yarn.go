@@ -33,19 +33,19 @@ func (e *engines) openYarn(s *Server, keeper *secure.Keeper) error {
 			return hooksError(s.cfg.Yarn.Hooks, err)
 		}
 	}
-	var token *hookserver.Token
+	var guard *hookserver.Guard
 	if hooks != nil && keeper != nil {
 		hooks = hookserver.Secure(hooks, keeper)
 		var err error
-		if token, err = hookserver.OpenToken(s.cfg.Yarn.HooksTokenFile); err != nil {
-			return errors.Join(config.Bad("head -c 32 /dev/urandom | base64 makes a token; mode 0640, the group is Hadoop's", "yarn.hooks_token_file: %v", err), hooks.Close())
+		if guard, err = hookGuard(s.cfg.Yarn); err != nil {
+			return errors.Join(err, hooks.Close())
 		}
 	}
 	if hooks != nil {
 		s.ports[portYarn] = hooks
 	}
 	e.yarn = yarn.New(s.cfg.Yarn, s.cfg.Dir, hooks, s.profiles, yarnCoordinators{s.commits}, s.logger)
-	e.yarn.Require(token)
+	e.yarn.Require(guard)
 	e.yarn.Rank(s.cfg.yarnClasses())
 	return nil
 }
@@ -57,6 +57,23 @@ func (c *Config) yarnClasses() []yarn.Class {
 		all = append(all, yarn.Class{Name: k.Name, Deadline: k.deadline()})
 	}
 	return all
+}
+
+// hookGuard reads what hooks prove themselves by.
+func hookGuard(c yarn.Config) (*hookserver.Guard, error) {
+	guard := &hookserver.Guard{}
+	var err error
+	if c.HooksTokenFile != "" {
+		if guard.Token, err = hookserver.OpenToken(c.HooksTokenFile); err != nil {
+			return nil, config.Bad("head -c 32 /dev/urandom | base64 makes a token; mode 0640, the group is Hadoop's", "yarn.hooks_token_file: %v", err)
+		}
+	}
+	if c.HooksKeyFile != "" {
+		if guard.Keys, err = hookserver.OpenKeys(c.HooksKeyFile); err != nil {
+			return nil, config.Bad("head -c 32 /dev/urandom | base64 makes a key; mode 0600, the scheduler's own", "yarn.hooks_key_file: %v", err)
+		}
+	}
+	return guard, nil
 }
 
 // hooksError says that the hooks cannot be served, and which key to mend.

@@ -15,6 +15,7 @@ needs() {
 	cat <<'NEEDS'
 gcc libc6-dev|the race detector
 etcd-server|the ratios to etcd of powerlab bench cluster
+krb5-kdc krb5-admin-server|the tests of Kerberos, scheduler/webclient and test/hadoop
 NEEDS
 	for list in */packages.txt; do
 		printf '%s|the tests of test/%s\n' "$(tr '\n' ' ' <"$list")" "${list%/*}"
@@ -57,9 +58,11 @@ if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-insta
 fi
 
 # Debian starts what it installs; the tests start servers of their own.
-case " $missing " in
-*" etcd-server "*) command -v systemctl >/dev/null 2>&1 && as_root systemctl disable --now etcd >/dev/null 2>&1 ;;
-esac
+for of in etcd-server:etcd krb5-kdc:krb5-kdc krb5-admin-server:krb5-admin-server; do
+	case " $missing " in
+	*" ${of%:*} "*) command -v systemctl >/dev/null 2>&1 && as_root systemctl disable --now "${of#*:}" >/dev/null 2>&1 ;;
+	esac
+done
 
 needs | while IFS='|' read -r packages purpose; do
 	for p in $packages; do

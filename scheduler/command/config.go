@@ -33,10 +33,13 @@ func configCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := cfg.Yarn.CheckFiles(); err != nil {
+				return err
+			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "ok    %s\n", path); err != nil {
 				return err
 			}
-			for _, note := range separation(cfg) {
+			for _, note := range append(separation(cfg), cfg.Yarn.Notes()...) {
 				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "note  %s\n", note); err != nil {
 					return err
 				}

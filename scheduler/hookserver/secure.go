@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -25,12 +24,8 @@ const (
 	tokenEvery = 10 * time.Second
 )
 
-var (
-	// errToken means a file that holds no usable token.
-	errToken = errors.New("a token is 16 to 4096 printable characters without blanks, readable by its owner and group only")
-	// errNoToken refuses a request; it tells nobody what the token is like.
-	errNoToken = errors.New("the token of the cluster's hooks is missing or wrong")
-)
+// errToken means a file that holds no usable token.
+var errToken = errors.New("a token is 16 to 4096 printable characters without blanks, readable by its owner and group only")
 
 // Secure has hooks that connect to l shake hands by TLS: they pin the authority of the
 // keeper's certificate. Who they are is for a token to prove; whoever has not shown one
@@ -49,66 +44,79 @@ type secured struct {
 // TurnedOut is the number of connections that were closed because they had not proved themselves.
 func (s secured) TurnedOut() uint64 { return s.bounded.TurnedOut() }
 
-// Token is what the hooks of a cluster prove themselves by. The file is read again when
-// it changes. It is safe for concurrent use.
-type Token struct {
+// secrets are the words of a file that only its owner and group can read. The file is
+// read again when it changes. It is safe for concurrent use.
+type secrets struct {
 	path string
+	// most words, each at least so long.
+	most, shortest int
 
 	mu     sync.Mutex
 	looked time.Time
-	text   string
+	words  []string
 }
 
-// OpenToken reads the token in a file.
-func OpenToken(path string) (*Token, error) {
-	text, err := readToken(path)
+func openSecrets(path string, most, shortest int) (*secrets, error) {
+	s := &secrets{path: path, most: most, shortest: shortest}
+	words, err := s.read()
 	if err != nil {
 		return nil, err
 	}
-	return &Token{path: path, looked: time.Now(), text: text}, nil
+	s.looked, s.words = time.Now(), words
+	return s, nil
 }
 
-func readToken(path string) (string, error) {
-	info, err := os.Stat(path)
+func (s *secrets) read() ([]string, error) {
+	info, err := os.Stat(s.path)
 	if err != nil {
-		return "", fmt.Errorf("read token: %w", err)
+		return nil, fmt.Errorf("read token: %w", err)
 	}
 	if info.Mode().Perm()&0o007 != 0 || info.Size() > tokenMax+1 {
-		return "", fmt.Errorf("read token: %s: mode %04o, %d bytes: %w", path, info.Mode().Perm(), info.Size(), errToken)
+		return nil, fmt.Errorf("read token: %s: mode %04o, %d bytes: %w", s.path, info.Mode().Perm(), info.Size(), errToken)
 	}
-	data, err := config.ReadFile(path, tokenMax+1)
+	data, err := config.ReadFile(s.path, tokenMax+1)
 	if err != nil {
-		return "", fmt.Errorf("read token: %w", err)
+		return nil, fmt.Errorf("read token: %w", err)
 	}
-	text := strings.TrimSpace(string(data))
-	if len(text) < tokenMin || len(text) > tokenMax || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("read token: %s: %w", path, errToken)
-	}
-	return text, nil
-}
-
-// now is the token as the file has it; a file that cannot be read leaves the old one in force.
-func (t *Token) now() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if at := time.Now(); at.Sub(t.looked) >= tokenEvery {
-		t.looked = at
-		if text, err := readToken(t.path); err == nil {
-			t.text = text
+	words := strings.Fields(string(data))
+	for _, text := range words {
+		if len(text) < s.shortest || len(text) > tokenMax || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			words = nil
+			break
 		}
 	}
-	return t.text
+	if len(words) == 0 || len(words) > s.most {
+		return nil, fmt.Errorf("read token: %s: %w", s.path, errToken)
+	}
+	return words, nil
 }
 
-// Require passes on to h only what carries the token, as "Authorization: Bearer TOKEN".
-func (t *Token) Require(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		shown, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !bearer || subtle.ConstantTimeCompare([]byte(shown), []byte(t.now())) != 1 {
-			Refuse(w, http.StatusUnauthorized, errNoToken)
-			return
+// now is what the file has; one that cannot be read leaves the old words in force.
+func (s *secrets) now() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := time.Now(); at.Sub(s.looked) >= tokenEvery {
+		s.looked = at
+		if words, err := s.read(); err == nil {
+			s.words = words
 		}
-		listen.Prove(r.Context(), listen.Guest{}) // all hooks have one token
-		h.ServeHTTP(w, r)
-	})
+	}
+	return s.words
+}
+
+// Token is what all hooks of a cluster prove themselves by. It is safe for concurrent use.
+type Token struct{ file *secrets }
+
+// OpenToken reads the token in a file.
+func OpenToken(path string) (*Token, error) {
+	file, err := openSecrets(path, 1, tokenMin)
+	if err != nil {
+		return nil, err
+	}
+	return &Token{file}, nil
+}
+
+// is reports whether shown is the token.
+func (t *Token) is(shown string) bool {
+	return t != nil && subtle.ConstantTimeCompare([]byte(shown), []byte(t.file.now()[0])) == 1
 }

@@ -11,24 +11,33 @@ import (
 	"headroom/internal/testkit"
 )
 
+// asking is a request that shows an Authorization header.
+func asking(header string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	r.Header.Set("Authorization", header)
+	return r
+}
+
 func TestTokenIsRequired(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "token")
 	secret := strings.Repeat("k", tokenMin)
 	testkit.WriteFile(t, path, secret+"\n")
-	token := testkit.Need(OpenToken(path))(t)
-	h := token.Require(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { Answer(w, 1) }))
-	for header, want := range map[string]int{
-		"Bearer " + secret: http.StatusOK, "": http.StatusUnauthorized, secret: http.StatusUnauthorized,
-		"Bearer ": http.StatusUnauthorized, "Bearer " + secret + "x": http.StatusUnauthorized, "Bearer " + secret[1:]: http.StatusUnauthorized,
+	g := &Guard{Token: testkit.Need(OpenToken(path))(t)}
+	for header, want := range map[string]bool{
+		"Bearer " + secret: true, "": false, secret: false, "Bearer ": false, "Bearer " + secret + "x": false, "Bearer " + secret[1:]: false,
 	} {
-		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
-		r.Header.Set("Authorization", header)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("%q: %d, want %d", header, w.Code, want)
+		if err := g.Shares(asking(header)); (err == nil) != want {
+			t.Errorf("shares with %q: %v", header, err)
 		}
+		who, err := g.Job(asking(header), "application_1_0001")
+		if (err == nil) != want || who.All != want || who.May("ann") != want {
+			t.Errorf("a job with %q: %+v, %v", header, who, err)
+		}
+	}
+	var open *Guard // in the clear, on loopback
+	if who, err := open.Job(asking(""), "application_1_0001"); err != nil || !who.All || open.Shares(asking("")) != nil {
+		t.Errorf("without a guard: %+v, %v", who, err)
 	}
 }
 

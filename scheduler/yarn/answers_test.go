@@ -5,6 +5,7 @@ package yarn
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -228,7 +229,7 @@ func TestClient(t *testing.T) {
 				_, _ = w.Write(golden(t, c.file))
 			}))
 			defer s.Close()
-			k := newClient([]string{s.URL + "/"})
+			k := newClient(Config{ResourceManager: []string{s.URL + "/"}}, slog.New(slog.DiscardHandler))
 			defer k.close()
 			body, err := k.cluster(t.Context(), "apps")
 			if !errors.Is(err, c.want) || (err != nil && !strings.Contains(err.Error(), c.text)) || (err == nil && len(body) == 0) {
@@ -252,12 +253,12 @@ func TestAnotherWebServer(t *testing.T) {
 		_, _ = w.Write(golden(t, "apps-running.json"))
 	}))
 	defer right.Close()
-	c := newClient([]string{other.URL})
+	c := newClient(Config{ResourceManager: []string{other.URL}}, slog.New(slog.DiscardHandler))
 	defer c.close()
 	if _, err := c.list(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "is it a ResourceManager's web address") {
 		t.Errorf("alone: %v", err)
 	}
-	both := newClient([]string{other.URL, right.URL})
+	both := newClient(Config{ResourceManager: []string{other.URL, right.URL}}, slog.New(slog.DiscardHandler))
 	defer both.close()
 	if apps, err := both.list(t.Context(), ""); err != nil || len(apps) == 0 {
 		t.Errorf("before the right one: %v, %v", apps, err)
@@ -274,7 +275,7 @@ func TestClientCutOff(t *testing.T) {
 	defer s.Close()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	k := newClient([]string{gone.URL, s.URL})
+	k := newClient(Config{ResourceManager: []string{gone.URL, s.URL}}, slog.New(slog.DiscardHandler))
 	defer k.close()
 	_, err := k.cluster(t.Context(), "apps")
 	if err == nil || !strings.Contains(err.Error(), "half an answer, 8 bytes") || !strings.Contains(err.Error(), "connection refused") {

@@ -14,6 +14,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/scheduler/profiles"
+	"headroom/scheduler/webclient"
 	"headroom/units"
 )
 
@@ -29,6 +30,14 @@ const (
 	sharesNone = "none"
 )
 
+// What hooks prove themselves by.
+const (
+	// AuthCluster is one token for all of them; those of jobs are accepted too where there is a key.
+	AuthCluster = "cluster"
+	// AuthJob is a token of its own for each job, and one for the scheduler plug-in.
+	AuthJob = "job"
+)
+
 // What happens to containers above a lowered maximum.
 const (
 	// lowerDrain lets them end by themselves.
@@ -42,6 +51,16 @@ const (
 type Config struct {
 	// ResourceManager are the web addresses of the ResourceManagers, tried in order.
 	ResourceManager []string `yaml:"resourcemanager"`
+	// WebProxy is the web address of a separate proxy to application masters; empty stands
+	// for the ResourceManagers' own.
+	WebProxy string `yaml:"web_proxy"`
+	// CA is a file of the only authorities trusted for https; empty stands for this machine's.
+	CA string `yaml:"ca"`
+	// Certificate and Key are shown to web services that ask for a certificate.
+	Certificate string `yaml:"certificate"`
+	Key         string `yaml:"key"`
+	// Kerberos logs in at web services that ask for SPNEGO.
+	Kerberos webclient.Kerberos `yaml:"kerberos"`
 	// Queues are those whose applications are jobs of Headroom.
 	Queues []Queue `yaml:"queues"`
 	// Container is the unit in which shares are counted.
@@ -58,8 +77,12 @@ type Config struct {
 	Refresh []string `yaml:"refresh"`
 	// Hooks is where the hooks are served, host:port; empty serves none.
 	Hooks string `yaml:"hooks"`
-	// HooksTokenFile holds the token that hooks prove themselves by; it goes with TLS.
+	// HooksAuth says what hooks prove themselves by: cluster or job.
+	HooksAuth string `yaml:"hooks_auth"`
+	// HooksTokenFile holds the token that all hooks share, for hooks_auth: cluster; it goes with TLS.
 	HooksTokenFile string `yaml:"hooks_token_file"`
+	// HooksKeyFile holds the key that the tokens of users and jobs are made from.
+	HooksKeyFile string `yaml:"hooks_key_file"`
 	// Poll is the time between two looks at the ResourceManager.
 	Poll config.Duration `yaml:"poll"`
 }
@@ -99,6 +122,7 @@ func (c Container) times(what Container) int {
 func Defaults() Config {
 	return Config{
 		Container: Container{MemoryMB: 1024, VCores: 1}, Shares: sharesHook, Lower: lowerDrain, Poll: config.Duration(time.Second),
+		Kerberos: webclient.Defaults(), HooksAuth: AuthCluster,
 	}
 }
 
@@ -135,15 +159,55 @@ func (c Config) checkManagers() *cli.Error {
 		return config.Bad("name the active one and its standbys", "yarn.resourcemanager names %d; the most is %d", len(c.ResourceManager), managersMax)
 	}
 	for _, text := range c.ResourceManager {
-		u, err := url.Parse(text)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		if !isWeb(text) {
 			return config.Bad("write its web address, for example http://rm1:8088", "yarn.resourcemanager: %q is not the address of a web server", text)
 		}
+	}
+	if c.WebProxy != "" && !isWeb(c.WebProxy) {
+		return config.Bad("write yarn.web-proxy.address of yarn-site.xml, for example http://proxy1:8089", "yarn.web_proxy: %q is not the address of a web server", c.WebProxy)
+	}
+	if err := c.web().Check(c.addresses()); err != nil {
+		return err
 	}
 	if p := c.Poll.Std(); p < pollMin || p > pollMax {
 		return config.Bad("poll: 1s is the usual time", "yarn.poll is %v; it must be from %v to %v", p, pollMin, pollMax)
 	}
 	return nil
+}
+
+// isWeb reports whether text is the address of a web server, without a path.
+func isWeb(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == ""
+}
+
+// addresses are all web addresses that are asked.
+func (c Config) addresses() []string {
+	if c.WebProxy == "" {
+		return c.ResourceManager
+	}
+	return append(slices.Clone(c.ResourceManager), c.WebProxy)
+}
+
+// web is whom the client of the web services trusts, and who it is.
+func (c Config) web() webclient.Config {
+	return webclient.Config{Section: "yarn", CA: c.CA, Certificate: c.Certificate, Key: c.Key, Kerberos: c.Kerberos}
+}
+
+// CheckFiles returns what is wrong with the files of the section, nil when nothing is.
+func (c Config) CheckFiles() *cli.Error {
+	if !c.On() {
+		return nil
+	}
+	return c.web().CheckFiles()
+}
+
+// Notes are what a right configuration leaves open, in words.
+func (c Config) Notes() []string {
+	if !c.On() || !c.Kerberos.On() || !slices.ContainsFunc(c.addresses(), func(a string) bool { return strings.HasPrefix(a, "http:") }) {
+		return nil
+	}
+	return []string{"yarn.kerberos over http: who reads that network can use the scheduler's session; https with yarn.ca prevents it"}
 }
 
 func (c Config) checkQueues() *cli.Error {
@@ -212,6 +276,17 @@ func (c Config) checkShares() *cli.Error {
 }
 
 func (c Config) checkHooks() *cli.Error {
+	switch {
+	case c.HooksAuth != AuthCluster && c.HooksAuth != AuthJob:
+		return config.Bad("one of cluster, job", "yarn.hooks_auth %q is unknown", c.HooksAuth)
+	case c.HooksAuth == AuthJob && c.HooksKeyFile == "":
+		return config.Bad("hooks_key_file: /etc/headroom/scheduler/hooks.key is the usual place; head -c 32 /dev/urandom | base64 makes a key",
+			"yarn.hooks_auth is job, and yarn.hooks_key_file is missing")
+	case c.HooksAuth == AuthJob && c.HooksTokenFile != "":
+		return config.Bad("leave it out, or write hooks_auth: cluster while jobs still use it", "yarn.hooks_auth is job, and yarn.hooks_token_file would let every hook speak for every job")
+	case c.HooksKeyFile != "" && c.HooksKeyFile == c.HooksTokenFile:
+		return config.Bad("make a new key: every machine of the cluster has the token", "yarn.hooks_key_file and yarn.hooks_token_file are one file")
+	}
 	if c.Hooks == "" {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -63,8 +62,8 @@ type Engine struct {
 	// overwrite newer ones.
 	sharing sync.Mutex
 
-	// token is what hooks prove themselves by; nil for nothing.
-	token *hookserver.Token
+	// guard decides which hooks are answered; nil answers all.
+	guard *hookserver.Guard
 
 	mu   sync.Mutex
 	book *book
@@ -78,7 +77,7 @@ type Engine struct {
 // It takes over the listener for the hooks, which may be nil; so may the profiles.
 func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coords Coordinators, logger *slog.Logger) *Engine {
 	e := &Engine{
-		cfg: cfg, dir: dir, logger: logger, coords: coords, client: newClient(cfg.ResourceManager), hooks: hooks, profiles: known,
+		cfg: cfg, dir: dir, logger: logger, coords: coords, client: newClient(cfg, logger), hooks: hooks, profiles: known,
 		book: newBook(cfg, logger), looked: make(chan struct{}, 1),
 		// A plug-in may know the shares of an earlier process: the clock gives a higher number.
 		revision: uint64(time.Now().UnixMilli()),
@@ -90,21 +89,12 @@ func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coo
 	return e
 }
 
-// Require has hooks prove themselves by the token; nil asks for none. It is called
+// Require has hooks prove themselves to the guard; nil asks for nothing. It is called
 // before Run.
-func (e *Engine) Require(token *hookserver.Token) { e.token = token }
+func (e *Engine) Require(guard *hookserver.Guard) { e.guard = guard }
 
 // Rank tells the classes of scheduler.yaml, highest first. It is called before Run.
 func (e *Engine) Rank(classes []Class) { e.book.classes = classes }
-
-// handler answers hooks.
-func (e *Engine) handler() http.Handler {
-	h := newHooks(e).handler()
-	if e.token != nil {
-		return e.token.Require(h)
-	}
-	return h
-}
 
 // Run watches and serves until ctx ends; then the operator's own queues come back.
 func (e *Engine) Run(ctx context.Context) error {
@@ -117,7 +107,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var served error
 	if e.hooks != nil {
 		running.Go(func() {
-			served = hookserver.Serve(ctx, e.hooks, e.handler())
+			served = hookserver.Serve(ctx, e.hooks, newHooks(e).handler())
 			cancel()
 		})
 	}

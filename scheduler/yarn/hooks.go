@@ -26,10 +26,10 @@ func newHooks(e *Engine) *hooks { return &hooks{engine: e} }
 
 func (h *hooks) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/shares", h.shares)
-	mux.HandleFunc("GET /v1/jobs/{job}/stop", h.stop)
-	mux.HandleFunc("POST /v1/jobs/{job}/drop", h.drop)
-	mux.HandleFunc("POST /v1/jobs/{job}/begin", h.begin)
+	mux.HandleFunc("GET /v1/shares", h.ofShares(h.shares))
+	mux.HandleFunc("GET /v1/jobs/{job}/stop", h.ofJob(h.stop))
+	mux.HandleFunc("POST /v1/jobs/{job}/drop", h.ofJob(h.drop))
+	mux.HandleFunc("POST /v1/jobs/{job}/begin", h.ofJob(h.begin))
 	return hookserver.Bounded(hooksMax, mux)
 }
 
@@ -153,6 +153,8 @@ func status(err error) int {
 	switch {
 	case errors.Is(err, errJob):
 		return http.StatusNotFound
+	case errors.Is(err, errOtherUser):
+		return http.StatusForbidden
 	case errors.Is(err, errRequest):
 		return http.StatusBadRequest
 	case errors.Is(err, errNoStop):

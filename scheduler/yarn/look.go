@@ -50,8 +50,8 @@ type wish struct {
 	since time.Time
 }
 
-// lookers bounds the requests at one time.
-const lookers = connectionsMax / 2
+// lookers bounds the requests at one time: half of the connections that the client opens.
+const lookers = 4
 
 // endedMax bounds the ended applications that are listed after an absence.
 const endedMax = "1000"

@@ -2,15 +2,19 @@ package yarn
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
+
+	"headroom/scheduler/webclient"
 )
 
 const (
@@ -18,28 +22,29 @@ const (
 	requestWait = 3 * time.Second
 	// answerMax bounds one answer: 100000 tasks are about 25 MB.
 	answerMax = 32 << 20
-	// connectionsMax bounds the connections to one ResourceManager.
-	connectionsMax = 8
 )
 
 // client asks the ResourceManagers. It is safe for concurrent use.
 type client struct {
 	managers []string
-	http     *http.Client
+	// proxy is the web proxy to application masters; empty stands for the ResourceManager's own.
+	proxy string
+	http  *http.Client
 
 	mu sync.Mutex
 	// turn is the manager that answered last.
 	turn int
 }
 
-func newClient(managers []string) *client {
-	c := &client{http: &http.Client{
+func newClient(cfg Config, logger *slog.Logger) *client {
+	c := &client{proxy: strings.TrimRight(cfg.WebProxy, "/"), http: &http.Client{
 		Timeout: requestWait,
-		// A redirect is an answer of its own: a standby, or a master that is gone.
+		// A redirect is an answer of its own: a standby, or a master that is gone. So nothing
+		// that proves the scheduler is shown to a host that is not configured.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     &http.Transport{MaxConnsPerHost: connectionsMax, MaxIdleConnsPerHost: connectionsMax, IdleConnTimeout: time.Minute, Proxy: http.ProxyFromEnvironment},
+		Transport:     webclient.New(cfg.web(), logger),
 	}}
-	for _, m := range managers {
+	for _, m := range cfg.ResourceManager {
 		c.managers = append(c.managers, strings.TrimRight(m, "/"))
 	}
 	return c
@@ -75,14 +80,22 @@ func (c *client) cluster(ctx context.Context, path string) ([]byte, error) {
 	return nil, failed
 }
 
-// master asks the application master of a job, through the proxy of the
-// ResourceManager that answered last.
+// master asks the application master of a job, through the web proxy.
 func (c *client) master(ctx context.Context, app, path string) ([]byte, error) {
-	body, err := c.get(ctx, c.managers[c.first()]+"/proxy/"+app+"/ws/v1/mapreduce/jobs/"+jobOf(app)+path)
+	body, err := c.get(ctx, c.proxied()+"/proxy/"+app+"/ws/v1/mapreduce/jobs/"+jobOf(app)+path)
 	if errors.Is(err, errStandby) {
 		err = fmt.Errorf("no application master yet, or none any more: %w", errNotThere)
 	}
 	return body, err
+}
+
+// proxied is the address of the proxy to application masters: the one configured, or the
+// ResourceManager that answered last.
+func (c *client) proxied() string {
+	if c.proxy != "" {
+		return c.proxy
+	}
+	return c.managers[c.first()]
 }
 
 func (c *client) first() int {
@@ -123,11 +136,15 @@ func (c *client) get(ctx context.Context, address string) ([]byte, error) {
 
 // withoutQuery shortens the address in an error of the HTTP client.
 func withoutQuery(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		short, _, _ := strings.Cut(u.URL, "?")
-		return fmt.Errorf("ask %s: %w", short, u.Err)
+	u, ok := errors.AsType[*url.Error](err)
+	if !ok {
+		return err
 	}
-	return err
+	short, _, _ := strings.Cut(u.URL, "?")
+	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown {
+		return fmt.Errorf("ask %s: %w: yarn.ca names the authority of its certificate", short, u.Err)
+	}
+	return fmt.Errorf("ask %s: %w", short, u.Err)
 }
 
 // judge tells why an answer is none. ResourceManagers answer people: in HTML
@@ -140,6 +157,10 @@ func judge(resp *http.Response, body []byte) error {
 		return fmt.Errorf("sends on to %q: %w", clip(resp.Header.Get("Location")), errStandby)
 	case resp.StatusCode == http.StatusNotFound:
 		return errNotThere
+	case resp.StatusCode == http.StatusUnauthorized && (resp.Request == nil || resp.Request.Header.Get("Authorization") == ""):
+		return fmt.Errorf("asks who is asking (%s), and yarn.kerberos of scheduler.yaml names nobody: %w", clip(resp.Header.Get("WWW-Authenticate")), errAnswer)
+	case resp.StatusCode == http.StatusUnauthorized:
+		return fmt.Errorf("does not accept the Kerberos ticket: %s: is its key the KDC's current one, and its clock right? %w", words(body), errAnswer)
 	case len(body) > answerMax:
 		return fmt.Errorf("more than %d bytes: %w", answerMax, errAnswer)
 	case resp.StatusCode != http.StatusOK:

@@ -15,10 +15,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -40,6 +42,7 @@ type site struct {
 	dir      string
 	group    *cluster.Group
 	programs []*cluster.Program // in the order of their starts
+	agents   []string           // nodes that had a powerd
 	// rpc, raft and gossip are the coordinator's addresses, tasks the scheduler's, hooks
 	// the one that the plug-ins ask.
 	rpc, raft, gossip, tasks, hooks string
@@ -83,7 +86,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// certificates makes an authority, a certificate for everybody, and the token of the hooks.
+// certificates makes an authority, a certificate for everybody, and the tokens of the hooks.
 func (s *site) certificates() {
 	s.t.Helper()
 	for _, argv := range [][]string{
@@ -94,9 +97,25 @@ func (s *site) certificates() {
 			s.t.Fatalf("%v: %v: %s", argv, err, out)
 		}
 	}
-	var token [32]byte
-	_, _ = rand.Read(token[:])
-	s.write("hooks.token", base64.StdEncoding.EncodeToString(token[:])+"\n", 0o600)
+	var key [32]byte
+	_, _ = rand.Read(key[:])
+	s.write("hooks.key", base64.StdEncoding.EncodeToString(key[:])+"\n", 0o600)
+	s.write("hooks.yaml", s.scheduling(fmt.Sprintf("  resourcemanager: [\"http://rm:8088\"]\n  queues: [{name: root.q1}]\n"+
+		"  hooks: %q\n  hooks_auth: job\n  hooks_key_file: %s\n", s.hooks, s.path("hooks.key"))), 0o644)
+	s.write("hooks.token", s.token("--shares"), 0o600)
+	s.write("user.json", s.token("--user", testkit.Need(user.Current())(s.t).Username), 0o600)
+}
+
+// scheduling is a scheduler's configuration with these lines in its section yarn.
+func (s *site) scheduling(yarn string) string {
+	return fmt.Sprintf(s.identity("s1")+"listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [high]\nyarn:\n%s", s.tasks, s.path("scheduler"), s.rpc, yarn)
+}
+
+// token is what `scheduler hook token` prints.
+func (s *site) token(of ...string) string {
+	s.t.Helper()
+	argv := append([]string{"hook", "token", "--config", s.path("hooks.yaml")}, of...)
+	return string(testkit.Need(exec.CommandContext(s.t.Context(), filepath.Join(s.bin, "scheduler"), argv...).Output())(s.t))
 }
 
 // identity is the tls section of a program's configuration.
@@ -104,9 +123,42 @@ func (s *site) identity(name string) string {
 	return fmt.Sprintf("tls: {mode: on, ca: %q, cert: %q, key: %q}\n", s.path("ca.crt"), s.path(name+".crt"), s.path(name+".key"))
 }
 
-// asked is where and as whom Hadoop's processes ask the scheduler.
+// asked is where and as whom Hadoop's processes ask the scheduler: by a token that reads
+// shares. A job has another one, in its credentials.
 func (s *site) asked() map[string]string {
 	return map[string]string{"headroom.url": "https://" + s.hooks, "headroom.ca": s.path("ca.crt"), "headroom.token-file": s.path("hooks.token")}
+}
+
+// hidden checks, while a job runs, that the user's token has not got to the cluster and
+// that the job's is in no configuration, which other users can read.
+func (s *site) hidden() {
+	s.t.Helper()
+	carried := 0
+	err := filepath.WalkDir(s.Dir(), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a file of a container that has ended meanwhile
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if bytes.Contains(text, []byte("headroom-user-1.")) {
+			s.t.Errorf("%s holds the user's token", path)
+		}
+		if bytes.Contains(text, []byte("headroom-job-1.")) {
+			carried++
+			if filepath.Ext(path) == ".xml" {
+				s.t.Errorf("%s holds the job's token", path)
+			}
+		}
+		return nil
+	})
+	if err != nil || carried == 0 {
+		s.t.Errorf("%d files hold the job's token, %v", carried, err)
+	}
 }
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
@@ -134,13 +186,14 @@ func (s *site) agent(name string) {
 	}
 	s.write(name+".yaml", fmt.Sprintf("%sgossip: {bind: \"127.0.0.1:0\", join: [%q], key_file: %s}\n%s",
 		edited, s.gossip, s.path("gossip.key"), s.identity(name)), 0o644)
+	s.agents = append(s.agents, name)
 	s.start("powerd-"+name, "powerd", "run", "--config", s.path(name+".yaml"))
 }
 
-// restore takes back what the two powerd have set; they have ended.
+// restore takes back what the powerd have set; they have ended.
 func (s *site) restore() {
 	s.t.Helper()
-	for _, name := range []string{"n1", "n2"} {
+	for _, name := range s.agents {
 		cmd := exec.Command(filepath.Join(s.bin, "powerd"), "limit", "restore", "--force", "--config", s.path(name+".yaml"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			s.t.Errorf("restore the limits of %s: %v: %s", name, err, out)
@@ -252,8 +305,8 @@ func TestAJobUnderACut(t *testing.T) {
 	// A task costs little: what decides is not how fast this machine is.
 	s.write("scheduler.yaml", fmt.Sprintf(s.identity("s1")+"listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [{name: high, quality_price: 50ms}]\n"+
 		"yarn:\n  resourcemanager: [%q]\n  queues: [{name: root.q1, guarantee: 40%%}, {name: root.q2, guarantee: 80%%}, {name: root.q3, overrides: true}]\n"+
-		"  container: {memory_mb: 2048, vcores: 1}\n  hooks: %q\n  hooks_token_file: %s\n",
-		s.tasks, s.path("scheduler"), s.rpc, s.RM(), s.hooks, s.path("hooks.token")), 0o644)
+		"  container: {memory_mb: 2048, vcores: 1}\n  hooks: %q\n  hooks_auth: job\n  hooks_key_file: %s\n",
+		s.tasks, s.path("scheduler"), s.rpc, s.RM(), s.hooks, s.path("hooks.key")), 0o644)
 	s.start("scheduler", "scheduler", "run", "--config", s.path("scheduler.yaml"))
 
 	s.sprint(ctx)
@@ -321,6 +374,7 @@ func (s *site) cut(ctx context.Context, queue, in, out string) (jobView, hadoop.
 	for _, memory := range []string{"mapreduce.map.memory.mb", "mapreduce.reduce.memory.mb", "yarn.app.mapreduce.am.resource.mb"} {
 		properties[memory] = "2048" // two containers on a node: the job must outlast the cut
 	}
+	properties["mapreduce.job.credentials.json"] = s.path("user.json")
 	maps.Copy(properties, map[string]string{
 		"mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator", "mapreduce.job.reduce.slowstart.completedmaps": "1.0",
 	})
@@ -331,6 +385,7 @@ func (s *site) cut(ctx context.Context, queue, in, out string) (jobView, hadoop.
 		view, ok := s.job(ctx, job.ID)
 		return ok && view.UncappedS != nil && view.Done >= 8
 	})
+	s.hidden()
 	before, _ := s.job(ctx, job.ID)
 	s.t.Logf("uncapped finish time %.0f s, %d of %d tasks done: the budget is cut", *before.UncappedS, before.Done, before.Tasks)
 	testkit.Check(s.t, s.command(ctx, nil, "budget", "set", fmt.Sprintf("%dW", 2*failSafe+2), "--reason", "test"))

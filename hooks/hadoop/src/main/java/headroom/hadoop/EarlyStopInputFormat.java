@@ -51,7 +51,8 @@ public class EarlyStopInputFormat<K, V> extends InputFormat<K, V> {
   /** Whatever goes wrong, the map runs. */
   private static boolean mayRun(InputSplit split, TaskAttemptContext context) throws InterruptedException {
     TaskAttemptID attempt = context.getTaskAttemptID();
-    SchedulerClient client = SchedulerClient.of(context.getConfiguration());
+    SchedulerClient client = SchedulerClient.of(
+        context.getConfiguration(), context.getCredentials(), JobCredentials.application(attempt.getJobID()));
     if (client == null || attempt.getTaskType() != TaskType.MAP) {
       return true;
     }

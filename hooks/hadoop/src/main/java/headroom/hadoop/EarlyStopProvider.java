@@ -56,6 +56,13 @@ public class EarlyStopProvider extends ClientProtocolProvider {
       } catch (IOException | RuntimeException e) {
         LOG.warn(id + " is submitted as it is: its job.xml could not be rewritten", e);
       }
+      try {
+        if (JobCredentials.narrow(credentials, JobCredentials.application(id))) {
+          LOG.info("{}: its hooks have a token for this job alone", id);
+        }
+      } catch (IOException e) {
+        LOG.warn("{}: its hooks have no token: {}", id, e.getMessage());
+      }
       return super.submitJob(id, dir, credentials);
     }
   }

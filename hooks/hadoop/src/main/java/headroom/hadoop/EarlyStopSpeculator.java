@@ -9,6 +9,7 @@ import org.apache.hadoop.mapreduce.v2.app.job.event.TaskAttemptStatusUpdateEvent
 import org.apache.hadoop.mapreduce.v2.app.speculate.DefaultSpeculator;
 import org.apache.hadoop.mapreduce.v2.app.speculate.Speculator;
 import org.apache.hadoop.mapreduce.v2.app.speculate.SpeculatorEvent;
+import org.apache.hadoop.security.UserGroupInformation;
 import org.apache.hadoop.service.CompositeService;
 import org.apache.hadoop.yarn.event.Event;
 import org.apache.hadoop.yarn.event.EventHandler;
@@ -68,7 +69,9 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
   @Override
   protected void serviceStart() throws Exception {
     super.serviceStart();
-    SchedulerClient client = SchedulerClient.of(conf);
+    // Here, not in the thread: Hadoop's master has its job's credentials while it starts its services.
+    SchedulerClient client = SchedulerClient.of(
+        conf, UserGroupInformation.getCurrentUser().getCredentials(), context.getApplicationID().toString());
     if (client == null) {
       return;
     }

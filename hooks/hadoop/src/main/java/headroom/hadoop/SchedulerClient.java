@@ -15,6 +15,7 @@ import java.util.Collection;
 import java.util.SortedSet;
 import javax.net.ssl.SSLSocketFactory;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.security.Credentials;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -31,22 +32,34 @@ final class SchedulerClient {
   /** Null in the clear. */
   private final SSLSocketFactory tls;
 
+  /** The token of the job; "" for none. */
+  private final String jobToken;
+
   /** "" for none. */
   private final String tokenFile;
 
   SchedulerClient(URL base, int timeoutMs) {
-    this(base, timeoutMs, null, "");
+    this(base, timeoutMs, null, "", "");
   }
 
-  private SchedulerClient(URL base, int timeoutMs, SSLSocketFactory tls, String tokenFile) {
+  private SchedulerClient(URL base, int timeoutMs, SSLSocketFactory tls, String jobToken, String tokenFile) {
     this.base = base;
     this.timeoutMs = timeoutMs;
     this.tls = tls;
+    this.jobToken = jobToken;
     this.tokenFile = tokenFile;
   }
 
-  /** Null where no scheduler is set, it is switched off, or its address is none. */
+  /** For no job. Null where no scheduler is set, it is switched off, or its address is none. */
   static SchedulerClient of(Configuration conf) {
+    return of(conf, null, "");
+  }
+
+  /**
+   * For the hooks of a job: they prove themselves by the token in its credentials, and by the cluster's where it has
+   * none. Null as for {@link #of(Configuration)}.
+   */
+  static SchedulerClient of(Configuration conf, Credentials credentials, String application) {
     String url = conf.getTrimmed(Settings.URL, "");
     if (url.isEmpty() || url.equals(Settings.OFF)) {
       return null;
@@ -59,6 +72,7 @@ final class SchedulerClient {
       boolean secure = base.getProtocol().equals("https");
       return new SchedulerClient(base, Math.max(1, conf.getInt(Settings.TIMEOUT_MS, Settings.TIMEOUT_MS_DEFAULT)),
           secure ? Pinned.by(file(conf, Settings.CA, Settings.CA_VARIABLE)) : null,
+          secure && credentials != null ? JobCredentials.token(credentials, application) : "",
           secure ? file(conf, Settings.TOKEN_FILE, Settings.TOKEN_FILE_VARIABLE) : "");
     } catch (IOException | NumberFormatException e) {
       LOG.error("{}={} is refused, Headroom's hooks stay out of it: {}", Settings.URL, url, e.getMessage());
@@ -96,7 +110,9 @@ final class SchedulerClient {
 
   private JsonNode ask(String path, JsonNode body) throws IOException {
     Request request = new Request(base, path, timeoutMs, tls);
-    if (!tokenFile.isEmpty()) {
+    if (!jobToken.isEmpty()) {
+      request.authorize(jobToken);
+    } else if (!tokenFile.isEmpty()) {
       request.authorize(token());
     }
     try {

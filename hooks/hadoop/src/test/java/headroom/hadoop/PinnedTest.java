@@ -1,4 +1,5 @@
-// Claims: a token goes only to a scheduler of the pinned authority; without that authority the hooks stay out of it.
+// Claims: a token goes only to a scheduler of the pinned authority; without that authority the hooks stay out of it. A
+// job's own token is shown before the cluster's.
 package headroom.hadoop;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -13,6 +14,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.security.Credentials;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -20,12 +22,16 @@ class PinnedTest {
   private static final String GO_ON = "{\"stop\":false,\"dropped\":[]}";
 
   private static SchedulerClient client(SecureScheduler s, Path ca, Path token) {
+    return SchedulerClient.of(conf(s, ca, token));
+  }
+
+  private static Configuration conf(SecureScheduler s, Path ca, Path token) {
     Configuration conf = new Configuration(false);
     conf.set(Settings.URL, s.url());
     conf.set(Settings.CA, ca.toString());
     conf.set(Settings.TOKEN_FILE, token.toString());
     conf.setInt(Settings.TIMEOUT_MS, 30_000);
-    return SchedulerClient.of(conf);
+    return conf;
   }
 
   private static Path token(Path dir) throws IOException {
@@ -39,6 +45,22 @@ class PinnedTest {
       assertEquals("Bearer secret", s.tokens.take());
       assertThrows(IOException.class, () -> client(s, s.ca, dir.resolve("none")).stop("job_1"));
       assertNull(client(s, dir.resolve("none"), token(dir)));
+    }
+  }
+
+  @Test
+  void aJobShowsItsOwn(@TempDir Path dir) throws Exception {
+    Credentials credentials = new Credentials();
+    try (SecureScheduler s = new SecureScheduler(dir, "headroom://scheduler/s1", GO_ON)) {
+      Configuration conf = conf(s, s.ca, token(dir));
+      assertNotNull(SchedulerClient.of(conf, credentials, "application_1_0001").stop("job_1_0001"));
+      assertEquals("Bearer secret", s.tokens.take());
+      credentials.addSecretKey(JobCredentials.JOB, "own".getBytes(StandardCharsets.US_ASCII));
+      assertNotNull(SchedulerClient.of(conf, credentials, "application_1_0001").stop("job_1_0001"));
+      assertEquals("Bearer own", s.tokens.take());
+      credentials.addSecretKey(JobCredentials.USER, "damaged".getBytes(StandardCharsets.US_ASCII));
+      credentials.removeSecretKey(JobCredentials.JOB);
+      assertNull(SchedulerClient.of(conf, credentials, "application_1_0001")); // it does not fall back to the cluster's
     }
   }
 

@@ -1,0 +1,63 @@
+package yarn
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"headroom/scheduler/hookserver"
+)
+
+var (
+	// errOtherUser refuses a hook whose token is of another user than the job.
+	errOtherUser = errors.New("the job is another user's than the hook's token")
+	// errOwnerUnknown says that a job's user has not been read since the scheduler started.
+	errOwnerUnknown = errors.New("the job's user is not known yet")
+)
+
+// admit checks that a hook speaks for a running job of its own user. Who hears that a job
+// is not known has shown the job's token.
+func (e *Engine) admit(id string, who hookserver.Caller) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.book.running(id)
+	switch {
+	case err != nil:
+		return err
+	case who.All:
+		return nil
+	case j.app.user == "":
+		return fmt.Errorf("%s: %w", id, errOwnerUnknown)
+	case !who.May(j.app.user):
+		return fmt.Errorf("%s: %w", id, errOtherUser)
+	}
+	return nil
+}
+
+// ofShares answers h only to who may read shares.
+func (h *hooks) ofShares(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := h.engine.guard.Shares(r); err != nil {
+			hookserver.Refuse(w, http.StatusUnauthorized, err)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// ofJob answers h only to who may speak for the job that the path names.
+func (h *hooks) ofJob(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		id := appOf(r.PathValue("job"))
+		who, err := h.engine.guard.Job(r, id)
+		if err != nil {
+			hookserver.Refuse(w, http.StatusUnauthorized, err)
+			return
+		}
+		if err := h.engine.admit(id, who); err != nil {
+			hookserver.Refuse(w, status(err), err)
+			return
+		}
+		next(w, r)
+	}
+}
