@@ -154,6 +154,9 @@ func (d *director) obey(ctx context.Context, st *directStream, m *headroomv1.Dir
 	if s := m.GetShare(); s.GetEngine() == engineLocal {
 		e.shares = s
 	}
+	if d.engines.ofYarn(m.GetDeflate().GetId()) {
+		e.deflate = nil // no run of the loop's
+	}
 	if c := m.GetCap(); c != nil {
 		e.node, e.cap = c.GetNode(), capFromProto(c)
 	}
@@ -184,6 +187,9 @@ func (d *director) report(ctx context.Context, st *directStream) error {
 	}
 	if v.capacity > 0 {
 		r.Engines = append(r.Engines, &headroomv1.EngineReport{Engine: engineLocal, Containers: count(v.capacity)})
+	}
+	if d.engines.spark != nil {
+		r.Engines = append(r.Engines, d.engines.reportSpark())
 	}
 	if d.engines.yarn != nil {
 		jobs, engine := d.engines.yarn.Report()

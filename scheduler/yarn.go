@@ -49,6 +49,18 @@ func (e *engines) openYarn(s *Server, keeper *secure.Keeper) error {
 	return nil
 }
 
+// sparkOnYARN is what Spark's engine asks of YARN; nil where its jobs run on a standalone master.
+func (s *Server) sparkOnYARN() spark.YARN {
+	if !s.cfg.Spark.OnYARN() {
+		return nil
+	}
+	c := s.cfg.Yarn
+	if len(s.cfg.Spark.ResourceManager) > 0 {
+		c.ResourceManager = s.cfg.Spark.ResourceManager
+	}
+	return yarn.NewApplications(c)
+}
+
 // hooksError says that the hooks cannot be served, and which key to mend.
 func hooksError(address string, cause error) *cli.Error {
 	e := &cli.Error{
@@ -90,10 +102,15 @@ func (y yarnCoordinators) DropTasks(ctx context.Context, r *headroomv1.DropTasks
 	return resp.GetDropped(), final(err)
 }
 
+// ofYarn reports whether YARN's engine keeps the job of that id.
+func (e *engines) ofYarn(id string) bool { return e.yarn != nil && yarn.Names(id) }
+
 // carryOut carries out a directive to an engine. A directive that is for none is no error.
 func (e *engines) carryOut(d *headroomv1.Directive) error {
 	share, stop := d.GetShare(), d.GetStop()
 	switch {
+	case e.ofYarn(d.GetDeflate().GetId()):
+		return e.yarn.Deflate(d.GetDeflate())
 	case share == nil && stop == nil, share.GetEngine() == engineLocal:
 		return nil // the loop's
 	case share.GetEngine() == spark.Name && e.spark != nil:

@@ -39,7 +39,12 @@ func newLab(t *testing.T, dir string, change func(*Config)) *lab {
 	if change != nil {
 		change(&cfg)
 	}
-	e := testkit.Need(New(cfg, dir, supervisor(), slog.New(slog.DiscardHandler)))(t)
+	e := testkit.Need(New(cfg, dir, supervisor(), nil, slog.New(slog.DiscardHandler)))(t)
+	return runLab(t, dir, e)
+}
+
+func runLab(t *testing.T, dir string, e *Engine) *lab {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- e.Run(ctx) }()

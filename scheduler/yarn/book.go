@@ -17,6 +17,9 @@ import (
 // Name is how this engine is called in jobs, directives and reports.
 const Name = "yarn"
 
+// Names reports whether the id is that of an application of YARN.
+func Names(id string) bool { return appForm.MatchString(id) }
+
 // actor is who changes something, in the coordinators' audit.
 const actor = "scheduler/yarn"
 
@@ -38,6 +41,8 @@ type book struct {
 	cfg    Config
 	logger *slog.Logger
 	jobs   map[string]*job
+	// sparks is what is known of the inside of Spark's applications; some may not be jobs yet.
+	sparks map[string]*sparkApp
 
 	// restored: the jobs of the coordinators' log are known.
 	restored bool
@@ -67,12 +72,12 @@ type book struct {
 }
 
 func newBook(cfg Config, logger *slog.Logger) *book {
-	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, gap: true, overhead: 1}
+	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, sparks: map[string]*sparkApp{}, gap: true, overhead: 1}
 }
 
 // wish is what the next look should bring.
 func (b *book) wish(now time.Time) wish {
-	w := wish{demandRead: map[string]bool{}, queues: b.queues == nil || now.Sub(b.queuesRead) >= queuesEvery}
+	w := wish{demandRead: map[string]bool{}, spark: b.sparkWishes(now), queues: b.queues == nil || now.Sub(b.queuesRead) >= queuesEvery}
 	if b.restored && b.gap {
 		w.since = b.newest
 	}
@@ -111,6 +116,7 @@ func (b *book) see(now time.Time, w wish, s *sight) {
 		b.miss(now, b.jobs[id])
 	}
 	b.forget()
+	b.forgetSparks(now)
 }
 
 func (b *book) seeApp(now time.Time, a app, d detail) {
@@ -129,6 +135,9 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 	}
 	if a.state == "RUNNING" {
 		j.take(now, b.cfg.Container, d)
+		if a.spark {
+			b.takeSpark(now, j, d.spark)
+		}
 		b.overhead = max(1, b.largestMaster())
 	}
 	if !a.ended() {
@@ -137,7 +146,7 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 	}
 	j.end()
 	b.logger.Info("yarn: application ended", slog.String("job", a.id), slog.String("state", stateWord(j.state)), slog.String("outcome", j.outcome),
-		slog.Int("tasks", j.tasks), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
+		slog.Int("tasks", j.finalTasks()), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
 }
 
 // largestMaster is the room of the largest application master that is there.
@@ -249,6 +258,7 @@ func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
 		j.committed, j.spec = true, m.GetSpec()
 		j.floor, j.demandRead = profiles.Bound{Fraction: cmp.Or(m.GetFloor(), 1)}, true
 	}
+	b.restoreSpark(m)
 	j.dropped.add(fromRanges(m.GetDropped()))
 	if s := m.GetStop(); s != nil && !ended {
 		j.decide(now, int(s.GetTasks()), int(s.GetMinTasks()))
@@ -352,7 +362,7 @@ func (b *book) progress(now time.Time) []*headroomv1.JobProgress {
 	var all []*headroomv1.JobProgress
 	for _, j := range b.sorted() {
 		if j.committed && !j.over && !b.looked.IsZero() {
-			all = append(all, j.progress(b.cfg, b.fresh(now, j)))
+			all = append(all, b.sampleOf(now, j))
 		}
 	}
 	return all
@@ -390,7 +400,7 @@ func (b *book) list(now time.Time, id string) []*headroomv1.Job {
 }
 
 func (b *book) message(now time.Time, j *job) *headroomv1.Job {
-	p := j.progress(b.cfg, b.fresh(now, j))
+	p := b.sampleOf(now, j)
 	switch {
 	case j.over && j.reported != nil:
 		p = j.reported
@@ -412,6 +422,8 @@ func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 		m.Outcome = b.waits(j)
 	case !j.committed && j.app.state == "RUNNING":
 		m.Outcome = "not committed yet"
+	case j.spark != nil && j.app.state == "RUNNING":
+		m.Outcome = j.spark.words(now)
 	}
 	return m
 }

@@ -205,6 +205,13 @@ func (e *Engine) Stop(d *headroomv1.StopDirective) error {
 	return e.book.stopJob(time.Now(), d)
 }
 
+// Deflate takes over that a job runs on fewer of its tasks.
+func (e *Engine) Deflate(d *headroomv1.DeflateDirective) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book.deflateJob(time.Now(), d)
+}
+
 // setShares makes the queues' maxima what the book says they are.
 func (e *Engine) setShares(now time.Time) error {
 	e.sharing.Lock()

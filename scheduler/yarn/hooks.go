@@ -29,6 +29,7 @@ func (h *hooks) handler() http.Handler {
 	mux.HandleFunc("GET /v1/jobs/{job}/stop", h.stop)
 	mux.HandleFunc("POST /v1/jobs/{job}/drop", h.drop)
 	mux.HandleFunc("POST /v1/jobs/{job}/begin", h.begin)
+	mux.HandleFunc("POST /v1/spark/progress", h.sparkProgress)
 	return hookserver.Bounded(hooksMax, mux)
 }
 
