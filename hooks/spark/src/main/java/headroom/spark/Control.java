@@ -1,5 +1,8 @@
 package headroom.spark;
 
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
@@ -38,6 +41,12 @@ final class Control {
     void cancel();
   }
 
+  /** How long a surplus executor may stay for what it has; then it goes where not too much is lost with it. */
+  static final long PATIENCE_NANOS = 30_000_000_000L;
+
+  /** What may be lost then with one executor: this much work of tasks is done again. */
+  static final long LOSS_MAX_MS = 60_000;
+
   private final Target target;
   private final Session session;
 
@@ -46,23 +55,31 @@ final class Control {
 
   private int accepted = Answer.AS_THEY_ARE;
 
+  /** The bound of dynamic allocation that was set last; 0 for none. */
+  private int bounded;
+
+  /** There are too many since then; without meaning while there are not. */
+  private long surplusSince;
+
+  private boolean surplus;
+
   Control(Target target, Session session) {
     this.target = target;
     this.session = session;
   }
 
-  /** {@code executors} are those that are there, oldest first. */
-  void follow(Answer a, List<Executors.View> executors) {
+  /** {@code executors} are those that are there, oldest first, {@code now} is by System.nanoTime. */
+  void follow(Answer a, List<Executors.View> executors, long now) {
     if (a.cancel) {
       target.cancel();
     }
     leaving.retainAll(executors.stream().map(e -> e.id).collect(Collectors.toSet()));
-    if (a.executors == Answer.AS_THEY_ARE) {
-      session.surplus(0);
-      return;
+    int many = a.executors == Answer.AS_THEY_ARE ? 0 : executors.size() - leaving.size() - a.executors;
+    if (many <= 0 || !surplus) {
+      surplusSince = now;
     }
-    int surplus = executors.size() - leaving.size() - a.executors;
-    if (surplus <= 0 && a.executors == accepted) {
+    surplus = many > 0;
+    if (a.executors == Answer.AS_THEY_ARE || (many <= 0 && a.executors == accepted)) {
       session.surplus(0);
       return;
     }
@@ -71,43 +88,64 @@ final class Control {
       session.trouble("executors stay as they are: " + fixed);
       return;
     }
-    int stay = lower(surplus, executors);
+    int stay = Math.max(0, many) - lower(many, executors, now - surplusSince >= PATIENCE_NANOS);
     session.surplus(stay);
     if (target.dynamic()) {
       bound(a.executors, executors.size());
-    } else if ((stay < surplus || a.executors != accepted) && target.request(a.executors)) {
+    } else if ((stay < many || a.executors != accepted) && target.request(a.executors)) {
       // Each one that goes lowers what Spark aims at by one, so the number is told last.
       accepted = a.executors;
     }
   }
 
   /**
-   * Lets as many go as there are too many, newest first, and returns how many stay for now. What is killed takes its
-   * shuffle files with it, so only those are that nothing runs on and no action under way needs.
+   * Lets executors go and returns how many. Those that end their tasks first, and keep their shuffle files, go at once,
+   * newest first. What is killed takes both with it: so only those are that nothing runs on and no action under way needs,
+   * or, once they have waited for that in vain, those with the least to lose.
    */
-  private int lower(int surplus, List<Executors.View> executors) {
-    int left = surplus;
-    for (int i = executors.size() - 1; i >= 0 && left > 0; i--) {
-      Executors.View e = executors.get(i);
-      if (!leaving.contains(e.id) && goes(e)) {
+  private int lower(int many, List<Executors.View> executors, boolean waited) {
+    int gone = 0;
+    for (Executors.View e : inOrder(executors)) {
+      if (gone < many && !leaving.contains(e.id) && goes(e, waited)) {
         leaving.add(e.id);
-        left--;
+        gone++;
       }
     }
-    return Math.max(0, left);
+    return gone;
   }
 
-  private boolean goes(Executors.View e) {
+  private List<Executors.View> inOrder(List<Executors.View> executors) {
+    List<Executors.View> newestFirst = new ArrayList<>(executors);
+    Collections.reverse(newestFirst);
+    if (!target.decommissions()) {
+      newestFirst.sort(Comparator.comparingLong(this::loss));
+    }
+    return newestFirst;
+  }
+
+  private boolean goes(Executors.View e, boolean waited) {
     if (target.decommissions()) {
       return target.decommission(e.id);
     }
-    return e.idle && (!e.holds || target.keepsFiles()) && !target.dynamic() && target.kill(e.id);
+    boolean free = e.idle && (!e.holds || target.keepsFiles());
+    return (free || (waited && loss(e) <= LOSS_MAX_MS)) && !target.dynamic() && target.kill(e.id);
   }
 
-  /** With dynamic allocation Spark may want fewer: only what reaches beyond the bound is taken back, as often as it does. */
+  /** The work that is done again when it is killed. */
+  private long loss(Executors.View e) {
+    return e.runningMs + (target.keepsFiles() ? 0 : e.heldMs);
+  }
+
+  /**
+   * With dynamic allocation Spark may want fewer: only what reaches beyond the bound is taken back, as often as it does. It
+   * does not ask again for what was taken back, so a bound that rises is asked for once; what it does not need it gives back.
+   */
   private void bound(int most, int there) {
     if (there >= most) {
       target.request(most);
+      bounded = most;
+    } else if (bounded > 0 && most > bounded && target.request(most)) {
+      bounded = 0;
     }
     accepted = Answer.AS_THEY_ARE;
   }

@@ -2,7 +2,7 @@ package headroom.spark;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
-import java.util.HashSet;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -21,24 +21,40 @@ final class Executors {
     /** It has map results that an action under way needs. */
     final boolean holds;
 
-    View(String id, boolean idle, boolean holds) {
+    /** How long its running tasks have run, together. */
+    final long runningMs;
+
+    /** How long the results took that it holds. */
+    final long heldMs;
+
+    View(String id, boolean idle, boolean holds, long runningMs, long heldMs) {
       this.id = id;
       this.idle = idle;
       this.holds = holds;
+      this.runningMs = runningMs;
+      this.heldMs = heldMs;
     }
   }
 
   private static final class One {
     final String host;
     final int cores;
-    int running;
 
-    /** Map stages whose results it holds, while their actions run. */
-    final Set<Integer> holds = new HashSet<>();
+    /** When each attempt that runs began, by its number. */
+    final Map<Long, Long> running = new HashMap<>();
+
+    /** How long the results took that it holds, by their map stages, while actions need them. */
+    final Map<Integer, Long> holds = new HashMap<>();
 
     One(String host, int cores) {
       this.host = host;
       this.cores = cores;
+    }
+
+    View view(String id, long nowMs) {
+      long runs = running.values().stream().mapToLong(begin -> Math.max(0, nowMs - begin)).sum();
+      long held = holds.values().stream().mapToLong(Long::longValue).sum();
+      return new View(id, running.isEmpty(), !holds.isEmpty(), runs, held);
     }
   }
 
@@ -55,33 +71,33 @@ final class Executors {
     all.remove(id);
   }
 
-  void taskBegins(String id, String host) {
+  void taskBegins(String id, String host, long task, long nowMs) {
     runningOn.merge(host, 1, Integer::sum);
     One e = all.get(id);
     if (e != null) {
-      e.running++;
+      e.running.put(task, nowMs);
     }
   }
 
-  void taskEnds(String id, String host) {
+  void taskEnds(String id, String host, long task) {
     runningOn.computeIfPresent(host, (h, n) -> n > 1 ? n - 1 : null);
     One e = all.get(id);
     if (e != null) {
-      e.running = Math.max(0, e.running - 1);
+      e.running.remove(task);
     }
   }
 
   /** A map task of this stage has left its result there. */
-  void keeps(String id, int stage) {
+  void keeps(String id, int stage, long ms) {
     One e = all.get(id);
     if (e != null) {
-      e.holds.add(stage);
+      e.holds.merge(stage, ms, Long::sum);
     }
   }
 
   /** No action needs these stages any more. */
   void release(Set<Integer> stages) {
-    all.values().forEach(e -> e.holds.removeAll(stages));
+    all.values().forEach(e -> e.holds.keySet().removeAll(stages));
   }
 
   int size() {
@@ -89,9 +105,9 @@ final class Executors {
   }
 
   /** Oldest first. */
-  List<View> views() {
+  List<View> views(long nowMs) {
     List<View> views = new ArrayList<>();
-    all.forEach((id, e) -> views.add(new View(id, e.running == 0, !e.holds.isEmpty())));
+    all.forEach((id, e) -> views.add(e.view(id, nowMs)));
     return views;
   }
 

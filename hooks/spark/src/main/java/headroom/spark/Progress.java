@@ -91,7 +91,7 @@ final class Progress extends SparkListener {
 
   @Override
   public synchronized void onTaskStart(SparkListenerTaskStart e) {
-    executors.taskBegins(e.taskInfo().executorId(), e.taskInfo().host());
+    executors.taskBegins(e.taskInfo().executorId(), e.taskInfo().host(), e.taskInfo().taskId(), e.taskInfo().launchTime());
     StageState s = stages.get(e.stageId());
     if (s != null) {
       s.taskBegins();
@@ -101,7 +101,7 @@ final class Progress extends SparkListener {
   @Override
   public synchronized void onTaskEnd(SparkListenerTaskEnd e) {
     if (e.taskInfo() != null && e.reason() != Resubmitted$.MODULE$) { // that one ended before
-      executors.taskEnds(e.taskInfo().executorId(), e.taskInfo().host());
+      executors.taskEnds(e.taskInfo().executorId(), e.taskInfo().host(), e.taskInfo().taskId());
     }
     StageState s = stages.get(e.stageId());
     if (s == null) {
@@ -110,7 +110,7 @@ final class Progress extends SparkListener {
     if (e.reason() == Success$.MODULE$) {
       s.taskSucceeds(e.taskInfo().partitionId(), e.taskInfo().duration());
       if (s.map() && wanted(e.stageId())) {
-        executors.keeps(e.taskInfo().executorId(), e.stageId());
+        executors.keeps(e.taskInfo().executorId(), e.stageId(), e.taskInfo().duration());
       }
     } else if (e.reason() == Resubmitted$.MODULE$) {
       s.taskIsLost(e.taskInfo().partitionId());
@@ -140,7 +140,7 @@ final class Progress extends SparkListener {
 
   /** Oldest first. */
   synchronized List<Executors.View> executors() {
-    return executors.views();
+    return executors.views(System.currentTimeMillis());
   }
 
   synchronized void into(ObjectNode o) {

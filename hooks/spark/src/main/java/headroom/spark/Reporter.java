@@ -103,7 +103,7 @@ final class Reporter {
       session.answered(a.ratio, System.nanoTime());
       failing = false;
       if (!ended) {
-        control.follow(a, progress.executors());
+        control.follow(a, progress.executors(), System.nanoTime());
       }
     } catch (IOException | RuntimeException e) {
       if (!failing) {

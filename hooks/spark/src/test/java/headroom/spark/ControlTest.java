@@ -1,5 +1,5 @@
 // Claims: executors beyond those wanted go newest first: by themselves where Spark lets them, else killed once nothing
-// runs on them and no action needs what they hold; what stays is told. The number is told last, until it is accepted and
+// runs on them and no action needs what they hold, or after a while where little is lost; what stays is told. The number is told last, until it is accepted and
 // not again. With dynamic allocation it is a bound, and Spark is never asked for more than it has. Where the number cannot
 // be set nothing is done; a cancel is carried out as long as it stands.
 package headroom.spark;
@@ -80,14 +80,17 @@ class ControlTest {
   }
 
   private void work() {
-    executors.keeps("1", 7);
-    executors.taskBegins("2", "h2");
+    executors.keeps("1", 7, 20_000);
+    executors.taskBegins("2", "h2", 5, 0);
   }
+
+  private long now;
+  private long nowMs;
 
   private String follow(String number, boolean cancel) throws IOException {
     String text = "{\"theta\":0,\"seed\":1,\"executors\":" + number + ",\"cancel\":" + cancel + "}";
     target.done.clear();
-    control.follow(Answer.parse(text.getBytes(StandardCharsets.UTF_8)), executors.views());
+    control.follow(Answer.parse(text.getBytes(StandardCharsets.UTF_8)), executors.views(nowMs), now);
     return target.done.toString();
   }
 
@@ -109,7 +112,7 @@ class ControlTest {
     assertEquals("[kill 0, want 1]", follow("1", false));
     assertEquals(1, session.surplus());
     executors.removed("0");
-    executors.taskEnds("2", "h2");
+    executors.taskEnds("2", "h2", 5);
     assertEquals("[kill 2, want 1]", follow("1", false));
     executors.removed("2");
     assertEquals("[]", follow("1", false));
@@ -119,8 +122,8 @@ class ControlTest {
   @Test
   void resultsOfAnEndedActionHoldNobody() throws IOException {
     there(2);
-    executors.keeps("0", 6);
-    executors.keeps("1", 7);
+    executors.keeps("0", 6, 1);
+    executors.keeps("1", 7, 1);
     assertEquals("[want 1]", follow("1", false));
     assertEquals(1, session.surplus());
     executors.release(Collections.singleton(7));
@@ -133,6 +136,36 @@ class ControlTest {
     work();
     target.keepsFiles = true;
     assertEquals("[kill 1, kill 0, want 1]", follow("1", false));
+  }
+
+  @Test
+  void afterAWhileThoseGoThatLoseLittle() throws IOException {
+    there(3);
+    work();
+    executors.keeps("0", 7, 61_000);
+    nowMs = 30_000;
+    assertEquals("[want 1]", follow("1", false));
+    now += Control.PATIENCE_NANOS - 1;
+    assertEquals("[]", follow("1", false));
+    assertEquals(2, session.surplus());
+    now++;
+    assertEquals("[kill 1, kill 2, want 1]", follow("1", false));
+  }
+
+  @Test
+  void whatWouldLoseMuchStays() throws IOException {
+    there(2);
+    executors.keeps("0", 7, 61_000);
+    executors.taskBegins("1", "h1", 5, 0);
+    nowMs = 61_000;
+    follow("1", false);
+    now += 2 * Control.PATIENCE_NANOS;
+    assertEquals("[]", follow("1", false));
+    assertEquals(1, session.surplus());
+    nowMs = 0;
+    follow("2", false);
+    now += Control.PATIENCE_NANOS;
+    assertEquals("[want 1]", follow("1", false), "the time counts anew");
   }
 
   @Test
@@ -170,6 +203,9 @@ class ControlTest {
     target.decommissions = true;
     assertEquals("[leave 2, want 2]", follow("2", false));
     assertEquals(0, session.surplus());
+    executors.removed("2");
+    assertEquals("[want 4]", follow("4", false), "Spark would not ask again by itself");
+    assertEquals("[]", follow("4", false));
   }
 
   @Test
@@ -191,7 +227,7 @@ class ControlTest {
   void executorsAreToldByTheirHosts() {
     there(2);
     executors.added("9", "h1", 3);
-    executors.taskBegins("9", "h1");
+    executors.taskBegins("9", "h1", 1, 0);
     ObjectNode o = new ObjectMapper().createObjectNode();
     executors.into(o);
     assertEquals("{\"running_on\":{\"h1\":1},\"cores_on\":{\"h0\":2,\"h1\":5},\"executors\":3}", o.toString());
