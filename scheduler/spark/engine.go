@@ -299,10 +299,13 @@ func (e *Engine) Adopt(r Run) (running bool, err error) {
 	free, err := lock(x.lock)
 	if err == nil && free && x.unborn() {
 		endMarked(x.mark) // of no effect unless its supervisor was killed in between
-		return false, errors.Join(fmt.Errorf("run %d of %s in %s: %w", r.Number, r.Job, r.Folder, ErrNoRun), os.Remove(filepath.Join(r.Folder, runFile)), x.lock.Close())
+		return false, errors.Join(fmt.Errorf("run %d of %s in %s: %w", r.Number, r.Job, r.Folder, ErrNoRun), os.Remove(filepath.Join(r.Folder, runFile)), letGo(x.lock))
 	}
 	if err == nil {
 		err = e.enlist(x)
+	}
+	if err != nil && free {
+		return false, errors.Join(err, letGo(x.lock))
 	}
 	if err != nil {
 		return false, errors.Join(err, x.lock.Close())

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"headroom/internal/config"
 	"headroom/internal/testkit"
 )
@@ -325,6 +327,24 @@ func TestOrderWithoutADriverIsNoRun(t *testing.T) {
 	l.start(r) // and it may begin in the same folder
 	if ev := l.ended(); !ev.Ended.OK {
 		t.Errorf("%+v", ev)
+	}
+}
+
+// A process that another goroutine starts has copies of all open files until it begins its program.
+func TestLockEndsWhileACopyIsOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	held := testkit.Need(openLock(dir))(t)
+	if free, err := lock(held); err != nil || !free {
+		t.Fatal(free, err)
+	}
+	fd := testkit.Need(unix.Dup(int(held.Fd())))(t)
+	t.Cleanup(func() { testkit.Check(t, unix.Close(fd)) })
+	testkit.Check(t, letGo(held))
+	next := testkit.Need(openLock(dir))(t)
+	t.Cleanup(func() { testkit.Check(t, next.Close()) })
+	if free, err := lock(next); err != nil || !free {
+		t.Errorf("the next one waits: %v, %v", free, err)
 	}
 }
 

@@ -65,14 +65,14 @@ func (e *Engine) launch(x *execution) (err error) {
 	if x.lock, err = openLock(r.Folder); err != nil {
 		return err
 	}
+	if free, err := lock(x.lock); err != nil || !free {
+		return errors.Join(err, fmt.Errorf("%s: %w", r.Folder, errRunning), x.lock.Close())
+	}
 	defer func() {
 		if err != nil {
-			_ = x.lock.Close()
+			_ = letGo(x.lock)
 		}
 	}()
-	if free, err := lock(x.lock); err != nil || !free {
-		return errors.Join(err, fmt.Errorf("%s: %w", r.Folder, errRunning))
-	}
 	if _, err := os.Stat(filepath.Join(r.Folder, runFile)); err == nil {
 		return fmt.Errorf("%s holds a run already", r.Folder)
 	}

@@ -129,6 +129,13 @@ func lock(f *os.File) (bool, error) {
 	}
 }
 
+// letGo ends a lock that is held, and closes its file. Closing alone is not enough: a process
+// that is being started elsewhere has a copy of the file until it begins its program.
+func letGo(f *os.File) error {
+	unlock(f)
+	return f.Close()
+}
+
 func unlock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
 // started is the process of that id with its start; an error when there is none.

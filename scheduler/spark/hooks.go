@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -23,6 +24,9 @@ import (
 const (
 	// hooksMax bounds the requests that are answered at one time.
 	hooksMax = 64
+	// portWait bounds the time that the port of the last process is waited for.
+	portWait  = 2 * time.Second
+	portPause = 20 * time.Millisecond
 )
 
 // listenOn opens the hooks' port. Where the system is to choose it, the one that the file
@@ -41,7 +45,7 @@ func listenOn(address, file string, logger *slog.Logger) (net.Listener, error) {
 	host, _, _ := net.SplitHostPort(address) // Check has seen it
 	if last, err := os.ReadFile(file); err == nil {
 		if h, _, err := net.SplitHostPort(string(last)); err == nil && h == host {
-			if l, err := rpc.Listen(string(last)); err == nil {
+			if l, err := listenAgain(string(last)); err == nil {
 				return l, nil
 			}
 			logger.Warn("the port of the last run is taken: hooks of drivers that still run will not be heard", slog.String("address", string(last)))
@@ -55,6 +59,17 @@ func listenOn(address, file string, logger *slog.Logger) (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("spark: remember the hooks' port: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// listenAgain opens a port that was this scheduler's. It may still be open for a moment: the last
+// process is ending, or one that is being started has a copy until it begins its program.
+func listenAgain(address string) (net.Listener, error) {
+	for began := time.Now(); ; time.Sleep(portPause) {
+		l, err := rpc.Listen(address)
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Since(began) > portWait {
+			return l, err
+		}
+	}
 }
 
 // hooks serves the protocol of the hook in Spark's drivers: docs/hooks.md.

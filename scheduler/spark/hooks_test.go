@@ -9,12 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"headroom/internal/rpc"
 	"headroom/internal/testkit"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/sparkapp"
@@ -191,6 +194,24 @@ func TestAStoppedApplicationIsNoTrouble(t *testing.T) {
 	if text := said.String(); strings.Contains(text, "stopped") || strings.Count(text, "trouble in a Spark driver") != 1 {
 		t.Errorf("logged:\n%s", text)
 	}
+}
+
+// The port may be open for a moment in a copy that a process has which is being started.
+func TestHooksPortIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
+	tcp, ok := l.(*net.TCPListener)
+	if !ok {
+		t.Fatal(l)
+	}
+	held := testkit.Need(tcp.File())(t)
+	testkit.Check(t, l.Close())
+	if _, err := rpc.Listen(l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("the copy does not hold the port: %v", err)
+	}
+	time.AfterFunc(4*portPause, func() { testkit.Check(t, held.Close()) })
+	again := testkit.Need(listenAgain(l.Addr().String()))(t)
+	testkit.Check(t, again.Close())
 }
 
 func TestHooksPortIsKept(t *testing.T) {
