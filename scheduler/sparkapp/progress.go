@@ -1,6 +1,7 @@
 package sparkapp
 
 import (
+	"maps"
 	"strings"
 	"unicode/utf8"
 )
@@ -118,9 +119,7 @@ func places(running, cores map[string]int, waits bool, node func(host string) st
 			idle[name] += n
 		}
 	}
-	for name, n := range idle {
-		on[name] = n
-	}
+	maps.Copy(on, idle)
 	return on
 }
 

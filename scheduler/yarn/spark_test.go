@@ -32,8 +32,8 @@ type plantSpark struct {
 }
 
 // submitSpark is a new application of Spark with so many executors.
-func (p *plant) submitSpark(queue string, executors int, s *plantSpark) *plantApp {
-	a := p.submit(queue, executors, 0)
+func (p *plant) submitSpark(executors int, s *plantSpark) *plantApp {
+	a := p.submit("root.q1", executors, 0)
 	p.with(func() { a.spark, a.taskTime, a.slots = s, time.Hour, executors })
 	return a
 }
@@ -101,7 +101,7 @@ func (l *lab) speak(d time.Duration, id string, attempt, sequence, done int) (th
 func TestSparkWithItsHook(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {
-		a := l.plant.submitSpark("root.q1", 3, &plantSpark{})
+		a := l.plant.submitSpark(3, &plantSpark{})
 		id := l.plant.id(a)
 		if code, _, _ := l.early(id); code != http.StatusOK {
 			t.Errorf("a hook that is quicker than the first look: %d", code)
@@ -162,7 +162,7 @@ func TestSparkByREST(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {
 		s := &plantSpark{ui: true, asks: map[string]string{"min-tasks": "90%"}, tasks: 40, done: 10, running: 2}
-		a := l.plant.submitSpark("root.q1", 2, s)
+		a := l.plant.submitSpark(2, s)
 		id := l.plant.id(a)
 		l.start()
 		l.pass(10 * time.Second)
@@ -194,7 +194,7 @@ func TestSparkByREST(t *testing.T) {
 func TestSparkThatSaysNothing(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {
-		id := l.plant.id(l.plant.submitSpark("root.q1", 2, &plantSpark{}))
+		id := l.plant.id(l.plant.submitSpark(2, &plantSpark{}))
 		l.start()
 		l.pass(floorWait + 8*time.Second)
 		j := l.log.job(id)
@@ -210,7 +210,7 @@ func TestSparkThatSaysNothing(t *testing.T) {
 func TestOwnApplicationsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {
-		l.plant.submitSpark("root.q1", 2, &plantSpark{tags: "mine,headroom-run-abc"})
+		l.plant.submitSpark(2, &plantSpark{tags: "mine,headroom-run-abc"})
 		l.start()
 		l.pass(10 * time.Second)
 		if all := l.engine.List(""); len(all) != 0 {

@@ -7,6 +7,7 @@ package spark
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -77,12 +78,10 @@ func (r *rounds) listen(ctx context.Context) {
 }
 
 // run is a job that counts in rounds until the file is there.
-func (r *rounds) run(l *spark.Cluster, dir, job, file string, conf map[string]string) engine.Run {
+func (r *rounds) run(dir, job, file string, conf map[string]string) engine.Run {
 	r.t.Helper()
 	all := map[string]string{"spark.executor.cores": "1", "spark.ui.enabled": "true"}
-	for key, value := range conf {
-		all[key] = value
-	}
+	maps.Copy(all, conf)
 	script := testkit.Need(filepath.Abs(filepath.Join("testdata", "rounds.py")))(r.t)
 	return engine.Run{
 		Job: job, Number: 1, Slots: 2, Seed: 7, Floor: 0.3, Folder: filepath.Join(dir, job),
@@ -139,7 +138,7 @@ func TestExecutorsFollowShares(t *testing.T) {
 		return n == len(nodeNames)
 	})
 	file := filepath.Join(dir, "stop")
-	first, second := r.run(l.Cluster, dir, "first", file, nil), r.run(l.Cluster, dir, "second", file, nil)
+	first, second := r.run(dir, "first", file, nil), r.run(dir, "second", file, nil)
 	testkit.Check(t, r.Start(first))
 	r.await(ctx, "the first has both nodes", "first", func(p sparkapp.Progress) bool {
 		return p.Cores == 2 && p.RunningOn["n1"] > 0 && p.RunningOn["n2"] > 0
@@ -175,14 +174,14 @@ func TestExecutorsFollowShares(t *testing.T) {
 	}
 	next.await(ctx, "its rounds go on", "first", func(now sparkapp.Progress) bool { return now.Done > p.Done })
 	next.ends(ctx, "first", "second")
-	bounded(ctx, t, next, l.Cluster)
+	bounded(ctx, t, next)
 }
 
 // bounded runs a job with dynamic allocation, and bounds it.
-func bounded(ctx context.Context, t *testing.T, r *rounds, c *spark.Cluster) {
+func bounded(ctx context.Context, t *testing.T, r *rounds) {
 	t.Helper()
 	dir := t.TempDir()
-	run := r.run(c, dir, "dynamic", filepath.Join(dir, "stop"), map[string]string{
+	run := r.run(dir, "dynamic", filepath.Join(dir, "stop"), map[string]string{
 		"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.shuffleTracking.enabled": "true", "spark.decommission.enabled": "true",
 	})
 	testkit.Check(t, r.Start(run))
