@@ -114,9 +114,9 @@ func checkWords(t *testing.T, p *pkg, at token.Position, text string) {
 	t.Helper()
 	// What hardware and firmware call a power limit is called so.
 	hardware := layers()[p.folder()] == device || strings.Contains(text, "BIOS") || strings.Contains(text, "RAPL")
-	// Hadoop calls the fair scheduler's file its allocation file, and its properties and
-	// elements have names of their own.
-	text = regexp.MustCompile(`(?i)allocation[ _-]file|\ballocations\b|[\w.-]*[.-]allocation\b[\w.-]*`).ReplaceAllString(text, "")
+	// Hadoop calls the fair scheduler's file its allocation file, and its and Spark's properties
+	// and elements have names of their own.
+	text = regexp.MustCompile(`(?i)allocation[ _-]file|spark\.dynamicAllocation\.\w+|\ballocations\b|[\w.-]*[.-]allocation\b[\w.-]*`).ReplaceAllString(text, "")
 	for word, instead := range bannedWords() {
 		if strings.Contains(strings.ToLower(text), word) && (word != "power limit" || !hardware) {
 			t.Errorf("%s: %q; the word is %s", at, word, instead)

@@ -149,10 +149,17 @@ yarn:
   hooks_key_file: ""                  # job: the key that tokens are made from, /etc/headroom/scheduler/hooks.key; it leaves this machine never
   poll: 1s                            # time between two looks at the ResourceManager
 
-# A standalone Spark cluster: jobs with a section spark run there, each with a driver of its own beside the scheduler.
+# A Spark cluster, standalone or on YARN: jobs with a section spark run there, each with a driver of its own.
 spark:
   home: ""                            # folder of a Spark distribution, /opt/spark, with bin/spark-submit in it
-  master: ""                          # spark://10.0.0.20:7077; empty: no Spark
+  master: ""                          # spark://10.0.0.20:7077, or yarn; empty: no Spark
+  web: []                             # web addresses of a standalone master and its standbys, http://10.0.0.20:8080; empty: their hosts at port 8080
+  cores: 0                            # cores that jobs divide; 0: those of the cluster's nodes, as its master or YARN says, less what others hold
+  executor_cores: 0                   # cores of an executor of jobs that do not set spark.executor.cores; 0: Spark's own (standalone: all of a worker's, yarn: 1)
+  deploy_mode: client                 # yarn: where drivers run: client (beside the scheduler), cluster (in a container)
+  queue: ""                           # yarn: queue of jobs that do not set spark.yarn.queue; empty: Spark's default
+  hadoop_conf: ""                     # yarn: folder with yarn-site.xml, /etc/hadoop/conf
+  resourcemanager: []                 # yarn: web addresses of the ResourceManagers; empty: those of section yarn
   plugin: ""                          # the hook, /usr/share/java/headroom-spark.jar, on this machine
   hooks: 127.0.0.1:0                  # host:port that the hooks inside the drivers ask, by TLS too; port 0: of the system's choice
   stages: input                       # which stages drop tasks: input (those that read the input), all, none
@@ -244,6 +251,9 @@ func (c *Config) check() *cli.Error {
 	}
 	if err := c.Spark.Check(); err != nil {
 		return err
+	}
+	if c.Spark.OnYARN() && len(c.Spark.ResourceManager)+len(c.Yarn.ResourceManager) == 0 {
+		return config.Bad("resourcemanager: [http://rm1:8088] is where drivers are followed and ended", "spark.master is yarn, and neither spark.resourcemanager nor yarn.resourcemanager names its ResourceManager")
 	}
 	if _, err := LogLevel(c.LogLevel); err != nil {
 		return config.Bad("one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)

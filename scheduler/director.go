@@ -188,6 +188,9 @@ func (d *director) report(ctx context.Context, st *directStream) error {
 	if v.capacity > 0 {
 		r.Engines = append(r.Engines, &headroomv1.EngineReport{Engine: engineLocal, Containers: count(v.capacity)})
 	}
+	if d.engines.spark != nil {
+		r.Engines = append(r.Engines, d.engines.reportSpark())
+	}
 	if d.engines.yarn != nil {
 		jobs, engine := d.engines.yarn.Report(v.dispatch.GetClasses())
 		r.Jobs, r.Engines = append(r.Jobs, jobs...), append(r.Engines, engine)

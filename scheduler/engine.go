@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/secure"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/spark"
+	"headroom/scheduler/sparkapp"
 	"headroom/scheduler/yarn"
 )
 
@@ -27,8 +29,10 @@ type engine interface {
 	Kill(job string, number uint32)
 	// Deflate raises the drop ratio of a job that runs.
 	Deflate(job string, theta float64, seed uint64) error
-	// Share says how many executors a job that runs should have.
-	Share(job string, executors int) error
+	// Share says how many cores each job may hold, in the order in which they are served.
+	Share(shares []spark.Share) error
+	// Capacity is how many cores there are to divide, or why that is unknown, in words.
+	Capacity() (cores int, trouble string)
 	Events() <-chan spark.Event
 }
 
@@ -49,7 +53,7 @@ func openEngines(s *Server, keeper *secure.Keeper) (*engines, error) {
 	if !s.cfg.Spark.On() {
 		return e, nil
 	}
-	own, err := spark.New(s.cfg.Spark, s.cfg.Dir, nil, s.logger)
+	own, err := spark.New(s.cfg.Spark, s.cfg.Dir, nil, s.sparkOnYARN(), s.logger)
 	if err != nil {
 		return nil, err
 	}
@@ -90,16 +94,33 @@ type engineEvent struct{ spark.Event }
 
 func (e engineEvent) apply(l *loop, now time.Time) {
 	l.core.Progress(now, e.Job, e.Number, engineProgress(e.Progress))
+	l.noteNodes(e.Job, e.Progress.RunningOn)
 	if e.Kind == spark.KindEnded {
 		l.core.RunEnded(now, e.Job, e.Number, e.Ended.OK, e.Ended.Outcome)
 	}
 }
 
+// noteNodes has the coordinators hear at once on which further nodes a job of an engine runs:
+// its sprint may be due, and waits for nothing but that.
+func (l *loop) noteNodes(id string, on map[string]int) {
+	r := l.records[id]
+	if r == nil {
+		return
+	}
+	for node := range on {
+		if _, known := r.nodes[node]; !known {
+			wake(l.director.soon)
+			break
+		}
+	}
+	r.nodes = on
+}
+
 // engineProgress is a run's progress as the core has it.
-func engineProgress(p spark.Progress) dispatch.EngineProgress {
+func engineProgress(p sparkapp.Progress) dispatch.EngineProgress {
 	out := dispatch.EngineProgress{
 		Known: p.Known, Tasks: p.Tasks, Done: p.Done, Running: p.Running, Dropped: p.Dropped,
-		RunningOn: p.RunningOn, Executors: p.Executors, Trouble: p.Trouble,
+		RunningOn: p.RunningOn, Executors: p.Executors, Cores: p.Cores, Surplus: p.Surplus, Source: string(p.From), Trouble: p.Trouble,
 	}
 	for _, s := range p.Stages {
 		out.Stages = append(out.Stages, dispatch.Stage{ID: s.ID, Attempt: s.Attempt, Name: s.Name, Kept: s.Kept, Total: s.Partitions, Done: s.Done})
@@ -148,13 +169,19 @@ func (l *loop) deflateRun(a dispatch.DeflateRun) {
 	}
 }
 
-// shareSpark says how many executors each job should have.
+// shareSpark says how many cores each job may hold.
 func (e *engines) shareSpark(d *headroomv1.ShareDirective) error {
-	var failed error
+	shares := make([]spark.Share, 0, len(d.GetJobs()))
 	for _, j := range d.GetJobs() {
-		failed = errors.Join(failed, e.spark.Share(j.GetId(), int(j.GetContainers())))
+		shares = append(shares, spark.Share{Job: j.GetId(), Cores: int(min(j.GetContainers(), math.MaxInt32))})
 	}
-	return failed
+	return e.spark.Share(shares)
+}
+
+// reportSpark is what there is to divide among Spark's jobs.
+func (e *engines) reportSpark() *headroomv1.EngineReport {
+	cores, trouble := e.spark.Capacity()
+	return &headroomv1.EngineReport{Engine: spark.Name, Containers: count(cores), Trouble: trouble}
 }
 
 // sweep ends the driver of a job that was cancelled, when the scheduler was killed

@@ -55,6 +55,8 @@ type record struct {
 	run dispatch.RunRecord
 	// sprint is what the coordinators said of the job's sprint; nil while it does not sprint.
 	sprint *headroomv1.Sprinting
+	// nodes are those that an engine runs it on, as last told.
+	nodes map[string]int
 }
 
 func newLoop(s *Server) *loop {

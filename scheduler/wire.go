@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -69,7 +70,8 @@ func progressToProto(v dispatch.JobView) *headroomv1.JobProgress {
 	if v.Engine == "" {
 		p.Pending, p.Containers = count(v.Tasks-v.Done-v.Dropped-v.Running), p.GetRunning()
 	} else {
-		p.Containers, p.Ahead = count(v.Progress.Executors), true
+		p.Containers, p.Ahead = count(cmp.Or(v.Progress.Cores, v.Progress.Executors)), true
+		p.Pending = count(v.Tasks - v.Done - v.Dropped - v.Running)
 	}
 	if v.State == dispatch.Running && v.Run.Decided {
 		p.Theta = &v.Run.Theta
@@ -97,7 +99,7 @@ func detailToProto(v jobAndSpec) *headroomv1.RunDetail {
 	}
 	d := &headroomv1.RunDetail{
 		Id: v.ID, ThetaWhy: v.Run.Why, Seed: v.Run.Seed, Deciding: v.State == dispatch.Running && !v.Run.Decided, Stopping: v.Run.Stopping, Sprint: v.sprint,
-		Trouble: v.Progress.Trouble, Executors: count(v.Progress.Executors),
+		Trouble: v.Progress.Trouble, Executors: count(v.Progress.Executors), Source: v.Progress.Source, Cores: count(v.Progress.Cores), Surplus: count(v.Progress.Surplus),
 	}
 	if !v.Run.Began.IsZero() {
 		d.BeganUs = v.Run.Began.UnixMicro()

@@ -76,6 +76,18 @@ func hookGuard(c yarn.Config) (*hookserver.Guard, error) {
 	return guard, nil
 }
 
+// sparkOnYARN is what Spark's engine asks of YARN; nil where its jobs run on a standalone master.
+func (s *Server) sparkOnYARN() spark.YARN {
+	if !s.cfg.Spark.OnYARN() {
+		return nil
+	}
+	c := s.cfg.Yarn
+	if len(s.cfg.Spark.ResourceManager) > 0 {
+		c.ResourceManager = s.cfg.Spark.ResourceManager
+	}
+	return yarn.NewApplications(c, s.logger)
+}
+
 // hooksError says that the hooks cannot be served, and which key to mend.
 func hooksError(address string, cause error) *cli.Error {
 	e := &cli.Error{

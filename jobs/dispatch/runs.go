@@ -264,7 +264,11 @@ type EngineProgress struct {
 	Stages                        []Stage
 	// RunningOn counts the running tasks per node.
 	RunningOn map[string]int
-	Executors int
+	// Executors that it has, Cores theirs together; 0 while unknown. Surplus of them are to
+	// go once nothing needs what they have computed.
+	Executors, Cores, Surplus int
+	// Source is who tells this where it is not the engine's hook, in words.
+	Source string
 	// Trouble is what goes wrong in the engine's hook, in words.
 	Trouble string
 }

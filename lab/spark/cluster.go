@@ -273,6 +273,9 @@ func (c *Cluster) Close() error {
 // Master is what applications connect to, spark://HOST:PORT.
 func (c *Cluster) Master() string { return c.master }
 
+// Web is the address of the Master's page, http://HOST:PORT.
+func (c *Cluster) Web() string { return c.web }
+
 // Release is what runs.
 func (c *Cluster) Release() Release { return c.config.Release }
 

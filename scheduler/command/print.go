@@ -103,6 +103,9 @@ type jsonJob struct {
 	DeadlineLeftS *float64    `json:"deadline_left_s"`
 	Stages        []jsonStage `json:"stages,omitempty"`
 	Executors     uint32      `json:"executors,omitempty"`
+	Cores         uint32      `json:"cores,omitempty"`
+	Surplus       uint32      `json:"surplus_executors,omitempty"`
+	Source        string      `json:"source,omitempty"`
 	Trouble       string      `json:"trouble,omitempty"`
 	// Submitter is null where nobody was proven.
 	Submitter *string `json:"submitter"`
@@ -158,6 +161,7 @@ func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 		return
 	}
 	item.ThetaWhy, item.Stopping, item.Executors, item.Trouble = d.GetThetaWhy(), d.GetStopping(), d.GetExecutors(), d.GetTrouble()
+	item.Cores, item.Surplus, item.Source = d.GetCores(), d.GetSurplus(), d.GetSource()
 	if d.GetSeed() > 0 && p.GetTheta() > 0 {
 		item.Seed = &d.Seed
 	}
@@ -330,6 +334,18 @@ func thetaText(p *headroomv1.JobProgress) string {
 	return units.Percent(p.GetTheta())
 }
 
+// executorsText is what executors a run has.
+func executorsText(d *headroomv1.RunDetail) string {
+	text := number(d.GetExecutors())
+	if d.GetCores() > 0 {
+		text += fmt.Sprintf(" with %d cores", d.GetCores())
+	}
+	if d.GetSurplus() > 0 {
+		text += fmt.Sprintf(", %d of them to go once nothing needs their shuffle files", d.GetSurplus())
+	}
+	return text
+}
+
 // stagesShown bounds the lines about stages; JSON has all that are known.
 const stagesShown = 10
 
@@ -375,7 +391,10 @@ func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows
 			k.GetId(), units.Power(k.GetCapUw()), textOr(strings.Join(k.GetNodes(), ", ")))})
 	}
 	if d.GetExecutors() > 0 {
-		rows = append(rows, []string{"executors", number(d.GetExecutors())})
+		rows = append(rows, []string{"executors", executorsText(d)})
+	}
+	if d.GetSource() != "" {
+		rows = append(rows, []string{"source", d.GetSource()})
 	}
 	if d.GetTrouble() != "" {
 		rows = append(rows, []string{"trouble", d.GetTrouble()})

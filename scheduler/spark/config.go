@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,8 +34,22 @@ const (
 type Config struct {
 	// Home is the folder of a Spark distribution, with bin/spark-submit.
 	Home string `yaml:"home"`
-	// Master is the standalone master, spark://HOST:PORT; standbys follow after commas.
+	// Master is the standalone master, spark://HOST:PORT; standbys follow after commas. Or it is yarn.
 	Master string `yaml:"master"`
+	// Web are the web addresses of the standalone masters; none stands for their hosts at port 8080.
+	Web []string `yaml:"web"`
+	// Cores is what jobs divide; 0 stands for what the cluster says that it has.
+	Cores int `yaml:"cores"`
+	// ExecutorCores are the cores of an executor of jobs that do not say it themselves; 0 leaves it to Spark.
+	ExecutorCores int `yaml:"executor_cores"`
+	// DeployMode is where drivers run on YARN: client, beside the scheduler, or cluster, in a container.
+	DeployMode string `yaml:"deploy_mode"`
+	// Queue is the queue on YARN of jobs that name none; empty for Spark's default.
+	Queue string `yaml:"queue"`
+	// HadoopConf is the folder of YARN's configuration.
+	HadoopConf string `yaml:"hadoop_conf"`
+	// ResourceManager are the web addresses of YARN's ResourceManagers; none stands for those of the section yarn.
+	ResourceManager []string `yaml:"resourcemanager"`
 	// Plugin is headroom-spark.jar, on the machine where drivers run.
 	Plugin string `yaml:"plugin"`
 	// Hooks is where the hooks are served, host:port; port 0 lets the system choose.
@@ -51,22 +66,42 @@ type Config struct {
 
 // Defaults are the values of keys that the section does not have.
 func Defaults() Config {
-	return Config{Hooks: "127.0.0.1:0", Stages: stagesInput, KillAfter: config.Duration(10 * time.Second)}
+	return Config{Hooks: "127.0.0.1:0", Stages: stagesInput, DeployMode: deployClient, KillAfter: config.Duration(10 * time.Second)}
 }
 
-const killAfterMax = 10 * time.Minute
+// Where drivers run on YARN.
+const (
+	deployClient  = "client"
+	deployCluster = "cluster"
+)
+
+// masterYARN is the master that is no address.
+const masterYARN = "yarn"
+
+const (
+	killAfterMax = 10 * time.Minute
+	// coresMax bounds what a cluster may have, mastersMax how many answer for it.
+	coresMax   = 10_000_000
+	mastersMax = 8
+)
 
 var masterRule = regexp.MustCompile(`^spark://[^\s/,]+:[0-9]+(,[^\s/,]+:[0-9]+)*$`)
 
 // On tells whether there is a Spark to run jobs on.
 func (c Config) On() bool { return c.Master != "" }
 
+// OnYARN tells whether jobs run on YARN.
+func (c Config) OnYARN() bool { return c.Master == masterYARN }
+
+// cluster tells whether drivers run in containers.
+func (c Config) cluster() bool { return c.OnYARN() && c.DeployMode == deployCluster }
+
 // Check tells what is wrong, as a *cli.Error with exit code 2 and a hint; nil when nothing is.
 func (c Config) Check() *cli.Error {
 	if !c.On() {
 		return nil // whatever else stands there is for later
 	}
-	for _, check := range []func() *cli.Error{c.checkPlaces, c.checkHooks, c.checkRest} {
+	for _, check := range []func() *cli.Error{c.checkPlaces, c.checkHooks, c.checkCluster, c.checkRest} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -76,8 +111,8 @@ func (c Config) Check() *cli.Error {
 
 func (c Config) checkPlaces() *cli.Error {
 	switch {
-	case !masterRule.MatchString(c.Master):
-		return config.Bad("the engine speaks to a standalone master: spark://10.0.0.20:7077", "spark.master: %q is not spark://HOST:PORT", c.Master)
+	case !c.OnYARN() && !masterRule.MatchString(c.Master):
+		return config.Bad("spark://10.0.0.20:7077 is a standalone master; yarn is the other that is spoken to", "spark.master: %q is neither spark://HOST:PORT nor yarn", c.Master)
 	case !filepath.IsAbs(c.Home):
 		return config.Bad("home: /opt/spark is the folder that has bin/spark-submit in it", "spark.home: %q is not an absolute path", c.Home)
 	case !filepath.IsAbs(c.Plugin) || strings.ContainsRune(c.Plugin, ','):
@@ -99,6 +134,62 @@ func (c Config) checkHooks() *cli.Error {
 	}
 	return nil
 }
+
+// checkCluster checks what is said of the cluster, standalone or YARN's.
+func (c Config) checkCluster() *cli.Error {
+	switch {
+	case c.Cores < 0 || c.Cores > coresMax:
+		return config.Bad("cores: 0 takes what the cluster says", "spark.cores is %d; it must be from 0 to %d", c.Cores, coresMax)
+	case c.ExecutorCores < 0 || c.ExecutorCores > coresMax:
+		return config.Bad("executor_cores: 0 leaves it to Spark", "spark.executor_cores is %d; it must be from 0 to %d", c.ExecutorCores, coresMax)
+	case c.DeployMode != deployClient && c.DeployMode != deployCluster:
+		return config.Bad("one of client, cluster", "spark.deploy_mode %q is unknown", c.DeployMode)
+	case !c.OnYARN() && c.DeployMode == deployCluster:
+		return config.Bad("deploy_mode: client runs drivers beside the scheduler, where it can follow them", "spark.deploy_mode is cluster, which is for spark.master: yarn")
+	case c.OnYARN() && !filepath.IsAbs(c.HadoopConf):
+		return config.Bad("hadoop_conf: /etc/hadoop/conf is the folder that has yarn-site.xml in it", "spark.hadoop_conf: %q is not an absolute path, and spark.master is yarn", c.HadoopConf)
+	case c.OnYARN() && len(c.Web) > 0:
+		return config.Bad("leave web out: resourcemanager names YARN's", "spark.web names a standalone master's page, and spark.master is yarn")
+	case strings.ContainsAny(c.Queue, " ,\t\n"):
+		return config.Bad("queue: root.spark is one queue", "spark.queue: %q is not the name of a queue", c.Queue)
+	}
+	for key, addresses := range map[string][]string{"spark.web": c.Web, "spark.resourcemanager": c.ResourceManager} {
+		if err := checkWeb(key, addresses); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkWeb(key string, addresses []string) *cli.Error {
+	if len(addresses) > mastersMax {
+		return config.Bad("name the active one and its standbys", "%s names %d; the most is %d", key, len(addresses), mastersMax)
+	}
+	for _, text := range addresses {
+		u, err := url.Parse(text)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+			return config.Bad("write its web address, for example http://10.0.0.20:8080", "%s: %q is not the address of a web server", key, text)
+		}
+	}
+	return nil
+}
+
+// webs are the addresses of the standalone masters' pages.
+func (c Config) webs() []string {
+	if len(c.Web) > 0 || c.OnYARN() {
+		return c.Web
+	}
+	var all []string
+	for place := range strings.SplitSeq(strings.TrimPrefix(c.Master, "spark://"), ",") {
+		if host, _, err := net.SplitHostPort(place); err == nil {
+			all = append(all, "http://"+net.JoinHostPort(host, webPort))
+		}
+	}
+	return all
+}
+
+// webPort is where a standalone master's page is, unless its operator has moved it.
+const webPort = "8080"
 
 func (c Config) checkRest() *cli.Error {
 	switch k := c.KillAfter.Std(); {
@@ -135,6 +226,9 @@ func (c Config) CheckPlaces() *cli.Error {
 	}
 	if err != nil {
 		return config.Bad("the package headroom-spark brings it; \"make hooks\" builds it", "spark.plugin: %s: %v", c.Plugin, cause(err))
+	}
+	if _, err := os.Stat(filepath.Join(c.HadoopConf, "yarn-site.xml")); c.OnYARN() && err != nil {
+		return config.Bad("hadoop_conf: /etc/hadoop/conf is the usual folder", "spark.hadoop_conf: %s: %v", filepath.Join(c.HadoopConf, "yarn-site.xml"), cause(err))
 	}
 	return nil
 }

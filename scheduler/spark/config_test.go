@@ -25,15 +25,23 @@ func TestCheck(t *testing.T) {
 		t.Errorf("good: %v", err)
 	}
 	for key, change := range map[string]func(*Config){
-		"spark.master":     func(c *Config) { c.Master = "yarn" },
-		"spark.home":       func(c *Config) { c.Home = "spark" },
-		"spark.plugin":     func(c *Config) { c.Plugin = "" },
-		"spark.hooks":      func(c *Config) { c.Hooks = "7411" },
-		"spark.hooks:":     func(c *Config) { c.Hooks = "0.0.0.0:7411" },
-		"spark.stages":     func(c *Config) { c.Stages = "some" },
-		"spark.kill_after": func(c *Config) { c.KillAfter = config.Duration(time.Hour) },
-		"spark.driver":     func(c *Config) { c.Driver = []string{""} },
-		"spark.nodes":      func(c *Config) { c.Nodes = map[string]string{"10.0.0.11": ""} },
+		"spark.master":             func(c *Config) { c.Master = "mesos://a:1" },
+		"spark.hadoop_conf":        func(c *Config) { c.Master = "yarn" },
+		"spark.deploy_mode":        func(c *Config) { c.DeployMode = "cluster" },
+		"spark.deploy_mode \"both": func(c *Config) { c.DeployMode = "both" },
+		"spark.cores":              func(c *Config) { c.Cores = -1 },
+		"spark.executor_cores":     func(c *Config) { c.ExecutorCores = -1 },
+		"spark.queue":              func(c *Config) { c.Queue = "two words" },
+		"spark.web":                func(c *Config) { c.Web = []string{"a:8080"} },
+		"spark.web names":          func(c *Config) { c.Master, c.HadoopConf, c.Web = "yarn", "/etc/hadoop/conf", []string{"http://a:8080"} },
+		"spark.home":               func(c *Config) { c.Home = "spark" },
+		"spark.plugin":             func(c *Config) { c.Plugin = "" },
+		"spark.hooks":              func(c *Config) { c.Hooks = "7411" },
+		"spark.hooks:":             func(c *Config) { c.Hooks = "0.0.0.0:7411" },
+		"spark.stages":             func(c *Config) { c.Stages = "some" },
+		"spark.kill_after":         func(c *Config) { c.KillAfter = config.Duration(time.Hour) },
+		"spark.driver":             func(c *Config) { c.Driver = []string{""} },
+		"spark.nodes":              func(c *Config) { c.Nodes = map[string]string{"10.0.0.11": ""} },
 	} {
 		c := good
 		change(&c)
@@ -94,7 +102,7 @@ func TestCommand(t *testing.T) {
 		Application: "/w.jar", Main: "demo.Words", Args: []string{"in put", "--conf"}, Jars: []string{"/more.jar"},
 		Conf: map[string]string{"spark.plugins": "demo.Plugin", "spark.headroom.stages": "all"},
 	}}
-	argv := cfg.command(r, "http://127.0.0.1:1", "/etc/headroom/ca.crt")
+	argv := cfg.command(&execution{run: r, ui: 4711}, "http://127.0.0.1:1", "/etc/headroom/ca.crt")
 	if want := []string{"place", "n1", "--", "/opt/spark/bin/spark-submit", "--master", "spark://a:7077"}; !slices.Equal(argv[:6], want) {
 		t.Errorf("begins %q", argv[:6])
 	}
@@ -104,10 +112,44 @@ func TestCommand(t *testing.T) {
 	for _, want := range []string{
 		"spark.plugins=headroom.spark.HeadroomPlugin,demo.Plugin", "spark.shuffle.manager=headroom.spark.HeadroomShuffleManager", "spark.cores.max=4",
 		"spark.headroom.theta=0.25", "spark.headroom.seed=-9223372036854775807", "spark.headroom.stages=all", "spark.headroom.url=http://127.0.0.1:1", "spark.headroom.ca=/etc/headroom/ca.crt",
-		"spark.headroom.job=words-1", "spark.headroom.run=3", "/hook.jar,/more.jar",
+		"spark.headroom.job=words-1", "spark.headroom.run=3", "spark.ui.port=4711", "/hook.jar,/more.jar",
 	} {
 		if !slices.Contains(argv, want) {
 			t.Errorf("%q is missing in %q", want, argv)
+		}
+	}
+}
+
+func TestCommandOnYARN(t *testing.T) {
+	t.Parallel()
+	cfg := Defaults()
+	cfg.Home, cfg.Master, cfg.Plugin, cfg.HadoopConf, cfg.DeployMode, cfg.Queue, cfg.ExecutorCores = "/opt/spark", "yarn", "/hook.jar", "/etc/hadoop/conf", deployCluster, "root.spark", 2
+	if err := cfg.Check(); err != nil {
+		t.Fatal(err)
+	}
+	x := &execution{tag: tagPrefix + "abc", run: Run{Job: "words-1", Number: 1, Slots: 7, Folder: "/jobs/words-1/run-1", Spec: Spec{
+		Application: "/w.jar", Conf: map[string]string{"spark.yarn.tags": "mine"},
+	}}}
+	argv := cfg.command(x, "https://10.0.0.1:1", "/etc/headroom/ca.crt")
+	for _, want := range []string{
+		"yarn", "cluster", "spark.yarn.queue=root.spark", "spark.yarn.tags=headroom-run-abc,mine", "spark.yarn.maxAppAttempts=1", "spark.executor.instances=3", "spark.executor.cores=2",
+		"spark.headroom.token-file=headroom.token", "spark.headroom.ca=headroom-ca.crt",
+		"spark.yarn.dist.files=file:///jobs/words-1/run-1/token#headroom.token,file:///etc/headroom/ca.crt#headroom-ca.crt",
+	} {
+		if !slices.Contains(argv, want) {
+			t.Errorf("%q is missing in %q", want, argv)
+		}
+	}
+	x.run.Spec.Conf = map[string]string{"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.minExecutors": "9", "spark.executor.cores": "1"}
+	argv = cfg.command(x, "https://10.0.0.1:1", "")
+	for _, want := range []string{"spark.dynamicAllocation.maxExecutors=7", "spark.dynamicAllocation.minExecutors=7"} {
+		if !slices.Contains(argv, want) {
+			t.Errorf("%q is missing in %q", want, argv)
+		}
+	}
+	for _, word := range argv {
+		if strings.HasPrefix(word, "spark.executor.instances") || strings.HasPrefix(word, "spark.dynamicAllocation.initialExecutors") {
+			t.Errorf("%q with dynamic allocation", word)
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"headroom/scheduler/sparkapp"
 )
 
 const (
@@ -195,7 +197,7 @@ func (r request) run(in io.Reader, files []*os.File) exit {
 	cmd.Stdout, cmd.Stderr = files[0], files[1]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
-		return exit{Code: -1, Error: clip("the driver was not started: " + err.Error()), At: time.Now()}
+		return exit{Code: -1, Error: sparkapp.Clip("the driver was not started: " + err.Error()), At: time.Now()}
 	}
 	var mu sync.Mutex
 	over := false

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"headroom/scheduler/sparkapp"
 )
 
 const (
@@ -111,7 +113,7 @@ func supervise(folder string, o order, told <-chan os.Signal) exit {
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			_ = cmd.Wait()
 		}
-		return exit{Code: -1, Error: clip("the driver was not started: " + err.Error()), At: time.Now()}
+		return exit{Code: -1, Error: sparkapp.Clip("the driver was not started: " + err.Error()), At: time.Now()}
 	}
 	killed := make(chan bool)
 	over := make(chan struct{})

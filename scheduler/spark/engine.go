@@ -16,6 +16,7 @@ import (
 
 	"headroom/internal/secure"
 	"headroom/scheduler/hookserver"
+	"headroom/scheduler/sparkapp"
 	"headroom/units"
 )
 
@@ -53,7 +54,7 @@ type Event struct {
 	Number uint32
 	Kind   Kind
 	// Progress is the last that is known, in both kinds of events.
-	Progress Progress
+	Progress sparkapp.Progress
 	// Ended is how the run ended.
 	Ended Ended
 }
@@ -76,17 +77,26 @@ type Engine struct {
 	hooks      net.Listener
 	url        string
 	// ca is the file of the authority that drivers pin; empty in the clear.
-	ca     string
-	events chan Event
+	ca string
+	// web asks the standalone master and drivers, manager YARN.
+	web     web
+	manager YARN
+	events  chan Event
 	// fresh wakes whoever hands out events.
 	fresh chan struct{}
 	// closing is closed when Run ends.
 	closing chan struct{}
 	running sync.WaitGroup
+	// life ends with Run; what waits for YARN waits no longer then.
+	life context.Context //nolint:containedctx // runs begin before Run does
+	over context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
 	runs   map[string]*execution // by job
+	// shares are what each job may hold, as the coordinators said last.
+	shares   []Share
+	capacity capacity
 	// pending are the events that nobody has taken yet, at most one Progress a run.
 	pending []Event
 }
@@ -103,8 +113,9 @@ const (
 
 // New is an engine that listens for hooks, and does nothing more until Run. dir is the
 // scheduler's own folder. supervisor are the words of the command that calls Drive, the
-// run's folder follows them; nil stands for this program's "drive".
-func New(cfg Config, dir string, supervisor []string, logger *slog.Logger) (*Engine, error) {
+// run's folder follows them; nil stands for this program's "drive". manager is asked where
+// jobs run on YARN; it may be nil where they do not.
+func New(cfg Config, dir string, supervisor []string, manager YARN, logger *slog.Logger) (*Engine, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
@@ -122,10 +133,12 @@ func New(cfg Config, dir string, supervisor []string, logger *slog.Logger) (*Eng
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{
-		cfg: cfg, supervisor: supervisor, logger: logger, hooks: l, url: "http://" + l.Addr().String(),
+	e := &Engine{
+		cfg: cfg, supervisor: supervisor, logger: logger, hooks: l, url: "http://" + l.Addr().String(), web: newWeb(), manager: manager,
 		events: make(chan Event), fresh: make(chan struct{}, 1), closing: make(chan struct{}), runs: make(map[string]*execution),
-	}, nil
+	}
+	e.life, e.over = context.WithCancel(context.Background())
+	return e, nil
 }
 
 // Secure serves the hooks by TLS with the keeper's certificate. Drivers are told the file
@@ -148,13 +161,17 @@ func (e *Engine) Run(ctx context.Context) error {
 		served = hookserver.Serve(ctx, e.hooks, newHooks(e).handler())
 		cancel()
 	})
+	serving.Go(func() { e.measure(ctx) })
+	serving.Go(func() { e.probe(ctx) })
 	e.handOut(ctx)
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
+	e.over()
 	close(e.closing)
 	e.running.Wait()
 	serving.Wait()
+	e.web.client.CloseIdleConnections()
 	return served
 }
 
@@ -211,7 +228,7 @@ func (e *Engine) Start(r Run) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	x := &execution{run: r, token: rand.Text(), mark: "HEADROOM_RUN=" + rand.Text(), theta: r.Theta, seed: r.Seed, stop: make(chan struct{}, 1)}
+	x := &execution{run: r, token: rand.Text(), mark: "HEADROOM_RUN=" + rand.Text(), theta: r.Theta, seed: r.Seed, began: time.Now(), stop: make(chan struct{}, 1)}
 	if err := e.enlist(x); err != nil {
 		return err
 	}
@@ -220,7 +237,7 @@ func (e *Engine) Start(r Run) error {
 		return fmt.Errorf("spark: start run %d of %s: %w", r.Number, r.Job, err)
 	}
 	e.logger.Info("Spark driver started", slog.String("job", r.Job), slog.Uint64("run", uint64(r.Number)), slog.Float64("theta", r.Theta), slog.String("folder", r.Folder))
-	e.running.Go(func() { e.watch(x) })
+	e.running.Go(func() { e.watch(e.life, x) })
 	return nil
 }
 
@@ -262,10 +279,10 @@ func (e *Engine) strike(x *execution) {
 }
 
 // Adopt takes over a run that an earlier process of the scheduler has started. running
-// tells whether its driver lives; otherwise it has ended, and an Ended event follows. The
+// tells whether its driver lives, or may: YARN says it for one in a container. Otherwise it has ended, and an Ended event follows. The
 // error wraps ErrNoRun when the folder holds no trace of it: it was never started.
 func (e *Engine) Adopt(r Run) (running bool, err error) {
-	x := &execution{run: r, theta: r.Theta, seed: r.Seed, stop: make(chan struct{}, 1)}
+	x := &execution{run: r, theta: r.Theta, seed: r.Seed, began: time.Now(), stop: make(chan struct{}, 1)}
 	var o order
 	switch err := readJSON(filepath.Join(r.Folder, runFile), &o); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -275,17 +292,20 @@ func (e *Engine) Adopt(r Run) (running bool, err error) {
 	case o.Job != r.Job || o.Number != r.Number:
 		return false, fmt.Errorf("%s holds run %d of %s: %w", r.Folder, o.Number, o.Job, ErrNoRun)
 	}
-	x.token, x.mark = o.Token, o.Mark
+	x.token, x.mark, x.tag, x.managed, x.ui = o.Token, o.Mark, o.Tag, o.Managed, o.UI
 	if x.lock, err = openLock(r.Folder); err != nil {
 		return false, err
 	}
 	free, err := lock(x.lock)
 	if err == nil && free && x.unborn() {
 		endMarked(x.mark) // of no effect unless its supervisor was killed in between
-		return false, errors.Join(fmt.Errorf("run %d of %s in %s: %w", r.Number, r.Job, r.Folder, ErrNoRun), os.Remove(filepath.Join(r.Folder, runFile)), x.lock.Close())
+		return false, errors.Join(fmt.Errorf("run %d of %s in %s: %w", r.Number, r.Job, r.Folder, ErrNoRun), os.Remove(filepath.Join(r.Folder, runFile)), letGo(x.lock))
 	}
 	if err == nil {
 		err = e.enlist(x)
+	}
+	if err != nil && free {
+		return false, errors.Join(err, letGo(x.lock))
 	}
 	if err != nil {
 		return false, errors.Join(err, x.lock.Close())
@@ -293,9 +313,9 @@ func (e *Engine) Adopt(r Run) (running bool, err error) {
 	if free {
 		unlock(x.lock)
 	}
-	e.running.Go(func() { e.watch(x) })
+	e.running.Go(func() { e.watch(e.life, x) })
 	_, err = os.Stat(filepath.Join(r.Folder, exitFile)) // a supervisor that has written it is about to end
-	return !free && err != nil, nil
+	return (!free && err != nil) || (x.managed && !x.ended(nil).OK), nil
 }
 
 // Kill tells a run to end: by SIGTERM, and by SIGKILL after kill_after. Its Ended event
@@ -328,17 +348,5 @@ func (e *Engine) Deflate(job string, theta float64, seed uint64) error {
 	case theta > x.theta:
 		x.theta, x.seed = theta, seed
 	}
-	return nil
-}
-
-// Share says how many executors a job's run should have, from 1; 0 leaves that to Spark.
-func (e *Engine) Share(job string, executors int) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	x := e.runs[job]
-	if x == nil {
-		return fmt.Errorf("%s: %w", job, errNotRunning)
-	}
-	x.executors = min(max(0, executors), executorsMax)
 	return nil
 }

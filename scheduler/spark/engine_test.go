@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"headroom/internal/config"
 	"headroom/internal/testkit"
 )
@@ -39,7 +41,12 @@ func newLab(t *testing.T, dir string, change func(*Config)) *lab {
 	if change != nil {
 		change(&cfg)
 	}
-	e := testkit.Need(New(cfg, dir, supervisor(), slog.New(slog.DiscardHandler)))(t)
+	e := testkit.Need(New(cfg, dir, supervisor(), nil, slog.New(slog.DiscardHandler)))(t)
+	return runLab(t, dir, e)
+}
+
+func runLab(t *testing.T, dir string, e *Engine) *lab {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- e.Run(ctx) }()
@@ -320,6 +327,24 @@ func TestOrderWithoutADriverIsNoRun(t *testing.T) {
 	l.start(r) // and it may begin in the same folder
 	if ev := l.ended(); !ev.Ended.OK {
 		t.Errorf("%+v", ev)
+	}
+}
+
+// A process that another goroutine starts has copies of all open files until it begins its program.
+func TestLockEndsWhileACopyIsOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	held := testkit.Need(openLock(dir))(t)
+	if free, err := lock(held); err != nil || !free {
+		t.Fatal(free, err)
+	}
+	fd := testkit.Need(unix.Dup(int(held.Fd())))(t)
+	t.Cleanup(func() { testkit.Check(t, unix.Close(fd)) })
+	testkit.Check(t, letGo(held))
+	next := testkit.Need(openLock(dir))(t)
+	t.Cleanup(func() { testkit.Check(t, next.Close()) })
+	if free, err := lock(next); err != nil || !free {
+		t.Errorf("the next one waits: %v, %v", free, err)
 	}
 }
 

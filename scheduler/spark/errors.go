@@ -17,10 +17,14 @@ var (
 	// errClosed says that the engine has ended.
 	errClosed = errors.New("the Spark engine has ended")
 
-	// errReport says that a hook told something that makes no sense.
-	errReport = errors.New("the report makes no sense")
 	// errToken says that a hook did not show the token of its run.
 	errToken = errors.New("the token is not that of the run")
+	// errStranger says that another driver answers at the port of a run's.
+	errStranger = errors.New("another driver answers there")
+	// errMaster says that a master's page is not understood, or not that of the active one.
+	errMaster = errors.New("the answer of Spark's Master cannot be used")
+	// errShare says that a share could not be carried out as a whole.
+	errShare = errors.New("some shares are not carried out")
 	// errOldRun says that a hook speaks for a run that is over.
 	errOldRun = errors.New("another run of the job is under way")
 )

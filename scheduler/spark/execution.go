@@ -1,6 +1,7 @@
 package spark
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,13 +14,20 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
+
+	"headroom/scheduler/sparkapp"
 )
 
 // execution is a run that is under way.
 type execution struct {
 	run         Run
 	token, mark string
+	// tag marks its application in YARN; empty on a standalone master.
+	tag string
+	// managed tells that its driver runs in a container of YARN.
+	managed bool
+	// ui is the port of the driver's REST interface on this machine; 0 for none.
+	ui int
 	// lock is the folder's; who holds it is the supervisor.
 	lock *os.File
 	// child is the supervisor's process id while it is this process's own child, else 0.
@@ -28,14 +36,23 @@ type execution struct {
 	stop chan struct{}
 
 	// What follows is guarded by the engine's mu.
-	killed    bool
-	theta     float64
-	seed      uint64
-	executors int
-	// progress is the newest, of the report with this number, heard then.
-	progress Progress
+	killed bool
+	theta  float64
+	seed   uint64
+	// aim is how many executors it should have.
+	aim aim
+	// progress is the newest, of the report with this number, heard then. looked is when the
+	// driver's REST interface answered last.
+	progress sparkapp.Progress
 	sequence uint64
 	heard    time.Time
+	looked   time.Time
+	// app is Spark's id of the application, as its hook or its REST interface has told.
+	app string
+	// identified tells that the driver at ui was seen to be the run's.
+	identified bool
+	// began is when this process came to know of it.
+	began time.Time
 }
 
 // launch writes the run's order and starts its supervisor, which holds the folder's lock
@@ -48,20 +65,23 @@ func (e *Engine) launch(x *execution) (err error) {
 	if x.lock, err = openLock(r.Folder); err != nil {
 		return err
 	}
+	if free, err := lock(x.lock); err != nil || !free {
+		return errors.Join(err, fmt.Errorf("%s: %w", r.Folder, errRunning), x.lock.Close())
+	}
 	defer func() {
 		if err != nil {
-			_ = x.lock.Close()
+			_ = letGo(x.lock)
 		}
 	}()
-	if free, err := lock(x.lock); err != nil || !free {
-		return errors.Join(err, fmt.Errorf("%s: %w", r.Folder, errRunning))
-	}
 	if _, err := os.Stat(filepath.Join(r.Folder, runFile)); err == nil {
 		return fmt.Errorf("%s holds a run already", r.Folder)
 	}
+	if err := e.place(x); err != nil {
+		return err
+	}
 	o := order{
-		Job: r.Job, Number: r.Number, Argv: e.cfg.command(r, e.url, e.ca), Mark: x.mark,
-		Env: []string{"SPARK_HOME=" + e.cfg.Home, tokenEnv + "=" + x.token}, KillAfter: e.cfg.KillAfter.Std(), Token: x.token, Theta: r.Theta, Seed: r.Seed,
+		Job: r.Job, Number: r.Number, Argv: e.cfg.command(x, e.url, e.ca), Mark: x.mark, Tag: x.tag, Managed: x.managed, UI: x.ui,
+		Env: e.environment(x), KillAfter: e.cfg.KillAfter.Std(), Token: x.token, Theta: r.Theta, Seed: r.Seed,
 	}
 	if err := writeJSON(filepath.Join(r.Folder, runFile), o); err != nil {
 		return err
@@ -92,22 +112,35 @@ func (e *Engine) launch(x *execution) (err error) {
 }
 
 // watch waits for a run's end, and passes a kill on.
-func (e *Engine) watch(x *execution) {
+func (e *Engine) watch(ctx context.Context, x *execution) {
 	defer func() { _ = x.lock.Close() }()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	told := false
+	told, gone := false, false
+	m, followed := managed{engine: e, x: x}, x.managed && e.manager != nil
 	for {
-		if over, err := x.over(); over || err != nil {
-			unlock(x.lock) // who hears of the end may use the folder at once
-			e.end(x, err)
-			return
-		}
 		e.mu.Lock()
-		kill := x.killed && !told
+		kill := x.killed
 		e.quiet(x, time.Now())
 		e.mu.Unlock()
-		if kill {
+		var err error
+		if !gone {
+			gone, err = x.over()
+		}
+		switch now := time.Now(); {
+		case err != nil, gone && !followed:
+			unlock(x.lock) // who hears of the end may use the folder at once
+			e.end(x, x.ended(err))
+			return
+		case gone:
+			if ended, over := m.over(ctx, now, kill); over {
+				unlock(x.lock)
+				e.end(x, ended)
+				return
+			}
+		case kill && followed:
+			m.kill(ctx, now)
+		case kill && !told:
 			told = x.tell() == nil // its process may not be known yet: again at the next look
 		}
 		select {
@@ -154,11 +187,13 @@ func (x *execution) tell() error {
 }
 
 // end tells how a run ended and forgets it.
-func (e *Engine) end(x *execution, failed error) {
+func (e *Engine) end(x *execution, ended Ended) {
 	if x.mark != "" {
 		endMarked(x.mark) // of no effect unless the supervisor was killed itself
 	}
-	ended := x.ended(failed)
+	if err := x.forget(); err != nil {
+		e.logger.Warn("the token of an ended run is left", slog.String("job", x.run.Job), slog.Any("error", err))
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.runs[x.run.Job] == x {
@@ -168,7 +203,7 @@ func (e *Engine) end(x *execution, failed error) {
 		ended.Killed = true
 	}
 	p := x.progress
-	p.Running, p.Executors, p.RunningOn = 0, 0, nil
+	p.Running, p.Executors, p.Cores, p.RunningOn = 0, 0, 0, nil
 	e.logger.Info("Spark driver ended", slog.String("job", x.run.Job), slog.Uint64("run", uint64(x.run.Number)), slog.String("outcome", ended.Outcome))
 	e.tell(Event{Job: x.run.Job, Number: x.run.Number, Kind: KindEnded, Progress: p, Ended: ended})
 }
@@ -176,23 +211,23 @@ func (e *Engine) end(x *execution, failed error) {
 // ended reads how the driver ended.
 func (x *execution) ended(failed error) Ended {
 	if failed != nil {
-		return Ended{Outcome: clip("how the driver ended is unknown: " + failed.Error())}
+		return Ended{Outcome: sparkapp.Clip("how the driver ended is unknown: " + failed.Error())}
 	}
 	var s exit
 	err := readJSON(filepath.Join(x.run.Folder, exitFile), &s)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Ended{Outcome: clip(withTail("the driver's supervisor ended without saying how the driver did; what was left of it was killed", filepath.Join(x.run.Folder, logFile)))}
+		return Ended{Outcome: sparkapp.Clip(withTail("the driver's supervisor ended without saying how the driver did; what was left of it was killed", filepath.Join(x.run.Folder, logFile)))}
 	case err != nil:
-		return Ended{Outcome: clip(err.Error())}
+		return Ended{Outcome: sparkapp.Clip(err.Error())}
 	case s.Error != "":
-		return Ended{Outcome: clip(s.Error)}
+		return Ended{Outcome: sparkapp.Clip(s.Error)}
 	case s.Code == 0:
 		return Ended{OK: true, Outcome: "exit status 0"}
 	case s.Killed:
 		return Ended{Killed: true, Outcome: "killed by the scheduler, " + s.words()}
 	default:
-		return Ended{Outcome: clip(withTail("the driver ended with "+s.words(), filepath.Join(x.run.Folder, stderrFile)))}
+		return Ended{Outcome: sparkapp.Clip(withTail("the driver ended with "+s.words(), filepath.Join(x.run.Folder, stderrFile)))}
 	}
 }
 
@@ -207,8 +242,6 @@ const (
 	// tailRead is how much of a log's end is looked at, tailLines how many lines are quoted.
 	tailRead  = 64 << 10
 	tailLines = 6
-	// outcomeMost bounds an outcome, which enters the coordinators' log.
-	outcomeMost = 2 << 10
 )
 
 // withTail adds what a log says at its end.
@@ -249,17 +282,4 @@ func tellsWhy(line string) bool {
 		}
 	}
 	return false
-}
-
-// clip bounds a text and keeps it UTF-8.
-func clip(text string) string {
-	text = strings.ToValidUTF8(text, "?")
-	if len(text) <= outcomeMost {
-		return text
-	}
-	cut := outcomeMost
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "..."
 }

@@ -23,6 +23,7 @@ import (
 //	exit.json     how the driver ended; complete when it exists
 //	stdout stderr of the driver
 //	supervisor    what the supervisor has to say; usually nothing
+//	token         of a driver that YARN runs, while it runs: it is handed to its container
 const (
 	runFile    = "run.json"
 	lockFile   = "lock"
@@ -32,6 +33,7 @@ const (
 	stdoutFile = "stdout"
 	stderrFile = "stderr"
 	logFile    = "supervisor"
+	tokenFile  = "token"
 )
 
 // order is run.json: what the supervisor is to do.
@@ -41,6 +43,12 @@ type order struct {
 	Argv   []string `json:"argv"`
 	// Mark is a variable, NAME=VALUE, that everything of the driver carries in its environment.
 	Mark string `json:"mark"`
+	// Tag marks its application in YARN.
+	Tag string `json:"tag,omitempty"`
+	// Managed tells that its driver runs in a container of YARN.
+	Managed bool `json:"managed,omitempty"`
+	// UI is the port that the driver's REST interface was given.
+	UI int `json:"ui_port,omitempty"`
 	// Env are further variables of the driver's environment.
 	Env       []string      `json:"env"`
 	KillAfter time.Duration `json:"kill_after_ns"`
@@ -119,6 +127,13 @@ func lock(f *os.File) (bool, error) {
 	default:
 		return false, fmt.Errorf("spark: lock %s: %w", f.Name(), err)
 	}
+}
+
+// letGo ends a lock that is held, and closes its file. Closing alone is not enough: a process
+// that is being started elsewhere has a copy of the file until it begins its program.
+func letGo(f *os.File) error {
+	unlock(f)
+	return f.Close()
 }
 
 func unlock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -17,13 +18,15 @@ import (
 	"headroom/internal/listen"
 	"headroom/internal/rpc"
 	"headroom/scheduler/hookserver"
+	"headroom/scheduler/sparkapp"
 )
 
 const (
 	// hooksMax bounds the requests that are answered at one time.
 	hooksMax = 64
-	// executorsMax is the most executors that a hook takes.
-	executorsMax = 10_000
+	// portWait bounds the time that the port of the last process is waited for.
+	portWait  = 2 * time.Second
+	portPause = 20 * time.Millisecond
 )
 
 // listenOn opens the hooks' port. Where the system is to choose it, the one that the file
@@ -42,7 +45,7 @@ func listenOn(address, file string, logger *slog.Logger) (net.Listener, error) {
 	host, _, _ := net.SplitHostPort(address) // Check has seen it
 	if last, err := os.ReadFile(file); err == nil {
 		if h, _, err := net.SplitHostPort(string(last)); err == nil && h == host {
-			if l, err := rpc.Listen(string(last)); err == nil {
+			if l, err := listenAgain(string(last)); err == nil {
 				return l, nil
 			}
 			logger.Warn("the port of the last run is taken: hooks of drivers that still run will not be heard", slog.String("address", string(last)))
@@ -58,6 +61,17 @@ func listenOn(address, file string, logger *slog.Logger) (net.Listener, error) {
 	return l, nil
 }
 
+// listenAgain opens a port that was this scheduler's. It may still be open for a moment: the last
+// process is ending, or one that is being started has a copy until it begins its program.
+func listenAgain(address string) (net.Listener, error) {
+	for began := time.Now(); ; time.Sleep(portPause) {
+		l, err := rpc.Listen(address)
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Since(began) > portWait {
+			return l, err
+		}
+	}
+}
+
 // hooks serves the protocol of the hook in Spark's drivers: docs/hooks.md.
 type hooks struct{ engine *Engine }
 
@@ -69,16 +83,8 @@ func (h *hooks) handler() http.Handler {
 	return hookserver.Bounded(hooksMax, mux)
 }
 
-// reply is what a hook is told.
-type reply struct {
-	Theta     float64 `json:"theta"`
-	Seed      int64   `json:"seed"` // Java has no unsigned numbers
-	Executors *int    `json:"executors"`
-	Cancel    bool    `json:"cancel"`
-}
-
 func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
-	rep, err := parseReport(r.Body)
+	rep, err := sparkapp.ParseReport(r.Body)
 	if err != nil {
 		hookserver.Refuse(w, http.StatusBadRequest, err)
 		return
@@ -101,51 +107,50 @@ func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
 }
 
 // report takes over what a hook tells and answers what holds for its run.
-func (e *Engine) report(now time.Time, token string, rep report) (reply, error) {
+func (e *Engine) report(now time.Time, token string, rep sparkapp.Report) (sparkapp.Reply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x := e.runs[rep.Job]
 	switch {
 	case x == nil:
-		return reply{}, fmt.Errorf("job %.100q: %w", rep.Job, errNotRunning)
+		return sparkapp.Reply{}, fmt.Errorf("job %.100q: %w", rep.Job, errNotRunning)
 	case subtle.ConstantTimeCompare([]byte(x.token), []byte(token)) != 1:
-		return reply{}, fmt.Errorf("job %s: %w", rep.Job, errToken)
+		return sparkapp.Reply{}, fmt.Errorf("job %s: %w", rep.Job, errToken)
 	case x.run.Number != rep.Run:
-		return reply{}, fmt.Errorf("run %d of %s, %d is under way: %w", rep.Run, rep.Job, x.run.Number, errOldRun)
+		return sparkapp.Reply{}, fmt.Errorf("run %d of %s, %d is under way: %w", rep.Run, rep.Job, x.run.Number, errOldRun)
 	}
 	if rep.Sequence > x.sequence { // an older one that was delayed changes nothing
-		if stopped(rep.Trouble) {
+		if sparkapp.Stopped(rep.Trouble) {
 			rep.Trouble = x.progress.Trouble
 		}
 		if rep.Trouble != "" && rep.Trouble != x.progress.Trouble {
-			e.logger.Warn("trouble in a Spark driver", slog.String("job", rep.Job), slog.String("trouble", firstLine(rep.Trouble)))
+			e.logger.Warn("trouble in a Spark driver", slog.String("job", rep.Job), slog.String("trouble", sparkapp.FirstLine(rep.Trouble)))
 		}
-		x.sequence, x.heard, x.progress = rep.Sequence, now, rep.progress(e.cfg, x)
-		e.tell(Event{Job: x.run.Job, Number: x.run.Number, Kind: KindProgress, Progress: x.progress})
+		x.sequence, x.heard, x.app = rep.Sequence, now, rep.App
+		e.take(x, rep.Progress(x.theta, e.cfg.node))
+		e.divide(now)
 	}
-	a := reply{Theta: x.theta, Seed: int64(x.seed), Cancel: x.killed}
-	if x.executors > 0 {
-		a.Executors = &x.executors
+	a := sparkapp.Reply{Theta: x.theta, Seed: int64(x.seed), Cancel: x.killed}
+	if n := x.aim.executors; n > 0 {
+		a.Executors = &n
 	}
 	return a, nil
 }
 
-// stopped tells that a hook was told something when its application had come to its end already,
-// as it may at every normal end: that is no trouble.
-func stopped(trouble string) bool { return strings.Contains(trouble, "stopped SparkContext") }
-
-// firstLine leaves out what Java says beneath an error.
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(clip(text), "\n")
-	return line
+// take makes p the run's progress. The caller holds mu.
+func (e *Engine) take(x *execution, p sparkapp.Progress) {
+	x.progress = p
+	e.tell(Event{Job: x.run.Job, Number: x.run.Number, Kind: KindProgress, Progress: p})
 }
 
-// quiet notes that a run's hook has been silent for too long. The caller holds mu.
+// quiet notes that neither a run's hook nor its driver's REST interface has said anything
+// for too long. The caller holds mu.
 func (e *Engine) quiet(x *execution, now time.Time) {
-	if !x.progress.Known || now.Sub(x.heard) < silence {
+	if !x.progress.Known || now.Sub(x.heard) < silence || now.Sub(x.looked) < silence {
 		return
 	}
-	e.logger.Warn("the hook of a Spark driver is silent: its progress is unknown", slog.String("job", x.run.Job), slog.Duration("for", silence))
-	x.progress.Known = false
-	e.tell(Event{Job: x.run.Job, Number: x.run.Number, Kind: KindProgress, Progress: x.progress})
+	e.logger.Warn("the hook of a Spark driver is silent, and its REST interface too: its progress is unknown", slog.String("job", x.run.Job), slog.Duration("for", silence))
+	p := x.progress
+	p.Known = false
+	e.take(x, p)
 }

@@ -96,7 +96,7 @@ func parent(dir string) {
 	cfg, err := makeHome(dir)
 	var e *Engine
 	if err == nil {
-		e, err = New(cfg, dir, supervisor(), slog.New(slog.DiscardHandler))
+		e, err = New(cfg, dir, supervisor(), nil, slog.New(slog.DiscardHandler))
 	}
 	if err == nil {
 		err = e.Start(runOf(dir, "orphan", 1, "wait", filepath.Join(dir, "go")))

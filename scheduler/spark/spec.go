@@ -31,10 +31,13 @@ type Problem struct{ Key, Message, Hint string }
 // reserved are the properties that the engine sets, with where they are said instead.
 var reserved = map[string]string{
 	"spark.master":            "spark.master in scheduler.yaml names it",
-	"spark.submit.deployMode": "drivers run in client mode, where the scheduler can end them",
+	"spark.submit.deployMode": "spark.deploy_mode in scheduler.yaml says where drivers run",
 	"spark.shuffle.manager":   "the hook is the shuffle manager",
 	"spark.cores.max":         "slots says how many cores the job takes at most",
 	"spark.jars":              "jars names further jars",
+
+	"spark.yarn.submit.waitAppCompletion": "the scheduler waits for a driver's end",
+	"spark.yarn.maxAppAttempts":           "the scheduler starts a job again, not YARN beside it",
 }
 
 // ownPrefix begins the hook's properties, which are the engine's; ownKept may be set.

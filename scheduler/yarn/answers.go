@@ -58,6 +58,8 @@ type app struct {
 	containers int
 	// attempt is its newest attempt, "" before it has one; master is that one's container.
 	attempt, master string
+	// spark tells Spark from MapReduce.
+	spark bool
 }
 
 func (a app) ended() bool { return slices.Contains(endStates(), a.state) }
@@ -142,10 +144,39 @@ type jsonApp struct {
 	FinishedTime      int64  `json:"finishedTime"`
 	RunningContainers int    `json:"runningContainers"`
 	AMContainerLogs   string `json:"amContainerLogs"`
+	ApplicationTags   string `json:"applicationTags"`
+	AllocatedVCores   int    `json:"allocatedVCores"`
 }
 
-// readApps reads the answer of /ws/v1/cluster/apps.
+// Types of applications, as YARN calls them.
+const (
+	typeMapReduce = "MAPREDUCE"
+	typeSpark     = "SPARK"
+)
+
+// readApps reads the answer of /ws/v1/cluster/apps: the applications of MapReduce and Spark
+// that no engine of ours has started.
 func readApps(body []byte) ([]app, error) {
+	all, err := readJSONApps(body)
+	if err != nil {
+		return nil, err
+	}
+	apps := make([]app, 0, len(all))
+	for _, j := range all {
+		if (j.ApplicationType != typeMapReduce && j.ApplicationType != typeSpark) || j.tagged(ownTag) {
+			continue
+		}
+		a, err := j.app()
+		if err != nil {
+			return nil, err
+		}
+		apps = append(apps, a)
+	}
+	return apps, nil
+}
+
+// readJSONApps reads the same answer as it is.
+func readJSONApps(body []byte) ([]jsonApp, error) {
 	var answer struct {
 		Apps *struct {
 			App many[jsonApp] `json:"app"`
@@ -164,18 +195,7 @@ func readApps(body []byte) ([]app, error) {
 	if len(answer.Apps.App) > appsMax {
 		return nil, wrong("%d applications, at most %d are read", len(answer.Apps.App), appsMax)
 	}
-	apps := make([]app, 0, len(answer.Apps.App))
-	for _, j := range answer.Apps.App {
-		if j.ApplicationType != "MAPREDUCE" {
-			continue
-		}
-		a, err := j.app()
-		if err != nil {
-			return nil, err
-		}
-		apps = append(apps, a)
-	}
-	return apps, nil
+	return answer.Apps.App, nil
 }
 
 // readApp reads the answer of /ws/v1/cluster/apps/ID.
@@ -204,6 +224,8 @@ func (j jsonApp) app() (app, error) {
 		return app{}, wrong("application %s was submitted at %d", j.ID, j.StartedTime)
 	}
 	a := app{
+		spark: j.ApplicationType == typeSpark,
+
 		id: j.ID, name: clip(j.Name), user: clip(j.User), queue: fullName(j.Queue), state: j.State, final: j.FinalStatus, diagnostics: clip(j.Diagnostics),
 		started: time.UnixMilli(j.StartedTime), elapsed: time.Duration(max(0, j.ElapsedTime)) * time.Millisecond, containers: max(0, j.RunningContainers), // -1: none any more
 		launched: moment(j.LaunchTime), finished: moment(j.FinishedTime),
@@ -530,6 +552,11 @@ func demanded() []string {
 	return []string{propertyFloor, propertyQuality, propertyProfile, propertyClass, propertyDeadline, propertySprint, propertyDeflate}
 }
 
+// demandNames reports whether a property is one by which an owner demands something.
+func demandNames(name string) bool {
+	return slices.Contains(demanded(), name)
+}
+
 // readDemand reads the answer of an application master's /conf.
 func readDemand(body []byte) (demand, error) {
 	var answer struct {
@@ -548,7 +575,7 @@ func readDemand(body []byte) (demand, error) {
 	}
 	d := demand{}
 	for _, p := range answer.Conf.Property {
-		if slices.Contains(demanded(), p.Name) {
+		if demandNames(p.Name) {
 			d[p.Name] = strings.TrimSpace(p.Value)
 		}
 	}

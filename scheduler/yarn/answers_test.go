@@ -158,7 +158,7 @@ func TestOtherForms(t *testing.T) {
 	if err != nil || len(apps) != 1 || apps[0].queue != "root.a" || apps[0].attempt != "appattempt_1_0001_000002" || apps[0].master != "container_e17_1_0001_02_000001" {
 		t.Errorf("got %+v, %v", apps, err)
 	}
-	if apps, err = readApps([]byte(`{"apps":{"app":[{"id":"application_1_0002","state":"ODD","applicationType":"SPARK"}]}}`)); err != nil || len(apps) != 0 {
+	if apps, err = readApps([]byte(`{"apps":{"app":[{"id":"application_1_0002","state":"ODD","applicationType":"TEZ"}]}}`)); err != nil || len(apps) != 0 {
 		t.Errorf("an application of another kind: %+v, %v", apps, err)
 	}
 	nodes, err := readNodes([]byte(`{"nodes":{"node":{"id":"n1:1","state":"RUNNING","usedMemoryMB":1,"availMemoryMB":3,"usedVirtualCores":2,"availableVirtualCores":5}}}`))

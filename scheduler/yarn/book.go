@@ -12,6 +12,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/scheduler/profiles"
+	"headroom/units"
 )
 
 // Name is how this engine is called in jobs, directives and reports.
@@ -41,6 +42,8 @@ type book struct {
 	cfg    Config
 	logger *slog.Logger
 	jobs   map[string]*job
+	// sparks is what is known of the inside of Spark's applications; some may not be jobs yet.
+	sparks map[string]*sparkApp
 
 	// restored: the jobs of the coordinators' log are known.
 	restored bool
@@ -76,12 +79,12 @@ type book struct {
 }
 
 func newBook(cfg Config, logger *slog.Logger) *book {
-	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, gap: true, overhead: 1}
+	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, sparks: map[string]*sparkApp{}, gap: true, overhead: 1}
 }
 
 // wish is what the next look should bring.
 func (b *book) wish(now time.Time) wish {
-	w := wish{demandRead: map[string]bool{}, queues: b.queues == nil || now.Sub(b.queuesRead) >= queuesEvery}
+	w := wish{demandRead: map[string]bool{}, spark: b.sparkWishes(now), queues: b.queues == nil || now.Sub(b.queuesRead) >= queuesEvery}
 	if b.restored && b.gap {
 		w.since = b.newest
 	}
@@ -121,6 +124,7 @@ func (b *book) see(now time.Time, w wish, s *sight) {
 		b.miss(now, b.jobs[id])
 	}
 	b.forget()
+	b.forgetSparks(now)
 }
 
 func (b *book) seeApp(now time.Time, a app, d detail) {
@@ -139,6 +143,9 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 	}
 	if a.state == "RUNNING" {
 		j.take(now, b.cfg.Container, d)
+		if a.spark {
+			b.takeSpark(now, j, d.spark)
+		}
 		b.overhead = max(1, b.largestMaster())
 	}
 	if !a.ended() {
@@ -147,7 +154,7 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 	}
 	j.end()
 	b.logger.Info("yarn: application ended", slog.String("job", a.id), slog.String("state", stateWord(j.state)), slog.String("outcome", j.outcome),
-		slog.Int("tasks", j.tasks), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
+		slog.Int("tasks", j.finalTasks()), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
 }
 
 // largestMaster is the room of the largest application master that is there.
@@ -260,6 +267,7 @@ func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
 		j.floor, j.demandRead = profiles.Bound{Fraction: cmp.Or(m.GetFloor(), 1)}, true
 		j.terms = termsOf(m)
 	}
+	b.restoreSpark(m)
 	j.dropped.add(fromRanges(m.GetDropped()))
 	if s := m.GetStop(); s != nil && !ended {
 		j.decide(now, int(s.GetTasks()), int(s.GetMinTasks()))
@@ -379,9 +387,7 @@ func (b *book) progress(now time.Time) []*headroomv1.JobProgress {
 	var all []*headroomv1.JobProgress
 	for _, j := range b.sorted() {
 		if j.committed && !j.over && !b.looked.IsZero() {
-			p := j.progress(b.cfg, b.fresh(now, j))
-			b.serve(now, j, p)
-			all = append(all, p)
+			all = append(all, b.sampleOf(now, j))
 		}
 	}
 	return all
@@ -392,8 +398,8 @@ func (b *book) serve(now time.Time, j *job, p *headroomv1.JobProgress) {
 	if j.over || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
 		return
 	}
-	if j.theta > 0 || j.exact(now) == "" {
-		p.Theta = new(j.theta)
+	if theta := j.ratio(); theta > 0 || j.exact(now) == "" {
+		p.Theta = new(theta)
 	}
 	after, timed := b.timers[j.terms.class]
 	if j.terms.sprintAfter != nil {
@@ -437,10 +443,13 @@ func (b *book) details(now time.Time, id string) (all []*headroomv1.RunDetail) {
 			continue
 		}
 		d := &headroomv1.RunDetail{Id: j.app.id, ThetaWhy: j.exact(now), Seed: j.seed, Sprint: j.sprint}
-		if j.theta > 0 {
+		switch {
+		case j.spark != nil && j.spark.theta > 0:
+			d.ThetaWhy = fmt.Sprintf("%s of its tasks in stages to come are given up", units.Percent(j.spark.theta))
+		case j.theta > 0:
 			of, least, _ := j.bound()
 			d.ThetaWhy = fmt.Sprintf("at least %d of %d map tasks run, %d are dropped", least, of, len(j.dropped))
-		} else if d.ThetaWhy == "" {
+		case d.ThetaWhy == "":
 			d.ThetaWhy = "the coordinators may raise it"
 		}
 		if !j.started.IsZero() {
@@ -486,8 +495,7 @@ func (b *book) list(now time.Time, id string) []*headroomv1.Job {
 }
 
 func (b *book) message(now time.Time, j *job) *headroomv1.Job {
-	p := j.progress(b.cfg, b.fresh(now, j))
-	b.serve(now, j, p)
+	p := b.sampleOf(now, j)
 	switch {
 	case j.over && j.reported != nil:
 		p = j.reported
@@ -499,8 +507,8 @@ func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 		Spec: j.spec, SubmittedUs: j.app.started.UnixMicro(), Progress: p, Outcome: j.outcome, Engine: Name, Queue: j.app.queue,
 		Floor: j.floor.Fraction, Dropped: j.dropped.ranges(),
 	}
-	if j.theta > 0 {
-		m.Deflation = &headroomv1.Deflation{Theta: j.theta, Seed: j.seed}
+	if theta := j.ratio(); theta > 0 {
+		m.Deflation = &headroomv1.Deflation{Theta: theta, Seed: j.ratioSeed()}
 	}
 	if j.stop {
 		m.Stop = &headroomv1.EarlyStop{Tasks: uint32(j.of), MinTasks: uint32(j.least), AtUs: j.stopped.UnixMicro()}
@@ -513,6 +521,8 @@ func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 		m.Outcome = b.waits(j)
 	case !j.committed && j.app.state == "RUNNING":
 		m.Outcome = "not committed yet"
+	case j.spark != nil && j.app.state == "RUNNING":
+		m.Outcome = j.spark.words(now)
 	}
 	return m
 }

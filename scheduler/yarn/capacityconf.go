@@ -7,10 +7,8 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -343,54 +341,7 @@ func (c *client) update(ctx context.Context, maxima []maximum) error {
 		body.WriteString("</entry></params></update-queue>")
 	}
 	body.WriteString("</sched-conf>")
-	return notMutable(c.change(ctx, "scheduler-conf", body.Bytes()))
-}
-
-// change sends XML to the active ResourceManager: the one that answered last first, then the others in their order.
-func (c *client) change(ctx context.Context, path string, body []byte) error {
-	var failed error
-	first := c.first()
-	for i := range c.managers {
-		turn := (first + i) % len(c.managers)
-		err := c.put(ctx, c.managers[turn]+"/ws/v1/cluster/"+path, body)
-		if err == nil {
-			c.prefer(turn)
-			return nil
-		}
-		failed = err
-		if !errors.Is(err, errStandby) {
-			return err // it may have been carried out
-		}
-	}
-	return failed
-}
-
-// put sends XML and expects to hear that it was carried out.
-func (c *client) put(ctx context.Context, address string, body []byte) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPut, address, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("yarn: ask %s: %w", address, err)
-	}
-	r.Header.Set("Accept", "application/json")
-	r.Header.Set("Content-Type", "application/xml")
-	resp, err := c.http.Do(r)
-	if err != nil {
-		return fmt.Errorf("yarn: %w", withoutQuery(err))
-	}
-	defer resp.Body.Close() //nolint:errcheck // only read
-	said, err := io.ReadAll(io.LimitReader(resp.Body, answerMax+1))
-	if err != nil {
-		return fmt.Errorf("yarn: %s: half an answer, %d bytes: %w", r.URL.Host+r.URL.Path, len(said), err)
-	}
-	switch passed := resp.StatusCode >= 300 && resp.StatusCode < 400 || standby(said); {
-	case passed || resp.StatusCode == http.StatusNotFound:
-		err = judge(resp, said)
-	case resp.StatusCode != http.StatusOK:
-		err = fmt.Errorf("refused with status %d: %s: %w", resp.StatusCode, words(said), errCapacity)
-	default:
-		return nil // what it says is for people
-	}
-	return fmt.Errorf("yarn: %s: %w", r.URL.Host+r.URL.Path, err)
+	return notMutable(c.change(ctx, "scheduler-conf", document{typeXML, body.Bytes(), errCapacity}))
 }
 
 // standby reports whether a ResourceManager says that it is not the active one.

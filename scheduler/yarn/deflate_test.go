@@ -165,7 +165,7 @@ func TestDropRatioRefused(t *testing.T) {
 			is    error
 		}{
 			{l.plant.id(exact), 0.1, "its owner does not let a drop ratio", errExact},
-			{l.plant.id(whole), 0.1, "its quality floor is all of its map tasks", errExact},
+			{l.plant.id(whole), 0.1, "its quality floor is all of its tasks", errExact},
 			{l.plant.id(mute), 0.1, "no hook of it asks", errExact},
 			{id, 0.6, "60 % leaves less than its floor of 50 %", errRequest},
 			{id, -0.1, "is not from 0 to 1", errRequest},

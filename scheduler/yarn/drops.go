@@ -71,16 +71,32 @@ const hookLife = 10 * time.Second
 func (j *job) exact(now time.Time) string {
 	switch {
 	case j.floor.Fraction >= 1:
-		return "its quality floor is all of its map tasks"
+		return "its quality floor is all of its tasks"
 	case !j.terms.deflate:
 		return "its owner does not let a drop ratio give up tasks (headroom.deflate, or deflate of its queue, is false)"
-	case !j.wraps && (j.heard.IsZero() || now.Sub(j.heard) >= hookLife):
+	case j.spark != nil && j.spark.hooked(now):
+	case j.spark != nil, !j.wraps && (j.heard.IsZero() || now.Sub(j.heard) >= hookLife):
 		return "no hook of it asks what may be dropped"
 	}
 	return ""
 }
 
-// deflateJob takes over a directive: a job runs on fewer of its map tasks.
+// ratio is the drop ratio in force, ratioSeed what orders the tasks that it gives up.
+func (j *job) ratio() float64 {
+	if j.spark != nil {
+		return j.spark.theta
+	}
+	return j.theta
+}
+
+func (j *job) ratioSeed() uint64 {
+	if j.spark != nil {
+		return j.spark.seed
+	}
+	return j.seed
+}
+
+// deflateJob takes over a directive: a job runs on fewer of its tasks.
 func (b *book) deflateJob(now time.Time, d *headroomv1.DeflateDirective) error {
 	j, theta := b.jobs[d.GetId()], d.GetTheta()
 	switch {
@@ -90,7 +106,7 @@ func (b *book) deflateJob(now time.Time, d *headroomv1.DeflateDirective) error {
 		return fmt.Errorf("yarn: drop ratio of %q: %w", d.GetId(), errJob)
 	case !(theta >= 0 && theta <= 1):
 		return fmt.Errorf("yarn: drop ratio of %s: %v is not from 0 to 1: %w", d.GetId(), theta, errRequest)
-	case theta <= j.theta:
+	case theta <= j.ratio():
 		return nil
 	}
 	if why := j.exact(now); why != "" {
@@ -99,6 +115,11 @@ func (b *book) deflateJob(now time.Time, d *headroomv1.DeflateDirective) error {
 	if most := units.Ratio(1 - j.floor.Fraction); units.Ratio(theta).Above(most) {
 		return fmt.Errorf("yarn: drop ratio of %s: %s leaves less than its floor of %s: %w",
 			d.GetId(), units.Percent(theta), units.Percent(j.floor.Fraction), errRequest)
+	}
+	if j.spark != nil {
+		j.spark.deflate(theta, d.GetSeed())
+		b.logger.Info("yarn: drop ratio in force", slog.String("job", d.GetId()), slog.Float64("theta", theta))
+		return nil
 	}
 	j.deflate(now, theta, d.GetSeed())
 	of, least, _ := j.bound()

@@ -210,7 +210,7 @@ func (e *Engine) Stop(d *headroomv1.StopDirective) error {
 	return e.book.stopJob(time.Now(), d)
 }
 
-// Deflate takes over that a job runs on fewer of its map tasks.
+// Deflate takes over that a job runs on fewer of its tasks.
 func (e *Engine) Deflate(d *headroomv1.DeflateDirective) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -30,6 +30,7 @@ func (h *hooks) handler() http.Handler {
 	mux.HandleFunc("GET /v1/jobs/{job}/stop", h.ofJob(h.stop))
 	mux.HandleFunc("POST /v1/jobs/{job}/drop", h.ofJob(h.drop))
 	mux.HandleFunc("POST /v1/jobs/{job}/begin", h.ofJob(h.begin))
+	mux.HandleFunc("POST /v1/spark/progress", h.sparkProgress)
 	return hookserver.Bounded(hooksMax, mux)
 }
 

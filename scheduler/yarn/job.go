@@ -74,6 +74,8 @@ type job struct {
 	master int
 	// samples of tasks done, within the rate's window.
 	samples []sample
+	// spark is what its driver tells, of an application of Spark; nil of MapReduce.
+	spark *sparkApp
 	// warned: it was said that it waits for its master, or that its master is silent.
 	stuck, silent bool
 
@@ -144,7 +146,12 @@ func (j *job) take(now time.Time, unit Container, d detail) {
 			}
 		}
 	}
-	j.samples = append(j.samples, sample{now, j.done()})
+	j.sample(now, j.done())
+}
+
+// sample notes how many tasks are done.
+func (j *job) sample(now time.Time, done int) {
+	j.samples = append(j.samples, sample{now, done})
 	for len(j.samples) > 1 && now.Sub(j.samples[1].at) >= rateWindow {
 		j.samples = j.samples[1:]
 	}
@@ -340,7 +347,7 @@ func (j *job) end() {
 	if start := cmpTime(j.started, j.app.launched); !start.IsZero() && !j.app.finished.IsZero() {
 		j.runtime = max(0, j.app.finished.Sub(start))
 	}
-	if j.tasks == 0 {
+	if j.tasks == 0 && !j.app.spark {
 		j.outcome = strings.TrimPrefix(j.outcome+"; ended before its tasks were seen", "; ")
 	}
 }
@@ -357,14 +364,28 @@ func (j *job) lose() {
 // finallyDone is how many map tasks were done in the end. A job that succeeded
 // has done all but the dropped and the failed; of others the last look counts.
 func (j *job) finallyDone() int {
+	if j.spark != nil {
+		return j.spark.progress.Done
+	}
 	if j.state == headroomv1.JobState_JOB_STATE_DONE {
 		return max(0, j.tasks-len(j.dropped)-j.count(taskEnded))
 	}
 	return j.done()
 }
 
+// finalTasks is how many tasks it had in the end.
+func (j *job) finalTasks() int {
+	if j.spark != nil {
+		return j.spark.tasks()
+	}
+	return j.tasks
+}
+
 // readyToCommit tells whether all is known that the coordinators must know.
 func (j *job) readyToCommit(now time.Time) bool {
+	if j.spark != nil {
+		return j.sparkReady(now)
+	}
 	return j.over || (j.tasks > 0 && (j.demandRead || now.Sub(j.firstSeen) >= floorWait))
 }
 
@@ -429,7 +450,7 @@ func (j *job) reduces() int {
 // finish is the command that makes its end known to the coordinators.
 func (j *job) finish() *headroomv1.FinishJobRequest {
 	return &headroomv1.FinishJobRequest{
-		Id: j.app.id, State: j.state, Outcome: j.outcome, Tasks: uint32(j.tasks), Done: uint32(j.finallyDone()), RuntimeS: j.runtime.Seconds(),
+		Id: j.app.id, State: j.state, Outcome: j.outcome, Tasks: uint32(j.finalTasks()), Done: uint32(j.finallyDone()), RuntimeS: j.runtime.Seconds(),
 		Change: &headroomv1.Change{Actor: actor, Reason: j.outcome, RequestId: "finish-" + j.app.id},
 	}
 }

@@ -34,7 +34,9 @@ type detail struct {
 	on map[string]int
 	// master is the size of its master's container; zero when not known.
 	master Container
-	err    error
+	// spark is of an application of Spark; nil otherwise.
+	spark *sparkLook
+	err   error
 }
 
 // wish is what the book wants to know at the next look.
@@ -43,6 +45,8 @@ type wish struct {
 	known []string
 	// demandRead are those whose conf has been read.
 	demandRead map[string]bool
+	// spark is about applications of Spark.
+	spark map[string]sparkWish
 	// queues: the names of the queues are wanted.
 	queues bool
 	// since is the submission of the newest job known: ended applications that came
@@ -90,7 +94,7 @@ func (c *client) look(ctx context.Context, cfg Config, w wish) (*sight, error) {
 }
 
 func (c *client) list(ctx context.Context, query string) ([]app, error) {
-	body, err := c.cluster(ctx, "apps?applicationTypes=MAPREDUCE&"+query)
+	body, err := c.cluster(ctx, "apps?applicationTypes="+typeMapReduce+","+typeSpark+"&"+query)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +162,12 @@ func (c *client) lookInside(ctx context.Context, w wish, s *sight) {
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
-			d := c.inside(ctx, a, w.demandRead[a.id])
+			var d detail
+			if a.spark {
+				d = c.insideSpark(ctx, a, w.spark[a.id], w.demandRead[a.id])
+			} else {
+				d = c.inside(ctx, a, w.demandRead[a.id])
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			s.details[a.id] = d

@@ -73,6 +73,8 @@ type plantApp struct {
 	part *float64
 	// drop are the tasks that the master has dropped.
 	drop map[int]bool
+	// spark makes it an application of Spark; its map tasks are executors.
+	spark *plantSpark
 }
 
 type plantTask struct {
@@ -281,6 +283,8 @@ type object = map[string]any
 func (p *plant) answer(w *httptest.ResponseRecorder, r *http.Request) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
+	case path[0] == "proxy" && path[2] == "api":
+		p.driver(w, p.find(path[1]), strings.Join(path[4:], "/"))
 	case path[0] == "proxy":
 		p.proxy(w, p.find(path[1]), path[7:])
 	case path[3] == "nodes":
@@ -353,6 +357,9 @@ func (p *plant) app(a *plantApp) object {
 		o["amContainerLogs"] = "http://node1:8042/node/containerlogs/" + p.container(a, 1) + "/ann"
 		o["runningContainers"] = 1 + a.running()
 	}
+	if a.spark != nil {
+		o["applicationType"], o["applicationTags"] = "SPARK", a.spark.tags
+	}
 	if !a.ended.IsZero() {
 		o["finishedTime"], o["runningContainers"] = a.ended.UnixMilli(), -1
 	}
@@ -380,7 +387,7 @@ func (p *plant) containers(w *httptest.ResponseRecorder, a *plantApp) {
 	list := []object{{"containerId": p.container(a, 1), "nodeId": "node1:45454", "containerState": "RUNNING", "allocatedMB": "768", "allocatedVCores": "1"}}
 	for i, t := range slices.Concat(a.maps, a.reduces) {
 		if t.state == "RUNNING" && t.node != "" {
-			list = append(list, object{"containerId": p.container(a, i+2), "nodeId": t.node + ":45454", "containerState": "RUNNING"})
+			list = append(list, object{"containerId": p.container(a, i+2), "nodeId": t.node + ":45454", "containerState": "RUNNING", "allocatedMB": "1024", "allocatedVCores": "2"})
 		}
 	}
 	if len(list) == 1 { // as Hadoop writes a list of one

@@ -1,6 +1,7 @@
 package yarn
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -132,6 +133,67 @@ func (c *client) get(ctx context.Context, address string) ([]byte, error) {
 		return nil, fmt.Errorf("yarn: %s: %w", r.URL.Host+r.URL.Path, err)
 	}
 	return body, nil
+}
+
+// Types of what is sent.
+const (
+	typeXML  = "application/xml"
+	typeJSON = "application/json"
+)
+
+// document is what changes something at the ResourceManager.
+type document struct {
+	kind string
+	body []byte
+	// refused is the error when it says no.
+	refused error
+}
+
+// change sends a document to the active ResourceManager: the one that answered last first, then the others in their order.
+func (c *client) change(ctx context.Context, path string, d document) error {
+	var failed error
+	first := c.first()
+	for i := range c.managers {
+		turn := (first + i) % len(c.managers)
+		err := c.put(ctx, c.managers[turn]+"/ws/v1/cluster/"+path, d)
+		if err == nil {
+			c.prefer(turn)
+			return nil
+		}
+		failed = err
+		if !errors.Is(err, errStandby) {
+			return err // it may have been carried out
+		}
+	}
+	return failed
+}
+
+// put sends a document and expects to hear that it is carried out.
+func (c *client) put(ctx context.Context, address string, d document) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPut, address, bytes.NewReader(d.body))
+	if err != nil {
+		return fmt.Errorf("yarn: ask %s: %w", address, err)
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Content-Type", d.kind)
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("yarn: %w", withoutQuery(err))
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	said, err := io.ReadAll(io.LimitReader(resp.Body, answerMax+1))
+	if err != nil {
+		return fmt.Errorf("yarn: %s: half an answer, %d bytes: %w", r.URL.Host+r.URL.Path, len(said), err)
+	}
+	switch passed := resp.StatusCode >= 300 && resp.StatusCode < 400 || standby(said); {
+	case passed || resp.StatusCode == http.StatusNotFound:
+		err = judge(resp, said)
+	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusAccepted:
+		err = fmt.Errorf("refused with status %d: %s: %w", resp.StatusCode, words(said), d.refused)
+	default:
+		return nil // what it says is for people
+	}
+	return fmt.Errorf("yarn: %s: %w", r.URL.Host+r.URL.Path, err)
 }
 
 // withoutQuery shortens the address in an error of the HTTP client.

@@ -497,7 +497,13 @@ type RunDetail struct {
 	// What goes wrong in the engine's hook, in words; empty while nothing does.
 	Trouble string `protobuf:"bytes,9,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	// Executors that the engine gives it.
-	Executors     uint32 `protobuf:"varint,10,opt,name=executors,proto3" json:"executors,omitempty"`
+	Executors uint32 `protobuf:"varint,10,opt,name=executors,proto3" json:"executors,omitempty"`
+	// Who tells its progress where it is not the engine's hook, in words; empty where it is.
+	Source string `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`
+	// Cores of its executors; 0 while unknown.
+	Cores uint32 `protobuf:"varint,12,opt,name=cores,proto3" json:"cores,omitempty"`
+	// Executors beyond those that its share leaves, which stay until nothing needs what they have computed.
+	Surplus       uint32 `protobuf:"varint,13,opt,name=surplus,proto3" json:"surplus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -598,6 +604,27 @@ func (x *RunDetail) GetTrouble() string {
 func (x *RunDetail) GetExecutors() uint32 {
 	if x != nil {
 		return x.Executors
+	}
+	return 0
+}
+
+func (x *RunDetail) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *RunDetail) GetCores() uint32 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *RunDetail) GetSurplus() uint32 {
+	if x != nil {
+		return x.Surplus
 	}
 	return 0
 }
@@ -1530,7 +1557,7 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\aclasses\x18\x04 \x03(\v2\x17.headroom.v1.ClassPointR\aclasses\x12\x19\n" +
 	"\bkilled_s\x18\x05 \x01(\x01R\akilledS\x12\x17\n" +
 	"\atotal_s\x18\x06 \x01(\x01R\x06totalS\x12\x18\n" +
-	"\awaiting\x18\a \x03(\rR\awaiting\"\xc9\x02\n" +
+	"\awaiting\x18\a \x03(\rR\awaiting\"\x91\x03\n" +
 	"\tRunDetail\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\ttheta_why\x18\x02 \x01(\tR\bthetaWhy\x12\x12\n" +
@@ -1542,7 +1569,10 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x06stages\x18\b \x03(\v2\x18.headroom.v1.StageDetailR\x06stages\x12\x18\n" +
 	"\atrouble\x18\t \x01(\tR\atrouble\x12\x1c\n" +
 	"\texecutors\x18\n" +
-	" \x01(\rR\texecutorsB\t\n" +
+	" \x01(\rR\texecutors\x12\x16\n" +
+	"\x06source\x18\v \x01(\tR\x06source\x12\x14\n" +
+	"\x05cores\x18\f \x01(\rR\x05cores\x12\x18\n" +
+	"\asurplus\x18\r \x01(\rR\asurplusB\t\n" +
 	"\a_sprint\"\x84\x01\n" +
 	"\tSprinting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +

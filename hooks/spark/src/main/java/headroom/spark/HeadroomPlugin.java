@@ -74,13 +74,19 @@ public class HeadroomPlugin implements SparkPlugin {
         return;
       }
       Session session = Session.of(sc);
-      Reporter r = new Reporter(session, progress, new Control(Control.of(sc), session), app);
+      Reporter r = new Reporter(session, progress, new Control(Control.of(sc), session), app, attempt(sc));
       try {
         r.start();
         reporter = r;
       } catch (InterruptedException e) {
         Thread.currentThread().interrupt();
       }
+    }
+
+    /** YARN starts a driver of its own again where its node is lost. */
+    private static int attempt(SparkContext sc) {
+      String text = sc.applicationAttemptId().isEmpty() ? "" : sc.applicationAttemptId().get();
+      return text.matches("[0-9]{1,9}") ? Integer.parseInt(text) : 0;
     }
 
     @Override

@@ -8,11 +8,9 @@ import java.util.Deque;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.TreeMap;
 import org.apache.spark.Resubmitted$;
 import org.apache.spark.Success$;
 import org.apache.spark.TaskKilled;
@@ -43,15 +41,12 @@ final class Progress extends SparkListener {
   private final Runnable changed;
   private final Map<Integer, StageState> stages = new LinkedHashMap<>();
   private final Map<Integer, Set<Integer>> stagesOfJobs = new HashMap<>();
-  private final Set<String> executors = new LinkedHashSet<>();
-
-  /** Attempts that run now, by the host of their executor. */
-  private final Map<String, Integer> runningOn = new TreeMap<>();
+  private final Executors executors = new Executors();
 
   private long forgottenDone;
   private long forgottenTotal;
 
-  /** {@code changed} is told when a stage begins or ends; it must not wait for anything. */
+  /** {@code changed} is told when a stage begins or ends, or an executor comes or goes; it must not wait for anything. */
   Progress(Session session, Runnable changed) {
     this.session = session;
     this.changed = changed;
@@ -75,6 +70,7 @@ final class Progress extends SparkListener {
       return;
     }
     stagesOfJobs.values().forEach(ofJob::removeAll);
+    executors.release(ofJob);
     ofJob.removeIf(id -> stages.containsKey(id) && stages.get(id).begun());
     stages.keySet().removeAll(ofJob);
     changed.run();
@@ -95,7 +91,7 @@ final class Progress extends SparkListener {
 
   @Override
   public synchronized void onTaskStart(SparkListenerTaskStart e) {
-    runningOn.merge(e.taskInfo().host(), 1, Integer::sum);
+    executors.taskBegins(e.taskInfo().executorId(), e.taskInfo().host(), e.taskInfo().taskId(), e.taskInfo().launchTime());
     StageState s = stages.get(e.stageId());
     if (s != null) {
       s.taskBegins();
@@ -105,7 +101,7 @@ final class Progress extends SparkListener {
   @Override
   public synchronized void onTaskEnd(SparkListenerTaskEnd e) {
     if (e.taskInfo() != null && e.reason() != Resubmitted$.MODULE$) { // that one ended before
-      runningOn.computeIfPresent(e.taskInfo().host(), (host, n) -> n > 1 ? n - 1 : null);
+      executors.taskEnds(e.taskInfo().executorId(), e.taskInfo().host(), e.taskInfo().taskId());
     }
     StageState s = stages.get(e.stageId());
     if (s == null) {
@@ -113,6 +109,9 @@ final class Progress extends SparkListener {
     }
     if (e.reason() == Success$.MODULE$) {
       s.taskSucceeds(e.taskInfo().partitionId(), e.taskInfo().duration());
+      if (s.map() && wanted(e.stageId())) {
+        executors.keeps(e.taskInfo().executorId(), e.stageId(), e.taskInfo().duration());
+      }
     } else if (e.reason() == Resubmitted$.MODULE$) {
       s.taskIsLost(e.taskInfo().partitionId());
     } else {
@@ -123,18 +122,25 @@ final class Progress extends SparkListener {
   @Override
   public synchronized void onExecutorAdded(SparkListenerExecutorAdded e) {
     if (!e.executorId().equals("driver")) { // a local master's only one
-      executors.add(e.executorId());
+      executors.added(e.executorId(), e.executorInfo().executorHost(), e.executorInfo().totalCores());
+      changed.run();
     }
   }
 
   @Override
   public synchronized void onExecutorRemoved(SparkListenerExecutorRemoved e) {
-    executors.remove(e.executorId());
+    executors.removed(e.executorId());
+    changed.run();
+  }
+
+  /** An action that needs the stage is under way. */
+  private boolean wanted(int stage) {
+    return stagesOfJobs.values().stream().anyMatch(ofJob -> ofJob.contains(stage));
   }
 
   /** Oldest first. */
-  synchronized List<String> executors() {
-    return new ArrayList<>(executors);
+  synchronized List<Executors.View> executors() {
+    return executors.views(System.currentTimeMillis());
   }
 
   synchronized void into(ObjectNode o) {
@@ -148,9 +154,8 @@ final class Progress extends SparkListener {
     for (StageState s : newest()) {
       s.into(told.addObject());
     }
-    ObjectNode hosts = o.putObject("running_on");
-    runningOn.forEach(hosts::put);
-    o.put("executors", executors.size()).put("tasks_done", done).put("tasks_total", total);
+    executors.into(o);
+    o.put("tasks_done", done).put("tasks_total", total);
   }
 
   private Deque<StageState> newest() {

@@ -21,6 +21,10 @@ final class Reporter {
   private final Control control;
   private final SchedulerClient client;
   private final String app;
+
+  /** Counts the starts of the driver where the cluster starts it again; 0 where it says none. */
+  private final int attempt;
+
   private final Thread thread = new Thread(this::run, "headroom-reports");
 
   private final Object lock = new Object();
@@ -30,12 +34,14 @@ final class Reporter {
   private long sequence;
   private boolean failing;
 
-  Reporter(Session session, Progress progress, Control control, String app) {
+  Reporter(Session session, Progress progress, Control control, String app, int attempt) {
     this.session = session;
     this.progress = progress;
     this.control = control;
-    this.client = new SchedulerClient(session.settings.url, session.settings.token, session.settings.timeoutMs, session.settings.tls);
+    this.client = new SchedulerClient(session.settings.url, session.settings.token, session.settings.tokenFile,
+        session.settings.timeoutMs, session.settings.tls);
     this.app = app;
+    this.attempt = attempt;
     thread.setDaemon(true);
   }
 
@@ -45,7 +51,7 @@ final class Reporter {
     thread.start();
   }
 
-  /** A stage began or ended: tell it soon. */
+  /** A stage or an executor came or went: tell it soon. */
   void want() {
     synchronized (lock) {
       wanted = true;
@@ -97,7 +103,7 @@ final class Reporter {
       session.answered(a.ratio, System.nanoTime());
       failing = false;
       if (!ended) {
-        control.follow(a, progress.executors());
+        control.follow(a, progress.executors(), System.nanoTime());
       }
     } catch (IOException | RuntimeException e) {
       if (!failing) {
@@ -109,7 +115,10 @@ final class Reporter {
 
   private byte[] body(boolean ended) throws JsonProcessingException {
     ObjectNode o = MAPPER.createObjectNode();
-    o.put("job", session.settings.job).put("run", session.settings.run).put("app", app);
+    o.put("job", session.settings.job.isEmpty() ? app : session.settings.job).put("run", session.settings.run);
+    o.put("app", app).put("attempt", attempt);
+    ObjectNode asks = o.putObject("asks");
+    session.settings.asks.forEach(asks::put);
     o.put("sequence", ++sequence).put("ended", ended);
     progress.into(o);
     ArrayNode shuffles = o.putArray("shuffles");
@@ -117,7 +126,7 @@ final class Reporter {
       shuffles.addObject().put("id", k.shuffle()).put("total", k.total()).put("kept", k.kept())
           .put("theta", k.theta()).put("seed", k.seed()).put("input", k.input());
     }
-    o.put("trouble", session.trouble());
+    o.put("surplus", session.surplus()).put("trouble", session.trouble());
     return MAPPER.writeValueAsBytes(o);
   }
 }

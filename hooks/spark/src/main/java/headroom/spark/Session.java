@@ -41,6 +41,7 @@ final class Session {
   private DropRatio ratio;
   private long ratioUntil;
   private String trouble = "";
+  private int surplus;
 
   Session(Settings settings, long now) {
     this.settings = settings;
@@ -112,6 +113,15 @@ final class Session {
     if (said.size() < SAID_MAX && said.add(what)) {
       LOG.warn("Headroom: {}", what);
     }
+  }
+
+  /** Executors beyond those wanted that stay until nothing needs them. */
+  synchronized void surplus(int executors) {
+    surplus = executors;
+  }
+
+  synchronized int surplus() {
+    return surplus;
   }
 
   synchronized String trouble() {

@@ -5,8 +5,11 @@ import java.io.IOException;
 import java.net.MalformedURLException;
 import java.net.URL;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import java.util.function.UnaryOperator;
 import javax.net.ssl.SSLSocketFactory;
 
@@ -26,6 +29,16 @@ final class Settings {
 
   /** Holds the token where the conf does not: a conf is on a command line that everybody reads. */
   static final String TOKEN_VARIABLE = "HEADROOM_SPARK_TOKEN";
+
+  /** File with the token, read anew for each report; used where neither of the two names one. */
+  static final String TOKEN_FILE = "spark.headroom.token-file";
+
+  /** What the owner of an application asks for; the scheduler says what it makes of it. */
+  static final List<String> ASKS = Collections.unmodifiableList(
+      Arrays.asList("min-tasks", "quality", "profile", "class", "deadline", "sprint-after", "deflate"));
+
+  private static final String PREFIX = "spark.headroom.";
+  private static final int ASK_MAX = 200;
 
   /** File with the certificate of the cluster's authority; an https address needs it. */
   static final String CA = "spark.headroom.ca";
@@ -50,11 +63,19 @@ final class Settings {
   /** Null in the clear. */
   final SSLSocketFactory tls;
 
+  /** "" for an application that Headroom did not start: its id stands for it. */
   final String job;
+
   final int run;
 
   /** "" for none. */
   final String token;
+
+  /** "" for none. */
+  final String tokenFile;
+
+  /** By the names of {@link #ASKS}, as they are written. */
+  final Map<String, String> asks;
 
   final int intervalMs;
   final int timeoutMs;
@@ -69,8 +90,10 @@ final class Settings {
     url = r.read(ADDRESS, "", Settings::url, null);
     tls = url == null || !url.getProtocol().equals("https") ? null : r.read(CA, "", Pinned::by, null);
     job = url == null ? "" : r.read(JOB, "", Settings::job, "");
-    run = url == null ? 0 : r.whole(RUN, "", 1, Integer.MAX_VALUE);
+    run = url == null ? 0 : r.whole(RUN, job.isEmpty() ? "1" : "", 1, Integer.MAX_VALUE);
     token = r.read(TOKEN, "", Settings::token, "");
+    tokenFile = r.read(TOKEN_FILE, "", text -> text, "");
+    asks = r.asks();
     intervalMs = r.whole(INTERVAL_MS, "1000", 50, 10_000);
     timeoutMs = r.whole(TIMEOUT_MS, "2000", 1, 10_000);
     refused = Collections.unmodifiableList(r.refused);
@@ -104,8 +127,8 @@ final class Settings {
   }
 
   private static String job(String text) {
-    if (text.isEmpty() || text.length() > JOB_MAX) {
-      throw new IllegalArgumentException("with a scheduler a job has an id, of at most " + JOB_MAX + " characters");
+    if (text.length() > JOB_MAX) {
+      throw new IllegalArgumentException("a job's id has at most " + JOB_MAX + " characters");
     }
     return text;
   }
@@ -139,6 +162,17 @@ final class Settings {
         refused.add(key + shown + " is refused, nothing is dropped: " + e.getMessage());
         return otherwise;
       }
+    }
+
+    Map<String, String> asks() {
+      Map<String, String> all = new TreeMap<>();
+      for (String name : ASKS) {
+        String text = conf.apply(PREFIX + name);
+        if (text != null) {
+          all.put(name, text.length() > ASK_MAX ? text.substring(0, ASK_MAX) : text);
+        }
+      }
+      return Collections.unmodifiableMap(all);
     }
 
     int whole(String key, String unset, int min, int max) {

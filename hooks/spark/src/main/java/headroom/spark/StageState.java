@@ -55,6 +55,11 @@ final class StageState {
     return ended;
   }
 
+  /** It ends in a shuffle. */
+  boolean map() {
+    return shuffle != NONE;
+  }
+
   int done() {
     return Math.min(kept, before + results.cardinality());
   }

@@ -69,9 +69,16 @@ class SettingsTest {
   }
 
   @Test
-  void withASchedulerTheJobHasAName() {
-    Settings s = of(Settings.ADDRESS, "http://h:1");
-    assertEquals(2, s.refused.size(), s.refused.toString());
+  void aJobOfTheSchedulerHasARun() {
+    assertEquals(1, of(Settings.ADDRESS, "http://h:1", Settings.JOB, "j").refused.size());
+  }
+
+  @Test
+  void anApplicationOfItsOwnNeedsNeitherJobNorRun() {
+    Settings s = of(Settings.ADDRESS, "http://h:1", "spark.headroom.min-tasks", "70%", "spark.headroom.class", "high",
+        Settings.TOKEN_FILE, "t");
+    assertTrue(s.refused.isEmpty(), s.refused.toString());
+    assertEquals(" 1 t {class=high, min-tasks=70%}", s.job + " " + s.run + " " + s.tokenFile + " " + s.asks);
   }
 
   @Test

@@ -13,6 +13,7 @@ import java.util.BitSet;
 import java.util.Collections;
 import java.util.List;
 import java.util.TreeSet;
+import java.util.concurrent.TimeoutException;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.apache.spark.SparkConf;
@@ -71,6 +72,15 @@ class ThinningTest {
     return s;
   }
 
+  /** What the status tracker tells, it hears from Spark's listener bus, after an action has returned. */
+  private void awaitListeners() {
+    try {
+      sc.sc().listenerBus().waitUntilEmpty();
+    } catch (TimeoutException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
   private static BitSet chosen(double theta, long seed) {
     return Choice.choose(N, Choice.count(N, theta), seed, Choice.salt(true, N, 0));
   }
@@ -95,6 +105,7 @@ class ThinningTest {
     assertEquals(expected.cardinality(), computed.value());
     Kept k = Headroom.kept(sc).get(0);
     assertEquals(N + " " + expected.cardinality() + " true", k.total() + " " + k.kept() + " " + k.input());
+    awaitListeners();
     int[] tasks = sc.statusTracker().getJobIdsForGroup(null);
     assertEquals(expected.cardinality(),
         sc.statusTracker().getStageInfo(sc.statusTracker().getJobInfo(tasks[0]).stageIds()[0]).numTasks());

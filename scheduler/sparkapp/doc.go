@@ -1,0 +1,15 @@
+// Package sparkapp is what is known of one Spark application, whoever started it and
+// wherever it runs: what the hook in its driver reports, what its REST interface answers
+// where the hook is silent, and how many executors its share comes to.
+//
+// The one idea: both sources end in one Progress, so that the engines (a driver beside the
+// scheduler, an application of YARN) differ only in how an application is found and ended.
+//
+// Guarantees:
+//   - whatever a driver sends is bounded in size, and refused as a whole where it makes no sense;
+//   - what a source does not say stays unknown, and is never 0;
+//   - executors fit the shares: they never hold more cores than the shares together, but
+//     for the one that each application keeps while it runs.
+//
+// It starts nothing, keeps no state and sends nothing by itself.
+package sparkapp

@@ -1,0 +1,367 @@
+package yarn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/scheduler/hookserver"
+	"headroom/scheduler/sparkapp"
+)
+
+// Applications of Spark in the named queues are jobs as those of MapReduce are. Two things
+// differ. Their tasks are told by the hook in the driver, which registers by the application's
+// id, or by the driver's REST interface through YARN's proxy; and the hook takes a drop ratio
+// and a number of executors.
+
+const (
+	// sparkSilence is after how long without a word of its driver what is known of an application is old.
+	sparkSilence = 10 * time.Second
+	// sparkHooked is how long a hook may say nothing before the REST interface is asked.
+	sparkHooked = 5 * time.Second
+	// sparkHooksMax bounds the applications whose hooks are remembered, known or not yet.
+	sparkHooksMax = 1000
+)
+
+// sparkApp is what is known of the inside of an application of Spark.
+type sparkApp struct {
+	// progress is the newest; known tells that there is any.
+	progress sparkapp.Progress
+	known    bool
+	// heard is when its hook spoke last, looked when its REST interface answered.
+	heard, looked time.Time
+	// sequence numbers the reports of the attempt.
+	sequence uint64
+	attempt  int
+	// asks is what its owner asks for; nil until its hook or its REST interface has told.
+	asks demand
+	// theta is the drop ratio in force, with its seed.
+	theta float64
+	seed  uint64
+	// executor is the size of an executor's container, executors how many run.
+	executor  Container
+	executors int
+}
+
+// sparkLook is what one look at the inside of an application of Spark brings.
+type sparkLook struct {
+	executor  Container
+	executors int
+	// progress and asks are by its REST interface; nil where that was not asked, or says nothing.
+	progress *sparkapp.Progress
+	asks     demand
+}
+
+// sparkWish is what the book wants to know of an application of Spark.
+type sparkWish struct {
+	// hooked: its hook speaks, and REST is not asked.
+	hooked bool
+	known  sparkapp.Progress
+	asks   demand
+}
+
+// sparkFor is what is known of an application, which may not be a job yet.
+func (b *book) sparkFor(id string) *sparkApp {
+	s := b.sparks[id]
+	if s == nil {
+		s = &sparkApp{}
+		b.sparks[id] = s
+	}
+	return s
+}
+
+// sparkWishes are what the next look should bring of the applications of Spark.
+func (b *book) sparkWishes(now time.Time) map[string]sparkWish {
+	wishes := make(map[string]sparkWish, len(b.sparks))
+	for id, s := range b.sparks {
+		wishes[id] = sparkWish{hooked: now.Sub(s.heard) < sparkHooked, known: s.progress, asks: s.asks}
+	}
+	return wishes
+}
+
+// forgetSparks drops what is known of applications that nobody sees, or that have ended.
+func (b *book) forgetSparks(now time.Time) {
+	for id, s := range b.sparks {
+		j := b.jobs[id]
+		if j == nil && now.Sub(s.heard) > sparkSilence || j != nil && j.closed {
+			delete(b.sparks, id)
+		}
+	}
+}
+
+// insideSpark asks for the containers of an application of Spark, and where its hook is
+// silent, its driver.
+func (c *client) insideSpark(ctx context.Context, a app, w sparkWish, demandRead bool) (d detail) {
+	d.spark = &sparkLook{}
+	if a.attempt != "" {
+		body, err := c.cluster(ctx, "apps/"+a.id+"/appattempts/"+a.attempt+"/containers")
+		if err == nil {
+			d.on, d.master, err = readContainers(body, a.master)
+		}
+		if err == nil {
+			d.spark.executor, d.spark.executors, err = readExecutors(body, a.master)
+		}
+		d.err = err
+	}
+	if w.asks != nil {
+		d.demand, d.demandRead = w.asks, true
+	}
+	if w.hooked {
+		return d
+	}
+	ask := func(ctx context.Context, path string) ([]byte, error) { return c.driver(ctx, a.id, path) }
+	if !demandRead && !d.demandRead {
+		id, err := sparkapp.Identify(ctx, ask)
+		if err != nil {
+			d.err = err
+			return d
+		}
+		d.demand, d.demandRead = demandOf(id.Properties, "spark."), true
+		d.spark.asks = d.demand
+	}
+	// The nodes of its executors are known by their containers.
+	p, err := sparkapp.Look(ctx, ask, a.id, w.known, func(host string) string { return host })
+	if err != nil {
+		d.err = err
+		return d
+	}
+	d.spark.progress = &p
+	return d
+}
+
+// demandOf are the demands among properties whose names begin so before MapReduce's own.
+func demandOf(properties map[string]string, prefix string) demand {
+	d := demand{}
+	for key, value := range properties {
+		if name, ok := strings.CutPrefix(key, prefix); ok && demandNames(name) {
+			d[name] = strings.TrimSpace(value)
+		}
+	}
+	return d
+}
+
+// readExecutors reads the same answer as readContainers: how many containers run beside the
+// master's, and how large the largest is.
+func readExecutors(body []byte, master string) (size Container, n int, err error) {
+	var answer *struct {
+		Container many[struct {
+			ContainerID string      `json:"containerId"`
+			State       string      `json:"containerState"`
+			MemoryMB    json.Number `json:"allocatedMB"`
+			VCores      json.Number `json:"allocatedVCores"`
+		}] `json:"container"`
+	}
+	if err := read(body, &answer); err != nil || answer == nil {
+		return size, 0, err
+	}
+	for _, k := range answer.Container {
+		if k.ContainerID != master && k.State == "RUNNING" {
+			size.MemoryMB, size.VCores = max(size.MemoryMB, amount(k.MemoryMB, memoryMax)), max(size.VCores, amount(k.VCores, vcoresMax))
+			n++
+		}
+	}
+	return size, n, nil
+}
+
+// takeSpark takes over a look at the inside of an application of Spark.
+func (b *book) takeSpark(now time.Time, j *job, look *sparkLook) {
+	s := b.sparkFor(j.app.id)
+	j.spark = s
+	if look == nil {
+		return
+	}
+	s.executors = look.executors
+	if look.executor != (Container{}) {
+		s.executor = look.executor
+	}
+	if look.asks != nil && s.asks == nil {
+		s.asks = look.asks
+	}
+	if look.progress != nil && now.Sub(s.heard) >= sparkHooked {
+		s.progress, s.looked, s.known = *look.progress, now, true
+	}
+	j.started = cmpTime(j.started, cmpTime(j.app.launched, j.app.started))
+	j.firstSeen = cmpTime(j.firstSeen, now)
+	if s.fresh(now) {
+		j.seen = now
+	}
+	if s.known {
+		j.sample(now, s.progress.Done)
+	}
+}
+
+// sampleOf is a sample of a job for the coordinators.
+func (b *book) sampleOf(now time.Time, j *job) *headroomv1.JobProgress {
+	p := j.progress(b.cfg, b.fresh(now, j))
+	if j.spark != nil {
+		b.fillSpark(now, j, p)
+	}
+	b.serve(now, j, p)
+	return p
+}
+
+// fillSpark completes a sample by what the driver has told.
+func (b *book) fillSpark(now time.Time, j *job, p *headroomv1.JobProgress) {
+	s := j.spark
+	t := s.progress
+	p.Tasks, p.Done, p.Dropped = uint32(t.Tasks), uint32(t.Done), uint32(t.Dropped)
+	p.Ahead, p.Work, p.Reduced = true, nil, nil
+	p.Phase = headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED
+	if j.over {
+		p.Tasks = p.GetDone() + p.GetDropped() // what was planned and not needed is no task of it
+		return
+	}
+	p.Running, p.Pending, p.Containers = uint32(t.Running), uint32(t.Pending()), uint32(b.heldSpark(j, s))
+	if p.GetContainers() > 0 && t.Running+t.Pending() == 0 && t.Done == 0 {
+		p.Phase = headroomv1.JobPhase_JOB_PHASE_WAITING
+	} else {
+		p.Phase = headroomv1.JobPhase_JOB_PHASE_MAP
+	}
+	if !s.fresh(now) {
+		p.RatePerS = nil
+	}
+}
+
+// hooked tells whether the hook of an application speaks.
+func (s *sparkApp) hooked(now time.Time) bool { return now.Sub(s.heard) < sparkSilence }
+
+// fresh tells whether its driver has said anything lately.
+func (s *sparkApp) fresh(now time.Time) bool {
+	return s.hooked(now) || now.Sub(s.looked) < sparkSilence
+}
+
+// heldSpark is the containers that it holds, in the unit that shares are counted in.
+func (b *book) heldSpark(j *job, s *sparkApp) int {
+	if j.app.containers == 0 {
+		return 0
+	}
+	return j.master + s.executors*b.cfg.Container.times(s.executor)
+}
+
+// words says in words where an application's progress comes from, and what its hook says is wrong.
+func (s *sparkApp) words(now time.Time) string {
+	switch {
+	case s == nil || !s.fresh(now):
+		return "its driver does not say how far it is: it has no hook, and its REST interface is not reached through YARN's proxy"
+	case !s.hooked(now):
+		return string(sparkapp.ByREST)
+	case s.progress.Trouble != "":
+		return "trouble in its driver: " + clip(s.progress.Trouble)
+	}
+	return ""
+}
+
+// tasks are the tasks of an application that has ended: what was planned and not needed
+// is none.
+func (s *sparkApp) tasks() int { return s.progress.Done + s.progress.Dropped }
+
+// sparkReady tells whether all is known of an application of Spark that the coordinators must
+// know: it runs, and what its owner asks for was read, or cannot be.
+func (j *job) sparkReady(now time.Time) bool {
+	return j.over || (!j.firstSeen.IsZero() && (j.demandRead || now.Sub(j.firstSeen) >= floorWait))
+}
+
+// deflate puts a larger drop ratio in force. The seed of the first holds.
+func (s *sparkApp) deflate(theta float64, seed uint64) {
+	if s.theta == 0 {
+		s.seed = seed
+	}
+	s.theta = theta
+}
+
+// restoreSpark takes over the committed drop ratio of an application.
+func (b *book) restoreSpark(m *headroomv1.Job) {
+	d := m.GetDeflation()
+	if d == nil || stateEnded(m.GetState()) {
+		return
+	}
+	if s := b.sparkFor(m.GetId()); d.GetTheta() > s.theta {
+		s.theta, s.seed = d.GetTheta(), d.GetSeed()
+	}
+}
+
+// reportSpark takes over what the hook of an application tells, and answers what holds for it.
+func (b *book) reportSpark(now time.Time, r sparkapp.Report) (sparkapp.Reply, error) {
+	if !b.restored {
+		return sparkapp.Reply{}, errStarting
+	}
+	j := b.jobs[r.Job]
+	switch {
+	case !appForm.MatchString(r.Job), j != nil && (j.over || !j.app.spark):
+		return sparkapp.Reply{}, fmt.Errorf("%.100q: %w", r.Job, errJob)
+	}
+	if b.sparks[r.Job] == nil && len(b.sparks) >= sparkHooksMax {
+		return sparkapp.Reply{}, fmt.Errorf("more than %d applications of Spark: %w", sparkHooksMax, errJob)
+	}
+	s := b.sparkFor(r.Job)
+	if r.Attempt > s.attempt { // YARN has started its driver again
+		s.attempt, s.sequence = r.Attempt, 0
+	}
+	if r.Attempt == s.attempt && r.Sequence > s.sequence { // an older one that was delayed changes nothing
+		if sparkapp.Stopped(r.Trouble) {
+			r.Trouble = s.progress.Trouble
+		}
+		s.sequence, s.heard, s.known = r.Sequence, now, true
+		s.progress = r.Progress(s.theta, func(host string) string { return host })
+		s.asks = demand{}
+		for name, value := range r.Asks {
+			if demandNames(ownerPrefix + name) {
+				s.asks[ownerPrefix+name] = strings.TrimSpace(value)
+			}
+		}
+	}
+	a := sparkapp.Reply{Theta: s.theta, Seed: int64(s.seed)}
+	if n := b.executorsOf(j, s); n > 0 {
+		a.Executors = &n
+	}
+	return a, nil
+}
+
+// ownerPrefix begins the properties that a job's owner sets.
+const ownerPrefix = "headroom."
+
+// executorsOf is how many executors an application's share comes to; 0 where it has none, or
+// their size is not known yet: Spark then decides.
+func (b *book) executorsOf(j *job, s *sparkApp) int {
+	if j == nil || s.executor == (Container{}) {
+		return 0
+	}
+	share, ok := b.shares[j.app.id]
+	if !ok {
+		return 0
+	}
+	return min(max(1, (share-j.master)/b.cfg.Container.times(s.executor)), sparkapp.ExecutorsMax)
+}
+
+// sparkProgress answers the hooks in drivers that Headroom did not start.
+func (h *hooks) sparkProgress(w http.ResponseWriter, r *http.Request) {
+	rep, err := sparkapp.ParseReport(r.Body)
+	if err != nil {
+		hookserver.Refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	e := h.engine
+	who, err := e.guard.Job(r, rep.Job)
+	if err != nil {
+		hookserver.Refuse(w, http.StatusUnauthorized, err)
+		return
+	}
+	if !who.All { // the application's user is known once it was looked at
+		if err := e.admit(rep.Job, who); err != nil {
+			hookserver.Refuse(w, status(err), err)
+			return
+		}
+	}
+	e.mu.Lock()
+	a, err := e.book.reportSpark(time.Now(), rep)
+	e.mu.Unlock()
+	if err != nil {
+		hookserver.Refuse(w, status(err), err)
+		return
+	}
+	hookserver.Answer(w, a)
+}
