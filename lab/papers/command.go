@@ -2,6 +2,7 @@ package papers
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -12,8 +13,13 @@ import (
 	"headroom/internal/cli"
 )
 
-// seedsMost bounds the seeds of one study.
-const seedsMost = 1000
+const (
+	// seedsMost bounds the seeds of one study.
+	seedsMost = 1000
+	// judgedSeed is the first seed that targets are judged on. Whatever is tuned is tuned on
+	// the seeds before it.
+	judgedSeed = 1001
+)
 
 // Options are the flags that every study has.
 type Options struct {
@@ -24,8 +30,9 @@ type Options struct {
 	// Bin is the folder of the programs, of a real engine alone.
 	Bin string
 
-	engine string
-	output cli.Output
+	engine  string
+	mutants bool
+	output  cli.Output
 }
 
 // Engine runs the experiments of a study and judges what came of them.
@@ -38,6 +45,10 @@ type Study struct {
 	Paper   string
 	Engines map[string]Engine
 	Check   func() error
+	// Mutants makes the honest run and names the mistakes that --mutants tries, on
+	// MutantSeeds seeds where --seeds says nothing; nil for a study without.
+	Mutants     func(ctx context.Context, progress io.Writer) (*Mutants, error)
+	MutantSeeds int
 }
 
 // Command makes cmd the command of the study: it adds the flags that every study has, and
@@ -45,24 +56,50 @@ type Study struct {
 func (s Study) Command(cmd *cobra.Command, o *Options) *cobra.Command {
 	cmd.Use, cmd.Args = s.Paper, cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if o.mutants && !cmd.Flags().Changed("seeds") {
+			o.Seeds = s.MutantSeeds
+		}
 		run, err := s.engine(o)
 		if err != nil {
 			return err
+		}
+		if o.mutants {
+			return s.mutate(cmd, o)
 		}
 		targets, err := run(cmd.Context(), cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
 		report := Report{Paper: s.Paper, Seed: o.Seed, Targets: targets}
+		if err := o.Keep(report.files()); err != nil {
+			return err
+		}
 		return report.tell(cmd.OutOrStdout(), &o.output)
 	}
 	f := cmd.Flags()
-	f.Uint64Var(&o.Seed, "seed", 1, "seed of the first run; the others are the numbers after it")
+	f.Uint64Var(&o.Seed, "seed", judgedSeed, "seed of the first run; the others are the numbers after it. Settings were chosen on seeds below the default")
 	f.IntVar(&o.Seeds, "seeds", o.Seeds, "how many seeds")
 	f.StringVar(&o.Out, "out", "", "folder for tables and plots; none when empty")
 	f.StringVar(&o.engine, "engine", "", "what runs the jobs: "+strings.Join(s.named(), " or ")+"; the simulation when empty")
+	if s.Mutants != nil {
+		f.BoolVar(&o.mutants, "mutants", false, fmt.Sprintf(
+			"repeat the study with one mistake after another, and print which targets notice it; on %d seeds where --seeds is not given", s.MutantSeeds))
+	}
 	o.output.Flags(cmd)
 	return cmd
+}
+
+// mutate tries the study's mutants.
+func (s Study) mutate(cmd *cobra.Command, o *Options) error {
+	m, err := s.Mutants(cmd.Context(), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	report, err := m.try(cmd.Context(), s.Paper, o.Seed, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	return report.tell(cmd.OutOrStdout(), &o.output)
 }
 
 // named are the engines that have a name.
@@ -83,6 +120,9 @@ func (s Study) engine(o *Options) (Engine, error) {
 		e := cli.Usage("--engine %q is not known here", o.engine)
 		e.Hint = "leave it away for the simulation, or name " + strings.Join(s.named(), " or ")
 		return nil, e
+	}
+	if o.mutants && (o.engine != "" || o.Out != "") {
+		return nil, cli.Usage("--mutants runs the simulation and writes no files: leave --engine and --out away")
 	}
 	return run, nil
 }

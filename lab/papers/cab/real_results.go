@@ -147,20 +147,18 @@ func (r *realResults) targets() []papers.Target {
 
 // impact is how much of a cap's impact on a runtime ours takes away.
 func (r *realResults) impact(id, what string, runtime func(variant string) float64) papers.Target {
-	t := papers.Target{ID: id, What: fmt.Sprintf("set %d at %d %%, cap %.0f %% of full power: %s", r.set, r.quality, 100*r.cap, what), Unit: "%"}
+	what = fmt.Sprintf("set %d at %d %%, cap %.0f %% of full power: %s", r.set, r.quality, 100*r.cap, what)
 	held, mine := runtime(capped)-1, runtime(ours)-1
 	others := ""
 	if r.by(approx) != nil {
 		others = fmt.Sprintf(", ApproxHadoop %.3f", runtime(approx))
 	}
-	t.Note = fmt.Sprintf("normalised: capped %.3f%s, ours %.3f; to be down by %d %%; one run each; %s", held+1, others, mine+1, impactDown, r.hosts())
+	note := fmt.Sprintf("normalised: capped %.3f%s, ours %.3f; to be down by %d %%; one run each; %s", held+1, others, mine+1, impactDown, r.hosts())
 	if held < impactMin {
-		t.Note = "not measured: the cap slowed nothing; " + t.Note
-		return t
+		return papers.Target{ID: id, What: what, Unit: "%", Verdict: papers.Short, Note: "not measured: the cap slowed nothing; " + note}
 	}
-	t.Got = new((1 - mine/held) * 100)
-	t.Met = *t.Got >= impactDown
-	return t
+	gone := (1 - mine/held) * 100
+	return papers.Judge(id, what, "%", papers.Once(gone), gone >= impactDown, note)
 }
 
 // hosts is how busy the machine was in each run.
@@ -176,8 +174,7 @@ func (r *realResults) hosts() string {
 // the same of what was dropped.
 func (r *realResults) floor(job int) papers.Target {
 	j := &r.jobs[job]
-	t := papers.Target{ID: "Y2/" + j.name, What: fmt.Sprintf("%s: map tasks done over its floor's, the least of all runs", j.name), Met: true}
-	least := math.Inf(1)
+	kept, least := true, math.Inf(1)
 	var words []string
 	for i := range r.runs {
 		run := &r.runs[i]
@@ -192,23 +189,22 @@ func (r *realResults) floor(job int) papers.Target {
 		need := containers.MinTasks(tasks, floor)
 		least = min(least, float64(e.done())/float64(need))
 		honest := e.done()+e.dropped() == tasks && e.recorded() == e.dropped()
-		t.Met = t.Met && e.done() >= need && honest
+		kept = kept && e.done() >= need && honest
 		word := fmt.Sprintf("%s %d of %d done, %d needed", run.variant.name, e.done(), tasks, need)
 		if !honest {
 			word += fmt.Sprintf(" (its counters say %d dropped, the log %d)", e.dropped(), e.recorded())
 		}
 		words = append(words, word)
 	}
-	t.Got = &least
-	t.Note = strings.Join(words, "; ") + ": the floor is to be kept, the counters to agree with the log"
-	return t
+	return papers.Judge("Y2/"+j.name, j.name+": map tasks done over its floor's, the least of all runs", "", papers.Once(least), kept,
+		strings.Join(words, "; ")+": the floor is to be kept, the counters to agree with the log")
 }
 
 // foreseen compares the finish times that the coordinator expected in the capped run
 // with what came, and those of the paper's filter, which looks at the same, with the end
 // of the map part, since it knows no reduce part.
 func (r *realResults) foreseen() papers.Target {
-	t := papers.Target{ID: "Y3", What: "error of finish times in the capped run: ours over the paper's filter", Unit: ""}
+	const id, what = "Y3", "error of finish times in the capped run: ours over the paper's filter"
 	run := r.by(capped)
 	filters := make([]*progress.Tracker, len(r.jobs))
 	for i := range filters {
@@ -236,13 +232,10 @@ func (r *realResults) foreseen() papers.Target {
 		n++
 	}
 	if n == 0 || theirs == 0 {
-		t.Note = "not measured: no finish time was known while map tasks were waiting"
-		return t
+		return papers.Target{ID: id, What: what, Verdict: papers.Short, Note: "not measured: no finish time was known while map tasks were waiting"}
 	}
-	t.Got = new(mine / theirs)
-	t.Met = *t.Got < errorRatio
-	t.Note = fmt.Sprintf("mean errors of %d looks: ours %.1f %%, the filter %.1f %%: to be less than half", n, 100*mine/float64(n), 100*theirs/float64(n))
-	return t
+	return papers.Judge(id, what, "", papers.Once(mine/theirs), mine/theirs < errorRatio,
+		fmt.Sprintf("mean errors of %d looks: ours %.1f %%, the filter %.1f %%: to be less than half", n, 100*mine/float64(n), 100*theirs/float64(n)))
 }
 
 // mapEnd is when the job's last map task ended.

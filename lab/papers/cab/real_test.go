@@ -76,7 +76,7 @@ func TestRealRunIsJudged(t *testing.T) {
 			got := byID(c.results)
 			var met []string
 			for _, id := range slices.Sorted(maps.Keys(got)) {
-				if got[id].Met {
+				if got[id].Verdict == papers.Met {
 					met = append(met, id)
 				}
 			}
@@ -109,10 +109,10 @@ func TestRealEstimatesAreCompared(t *testing.T) {
 		})
 	}
 	y3 := byID(r)["Y3"]
-	if y3.Got == nil || !y3.Met || !strings.Contains(y3.Note, "ours 10.0 %") {
+	if y3.Got == nil || y3.Verdict != papers.Met || !strings.Contains(y3.Note, "ours 10.0 %") {
 		t.Errorf("%+v", y3)
 	}
-	if y3 := byID(madeUp(100, endOf(100, 10, 0, 0), endOf(100, 10, 0, 0)))["Y3"]; y3.Got != nil || y3.Met || !strings.Contains(y3.Note, "not measured") {
+	if y3 := byID(madeUp(100, endOf(100, 10, 0, 0), endOf(100, 10, 0, 0)))["Y3"]; y3.Got != nil || y3.Verdict != papers.Short || !strings.Contains(y3.Note, "not measured") {
 		t.Errorf("without looks: %+v", y3)
 	}
 }

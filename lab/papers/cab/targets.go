@@ -12,30 +12,6 @@ type figures struct {
 	trials []trial
 }
 
-// of is the stat of one value for each seed.
-func of(values []float64) papers.Stat {
-	n := float64(len(values))
-	if n == 0 {
-		return papers.Stat{}
-	}
-	sum, squares := 0.0, 0.0
-	for _, v := range values {
-		sum += v
-	}
-	mean := sum / n
-	for _, v := range values {
-		squares += (v - mean) * (v - mean)
-	}
-	half := 0.0
-	if n > 1 {
-		half = normal95 * math.Sqrt(squares/(n-1)/n)
-	}
-	return papers.Stat{Mean: mean, Low: mean - half, High: mean + half, Known: true}
-}
-
-// normal95 is how many standard errors on both sides hold 95 of 100 means.
-const normal95 = 1.96
-
 // each is one value for each seed: f of its trial. Seeds of which f does not know it are left out.
 func (f *figures) each(of func(t *trial) (float64, bool)) []float64 {
 	var values []float64
@@ -49,7 +25,7 @@ func (f *figures) each(of func(t *trial) (float64, bool)) []float64 {
 
 // runtime is the normalised runtime of an experiment.
 func (f *figures) runtime(k key) papers.Stat {
-	return of(f.each(func(t *trial) (float64, bool) {
+	return papers.Of(f.each(func(t *trial) (float64, bool) {
 		r, ok := t.results[k]
 		return r.runtime, ok
 	}))
@@ -58,7 +34,7 @@ func (f *figures) runtime(k key) papers.Stat {
 // change is by how many percent an experiment takes longer by one variant than by
 // another, over the seeds.
 func (f *figures) change(k key, than string) papers.Stat {
-	return of(f.each(func(t *trial) (float64, bool) { return t.change(k, than) }))
+	return papers.Of(f.each(func(t *trial) (float64, bool) { return t.change(k, than) }))
 }
 
 func (t *trial) change(k key, than string) (float64, bool) {
@@ -94,7 +70,7 @@ func only(n string) func(caps) bool {
 // experiment in which it is best.
 func (f *figures) changes(than string, pick func(caps) bool) (mean, best papers.Stat, at key) {
 	keys := experiments(ours, pick)
-	mean = of(f.each(func(t *trial) (sum float64, known bool) {
+	mean = papers.Of(f.each(func(t *trial) (sum float64, known bool) {
 		for _, k := range keys {
 			c, ok := t.change(k, than)
 			if !ok {
@@ -112,20 +88,6 @@ func (f *figures) changes(than string, pick func(caps) bool) (mean, best papers.
 	return mean, best, at
 }
 
-// within tells whether x is in a range, both ends included.
-func within(x, low, high float64) bool { return x >= low && x <= high }
-
-// beyond says by how much x is outside a range; empty inside it.
-func beyond(x, low, high float64) string {
-	switch {
-	case x < low:
-		return fmt.Sprintf("; %.2f points beyond", low-x)
-	case x > high:
-		return fmt.Sprintf("; %.2f points short", x-high)
-	}
-	return ""
-}
-
 // targets judges everything.
 func (f *figures) targets() []papers.Target {
 	all := f.table2()
@@ -134,6 +96,10 @@ func (f *figures) targets() []papers.Target {
 	all = append(all, f.against()...)
 	return append(all, f.estimates())
 }
+
+// noise is how much the paper's own runs of one experiment differ: its capped runs, which
+// all run all tasks, take 1.72 and 1.65 in two columns of Table II.
+const noise = 0.04
 
 // What Table II has for CAB, by quality.
 func paperTable2() map[int]float64 { return map[int]float64{95: 1.72, 90: 1.42, 85: 1.22, 80: 1.22} }
@@ -147,18 +113,18 @@ func (f *figures) table2() []papers.Target {
 		k := key{3, "stepping", q, ours}
 		by := func(variant string) papers.Stat { k.variant = variant; return f.runtime(k) }
 		o, a, c := by(ours), by(approx), by(capped)
-		all = append(all, papers.From(paperTable2()[q], papers.Judge(fmt.Sprintf("D1/%d", q), fmt.Sprintf("normalised runtime of set 3 at %d %%, stepping cap", q), "", o,
+		all = append(all, papers.From(paperTable2()[q], papers.Around(paperTable2()[q], noise*paperTable2()[q]), papers.Judge(fmt.Sprintf("D1/%d", q), fmt.Sprintf("normalised runtime of set 3 at %d %%, stepping cap", q), "", o,
 			o.Mean <= slack*a.Mean && a.Mean <= slack*c.Mean,
 			fmt.Sprintf("ours %.3f, ApproxHadoop %.3f, capped %.3f: to be in this order, within 2 %%", o.Mean, a.Mean, c.Mean))))
 		k.variant = ours
 		switch q {
 		case 95:
-			spread := of(f.each(func(t *trial) (float64, bool) { return t.spread(k) }))
-			equal = papers.From(0, papers.Judge("D2", "set 3 at 95 %: largest difference between the three", "%", spread, spread.Mean <= 4, "to be within 4 %"))
+			spread := papers.Of(f.each(func(t *trial) (float64, bool) { return t.spread(k) }))
+			equal = papers.From(0, papers.Around(0, 100*noise), papers.Judge("D2", "set 3 at 95 %: largest difference between the three", "%", spread, spread.Mean <= 100*noise, "the three are to be equal"))
 		case 85, 80:
 			gain := f.change(k, capped)
-			gains = append(gains, papers.From(-26.1, papers.Judge(fmt.Sprintf("D3/%d", q), fmt.Sprintf("set 3 at %d %%, stepping cap: ours against capped", q), "%", gain,
-				within(gain.Mean, -32, -20), "to be from -32 to -20 %"+beyond(gain.Mean, -32, -20))))
+			gains = append(gains, papers.From(-26.1, papers.Range{Low: -32, High: -20}, papers.Judge(fmt.Sprintf("D3/%d", q), fmt.Sprintf("set 3 at %d %%, stepping cap: ours against capped", q), "%", gain,
+				gain.Mean < 0, "")))
 		}
 	}
 	return append(append(all, equal), gains...)
@@ -183,12 +149,14 @@ func (f *figures) fig4() []papers.Target {
 	cm, cb, cat := f.changes(capped, fixed)
 	am, ab, aat := f.changes(approx, fixed)
 	at := func(k key) string { return fmt.Sprintf("set %d, %s W, %d %%", k.set, k.caps, k.quality) }
-	never := math.Inf(-1)
+	less := func(id, what string, got papers.Stat, note string) papers.Target {
+		return papers.Judge(id, "fixed caps: ours against "+what, "%", got, got.Mean < 0, note)
+	}
 	return []papers.Target{
-		papers.From(-19.18, papers.Judge("D4/mean", "fixed caps: ours against capped, mean", "%", cm, within(cm.Mean, -30, -14), "to be from -30 to -14 %"+beyond(cm.Mean, -30, -14))),
-		papers.From(-39.4, papers.Judge("D4/best", "fixed caps: ours against capped, best", "%", cb, cb.Mean <= -30, "to be -30 % or better; in "+at(cat)+beyond(cb.Mean, never, -30))),
-		papers.From(-5.26, papers.Judge("D5/mean", "fixed caps: ours against ApproxHadoop, mean", "%", am, within(am.Mean, -12, -2), "to be from -12 to -2 %"+beyond(am.Mean, -12, -2))),
-		papers.From(-10.7, papers.Judge("D5/best", "fixed caps: ours against ApproxHadoop, best", "%", ab, ab.Mean <= -7, "to be -7 % or better; in "+at(aat)+beyond(ab.Mean, never, -7))),
+		papers.From(-19.18, papers.Range{Low: -30, High: -14}, less("D4/mean", "capped, mean", cm, "")),
+		papers.From(-39.4, papers.AtMost(-30), less("D4/best", "capped, best", cb, "in "+at(cat))),
+		papers.From(-5.26, papers.Range{Low: -12, High: -2}, less("D5/mean", "ApproxHadoop, mean", am, "")),
+		papers.From(-10.7, papers.AtMost(-7), less("D5/best", "ApproxHadoop, best", ab, "in "+at(aat))),
 	}
 }
 
@@ -196,7 +164,7 @@ func (f *figures) fig4() []papers.Target {
 func (f *figures) shares() papers.Target {
 	held := make([]papers.Stat, 3)
 	for i := range held {
-		held[i] = of(f.each(func(t *trial) (float64, bool) {
+		held[i] = papers.Of(f.each(func(t *trial) (float64, bool) {
 			r, ok := t.results[figure5()]
 			if !ok {
 				return 0, false
@@ -204,7 +172,7 @@ func (f *figures) shares() papers.Target {
 			return r.held[i], true
 		}))
 	}
-	least := of(f.each(func(t *trial) (float64, bool) {
+	least := papers.Of(f.each(func(t *trial) (float64, bool) {
 		r, ok := t.results[figure5()]
 		if !ok {
 			return 0, false
@@ -240,7 +208,7 @@ func (f *figures) against() []papers.Target {
 	than := func(mine, other papers.Stat, rule string) string {
 		return fmt.Sprintf("ours %.4f, policy paper %.4f: %s", mine.Mean, other.Mean, rule)
 	}
-	floor := of(f.each(func(t *trial) (float64, bool) {
+	floor := papers.Of(f.each(func(t *trial) (float64, bool) {
 		least, known := math.Inf(1), false
 		for _, k := range experiments(ours, anyCaps) {
 			if r, ok := t.results[k]; ok {
@@ -267,7 +235,7 @@ func setRuntime(r *result) []float64  { return []float64{r.runtime} }
 // worst is the highest mean over the seeds, in the experiment named.
 func (f *figures) spreadOver(variant string, values func(*result) []float64) (mean, worst papers.Stat, at key) {
 	keys := experiments(variant, anyCaps)
-	mean = of(f.each(func(t *trial) (float64, bool) {
+	mean = papers.Of(f.each(func(t *trial) (float64, bool) {
 		sum, n := 0.0, 0.0
 		for _, k := range keys {
 			r, ok := t.results[k]
@@ -282,7 +250,7 @@ func (f *figures) spreadOver(variant string, values func(*result) []float64) (me
 	}))
 	for _, k := range keys {
 		for i := range values(&result{jobs: make([]float64, 3)}) {
-			s := of(f.each(func(t *trial) (float64, bool) {
+			s := papers.Of(f.each(func(t *trial) (float64, bool) {
 				r, ok := t.results[k]
 				if !ok {
 					return 0, false
@@ -299,7 +267,7 @@ func (f *figures) spreadOver(variant string, values func(*result) []float64) (me
 
 // estimates is D9.
 func (f *figures) estimates() papers.Target {
-	ratio := of(f.each(func(t *trial) (float64, bool) { return t.errors.learned / t.errors.paper, t.errors.n > 0 }))
+	ratio := papers.Of(f.each(func(t *trial) (float64, bool) { return t.errors.learned / t.errors.paper, t.errors.n > 0 }))
 	mean := func(of func(*errors) float64) float64 {
 		sum, n := 0.0, 0
 		for i := range f.trials {
