@@ -1,6 +1,9 @@
 package progress
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Coefficient is a number that is known up to a standard deviation.
 type Coefficient struct {
@@ -100,6 +103,13 @@ func (p *Pool) coefficient(of *moments, each func(*shown) *moments) *Coefficient
 
 func paceOf(s *shown) *moments { return &s.pace }
 func tailOf(s *shown) *moments { return &s.tail }
+
+// Clone is a pool that has seen the same and learns on by itself.
+func (p *Pool) Clone() Pool {
+	c := *p
+	c.names = slices.Clone(p.names)
+	return c
+}
 
 // Jobs is how many jobs have been learned from.
 func (p *Pool) Jobs() int { return p.jobs }

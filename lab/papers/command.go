@@ -30,9 +30,9 @@ type Options struct {
 	// Bin is the folder of the programs, of a real engine alone.
 	Bin string
 
-	engine  string
-	mutants bool
-	output  cli.Output
+	engine         string
+	mutants, sweep bool
+	output         cli.Output
 }
 
 // Engine runs the experiments of a study and judges what came of them.
@@ -49,6 +49,10 @@ type Study struct {
 	// MutantSeeds seeds where --seeds says nothing; nil for a study without.
 	Mutants     func(ctx context.Context, progress io.Writer) (*Mutants, error)
 	MutantSeeds int
+	// Sweep gives what --sweep tries, on SweepSeeds seeds where --seeds says nothing; nil
+	// for a study without.
+	Sweep      func(ctx context.Context, progress io.Writer) ([]Setting, error)
+	SweepSeeds int
 }
 
 // Command makes cmd the command of the study: it adds the flags that every study has, and
@@ -56,15 +60,16 @@ type Study struct {
 func (s Study) Command(cmd *cobra.Command, o *Options) *cobra.Command {
 	cmd.Use, cmd.Args = s.Paper, cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if o.mutants && !cmd.Flags().Changed("seeds") {
-			o.Seeds = s.MutantSeeds
-		}
+		s.seeds(cmd, o)
 		run, err := s.engine(o)
 		if err != nil {
 			return err
 		}
-		if o.mutants {
+		switch {
+		case o.mutants:
 			return s.mutate(cmd, o)
+		case o.sweep:
+			return s.vary(cmd, o)
 		}
 		targets, err := run(cmd.Context(), cmd.ErrOrStderr())
 		if err != nil {
@@ -85,8 +90,39 @@ func (s Study) Command(cmd *cobra.Command, o *Options) *cobra.Command {
 		f.BoolVar(&o.mutants, "mutants", false, fmt.Sprintf(
 			"repeat the study with one mistake after another, and print which targets notice it; on %d seeds where --seeds is not given", s.MutantSeeds))
 	}
+	if s.Sweep != nil {
+		f.BoolVar(&o.sweep, "sweep", false, fmt.Sprintf(
+			"judge the study under other choices of what the paper does not give, and print which verdicts depend on them; on %d seeds where --seeds is not given", s.SweepSeeds))
+	}
 	o.output.Flags(cmd)
 	return cmd
+}
+
+// seeds sets how many seeds there are where --seeds does not.
+func (s Study) seeds(cmd *cobra.Command, o *Options) {
+	switch {
+	case cmd.Flags().Changed("seeds"):
+	case o.mutants:
+		o.Seeds = s.MutantSeeds
+	case o.sweep:
+		o.Seeds = s.SweepSeeds
+	}
+}
+
+// vary judges the study under all its settings.
+func (s Study) vary(cmd *cobra.Command, o *Options) error {
+	settings, err := s.Sweep(cmd.Context(), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	report := sweepReport{Paper: s.Paper, Seed: o.Seed, Seeds: o.Seeds}
+	if err := sweep(cmd.Context(), &report, settings, cmd.ErrOrStderr()); err != nil {
+		return err
+	}
+	if err := o.Keep(report.files()); err != nil {
+		return err
+	}
+	return report.tell(cmd.OutOrStdout(), &o.output)
 }
 
 // mutate tries the study's mutants.
@@ -121,8 +157,11 @@ func (s Study) engine(o *Options) (Engine, error) {
 		e.Hint = "leave it away for the simulation, or name " + strings.Join(s.named(), " or ")
 		return nil, e
 	}
-	if o.mutants && (o.engine != "" || o.Out != "") {
-		return nil, cli.Usage("--mutants runs the simulation and writes no files: leave --engine and --out away")
+	switch {
+	case o.mutants && (o.engine != "" || o.Out != "" || o.sweep):
+		return nil, cli.Usage("--mutants runs the simulation and writes no files: leave --engine, --sweep and --out away")
+	case o.sweep && o.engine != "":
+		return nil, cli.Usage("--sweep runs the simulation: leave --engine away")
 	}
 	return run, nil
 }

@@ -63,11 +63,12 @@ func (m *Mutants) try(ctx context.Context, paper string, seed uint64, progress i
 	return r, nil
 }
 
-// unseen are the targets that no mutant is expected to break; those that were not run are left out.
+// unseen are the targets that no mutant is expected to break. Those that were not run, or
+// are short already and cannot get worse, are left out.
 func (m *Mutants) unseen() (ids []string) {
 	for i := range m.Honest {
 		t := &m.Honest[i]
-		if t.Verdict != NotRun && !slices.ContainsFunc(m.All, func(x Mutant) bool { return slices.Contains(x.Expected, t.ID) }) {
+		if t.Verdict.rank() < Short.rank() && !slices.ContainsFunc(m.All, func(x Mutant) bool { return slices.Contains(x.Expected, t.ID) }) {
 			ids = append(ids, t.ID)
 		}
 	}

@@ -144,7 +144,36 @@ func study(expected ...string) *cobra.Command {
 				{Name: "two", Expected: expected, Targets: func(context.Context) ([]papers.Target, error) { return targets(o.Seeds != 3, false), nil }},
 			}}, nil
 		},
+		SweepSeeds: 2,
+		Sweep: func(context.Context, io.Writer) ([]papers.Setting, error) {
+			return []papers.Setting{
+				{Name: "as chosen", Targets: func(context.Context) ([]papers.Target, error) { return targets(true, o.Seeds == 2), nil }},
+				{Name: "other", Targets: func(context.Context) ([]papers.Target, error) { return targets(true, false), nil }},
+			}, nil
+		},
 	}.Command(&cobra.Command{}, &o)
+}
+
+// --sweep prints the verdicts under every setting and which of them depend on it, and
+// keeps them with --out.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	exit, stdout, stderr := testkit.Run(t, study("D2"), "", "--sweep", "-o", "json", "--out", dir)
+	want := `{"paper":"cab","seed":1001,"seeds":2,"sweep":[{"setting":"aschosen","verdicts":{"D1":"met","D2":"order","D3":"not_run"}},` +
+		`{"setting":"other","verdicts":{"D1":"met","D2":"short","D3":"not_run"}}],"depends":["D2"]}`
+	if got := strings.Join(strings.Fields(stdout), ""); got != want || exit != cli.ExitOK {
+		t.Errorf("exit %d, %s%s\nwant\n%s", exit, got, stderr, want)
+	}
+	if got := string(testkit.Need(os.ReadFile(filepath.Join(dir, "sweep.md")))(t)); !strings.Contains(got, "| D2 | order | short |\n") {
+		t.Errorf("%s", got)
+	}
+	if exit, stdout, _ := testkit.Run(t, study("D2"), "", "--sweep", "--no-headers"); exit != cli.ExitOK || stdout != "D1  met    met\nD2  order  short\nverdicts that depend on the setting: D2\n" {
+		t.Errorf("exit %d, %q", exit, stdout)
+	}
+	if exit, _, _ := testkit.Run(t, study("D2"), "", "--sweep", "--engine", "yarn"); exit != cli.ExitUsage {
+		t.Errorf("exit %d", exit)
+	}
 }
 
 // --mutants prints its documented form and nothing else, on its own number of seeds, and

@@ -27,16 +27,21 @@ type options struct {
 	// Of a real engine alone.
 	set, quality, maps int
 	cap                float64
-	approx             bool
+	approx, steps      bool
 }
 
 // simulate runs all experiments on the emulated plant.
 func (o *options) simulate(ctx context.Context, _ io.Writer) ([]papers.Target, error) {
-	trials, err := study(ctx, o.Seed, o.Seeds)
+	measured, err := profiled(profileOf)
 	if err != nil {
 		return nil, err
 	}
-	f := &figures{trials: trials}
+	s := whole(measured)
+	trials, err := s.run(ctx, o.Seed, o.Seeds)
+	if err != nil {
+		return nil, err
+	}
+	f := &figures{trials: trials, measured: measured}
 	if err := o.Keep(f.files(o.Seed)); err != nil {
 		return nil, err
 	}
@@ -65,15 +70,20 @@ func NewCommand() *cobra.Command {
 		Short: "QoR-aware power capping for approximate big data processing (CAB)",
 		Long: "Repeats CAB's experiments: three sets of three jobs on a server of 28 containers under power caps, with\n" +
 			"quality floors by Table I, run without a cap, capped, by modified ApproxHadoop, by CAB as printed and as\n" +
-			"published, and by ours. The server is the emulated plant in virtual time; the job loop is the one that the\n" +
-			"coordinators run. The same seeds give the same bytes.\n\n" +
-			"--out writes runs.csv (every run), summary.csv (means and bounds), containers.csv (the run of Fig. 5) and\n" +
-			"fig4.svg, fig5.svg, table2.svg.\n\n" +
+			"published, with equal shares and by ours. The server is the emulated plant in virtual time; the job loop is the\n" +
+			"one that the coordinators run. It learns uncapped finish times from earlier runs of other tasks, for every\n" +
+			"variant alike. The same seeds give the same bytes.\n\n" +
+			"--out writes targets.csv and targets.md, runs.csv (every run), summary.csv (means, bounds, and what an oracle of\n" +
+			"the uncapped finish times would give), containers.csv (the run of Fig. 5), fig4.svg, fig5.svg, table2.svg, and\n" +
+			"policies.md, fig4.md and table1.md, the tables of docs/cab.md.\n\n" +
+			"--mutants repeats it with one mistake after another: no power in eq. (1), no early stop, and others. --sweep\n" +
+			"judges it on servers with another exponent of power over frequency (1 to 2.4) and another part of a core that\n" +
+			"a task keeps busy (0.6 to 1), which the paper does not give.\n\n" +
 			"--engine yarn runs one set in one column of Table I for real, in some ten minutes: Hadoop's own processes on\n" +
 			"three emulated nodes that powerd caps, without a cap, capped and by ours, each on the same data. It needs root's\n" +
 			"rights, a JDK and what make build and make hooks make, and a machine with little else to do: it says how busy\n" +
-			"it was. --out keeps runs.csv, looks.csv (what the coordinator expected, each second) and the logs.",
-		Example: "  powerlab paper cab\n  powerlab paper cab --seeds 5 --out cab-out\n  powerlab paper cab -o json\n" +
+			"it was. --steps adds a run under a budget that steps down twice, for D10. --out keeps runs.csv, looks.csv (what the coordinator expected, each second) and the logs.",
+		Example: "  powerlab paper cab\n  powerlab paper cab --seeds 5 --out cab-out\n  powerlab paper cab -o json\n  powerlab paper cab --mutants -o json\n" +
 			"  powerlab paper cab --engine yarn --set 3 --quality 80 --out cab-yarn",
 	}
 	f := cmd.Flags()
@@ -82,9 +92,11 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.maps, "maps", mapsDefault, "with --engine: map tasks of each job")
 	f.Float64Var(&o.cap, "cap", capDefault, "with --engine: the budget under a cap, as a part of the nodes' full power")
 	f.BoolVar(&o.approx, "approx", false, "with --engine: run modified ApproxHadoop too")
+	f.BoolVar(&o.steps, "steps", false, "with --engine: run the set capped under a budget that steps down twice too")
 	f.StringVar(&o.Bin, "bin", "", "with --engine: folder of the programs and of the hooks' jars (default: beside powerlab)")
 	return papers.Study{
 		Paper: "cab", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate, "yarn": o.onYARN},
+		Mutants: o.mutants, MutantSeeds: mutantSeeds, Sweep: o.sweep, SweepSeeds: sweptSeeds,
 	}.Command(cmd, &o.Options)
 }
 

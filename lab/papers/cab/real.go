@@ -66,19 +66,28 @@ type realVariant struct {
 	// exact: in queues that guarantee all tasks.
 	exact  bool
 	policy containers.Policy
+	// steps: the budget is not one but steps down while the maps run.
+	steps bool
 }
 
-func realVariants(approximate bool) []realVariant {
+// stepped is the capped run of which the budget steps.
+const stepped = "stepping"
+
+func realVariants(approximate, steps bool) []realVariant {
 	all := []realVariant{
-		{uncapped, false, true, containers.Fair},
-		{capped, true, true, containers.Fair},
-		{approx, true, false, containers.Fair},
-		{ours, true, false, containers.Stretch},
+		{uncapped, false, true, containers.Fair, false},
+		{capped, true, true, containers.Fair, false},
+		{approx, true, false, containers.Fair, false},
+		{ours, true, false, containers.Stretch, false},
+		{stepped, true, true, containers.Fair, true},
 	}
-	if !approximate {
-		all = slices.Delete(all, 2, 3)
-	}
-	return all
+	return slices.DeleteFunc(all, func(v realVariant) bool { return v.name == approx && !approximate || v.steps && !steps })
+}
+
+// realSteps are the budgets of the stepping run, as parts of full power, and the part of
+// all maps that is done when each begins: the paper's caps on its server.
+func realSteps() []struct{ cap, from float64 } {
+	return []struct{ cap, from float64 }{{250. / 350, 0}, {200. / 350, 0.2}, {175. / 350, 0.45}}
 }
 
 // realRun is one real run in progress.
@@ -118,7 +127,7 @@ func runReal(ctx context.Context, o *options, progress io.Writer) (results *real
 		return nil, err
 	}
 	results = &realResults{set: o.set, quality: o.quality, jobs: r.jobs, cap: o.cap}
-	for _, v := range realVariants(o.approx) {
+	for _, v := range realVariants(o.approx, o.steps) {
 		one, err := r.variant(ctx, v)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", v.name, err)
@@ -262,12 +271,20 @@ func (r *realRun) holds(budget units.Power) func(context.Context) bool {
 	}
 }
 
-// setBudget makes the budget that of a variant, and waits until the nodes hold it.
-func (r *realRun) setBudget(ctx context.Context, v realVariant) error {
-	budget := r.Site.Full()
-	if v.capped {
-		budget = units.FromWatts(math.Round(budget.Watts() * r.o.cap))
+// part is what a variant's budget begins with, as a part of full power.
+func (r *realRun) part(v realVariant) float64 {
+	switch {
+	case v.steps:
+		return realSteps()[0].cap
+	case v.capped:
+		return r.o.cap
 	}
+	return 1
+}
+
+// setBudget sets a variant's budget to a part of full power, and waits until the nodes hold it.
+func (r *realRun) setBudget(ctx context.Context, v realVariant, part float64) error {
+	budget := units.FromWatts(math.Round(r.Site.Full().Watts() * part))
 	r.Note("%s: budget %.0f of %.0f W, container policy %s", v.name, budget.Watts(), r.Site.Full().Watts(), v.policy)
 	req := &headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(budget), Change: r.Signed("the variant " + v.name)}
 	err := r.Leader(ctx, func(ctx context.Context, base string) error {
@@ -293,7 +310,7 @@ func (r *realRun) setPolicy(ctx context.Context, v realVariant, policy container
 func (r *realRun) submit(ctx context.Context, v realVariant) ([]*hadoop.RunningJob, error) {
 	ctx, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
-	if err := stderrors.Join(r.setBudget(ctx, v), r.setPolicy(ctx, v, containers.Fair), r.cluster.SetQueues(ctx, r.queues(true))); err != nil {
+	if err := stderrors.Join(r.setBudget(ctx, v, r.part(v)), r.setPolicy(ctx, v, containers.Fair), r.cluster.SetQueues(ctx, r.queues(true))); err != nil {
 		return nil, err
 	}
 	running := make([]*hadoop.RunningJob, len(r.jobs))
@@ -407,6 +424,12 @@ func (r *realRun) watch(ctx context.Context, running []*hadoop.RunningJob, run *
 		if time.Since(told) > noteEvery {
 			r.Note("%s: %.0f s, %d of %d map tasks done", run.variant.name, time.Since(began).Seconds(), done, tasks)
 			told = time.Now()
+		}
+		if next := len(run.steps) + 1; run.variant.steps && next < len(realSteps()) && float64(done) >= realSteps()[next].from*float64(max(1, tasks)) {
+			if err := r.setBudget(ctx, run.variant, realSteps()[next].cap); err != nil {
+				r.Note("%s: %v", run.variant.name, err)
+			}
+			run.steps = append(run.steps, time.Since(began))
 		}
 	}
 }

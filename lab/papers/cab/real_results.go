@@ -32,7 +32,9 @@ type realVariantRun struct {
 	variant realVariant
 	ended   []realEnd // by job
 	looks   []realLookAt
-	host    hostUse
+	// steps are when the nodes held the budgets that it stepped to, since the maps began.
+	steps []time.Duration
+	host  hostUse
 }
 
 // realEnd is how a job ended: by Hadoop, and as the coordinators have committed it.
@@ -142,7 +144,8 @@ func (r *realResults) targets() []papers.Target {
 	for i := range r.jobs {
 		all = append(all, r.floor(i))
 	}
-	return append(all, r.foreseen())
+	all = append(all, r.foreseen())
+	return append(all, r.afterStep()...)
 }
 
 // impact is how much of a cap's impact on a runtime ours takes away.
@@ -215,14 +218,13 @@ func (r *realResults) foreseen() papers.Target {
 	for i := range run.looks {
 		l := &run.looks[i]
 		p, o := l.is.GetProgress(), l.is.GetOutlook()
-		if p.RuntimeS == nil || o.GetCapShare() == 0 || l.since-last[l.job] < loopEvery {
+		seen, known := seenAt(l)
+		if !known || l.since-last[l.job] < loopEvery {
 			continue
 		}
 		last[l.job] = l.since
-		power, on := cluster.Rated().Watts()*o.GetCapShare(), float64(max(1, int(p.GetContainers())-overhead))
-		seen := seenBy(p, power, on)
 		_ = filters[l.job].Observe(seen) // what it refuses it passes over
-		filter := filters[l.job].Finish(seen.Power, on, float64(p.GetTasks()))
+		filter := filters[l.job].Finish(seen.Power, seen.Containers, float64(p.GetTasks()))
 		if p.GetPending() == 0 || o.FinishS == nil || !filter.Known {
 			continue
 		}
@@ -236,6 +238,63 @@ func (r *realResults) foreseen() papers.Target {
 	}
 	return papers.Judge(id, what, "", papers.Once(mine/theirs), mine/theirs < errorRatio,
 		fmt.Sprintf("mean errors of %d looks: ours %.1f %%, the filter %.1f %%: to be less than half", n, 100*mine/float64(n), 100*theirs/float64(n)))
+}
+
+// afterStep is D10 on a real Hadoop: finish times that are foreseen in the 20 s after the
+// last step of the budget, which the end can prove, by the filter and the learned curve
+// as they are and blind to power. Neither has seen an earlier run.
+func (r *realResults) afterStep() []papers.Target {
+	const filter, curve = "eq. (1) on a real Hadoop after a step of the budget: error of finish times, with its power term over without",
+		"the learned curve on a real Hadoop after a step of the budget: error of finish times, with power over blind to it"
+	run := r.by(stepped)
+	if run == nil {
+		const how = "not run: --steps measures it"
+		return []papers.Target{papers.Left("D10/yarn", filter, "", how), papers.Left("D10/yarn-learned", curve, "", how)}
+	}
+	e := run.stepErrors(len(r.jobs))
+	note := func(with, without float64) string {
+		return fmt.Sprintf("%d looks in the 20 s after the last of %d steps: with %.1f %%, without %.1f %%: to be less; one run",
+			e.n, len(run.steps), 100*with/float64(max(1, e.n)), 100*without/float64(max(1, e.n)))
+	}
+	ratio := func(with, without float64) papers.Stat {
+		s := papers.Once(with / without)
+		s.Known = e.n > 0 && without > 0
+		return s
+	}
+	return []papers.Target{
+		papers.Judge("D10/yarn", filter, "", ratio(e.filter, e.filterBlind), e.filter < e.filterBlind, note(e.filter, e.filterBlind)),
+		papers.Judge("D10/yarn-learned", curve, "", ratio(e.learned, e.learnedBlind), e.learned < e.learnedBlind, note(e.learned, e.learnedBlind)),
+	}
+}
+
+// stepErrors are how far finish times were off after the last step of the budget.
+func (r *realVariantRun) stepErrors(jobs int) stepErrors {
+	var sum errors
+	all, last := make([]estimators, jobs), make([]time.Duration, jobs)
+	for i := range all {
+		all[i] = estimators{
+			learned: progress.NewTracker(progress.Learned), fresh: progress.NewTracker(progress.Learned), filter: progress.NewTracker(progress.Paper),
+			learnedBlind: progress.NewTracker(progress.Learned), filterBlind: progress.NewTracker(progress.Paper),
+		}
+	}
+	for i := range r.looks {
+		l := &r.looks[i]
+		seen, known := seenAt(l)
+		if !known || l.since-last[l.job] < loopEvery {
+			continue
+		}
+		last[l.job] = l.since
+		x := &all[l.job]
+		x.observe(seen, blindness{})
+		if len(r.steps) == 0 || l.since < r.steps[len(r.steps)-1] || l.since >= r.steps[len(r.steps)-1]+stepWindow || l.is.GetProgress().GetPending() == 0 {
+			continue
+		}
+		if said, known := x.finish(seen, blindness{}); known {
+			began := l.at.Add(-seen.Elapsed)
+			sum.note(said, r.ended[l.job].result.Finished.Sub(began), r.ended[l.job].mapEnd().Sub(began), false, true)
+		}
+	}
+	return sum.steps
 }
 
 // mapEnd is when the job's last map task ended.
@@ -351,11 +410,16 @@ func cpuTimes() (c cpuTime) {
 	return c
 }
 
-// seenBy is a job's progress as an estimator takes it.
-func seenBy(p *headroomv1.JobProgress, watts, on float64) progress.Observation {
-	o := progress.Observation{
+// seenAt is a look at a job as an estimator takes it; known where its runtime and its cap are.
+func seenAt(l *realLookAt) (o progress.Observation, known bool) {
+	p := l.is.GetProgress()
+	if p.RuntimeS == nil || l.is.GetOutlook().GetCapShare() == 0 {
+		return o, false
+	}
+	o = progress.Observation{
 		Elapsed: time.Duration(p.GetRuntimeS() * float64(time.Second)), Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Work: -1, Reduced: -1,
-		Power: units.FromWatts(watts), Full: cluster.Rated(), Containers: on,
+		Power: units.FromWatts(cluster.Rated().Watts() * l.is.GetOutlook().GetCapShare()), Full: cluster.Rated(),
+		Containers: float64(max(1, int(p.GetContainers())-overhead)),
 	}
 	if p.Work != nil {
 		o.Work = p.GetWork()
@@ -364,7 +428,7 @@ func seenBy(p *headroomv1.JobProgress, watts, on float64) progress.Observation {
 		o.Reduced = p.GetReduced()
 	}
 	o.Phase = arbitration.PhaseOf(p.GetPhase())
-	return o
+	return o, true
 }
 
 // expected is when the job is expected to end; nil while unknown.

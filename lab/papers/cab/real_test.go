@@ -39,7 +39,7 @@ func endOf(seconds, done, dropped, recorded int) realEnd {
 // madeUp is a set of two jobs: 100 s without a cap, capped as said, ours as given.
 func madeUp(cappedSeconds int, mine ...realEnd) *realResults {
 	r := &realResults{set: 3, quality: 80, cap: 0.5, jobs: []realJob{{name: "a", queue: 1, floor: 1}, {name: "b", queue: 3, floor: 0.5}}}
-	v := realVariants(false)
+	v := realVariants(false, false)
 	r.runs = []realVariantRun{
 		{variant: v[0], ended: []realEnd{endOf(100, 10, 0, 0), endOf(100, 10, 0, 0)}},
 		{variant: v[1], ended: []realEnd{endOf(cappedSeconds, 10, 0, 0), endOf(cappedSeconds, 10, 0, 0)}},
@@ -124,9 +124,43 @@ func TestRealQueues(t *testing.T) {
 	if q, e := realQueue(&j, false), realQueue(&j, true); q != "q2" || e != "e2" {
 		t.Errorf("queues %s and %s", q, e)
 	}
-	for _, v := range realVariants(true) {
+	for _, v := range realVariants(true, true) {
 		if v.exact == (v.name == approx || v.name == ours) {
 			t.Errorf("%+v", v)
 		}
+	}
+}
+
+// A budget that steps down twice: the end of a job of constant pace under the last budget
+// is foreseen well by the filter that knows the power, and too early by one that does not.
+func TestRealStepsAreCompared(t *testing.T) {
+	t.Parallel()
+	r := madeUp(100, endOf(100, 10, 0, 0), endOf(100, 10, 0, 0))
+	for _, id := range []string{"D10/yarn", "D10/yarn-learned"} {
+		if x := byID(r)[id]; x.Verdict != papers.NotRun || !strings.Contains(x.Note, "--steps") {
+			t.Errorf("%s without the run: %+v", id, x)
+		}
+	}
+	// 100 tasks: 2 a second for 20 s, then 1 a second: over at 80 s, and mapped 5 s before the end.
+	v := realVariants(false, true)
+	run := realVariantRun{variant: v[len(v)-1], ended: []realEnd{endOf(85, 10, 0, 0), endOf(85, 10, 0, 0)}, steps: []time.Duration{5 * time.Second, 20 * time.Second}}
+	for at := 5; at <= 40; at += 5 {
+		done, share := 2*at, 1.0
+		if at > 20 {
+			done, share = 40+at-20, 0.5
+		}
+		since := time.Duration(at) * time.Second
+		p := &headroomv1.JobProgress{
+			Tasks: 100, Done: uint32(done), Work: new(float64(done)), RuntimeS: new(float64(at)), Pending: 50, Containers: 11, Phase: headroomv1.JobPhase_JOB_PHASE_MAP,
+		}
+		run.looks = append(run.looks, realLookAt{at: realStart.Add(since), since: since, is: &headroomv1.Job{Progress: p, Outlook: &headroomv1.JobOutlook{CapShare: new(share)}}})
+	}
+	r.runs = append(r.runs, run)
+	filter := byID(r)["D10/yarn"]
+	if filter.Got == nil || *filter.Got > 0.6 || filter.Verdict != papers.Met || !strings.Contains(filter.Note, "4 looks") {
+		t.Errorf("%+v", filter)
+	}
+	if learned := byID(r)["D10/yarn-learned"]; learned.Got == nil {
+		t.Errorf("%+v", learned)
 	}
 }
