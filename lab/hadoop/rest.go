@@ -68,6 +68,15 @@ type NodeState struct {
 	Containers int `json:"numContainers"`
 	UsedMB     int `json:"usedMemoryMB"`
 	UsedVCores int `json:"usedVirtualCores"`
+
+	ID        string `json:"id"`
+	FreeMB    int    `json:"availMemoryMB"`
+	FreeCores int    `json:"availableVirtualCores"`
+}
+
+// offers reports whether the node offers just so much, used or free.
+func (n *NodeState) offers(vcores, mb int) bool {
+	return n.UsedMB+n.FreeMB == mb && n.UsedVCores+n.FreeCores == vcores
 }
 
 // States are the nodes that the ResourceManager knows, by name.
@@ -97,6 +106,25 @@ func (c *Cluster) AwaitNodes(ctx context.Context, names ...string) error {
 			}
 		}
 		return err == nil && len(missing) == 0
+	})
+}
+
+// Offer has every node offer so much from now on, and waits until the scheduler knows it.
+// Containers that a node then holds too many of run on.
+func (c *Cluster) Offer(ctx context.Context, vcores, mb int) error {
+	nodes, err := c.States(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		body := fmt.Sprintf(`{"resource":{"memory":%d,"vCores":%d},"overCommitTimeout":-1}`, mb, vcores)
+		if err := request(ctx, http.MethodPost, c.RM()+"/ws/v1/cluster/nodes/"+n.ID+"/resource", body, nil); err != nil {
+			return err
+		}
+	}
+	return c.await(ctx, fmt.Sprintf("the nodes do not offer %d vcores and %d MiB each", vcores, mb), func() bool {
+		nodes, err := c.States(ctx)
+		return err == nil && !slices.ContainsFunc(nodes, func(n NodeState) bool { return !n.offers(vcores, mb) })
 	})
 }
 
