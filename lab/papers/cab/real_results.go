@@ -181,7 +181,9 @@ func (r *realResults) floor(job int) papers.Target {
 		if !honest {
 			word += fmt.Sprintf(" (its counters say %d dropped, the log %d)", e.dropped(), e.recorded())
 		}
-		words = append(words, word)
+		if !slices.Contains(words, word) { // pairs repeat what went as before
+			words = append(words, word)
+		}
 	}
 	return papers.Judge("Y2/"+j.name, j.name+": map tasks done over its floor's, the least of all runs", "", papers.Once(least), kept,
 		strings.Join(words, "; ")+": the floor is to be kept, the counters to agree with the log")
