@@ -112,20 +112,24 @@ func (c *Cluster) AwaitNodes(ctx context.Context, names ...string) error {
 // Offer has every node offer so much from now on, and waits until the scheduler knows it.
 // Containers that a node then holds too many of run on.
 func (c *Cluster) Offer(ctx context.Context, vcores, mb int) error {
-	nodes, err := c.States(ctx)
-	if err != nil {
-		return err
-	}
-	for _, n := range nodes {
-		body := fmt.Sprintf(`{"resource":{"memory":%d,"vCores":%d},"overCommitTimeout":-1}`, mb, vcores)
-		if err := request(ctx, http.MethodPost, c.RM()+"/ws/v1/cluster/nodes/"+n.ID+"/resource", body, nil); err != nil {
-			return err
-		}
-	}
-	return c.await(ctx, fmt.Sprintf("the nodes do not offer %d vcores and %d MiB each", vcores, mb), func() bool {
+	body := fmt.Sprintf(`{"resource":{"memory":%d,"vCores":%d},"overCommitTimeout":-1}`, mb, vcores)
+	var failed error
+	err := c.await(ctx, fmt.Sprintf("the nodes do not offer %d vcores and %d MiB each", vcores, mb), func() bool {
 		nodes, err := c.States(ctx)
-		return err == nil && !slices.ContainsFunc(nodes, func(n NodeState) bool { return !n.offers(vcores, mb) })
+		failed = err
+		asked := false
+		for _, n := range nodes {
+			if !n.offers(vcores, mb) {
+				asked = true
+				failed = errors.Join(failed, request(ctx, http.MethodPost, c.RM()+"/ws/v1/cluster/nodes/"+n.ID+"/resource", body, nil))
+			}
+		}
+		return err == nil && !asked
 	})
+	if err != nil {
+		return errors.Join(err, failed)
+	}
+	return nil
 }
 
 // await looks until done is true. What is not yet is said in the error.

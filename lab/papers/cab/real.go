@@ -44,7 +44,7 @@ const (
 	// realUnit is a container's memory, MiB; an application master takes one.
 	realUnit = 256
 	// realPatience bounds everything beside the jobs, realMost one variant's jobs.
-	realPatience = 3 * time.Minute
+	realPatience = 6 * time.Minute
 	realMost     = 20 * time.Minute
 	// realLook is how often the coordinator is asked about the jobs.
 	realLook = time.Second
