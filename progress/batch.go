@@ -131,6 +131,18 @@ func (e *exposure) add(u, seconds float64) {
 	e.spells[nearest].seconds += seconds
 }
 
+// free reports whether no cap slowed the job for half of the time or more; top is the
+// logarithm of full power.
+func (e *exposure) free(top float64) bool {
+	free, all := e.plain.Seconds(), e.plain.Seconds()
+	for _, s := range e.spells {
+		if all += s.seconds; s.u > top-spellWidth {
+			free += s.seconds
+		}
+	}
+	return 2*free >= all
+}
+
 // steepest is the exponent of the most that a cap can cost: speed that falls in
 // proportion to what is left above a third of the full power, drawn idle, loses
 // about as much, and nothing that was measured loses more.

@@ -1,6 +1,9 @@
 package progress
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Coefficient is a number that is known up to a standard deviation.
 type Coefficient struct {
@@ -41,10 +44,9 @@ const (
 	powerSpread      = 0.12
 	bendSpread       = 0.1
 	containersSpread = 0.05
-	paceSpread       = 0.2
-	tailSpread       = 0.3
-	// firstSpread is how far a second job of a name may be from the first: log scale.
-	firstSpread = 0.5
+	// nameSpread is how far jobs of one name lie apart in pace and tail until they have
+	// shown it, log scale; it counts as one deviation that was seen.
+	nameSpread = 0.35
 	// namesMax bounds the names that are remembered; the oldest goes first.
 	namesMax = 256
 )
@@ -57,10 +59,22 @@ type Pool struct {
 	names                   []named
 }
 
-// named is what the jobs of one name have shown.
+// named is what the jobs of one name have shown. Those that caps slowed for most of
+// their map part count only until another has run: what they would do at full power is
+// extrapolated.
 type named struct {
-	name       string
-	pace, tail moments
+	name         string
+	free, slowed shown
+}
+
+type shown struct{ pace, tail moments }
+
+// best is what is held of the name.
+func (n *named) best() *shown {
+	if n.free.pace.n > 0 {
+		return &n.free
+	}
+	return &n.slowed
 }
 
 // moments are a mean and the squared deviations from it (Welford).
@@ -73,13 +87,28 @@ func (m *moments) add(x float64) {
 	m.squares += d * (x - m.mean)
 }
 
-// coefficient is what to expect of the next, nil when there was none.
-func (m *moments) coefficient(spread float64) *Coefficient {
-	if m.n == 0 {
+// coefficient is what to expect of the next of a name, nil when there was none. How far
+// the jobs of one name lie apart is learned from those of all names.
+func (p *Pool) coefficient(of *moments, each func(*shown) *moments) *Coefficient {
+	if of.n == 0 {
 		return nil
 	}
-	v := (m.squares + firstSpread*firstSpread) / m.n
-	return &Coefficient{Value: m.mean, SD: math.Sqrt(v + spread*spread)}
+	squares, free := nameSpread*nameSpread, 1.0
+	for i := range p.names {
+		m := each(p.names[i].best())
+		squares, free = squares+m.squares, free+max(0, m.n-1)
+	}
+	return &Coefficient{Value: of.mean, SD: math.Sqrt(squares / free * (1 + 1/of.n))}
+}
+
+func paceOf(s *shown) *moments { return &s.pace }
+func tailOf(s *shown) *moments { return &s.tail }
+
+// Clone is a pool that has seen the same and learns on by itself.
+func (p *Pool) Clone() Pool {
+	c := *p
+	c.names = slices.Clone(p.names)
+	return c
 }
 
 // Jobs is how many jobs have been learned from.
@@ -93,7 +122,8 @@ func (p *Pool) Prior(name string) Prior {
 	}
 	for i := range p.names {
 		if p.names[i].name == name {
-			out.Pace, out.Tail = p.names[i].pace.coefficient(paceSpread), p.names[i].tail.coefficient(tailSpread)
+			s := p.names[i].best()
+			out.Pace, out.Tail = p.coefficient(&s.pace, paceOf), p.coefficient(&s.tail, tailOf)
 		}
 	}
 	return out
@@ -118,7 +148,10 @@ func (p *Pool) Learn(name string, t *Tracker) {
 	p.power = pooled(p.power, t.prior.Power, m.coefficient(slope), powerSpread)
 	p.bend = pooled(p.bend, t.prior.Bend, m.coefficient(bend), bendSpread)
 	p.containers = pooled(p.containers, t.prior.Containers, m.coefficient(scaling), containersSpread)
-	e := p.entry(name)
+	e := &p.entry(name).slowed
+	if t.exposure.free(m.u(t.full())) {
+		e = &p.entry(name).free
+	}
 	e.pace.add(m.pace(t.full()))
 	if tail, ok := t.tailSeen(); ok {
 		e.tail.add(tail)

@@ -228,3 +228,35 @@ func TestShortTailIsLearnedFromTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// What jobs of a name have shown without a cap is not mixed with what capped ones would
+// do at full power; how far jobs of one name lie apart is learned from those of all names.
+func TestPaceIsThatOfUncappedJobs(t *testing.T) {
+	t.Parallel()
+	run := func(pool *Pool, name string, power units.Power, rate float64) {
+		tr := NewTrackerWith(Learned, pool.Prior(name))
+		for at := 5.0; at*rate < 200; at += 5 {
+			testkit.Check(t, tr.Observe(Observation{
+				Elapsed: time.Duration(at * float64(time.Second)), Tasks: 200, Done: int(at * rate), Work: at * rate, Phase: Map, Reduced: -1,
+				Power: power, Full: 300 * units.Watt, Containers: 20,
+			}))
+		}
+		pool.Learn(name, tr)
+	}
+	var alike, apart Pool
+	run(&alike, "words", 200*units.Watt, 1.95) // a cap that hardly slows it
+	if p := alike.Prior("words").Pace; p == nil || p.SD < 0.3 {
+		t.Errorf("of a capped job alone: %+v", p)
+	}
+	for i := range 4 {
+		run(&alike, "words", 300*units.Watt, 2)
+		run(&alike, "words", 200*units.Watt, 1.95)
+		run(&apart, "words", 300*units.Watt, 2*math.Pow(2, float64(i%2)))
+	}
+	if p := alike.Prior("words").Pace; math.Abs(math.Exp(p.Value)*20-2) > 0.1 || p.SD > 0.25 {
+		t.Errorf("%.3f tasks/s, SD %.3f of jobs that are alike, each of 2 tasks/s", math.Exp(p.Value)*20, p.SD)
+	}
+	if p := apart.Prior("words").Pace; p.SD < 0.4 {
+		t.Errorf("SD %.3f of jobs of which every other is twice as quick", p.SD)
+	}
+}

@@ -225,6 +225,9 @@ type Arbiter struct {
 	overhead int
 }
 
+// Taught is an arbiter that begins with what earlier jobs have shown.
+func Taught(pool *progress.Pool) *Arbiter { return &Arbiter{pool: pool.Clone()} }
+
 // Step looks at the jobs and decides. now is the time since any fixed moment.
 func (a *Arbiter) Step(now time.Duration, in Input) Decision {
 	in.Jobs = slices.Clone(in.Jobs)

@@ -118,8 +118,9 @@ func escape(text string) string {
 	return out.String()
 }
 
-// refreshMost bounds one admin call.
-const refreshMost = 30 * time.Second
+// refreshMost bounds one admin call: many times what a JVM takes to start on a machine
+// that is not busy.
+const refreshMost = 2 * time.Minute
 
 // SetQueues replaces the allocation file and has the ResourceManager read it at once,
 // which would otherwise take it up to 15 s. It costs one JVM's start. The stock scheduler

@@ -68,6 +68,15 @@ type NodeState struct {
 	Containers int `json:"numContainers"`
 	UsedMB     int `json:"usedMemoryMB"`
 	UsedVCores int `json:"usedVirtualCores"`
+
+	ID        string `json:"id"`
+	FreeMB    int    `json:"availMemoryMB"`
+	FreeCores int    `json:"availableVirtualCores"`
+}
+
+// offers reports whether the node offers just so much, used or free.
+func (n *NodeState) offers(vcores, mb int) bool {
+	return n.UsedMB+n.FreeMB == mb && n.UsedVCores+n.FreeCores == vcores
 }
 
 // States are the nodes that the ResourceManager knows, by name.
@@ -98,6 +107,29 @@ func (c *Cluster) AwaitNodes(ctx context.Context, names ...string) error {
 		}
 		return err == nil && len(missing) == 0
 	})
+}
+
+// Offer has every node offer so much from now on, and waits until the scheduler knows it.
+// Containers that a node then holds too many of run on.
+func (c *Cluster) Offer(ctx context.Context, vcores, mb int) error {
+	body := fmt.Sprintf(`{"resource":{"memory":%d,"vCores":%d},"overCommitTimeout":-1}`, mb, vcores)
+	var failed error
+	err := c.await(ctx, fmt.Sprintf("the nodes do not offer %d vcores and %d MiB each", vcores, mb), func() bool {
+		nodes, err := c.States(ctx)
+		failed = err
+		asked := false
+		for _, n := range nodes {
+			if !n.offers(vcores, mb) {
+				asked = true
+				failed = errors.Join(failed, request(ctx, http.MethodPost, c.RM()+"/ws/v1/cluster/nodes/"+n.ID+"/resource", body, nil))
+			}
+		}
+		return err == nil && !asked
+	})
+	if err != nil {
+		return errors.Join(err, failed)
+	}
+	return nil
 }
 
 // await looks until done is true. What is not yet is said in the error.

@@ -2,6 +2,7 @@ package papers
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -12,8 +13,13 @@ import (
 	"headroom/internal/cli"
 )
 
-// seedsMost bounds the seeds of one study.
-const seedsMost = 1000
+const (
+	// seedsMost bounds the seeds of one study.
+	seedsMost = 1000
+	// judgedSeed is the first seed that targets are judged on. Whatever is tuned is tuned on
+	// the seeds before it.
+	judgedSeed = 1001
+)
 
 // Options are the flags that every study has.
 type Options struct {
@@ -24,8 +30,9 @@ type Options struct {
 	// Bin is the folder of the programs, of a real engine alone.
 	Bin string
 
-	engine string
-	output cli.Output
+	engine         string
+	mutants, sweep bool
+	output         cli.Output
 }
 
 // Engine runs the experiments of a study and judges what came of them.
@@ -38,6 +45,14 @@ type Study struct {
 	Paper   string
 	Engines map[string]Engine
 	Check   func() error
+	// Mutants makes the honest run and names the mistakes that --mutants tries, on
+	// MutantSeeds seeds where --seeds says nothing; nil for a study without.
+	Mutants     func(ctx context.Context, progress io.Writer) (*Mutants, error)
+	MutantSeeds int
+	// Sweep gives what --sweep tries, on SweepSeeds seeds where --seeds says nothing; nil
+	// for a study without.
+	Sweep      func(ctx context.Context, progress io.Writer) ([]Setting, error)
+	SweepSeeds int
 }
 
 // Command makes cmd the command of the study: it adds the flags that every study has, and
@@ -45,24 +60,82 @@ type Study struct {
 func (s Study) Command(cmd *cobra.Command, o *Options) *cobra.Command {
 	cmd.Use, cmd.Args = s.Paper, cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s.seeds(cmd, o)
 		run, err := s.engine(o)
 		if err != nil {
 			return err
+		}
+		switch {
+		case o.mutants:
+			return s.mutate(cmd, o)
+		case o.sweep:
+			return s.vary(cmd, o)
 		}
 		targets, err := run(cmd.Context(), cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
 		report := Report{Paper: s.Paper, Seed: o.Seed, Targets: targets}
+		if err := o.Keep(report.files()); err != nil {
+			return err
+		}
 		return report.tell(cmd.OutOrStdout(), &o.output)
 	}
 	f := cmd.Flags()
-	f.Uint64Var(&o.Seed, "seed", 1, "seed of the first run; the others are the numbers after it")
+	f.Uint64Var(&o.Seed, "seed", judgedSeed, "seed of the first run; the others are the numbers after it. Settings were chosen on seeds below the default")
 	f.IntVar(&o.Seeds, "seeds", o.Seeds, "how many seeds")
 	f.StringVar(&o.Out, "out", "", "folder for tables and plots; none when empty")
 	f.StringVar(&o.engine, "engine", "", "what runs the jobs: "+strings.Join(s.named(), " or ")+"; the simulation when empty")
+	if s.Mutants != nil {
+		f.BoolVar(&o.mutants, "mutants", false, fmt.Sprintf(
+			"repeat the study with one mistake after another, and print which targets notice it; on %d seeds where --seeds is not given", s.MutantSeeds))
+	}
+	if s.Sweep != nil {
+		f.BoolVar(&o.sweep, "sweep", false, fmt.Sprintf(
+			"judge the study under other choices of what the paper does not give, and print which verdicts depend on them; on %d seeds where --seeds is not given", s.SweepSeeds))
+	}
 	o.output.Flags(cmd)
 	return cmd
+}
+
+// seeds sets how many seeds there are where --seeds does not.
+func (s Study) seeds(cmd *cobra.Command, o *Options) {
+	switch {
+	case cmd.Flags().Changed("seeds"):
+	case o.mutants:
+		o.Seeds = s.MutantSeeds
+	case o.sweep:
+		o.Seeds = s.SweepSeeds
+	}
+}
+
+// vary judges the study under all its settings.
+func (s Study) vary(cmd *cobra.Command, o *Options) error {
+	settings, err := s.Sweep(cmd.Context(), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	report := sweepReport{Paper: s.Paper, Seed: o.Seed, Seeds: o.Seeds}
+	if err := sweep(cmd.Context(), &report, settings, cmd.ErrOrStderr()); err != nil {
+		return err
+	}
+	if err := o.Keep(report.files()); err != nil {
+		return err
+	}
+	return report.tell(cmd.OutOrStdout(), &o.output)
+}
+
+// mutate tries the study's mutants.
+func (s Study) mutate(cmd *cobra.Command, o *Options) error {
+	m, err := s.Mutants(cmd.Context(), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	report, err := m.try(cmd.Context(), s.Paper, o.Seed, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	return report.tell(cmd.OutOrStdout(), &o.output)
 }
 
 // named are the engines that have a name.
@@ -83,6 +156,12 @@ func (s Study) engine(o *Options) (Engine, error) {
 		e := cli.Usage("--engine %q is not known here", o.engine)
 		e.Hint = "leave it away for the simulation, or name " + strings.Join(s.named(), " or ")
 		return nil, e
+	}
+	switch {
+	case o.mutants && (o.engine != "" || o.Out != "" || o.sweep):
+		return nil, cli.Usage("--mutants runs the simulation and writes no files: leave --engine, --sweep and --out away")
+	case o.sweep && o.engine != "":
+		return nil, cli.Usage("--sweep runs the simulation: leave --engine away")
 	}
 	return run, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Files are a study's tables and plots, by file name.
@@ -46,4 +47,21 @@ func WriteCSV(w io.Writer, rows [][]string) error {
 		return err
 	}
 	return c.Error()
+}
+
+// WriteMarkdown writes rows as a table of a page of docs, the first of them its head.
+func WriteMarkdown(w io.Writer, rows [][]string) error {
+	var b strings.Builder
+	for i, row := range rows {
+		b.WriteString("|")
+		for _, cell := range row {
+			b.WriteString(" " + strings.ReplaceAll(cell, "|", "/") + " |")
+		}
+		b.WriteString("\n")
+		if i == 0 {
+			b.WriteString("|" + strings.Repeat(" --- |", len(row)) + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

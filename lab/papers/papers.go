@@ -2,16 +2,18 @@
 // command for each paper, and the form in which every one of them reports.
 //
 // The one idea: a paper's number is a target with an id, and a study says for each
-// what it got, with bounds, and whether that meets the target: by the same rule on every
-// run, and with the reason where it does not. A study drives the decisions that
+// what it got, with bounds, and one of three verdicts: by the same rule on every run, and
+// with the reason where it is not met. A mutant is a study with one mistake built in: it
+// shows which targets notice that mistake. A study drives the decisions that
 // production runs, on the lab's physics; it decides nothing itself.
 //
 // Guarantees: the form of the report is the same for every paper and only ever grows;
-// the same seed gives the same bytes; exit code 0 says that all targets are met, 8 that
-// some fall short.
+// the same seed gives the same bytes; exit code 0 says that no target is short, 8 that
+// some are, or that a mutant went unnoticed.
 package papers
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -25,19 +27,79 @@ import (
 // Target is one number of a paper and what came of it here.
 type Target struct {
 	// ID is the target's, with what it is for behind a slash: "D1/95".
-	ID   string `json:"id"`
-	What string `json:"what"`
-	// Unit of Paper, Got, Low and High; empty for plain ratios.
-	Unit string `json:"unit"`
+	ID   string
+	What string
+	// Unit of Paper, Got, Low, High and Oracle; empty for plain ratios.
+	Unit string
 	// Paper is the paper's own number; absent where it gives an ordering only.
-	Paper *float64 `json:"paper"`
+	Paper *float64
 	// Got is what came out, Low and High its bounds: 95 of 100 sets of seeds give a mean within them.
-	Got  *float64 `json:"got"`
-	Low  *float64 `json:"low"`
-	High *float64 `json:"high"`
-	Met  bool     `json:"met"`
-	// Note says how Met was judged, and why it falls short where it does.
-	Note string `json:"note"`
+	Got  *float64
+	Low  *float64
+	High *float64
+	// Oracle is what would come out if everybody were told what nobody can know. It is
+	// shown and never judged; nil where no such run was made.
+	Oracle  *float64
+	Verdict Verdict
+	// Note says how the target was judged, and by how much and why it falls short where it does.
+	Note string
+}
+
+// Verdict is how near a target comes to the paper.
+type Verdict string
+
+// The verdicts, the best first. NotRun is none: the experiment was not made.
+const (
+	// Met says that the value lies within the target's tolerance of the paper's number, or,
+	// where the paper gives an ordering only, that the ordering holds.
+	Met Verdict = "met"
+	// Order says that only the ordering or the sign of the paper's number holds.
+	Order Verdict = "order"
+	// Short says that not even that holds, or that nothing was measured.
+	Short  Verdict = "short"
+	NotRun Verdict = "not_run"
+)
+
+// worse reports whether v is a worse verdict than o.
+func (v Verdict) worse(o Verdict) bool { return v.rank() > o.rank() }
+
+func (v Verdict) rank() int {
+	switch v {
+	case Met:
+		return 0
+	case Order:
+		return 1
+	case Short:
+		return 2
+	case NotRun:
+	}
+	return 3
+}
+
+// met reports whether the paper's number or at least its ordering was reproduced; nil where
+// the experiment was not made.
+func (t *Target) met() *bool {
+	if t.Verdict == NotRun {
+		return nil
+	}
+	return new(t.Verdict == Met || t.Verdict == Order)
+}
+
+// MarshalJSON writes the target's documented form.
+func (t *Target) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		ID      string   `json:"id"`
+		What    string   `json:"what"`
+		Unit    string   `json:"unit"`
+		Paper   *float64 `json:"paper"`
+		Got     *float64 `json:"got"`
+		Low     *float64 `json:"low"`
+		High    *float64 `json:"high"`
+		Oracle  *float64 `json:"oracle"`
+		Met     *bool    `json:"met"`
+		Verdict Verdict  `json:"verdict"`
+		Note    string   `json:"note"`
+	}{t.ID, t.What, t.Unit, t.Paper, t.Got, t.Low, t.High, t.Oracle, t.met(), t.Verdict, t.Note})
 }
 
 // Report is what a study found.
@@ -52,15 +114,18 @@ func NewCommand(studies ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "paper",
 		Short: "Repeat the papers' experiments and judge them against the papers' numbers",
-		Long: "Each command repeats the experiments of one paper and says, target by target, what the paper has, what\n" +
-			"came out here, and whether that meets the target. Exit code 0: all targets are met. 8: some fall short.",
-		Example: "  powerlab paper cab\n  powerlab paper cab -o json",
+		Long: "Each command repeats the experiments of one paper and prints, target by target, what the paper has, what\n" +
+			"came out here, and the verdict: met (within the tolerance of the paper's number, or the paper gives an ordering\n" +
+			"only and it holds), order (only the ordering or the sign holds), short (not even that), not_run (not measured\n" +
+			"by this command). Exit code 8: a target is short.\n\n" +
+			"The column ORACLE has what would come out if all variants were told what nobody can know; it is not judged.",
+		Example: "  powerlab paper cab\n  powerlab paper cab -o json\n  powerlab paper cab --mutants -o json",
 	}
 	cmd.AddCommand(studies...)
 	return cmd
 }
 
-// tell prints the report and gives its verdict: nil where all targets are met.
+// tell prints the report and gives its verdict: nil where no target is short.
 func (r *Report) tell(w io.Writer, out *cli.Output) error {
 	if err := r.Print(w, out); err != nil {
 		return err
@@ -73,16 +138,39 @@ func (r *Report) Print(w io.Writer, out *cli.Output) error {
 	if out.IsJSON() {
 		return out.JSON(w, r)
 	}
+	return out.Table(w, []string{"TARGET", "WHAT", "PAPER", "GOT", "BOUNDS", "ORACLE", "VERDICT", "NOTE"}, r.rows())
+}
+
+func (r *Report) rows() [][]string {
 	rows := make([][]string, 0, len(r.Targets))
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		met := "met"
-		if !t.Met {
-			met = "SHORT"
-		}
-		rows = append(rows, []string{t.ID, t.What, t.number(t.Paper), t.number(t.Got), t.bounds(), met, t.Note})
+		rows = append(rows, []string{t.ID, t.What, t.number(t.Paper), t.number(t.Got), t.bounds(), t.number(t.Oracle), string(t.Verdict), t.Note})
 	}
-	return out.Table(w, []string{"TARGET", "WHAT", "PAPER", "GOT", "BOUNDS", "MET", "NOTE"}, rows)
+	return rows
+}
+
+// files are the report's own: the same table for machines, and for a page of docs.
+func (r *Report) files() Files {
+	return Files{
+		"targets.csv": func(w io.Writer) error { return WriteCSV(w, r.csv()) },
+		"targets.md": func(w io.Writer) error {
+			return WriteMarkdown(w, append([][]string{{"target", "quantity", "paper", "got", "bounds", "oracle", "verdict", "note"}}, r.rows()...))
+		},
+	}
+}
+
+func (r *Report) csv() [][]string {
+	rows := [][]string{{"target", "what", "unit", "paper", "got", "low", "high", "oracle", "verdict", "note"}}
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		row := []string{t.ID, t.What, t.Unit}
+		for _, v := range []*float64{t.Paper, t.Got, t.Low, t.High, t.Oracle} {
+			row = append(row, maybe(v))
+		}
+		rows = append(rows, append(row, string(t.Verdict), t.Note))
+	}
+	return rows
 }
 
 // number is a value with its unit, empty when unknown.
@@ -104,7 +192,7 @@ func (t *Target) bounds() string {
 func (r *Report) Verdict() error {
 	var short []string
 	for i := range r.Targets {
-		if !r.Targets[i].Met {
+		if r.Targets[i].Verdict == Short {
 			short = append(short, r.Targets[i].ID)
 		}
 	}

@@ -1,9 +1,11 @@
 package papers
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -17,25 +19,124 @@ type Stat struct {
 // Once is the stat of a single value, which has no bounds.
 func Once(x float64) Stat { return Stat{x, x, x, true} }
 
-// Judge is a target of a stat.
-func Judge(id, what, unit string, got Stat, met bool, note string) Target {
-	t := Target{ID: id, What: what, Unit: unit, Note: note}
+// Of is the stat of one value for each seed; unknown without any, or where one is unknown.
+func Of(values []float64) Stat {
+	n := float64(len(values))
+	sum, squares := 0.0, 0.0
+	for _, v := range values {
+		sum += v
+	}
+	mean := sum / n
+	if n == 0 || math.IsNaN(mean) || math.IsInf(mean, 0) {
+		return Stat{}
+	}
+	for _, v := range values {
+		squares += (v - mean) * (v - mean)
+	}
+	half := 0.0
+	if n > 1 {
+		half = student(len(values)-1) * math.Sqrt(squares/(n-1)/n)
+	}
+	return Stat{Mean: mean, Low: mean - half, High: mean + half, Known: true}
+}
+
+// student is how many standard errors on both sides hold 95 of 100 means, by degrees
+// of freedom: a table, then its expansion around the normal's (Abramowitz and Stegun 26.7.5).
+func student(freedom int) float64 {
+	table := []float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262}
+	if freedom <= len(table) {
+		return table[freedom-1]
+	}
+	const z = 1.959964
+	n := float64(freedom)
+	const z3, z5, z7 = z * z * z, z * z * z * z * z, z * z * z * z * z * z * z
+	return z + (z3+z)/(4*n) + (5*z5+16*z3+3*z)/(96*n*n) + (3*z7+19*z5+17*z3-15*z)/(384*n*n*n)
+}
+
+// Judge is a target of a stat: met where the ordering or the sign that it asks for holds,
+// short where it does not, or where the stat is not known: a number that is missing
+// reproduces nothing.
+func Judge(id, what, unit string, got Stat, ordered bool, note string) Target {
+	t := Target{ID: id, What: what, Unit: unit, Note: note, Verdict: Short}
 	if !got.Known {
 		t.Note = "not measured"
 		return t
 	}
-	t.Got, t.Low, t.High, t.Met = &got.Mean, &got.Low, &got.High, met
+	if ordered {
+		t.Verdict = Met
+	}
+	t.Got, t.Low, t.High = &got.Mean, &got.Low, &got.High
 	return t
 }
 
-// From adds the paper's own number.
-func From(number float64, t Target) Target {
+// Range is what a tolerance leaves around a paper's number, both ends included.
+type Range struct{ Low, High float64 }
+
+// Around is the range from number - by to number + by.
+func Around(number, by float64) Range { return Range{number - by, number + by} }
+
+// AtMost is the range of all numbers up to high.
+func AtMost(high float64) Range { return Range{math.Inf(-1), high} }
+
+// miss says by how much x lies outside, empty inside; x is a number.
+func (r Range) miss(x float64) string {
+	by := max(r.Low-x, x-r.High)
+	if by <= 0 {
+		return ""
+	}
+	return strconv.FormatFloat(by, 'f', 2, 64)
+}
+
+func (r Range) words() string {
+	high := strconv.FormatFloat(r.High, 'f', 2, 64)
+	if math.IsInf(r.Low, -1) {
+		return "up to " + high
+	}
+	return strconv.FormatFloat(r.Low, 'f', 2, 64) + " to " + high
+}
+
+// From adds the paper's own number to a target whose ordering is judged. A value outside
+// the range that the tolerance leaves has the verdict order at best, and the note says by
+// how much it misses.
+func From(number float64, tolerance Range, t Target) Target {
 	t.Paper = &number
+	if t.Got == nil {
+		return t
+	}
+	rule := "tolerance " + tolerance.words()
+	if by := tolerance.miss(*t.Got); by != "" {
+		rule += ", missed by " + strings.TrimSpace(by+" "+t.Unit)
+		if t.Verdict == Met {
+			t.Verdict = Order
+		}
+	}
+	t.Note = strings.TrimPrefix(t.Note+"; "+rule, "; ")
+	return t
+}
+
+// Left is a target whose experiment this command does not make; how says what makes it.
+func Left(id, what, unit, how string) Target {
+	return Target{ID: id, What: what, Unit: unit, Verdict: NotRun, Note: how}
+}
+
+// WithOracle adds what would come out if all were told what nobody can know.
+func WithOracle(got Stat, t Target) Target {
+	if got.Known {
+		t.Oracle = &got.Mean
+	}
 	return t
 }
 
 // Number is a number as tables have it.
 func Number(x float64) string { return strconv.FormatFloat(x, 'f', 5, 64) }
+
+// maybe is a number as tables have it, empty where it is unknown.
+func maybe(x *float64) string {
+	if x == nil {
+		return ""
+	}
+	return Number(*x)
+}
 
 // Each tries 0 to n-1 on all cores and returns the error of the first that failed; said
 // hears after each how many are done.

@@ -29,6 +29,12 @@ func (t *Tasks) Begin() {
 // Drop gives up to n of those up that have not begun.
 func (t *Tasks) Drop(n int) { t.Dropped += max(0, min(n, t.Pending())) }
 
+// Kill gives up those that run, with what they have done.
+func (t *Tasks) Kill() {
+	t.Dropped += len(t.left)
+	t.left, t.length = nil, nil
+}
+
 // Work lets those that run progress by so many seconds at full speed.
 func (t *Tasks) Work(seconds float64) {
 	kept := 0

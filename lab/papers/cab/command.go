@@ -14,8 +14,11 @@ import (
 // Bounds of the flags.
 const (
 	seedsDefault = 20
-	mapsDefault  = 12
+	// mapsDefault makes twelve waves: a job has two containers for its maps.
+	mapsDefault  = 24
 	mapsMost     = 1000
+	pairsDefault = 5
+	pairsMost    = 100
 	// capDefault is 200 of 350 W, the middle one of the paper's caps on its server.
 	capDefault = 200. / 350
 )
@@ -25,18 +28,24 @@ type options struct {
 	papers.Options
 
 	// Of a real engine alone.
-	set, quality, maps int
-	cap                float64
-	approx             bool
+	set, quality, maps   int
+	pairs                int
+	cap                  float64
+	approx, steps, quick bool
 }
 
 // simulate runs all experiments on the emulated plant.
 func (o *options) simulate(ctx context.Context, _ io.Writer) ([]papers.Target, error) {
-	trials, err := study(ctx, o.Seed, o.Seeds)
+	measured, err := profiled(profileOf)
 	if err != nil {
 		return nil, err
 	}
-	f := &figures{trials: trials}
+	s := whole(measured)
+	trials, err := s.run(ctx, o.Seed, o.Seeds)
+	if err != nil {
+		return nil, err
+	}
+	f := &figures{trials: trials, measured: measured}
 	if err := o.Keep(f.files(o.Seed)); err != nil {
 		return nil, err
 	}
@@ -48,7 +57,11 @@ func (o *options) onYARN(ctx context.Context, progress io.Writer) ([]papers.Targ
 	if err := o.Keep(nil); err != nil { // before a run of minutes
 		return nil, err
 	}
-	results, err := runReal(ctx, o, progress)
+	real := *o
+	if real.quick {
+		real.pairs, real.steps = 1, false
+	}
+	results, err := runReal(ctx, &real, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +78,24 @@ func NewCommand() *cobra.Command {
 		Short: "QoR-aware power capping for approximate big data processing (CAB)",
 		Long: "Repeats CAB's experiments: three sets of three jobs on a server of 28 containers under power caps, with\n" +
 			"quality floors by Table I, run without a cap, capped, by modified ApproxHadoop, by CAB as printed and as\n" +
-			"published, and by ours. The server is the emulated plant in virtual time; the job loop is the one that the\n" +
-			"coordinators run. The same seeds give the same bytes.\n\n" +
-			"--out writes runs.csv (every run), summary.csv (means and bounds), containers.csv (the run of Fig. 5) and\n" +
-			"fig4.svg, fig5.svg, table2.svg.\n\n" +
-			"--engine yarn runs one set in one column of Table I for real, in some ten minutes: Hadoop's own processes on\n" +
-			"three emulated nodes that powerd caps, without a cap, capped and by ours, each on the same data. It needs root's\n" +
-			"rights, a JDK and what make build and make hooks make, and a machine with little else to do: it says how busy\n" +
-			"it was. --out keeps runs.csv, looks.csv (what the coordinator expected, each second) and the logs.",
-		Example: "  powerlab paper cab\n  powerlab paper cab --seeds 5 --out cab-out\n  powerlab paper cab -o json\n" +
-			"  powerlab paper cab --engine yarn --set 3 --quality 80 --out cab-yarn",
+			"published, with equal shares and by ours. The server is the emulated plant in virtual time; the job loop is the\n" +
+			"one that the coordinators run. It learns uncapped finish times from earlier runs of other tasks, for every\n" +
+			"variant alike. The same seeds give the same bytes.\n\n" +
+			"--out writes targets.csv and targets.md, runs.csv (every run), summary.csv (means, bounds, and what an oracle of\n" +
+			"the uncapped finish times would give), containers.csv (the run of Fig. 5), fig4.svg, fig5.svg, table2.svg, and\n" +
+			"policies.md, fig4.md and table1.md, the tables of docs/cab.md.\n\n" +
+			"--mutants repeats it with one mistake after another: no power in eq. (1), no early stop, and others. --sweep\n" +
+			"judges it on servers with another exponent of power over frequency (1 to 2.4) and another part of a core that\n" +
+			"a task keeps busy (0.6 to 1), which the paper does not give.\n\n" +
+			"--engine yarn runs one set in one column of Table I for real: Hadoop's own processes on three emulated nodes\n" +
+			"that powerd caps, without a cap, capped and by ours, and capped under a budget that steps down twice, for D10.\n" +
+			"The variants run in pairs on one running cluster and the same data, every second pair in the opposite order;\n" +
+			"bounds are those over the pairs. Beside each run stands how busy the machine was, and how long a fixed piece of\n" +
+			"work took. It needs root's rights, a JDK and what make build and make hooks make, and a machine with nothing\n" +
+			"else to do; --quick makes one pair, which has no bounds and the verdict order at best. --out keeps runs.csv,\n" +
+			"pairs.csv (noise beside each run), pairs.svg, looks.csv (what the coordinator expected, each second) and the logs.",
+		Example: "  powerlab paper cab\n  powerlab paper cab --seeds 5 --out cab-out\n  powerlab paper cab -o json\n  powerlab paper cab --mutants -o json\n" +
+			"  powerlab paper cab --engine yarn --set 3 --quality 80 --out cab-yarn\n  powerlab paper cab --engine yarn --quick",
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.set, "set", 3, "with --engine: the workload set of Table I, 1 to 3")
@@ -82,9 +103,13 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.maps, "maps", mapsDefault, "with --engine: map tasks of each job")
 	f.Float64Var(&o.cap, "cap", capDefault, "with --engine: the budget under a cap, as a part of the nodes' full power")
 	f.BoolVar(&o.approx, "approx", false, "with --engine: run modified ApproxHadoop too")
+	f.BoolVar(&o.steps, "steps", true, "with --engine: run the set capped under a budget that steps down twice too")
+	f.IntVar(&o.pairs, "pairs", pairsDefault, "with --engine: how often every variant runs")
+	f.BoolVar(&o.quick, "quick", false, "with --engine: one pair, without the stepping budget")
 	f.StringVar(&o.Bin, "bin", "", "with --engine: folder of the programs and of the hooks' jars (default: beside powerlab)")
 	return papers.Study{
 		Paper: "cab", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate, "yarn": o.onYARN},
+		Mutants: o.mutants, MutantSeeds: mutantSeeds, Sweep: o.sweep, SweepSeeds: sweptSeeds,
 	}.Command(cmd, &o.Options)
 }
 
@@ -97,6 +122,8 @@ func (o *options) check() error {
 		return cli.Usage("--quality is %d; Table I has %v", o.quality, qualities())
 	case o.maps < 4 || o.maps > mapsMost:
 		return cli.Usage("--maps is %d; it must be from 4 to %d", o.maps, mapsMost)
+	case o.pairs < 1 || o.pairs > pairsMost:
+		return cli.Usage("--pairs is %d; it must be from 1 to %d", o.pairs, pairsMost)
 	case !(o.cap > 0.3 && o.cap < 1):
 		return cli.Usage("--cap is %g; it must be above 0.3 and below 1", o.cap)
 	}

@@ -1,6 +1,7 @@
 package cab
 
 import (
+	"slices"
 	"time"
 
 	"headroom/jobs/arbiter"
@@ -48,17 +49,18 @@ func (c caps) at(now, uncapped time.Duration) units.Power {
 
 // setup is one run: a set's jobs, under caps, by a variant.
 type setup struct {
-	apps     []app
-	times    [][]float64 // of each job's tasks at full speed, s
-	caps     caps
-	variant  variant
-	floors   []float64
-	uncapped []time.Duration // of each job; nil in the uncapped run itself
-	settings arbiter.Settings
-	// history is what the job loop saw of an earlier run of the same jobs.
-	history []arbiter.Input
-	// pool is the same for estimators beside the job loop's.
-	pool *progress.Pool
+	machine physics
+	apps    []app
+	times   [][]float64 // of each job's tasks at full speed, s
+	caps    caps
+	variant variant
+	floors  []float64
+	// uncapped is the true uncapped finish time of each job, by which runs are measured and
+	// caps step; only an oracle's job loop is told it. nil in the uncapped run itself.
+	uncapped []time.Duration
+	// pool is what earlier runs of jobs of the same names have taught, poolBlind what they
+	// taught whoever is blind to power.
+	pool, poolBlind *progress.Pool
 }
 
 // job is one job of a run.
@@ -118,9 +120,13 @@ type engine struct {
 	setup
 	server  *server
 	jobs    []*job
-	arbiter arbiter.Arbiter
+	arbiter *arbiter.Arbiter
 	now     time.Duration
 	longest time.Duration // the set's uncapped time
+	// learner learns uncapped finish times as the coordinators do, for every variant
+	// alike; learned is what it has committed, 0 until then.
+	learner *arbiter.Arbiter
+	learned []time.Duration
 
 	told   []int // shares on their way
 	tellAt time.Duration
@@ -134,6 +140,8 @@ type outcome struct {
 	mapEnds []time.Duration
 	// done is how many tasks each job has completed, least how many it had to.
 	done, least []int
+	// learned is the uncapped finish time that was learned of each job; 0 for none.
+	learned []time.Duration
 }
 
 // makespan is when the last job ended.
@@ -146,22 +154,27 @@ func (o *outcome) makespan() (last time.Duration) {
 
 // run runs a set-up to its end. watch, when not nil, sees what the job loop sees.
 func run(s setup, watch func(*engine, *arbiter.Input)) (*outcome, error) {
-	machine, err := newServer()
+	machine, err := newServer(s.machine)
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{setup: s, server: machine, watch: watch}
+	e := &engine{setup: s, server: machine, watch: watch, learned: make([]time.Duration, len(s.apps))}
 	for i, a := range s.apps {
 		e.jobs = append(e.jobs, &job{app: a, Tasks: papers.Tasks{Times: s.times[i]}, reduce: a.reduce})
 	}
 	for _, d := range s.uncapped {
 		e.longest = max(e.longest, d)
 	}
-	e.remember()
+	if !s.variant.uncapped {
+		e.learner, e.arbiter = arbiter.Taught(s.pool), arbiter.Taught(s.pool)
+		if s.variant.mistake.blind {
+			e.arbiter = arbiter.Taught(s.poolBlind)
+		}
+	}
 	for !e.over() {
 		e.step()
 	}
-	o := &outcome{}
+	o := &outcome{learned: e.learned}
 	for i, j := range e.jobs {
 		o.ends, o.mapEnds = append(o.ends, j.end), append(o.mapEnds, j.mapEnd)
 		o.done, o.least = append(o.done, j.Done), append(o.least, containers.MinTasks(len(j.Times), s.floors[i]))
@@ -169,14 +182,9 @@ func run(s setup, watch func(*engine, *arbiter.Input)) (*outcome, error) {
 	return o, nil
 }
 
-// remember lets the job loop look at the earlier run: what it learned there of the
-// jobs' pace and of how they end is what it knows of jobs of these names. It lies in
-// the past: at times below 0.
-func (e *engine) remember() {
-	for i, in := range e.history {
-		in.Settings = e.settings
-		e.arbiter.Step(loopEvery*time.Duration(i-len(e.history)), in)
-	}
+// learning are the settings by which uncapped finish times are learned.
+func learning() arbiter.Settings {
+	return arbiter.Settings{Estimator: progress.Learned, Containers: containers.Fair}
 }
 
 func (e *engine) over() bool {
@@ -253,25 +261,73 @@ func (e *engine) loop() {
 		return
 	}
 	in := e.gather()
+	e.learn(&in)
 	if e.watch != nil {
 		e.watch(e, &in)
 	}
-	if e.variant.uncapped {
+	if e.variant.exact {
 		return
 	}
-	d := e.arbiter.Step(e.now, in)
+	d := e.arbiter.Step(e.now, e.variant.mistake.seen(in))
 	if d.Changed {
 		e.told, e.tellAt = make([]int, len(e.jobs)), e.now+applyLag
-		for _, s := range d.Shares {
+		for i, s := range d.Shares {
+			if e.variant.mistake.swaps {
+				s.Containers = d.Shares[len(d.Shares)-1-i].Containers
+			}
 			e.told[index(s.ID)] = s.Containers
 		}
+	}
+	if e.variant.mistake.neverStops {
+		return
 	}
 	for _, s := range d.Stops {
 		j := e.jobs[index(s.ID)]
 		j.stopped = true
-		j.Drop(s.Tasks - s.MinTasks)
+		if j.Drop(s.Tasks - s.MinTasks); e.variant.kills {
+			j.Kill()
+		}
 	}
 }
+
+// learn gives the job loop the uncapped finish times: those that are learned, or the
+// true ones where it has an oracle.
+func (e *engine) learn(in *arbiter.Input) {
+	if e.variant.uncapped {
+		return
+	}
+	as := *in
+	as.Settings = learning()
+	for _, u := range e.learner.Step(e.now, as).Uncapped {
+		e.learned[index(u.ID)] = u.At
+	}
+	for k := range in.Jobs {
+		at := e.learned
+		if e.variant.oracle {
+			at = e.uncapped
+		}
+		in.Jobs[k].Uncapped = at[index(in.Jobs[k].ID)]
+	}
+}
+
+// seen is what a job loop with the mistake takes its input for.
+func (m mistake) seen(in arbiter.Input) arbiter.Input {
+	in.Jobs = slices.Clone(in.Jobs)
+	for i := range in.Jobs {
+		j := &in.Jobs[i]
+		if m.blind {
+			j.Power = blinded(j.Full)
+		}
+		if m.noFloor {
+			j.Floor = 1 / float64(j.Tasks)
+		}
+	}
+	return in
+}
+
+// blinded is the power that is seen of every cap by who is blind to power: just enough
+// below the full one to be a cap.
+func blinded(full units.Power) units.Power { return units.FromWatts(0.98 * full.Watts()) }
 
 // id and index name jobs for the arbiter by their place in the set.
 func id(i int) string         { return string(rune('a' + i)) }
@@ -279,7 +335,7 @@ func index(id string) (i int) { return int(id[0] - 'a') }
 
 // gather is what the job loop sees.
 func (e *engine) gather() arbiter.Input {
-	in := arbiter.Input{Settings: e.settings, Containers: containersAll, Overhead: overhead}
+	in := arbiter.Input{Settings: e.variant.settings, Containers: containersAll, Overhead: overhead}
 	for i, j := range e.jobs {
 		if j.ended() {
 			in.Ended = append(in.Ended, arbiter.Ended{ID: id(i), Runtime: j.end})
@@ -296,8 +352,8 @@ func (e *engine) gather() arbiter.Input {
 		if e.server.cap == 0 {
 			x.Power = fullLoad
 		}
-		if e.uncapped != nil {
-			x.Uncapped = e.uncapped[i]
+		if !e.variant.uncapped {
+			x.Uncapped = e.learned[i]
 		}
 		in.Jobs = append(in.Jobs, x)
 	}

@@ -18,15 +18,17 @@ type app struct {
 	spread float64
 	// reduce is the length of its one reduce task at full speed, s.
 	reduce float64
+	// profile names its measured quality profile.
+	profile string
 }
 
 // The applications: Pi computes the same in every task, the others read text of which
 // no two splits are alike, ratings (Histogram-Movies) least so.
-func appPi() app    { return app{"Pi-Estimator", 270, 12, 0.05, 12} }
-func appTopN() app  { return app{"Top-N", 290, 11, 0.3, 14} }
-func appMean() app  { return app{"Word-Mean", 290, 11, 0.25, 12} }
-func appCount() app { return app{"Word-Count", 260, 12.5, 0.3, 18} }
-func appHist() app  { return app{"Hist-Movies", 320, 10, 0.35, 12} }
+func appPi() app    { return app{"Pi-Estimator", 270, 12, 0.05, 12, "pi"} }
+func appTopN() app  { return app{"Top-N", 290, 11, 0.3, 14, "topn"} }
+func appMean() app  { return app{"Word-Mean", 290, 11, 0.25, 12, "wordmean"} }
+func appCount() app { return app{"Word-Count", 260, 12.5, 0.3, 18, "wordcount"} }
+func appHist() app  { return app{"Hist-Movies", 320, 10, 0.35, 12, "histmovies"} }
 
 // qualities are the columns of Table I, in percent of accuracy.
 func qualities() []int { return []int{95, 90, 85, 80} }

@@ -3,6 +3,7 @@ package cab
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -18,6 +19,9 @@ func (f *figures) files(seed uint64) papers.Files {
 	return papers.Files{
 		"runs.csv":       func(w io.Writer) error { return f.runs(w, seed) },
 		"summary.csv":    f.summary,
+		"policies.md":    f.policies,
+		"fig4.md":        f.fig4Table,
+		"table1.md":      f.tableOne,
 		"containers.csv": f.followed,
 		"fig4.svg":       f.drawFig4,
 		"fig5.svg":       f.drawFig5,
@@ -25,25 +29,30 @@ func (f *figures) files(seed uint64) papers.Files {
 	}
 }
 
-// allKeys are all experiments by all variants.
+// allKeys are all experiments by all variants: under the printed queues without an oracle
+// and with one, then under the measured queues.
 func allKeys() []key {
 	var keys []key
-	for _, k := range experiments("", anyCaps) {
+	for _, k := range experiments("", anySet, anyCaps) {
 		for _, v := range variants() {
 			k.variant = v.name
 			keys = append(keys, k)
 		}
 	}
-	return keys
+	return slices.Concat(keys, with(keys, told), with(keys, func(k *key) { k.measured = true }))
 }
 
 func (k key) cells() []string {
-	return []string{strconv.Itoa(k.set), k.caps, strconv.Itoa(k.quality), k.variant}
+	queues := "paper"
+	if k.measured {
+		queues = "measured"
+	}
+	return []string{strconv.Itoa(k.set), k.caps, strconv.Itoa(k.quality), queues, k.variant}
 }
 
 // runs is every run: runtimes over the uncapped ones, of the set and of its jobs.
 func (f *figures) runs(w io.Writer, seed uint64) error {
-	rows := [][]string{{"seed", "set", "cap", "quality_percent", "variant", "runtime", "job1", "job2", "job3", "least_done_over_floor"}}
+	rows := [][]string{{"seed", "set", "cap", "quality_percent", "queues", "variant", "oracle", "runtime", "job1", "job2", "job3", "least_done_over_floor"}}
 	for i := range f.trials {
 		for _, k := range allKeys() {
 			r, ok := f.trials[i].results[k]
@@ -51,7 +60,7 @@ func (f *figures) runs(w io.Writer, seed uint64) error {
 				continue
 			}
 			row := append([]string{strconv.FormatUint(seed+uint64(i), 10)}, k.cells()...)
-			row = append(row, papers.Number(r.runtime))
+			row = append(row, strconv.FormatBool(k.oracle), papers.Number(r.runtime))
 			for _, j := range r.jobs {
 				row = append(row, papers.Number(j))
 			}
@@ -61,15 +70,90 @@ func (f *figures) runs(w io.Writer, seed uint64) error {
 	return papers.WriteCSV(w, rows)
 }
 
-// summary is Fig. 4 and Table II in numbers.
+// summary is Fig. 4 and Table II in numbers; the column oracle is the runtime of the same
+// variant if it knew the true uncapped finish times, empty where that was not run.
 func (f *figures) summary(w io.Writer) error {
-	rows := [][]string{{"set", "cap", "quality_percent", "variant", "runtime", "low", "high"}}
+	rows := [][]string{{"set", "cap", "quality_percent", "queues", "variant", "runtime", "low", "high", "oracle"}}
 	for _, k := range allKeys() {
-		if s := f.runtime(k); s.Known {
-			rows = append(rows, append(k.cells(), papers.Number(s.Mean), papers.Number(s.Low), papers.Number(s.High)))
+		s := f.runtime(k)
+		if !s.Known || k.oracle {
+			continue
 		}
+		knowing := ""
+		if k.oracle = true; f.runtime(k).Known {
+			knowing = papers.Number(f.runtime(k).Mean)
+		}
+		rows = append(rows, append(k.cells(), papers.Number(s.Mean), papers.Number(s.Low), papers.Number(s.High), knowing))
 	}
 	return papers.WriteCSV(w, rows)
+}
+
+// policies is what each variant comes to over all experiments: means of the runtimes of
+// sets and of jobs, the worst job, and the means with an oracle.
+func (f *figures) policies(w io.Writer) error {
+	rows := [][]string{{"variant", "running maps", "sets", "sets, oracle", "jobs", "jobs, oracle", "worst job", "worst set"}}
+	for _, v := range variants() {
+		all := func(oracle bool, values func(*result) []float64, of func([]float64) float64) string {
+			s := f.each(func(t *trial) (float64, bool) { return t.over(v.name, oracle, values, of) })
+			if !s.Known {
+				return ""
+			}
+			return strconv.FormatFloat(s.Mean, 'f', 3, 64)
+		}
+		stop := "run to their ends"
+		switch {
+		case v.exact:
+			stop = "never stopped"
+		case v.kills:
+			stop = "killed"
+		}
+		rows = append(rows, []string{
+			v.name, stop, all(false, setRuntime, meanOf), all(true, setRuntime, meanOf), all(false, jobRuntimes, meanOf), all(true, jobRuntimes, meanOf),
+			all(false, jobRuntimes, slices.Max[[]float64]), all(false, setRuntime, slices.Max[[]float64]),
+		})
+	}
+	return papers.WriteMarkdown(w, rows)
+}
+
+// fig4Table is Fig. 4 and Table II as a page of docs has them: a row for each column of Table I.
+func (f *figures) fig4Table(w io.Writer) error {
+	head := []string{"set", "cap", "quality"}
+	for _, v := range variants() {
+		head = append(head, v.name)
+	}
+	rows := [][]string{append(head, ours+", oracle")}
+	for _, k := range experiments("", anySet, anyCaps) {
+		if k.quality == 80 {
+			continue // the queues of 85 %
+		}
+		row := []string{strconv.Itoa(k.set), k.caps, strconv.Itoa(k.quality) + " %"}
+		for _, v := range variants() {
+			k.variant = v.name
+			row = append(row, strconv.FormatFloat(f.runtime(k).Mean, 'f', 3, 64))
+		}
+		k.variant, k.oracle = ours, true
+		rows = append(rows, append(row, strconv.FormatFloat(f.runtime(k).Mean, 'f', 3, 64)))
+	}
+	return papers.WriteMarkdown(w, rows)
+}
+
+// tableOne is Table I by the paper and by measured profiles.
+func (f *figures) tableOne(w io.Writer) error {
+	head := []string{"set", "application"}
+	for _, q := range qualities() {
+		head = append(head, fmt.Sprintf("%d %%: paper, measured", q))
+	}
+	rows := [][]string{head}
+	for i, s := range sets() {
+		for row, a := range s.apps {
+			cells := []string{strconv.Itoa(s.number), a.name}
+			for column := range qualities() {
+				cells = append(cells, fmt.Sprintf("%d, %d", s.queues[row][column], f.measured[i].queues[row][column]))
+			}
+			rows = append(rows, cells)
+		}
+	}
+	return papers.WriteMarkdown(w, rows)
 }
 
 // followed is the run of Fig. 5, of the first seed.
@@ -121,12 +205,12 @@ func (f *figures) bars(title string, set int, capName string, legend bool) (*cha
 	for _, q := range qualities() {
 		names = append(names, fmt.Sprintf("%d %%", q))
 	}
-	all := variants()
+	all := named(capped, approx, paper, released, ours)
 	const wide = 9
 	for i, v := range all {
 		var values plotter.Values
 		for _, q := range qualities() {
-			values = append(values, f.runtime(key{set, capName, q, v.name}).Mean)
+			values = append(values, f.runtime(key{set: set, caps: capName, quality: q, variant: v.name}).Mean)
 		}
 		bars, err := plotter.NewBarChart(values, vg.Points(wide))
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/budget"
 	"headroom/internal/cli"
 	"headroom/jobs/containers"
 	"headroom/lab/cluster"
@@ -25,12 +26,14 @@ import (
 
 // A real run: one coordinator, a scheduler and emulated nodes with powerd, a Hadoop
 // cluster whose NodeManagers run on those nodes, and the jobs of one set of Table I in
-// one of its columns, one variant after the other on the same data. What is measured is
-// what YARN and the jobs' own counters say.
+// one of its columns, run by every variant in pairs on the same running cluster and data.
+// What is measured is what YARN and the jobs' own counters say.
 //
-// The jobs of a set begin together: their queues take no more than their application
-// masters until all of those answer. A master's start takes as long as many maps here, and
-// whichever came first would have all containers. Runtimes count from the first map's start.
+// All variants begin alike: at full power, with nodes that offer one container each, the
+// application masters start, one on each node. Then the cap comes, and once every node
+// holds its part of it the nodes offer all containers and the maps begin. Watts are divided
+// equally among the nodes, since it is the division of containers that is compared. Runtimes
+// count from the first map's start.
 
 // The shape of a real run.
 const (
@@ -41,11 +44,11 @@ const (
 	// realUnit is a container's memory, MiB; an application master takes one.
 	realUnit = 256
 	// realPatience bounds everything beside the jobs, realMost one variant's jobs.
-	realPatience = 3 * time.Minute
-	realMost     = 12 * time.Minute
+	realPatience = 6 * time.Minute
+	realMost     = 20 * time.Minute
 	// realLook is how often the coordinator is asked about the jobs.
 	realLook = time.Second
-	// settled is how near the caps that nodes hold must come to the budget.
+	// settled is how near every node's cap must come to its part of the budget.
 	settled = 0.02
 )
 
@@ -66,19 +69,28 @@ type realVariant struct {
 	// exact: in queues that guarantee all tasks.
 	exact  bool
 	policy containers.Policy
+	// steps: the budget is not one but steps down while the maps run.
+	steps bool
 }
 
-func realVariants(approximate bool) []realVariant {
+// stepped is the capped run of which the budget steps.
+const stepped = "stepping"
+
+func realVariants(approximate, steps bool) []realVariant {
 	all := []realVariant{
-		{uncapped, false, true, containers.Fair},
-		{capped, true, true, containers.Fair},
-		{approx, true, false, containers.Fair},
-		{ours, true, false, containers.Stretch},
+		{uncapped, false, true, containers.Fair, false},
+		{capped, true, true, containers.Fair, false},
+		{approx, true, false, containers.Fair, false},
+		{ours, true, false, containers.Stretch, false},
+		{stepped, true, true, containers.Fair, true},
 	}
-	if !approximate {
-		all = slices.Delete(all, 2, 3)
-	}
-	return all
+	return slices.DeleteFunc(all, func(v realVariant) bool { return v.name == approx && !approximate || v.steps && !steps })
+}
+
+// realSteps are the budgets of the stepping run, as parts of full power, and the part of
+// all maps that is done when each begins: the paper's caps on its server.
+func realSteps() []struct{ cap, from float64 } {
+	return []struct{ cap, from float64 }{{250. / 350, 0}, {200. / 350, 0.2}, {175. / 350, 0.45}}
 }
 
 // realRun is one real run in progress.
@@ -118,12 +130,16 @@ func runReal(ctx context.Context, o *options, progress io.Writer) (results *real
 		return nil, err
 	}
 	results = &realResults{set: o.set, quality: o.quality, jobs: r.jobs, cap: o.cap}
-	for _, v := range realVariants(o.approx) {
-		one, err := r.variant(ctx, v)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.name, err)
+	variants := realVariants(o.approx, o.steps)
+	for pair := range o.pairs {
+		for _, v := range abba(pair, variants) {
+			one, err := r.variant(ctx, v, pair)
+			if err != nil {
+				return nil, fmt.Errorf("pair %d: %s: %w", pair+1, v.name, err)
+			}
+			results.runs = append(results.runs, *one)
 		}
-		results.runs = append(results.runs, *one)
+		r.Note("%s", results.pairs()[pair].summary())
 	}
 	return results, nil
 }
@@ -147,7 +163,7 @@ func realQueue(j *realJob, exact bool) string {
 }
 
 // queues are the queues of Table I and their twins; gated, they take the application
-// masters of the set's jobs and nothing else.
+// masters of the set's jobs and nothing else, so that no map takes a master's place.
 func (r *realRun) queues(gated bool) []hadoop.Queue {
 	var all []hadoop.Queue
 	for i := range containers.QueueFloors() {
@@ -182,6 +198,9 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 	if err := r.Await(ctx, "the nodes hold no lease", r.holds(r.Site.Full())); err != nil {
 		return err
 	}
+	if err := r.Change(ctx, "containers are compared, not watts", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetPolicy{SetPolicy: string(budget.Equal)}}); err != nil {
+		return fmt.Errorf("cab: set the policy for watts: %w", err)
+	}
 	ports, err := cluster.FreePorts(1)
 	if err != nil {
 		return err
@@ -212,11 +231,11 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 	return r.warm(ctx)
 }
 
-// warm runs a small job, so that the first variant does not pay for files that are read
-// for the first time.
+// warm runs a small job in all containers, so that the first variant does not pay for
+// files that are read for the first time.
 func (r *realRun) warm(ctx context.Context) error {
 	r.Note("warming up")
-	ended, err := r.cluster.Run(ctx, r.cluster.Sleep("e1", realNodes, time.Millisecond))
+	ended, err := r.cluster.Run(ctx, r.cluster.Sleep("e1", realNodes*realSlots, time.Millisecond))
 	if err == nil && !ended.Succeeded() {
 		err = fmt.Errorf("cab: the warm-up job ended as %s: %s", ended.FinalStatus, ended.Diagnostics)
 	}
@@ -248,28 +267,44 @@ func (r *realRun) keepLogs() error {
 	return nil
 }
 
-// holds tells whether all nodes hold caps that come to the budget.
-func (r *realRun) holds(budget units.Power) func(context.Context) bool {
-	return func(ctx context.Context) bool {
-		held, nodes := 0.0, 0
-		for _, n := range r.Nodes(ctx) {
-			if n.EffectiveUw != nil {
-				held += min(float64(n.GetEffectiveUw()), float64(n.GetMaxUw()))
-				nodes++
-			}
+// caps are the caps that nodes hold, as parts of the most that each may draw; those of
+// nodes whose cap is not known are left out.
+func (r *realRun) caps(ctx context.Context) (parts []float64) {
+	for _, n := range r.Nodes(ctx) {
+		if n.EffectiveUw != nil && n.GetMaxUw() > 0 {
+			parts = append(parts, min(1, float64(n.GetEffectiveUw())/float64(n.GetMaxUw())))
 		}
-		return nodes == realNodes && math.Abs(held/float64(budget)-1) < settled
 	}
+	return parts
 }
 
-// setBudget makes the budget that of a variant, and waits until the nodes hold it.
-func (r *realRun) setBudget(ctx context.Context, v realVariant) error {
-	budget := r.Site.Full()
-	if v.capped {
-		budget = units.FromWatts(math.Round(budget.Watts() * r.o.cap))
+// holds reports whether every node holds its equal part of the budget.
+func (r *realRun) holds(total units.Power) func(context.Context) bool {
+	part := float64(total) / float64(r.Site.Full())
+	return func(ctx context.Context) bool { return alike(r.caps(ctx), realNodes, part) }
+}
+
+// alike reports whether so many nodes hold caps, each near part.
+func alike(caps []float64, nodes int, part float64) bool {
+	return len(caps) == nodes && !slices.ContainsFunc(caps, func(x float64) bool { return math.Abs(x/part-1) >= settled })
+}
+
+// part is what a variant's budget begins with, as a part of full power.
+func (r *realRun) part(v realVariant) float64 {
+	switch {
+	case v.steps:
+		return realSteps()[0].cap
+	case v.capped:
+		return r.o.cap
 	}
-	r.Note("%s: budget %.0f of %.0f W, container policy %s", v.name, budget.Watts(), r.Site.Full().Watts(), v.policy)
-	req := &headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(budget), Change: r.Signed("the variant " + v.name)}
+	return 1
+}
+
+// setBudget sets a variant's budget to a part of full power, and waits until the nodes hold it.
+func (r *realRun) setBudget(ctx context.Context, v realVariant, part float64) error {
+	total := units.FromWatts(math.Round(r.Site.Full().Watts() * part))
+	r.Note("%s: budget %.0f of %.0f W", v.name, total.Watts(), r.Site.Full().Watts())
+	req := &headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(total), Change: r.Signed("the variant " + v.name)}
 	err := r.Leader(ctx, func(ctx context.Context, base string) error {
 		_, err := r.Operators(base).SetBudget(ctx, connect.NewRequest(req))
 		return err
@@ -277,7 +312,7 @@ func (r *realRun) setBudget(ctx context.Context, v realVariant) error {
 	if err != nil {
 		return fmt.Errorf("cab: set the budget: %w", err)
 	}
-	return r.Await(ctx, "the nodes do not hold the budget", r.holds(budget))
+	return r.Await(ctx, "the nodes do not hold the budget", r.holds(total))
 }
 
 // setPolicy chooses how containers are divided.
@@ -289,18 +324,19 @@ func (r *realRun) setPolicy(ctx context.Context, v realVariant, policy container
 	return nil
 }
 
-// submit submits the set and lets its jobs begin together.
-func (r *realRun) submit(ctx context.Context, v realVariant) ([]*hadoop.RunningJob, error) {
-	ctx, cancel := context.WithTimeout(ctx, realPatience)
-	defer cancel()
-	if err := stderrors.Join(r.setBudget(ctx, v), r.setPolicy(ctx, v, containers.Fair), r.cluster.SetQueues(ctx, r.queues(true))); err != nil {
+// submit submits the set at full power and returns when the application masters of all
+// its jobs answer, each on a node of its own: nodes offer one container, and queues take
+// no more than their masters.
+func (r *realRun) submit(ctx context.Context, v realVariant, pair int) ([]*hadoop.RunningJob, error) {
+	err := stderrors.Join(r.setPolicy(ctx, v, containers.Fair), r.setBudget(ctx, v, 1), r.cluster.SetQueues(ctx, r.queues(true)), r.cluster.Offer(ctx, 1, realUnit))
+	if err != nil {
 		return nil, err
 	}
 	running := make([]*hadoop.RunningJob, len(r.jobs))
 	failed := make([]error, len(r.jobs))
 	var clients sync.WaitGroup
 	for i := range r.jobs {
-		clients.Go(func() { running[i], failed[i] = r.cluster.Submit(ctx, r.job(&r.jobs[i], v)) })
+		clients.Go(func() { running[i], failed[i] = r.cluster.Submit(ctx, r.job(&r.jobs[i], v, pair)) })
 	}
 	clients.Wait()
 	if err := stderrors.Join(failed...); err != nil {
@@ -315,19 +351,58 @@ func (r *realRun) submit(ctx context.Context, v realVariant) ([]*hadoop.RunningJ
 			return nil, err
 		}
 	}
-	r.Note("%s: all application masters are up, the maps begin", v.name)
-	return running, stderrors.Join(r.setPolicy(ctx, v, v.policy), r.cluster.SetQueues(ctx, r.queues(false)))
+	return running, r.cluster.SetQueues(ctx, r.queues(false)) // their nodes are full still
+}
+
+// begin brings the cap to the nodes, notes what state the machine is in, and lets the maps begin.
+func (r *realRun) begin(ctx context.Context, running []*hadoop.RunningJob, run *realVariantRun) error {
+	for _, j := range running {
+		on, err := j.Master(ctx)
+		if err != nil {
+			return err
+		}
+		run.masters = append(run.masters, on)
+	}
+	if err := r.setBudget(ctx, run.variant, r.part(run.variant)); err != nil {
+		return err
+	}
+	run.burn = burn()
+	caps := r.caps(ctx)
+	if len(caps) == 0 {
+		return fmt.Errorf("cab: the coordinators name no cap of a node")
+	}
+	run.least, run.most = slices.Min(caps), slices.Max(caps)
+	if err := r.cluster.Offer(ctx, realSlots, realSlots*realUnit); err != nil {
+		return err
+	}
+	r.Note("%s: the maps begin; masters on %s, caps of %.0f to %.0f %%, %d MiB hashed in %.2f s",
+		run.variant.name, strings.Join(run.masters, ", "), 100*run.least, 100*run.most, burnBlocks, run.burn.Seconds())
+	return r.setPolicy(ctx, run.variant, run.variant.policy)
 }
 
 // variant runs the set once.
-func (r *realRun) variant(ctx context.Context, v realVariant) (*realVariantRun, error) {
-	ctx, cancel := context.WithTimeout(ctx, realMost)
+func (r *realRun) variant(ctx context.Context, v realVariant, pair int) (*realVariantRun, error) {
+	run := &realVariantRun{variant: v, pair: pair, ended: make([]realEnd, len(r.jobs))}
+	starting, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
-	running, err := r.submit(ctx, v)
+	running, err := r.submit(starting, v, pair)
+	if err == nil {
+		err = r.begin(starting, running, run)
+	}
 	if err != nil {
 		return nil, err
 	}
-	run := &realVariantRun{variant: v, ended: make([]realEnd, len(r.jobs))}
+	ctx, cancel = context.WithTimeout(ctx, realMost)
+	defer cancel()
+	if err := r.follow(ctx, running, run); err != nil {
+		return nil, err
+	}
+	r.Note("%s: %.0f s; %s", v.name, run.makespan().Seconds(), run.host)
+	return run, nil
+}
+
+// follow waits for the ends of a variant's jobs, and keeps what Hadoop and the coordinator say of them.
+func (r *realRun) follow(ctx context.Context, running []*hadoop.RunningJob, run *realVariantRun) error {
 	busy := observeHost()
 	looking, stop := context.WithCancel(ctx)
 	var looks, waits sync.WaitGroup
@@ -341,24 +416,20 @@ func (r *realRun) variant(ctx context.Context, v realVariant) (*realVariantRun, 
 	looks.Wait()
 	run.host = busy()
 	if err := stderrors.Join(failed...); err != nil {
-		return nil, err
+		return err
 	}
 	for i := range run.ended {
 		if e := &run.ended[i]; !e.result.Succeeded() || e.result.History == nil {
-			return nil, fmt.Errorf("cab: %s ended as %s: %s", r.jobs[i].name, e.result.FinalStatus, e.result.Diagnostics)
+			return fmt.Errorf("cab: %s ended as %s: %s", r.jobs[i].name, e.result.FinalStatus, e.result.Diagnostics)
 		}
 	}
-	if err := r.committed(ctx, running, run); err != nil {
-		return nil, err
-	}
-	r.Note("%s: %.0f s; %s", v.name, run.makespan().Seconds(), run.host)
-	return run, nil
+	return r.committed(ctx, running, run)
 }
 
 // job is a job of the set as it is submitted.
-func (r *realRun) job(j *realJob, v realVariant) hadoop.Job {
+func (r *realRun) job(j *realJob, v realVariant, pair int) hadoop.Job {
 	job := j.job
-	job.Queue, job.Args = realQueue(j, v.exact), j.args(r.Path("out", v.name, j.name))
+	job.Queue, job.Args = realQueue(j, v.exact), j.args(r.Path("out", fmt.Sprint(v.name, "-", pair+1), j.name))
 	job.LibJars = []string{r.Program("headroom-hadoop.jar")}
 	job.Properties = map[string]string{
 		"headroom.url": "http://" + r.hooks, "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
@@ -408,6 +479,12 @@ func (r *realRun) watch(ctx context.Context, running []*hadoop.RunningJob, run *
 			r.Note("%s: %.0f s, %d of %d map tasks done", run.variant.name, time.Since(began).Seconds(), done, tasks)
 			told = time.Now()
 		}
+		if next := len(run.steps) + 1; run.variant.steps && next < len(realSteps()) && float64(done) >= realSteps()[next].from*float64(max(1, tasks)) {
+			if err := r.setBudget(ctx, run.variant, realSteps()[next].cap); err != nil {
+				r.Note("%s: %v", run.variant.name, err)
+			}
+			run.steps = append(run.steps, time.Since(began))
+		}
 	}
 }
 
@@ -447,12 +524,12 @@ func (r *realRun) makeJobs(jars hadoop.Jars) ([]realJob, error) {
 	return jobs, nil
 }
 
-// The sizes of a map task's input: some CPU seconds each, most of which a JVM's start
-// would otherwise be.
+// The sizes of a map task's input: a CPU second or two each, beside a JVM's start. A job
+// of many waves has small tasks, or a pair takes all day.
 const (
-	realPoints  = 5_000_000
-	realText    = 4_000_000
-	realRatings = 8_000_000
+	realPoints  = 2_500_000
+	realText    = 2_000_000
+	realRatings = 4_000_000
 	realTop     = 100
 )
 

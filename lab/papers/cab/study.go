@@ -2,7 +2,6 @@ package cab
 
 import (
 	"context"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -13,12 +12,16 @@ import (
 	"headroom/progress"
 )
 
-// key names one experiment: a set of Table I in one of its columns, under caps, by a variant.
+// key names one experiment: a set of Table I in one of its columns, under caps, by a
+// variant, with an oracle or without.
 type key struct {
 	set     int
 	caps    string
 	quality int
 	variant string
+	oracle  bool
+	// measured: the queues are those of measured profiles, not those that Table I prints.
+	measured bool
 }
 
 // result is what came of one run of an experiment.
@@ -31,16 +34,9 @@ type result struct {
 	done float64
 	// held is the mean of the containers that each job had while all ran.
 	held []float64
-}
-
-// errors are the sums of how far finish times were off, as shares of the true ones.
-type errors struct {
-	learned, fresh, paper float64
-	n                     int
-}
-
-func (e *errors) add(o errors) {
-	e.learned, e.fresh, e.paper, e.n = e.learned+o.learned, e.fresh+o.fresh, e.paper+o.paper, e.n+o.n
+	// learned is by how much the learned uncapped finish times were off, in the mean of
+	// the jobs, as a share of the true ones; a job of which none was learned counts as 1.
+	learned float64
 }
 
 // trial is all that one seed gave.
@@ -58,52 +54,145 @@ type point struct {
 	held []int
 }
 
-// study runs every experiment with as many seeds as asked for, the first being seed.
-// The trials are in the order of their seeds.
-func study(ctx context.Context, seed uint64, seeds int) ([]trial, error) {
+// study is what is run: all of it, or what a mutant touches.
+type study struct {
+	machine  physics
+	variants []variant
+	// measured are sets with queues of measured profiles, which ours and its baselines run
+	// too; none in a study without.
+	measured []set
+	// estimates: finish times are compared with what would come, by estimators that are
+	// blind to power as said.
+	estimates bool
+	blind     blindness
+	// curve is the estimator in the place of ours; none for ours.
+	curve progress.Policy
+	// forgets: job loops have seen no earlier run.
+	forgets bool
+}
+
+// whole is the study that targets are judged by: every variant, and those that they
+// compare with an oracle too.
+func whole(measured []set) study {
+	return study{
+		machine: chosen(), estimates: true, measured: measured,
+		variants: append(variants(), oracles(named(approx, paper, released, equal, ours))...),
+	}
+}
+
+// run runs every experiment with as many seeds as asked for, the first being seed. The
+// trials are in the order of their seeds.
+func (s *study) run(ctx context.Context, seed uint64, seeds int) ([]trial, error) {
 	trials := make([]trial, seeds)
 	err := papers.Each(seeds, func(i int) (err error) {
-		trials[i], err = try(ctx, seed+uint64(i))
+		trials[i], err = s.try(ctx, seed+uint64(i))
 		return err
 	}, func(int) {})
 	return trials, err
 }
 
 // try is one seed: every set with the same tasks in all its experiments.
-func try(ctx context.Context, seed uint64) (trial, error) {
+func (s *study) try(ctx context.Context, seed uint64) (trial, error) {
 	t := trial{results: map[key]result{}}
 	for _, w := range sets() {
-		rng := rand.New(rand.NewPCG(seed, uint64(w.number)))
-		base := setup{apps: w.apps, variant: noCap(), floors: []float64{1, 1, 1}}
-		for _, a := range w.apps {
-			base.times = append(base.times, a.draw(rng))
-		}
-		var before observer
-		free, err := run(base, before.record)
+		earlier, err := s.earlier(w, seed)
 		if err != nil {
 			return t, err
 		}
-		base.uncapped = free.ends
-		base.history, base.pool = append(before.seen, arbiter.Input{}), before.pool(base.apps)
+		base, _, err := s.drawn(w, rand.New(rand.NewPCG(seed, uint64(w.number))))
+		if err != nil {
+			return t, err
+		}
+		base.pool, base.poolBlind = &earlier.all, &earlier.blind
 		for _, c := range schedules() {
 			base.caps = c
-			if err := t.column(ctx, w, base); err != nil {
+			if err := s.column(ctx, &t, w, base, s.variants, false); err != nil {
 				return t, err
+			}
+			if m := slices.IndexFunc(s.measured, func(m set) bool { return m.number == w.number }); m >= 0 {
+				if err := s.column(ctx, &t, s.measured[m], base, s.shipped(), true); err != nil {
+					return t, err
+				}
 			}
 		}
 	}
 	return t, nil
 }
 
-// column runs a set under one schedule of caps by every variant at every quality.
-func (t *trial) column(ctx context.Context, w set, base setup) error {
-	for _, v := range variants() {
-		base.variant, base.settings = v, v.settings
+// shipped are the variants that run under measured queues: ours and its baseline.
+func (s *study) shipped() []variant {
+	return slices.DeleteFunc(slices.Clone(s.variants), func(v variant) bool { return v.oracle || v.name != ours && v.name != approx })
+}
+
+// drawn is a set with tasks that are drawn now, and what the job loop saw of its run
+// without a cap.
+func (s *study) drawn(w set, rng *rand.Rand) (setup, []arbiter.Input, error) {
+	base := setup{machine: s.machine, apps: w.apps, variant: noCap(), floors: slices.Repeat([]float64{1}, len(w.apps))}
+	for _, a := range w.apps {
+		base.times = append(base.times, a.draw(rng))
+	}
+	var see observer
+	free, err := run(base, see.record)
+	if err != nil {
+		return setup{}, nil, err
+	}
+	base.uncapped = free.ends
+	return base, see.seen, nil
+}
+
+const (
+	// earlierStream keeps the draws of earlier runs apart from those that are judged.
+	earlierStream = 1000
+	// earlierFree is how often a set has run before without a cap.
+	earlierFree = 5
+)
+
+// lessons are what earlier runs have taught, and what they would have taught whoever is
+// blind to power.
+type lessons struct{ all, blind progress.Pool }
+
+// earlier are the lessons of earlier runs of jobs of the same names, with other tasks:
+// five without a cap, and one under the stepping cap.
+func (s *study) earlier(w set, seed uint64) (*lessons, error) {
+	out := &lessons{}
+	if s.forgets {
+		return out, nil
+	}
+	rng := rand.New(rand.NewPCG(seed, earlierStream+uint64(w.number)))
+	learn := func(seen []arbiter.Input) {
+		learnFrom(&out.all, seen, w.apps, false)
+		learnFrom(&out.blind, seen, w.apps, true)
+	}
+	var base setup
+	for range earlierFree {
+		drawn, seen, err := s.drawn(w, rng)
+		if err != nil {
+			return nil, err
+		}
+		learn(seen)
+		base = drawn
+	}
+	for i, a := range w.apps { // other tasks, beside an uncapped time that only the cap's steps use
+		base.times[i] = a.draw(rng)
+	}
+	base.variant, base.caps, base.pool = variant{name: capped, exact: true}, stepping(), &out.all
+	var see observer
+	if _, err := run(base, see.record); err != nil {
+		return nil, err
+	}
+	learn(see.seen)
+	return out, nil
+}
+
+// column runs a set under one schedule of caps by variants at every quality.
+func (s *study) column(ctx context.Context, t *trial, w set, base setup, by []variant, measured bool) error {
+	for _, v := range by {
+		base.variant = v
 		for q, quality := range qualities() {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			k := key{w.number, base.caps.name, quality, v.name}
+			k := key{w.number, base.caps.name, quality, v.name, v.oracle, measured}
 			base.floors = w.floors(q, v)
 			if q > 0 && slices.Equal(base.floors, w.floors(q-1, v)) {
 				before := k
@@ -111,7 +200,7 @@ func (t *trial) column(ctx context.Context, w set, base setup) error {
 				t.results[k] = t.results[before] // the same run
 				continue
 			}
-			r, err := t.one(k, base)
+			r, err := s.one(t, k, base)
 			if err != nil {
 				return err
 			}
@@ -134,81 +223,49 @@ func (w set) floors(column int, v variant) []float64 {
 }
 
 // one runs one experiment and measures it.
-func (t *trial) one(k key, s setup) (result, error) {
-	see := &observer{keep: k == figure5(), estimate: k.variant == capped}
-	o, err := run(s, see.watch)
+func (s *study) one(t *trial, k key, base setup) (result, error) {
+	see := &observer{keep: k == figure5()}
+	if s.estimates && k.variant == capped {
+		see.judge = newForesight(base, s.blind, s.curve)
+	}
+	o, err := run(base, see.watch)
 	if err != nil {
 		return result{}, err
 	}
 	if see.keep {
 		t.follow = see.points
 	}
-	t.errors.add(see.errors)
+	if see.judge != nil {
+		t.errors.add(&see.judge.errors)
+	}
 	longest := time.Duration(0)
-	for _, d := range s.uncapped {
+	for _, d := range base.uncapped {
 		longest = max(longest, d)
 	}
 	r := result{runtime: o.makespan().Seconds() / longest.Seconds(), done: 1, held: see.means()}
 	for i, end := range o.ends {
-		r.jobs = append(r.jobs, end.Seconds()/s.uncapped[i].Seconds())
+		r.jobs = append(r.jobs, end.Seconds()/base.uncapped[i].Seconds())
 		r.done = min(r.done, float64(o.done[i])/float64(o.least[i]))
+		r.learned += off(o.learned[i], base.uncapped[i]) / float64(len(o.ends))
 	}
 	return r, nil
 }
 
 // figure5 is the run that Fig. 5 shows: set 3 at 85 %, stepping caps.
-func figure5() key { return key{3, "stepping", 85, ours} }
+func figure5() key { return key{set: 3, caps: "stepping", quality: 85, variant: ours} }
 
 // observer looks at a run through the eyes of the job loop.
 type observer struct {
-	keep, estimate bool
-	points         []point
-	sum            []float64
-	looks          int
-	trackers       map[string]*three
-	errors         errors
-	seen           []arbiter.Input
+	keep   bool
+	points []point
+	sum    []float64
+	looks  int
+	judge  *foresight
+	seen   []arbiter.Input
 }
-
-// three are estimators of one job: ours as it knows earlier runs, ours of a job that
-// it has never seen, and the paper's filter.
-type three struct {
-	learned, fresh, filter *progress.Tracker
-}
-
-// truthEvery is how often what was foreseen is compared with what would have come.
-const truthEvery = time.Minute
 
 // record keeps what the job loop saw.
 func (o *observer) record(_ *engine, in *arbiter.Input) { o.seen = append(o.seen, *in) }
-
-// pool is what estimators have learned of the jobs that were seen.
-func (o *observer) pool(apps []app) *progress.Pool {
-	var pool progress.Pool
-	for i, a := range apps {
-		t := progress.NewTracker(progress.Learned)
-		for k := range o.seen {
-			for n := range o.seen[k].Jobs {
-				if j := &o.seen[k].Jobs[n]; j.ID == id(i) {
-					_ = t.Observe(observation(j)) // what it refuses it passes over
-				}
-			}
-			if n := slices.IndexFunc(o.seen[k].Ended, func(e arbiter.Ended) bool { return e.ID == id(i) }); n >= 0 {
-				t.End(o.seen[k].Ended[n].Runtime, a.tasks)
-			}
-		}
-		pool.Learn(a.name, t)
-	}
-	return &pool
-}
-
-// observation is a job as an estimator sees it.
-func observation(j *arbiter.Job) progress.Observation {
-	return progress.Observation{
-		Elapsed: j.Elapsed, Tasks: j.Tasks, Done: j.Done, Work: j.Work, Phase: j.Phase, Reduced: j.Reduced,
-		Power: j.Power, Full: j.Full, Containers: float64(j.Held - overhead),
-	}
-}
 
 func (o *observer) watch(e *engine, in *arbiter.Input) {
 	if len(in.Jobs) == len(e.jobs) {
@@ -227,53 +284,9 @@ func (o *observer) watch(e *engine, in *arbiter.Input) {
 		}
 		o.points = append(o.points, p)
 	}
-	if o.estimate {
-		o.foresee(e, in)
+	if o.judge != nil {
+		o.judge.look(e, in)
 	}
-}
-
-// foresee lets both estimators look at every job and compares now and then what they
-// say of its end with what would come, while it has map tasks that have not begun. The
-// filter knows no reduce part: it is held against the end of the map part.
-func (o *observer) foresee(e *engine, in *arbiter.Input) {
-	var then *engine
-	for i := range in.Jobs {
-		j := &in.Jobs[i]
-		p, on := o.tracked(j, e.pool), float64(j.Held-overhead)
-		for _, t := range []*progress.Tracker{p.learned, p.fresh, p.filter} {
-			_ = t.Observe(observation(j)) // what it refuses it passes over
-		}
-		if j.Pending == 0 || e.now%truthEvery != 0 {
-			continue
-		}
-		a, b, c := p.learned.Finish(j.Power, on, float64(j.Tasks)), p.fresh.Finish(j.Power, on, float64(j.Tasks)), p.filter.Finish(j.Power, on, float64(j.Tasks))
-		if !a.Known || !b.Known || !c.Known {
-			continue
-		}
-		if then == nil {
-			then = e.frozen()
-		}
-		was := then.jobs[index(j.ID)]
-		o.errors.add(errors{learned: off(a.At, was.end), fresh: off(b.At, was.end), paper: off(c.At, was.mapEnd), n: 1})
-	}
-}
-
-// off is how far a time is from the true one, as a share of that.
-func off(said, truth time.Duration) float64 {
-	return math.Abs(float64(said-truth)) / float64(truth)
-}
-
-func (o *observer) tracked(j *arbiter.Job, pool *progress.Pool) *three {
-	if o.trackers == nil {
-		o.trackers = map[string]*three{}
-	}
-	if o.trackers[j.ID] == nil {
-		o.trackers[j.ID] = &three{
-			learned: progress.NewTrackerWith(progress.Learned, pool.Prior(j.Name)),
-			fresh:   progress.NewTracker(progress.Learned), filter: progress.NewTracker(progress.Paper),
-		}
-	}
-	return o.trackers[j.ID]
 }
 
 // means are the mean containers of each job while all ran.

@@ -1,6 +1,7 @@
 package cab
 
 import (
+	"slices"
 	"time"
 
 	"headroom/jobs/arbiter"
@@ -9,22 +10,46 @@ import (
 	"headroom/units"
 )
 
-// variant is one way to run a set. All of them are settings of one job loop.
+// variant is one way to run a set. All of them are settings of one job loop, which is
+// told the same: what this run has shown so far, and what earlier runs of jobs of these
+// names taught.
 type variant struct {
 	name string
 	// uncapped: no cap, no job loop. exact: all tasks of all jobs are run.
 	uncapped, exact bool
-	settings        arbiter.Settings
+	// kills: an early stop ends the running maps too, as the paper's does; otherwise they
+	// run to their ends.
+	kills bool
+	// oracle: the job loop is told the true uncapped finish times.
+	oracle   bool
+	settings arbiter.Settings
+	mistake  mistake
 }
 
-// The variants by name; the first two run all tasks of all jobs.
+// mistake is what a mutant's job loop does wrong; the zero value is none.
+type mistake struct {
+	// blind: the job loop sees that there is a cap, and the same one throughout.
+	blind bool
+	// neverStops: early stops are decided and not carried out. noFloor: the job loop
+	// takes a single task for every job's floor.
+	neverStops, noFloor bool
+	// swaps: the first job gets the last one's share, and so on.
+	swaps bool
+}
+
+// The variants by name; the first two run all tasks of all jobs. Where a name ends in
+// how a job is stopped, that differs from the variant of the name alone.
 const (
-	uncapped = "uncapped"
-	capped   = "capped"
-	approx   = "approxhadoop"
-	paper    = "paper"
-	released = "released"
-	ours     = "stretch"
+	uncapped    = "uncapped"
+	capped      = "capped"
+	approx      = "approxhadoop"
+	approxDrain = "approxhadoop-drain"
+	paper       = "paper"
+	paperDrain  = "paper-drain"
+	released    = "released"
+	equal       = "equal"
+	ours        = "stretch"
+	oursKill    = "stretch-kill"
 )
 
 // variants are those that run under a cap, in the order in which they are shown.
@@ -34,13 +59,36 @@ func variants() []variant {
 	// length of the window that they look back.
 	printed := arbiter.Settings{Estimator: progress.Paper, Containers: containers.Paper, Damping: containers.Damping{Every: 20 * time.Second}}
 	code := arbiter.Settings{Estimator: progress.Released, Containers: containers.Released, Damping: containers.Damping{Every: 20 * time.Second}}
+	even := arbiter.DefaultSettings()
+	even.Containers = containers.Equal
 	return []variant{
 		{name: capped, exact: true, settings: plain},
-		{name: approx, settings: plain},
-		{name: paper, settings: printed},
-		{name: released, settings: code},
+		{name: approx, kills: true, settings: plain},
+		{name: approxDrain, settings: plain},
+		{name: paper, kills: true, settings: printed},
+		{name: paperDrain, settings: printed},
+		{name: released, kills: true, settings: code},
+		{name: equal, settings: even},
 		{name: ours, settings: arbiter.DefaultSettings()},
+		{name: oursKill, kills: true, settings: arbiter.DefaultSettings()},
 	}
+}
+
+// named are the variants of some names.
+func named(names ...string) []variant {
+	return slices.DeleteFunc(variants(), func(v variant) bool { return !slices.Contains(names, v.name) })
+}
+
+// oracles are variants as they would be if they knew the true uncapped finish times. The
+// capped one asks for none.
+func oracles(of []variant) []variant {
+	var all []variant
+	for _, v := range of {
+		if v.oracle = true; !v.exact {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // noCap is the run that all others are measured against.
@@ -55,6 +103,8 @@ func schedules() []caps {
 		{name: "250", fixed: 250 * units.Watt},
 		{name: "200", fixed: 200 * units.Watt},
 		{name: "175", fixed: 175 * units.Watt},
-		{name: "stepping", steps: true},
+		stepping(),
 	}
 }
+
+func stepping() caps { return caps{name: "stepping", steps: true} }

@@ -185,7 +185,7 @@ func (c *choice) targets(s *study, id string) []papers.Target {
 	}
 	lost := papers.Once(100 * lows.Error)
 	lost.Known = s.of(c.experiment, ours, meanOf(low)).Known
-	all := []papers.Target{papers.From(100*c.error, papers.Judge(id+"/error", c.experiment+": error of low jobs, ours against "+c.static, "%", lost, lows.Error < c.error, what+": to be less"))}
+	all := []papers.Target{papers.From(100*c.error, papers.AtMost(100*c.error), papers.Judge(id+"/error", c.experiment+": error of low jobs, ours against "+c.static, "%", lost, lows.Error < c.error, what+": to be less"))}
 	for class, name := range []string{"high", "low"} {
 		if c.bounds[class] == 0 {
 			continue

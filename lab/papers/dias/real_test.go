@@ -49,7 +49,7 @@ func asMeant() map[buffers.Discipline][4]float64 {
 func (r realResults) short() string {
 	var ids []string
 	for _, t := range r.targets() {
-		if !t.Met {
+		if t.Verdict == papers.Short {
 			ids = append(ids, t.ID)
 		}
 	}
@@ -178,7 +178,7 @@ func TestRatioTargets(t *testing.T) {
 	} {
 		var ids []string
 		for _, x := range ratioTargets(c.spoil(byRatio())) {
-			if !x.Met {
+			if x.Verdict == papers.Short {
 				ids = append(ids, x.ID)
 			}
 		}

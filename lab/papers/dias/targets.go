@@ -13,14 +13,7 @@ const high, low = 0, 1
 
 // near judges a number against the paper's with an absolute tolerance.
 func near(id, what, unit string, paper, tolerance float64, got papers.Stat, why string) papers.Target {
-	note := fmt.Sprintf("to be %g +- %g %s", paper, tolerance, unit)
-	if off := math.Abs(got.Mean-paper) - tolerance; off > 0 {
-		note += fmt.Sprintf("; %.2f beyond", off)
-	}
-	if why != "" {
-		note += "; " + why
-	}
-	return papers.From(paper, papers.Judge(id, what, unit, got, math.Abs(got.Mean-paper) <= tolerance, note))
+	return papers.From(paper, papers.Around(paper, tolerance), papers.Judge(id, what, unit, got, math.Abs(got.Mean-paper) <= tolerance, why))
 }
 
 // rising tells whether each number is above the one before.
@@ -58,19 +51,19 @@ func (s *study) fig7() []papers.Target {
 	qh, ql := s.of(reference, "P", queueOf(high)), s.of(reference, "P", queueOf(low))
 	np, ten, twenty := than("NP", meanOf(high)), than("DA(0,10)", meanOf(low)), than("DA(0,20)", meanOf(low))
 	highMean := than("DA(0,20)", meanOf(high))
-	gap := of(differences(s.each(reference, "DA(0,10)", "P", meanOf(low)), s.each(reference, "DA(0,20)", "P", meanOf(low))))
+	gap := papers.Of(differences(s.each(reference, "DA(0,10)", "P", meanOf(low)), s.each(reference, "DA(0,20)", "P", meanOf(low))))
 	const between = "a high job that comes while a low one runs, half of all, waits for its rest"
 	return []papers.Target{
-		papers.From(0.03, papers.Judge("A3/high", "P: mean queueing time of the high class", "s", qh, qh.Mean < ql.Mean/100, fmt.Sprintf(
+		papers.From(0.03, papers.Around(0.03, 0.03), papers.Judge("A3/high", "P: mean queueing time of the high class", "s", qh, qh.Mean < ql.Mean/100, fmt.Sprintf(
 			"to be below a hundredth of the low class's; with Poisson arrivals high jobs wait for each other for %.2f s, so 0.03 s is out of reach", s.alone(reference)))),
-		papers.From(310, papers.Judge("A3/low", "P: mean queueing time of the low class", "s", ql, ql.Mean > 155 && ql.Mean < 620, "to be of this order, within a factor of 2")),
+		papers.From(310, papers.Range{Low: 155, High: 620}, papers.Judge("A3/low", "P: mean queueing time of the low class", "s", ql, ql.Mean > 155 && ql.Mean < 620, "to be of this order, within a factor of 2")),
 		near("A4", "NP against P: mean response of the low class", "%", -20, 8, than("NP", meanOf(low)), ""),
 		near("A5", "NP against P: mean response of the high class", "%", 80, 20, np, between),
 		near("A6/mean", "DA(0,20) against P: mean response of the low class", "%", -65, 10, twenty, ""),
 		near("A6/p95", "DA(0,20) against P: 95th percentile of the low class", "%", -65, 10, than("DA(0,20)", tailOf(low)), ""),
 		papers.Judge("A7", "by how much DA(0,20) gains more than DA(0,10), low mean", "points", gap, gap.Low > 0, fmt.Sprintf(
 			"DA(0,10) %.1f %%, DA(0,20) %.1f %%: the second to gain more, as a whole wave drops: %d, %d and %d waves", ten.Mean, twenty.Mean, waves(0), waves(0.1), waves(0.2))),
-		papers.From(10, papers.Judge("A8", "DA(0,20) against P: mean response of the high class", "%", highMean, highMean.Mean > 0 && highMean.Mean < np.Mean, fmt.Sprintf(
+		papers.From(10, papers.Around(10, 10), papers.Judge("A8", "DA(0,20) against P: mean response of the high class", "%", highMean, highMean.Mean > 0 && highMean.Mean < np.Mean, fmt.Sprintf(
 			"to be a rise, below that of NP (%.1f %%); +10 %% is out of reach for one server at this load: %s", np.Mean, between))),
 	}
 }
@@ -124,11 +117,11 @@ func (s *study) fig8() []papers.Target {
 	ref, refTail := gain(reference, "DA(0,20)", "NP", meanOf(low)), gain(reference, "DA(0,20)", "NP", tailOf(low))
 	mostHigh := gain(mostlyHigh, "DA(0,20)", "P", meanOf(high))
 	return []papers.Target{
-		papers.From(-80, papers.Judge("A9", "same size: DA(0,20) against P, mean response of the low class", "%", same,
+		papers.From(-80, papers.Around(-80, 10), papers.Judge("A9", "same size: DA(0,20) against P, mean response of the low class", "%", same,
 			rising(lows("DA(0,20)"), lows("DA(0,10)"), lows("NP"), lows("P")) && sameHigh.Mean < refHigh.Mean, fmt.Sprintf(
 				"P, NP, DA(0,10), DA(0,20) to be ever quicker, and the high class to lose less (%+.1f %%) than in the reference (%+.1f %%); 80 %% is out of reach: the drop takes a fifth of the low jobs' time, so the load falls to 0.66 only",
 				sameHigh.Mean, refHigh.Mean))),
-		papers.From(0, papers.Judge("A10", "half the load: NP against P, mean response of the low class", "%", quiet, math.Abs(quiet.Mean) <= 10, fmt.Sprintf(
+		papers.From(0, papers.Around(0, 10), papers.Judge("A10", "half the load: NP against P, mean response of the low class", "%", quiet, math.Abs(quiet.Mean) <= 10, fmt.Sprintf(
 			"to be within 10 %%; the high class, %+.0f %%, still waits behind low jobs, at any load", gain(lowLoad, "NP", "P", meanOf(high)).Mean))),
 		papers.Judge("A11", "nine high jobs to one low: what DA(0,20) gains over NP, mean response of the low class", "%", most,
 			most.Mean > ref.Mean && mostTail.Mean > refTail.Mean && mostHigh.Mean > 0, fmt.Sprintf(
@@ -147,7 +140,7 @@ func (s *study) fig9() []papers.Target {
 		note := fmt.Sprintf("low to gain more than medium: tails %.1f and %.1f %%, means %.1f and %.1f %%", l.Mean, m.Mean, lm.Mean, mm.Mean)
 		note += fmt.Sprintf("; P runs %.0f %% of the time here, so low jobs wait long; the paper's gain of the high class's tail is out of reach (%+.0f %%): low jobs are longer than high ones",
 			100*s.of(three, "P", func(r *result) float64 { return r.busy }).Mean, h.Mean)
-		all = append(all, papers.From(-60, papers.Judge("A12/"+policy, "three classes: "+policy+" against P, 95th percentile of the low class", "%", l,
+		all = append(all, papers.From(-60, papers.Around(-60, 10), papers.Judge("A12/"+policy, "three classes: "+policy+" against P, 95th percentile of the low class", "%", l,
 			l.Mean < m.Mean && lm.Mean < mm.Mean && l.Mean < 0, note)))
 	}
 	return all
@@ -164,7 +157,7 @@ func (s *study) fig10() papers.Target {
 		}
 		ordered = ordered && rising(by...)
 	}
-	return papers.From(-50, papers.Judge("A13", "triangle count: DA(0,5) against P, mean response of the low class", "%", five, five.Mean <= -50 && ten.Mean <= -50 && ordered, fmt.Sprintf(
+	return papers.From(-50, papers.AtMost(-50), papers.Judge("A13", "triangle count: DA(0,5) against P, mean response of the low class", "%", five, five.Mean <= -50 && ten.Mean <= -50 && ordered, fmt.Sprintf(
 		"5 and 10 %% each stage to gain 50 %% or more (%.1f and %.1f %%), and all latencies to fall with the ratio; tails at 5 %%: low %+.1f %%, high %+.1f %% against P, %+.1f and %+.1f %% against NP",
 		five.Mean, ten.Mean, s.change(triangle, "DA(0,5)", "P", tailOf(low)).Mean, s.change(triangle, "DA(0,5)", "P", tailOf(high)).Mean,
 		s.change(triangle, "DA(0,5)", "NP", tailOf(low)).Mean, s.change(triangle, "DA(0,5)", "NP", tailOf(high)).Mean)))
@@ -177,7 +170,7 @@ func (s *study) sprints() []papers.Target {
 	watts := s.of(complete, "NPS "+unlimitedBudget, func(r *result) float64 { return r.classes[high].joules / r.classes[high].exec })
 	const table = 99.8
 	return []papers.Target{
-		papers.From(-60, papers.Judge("A14", "sprint from the start: execution time of the high class", "%", cut, math.Abs(cut.Mean+60) <= 1 && math.Abs(watts.Mean-sprintWatts) < 1, fmt.Sprintf(
+		papers.From(-60, papers.Around(-60, 10), papers.Judge("A14", "sprint from the start: execution time of the high class", "%", cut, math.Abs(cut.Mean+60) <= 1 && math.Abs(watts.Mean-sprintWatts) < 1, fmt.Sprintf(
 			"to be -60 %% within 1 point, at %d instead of %d W (%.1f W measured): these are inputs", sprintWatts, busyWatts, watts.Mean))),
 		near("A15/exec", "sprint after 65 s, 22 kJ: execution time of the high class", "s", table, 0.02*table, s.of(complete, nps, execOf(high)),
 			"65 + (148.5 - 65) / 2.5 = 98.4 s when the budget never runs out"),
@@ -210,7 +203,7 @@ func (s *study) table2() []papers.Target {
 				got := s.of(complete, row.policy+" "+limitedBudget, []quantity{queueOf(class), execOf(class)}[i])
 				note := fmt.Sprintf("to be within 15 %%: %+.1f %%", (got.Mean/times[i]-1)*100)
 				long := []string{"queueing", "execution"}[i]
-				all = append(all, papers.From(times[i], papers.Judge(fmt.Sprintf("A16/%s/%s/%s", row.policy, name, what),
+				all = append(all, papers.From(times[i], papers.Around(times[i], 0.15*times[i]), papers.Judge(fmt.Sprintf("A16/%s/%s/%s", row.policy, name, what),
 					fmt.Sprintf("Table 2: mean %s time of the %s class under %s", long, name, row.policy), "s", got,
 					math.Abs(got.Mean/times[i]-1) <= 0.15, note)))
 			}
@@ -237,7 +230,9 @@ func (s *study) energy() []papers.Target {
 			whole := s.change(complete, policy+" "+budget, "P", wholeOf)
 			t := near("A17/"+policy+"/"+budget, "energy of the jobs: "+policy+", "+budget+" sprints, against P", "%", paper[budget][i], 6, saved(policy, budget),
 				fmt.Sprintf("more drops and more sprints to save more; %+.1f %% if idle servers draw %d W", whole.Mean, idleWatts))
-			t.Met = t.Met && ordered
+			if !ordered {
+				t.Verdict = papers.Short
+			}
 			all = append(all, t)
 		}
 	}
@@ -251,7 +246,7 @@ func (s *study) fig11() []papers.Target {
 	for _, policy := range []string{"DIAS(0,10)", "DIAS(0,20)"} {
 		for _, budget := range []string{limitedBudget, unlimitedBudget} {
 			for class, name := range []string{"high", "low"} {
-				all = append(all, papers.From(paper[budget][class], s.latency(policy, budget, class, name)))
+				all = append(all, papers.From(paper[budget][class], papers.Around(paper[budget][class], 10), s.latency(policy, budget, class, name)))
 			}
 		}
 	}
