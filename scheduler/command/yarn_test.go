@@ -203,7 +203,7 @@ func TestQueueTermsRefused(t *testing.T) {
 		testkit.WriteFile(t, path, text)
 		_, err := scheduler.LoadConfig(path)
 		e, ok := errors.AsType[*cli.Error](err)
-		if !ok || !strings.HasPrefix(e.Message, path+":6") || !strings.Contains(e.Message, c.place) || !strings.Contains(e.Message, c.words) || !strings.Contains(e.Hint, c.hint) || e.Exit != cli.ExitUsage {
+		if !ok || !strings.HasPrefix(e.Message, path+":") || !strings.Contains(e.Message, c.place) || !strings.Contains(e.Message, c.words) || !strings.Contains(e.Hint, c.hint) || e.Exit != cli.ExitUsage {
 			t.Errorf("%s: %v", from, err)
 		}
 	}
