@@ -140,7 +140,7 @@ func looked(state headroomv1.JobState, done, running uint32, sprint ...string) *
 func TestWatchJobs(t *testing.T) {
 	t.Parallel()
 	j := arrival{arbitration.Job{Class: arbitration.Tolerant, Arrival: 4 * second, Tasks: 10, Floor: 0.6}, "bulk"}
-	w := newWatch([]arrival{j}, 1, 1)
+	w := newWatch([]arrival{j}, 1)
 	w.submit(0, "a", 5*second)
 	running, done := headroomv1.JobState_JOB_STATE_RUNNING, headroomv1.JobState_JOB_STATE_DONE
 	for _, x := range []struct {
@@ -156,7 +156,7 @@ func TestWatchJobs(t *testing.T) {
 	if _, known := f[arbitration.UrgentMean]; known || f[arbitration.TolerantMean] != 25 || f[arbitration.TolerantQuality] != 0.7 {
 		t.Errorf("%v", f)
 	}
-	w = newWatch([]arrival{j}, 1, 1)
+	w = newWatch([]arrival{j}, 1)
 	w.submit(0, "a", 0)
 	if err := w.look(second, looked(headroomv1.JobState_JOB_STATE_FAILED, 0, 0)); err == nil || !strings.Contains(err.Error(), "job a") {
 		t.Errorf("a failed job: %v", err)
@@ -167,7 +167,7 @@ func TestWatchJobs(t *testing.T) {
 // look. mode says of each second whether none, one or all nodes sprint, or the cluster has too little to do.
 func watched(t *testing.T, fast float64, mode string) *watch {
 	t.Helper()
-	w := newWatch([]arrival{{arbitration.Job{Tasks: 1 << 20}, "bulk"}}, 2, 2)
+	w := newWatch([]arrival{{arbitration.Job{Tasks: 1 << 20}, "bulk"}}, 2)
 	w.submit(0, "a", 0)
 	done := 0.0
 	for i, m := range mode {
@@ -180,7 +180,7 @@ func watched(t *testing.T, fast float64, mode string) *watch {
 		case 'i':
 			running, rate = 1, 0.5
 		case '|':
-			w.step++
+			w.each = 1 - w.each
 		}
 		testkit.Check(t, w.look(time.Duration(i)*second, looked(headroomv1.JobState_JOB_STATE_RUNNING, uint32(done+0.5), running, sprint...)))
 		done += rate
@@ -200,11 +200,12 @@ func TestSpeedUp(t *testing.T) {
 		"a sprint of one node":        {base + strings.Repeat("o", 30) + fast, 1.5},
 		"idle times":                  {base + strings.Repeat("i", 60) + fast + strings.Repeat("i", 60), 1.5},
 		"no sprint":                   {base + base, 0},
-		"a short one":                 {base + "sssssssss", 0},
+		"a short one":                 {base + "ssss", 0},
 		"always":                      {fast + fast, 0},
 		"under different budgets":     {base + "|" + fast, 0},
 		"more sprints in the second":  {base + fast + "|" + base + fast + fast, 1.5},
 		"nothing in the first budget": {"|" + base + fast, 1.5},
+		"the same budget again":       {base + "|iii|" + fast, 1.5},
 		"nothing at all":              {"", 0},
 	} {
 		got, known := watched(t, 1.5, c.mode).speedUp()
@@ -219,7 +220,7 @@ func found(runs int, slower float64) *report {
 	var results []result
 	for run := range runs {
 		for _, v := range turn(run) {
-			w := newWatch([]arrival{{arbitration.Job{Class: arbitration.Urgent, Tasks: 4, Deadline: 20 * second}, "small"}, {arbitration.Job{Class: arbitration.Tolerant, Tasks: 8, Floor: 0.5}, "bulk"}}, 1, 1)
+			w := newWatch([]arrival{{arbitration.Job{Class: arbitration.Urgent, Tasks: 4, Deadline: 20 * second}, "small"}, {arbitration.Job{Class: arbitration.Tolerant, Tasks: 8, Floor: 0.5}, "bulk"}}, 1)
 			took := 20 + float64(run)
 			if v.name == ours {
 				took += slower + 0.1*float64(run%2)

@@ -68,7 +68,7 @@ func (l *lab) once(ctx context.Context, v variant, run int) (out *result, err er
 	l.Note("run %d, %s: %d jobs come within %v", run+1, v.name, len(jobs), l.within)
 	ctx, cancel := context.WithTimeout(ctx, l.within+drain)
 	defer cancel()
-	out = &result{variant: v.name, run: run, jobs: jobs, watch: newWatch(jobs, len(steps(l.within)), busy())}
+	out = &result{variant: v.name, run: run, jobs: jobs, watch: newWatch(jobs, busy())}
 	if err := l.serve(ctx, out); err != nil {
 		return nil, err
 	}
@@ -163,12 +163,13 @@ func (l *lab) serve(ctx context.Context, out *result) error {
 		return err
 	}
 	w, next, budgets, began := out.watch, 0, steps(l.within), time.Now()
+	w.each, budgets = budgets[0].each, budgets[1:]
 	var failed error
 	err = l.Await(ctx, "jobs have not ended", func(ctx context.Context) bool {
-		if x := w.step + 1; x < len(budgets) && time.Since(began) >= budgets[x].at {
-			failed = l.budget(ctx, budgets[w.step].each, budgets[x].each)
-			l.Note("budget: nodes hold %.0f %% of what they are rated", 100*budgets[x].each)
-			w.step = x
+		if len(budgets) > 0 && time.Since(began) >= budgets[0].at {
+			failed = l.budget(ctx, w.each, budgets[0].each)
+			w.each, budgets = budgets[0].each, budgets[1:]
+			l.Note("budget: nodes hold %.0f %% of what they are rated", 100*w.each)
 		}
 		for ; failed == nil && next < len(out.jobs) && time.Since(began) >= out.jobs[next].Arrival; next++ {
 			at := time.Since(began)

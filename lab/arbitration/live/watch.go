@@ -2,6 +2,8 @@ package live
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -19,13 +21,14 @@ type watch struct {
 	done      int
 
 	// busy is how many tasks keep a node's CPUs busy.
-	busy  int
-	step  int // of the budget
-	paces []pace
+	busy int
+	// each is the part of what they are rated that the nodes may hold now; paces are by that.
+	each  float64
+	paces map[float64]pace
 	last  moment
 }
 
-// pace is how much was done in how much time under one budget, with all nodes in a sprint and with none.
+// pace is how much was done in how much time under equal budgets, with all nodes in a sprint and with none.
 type pace struct{ fast, base tally }
 
 type tally struct {
@@ -36,7 +39,7 @@ type tally struct {
 // moment is what a look showed of the cluster.
 type moment struct {
 	at    time.Duration
-	step  int
+	each  float64
 	tasks int // done since the run began
 	// full is true where every node had enough tasks: then it does as much as its cap lets it.
 	full      bool
@@ -44,11 +47,11 @@ type moment struct {
 	known     bool
 }
 
-func newWatch(jobs []arrival, budgets, busy int) *watch {
+func newWatch(jobs []arrival, busy int) *watch {
 	n := len(jobs)
 	return &watch{
 		busy: busy, jobs: jobs, index: map[string]int{}, submitted: make([]time.Duration, n), served: make([]arbitration.Served, n),
-		sprinted: make([]bool, n), ended: make([]bool, n), paces: make([]pace, budgets),
+		sprinted: make([]bool, n), ended: make([]bool, n), paces: map[float64]pace{},
 	}
 }
 
@@ -59,7 +62,7 @@ func (w *watch) submit(i int, id string, at time.Duration) {
 
 // look takes in what the scheduler says. A job that has not ended as it should is an error.
 func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
-	now := moment{at: at, step: w.step, known: true, tasks: w.last.tasks}
+	now := moment{at: at, each: w.each, known: true, tasks: w.last.tasks}
 	fast, running := map[string]bool{}, map[string]int{}
 	for _, run := range l.GetRuns() {
 		if i, ok := w.index[run.GetId()]; ok && run.GetSprint() != nil {
@@ -111,29 +114,33 @@ func (w *watch) end(i int, at time.Duration) {
 // either all of its nodes were in a sprint or none was.
 func (w *watch) count(now moment) {
 	was := w.last
-	if !was.known || !was.full || !now.full || was.step != now.step || was.sprinting != now.sprinting {
+	if !was.known || !was.full || !now.full || was.each != now.each || was.sprinting != now.sprinting {
 		return
 	}
-	t := &w.paces[now.step].base
+	p, more := w.paces[now.each], tally{now.tasks - was.tasks, now.at - was.at}
 	switch now.sprinting {
 	case nodes:
-		t = &w.paces[now.step].fast
+		p.fast.add(more)
 	case 0:
-	default:
-		return
+		p.base.add(more)
 	}
-	t.tasks += now.tasks - was.tasks
-	t.time += now.at - was.at
+	w.paces[now.each] = p
 }
 
-// paceLeast is the least time with and without sprints under one budget from which a speed-up is told.
-const paceLeast = 10 * time.Second
+func (t *tally) add(more tally) {
+	t.tasks += more.tasks
+	t.time += more.time
+}
 
-// speedUp returns how many times as many tasks were done in a second of sprint as without, under the same budget; not
+// paceLeast is the least time with and without sprints under equal budgets from which a speed-up is told.
+const paceLeast = 5 * time.Second
+
+// speedUp returns how many times as many tasks were done in a second of sprint as without, under equal budgets; not
 // known where there was too little of either. Budgets weigh by their time in sprints.
 func (w *watch) speedUp() (times float64, known bool) {
 	sum, weight := 0.0, 0.0
-	for _, p := range w.paces {
+	for _, each := range slices.Sorted(maps.Keys(w.paces)) {
+		p := w.paces[each]
 		if p.fast.time < paceLeast || p.base.time < paceLeast || p.base.tasks == 0 {
 			continue
 		}
