@@ -95,7 +95,7 @@ func NewCommand(engines map[string]Engine) *cobra.Command {
 	f.Uint64Var(&o.seed, "seed", o.seed, "first seed that is judged; the others are the numbers after it")
 	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
 	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases instead")
-	f.StringVar(&o.engine, "engine", "", "run on real programs: local, yarn or spark; the simulation when empty")
+	f.StringVar(&o.engine, "engine", "", "run on real programs: local (yarn and spark are not supported yet); the simulation when empty")
 	f.BoolVar(&o.quick, "quick", false, "with --engine: one run of each variant, with fewer jobs")
 	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
 	o.output.Flags(cmd)

@@ -41,6 +41,9 @@ func on(name string, begin func(ctx context.Context, r *papers.Real) (*engine, e
 			return err
 		}
 		defer r.Remove()
+		if err := r.Keep(nil); err != nil { // before minutes have passed
+			return err
+		}
 		e, err := begin(ctx, r)
 		if err != nil {
 			return err

@@ -389,4 +389,7 @@ func TestEngineErrorEnds(t *testing.T) {
 	if err := execute(t, "--engine", "local", "--quick", "--bin", bin); err == nil || !strings.Contains(err.Error(), "time a task") {
 		t.Errorf("%v", err)
 	}
+	if err := execute(t, "--engine", "local", "--quick", "--bin", bin, "--out", filepath.Join(bin, "powerd", "out")); exit(err) != cli.ExitFailed || !strings.Contains(err.Error(), "--out") {
+		t.Errorf("an output folder that cannot be: %v", err)
+	}
 }

@@ -35,12 +35,13 @@ type stream struct {
 }
 
 // streams are two urgent ones, whose jobs compute all of their tasks, and a tolerant one. With all nodes to itself a job
-// takes about tasks * taskWall / slots: 9, 18 and 54 s. Together they load the capped nodes to about 80 %.
+// takes about tasks * taskWall / slots: 9, 18 and 54 s. Together they load the capped nodes to nearly all that
+// they can do, and beyond it while the budget is low.
 func streams() []stream {
 	return []stream{
 		{"small", arbitration.Urgent, 12, 45 * time.Second, 30 * time.Second, 1},
 		{"large", arbitration.Urgent, 24, 90 * time.Second, 45 * time.Second, 1},
-		{"bulk", arbitration.Tolerant, 72, 150 * time.Second, 0, 0.6},
+		{"bulk", arbitration.Tolerant, 72, 100 * time.Second, 0, 0.6},
 	}
 }
 
