@@ -153,4 +153,4 @@ func (w *watch) speedUp() (times float64, known bool) {
 	return sum / weight, true
 }
 
-func (t tally) rate() float64 { return float64(t.tasks) / t.time.Seconds() }
+func (t *tally) rate() float64 { return float64(t.tasks) / t.time.Seconds() }
