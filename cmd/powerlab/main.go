@@ -11,6 +11,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/lab/apps"
 	"headroom/lab/arbitration"
+	"headroom/lab/arbitration/live"
 	"headroom/lab/bench"
 	"headroom/lab/demo"
 	"headroom/lab/emulator"
@@ -42,7 +43,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewAllocateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()))
-	root.AddCommand(arbitration.NewCommand())
+	root.AddCommand(arbitration.NewCommand(live.Engines()))
 	root.AddCommand(studies.NewProfileCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(studies.NewQueueCommand())

@@ -3,8 +3,10 @@ package arbitration
 import (
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,15 +27,32 @@ type options struct {
 	seeds   int
 	out     string
 	optimum bool
+	engine  string
+	quick   bool
+	bin     string
 	output  cli.Output
 }
 
-// NewCommand is `powerlab arbitrate`.
-func NewCommand() *cobra.Command {
+// Real is what is asked of a run on real programs.
+type Real struct {
+	Seed uint64
+	// Quick is a single run of each variant, with fewer jobs.
+	Quick bool
+	// Out is the folder for tables, plots and logs; none when empty. Bin is that of the programs; empty stands for the one
+	// of this program.
+	Out, Bin string
+	Output   *cli.Output
+}
+
+// Engine runs the arbiter and another way to decide on real programs, and prints what came of it.
+type Engine func(cmd *cobra.Command, o *Real) error
+
+// NewCommand is `powerlab arbitrate`; engines are those of --engine, by name.
+func NewCommand(engines map[string]Engine) *cobra.Command {
 	o := options{load: "steady", seed: seedDefault, seeds: seedsDefault}
 	cmd := &cobra.Command{
 		Use:   "arbitrate",
-		Short: "Measure the arbiter against other ways to decide, on simulated machines",
+		Short: "Measure the arbiter against other ways to decide, simulated or on real programs",
 		Long: "Runs the same jobs under each way to decide, on four simulated machines of 28 containers together: urgent jobs with deadlines,\n" +
 			"and tolerant ones that may end on fewer tasks, under a budget that changes. The arbiter is the one that the coordinators run;\n" +
 			"the others are CAB, DIAS and simple rules. All have the same joules for sprints and decide at the same moments.\n\n" +
@@ -49,10 +68,24 @@ func NewCommand() *cobra.Command {
 			"arrival. 28 containers draw 350 W at full speed, 100 W idle, and cannot be held below 112.5 W.\n\n" +
 			"--out writes figures.csv, judged.csv, quality.svg (tolerant latency over quality) and joules.svg (urgent latency over joules).\n" +
 			"--optimum compares the arbiter with the best schedule that an offline search finds, on small cases known in advance.\n\n" +
-			"Exit code 8: the arbiter is behind some other way in some figure, or is ahead in fewer than three.",
-		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json --out arbitrate-out\n  powerlab arbitrate --optimum",
-		Args:    cobra.NoArgs,
+			"--engine local runs a mixed load on real programs instead, in about an hour and a half: coordinators, the scheduler and its\n" +
+			"workers on two emulated nodes with powerd, with real tasks, under a budget that steps. The arbiter stands against urgent-first-fair\n" +
+			"(container policy fair: slots by class and arrival, no sprints, no tasks given up) and urgent-first-fair-sprint (the same, and urgent\n" +
+			"jobs sprint by a timer). All have the same jobs, budgets and joules, five runs each, forth and back, or one of fewer jobs with\n" +
+			"--quick (ten minutes). Figures have the same names; joules come from the nodes' counters, and the speed-up by sprints is measured in\n" +
+			"the runs. --out keeps figures.csv, jobs.csv, latency.svg and the logs. It needs a machine with little else to do.\n\n" +
+			"Exit code 8: the arbiter is behind some other way in some figure, or is ahead in fewer than three;\n" +
+			"with --engine: it is behind in the objective or for urgent jobs, beyond the bounds.",
+		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json --out arbitrate-out\n  powerlab arbitrate --optimum\n" +
+			"  powerlab arbitrate --engine local --quick --out arbitrate-local",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.engine != "" {
+				return o.live(cmd, engines)
+			}
+			if o.quick || o.bin != "" {
+				return cli.Usage("--quick and --bin are for real programs; name them with --engine")
+			}
 			return o.run(cmd)
 		},
 	}
@@ -62,8 +95,27 @@ func NewCommand() *cobra.Command {
 	f.Uint64Var(&o.seed, "seed", o.seed, "first seed that is judged; the others are the numbers after it")
 	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
 	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases instead")
+	f.StringVar(&o.engine, "engine", "", "run on real programs: local (yarn and spark are not supported yet); the simulation when empty")
+	f.BoolVar(&o.quick, "quick", false, "with --engine: one run of each variant, with fewer jobs")
+	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
 	o.output.Flags(cmd)
 	return cmd
+}
+
+// live runs on real programs.
+func (o *options) live(cmd *cobra.Command, engines map[string]Engine) error {
+	for _, flag := range []string{"load", "seeds", "optimum"} {
+		if cmd.Flags().Changed(flag) {
+			return cli.Usage("--engine %s has a load of its own and five runs, or one with --quick; leave out --%s", o.engine, flag)
+		}
+	}
+	run, known := engines[o.engine]
+	if !known {
+		e := cli.Usage("unknown engine %q", o.engine)
+		e.Hint = "name one of " + strings.Join(slices.Sorted(maps.Keys(engines)), ", ") + ", or leave --engine out for the simulation"
+		return e
+	}
+	return run(cmd, &Real{Seed: o.seed, Quick: o.quick, Out: o.out, Bin: o.bin, Output: &o.output})
 }
 
 func (o *options) run(cmd *cobra.Command) error {

@@ -105,7 +105,7 @@ func FuzzReadLoad(f *testing.F) {
 // execute runs the command.
 func execute(t *testing.T, stdin string, args ...string) (stdout string, err error) {
 	t.Helper()
-	cmd := NewCommand()
+	cmd := NewCommand(nil)
 	var out, notes bytes.Buffer
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(stdin))
@@ -198,7 +198,7 @@ func TestCommandAnswers(t *testing.T) {
 	var names []string
 	for _, v := range a.Variants {
 		names = append(names, v.Name)
-		for _, figure := range []string{urgentMean, urgentP95, urgentMissed, tolerantMean, tolerantP95, tolerantQuality, energyJ, sprintJ, "sprints", energyPerTaskJ, weightedS} {
+		for _, figure := range []string{UrgentMean, UrgentP95, UrgentMissed, TolerantMean, TolerantP95, TolerantQuality, EnergyJ, SprintJ, "sprints", energyPerTaskJ, WeightedS} {
 			if f := v.Figures[figure]; v.Says == "" || f.Mean == nil || f.Low == nil || f.High == nil || *f.Low > *f.Mean || *f.High < *f.Mean {
 				t.Errorf("%s, %s: %+v", v.Name, figure, f)
 			}

@@ -13,16 +13,16 @@ import (
 
 // Figures of a run, by name. A class without jobs has none.
 const (
-	urgentMean      = "urgent_mean_s"
-	urgentP95       = "urgent_p95_s"
-	urgentMissed    = "urgent_missed"
-	tolerantMean    = "tolerant_mean_s"
-	tolerantP95     = "tolerant_p95_s"
-	tolerantQuality = "tolerant_quality"
-	energyJ         = "energy_j"
-	sprintJ         = "sprint_j"
+	UrgentMean      = "urgent_mean_s"
+	UrgentP95       = "urgent_p95_s"
+	UrgentMissed    = "urgent_missed"
+	TolerantMean    = "tolerant_mean_s"
+	TolerantP95     = "tolerant_p95_s"
+	TolerantQuality = "tolerant_quality"
+	EnergyJ         = "energy_j"
+	SprintJ         = "sprint_j"
 	energyPerTaskJ  = "energy_per_task_j"
-	weightedS       = "weighted_s"
+	WeightedS       = "weighted_s"
 )
 
 // Figure is one figure of a way to decide: its mean over the seeds, with the bounds that the mean lies within in 95 of
@@ -33,28 +33,58 @@ type Figure struct {
 	High float64 `json:"high"`
 }
 
+// Served is a job that has ended: how long it took, and how many of its tasks it has computed and given up.
+type Served struct {
+	Job
+
+	Took          time.Duration
+	Done, Dropped int
+}
+
+// served returns the jobs of a run that has ended.
+func (r *run) served() []Served {
+	jobs := make([]Served, len(r.jobs))
+	for i, j := range r.jobs {
+		jobs[i] = Served{j.Job, j.end - j.Arrival, j.done, j.dropped}
+	}
+	return jobs
+}
+
 // figures returns what came of a run.
 func (r *run) figures() map[string]float64 {
-	out := map[string]float64{sprintJ: r.spent, energyJ: r.energy, "sprints": float64(r.sprints), "holds": float64(r.holds), weightedS: r.weighted()}
-	tasks := 0
+	jobs, tasks := r.served(), 0
+	for i := range jobs {
+		tasks += jobs[i].Done
+	}
+	out := FiguresOf(jobs)
+	out[SprintJ], out[EnergyJ], out["sprints"], out["holds"] = r.spent, r.energy, float64(r.sprints), float64(r.holds)
+	if tasks > 0 {
+		out[energyPerTaskJ] = r.energy / float64(tasks)
+	}
+	return out
+}
+
+// FiguresOf returns the figures of a run's jobs: latencies, missed deadlines and quality by class, and the objective.
+// A class without jobs has none.
+func FiguresOf(jobs []Served) map[string]float64 {
+	out := map[string]float64{WeightedS: weighted(jobs)}
 	for _, c := range []Class{Urgent, Tolerant} {
 		var took []float64
 		missed, due, done, all := 0, 0, 0, 0
-		for _, j := range r.jobs {
+		for i := range jobs {
+			j := &jobs[i]
 			if j.Class != c {
 				continue
 			}
-			latency := j.end - j.Arrival
-			took = append(took, latency.Seconds())
-			done, all = done+j.done, all+len(j.times)
+			took = append(took, j.Took.Seconds())
+			done, all = done+j.Done, all+j.Tasks
 			if j.Deadline > 0 {
 				due++
-				if latency > j.Deadline {
+				if j.Took > j.Deadline {
 					missed++
 				}
 			}
 		}
-		tasks += done
 		if len(took) == 0 {
 			continue // nothing is known of the class
 		}
@@ -65,9 +95,6 @@ func (r *run) figures() map[string]float64 {
 		if due > 0 {
 			out[name+"_missed"] = float64(missed) / float64(due)
 		}
-	}
-	if tasks > 0 {
-		out[energyPerTaskJ] = r.energy / float64(tasks)
 	}
 	return out
 }
@@ -82,12 +109,12 @@ const (
 )
 
 // weighted returns the objective of a run: weighted seconds for each job.
-func (r *run) weighted() float64 {
+func weighted(jobs []Served) float64 {
 	sum := 0.0
-	for _, j := range r.jobs {
-		sum += j.cost(j.end-j.Arrival, j.dropped)
+	for i := range jobs {
+		sum += jobs[i].cost(jobs[i].Took, jobs[i].Dropped)
 	}
-	return sum / float64(max(1, len(r.jobs)))
+	return sum / float64(max(1, len(jobs)))
 }
 
 // cost returns what a job costs that took so long and gave up so many tasks. The first task that it may give up costs
@@ -117,8 +144,8 @@ func meanOf(xs []float64) (sum float64) {
 // confidence is how sure bounds are to hold their mean.
 const confidence = 0.95
 
-// figureOf returns the mean of independent runs, with its bounds by Student's t.
-func figureOf(each []float64) Figure { return figureWithin(each, confidence) }
+// FigureOf returns the mean of independent runs, with its bounds by Student's t.
+func FigureOf(each []float64) Figure { return figureWithin(each, confidence) }
 
 // figureWithin returns the mean of independent runs, with bounds that hold it with a confidence (0 to 1).
 func figureWithin(each []float64, confidence float64) Figure {

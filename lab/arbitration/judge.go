@@ -26,13 +26,13 @@ type criterion struct {
 
 func criteria() []criterion {
 	return []criterion{
-		{name: urgentMean},
-		{name: urgentP95},
-		{name: urgentMissed},
-		{name: tolerantMean},
-		{name: tolerantP95},
-		{name: tolerantQuality, more: true, slack: qualitySlack},
-		{name: energyJ, slack: joulesSlack, relative: true},
+		{name: UrgentMean},
+		{name: UrgentP95},
+		{name: UrgentMissed},
+		{name: TolerantMean},
+		{name: TolerantP95},
+		{name: TolerantQuality, more: true, slack: qualitySlack},
+		{name: EnergyJ, slack: joulesSlack, relative: true},
 	}
 }
 
@@ -94,7 +94,7 @@ func (c contest) choose(lab *bench, baseline *Result) (pick, error) {
 			return pick{}, err
 		}
 		members = append(members, of...)
-		if p, ok := fit(of, shown, baseline.Figures[tolerantQuality].Mean-0.8*qualitySlack); ok {
+		if p, ok := fit(of, shown, baseline.Figures[TolerantQuality].Mean-0.8*qualitySlack); ok {
 			members = append(members, c.member(p, keep))
 		}
 	}
@@ -110,7 +110,7 @@ func (c contest) choose(lab *bench, baseline *Result) (pick, error) {
 // are above and below it, on a line over the logarithm of the price. False where none is below it.
 func fit(members []variant, results []Result, quality float64) (time.Duration, bool) {
 	for i := 1; i < len(members); i++ {
-		above, below := results[i-1].Figures[tolerantQuality].Mean, results[i].Figures[tolerantQuality].Mean
+		above, below := results[i-1].Figures[TolerantQuality].Mean, results[i].Figures[TolerantQuality].Mean
 		if above < quality || below >= quality || above == below {
 			continue
 		}
@@ -127,12 +127,12 @@ func fit(members []variant, results []Result, quality float64) (time.Duration, b
 // best returns the member at a baseline's cost whose worst time is best beside the baseline's. Where none is at its
 // cost, joules count less than quality.
 func best(baseline *Result, members []Result) (at int, note string) {
-	quality := func(m *Result) bool { return m.more(tolerantQuality, baseline) >= -qualitySlack }
+	quality := func(m *Result) bool { return m.more(TolerantQuality, baseline) >= -qualitySlack }
 	energy := func(slack float64) func(m *Result) bool {
-		return func(m *Result) bool { return m.more(energyJ, baseline) <= slack*baseline.Figures[energyJ].Mean }
+		return func(m *Result) bool { return m.more(EnergyJ, baseline) <= slack*baseline.Figures[EnergyJ].Mean }
 	}
 	sprints := func(m *Result) bool {
-		return m.more(sprintJ, baseline) <= joulesSlack*baseline.Figures[sprintJ].Mean
+		return m.more(SprintJ, baseline) <= joulesSlack*baseline.Figures[SprintJ].Mean
 	}
 	for _, level := range []struct {
 		note string
@@ -173,7 +173,7 @@ func (m *Result) more(figure string, baseline *Result) float64 {
 // worst returns the time of the member that is worst beside the baseline's, as a part of that.
 func (m *Result) worst(baseline *Result) float64 {
 	worst := 0.0
-	for _, name := range []string{urgentMean, urgentP95, tolerantMean, tolerantP95} {
+	for _, name := range []string{UrgentMean, UrgentP95, TolerantMean, TolerantP95} {
 		if x, y := m.Figures[name], baseline.Figures[name]; y.Mean > 0 {
 			worst = max(worst, x.Mean/y.Mean)
 		}
@@ -195,7 +195,7 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: c.name, Verdict: Level, Note: note}
 		each := c.behind(ours, theirs)
 		bounds := figureWithin(each, sure)
-		j.Behind = figureOf(each)
+		j.Behind = FigureOf(each)
 		slack := c.slack
 		if c.relative {
 			slack *= meanOf(theirs)

@@ -22,7 +22,7 @@ func result(name string, figures map[string]float64) Result {
 func TestBestAtEqualCost(t *testing.T) {
 	t.Parallel()
 	shown := func(name string, urgent, quality, energy, sprints float64) Result {
-		return result(name, map[string]float64{urgentMean: urgent, tolerantMean: 4 * urgent, tolerantQuality: quality, energyJ: energy, sprintJ: sprints})
+		return result(name, map[string]float64{UrgentMean: urgent, TolerantMean: 4 * urgent, TolerantQuality: quality, EnergyJ: energy, SprintJ: sprints})
 	}
 	base := shown("base", 20, 0.8, 1000, 50)
 	for name, x := range map[string]struct {
@@ -50,7 +50,7 @@ func TestFit(t *testing.T) {
 	members := []variant{member(noPrice, usual), member(8*time.Second, usual), member(2*time.Second, usual)}
 	var shown []Result
 	for i, q := range []float64{1, 0.9, 0.7} {
-		shown = append(shown, result(members[i].name, map[string]float64{tolerantQuality: q}))
+		shown = append(shown, result(members[i].name, map[string]float64{TolerantQuality: q}))
 	}
 	for quality, want := range map[float64]time.Duration{0.8: 4 * time.Second, 0.7: 0, 0.5: 0, 0.95: 11310 * time.Millisecond} {
 		got, ok := fit(members, shown, quality)
@@ -66,14 +66,14 @@ func TestFit(t *testing.T) {
 func TestStandings(t *testing.T) {
 	t.Parallel()
 	base := Result{Name: "base", each: map[string][]float64{
-		urgentMean: {10, 12, 11}, tolerantMean: {100, 110, 90}, tolerantQuality: {0.8, 0.8, 0.8}, energyJ: {1000, 1000, 1000}, urgentP95: {20, 20, 20},
+		UrgentMean: {10, 12, 11}, TolerantMean: {100, 110, 90}, TolerantQuality: {0.8, 0.8, 0.8}, EnergyJ: {1000, 1000, 1000}, UrgentP95: {20, 20, 20},
 	}}
 	ours := Result{Name: "arbiter", each: map[string][]float64{
-		urgentMean: {9, 11, 10}, tolerantMean: {120, 80, 100}, tolerantQuality: {0.796, 0.797, 0.795}, energyJ: {1004, 1006, 1005}, urgentP95: {22, 22, 22.5},
+		UrgentMean: {9, 11, 10}, TolerantMean: {120, 80, 100}, TolerantQuality: {0.796, 0.797, 0.795}, EnergyJ: {1004, 1006, 1005}, UrgentP95: {22, 22, 22.5},
 	}}
 	a := Answer{Load: "x"}
 	a.judge(&base, &ours, "note", 1)
-	want := map[string]Standing{urgentMean: Ahead, tolerantMean: Level, tolerantQuality: Level, energyJ: Level, urgentP95: Behind}
+	want := map[string]Standing{UrgentMean: Ahead, TolerantMean: Level, TolerantQuality: Level, EnergyJ: Level, UrgentP95: Behind}
 	for _, j := range a.Judged {
 		if j.Verdict != want[j.Figure] || j.Met != (j.Verdict != Behind) || j.Note == "" {
 			t.Errorf("%+v", j)
@@ -85,7 +85,7 @@ func TestStandings(t *testing.T) {
 	if short := a.shortfalls(); len(short) != 2 || short[0] != "x behind base in urgent_p95_s" || short[1] != "x ahead in 1 figures of 3" {
 		t.Errorf("%v", short)
 	}
-	ours.each[urgentP95] = base.each[urgentP95]
+	ours.each[UrgentP95] = base.each[UrgentP95]
 	a = Answer{}
 	a.judge(&base, &ours, "note", 1)
 	if v := a.Verdicts[0]; v.Verdict != "met" {
@@ -116,13 +116,13 @@ func TestMutantsAreBehind(t *testing.T) {
 		behind   string // empty: nowhere
 	}{
 		"whole":          {nil, usual, 0, "urgent-first", ""},
-		"no sprints":     {edited(func(c *arbiter.Contender) { c.MaySprint = false }), usual, 0, "urgent-first", urgentMean},
-		"no drops":       {edited(func(c *arbiter.Contender) { c.MayDeflate = false }), usual, 0, "dias-sweep-30", tolerantMean},
-		"no reserve":     {nil, spend, 1, "urgent-first", urgentP95},
-		"last come":      {edited(func(c *arbiter.Contender) { c.Age = 12*time.Hour - c.Age }), usual, 0, "urgent-first", tolerantP95},
-		"no percent":     {edited(func(c *arbiter.Contender) { c.Percent, c.MayDeflate = 1, true }), usual, 0, "urgent-first", tolerantQuality},
-		"no knowledge":   {edited(func(c *arbiter.Contender) { c.Outlook = arbiter.Outlook{} }), usual, 0, "dias-sweep-30", tolerantMean},
-		"deaf to demand": {func(look *arbiter.Look) { look.Jobs = nil }, usual, 0, "urgent-first", urgentMean},
+		"no sprints":     {edited(func(c *arbiter.Contender) { c.MaySprint = false }), usual, 0, "urgent-first", UrgentMean},
+		"no drops":       {edited(func(c *arbiter.Contender) { c.MayDeflate = false }), usual, 0, "dias-sweep-30", TolerantMean},
+		"no reserve":     {nil, spend, 1, "urgent-first", UrgentP95},
+		"last come":      {edited(func(c *arbiter.Contender) { c.Age = 12*time.Hour - c.Age }), usual, 0, "urgent-first", TolerantP95},
+		"no percent":     {edited(func(c *arbiter.Contender) { c.Percent, c.MayDeflate = 1, true }), usual, 0, "urgent-first", TolerantQuality},
+		"no knowledge":   {edited(func(c *arbiter.Contender) { c.Outlook = arbiter.Outlook{} }), usual, 0, "dias-sweep-30", TolerantMean},
+		"deaf to demand": {func(look *arbiter.Look) { look.Jobs = nil }, usual, 0, "urgent-first", UrgentMean},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,8 +169,8 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%v: %+v", confidence, f)
 		}
 	}
-	base := Result{Name: "base", each: map[string][]float64{urgentMean: {10, 12, 11, 10}}}
-	ours := Result{Name: "arbiter", each: map[string][]float64{urgentMean: {8.6, 11, 10, 9}}}
+	base := Result{Name: "base", each: map[string][]float64{UrgentMean: {10, 12, 11, 10}}}
+	ours := Result{Name: "arbiter", each: map[string][]float64{UrgentMean: {8.6, 11, 10, 9}}}
 	for baselines, want := range map[int]Standing{1: Ahead, 10: Level} {
 		var a Answer
 		a.judge(&base, &ours, "note", baselines)
@@ -188,8 +188,8 @@ func TestHoldsGain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := criterion{name: urgentMean}
-	gain := figureOf(c.behind(results[0].each[urgentMean], results[1].each[urgentMean]))
+	c := criterion{name: UrgentMean}
+	gain := FigureOf(c.behind(results[0].each[UrgentMean], results[1].each[UrgentMean]))
 	if l.Name != "narrow" || results[0].Figures["holds"].Mean < 1 || results[1].Figures["holds"].Mean != 0 || gain.High >= 0 {
 		t.Errorf("%s: %.1f holds, urgent jobs end %v s later", l.Name, results[0].Figures["holds"].Mean, gain)
 	}

@@ -254,7 +254,7 @@ func measureOptimum(ctx context.Context, seeds seedRange) (*Optimum, error) {
 			if !r.run() {
 				return nil, tooMuch(l, v.name)
 			}
-			cost := r.weighted() * float64(len(r.jobs))
+			cost := weighted(r.served()) * float64(len(r.jobs))
 			if k == 0 {
 				c.Arbiter = cost
 			} else {

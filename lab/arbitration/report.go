@@ -90,16 +90,16 @@ type column struct {
 
 func columns() []column {
 	return []column{
-		{"URGENT", urgentMean, 1, 1},
-		{"P95", urgentP95, 1, 1},
-		{"MISSED", urgentMissed, 100, 1},
-		{"TOLERANT", tolerantMean, 1, 0},
-		{"P95", tolerantP95, 1, 0},
-		{"QUALITY", tolerantQuality, 100, 1},
-		{"ENERGY", energyJ, 1e-3, 0},
+		{"URGENT", UrgentMean, 1, 1},
+		{"P95", UrgentP95, 1, 1},
+		{"MISSED", UrgentMissed, 100, 1},
+		{"TOLERANT", TolerantMean, 1, 0},
+		{"P95", TolerantP95, 1, 0},
+		{"QUALITY", TolerantQuality, 100, 1},
+		{"ENERGY", EnergyJ, 1e-3, 0},
 		{"PER TASK", energyPerTaskJ, 1, 0},
-		{"SPRINTS", sprintJ, 1e-3, 1},
-		{"WEIGHTED", weightedS, 1, 2},
+		{"SPRINTS", SprintJ, 1e-3, 1},
+		{"WEIGHTED", WeightedS, 1, 2},
 	}
 }
 
@@ -184,10 +184,10 @@ func (r *Report) files() papers.Files {
 		out[before+"figures.csv"] = a.figuresCSV
 		out[before+"judged.csv"] = a.judgedCSV
 		out[before+"quality.svg"] = func(w io.Writer) error {
-			return a.draw(w, "tolerant jobs over quality", axis{"tasks computed (%)", tolerantQuality, 100}, axis{"mean latency of tolerant jobs (s)", tolerantMean, 1})
+			return a.draw(w, "tolerant jobs over quality", axis{"tasks computed (%)", TolerantQuality, 100}, axis{"mean latency of tolerant jobs (s)", TolerantMean, 1})
 		}
 		out[before+"joules.svg"] = func(w io.Writer) error {
-			return a.draw(w, "urgent jobs over joules", axis{"joules of sprints (kJ)", sprintJ, 1e-3}, axis{"95th percentile of urgent jobs' latency (s)", urgentP95, 1})
+			return a.draw(w, "urgent jobs over joules", axis{"joules of sprints (kJ)", SprintJ, 1e-3}, axis{"95th percentile of urgent jobs' latency (s)", UrgentP95, 1})
 		}
 	}
 	return out

@@ -111,7 +111,7 @@ func (c contest) tune(lab *bench) (chosen []variant, tuned []Result, err error) 
 		at := len(timers()) * i
 		best := at
 		for k := at; k < at+len(timers()); k++ {
-			if results[k].Figures[weightedS].Mean < results[best].Figures[weightedS].Mean {
+			if results[k].Figures[WeightedS].Mean < results[best].Figures[WeightedS].Mean {
 				best = k
 			}
 		}
@@ -189,7 +189,7 @@ func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) (
 			}
 		}
 		for name, each := range out[i].each {
-			out[i].Figures[name] = figureOf(each)
+			out[i].Figures[name] = FigureOf(each)
 		}
 	}
 	return out, nil

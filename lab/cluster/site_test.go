@@ -79,3 +79,26 @@ func TestFreePorts(t *testing.T) {
 		t.Errorf("%v", ports)
 	}
 }
+
+// The energy is that of all nodes, and unknown where one node's counter cannot be read.
+func TestDrawn(t *testing.T) {
+	t.Parallel()
+	s := &Site{config: Config{Dir: t.TempDir()}, nodes: []string{"n1", "n2"}}
+	for name, text := range map[string]string{"n1": `{"energy_j": 12.5}  `, "n2": `{"energy_j": 30}`} {
+		if err := os.MkdirAll(filepath.Join(s.NodeDir(), name, "run"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(s.NodeDir(), name, "run", "plant.json"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e, err := s.Drawn(); err != nil || e.Joules() != 42.5 {
+		t.Errorf("%v, %v", e, err)
+	}
+	if err := os.WriteFile(filepath.Join(s.NodeDir(), "n2", "run", "plant.json"), []byte(`{"energy_j": 3`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.Drawn(); err == nil || !strings.Contains(err.Error(), "node n2") {
+		t.Errorf("%v, %v of a torn file", e, err)
+	}
+}

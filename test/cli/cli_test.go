@@ -36,6 +36,8 @@ import (
 	coordinator "headroom/coordinator/command"
 	"headroom/internal/cli"
 	"headroom/lab/apps"
+	"headroom/lab/arbitration"
+	"headroom/lab/arbitration/live"
 	"headroom/lab/bench"
 	"headroom/lab/demo"
 	"headroom/lab/emulator"
@@ -70,7 +72,7 @@ func powerlab() *cobra.Command {
 	root.AddCommand(studies.NewQueueCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()))
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()), arbitration.NewCommand(live.Engines()))
 	return root
 }
 

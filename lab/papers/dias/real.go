@@ -7,17 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	mathrand "math/rand/v2"
-	"os"
-	"os/exec"
-	"strings"
 	"time"
 
-	"connectrpc.com/connect"
-
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/api/headroom/v1/headroomv1connect"
-	"headroom/internal/rpc"
 	"headroom/jobs/buffers"
 	"headroom/lab/cluster"
 	"headroom/units"
@@ -107,7 +99,7 @@ func onLocal(ctx context.Context, o *options, progress io.Writer) (results []rea
 		return nil, nil, err
 	}
 	defer r.Remove()
-	if err := errors.Join(r.makeInput(), r.size(ctx)); err != nil {
+	if err := r.makeInput(ctx); err != nil {
 		return nil, nil, err
 	}
 	if results, err = r.policies(ctx); err != nil {
@@ -149,61 +141,14 @@ func newReal(o *options, progress io.Writer, engine string, more ...string) (*pa
 	return papers.NewReal("dias", &o.Options, progress, engine, "make build puts all programs into bin/, make hooks the jars", files...)
 }
 
-// makeInput writes a file of words for each map task, frequencies as in real text. A third of the
-// words are of one of several topics, as files of real data differ.
-func (r *realRun) makeInput() error {
-	if err := os.MkdirAll(r.Path("in"), 0o755); err != nil {
-		return fmt.Errorf("dias: input: %w", err)
-	}
-	const words, vocabulary, skew, topics, topical = 20_000, 5000, 1.1, 5, 3
-	zipf := mathrand.NewZipf(mathrand.New(mathrand.NewPCG(r.Seed, 7)), skew, 1, vocabulary-1)
-	for i := range realMaps {
-		var b strings.Builder
-		for k := range words {
-			topic := 0
-			if k%topical == 0 {
-				topic = 1 + i%topics
-			}
-			fmt.Fprintf(&b, "t%dw%d ", topic, zipf.Uint64())
-		}
-		if err := os.WriteFile(r.Path("in", fmt.Sprintf("%02d.txt", i)), []byte(b.String()), 0o644); err != nil {
-			return fmt.Errorf("dias: input: %w", err)
-		}
-	}
-	return nil
-}
-
-// size finds how often a task counts its words, so that a job takes about realJob.
-func (r *realRun) size(ctx context.Context) error {
-	const many = 40
-	once, err := r.timed(ctx, 1)
-	if err != nil {
+// makeInput writes the input of all jobs, and sizes a task so that a job takes about realJob.
+func (r *realRun) makeInput(ctx context.Context) (err error) {
+	if err := papers.WriteWords(r.Path("in"), realMaps, r.Seed); err != nil {
 		return err
 	}
-	more, err := r.timed(ctx, many)
-	if err != nil {
-		return err
-	}
-	pass := max((more-once)/(many-1), 10*time.Microsecond)
 	cpus := realHost * float64(numCPU()) * realSpeed
-	task := time.Duration(float64(realJob) * cpus / realMaps)
-	r.passes = max(1, int(math.Round(float64(task-once)/float64(pass))))
-	r.Note("a task counts its words %d times: %.2f s of a CPU", r.passes, task.Seconds())
-	return nil
-}
-
-// timed is the CPU time of one task with so many passes, the best of three.
-func (r *realRun) timed(ctx context.Context, passes int) (time.Duration, error) {
-	best := time.Duration(math.MaxInt64)
-	for range 3 {
-		cmd := exec.CommandContext(ctx, r.Program("powerlab"), "app", "wordcount", fmt.Sprintf("--passes=%d", passes), r.Path("in", "00.txt"))
-		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-		if _, err := cmd.Output(); err != nil {
-			return 0, fmt.Errorf("dias: time a task: %w", err)
-		}
-		best = min(best, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
-	}
-	return best, nil
+	r.passes, err = r.Passes(ctx, r.Path("in", "00.txt"), time.Duration(float64(realJob)*cpus/realMaps))
+	return err
 }
 
 // spec is the job file of a class; floor is the least part of its map tasks, in percent.
@@ -298,7 +243,7 @@ func (r *realRun) ready(ctx context.Context) error {
 		return fmt.Errorf("dias: sprint budget: %w", err)
 	}
 	return r.Await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
-		return r.capped(realCap)(ctx) && r.workers(ctx) == r.engine.workers
+		return r.capped(realCap)(ctx) && r.Workers(ctx) == r.engine.workers
 	})
 }
 
@@ -315,48 +260,12 @@ func (r *realRun) capped(part float64) func(context.Context) bool {
 	}
 }
 
-// workers is how many workers the scheduler has; -1 while it does not answer.
-func (r *realRun) workers(ctx context.Context) int {
-	answer, err := r.list(ctx)
-	if err != nil {
-		return -1
-	}
-	n := 0
-	for _, w := range answer.GetWorkers() {
-		if w.GetConnected() {
-			n++
-		}
-	}
-	return n
-}
-
 // reason is why the run makes its changes.
 const reason = "the experiment"
 
-func (r *realRun) scheduler() headroomv1connect.SchedulerServiceClient {
-	return headroomv1connect.NewSchedulerServiceClient(r.Via, rpc.BaseURL(r.Site.Scheduler()), rpc.ClientOptions()...)
-}
-
-func (r *realRun) list(ctx context.Context) (*headroomv1.ListResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	answer, err := r.scheduler().List(ctx, connect.NewRequest(&headroomv1.ListRequest{}))
-	if err != nil {
-		return nil, err
-	}
-	return answer.Msg, nil
-}
-
 // submit submits one job and gives back its id.
 func (r *realRun) submit(ctx context.Context, spec []byte) (string, error) {
-	answer, err := r.scheduler().Submit(ctx, connect.NewRequest(&headroomv1.SubmitRequest{
-		Spec: spec, File: r.Path("words.yaml"),
-		Change: r.Signed(reason),
-	}))
-	if err != nil {
-		return "", fmt.Errorf("dias: submit: %w", err)
-	}
-	return answer.Msg.GetJob().GetId(), nil
+	return r.Submit(ctx, reason, r.Path("words.yaml"), spec)
 }
 
 // run submits the jobs as they come, and looks until all have ended.
@@ -374,7 +283,7 @@ func (r *realRun) run(ctx context.Context, d buffers.Discipline) (*realResult, e
 			w.index[id] = next
 			next++
 		}
-		if answer, err := r.list(ctx); err == nil {
+		if answer, err := r.List(ctx); err == nil {
 			w.look(r.jobs, answer)
 		}
 		return w.failed != nil || w.done == len(r.jobs)

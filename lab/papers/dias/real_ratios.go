@@ -76,7 +76,7 @@ func (r *realRun) ratio(ctx context.Context, percent int) (*ratioPoint, map[stri
 	w := newWatch(buffers.DA, 1)
 	w.index[id], w.submitted[0] = 0, time.Now()
 	err = r.Await(ctx, "job "+id+" has not ended", func(ctx context.Context) bool {
-		if answer, err := r.list(ctx); err == nil {
+		if answer, err := r.List(ctx); err == nil {
 			w.look([]arrival{{id: id}}, answer)
 		}
 		return w.failed != nil || w.done == 1
