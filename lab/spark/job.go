@@ -89,7 +89,8 @@ type RunningJob struct {
 
 // Result is how an application ended.
 type Result struct {
-	// Elapsed is from the driver's start to its end.
+	// Began is when the driver was started, Elapsed how long it then ran.
+	Began   time.Time
 	Elapsed time.Duration
 	// Output is what the driver printed.
 	Output string
@@ -111,6 +112,14 @@ type EventLog struct {
 	TaskSeconds float64
 	// Jobs is from the begin of the first action to the end of the last.
 	Jobs time.Duration
+	// Tasks are the attempts that succeeded, in the order in which they ended.
+	Tasks []TaskRecord
+}
+
+// TaskRecord is an attempt of a task that succeeded, by the driver's clock.
+type TaskRecord struct {
+	Stage        int
+	Begun, Ended time.Time
 }
 
 // StageRecord is a stage that has ended.
@@ -177,7 +186,7 @@ func (r *RunningJob) Wait(ctx context.Context) (Result, error) {
 		r.program.Kill()
 		return Result{}, fmt.Errorf("spark: %s: %w", r.program.Name, ctx.Err())
 	}
-	result := Result{Elapsed: time.Since(r.began), Output: r.output()}
+	result := Result{Began: r.began, Elapsed: time.Since(r.began), Output: r.output()}
 	if !r.program.State().Success() {
 		return result, fmt.Errorf("%w: %w", errJob, r.program.Ended())
 	}
@@ -218,7 +227,12 @@ type event struct {
 	Submit int64                   `json:"Submission Time"`
 	End    int64                   `json:"Completion Time"`
 	Reason struct{ Reason string } `json:"Task End Reason"`
-	Stage  struct {
+	Of     int                     `json:"Stage ID"` // a task's stage
+	Task   struct {
+		Launch int64 `json:"Launch Time"`
+		Finish int64 `json:"Finish Time"`
+	} `json:"Task Info"`
+	Stage struct {
 		ID      int    `json:"Stage ID"`
 		Attempt int    `json:"Stage Attempt ID"`
 		Name    string `json:"Stage Name"`
@@ -279,4 +293,5 @@ func (l *EventLog) task(e event) {
 	l.Succeeded++
 	l.InputBytes += e.Metrics.Input.Bytes
 	l.TaskSeconds += float64(e.Metrics.RunTime) / 1000
+	l.Tasks = append(l.Tasks, TaskRecord{Stage: e.Of, Begun: time.UnixMilli(e.Task.Launch), Ended: time.UnixMilli(e.Task.Finish)})
 }

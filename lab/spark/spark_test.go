@@ -103,16 +103,16 @@ func TestReadEventLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	text := `{"Event":"SparkListenerApplicationStart","App Name":"words-1","App ID":"app-7","Timestamp":1}
 {"Event":"SparkListenerJobStart","Job ID":0,"Submission Time":1000}
-{"Event":"SparkListenerTaskEnd","Stage ID":0,"Task End Reason":{"Reason":"Success"},"Task Metrics":{"Executor Run Time":1500,"Input Metrics":{"Bytes Read":70}}}
+{"Event":"SparkListenerTaskEnd","Stage ID":4,"Task End Reason":{"Reason":"Success"},"Task Info":{"Launch Time":1200,"Finish Time":2900},"Task Metrics":{"Executor Run Time":1500,"Input Metrics":{"Bytes Read":70}}}
 {"Event":"SparkListenerTaskEnd","Stage ID":0,"Task End Reason":{"Reason":"ExecutorLostFailure"}}
 {"Event":"SparkListenerStageCompleted","Stage Info":{"Stage ID":0,"Stage Attempt ID":1,"Stage Name":"map","Number of Tasks":32}}
 {"Event":"SparkListenerJobEnd","Job ID":0,"Completion Time":3500}
 {"Event":"SparkListenerTaskEnd","Stage`
 	testkit.WriteFile(t, path, text)
 	log, name, err := readEventLog(path)
-	want := EventLog{Application: "app-7", Stages: []StageRecord{{0, 1, 32, "map"}}, InputBytes: 70, Attempts: 2, Succeeded: 1, TaskSeconds: 1.5, Jobs: 2500 * time.Millisecond}
+	want := EventLog{Application: "app-7", Stages: []StageRecord{{0, 1, 32, "map"}}, InputBytes: 70, Attempts: 2, Succeeded: 1, TaskSeconds: 1.5, Jobs: 2500 * time.Millisecond, Tasks: []TaskRecord{{Stage: 4, Begun: time.UnixMilli(1200), Ended: time.UnixMilli(2900)}}}
 	if err != nil || name != "words-1" || log.Application != want.Application || !slices.Equal(log.Stages, want.Stages) || log.InputBytes != 70 || log.Attempts != 2 || log.Succeeded != 1 ||
-		log.TaskSeconds != want.TaskSeconds || log.Jobs != want.Jobs {
+		log.TaskSeconds != want.TaskSeconds || log.Jobs != want.Jobs || !slices.Equal(log.Tasks, want.Tasks) {
 		t.Errorf("%+v %q, %v", log, name, err)
 	}
 }
