@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -58,18 +59,50 @@ func (s Sprint) check(classes []Class) *cli.Error {
 	return nil
 }
 
-// sample is one run that has reached its end.
+// sample is one run that has reached its end. Moments are seconds after its dispatch.
 type sample struct {
-	// seconds from dispatch to end, kept the part of its tasks that ran, 0 to 1.
-	seconds, kept float64
-	// sprint is when it began to sprint, seconds after its dispatch; +Inf for never.
-	sprint float64
+	// seconds is when it ended, timed tells that it had a sprint timer.
+	seconds float64
+	timed   bool
+	// fast are its sprints.
+	fast []span
+	// told tells that its course is known: run are its numbers, maps and over when its first
+	// map task began and the last one ended, reduce when its reduce task began.
+	told               bool
+	run                deflation.Finished
+	maps, over, reduce float64
+}
+
+// span is a time from one moment to another.
+type span struct{ from, to float64 }
+
+// sprinted is how much of the time up to a moment was sprinted.
+func (s *sample) sprinted(moment float64) (sum float64) {
+	for _, f := range s.fast {
+		sum += max(0, min(f.to, moment)-f.from)
+	}
+	return sum
+}
+
+// plain is the moment as it would have been without sprints.
+func (s *sample) plain(moment, speedUp float64) float64 {
+	return moment + (speedUp-1)*s.sprinted(moment)
+}
+
+// finished is the run as package deflation learns from it.
+func (s *sample) finished(speedUp float64) deflation.Finished {
+	maps, over, reduce, end := s.plain(s.maps, speedUp), s.plain(s.over, speedUp), s.plain(s.reduce, speedUp), s.plain(s.seconds, speedUp)
+	f := s.run
+	f.Setup, f.Maps, f.Shuffle, f.Reduce = maps, over-maps, reduce-over, end-reduce
+	return f
 }
 
 // history is what was measured of the jobs of one class.
 type history struct {
 	arrivals []time.Time
 	samples  []sample
+	// speed is how many times as fast sprints made its jobs, 0 before that was seen.
+	speed float64
 }
 
 // arrived notes the submission of a job.
@@ -90,25 +123,46 @@ func (h *history) rate(now time.Time) (perSecond float64, known bool) {
 	return float64(len(h.arrivals)-1) / span, span > 0
 }
 
-// time is the mean time of a run and its coefficient of variation: as measured, or, for
-// what is to be found, without the sprint and the dropping. A run's time is taken to be in
-// proportion to the tasks that it keeps.
-func (h *history) time(unsprint, undrop bool, speedUp float64) (mean, cv float64) {
+// time is the mean time of a run and its coefficient of variation, as measured or as they
+// would be without sprints.
+func (h *history) time(speedUp float64) (mean, cv float64) {
 	var sum, square float64
-	for _, s := range h.samples {
-		x := s.seconds
-		if unsprint && s.sprint < x {
-			x = s.sprint + (x-s.sprint)*speedUp
-		}
-		if undrop && s.kept > 0 {
-			x /= s.kept
-		}
-		x = max(x, 1e-3)
+	for i := range h.samples {
+		x := max(h.samples[i].plain(h.samples[i].seconds, speedUp), 1e-3)
 		sum, square = sum+x, square+x*x
 	}
 	n := float64(len(h.samples))
 	mean = sum / n
 	return mean, math.Sqrt(max(0, square/n-mean*mean)) / mean
+}
+
+// finished are the runs whose course is known, as they would have been without sprints.
+func (h *history) finished(speedUp float64) (all []deflation.Finished) {
+	for i := range h.samples {
+		if h.samples[i].told {
+			all = append(all, h.samples[i].finished(speedUp))
+		}
+	}
+	return all
+}
+
+// learnSpeed is how many times as fast sprints have made the jobs, by those with and
+// without a timer; what was found last, or told, while these are too few.
+func (h *history) learnSpeed(told float64) float64 {
+	var plain []float64
+	var timed []deflation.TimerRun
+	for i := range h.samples {
+		s := &h.samples[i]
+		if fast := s.sprinted(s.seconds); s.timed {
+			timed = append(timed, deflation.TimerRun{Plain: s.seconds - fast, Sprinted: fast})
+		} else {
+			plain = append(plain, s.seconds)
+		}
+	}
+	if up, known := deflation.LearnSpeed(plain, timed); known {
+		h.speed = up
+	}
+	return max(1, cmp.Or(h.speed, told))
 }
 
 // found is what a look for operating points has come to: the classes' points, and for
@@ -202,13 +256,17 @@ func (c *Config) problem(now time.Time, histories []history, known func(name str
 }
 
 // modelled is a class as the deflator takes it. What is not to be found is part of the
-// measured time.
+// measured time; what dropping does to it is the wave model's, learned from the same runs.
 func (c *Config) modelled(k Class, h *history, known func(name string) (quality.Profile, error)) (out deflation.Class, err error) {
 	d := buffers.Discipline(c.Discipline)
 	drops, sprints := k.Theta == auto && d.Deflates(), k.SprintAfter == auto && d.Sprints()
-	mean, cv := h.time(sprints, drops, c.Sprint.SpeedUp)
 	out = deflation.Class{Name: k.Name}
-	measures := []deflation.Measure{{Mean: mean, CV: cv}}
+	up := 1.0
+	if sprints {
+		if up = max(1, c.Sprint.SpeedUp); !drops { // runs that drop differ by more than sprints
+			up = h.learnSpeed(c.Sprint.SpeedUp)
+		}
+	}
 	if drops {
 		profile, err := known(k.Profile)
 		if err != nil {
@@ -216,16 +274,20 @@ func (c *Config) modelled(k Class, h *history, known func(name string) (quality.
 		}
 		out.Profile = &profile
 		out.ErrorMax, _ = parsePart(k.MaxError)
-		for tenths := 1; tenths <= 9; tenths++ {
-			theta := float64(tenths) / 10
-			measures = append(measures, deflation.Measure{Drop: theta, Mean: mean * (1 - theta), CV: cv})
+		runs := h.finished(up)
+		if len(runs) < samplesLeast {
+			return out, fmt.Errorf("%d of %d jobs of class %s told how long their map tasks took", len(runs), samplesLeast, k.Name)
+		}
+		model, _ := deflation.Learn(runs)
+		out.Jobs = model.Jobs(deflation.DropWithin(&profile, out.ErrorMax))
+	} else {
+		mean, cv := h.time(up)
+		if out.Jobs, err = deflation.Measured([]deflation.Measure{{Mean: mean, CV: cv}}); err != nil {
+			return out, err
 		}
 	}
-	if out.Jobs, err = deflation.Measured(measures); err != nil {
-		return out, err
-	}
 	if sprints {
-		out.SprintUp, out.SprintExtra = c.Sprint.SpeedUp, c.Sprint.Extra
+		out.SprintUp, out.SprintExtra = up, c.Sprint.Extra
 	}
 	if bound, err := config.ParseDuration(k.Latency.Mean); err == nil && k.Latency.Mean != "" {
 		out.MeanMax = bound.Seconds()
@@ -300,7 +362,7 @@ type measuredEvent struct{ reply chan<- measured }
 func (e measuredEvent) apply(l *loop, _ time.Time) {
 	m := measured{points: slices.Clone(l.queue.Classes)}
 	for _, h := range l.histories {
-		m.histories = append(m.histories, history{slices.Clone(h.arrivals), slices.Clone(h.samples)})
+		m.histories = append(m.histories, history{slices.Clone(h.arrivals), slices.Clone(h.samples), h.speed})
 	}
 	e.reply <- m
 }
@@ -323,15 +385,39 @@ func (e pointEvent) apply(l *loop, _ time.Time) {
 	l.points = e.why
 }
 
-// measureEnd notes how long a run took.
+// measureEnd notes how a run went that reached its end.
 func (l *loop) measureEnd(now time.Time, r *record, a dispatch.EndJob) {
 	i := slices.IndexFunc(l.cfg.Classes, func(k Class) bool { return k.Name == r.file.Class })
 	if i < 0 || a.State != dispatch.Done || a.Tasks == 0 {
 		return
 	}
-	s := sample{seconds: a.Runtime.Seconds(), kept: float64(a.Done) / float64(a.Tasks), sprint: math.Inf(1)}
-	if r.sprint != nil {
-		s.sprint = max(0, s.seconds-now.Sub(time.UnixMicro(r.sprint.GetSinceUs())).Seconds())
+	l.histories[i].ended(r.sample(now, a))
+}
+
+// sample is what a run has to tell at its end.
+func (r *record) sample(now time.Time, a dispatch.EndJob) sample {
+	began := now.Add(-a.Runtime)
+	after := func(t time.Time) float64 { return min(max(0, t.Sub(began).Seconds()), a.Runtime.Seconds()) }
+	s := sample{seconds: a.Runtime.Seconds(), timed: r.run.Sprint}
+	for _, f := range r.sprints(now) {
+		s.fast = append(s.fast, span{after(f[0]), after(f[1])})
 	}
-	l.histories[i].ended(s)
+	c := a.Course
+	if c.Maps.IsZero() || c.MapsOver.IsZero() {
+		return s
+	}
+	s.told, s.maps, s.over, s.reduce = true, after(c.Maps), after(c.MapsOver), s.seconds
+	s.run = deflation.Finished{Theta: r.run.Theta, Tasks: c.Tasks, Kept: c.Kept, Slots: c.Slots}
+	if !c.Reduce.IsZero() {
+		s.run.Reduces, s.reduce = 1, after(c.Reduce)
+	}
+	return s
+}
+
+// sprints are the run's sprints up to now.
+func (r *record) sprints(now time.Time) [][2]time.Time {
+	if r.sprint == nil {
+		return r.fast
+	}
+	return append(slices.Clone(r.fast), [2]time.Time{time.UnixMicro(r.sprint.GetSinceUs()), now})
 }

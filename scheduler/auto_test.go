@@ -7,12 +7,15 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
+	"headroom/jobs/deflation"
 	"headroom/jobs/quality"
 )
 
@@ -26,13 +29,21 @@ func losing(string) (quality.Profile, error) {
 	return p, err
 }
 
-// steady is a class with a job every so many seconds, each of which takes so long.
+// steady is a class with a job every so many seconds, each of which takes so long: a fifth
+// before its 50 map tasks, half for their three waves on 20 slots, the rest after them.
 func steady(now time.Time, every, takes float64) (h history) {
 	for i := range 60 {
 		h.arrived(now.Add(-time.Duration((60 - float64(i)) * every * float64(time.Second))))
-		h.ended(sample{seconds: takes, kept: 1, sprint: math.Inf(1)})
+		h.ended(waved(takes))
 	}
 	return h
+}
+
+func waved(takes float64) sample {
+	return sample{
+		seconds: takes, told: true, maps: 0.2 * takes, over: 0.7 * takes, reduce: 0.9 * takes,
+		run: deflation.Finished{Tasks: 50, Kept: 50, Slots: 20, Reduces: 1},
+	}
 }
 
 func autoConfig(latency string) *Config {
@@ -52,7 +63,7 @@ func TestPointsAreFound(t *testing.T) {
 		t.Errorf("with an easy bound: %+v, %q", easy.points, easy.why)
 	}
 	tight := autoConfig("50s").look(noon, last, histories, losing)
-	if theta := tight.points[1].Theta; theta < 0.1 || theta > 0.8 || !strings.Contains(tight.why[1], "would miss mean of class high") {
+	if theta := tight.points[1].Theta; (theta != 0.2 && theta != 0.6) || !strings.Contains(tight.why[1], "would miss mean of class high") {
 		t.Errorf("with a tight bound: %+v, %q", tight.points, tight.why)
 	}
 	if tight.points[0] != last[0] || tight.why[0] != PointGiven {
@@ -67,6 +78,10 @@ func TestPointsStay(t *testing.T) {
 	busy := []history{steady(noon, 200, 20), steady(noon, 150, 100)}
 	few := []history{steady(noon, 200, 20), steady(noon, 150, 100)}
 	few[1].samples = few[1].samples[:3]
+	blind := []history{steady(noon, 200, 20), steady(noon, 150, 100)}
+	for i := range blind[1].samples {
+		blind[1].samples[i] = sample{seconds: 100}
+	}
 	for name, c := range map[string]struct {
 		histories []history
 		latency   string
@@ -76,6 +91,7 @@ func TestPointsStay(t *testing.T) {
 		"infeasible": {busy, "21s", losing, "the nearest misses mean of class high ("},
 		"overloaded": {[]history{steady(noon, 10, 20), steady(noon, 150, 100)}, "1h", losing, "the load is 2."},
 		"too few":    {few, "1h", losing, "3 of 5 jobs of class low have ended"},
+		"no course":  {blind, "1h", losing, "0 of 5 jobs of class low told how long their map tasks took"},
 		"no profile": {busy, "1h", func(string) (quality.Profile, error) { return quality.Profile{}, errors.New("gone") }, "profile words of class low: gone"},
 		"no jobs":    {make([]history, 2), "1h", losing, "no jobs of this class yet"},
 	} {
@@ -96,13 +112,64 @@ func TestTimerIsFound(t *testing.T) {
 	if !got.points[0].Sprint || got.points[0].SprintAfter > 50*time.Second || !strings.HasPrefix(got.why[0], "found:") {
 		t.Errorf("%+v, %q", got.points[0], got.why[0])
 	}
-	h := history{}
-	h.ended(sample{seconds: 30, kept: 0.5, sprint: 10}) // 10 s, then 20 s at 2.5 times the speed, of half of the tasks
-	if mean, cv := h.time(true, true, 2.5); math.Abs(mean-120) > 1e-9 || cv > 1e-6 {
-		t.Errorf("mean %v, want 120 s", mean)
+}
+
+// What runs tell is their time without sprints, in all of their parts; how fast sprints were is learned from runs with
+// and without a timer.
+func TestSprintsAreTakenOut(t *testing.T) {
+	t.Parallel()
+	s := waved(40) // maps from 8 to 28 s
+	s.fast = []span{{4, 6}, {20, 30}}
+	f := s.finished(2.5)
+	for name, x := range map[string][2]float64{"setup": {f.Setup, 8 + 1.5*2}, "maps": {f.Maps, 20 + 1.5*8}, "shuffle": {f.Shuffle, 8 + 1.5*2}, "reduce": {f.Reduce, 4}} {
+		if math.Abs(x[0]-x[1]) > 1e-9 {
+			t.Errorf("%s takes %v s, want %v", name, x[0], x[1])
+		}
 	}
-	if mean, _ := h.time(false, false, 2.5); mean != 30 {
-		t.Errorf("as measured %v", mean)
+	var h history
+	for range 6 {
+		h.ended(sample{seconds: 60})
+	}
+	if up := h.learnSpeed(3); up != 3 {
+		t.Errorf("nothing was seen of sprints, and they are %v times as fast; told were 3", up)
+	}
+	for range 6 {
+		h.ended(sample{seconds: 40, timed: true, fast: []span{{20, 40}}}) // 20 s, and 20 s for the other 40
+	}
+	if up := h.learnSpeed(3); math.Abs(up-2) > 1e-9 {
+		t.Errorf("sprints are %v times as fast, want 2", up)
+	}
+	if mean, cv := h.time(2); math.Abs(mean-60) > 1e-9 || cv > 1e-6 {
+		t.Errorf("mean %v, cv %v, want 60 s without sprints", mean, cv)
+	}
+}
+
+// What the scheduler asks of the deflator is the wave model of the same runs, to the last bit; so what is chosen goes by
+// whole waves: of 50 tasks on 20 slots, a fifth or three fifths.
+func TestDropRatiosGoByWaves(t *testing.T) {
+	t.Parallel()
+	c := autoConfig("1h")
+	h := steady(noon, 150, 100)
+	class := testkit.Need(c.modelled(c.Classes[1], &h, losing))(t)
+	model, known := deflation.Learn(h.finished(1))
+	profile := testkit.Need(losing("words"))(t)
+	want := model.Jobs(deflation.DropWithin(&profile, 0.2))
+	if !known || !slices.Equal(class.Jobs.Ratios, want.Ratios) || !slices.Equal(want.Ratios, []float64{0, 0.2, 0.6}) {
+		t.Fatalf("ratios %v, the model's %v, want 0, 0.2, 0.6", class.Jobs.Ratios, want.Ratios)
+	}
+	for i, takes := range []float64{100, 100 - 50./3, 100 - 2*50./3} {
+		got, theirs := testkit.Need(class.Jobs.Time(want.Ratios[i]))(t), testkit.Need(want.Time(want.Ratios[i]))(t)
+		if got.Mean() != theirs.Mean() || math.Abs(got.Mean()-takes) > 1e-9 {
+			t.Errorf("at %v a job takes %v s, by the model %v, want %v", want.Ratios[i], got.Mean(), theirs.Mean(), takes)
+		}
+	}
+	thetas := map[float64]bool{}
+	for seconds := 40; seconds < 100; seconds++ { // ever looser bounds of the high class
+		got := autoConfig(strconv.Itoa(seconds)+"s").look(noon, []buffers.Class{{Name: "high"}, {Name: "low"}}, []history{steady(noon, 200, 20), steady(noon, 150, 100)}, losing)
+		thetas[got.points[1].Theta] = true
+	}
+	if len(thetas) != 3 || !thetas[0] || !thetas[0.2] || !thetas[0.6] {
+		t.Errorf("drop ratios %v were chosen, want 0, 0.2, 0.6", thetas)
 	}
 }
 

@@ -242,8 +242,9 @@ func (l *loop) sprints(now time.Time, d *headroomv1.SprintDirective) {
 	switch {
 	case r == nil:
 	case d.GetSprint() == "":
-		r.sprint = nil
+		r.fast, r.sprint = r.sprints(now), nil
 	case r.sprint.GetId() != d.GetSprint():
+		r.fast = r.sprints(now)
 		r.sprint = &headroomv1.Sprinting{Id: d.GetSprint(), Nodes: d.GetNodes(), CapUw: d.GetCapUw(), SinceUs: now.UnixMicro(), DurationMs: d.GetDurationMs()}
 	default: // the same sprint goes on
 		r.sprint.Nodes, r.sprint.CapUw, r.sprint.DurationMs = d.GetNodes(), d.GetCapUw(), d.GetDurationMs()

@@ -57,6 +57,8 @@ type record struct {
 	sprint *headroomv1.Sprinting
 	// nodes are those that an engine runs it on, as last told.
 	nodes map[string]int
+	// fast are the run's sprints that have ended: from, to.
+	fast [][2]time.Time
 }
 
 func newLoop(s *Server) *loop {
@@ -189,7 +191,7 @@ func (l *loop) keepRun(id string, run dispatch.RunRecord) {
 // requeueJob records that a killed run is over, and then throws its outputs away.
 func (l *loop) requeueJob(a dispatch.RequeueJob) {
 	r := l.records[a.Job]
-	r.started, r.sprint = nil, nil
+	r.started, r.sprint, r.fast = nil, nil, nil
 	l.keepRun(a.Job, a.Run)
 	if r.file.Spark == nil {
 		if err := r.dir.Discard(len(r.inputs)); err != nil {
@@ -203,7 +205,7 @@ func (l *loop) requeueJob(a dispatch.RequeueJob) {
 func (l *loop) startJob(a dispatch.StartJob) {
 	r := l.records[a.Job]
 	at := a.At.Round(0)
-	r.started, r.run, r.dir.Run, r.sprint = &at, a.Run, a.Run.Number, nil
+	r.started, r.run, r.dir.Run, r.sprint, r.fast = &at, a.Run, a.Run.Number, nil, nil
 	if r.dir.Run > 1 && r.file.Spark == nil {
 		if _, err := jobdir.MakeAll(r.dir.Path(r.dir.OfRun(""))); err != nil {
 			l.logger.Warn("folder of the run not made", slog.String("job", a.Job), slog.Any("error", err))

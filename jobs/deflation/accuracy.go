@@ -56,3 +56,14 @@ func ErrorAt(p *quality.Profile, theta float64) float64 {
 	_, low, _ := p.Accuracy(1 - theta)
 	return 1 - low
 }
+
+// DropWithin is the greatest drop ratio, in percents, at which a result is off by no more
+// than a bound.
+func DropWithin(p *quality.Profile, errorMax float64) float64 {
+	for percent := 99; percent > 0; percent-- {
+		if theta := float64(percent) / 100; ErrorAt(p, theta) <= errorMax+1e-12 {
+			return theta
+		}
+	}
+	return 0
+}

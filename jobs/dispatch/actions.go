@@ -107,6 +107,8 @@ type EndJob struct {
 	Tasks   int
 	Done    int
 	Runtime time.Duration
+	// Course is how its last run went; zero where this core did not see all of it.
+	Course Course
 }
 
 func (StartJob) isAction()   {}

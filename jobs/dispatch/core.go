@@ -139,6 +139,9 @@ type job struct {
 	// launched tells that the engine was told to start it; progress is what it last said.
 	launched bool
 	progress EngineProgress
+	// course is how the run goes; watched tells that this core began it.
+	course  Course
+	watched bool
 	maps     []task
 	// places are those of its map tasks in the order in which they start; nil where that is the order of their indexes.
 	places []int
@@ -344,7 +347,7 @@ func (c *Core) end(now time.Time, j *job, state State, outcome string) {
 	c.stop(j, PhaseReduce, 0)
 	j.state, j.ended, j.outcome, j.running = state, now, outcome, 0
 	j.maps, j.pending, j.finishes = nil, nil, nil
-	c.act(EndJob{Job: j.ID, State: state, Outcome: outcome, Tasks: j.Tasks, Done: j.done, Runtime: j.runtime(now)})
+	c.act(EndJob{Job: j.ID, State: state, Outcome: outcome, Tasks: j.Tasks, Done: j.done, Runtime: j.runtime(now), Course: j.seen()})
 	c.remember(j)
 }
 

@@ -15,6 +15,7 @@ import (
 func (c *Core) Step(now time.Time) []Action {
 	c.expire(now)
 	for {
+		c.watch(now)
 		c.settle(now)
 		if !now.Before(c.hold) {
 			c.settleKilled(now)
@@ -23,6 +24,7 @@ func (c *Core) Step(now time.Time) []Action {
 			break
 		}
 	}
+	c.watch(now)
 	actions := c.actions
 	c.actions = nil
 	return actions

@@ -86,6 +86,7 @@ func (c *Core) begin(now time.Time, j *job, run buffers.Run) {
 		Number: run.Number, Began: run.Began, Seed: buffers.Seed(j.ID), Decided: true, Sprint: run.Sprint, SprintAfter: run.SprintAfter,
 	}
 	j.run.Theta, j.run.Why = j.allowed(run.Theta)
+	j.course, j.watched = Course{}, true
 	c.active = insert(c.active, j)
 	j.state = Running
 	if j.run.Theta > 0 {
