@@ -130,13 +130,13 @@ func TestSprintsAreTakenOut(t *testing.T) {
 	for range 6 {
 		h.ended(sample{seconds: 60})
 	}
-	if up := h.learnSpeed(3); up != 3 {
+	if up := h.speedUp(3); up != 3 {
 		t.Errorf("nothing was seen of sprints, and they are %v times as fast; told were 3", up)
 	}
 	for range 6 {
 		h.ended(sample{seconds: 40, timed: true, fast: []span{{20, 40}}}) // 20 s, and 20 s for the other 40
 	}
-	if up := h.learnSpeed(3); math.Abs(up-2) > 1e-9 {
+	if up := h.speedUp(3); math.Abs(up-2) > 1e-9 {
 		t.Errorf("sprints are %v times as fast, want 2", up)
 	}
 	if mean, cv := h.time(2); math.Abs(mean-60) > 1e-9 || cv > 1e-6 {

@@ -11,7 +11,7 @@ import (
 // WaveJob is how long the jobs of a class take when their map tasks run in waves (DIAS,
 // section 4.2): a whole wave for any tasks left over, however few they are.
 //
-//	T(theta) = Setup + SetupSlope theta + Wave ceil(kept/Slots) + Shuffle + ReduceWave ceil(Reduces/Slots)
+//	T(theta) = Setup + SetupSlope theta + First + Wave ceil(kept/Slots) + Shuffle + ReduceWave ceil(Reduces/Slots)
 //
 // It is the one model of a job's time for the scheduler and for the studies, and has
 // parameters only that finished runs tell ([Learn]).
@@ -29,8 +29,9 @@ type WaveJob struct {
 	// Setup is the time before the first map task, SetupSlope what a drop ratio of 1 adds to
 	// it: less than 0 where less input is quicker to prepare. In seconds, as all that follow.
 	Setup, SetupSlope float64
-	// Wave and ReduceWave are the lengths of a wave, Shuffle all else after the map tasks.
-	Wave, Shuffle, ReduceWave float64
+	// Wave and ReduceWave are the lengths of a wave, First what the first wave of map tasks takes
+	// beyond that (executors warm up), Shuffle all else after the map tasks.
+	First, Wave, Shuffle, ReduceWave float64
 	// CV is the coefficient of variation of jobs around these times.
 	CV float64
 }
@@ -50,7 +51,7 @@ func waves(tasks, slots int) int { return (tasks + max(slots, 1) - 1) / max(slot
 
 // of is the mean time of jobs of n map tasks at a drop ratio.
 func (w WaveJob) of(n int, theta float64) float64 {
-	return max(0, w.Setup+w.SetupSlope*theta) + w.Wave*float64(w.Waves(n, theta)) + w.Shuffle + w.ReduceWave*float64(waves(w.Reduces, w.Slots))
+	return max(0, w.Setup+w.SetupSlope*theta) + w.First + w.Wave*float64(w.Waves(n, theta)) + w.Shuffle + w.ReduceWave*float64(waves(w.Reduces, w.Slots))
 }
 
 // Moments are the mean time of a job at a drop ratio, in seconds, and its coefficient of
@@ -141,33 +142,40 @@ func (f *Finished) whole() bool {
 }
 
 // Learn is the model of the jobs that these runs were of. It needs no more than runs at
-// one drop ratio: until others tell how setup and kept tasks depend on it, setup counts as
-// the same for all, and tasks as dropped once. It is false without any run.
+// one drop ratio: until others tell how setup, waves and kept tasks depend on it, setup
+// counts as the same for all, all waves as alike, and tasks as dropped once. It is false
+// without any run.
 func Learn(runs []Finished) (w WaveJob, known bool) {
 	runs = slices.DeleteFunc(slices.Clone(runs), func(f Finished) bool { return !f.whole() })
 	if len(runs) == 0 {
 		return w, false
 	}
-	var maps, mapWaves, reduces, reduceWaves, deep, drop float64
+	var reduces, reduceWaves, deep, drop float64
+	var maps, setup points
 	for i := range runs {
 		f := &runs[i]
 		w.Slots, w.Reduces = max(w.Slots, f.Slots), max(w.Reduces, f.Reduces)
 		w.Tasks = append(w.Tasks, f.Tasks)
 		w.Shuffle += f.Shuffle / float64(len(runs))
-		maps, mapWaves = maps+f.Maps, mapWaves+float64(waves(f.Kept, f.Slots))
+		maps = append(maps, [2]float64{float64(waves(f.Kept, f.Slots)), f.Maps})
+		setup = append(setup, [2]float64{f.Theta, f.Setup})
 		reduces, reduceWaves = reduces+f.Reduce, reduceWaves+float64(waves(f.Reduces, f.Slots))
 		if f.Theta > 0 {
 			deep, drop = deep+math.Log(float64(f.Kept)/float64(f.Tasks)), drop+math.Log(1-f.Theta)
 		}
 	}
 	w.Depth = depth(deep, drop)
-	w.Wave = maps / mapWaves
+	if w.First, w.Wave = maps.line(); w.First <= 0 || w.Wave <= 0 || !maps.sure(w.First, w.Wave) {
+		w.First, w.Wave = 0, maps.through()
+	}
 	if reduceWaves > 0 {
 		w.ReduceWave = reduces / reduceWaves
 	} else {
 		w.Shuffle += reduces / float64(len(runs))
 	}
-	w.Setup, w.SetupSlope = setups(runs)
+	if w.Setup, w.SetupSlope = setup.line(); !setup.sloped(w.SetupSlope) {
+		w.Setup, w.SetupSlope = setup.middle()[1], 0
+	}
 	w.CV = w.spread(runs)
 	return w, true
 }
@@ -185,31 +193,90 @@ func depth(kept, ratios float64) float64 {
 	return min(max(kept/ratios, 1), depthMost)
 }
 
-// slopeSure is by how many of its standard errors the slope of setup times must differ
-// from 0 to count: noise would be carried on to ratios that were never tried.
-const slopeSure = 2
-
-// setups is the line through the runs' setup times by their drop ratios, by least squares;
-// a level one where the ratios tell no difference.
-func setups(runs []Finished) (at0, slope float64) {
-	n := float64(len(runs))
-	var theta, setup float64
-	for i := range runs {
-		theta, setup = theta+runs[i].Theta/n, setup+runs[i].Setup/n
+// Remember adds a run to those remembered and returns at most so many: where there are more,
+// the oldest of the drop ratio with the most runs is forgotten. So a class that has run at
+// one ratio for long still knows what it saw at others, which [Learn] needs.
+func Remember[T any](runs []T, run T, most int, theta func(*T) float64) []T {
+	runs = append(runs, run)
+	if len(runs) <= most {
+		return runs
 	}
-	var xx, xy, yy float64
+	count := map[float64]int{}
 	for i := range runs {
-		dx, dy := runs[i].Theta-theta, runs[i].Setup-setup
+		count[theta(&runs[i])]++
+	}
+	at := 0
+	for i := range runs {
+		if count[theta(&runs[i])] > count[theta(&runs[at])] {
+			at = i
+		}
+	}
+	return slices.Delete(runs, at, at+1)
+}
+
+// points are pairs of numbers that a line may go through.
+type points [][2]float64
+
+// middle are the means of both.
+func (p points) middle() (m [2]float64) {
+	for _, at := range p {
+		m[0], m[1] = m[0]+at[0]/float64(len(p)), m[1]+at[1]/float64(len(p))
+	}
+	return m
+}
+
+// sums are those of the squares and of the product of what both differ from their means.
+func (p points) sums() (xx, xy, yy float64) {
+	m := p.middle()
+	for _, at := range p {
+		dx, dy := at[0]-m[0], at[1]-m[1]
 		xx, xy, yy = xx+dx*dx, xy+dx*dy, yy+dy*dy
 	}
-	if len(runs) < 3 || xx < 1e-6*n {
-		return setup, 0
+	return xx, xy, yy
+}
+
+// line is the one of least squares, level where all have the same first number.
+func (p points) line() (at0, slope float64) {
+	xx, xy, _ := p.sums()
+	if xx > spreadLeast*float64(len(p)) {
+		slope = xy / xx
 	}
-	slope = xy / xx
-	if off := math.Sqrt(max(0, yy-slope*xy) / (n - 2) / xx); math.Abs(slope) <= slopeSure*off {
-		return setup, 0
+	m := p.middle()
+	return m[1] - slope*m[0], slope
+}
+
+// through is the slope of the line through 0 and the means.
+func (p points) through() float64 { m := p.middle(); return m[1] / m[0] }
+
+const (
+	// spreadLeast is the least variance of the first numbers that says anything of a slope.
+	spreadLeast = 1e-6
+	// surely is by how many of its standard errors a number must differ from 0 to count: noise
+	// would be carried on to ratios that were never tried.
+	surely = 2
+)
+
+// sloped reports whether the slope of the line differs from 0 by more than chance.
+func (p points) sloped(slope float64) bool { return math.Abs(slope) > surely*p.deviation(slope, 0) }
+
+// sure reports whether the line misses 0 by more than chance.
+func (p points) sure(at0, slope float64) bool {
+	return math.Abs(at0) > surely*p.deviation(slope, p.middle()[0])
+}
+
+// deviation is the standard error of the line's height so far from the middle, or for 0 of
+// its slope; infinite where too few points tell.
+func (p points) deviation(slope, from float64) float64 {
+	n := float64(len(p))
+	xx, xy, yy := p.sums()
+	if n < 3 || xx <= spreadLeast*n {
+		return math.Inf(1)
 	}
-	return setup - slope*theta, slope
+	around := max(0, yy-slope*xy) / (n - 2)
+	if from == 0 {
+		return math.Sqrt(around / xx)
+	}
+	return math.Sqrt(around * (1/n + from*from/xx))
 }
 
 // spread is the coefficient of variation of the runs around the model.

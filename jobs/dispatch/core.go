@@ -142,7 +142,7 @@ type job struct {
 	// course is how the run goes; watched tells that this core began it.
 	course  Course
 	watched bool
-	maps     []task
+	maps    []task
 	// places are those of its map tasks in the order in which they start; nil where that is the order of their indexes.
 	places []int
 	// pending are the map tasks to start, in that order.
