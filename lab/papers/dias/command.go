@@ -66,15 +66,17 @@ func NewCommand() *cobra.Command {
 			"(every job), ratios.csv and the logs.\n\n" +
 			"--engine spark does the same on an unmodified Spark, in some quarter of an hour: fewer jobs, each a word popularity that\n" +
 			"the scheduler starts a driver for, with Spark's workers on two emulated nodes with powerd. It needs what make build and\n" +
-			"make hooks make, a JDK, and Spark, which it fetches the first time. --out keeps the same files.",
-		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local",
+			"make hooks make, a JDK, and Spark, which it fetches the first time. --out keeps the same files.\n\n" +
+			"--engine spark-times records on the same Spark, without a scheduler, how long jobs take at every drop ratio, in some ten\n" +
+			"minutes, and judges the models on that (V1, V2). --out keeps spark.json, the form of the record that the study carries.",
+		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local\n  powerlab paper dias --mutants -o json",
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each run; the first tenth is left out of latencies")
 	f.IntVar(&o.realJobs, "real-jobs", 0, fmt.Sprintf("with --engine: jobs under each policy; 0 for %d with local and %d with spark", realJobs, sparkJobs))
 	f.StringVar(&o.Bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
 	return papers.Study{
-		Paper: "dias", Check: o.check, Engines: map[string]papers.Engine{"": o.simulation, "local": o.local, "spark": o.onSpark},
+		Paper: "dias", Check: o.check, Mutants: o.tryMutants, MutantSeeds: mutantSeeds, Engines: map[string]papers.Engine{"": o.simulation, "local": o.local, "spark": o.onSpark, "spark-times": o.sparkTimes},
 	}.Command(cmd, &o.Options)
 }
 
@@ -91,29 +93,73 @@ func (o *options) check() error {
 
 // simulation runs all experiments in virtual time.
 func (o *options) simulation(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
-	all := experiments()
-	chosen, err := choices(all)
+	w, err := honest()
 	if err != nil {
 		return nil, err
 	}
-	s, err := run(ctx, all, o.Seed, o.Seeds, o.jobs, tell(progress))
+	f, err := w.find(ctx, o, tell(progress))
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.validate()
-	if err != nil {
-		return nil, err
-	}
-	files := s.files(o.Seed)
-	maps.Copy(files, v.files())
+	files := f.study.files(o.Seed)
+	maps.Copy(files, f.validation.files())
 	if err := o.Keep(files); err != nil {
 		return nil, err
 	}
-	targets := append(s.targets(), v.targets()...)
-	for i := range chosen {
-		targets = append(targets, chosen[i].targets(s, fmt.Sprintf("B%d", i+1))...)
+	return f.targets(), nil
+}
+
+// whole is the study as it is composed: what arrives under which policies, and what the
+// models and the controller are. A mutant changes one of them; what is nil is not asked.
+type whole struct {
+	experiments []experiment
+	theory      *theory
+	controller  *controller
+	record      *record
+}
+
+// honest is the study without a mistake.
+func honest() (whole, error) {
+	r, err := recorded()
+	return whole{experiments: experiments(), theory: &theory{fit: byWaves}, controller: production(), record: r}, err
+}
+
+// found is what came of all parts.
+type found struct {
+	study      *study
+	validation *validation
+	exact      []responsePoint
+	choices    []choice
+}
+
+// find runs everything.
+func (w whole) find(ctx context.Context, o *options, said func(done, of int)) (f found, err error) {
+	if w.controller != nil {
+		if f.choices, err = w.controller.choices(w.experiments, o.Seeds); err != nil {
+			return f, err
+		}
 	}
-	return targets, nil
+	if f.study, err = run(ctx, w.experiments, o.Seed, o.Seeds, o.jobs, said); err != nil || w.theory == nil {
+		return f, err
+	}
+	if f.exact, err = f.study.measured(*w.theory); err != nil {
+		return f, err
+	}
+	f.validation, err = w.record.validate(ctx, *w.theory, o.Seed, o.Seeds, o.jobs)
+	return f, err
+}
+
+// targets judges everything.
+func (f found) targets() []papers.Target {
+	all := f.study.targets()
+	if f.validation != nil {
+		all = append(all, f.validation.targets()...)
+	}
+	all = append(all, crosses(f.exact)...)
+	for i := range f.choices {
+		all = append(all, f.choices[i].targets(f.study)...)
+	}
+	return all
 }
 
 // tell says at every tenth of the runs how far they are.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"headroom/jobs/deflation"
 	"headroom/units"
 )
 
@@ -13,8 +14,24 @@ const slots = 20
 
 // work is a kind of job: how long the cluster takes for it at base frequency.
 type work interface {
-	// seconds is one job's time at a drop ratio; the same draws give the same data.
-	seconds(theta float64, rng *rand.Rand) float64
+	// job is one job at a drop ratio; the same draws give the same data.
+	job(theta float64, rng *rand.Rand) course
+}
+
+// course is how one job goes: its parts in seconds, and how many of its map tasks run.
+type course struct {
+	setup, maps, shuffle, reduce float64
+	tasks, kept, reduces         int
+}
+
+func (c course) seconds() float64 { return c.setup + c.maps + c.shuffle + c.reduce }
+
+// finished is the job as package deflation learns from it.
+func (c course) finished(theta float64) deflation.Finished {
+	return deflation.Finished{
+		Theta: theta, Tasks: c.tasks, Kept: c.kept, Slots: slots, Reduces: c.reduces,
+		Setup: c.setup, Maps: c.maps, Shuffle: c.shuffle, Reduce: c.reduce,
+	}
 }
 
 // spread is the coefficient of variation of jobs' sizes around their class's, and of tasks' times
@@ -32,6 +49,8 @@ type text struct {
 	shuffle        float64
 	reduces        int
 	reduce         float64
+	// fluid lets map tasks divide the slots without rest, so that no wave shows: of a mutant.
+	fluid bool
 }
 
 // partitions of a text job's input (section 5.1).
@@ -49,11 +68,20 @@ func (w text) overhead(theta float64) float64 {
 	return w.setup + (w.setup90-w.setup)*theta/0.9
 }
 
-func (w text) seconds(theta float64, rng *rand.Rand) float64 {
+func (w text) job(theta float64, rng *rand.Rand) course {
 	size := vary(rng)
 	reduce := makespan(w.reduces, rng) // drawn first: the same for every drop ratio
-	maps := makespan(kept(w.maps, theta), rng)
-	return size * (w.overhead(theta) + w.task*maps + w.shuffle + w.reduce*reduce)
+	left := kept(w.maps, theta)
+	maps := w.stage(left, rng)
+	return course{size * w.overhead(theta), size * w.task * maps, size * w.shuffle, size * w.reduce * reduce, w.maps, left, w.reduces}
+}
+
+// stage is how long the map stage takes, in tasks.
+func (w text) stage(tasks int, rng *rand.Rand) float64 {
+	if w.fluid {
+		return float64(tasks) / slots * vary(rng)
+	}
+	return makespan(tasks, rng)
 }
 
 // kept is how many of n tasks run at a drop ratio (section 3.3); the guard keeps
@@ -108,17 +136,22 @@ func triangles() graph {
 	return graph{rest: 115.5, stage: 5.5, stages: 6, tasks: 200}
 }
 
-func (g graph) seconds(theta float64, rng *rand.Rand) float64 {
+func (g graph) job(theta float64, rng *rand.Rand) course {
 	part := float64(kept(g.tasks, theta)) / float64(g.tasks)
-	sum, left := g.rest, 1.0
+	c := course{tasks: g.stages * g.tasks}
+	size, left := vary(rng), 1.0
+	c.setup = size * g.rest
 	for range g.stages {
 		left *= part
-		sum += g.stage * left
+		c.maps += size * g.stage * left
+		c.kept += int(math.Round(left * float64(g.tasks)))
 	}
-	return vary(rng) * sum
+	return c
 }
 
 // fixed takes the same time always, by drop ratio.
 type fixed func(theta float64) float64
 
-func (f fixed) seconds(theta float64, _ *rand.Rand) float64 { return f(theta) }
+func (f fixed) job(theta float64, _ *rand.Rand) course {
+	return course{maps: f(theta), tasks: 1, kept: 1}
+}

@@ -29,6 +29,14 @@ type policy struct {
 	after time.Duration
 }
 
+// faults are mistakes of the simulated cluster; the honest one has none.
+type faults struct {
+	// keepsAll: the dropper drops nothing. victimLast: a killed job goes to the end of its
+	// buffer. neverFires: no sprint timer does. freeSprints: a sprint draws no more than base
+	// frequency.
+	keepsAll, victimLast, neverFires, freeSprints bool
+}
+
 // settings are those of the dispatcher.
 func (p policy) settings(classes []class) buffers.Settings {
 	s := buffers.Settings{Discipline: p.discipline, Width: 1}
@@ -50,7 +58,7 @@ type trace struct {
 	seed    uint64
 	classes []class
 	jobs    []arrival
-	times   []map[float64]float64 // by job and drop ratio
+	times   []map[float64]course // by job and drop ratio
 }
 
 type arrival struct {
@@ -66,7 +74,7 @@ func arrive(seed, stream uint64, classes []class, n int) *trace {
 	for _, c := range classes {
 		total += c.rate
 	}
-	t := &trace{seed: seed, classes: classes, times: make([]map[float64]float64, n)}
+	t := &trace{seed: seed, classes: classes, times: make([]map[float64]course, n)}
 	at := 0.0
 	for i := range n {
 		at += rng.ExpFloat64() / total
@@ -79,17 +87,17 @@ func arrive(seed, stream uint64, classes []class, n int) *trace {
 	return t
 }
 
-// time is how long a job takes at base frequency: the same at every asking.
-func (t *trace) time(job int, theta float64) float64 {
-	if s, ok := t.times[job][theta]; ok {
-		return s
+// course is how a job goes at base frequency: the same at every asking.
+func (t *trace) course(job int, theta float64) course {
+	if c, ok := t.times[job][theta]; ok {
+		return c
 	}
-	s := t.classes[t.jobs[job].class].work.seconds(theta, rand.New(rand.NewPCG(t.seed, 1<<32+uint64(job))))
+	c := t.classes[t.jobs[job].class].work.job(theta, rand.New(rand.NewPCG(t.seed, 1<<32+uint64(job))))
 	if t.times[job] == nil {
-		t.times[job] = map[float64]float64{}
+		t.times[job] = map[float64]course{}
 	}
-	t.times[job][theta] = s
-	return s
+	t.times[job][theta] = c
+	return c
 }
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
@@ -102,6 +110,11 @@ type done struct {
 	response, exec, fast float64
 	runs                 int
 	joules               float64
+	// theta is its last run's drop ratio; timed tells that this had a sprint timer.
+	theta float64
+	timed bool
+	// overtaken tells that a job of its class that arrived later had ended before it.
+	overtaken bool
 }
 
 // outcome is one run of a trace under a policy.
@@ -115,6 +128,7 @@ type outcome struct {
 // machine is the cluster: one job at a time, as the dispatcher says.
 type machine struct {
 	*trace
+	faults
 	b    *buffers.Buffers
 	pot  *pot
 	now  time.Duration
@@ -122,6 +136,8 @@ type machine struct {
 	left int // jobs that have not ended
 	run  *running
 	out  outcome
+	// newest is the latest arrival of each class that has ended.
+	newest []int
 }
 
 // running is the run under way.
@@ -130,8 +146,10 @@ type running struct {
 	began time.Duration
 	// since is when what follows last changed.
 	since time.Duration
-	work  float64 // s at base frequency that are left
-	fast  bool
+	// as is the run as the dispatcher began it.
+	as   buffers.Run
+	work float64 // s at base frequency that are left
+	fast bool
 	// joules are left of the sprint's escrow.
 	joules float64
 	sprint float64 // s sprinted
@@ -140,13 +158,13 @@ type running struct {
 // epoch is the time 0 of a run: the dispatcher wants points in time.
 func epoch() time.Time { return time.Unix(0, 0).UTC() }
 
-// simulate runs a trace under a policy, to the end of its last job.
-func simulate(t *trace, p policy) (*outcome, error) {
+// simulate runs a trace under a policy, to the end of its last job, on a machine with faults.
+func simulate(t *trace, p policy, f faults) (*outcome, error) {
 	b, err := buffers.New(p.settings(t.classes))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.name, err)
 	}
-	m := &machine{trace: t, b: b, left: len(t.jobs)}
+	m := &machine{trace: t, faults: f, b: b, left: len(t.jobs), newest: make([]int, len(t.classes))}
 	m.out.jobs = make([]done, len(t.jobs))
 	if p.pot != nil {
 		m.pot = p.pot()
@@ -214,7 +232,9 @@ func (m *machine) obey() {
 			case buffers.Kill:
 				m.kill(a.Run)
 			case buffers.SprintDue:
-				m.run.sprinted(m.now, m.pot.escrow(m.now))
+				if !m.neverFires {
+					m.run.sprinted(m.now, m.pot.escrow(m.now))
+				}
 			}
 		}
 	}
@@ -222,7 +242,11 @@ func (m *machine) obey() {
 
 func (m *machine) start(r buffers.Run) {
 	job, _ := slices.BinarySearchFunc(m.jobs, r.ID, func(a arrival, id string) int { return cmp.Compare(a.id, id) })
-	m.run = &running{job: job, began: m.now, since: m.now, work: m.time(job, r.Theta)}
+	theta := r.Theta
+	if m.keepsAll {
+		theta = 0
+	}
+	m.run = &running{job: job, began: m.now, since: m.now, as: r, work: m.course(job, theta).seconds()}
 }
 
 // kill ends the run at once, as SIGKILL does; its job starts from the beginning later.
@@ -230,6 +254,10 @@ func (m *machine) kill(r buffers.Run) {
 	m.account()
 	m.run = nil
 	m.b.Ended(epoch().Add(m.now), r.ID)
+	if m.victimLast {
+		m.b.Cancel(r.ID)
+		_ = m.b.Add(buffers.Job{ID: r.ID, Class: r.Class, Submitted: epoch().Add(m.now)}) // its class is known
+	}
 }
 
 func (m *machine) finish() {
@@ -237,6 +265,8 @@ func (m *machine) finish() {
 	m.account()
 	d := &m.out.jobs[r.job]
 	d.class, d.response, d.exec, d.fast = j.class, (m.now - j.at).Seconds(), (m.now - r.began).Seconds(), r.sprint
+	d.theta, d.timed, d.overtaken = r.as.Theta, r.as.Sprint, r.job < m.newest[j.class]
+	m.newest[j.class] = max(m.newest[j.class], r.job)
 	m.run = nil
 	m.left--
 	m.b.Ended(epoch().Add(m.now), j.id)
@@ -254,7 +284,10 @@ func (m *machine) account() {
 	m.out.busy += took
 	d := &m.out.jobs[r.job]
 	d.runs++
-	d.joules += busyWatts*took + extraWatts*r.sprint
+	d.joules += busyWatts * took
+	if !m.freeSprints {
+		d.joules += extraWatts * r.sprint
+	}
 }
 
 // end is when the run is done at its present speed.

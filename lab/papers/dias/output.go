@@ -254,9 +254,9 @@ func (v *validation) files() papers.Files {
 }
 
 func (v *validation) writeFig4(w io.Writer) error {
-	rows := [][]string{{"class", "drop_percent", "simulated_s", "waves_s", "tasks_s"}}
+	rows := [][]string{{"class", "drop_percent", "measured_s", "waves_s", "tasks_s", "kept_tasks_s"}}
 	for _, p := range v.jobs {
-		rows = append(rows, []string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio), papers.Number(p.observed), papers.Number(p.wave), papers.Number(p.task)})
+		rows = append(rows, []string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio), papers.Number(p.observed), papers.Number(p.wave), papers.Number(p.task), papers.Number(p.share)})
 	}
 	return papers.WriteCSV(w, rows)
 }
@@ -272,7 +272,7 @@ func (v *validation) writeFig5(w io.Writer) error {
 
 // drawFig4 has job times by drop ratio.
 func (v *validation) drawFig4(w io.Writer) error {
-	p := chart.New("Processing time, simulated and modelled (Fig. 4)", "drop ratio (%)", "time of a job (s)")
+	p := chart.New("Processing time on Spark, measured and modelled (Fig. 4)", "drop ratio (%)", "time of a job (s)")
 	for class, name := range []string{"high", "low"} {
 		var observed, wave, task plotter.XYs
 		for _, j := range v.jobs {
@@ -282,7 +282,7 @@ func (v *validation) drawFig4(w io.Writer) error {
 			}
 		}
 		for i, series := range []plotter.XYs{observed, wave, task} {
-			if err := addLine(p, name+", "+[]string{"simulated", "by waves", "by tasks"}[i], series, 2*class+2, i); err != nil {
+			if err := addLine(p, name+", "+[]string{"measured", "by waves", "by tasks"}[i], series, 2*class+2, i); err != nil {
 				return err
 			}
 		}
@@ -293,7 +293,7 @@ func (v *validation) drawFig4(w io.Writer) error {
 
 // drawFig5 has response times by drop ratio.
 func (v *validation) drawFig5(w io.Writer) error {
-	p := chart.New("Mean response time, simulated and modelled (Fig. 5)", "drop ratio of low jobs (%)", "response time (s)")
+	p := chart.New("Mean response time of recorded jobs, simulated queue and model (Fig. 5)", "drop ratio of low jobs (%)", "response time (s)")
 	for class, name := range []string{"high", "low"} {
 		var observed, model plotter.XYs
 		for _, r := range v.responses {

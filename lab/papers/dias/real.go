@@ -11,6 +11,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/buffers"
+	"headroom/jobs/containers"
 	"headroom/lab/cluster"
 	"headroom/units"
 
@@ -225,8 +226,8 @@ func (r *realRun) most() time.Duration {
 	return time.Minute + r.jobs[len(r.jobs)-1].at + 3*r.engine.job*time.Duration(len(r.jobs))
 }
 
-// ready caps the nodes, gives the site joules for sprints, and waits for nodes, scheduler
-// and workers.
+// ready caps the nodes, gives the site joules for sprints, leaves drops and sprints to the
+// dispatcher, and waits for nodes, scheduler and workers.
 func (r *realRun) ready(ctx context.Context) error {
 	most := int64(math.Round(cluster.Rated().Watts()*realCap)) * int64(units.Watt)
 	for _, name := range r.Site.Nodes() {
@@ -241,6 +242,10 @@ func (r *realRun) ready(ctx context.Context) error {
 		SetSprintBudget: &headroomv1.SetSprintBudget{Domain: cluster.Domain, CapacityUj: int64(full) * 60, RefillUw: int64(full)},
 	}}); err != nil {
 		return fmt.Errorf("dias: sprint budget: %w", err)
+	}
+	// The dispatcher alone is to drop and to sprint: the joint policy would, too.
+	if err := r.Change(ctx, reason, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: string(containers.Fair)}}); err != nil {
+		return fmt.Errorf("dias: container policy: %w", err)
 	}
 	return r.Await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
 		return r.capped(realCap)(ctx) && r.Workers(ctx) == r.engine.workers

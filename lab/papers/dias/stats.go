@@ -16,9 +16,10 @@ func execOf(class int) quantity  { return func(r *result) float64 { return r.cla
 func shareOf(class int) quantity {
 	return func(r *result) float64 { return 100 * r.classes[class].share }
 }
-func wasteOf(r *result) float64  { return 100 * r.waste }
-func energyOf(r *result) float64 { return r.joules }
-func wholeOf(r *result) float64  { return r.idle }
+func wasteOf(r *result) float64     { return 100 * r.waste }
+func overtakenOf(r *result) float64 { return 100 * r.overtaken }
+func energyOf(r *result) float64    { return r.joules }
+func wholeOf(r *result) float64     { return r.idle }
 
 // results are those of a policy in an experiment, one for each seed; none where they
 // were not run.
