@@ -232,8 +232,9 @@ func await(ctx context.Context, not string, done func() (bool, error)) error {
 type masterState struct {
 	Alive  int `json:"aliveworkers"`
 	Active []struct {
-		ID   string `json:"id"`
-		Name string `json:"name"`
+		ID    string `json:"id"`
+		Name  string `json:"name"`
+		Cores int    `json:"cores"`
 	} `json:"activeapps"`
 }
 
@@ -263,6 +264,16 @@ func (c *Cluster) Applications(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
+// Cores are those that each running application has, by its name.
+func (c *Cluster) Cores(ctx context.Context) (map[string]int, error) {
+	s, err := c.state(ctx)
+	cores := map[string]int{}
+	for _, a := range s.Active {
+		cores[a.Name] += a.Cores
+	}
+	return cores, err
+}
+
 // Close ends every process of the cluster, executors and drivers too, and waits for it.
 // The folder stays. A second call has no effect.
 func (c *Cluster) Close() error {
@@ -272,6 +283,9 @@ func (c *Cluster) Close() error {
 
 // Master is what applications connect to, spark://HOST:PORT.
 func (c *Cluster) Master() string { return c.master }
+
+// Web is the address of the Master's page.
+func (c *Cluster) Web() string { return c.web }
 
 // Release is what runs.
 func (c *Cluster) Release() Release { return c.config.Release }
