@@ -37,7 +37,6 @@ func (l *lab) engine(t *testing.T, shares string, hooks net.Listener) (e *yarn.E
 	cfg.Container = yarn.Container{MemoryMB: 256, VCores: 1}
 	if hooks != nil {
 		cfg.Hooks = hooks.Addr().String()
-		cfg.Container.MemoryMB = 512 // an application master takes one container
 	}
 	if err := cfg.Check(); err != nil {
 		t.Fatal(err)
