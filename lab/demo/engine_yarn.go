@@ -193,7 +193,7 @@ func (y *yarnEngine) try(*lab) []string {
 	return []string{
 		y.cluster.RM() + "/cluster/scheduler   the queues on Hadoop's own page",
 		"curl http://" + y.hooks + "/v1/shares   what the plug-in is told",
-		shell + " org.apache.hadoop.yarn.client.cli.ApplicationCLI -list",
+		shell + " org.apache.hadoop.yarn.client.cli.ApplicationCLI application -list",
 		shell + " org.apache.hadoop.util.RunJar " + y.jars.Examples() + " pi -Dmapreduce.job.queuename=root." + yarnQueue(classHigh) + " 8 1000",
 	}
 }

@@ -153,7 +153,7 @@ func (c *Cluster) environment() []string {
 }
 
 // Shell is a shell script that starts the program whose main class and arguments are its
-// arguments, such as org.apache.hadoop.yarn.client.cli.ApplicationCLI -list, as a client of
+// arguments, such as org.apache.hadoop.yarn.client.cli.ApplicationCLI application -list, as a client of
 // the cluster.
 func (c *Cluster) Shell() string {
 	var words []string
