@@ -141,7 +141,7 @@ func TestMutantsAreBehind(t *testing.T) {
 					return o
 				}}
 			}
-			a, err := c.measure(t.Context(), &l, seedRange{100, 8}, 3)
+			a, err := c.measure(t.Context(), &l, seedRange{100, 12}, 3)
 			if err != nil {
 				t.Fatal(err)
 			}

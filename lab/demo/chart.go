@@ -38,7 +38,17 @@ func (d *show) chart() error {
 
 // draw is the whole picture.
 func (c picture) draw() ([]byte, error) {
-	p := chart.New("Budget kept through a cut, a killed leader and a killed powerd", "time (s)", "power at the wall (W)")
+	p, err := c.plot("Budget kept through a cut, a killed leader and a killed powerd")
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = chart.Save(p, &b)
+	return b.Bytes(), err
+}
+
+func (c picture) plot(title string) (*chart.Plot, error) {
+	p := chart.New(title, "time (s)", "power at the wall (W)")
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
 	for _, s := range c.samples {
 		p.X.Max = max(p.X.Max, s.at.Seconds())
@@ -74,9 +84,7 @@ func (c picture) draw() ([]byte, error) {
 		marks = append(marks, chart.Mark{At: e.at.Seconds(), Name: e.what})
 	}
 	p.Marks(marks, p.X.Max, chart.Brown)
-	var b bytes.Buffer
-	err := chart.Save(p, &b)
-	return b.Bytes(), err
+	return p, nil
 }
 
 // below is what the first n nodes draw together; a gap where one of them is unknown.

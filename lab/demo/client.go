@@ -46,13 +46,17 @@ func newClient(coordinators []string, scheduler string) *client {
 
 // leader calls f with the server that leads, waiting up to patience for there to be one.
 func (c *client) leader(ctx context.Context, patience time.Duration, f func(headroomv1connect.ClusterServiceClient) error) error {
+	return c.leading(ctx, patience, func(base string) error {
+		return f(headroomv1connect.NewClusterServiceClient(c.via, base, rpc.ClientOptions()...))
+	})
+}
+
+// leading calls f with the base address of the server that leads.
+func (c *client) leading(ctx context.Context, patience time.Duration, f func(base string) error) error {
 	c.mu.Lock()
 	addrs := slices.Clone(c.addrs)
 	c.mu.Unlock()
-	addr, err := rpc.ToLeader(ctx, addrs, patience, func(addr string) error {
-		base := rpc.BaseURL(addr)
-		return f(headroomv1connect.NewClusterServiceClient(c.via, base, rpc.ClientOptions()...))
-	})
+	addr, err := rpc.ToLeader(ctx, addrs, patience, func(addr string) error { return f(rpc.BaseURL(addr)) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if i := slices.Index(c.addrs, addr); i >= 0 {
@@ -165,6 +169,53 @@ func (c *client) jobs(ctx context.Context) ([]*headroomv1.Job, error) {
 		return nil, err
 	}
 	return res.Msg.GetJobs(), nil
+}
+
+// committed is the coordinators' list of jobs, with what is decided about each.
+func (c *client) committed(ctx context.Context) (jobs []*headroomv1.Job, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	err = c.leading(ctx, 0, func(base string) error {
+		service := headroomv1connect.NewJobServiceClient(c.via, base, rpc.ClientOptions()...)
+		res, err := service.ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{WithoutSpecs: true}))
+		if err == nil {
+			jobs = res.Msg.GetJobs()
+		}
+		return err
+	})
+	return jobs, err
+}
+
+// moves are the decisions about a job, oldest first.
+func (c *client) moves(ctx context.Context, id string) (moves []*headroomv1.JobMove, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	err = c.leading(ctx, 0, func(base string) error {
+		service := headroomv1connect.NewJobServiceClient(c.via, base, rpc.ClientOptions()...)
+		res, err := service.ExplainJob(ctx, connect.NewRequest(&headroomv1.ExplainJobRequest{Id: id}))
+		if err == nil {
+			moves = res.Msg.GetMoves()
+		}
+		return err
+	})
+	return moves, err
+}
+
+// setSprintBudget lets the site's nodes draw so many joules above their caps.
+func (c *client) setSprintBudget(ctx context.Context, capacity units.Energy, refill units.Power) error {
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
+	req := &headroomv1.ChangeRequest{Change: change("the demo's sprints"), What: &headroomv1.ChangeRequest_SetSprintBudget{
+		SetSprintBudget: &headroomv1.SetSprintBudget{Domain: site, CapacityUj: int64(capacity), RefillUw: int64(refill)},
+	}}
+	err := persist(ctx, func() error {
+		_, err := ask(ctx, c, changeWait, headroomv1connect.ClusterServiceClient.Change, req)
+		return err
+	})
+	if err != nil {
+		return rpc.AsCLI(err, "sprint budget", site)
+	}
+	return nil
 }
 
 func (c *client) cancelJob(ctx context.Context, id string) error {

@@ -21,7 +21,15 @@ type options struct {
 	keep     bool
 	bin      string
 	throttle string
+	engine   string
 }
+
+// What runs the jobs.
+const (
+	engineLocal = "local"
+	engineYARN  = "yarn"
+	engineSpark = "spark"
+)
 
 // Bounds of the flags.
 const (
@@ -31,6 +39,8 @@ const (
 	// bytes with the closing NUL); outLongest leaves room for those of the nodes.
 	socketLongest = 107
 	outLongest    = socketLongest - len("/nodes/n01/state/powerd.sock")
+	// engineLength is the default of --for with an engine: real jobs take their time.
+	engineLength = 150 * time.Second
 )
 
 // NewCommand is `powerlab demo`.
@@ -44,33 +54,49 @@ func NewCommand() *cobra.Command {
 			"leader and one powerd with SIGKILL, raises the budget again; and judges from outside whether the budget\n" +
 			"was kept. Needs no root. Ends by itself; exit code 0 only when no promise was broken. Ctrl-C ends\n" +
 			"everything that it started.\n\n" +
+			"With --engine yarn or spark an unmodified Hadoop or Spark runs the jobs, on two emulated nodes: the budget\n" +
+			"steps down twice under jobs of two classes, and what the coordinators do about it (containers that move\n" +
+			"between queues, sprints, tasks that are dropped) stands in a table by step. It needs a JDK, and once Maven or\n" +
+			"Python and the network (sh test/install.sh), and make hooks.\n\n" +
 			"Writes power.csv, power.svg and summary.json. In power.csv, every 250 ms: budget_w is the site's budget as\n" +
 			"last committed; reserved_w what the leader charges all nodes, empty while no leader answers (nothing is\n" +
 			"unmanaged here); held_w the sum of the caps that the nodes hold, from their own state and file trees,\n" +
 			"whether powerd lives or not; measured_w what the nodes draw at the wall, mean over 1 s; then each node's.",
-		Example: "  powerlab demo\n  powerlab demo --nodes 8 --out /tmp/demo\n  powerlab demo --keep",
+		Example: "  powerlab demo\n  powerlab demo --nodes 8 --out /tmp/demo\n  powerlab demo --keep\n  powerlab demo --engine yarn --keep",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.complete(); err != nil {
+			if err := opts.complete(cmd.Flags().Changed); err != nil {
 				return err
+			}
+			if opts.engine != engineLocal {
+				return runEngine(cmd.Context(), opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			return run(cmd.Context(), opts, cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&opts.length, "for", 75*time.Second, "length of the whole demo; jobs that have not ended by then are cancelled")
-	f.IntVar(&opts.nodes, "nodes", 4, "how many emulated nodes")
-	f.Uint64Var(&opts.seed, "seed", 1, "chooses the node whose powerd is killed, and the text of the jobs")
+	f.StringVar(&opts.engine, "engine", engineLocal, "what runs the jobs: local (a worker on each node), yarn or spark (a real cluster on the nodes)")
+	f.DurationVar(&opts.length, "for", 75*time.Second, "length of the whole demo, with yarn and spark of the part after the start (default there: 2m30s); jobs that have not ended by then are cancelled")
+	f.IntVar(&opts.nodes, "nodes", 4, "how many emulated nodes (default with yarn and spark: 2)")
+	f.Uint64Var(&opts.seed, "seed", 1, "chooses the text of the jobs, and the node whose powerd is killed")
 	f.StringVar(&opts.out, "out", "demo-out", "folder for the output; a folder of an earlier demo is replaced")
-	f.BoolVar(&opts.keep, "keep", false, "leave the cluster running at the end, and print the commands to try")
+	f.BoolVar(&opts.keep, "keep", false, "leave the cluster running at the end, with yarn and spark until Ctrl-C, and print the commands to try")
 	f.StringVar(&opts.bin, "bin", "", "folder of the programs (default: that of powerlab)")
 	f.StringVar(&opts.throttle, "throttle", "auto", "what slows the nodes' processes: auto, cgroup or signals")
 	return cmd
 }
 
 // complete checks the flags and fills in what depends on this process.
-func (o *options) complete() error {
+func (o *options) complete(changed func(flag string) bool) error {
+	if o.engine != engineLocal && !changed("nodes") {
+		o.nodes = engineNodes
+	}
+	if o.engine != engineLocal && !changed("for") {
+		o.length = engineLength
+	}
 	switch {
+	case !slices.Contains([]string{engineLocal, engineYARN, engineSpark}, o.engine):
+		return cli.Usage("--engine %q is none of %s, %s, %s", o.engine, engineLocal, engineYARN, engineSpark)
 	case o.length < lengthLeast || o.length > lengthMost:
 		return cli.Usage("--for is %v; it must be from %v to %v", o.length, lengthLeast, lengthMost)
 	case o.nodes < 1 || o.nodes > nodesMost:

@@ -9,12 +9,17 @@
 // each plant draws. Nothing it judges comes out of the code that makes the
 // promise, and every figure of summary.json follows from power.csv and the events.
 //
+// With --engine the jobs run on a real Hadoop or Spark on the nodes (engine.go and beside
+// it): nothing is killed, the budget steps down, and the coordinators move containers, drop
+// tasks and let nodes sprint by themselves. What a job dropped is held against its own counters.
+//
 // Parts: text.go makes the input, fleet.go and lab.go start and stop processes,
 // jobs.go and feed.go keep both priority classes busy, witness.go looks,
 // story.go acts, judge.go (a pure function) decides, the rest writes it down.
 //
 // Guarantees: needs no root and no network beyond loopback; ends by itself; an
 // interrupt at any moment ends every process that it started; nothing is written
-// outside the output folder but the text, once, in the user's cache folder. It
+// outside the output folder but the text, once, in the user's cache folder, and a real
+// cluster's folder, which is removed. It
 // never touches the power controls of the machine it runs on.
 package demo

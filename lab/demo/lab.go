@@ -74,7 +74,7 @@ func newLab(opts options, dir, bin string) (*lab, error) {
 	if err := l.configure(); err != nil {
 		return nil, err
 	}
-	l.fleet, err = newFleet(filepath.Join(dir, "logs"), opts.keep)
+	l.fleet, err = newFleet(filepath.Join(dir, "logs"), opts.keep && opts.engine == engineLocal)
 	return l, err
 }
 
@@ -101,11 +101,7 @@ func (l *lab) addresses() []string { return l.servers.Addresses() }
 
 // configure writes the programs' configuration files.
 func (l *lab) configure() error {
-	err := l.servers.Configure(site, rack, l.full())
-	if err == nil {
-		err = os.WriteFile(l.path("scheduler.yaml"), []byte(l.schedulerConfig()), 0o644)
-	}
-	if err != nil {
+	if err := l.servers.Configure(site, rack, l.full()); err != nil {
 		return fmt.Errorf("demo: write configuration: %w", err)
 	}
 	return nil
@@ -115,26 +111,56 @@ func (l *lab) path(parts ...string) string {
 	return filepath.Join(append([]string{l.dir}, parts...)...)
 }
 
-func (l *lab) schedulerConfig() string {
-	return fmt.Sprintf("dev: true\nlisten: %q\ndir: %s\ncoordinators: [%q, %q, %q]\nclasses: [%s, %s]\nlog_level: info\n",
-		l.scheduler, strconv.Quote(l.path("scheduler")), l.members[0].RPC, l.members[1].RPC, l.members[2].RPC, classHigh, classLow)
+// schedulerConfig is scheduler.yaml; more names the classes, and an engine where there is one.
+func (l *lab) schedulerConfig(more string) string {
+	return fmt.Sprintf("dev: true\nlisten: %q\ndir: %s\ncoordinators: [%q, %q, %q]\nlog_level: info\n%s",
+		l.scheduler, strconv.Quote(l.path("scheduler")), l.members[0].RPC, l.members[1].RPC, l.members[2].RPC, more)
 }
+
+// plainClasses are the classes of jobs that the workers run.
+const plainClasses = "classes: [" + classHigh + ", " + classLow + "]\n"
 
 // start starts every process of the cluster.
 func (l *lab) start() error {
+	for _, part := range []func() error{l.startMembers, func() error { return l.startScheduler(plainClasses) }, l.startNodes} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lab) startMembers() error {
 	for i := range l.members {
 		if err := l.startMember(&l.members[i]); err != nil {
 			return err
 		}
 	}
-	if _, err := l.fleet.start("scheduler", filepath.Join(l.bin, "scheduler"), "run", "--config", l.path("scheduler.yaml")); err != nil {
-		return err
+	return nil
+}
+
+// startScheduler starts the scheduler; more is added to its configuration.
+func (l *lab) startScheduler(more string) error {
+	if err := os.WriteFile(l.path("scheduler.yaml"), []byte(l.schedulerConfig(more)), 0o644); err != nil {
+		return fmt.Errorf("demo: write configuration: %w", err)
+	}
+	_, err := l.fleet.start("scheduler", filepath.Join(l.bin, "scheduler"), "run", "--config", l.path("scheduler.yaml"))
+	return err
+}
+
+// startNodes starts the emulated nodes, with a worker each where no other engine runs on them.
+func (l *lab) startNodes() error {
+	worker := []string{"--scheduler", l.scheduler, "--slots", strconv.Itoa(l.slots)}
+	if l.opts.engine != engineLocal {
+		worker = []string{"--no-worker", "--weight", strconv.Itoa(engineWeight)}
 	}
 	for _, name := range l.nodes {
-		if _, err := l.fleet.start(name, filepath.Join(l.bin, "powerlab"), "node", name, "--dir", l.path("nodes"),
+		if _, err := l.fleet.start(name, append([]string{
+			filepath.Join(l.bin, "powerlab"), "node", name, "--dir", l.path("nodes"),
 			"--nodes", strconv.Itoa(l.opts.nodes), "--join", l.members[0].Gossip, "--join", l.members[1].Gossip,
-			"--key-file", l.path("gossip.key"), "--brake-key-file", l.path("brake.pub"), "--scheduler", l.scheduler, "--slots", strconv.Itoa(l.slots),
-			"--domain", rack, "--bin", l.bin, "--throttle", l.opts.throttle, "--restart-delay", restartDelay.String()); err != nil {
+			"--key-file", l.path("gossip.key"), "--brake-key-file", l.path("brake.pub"),
+			"--domain", rack, "--bin", l.bin, "--throttle", l.opts.throttle, "--restart-delay", restartDelay.String(),
+		}, worker...)...); err != nil {
 			return err
 		}
 	}

@@ -69,7 +69,7 @@ func assemble(l *lab, text corpus, opts options, out io.Writer, say func(string,
 	}
 	d := &show{lab: l, board: b, out: out, opts: opts}
 	d.feed = &feeder{board: b, client: c, work: work, rush: make(chan string, 1)}
-	d.witness = &witness{board: b, client: c, nodes: l.nodeViews(), energy: map[string]float64{}}
+	d.witness = &witness{board: b, client: c, nodes: l.nodeViews(), list: c.jobs, energy: map[string]float64{}}
 	d.screen = &screen{out: out, terminal: cli.IsTerminal(out), board: b, nodes: l.nodes, rated: l.spec.Rated()}
 	d.story = &story{lab: l, board: b, client: c, nodes: l.nodeViews(), feed: d.feed, rand: random, say: func(string, ...any) {}}
 	if !d.screen.terminal {
@@ -186,7 +186,11 @@ func (d *show) verdict(err error) error {
 		return errors.Join(err, written)
 	}
 	sum.print(d.out, d.story, d.opts.out)
-	broken := sum.broken()
+	return d.conclude(sum.broken(), err)
+}
+
+// conclude says whether a promise was broken; err is why the story did not come to its end.
+func (d *show) conclude(broken []string, err error) error {
 	if err != nil {
 		broken = append([]string{strings.TrimPrefix(err.Error(), "demo: ")}, broken...)
 	}

@@ -31,6 +31,9 @@ type screen struct {
 	nodes    []string
 	rated    units.Power
 	run      time.Duration
+	// engine is what an engine has to show: lines for the table, and the same in short.
+	// The board is locked. nil where no engine but the workers runs.
+	engine func() (lines []string, short string)
 
 	told  int // events already printed as lines
 	drawn bool
@@ -110,9 +113,14 @@ func (s *screen) line() string {
 	last := s.board.samples[len(s.board.samples)-1]
 	tasks, done := taskCounts(s.board.jobs)
 	ended, jobs := jobCounts(s.board.jobs)
-	return fmt.Sprintf("%6.1f s  budget %s  reserved %8s  held %8s  measured %8s  leader %-2s  jobs %d/%d  tasks %d/%d",
+	text := fmt.Sprintf("%6.1f s  budget %s  reserved %8s  held %8s  measured %8s  leader %-2s  jobs %d/%d  tasks %d/%d",
 		last.at.Seconds(), cli.Watts(last.budget), cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts),
 		cli.Opt(last.measured, cli.Watts), s.leader(), ended, jobs, done, tasks)
+	if s.engine != nil {
+		_, short := s.engine()
+		text += "  " + short
+	}
+	return text
 }
 
 // leader is the leader's name while it answers. The board is locked.
@@ -140,6 +148,10 @@ func (s *screen) table() []string {
 	}
 	if more := len(s.nodes) - shown; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	if s.engine != nil {
+		more, _ := s.engine()
+		lines = append(append(lines, ""), more...)
 	}
 	ended, jobs := jobCounts(b.jobs)
 	tasks, done := taskCounts(b.jobs)

@@ -113,20 +113,26 @@ func stateWord(s headroomv1.JobState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "JOB_STATE_"))
 }
 
-// broken are the promises that the run broke, in words; none is the aim.
-func (out summary) broken() []string {
+// brokenSums are the promises about power that a run broke, in words.
+func brokenSums(above overBudget, breaker *breakerSummary) []string {
 	var words []string
 	over := func(what string, s float64, limit string) {
 		if s > 0 {
 			words = append(words, fmt.Sprintf("%s was above the budget for %.3f s%s", what, s, limit))
 		}
 	}
-	over("reserved", out.OverBudget.Reserved, "")
-	over("held", out.OverBudget.Held, "")
-	over("measured", out.OverBudget.Measured, fmt.Sprintf(" by more than %.0f %%", 100*measuredTolerance))
-	if out.Breaker != nil && out.Breaker.Tripped {
+	over("reserved", above.Reserved, "")
+	over("held", above.Held, "")
+	over("measured", above.Measured, fmt.Sprintf(" by more than %.0f %%", 100*measuredTolerance))
+	if breaker != nil && breaker.Tripped {
 		words = append(words, "a breaker rated for the budget would have tripped")
 	}
+	return words
+}
+
+// broken are the promises that the run broke, in words; none is the aim.
+func (out summary) broken() []string {
+	words := brokenSums(out.OverBudget, out.Breaker)
 	for _, what := range eventNames() {
 		if !slices.ContainsFunc(out.Events, func(e eventSummary) bool { return e.What == what }) {
 			words = append(words, fmt.Sprintf("there was no %q", what))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/units"
 )
 
@@ -20,6 +21,8 @@ type witness struct {
 	client *client
 	nodes  []nodeFiles
 	csv    *csvFile
+	// list is where the list of jobs comes from.
+	list func(context.Context) ([]*headroomv1.Job, error)
 
 	energy map[string]float64 // of the last look, joules since boot
 }
@@ -41,7 +44,7 @@ func every(ctx context.Context, d time.Duration, f func()) {
 // watchJobs keeps the list of jobs fresh.
 func (w *witness) watchJobs(ctx context.Context) {
 	every(ctx, jobsEvery, func() {
-		if jobs, err := w.client.jobs(ctx); err == nil {
+		if jobs, err := w.list(ctx); err == nil {
 			w.board.setJobs(jobs)
 		}
 	})

@@ -152,6 +152,17 @@ func (c *Cluster) environment() []string {
 	return []string{"HADOOP_CONF_DIR=" + c.path("conf"), "JAVA_HOME=" + filepath.Dir(filepath.Dir(c.java))}
 }
 
+// Shell is a shell script that starts the program whose main class and arguments are its
+// arguments, such as org.apache.hadoop.yarn.client.cli.ApplicationCLI application -list, as a client of
+// the cluster.
+func (c *Cluster) Shell() string {
+	var words []string
+	for _, w := range slices.Concat([]string{"env"}, c.environment(), []string{c.java, "-Xmx256m"}, c.jvm(), []string{"-cp", c.classPath()}) {
+		words = append(words, "'"+strings.ReplaceAll(w, "'", `'\''`)+"'")
+	}
+	return "#!/bin/sh\nexec " + strings.Join(words, " ") + " \"$@\"\n"
+}
+
 func (c *Cluster) startDaemon(name string, argv []string) error {
 	p, err := c.group.Start(name, c.environment(), argv...)
 	if err != nil {

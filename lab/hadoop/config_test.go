@@ -7,6 +7,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -124,5 +125,15 @@ func TestCapacities(t *testing.T) {
 		if got := p["yarn.scheduler.capacity.root."+name]; got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
+	}
+}
+
+// The script of Shell passes arguments on as they are, whatever is in its own words.
+func TestShell(t *testing.T) {
+	t.Parallel()
+	c := &Cluster{config: Config{Dir: "/it's here"}, java: "/bin/echo", classes: "-Dclasses"}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", c.Shell(), "shell", "Main", "two  words").Output()
+	if err != nil || !strings.HasSuffix(string(out), "/it's here/conf Main two  words\n") {
+		t.Errorf("%q, %v", out, err)
 	}
 }

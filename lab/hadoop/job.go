@@ -173,8 +173,11 @@ func (j *RunningJob) Wait(ctx context.Context) (Result, error) {
 }
 
 // Kill has YARN end the job; Wait waits for that.
-func (j *RunningJob) Kill(ctx context.Context) error {
-	return request(ctx, http.MethodPut, j.cluster.RM()+"/ws/v1/cluster/apps/"+j.ID+"/state", `{"state":"KILLED"}`, nil)
+func (j *RunningJob) Kill(ctx context.Context) error { return j.cluster.KillApplication(ctx, j.ID) }
+
+// KillApplication has YARN end the application with this id, whoever submitted it.
+func (c *Cluster) KillApplication(ctx context.Context, id string) error {
+	return request(ctx, http.MethodPut, c.RM()+"/ws/v1/cluster/apps/"+id+"/state", `{"state":"KILLED"}`, nil)
 }
 
 // Master is the node that the job's newest application master runs on.

@@ -232,8 +232,9 @@ func await(ctx context.Context, not string, done func() (bool, error)) error {
 type masterState struct {
 	Alive  int `json:"aliveworkers"`
 	Active []struct {
-		ID   string `json:"id"`
-		Name string `json:"name"`
+		ID    string `json:"id"`
+		Name  string `json:"name"`
+		Cores int    `json:"cores"`
 	} `json:"activeapps"`
 }
 
@@ -261,6 +262,16 @@ func (c *Cluster) Applications(ctx context.Context) ([]string, error) {
 		names = append(names, a.Name)
 	}
 	return names, err
+}
+
+// Cores are those that each running application has, by its name.
+func (c *Cluster) Cores(ctx context.Context) (map[string]int, error) {
+	s, err := c.state(ctx)
+	cores := map[string]int{}
+	for _, a := range s.Active {
+		cores[a.Name] += a.Cores
+	}
+	return cores, err
 }
 
 // Close ends every process of the cluster, executors and drivers too, and waits for it.

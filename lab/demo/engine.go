@@ -1,0 +1,374 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/pause"
+	"headroom/lab/cluster"
+	"headroom/units"
+)
+
+// engine is a real cluster that runs the jobs, on the emulated nodes of the lab.
+type engine interface {
+	// about is its name and release.
+	about() string
+	// start starts the cluster's daemons on the nodes, which run.
+	start(ctx context.Context, l *lab) error
+	// scheduler is what scheduler.yaml says of it, and the classes.
+	scheduler() string
+	// submit hands in the next job of a class.
+	submit(ctx context.Context, l *lab, class string) error
+	// queues are what its queues use and may use now, by its own word, highest class first.
+	queues(ctx context.Context) ([]queueLook, error)
+	// cancel ends a job.
+	cancel(ctx context.Context, l *lab, id string) error
+	// dropped is how many tasks a job that has ended well has dropped, by its own counters;
+	// ok is false where they do not say.
+	dropped(ctx context.Context, l *lab, id string) (tasks int, ok bool, err error)
+	// try are commands and pages to try while it runs.
+	try(l *lab) []string
+	// close ends its processes.
+	close() error
+	// logs is the folder of its daemons' logs.
+	logs() string
+}
+
+// queueLook is one queue, or one class where the engine has no queues, at one moment.
+type queueLook struct {
+	name string
+	// used are the containers that it has, share those that it may have; nil for no bound.
+	used  int
+	share *int
+}
+
+// Nodes of a run with an engine: as few as moves between nodes can be seen on.
+const engineNodes = 2
+
+// engineWeight keeps for the nodes the CPUs that they own, whatever else the host does: a real
+// cluster gives up what does not answer.
+const engineWeight = 50
+
+// Joules that the nodes may draw above their caps in a run with an engine.
+const (
+	sprintJoules = 6000
+	sprintRefill = 10 // watts
+)
+
+// engineStart bounds the start of the real cluster and of the first job.
+const engineStart = 4 * time.Minute
+
+// newEngine finds what the engine needs; nothing is started yet.
+func newEngine(ctx context.Context, opts options, dir string, note func(string, ...any)) (engine, error) {
+	hook := map[string]string{engineYARN: "headroom-hadoop.jar", engineSpark: "headroom-spark.jar"}[opts.engine]
+	apps := map[string]string{engineYARN: "headroom-apps.jar", engineSpark: "headroom-spark-apps.jar"}[opts.engine]
+	for _, jar := range []string{hook, apps} {
+		if _, err := os.Stat(filepath.Join(opts.bin, jar)); err != nil {
+			return nil, cli.Failed("make hooks builds it into bin/; sh test/install.sh installs the Maven and the JDK that this needs. --bin names another folder",
+				"--engine %s needs %s in %s: %w", opts.engine, jar, opts.bin, err)
+		}
+	}
+	if _, err := cluster.Java(); err != nil {
+		return nil, unavailable(opts.engine, err)
+	}
+	if opts.engine == engineSpark {
+		return newSparkEngine(ctx, opts, dir, note)
+	}
+	return newYARNEngine(ctx, opts, dir, note)
+}
+
+// unavailable is the error of a machine that lacks what an engine needs.
+func unavailable(name string, err error) error {
+	return cli.Failed("sh test/install.sh installs what is missing (JDK, Maven, Python); the release itself is then fetched into the user's cache. Without --engine the demo needs none of it",
+		"--engine %s: %w", name, err)
+}
+
+// engineShow is one demo on a real cluster with all its parts.
+type engineShow struct {
+	*show
+
+	engine engine
+	name   string
+	looks  *lookBook
+	steps  []stepSeen
+	end    time.Duration // of the story: then the jobs that are left are cancelled
+	settle []float64     // seconds from the commit of a cut to a read-back, one a lowered node
+	// dropped is what the jobs' own counters say, by the id of the job.
+	dropped map[string]int
+	// moves are the decisions about each job.
+	moves map[string][]*headroomv1.JobMove
+}
+
+// runEngine is the whole demo on a real cluster.
+func runEngine(ctx context.Context, opts options, out, progress io.Writer) (err error) {
+	note := func(format string, args ...any) { cli.Notef(progress, format, args...) }
+	scratch, err := os.MkdirTemp("", "headroom-demo-")
+	if err != nil {
+		return fmt.Errorf("demo: folder of the cluster: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	eng, err := newEngine(ctx, opts, filepath.Join(scratch, opts.engine), note)
+	if err != nil {
+		return err
+	}
+	if err := prepareOut(opts.out); err != nil {
+		return err
+	}
+	l, err := newLab(opts, opts.out, opts.bin)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		note("stopping everything that was started")
+		err = errors.Join(err, eng.close(), l.stop(), keepLogs(l.path("logs", opts.engine), eng.logs()))
+	}()
+	table, err := createCSV(l.path("power.csv"), l.nodes)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = table.close() }() // every row is on disk already
+	d := assembleEngine(l, eng, opts, out)
+	d.witness.csv = table
+	if err := d.start(ctx, note); err != nil {
+		return err
+	}
+	err = d.play(ctx)
+	if opts.keep && (err == nil || errors.Is(err, errBroken)) {
+		d.keep(ctx)
+	}
+	return err
+}
+
+// keepLogs copies the logs of the real cluster's daemons into the output folder.
+func keepLogs(to, from string) error {
+	if _, err := os.Stat(from); err != nil {
+		return nil // it came to nothing
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return fmt.Errorf("demo: keep the logs: %w", err)
+	}
+	return nil
+}
+
+func assembleEngine(l *lab, eng engine, opts options, out io.Writer) *engineShow {
+	b := newBoard(l.full())
+	c := newClient(l.addresses(), l.scheduler)
+	d := &engineShow{
+		show:   &show{lab: l, board: b, out: out, opts: opts},
+		engine: eng, name: opts.engine, looks: newLookBook(), dropped: map[string]int{}, moves: map[string][]*headroomv1.JobMove{},
+	}
+	d.witness = &witness{board: b, client: c, nodes: l.nodeViews(), list: c.committed, energy: map[string]float64{}}
+	d.screen = &screen{out: out, terminal: cli.IsTerminal(out), board: b, nodes: l.nodes, rated: l.spec.Rated(), engine: d.looks.lines}
+	d.story = &story{lab: l, board: b, client: c, nodes: l.nodeViews(), say: func(string, ...any) {}}
+	return d
+}
+
+// start starts the coordinators, the nodes, the real cluster on them, the scheduler, and the
+// first jobs; it returns when tasks run.
+func (d *engineShow) start(ctx context.Context, note func(string, ...any)) error {
+	note("starting %d coordinators and %d emulated nodes", servers, len(d.lab.nodes))
+	if err := errors.Join(d.lab.startMembers(), d.lab.startNodes()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, engineStart)
+	defer cancel()
+	err := d.await(ctx, "every node holds a lease", func() bool {
+		nodes, _, err := d.story.client.nodes(ctx)
+		return err == nil && leased(nodes) == len(d.lab.nodes)
+	})
+	if err != nil {
+		return err
+	}
+	note("starting %s on the nodes", d.engine.about())
+	if err := d.engine.start(ctx, d.lab); err != nil {
+		return err
+	}
+	if err := d.lab.startScheduler(d.engine.scheduler()); err != nil {
+		return err
+	}
+	if err := d.story.client.setSprintBudget(ctx, units.FromJoules(sprintJoules), units.FromWatts(sprintRefill)); err != nil {
+		return err
+	}
+	note("submitting the first jobs; t = 0 is when their tasks run")
+	failed := make([]error, len(firstJobs()))
+	var clients sync.WaitGroup
+	for i, class := range firstJobs() {
+		clients.Go(func() { failed[i] = d.engine.submit(ctx, d.lab, class) })
+	}
+	clients.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	return d.await(ctx, "a task runs", func() bool {
+		jobs, err := d.story.client.committed(ctx)
+		d.board.setJobs(jobs)
+		return err == nil && loadOf(jobs, classLow).running+loadOf(jobs, classHigh).running > 0
+	})
+}
+
+// leased is how many nodes hold a lease.
+func leased(nodes []*headroomv1.Node) int {
+	n := 0
+	for _, node := range nodes {
+		if node.GetState() == "ok" && node.LeaseMs != nil && node.EffectiveUw != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// await looks until done, a program of the lab has ended, or ctx ends.
+func (d *engineShow) await(ctx context.Context, what string, done func() bool) error {
+	for !done() {
+		select {
+		case err := <-d.lab.fleet.ended:
+			return err
+		default:
+		}
+		if !pause.For(ctx, againAfter) {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return cli.Failed("the logs are in "+d.lab.path("logs"), "not after %v: %s", engineStart, what)
+			}
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// play lets the story happen and judges it.
+func (d *engineShow) play(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer cancel(nil)
+	fail := func(f func(context.Context) error) {
+		looking.Go(func() {
+			if err := f(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	d.story.run = d.opts.length
+	d.begin()
+	fail(d.ended)
+	looking.Go(func() { d.witness.watchJobs(ctx) })
+	looking.Go(func() { d.witness.watchNodes(ctx) })
+	looking.Go(func() { d.watchEngine(ctx) })
+	looking.Go(func() { d.screen.show(ctx) })
+	fail(d.witness.sample)
+	submitting, over := context.WithCancel(ctx)
+	defer over()
+	var clients sync.WaitGroup
+	err := because(ctx, d.tell(ctx, func(class string) {
+		clients.Go(func() {
+			if err := d.engine.submit(submitting, d.lab, class); err != nil && submitting.Err() == nil {
+				cancel(err)
+			}
+		})
+	}))
+	d.end = d.board.now()
+	over()
+	clients.Wait()
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	d.settleJobs(ctx)
+	cancel(nil)
+	looking.Wait()
+	return d.verdict(err)
+}
+
+// keep leaves everything running until ctx ends.
+func (d *engineShow) keep(ctx context.Context) {
+	coordinator, scheduler := filepath.Join(d.lab.bin, "coordinator"), filepath.Join(d.lab.bin, "scheduler")
+	lines := []string{
+		"", fmt.Sprintf("%s, %d emulated nodes, %d coordinators and a scheduler run until Ctrl-C. Try:", d.engine.about(), len(d.lab.nodes), servers),
+		"  export HEADROOM_ADDR=" + strings.Join(d.lab.addresses(), ","),
+		"  " + coordinator + " status --watch",
+		"  " + coordinator + " job list",
+		"  " + coordinator + " job explain JOB",
+		fmt.Sprintf("  %s budget set %.0fW --reason \"trying it\"", coordinator, d.lab.cut().Watts()),
+		"  " + coordinator + " sprint list",
+		"  " + scheduler + " list --addr " + d.lab.scheduler,
+	}
+	for _, text := range d.engine.try(d.lab) {
+		lines = append(lines, "  "+text)
+	}
+	_, _ = fmt.Fprintln(d.out, strings.Join(lines, "\n"))
+	select {
+	case <-ctx.Done():
+	case err := <-d.lab.fleet.ended:
+		_, _ = fmt.Fprintln(d.out, "a program ended by itself:", err)
+	}
+}
+
+// endMost bounds the wait for jobs that were cancelled, askMost what is asked of those that
+// have ended; cancelEvery is how often what lives on is cancelled again.
+const (
+	endMost     = 45 * time.Second
+	askMost     = 20 * time.Second
+	cancelEvery = time.Second
+)
+
+// settleJobs cancels the jobs that have not ended when the time is over, takes a last look
+// at all, and asks those that ended what they dropped and the coordinators why.
+func (d *engineShow) settleJobs(ctx context.Context) {
+	d.cancelLive(ctx)
+	ctx, cancel := context.WithTimeout(ctx, askMost)
+	defer cancel()
+	for _, j := range d.board.jobList() {
+		if moves, err := d.story.client.moves(ctx, j.GetId()); err == nil {
+			d.moves[j.GetId()] = moves
+		}
+		if j.GetState() != headroomv1.JobState_JOB_STATE_DONE {
+			continue
+		}
+		if n, ok, err := d.engine.dropped(ctx, d.lab, j.GetId()); ok && err == nil {
+			d.dropped[j.GetId()] = n
+		}
+	}
+}
+
+// cancelLive cancels jobs until none lives; the verdict names one that lives on all the same.
+func (d *engineShow) cancelLive(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, endMost)
+	defer cancel()
+	for {
+		jobs, err := d.story.client.committed(ctx)
+		if err == nil {
+			d.board.setJobs(jobs)
+		}
+		if err == nil && loadOf(jobs, classLow).jobs+loadOf(jobs, classHigh).jobs == 0 {
+			return
+		}
+		for _, j := range jobs {
+			if live(j) {
+				_ = d.engine.cancel(ctx, d.lab, j.GetId()) // tried again
+			}
+		}
+		if !pause.For(ctx, cancelEvery) {
+			return
+		}
+	}
+}
+
+// droppedTasks are the tasks that a job gave up, as committed or, where its engine does not
+// name them, as it reports.
+func droppedTasks(j *headroomv1.Job) int {
+	n := 0
+	for _, r := range j.GetDropped() {
+		n += int(r.GetLast()-r.GetFirst()) + 1
+	}
+	return cmp.Or(n, int(j.GetProgress().GetDropped()))
+}

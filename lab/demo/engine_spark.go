@@ -1,0 +1,161 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"headroom/lab/cluster"
+	"headroom/lab/spark"
+)
+
+// The shape of a Spark of the demo.
+const (
+	sparkCores = 2 // of a node's worker
+	// sparkBytes and sparkPartitions are the input of all jobs, sparkTop how many words they find.
+	sparkBytes, sparkPartitions, sparkTop = 12 << 20, 40, 50
+	// sparkTheta is the drop ratio of class low, sparkFloor the least part of its tasks, in percent.
+	sparkTheta, sparkFloor = 25, 60
+	// sparkSprintAfter is the sprint timer of class high: a driver has no executors before.
+	sparkSprintAfter = "5s"
+)
+
+// sparkEngine is a real standalone Spark with a Worker on each node. Its jobs are drivers of
+// the scheduler, one at a time, highest class first.
+type sparkEngine struct {
+	bin, dir string
+	release  spark.Release
+	cluster  *spark.Cluster
+
+	mu   sync.Mutex
+	made map[string]int // jobs by class
+}
+
+func newSparkEngine(ctx context.Context, opts options, dir string, note func(string, ...any)) (*sparkEngine, error) {
+	note("looking for Spark %s in the user's cache; pip fetches it where it is missing", spark.Version)
+	release, err := spark.Fetch(ctx, spark.Version, "", func(text string) { note("%s", text) })
+	if errors.Is(err, spark.ErrUnavailable) {
+		return nil, unavailable(engineSpark, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &sparkEngine{bin: opts.bin, dir: dir, release: release, made: map[string]int{}}, nil
+}
+
+func (s *sparkEngine) about() string { return "Spark " + spark.Version }
+
+func (s *sparkEngine) jar(name string) string { return filepath.Join(s.bin, name) }
+
+func (s *sparkEngine) posts() string { return s.dir + "-posts.xml" }
+
+// start implements engine.
+func (s *sparkEngine) start(ctx context.Context, l *lab) (err error) {
+	if _, err := (spark.Posts{Bytes: sparkBytes, Topical: 0.3, Seed: l.opts.seed}).Write(s.posts()); err != nil {
+		return err
+	}
+	config := spark.Config{Dir: s.dir, Release: s.release}
+	for _, name := range l.nodes {
+		config.Nodes = append(config.Nodes, spark.Node{Name: name, Cores: sparkCores, Wrap: cluster.OnNode(filepath.Join(l.bin, "powerlab"), l.path("nodes"), name)})
+	}
+	s.cluster, err = spark.Start(ctx, config)
+	return err
+}
+
+// scheduler implements engine.
+func (s *sparkEngine) scheduler() string {
+	nodes, _ := json.Marshal(s.cluster.Hosts()) // strings always become JSON, which is YAML
+	return fmt.Sprintf("discipline: dias\nclasses:\n  - {name: %s, sprint_after: %s}\n  - {name: %s, theta: %d%%}\n"+
+		"spark:\n  home: %q\n  master: %q\n  plugin: %q\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n  nodes: %s\n",
+		classHigh, sparkSprintAfter, classLow, sparkTheta, s.release.Home, s.cluster.Master(), s.jar("headroom-spark.jar"), "SPARK_CONF_DIR="+s.cluster.ConfDir(), nodes)
+}
+
+// submit implements engine.
+func (s *sparkEngine) submit(ctx context.Context, l *lab, class string) error {
+	s.mu.Lock()
+	s.made[class]++
+	name := fmt.Sprintf("%s-%d", class, s.made[class])
+	s.mu.Unlock()
+	floor := 100
+	if class == classLow {
+		floor = sparkFloor
+	}
+	job := spark.WordPopularity(s.jar("headroom-spark-apps.jar"), s.posts(), sparkPartitions, sparkTop, spark.Drop{})
+	spec := fmt.Sprintf("name: %s\nclass: %s\nslots: %d\nmin_tasks: %d%%\nspark:\n  application: %q\n  main: %s\n  args: [%s]\n",
+		name, class, len(l.nodes)*sparkCores, floor, job.Application, job.Main, quoted(job.Args))
+	file := l.path("jobs", name+".yaml")
+	if err := os.WriteFile(file, []byte(spec), 0o644); err != nil {
+		return fmt.Errorf("demo: job %s: %w", name, err)
+	}
+	return newClient(l.addresses(), l.scheduler).submit(ctx, file, []byte(spec))
+}
+
+// queues implements engine: the cores that the jobs of each class have. A standalone Spark
+// bounds nobody.
+func (s *sparkEngine) queues(ctx context.Context) ([]queueLook, error) {
+	cores, err := s.cluster.Cores(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return classCores(cores), nil
+}
+
+// classCores are the cores of each class, whose jobs' names begin with it.
+func classCores(cores map[string]int) []queueLook {
+	looks := []queueLook{{name: classHigh}, {name: classLow}}
+	for name, n := range cores {
+		for i := range looks {
+			if strings.HasPrefix(name, looks[i].name+"-") {
+				looks[i].used += n
+			}
+		}
+	}
+	return looks
+}
+
+// cancel implements engine.
+func (s *sparkEngine) cancel(ctx context.Context, l *lab, id string) error {
+	return newClient(l.addresses(), l.scheduler).cancelJob(ctx, id)
+}
+
+// dropped implements engine: by what the application says that it has read.
+func (s *sparkEngine) dropped(_ context.Context, l *lab, id string) (tasks int, ok bool, err error) {
+	runs, err := filepath.Glob(l.path("scheduler", "*", id, "run-*", "stdout"))
+	if err != nil || len(runs) != 1 {
+		return 0, false, err
+	}
+	text, err := os.ReadFile(runs[0])
+	if err != nil {
+		return 0, false, fmt.Errorf("demo: answer of %s: %w", id, err)
+	}
+	answer, err := spark.ReadAnswer(string(text))
+	if err != nil {
+		return 0, false, err
+	}
+	return answer.Total - answer.Kept, true, nil
+}
+
+// try implements engine.
+func (s *sparkEngine) try(l *lab) []string {
+	return []string{
+		s.cluster.Web() + "   the Master's own page",
+		filepath.Join(l.bin, "scheduler") + " submit --addr " + l.scheduler + " " + l.path("jobs", classHigh+"-1.yaml"),
+		"SPARK_CONF_DIR=" + s.cluster.ConfDir() + " " + filepath.Join(s.release.Home, "bin", "spark-shell") + " --master " + s.cluster.Master() + "   beside Headroom",
+	}
+}
+
+// close implements engine.
+func (s *sparkEngine) close() error {
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.Close()
+}
+
+// logs implements engine.
+func (s *sparkEngine) logs() string { return filepath.Join(s.dir, "logs") }

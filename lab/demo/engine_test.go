@@ -1,0 +1,310 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/testkit"
+	"headroom/lab/spark"
+	"headroom/units"
+)
+
+// two are looks at two queues.
+func two(urgent, batch int, urgentShare, batchShare *int) []queueLook {
+	return []queueLook{{"urgent", urgent, urgentShare}, {"batch", batch, batchShare}}
+}
+
+// The steps of the budget take in what was seen while they held, and what moved or was
+// dropped since the look before.
+func TestStepsOfARun(t *testing.T) {
+	t.Parallel()
+	samples := rows([2]float64{100, 90}, [2]float64{0, 80}, [2]float64{60, 50}, [2]float64{0, -1})
+	for i := range samples {
+		samples[i].at = time.Duration(i) * time.Second
+	}
+	looks := []look{
+		{at: 0, queues: two(0, 8, nil, nil), dropped: 1},
+		{at: time.Second, queues: two(2, 6, new(3), new(7)), dropped: 1},
+		{at: 1500 * time.Millisecond, dropped: 1}, // the engine did not answer
+		{at: 2 * time.Second, queues: two(4, 4, new(6), new(4)), dropped: 5},
+		{at: 3 * time.Second, queues: two(5, 1, new(6), nil), dropped: 5},
+		{at: 4 * time.Second, queues: two(0, 0, new(10), nil), dropped: 9}, // the story is over
+	}
+	got := testkit.Need(json.Marshal(stepsOf([]stepSeen{{0, 100 * w}, {2 * time.Second, 60 * w}}, 3500*time.Millisecond, samples, looks)))(t)
+	want := `[{"t_s":0,"budget_w":100,"measured_w":85,"queues":[{"name":"urgent","used":1,"share":3},{"name":"batch","used":7,"share":7}],"dropped":1,"moved":0},` +
+		`{"t_s":2,"budget_w":60,"measured_w":50,"queues":[{"name":"urgent","used":4.5,"share":6},{"name":"batch","used":2.5,"share":null}],"dropped":4,"moved":3}]`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// The book counts containers by which shares moved, and tells of it; what was not answered is
+// no move.
+func TestMovesOfShares(t *testing.T) {
+	t.Parallel()
+	k := newLookBook()
+	if lines, short := k.lines(); len(lines) != 1 || short != "queues -" {
+		t.Errorf("before the first look: %q, %q", lines, short)
+	}
+	var told []string
+	for _, q := range [][]queueLook{two(0, 8, new(2), new(8)), nil, two(1, 8, new(2), new(8)), two(2, 6, new(5), new(5)), two(2, 6, nil, nil)} {
+		if moved := k.add(look{queues: q}); moved != "" {
+			told = append(told, moved)
+		}
+	}
+	if !slices.Equal(told, []string{"urgent 2, batch 8 -> urgent 5, batch 5"}) || k.moved != 3 {
+		t.Errorf("%q, %d moved", told, k.moved)
+	}
+	if lines, short := k.lines(); short != "urgent 2/-  batch 6/-  dropped 0" || len(lines) != 3 {
+		t.Errorf("%q, %q", lines, short)
+	}
+}
+
+// A sprint is told once per job, and none that was refused.
+func TestSprintsAreToldOnce(t *testing.T) {
+	t.Parallel()
+	k := newLookBook()
+	job := func(id, refused string, kind headroomv1.MoveKind) *headroomv1.Job {
+		return &headroomv1.Job{Id: id, Outlook: &headroomv1.JobOutlook{Move: &headroomv1.JobMove{Kind: kind, Refused: refused}}}
+	}
+	sprint := headroomv1.MoveKind_MOVE_KIND_SPRINT
+	for _, c := range []struct {
+		job  *headroomv1.Job
+		want bool
+	}{
+		{job("a", "no joules", sprint), false},
+		{job("a", "", headroomv1.MoveKind_MOVE_KIND_CAP), false},
+		{job("a", "", sprint), true},
+		{job("a", "", sprint), false},
+		{&headroomv1.Job{Id: "b"}, false},
+	} {
+		if got := k.sprints(c.job); got != c.want {
+			t.Errorf("%v: %v", c.job, got)
+		}
+	}
+}
+
+// keptAll is the summary of a run on a real cluster that kept every promise.
+func keptAll() engineSummary {
+	return engineSummary{
+		Engine: engineYARN,
+		Steps:  stepsOf([]stepSeen{{0, 484 * w}}, time.Minute, nil, []look{{queues: two(1, 9, new(4), nil)}}),
+		Events: []eventSummary{{1, eventLowered}, {2, eventShares}, {3, eventSprint}, {4, eventDrops}, {5, eventRaised}},
+		Jobs: []engineJob{
+			{jobSummary: jobSummary{State: "done", Tasks: 24, Done: 18}, ID: "application_1_0001", Floor: 0.5, Dropped: 6, DroppedByCounters: new(6), Moves: map[string]int{"deflate": 2}},
+			{jobSummary: jobSummary{State: "cancelled", Tasks: 24, Done: 1}, ID: "application_1_0002", Floor: 0.5},
+		},
+	}
+}
+
+func TestEngineVerdict(t *testing.T) {
+	t.Parallel()
+	if words := keptAll().broken(); len(words) > 0 {
+		t.Errorf("a good run is said to be broken: %v", words)
+	}
+	if words := keptAll().missing(); len(words) > 0 {
+		t.Errorf("a whole run is said to miss something: %v", words)
+	}
+	for name, spoil := range map[string]func(*engineSummary){
+		"held was above the budget for 0.250 s":                                           func(s *engineSummary) { s.OverBudget.Held = 0.25 },
+		`there was no "budget raised"`:                                                    func(s *engineSummary) { s.Events = s.Events[:4] },
+		"job application_1_0002 is running with 1 of 24":                                  func(s *engineSummary) { s.Jobs[1].State = "running" },
+		"job application_1_0001 has dropped 7 tasks by its own counters, 6 are committed": func(s *engineSummary) { s.Jobs[0].DroppedByCounters = new(7) },
+		"job application_1_0001 has dropped 6 of 24 tasks, its floor is 22 of them":       func(s *engineSummary) { s.Jobs[0].Floor = 0.9 },
+		"no job ran": func(s *engineSummary) { s.Jobs = nil },
+		"a breaker rated for the budget would have tripped": func(s *engineSummary) { s.Breaker = &breakerSummary{Tripped: true} },
+	} {
+		s := keptAll()
+		spoil(&s)
+		if words := strings.Join(s.broken(), "; "); !strings.Contains(words, name) {
+			t.Errorf("want %q, got %q", name, words)
+		}
+	}
+	s := keptAll()
+	s.Events = s.Events[:2]
+	if got := s.missing(); !slices.Equal(got, []string{eventSprint, eventDrops}) {
+		t.Errorf("missing %v", got)
+	}
+	s.Events = nil
+	if got := s.missing(); !slices.Equal(got, []string{eventSprint, eventDrops, eventShares}) {
+		t.Errorf("missing %v", got)
+	}
+	s.Steps[0].Queues = []queueSummary{{Name: classHigh}}
+	if got := s.missing(); !slices.Equal(got, []string{eventSprint, eventDrops}) {
+		t.Errorf("without shares: missing %v", got)
+	}
+}
+
+// The table names each queue with what it used and may use, what is unknown is "-".
+func TestEngineTable(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	keptAll().print(&b, "/out")
+	for _, want := range []string{"URGENT USED/SHARE", "484.0 W          -", "1.0/4", "9.0/-", "6 dropped (its own counters: 6), moves deflate 2", "(its own counters: -), moves none", "/out/power.csv"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// The picture of a run is well-formed and has all three parts.
+func TestEnginePicture(t *testing.T) {
+	t.Parallel()
+	samples := rows([2]float64{484, 400}, [2]float64{0, 380}, [2]float64{290, 280}, [2]float64{0, 260})
+	for i := range samples {
+		half := *samples[i].measured / 2
+		samples[i].nodes = []*units.Power{&half, &half}
+	}
+	c := enginePicture{
+		power: picture{samples: samples, events: []event{{0, eventLowered, ""}, {time.Second, eventShares, ""}}, nodes: []string{"n01", "n02"}},
+		looks: []look{{at: 0}, {at: time.Second, queues: two(1, 9, new(4), nil)}, {at: 2 * time.Second, queues: two(2, 8, new(5), new(5)), dropped: 3}},
+	}
+	drawn := testkit.Need(c.draw())(t)
+	for d := xml.NewDecoder(bytes.NewReader(drawn)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, drawn)
+		}
+	}
+	for _, want := range []string{eventLowered, "urgent, in use", "batch, share", "dropped by all jobs", "containers", "time (s)"} {
+		if !bytes.Contains(drawn, []byte(want)) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if bytes.Contains(drawn, []byte("NaN")) || bytes.Contains(drawn, []byte(eventShares)) {
+		t.Error("NaN, or a mark for each move, in the picture")
+	}
+}
+
+// The story goes forward, steps the budget down twice before it raises it, and ends with all
+// of it; jobs of both classes come.
+func TestStoryOnARealCluster(t *testing.T) {
+	t.Parallel()
+	last, downs, budget := 0.0, 0, 1.0
+	classes := map[string]bool{}
+	for _, class := range firstJobs() {
+		classes[class] = true
+	}
+	for _, a := range acts() {
+		if a.at <= last || a.at >= 1 || (a.budget == 0) == (a.class == "") {
+			t.Errorf("%+v after %v", a, last)
+		}
+		last = a.at
+		if a.class != "" {
+			classes[a.class] = true
+			continue
+		}
+		if a.budget < budget {
+			downs++
+		}
+		budget = a.budget
+	}
+	if downs != 2 || budget != 1 || !classes[classHigh] || !classes[classLow] {
+		t.Errorf("%d steps down, the last budget is %v of the full one, classes %v", downs, budget, classes)
+	}
+}
+
+// Without the jars of the hooks the demo refuses before it makes anything, and says how to
+// get them; an engine that it does not know is a mistake of the command line.
+func TestEngineRefusals(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
+		testkit.WriteFile(t, filepath.Join(bin, name), "")
+	}
+	for engine, want := range map[string]struct {
+		exit int
+		hint string
+	}{
+		engineYARN:  {cli.ExitFailed, "make hooks"},
+		engineSpark: {cli.ExitFailed, "make hooks"},
+		"slurm":     {cli.ExitUsage, ""},
+	} {
+		out := filepath.Join(t.TempDir(), "o")
+		cmd := NewCommand()
+		cmd.SetArgs([]string{"--engine", engine, "--bin", bin, "--out", out})
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		cmd.SilenceUsage = true
+		err := cmd.ExecuteContext(t.Context())
+		typed, ok := errors.AsType[*cli.Error](err)
+		if !ok || typed.Exit != want.exit || !strings.Contains(typed.Hint, want.hint) {
+			t.Errorf("%s: %v", engine, err)
+		}
+		if _, err := os.Stat(out); !os.IsNotExist(err) {
+			t.Errorf("%s: the output folder was made", engine)
+		}
+	}
+}
+
+// An engine has fewer nodes and more time, unless the command line says otherwise.
+func TestEngineDefaults(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
+		testkit.WriteFile(t, filepath.Join(bin, name), "")
+	}
+	given := options{engine: engineYARN, length: time.Minute, nodes: 4, out: t.TempDir(), bin: bin, throttle: "auto"}
+	o := given
+	if err := o.complete(func(string) bool { return false }); err != nil || o.nodes != engineNodes || o.length != engineLength {
+		t.Errorf("%v: %+v", err, o)
+	}
+	o = given
+	if err := o.complete(func(string) bool { return true }); err != nil || o.nodes != 4 || o.length != time.Minute {
+		t.Errorf("%v: %+v", err, o)
+	}
+}
+
+func TestDroppedTasks(t *testing.T) {
+	t.Parallel()
+	named := &headroomv1.Job{Dropped: []*headroomv1.TaskRange{{First: 3, Last: 3}, {First: 5, Last: 9}}, Progress: &headroomv1.JobProgress{Dropped: 4}}
+	if n := droppedTasks(named); n != 6 {
+		t.Errorf("%d", n)
+	}
+	if n := droppedTasks(&headroomv1.Job{Progress: &headroomv1.JobProgress{Dropped: 4}}); n != 4 {
+		t.Errorf("%d", n)
+	}
+}
+
+// A class has the cores of the applications that are named after it.
+func TestCoresOfClasses(t *testing.T) {
+	t.Parallel()
+	got := classCores(map[string]int{"high-1-ab": 2, "low-2-cd": 1, "low-1-ef": 3, "spark-shell": 4})
+	if got[0].used != 2 || got[1].used != 4 || got[0].name != classHigh {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What a Spark application has dropped is in the answer of its only run; of several runs, or
+// none, nothing is claimed.
+func TestSparkSaysWhatItDropped(t *testing.T) {
+	t.Parallel()
+	l := &lab{dir: t.TempDir()}
+	s := &sparkEngine{release: spark.Release{}}
+	if _, ok, err := s.dropped(t.Context(), l, "low-1"); ok || err != nil {
+		t.Errorf("no run: %v, %v", ok, err)
+	}
+	path := l.path("scheduler", "jobs", "low-1", "run-1", "stdout")
+	testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.WriteFile(t, path, "hello\nRESULT {\"kept\": 30, \"total\": 40}\n")
+	if n, ok, err := s.dropped(t.Context(), l, "low-1"); n != 10 || !ok || err != nil {
+		t.Errorf("%d, %v, %v", n, ok, err)
+	}
+	testkit.Check(t, os.MkdirAll(l.path("scheduler", "jobs", "low-1", "run-2"), 0o755))
+	testkit.WriteFile(t, l.path("scheduler", "jobs", "low-1", "run-2", "stdout"), "")
+	if _, ok, _ := s.dropped(t.Context(), l, "low-1"); ok {
+		t.Error("of two runs one is claimed")
+	}
+}
