@@ -156,7 +156,8 @@ func (s *State) Totals() map[string]Totals {
 		return nil
 	}
 	sum := s.sum()
-	for _, n := range s.Nodes {
+	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
+		n := s.Nodes[name]
 		sum.add(&n)
 	}
 	return sum.totals()
