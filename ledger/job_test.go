@@ -92,7 +92,7 @@ func kept(t *rapid.T, before, after *ledger.State) {
 				}
 			}
 		}
-		named := j.Engine == "yarn" && j.Deflation != nil && j.Deflation.Of > 0
+		named := j.Engine == "yarn" && j.Deflation != nil && (j.Deflation.Of > 0 || j.Stop != nil)
 		if len(gone) > 0 && j.Stop == nil && !named {
 			t.Fatalf("job %s: %d tasks dropped without an early stop", id, len(gone))
 		}
@@ -119,7 +119,8 @@ func kept(t *rapid.T, before, after *ledger.State) {
 			tasks, least = j.Stop.Tasks, j.Stop.MinTasks
 		}
 		if named {
-			tasks, least = j.Deflation.Of, min(least, ledger.KeptTasks(j.Deflation.Theta, j.Deflation.Of))
+			tasks = max(tasks, j.Deflation.Of)
+			least = min(least, ledger.KeptTasks(j.Deflation.Theta, tasks))
 		}
 		left := int(tasks) - len(gone)
 		if left*10 < tenths*int(tasks) || left < int(least) {

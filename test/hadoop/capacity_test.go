@@ -59,7 +59,12 @@ func (l *lab) engine(t *testing.T, shares string, hooks net.Listener) (e *yarn.E
 func (l *lab) sleeps(ctx context.Context, t *testing.T, queue string) *hadoop.RunningJob {
 	t.Helper()
 	job := testkit.Need(l.Submit(ctx, l.Sleep(queue, 400, time.Second)))(t)
-	t.Cleanup(func() { testkit.Check(t, job.Kill(context.WithoutCancel(ctx))) })
+	t.Cleanup(func() { // a ResourceManager that ends before the job does brings it back
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		testkit.Check(t, job.Kill(ctx))
+		testkit.Need(job.Wait(ctx))(t)
+	})
 	return job
 }
 
