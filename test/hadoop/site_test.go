@@ -361,7 +361,7 @@ func (s *site) sprint(ctx context.Context) {
 	s.await(ctx, "its nodes do not run above their caps", func() bool { return s.limitOf("n1") > low*1e6 && s.limitOf("n2") > low*1e6 })
 	testkit.Check(s.t, job.Kill(ctx))
 	s.await(ctx, "the sprint does not end with its job", func() bool { return s.limitOf("n1") < low*1e6 && s.limitOf("n2") < low*1e6 })
-	testkit.Check(s.t, s.command(ctx, nil, "sprint", "budget", "0J", "--reason", "test"))
+	s.await(ctx, "the sprint is not settled", func() bool { return s.command(ctx, nil, "sprint", "budget", "0J", "--reason", "test") == nil })
 	for _, n := range nodes {
 		testkit.Check(s.t, s.command(ctx, nil, "node", "set", n, "--clear", "max", "--reason", "test"))
 	}
