@@ -149,7 +149,7 @@ lap
 machines=$(go list ./test/... | grep -E "$whole") || exit 1
 echo "== go test -p 1 (whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package
-run "$scratch/e2e.log" -count=1 -p 1 -timeout 15m $machines || again "$scratch/e2e.log" -p 1 || failed=1
+run "$scratch/e2e.log" -count=1 -p 1 -timeout 25m $machines || again "$scratch/e2e.log" -p 1 || failed=1
 lap
 
 logs="$scratch/unit.log $scratch/models.log $scratch/plain.log $scratch/e2e.log"
