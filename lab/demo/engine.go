@@ -247,33 +247,23 @@ func (d *engineShow) await(ctx context.Context, what string, done func() bool) e
 
 // play lets the story happen and judges it.
 func (d *engineShow) play(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var looking sync.WaitGroup
-	defer looking.Wait()
-	defer cancel(nil)
-	fail := func(f func(context.Context) error) {
-		looking.Go(func() {
-			if err := f(ctx); err != nil {
-				cancel(err)
-			}
-		})
-	}
+	w, ctx := newWatchers(ctx)
+	defer w.end()
 	d.story.run = d.opts.length
 	d.begin()
-	fail(d.ended)
-	looking.Go(func() { d.witness.watchJobs(ctx) })
-	looking.Go(func() { d.witness.watchNodes(ctx) })
-	looking.Go(func() { d.watchEngine(ctx) })
-	looking.Go(func() { d.screen.show(ctx) })
-	fail(d.witness.sample)
+	w.fail(d.ended)
+	w.running.Go(func() { d.witness.watchJobs(ctx) })
+	w.running.Go(func() { d.witness.watchNodes(ctx) })
+	w.running.Go(func() { d.watchEngine(ctx) })
+	w.running.Go(func() { d.screen.show(ctx) })
+	w.fail(d.witness.sample)
 	submitting, over := context.WithCancel(ctx)
 	defer over()
 	var clients sync.WaitGroup
 	err := because(ctx, d.tell(ctx, func(class string) {
 		clients.Go(func() {
 			if err := d.engine.submit(submitting, d.lab, class); err != nil && submitting.Err() == nil {
-				cancel(err)
+				w.cancel(err)
 			}
 		})
 	}))
@@ -284,8 +274,7 @@ func (d *engineShow) play(ctx context.Context) error {
 		return err
 	}
 	d.settleJobs(ctx)
-	cancel(nil)
-	looking.Wait()
+	w.end()
 	return d.verdict(err)
 }
 

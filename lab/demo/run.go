@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"headroom/internal/cli"
@@ -87,36 +86,25 @@ func (d *show) play(ctx context.Context, began time.Time) error {
 	if err := d.lab.start(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var looking sync.WaitGroup
-	defer looking.Wait()
-	defer cancel(nil)
-	fail := func(f func(context.Context) error) {
-		looking.Go(func() {
-			if err := f(ctx); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	fail(d.ended)
-	fail(d.feed.run)
-	looking.Go(func() { d.witness.watchJobs(ctx) })
+	w, ctx := newWatchers(ctx)
+	defer w.end()
+	w.fail(d.ended)
+	w.fail(d.feed.run)
+	w.running.Go(func() { d.witness.watchJobs(ctx) })
 	if err := d.story.ready(ctx); err != nil {
 		return because(ctx, err)
 	}
 	d.story.run = max(d.opts.length-time.Since(began)-stopTime, lengthLeast/2)
 	d.begin()
-	looking.Go(func() { d.witness.watchNodes(ctx) })
-	looking.Go(func() { d.screen.show(ctx) })
-	fail(d.witness.sample)
+	w.running.Go(func() { d.witness.watchNodes(ctx) })
+	w.running.Go(func() { d.screen.show(ctx) })
+	w.fail(d.witness.sample)
 	err := because(ctx, d.story.tell(ctx))
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
 	d.cancelRest(ctx)
-	cancel(nil)
-	looking.Wait()
+	w.end()
 	return d.verdict(err)
 }
 
