@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Stat is a mean over the seeds, with the bounds that hold the mean of other seeds in
@@ -35,22 +37,9 @@ func Of(values []float64) Stat {
 	}
 	half := 0.0
 	if n > 1 {
-		half = student(len(values)-1) * math.Sqrt(squares/(n-1)/n)
+		half = distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.975) * math.Sqrt(squares/(n-1)/n)
 	}
 	return Stat{Mean: mean, Low: mean - half, High: mean + half, Known: true}
-}
-
-// student is how many standard errors on both sides hold 95 of 100 means, by degrees
-// of freedom: a table, then its expansion around the normal's (Abramowitz and Stegun 26.7.5).
-func student(freedom int) float64 {
-	table := []float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262}
-	if freedom <= len(table) {
-		return table[freedom-1]
-	}
-	const z = 1.959964
-	n := float64(freedom)
-	const z3, z5, z7 = z * z * z, z * z * z * z * z, z * z * z * z * z * z * z
-	return z + (z3+z)/(4*n) + (5*z5+16*z3+3*z)/(96*n*n) + (3*z7+19*z5+17*z3-15*z)/(384*n*n*n)
 }
 
 // Judge is a target of a stat: met where the ordering or the sign that it asks for holds,

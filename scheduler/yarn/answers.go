@@ -496,10 +496,17 @@ func taskStateOf(word string) (taskState, error) {
 	return 0, wrong("state %q", clip(word))
 }
 
-// readContainers reads the answer of /appattempts/ID/containers: how many of an
-// application's containers run on each NodeManager, its master's not counted, and
-// how large its master's is; zero where that is not listed.
-func readContainers(body []byte, master string) (on map[string]int, size Container, err error) {
+// held are the containers of an application.
+type held struct {
+	// on is how many run on each NodeManager, running on all of them; the master's is not counted.
+	on      map[string]int
+	running int
+	// master is how large the master's is, largest the size that holds each other one that runs; zero where none is listed.
+	master, largest Container
+}
+
+// readContainers reads the answer of /appattempts/ID/containers.
+func readContainers(body []byte, master string) (h held, err error) {
 	var answer *struct {
 		Container many[struct {
 			ContainerID string `json:"containerId"`
@@ -511,27 +518,30 @@ func readContainers(body []byte, master string) (on map[string]int, size Contain
 		}] `json:"container"`
 	}
 	if err := read(body, &answer); err != nil {
-		return nil, size, err
+		return held{}, err
 	}
-	on = map[string]int{}
+	h.on = map[string]int{}
 	if answer == nil {
-		return on, size, nil
+		return h, nil
 	}
 	if len(answer.Container) > tasksMax {
-		return nil, size, wrong("%d containers, at most %d are read", len(answer.Container), tasksMax)
+		return held{}, wrong("%d containers, at most %d are read", len(answer.Container), tasksMax)
 	}
 	for _, k := range answer.Container {
 		if !containerForm.MatchString(k.ContainerID) || k.NodeID == "" {
-			return nil, size, wrong("%q on %q is not a container", clip(k.ContainerID), clip(k.NodeID))
+			return held{}, wrong("%q on %q is not a container", clip(k.ContainerID), clip(k.NodeID))
 		}
+		size := Container{MemoryMB: amount(k.MemoryMB, memoryMax), VCores: amount(k.VCores, vcoresMax)}
 		switch {
 		case k.ContainerID == master:
-			size = Container{MemoryMB: amount(k.MemoryMB, memoryMax), VCores: amount(k.VCores, vcoresMax)}
+			h.master = size
 		case k.State == "RUNNING":
-			on[k.NodeID]++
+			h.on[k.NodeID]++
+			h.running++
+			h.largest = Container{MemoryMB: max(h.largest.MemoryMB, size.MemoryMB), VCores: max(h.largest.VCores, size.VCores)}
 		}
 	}
-	return on, size, nil
+	return h, nil
 }
 
 // amount is a number from 0 to most; 0 where it is none.

@@ -89,14 +89,14 @@ func TestRealJob(t *testing.T) {
 	if j.done() != 7 || j.count(taskRuns) != 5 || *j.work() != 7 || *j.reduced() != 0 || j.started.UnixMilli() != 1795303426364 {
 		t.Errorf("%d done, %d running, work %v, started %d", j.done(), j.count(taskRuns), *j.work(), j.started.UnixMilli())
 	}
-	on, size, err := readContainers(golden(t, "containers.json"), "container_1700000000000_0001_01_000001")
-	if want := map[string]int{"node1:45454": 3, "node2:45454": 4}; err != nil || !cmp.Equal(on, want) || size != (Container{512, 1}) || (Container{256, 1}).times(size) != 2 {
-		t.Errorf("got %v, %v, %v", on, size, err)
+	h, err := readContainers(golden(t, "containers.json"), "container_1700000000000_0001_01_000001")
+	if want := map[string]int{"node1:45454": 3, "node2:45454": 4}; err != nil || !cmp.Equal(h.on, want) || h.master != (Container{512, 1}) || (Container{256, 1}).times(h.master) != 2 {
+		t.Errorf("got %v, %v, %v", h.on, h.master, err)
 	}
 	// A list of one is no list.
-	on, size, err = readContainers(golden(t, "container-single.json"), "container_1700000000000_0001_01_000001")
-	if err != nil || len(on) != 0 || size != (Container{512, 1}) {
-		t.Errorf("got %v, %v, %v", on, size, err)
+	h, err = readContainers(golden(t, "container-single.json"), "container_1700000000000_0001_01_000001")
+	if err != nil || len(h.on) != 0 || h.master != (Container{512, 1}) {
+		t.Errorf("got %v, %v, %v", h.on, h.master, err)
 	}
 	d, err := readDemand(golden(t, "conf.json"))
 	if got := d.bounds("words", nil); err != nil || len(got) != 1 || got[0].Fraction != 0.75 {
@@ -111,7 +111,7 @@ func TestAnswersRefused(t *testing.T) {
 	nodes := func(b []byte) error { _, err := readNodes(b); return err }
 	queues := func(b []byte) error { _, err := readQueues(b); return err }
 	jobs := func(b []byte) error { _, err := readTasks(b); return err }
-	containers := func(b []byte) error { _, _, err := readContainers(b, ""); return err }
+	containers := func(b []byte) error { _, err := readContainers(b, ""); return err }
 	conf := func(b []byte) error { _, err := readDemand(b); return err }
 	for name, c := range map[string]struct {
 		read       func([]byte) error
@@ -194,7 +194,7 @@ func FuzzAnswers(f *testing.F) {
 		_, _ = readApp(body)
 		_, _ = readNodes(body)
 		_, _ = readQueues(body)
-		_, _, _ = readContainers(body, "")
+		_, _ = readContainers(body, "")
 		if d, err := readDemand(body); err == nil {
 			for _, b := range d.bounds("words", nil) {
 				if !(b.Fraction > 0 && b.Fraction <= 1) || b.Why == "" {

@@ -176,14 +176,22 @@ func (c *client) lookInside(ctx context.Context, w wish, s *sight) {
 	running.Wait()
 }
 
-func (c *client) inside(ctx context.Context, a app, demandRead bool) (d detail) {
-	if a.attempt != "" {
-		body, err := c.cluster(ctx, "apps/"+a.id+"/appattempts/"+a.attempt+"/containers")
-		if err == nil {
-			d.on, d.master, err = readContainers(body, a.master)
-		}
-		d.err = err
+// containers asks for the containers of an application; there are none before its first attempt.
+func (c *client) containers(ctx context.Context, a app) (held, error) {
+	if a.attempt == "" {
+		return held{}, nil
 	}
+	body, err := c.cluster(ctx, "apps/"+a.id+"/appattempts/"+a.attempt+"/containers")
+	if err != nil {
+		return held{}, err
+	}
+	return readContainers(body, a.master)
+}
+
+func (c *client) inside(ctx context.Context, a app, demandRead bool) (d detail) {
+	var h held
+	h, d.err = c.containers(ctx, a)
+	d.on, d.master = h.on, h.master
 	body, err := c.master(ctx, a.id, "/tasks")
 	if err == nil {
 		var all tasks

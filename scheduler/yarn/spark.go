@@ -2,7 +2,6 @@ package yarn
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -96,17 +95,9 @@ func (b *book) forgetSparks(now time.Time) {
 // insideSpark asks for the containers of an application of Spark, and where its hook is
 // silent, its driver.
 func (c *client) insideSpark(ctx context.Context, a app, w sparkWish, demandRead bool) (d detail) {
-	d.spark = &sparkLook{}
-	if a.attempt != "" {
-		body, err := c.cluster(ctx, "apps/"+a.id+"/appattempts/"+a.attempt+"/containers")
-		if err == nil {
-			d.on, d.master, err = readContainers(body, a.master)
-		}
-		if err == nil {
-			d.spark.executor, d.spark.executors, err = readExecutors(body, a.master)
-		}
-		d.err = err
-	}
+	var h held
+	h, d.err = c.containers(ctx, a)
+	d.on, d.master, d.spark = h.on, h.master, &sparkLook{executor: h.largest, executors: h.running}
 	if w.asks != nil {
 		d.demand, d.demandRead = w.asks, true
 	}
@@ -142,29 +133,6 @@ func demandOf(properties map[string]string, prefix string) demand {
 		}
 	}
 	return d
-}
-
-// readExecutors reads the same answer as readContainers: how many containers run beside the
-// master's, and how large the largest is.
-func readExecutors(body []byte, master string) (size Container, n int, err error) {
-	var answer *struct {
-		Container many[struct {
-			ContainerID string      `json:"containerId"`
-			State       string      `json:"containerState"`
-			MemoryMB    json.Number `json:"allocatedMB"`
-			VCores      json.Number `json:"allocatedVCores"`
-		}] `json:"container"`
-	}
-	if err := read(body, &answer); err != nil || answer == nil {
-		return size, 0, err
-	}
-	for _, k := range answer.Container {
-		if k.ContainerID != master && k.State == "RUNNING" {
-			size.MemoryMB, size.VCores = max(size.MemoryMB, amount(k.MemoryMB, memoryMax)), max(size.VCores, amount(k.VCores, vcoresMax))
-			n++
-		}
-	}
-	return size, n, nil
 }
 
 // takeSpark takes over a look at the inside of an application of Spark.
