@@ -220,6 +220,13 @@ func TestOwnApplicationsAreLeftAlone(t *testing.T) {
 	})
 }
 
+// sparks is of how many applications of Spark the engine knows anything.
+func (l *lab) sparks() int {
+	l.engine.mu.Lock()
+	defer l.engine.mu.Unlock()
+	return len(l.engine.book.sparks)
+}
+
 func TestStrangersOfSparkAreRefused(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {
@@ -241,11 +248,11 @@ func TestStrangersOfSparkAreRefused(t *testing.T) {
 		for i := range sparkHooksMax + 10 {
 			l.ask(http.MethodPost, "/v1/spark/progress", fmt.Sprintf(sparkReport, fmt.Sprintf("application_9_%04d", i), 1, 1, 1))
 		}
-		if n := len(l.engine.book.sparks); n > sparkHooksMax {
+		if n := l.sparks(); n > sparkHooksMax {
 			t.Errorf("%d are remembered", n)
 		}
 		l.pass(sparkSilence + 2*time.Second)
-		if n := len(l.engine.book.sparks); n > 0 {
+		if n := l.sparks(); n > 0 {
 			t.Errorf("%d are left", n)
 		}
 	})
