@@ -87,7 +87,7 @@ func (y *yarnEngine) start(ctx context.Context, l *lab) (err error) {
 		}
 	}
 	config := hadoop.Config{
-		Dir: y.dir, Jars: y.jars, Plugins: []string{y.jar("headroom-hadoop.jar")}, Scheduler: "headroom.hadoop.LiveFairScheduler",
+		Dir: y.dir, Jars: y.jars, Plugins: []string{y.jar("headroom-hadoop.jar")}, Scheduler: hadoop.LiveFairScheduler,
 		Properties: map[string]string{"headroom.url": "http://" + y.hooks},
 		Queues:     []hadoop.Queue{{Name: yarnQueue(classHigh)}, {Name: yarnQueue(classLow)}},
 	}

@@ -10,8 +10,11 @@ import (
 	"time"
 )
 
-// FairScheduler and CapacityScheduler are the scheduler classes that Hadoop has.
+// FairScheduler and CapacityScheduler are the scheduler classes that Hadoop has. The fair one can lose the container
+// of an application's master when a node reports within the application's first ask, which a slow machine makes
+// likely: the application then waits for ever. LiveFairScheduler, of headroom-hadoop.jar, cannot.
 const (
+	LiveFairScheduler = "headroom.hadoop.LiveFairScheduler"
 	FairScheduler     = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
 	CapacityScheduler = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
 )

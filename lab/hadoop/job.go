@@ -68,8 +68,8 @@ type RunningJob struct {
 	client  *cluster.Program
 }
 
-// Submit starts a job's client and returns when YARN knows the job. The stock
-// ResourceManager can lose a job's first container and leave it waiting: bound ctx.
+// Submit starts a job's client and returns when YARN knows the job. FairScheduler can lose
+// its first container and leave it waiting: bound ctx.
 func (c *Cluster) Submit(ctx context.Context, job Job) (*RunningJob, error) {
 	tag := "headroom-" + strings.ToLower(rand.Text())
 	argv := c.client(job)
@@ -148,7 +148,8 @@ func (c *Cluster) Run(ctx context.Context, job Job) (Result, error) {
 // clientMost is how long the client may take to see that its job has ended.
 const clientMost = 20 * time.Second
 
-// Wait waits for the job's end, through restarts of the ResourceManager.
+// Wait waits for the job's end, through restarts of the ResourceManager. When ctx ends
+// first, the result is what YARN said last.
 func (j *RunningJob) Wait(ctx context.Context) (Result, error) {
 	var app application
 	c := j.cluster
@@ -157,14 +158,14 @@ func (j *RunningJob) Wait(ctx context.Context) (Result, error) {
 		app, err = c.application(ctx, j.ID)
 		return err == nil && app.over()
 	})
-	if err != nil {
-		return Result{}, err
-	}
-	j.client.Stop(clientMost)
 	r := Result{
 		Application: app.ID, Queue: app.Queue, State: app.State, FinalStatus: app.FinalStatus, Diagnostics: app.Diagnostics,
 		Started: time.UnixMilli(app.StartedMs), Finished: time.UnixMilli(app.FinishedMs),
 	}
+	if err != nil {
+		return r, err
+	}
+	j.client.Stop(clientMost)
 	r.History, err = c.history(ctx, app.ID)
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil

@@ -213,7 +213,9 @@ func newYARNRuns(ctx context.Context, name, in, bin, dir string, maps int, note 
 	note("starting Hadoop %s with one node", hadoop.Version)
 	ctx, cancel := context.WithTimeout(ctx, clusterMost)
 	defer cancel()
-	if r.cluster, err = hadoop.Start(ctx, hadoop.Config{Dir: filepath.Join(dir, "cluster"), Jars: jars, Nodes: hadoop.Nodes(1)}); err != nil {
+	if r.cluster, err = hadoop.Start(ctx, hadoop.Config{
+		Dir: filepath.Join(dir, "cluster"), Jars: jars, Nodes: hadoop.Nodes(1), Plugins: []string{r.jar("headroom-hadoop.jar")}, Scheduler: hadoop.LiveFairScheduler,
+	}); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil

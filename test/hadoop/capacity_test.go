@@ -71,7 +71,7 @@ func (l *lab) sleeps(ctx context.Context, t *testing.T, queue string) *hadoop.Ru
 func TestCapacitySchedulerFollows(t *testing.T) {
 	l, ctx := shared(t), within(t)
 	testkit.Check(t, l.ReplaceScheduler(hadoop.CapacityScheduler, nil))
-	t.Cleanup(func() { testkit.Check(t, l.ReplaceScheduler(hadoop.FairScheduler, nil)) })
+	t.Cleanup(func() { testkit.Check(t, l.ReplaceScheduler(hadoop.LiveFairScheduler, nil)) })
 	testkit.Check(t, l.AwaitNodes(ctx, "n1", "n2"))
 	testkit.Check(t, l.SetMaximum(ctx, "q1", "90"))
 	e, end := l.engine(t, "capacity", nil)

@@ -115,7 +115,9 @@ func (l *lab) start(ctx context.Context, root string, j hadoop.Jars) (err error)
 	if err := cluster.AwaitNodes(l.nodes, "n1", "n2"); err != nil {
 		return err
 	}
-	l.Cluster, err = hadoop.Start(ctx, hadoop.Config{Dir: filepath.Join(l.dir, "shared"), Jars: j, Nodes: nodes, Plugins: []string{l.plugin}})
+	l.Cluster, err = hadoop.Start(ctx, hadoop.Config{
+		Dir: filepath.Join(l.dir, "shared"), Jars: j, Nodes: nodes, Plugins: []string{l.plugin}, Scheduler: hadoop.LiveFairScheduler,
+	})
 	return err
 }
 

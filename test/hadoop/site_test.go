@@ -300,7 +300,7 @@ func TestAJobUnderACut(t *testing.T) {
 	s.agent("n1")
 	s.agent("n2")
 	s.await(ctx, "the nodes hold no lease", func() bool { return s.nodesHold(ctx, 2) })
-	testkit.Check(t, s.ReplaceScheduler("headroom.hadoop.LiveFairScheduler", s.asked()))
+	testkit.Check(t, s.ReplaceScheduler(hadoop.LiveFairScheduler, s.asked()))
 	testkit.Check(t, s.AwaitNodes(ctx, "n1", "n2"))
 	// A task costs little: what decides is not how fast this machine is.
 	s.write("scheduler.yaml", fmt.Sprintf(s.identity("s1")+"listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [{name: high, quality_price: 50ms}]\n"+

@@ -15,6 +15,7 @@ import (
 	"headroom/internal/testkit"
 	"headroom/internal/testkit/kdc"
 	"headroom/lab/cluster"
+	"headroom/lab/hadoop"
 )
 
 func TestResourceManagerAsksWho(t *testing.T) {
@@ -26,7 +27,7 @@ func TestResourceManagerAsksWho(t *testing.T) {
 	job := testkit.Need(s.Submit(ctx, s.Sleep("q1", maps, time.Hour)))(t) // its master keeps the configuration of now
 	testkit.Check(t, job.AwaitContainers(ctx, 1+maps))
 
-	const address, class = "yarn.resourcemanager.webapp.address", "headroom.hadoop.LiveFairScheduler"
+	const address, class = "yarn.resourcemanager.webapp.address", hadoop.LiveFairScheduler
 	open := map[string]string{
 		address: "rm:" + s.RM()[strings.LastIndex(s.RM(), ":")+1:], "hadoop.http.filter.initializers": "org.apache.hadoop.http.lib.StaticUserWebFilter",
 		"hadoop.http.authentication.type": "simple",

@@ -207,7 +207,7 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 	}
 	r.hooks = ports[0]
 	config := hadoop.Config{
-		Dir: r.Path("cluster"), Jars: jars, Plugins: []string{r.Program("headroom-hadoop.jar")}, Scheduler: "headroom.hadoop.LiveFairScheduler",
+		Dir: r.Path("cluster"), Jars: jars, Plugins: []string{r.Program("headroom-hadoop.jar")}, Scheduler: hadoop.LiveFairScheduler,
 		Properties: map[string]string{"headroom.url": "http://" + r.hooks},
 	}
 	config.Queues = r.queues(false)
