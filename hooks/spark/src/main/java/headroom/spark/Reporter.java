@@ -39,7 +39,7 @@ final class Reporter {
     this.progress = progress;
     this.control = control;
     this.client = new SchedulerClient(session.settings.url, session.settings.token, session.settings.tokenFile,
-        session.settings.timeoutMs, session.settings.tls);
+        app, session.settings.timeoutMs, session.settings.tls);
     this.app = app;
     this.attempt = attempt;
     thread.setDaemon(true);

@@ -1,5 +1,6 @@
 package headroom.spark;
 
+import headroom.client.JobToken;
 import headroom.client.Request;
 import java.io.IOException;
 import java.net.URL;
@@ -7,6 +8,8 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Paths;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import javax.net.ssl.SSLSocketFactory;
 
 /**
@@ -16,11 +19,17 @@ import javax.net.ssl.SSLSocketFactory;
 final class SchedulerClient {
   private static final String PATH = "/v1/spark/progress";
 
+  /** In the JSON that "scheduler hook token --user" prints, or by itself. */
+  private static final Pattern USER_TOKEN = Pattern.compile("headroom-user-1\\.[\\w.-]*");
+
   private final URL base;
   private final String token;
 
   /** Read for each report where there is no token; "" for none: it may be replaced while the application runs. */
   private final String tokenFile;
+
+  /** The application's id: of a user's token the one of this application is made. */
+  private final String application;
 
   private final int timeoutMs;
 
@@ -28,13 +37,14 @@ final class SchedulerClient {
   private final SSLSocketFactory tls;
 
   SchedulerClient(URL base, String token, int timeoutMs) {
-    this(base, token, "", timeoutMs, null);
+    this(base, token, "", "", timeoutMs, null);
   }
 
-  SchedulerClient(URL base, String token, String tokenFile, int timeoutMs, SSLSocketFactory tls) {
+  SchedulerClient(URL base, String token, String tokenFile, String application, int timeoutMs, SSLSocketFactory tls) {
     this.base = base;
     this.token = token;
     this.tokenFile = tokenFile;
+    this.application = application;
     this.timeoutMs = timeoutMs;
     this.tls = tls;
   }
@@ -48,7 +58,9 @@ final class SchedulerClient {
       return token;
     }
     try {
-      return new String(Files.readAllBytes(Paths.get(tokenFile)), StandardCharsets.US_ASCII).trim();
+      String text = new String(Files.readAllBytes(Paths.get(tokenFile)), StandardCharsets.US_ASCII).trim();
+      Matcher user = USER_TOKEN.matcher(text);
+      return user.find() ? JobToken.of(user.group(), application) : text;
     } catch (InvalidPathException e) {
       throw new IOException(tokenFile + " is no file", e);
     }

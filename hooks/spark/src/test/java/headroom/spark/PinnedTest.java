@@ -18,7 +18,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 class PinnedTest {
   private static void report(SecureScheduler s, Path ca) throws Exception {
-    new SchedulerClient(new URL(s.url()), "secret", "", 30_000, Pinned.by(ca.toString())).report("{}".getBytes(StandardCharsets.UTF_8));
+    new SchedulerClient(new URL(s.url()), "secret", "", "", 30_000, Pinned.by(ca.toString())).report("{}".getBytes(StandardCharsets.UTF_8));
   }
 
   @Test

@@ -6,21 +6,28 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import headroom.client.JobToken;
 import java.io.IOException;
 import java.net.ServerSocket;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class SchedulerClientTest {
   private static final int PATIENT_MS = 30_000;
+
+  private static final String USER = "headroom-user-1.YW5u.1800000000.xoWSeFYcI5PvDSVp0h3QUj0PmKRQSUdR1Y8YC3o1ZBk";
+  private static final String APPLICATION = "application_1700000000000_0001";
 
   private FakeScheduler scheduler;
 
@@ -46,6 +53,23 @@ class SchedulerClientTest {
     assertEquals("{\"job\":\"j\"}", scheduler.reports.take().toString());
     report("secret", PATIENT_MS);
     assertEquals("POST /v1/spark/progress Bearer secret", scheduler.requests.take());
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"{\"headroom.user-token\":\"" + USER + "\"}\n", USER, "secret\n"})
+  void ofAUsersTokenTheApplicationsIsMade(String text, @TempDir Path dir) throws Exception {
+    Path file = Files.write(dir.resolve("token"), text.getBytes(StandardCharsets.US_ASCII));
+    new SchedulerClient(new URL(scheduler.url()), "", file.toString(), APPLICATION, PATIENT_MS, null).report("{}".getBytes(StandardCharsets.UTF_8));
+    String shown = text.startsWith("secret") ? "secret" : JobToken.of(USER, APPLICATION);
+    assertEquals("POST /v1/spark/progress Bearer " + shown, scheduler.requests.take());
+  }
+
+  @Test
+  void aDamagedUsersTokenIsNotShown(@TempDir Path dir) throws Exception {
+    Path file = Files.write(dir.resolve("token"), USER.substring(0, USER.length() - 9).getBytes(StandardCharsets.US_ASCII));
+    SchedulerClient client = new SchedulerClient(new URL(scheduler.url()), "", file.toString(), APPLICATION, PATIENT_MS, null);
+    IOException e = assertThrows(IOException.class, () -> client.report("{}".getBytes(StandardCharsets.UTF_8)));
+    assertTrue(!e.getMessage().contains("xoWSe") && scheduler.requests.isEmpty(), e.getMessage());
   }
 
   @ParameterizedTest
