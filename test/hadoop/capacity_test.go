@@ -16,6 +16,7 @@ import (
 	"headroom/internal/pause"
 	"headroom/internal/testkit"
 	"headroom/lab/hadoop"
+	"headroom/scheduler/hookserver"
 	"headroom/scheduler/yarn"
 )
 
@@ -28,20 +29,30 @@ func (agreeable) DropTasks(_ context.Context, r *headroomv1.DropTasksRequest) ([
 	return r.GetTasks(), nil
 }
 
-// engine starts the scheduler's engine beside the cluster; end stops it. hooks is where it serves hooks, nil for none.
-func (l *lab) engine(t *testing.T, shares string, hooks net.Listener) (e *yarn.Engine, end func()) {
+// engineWith is what an engine of the scheduler has.
+type engineWith struct {
+	shares string
+	coords yarn.Coordinators
+	hooks  net.Listener      // nil for none
+	guard  *hookserver.Guard // nil answers all
+}
+
+// engine starts the scheduler's engine beside the cluster; end stops it.
+func (l *lab) engine(t *testing.T, with engineWith) (e *yarn.Engine, end func()) {
 	t.Helper()
 	cfg := yarn.Defaults()
-	cfg.ResourceManager, cfg.Shares = []string{l.RM()}, shares
-	cfg.Queues = []yarn.Queue{{Name: "root.q1"}}
+	cfg.ResourceManager, cfg.Shares = []string{l.RM()}, with.shares
+	cfg.Queues = []yarn.Queue{{Name: "root.q1", Guarantee: 0.3, Overrides: true}}
 	cfg.Container = yarn.Container{MemoryMB: 256, VCores: 1}
-	if hooks != nil {
-		cfg.Hooks = hooks.Addr().String()
+	if with.hooks != nil {
+		cfg.Hooks = with.hooks.Addr().String()
 	}
 	if err := cfg.Check(); err != nil {
 		t.Fatal(err)
 	}
-	e = yarn.New(cfg, t.TempDir(), hooks, nil, agreeable{}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	e = yarn.New(cfg, t.TempDir(), with.hooks, nil, with.coords, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	e.Require(with.guard)
+	e.Rank([]yarn.Class{{Name: "high"}, {Name: "low"}})
 	e.Restore(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -74,7 +85,7 @@ func TestCapacitySchedulerFollows(t *testing.T) {
 	t.Cleanup(func() { testkit.Check(t, l.ReplaceScheduler(hadoop.LiveFairScheduler, nil)) })
 	testkit.Check(t, l.AwaitNodes(ctx, "n1", "n2"))
 	testkit.Check(t, l.SetMaximum(ctx, "q1", "90"))
-	e, end := l.engine(t, "capacity", nil)
+	e, end := l.engine(t, engineWith{shares: "capacity", coords: agreeable{}})
 	job := l.sleeps(ctx, t, "q1")
 	await := func(what string, done func() bool) {
 		t.Helper()

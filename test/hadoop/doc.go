@@ -3,8 +3,9 @@
 // NodeManager on an emulated node is really slowed by that node's cap, jobs outlive a
 // killed NodeManager, a killed master and a killed ResourceManager, a ResourceManager that
 // asks for Kerberos is followed, jobs are sprinted, held to shares and made smaller as the
-// coordinators decide, the queues of the fair and of the capacity scheduler follow, and
-// nothing is left of a cluster, whatever ended it.
+// coordinators decide, the queues of the fair and of the capacity scheduler follow,
+// applications of Spark on YARN are seen and obey, and nothing is left of a cluster,
+// whatever ended it.
 //
 // The one idea: one cluster serves the whole package, because starting JVMs is most of
 // the work; a test takes it from shared and leaves it with all nodes running. Two proofs
