@@ -15,6 +15,7 @@ type watch struct {
 	jobs      []arrival
 	index     map[string]int // by job id
 	submitted []time.Duration
+	seen      []int // tasks done
 	served    []arbitration.Served
 	sprinted  []bool
 	ended     []bool
@@ -50,7 +51,7 @@ type moment struct {
 func newWatch(jobs []arrival, busy int) *watch {
 	n := len(jobs)
 	return &watch{
-		busy: busy, jobs: jobs, index: map[string]int{}, submitted: make([]time.Duration, n), served: make([]arbitration.Served, n),
+		busy: busy, jobs: jobs, index: map[string]int{}, submitted: make([]time.Duration, n), seen: make([]int, n), served: make([]arbitration.Served, n),
 		sprinted: make([]bool, n), ended: make([]bool, n), paces: map[float64]pace{},
 	}
 }
@@ -82,13 +83,13 @@ func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 		for node, n := range p.GetRunningOn() {
 			running[node] += int(n)
 		}
-		now.tasks += max(0, int(p.GetDone())-w.served[i].Done)
-		w.served[i].Done = max(w.served[i].Done, int(p.GetDone()))
+		now.tasks += max(0, int(p.GetDone())-w.seen[i])
+		w.seen[i] = max(w.seen[i], int(p.GetDone()))
 		switch j.GetState() {
 		case headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
 			return fmt.Errorf("arbitrate: job %s: %s", j.GetId(), j.GetOutcome())
 		case headroomv1.JobState_JOB_STATE_DONE:
-			w.end(i, at)
+			w.end(i, at, int(p.GetDropped()))
 		default:
 		}
 	}
@@ -101,11 +102,13 @@ func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 	return nil
 }
 
-// end notes that a job is done.
-func (w *watch) end(i int, at time.Duration) {
+// end notes that a job is done, of whose tasks its engine says that so many were dropped. An engine may count tasks that are
+// not of its input as done, and may not say what was dropped: the larger number counts.
+func (w *watch) end(i int, at time.Duration, dropped int) {
 	s := &w.served[i]
 	s.Job, s.Took = w.jobs[i].Job, at-w.submitted[i]
-	s.Dropped = s.Tasks - s.Done
+	s.Dropped = min(s.Tasks, max(0, dropped, s.Tasks-w.seen[i]))
+	s.Done = s.Tasks - s.Dropped
 	w.ended[i] = true
 	w.done++
 }
