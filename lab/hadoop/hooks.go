@@ -1,6 +1,9 @@
 package hadoop
 
-import "strconv"
+import (
+	"maps"
+	"strconv"
+)
 
 // Hooks are Headroom's hooks inside of Hadoop.
 type Hooks struct {
@@ -26,9 +29,7 @@ func (h Hooks) Into(j Job) Job {
 		"headroom.url": h.url(), "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
 		"mapreduce.job.reduce.slowstart.completedmaps": "1.0", "yarn.app.mapreduce.am.resource.mb": strconv.Itoa(h.MasterMB),
 	}
-	for name, value := range j.Properties {
-		set[name] = value
-	}
+	maps.Copy(set, j.Properties)
 	j.LibJars, j.Properties = []string{h.Jar}, set
 	return j
 }

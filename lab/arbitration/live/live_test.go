@@ -114,7 +114,9 @@ func TestSchedulerTakesVariants(t *testing.T) {
 		"yarn": func(v *variant) string {
 			return yarnSection("http://127.1.2.254:8088", "127.0.0.1:7411", v.exact, yarnPlan().streams)
 		},
-		"spark": func(*variant) string { return "spark: {home: /opt/spark, master: \"spark://127.1.2.254:7077\", plugin: /opt/hook.jar}\n" },
+		"spark": func(*variant) string {
+			return "spark: {home: /opt/spark, master: \"spark://127.1.2.254:7077\", plugin: /opt/hook.jar}\n"
+		},
 	}
 	for engine, p := range plans() {
 		for i, v := range p.variants {
@@ -301,6 +303,32 @@ func TestSpeedUp(t *testing.T) {
 		"nothing at all":              {"", 0},
 	} {
 		got, known := watched(t, 1.5, c.mode).speedUp()
+		if known != (c.want > 0) || math.Abs(got-c.want) > 0.05 {
+			t.Errorf("%s: %v, %v; want %v", name, got, known, c.want)
+		}
+	}
+}
+
+// What an engine tells of running tasks counts, and from next to no work no speed-up is told.
+func TestSpeedUpByParts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sprint float64 // work a second in sprints
+		want   float64
+	}{"parts of tasks": {0.6, 1.5}, "next to no work in sprints": {0.05, 0}} {
+		w := newWatch([]arrival{{arbitration.Job{Tasks: 100}, "bulk"}}, 2)
+		w.submit(0, "a", 0)
+		work := 0.0
+		for i := range 60 {
+			l, rate := looked(headroomv1.JobState_JOB_STATE_RUNNING, 0, 2), 0.4
+			if i >= 30 {
+				l, rate = looked(headroomv1.JobState_JOB_STATE_RUNNING, 0, 2, "n1", "n2"), c.sprint
+			}
+			l.Jobs[0].Progress.Work = new(work)
+			testkit.Check(t, w.look(time.Duration(i)*second, l))
+			work += rate
+		}
+		got, known := w.speedUp()
 		if known != (c.want > 0) || math.Abs(got-c.want) > 0.05 {
 			t.Errorf("%s: %v, %v; want %v", name, got, known, c.want)
 		}

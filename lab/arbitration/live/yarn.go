@@ -107,7 +107,7 @@ func yarnJob(a *arrival, hooks hadoop.Hooks, in, out string) hadoop.Job {
 
 // yarnSection is the section yarn of scheduler.yaml: a queue for each class. exact: both guarantee all tasks.
 func yarnSection(rm, hooks string, exact bool, streams []stream) string {
-	text := fmt.Sprintf("yarn:\n  resourcemanager: [%q]\n  hooks: %q\n  container: {memory_mb: %d, vcores: 1}\n  queues:\n", rm, hooks, yarnUnit)
+	text := fmt.Appendf(nil, "yarn:\n  resourcemanager: [%q]\n  hooks: %q\n  container: {memory_mb: %d, vcores: 1}\n  queues:\n", rm, hooks, yarnUnit)
 	said := map[arbitration.Class]bool{}
 	for _, s := range streams {
 		if said[s.class] {
@@ -118,7 +118,7 @@ func yarnSection(rm, hooks string, exact bool, streams []stream) string {
 		if exact {
 			floor = 1
 		}
-		text += fmt.Sprintf("    - {name: root.%s, class: %s, guarantee: %.0f%%}\n", s.class, s.class, 100*floor)
+		text = fmt.Appendf(text, "    - {name: root.%s, class: %s, guarantee: %.0f%%}\n", s.class, s.class, 100*floor)
 	}
-	return text
+	return string(text)
 }
