@@ -3,6 +3,7 @@ package testkit
 import (
 	"os"
 	"path/filepath"
+	"testing"
 )
 
 // failer is what a test, a benchmark and a property of package rapid have in common.
@@ -38,4 +39,14 @@ func WriteFile[T string | []byte](tb failer, path string, text T) {
 		err = os.WriteFile(path, []byte(text), 0o600)
 	}
 	Check(tb, err)
+}
+
+// Programs is a folder with empty files in place of the four programs and of more, for what looks whether they are there.
+func Programs(tb testing.TB, more ...string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	for _, name := range append([]string{"coordinator", "scheduler", "powerd", "powerlab"}, more...) {
+		WriteFile(tb, filepath.Join(dir, name), "")
+	}
+	return dir
 }

@@ -68,14 +68,15 @@ func NewCommand(engines map[string]Engine) *cobra.Command {
 			"arrival. 28 containers draw 350 W at full speed, 100 W idle, and cannot be held below 112.5 W.\n\n" +
 			"--out writes figures.csv, judged.csv, quality.svg (tolerant latency over quality) and joules.svg (urgent latency over joules).\n" +
 			"--optimum compares the arbiter with the best schedule that an offline search finds, on small cases known in advance.\n\n" +
-			"--engine local runs a mixed load on real programs instead, in about an hour and a half: coordinators, the scheduler and its\n" +
-			"workers on two emulated nodes with powerd, with real tasks, under a budget that steps. The arbiter stands against urgent-first-fair\n" +
-			"(container policy fair: slots by class and arrival, no sprints, no tasks given up) and urgent-first-fair-sprint (the same, and urgent\n" +
-			"jobs sprint by a timer). All have the same jobs, budgets and joules, five runs each, forth and back, or one of fewer jobs with\n" +
-			"--quick (ten minutes). Figures have the same names; joules come from the nodes' counters, and the speed-up by sprints is measured in\n" +
-			"the runs. --out keeps figures.csv, jobs.csv, latency.svg and the logs. It needs a machine with little else to do.\n\n" +
+			"--engine runs a mixed load on real programs instead: coordinators, the scheduler and two emulated nodes with powerd, under a budget\n" +
+			"that steps. local: the scheduler's own workers run the tasks (an hour and a half); yarn, spark: an unmodified Hadoop or Spark on the nodes\n" +
+			"(about two hours; Java and the hooks' jars are needed). The arbiter stands against urgent-first-fair (urgent jobs first, no sprints,\n" +
+			"no tasks given up) and urgent-first-fair-sprint (the same, and urgent jobs sprint by a timer). All have the same jobs, budgets and\n" +
+			"joules, five runs each, forth and back, or one of fewer jobs with --quick (ten minutes; fifteen on yarn and spark). Figures have the\n" +
+			"same names; joules come from the nodes' counters, and the speed-up by sprints is measured in the runs. --out keeps figures.csv,\n" +
+			"jobs.csv, latency.svg and the logs, after each run. It needs a machine with little else to do.\n\n" +
 			"Exit code 8: the arbiter is behind some other way in some figure, or is ahead in fewer than three;\n" +
-			"with --engine: it is behind in the objective or for urgent jobs, beyond the bounds.",
+			"with --engine: it is behind in the objective or for urgent jobs. Bounds that decide hold for all figures at once.",
 		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json --out arbitrate-out\n  powerlab arbitrate --optimum\n" +
 			"  powerlab arbitrate --engine local --quick --out arbitrate-local",
 		Args: cobra.NoArgs,
@@ -95,7 +96,7 @@ func NewCommand(engines map[string]Engine) *cobra.Command {
 	f.Uint64Var(&o.seed, "seed", o.seed, "first seed that is judged; the others are the numbers after it")
 	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
 	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases instead")
-	f.StringVar(&o.engine, "engine", "", "run on real programs: local (yarn and spark are not supported yet); the simulation when empty")
+	f.StringVar(&o.engine, "engine", "", "run on real programs: local, yarn or spark; the simulation when empty")
 	f.BoolVar(&o.quick, "quick", false, "with --engine: one run of each variant, with fewer jobs")
 	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
 	o.output.Flags(cmd)

@@ -185,31 +185,21 @@ func (m *Result) worst(baseline *Result) float64 {
 // for all their figures at once with the confidence of one (Bonferroni), since of 70 figures that are level, two or
 // three would else be called ahead or behind by chance.
 func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
-	sure := 1 - (1-confidence)/float64(baselines*len(criteria()))
 	v := Verdict{Baseline: baseline.Name, Member: member.Name}
 	for _, c := range criteria() {
-		ours, theirs := member.each[c.name], baseline.each[c.name]
-		if len(ours) < 2 || len(ours) != len(theirs) {
+		d, known := Compare(c.name, member.each[c.name], baseline.each[c.name], baselines*len(criteria()))
+		if !known {
 			continue // the load has no such class, or not in every seed
 		}
-		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: c.name, Verdict: Level, Note: note}
-		each := c.behind(ours, theirs)
-		bounds := figureWithin(each, sure)
-		j.Behind = FigureOf(each)
-		slack := c.slack
-		if c.relative {
-			slack *= meanOf(theirs)
-		}
-		switch {
-		case bounds.Low > slack:
-			j.Verdict = Behind
+		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: c.name, Behind: d.Behind, Verdict: d.AtOnce, Met: d.AtOnce != Behind, Note: note}
+		switch j.Verdict {
+		case Behind:
 			j.Note = fmt.Sprintf("%s; by %s", note, j.Behind)
 			v.Behind++
-		case bounds.High < -slack:
-			j.Verdict = Ahead
+		case Ahead:
 			v.Ahead++
+		case Level:
 		}
-		j.Met = j.Verdict != Behind
 		a.Judged = append(a.Judged, j)
 	}
 	switch {
@@ -221,6 +211,46 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 		v.Verdict = "met"
 	}
 	a.Verdicts = append(a.Verdicts, v)
+}
+
+// Difference is how ours stands against theirs in one figure.
+type Difference struct {
+	// Behind is by how much ours is worse, run by run, with bounds of its own; below 0: better.
+	Behind Figure
+	// AtOnce is the verdict, by bounds that hold for all figures of a comparison at once; Alone is the one by the bounds
+	// of this figure alone, which of 20 level figures calls one ahead or behind by chance.
+	AtOnce, Alone Standing
+}
+
+// Compare holds ours against theirs in one of so many figures, run by run; false where they are not as many, or fewer
+// than two.
+func Compare(figure string, ours, theirs []float64, figures int) (d Difference, known bool) {
+	if len(ours) < 2 || len(ours) != len(theirs) {
+		return d, false
+	}
+	c := criterion{name: figure}
+	if i := slices.IndexFunc(criteria(), func(x criterion) bool { return x.name == figure }); i >= 0 {
+		c = criteria()[i]
+	}
+	each, slack := c.behind(ours, theirs), c.slack
+	if c.relative {
+		slack *= meanOf(theirs)
+	}
+	d.Behind = FigureOf(each)
+	d.Alone = d.Behind.standing(slack)
+	d.AtOnce = figureWithin(each, 1-(1-confidence)/float64(figures)).standing(slack)
+	return d, true
+}
+
+// standing is the verdict on a difference with such bounds.
+func (f Figure) standing(slack float64) Standing {
+	switch {
+	case f.Low > slack:
+		return Behind
+	case f.High < -slack:
+		return Ahead
+	}
+	return Level
 }
 
 // behind returns by how much ours is worse, seed by seed.

@@ -9,27 +9,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// programs makes a folder with empty files in the programs' place.
-func programs(t *testing.T, names ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
+	"headroom/internal/testkit"
+)
 
 func TestBadSitesAreRefused(t *testing.T) {
 	t.Parallel()
-	all := programs(t, "coordinator", "scheduler", "powerd", "powerlab")
+	all, some := testkit.Programs(t), testkit.Programs(t)
+	testkit.Check(t, os.Remove(filepath.Join(some, "powerd")))
 	for want, config := range map[string]Config{
 		"2 coordinators and 1 nodes": {Bin: all, Coordinators: 2, Nodes: 1},
 		"1 coordinators and 0 nodes": {Bin: all, Coordinators: 1},
-		"the program powerd":         {Bin: programs(t, "coordinator", "scheduler"), Coordinators: 1, Nodes: 1},
+		"the program powerd":         {Bin: some, Coordinators: 1, Nodes: 1},
 	} {
 		config.Dir = t.TempDir()
 		if _, err := NewSite(config); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
@@ -40,7 +31,7 @@ func TestBadSitesAreRefused(t *testing.T) {
 
 func TestCoordinatorsKnowEachOther(t *testing.T) {
 	t.Parallel()
-	bin := programs(t, "coordinator", "scheduler", "powerd", "powerlab")
+	bin := testkit.Programs(t)
 	s, err := NewSite(Config{Dir: t.TempDir(), Bin: bin, Coordinators: 3, Nodes: 2})
 	if err != nil {
 		t.Fatal(err)

@@ -220,10 +220,7 @@ func TestStoryOnARealCluster(t *testing.T) {
 // get them; an engine that it does not know is a mistake of the command line.
 func TestEngineRefusals(t *testing.T) {
 	t.Parallel()
-	bin := t.TempDir()
-	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
-		testkit.WriteFile(t, filepath.Join(bin, name), "")
-	}
+	bin := testkit.Programs(t)
 	for engine, want := range map[string]struct {
 		exit int
 		hint string
@@ -252,10 +249,7 @@ func TestEngineRefusals(t *testing.T) {
 // An engine has fewer nodes and more time, unless the command line says otherwise.
 func TestEngineDefaults(t *testing.T) {
 	t.Parallel()
-	bin := t.TempDir()
-	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
-		testkit.WriteFile(t, filepath.Join(bin, name), "")
-	}
+	bin := testkit.Programs(t)
 	given := options{engine: engineYARN, length: time.Minute, nodes: 4, out: t.TempDir(), bin: bin, throttle: "auto"}
 	o := given
 	if err := o.complete(func(string) bool { return false }); err != nil || o.nodes != engineNodes || o.length != engineLength {

@@ -86,11 +86,8 @@ func (y *yarnEngine) start(ctx context.Context, l *lab) (err error) {
 			return err
 		}
 	}
-	config := hadoop.Config{
-		Dir: y.dir, Jars: y.jars, Plugins: []string{y.jar("headroom-hadoop.jar")}, Scheduler: hadoop.LiveFairScheduler,
-		Properties: map[string]string{"headroom.url": "http://" + y.hooks},
-		Queues:     []hadoop.Queue{{Name: yarnQueue(classHigh)}, {Name: yarnQueue(classLow)}},
-	}
+	config := hadoop.Config{Dir: y.dir, Jars: y.jars, Queues: []hadoop.Queue{{Name: yarnQueue(classHigh)}, {Name: yarnQueue(classLow)}}}
+	y.inside().Plug(&config)
 	for _, name := range l.nodes {
 		config.Nodes = append(config.Nodes, hadoop.Node{
 			Name: name, VCores: yarnSlots, MemoryMB: yarnSlots * yarnUnit, Wrap: cluster.OnNode(filepath.Join(l.bin, "powerlab"), l.path("nodes"), name),
@@ -129,15 +126,14 @@ func (y *yarnEngine) submit(ctx context.Context, l *lab, class string) error {
 	return nil
 }
 
+// inside are the hooks inside of Hadoop.
+func (y *yarnEngine) inside() hadoop.Hooks {
+	return hadoop.Hooks{Jar: y.jar("headroom-hadoop.jar"), Address: y.hooks, MasterMB: yarnUnit}
+}
+
 // job is a word count, or the most frequent words for class high, as a user submits it with the hook.
 func (y *yarnEngine) job(class, out string) hadoop.Job {
-	job := hadoop.Job{
-		Program: "wordcount", Queue: yarnQueue(class), LibJars: []string{y.jar("headroom-hadoop.jar")}, Args: []string{y.input(class), out},
-		Properties: map[string]string{
-			"headroom.url": "http://" + y.hooks, "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
-			"mapreduce.job.reduce.slowstart.completedmaps": "1.0", "yarn.app.mapreduce.am.resource.mb": fmt.Sprint(yarnUnit),
-		},
-	}
+	job := y.inside().Into(hadoop.Job{Program: "wordcount", Queue: yarnQueue(class), Args: []string{y.input(class), out}})
 	if class == classHigh {
 		job.Jar, job.Program, job.Args = y.jar("headroom-apps.jar"), "topn", append(job.Args, "20")
 	}

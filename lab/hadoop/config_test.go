@@ -6,9 +6,11 @@ package hadoop
 import (
 	"encoding/xml"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,5 +137,24 @@ func TestShell(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", c.Shell(), "shell", "Main", "two  words").Output()
 	if err != nil || !strings.HasSuffix(string(out), "/it's here/conf Main two  words\n") {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// A job's own properties win over the hooks', and its own maps are left alone.
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	h := Hooks{Jar: "/opt/headroom-hadoop.jar", Address: "127.0.0.1:7411", MasterMB: 384}
+	own := map[string]string{"mapreduce.job.reduce.slowstart.completedmaps": "0.5", "headroom.deadline": "1m"}
+	j := h.Into(Job{Program: "wordcount", Properties: own})
+	want := map[string]string{
+		"headroom.url": "http://127.0.0.1:7411", "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
+		"mapreduce.job.reduce.slowstart.completedmaps": "0.5", "yarn.app.mapreduce.am.resource.mb": "384", "headroom.deadline": "1m",
+	}
+	if !maps.Equal(j.Properties, want) || len(own) != 2 || !slices.Equal(j.LibJars, []string{h.Jar}) {
+		t.Errorf("%+v", j)
+	}
+	var c Config
+	if h.Plug(&c); c.Scheduler != "headroom.hadoop.LiveFairScheduler" || !slices.Equal(c.Plugins, j.LibJars) || c.Properties["headroom.url"] != want["headroom.url"] {
+		t.Errorf("%+v", c)
 	}
 }

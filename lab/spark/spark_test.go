@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"headroom/internal/testkit"
+	"headroom/scheduler"
 )
 
 func TestVersionsAreTheHooks(t *testing.T) {
@@ -126,5 +127,17 @@ func TestReadAnswer(t *testing.T) {
 	}
 	if _, err := ReadAnswer("nothing"); !errors.Is(err, errJob) {
 		t.Errorf("%v", err)
+	}
+}
+
+// The scheduler takes the section of a cluster.
+func TestSectionIsTaken(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "scheduler.yaml")
+	testkit.WriteFile(t, path, "dev: true\nlisten: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\nclasses: [high]\n"+
+		section("/opt/spark", "spark://127.1.2.254:7077", "http://127.1.2.254:8080", "/opt/hook.jar", "/tmp/con f", 1, map[string]string{"127.1.2.2": "n2", "127.1.2.1": "n1"}))
+	c := testkit.Need(scheduler.LoadConfig(path))(t).Spark
+	if !c.On() || c.Nodes["127.1.2.1"] != "n1" || len(c.Nodes) != 2 || !slices.Contains(c.Driver, "SPARK_CONF_DIR=/tmp/con f") || c.ExecutorCores != 1 || !slices.Equal(c.Web, []string{"http://127.1.2.254:8080"}) {
+		t.Errorf("%+v", c)
 	}
 }

@@ -2,7 +2,8 @@
 // `powerlab arbitrate --engine`.
 //
 // The one idea: what the simulated comparison assumes is measured here. Coordinators, the scheduler and powerd are the
-// programs that production runs, on emulated nodes of this machine; tasks are real programs, which caps really slow.
+// programs that production runs, on emulated nodes of this machine; tasks are real programs, which caps really slow: of the
+// scheduler's own workers, of a real Hadoop or of a real Spark.
 // All ways to decide get the same jobs at the same moments, the same budgets and the same joules for sprints, one after
 // the other on clusters of their own, forth and back.
 //

@@ -23,9 +23,11 @@ import (
 	"headroom/internal/testkit"
 	"headroom/lab/arbitration"
 	"headroom/lab/cluster"
+	"headroom/lab/hadoop"
 	"headroom/ledger"
 	"headroom/scheduler"
 	"headroom/scheduler/jobfile"
+	"headroom/scheduler/yarn"
 )
 
 const second = time.Second
@@ -33,25 +35,39 @@ const second = time.Second
 // Each seed has its own jobs, the same at each call, and at least one of each stream, however short the run is.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(50) {
-		for _, within := range []time.Duration{withinQuick, withinUsual} {
-			jobs, again, other := arrivals(seed, within), arrivals(seed, within), arrivals(seed+1, within)
-			if !slices.Equal(jobs, again) || slices.Equal(jobs, other) {
-				t.Fatalf("seed %d: the jobs differ between calls, or do not between seeds", seed)
+	for engine, p := range plans() {
+		for seed := range uint64(50) {
+			for _, quick := range []bool{true, false} {
+				checkArrivals(t, engine, &p, seed, p.within(quick))
 			}
-			count, before := map[string]int{}, time.Duration(0)
-			for _, j := range jobs {
-				count[j.stream]++
-				if j.Arrival < before || j.Arrival >= within || j.Tasks < 1 || (j.Deadline > 0) != (j.Class == arbitration.Urgent) {
-					t.Fatalf("seed %d: %+v after %v", seed, j, before)
-				}
-				before = j.Arrival
-			}
-			for _, s := range streams() {
-				if count[s.name] == 0 {
-					t.Errorf("seed %d, %v: no job of stream %s", seed, within, s.name)
-				}
-			}
+		}
+		if p.drain < p.usual || p.quick >= p.usual {
+			t.Errorf("%s: %+v", engine, p)
+		}
+	}
+}
+
+func plans() map[string]plan {
+	return map[string]plan{"local": localPlan(), "yarn": yarnPlan(), "spark": sparkPlan()}
+}
+
+func checkArrivals(t *testing.T, engine string, p *plan, seed uint64, within time.Duration) {
+	t.Helper()
+	jobs, again, other := p.arrivals(seed, within), p.arrivals(seed, within), p.arrivals(seed+1, within)
+	if !slices.Equal(jobs, again) || slices.Equal(jobs, other) {
+		t.Fatalf("%s, seed %d: the jobs differ between calls, or do not between seeds", engine, seed)
+	}
+	count, before := map[string]int{}, time.Duration(0)
+	for _, j := range jobs {
+		count[j.stream]++
+		if j.Arrival < before || j.Arrival >= within || j.Tasks < 1 || (j.Deadline > 0) != (j.Class == arbitration.Urgent) {
+			t.Fatalf("%s, seed %d: %+v after %v", engine, seed, j, before)
+		}
+		before = j.Arrival
+	}
+	for _, s := range p.streams {
+		if count[s.name] == 0 {
+			t.Errorf("%s, seed %d, %v: no job of stream %s", engine, seed, within, s.name)
 		}
 	}
 }
@@ -59,9 +75,10 @@ func TestArrivals(t *testing.T) {
 // The budget leaves watts for sprints at every step, and never more than there are.
 func TestSteps(t *testing.T) {
 	t.Parallel()
-	all := steps(withinUsual)
+	within := localPlan().usual
+	all := steps(within)
 	for i, s := range all {
-		if s.each+margin > 1 || s.each <= 0 || i > 0 && (s.at <= all[i-1].at || s.each == all[i-1].each) || s.at >= withinUsual {
+		if s.each+margin > 1 || s.each <= 0 || i > 0 && (s.at <= all[i-1].at || s.each == all[i-1].each) || s.at >= within {
 			t.Errorf("step %d: %+v", i, s)
 		}
 	}
@@ -78,9 +95,10 @@ func TestSteps(t *testing.T) {
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	var order string
+	p := localPlan()
 	for run := range 4 {
-		for _, v := range turn(run) {
-			order += string("ABC"[slices.IndexFunc(variants(), func(x variant) bool { return x == v })])
+		for _, v := range p.turn(run) {
+			order += string("ABC"[slices.Index(p.variants, v)])
 		}
 	}
 	if order != "ABCCBAABCCBA" {
@@ -88,39 +106,96 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// The scheduler takes the job files and every variant's configuration; the highest class is the urgent one.
-func TestSchedulerTakesFiles(t *testing.T) {
+// The scheduler takes every variant's configuration on every engine; the highest class is the urgent one.
+func TestSchedulerTakesVariants(t *testing.T) {
 	t.Parallel()
-	classes := []string{"urgent", "tolerant"}
-	for i, v := range variants() {
-		path := filepath.Join(t.TempDir(), "scheduler.yaml")
-		testkit.WriteFile(t, path, "dev: true\nlisten: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\n"+v.configuration)
-		c := testkit.Need(scheduler.LoadConfig(path))(t)
-		var got []string
-		for _, k := range c.Classes {
-			got = append(got, k.Name)
-		}
-		if !slices.Equal(got, classes) || !slices.Contains(ledger.ContainerPolicies(), v.policy) {
-			t.Errorf("%+v: %+v", v, c)
-		}
-		if all := len(arrivals(1, withinUsual)); v.name != ours && c.Width < 2*all {
-			t.Errorf("%s: %d jobs at once of %d", v.name, c.Width, all)
-		}
-		if timer := c.Classes[0].SprintAfter; (timer != "") != (i == 2) || c.Classes[1].SprintAfter != "" {
-			t.Errorf("%s: sprint timer %q", v.name, timer)
+	sections := map[string]func(v *variant) string{
+		"local": func(*variant) string { return "" },
+		"yarn": func(v *variant) string {
+			return yarnSection("http://127.1.2.254:8088", "127.0.0.1:7411", v.exact, yarnPlan().streams)
+		},
+		"spark": func(*variant) string {
+			return "spark: {home: /opt/spark, master: \"spark://127.1.2.254:7077\", plugin: /opt/hook.jar}\n"
+		},
+	}
+	for engine, p := range plans() {
+		for i, v := range p.variants {
+			path := filepath.Join(t.TempDir(), "scheduler.yaml")
+			testkit.WriteFile(t, path, "dev: true\nlisten: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\n"+v.configuration+sections[engine](&v))
+			c := testkit.Need(scheduler.LoadConfig(path))(t)
+			if len(c.Classes) != 2 || c.Classes[0].Name != "urgent" || c.Classes[1].Name != "tolerant" || !slices.Contains(ledger.ContainerPolicies(), v.policy) {
+				t.Errorf("%s: %+v: %+v", engine, v, c)
+			}
+			if timer := c.Classes[0].SprintAfter; (timer != "") != (i == 2) || c.Classes[1].SprintAfter != "" || v.exact != (v.name != ours) {
+				t.Errorf("%s, %s: sprint timer %q, exact %v", engine, v.name, timer, v.exact)
+			}
+			switch {
+			case engine == "yarn":
+				checkQueues(t, &v, &c.Yarn)
+			case v.name != ours && engine == "local" && c.Width < 2*len(p.arrivals(1, p.usual)):
+				t.Errorf("%s: %d jobs at once", v.name, c.Width)
+			}
 		}
 	}
-	for _, a := range arrivals(1, withinQuick) {
-		f := testkit.Need(jobfile.Parse("/tmp/run/job.yaml", localSpec(&a, "/tmp/a run/in", "/opt/head room/powerlab", "/tmp/a run/out", 7), classes))(t)
-		least := fmt.Sprintf("%.0f%%", 100*a.Floor)
-		due := ""
-		if a.Deadline > 0 {
-			due = a.Deadline.String()
+}
+
+// checkQueues: each class has a queue, and only the arbiter's may give tasks up.
+func checkQueues(t *testing.T, v *variant, c *yarn.Config) {
+	t.Helper()
+	if len(c.Queues) != 2 || c.Hooks == "" {
+		t.Fatalf("%+v", c)
+	}
+	for _, q := range c.Queues {
+		least := 1.0
+		if q.Class == "tolerant" && v.name == ours {
+			least = 0.6
 		}
-		if f.Name != a.stream || f.Class != string(a.Class) || f.MinTasks != least || f.Deadline != due || f.Slots != slots ||
-			f.Map.Input != "/tmp/a run/in/"+a.stream+"/*.txt" || !slices.Contains(f.Map.Command, "--passes=7") || f.Map.Command[0] != "/opt/head room/powerlab" {
-			t.Errorf("%+v: %+v", a, f)
+		if q.Name != "root."+q.Class || math.Abs(float64(q.Guarantee)-least) > 1e-9 {
+			t.Errorf("%s: %+v, want a guarantee of %g", v.name, q, least)
 		}
+	}
+}
+
+// The scheduler takes the job files.
+func TestSchedulerTakesJobs(t *testing.T) {
+	t.Parallel()
+	classes := []string{"urgent", "tolerant"}
+	for engine, p := range plans() {
+		for _, a := range p.arrivals(1, p.quick) {
+			least, due := fmt.Sprintf("%.0f%%", 100*a.Floor), ""
+			if a.Deadline > 0 {
+				due = a.Deadline.String()
+			}
+			if engine == "yarn" {
+				job := yarnJob(&a, hadoop.Hooks{Jar: "/opt/hook.jar", Address: "127.0.0.1:7411", MasterMB: 256}, "/tmp/in", "/tmp/out")
+				if got := job.Properties["headroom.deadline"]; strings.TrimSuffix(got, "0s") != strings.TrimSuffix(due, "0s") || job.Queue != string(a.Class) || job.Properties["headroom.early-stop"] == "" || job.LibJars[0] != "/opt/hook.jar" {
+					t.Errorf("%+v: %+v", a, job)
+				}
+				continue
+			}
+			text, slots := localSpec(&a, "/tmp/a run/in", "/opt/head room/powerlab", "/tmp/a run/out", 7), localSlots
+			if engine == "spark" {
+				text, slots = sparkSpec(&a, "/opt/head room/apps.jar", "/tmp/a run/in.xml"), nodes*sparkCores
+			}
+			f := testkit.Need(jobfile.Parse("/tmp/run/job.yaml", text, classes))(t)
+			if f.Name != a.stream || f.Class != string(a.Class) || f.MinTasks != least || f.Deadline != due || f.Slots != slots {
+				t.Errorf("%+v: %+v", a, f)
+			}
+			checkProgram(t, engine, &a, f)
+		}
+	}
+}
+
+func checkProgram(t *testing.T, engine string, a *arrival, f *jobfile.File) {
+	t.Helper()
+	if engine == "spark" {
+		if f.Spark == nil || f.Spark.Application != "/opt/head room/apps.jar" || f.Spark.Args[0] != "/tmp/a run/in.xml" || f.Spark.Args[1] != fmt.Sprint(a.Tasks) || f.Spark.Conf["spark.decommission.enabled"] != "true" {
+			t.Errorf("%+v", f.Spark)
+		}
+		return
+	}
+	if f.Map.Input != "/tmp/a run/in/"+a.stream+"/*.txt" || !slices.Contains(f.Map.Command, "--passes=7") || f.Map.Command[0] != "/opt/head room/powerlab" {
+		t.Errorf("%+v: %+v", a, f)
 	}
 }
 
@@ -160,6 +235,25 @@ func TestWatchJobs(t *testing.T) {
 	w.submit(0, "a", 0)
 	if err := w.look(second, looked(headroomv1.JobState_JOB_STATE_FAILED, 0, 0)); err == nil || !strings.Contains(err.Error(), "job a") {
 		t.Errorf("a failed job: %v", err)
+	}
+}
+
+// An engine may count more tasks than its input has, and say itself what it dropped.
+func TestWatchDropsOfEngines(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ seen, dropped, done int }{
+		"all, and those of later stages":    {18, 0, 10},
+		"some dropped, and of later stages": {14, 4, 6},
+		"nobody says what was dropped":      {7, 0, 7},
+		"both say it":                       {7, 3, 7},
+		"more than there are":               {0, 99, 0},
+	} {
+		w := newWatch([]arrival{{arbitration.Job{Tasks: 10}, "bulk"}}, 1)
+		w.seen[0] = c.seen
+		w.end(0, second, c.dropped)
+		if s := w.served[0]; s.Done != c.done || s.Done+s.Dropped != 10 {
+			t.Errorf("%s: %+v", name, s)
+		}
 	}
 }
 
@@ -215,11 +309,38 @@ func TestSpeedUp(t *testing.T) {
 	}
 }
 
+// What an engine tells of running tasks counts, and from next to no work no speed-up is told.
+func TestSpeedUpByParts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sprint float64 // work a second in sprints
+		want   float64
+	}{"parts of tasks": {0.6, 1.5}, "next to no work in sprints": {0.05, 0}} {
+		w := newWatch([]arrival{{arbitration.Job{Tasks: 100}, "bulk"}}, 2)
+		w.submit(0, "a", 0)
+		work := 0.0
+		for i := range 60 {
+			l, rate := looked(headroomv1.JobState_JOB_STATE_RUNNING, 0, 2), 0.4
+			if i >= 30 {
+				l, rate = looked(headroomv1.JobState_JOB_STATE_RUNNING, 0, 2, "n1", "n2"), c.sprint
+			}
+			l.Jobs[0].Progress.Work = new(work)
+			testkit.Check(t, w.look(time.Duration(i)*second, l))
+			work += rate
+		}
+		got, known := w.speedUp()
+		if known != (c.want > 0) || math.Abs(got-c.want) > 0.05 {
+			t.Errorf("%s: %v, %v; want %v", name, got, known, c.want)
+		}
+	}
+}
+
 // found is a report of as many runs, in which the arbiter's urgent jobs are by so many seconds slower than the others'.
 func found(runs int, slower float64) *report {
+	e := &engine{name: "local", plan: localPlan()}
 	var results []result
 	for run := range runs {
-		for _, v := range turn(run) {
+		for _, v := range e.turn(run) {
 			w := newWatch([]arrival{{arbitration.Job{Class: arbitration.Urgent, Tasks: 4, Deadline: 20 * second}, "small"}, {arbitration.Job{Class: arbitration.Tolerant, Tasks: 8, Floor: 0.5}, "bulk"}}, 1)
 			took := 20 + float64(run)
 			if v.name == ours {
@@ -227,8 +348,8 @@ func found(runs int, slower float64) *report {
 			}
 			for i := range w.jobs {
 				w.submit(i, fmt.Sprint(i), 0)
-				w.served[i].Done = 4
-				w.end(i, time.Duration(took*float64(second)))
+				w.seen[i] = 4
+				w.end(i, time.Duration(took*float64(second)), 0)
 			}
 			r := result{v.name, run, arbitration.FiguresOf(w.served), w.jobs, w}
 			r.figures[arbitration.EnergyJ], r.figures[arbitration.SprintJ] = 1000, 0
@@ -238,7 +359,7 @@ func found(runs int, slower float64) *report {
 			results = append(results, r)
 		}
 	}
-	return reportOf("local", 7, "the load", results)
+	return reportOf(e, 7, "the load", results)
 }
 
 // exit is the exit code of an error.
@@ -258,24 +379,26 @@ func TestVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		runs   int
 		slower float64
-		want   string
+		want   arbitration.Standing
+		alone  arbitration.Standing
 		exit   int
 	}{
-		"ahead":   {5, -3, ahead, cli.ExitOK},
-		"behind":  {5, 3, behind, cli.ExitDegraded},
-		"level":   {5, -0.05, level, cli.ExitOK},
-		"one run": {1, 3, unknown, cli.ExitOK},
+		"ahead":        {5, -3, arbitration.Ahead, arbitration.Ahead, cli.ExitOK},
+		"behind":       {5, 3, arbitration.Behind, arbitration.Behind, cli.ExitDegraded},
+		"level":        {5, -0.05, arbitration.Level, arbitration.Level, cli.ExitOK},
+		"behind alone": {5, 0.05, arbitration.Level, arbitration.Behind, cli.ExitOK},
+		"one run":      {1, 3, unknown, unknown, cli.ExitOK},
 	} {
 		r := found(c.runs, c.slower)
 		got := r.Differences[0]
-		if got.Figure != arbitration.UrgentMean || got.Verdict != c.want || exit(r.verdict()) != c.exit || (got.Behind.Low == nil) != (c.runs == 1) || math.Abs(got.Behind.Mean-c.slower) > 0.06 {
+		if got.Figure != arbitration.UrgentMean || got.Verdict != c.want || got.Alone != c.alone || exit(r.verdict()) != c.exit || (got.Behind.Low == nil) != (c.runs == 1) || math.Abs(got.Behind.Mean-c.slower) > 0.06 {
 			t.Errorf("%s: %+v, %v", name, got, r.verdict())
 		}
 	}
 	if got := found(5, 0).Differences; len(got) != 16 {
 		t.Errorf("%d figures are judged", len(got))
 	}
-	if got := reportOf("local", 1, "", nil); got.Differences[0].Verdict != unknown || got.verdict() != nil {
+	if got := reportOf(&engine{name: "local", plan: localPlan()}, 1, "", nil); got.Differences[0].Verdict != unknown || got.verdict() != nil {
 		t.Errorf("without a run: %+v", got.Differences)
 	}
 }
@@ -297,10 +420,10 @@ func TestReportJSON(t *testing.T) {
 					Low, High *float64
 				}
 			}
-			Differences []struct{ Figure, Verdict string }
+			Differences []struct{ Figure, Verdict, Alone string }
 		}
 		testkit.Check(t, json.Unmarshal(out.Bytes(), &got))
-		if got.Engine != "local" || got.Seed != 7 || got.Runs != runs || len(got.Variants) != 3 || got.Variants[0].Name != "arbiter" || got.Variants[1].Name != "urgent-first-fair" || got.Variants[2].Name != "urgent-first-fair-sprint" || len(got.Differences) == 0 {
+		if got.Engine != "local" || got.Seed != 7 || got.Runs != runs || len(got.Variants) != 3 || got.Variants[0].Name != "arbiter" || got.Variants[1].Name != "urgent-first-fair" || got.Variants[2].Name != "urgent-first-fair-sprint" || len(got.Differences) == 0 || got.Differences[0].Alone == "" {
 			t.Fatalf("%s", &out)
 		}
 		for _, name := range []string{"urgent_mean_s", "urgent_p95_s", "urgent_missed", "tolerant_mean_s", "tolerant_p95_s", "tolerant_quality", "energy_j", "sprint_j", "weighted_s"} {
@@ -339,7 +462,7 @@ func TestReportShows(t *testing.T) {
 	}
 	out.Reset()
 	testkit.Check(t, r.files()["latency.svg"](&out))
-	if err := xml.Unmarshal(out.Bytes(), new(any)); err != nil && !errors.Is(err, io.EOF) || !strings.Contains(out.String(), variants()[1].name) {
+	if err := xml.Unmarshal(out.Bytes(), new(any)); err != nil && !errors.Is(err, io.EOF) || !strings.Contains(out.String(), localPlan().variants[1].name) {
 		t.Errorf("%v: %s", err, &out)
 	}
 }
@@ -359,14 +482,14 @@ func execute(t *testing.T, args ...string) error {
 func TestCommandRefuses(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--engine yarn is not supported yet":  {"--engine", "yarn"},
-		"--engine spark is not supported yet": {"--engine", "spark", "--quick"},
-		`unknown engine "abacus"`:             {"--engine", "abacus"},
-		"leave out --load":                    {"--engine", "local", "--load", "heavy"},
-		"leave out --seeds":                   {"--engine", "local", "--seeds", "3"},
-		"leave out --optimum":                 {"--engine", "local", "--optimum"},
-		"--quick and --bin are for real":      {"--quick"},
-		"--engine local needs coordinator":    {"--engine", "local", "--bin", t.TempDir()},
+		"--engine yarn needs headroom-hadoop.jar":      {"--engine", "yarn", "--bin", testkit.Programs(t)},
+		"--engine spark needs headroom-spark-apps.jar": {"--engine", "spark", "--quick", "--bin", testkit.Programs(t, jarSpark)},
+		`unknown engine "abacus"`:                      {"--engine", "abacus"},
+		"leave out --load":                             {"--engine", "local", "--load", "heavy"},
+		"leave out --seeds":                            {"--engine", "local", "--seeds", "3"},
+		"leave out --optimum":                          {"--engine", "local", "--optimum"},
+		"--quick and --bin are for real":               {"--quick"},
+		"--engine local needs coordinator":             {"--engine", "local", "--bin", t.TempDir()},
 	} {
 		err := execute(t, args...)
 		e, ok := errors.AsType[*cli.Error](err)
@@ -382,10 +505,7 @@ func TestCommandRefuses(t *testing.T) {
 // A run whose programs do not run says so.
 func TestEngineErrorEnds(t *testing.T) {
 	t.Parallel()
-	bin := t.TempDir()
-	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
-		testkit.WriteFile(t, filepath.Join(bin, name), "")
-	}
+	bin := testkit.Programs(t)
 	if err := execute(t, "--engine", "local", "--quick", "--bin", bin); err == nil || !strings.Contains(err.Error(), "time a task") {
 		t.Errorf("%v", err)
 	}

@@ -15,13 +15,8 @@ import (
 // The cluster of a run.
 const (
 	servers, nodes = 3, 2
-	// slots is how many tasks the workers of both nodes run at once: four each.
-	slots = 8
-	// hostPart is the part of the host's CPUs that the nodes own; capped is about how fast they are at the first
-	// budget, to size tasks by. How fast they were is measured.
-	hostPart, capped = 0.75, 0.75
-	// taskWall is about how long a task takes when all slots of capped nodes are busy.
-	taskWall = 6 * time.Second
+	// hostPart is the part of the host's CPUs that the nodes own.
+	hostPart = 0.75
 )
 
 // stream is one kind of jobs.
@@ -34,15 +29,22 @@ type stream struct {
 	floor    float64
 }
 
-// streams are two urgent ones, whose jobs compute all of their tasks, and a tolerant one. With all nodes to itself a job
-// takes about tasks * taskWall / slots: 9, 18 and 54 s. Together they load the capped nodes to nearly all that
-// they can do, and beyond it while the budget is low.
-func streams() []stream {
-	return []stream{
-		{"small", arbitration.Urgent, 12, 45 * time.Second, 30 * time.Second, 1},
-		{"large", arbitration.Urgent, 24, 90 * time.Second, 45 * time.Second, 1},
-		{"bulk", arbitration.Tolerant, 72, 100 * time.Second, 0, 0.6},
+// plan is what runs on an engine: which jobs come, for how long, and who decides.
+type plan struct {
+	streams []stream
+	// usual is for how long jobs come in a run, quick the same of --quick.
+	usual, quick time.Duration
+	// drain is how long the jobs may take after the last has come.
+	drain    time.Duration
+	variants []variant
+}
+
+// within is for how long jobs come.
+func (p *plan) within(quick bool) time.Duration {
+	if quick {
+		return p.quick
 	}
+	return p.usual
 }
 
 // arrival is a job that comes.
@@ -54,8 +56,8 @@ type arrival struct {
 
 // arrivals are the jobs of a seed that come within a time, by their arrival. The first of each stream comes within half
 // a gap, so that each has one.
-func arrivals(seed uint64, within time.Duration) (out []arrival) {
-	for i, s := range streams() {
+func (p *plan) arrivals(seed uint64, within time.Duration) (out []arrival) {
+	for i, s := range p.streams {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		part := func(of float64) time.Duration { return time.Duration(of * float64(s.gap)) }
 		for at := part(r.Float64() / 2); at < within; at += part(0.5 + r.Float64()) {
@@ -94,35 +96,37 @@ func pot(rated units.Power) (units.Energy, units.Power) {
 }
 
 // variant is one way to decide: the coordinators' container policy and the scheduler's configuration.
-type variant struct{ name, says, policy, configuration string }
+type variant struct {
+	name, says, policy, configuration string
+	// exact: no task is given up, where the engine is to know that beforehand.
+	exact bool
+}
 
 // ours is the way to decide that the others are held against.
 const ours = "arbiter"
 
-// The scheduler's configurations. Without shares of the coordinators, discipline shared lets a job wait until others leave
-// it slots, of whatever class. Discipline np with room for all jobs begins each at once, and free slots go by class, then by
-// arrival: urgent first. It drops nothing and sprints nobody; nps lets a class sprint by its timer.
+// The scheduler's classes, without sprints and with a timer.
 const (
-	sharedSlots = "discipline: shared\nclasses: [urgent, tolerant]\n"
-	byClass     = "discipline: np\nwidth: 100\nclasses: [urgent, tolerant]\n"
-	byTimer     = "discipline: nps\nwidth: 100\nclasses:\n  - {name: urgent, sprint_after: 2s}\n  - {name: tolerant}\n"
+	classes   = "classes: [urgent, tolerant]\n"
+	timed     = "classes:\n  - {name: urgent, sprint_after: 2s}\n  - {name: tolerant}\n"
+	sayTimed  = "the same with discipline nps: urgent jobs sprint 2 s after they begin, as far as the joules go"
+	sayOurs   = "the arbiter, as coordinators run it (container policy joint, discipline shared)"
+	sayNobody = "; nobody sprints or gives up tasks"
 )
 
-// variants are the ways to decide, ours first.
-func variants() []variant {
+// against are the arbiter and two variants of a rule that serves urgent jobs first: without sprints, and with. limit is the
+// scheduler's bound of jobs at once; empty for none.
+func against(policy, limit, says string) []variant {
 	return []variant{
-		{ours, "the arbiter, as coordinators run it (container policy joint, discipline shared)", "joint", sharedSlots},
-		{
-			"urgent-first-fair", "container policy fair, discipline np for all jobs at once: slots by class, then by arrival; nobody sprints or gives up tasks",
-			"fair", byClass,
-		},
-		{"urgent-first-fair-sprint", "the same with discipline nps: urgent jobs sprint 2 s after they begin, as far as the joules go", "fair", byTimer},
+		{ours, sayOurs, "joint", "discipline: shared\n" + classes, false},
+		{"urgent-first-fair", says + sayNobody, policy, "discipline: np\n" + limit + classes, true},
+		{"urgent-first-fair-sprint", sayTimed, policy, "discipline: nps\n" + limit + timed, true},
 	}
 }
 
 // turn is the order of the variants in a run: forth in one, back in the next, so that what changes slowly meets all alike.
-func turn(run int) []variant {
-	all := variants()
+func (p *plan) turn(run int) []variant {
+	all := slices.Clone(p.variants)
 	if run%2 == 1 {
 		slices.Reverse(all)
 	}
@@ -130,9 +134,9 @@ func turn(run int) []variant {
 }
 
 // says describes the load of a run.
-func says(within time.Duration) string {
+func (p *plan) says(within time.Duration) string {
 	var b strings.Builder
-	for _, s := range streams() {
+	for _, s := range p.streams {
 		fmt.Fprintf(&b, "%s jobs of %d tasks about every %v", s.class, s.tasks, s.gap)
 		if s.deadline > 0 {
 			fmt.Fprintf(&b, ", due after %v", s.deadline)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,13 +56,13 @@ type difference struct {
 	Against string  `json:"against"`
 	Figure  string  `json:"figure"`
 	Behind  bounded `json:"behind"`
-	Verdict string  `json:"verdict"`
+	// Verdict is by bounds that hold for all figures at once, Alone by those of this one.
+	Verdict arbitration.Standing `json:"verdict"`
+	Alone   arbitration.Standing `json:"alone"`
 }
 
-// The verdicts on one figure: ahead and behind where the bounds of the difference are on one side of 0.
-const (
-	ahead, behind, level, unknown = "ahead", "behind", "level", "unknown"
-)
+// unknown is the verdict where too few runs have shown the figure.
+const unknown arbitration.Standing = "unknown"
 
 // report is what came of all runs.
 type report struct {
@@ -72,7 +73,8 @@ type report struct {
 	Variants    []shown      `json:"variants"`
 	Differences []difference `json:"differences"`
 
-	results []result
+	variants []variant
+	results  []result
 }
 
 // column is a figure as tables show it.
@@ -100,9 +102,9 @@ func columns() []column {
 }
 
 // reportOf sums the results of all runs up.
-func reportOf(engine string, seed uint64, load string, results []result) *report {
-	r := &report{Engine: engine, Seed: seed, Load: load, results: results}
-	for _, v := range variants() {
+func reportOf(e *engine, seed uint64, load string, results []result) *report {
+	r := &report{Engine: e.name, Seed: seed, Load: load, variants: e.variants, results: results}
+	for _, v := range r.variants {
 		s := shown{v.name, v.says, map[string]bounded{}}
 		each := r.each(v.name)
 		for name, values := range each {
@@ -111,14 +113,17 @@ func reportOf(engine string, seed uint64, load string, results []result) *report
 		r.Runs = max(r.Runs, len(each[arbitration.WeightedS]))
 		r.Variants = append(r.Variants, s)
 	}
-	for _, v := range variants()[1:] {
-		for _, c := range columns() {
-			if c.sign != 0 {
-				r.Differences = append(r.Differences, r.difference(v.name, &c))
-			}
+	for _, v := range r.variants[1:] {
+		for _, c := range judged() {
+			r.Differences = append(r.Differences, r.difference(v.name, &c))
 		}
 	}
 	return r
+}
+
+// judged are the columns in which the arbiter is held against others.
+func judged() []column {
+	return slices.DeleteFunc(columns(), func(c column) bool { return c.sign == 0 })
 }
 
 // each returns the values of a variant's figures, by figure.
@@ -146,30 +151,35 @@ func (r *report) difference(against string, c *column) difference {
 			of[x.run][x.variant] = value
 		}
 	}
-	var each []float64
-	for _, pair := range of {
-		mine, known := pair[ours]
-		other, too := pair[against]
+	var each, mine, theirs []float64
+	for _, run := range slices.Sorted(maps.Keys(of)) {
+		x, known := of[run][ours]
+		y, too := of[run][against]
 		if known && too {
-			each = append(each, c.sign*(mine-other))
+			each, mine, theirs = append(each, c.sign*(x-y)), append(mine, x), append(theirs, y)
 		}
 	}
-	slices.Sort(each) // the order of a map must not show in the last digit
-	d := difference{Against: against, Figure: c.figure, Verdict: unknown}
+	d := difference{Against: against, Figure: c.figure, Verdict: unknown, Alone: unknown}
 	if len(each) == 0 {
 		return d
 	}
 	d.Behind = boundedOf(each)
-	switch {
-	case d.Behind.Low == nil:
-	case *d.Behind.High < 0:
-		d.Verdict = ahead
-	case *d.Behind.Low > 0:
-		d.Verdict = behind
-	default:
-		d.Verdict = level
+	if found, known := arbitration.Compare(c.figure, mine, theirs, len(judged())*(len(r.variants)-1)); known {
+		d.Verdict, d.Alone = found.AtOnce, found.Alone
 	}
 	return d
+}
+
+// text is the verdict, what the figure's own bounds say where that differs, and the difference.
+func (d *difference) text(c *column) string {
+	if d.Behind.Runs == 0 {
+		return "-"
+	}
+	verdict := string(d.Verdict)
+	if d.Alone != d.Verdict {
+		verdict += fmt.Sprintf(" (%s alone)", d.Alone)
+	}
+	return verdict + " " + c.text(d.Behind)
 }
 
 // print writes the report as JSON, or as two tables.
@@ -202,14 +212,12 @@ func (r *report) print(w io.Writer, out *cli.Output) error {
 	if err := out.Table(w, head, rows); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(w, "\nthe arbiter against the others (how much worse it is, below 0 better, run by run; in the figure's unit above):\n"); err != nil {
+	if _, err := fmt.Fprint(w, "\nthe arbiter against the others (how much worse it is, below 0 better, run by run; in the figure's unit above; verdicts\nby bounds that hold for all of these figures at once, and by a figure's own in brackets where they say something else):\n"); err != nil {
 		return err
 	}
 	head = []string{"AGAINST"}
-	for _, c := range columns() {
-		if c.sign != 0 {
-			head = append(head, c.head)
-		}
+	for _, c := range judged() {
+		head = append(head, c.head)
 	}
 	return out.Table(w, head, r.differenceRows())
 }
@@ -225,18 +233,14 @@ func (c *column) text(f bounded) string {
 
 // differenceRows have a row for each of the others.
 func (r *report) differenceRows() (rows [][]string) {
-	for _, v := range variants()[1:] {
+	for _, v := range r.variants[1:] {
 		row := []string{v.name}
 		for _, c := range columns() {
 			i := slices.IndexFunc(r.Differences, func(d difference) bool { return d.Against == v.name && d.Figure == c.figure })
 			if i < 0 {
 				continue
 			}
-			cell, d := "-", &r.Differences[i]
-			if d.Behind.Runs > 0 {
-				cell = d.Verdict + " " + c.text(d.Behind)
-			}
-			row = append(row, cell)
+			row = append(row, r.Differences[i].text(&c))
 		}
 		rows = append(rows, row)
 	}
@@ -248,7 +252,7 @@ func (r *report) differenceRows() (rows [][]string) {
 func (r *report) verdict() error {
 	var short []string
 	for _, d := range r.Differences {
-		if d.Verdict == behind && (d.Figure == arbitration.WeightedS || strings.HasPrefix(d.Figure, string(arbitration.Urgent))) {
+		if d.Verdict == arbitration.Behind && (d.Figure == arbitration.WeightedS || strings.HasPrefix(d.Figure, string(arbitration.Urgent))) {
 			short = append(short, d.Figure+" of "+d.Against)
 		}
 	}
@@ -307,7 +311,7 @@ func (r *report) jobsCSV(w io.Writer) error {
 // draw draws the mean latencies of both classes, a dot for each run.
 func (r *report) draw(w io.Writer) error {
 	c := chart.New("Engine "+r.Engine+": latencies, a dot for each run", "mean latency of tolerant jobs (s)", "mean latency of urgent jobs (s)")
-	for i, v := range variants() {
+	for i, v := range r.variants {
 		var at []plotter.XY
 		for k := range r.results {
 			x := &r.results[k]

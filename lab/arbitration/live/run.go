@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -18,8 +19,8 @@ import (
 )
 
 const (
-	// patience bounds the start of a cluster, drain how long the jobs may take after the last has come.
-	patience, drain = 2 * time.Minute, 6 * time.Minute
+	// patience bounds the start of a cluster.
+	patience = 4 * time.Minute
 	// settled is how near a node's cap must come to what it is to hold.
 	settled = 0.02
 	reason  = "the comparison"
@@ -27,19 +28,33 @@ const (
 
 // engine is what runs the tasks on a site's nodes.
 type engine struct {
+	plan
+
 	name string
 	// workers is on how many nodes a worker of the scheduler runs.
 	workers int
-	// spec is the job file of an arrival.
-	spec func(a *arrival) []byte
+	// begin starts on the nodes of a site what else the tasks need; name is the run's.
+	begin func(ctx context.Context, name string, v *variant) (*running, error)
+}
+
+// running is an engine that runs on a site.
+type running struct {
+	// configuration is what the scheduler's has of it.
+	configuration string
+	// submit hands a job in, and returns its id.
+	submit func(ctx context.Context, a *arrival) (string, error)
+	// logs is its folder of logs; empty for none.
+	logs string
+	end  func() error
 }
 
 // lab is a comparison in progress.
 type lab struct {
 	*papers.Real
 
-	engine engine
-	within time.Duration // how long jobs come
+	engine  engine
+	running *running      // on the present site
+	within  time.Duration // how long jobs come
 }
 
 // result is what came of one variant's run.
@@ -59,14 +74,14 @@ func (l *lab) once(ctx context.Context, v variant, run int) (out *result, err er
 	}); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, l.Site.Close(), l.KeepLogs(name, l.Site.Path("logs"))) }()
-	l.Note("run %d, %s: starting %d coordinators, %d nodes and the scheduler", run+1, v.name, servers, nodes)
-	if err := l.start(ctx, v); err != nil {
+	defer func() { err = errors.Join(err, l.end(name)) }()
+	l.Note("run %d, %s: starting %d coordinators, %d nodes, the scheduler and its engine %s", run+1, v.name, servers, nodes, l.engine.name)
+	if err := l.start(ctx, name, &v); err != nil {
 		return nil, err
 	}
-	jobs := arrivals(l.Seed+uint64(run), l.within)
+	jobs := l.engine.arrivals(l.Seed+uint64(run), l.within)
 	l.Note("run %d, %s: %d jobs come within %v", run+1, v.name, len(jobs), l.within)
-	ctx, cancel := context.WithTimeout(ctx, l.within+drain)
+	ctx, cancel := context.WithTimeout(ctx, l.within+l.engine.drain)
 	defer cancel()
 	out = &result{variant: v.name, run: run, jobs: jobs, watch: newWatch(jobs, busy())}
 	if err := l.serve(ctx, out); err != nil {
@@ -78,11 +93,23 @@ func (l *lab) once(ctx context.Context, v variant, run int) (out *result, err er
 	return out, nil
 }
 
+// end ends what runs, and keeps its logs.
+func (l *lab) end(name string) error {
+	var errs []error
+	if e := l.running; e != nil {
+		l.running, errs = nil, append(errs, e.end())
+		if e.logs != "" {
+			errs = append(errs, l.KeepLogs(name+"-"+l.engine.name, e.logs))
+		}
+	}
+	return errors.Join(append(errs, l.Site.Close(), l.KeepLogs(name, l.Site.Path("logs")))...)
+}
+
 // busy is how many tasks keep the CPUs busy that a node owns.
 func busy() int { return int(math.Ceil(hostPart * float64(runtime.NumCPU()) / nodes)) }
 
 // start starts the site and gives it budget, joules and the variant's policy.
-func (l *lab) start(ctx context.Context, v variant) error {
+func (l *lab) start(ctx context.Context, name string, v *variant) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := l.Site.Start(); err != nil {
@@ -91,7 +118,10 @@ func (l *lab) start(ctx context.Context, v variant) error {
 	if err := l.Await(ctx, "the nodes hold no lease", l.hold(1)); err != nil {
 		return err
 	}
-	if err := l.Site.StartScheduler(v.configuration); err != nil {
+	if l.running, err = l.engine.begin(ctx, name, v); err != nil {
+		return err
+	}
+	if err := l.Site.StartScheduler(v.configuration + l.running.configuration); err != nil {
 		return err
 	}
 	capacity, refills := pot(l.Site.Full())
@@ -162,7 +192,9 @@ func (l *lab) serve(ctx context.Context, out *result) error {
 	if err != nil {
 		return err
 	}
-	w, next, budgets, began := out.watch, 0, steps(l.within), time.Now()
+	w, budgets, began := out.watch, steps(l.within), time.Now()
+	hand, finish := l.hand(ctx, out.jobs)
+	defer finish()
 	w.each, budgets = budgets[0].each, budgets[1:]
 	var failed error
 	err = l.Await(ctx, "jobs have not ended", func(ctx context.Context) bool {
@@ -171,15 +203,7 @@ func (l *lab) serve(ctx context.Context, out *result) error {
 			w.each, budgets = budgets[0].each, budgets[1:]
 			l.Note("budget: nodes hold %.0f %% of what they are rated", 100*w.each)
 		}
-		for ; failed == nil && next < len(out.jobs) && time.Since(began) >= out.jobs[next].Arrival; next++ {
-			at := time.Since(began)
-			id, err := l.Submit(ctx, reason, l.Path("job.yaml"), l.engine.spec(&out.jobs[next]))
-			if err != nil {
-				failed = err
-				break
-			}
-			w.submit(next, id, at)
-		}
+		failed = errors.Join(failed, hand(time.Since(began), w))
 		if answer, err := l.List(ctx); err == nil && failed == nil {
 			failed = w.look(time.Since(began), answer)
 		}
@@ -198,6 +222,46 @@ func (l *lab) serve(ctx context.Context, out *result) error {
 		out.figures[speedUp] = times
 	}
 	return l.sprints(ctx, out)
+}
+
+// handed is a job that was handed in, or could not be.
+type handed struct {
+	job int
+	id  string
+	at  time.Duration
+	err error
+}
+
+// hand hands each job in once it has come, and tells the watch the ids of those that the engine has taken: a client of
+// Hadoop needs seconds for that, during which others go on. finish ends what is under way.
+func (l *lab) hand(ctx context.Context, jobs []arrival) (hand func(now time.Duration, w *watch) error, finish func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	next, taken := 0, make(chan handed, len(jobs))
+	var clients sync.WaitGroup
+	hand = func(now time.Duration, w *watch) (failed error) {
+		for ; next < len(jobs) && now >= jobs[next].Arrival; next++ {
+			i := next
+			clients.Go(func() {
+				id, err := l.running.submit(ctx, &jobs[i])
+				taken <- handed{i, id, now, err}
+			})
+		}
+		for {
+			select {
+			case h := <-taken:
+				if h.err != nil {
+					return h.err
+				}
+				w.submit(h.job, h.id, h.at)
+			default:
+				return nil
+			}
+		}
+	}
+	return hand, func() {
+		cancel()
+		clients.Wait()
+	}
 }
 
 // sprints adds what sprints took, once all are closed.

@@ -15,6 +15,8 @@ type watch struct {
 	jobs      []arrival
 	index     map[string]int // by job id
 	submitted []time.Duration
+	seen      []int     // tasks done
+	work      []float64 // the same, with the parts done of running tasks where the engine tells
 	served    []arbitration.Served
 	sprinted  []bool
 	ended     []bool
@@ -32,15 +34,15 @@ type watch struct {
 type pace struct{ fast, base tally }
 
 type tally struct {
-	tasks int
-	time  time.Duration
+	work float64 // tasks
+	time time.Duration
 }
 
 // moment is what a look showed of the cluster.
 type moment struct {
-	at    time.Duration
-	each  float64
-	tasks int // done since the run began
+	at   time.Duration
+	each float64
+	work float64 // done since the run began, in tasks
 	// full is true where every node had enough tasks: then it does as much as its cap lets it.
 	full      bool
 	sprinting int // nodes
@@ -50,7 +52,7 @@ type moment struct {
 func newWatch(jobs []arrival, busy int) *watch {
 	n := len(jobs)
 	return &watch{
-		busy: busy, jobs: jobs, index: map[string]int{}, submitted: make([]time.Duration, n), served: make([]arbitration.Served, n),
+		busy: busy, jobs: jobs, index: map[string]int{}, submitted: make([]time.Duration, n), seen: make([]int, n), work: make([]float64, n), served: make([]arbitration.Served, n),
 		sprinted: make([]bool, n), ended: make([]bool, n), paces: map[float64]pace{},
 	}
 }
@@ -62,7 +64,7 @@ func (w *watch) submit(i int, id string, at time.Duration) {
 
 // look takes in what the scheduler says. A job that has not ended as it should is an error.
 func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
-	now := moment{at: at, each: w.each, known: true, tasks: w.last.tasks}
+	now := moment{at: at, each: w.each, known: true, work: w.last.work}
 	fast, running := map[string]bool{}, map[string]int{}
 	for _, run := range l.GetRuns() {
 		if i, ok := w.index[run.GetId()]; ok && run.GetSprint() != nil {
@@ -82,13 +84,15 @@ func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 		for node, n := range p.GetRunningOn() {
 			running[node] += int(n)
 		}
-		now.tasks += max(0, int(p.GetDone())-w.served[i].Done)
-		w.served[i].Done = max(w.served[i].Done, int(p.GetDone()))
+		w.seen[i] = max(w.seen[i], int(p.GetDone()))
+		more := max(0, max(p.GetWork(), float64(p.GetDone()))-w.work[i])
+		w.work[i] += more
+		now.work += more
 		switch j.GetState() {
 		case headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
 			return fmt.Errorf("arbitrate: job %s: %s", j.GetId(), j.GetOutcome())
 		case headroomv1.JobState_JOB_STATE_DONE:
-			w.end(i, at)
+			w.end(i, at, int(p.GetDropped()))
 		default:
 		}
 	}
@@ -101,11 +105,13 @@ func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 	return nil
 }
 
-// end notes that a job is done.
-func (w *watch) end(i int, at time.Duration) {
+// end notes that a job is done, of whose tasks its engine says that so many were dropped. An engine may count tasks that are
+// not of its input as done, and may not say what was dropped: the larger number counts.
+func (w *watch) end(i int, at time.Duration, dropped int) {
 	s := &w.served[i]
 	s.Job, s.Took = w.jobs[i].Job, at-w.submitted[i]
-	s.Dropped = s.Tasks - s.Done
+	s.Dropped = min(s.Tasks, max(0, dropped, s.Tasks-w.seen[i]))
+	s.Done = s.Tasks - s.Dropped
 	w.ended[i] = true
 	w.done++
 }
@@ -117,7 +123,7 @@ func (w *watch) count(now moment) {
 	if !was.known || !was.full || !now.full || was.each != now.each || was.sprinting != now.sprinting {
 		return
 	}
-	p, more := w.paces[now.each], tally{now.tasks - was.tasks, now.at - was.at}
+	p, more := w.paces[now.each], tally{now.work - was.work, now.at - was.at}
 	switch now.sprinting {
 	case nodes:
 		p.fast.add(more)
@@ -128,12 +134,16 @@ func (w *watch) count(now moment) {
 }
 
 func (t *tally) add(more tally) {
-	t.tasks += more.tasks
+	t.work += more.work
 	t.time += more.time
 }
 
-// paceLeast is the least time with and without sprints under equal budgets from which a speed-up is told.
-const paceLeast = 5 * time.Second
+// What a speed-up is told from: the least time with and without sprints under equal budgets, and the least work in each of
+// them, in tasks.
+const (
+	paceLeast = 5 * time.Second
+	workLeast = 2
+)
 
 // speedUp returns how many times as many tasks were done in a second of sprint as without, under equal budgets; not
 // known where there was too little of either. Budgets weigh by their time in sprints.
@@ -141,7 +151,7 @@ func (w *watch) speedUp() (times float64, known bool) {
 	sum, weight := 0.0, 0.0
 	for _, each := range slices.Sorted(maps.Keys(w.paces)) {
 		p := w.paces[each]
-		if p.fast.time < paceLeast || p.base.time < paceLeast || p.base.tasks == 0 {
+		if min(p.fast.time, p.base.time) < paceLeast || min(p.fast.work, p.base.work) < workLeast {
 			continue
 		}
 		s := p.fast.time.Seconds()
@@ -153,4 +163,4 @@ func (w *watch) speedUp() (times float64, known bool) {
 	return sum / weight, true
 }
 
-func (t *tally) rate() float64 { return float64(t.tasks) / t.time.Seconds() }
+func (t *tally) rate() float64 { return t.work / t.time.Seconds() }

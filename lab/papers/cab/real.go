@@ -118,7 +118,7 @@ func runReal(ctx context.Context, o *options, progress io.Writer) (results *real
 		}
 		r.Remove()
 	}()
-	jars, err := r.fetch(ctx)
+	jars, err := r.Hadoop(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -142,16 +142,6 @@ func runReal(ctx context.Context, o *options, progress io.Writer) (results *real
 		r.Note("%s", results.pairs()[pair].summary())
 	}
 	return results, nil
-}
-
-// fetch returns Hadoop's jars.
-func (r *realRun) fetch(ctx context.Context) (hadoop.Jars, error) {
-	r.Note("looking for Hadoop's jars")
-	jars, err := hadoop.Fetch(ctx, "")
-	if stderrors.Is(err, hadoop.ErrUnavailable) {
-		return jars, cli.Failed("install what is missing, or leave --engine away: the simulation needs none of it", "--engine yarn: %w", err)
-	}
-	return jars, err
 }
 
 // realQueue is the queue of a job: with its quality's guarantee, or one that guarantees all.
@@ -206,11 +196,8 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 		return err
 	}
 	r.hooks = ports[0]
-	config := hadoop.Config{
-		Dir: r.Path("cluster"), Jars: jars, Plugins: []string{r.Program("headroom-hadoop.jar")}, Scheduler: hadoop.LiveFairScheduler,
-		Properties: map[string]string{"headroom.url": "http://" + r.hooks},
-	}
-	config.Queues = r.queues(false)
+	config := hadoop.Config{Dir: r.Path("cluster"), Jars: jars, Queues: r.queues(false)}
+	r.inside().Plug(&config)
 	var queues strings.Builder
 	for i, floor := range containers.QueueFloors() {
 		fmt.Fprintf(&queues, "    - {name: root.q%d, guarantee: %g%%}\n    - {name: root.e%d, guarantee: 100%%}\n", i+1, 100*floor, i+1)
@@ -430,12 +417,12 @@ func (r *realRun) follow(ctx context.Context, running []*hadoop.RunningJob, run 
 func (r *realRun) job(j *realJob, v realVariant, pair int) hadoop.Job {
 	job := j.job
 	job.Queue, job.Args = realQueue(j, v.exact), j.args(r.Path("out", fmt.Sprint(v.name, "-", pair+1), j.name))
-	job.LibJars = []string{r.Program("headroom-hadoop.jar")}
-	job.Properties = map[string]string{
-		"headroom.url": "http://" + r.hooks, "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
-		"mapreduce.job.reduce.slowstart.completedmaps": "1.0", "yarn.app.mapreduce.am.resource.mb": fmt.Sprint(realUnit),
-	}
-	return job
+	return r.inside().Into(job)
+}
+
+// inside are the hooks inside of Hadoop.
+func (r *realRun) inside() hadoop.Hooks {
+	return hadoop.Hooks{Jar: r.Program("headroom-hadoop.jar"), Address: r.hooks, MasterMB: realUnit}
 }
 
 // list are the coordinator's jobs, by id.

@@ -7,7 +7,6 @@ package dias
 import (
 	"bytes"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -265,10 +264,7 @@ func TestSparkSection(t *testing.T) {
 // Without the hook's jars, which make build does not make, Spark does not start.
 func TestSparkNeedsJars(t *testing.T) {
 	t.Parallel()
-	bin := t.TempDir()
-	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
-		testkit.Check(t, os.WriteFile(filepath.Join(bin, name), nil, 0o600))
-	}
+	bin := testkit.Programs(t)
 	if _, err := command(t, "--engine", "spark", "--bin", bin); err == nil || !strings.Contains(err.Error(), "headroom-spark.jar") {
 		t.Errorf("%v", err)
 	}
