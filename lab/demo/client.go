@@ -218,6 +218,23 @@ func (c *client) setSprintBudget(ctx context.Context, capacity units.Energy, ref
 	return nil
 }
 
+// setMost bounds what a node is given: only a sprint takes it higher.
+func (c *client) setMost(ctx context.Context, node string, most units.Power) error {
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
+	req := &headroomv1.ChangeRequest{Change: change("room for sprints"), What: &headroomv1.ChangeRequest_SetNode{
+		SetNode: &headroomv1.SetNode{Node: node, Settings: &headroomv1.NodeSettings{MaxUw: new(int64(most))}},
+	}}
+	err := persist(ctx, func() error {
+		_, err := ask(ctx, c, changeWait, headroomv1connect.ClusterServiceClient.Change, req)
+		return err
+	})
+	if err != nil {
+		return rpc.AsCLI(err, "bound of a node", node)
+	}
+	return nil
+}
+
 func (c *client) cancelJob(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()

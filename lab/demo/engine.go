@@ -65,6 +65,11 @@ const (
 	sprintRefill = 10 // watts
 )
 
+// engineMost is the most that a node is given in a run with an engine, as a part of what it is
+// rated: a node with all the watts that it is rated for cannot sprint, and neither can any
+// where the caps leave nothing of the site's budget.
+const engineMost = 0.7
+
 // engineStart bounds the start of the real cluster and of the first job.
 const engineStart = 4 * time.Minute
 
@@ -196,7 +201,7 @@ func (d *engineShow) start(ctx context.Context, note func(string, ...any)) error
 	if err := d.lab.startScheduler(d.engine.scheduler()); err != nil {
 		return err
 	}
-	if err := d.story.client.setSprintBudget(ctx, units.FromJoules(sprintJoules), units.FromWatts(sprintRefill)); err != nil {
+	if err := d.leaveRoom(ctx); err != nil {
 		return err
 	}
 	note("submitting the first jobs; t = 0 is when their tasks run")
@@ -214,6 +219,37 @@ func (d *engineShow) start(ctx context.Context, note func(string, ...any)) error
 		d.board.setJobs(jobs)
 		return err == nil && loadOf(jobs, classLow).running+loadOf(jobs, classHigh).running > 0
 	})
+}
+
+// leaveRoom keeps the nodes below what they are rated, so that there are watts for sprints,
+// and fills the budget of joules, which begins with nothing and is then refilled slowly.
+func (d *engineShow) leaveRoom(ctx context.Context) error {
+	c, full := d.story.client, units.FromJoules(sprintJoules)
+	for _, name := range d.lab.nodes {
+		if err := c.setMost(ctx, name, d.lab.most()); err != nil {
+			return err
+		}
+	}
+	if err := c.setSprintBudget(ctx, full, units.Power(full)); err != nil {
+		return err
+	}
+	err := d.await(ctx, "the joules for sprints are there", func() bool {
+		s, _, err := c.site(ctx)
+		return err == nil && filled(s)
+	})
+	if err != nil {
+		return err
+	}
+	return c.setSprintBudget(ctx, full, units.FromWatts(sprintRefill))
+}
+
+// filled reports whether a domain's budget for sprints holds as much as it can.
+func filled(d *headroomv1.Domain) bool {
+	held := int64(0)
+	for _, pot := range d.GetSprint().GetPots() {
+		held += pot.GetBalanceUj()
+	}
+	return d.GetSprint() != nil && held >= d.GetSprint().GetCapacityUj()
 }
 
 // leased is how many nodes hold a lease.

@@ -33,7 +33,8 @@ type act struct {
 func firstJobs() []string { return []string{classLow, classLow} }
 
 // acts are the story: jobs of the low class fill the cluster, the budget steps down twice,
-// jobs of the high class come in between, and the budget is raised again.
+// jobs of the high class come in between, and the budget is raised again. The first step
+// takes watts of sprints alone, the second one of the nodes, and leaves nothing for sprints.
 func acts() []act {
 	return []act{
 		{at: 0.12, class: classHigh},
@@ -41,7 +42,7 @@ func acts() []act {
 		{at: 0.30, class: classLow},
 		{at: 0.42, budget: cutTo},
 		{at: 0.50, class: classHigh},
-		{at: 0.76, budget: 1},
+		{at: 0.64, budget: 1},
 	}
 }
 

@@ -14,9 +14,13 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	plan "headroom/budget"
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
+	"headroom/jobs/arbiter"
+	"headroom/lab/emulator"
 	"headroom/lab/spark"
+	"headroom/ledger"
 	"headroom/units"
 )
 
@@ -278,6 +282,74 @@ func TestCoresOfClasses(t *testing.T) {
 	got := classCores(map[string]int{"high-1-ab": 2, "low-2-cd": 1, "low-1-ef": 3, "spark-shell": 4})
 	if got[0].used != 2 || got[1].used != 4 || got[0].name != classHigh {
 		t.Errorf("%+v", got)
+	}
+}
+
+// siteOf is a site with the demo's nodes, each given as much of the budget as its bound lets
+// it have, and with joules for sprints.
+func siteOf(l *lab, budget, most units.Power, joules float64) *ledger.State {
+	rated := l.full() / engineNodes
+	s := &ledger.State{
+		Domains: map[string]ledger.Domain{site: {Domain: plan.Domain{Name: site, Budget: budget}, Sprint: &ledger.SprintBudget{
+			Capacity: units.FromJoules(sprintJoules), Balances: map[string]units.Energy{"": units.FromJoules(joules)},
+		}}},
+		Nodes: map[string]ledger.Node{},
+	}
+	for _, name := range []string{"n01", "n02"} {
+		target := min(most, budget/engineNodes)
+		s.Nodes[name] = ledger.Node{Name: name, Domain: site, Rated: rated, Max: rated, Admitted: true, Controlled: true, Target: target, Ceiling: target}
+	}
+	return s
+}
+
+// A job of class high sprints in the story while the budget is full, and in part after the
+// first step: its nodes have less than they are rated for, and the pot is full. It could not
+// if the nodes had all their watts, under the lowest budget, or with the pot as it begins.
+func TestRoomForSprints(t *testing.T) {
+	t.Parallel()
+	l := &lab{spec: emulator.DefaultSpec(), opts: options{nodes: engineNodes}}
+	sprints := func(budget, most units.Power, joules float64) int {
+		o := ledger.OfferSprint(siteOf(l, budget, most, joules), []string{"n01", "n02"}, classHigh)
+		var m arbiter.Movers
+		job := arbiter.Contender{
+			ID: "high-1", Class: classHigh, Engine: engineSpark, Tasks: 40, Running: 4, Pending: 36, On: map[string]int{"n01": 2, "n02": 2}, Floor: 1, Due: true, MaySprint: true,
+			Offer: arbiter.Offer{Domain: o.Domain, Pot: o.Pot, Balance: o.Balance, Capacity: o.Capacity, Rise: o.Rise, Nodes: len(o.Caps), Why: o.Why},
+		}
+		return len(m.Step(0, arbiter.Look{Joint: true, Jobs: []arbiter.Contender{job}}).Grants)
+	}
+	full, step := l.full(), units.Power(0)
+	for _, a := range acts() {
+		if a.budget > 0 {
+			step = units.Power(a.budget * float64(full))
+			break
+		}
+	}
+	rated := full / engineNodes
+	for name, c := range map[string]struct {
+		budget, most units.Power
+		joules       float64
+		want         int
+	}{
+		"full budget":              {full, l.most(), sprintJoules, 1},
+		"first step":               {step, l.most(), sprintJoules, 1},
+		"lowest budget":            {l.cut(), l.most(), sprintJoules, 0},
+		"nodes have all watts":     {full, rated, sprintJoules, 0},
+		"the pot as it begins":     {full, l.most(), 0, 0},
+		"a minute of slow refills": {full, l.most(), 60 * sprintRefill, 0},
+	} {
+		if got := sprints(c.budget, c.most, c.joules); got != c.want {
+			t.Errorf("%s: %d sprints, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestFilled(t *testing.T) {
+	t.Parallel()
+	pot := func(balance int64) *headroomv1.Domain {
+		return &headroomv1.Domain{Sprint: &headroomv1.SprintBudget{CapacityUj: 5, Pots: []*headroomv1.SprintPot{{BalanceUj: balance}}}}
+	}
+	if filled(&headroomv1.Domain{}) || filled(pot(4)) || !filled(pot(5)) {
+		t.Error("a pot is full when it holds its capacity, and one that is not there is not")
 	}
 }
 

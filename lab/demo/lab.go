@@ -96,6 +96,11 @@ func (l *lab) full() units.Power {
 // cut is the budget after the cut.
 func (l *lab) cut() units.Power { return units.FromWatts(math.Round(l.full().Watts() * cutTo)) }
 
+// most is the most that a node is given in a run with an engine.
+func (l *lab) most() units.Power {
+	return units.FromWatts(math.Round(math.Ceil(l.spec.Rated().Watts()) * engineMost))
+}
+
 // addresses are the RPC addresses of all coordinators.
 func (l *lab) addresses() []string { return l.servers.Addresses() }
 

@@ -144,6 +144,18 @@ func (r *Real) Jobs(ctx context.Context) (jobs []*headroomv1.Job, err error) {
 	return jobs, err
 }
 
+// Sprints are the sprints of the coordinators' log, those that are over included.
+func (r *Real) Sprints(ctx context.Context) (sprints []*headroomv1.SprintRecord, err error) {
+	err = r.Leader(ctx, func(ctx context.Context, base string) error {
+		answer, err := r.Operators(base).ListSprints(ctx, connect.NewRequest(&headroomv1.ListSprintsRequest{All: true}))
+		if err == nil {
+			sprints = answer.Msg.GetSprints()
+		}
+		return err
+	})
+	return sprints, err
+}
+
 // Signed is what the log has of a change that the run makes, and why it makes it.
 func (r *Real) Signed(reason string) *headroomv1.Change {
 	return &headroomv1.Change{Actor: r.paper, Reason: reason, RequestId: rand.Text()}

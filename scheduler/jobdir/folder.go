@@ -101,26 +101,45 @@ func (f Folder) Discard(tasks int) error {
 	return failed
 }
 
+// makeTries is how often a folder is made whose parent goes between: each time another
+// submission has taken its own folder back.
+const makeTries = 10
+
 // MakeAll makes path with its parents and returns those that were not there, outermost first.
+// Submissions at the same time may share parents.
 func MakeAll(path string) (made []string, err error) {
+	for range makeTries {
+		if made, err = makeAll(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return made, err
+}
+
+func makeAll(path string) (made []string, err error) {
 	if _, err := os.Stat(path); err == nil {
 		return nil, nil
 	}
 	if parent := filepath.Dir(path); parent != path {
-		if made, err = MakeAll(parent); err != nil {
+		if made, err = makeAll(parent); err != nil {
 			return made, err
 		}
 	}
 	// Task users write through the group of the folder above, as far as the umask lets
 	// them. They replace none of the scheduler's files beside their own: it is sticky.
-	if err := os.Mkdir(path, 0o770|fs.ModeSticky); err != nil {
+	err = os.Mkdir(path, 0o770|fs.ModeSticky)
+	if at, missing := os.Stat(path); errors.Is(err, fs.ErrExist) && missing == nil && at.IsDir() {
+		return made, nil // another submission has made it
+	}
+	if err != nil {
 		return made, fmt.Errorf("make folder: %w", err)
 	}
 	return append(made, path), nil
 }
 
 // TakeBack removes the manifest of a job that was not accepted, and the folders
-// that were made for it, innermost first. A folder that was there before stays.
+// that were made for it, innermost first. A folder that was there before stays, and so does
+// one that another submission uses by now.
 func TakeBack(f Folder, made []string) error {
 	if len(made) == 0 {
 		return nil // the folder is of an earlier try of the same request
@@ -130,7 +149,13 @@ func TakeBack(f Folder, made []string) error {
 		err = nil
 	}
 	for _, dir := range slices.Backward(made) {
-		err = errors.Join(err, os.Remove(dir))
+		switch failed := os.Remove(dir); {
+		case errors.Is(failed, fs.ErrNotExist):
+		case errors.Is(failed, syscall.ENOTEMPTY) && dir != f.Path(""):
+			return err
+		default:
+			err = errors.Join(err, failed)
+		}
 	}
 	return err
 }

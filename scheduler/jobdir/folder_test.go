@@ -1,9 +1,13 @@
-// Claim: what a task leaves beside the scheduler's own records holds no scheduler up.
+// Claims: what a task leaves beside the scheduler's own records holds no scheduler up;
+// submissions at the same time that share a folder do not refuse each other.
 package jobdir
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,5 +36,45 @@ func TestDropsAreNoFIFO(t *testing.T) {
 		if w, err := os.OpenFile(at, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
 			_ = w.Close() // let the goroutine go
 		}
+	}
+}
+
+func TestSubmissionsShareAFolder(t *testing.T) {
+	t.Parallel()
+	output := filepath.Join(t.TempDir(), "new", "jobs")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			f := Folder{Output: output, ID: fmt.Sprintf("j%d", i)}
+			for range 50 { // as each submission does, to prove that its folder can be made
+				made, err := MakeAll(f.Path(""))
+				if err := errors.Join(err, TakeBack(f, made)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			if _, err := MakeAll(f.Path("")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got := testkit.Need(os.ReadDir(output))(t); len(got) != 8 {
+		t.Errorf("%d folders, want 8", len(got))
+	}
+	used := Folder{Output: output, ID: "j0"}
+	testkit.WriteFile(t, used.Path("by-somebody-else"), "")
+	if TakeBack(used, []string{used.Path("")}) == nil {
+		t.Error("a job's own folder with a file in it was taken back")
+	}
+}
+
+// A file in the place of a folder is an error, at once.
+func TestNoFolderOverAFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	testkit.WriteFile(t, path, "")
+	if _, err := MakeAll(filepath.Join(path, "jobs")); err == nil {
+		t.Error("a folder was made below a file")
 	}
 }

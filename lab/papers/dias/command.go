@@ -18,9 +18,11 @@ const (
 	jobsDefault  = 20_000
 	jobsLeast    = 500
 	jobsMost     = 999_999
-	// Of a real engine: some two minutes a policy.
-	realJobs, sparkJobs = 18, 6
-	realLeast, realMost = 4, 500
+	// Of a real engine: some two minutes a policy, and one of a graph.
+	realJobs, sparkJobs, graphJobs = 18, 6, 3
+	realLeast, realMost            = 3, 500
+	// sparkRuns is how often the graph part runs: as many as bounds need to be of use.
+	sparkRuns, sparkRunsMost = 5, 100
 )
 
 // options are the flags of `powerlab paper dias`.
@@ -30,6 +32,9 @@ type options struct {
 	jobs int
 	// realJobs is of a real engine alone: 0 for the engine's own number.
 	realJobs int
+	// quick leaves all but the graph part away, which has so many runs; of engine spark alone.
+	quick bool
+	runs  int
 }
 
 // local runs a short trace on the scheduler's own engine.
@@ -38,15 +43,29 @@ func (o *options) local(ctx context.Context, progress io.Writer) ([]papers.Targe
 	if err != nil {
 		return nil, err
 	}
-	r := realResults(results)
-	if err := o.Keep(papers.Files{"runs.csv": r.write, "ratios.csv": ratioFile(points)}); err != nil {
+	curve := wordCurve(points)
+	if err := o.Keep(papers.Files{"runs.csv": runsFile(results), "ratios.csv": ratioFile(curve)}); err != nil {
 		return nil, err
 	}
-	return append(r.targets(), ratioTargets(points)...), nil
+	return append(realRounds{results}.targets(wordsIDs, wordsProgram, wordsPower), curve.targets()...), nil
 }
 
-func ratioFile(points []ratioPoint) func(io.Writer) error {
-	return func(w io.Writer) error { return writeRatios(w, points) }
+func runsFile(all []realResult) func(io.Writer) error {
+	return func(w io.Writer) error { return writeRuns(w, all) }
+}
+
+func ratioFile(curves ...ratioCurve) func(io.Writer) error {
+	return func(w io.Writer) error { return writeRatios(w, curves...) }
+}
+
+// whole refuses --quick and --runs where the engine has no short part.
+func (o *options) whole(run papers.Engine) papers.Engine {
+	return func(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+		if o.quick || o.runs != sparkRuns {
+			return nil, cli.Usage("--quick and --runs are for --engine spark: leave them away, or name it")
+		}
+		return run(ctx, progress)
+	}
 }
 
 // NewCommand is `powerlab paper dias`.
@@ -64,19 +83,25 @@ func NewCommand() *cobra.Command {
 			"emulated nodes that powerd caps, under p, np, da, nps and dias, with sprints from the coordinators' ledger and joules\n" +
 			"from the nodes' counters, and then the same job at drop ratios from 0 to 90 % (Figs. 4 and 6). It needs a machine with little else to do. --out keeps runs.csv\n" +
 			"(every job), ratios.csv and the logs.\n\n" +
-			"--engine spark does the same on an unmodified Spark, in some quarter of an hour: fewer jobs, each a word popularity that\n" +
-			"the scheduler starts a driver for, with Spark's workers on two emulated nodes with powerd. It needs what make build and\n" +
-			"make hooks make, a JDK, and Spark, which it fetches the first time. --out keeps the same files.\n\n" +
+			"--engine spark runs jobs on an unmodified Spark, which the scheduler starts drivers for, with Spark's workers on two emulated\n" +
+			"nodes with powerd: GraphX's triangle count, which drops in every stage, under the five policies and five times over\n" +
+			"(G1 to G12; bounds are Student's t over the runs), then once a word popularity under the same policies and both programs at\n" +
+			"several drop ratios (L1 to L12, G8, G9). Results are held against exact counts. It takes some 40 minutes on two cores that do\n" +
+			"little else; --quick stops after the five runs, --runs makes more or fewer of them. A single run has no bounds and the verdict order at\n" +
+			"best. It needs what make build and make hooks make, a JDK, and Spark, which it fetches the first time. --out keeps\n" +
+			"runs.csv (every job, written anew after each policy of each run, so that what is cut short is not lost), ratios.csv and the logs.\n\n" +
 			"--engine spark-times records on the same Spark, without a scheduler, how long jobs take at every drop ratio, in some ten\n" +
 			"minutes, and judges the models on that (V1, V2). --out keeps spark.json, the form of the record that the study carries.",
-		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local\n  powerlab paper dias --mutants -o json",
+		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local\n  powerlab paper dias --engine spark --quick --out dias-spark\n  powerlab paper dias --mutants -o json",
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each run; the first tenth is left out of latencies")
-	f.IntVar(&o.realJobs, "real-jobs", 0, fmt.Sprintf("with --engine: jobs under each policy; 0 for %d with local and %d with spark", realJobs, sparkJobs))
+	f.IntVar(&o.realJobs, "real-jobs", 0, fmt.Sprintf("with --engine: jobs under each policy; 0 for %d with local, and with spark %d of words and %d of graphs", realJobs, sparkJobs, graphJobs))
+	f.BoolVar(&o.quick, "quick", false, "with --engine spark: the runs of the graph program alone, in some 25 minutes")
+	f.IntVar(&o.runs, "runs", sparkRuns, "with --engine spark: runs of the graph program, each under all policies")
 	f.StringVar(&o.Bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
 	return papers.Study{
-		Paper: "dias", Check: o.check, Mutants: o.tryMutants, MutantSeeds: mutantSeeds, Engines: map[string]papers.Engine{"": o.simulation, "local": o.local, "spark": o.onSpark, "spark-times": o.sparkTimes},
+		Paper: "dias", Check: o.check, Mutants: o.tryMutants, MutantSeeds: mutantSeeds, Engines: map[string]papers.Engine{"": o.whole(o.simulation), "local": o.whole(o.local), "spark": o.onSpark, "spark-times": o.whole(o.sparkTimes)},
 	}.Command(cmd, &o.Options)
 }
 
@@ -85,6 +110,8 @@ func (o *options) check() error {
 	switch {
 	case o.realJobs != 0 && (o.realJobs < realLeast || o.realJobs > realMost):
 		return cli.Usage("--real-jobs is %d; it must be from %d to %d, or 0 for the engine's own number", o.realJobs, realLeast, realMost)
+	case o.runs < 1 || o.runs > sparkRunsMost:
+		return cli.Usage("--runs is %d; it must be from 1 to %d", o.runs, sparkRunsMost)
 	case o.jobs < jobsLeast || o.jobs > jobsMost:
 		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -37,7 +38,7 @@ const (
 	realSpeed = 0.7
 	realLoad  = 0.8
 	realLow   = 0.7 // of the jobs are of the low class
-	// realCap is the nodes' max over what they are rated.
+	// realCap is the nodes' max over what they are rated, of engine local.
 	realCap = 0.55
 	// realSprintAfter is the sprint timer, of the high class.
 	realSprintAfter = time.Second
@@ -45,21 +46,33 @@ const (
 	realPatience    = 2 * time.Minute
 )
 
+// realContainers is the policy of the containers in a real run: the dispatcher alone is to
+// drop and to sprint, and under policy joint the coordinators would, too. Under this one they
+// grant sprints whose timers are due.
+const realContainers = string(containers.Fair)
+
 // realPolicies are those that are compared, P first.
 func realPolicies() []buffers.Discipline {
 	return []buffers.Discipline{buffers.P, buffers.NP, buffers.DA, buffers.NPS, buffers.DIAS}
 }
 
-// realEngine is what runs the tasks on a site's nodes.
+// realEngine is what runs the tasks on a site's nodes, and what these compute.
 type realEngine struct {
+	// program is what the jobs compute, in a word.
+	program string
 	// job is about how long a job takes; it bounds a policy's run.
 	job time.Duration
+	// cap is the nodes' max over what they are rated.
+	cap float64
 	// sprintAfter is the sprint timer of the high class.
 	sprintAfter time.Duration
 	// workers is on how many nodes a worker of the scheduler runs.
 	workers int
 	// spec is the job file of a class; floor is the least part of its map tasks, in percent.
 	spec func(class string, floor int) []byte
+	// wrong is by how many percent the answer of a job that has ended misses the exact one;
+	// nil where it is not asked.
+	wrong func(id string) (float64, error)
 	// begin starts on the nodes what else the tasks need, and says what the scheduler's
 	// configuration has of it and what ends it.
 	begin func(ctx context.Context, name string) (configuration string, end func() error, err error)
@@ -72,12 +85,16 @@ type realRun struct {
 	engine realEngine
 	jobs   []arrival
 	passes int
+	// took is told what came of each policy as soon as it has ended; nil for nobody.
+	took func(realResult) error
 }
 
-// realResult is one policy's.
+// realResult is one policy's, in one run of a program.
 type realResult struct {
-	policy buffers.Discipline
-	jobs   []realEnded
+	program string
+	round   int // from 1
+	policy  buffers.Discipline
+	jobs    []realEnded
 	// killed and total are seconds of machine time, as the scheduler counts them.
 	killed, total float64
 }
@@ -89,13 +106,17 @@ type realEnded struct {
 	runs           int
 	joules         *float64 // nil where nobody measured them
 	theta          float64
-	sprinted       bool
+	// sprints is how often it sprinted, spent what these sprints drew above the caps by the
+	// nodes' counters, in joules.
+	sprints int
+	spent   float64
+	wrong   *float64 // of its answer, percent; nil where nobody asked
 }
 
 // onLocal runs the jobs under every policy, and then those of Figs. 4 and 6.
 func onLocal(ctx context.Context, o *options, progress io.Writer) (results []realResult, points []ratioPoint, err error) {
 	r := &realRun{jobs: realTrace(o.Seed, cmp.Or(o.realJobs, realJobs))}
-	r.engine = realEngine{job: realJob, sprintAfter: realSprintAfter, workers: realNodes, spec: r.spec, begin: nothingElse}
+	r.engine = realEngine{program: wordsProgram, job: realJob, cap: realCap, sprintAfter: realSprintAfter, workers: realNodes, spec: r.spec, begin: nothingElse}
 	if r.Real, err = newReal(o, progress, "local"); err != nil {
 		return nil, nil, err
 	}
@@ -103,7 +124,7 @@ func onLocal(ctx context.Context, o *options, progress io.Writer) (results []rea
 	if err := r.makeInput(ctx); err != nil {
 		return nil, nil, err
 	}
-	if results, err = r.policies(ctx); err != nil {
+	if results, err = r.policies(ctx, 1); err != nil {
 		return nil, nil, err
 	}
 	if points, err = r.ratios(ctx); err != nil {
@@ -117,15 +138,26 @@ func nothingElse(context.Context, string) (string, func() error, error) {
 	return "", func() error { return nil }, nil
 }
 
-// policies runs the jobs under every policy.
-func (r *realRun) policies(ctx context.Context) (results []realResult, err error) {
-	for _, d := range realPolicies() {
-		one, err := r.policy(ctx, d)
+// policies runs the jobs under every policy: every second round in the opposite order, so
+// that what slowly changes on the machine strikes all of them alike.
+func (r *realRun) policies(ctx context.Context, round int) (results []realResult, err error) {
+	order := realPolicies()
+	if round%2 == 0 {
+		slices.Reverse(order)
+	}
+	for _, d := range order {
+		one, err := r.policy(ctx, d, round)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", d, err)
+			return nil, fmt.Errorf("%s, run %d, %s: %w", r.engine.program, round, d, err)
 		}
-		r.Note("%s: mean response of high jobs %.1f s, of low ones %.1f s", d, one.mean(high, response).Mean, one.mean(low, response).Mean)
+		r.Note("%s, run %d, %s: mean response of high jobs %.1f s, of low ones %.1f s; %d sprints", r.engine.program, round, d, one.mean(high, response).Mean, one.mean(low, response).Mean, one.sprints())
 		results = append(results, *one)
+		if r.took == nil {
+			continue
+		}
+		if err := r.took(*one); err != nil {
+			return nil, err
+		}
 	}
 	return results, nil
 }
@@ -172,12 +204,13 @@ func configuration(d buffers.Discipline, sprintAfter time.Duration) string {
 }
 
 // policy runs all jobs under one policy.
-func (r *realRun) policy(ctx context.Context, d buffers.Discipline) (out *realResult, err error) {
-	err = r.onSite(ctx, string(d), configuration(d, r.engine.sprintAfter), func(ctx context.Context) error {
-		r.Note("%s: %d jobs come", d, len(r.jobs))
+func (r *realRun) policy(ctx context.Context, d buffers.Discipline, round int) (out *realResult, err error) {
+	name := fmt.Sprintf("%s-%d-%s", r.engine.program, round, d)
+	err = r.onSite(ctx, name, configuration(d, r.engine.sprintAfter), func(ctx context.Context) error {
+		r.Note("%s: %d jobs come", name, len(r.jobs))
 		ctx, stop := context.WithTimeout(ctx, r.most())
 		defer stop()
-		out, err = r.run(ctx, d)
+		out, err = r.run(ctx, d, round)
 		return err
 	})
 	return out, err
@@ -229,7 +262,7 @@ func (r *realRun) most() time.Duration {
 // ready caps the nodes, gives the site joules for sprints, leaves drops and sprints to the
 // dispatcher, and waits for nodes, scheduler and workers.
 func (r *realRun) ready(ctx context.Context) error {
-	most := int64(math.Round(cluster.Rated().Watts()*realCap)) * int64(units.Watt)
+	most := int64(math.Round(cluster.Rated().Watts()*r.engine.cap)) * int64(units.Watt)
 	for _, name := range r.Site.Nodes() {
 		if err := r.Change(ctx, reason, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{
 			SetNode: &headroomv1.SetNode{Node: name, Settings: &headroomv1.NodeSettings{MaxUw: &most}},
@@ -243,12 +276,11 @@ func (r *realRun) ready(ctx context.Context) error {
 	}}); err != nil {
 		return fmt.Errorf("dias: sprint budget: %w", err)
 	}
-	// The dispatcher alone is to drop and to sprint: the joint policy would, too.
-	if err := r.Change(ctx, reason, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: string(containers.Fair)}}); err != nil {
+	if err := r.Change(ctx, reason, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: realContainers}}); err != nil {
 		return fmt.Errorf("dias: container policy: %w", err)
 	}
 	return r.Await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
-		return r.capped(realCap)(ctx) && r.Workers(ctx) == r.engine.workers
+		return r.capped(r.engine.cap)(ctx) && r.Workers(ctx) == r.engine.workers
 	})
 }
 
@@ -274,8 +306,9 @@ func (r *realRun) submit(ctx context.Context, spec []byte) (string, error) {
 }
 
 // run submits the jobs as they come, and looks until all have ended.
-func (r *realRun) run(ctx context.Context, d buffers.Discipline) (*realResult, error) {
+func (r *realRun) run(ctx context.Context, d buffers.Discipline, round int) (*realResult, error) {
 	w := newWatch(d, len(r.jobs))
+	w.result.program, w.result.round = r.engine.program, round
 	start, next := time.Now(), 0
 	err := r.Await(ctx, "jobs have not ended", func(ctx context.Context) bool {
 		for next < len(r.jobs) && time.Since(start) >= r.jobs[next].at && w.failed == nil {
@@ -296,7 +329,7 @@ func (r *realRun) run(ctx context.Context, d buffers.Discipline) (*realResult, e
 	if err := errors.Join(err, w.failed); err != nil {
 		return nil, err
 	}
-	return w.result, r.energies(ctx, w)
+	return w.result, cmp.Or(r.energies(ctx, w), r.sprints(ctx, w), r.answers(w))
 }
 
 // energies asks what the jobs drew.
@@ -308,6 +341,34 @@ func (r *realRun) energies(ctx context.Context, w *watch) error {
 		}
 	}
 	return err
+}
+
+// settling is how long the nodes may take to tell what the last sprint drew.
+const settling = 15 * time.Second
+
+// sprints asks how often the jobs sprinted and what that drew, once all sprints are over.
+func (r *realRun) sprints(ctx context.Context, w *watch) error {
+	ctx, stop := context.WithTimeout(ctx, settling)
+	defer stop()
+	return r.Await(ctx, "sprints are not over", func(ctx context.Context) bool {
+		records, err := r.Sprints(ctx)
+		return err == nil && w.sprints(records)
+	})
+}
+
+// answers asks how far the jobs' answers are from the exact one.
+func (r *realRun) answers(w *watch) error {
+	if r.engine.wrong == nil {
+		return nil
+	}
+	for id, i := range w.index {
+		x, err := r.engine.wrong(id)
+		if err != nil {
+			return fmt.Errorf("dias: answer of %s: %w", id, err)
+		}
+		w.result.jobs[i].wrong = &x
+	}
+	return nil
 }
 
 // watch is what was seen of a policy's jobs so far.
@@ -333,7 +394,6 @@ func (w *watch) look(jobs []arrival, l *headroomv1.ListResponse) {
 	for _, run := range l.GetRuns() {
 		if i, ok := w.index[run.GetId()]; ok && run.GetBeganUs() > 0 {
 			w.began[i] = time.UnixMicro(run.GetBeganUs())
-			w.result.jobs[i].sprinted = w.result.jobs[i].sprinted || run.GetSprint() != nil
 		}
 	}
 	for _, j := range l.GetJobs() {
@@ -354,4 +414,22 @@ func (w *watch) look(jobs []arrival, l *headroomv1.ListResponse) {
 			e.response, e.exec = now.Sub(w.submitted[i]).Seconds(), now.Sub(w.began[i]).Seconds()
 		}
 	}
+}
+
+// sprints takes in the ledger's sprints, and reports whether those of the jobs are all over.
+func (w *watch) sprints(records []*headroomv1.SprintRecord) bool {
+	for i := range w.result.jobs {
+		w.result.jobs[i].sprints, w.result.jobs[i].spent = 0, 0
+	}
+	over := true
+	for _, p := range records {
+		i, ok := w.index[p.GetJob()]
+		if !ok {
+			continue
+		}
+		w.result.jobs[i].sprints++
+		w.result.jobs[i].spent += units.Energy(p.GetSpentUj()).Joules()
+		over = over && p.GetState() == "closed"
+	}
+	return over
 }

@@ -6,8 +6,10 @@ package dias
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,10 +18,15 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/testkit"
+	"headroom/jobs/arbiter"
 	"headroom/jobs/buffers"
+	"headroom/lab/cluster"
 	"headroom/lab/papers"
+	"headroom/ledger"
+	"headroom/progress"
 	"headroom/scheduler"
 	"headroom/scheduler/jobfile"
+	"headroom/units"
 )
 
 // realTimes are results in which a high and a low job take these seconds by policy.
@@ -27,11 +34,17 @@ func realTimes(times map[buffers.Discipline][4]float64) realResults {
 	var all realResults
 	for _, d := range realPolicies() {
 		x, joules := times[d], 1000.0
-		r := realResult{policy: d, total: 100, jobs: []realEnded{
-			{class: high, response: x[0], exec: x[1], runs: 1, joules: &joules}, {class: low, response: x[2], exec: x[3], runs: 1, joules: &joules},
+		r := realResult{program: graphProgram, round: 1, policy: d, total: 100, jobs: []realEnded{
+			{class: high, response: x[0], exec: x[1], runs: 1, joules: new(joules), wrong: new(0.)}, {class: low, response: x[2], exec: x[3], runs: 1, joules: new(joules), wrong: new(0.)},
 		}}
 		if d == buffers.P {
 			r.killed, r.jobs[1].runs = 5, 2
+		}
+		if d == buffers.NPS || d == buffers.DIAS {
+			r.jobs[0].sprints, r.jobs[0].spent = 1, 300
+		}
+		if d == buffers.DA || d == buffers.DIAS {
+			r.jobs[1].theta, r.jobs[1].wrong = 0.2, new(4.)
 		}
 		all = append(all, r)
 	}
@@ -45,9 +58,9 @@ func asMeant() map[buffers.Discipline][4]float64 {
 }
 
 // short are the ids of the targets that fall short.
-func (r realResults) short() string {
+func (r realRounds) short() string {
 	var ids []string
-	for _, t := range r.targets() {
+	for _, t := range r.targets("", "graph", graphPower) {
 		if t.Verdict == papers.Short {
 			ids = append(ids, t.ID)
 		}
@@ -55,31 +68,125 @@ func (r realResults) short() string {
 	return strings.Join(ids, " ")
 }
 
+// Each mistake makes its targets short, and no other; what is not measured is short too, and
+// a part that was not run is not run.
 func TestRealTargets(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		spoil func(r realResults)
-		short string
-	}{
-		"as meant":              {func(realResults) {}, ""},
-		"np kills":              {func(r realResults) { r.of(buffers.NP).jobs[0].runs = 2 }, "L1"},
-		"waste without kills":   {func(r realResults) { r.of(buffers.P).jobs[1].runs = 1 }, "L1"},
-		"high jobs go first":    {func(r realResults) { r.of(buffers.NP).jobs[0].response = 5 }, "L2"},
-		"nothing is dropped":    {func(r realResults) { r.of(buffers.DA).jobs[1] = r.of(buffers.NP).jobs[1] }, "L4"},
-		"drops hurt":            {func(r realResults) { r.of(buffers.DA).jobs[1].response = 16 }, "L3"},
-		"nothing sprints":       {func(r realResults) { r.of(buffers.NPS).jobs[0].exec = 5 }, "L5"},
-		"low jobs wait as by p": {func(r realResults) { r.of(buffers.DIAS).jobs[1].response = 20 }, "L6"},
-		"joules are unknown":    {func(r realResults) { r.of(buffers.DIAS).jobs[0].joules = nil }, "L7"},
-		"sprints waste joules":  {func(r realResults) { *r.of(buffers.DIAS).jobs[0].joules = 2000 }, "L7"},
-	} {
+	if got := (realRounds{realTimes(asMeant())}).short(); got != "" {
+		t.Errorf("as meant, short are %q", got)
+	}
+	for _, m := range realMutants() {
 		r := realTimes(asMeant())
-		c.spoil(r)
-		if got := r.short(); got != c.short {
-			t.Errorf("%s: short are %q, want %q", name, got, c.short)
+		m.spoil(r)
+		if got, want := (realRounds{r}).short(), strings.Join(m.expected, " "); got != want {
+			t.Errorf("%s: short are %q, want %q", m.name, got, want)
 		}
 	}
-	if got := (realResults{}).short(); got != "L1 L2 L3 L4 L5 L6 L7" {
-		t.Errorf("without a run, short are %q", got)
+	r := realTimes(asMeant())
+	r.of(buffers.DIAS).jobs[0].joules = nil
+	if got := (realRounds{r}).short(); got != "7" {
+		t.Errorf("joules are unknown: short are %q", got)
+	}
+	r = realTimes(asMeant())
+	r.of(buffers.P).jobs[1].runs = 1 // but machine time of killed runs
+	if got := (realRounds{r}).short(); got != "1" {
+		t.Errorf("waste without kills: short are %q", got)
+	}
+	for _, x := range (realRounds{}).targets("", "graph", graphPower) {
+		if x.Verdict != papers.NotRun {
+			t.Errorf("without a run, %s is %s", x.ID, x.Verdict)
+		}
+	}
+	r = realTimes(asMeant())
+	for i := range r {
+		for k := range r[i].jobs {
+			r[i].jobs[k].wrong = nil
+		}
+	}
+	if got := (realRounds{r}).targets("", "graph", graphPower); got[len(got)-1].Verdict != papers.NotRun {
+		t.Errorf("errors that nobody asked for: %+v", got[len(got)-1])
+	}
+}
+
+// One run has no bounds and the verdict order at best; of several, a figure is met where it
+// holds within the bounds over the runs, and order where it holds in the mean alone. No sprint
+// is said aloud.
+func TestRealBounds(t *testing.T) {
+	t.Parallel()
+	verdict := func(r realRounds, id string) papers.Target {
+		all := r.targets("", "graph", graphPower)
+		return all[slices.IndexFunc(all, func(t papers.Target) bool { return t.ID == id })]
+	}
+	one := realTimes(asMeant())
+	if got := verdict(realRounds{one}, "6"); got.Verdict != papers.Order || !strings.Contains(got.Note, "no bounds") {
+		t.Errorf("one run: %+v", got)
+	}
+	if got := verdict(realRounds{one, realTimes(asMeant())}, "6"); got.Verdict != papers.Met {
+		t.Errorf("two alike: %+v", got)
+	}
+	other := realTimes(asMeant())
+	other.of(buffers.DIAS).jobs[1].response = 19
+	if got := verdict(realRounds{one, other}, "6"); got.Verdict != papers.Order || *got.High < 0 {
+		t.Errorf("two that differ: %+v", got)
+	}
+	for i := range one {
+		one[i].jobs[0].sprints = 0
+	}
+	if got := verdict(realRounds{one}, "5"); got.Verdict != papers.Short || !strings.Contains(got.Note, "NO SPRINT WAS SEEN") {
+		t.Errorf("no sprint: %+v", got)
+	}
+}
+
+// The record is whole, and every target of a real run falls with some mistake on it, or is
+// named with the reason why none is tried.
+func TestRealRecord(t *testing.T) {
+	t.Parallel()
+	rounds := testkit.Need(recordedReal())(t)
+	if len(rounds) == 0 {
+		t.Fatal("the record has no run with all policies")
+	}
+	honest, all, err := recordedMutants()
+	testkit.Check(t, err)
+	seen := withoutMutant()
+	for _, m := range all {
+		fell := papers.Fell(honest, testkit.Need(m.Targets(t.Context()))(t))
+		for _, id := range m.Expected {
+			seen[id] = m.Name
+			if !slices.Contains(fell, id) {
+				t.Errorf("%s: fell %v, want %s", m.Name, fell, id)
+			}
+		}
+	}
+	var targets []papers.Target
+	for _, ids := range []string{wordsIDs, graphIDs} {
+		targets = append(targets, rounds.targets(ids, "", graphPower)...)
+	}
+	for _, x := range slices.Concat(targets, wordCurve(nil).targets(), graphCurve(nil).targets()) {
+		isShort := slices.ContainsFunc(honest, func(h papers.Target) bool { return h.ID == x.ID && h.Verdict == papers.Short })
+		if seen[x.ID] == "" && !isShort {
+			t.Errorf("no mistake is tried on %s", x.ID)
+		}
+	}
+}
+
+// runs.csv is read as it was written, and a run that was cut short is left out.
+func TestRunsAreReadAgain(t *testing.T) {
+	t.Parallel()
+	r := realTimes(asMeant())
+	r[0].jobs[0].joules, r[0].jobs[1].wrong = nil, nil
+	var out bytes.Buffer
+	cut := r[1]
+	cut.round = 2
+	testkit.Check(t, writeRuns(&out, append(slices.Clone(r), cut)))
+	text := out.String()
+	got := testkit.Need(readRuns(&out))(t)
+	if len(got) != 1 || !reflect.DeepEqual(got[0], r) {
+		t.Errorf("read %+v\nwrote %+v", got, r)
+	}
+	for _, bad := range []string{"", "policy,job\n", strings.Replace(text, ",high,", ",middle,", 1), strings.Replace(text, "6.00000", "six", 1)} {
+		if _, err := readRuns(strings.NewReader(bad)); !errors.Is(err, errRecord) {
+			t.Errorf("%.40q: %v", bad, err)
+		}
 	}
 }
 
@@ -89,9 +196,9 @@ func TestRealTable(t *testing.T) {
 	r := realTimes(asMeant())
 	r[0].jobs[0].joules = nil
 	var out bytes.Buffer
-	testkit.Check(t, r.write(&out))
+	testkit.Check(t, writeRuns(&out, r))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 11 || lines[1] != "p,0,high,6.00000,5.00000,1,0.00000,false," || !strings.HasSuffix(lines[2], ",2,0.00000,false,1000.00000") {
+	if len(lines) != 11 || lines[1] != "p,0,high,6.00000,5.00000,1,0.00000,false,,graph,1,0,0.00000,0.00000,5.00000,100.00000" || !strings.Contains(lines[2], ",2,0.00000,false,1000.00000,graph,") {
 		t.Errorf("%q", lines)
 	}
 }
@@ -108,7 +215,7 @@ func TestRealLook(t *testing.T) {
 	at := func(run uint32, began time.Duration, state headroomv1.JobState) *headroomv1.ListResponse {
 		return &headroomv1.ListResponse{
 			Jobs:     []*headroomv1.Job{{Id: "words-1", State: state, Progress: &headroomv1.JobProgress{Run: run, Theta: new(0.2)}}, {Id: "another"}},
-			Runs:     []*headroomv1.RunDetail{{Id: "words-1", BeganUs: now.Add(-began).UnixMicro(), Sprint: &headroomv1.Sprinting{}}},
+			Runs:     []*headroomv1.RunDetail{{Id: "words-1", BeganUs: now.Add(-began).UnixMicro()}},
 			Dispatch: &headroomv1.Dispatch{KilledS: 3, TotalS: 8},
 		}
 	}
@@ -117,7 +224,7 @@ func TestRealLook(t *testing.T) {
 	w.look(jobs, at(2, 5*time.Second, headroomv1.JobState_JOB_STATE_DONE))
 	w.look(jobs, at(2, 5*time.Second, headroomv1.JobState_JOB_STATE_DONE))
 	e := w.result.jobs[0]
-	if w.done != 1 || w.failed != nil || e.runs != 2 || e.theta != 0.2 || !e.sprinted || e.class != low || w.result.killed != 3 {
+	if w.done != 1 || w.failed != nil || e.runs != 2 || e.theta != 0.2 || e.class != low || w.result.killed != 3 {
 		t.Errorf("%+v, %d done, %v", e, w.done, w.failed)
 	}
 	if e.response < 20 || e.exec < 5 || e.response-e.exec < 14.99 || e.response-e.exec > 15.01 {
@@ -127,6 +234,26 @@ func TestRealLook(t *testing.T) {
 	w.look(jobs, at(2, 0, headroomv1.JobState_JOB_STATE_FAILED))
 	if w.failed == nil {
 		t.Error("a failed job is no error")
+	}
+}
+
+// Sprints are those of the policy's jobs, with what they drew, once all of them are over.
+func TestRealSprints(t *testing.T) {
+	t.Parallel()
+	w := newWatch(buffers.NPS, 2)
+	w.index = map[string]int{"a": 0, "b": 1}
+	records := []*headroomv1.SprintRecord{
+		{Job: "a", State: "closed", SpentUj: 2_000_000}, {Job: "a", State: "ending", SpentUj: 1_000_000}, {Job: "of another", State: "open", SpentUj: 9_000_000},
+	}
+	if w.sprints(records) {
+		t.Error("over, while one is ending")
+	}
+	records[1].State = "closed"
+	if !w.sprints(records) || w.result.jobs[0].sprints != 2 || w.result.jobs[0].spent != 3 || w.result.jobs[1].sprints != 0 || w.result.sprints() != 1 {
+		t.Errorf("%+v", w.result.jobs)
+	}
+	if got := w.result.spent(); got.Mean != 1.5 {
+		t.Errorf("%+v joules a sprint", got)
 	}
 }
 
@@ -169,14 +296,14 @@ func TestRatioTargets(t *testing.T) {
 		short string
 	}{
 		"as meant":           {func(p []ratioPoint) []ratioPoint { return p }, ""},
-		"not run":            {func([]ratioPoint) []ratioPoint { return nil }, "L8 L9"},
+		"not run":            {func([]ratioPoint) []ratioPoint { return nil }, ""},
 		"one takes longer":   {func(p []ratioPoint) []ratioPoint { p[2].exec = 6; return p }, "L8"},
 		"hardly quicker":     {func(p []ratioPoint) []ratioPoint { p[4].exec = 4; return p }, "L8"},
 		"errors do not rise": {func(p []ratioPoint) []ratioPoint { p[3].error = 1; return p }, "L9"},
 		"exact is not exact": {func(p []ratioPoint) []ratioPoint { p[0].error = 1; return p }, "L9"},
 	} {
 		var ids []string
-		for _, x := range ratioTargets(c.spoil(byRatio())) {
+		for _, x := range wordCurve(c.spoil(byRatio())).targets() {
 			if x.Verdict == papers.Short {
 				ids = append(ids, x.ID)
 			}
@@ -217,7 +344,7 @@ func TestDeviation(t *testing.T) {
 // Few jobs are of both classes all the same, and every seed has its own times.
 func TestSparkTrace(t *testing.T) {
 	t.Parallel()
-	jobs, again, others := sparkTrace(1, sparkJobs), sparkTrace(1, sparkJobs), sparkTrace(2, sparkJobs)
+	jobs, again, others := sparkTrace(1, sparkJobs, sparkGap), sparkTrace(1, sparkJobs, sparkGap), sparkTrace(2, sparkJobs, sparkGap)
 	classes, before := map[int]int{}, time.Duration(0)
 	for i := range jobs {
 		if jobs[i] != again[i] || jobs[i].at == others[i].at || jobs[i].at <= before {
@@ -235,8 +362,12 @@ func TestSparkTrace(t *testing.T) {
 // and no more.
 func TestSparkSpec(t *testing.T) {
 	t.Parallel()
-	r := &realRun{Real: &papers.Real{Folder: "/opt/head room", Dir: "/tmp/run"}, jobs: []arrival{{class: low}, {class: high}}}
-	r.engine.spec = r.sparkSpec
+	r := &sparkRun{realRun: &realRun{Real: &papers.Real{Folder: "/opt/head room", Dir: "/tmp/run"}, jobs: []arrival{{class: low}, {class: high}}}}
+	r.engine = r.graphs()
+	if f := testkit.Need(jobfile.Parse("/tmp/run/graph.yaml", r.job(0), []string{"high", "low"}))(t); f.Spark == nil || f.Spark.Conf["spark.headroom.stages"] != "all" || f.MinTasks != "80%" {
+		t.Errorf("the triangle count: %+v", f.Spark)
+	}
+	r.engine = r.popularities()
 	for i, want := range []struct{ class, least string }{{"low", "80%"}, {"high", "100%"}} {
 		f := testkit.Need(jobfile.Parse("/tmp/run/words.yaml", r.job(i), []string{"high", "low"}))(t)
 		if f.Class != want.class || f.MinTasks != want.least || f.Slots != realNodes*sparkCores {
@@ -252,11 +383,11 @@ func TestSparkSpec(t *testing.T) {
 func TestSparkSection(t *testing.T) {
 	t.Parallel()
 	text := "dev: true\nlisten: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\n" + configuration(buffers.DIAS, sparkSprintAfter) +
-		sparkSection("/opt/spark", "spark://127.1.2.254:7077", "/opt/hook.jar", "/tmp/con f", map[string]string{"127.1.2.2": "n2", "127.1.2.1": "n1"})
+		sparkSection("/opt/spark", "spark://127.1.2.254:7077", "http://127.1.2.254:4711", "/opt/hook.jar", "/tmp/con f", map[string]string{"127.1.2.2": "n2", "127.1.2.1": "n1"})
 	path := filepath.Join(t.TempDir(), "scheduler.yaml")
 	testkit.WriteFile(t, path, text)
 	c := testkit.Need(scheduler.LoadConfig(path))(t)
-	if s := c.Spark; !s.On() || s.Nodes["127.1.2.1"] != "n1" || len(s.Nodes) != 2 || !slices.Contains(s.Driver, "SPARK_CONF_DIR=/tmp/con f") || c.Discipline != string(buffers.DIAS) {
+	if s := c.Spark; !s.On() || s.Nodes["127.1.2.1"] != "n1" || len(s.Nodes) != 2 || len(s.Web) != 1 || !slices.Contains(s.Driver, "SPARK_CONF_DIR=/tmp/con f") || c.Discipline != string(buffers.DIAS) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -267,5 +398,83 @@ func TestSparkNeedsJars(t *testing.T) {
 	bin := testkit.Programs(t)
 	if _, err := command(t, "--engine", "spark", "--bin", bin); err == nil || !strings.Contains(err.Error(), "headroom-spark.jar") {
 		t.Errorf("%v", err)
+	}
+}
+
+// An answer is the one of the last execution; the error is by how much it misses.
+func TestAnswersOfJobs(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
+		testkit.Check(t, os.WriteFile(filepath.Join(bin, name), nil, 0o600))
+	}
+	site := testkit.Need(cluster.NewSite(cluster.Config{Dir: t.TempDir(), Bin: bin, Coordinators: 1, Nodes: 1}))(t)
+	defer func() { testkit.Check(t, site.Close()) }()
+	r := &sparkRun{realRun: &realRun{Real: &papers.Real{Site: site}}, triangles: 200}
+	if _, err := r.wrong("count-1", r.missedTriangles); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without an answer: %v", err)
+	}
+	for run, triangles := range map[string]string{"run-1": "10", "run-9": "20", "run-10": "150"} {
+		path := site.Path("scheduler", "jobs", "count-1", run, "stdout")
+		testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.WriteFile(t, path, "RESULT {\"triangles\": "+triangles+"}\n")
+	}
+	if got, err := r.wrong("count-1", r.missedTriangles); got != 25 || err != nil {
+		t.Errorf("%v %%, %v", got, err)
+	}
+}
+
+// What is for Spark alone is refused elsewhere, and numbers have bounds.
+func TestQuickIsForSpark(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"--engine spark":   {"--quick"},
+		"leave them away":  {"--engine", "local", "--runs", "2"},
+		"--runs is 0":      {"--engine", "spark", "--runs", "0"},
+		"--real-jobs is 2": {"--engine", "spark", "--real-jobs", "2"},
+	} {
+		if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// The container policy of real runs leaves drops, shares, holds and early sprints to nobody
+// but the dispatcher: the arbiter grants sprints whose timers are due, and does nothing else,
+// where policy joint would give tasks up and divide the cores.
+func TestPolicyOfRealRuns(t *testing.T) {
+	t.Parallel()
+	job := func(id string, rank int, due bool) arbiter.Contender {
+		return arbiter.Contender{
+			ID: id, Engine: "spark", Rank: rank, Tasks: 50, Running: 4, Pending: 40, Floor: 0.5, Run: 1, On: map[string]int{"n1": 2, "n2": 2}, Due: due, MaySprint: true, MayDeflate: true, Ahead: true,
+			Outlook: arbiter.Outlook{Rest: progress.Rest{Known: true, Work: 40, Task: 2 * time.Second, Ended: 6}, Speed: 1.5},
+			Offer:   arbiter.Offer{Domain: "site", Balance: 20 * units.Kilojoule, Capacity: 20 * units.Kilojoule, Rise: 100 * units.Watt, Nodes: 2},
+		}
+	}
+	look := arbiter.Look{
+		Joint: realContainers == ledger.JointPolicy, Pools: map[string]arbiter.Pool{"spark": {Containers: 4}},
+		Jobs: []arbiter.Contender{job("low", 1, false), job("high", 0, true)},
+	}
+	done := func(look arbiter.Look) (grants []string, others int) {
+		var m arbiter.Movers
+		for now := range 10 {
+			x := m.Step(time.Duration(now)*5*time.Second, look)
+			for _, g := range x.Grants {
+				grants = append(grants, g.ID)
+			}
+			others += len(x.Deflates) + len(x.Holds) + len(x.Divisions) + len(x.Ends)
+		}
+		return slices.Compact(grants), others
+	}
+	if grants, others := done(look); !slices.Equal(grants, []string{"high"}) || others != 0 {
+		t.Errorf("under %q: sprints of %v, %d other decisions", realContainers, grants, others)
+	}
+	look.Jobs[1].Due = false
+	if grants, _ := done(look); len(grants) != 0 {
+		t.Errorf("before the timer: sprints of %v", grants)
+	}
+	look.Joint = true
+	if _, others := done(look); others == 0 {
+		t.Error("policy joint decides nothing here: the test shows nothing")
 	}
 }
