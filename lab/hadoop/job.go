@@ -224,14 +224,42 @@ func (j *RunningJob) Progress(ctx context.Context) (Progress, error) {
 	var answer struct {
 		Job *Progress `json:"job"`
 	}
-	id := strings.Replace(j.ID, "application", "job", 1)
-	if err := request(ctx, http.MethodGet, j.cluster.RM()+"/proxy/"+j.ID+"/ws/v1/mapreduce/jobs/"+id, "", &answer); err != nil {
+	if err := request(ctx, http.MethodGet, j.master(), "", &answer); err != nil {
 		return Progress{}, err
 	}
 	if answer.Job == nil {
 		return Progress{}, fmt.Errorf("%w: progress of %s", errNotFound, j.ID)
 	}
 	return *answer.Job, nil
+}
+
+// Began is when the job's first task started, as its application master says.
+func (j *RunningJob) Began(ctx context.Context) (time.Time, error) {
+	var answer struct {
+		Tasks struct {
+			Task []struct {
+				StartMs int64 `json:"startTime"`
+			} `json:"task"`
+		} `json:"tasks"`
+	}
+	if err := request(ctx, http.MethodGet, j.master()+"/tasks", "", &answer); err != nil {
+		return time.Time{}, err
+	}
+	var first int64
+	for _, t := range answer.Tasks.Task {
+		if t.StartMs > 0 && (first == 0 || t.StartMs < first) {
+			first = t.StartMs
+		}
+	}
+	if first == 0 {
+		return time.Time{}, fmt.Errorf("%w: a task of %s that has started", errNotFound, j.ID)
+	}
+	return time.UnixMilli(first), nil
+}
+
+// master is where the job's application master tells of it, through the ResourceManager.
+func (j *RunningJob) master() string {
+	return j.cluster.RM() + "/proxy/" + j.ID + "/ws/v1/mapreduce/jobs/" + strings.Replace(j.ID, "application", "job", 1)
 }
 
 // AwaitMaps waits until so many maps of the job have ended well, or it is over.
