@@ -311,7 +311,7 @@ func TestAJobUnderACut(t *testing.T) {
 
 	s.sprint(ctx)
 
-	text := hadoop.Text{Files: 24, Bytes: 200_000, Spread: 0.3, Topical: 0.5, Seed: 4}
+	text := hadoop.Text{Files: 16, Bytes: 200_000, Spread: 0.3, Topical: 0.5, Seed: 4}
 	in, out := filepath.Join(t.TempDir(), "in"), t.TempDir()
 	input := testkit.Need(text.Write(in))(t)
 	view, r := s.cut(ctx, "q2", in, filepath.Join(out, "joint"))
@@ -403,7 +403,7 @@ func (s *site) cut(ctx context.Context, queue, in, out string) (jobView, hadoop.
 	}))(s.t)
 	s.await(ctx, "no uncapped finish time is committed", func() bool {
 		view, ok := s.job(ctx, job.ID)
-		return ok && view.UncappedS != nil && view.Done >= 8
+		return ok && view.UncappedS != nil && view.Done >= 5
 	})
 	s.hidden()
 	before, _ := s.job(ctx, job.ID)
