@@ -124,23 +124,23 @@ func fit(members []variant, results []Result, quality float64) (time.Duration, b
 	return 0, false
 }
 
-// best returns the member at a baseline's cost whose worst time is best beside the baseline's. Where none is at its
-// cost, joules count less than quality.
+// best returns the member at a baseline's cost whose worst time is best beside the baseline's. At its cost is a member
+// that gives up no more tasks, and takes no more energy and joules of sprints, all within what counts as equal: for both
+// kinds of joules a part of all that the baseline takes, since a sprint that costs no more than that is no spending.
+// Where none is at its cost, joules of sprints count least, and quality most.
 func best(baseline *Result, members []Result) (at int, note string) {
 	quality := func(m *Result) bool { return m.more(TolerantQuality, baseline) >= -qualitySlack }
-	energy := func(slack float64) func(m *Result) bool {
-		return func(m *Result) bool { return m.more(EnergyJ, baseline) <= slack*baseline.Figures[EnergyJ].Mean }
+	within := func(figure string, slack float64) func(m *Result) bool {
+		return func(m *Result) bool { return m.more(figure, baseline) <= slack*baseline.Figures[EnergyJ].Mean }
 	}
-	sprints := func(m *Result) bool {
-		return m.more(SprintJ, baseline) <= joulesSlack*baseline.Figures[SprintJ].Mean
-	}
+	energy, sprints := within(EnergyJ, joulesSlack/2), within(SprintJ, joulesSlack)
 	for _, level := range []struct {
 		note string
 		all  []func(m *Result) bool
 	}{
-		{"at equal quality, energy and joules of sprints", []func(m *Result) bool{quality, energy(joulesSlack / 2), sprints}},
-		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy(joulesSlack / 2)}},
-		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy(joulesSlack)}},
+		{"at equal quality, energy and joules of sprints", []func(m *Result) bool{quality, energy, sprints}},
+		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy}},
+		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, within(EnergyJ, joulesSlack)}},
 		{"at equal quality; no member takes as little energy", []func(m *Result) bool{quality}},
 		{"no member gives up as few tasks", nil},
 	} {

@@ -49,7 +49,7 @@ type contest struct {
 
 // everybody is the contest of `powerlab arbitrate`.
 func everybody() contest {
-	return contest{baselines: baselines(), member: member, prices: prices(), reserves: []reserve{usual, spend, save}, shown: shown()}
+	return contest{baselines: baselines(), member: member, prices: prices(), reserves: []reserve{usual, spend, free, save}, shown: shown()}
 }
 
 // seedRange are seeds in a row.
