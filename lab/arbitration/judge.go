@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"headroom/lab/papers"
 )
 
 // At equal cost: a member gives up no more tasks than the baseline, but for qualitySlack, and takes no more joules, but
@@ -52,7 +54,7 @@ type Judged struct {
 	Member   string `json:"member"`
 	Figure   string `json:"figure"`
 	// Behind is by how much the member is worse, seed by seed; below 0: better.
-	Behind Figure `json:"behind"`
+	Behind papers.Stat `json:"behind"`
 	// Verdict is ahead or behind where the difference lies on one side of 0, beyond the slack of the figure, by bounds
 	// that hold for all figures of a load at once (see Answer.judge). Met: it is not behind.
 	Verdict Standing `json:"verdict"`
@@ -185,7 +187,7 @@ func (m *Result) worst(baseline *Result) float64 {
 // for all their figures at once with the confidence of one (Bonferroni), since of 70 figures that are level, two or
 // three would else be called ahead or behind by chance.
 func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
-	sure := 1 - (1-confidence)/float64(baselines*len(criteria()))
+	sure := 1 - (1-papers.Confidence)/float64(baselines*len(criteria()))
 	v := Verdict{Baseline: baseline.Name, Member: member.Name}
 	for _, c := range criteria() {
 		ours, theirs := member.each[c.name], baseline.each[c.name]
@@ -194,8 +196,8 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 		}
 		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: c.name, Verdict: Level, Note: note}
 		each := c.behind(ours, theirs)
-		bounds := figureWithin(each, sure)
-		j.Behind = FigureOf(each)
+		bounds := papers.Within(each, sure)
+		j.Behind = papers.Of(each)
 		slack := c.slack
 		if c.relative {
 			slack *= meanOf(theirs)
