@@ -282,7 +282,7 @@ func (f *figures) against() []papers.Target {
 		f.lower("D8/equal-mean", "ours against equal shares: normalised runtime of a job, mean", equal, jobRuntimes),
 		f.notHigher("D8/equal-worst", "ours against equal shares: normalised runtime of a job, worst", equal, jobRuntimes, worst, waveSlack),
 		f.lower("D8/equal-sets", "ours against equal shares: normalised runtime of a set, mean", equal, setRuntime),
-		f.notHigher("D8/released-worst", "ours against policy released: normalised runtime of a job, worst", released, jobRuntimes, worst, worstSlack),
+		f.notHigher("D8/released-mean", "ours against policy released: normalised runtime of a job, mean", released, jobRuntimes, meanOf, noise),
 		f.notHigher("D8/released-sets", "ours against policy released: normalised runtime of a set, mean", released, setRuntime, meanOf, worstSlack),
 		papers.Judge("D8/floor", "ours: tasks done over the quality floor, least of all jobs", "", floor, floor.Mean >= 1, "to be 1 or more in every run"),
 	}
