@@ -20,7 +20,7 @@
 // begun; a sprint takes no more than the balance of its pot, and from a lower class no more than what is above the
 // reserve; one sprint is open in a domain; a hold ends by itself, and none is on a node whose jobs would miss a
 // deadline by it; an early stop comes only behind the committed uncapped finish time, with the floor's tasks
-// completed, and only when a cap has slowed the job. Each running job has one move with its reason. The order of jobs
+// done or running, and only when a cap has slowed the job. Each running job has one move with its reason. The order of jobs
 // does not matter, and the same inputs give the same decisions.
 //
 // The package reads no clock, starts nothing, commits nothing and sends nothing. It never changes a budget, lowers a
@@ -411,10 +411,10 @@ func (j *Job) minTasks() int {
 // this step is none yet.
 func (m *memory) stop() (Stop, bool) {
 	j, least := &m.job, m.job.minTasks()
-	if j.Stopped || j.ByRatio || !m.capped || j.Phase >= progress.Shuffle || !containers.MayStop(j.Elapsed, j.Uncapped, j.Tasks, j.Done, least, least+m.aim) {
+	if j.Stopped || j.ByRatio || !m.capped || j.Phase >= progress.Shuffle || !containers.MayStop(j.Elapsed, j.Uncapped, j.Tasks, j.Done, j.Running, least, least+m.aim) {
 		return Stop{}, false
 	}
 	return Stop{ID: j.ID, Tasks: j.Tasks, MinTasks: least, Reason: fmt.Sprintf(
-		"it has run for %.0f s, without a cap it would have ended at %.0f s; %d of %d tasks are done, %d are enough",
-		j.Elapsed.Seconds(), j.Uncapped.Seconds(), j.Done, j.Tasks, least)}, true
+		"it has run for %.0f s, without a cap it would have ended at %.0f s; %d of %d tasks are done, %d run, %d are enough",
+		j.Elapsed.Seconds(), j.Uncapped.Seconds(), j.Done, j.Tasks, j.Running, least)}, true
 }

@@ -379,7 +379,7 @@ func judge(t *rapid.T, in *arbiter.Input, d *arbiter.Decision, slowed map[string
 	}
 	for _, s := range d.Stops {
 		j := jobs[s.ID]
-		if j.Stopped || j.Done < s.MinTasks || float64(s.MinTasks) < float64(j.Tasks)*j.Floor-1e-6 || !slowed[s.ID] || j.Uncapped == 0 || j.Elapsed <= j.Uncapped || s.Reason == "" {
+		if j.Stopped || j.Done+j.Running < s.MinTasks || float64(s.MinTasks) < float64(j.Tasks)*j.Floor-1e-6 || !slowed[s.ID] || j.Uncapped == 0 || j.Elapsed <= j.Uncapped || s.Reason == "" {
 			t.Fatalf("%+v of %+v", s, j)
 		}
 	}

@@ -17,11 +17,13 @@ func MinTasks(n int, floor float64) int {
 	return units.Ratio(floor).Least(n)
 }
 
-// MayStop tells whether a job's map tasks that have not begun may be dropped: it has
-// outrun its uncapped finish time, and completed its least tasks and those aimed at.
-// Of a job that has no task left to drop it says no, and so where D is unknown (0).
-func MayStop(elapsed, uncapped time.Duration, tasks, done, minTasks, aim int) bool {
-	return uncapped > 0 && elapsed > uncapped && minTasks < tasks && done >= max(minTasks, aim) && done < tasks
+// MayStop reports whether a job's map tasks that have not begun may be dropped: it has
+// outrun its uncapped finish time, and its least tasks and those aimed at are done or
+// run now. Running tasks are never killed, so they count: waiting for their ends would
+// only begin tasks that nobody needs. Of a job that has no task left to drop it says no,
+// and so where D is unknown (0).
+func MayStop(elapsed, uncapped time.Duration, tasks, done, running, minTasks, aim int) bool {
+	return uncapped > 0 && elapsed > uncapped && minTasks < tasks && done+running >= max(minTasks, aim) && done < tasks
 }
 
 // Damping keeps allocations from following noise.

@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"math"
@@ -182,23 +183,23 @@ func (d *divider) roundRobin() {
 	}
 }
 
-// stretch hands out container after container, each to the job whose delay it
-// shortens most. Delays are convex in containers, so this is the least sum. When no
-// job is late on the tasks of its floor, the same goes on with all its tasks, and
-// then the job that ends last is served first. n jobs and c containers cost O(c log n).
+// stretch first gives everybody its own: an equal share, or what it needs to end in time
+// on the tasks of its floor. So nobody is late for the sake of others: the model lets jobs
+// keep their containers to the end, and would take too many from those who end first, while
+// what these leave goes to the others anyway. The rest goes out container after container,
+// each to the job whose delay it shortens most. Delays are convex in containers, so this is
+// the least sum. When no job is late on the tasks of its floor, the same goes on with all
+// its tasks, and then the job that ends last is served first. n jobs and c containers cost
+// O(c log n).
 func (d *divider) stretch() {
-	left := d.total
+	left, even := d.total, d.even()
 	var known queue
 	for _, e := range d.entries {
-		if e.Known {
-			e.got = e.Least
-		} else {
-			e.got = d.unknown(e)
-		}
+		e.got = d.own(e, even[e])
 		left -= e.got
 	}
-	for _, e := range d.entries { // an equal share for the unknown must leave the others their least
-		for left < 0 && !e.Known && e.got > e.Least {
+	for _, e := range d.entries { // equal shares must leave everybody its least
+		for left < 0 && e.got > e.Least {
 			e.got, left = e.got-1, left+1
 		}
 	}
@@ -223,14 +224,53 @@ func (d *divider) stretch() {
 	}
 }
 
-// unknown is what a job gets whose end is not known: an equal share, or what it can use.
-func (d *divider) unknown(e *entry) int {
-	share := d.total / len(d.entries)
+// even are equal shares. The odd containers stay with those who hold most, so that noise moves none.
+func (d *divider) even() map[*entry]int {
+	share, odd := d.total/len(d.entries), d.total%len(d.entries)
+	even := make(map[*entry]int, len(d.entries))
+	byHeld := slices.Clone(d.entries)
+	slices.SortStableFunc(byHeld, func(a, b *entry) int { return cmp.Compare(b.Held, a.Held) })
+	for i, e := range byHeld {
+		even[e] = share
+		if i < odd {
+			even[e]++
+		}
+	}
+	return even
+}
+
+// own is what a job gets before others may have it: an equal share, or less where it can use no more or needs no more
+// to end in time on the tasks of its floor.
+func (d *divider) own(e *entry, share int) int {
 	if e.Most > 0 {
 		share = min(share, e.Most)
 	}
+	if e.Known {
+		share = min(share, e.need())
+	}
 	return max(e.Least, share)
 }
+
+// need is with how many containers the job ends in time on the tasks of its floor; more than there are where none are
+// enough.
+func (e *entry) need() int {
+	left, until := (e.Finish - e.Elapsed).Seconds(), (e.Uncapped - e.Elapsed).Seconds()
+	if left <= 0 {
+		return e.Overhead + 1
+	}
+	if until <= 0 {
+		return needMost
+	}
+	held := e.Held
+	if e.Most > 0 {
+		held = min(held, e.Most) // see slower
+	}
+	tasks := float64(held-e.Overhead) * math.Pow(left/until, 1/e.Beta)
+	return e.Overhead + int(math.Ceil(min(tasks-roundGuard, needMost)))
+}
+
+// needMost is more than any cluster has.
+const needMost = 1e6
 
 // reach is how many tasks beyond its floor a job will have done by its uncapped
 // finish time.

@@ -1,12 +1,9 @@
 package arbitration
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
-
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"headroom/units"
 )
@@ -24,14 +21,6 @@ const (
 	energyPerTaskJ  = "energy_per_task_j"
 	WeightedS       = "weighted_s"
 )
-
-// Figure is one figure of a way to decide: its mean over the seeds, with the bounds that the mean lies within in 95 of
-// 100 sets of seeds.
-type Figure struct {
-	Mean float64 `json:"mean"`
-	Low  float64 `json:"low"`
-	High float64 `json:"high"`
-}
 
 // Served is a job that has ended: how long it took, and how many of its tasks it has computed and given up.
 type Served struct {
@@ -139,36 +128,4 @@ func meanOf(xs []float64) (sum float64) {
 		sum += x / float64(len(xs))
 	}
 	return sum
-}
-
-// confidence is how sure bounds are to hold their mean.
-const confidence = 0.95
-
-// FigureOf returns the mean of independent runs, with its bounds by Student's t.
-func FigureOf(each []float64) Figure { return figureWithin(each, confidence) }
-
-// figureWithin returns the mean of independent runs, with bounds that hold it with a confidence (0 to 1).
-func figureWithin(each []float64, confidence float64) Figure {
-	mean, square := meanOf(each), 0.0
-	for _, x := range each {
-		square += (x - mean) * (x - mean)
-	}
-	half := 0.0
-	if n := float64(len(each)); n > 1 {
-		t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile((1 + confidence) / 2)
-		half = t * math.Sqrt(square/(n-1)/n)
-	}
-	return Figure{mean, mean - half, mean + half}
-}
-
-// String returns the mean with half the width of its bounds.
-func (f Figure) String() string {
-	digits := 0
-	switch size := max(math.Abs(f.Mean), math.Abs(f.High-f.Low)); {
-	case size < 10:
-		digits = 3
-	case size < 1000:
-		digits = 1
-	}
-	return fmt.Sprintf("%.*f ± %.*f", digits, f.Mean, digits, (f.High-f.Low)/2)
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"headroom/lab/papers"
 )
 
 // At equal cost: a member gives up no more tasks than the baseline, but for qualitySlack, and takes no more joules, but
@@ -52,7 +54,7 @@ type Judged struct {
 	Member   string `json:"member"`
 	Figure   string `json:"figure"`
 	// Behind is by how much the member is worse, seed by seed; below 0: better.
-	Behind Figure `json:"behind"`
+	Behind papers.Stat `json:"behind"`
 	// Verdict is ahead or behind where the difference lies on one side of 0, beyond the slack of the figure, by bounds
 	// that hold for all figures of a load at once (see Answer.judge). Met: it is not behind.
 	Verdict Standing `json:"verdict"`
@@ -124,23 +126,23 @@ func fit(members []variant, results []Result, quality float64) (time.Duration, b
 	return 0, false
 }
 
-// best returns the member at a baseline's cost whose worst time is best beside the baseline's. Where none is at its
-// cost, joules count less than quality.
+// best returns the member at a baseline's cost whose worst time is best beside the baseline's. At its cost is a member
+// that gives up no more tasks, and takes no more energy and joules of sprints, all within what counts as equal: for both
+// kinds of joules a part of all that the baseline takes, since a sprint that costs no more than that is no spending.
+// Where none is at its cost, joules of sprints count least, and quality most.
 func best(baseline *Result, members []Result) (at int, note string) {
 	quality := func(m *Result) bool { return m.more(TolerantQuality, baseline) >= -qualitySlack }
-	energy := func(slack float64) func(m *Result) bool {
-		return func(m *Result) bool { return m.more(EnergyJ, baseline) <= slack*baseline.Figures[EnergyJ].Mean }
+	within := func(figure string, slack float64) func(m *Result) bool {
+		return func(m *Result) bool { return m.more(figure, baseline) <= slack*baseline.Figures[EnergyJ].Mean }
 	}
-	sprints := func(m *Result) bool {
-		return m.more(SprintJ, baseline) <= joulesSlack*baseline.Figures[SprintJ].Mean
-	}
+	energy, sprints := within(EnergyJ, joulesSlack/2), within(SprintJ, joulesSlack)
 	for _, level := range []struct {
 		note string
 		all  []func(m *Result) bool
 	}{
-		{"at equal quality, energy and joules of sprints", []func(m *Result) bool{quality, energy(joulesSlack / 2), sprints}},
-		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy(joulesSlack / 2)}},
-		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy(joulesSlack)}},
+		{"at equal quality, energy and joules of sprints", []func(m *Result) bool{quality, energy, sprints}},
+		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy}},
+		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, within(EnergyJ, joulesSlack)}},
 		{"at equal quality; no member takes as little energy", []func(m *Result) bool{quality}},
 		{"no member gives up as few tasks", nil},
 	} {
@@ -216,7 +218,7 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 // Difference is how ours stands against theirs in one figure.
 type Difference struct {
 	// Behind is by how much ours is worse, run by run, with bounds of its own; below 0: better.
-	Behind Figure
+	Behind papers.Stat
 	// AtOnce is the verdict, by bounds that hold for all figures of a comparison at once; Alone is the one by the bounds
 	// of this figure alone, which of 20 level figures calls one ahead or behind by chance.
 	AtOnce, Alone Standing
@@ -236,14 +238,14 @@ func Compare(figure string, ours, theirs []float64, figures int) (d Difference, 
 	if c.relative {
 		slack *= meanOf(theirs)
 	}
-	d.Behind = FigureOf(each)
-	d.Alone = d.Behind.standing(slack)
-	d.AtOnce = figureWithin(each, 1-(1-confidence)/float64(figures)).standing(slack)
+	d.Behind = papers.Of(each)
+	d.Alone = standing(d.Behind, slack)
+	d.AtOnce = standing(papers.Within(each, 1-(1-papers.Confidence)/float64(figures)), slack)
 	return d, true
 }
 
 // standing is the verdict on a difference with such bounds.
-func (f Figure) standing(slack float64) Standing {
+func standing(f papers.Stat, slack float64) Standing {
 	switch {
 	case f.Low > slack:
 		return Behind

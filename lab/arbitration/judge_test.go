@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"headroom/jobs/arbiter"
+	"headroom/lab/papers"
 )
 
 func result(name string, figures map[string]float64) Result {
-	out := Result{Name: name, Figures: map[string]Figure{}, each: map[string][]float64{}}
+	out := Result{Name: name, Figures: map[string]papers.Stat{}, each: map[string][]float64{}}
 	for figure, x := range figures {
-		out.Figures[figure], out.each[figure] = Figure{Mean: x, Low: x, High: x}, []float64{x, x, x}
+		out.Figures[figure], out.each[figure] = papers.Once(x), []float64{x, x, x}
 	}
 	return out
 }
@@ -31,10 +32,10 @@ func TestBestAtEqualCost(t *testing.T) {
 		note    string
 	}{
 		"the fastest at its cost": {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 18, 0.8, 1000, 50)}, "b", "at equal quality, energy and joules of sprints"},
-		"within the slack":        {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 18, 0.7951, 1004, 50.4)}, "b", "at equal quality, energy and joules of sprints"},
+		"within the slack":        {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 18, 0.7951, 1004, 59)}, "b", "at equal quality, energy and joules of sprints"},
 		"not of less quality":     {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 10, 0.79, 900, 50)}, "a", "at equal quality, energy and joules of sprints"},
-		"not with more sprints":   {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 10, 0.8, 1000, 60)}, "a", "at equal quality, energy and joules of sprints"},
-		"else with more sprints":  {[]Result{shown("a", 19, 0.9, 1100, 50), shown("b", 20, 0.8, 1000, 60)}, "b", "at equal quality and energy; no member takes as few joules of sprints"},
+		"not with more sprints":   {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 10, 0.8, 1000, 61)}, "a", "at equal quality, energy and joules of sprints"},
+		"else with more sprints":  {[]Result{shown("a", 19, 0.9, 1100, 50), shown("b", 20, 0.8, 1000, 61)}, "b", "at equal quality and energy; no member takes as few joules of sprints"},
 		"else with more energy":   {[]Result{shown("a", 19, 0.9, 1100, 50), shown("b", 5, 0.5, 900, 60)}, "a", "at equal quality; no member takes as little energy"},
 		"else the fastest at all": {[]Result{shown("a", 19, 0.6, 900, 50), shown("b", 18, 0.5, 900, 50)}, "b", "no member gives up as few tasks"},
 	} {
@@ -165,8 +166,8 @@ func TestMutantsAreBehind(t *testing.T) {
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for confidence, want := range map[float64]float64{0.95: 4.303, 0.99: 9.925} {
-		if f := figureWithin([]float64{1, 2, 3}, confidence); f.Mean != 2 || math.Abs(f.High-f.Low-2*want/math.Sqrt(3)) > 1e-3 {
-			t.Errorf("%v: %+v", confidence, f)
+		if f := papers.Within([]float64{1, 2, 3}, confidence); f.Mean != 2 || math.Abs(f.High-f.Low-2*want/math.Sqrt(3)) > 1e-3 {
+			t.Errorf("%v: %+v", papers.Confidence, f)
 		}
 	}
 	base := Result{Name: "base", each: map[string][]float64{UrgentMean: {10, 12, 11, 10}}}
@@ -189,7 +190,7 @@ func TestHoldsGain(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := criterion{name: UrgentMean}
-	gain := FigureOf(c.behind(results[0].each[UrgentMean], results[1].each[UrgentMean]))
+	gain := papers.Of(c.behind(results[0].each[UrgentMean], results[1].each[UrgentMean]))
 	if l.Name != "narrow" || results[0].Figures["holds"].Mean < 1 || results[1].Figures["holds"].Mean != 0 || gain.High >= 0 {
 		t.Errorf("%s: %.1f holds, urgent jobs end %v s later", l.Name, results[0].Figures["holds"].Mean, gain)
 	}

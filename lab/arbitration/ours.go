@@ -16,8 +16,8 @@ type tweak struct {
 	// percent is the price of quality; 0 the default. exact: no task is given up.
 	percent time.Duration
 	exact   bool
-	// save: tolerant jobs never sprint. spend: a tenth of what is usual is reserved for the urgent.
-	save, spend bool
+	// save: tolerant jobs never sprint. spend: a tenth of what is usual is reserved for the urgent. all: nothing is.
+	save, spend, all bool
 	// noHolds: no machine gives watts to others.
 	noHolds bool
 	// oracle: the times of tasks, and how much faster a sprint is, are known exactly.
@@ -112,8 +112,11 @@ func (o *joint) contender(r *run, j *job, outlook arbiter.Outlook) arbiter.Conte
 func (o *joint) offer(r *run, j *job) arbiter.Offer {
 	nodes := r.nodesOf(j)
 	out := arbiter.Offer{Domain: "site", Balance: units.FromJoules(max(0, r.pot)), Capacity: units.FromJoules(r.potMost), Rise: rise(nodes), Nodes: len(nodes)}
-	if o.spend {
+	switch {
+	case o.spend:
 		out.Capacity /= 10
+	case o.all:
+		out.Capacity = 0
 	}
 	if s := r.sprint; s != nil && s.job != j {
 		out.Busy, out.BusyRank, out.Yields = "s-"+s.job.id, s.job.Class.rank(), true

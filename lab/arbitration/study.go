@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"headroom/internal/cli"
+	"headroom/lab/papers"
 )
 
 // tuningSeeds is on how many seeds timers and members are chosen: those from 1 on, or, where these are judged, those
@@ -16,9 +17,9 @@ const tuningSeeds = 40
 
 // Result is what came of one way to decide.
 type Result struct {
-	Name    string            `json:"name"`
-	Says    string            `json:"says"`
-	Figures map[string]Figure `json:"figures"`
+	Name    string                 `json:"name"`
+	Says    string                 `json:"says"`
+	Figures map[string]papers.Stat `json:"figures"`
 
 	each map[string][]float64
 }
@@ -49,7 +50,7 @@ type contest struct {
 
 // everybody is the contest of `powerlab arbitrate`.
 func everybody() contest {
-	return contest{baselines: baselines(), member: member, prices: prices(), reserves: []reserve{usual, spend, save}, shown: shown()}
+	return contest{baselines: baselines(), member: member, prices: prices(), reserves: []reserve{usual, spend, free, save}, shown: shown()}
 }
 
 // seedRange are seeds in a row.
@@ -178,7 +179,7 @@ func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) (
 	}
 	out := make([]Result, len(variants))
 	for i, v := range variants {
-		out[i] = Result{Name: v.name, Says: v.says, Figures: map[string]Figure{}, each: map[string][]float64{}}
+		out[i] = Result{Name: v.name, Says: v.says, Figures: map[string]papers.Stat{}, each: map[string][]float64{}}
 		for k := range seeds.count {
 			figures := runs[i*seeds.count+k]
 			if figures == nil {
@@ -189,7 +190,7 @@ func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) (
 			}
 		}
 		for name, each := range out[i].each {
-			out[i].Figures[name] = FigureOf(each)
+			out[i].Figures[name] = papers.Of(each)
 		}
 	}
 	return out, nil

@@ -67,16 +67,17 @@ const noPrice time.Duration = 0
 // reserve is how a member of the family keeps joules for urgent jobs.
 type reserve string
 
-// The reserves: that of production, a tenth of it, and everything.
+// The reserves: that of production, a tenth of it, nothing, and everything.
 const (
 	usual reserve = ""
 	spend reserve = "-spend"
+	free  reserve = "-all"
 	save  reserve = "-save"
 )
 
 // member is one of our family: the arbiter with a price of quality and a reserve.
 func member(price time.Duration, keep reserve) variant {
-	t := tweak{percent: price, exact: price == noPrice, save: keep == save, spend: keep == spend}
+	t := tweak{percent: price, exact: price == noPrice, save: keep == save, spend: keep == spend, all: keep == free}
 	name, says := "arbiter", "the arbiter"
 	switch price {
 	case arbiter.DefaultPercent:
@@ -90,6 +91,8 @@ func member(price time.Duration, keep reserve) variant {
 	case usual:
 	case spend:
 		says += ", a tenth of the usual joules reserved for urgent jobs"
+	case free:
+		says += ", no joules reserved for urgent jobs"
 	case save:
 		says += ", tolerant jobs never sprint"
 	}

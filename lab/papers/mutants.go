@@ -25,6 +25,15 @@ type Mutants struct {
 	// Honest are the targets without any mistake, on the same seeds.
 	Honest []Target
 	All    []Mutant
+	// Elsewhere are the targets that this command does not run, with what tries a mistake on each.
+	Elsewhere []Elsewhere
+}
+
+// Elsewhere is a target whose experiment needs a real engine, so that no mutant is run here.
+type Elsewhere struct {
+	Target string `json:"target"`
+	// How says what makes the mistake, and what it breaks there.
+	How string `json:"how"`
 }
 
 // mutantReport is what --mutants prints.
@@ -32,6 +41,8 @@ type mutantReport struct {
 	Paper   string   `json:"paper"`
 	Seed    uint64   `json:"seed"`
 	Mutants []fallen `json:"mutants"`
+	// Elsewhere is left out where every target is run.
+	Elsewhere []Elsewhere `json:"elsewhere,omitempty"`
 
 	// unseen are the targets that no mutant is expected to break.
 	unseen []string
@@ -51,7 +62,7 @@ func (f *fallen) missed() []string {
 
 // try runs all mutants; seed is that of the honest run.
 func (m *Mutants) try(ctx context.Context, paper string, seed uint64, progress io.Writer) (*mutantReport, error) {
-	r := &mutantReport{Paper: paper, Seed: seed, unseen: m.unseen()}
+	r := &mutantReport{Paper: paper, Seed: seed, Elsewhere: m.Elsewhere, unseen: m.unseen()}
 	for i, mutant := range m.All {
 		cli.Notef(progress, "mutant %d of %d: %s", i+1, len(m.All), mutant.Name)
 		targets, err := mutant.Targets(ctx)
@@ -63,12 +74,14 @@ func (m *Mutants) try(ctx context.Context, paper string, seed uint64, progress i
 	return r, nil
 }
 
-// unseen are the targets that no mutant is expected to break. Those that were not run, or
-// are short already and cannot get worse, are left out.
+// unseen are the targets that no mutant is expected to break, neither here nor elsewhere. Those
+// that are short already cannot get worse, and are left out.
 func (m *Mutants) unseen() (ids []string) {
 	for i := range m.Honest {
 		t := &m.Honest[i]
-		if t.Verdict.rank() < Short.rank() && !slices.ContainsFunc(m.All, func(x Mutant) bool { return slices.Contains(x.Expected, t.ID) }) {
+		here := slices.ContainsFunc(m.All, func(x Mutant) bool { return slices.Contains(x.Expected, t.ID) })
+		there := slices.ContainsFunc(m.Elsewhere, func(x Elsewhere) bool { return x.Target == t.ID })
+		if t.Verdict != Short && !here && !(there && t.Verdict == NotRun) {
 			ids = append(ids, t.ID)
 		}
 	}

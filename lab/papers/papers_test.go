@@ -127,7 +127,10 @@ func TestFrom(t *testing.T) {
 
 // study is a command of which the mutants are made up: the one breaks D1, the other
 // breaks nothing and is to break D2.
-func study(expected ...string) *cobra.Command {
+func study(expected ...string) *cobra.Command { return studyBeside("D3", expected...) }
+
+// studyBeside is the same with another target whose mutant is tried elsewhere.
+func studyBeside(elsewhere string, expected ...string) *cobra.Command {
 	targets := func(d1, d2 bool) []papers.Target {
 		return []papers.Target{
 			papers.Judge("D1", "w", "", papers.Once(1), d1, "n"), papers.From(9, papers.Around(9, 1), papers.Judge("D2", "w", "", papers.Once(1), d2, "n")),
@@ -139,7 +142,7 @@ func study(expected ...string) *cobra.Command {
 		Paper: "cab", MutantSeeds: 3, Check: func() error { return nil },
 		Engines: map[string]papers.Engine{"": func(context.Context, io.Writer) ([]papers.Target, error) { return targets(true, true), nil }, "yarn": nil},
 		Mutants: func(context.Context, io.Writer) (*papers.Mutants, error) {
-			return &papers.Mutants{Honest: targets(true, true), All: []papers.Mutant{
+			return &papers.Mutants{Honest: targets(true, true), Elsewhere: []papers.Elsewhere{{Target: elsewhere, How: "a test"}}, All: []papers.Mutant{
 				{Name: "one", Expected: []string{"D1"}, Targets: func(context.Context) ([]papers.Target, error) { return targets(false, true), nil }},
 				{Name: "two", Expected: expected, Targets: func(context.Context) ([]papers.Target, error) { return targets(o.Seeds != 3, false), nil }},
 			}}, nil
@@ -181,7 +184,7 @@ func TestSweep(t *testing.T) {
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	exit, stdout, _ := testkit.Run(t, study("D1", "D2"), "", "--mutants", "-o", "json")
-	want := `{"paper":"cab","seed":1001,"mutants":[{"name":"one","expected":["D1"],"fell":["D1"]},{"name":"two","expected":["D1","D2"],"fell":["D1","D2"]}]}`
+	want := `{"paper":"cab","seed":1001,"mutants":[{"name":"one","expected":["D1"],"fell":["D1"]},{"name":"two","expected":["D1","D2"],"fell":["D1","D2"]}],"elsewhere":[{"target":"D3","how":"atest"}]}`
 	if got := strings.Join(strings.Fields(stdout), ""); got != want || exit != cli.ExitOK {
 		t.Errorf("exit %d, %s\nwant\n%s", exit, got, want)
 	}
@@ -189,6 +192,8 @@ func TestMutants(t *testing.T) {
 		`"two" does not break D3`:       study("D2", "D3"),
 		`"two" is to break nothing; no`: study(),
 		"no mutant is to break D2":      study("D1"),
+		"no mutant is to break D3":      studyBeside("D4", "D2"),
+		"is to break D2, D3":            studyBeside("D2", "D1"),
 	} {
 		exit, stdout, stderr := testkit.Run(t, command, "", "--mutants")
 		if exit != cli.ExitDegraded || !strings.Contains(stderr, says) || !strings.Contains(stdout, "MISSED") {

@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -11,18 +12,26 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Stat is a mean over the seeds, with the bounds that hold the mean of other seeds in
-// 95 of 100 cases.
+// Stat is a mean over the seeds, or over other independent runs, with the bounds that hold the mean of
+// others in 95 of 100 cases.
 type Stat struct {
-	Mean, Low, High float64
-	Known           bool
+	Mean  float64 `json:"mean"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+	Known bool    `json:"-"`
 }
+
+// Confidence is how sure bounds are to hold their mean.
+const Confidence = 0.95
 
 // Once is the stat of a single value, which has no bounds.
 func Once(x float64) Stat { return Stat{x, x, x, true} }
 
 // Of is the stat of one value for each seed; unknown without any, or where one is unknown.
-func Of(values []float64) Stat {
+func Of(values []float64) Stat { return Within(values, Confidence) }
+
+// Within is the same with bounds of another confidence, above 0 and below 1, by Student's t.
+func Within(values []float64, confidence float64) Stat {
 	n := float64(len(values))
 	sum, squares := 0.0, 0.0
 	for _, v := range values {
@@ -37,9 +46,21 @@ func Of(values []float64) Stat {
 	}
 	half := 0.0
 	if n > 1 {
-		half = distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.975) * math.Sqrt(squares/(n-1)/n)
+		half = distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile((1+confidence)/2) * math.Sqrt(squares/(n-1)/n)
 	}
 	return Stat{Mean: mean, Low: mean - half, High: mean + half, Known: true}
+}
+
+// String returns the mean with half the width of its bounds.
+func (s Stat) String() string {
+	digits := 0
+	switch size := max(math.Abs(s.Mean), math.Abs(s.High-s.Low)); {
+	case size < 10:
+		digits = 3
+	case size < 1000:
+		digits = 1
+	}
+	return fmt.Sprintf("%.*f ± %.*f", digits, s.Mean, digits, (s.High-s.Low)/2)
 }
 
 // Judge is a target of a stat: met where the ordering or the sign that it asks for holds,

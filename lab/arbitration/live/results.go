@@ -36,7 +36,7 @@ type bounded struct {
 }
 
 func boundedOf(each []float64) bounded {
-	f := arbitration.FigureOf(each)
+	f := papers.Of(each)
 	b := bounded{Mean: f.Mean, Runs: len(each)}
 	if len(each) > 1 {
 		b.Low, b.High = &f.Low, &f.High

@@ -283,11 +283,20 @@ func (e *engine) loop() {
 	}
 	for _, s := range d.Stops {
 		j := e.jobs[index(s.ID)]
+		if e.variant.kills && j.Done < aimed(&d, s.ID) {
+			continue // who kills counts on no task that runs
+		}
 		j.stopped = true
 		if j.Drop(s.Tasks - s.MinTasks); e.variant.kills {
 			j.Kill()
 		}
 	}
+}
+
+// aimed is how many tasks of a job a decision aims at.
+func aimed(d *arbiter.Decision, id string) int {
+	at := slices.IndexFunc(d.Outlooks, func(o arbiter.Outlook) bool { return o.ID == id })
+	return d.Outlooks[at].AimTasks
 }
 
 // learn gives the job loop the uncapped finish times: those that are learned, or the

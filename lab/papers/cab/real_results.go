@@ -25,6 +25,8 @@ type realResults struct {
 	cap          float64
 	jobs         []realJob
 	runs         []realVariantRun // in the order in which they were made
+	// blind are mistakes of the estimators that steps are compared by; none but of a mutant.
+	blind blindness
 }
 
 // realVariantRun is the set, run once.
@@ -253,7 +255,7 @@ func (r *realResults) afterStep() []papers.Target {
 	var all []stepErrors
 	for _, p := range r.pairs() {
 		if run := p.by(stepped); run != nil {
-			all = append(all, run.stepErrors(len(r.jobs)))
+			all = append(all, run.stepErrors(len(r.jobs), r.blind))
 		}
 	}
 	if len(all) == 0 {
@@ -280,7 +282,7 @@ func (r *realResults) afterStep() []papers.Target {
 }
 
 // stepErrors are how far finish times were off after the last step of the budget.
-func (r *realVariantRun) stepErrors(jobs int) stepErrors {
+func (r *realVariantRun) stepErrors(jobs int, blind blindness) stepErrors {
 	var sum errors
 	all, last := make([]estimators, jobs), make([]time.Duration, jobs)
 	for i := range all {
@@ -297,11 +299,11 @@ func (r *realVariantRun) stepErrors(jobs int) stepErrors {
 		}
 		last[l.job] = l.since
 		x := &all[l.job]
-		x.observe(seen, blindness{})
+		x.observe(seen, blind)
 		if len(r.steps) == 0 || l.since < r.steps[len(r.steps)-1] || l.since >= r.steps[len(r.steps)-1]+stepWindow || l.is.GetProgress().GetPending() == 0 {
 			continue
 		}
-		if said, known := x.finish(seen, blindness{}); known {
+		if said, known := x.finish(seen, blind); known {
 			began := l.at.Add(-seen.Elapsed)
 			sum.note(said, r.ended[l.job].result.Finished.Sub(began), r.ended[l.job].mapEnd().Sub(began), false, true)
 		}

@@ -180,8 +180,18 @@ func TestRealStepsAreCompared(t *testing.T) {
 	if filter.Got == nil || *filter.Got > 0.6 || filter.Verdict != papers.Met || !strings.Contains(filter.Note, "8 looks") {
 		t.Errorf("%+v", filter)
 	}
-	if learned := byID(r)["D10/yarn-learned"]; learned.Got == nil {
+	learned := byID(r)["D10/yarn-learned"]
+	if learned.Got == nil || *learned.Got > 0.9 || learned.Verdict != papers.Met {
 		t.Errorf("%+v", learned)
+	}
+	// The mutants: estimators that are blind to power are no better than blind ones.
+	honest := []papers.Target{filter, learned}
+	for id, blind := range map[string]blindness{"D10/yarn": {filter: true}, "D10/yarn-learned": {learned: true}} {
+		r.blind = blind
+		mutated := byID(r)
+		if fell := papers.Fell(honest, []papers.Target{mutated["D10/yarn"], mutated["D10/yarn-learned"]}); !slices.Equal(fell, []string{id}) {
+			t.Errorf("%+v breaks %v, want %s", blind, fell, id)
+		}
 	}
 }
 
