@@ -208,3 +208,50 @@ func TestJointDecisionComesThrough(t *testing.T) {
 		t.Errorf("back to joint: %+v", x)
 	}
 }
+
+// An engine that takes shares and a drop ratio and does neither gets no container twice: what one job is told to leave
+// stays the other's, nothing swings, no ratio passes a floor, and every outlook stays a number.
+func TestEngineThatDoesNotDoAsItSays(t *testing.T) {
+	t.Parallel()
+	a := New()
+	const looks, ratio = 60, 0.25
+	var first Sharing
+	for i := range looks {
+		at := 20 + float64(i)*lookEvery.Seconds()
+		// It holds all containers for the low job throughout, and its tasks end as if none were dropped.
+		low, high := mixed("low", 1, 20, 180, at+50, 0.5), mixed("high", 0, 0, 60, at, 1)
+		done := uint32(min(200, 4*i))
+		p := low.Progress
+		p.Done, p.Work, p.Running, p.Pending, p.Theta = done, new(float64(done)), min(20, 200-done), 180-min(180, done), new(ratio)
+		low.Job.Deflation = &ledger.Deflation{Theta: ratio, Seed: 7}
+		out := a.Step(time.Duration(at)*time.Second, Seen{
+			Wall: wall.Add(time.Duration(i) * lookEvery), Jobs: []Job{high, low}, Engines: map[string]*headroomv1.EngineReport{"local": {Engine: "local", Containers: 20}},
+		})
+		shares := out.Shares["local"]
+		total := uint32(0)
+		for _, s := range shares.Jobs {
+			total += s.GetContainers()
+		}
+		switch {
+		case total > 20:
+			t.Fatalf("look %d: %d containers of 20 are given: %v", i, total, shares.Jobs)
+		case first.Jobs == nil:
+			first = shares
+		case shares.Jobs[0].GetId() != "high" || shares.Jobs[0].GetContainers() != first.Jobs[0].GetContainers():
+			t.Fatalf("look %d: %v, before: %v", i, shares.Jobs, first.Jobs)
+		}
+		for _, d := range out.Deflates {
+			if d.ID != "low" || d.Theta <= ratio || d.Theta > 0.5 {
+				t.Errorf("look %d: ratio %+v", i, d)
+			}
+		}
+		for id, o := range out.Outlooks {
+			if x := o.FinishS; x != nil && (math.IsNaN(*x) || math.IsInf(*x, 0) || *x < 0) {
+				t.Errorf("look %d: %s ends at %v s", i, id, *x)
+			}
+		}
+	}
+	if first.Jobs == nil || first.Jobs[0].GetContainers() == 0 {
+		t.Errorf("the high job was given nothing: %v", first.Jobs)
+	}
+}
