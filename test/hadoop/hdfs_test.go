@@ -101,7 +101,7 @@ func countsInHDFS(t *testing.T, first *lab) {
 	t.Helper()
 	ctx := within(t)
 	dir := filepath.Join(t.TempDir(), "held")
-	text := hadoop.Text{Files: 2, Bytes: 20_000, Seed: 3}
+	text := hadoop.Text{Files: 4, Bytes: 20_000, Seed: 3}
 	if _, err := text.Write(dir + ".in"); err != nil {
 		t.Fatal(err)
 	}

@@ -10,17 +10,13 @@ import (
 	"headroom/lab/hadoop"
 )
 
-// underway submits a job of maps that sleep for each number, and returns when one map of each is done.
-func underway(t *testing.T, c *lab, maps ...int) (jobs []*hadoop.RunningJob) {
+// underway submits a job of maps that sleep and returns when one of them is done.
+func underway(t *testing.T, c *lab, maps int) *hadoop.RunningJob {
 	t.Helper()
 	ctx := within(t)
-	for _, n := range maps {
-		jobs = append(jobs, testkit.Need(c.Submit(ctx, c.Sleep("q1", n, time.Second)))(t))
-	}
-	for _, j := range jobs {
-		testkit.Check(t, j.AwaitMaps(ctx, 1))
-	}
-	return jobs
+	j := testkit.Need(c.Submit(ctx, c.Sleep("q1", maps, time.Second)))(t)
+	testkit.Check(t, j.AwaitMaps(ctx, 1))
+	return j
 }
 
 // ends waits for the job's good end with all its maps.
@@ -39,8 +35,8 @@ func ends(t *testing.T, j *hadoop.RunningJob, maps int) {
 
 func TestJobOutlivesAKilledNode(t *testing.T) {
 	c, ctx := shared(t), within(t)
-	const maps = 10
-	j := underway(t, c, maps)[0]
+	const maps = 14
+	j := underway(t, c, maps)
 	master := testkit.Need(j.Master(ctx))(t)
 	victim := map[string]string{"n1": "n2", "n2": "n1"}[master]
 	testkit.Check(t, c.KillNode(victim))
@@ -55,17 +51,21 @@ func TestJobOutlivesAKilledNode(t *testing.T) {
 	}
 }
 
-// One job loses its master and the ResourceManager at once, the one beside it the ResourceManager alone.
-func TestJobsOutliveMasterAndResourceManager(t *testing.T) {
+func TestJobOutlivesItsMaster(t *testing.T) {
 	c, ctx := shared(t), within(t)
-	maps := []int{5, 8}
-	jobs := underway(t, c, maps...)
-	testkit.Check(t, jobs[0].KillMaster(ctx))
+	const maps = 8
+	j := underway(t, c, maps)
+	testkit.Check(t, j.KillMaster(ctx))
+	ends(t, j, maps)
+}
+
+func TestJobOutlivesTheResourceManager(t *testing.T) {
+	c, ctx := shared(t), within(t)
+	const maps = 8
+	j := underway(t, c, maps)
 	testkit.Check(t, c.KillRM())
 	testkit.Check(t, c.StartRM())
-	for i, j := range jobs {
-		ends(t, j, maps[i])
-	}
+	ends(t, j, maps)
 	if err := c.AwaitNodes(ctx, "n1", "n2"); err != nil {
 		t.Error(err)
 	}
