@@ -59,7 +59,7 @@ func NewCommand(engines map[string]Engine) *cobra.Command {
 			"For each way: latencies by class, missed deadlines, quality (tasks computed of all), energy and joules of sprints, as means over\n" +
 			"the seeds with 95 % bounds. Each other way is then held, seed by seed, against the member of the arbiter's family (by price of\n" +
 			"quality and reserve of joules) that gives up no more tasks (within 0.5 points) and takes no more energy and joules of sprints\n" +
-			"(within 1 %). Members and the sprint timers of the others are chosen on 40 seeds that are not judged, from 1 on.\n\n" +
+			"(within 1 % of all its joules). Members and the sprint timers of the others are chosen on 40 seeds that are not judged, from 1 on.\n\n" +
 			"--load names a load (--load list shows them; all runs every one) or a file (- for stdin):\n\n" +
 			`  {"containers": 28, "for_s": 3600, "budget": [{"at_s": 0, "w": 250}, {"at_s": 1200, "w": 175}],` + "\n" +
 			`   "jobs": [{"class": "urgent", "arrival_s": 12.5, "tasks": 40, "task_s": 6.4, "deadline_s": 90, "floor": 1},` + "\n" +
