@@ -65,9 +65,6 @@ func (o *options) onYARN(ctx context.Context, progress io.Writer) ([]papers.Targ
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Keep(results.files()); err != nil {
-		return nil, err
-	}
 	return results.targets(), nil
 }
 
@@ -93,7 +90,7 @@ func NewCommand() *cobra.Command {
 			"bounds are those over the pairs. Beside each run stands how busy the machine was, and how long a fixed piece of\n" +
 			"work took. It needs root's rights, a JDK and what make build and make hooks make, and a machine with nothing\n" +
 			"else to do; --quick makes one pair, which has no bounds and the verdict order at best. --out keeps runs.csv,\n" +
-			"pairs.csv (noise beside each run), pairs.svg, looks.csv (what the coordinator expected, each second) and the logs.",
+			"pairs.csv (noise beside each run), pairs.svg, looks.csv (what the coordinator expected, each second), after each pair, and the logs.",
 		Example: "  powerlab paper cab\n  powerlab paper cab --seeds 5 --out cab-out\n  powerlab paper cab -o json\n  powerlab paper cab --mutants -o json\n" +
 			"  powerlab paper cab --engine yarn --set 3 --quality 80 --out cab-yarn\n  powerlab paper cab --engine yarn --quick",
 	}

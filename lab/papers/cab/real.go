@@ -140,6 +140,9 @@ func runReal(ctx context.Context, o *options, progress io.Writer) (results *real
 			results.runs = append(results.runs, *one)
 		}
 		r.Note("%s", results.pairs()[pair].summary())
+		if err := o.Keep(results.files()); err != nil { // what is cut short later is not lost
+			return nil, err
+		}
 	}
 	return results, nil
 }
