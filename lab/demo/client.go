@@ -203,34 +203,28 @@ func (c *client) moves(ctx context.Context, id string) (moves []*headroomv1.JobM
 
 // setSprintBudget lets the site's nodes draw so many joules above their caps.
 func (c *client) setSprintBudget(ctx context.Context, capacity units.Energy, refill units.Power) error {
-	ctx, cancel := context.WithTimeout(ctx, changeWait)
-	defer cancel()
-	req := &headroomv1.ChangeRequest{Change: change("the demo's sprints"), What: &headroomv1.ChangeRequest_SetSprintBudget{
+	return c.apply(ctx, "sprint budget", site, &headroomv1.ChangeRequest{Change: change("the demo's sprints"), What: &headroomv1.ChangeRequest_SetSprintBudget{
 		SetSprintBudget: &headroomv1.SetSprintBudget{Domain: site, CapacityUj: int64(capacity), RefillUw: int64(refill)},
-	}}
-	err := persist(ctx, func() error {
-		_, err := ask(ctx, c, changeWait, headroomv1connect.ClusterServiceClient.Change, req)
-		return err
-	})
-	if err != nil {
-		return rpc.AsCLI(err, "sprint budget", site)
-	}
-	return nil
+	}})
 }
 
 // setMost bounds what a node is given: only a sprint takes it higher.
 func (c *client) setMost(ctx context.Context, node string, most units.Power) error {
+	return c.apply(ctx, "bound of a node", node, &headroomv1.ChangeRequest{Change: change("room for sprints"), What: &headroomv1.ChangeRequest_SetNode{
+		SetNode: &headroomv1.SetNode{Node: node, Settings: &headroomv1.NodeSettings{MaxUw: new(int64(most))}},
+	}})
+}
+
+// apply has a change committed; what and of name it where that fails.
+func (c *client) apply(ctx context.Context, what, of string, req *headroomv1.ChangeRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
-	req := &headroomv1.ChangeRequest{Change: change("room for sprints"), What: &headroomv1.ChangeRequest_SetNode{
-		SetNode: &headroomv1.SetNode{Node: node, Settings: &headroomv1.NodeSettings{MaxUw: new(int64(most))}},
-	}}
 	err := persist(ctx, func() error {
 		_, err := ask(ctx, c, changeWait, headroomv1connect.ClusterServiceClient.Change, req)
 		return err
 	})
 	if err != nil {
-		return rpc.AsCLI(err, "bound of a node", node)
+		return rpc.AsCLI(err, what, of)
 	}
 	return nil
 }

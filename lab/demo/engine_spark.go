@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -69,10 +68,9 @@ func (s *sparkEngine) start(ctx context.Context, l *lab) (err error) {
 
 // scheduler implements engine.
 func (s *sparkEngine) scheduler() string {
-	nodes, _ := json.Marshal(s.cluster.Hosts()) // strings always become JSON, which is YAML
-	return fmt.Sprintf("discipline: dias\nclasses:\n  - {name: %s, sprint_after: %s}\n  - {name: %s, theta: %d%%}\n"+
-		"spark:\n  home: %q\n  master: %q\n  plugin: %q\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n  nodes: %s\n",
-		classHigh, sparkSprintAfter, classLow, sparkTheta, s.release.Home, s.cluster.Master(), s.jar("headroom-spark.jar"), "SPARK_CONF_DIR="+s.cluster.ConfDir(), nodes)
+	section := s.cluster.Section(s.jar("headroom-spark.jar"), 0)
+	section.Web = "" // one driver at a time has all cores: there is nothing to divide
+	return fmt.Sprintf("discipline: dias\nclasses:\n  - {name: %s, sprint_after: %s}\n  - {name: %s, theta: %d%%}\n%v", classHigh, sparkSprintAfter, classLow, sparkTheta, section)
 }
 
 // submit implements engine.

@@ -36,14 +36,14 @@ type Real struct {
 	// Site is the present site; nil before there is one.
 	Site *cluster.Site
 
-	paper    string
-	progress io.Writer
+	paper, engine string
+	progress      io.Writer
 }
 
 // NewReal makes the folder of a real run of a paper's study, once the files that it needs
 // are found beside the programs; hint says what makes them.
 func NewReal(paper string, o *Options, progress io.Writer, engine, hint string, files ...string) (*Real, error) {
-	r := &Real{Options: o, Via: rpc.NewClient(), paper: paper, progress: progress, Folder: o.Bin}
+	r := &Real{Options: o, Via: rpc.NewClient(), paper: paper, engine: engine, progress: progress, Folder: o.Bin}
 	if r.Folder == "" {
 		self, err := os.Executable()
 		if err != nil {

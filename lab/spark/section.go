@@ -7,18 +7,35 @@ import (
 	"strings"
 )
 
-// Section is the section spark of scheduler.yaml for a running cluster; plugin is headroom-spark.jar, cores is how many
-// an executor has.
-func (c *Cluster) Section(plugin string, cores int) string {
-	return section(c.config.Release.Home, c.Master(), c.Web(), plugin, c.ConfDir(), cores, c.Hosts())
+// Section is the section spark of scheduler.yaml. What is empty is left out.
+type Section struct {
+	Home, Master, Web string
+	// Plugin is headroom-spark.jar, ConfDir the drivers' folder of settings.
+	Plugin, ConfDir string
+	// Cores is how many an executor has.
+	Cores int
+	// Hosts are the nodes' names by their Workers' hosts.
+	Hosts map[string]string
 }
 
-func section(home, master, web, plugin, conf string, cores int, hosts map[string]string) string {
+// Section is the section for a running cluster, with its Master's page; cores is how many an executor has, 0 for all of its Worker.
+func (c *Cluster) Section(plugin string, cores int) Section {
+	return Section{Home: c.config.Release.Home, Master: c.Master(), Web: c.Web(), Plugin: plugin, ConfDir: c.ConfDir(), Cores: cores, Hosts: c.Hosts()}
+}
+
+// String is the section as it stands in the file.
+func (s Section) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "spark:\n  home: %q\n  master: %q\n  web: [%q]\n  executor_cores: %d\n  plugin: %q\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n  nodes:\n",
-		home, master, web, cores, plugin, "SPARK_CONF_DIR="+conf)
-	for _, host := range slices.Sorted(maps.Keys(hosts)) {
-		fmt.Fprintf(&b, "    %q: %q\n", host, hosts[host])
+	fmt.Fprintf(&b, "spark:\n  home: %q\n  master: %q\n", s.Home, s.Master)
+	if s.Web != "" {
+		fmt.Fprintf(&b, "  web: [%q]\n", s.Web)
+	}
+	if s.Cores > 0 {
+		fmt.Fprintf(&b, "  executor_cores: %d\n", s.Cores)
+	}
+	fmt.Fprintf(&b, "  plugin: %q\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n  nodes:\n", s.Plugin, "SPARK_CONF_DIR="+s.ConfDir)
+	for _, host := range slices.Sorted(maps.Keys(s.Hosts)) {
+		fmt.Fprintf(&b, "    %q: %q\n", host, s.Hosts[host])
 	}
 	return b.String()
 }

@@ -135,7 +135,10 @@ func TestSectionIsTaken(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "scheduler.yaml")
 	testkit.WriteFile(t, path, "dev: true\nlisten: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\nclasses: [high]\n"+
-		section("/opt/spark", "spark://127.1.2.254:7077", "http://127.1.2.254:8080", "/opt/hook.jar", "/tmp/con f", 1, map[string]string{"127.1.2.2": "n2", "127.1.2.1": "n1"}))
+		Section{
+			Home: "/opt/spark", Master: "spark://127.1.2.254:7077", Web: "http://127.1.2.254:8080", Plugin: "/opt/hook.jar", ConfDir: "/tmp/con f", Cores: 1,
+			Hosts: map[string]string{"127.1.2.2": "n2", "127.1.2.1": "n1"},
+		}.String())
 	c := testkit.Need(scheduler.LoadConfig(path))(t).Spark
 	if !c.On() || c.Nodes["127.1.2.1"] != "n1" || len(c.Nodes) != 2 || !slices.Contains(c.Driver, "SPARK_CONF_DIR=/tmp/con f") || c.ExecutorCores != 1 || !slices.Equal(c.Web, []string{"http://127.1.2.254:8080"}) {
 		t.Errorf("%+v", c)

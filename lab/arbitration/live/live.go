@@ -43,7 +43,7 @@ func on(name string, prepare func(ctx context.Context, r *papers.Real) (*engine,
 			return err
 		}
 		e.name = name
-		l, runs := &lab{Real: r, engine: *e, within: e.within(o.Quick)}, runsUsual
+		l, runs := &lab{Real: r, engine: *e, within: within(o.Quick)}, runsUsual
 		if o.Quick {
 			runs = runsQuick
 		}

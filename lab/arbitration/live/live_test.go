@@ -38,10 +38,10 @@ func TestArrivals(t *testing.T) {
 	for engine, p := range plans() {
 		for seed := range uint64(50) {
 			for _, quick := range []bool{true, false} {
-				checkArrivals(t, engine, &p, seed, p.within(quick))
+				checkArrivals(t, engine, &p, seed, within(quick))
 			}
 		}
-		if p.drain < p.usual || p.quick >= p.usual {
+		if p.drain < usual || brief >= usual {
 			t.Errorf("%s: %+v", engine, p)
 		}
 	}
@@ -75,7 +75,7 @@ func checkArrivals(t *testing.T, engine string, p *plan, seed uint64, within tim
 // The budget leaves watts for sprints at every step, and never more than there are.
 func TestSteps(t *testing.T) {
 	t.Parallel()
-	within := localPlan().usual
+	within := usual
 	all := steps(within)
 	for i, s := range all {
 		if s.each+margin > 1 || s.each <= 0 || i > 0 && (s.at <= all[i-1].at || s.each == all[i-1].each) || s.at >= within {
@@ -132,7 +132,7 @@ func TestSchedulerTakesVariants(t *testing.T) {
 			switch {
 			case engine == "yarn":
 				checkQueues(t, &v, &c.Yarn)
-			case v.name != ours && engine == "local" && c.Width < 2*len(p.arrivals(1, p.usual)):
+			case v.name != ours && engine == "local" && c.Width < 2*len(p.arrivals(1, usual)):
 				t.Errorf("%s: %d jobs at once", v.name, c.Width)
 			}
 		}
@@ -161,7 +161,7 @@ func TestSchedulerTakesJobs(t *testing.T) {
 	t.Parallel()
 	classes := []string{"urgent", "tolerant"}
 	for engine, p := range plans() {
-		for _, a := range p.arrivals(1, p.quick) {
+		for _, a := range p.arrivals(1, brief) {
 			least, due := fmt.Sprintf("%.0f%%", 100*a.Floor), ""
 			if a.Deadline > 0 {
 				due = a.Deadline.String()

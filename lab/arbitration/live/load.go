@@ -19,32 +19,48 @@ const (
 	hostPart = 0.75
 )
 
-// stream is one kind of jobs.
-type stream struct {
-	name     string
-	class    arbitration.Class
+// usual is for how long jobs come in a run, brief the same of --quick.
+const usual, brief = 5 * time.Minute, 150 * time.Second
+
+// within is for how long jobs come.
+func within(quick bool) time.Duration {
+	if quick {
+		return brief
+	}
+	return usual
+}
+
+// each is what the jobs of a stream are.
+type each struct {
 	tasks    int
 	gap      time.Duration // between two jobs, half of it more or less
 	deadline time.Duration
-	floor    float64
 }
 
-// plan is what runs on an engine: which jobs come, for how long, and who decides.
+// stream is one kind of jobs.
+type stream struct {
+	each
+
+	name  string
+	class arbitration.Class
+	floor float64
+}
+
+// streams are two streams of urgent jobs, which compute all of their tasks, and one of tolerant jobs.
+func streams(small, large, bulk each) []stream {
+	return []stream{
+		{small, "small", arbitration.Urgent, 1},
+		{large, "large", arbitration.Urgent, 1},
+		{bulk, "bulk", arbitration.Tolerant, 0.6},
+	}
+}
+
+// plan is what runs on an engine: which jobs come, and who decides.
 type plan struct {
 	streams []stream
-	// usual is for how long jobs come in a run, quick the same of --quick.
-	usual, quick time.Duration
 	// drain is how long the jobs may take after the last has come.
 	drain    time.Duration
 	variants []variant
-}
-
-// within is for how long jobs come.
-func (p *plan) within(quick bool) time.Duration {
-	if quick {
-		return p.quick
-	}
-	return p.usual
 }
 
 // arrival is a job that comes.

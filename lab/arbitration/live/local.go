@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"headroom/lab/arbitration"
 	"headroom/lab/papers"
 )
 
@@ -20,19 +19,18 @@ const (
 	localTask = 6 * time.Second
 )
 
-// localPlan has two streams of urgent jobs, which compute all of their tasks, and a tolerant one. With all nodes to itself a
-// job takes about tasks * localTask / localSlots: 9, 18 and 54 s. Together they load the capped nodes to nearly all that
-// they can do, and beyond it while the budget is low.
+// localPlan loads the capped nodes to nearly all that they can do, and beyond it while the budget is low. With all nodes to
+// itself a job takes about tasks * localTask / localSlots: 9, 18 and 54 s.
 //
 // Discipline np with room for all jobs begins each at once, and free slots go by class, then by arrival: urgent first.
 func localPlan() plan {
 	return plan{
-		streams: []stream{
-			{"small", arbitration.Urgent, 12, 45 * time.Second, 30 * time.Second, 1},
-			{"large", arbitration.Urgent, 24, 90 * time.Second, 45 * time.Second, 1},
-			{"bulk", arbitration.Tolerant, 72, 100 * time.Second, 0, 0.6},
-		},
-		usual: 5 * time.Minute, quick: 150 * time.Second, drain: 6 * time.Minute,
+		streams: streams(
+			each{12, 45 * time.Second, 30 * time.Second},
+			each{24, 90 * time.Second, 45 * time.Second},
+			each{72, 100 * time.Second, 0},
+		),
+		drain:    6 * time.Minute,
 		variants: against("fair", "width: 100\n", "container policy fair, discipline np for all jobs at once: slots by class, then by arrival"),
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"headroom/lab/arbitration"
-	"headroom/lab/cluster"
 	"headroom/lab/papers"
 	"headroom/lab/spark"
 )
@@ -28,12 +26,12 @@ const (
 // gives both the same number of executors.
 func sparkPlan() plan {
 	return plan{
-		streams: []stream{
-			{"small", arbitration.Urgent, 16, 80 * time.Second, 75 * time.Second, 1},
-			{"large", arbitration.Urgent, 32, 160 * time.Second, 2 * time.Minute, 1},
-			{"bulk", arbitration.Tolerant, 80, 160 * time.Second, 0, 0.6},
-		},
-		usual: 5 * time.Minute, quick: 150 * time.Second, drain: 10 * time.Minute,
+		streams: streams(
+			each{16, 80 * time.Second, 75 * time.Second},
+			each{32, 160 * time.Second, 2 * time.Minute},
+			each{80, 160 * time.Second, 0},
+		),
+		drain:    10 * time.Minute,
 		variants: against("equal", "width: 2\n", "container policy equal, discipline np for two drivers at once: the more urgent begins next, and both have as many executors"),
 	}
 }
@@ -64,19 +62,14 @@ func onSpark(ctx context.Context, r *papers.Real) (*engine, error) {
 func (s *sparkLab) posts(stream string) string { return s.Path("in", stream+".xml") }
 
 func (s *sparkLab) begin(ctx context.Context, name string, _ *variant) (*running, error) {
-	config := spark.Config{Dir: s.Path("spark-" + name), Release: s.release}
-	for _, node := range s.Site.Nodes() {
-		config.Nodes = append(config.Nodes, spark.Node{
-			Name: node, Cores: sparkCores, MemoryMB: sparkCores * sparkMemory, Wrap: cluster.OnNode(s.Program("powerlab"), s.Site.NodeDir(), node),
-		})
-	}
+	config := spark.Config{Dir: s.Path("spark-" + name), Release: s.release, Nodes: s.SparkNodes(sparkCores, sparkCores*sparkMemory)}
 	c, err := spark.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	spec := func(a *arrival) []byte { return sparkSpec(a, s.Program(jarSparkApps), s.posts(a.stream)) }
 	return &running{
-		configuration: c.Section(s.Program(jarSpark), 1), submit: submitter(s.Real, spec), logs: filepath.Join(config.Dir, "logs"), end: c.Close,
+		configuration: c.Section(s.Program(jarSpark), 1).String(), submit: submitter(s.Real, spec), logs: filepath.Join(config.Dir, "logs"), end: c.Close,
 	}, nil
 }
 

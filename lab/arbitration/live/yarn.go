@@ -32,12 +32,12 @@ const (
 // Container policy fair leaves the division to Hadoop's fair scheduler, in which the queue of urgent jobs weighs most.
 func yarnPlan() plan {
 	return plan{
-		streams: []stream{
-			{"small", arbitration.Urgent, 8, 90 * time.Second, 75 * time.Second, 1},
-			{"large", arbitration.Urgent, 16, 180 * time.Second, 2 * time.Minute, 1},
-			{"bulk", arbitration.Tolerant, 40, 200 * time.Second, 0, 0.6},
-		},
-		usual: 5 * time.Minute, quick: 150 * time.Second, drain: 10 * time.Minute,
+		streams: streams(
+			each{8, 90 * time.Second, 75 * time.Second},
+			each{16, 180 * time.Second, 2 * time.Minute},
+			each{40, 200 * time.Second, 0},
+		),
+		drain:    10 * time.Minute,
 		variants: against("fair", "", fmt.Sprintf("container policy fair: Hadoop's fair scheduler divides, with weight %d for the queue of urgent jobs and 1 for the other", yarnFirst)),
 	}
 }
@@ -77,11 +77,7 @@ func (y *yarnLab) begin(ctx context.Context, name string, v *variant) (*running,
 		Queues: []hadoop.Queue{{Name: string(arbitration.Urgent), Weight: yarnFirst}, {Name: string(arbitration.Tolerant), Weight: 1}},
 	}
 	hooks.Plug(&config)
-	for _, node := range y.Site.Nodes() {
-		config.Nodes = append(config.Nodes, hadoop.Node{
-			Name: node, VCores: yarnSlots, MemoryMB: yarnSlots * yarnUnit, Wrap: cluster.OnNode(y.Program("powerlab"), y.Site.NodeDir(), node),
-		})
-	}
+	config.Nodes = y.HadoopNodes(yarnSlots, yarnUnit)
 	c, err := hadoop.Start(ctx, config)
 	if err != nil {
 		return nil, err

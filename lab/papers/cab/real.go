@@ -205,11 +205,7 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 	for i, floor := range containers.QueueFloors() {
 		fmt.Fprintf(&queues, "    - {name: root.q%d, guarantee: %g%%}\n    - {name: root.e%d, guarantee: 100%%}\n", i+1, 100*floor, i+1)
 	}
-	for _, name := range r.Site.Nodes() {
-		config.Nodes = append(config.Nodes, hadoop.Node{
-			Name: name, VCores: realSlots, MemoryMB: realSlots * realUnit, Wrap: cluster.OnNode(r.Program("powerlab"), r.Site.NodeDir(), name),
-		})
-	}
+	config.Nodes = r.HadoopNodes(realSlots, realUnit)
 	r.Note("starting Hadoop %s: a ResourceManager, and a NodeManager on each node", hadoop.Version)
 	if r.cluster, err = hadoop.Start(ctx, config); err != nil {
 		return err

@@ -6,17 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"headroom/internal/cli"
-	"headroom/lab/cluster"
 	"headroom/lab/papers"
 	"headroom/lab/spark"
 )
@@ -76,11 +72,7 @@ func (o *options) onSpark(ctx context.Context, progress io.Writer) (targets []pa
 		return nil, err
 	}
 	defer r.Remove()
-	r.release, err = spark.Fetch(ctx, spark.Version, "", func(text string) { r.Note("%s", text) })
-	if errors.Is(err, spark.ErrUnavailable) {
-		return nil, cli.Failed("install what is missing, or leave --engine away: the simulation needs none of it", "--engine spark: %w", err)
-	}
-	if err != nil {
+	if r.release, err = r.Spark(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.makeInputs(); err != nil {
@@ -227,26 +219,13 @@ func (r *sparkRun) beginSpark(ctx context.Context, name string) (string, func() 
 	if err != nil {
 		return "", nil, err
 	}
-	return sparkSection(c.Release().Home, c.Master(), c.Web(), r.Program("headroom-spark.jar"), c.ConfDir(), c.Hosts()), c.Close, nil
-}
-
-// sparkSection is the section of scheduler.yaml; hosts are the nodes' names by their workers' hosts.
-func sparkSection(home, master, web, plugin, conf string, hosts map[string]string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "spark:\n  home: %q\n  master: %q\n  web: [%q]\n  plugin: %q\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n  nodes:\n", home, master, web, plugin, "SPARK_CONF_DIR="+conf)
-	for _, host := range slices.Sorted(maps.Keys(hosts)) {
-		fmt.Fprintf(&b, "    %q: %q\n", host, hosts[host])
-	}
-	return b.String()
+	return c.Section(r.Program("headroom-spark.jar"), 0).String(), c.Close, nil
 }
 
 // startSpark starts a cluster on the site's nodes.
 func (r *sparkRun) startSpark(ctx context.Context, name string, config spark.Config) (*spark.Cluster, error) {
 	r.Note("%s: starting Spark %s", name, spark.Version)
-	config.Dir = r.Path("spark-" + name)
-	for _, node := range r.Site.Nodes() {
-		config.Nodes = append(config.Nodes, spark.Node{Name: node, Cores: sparkCores, Wrap: cluster.OnNode(r.Program("powerlab"), r.Site.NodeDir(), node)})
-	}
+	config.Dir, config.Nodes = r.Path("spark-"+name), r.SparkNodes(sparkCores, 0)
 	return spark.Start(ctx, config)
 }
 

@@ -23,6 +23,7 @@ import (
 	"headroom/jobs/buffers"
 	"headroom/lab/cluster"
 	"headroom/lab/papers"
+	"headroom/lab/spark"
 	"headroom/ledger"
 	"headroom/progress"
 	"headroom/scheduler"
@@ -384,7 +385,10 @@ func TestSparkSpec(t *testing.T) {
 func TestSparkSection(t *testing.T) {
 	t.Parallel()
 	text := "dev: true\nlisten: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\n" + configuration(buffers.DIAS, sparkSprintAfter) +
-		sparkSection("/opt/spark", "spark://127.1.2.254:7077", "http://127.1.2.254:4711", "/opt/hook.jar", "/tmp/con f", map[string]string{"127.1.2.2": "n2", "127.1.2.1": "n1"})
+		spark.Section{
+			Home: "/opt/spark", Master: "spark://127.1.2.254:7077", Web: "http://127.1.2.254:4711", Plugin: "/opt/hook.jar", ConfDir: "/tmp/con f",
+			Hosts: map[string]string{"127.1.2.2": "n2", "127.1.2.1": "n1"},
+		}.String()
 	path := filepath.Join(t.TempDir(), "scheduler.yaml")
 	testkit.WriteFile(t, path, text)
 	c := testkit.Need(scheduler.LoadConfig(path))(t)

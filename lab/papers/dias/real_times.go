@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"headroom/internal/cli"
 	"headroom/lab/papers"
 	"headroom/lab/spark"
 )
@@ -45,10 +44,7 @@ func (o *options) sparkTimes(ctx context.Context, progress io.Writer) ([]papers.
 	}
 	r := &realRun{Real: real}
 	defer r.Remove()
-	release, err := spark.Fetch(ctx, spark.Version, "", func(text string) { r.Note("%s", text) })
-	if errors.Is(err, spark.ErrUnavailable) {
-		return nil, cli.Failed("install what is missing, or leave --engine away: the simulation needs none of it", "--engine spark-times: %w", err)
-	}
+	release, err := r.Spark(ctx)
 	if err != nil {
 		return nil, err
 	}
