@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/lab/admit"
 	"headroom/lab/apps"
 	"headroom/lab/arbitration"
 	"headroom/lab/arbitration/live"
@@ -47,6 +48,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewProfileCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(studies.NewQueueCommand())
+	root.AddCommand(admit.NewCommand())
 	root.AddCommand(torment.New())
 	return root
 }

@@ -1,0 +1,183 @@
+// Package admission decides at the door whether a job's deadline can be kept: it admits the job with a number of
+// slots, queues it, or refuses it with the nearest deadline that could be kept.
+//
+// The one idea: nobody has to know how long a new job will take. What jobs that ended would have needed, as a
+// fraction of what they asked for, predicts what a new one needs. PYTHIA (Dimopoulos, Krintz, Wolski, UCSB
+// TR 2017-02) keeps the largest such fraction for all jobs and for ever. The policy adaptive keeps the newest ones
+// of each size class and user as a distribution, so that it forgets, and states its confidence.
+//
+// Adaptive lends slots that nobody else was promised to running jobs, and takes them back when a job comes that needs
+// them. What a job was lent lowers what it still needs, so its promise shrinks and makes room. When the capacity falls, it
+// keeps the promises that are nearest to their ends, and pauses or stops the others.
+//
+// A Controller is a state machine. Whoever runs the jobs, the scheduler or a simulation, reports what happened
+// (Submit, Finished, Withdraw, SetCapacity, Tick) and carries out the Decisions that come back. NextTick returns when
+// Tick is due. The capacity follows the power budget: Power.Slots turns the watts that the coordinator grants into
+// slots at full speed.
+//
+// Guarantees: slots held never exceed the capacity; each submitted job ends exactly once, by Finished, Withdraw, or a
+// Decision with Refused or Stopped; under exact estimates and constant capacity an admitted job meets its deadline;
+// the same calls at the same times give the same decisions. A time before the newest one counts as the newest.
+// No estimator sees the work of a job before it ended, except that of Oracle, which is for comparison.
+//
+// The package reads no clock and starts nothing. It is no second arbiter: it decides who gets in and the fewest slots
+// that keep each promise, and says which deadlines stand (Decision.Due) and which jobs are better ended (Stopped). Sprints,
+// drop ratios and the price of a second past a deadline stay with package arbiter.
+package admission
+
+import (
+	"fmt"
+	"time"
+
+	"headroom/units"
+)
+
+// Policy is how jobs are admitted.
+type Policy uint8
+
+// The policies.
+const (
+	// Adaptive learns a distribution for each size class and user, and checks promises again when capacity changes.
+	Adaptive Policy = iota
+	// Pythia is the paper's: the largest fraction seen, for all jobs.
+	Pythia
+	// Oracle is told the work of each job: an upper bound for comparison.
+	Oracle
+	// NoDrop shares fairly and ends no job.
+	NoDrop
+	// Reactive shares fairly and stops a job at its deadline.
+	Reactive
+)
+
+var policyNames = [...]string{Adaptive: "adaptive", Pythia: "pythia", Oracle: "oracle", NoDrop: "nodrop", Reactive: "reactive"}
+
+// Policies returns all policies, the default first.
+func Policies() []Policy { return []Policy{Adaptive, Pythia, Oracle, NoDrop, Reactive} }
+
+// String returns the name of the policy.
+func (p Policy) String() string {
+	if int(p) < len(policyNames) {
+		return policyNames[p]
+	}
+	return fmt.Sprintf("Policy(%d)", uint8(p))
+}
+
+// ParsePolicy returns the policy of a name; the empty name is Adaptive.
+func ParsePolicy(name string) (Policy, error) {
+	for _, p := range Policies() {
+		if name == p.String() || name == "" {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %q", ErrPolicy, name)
+}
+
+// fair reports whether the policy shares slots among all jobs and has no door.
+func (p Policy) fair() bool { return p == NoDrop || p == Reactive }
+
+// Job is what is known of a job when it is submitted.
+type Job struct {
+	ID   string
+	User string
+	// Tasks is the most slots that it can use.
+	Tasks int
+	// Deadline is when it ought to end, from its submission.
+	Deadline time.Duration
+	// Work is the time that all of its tasks take together. Only Oracle reads it.
+	Work time.Duration
+}
+
+// Verdict is what was decided.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// Admitted: the job starts now, on Decision.Slots.
+	Admitted Verdict = iota
+	// Queued: the job waits until slots are free, at most until Decision.Until.
+	Queued
+	// Refused: the promise cannot be kept, and the job never runs. It ends the job.
+	Refused
+	// Resized: a running job has another number of slots from now on, which may be 0.
+	Resized
+	// Stopped: a running job's promise is lost, and it is to be ended. It ends the job.
+	Stopped
+)
+
+var verdictNames = [...]string{Admitted: "admitted", Queued: "queued", Refused: "refused", Resized: "resized", Stopped: "stopped"}
+
+// String returns the word for the verdict.
+func (v Verdict) String() string { return verdictNames[v] }
+
+// Decision is one verdict about one job, with the numbers behind it.
+type Decision struct {
+	ID      string
+	Verdict Verdict
+	// Slots is what the job holds from now on. Only the fair policies give parts of slots.
+	Slots float64
+	// Need is the fewest slots on which it is expected to meet its deadline, Free what nobody held before the
+	// decision, and Limit the most that it can use.
+	Need, Free, Limit int
+	// Work is the expected work of the job; 0 while nothing is known.
+	Work time.Duration
+	// Confidence is how probable it is that the job needs no more than Work: n/(n+1) for the bound of n fractions,
+	// less where a job runs on a chance. 0 while nothing is known, 1 for Oracle.
+	Confidence float64
+	// Samples is n.
+	Samples int
+	// Due is the deadline as a time.
+	Due time.Time
+	// Until is, for a queued job, when it is refused unless it has begun.
+	Until time.Time
+	// Finish is, for an admitted job, its expected end; zero while nothing is known.
+	Finish time.Time
+	// Nearest is, for a refused job, the shortest deadline from its submission that could be kept, if no job in the
+	// queue is served before it; 0 where none can be named.
+	Nearest time.Duration
+}
+
+// Reason returns the decision in words.
+func (d *Decision) Reason() string {
+	switch d.Verdict {
+	case Admitted:
+		if d.Need == 0 {
+			return fmt.Sprintf("shares all slots with the other jobs, %g at first", d.Slots)
+		}
+		if d.Work == 0 {
+			return fmt.Sprintf("no job has ended yet: gets %g of %d free slots", d.Slots, d.Free)
+		}
+		return fmt.Sprintf("needs %d slots for %s of work, gets %g of %d free (confidence %.0f %%)", d.Need, round(d.Work), d.Slots, d.Free, 100*d.Confidence)
+	case Queued:
+		return fmt.Sprintf("needs %d slots, %d are free; refused at %s unless it has begun", d.Need, d.Free, d.Until.UTC().Format(time.RFC3339))
+	case Refused:
+		if d.Nearest == 0 {
+			return fmt.Sprintf("needs %d slots and can use %d; no deadline can be named that could be kept", d.Need, d.Limit)
+		}
+		return fmt.Sprintf("needs %d slots and can use %d; the nearest deadline that could be kept is %s", d.Need, d.Limit, round(d.Nearest))
+	case Resized:
+		return fmt.Sprintf("the capacity changed: holds %g slots, needs %d", d.Slots, d.Need)
+	default:
+		return "its deadline can no longer be kept"
+	}
+}
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+
+// Power says what part of a cluster's slots a power budget pays for.
+type Power struct {
+	// Idle is what the cluster draws without work, Full with all slots at full speed.
+	Idle, Full units.Power
+}
+
+// Slots returns how many slots at full speed a budget pays for. A capped node is a straggler: under perfect speed-up,
+// slots at half of their speed do as much as half of the slots. Speed counts as linear in the watts above idle; where
+// package progress knows a better law, its caller passes slots to SetCapacity directly.
+func (p Power) Slots(slots int, budget units.Power) int {
+	switch {
+	case slots <= 0 || budget <= p.Idle:
+		return 0
+	case budget >= p.Full:
+		return slots
+	}
+	return int(float64(slots) * float64(budget-p.Idle) / float64(p.Full-p.Idle))
+}

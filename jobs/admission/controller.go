@@ -1,0 +1,505 @@
+package admission
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// jobsMost bounds the jobs that wait and run: ten times what the decision time is promised for.
+	jobsMost = 100_000
+	// CapacityMost and TasksMost bound numbers, so that products of them stay exact.
+	CapacityMost, TasksMost = 10_000_000, 10_000_000
+	// TimeMost bounds deadlines and work: about 30 years, of which ten million tasks still have a finite sum.
+	TimeMost = 1e9 * time.Second
+	// slack is by how much a time may miss another through rounding, s.
+	slack = 1e-6
+	// chance is how probable it has to be that a job meets its deadline on slots that may come free, for Adaptive to
+	// let it begin without a promise: chosen on the tuning seeds of the test of its goal (package lab/admit).
+	chance = 0.7
+	// spare is which part of the capacity no job gets by a last chance: small jobs are to find slots.
+	spare = 20
+	// sweepMost is how many jobs of the queue get a new estimate at each event: their needs may have fallen.
+	sweepMost = 16
+)
+
+// job is a job that waits or runs. Times are in seconds since the controller's first event.
+type job struct {
+	Job
+
+	seq            int
+	submitted, due float64
+	limit          float64 // the deadline from the submission
+	need           int     // the fewest slots when it was last looked at
+	last           float64 // the last moment at which it may begin
+	at             [2]int  // places in the queue's heaps
+	estimate       estimate
+	running        bool
+	slots          float64 // what it holds
+	done, since    float64 // slot-seconds it has had, counted up to since
+	promised       int     // what it was admitted with
+}
+
+// Controller is the door. Its zero value is not ready; New makes one.
+type Controller struct {
+	policy   Policy
+	capacity int
+
+	began   bool
+	epoch   time.Time
+	now     float64
+	nextSeq int
+	jobs    map[string]*job
+	queue   queue
+	running []*job // in the order in which they began; under fair policies by tasks
+	held    float64
+	// soonest is at most the earliest deadline of a running job, paused how many of them hold no slots (Adaptive).
+	soonest  float64
+	paused   int
+	freed    bool    // a job has left, or the capacity has changed
+	promised int     // the sum over the running jobs
+	fraction float64 // the paper's CPUFrac; -1 at first
+	ended    int
+	learned  learned
+	out      []Decision
+}
+
+// New returns a controller without jobs.
+func New(policy Policy, capacity int) (*Controller, error) {
+	if int(policy) >= len(policyNames) {
+		return nil, fmt.Errorf("%w: %d", ErrPolicy, policy)
+	}
+	if err := checkCapacity(capacity); err != nil {
+		return nil, err
+	}
+	return &Controller{
+		policy: policy, capacity: capacity, jobs: map[string]*job{}, queue: newQueue(), fraction: -1, soonest: math.Inf(1),
+		learned: learned{groups: map[group]*window{}},
+	}, nil
+}
+
+func checkCapacity(slots int) error {
+	if slots < 0 || slots > CapacityMost {
+		return fmt.Errorf("%w: %d slots; it must be from 0 to %d", ErrCapacity, slots, CapacityMost)
+	}
+	return nil
+}
+
+// Fraction returns what was learned about all jobs together: the fraction of its greatest work, deadline x tasks,
+// that a job is expected to need. It is -1 while nothing was learned.
+func (c *Controller) Fraction() float64 { return c.fraction }
+
+// Running yields the running jobs and the slots that each holds.
+func (c *Controller) Running() iter.Seq2[string, float64] {
+	return func(yield func(string, float64) bool) {
+		for _, j := range c.running {
+			if !yield(j.ID, j.slots) {
+				return
+			}
+		}
+	}
+}
+
+// Submit judges a job. The decisions are about this job, and about others that the time has changed.
+func (c *Controller) Submit(now time.Time, in Job) ([]Decision, error) {
+	if err := c.check(&in); err != nil {
+		return nil, err
+	}
+	c.advance(now)
+	j := &job{Job: in, seq: c.nextSeq, submitted: c.now, limit: in.Deadline.Seconds()}
+	j.due = c.now + j.limit
+	c.nextSeq++
+	c.jobs[j.ID] = j
+	if c.policy.fair() {
+		c.start(j, 0)
+		return c.settle(), nil
+	}
+	c.look(j)
+	if !c.feasible(j) {
+		c.lastChance(j)
+		return c.settle(), nil
+	}
+	c.queue.push(j)
+	out := c.settle()
+	if !j.running && c.jobs[j.ID] == j {
+		d := c.decision(j, Queued)
+		d.Until = c.time(j.last)
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func (c *Controller) check(in *Job) error {
+	switch {
+	case in.ID == "":
+		return fmt.Errorf("%w: it has no ID", ErrJob)
+	case c.jobs[in.ID] != nil:
+		return fmt.Errorf("%w: %q", ErrKnown, in.ID)
+	case len(c.jobs) >= jobsMost:
+		return fmt.Errorf("%w: %d wait or run", ErrFull, len(c.jobs))
+	case in.Tasks < 1 || in.Tasks > TasksMost:
+		return fmt.Errorf("%w: %q has %d tasks; it must be from 1 to %d", ErrJob, in.ID, in.Tasks, TasksMost)
+	case in.Deadline <= 0 || in.Deadline > TimeMost:
+		return fmt.Errorf("%w: the deadline of %q is %s from now; it must be above 0 and at most %s", ErrJob, in.ID, in.Deadline, TimeMost)
+	case in.Work < 0 || in.Work > TimeMost:
+		return fmt.Errorf("%w: the work of %q is %s; it must be from 0 to %s", ErrJob, in.ID, in.Work, TimeMost)
+	case c.policy == Oracle && in.Work == 0:
+		return fmt.Errorf("%w: policy oracle has to be told the work of %q", ErrJob, in.ID)
+	}
+	return nil
+}
+
+// Finished reports that a running job has ended by itself. work is the time that its tasks took together; 0 where it
+// is not known: then nothing is learned from it. met reports whether the deadline was kept.
+func (c *Controller) Finished(now time.Time, id string, work time.Duration) (out []Decision, met bool, err error) {
+	j := c.jobs[id]
+	if j == nil || !j.running {
+		return nil, false, fmt.Errorf("%w: %q does not run", ErrUnknown, id)
+	}
+	if work < 0 || work > TimeMost {
+		return nil, false, fmt.Errorf("%w: the work of %q was %s; it must be from 0 to %s", ErrJob, id, work, TimeMost)
+	}
+	c.advance(now)
+	c.leave(j)
+	if work > 0 && c.learn(j, work.Seconds()) {
+		c.lookAtAll()
+	}
+	return c.settle(), c.now <= j.due+slack, nil
+}
+
+// Withdraw reports that a job was taken back or has failed. Nothing is learned from it.
+func (c *Controller) Withdraw(now time.Time, id string) ([]Decision, error) {
+	j := c.jobs[id]
+	if j == nil {
+		return nil, fmt.Errorf("%w: %q", ErrUnknown, id)
+	}
+	c.advance(now)
+	c.leave(j)
+	return c.settle(), nil
+}
+
+// SetCapacity reports that there are so many slots from now on, as the power budget or the nodes have changed.
+func (c *Controller) SetCapacity(now time.Time, slots int) ([]Decision, error) {
+	if err := checkCapacity(slots); err != nil {
+		return nil, err
+	}
+	c.advance(now)
+	if slots != c.capacity {
+		c.capacity = slots
+		c.lookAtAll()
+		c.recheck()
+	}
+	return c.settle(), nil
+}
+
+// Tick carries out what is due by the clock alone.
+func (c *Controller) Tick(now time.Time) []Decision {
+	c.advance(now)
+	return c.settle()
+}
+
+// NextTick returns when Tick is due if nothing else happens before; false while there is nothing to wait for.
+func (c *Controller) NextTick() (time.Time, bool) {
+	next := math.Inf(1)
+	if len(c.queue.ends.jobs) > 0 {
+		next = c.queue.ends.jobs[0].last
+	}
+	if c.policy == Reactive || c.policy == Adaptive {
+		next = min(next, c.soonest)
+	}
+	if math.IsInf(next, 1) {
+		return time.Time{}, false
+	}
+	return c.time(max(next, c.now) + 2*slack), true
+}
+
+// advance moves the time on; it never goes back.
+func (c *Controller) advance(now time.Time) {
+	c.out = nil
+	if !c.began {
+		c.began, c.epoch = true, now
+	}
+	c.now = max(c.now, now.Sub(c.epoch).Seconds())
+}
+
+func (c *Controller) time(s float64) time.Time {
+	return c.epoch.Add(time.Duration(min(s, 2*TimeMost.Seconds()) * 1e9))
+}
+
+// look brings the estimate of a job that waits up to date.
+func (c *Controller) look(j *job) {
+	j.estimate = c.estimate(j)
+	if !j.estimate.known {
+		j.need, j.last = 1, j.due
+		return
+	}
+	j.need = slotsFor(j.estimate.work, j.due-c.now)
+	j.last = j.due
+	if most := j.most(c.capacity); most > 0 {
+		j.last -= j.estimate.work / float64(most)
+	}
+}
+
+// most is the most slots that the job can use.
+func (j *job) most(capacity int) int { return min(j.Tasks, capacity) }
+
+// slotsFor is the fewest slots that do so much work in so much time.
+func slotsFor(work, left float64) int {
+	if left <= 0 {
+		return math.MaxInt32
+	}
+	return max(1, int(min(math.MaxInt32, float64(ceil(min(work/(left+slack/2), 1e15))))))
+}
+
+// feasible reports whether the job can still meet its deadline, by its estimate. Without slots none can begin, but
+// capacity may come back before the deadline.
+func (c *Controller) feasible(j *job) bool {
+	if c.capacity == 0 {
+		return j.due-c.now > slack
+	}
+	return c.now <= j.last+slack && j.due-c.now > slack
+}
+
+func (c *Controller) lookAtAll() {
+	for _, j := range c.queue.order.jobs {
+		c.look(j)
+	}
+	c.queue.rebuilt()
+}
+
+// settle does what follows from the last event, and returns all decisions since.
+func (c *Controller) settle() []Decision {
+	if c.policy.fair() {
+		c.share()
+		return c.out
+	}
+	if c.policy == Adaptive {
+		c.stopLost()
+		c.sweep()
+		if c.freed {
+			c.freed = false
+			c.release()
+		}
+	}
+	for len(c.queue.ends.jobs) > 0 {
+		j := c.queue.ends.jobs[0]
+		if c.feasible(j) {
+			break
+		}
+		c.look(j)
+		if c.feasible(j) {
+			c.queue.moved(j)
+			continue
+		}
+		c.queue.remove(j)
+		c.lastChance(j)
+	}
+	c.admit()
+	if c.policy == Adaptive {
+		c.lend()
+	}
+	return c.out
+}
+
+// free is how many whole slots nobody holds.
+func (c *Controller) free() int { return max(0, c.capacity-int(c.held)) }
+
+// room is how many slots are promised to nobody: all that others hold beyond their promises is lent.
+func (c *Controller) room() int {
+	if c.policy == Adaptive {
+		return max(0, c.capacity-c.promised)
+	}
+	return c.free()
+}
+
+// admit starts jobs from the queue while they fit.
+func (c *Controller) admit() {
+	for len(c.queue.order.jobs) > 0 && c.room() > 0 {
+		j := c.queue.order.jobs[0]
+		before := j.need
+		c.look(j)
+		if !c.feasible(j) {
+			c.queue.remove(j)
+			c.lastChance(j)
+			continue
+		}
+		c.queue.moved(j)
+		if j.need > before {
+			continue
+		}
+		if j.need > c.room() {
+			return
+		}
+		c.queue.remove(j)
+		c.start(j, c.grant(j))
+	}
+}
+
+// lastChance ends a job that cannot be promised its deadline, and is in no queue. Adaptive lets it run on slots that
+// are promised to nobody, if with those that are likely to come free it ends in time with a probability of chance.
+func (c *Controller) lastChance(j *job) {
+	left := j.due - c.now
+	slots := min(j.Tasks, c.room()-c.capacity/spare)
+	w := c.learned.of(j)
+	if c.policy != Adaptive || w == nil || slots <= 0 || left <= slack {
+		c.refuse(j)
+		return
+	}
+	expected := min(float64(j.Tasks), float64(slots+c.likely()))
+	p := w.within(expected * left / (j.limit * float64(j.Tasks)))
+	if p < chance {
+		c.refuse(j)
+		return
+	}
+	j.estimate.work, j.estimate.confidence = expected*left, p
+	c.start(j, slots)
+}
+
+// likely is how many slots are promised beyond what running jobs are likely to need: by the median where they have had
+// less. It is below 0 when jobs that run on a chance need more than they are promised.
+func (c *Controller) likely() int {
+	sum := 0
+	for _, j := range c.running {
+		c.count(j)
+		need := c.needOf(j)
+		if w := c.learned.of(j); w != nil {
+			if left := w.median()*j.limit*float64(j.Tasks) - j.done; left > 0 {
+				need = slotsFor(left, j.due-c.now)
+			}
+		}
+		sum += j.promised - min(need, j.Tasks)
+	}
+	return sum
+}
+
+// grant returns with how many slots a job that fits begins.
+func (c *Controller) grant(j *job) int {
+	if !j.estimate.known {
+		return min(j.Tasks, c.room())
+	}
+	return j.need
+}
+
+// sweep looks at some jobs of the queue whose needs may have fallen since.
+func (c *Controller) sweep() {
+	for range min(sweepMost, len(c.queue.order.jobs)) {
+		c.queue.sweep = (c.queue.sweep + 1) % len(c.queue.order.jobs)
+		j := c.queue.order.jobs[c.queue.sweep]
+		c.look(j)
+		c.queue.moved(j)
+	}
+}
+
+// start lets a job run on slots.
+func (c *Controller) start(j *job, slots int) {
+	if c.policy == Adaptive {
+		c.takeBack(slots)
+	}
+	d := c.decision(j, Admitted)
+	j.running, j.since, j.promised = true, c.now, slots
+	at := len(c.running)
+	if c.policy.fair() {
+		at, _ = slices.BinarySearchFunc(c.running, j, func(a, b *job) int {
+			if a.Tasks != b.Tasks {
+				return a.Tasks - b.Tasks
+			}
+			return a.seq - b.seq
+		})
+	}
+	c.running = slices.Insert(c.running, at, j)
+	c.soonest = min(c.soonest, j.due)
+	j.slots = float64(slots)
+	c.promised += slots
+	c.held += j.slots
+	d.Slots = j.slots
+	if d.Work > 0 {
+		d.Finish = c.time(c.now + j.estimate.work/j.slots)
+	}
+	c.out = append(c.out, d)
+}
+
+// leave takes a job out, wherever it is.
+func (c *Controller) leave(j *job) {
+	delete(c.jobs, j.ID)
+	if !j.running {
+		c.queue.remove(j)
+		return
+	}
+	c.freed = true
+	c.count(j)
+	c.held -= j.slots
+	c.promised -= j.promised
+	i := slices.Index(c.running, j)
+	c.running = slices.Delete(c.running, i, i+1)
+}
+
+// count adds up what a running job has had.
+func (c *Controller) count(j *job) {
+	j.done += j.slots * (c.now - j.since)
+	j.since = c.now
+}
+
+// refuse ends a job that is in no queue.
+func (c *Controller) refuse(j *job) {
+	delete(c.jobs, j.ID)
+	d := c.decision(j, Refused)
+	d.Nearest = c.nearest(j)
+	c.out = append(c.out, d)
+}
+
+// nearest returns the shortest deadline that j could have: as soon as enough running jobs are expected to have ended,
+// it runs on all that it can use.
+func (c *Controller) nearest(j *job) time.Duration {
+	most := j.most(c.capacity)
+	if !j.estimate.known || most == 0 {
+		return 0
+	}
+	begin := c.now
+	if most > c.free() {
+		begin = c.freeAt(most)
+	}
+	return c.time(begin - j.submitted + j.estimate.work/float64(most)).Sub(c.epoch)
+}
+
+// freeAt returns when so many slots are expected to be free.
+func (c *Controller) freeAt(slots int) float64 {
+	ends := make([]*job, len(c.running))
+	copy(ends, c.running)
+	slices.SortFunc(ends, func(a, b *job) int { return compare(c.endOf(a), c.endOf(b)) })
+	free := float64(c.free())
+	for _, j := range ends {
+		if free += j.slots; free >= float64(slots) {
+			return c.endOf(j)
+		}
+	}
+	return c.now
+}
+
+// endOf is when a running job is expected to end: by its estimate, and by its deadline where that is exceeded or unknown.
+func (c *Controller) endOf(j *job) float64 {
+	if left := j.estimate.work - j.done; j.estimate.known && left > 0 && j.slots > 0 {
+		return max(c.now, j.since+left/j.slots)
+	}
+	return max(c.now, j.due)
+}
+
+func compare(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// decision returns a verdict with the numbers as they are.
+func (c *Controller) decision(j *job, v Verdict) Decision {
+	return Decision{
+		ID: j.ID, Verdict: v, Slots: j.slots, Need: j.need, Free: c.free(), Limit: j.most(c.capacity),
+		Work: time.Duration(j.estimate.work * 1e9), Confidence: j.estimate.confidence, Samples: j.estimate.samples, Due: c.time(j.due),
+	}
+}

@@ -1,0 +1,291 @@
+package admit
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/jobs/admission"
+	"headroom/lab/jsonfile"
+	"headroom/units"
+)
+
+// Bounds of a file.
+const (
+	// jobsMost is how many jobs a file may have: a simulation of them takes seconds.
+	jobsMost = 50_000
+	// changesMost bounds the changes of the capacity.
+	changesMost = 10_000
+	// secondsMost is about 30 years: sums of it stay exact to a microsecond.
+	secondsMost = 1e9
+	// secondsLeast is the shortest time that is told from none.
+	secondsLeast = 1e-6
+)
+
+// file is the input.
+type file struct {
+	Policy   string       `json:"policy"`
+	Capacity *int         `json:"capacity"`
+	Changes  []fileChange `json:"capacity_changes"`
+	Power    *filePower   `json:"power"`
+	Jobs     []fileJob    `json:"jobs"`
+}
+
+type fileChange struct {
+	At       *float64 `json:"at_s"`
+	Capacity *int     `json:"capacity"`
+	Budget   *float64 `json:"budget_w"`
+}
+
+type filePower struct {
+	Idle float64 `json:"idle_w"`
+	Full float64 `json:"full_w"`
+}
+
+type fileJob struct {
+	User     string   `json:"user"`
+	Arrival  *float64 `json:"arrival_s"`
+	Tasks    *int     `json:"tasks"`
+	Work     *float64 `json:"work_s"`
+	Deadline *float64 `json:"deadline_s"`
+}
+
+// answer is the output. What does not exist is null.
+type answer struct {
+	Policy    string      `json:"policy"`
+	Jobs      []answerJob `json:"jobs"`
+	SDR       *float64    `json:"sdr"`
+	PTR       *float64    `json:"ptr"`
+	Wasted    *float64    `json:"wasted"`
+	Fractions []float64   `json:"cpu_frac"`
+}
+
+type answerJob struct {
+	Decision   string   `json:"decision"`
+	Slots      float64  `json:"slots"`
+	Start      *float64 `json:"start_s"`
+	Finish     *float64 `json:"finish_s"`
+	Met        bool     `json:"met"`
+	Confidence float64  `json:"confidence"`
+	Nearest    *float64 `json:"nearest_deadline_s"`
+	Reason     string   `json:"reason"`
+}
+
+// NewCommand is `powerlab admit`.
+func NewCommand() *cobra.Command {
+	var name string
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "admit",
+		Short: "Simulate admission control of jobs with deadlines",
+		Long: "Simulates which jobs of a file are admitted, and which meet their deadlines:\n\n" +
+			`  {"policy": "adaptive", "capacity": 100, "jobs": [` + "\n" +
+			`    {"arrival_s": 0, "tasks": 40, "work_s": 1000, "deadline_s": 50}, ...]}` + "\n\n" +
+			"work_s is what all tasks of a job take together; only policy oracle is told it before the job has ended.\n" +
+			"deadline_s counts from arrival_s. Jobs are in the order of their arrivals; each may also have a user.\n" +
+			"capacity is in slots. It may change:\n\n" +
+			`  "capacity_changes": [{"at_s": 600, "capacity": 50}, ...], or, with "power": {"idle_w": 1000, "full_w": 3000},` + "\n" +
+			`  "capacity_changes": [{"at_s": 600, "budget_w": 2000}, ...]` + "\n\n" +
+			"Policies:\n" +
+			"  adaptive  learn what jobs need by size class and user; check promises again when capacity changes (default)\n" +
+			"  pythia    the paper's: the largest fraction of tasks that an ended job needed, for all jobs\n" +
+			"  oracle    be told the work of each job\n" +
+			"  nodrop    share slots fairly, end no job\n" +
+			"  reactive  share slots fairly, stop each job at its deadline\n\n" +
+			"decision is admitted (began at once), queued (began later) or refused (never ran). slots is the mean that the job\n" +
+			"held. sdr is the part of the jobs that met their deadlines, ptr their part of all work, wasted the part of the\n" +
+			"slots' time that went to jobs that missed, cpu_frac what was learned, after each end of a job.",
+		Example: "  powerlab admit --input jobs.json\n  powerlab admit --input - -o json < jobs.json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := study(cmd.InOrStdin(), name)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd.OutOrStdout(), &out)
+		},
+	}
+	cmd.Flags().StringVar(&name, "input", "", "file with policy, capacity and jobs; - for stdin")
+	out.Flags(cmd)
+	return cmd
+}
+
+// study reads the file and simulates.
+func study(stdin io.Reader, name string) (*answer, error) {
+	var in file
+	if err := jsonfile.Read(stdin, "--input", name, &in); err != nil {
+		return nil, err
+	}
+	policy, err := admission.ParsePolicy(in.Policy)
+	if err != nil {
+		return nil, jsonfile.Bad(name, "policy %q is none of %v", in.Policy, admission.Policies())
+	}
+	l, err := in.load(name)
+	if err != nil {
+		return nil, err
+	}
+	o, err := simulate(policy, l)
+	if err != nil {
+		return nil, jsonfile.Bad(name, "%v", err)
+	}
+	return o.answer(policy, l.jobs), nil
+}
+
+// load checks the file.
+func (f *file) load(name string) (load, error) {
+	var l load
+	switch {
+	case f.Capacity == nil:
+		return l, jsonfile.Bad(name, "capacity is missing")
+	case *f.Capacity < 1 || *f.Capacity > admission.CapacityMost:
+		return l, jsonfile.Bad(name, "capacity is %d; it must be from 1 to %d", *f.Capacity, admission.CapacityMost)
+	case len(f.Jobs) > jobsMost:
+		return l, jsonfile.Bad(name, "%d jobs; at most %d", len(f.Jobs), jobsMost)
+	case len(f.Changes) > changesMost:
+		return l, jsonfile.Bad(name, "%d capacity_changes; at most %d", len(f.Changes), changesMost)
+	}
+	l.capacity = *f.Capacity
+	for i := range f.Changes {
+		c, err := f.change(name, i)
+		if err != nil {
+			return l, err
+		}
+		if i > 0 && c.at < l.changes[i-1].at {
+			return l, jsonfile.Bad(name, "capacity_changes[%d]: at_s is %v, before %v of the entry ahead of it", i, c.at, l.changes[i-1].at)
+		}
+		l.changes = append(l.changes, c)
+	}
+	for i := range f.Jobs {
+		j, err := f.Jobs[i].job(name, i)
+		if err != nil {
+			return l, err
+		}
+		if i > 0 && j.arrival < l.jobs[i-1].arrival {
+			return l, jsonfile.Bad(name, "jobs[%d]: arrival_s is %v, before %v of the job ahead of it; sort the jobs by arrival", i, j.arrival, l.jobs[i-1].arrival)
+		}
+		l.jobs = append(l.jobs, j)
+	}
+	return l, nil
+}
+
+// change is entry number i of the changes.
+func (f *file) change(name string, i int) (change, error) {
+	c := &f.Changes[i]
+	switch {
+	case !given(c.At, 0):
+		return change{}, bad(name, "capacity_changes", i, "at_s", c.At, "0")
+	case (c.Capacity == nil) == (c.Budget == nil):
+		return change{}, jsonfile.Bad(name, "capacity_changes[%d]: give one of capacity and budget_w", i)
+	case c.Capacity != nil && (*c.Capacity < 0 || *c.Capacity > admission.CapacityMost):
+		return change{}, jsonfile.Bad(name, "capacity_changes[%d]: capacity is %d; it must be from 0 to %d", i, *c.Capacity, admission.CapacityMost)
+	case c.Capacity != nil:
+		return change{*c.At, *c.Capacity}, nil
+	case f.Power == nil || !(f.Power.Idle >= 0 && f.Power.Full > f.Power.Idle && f.Power.Full <= secondsMost):
+		return change{}, jsonfile.Bad(name, "capacity_changes[%d]: budget_w needs power, with 0 <= idle_w < full_w <= %g", i, secondsMost)
+	case !given(c.Budget, 0):
+		return change{}, bad(name, "capacity_changes", i, "budget_w", c.Budget, "0")
+	}
+	p := admission.Power{Idle: watts(f.Power.Idle), Full: watts(f.Power.Full)}
+	return change{*c.At, p.Slots(*f.Capacity, watts(*c.Budget))}, nil
+}
+
+func watts(w float64) units.Power { return units.Power(math.Round(w * float64(units.Watt))) }
+
+// job is entry number i of the jobs.
+func (j *fileJob) job(name string, i int) (job, error) {
+	switch {
+	case !given(j.Arrival, 0):
+		return job{}, bad(name, "jobs", i, "arrival_s", j.Arrival, "0")
+	case j.Tasks == nil:
+		return job{}, jsonfile.Bad(name, "jobs[%d]: tasks is missing", i)
+	case *j.Tasks < 1 || *j.Tasks > admission.TasksMost:
+		return job{}, jsonfile.Bad(name, "jobs[%d]: tasks is %d; it must be from 1 to %d", i, *j.Tasks, admission.TasksMost)
+	case !given(j.Work, secondsLeast):
+		return job{}, bad(name, "jobs", i, "work_s", j.Work, "1e-06")
+	case !given(j.Deadline, secondsLeast):
+		return job{}, bad(name, "jobs", i, "deadline_s", j.Deadline, "1e-06")
+	}
+	return job{user: j.User, tasks: *j.Tasks, arrival: *j.Arrival, work: *j.Work, deadline: *j.Deadline}, nil
+}
+
+// given reports whether a number is there and inside its bounds.
+func given(x *float64, least float64) bool { return x != nil && *x >= least && *x <= secondsMost }
+
+// bad is the error of a number that is not.
+func bad(name, list string, i int, field string, x *float64, least string) error {
+	if x == nil {
+		return jsonfile.Bad(name, "%s[%d]: %s is missing", list, i, field)
+	}
+	return jsonfile.Bad(name, "%s[%d]: %s is %v; it must be from %s to %g", list, i, field, *x, least, secondsMost)
+}
+
+// answer is the outcome as it is printed.
+func (o *outcome) answer(policy admission.Policy, jobs []job) *answer {
+	f := o.measure(jobs)
+	a := &answer{
+		Policy: policy.String(), Jobs: make([]answerJob, len(jobs)), SDR: f.sdr, PTR: f.ptr, Wasted: f.wasted,
+		Fractions: o.fractions,
+	}
+	for i := range o.jobs {
+		e := &o.jobs[i]
+		out := answerJob{Decision: e.verdict.String(), Met: e.met, Confidence: e.last.Confidence, Reason: e.last.Reason()}
+		if e.last.Nearest > 0 {
+			s := e.last.Nearest.Seconds()
+			out.Nearest = &s
+		}
+		if e.ran {
+			out.Start, out.Finish, out.Slots = &e.start, &e.finish, e.slots()
+		}
+		a.Jobs[i] = out
+	}
+	return a
+}
+
+// slots is what the job held in the mean; exact where it never changed.
+func (e *ended) slots() float64 {
+	if !e.resized || e.finish <= e.start {
+		return e.first
+	}
+	return e.got / (e.finish - e.start)
+}
+
+// print is the answer as JSON or as a table, the measures first.
+func (a *answer) print(w io.Writer, out *cli.Output) error {
+	if out.IsJSON() {
+		return out.JSON(w, a)
+	}
+	if out.Format == "table" || out.IsWide() {
+		if _, err := fmt.Fprintf(w, "policy %s: %s of the jobs met their deadlines, %s of the work; %s wasted\n\n", a.Policy, percent(a.SDR), percent(a.PTR), percent(a.Wasted)); err != nil {
+			return err
+		}
+	}
+	rows := make([][]string, 0, len(a.Jobs))
+	for i, j := range a.Jobs {
+		rows = append(rows, []string{
+			name(i), j.Decision, strconv.FormatFloat(j.Slots, 'g', 5, 64), number(j.Start), number(j.Finish), strconv.FormatBool(j.Met), j.Reason,
+		})
+	}
+	return out.Table(w, []string{"JOB", "DECISION", "SLOTS", "START", "FINISH", "MET", "REASON"}, rows)
+}
+
+func percent(x *float64) string {
+	if x == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100**x)
+}
+
+func number(x *float64) string {
+	if x == nil {
+		return "-"
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", *x), ".0") + "s"
+}
+
+// name is how job number i is called.
+func name(i int) string { return strconv.Itoa(i) }
