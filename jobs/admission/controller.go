@@ -59,6 +59,7 @@ type Controller struct {
 	// soonest is at most the earliest deadline of a running job, paused how many of them hold no slots (Adaptive).
 	soonest  float64
 	paused   int
+	shrunk   bool    // running jobs hold less than they began with (policies that know nothing of changes)
 	freed    bool    // a job has left, or the capacity has changed
 	promised int     // the sum over the running jobs
 	fraction float64 // the paper's CPUFrac; -1 at first
@@ -283,6 +284,10 @@ func (c *Controller) settle() []Decision {
 			c.freed = false
 			c.release()
 		}
+	}
+	if c.shrunk && c.freed {
+		c.freed = false
+		c.shrinkAll()
 	}
 	for len(c.queue.ends.jobs) > 0 {
 		j := c.queue.ends.jobs[0]

@@ -69,13 +69,13 @@ func TestPythiaFractionRises(t *testing.T) {
 	t.Parallel()
 	c := newController(t, admission.Pythia, 100)
 	for i, step := range []struct {
-		work, want float64
-		met        bool
-	}{{100, .2, true}, {50, .2, true}, {300, .6, true}, {9000, 1, false}, {10, 1, true}} {
+		work, took, want float64
+		met              bool
+	}{{100, 10, .2, true}, {50, 25, .2, true}, {300, 50, .6, true}, {9000, 60, 1, false}, {10, 1, 1, true}} {
 		id := string(rune('a' + i))
 		now := float64(1000 * i)
-		d := submit(t, c, now, id, 10, 50*time.Second)
-		if _, met := finish(t, c, now+step.work/d.Slots/2, id, time.Duration(step.work)*time.Second); met != step.met || c.Fraction() != step.want {
+		submit(t, c, now, id, 10, 50*time.Second)
+		if _, met := finish(t, c, now+step.took, id, time.Duration(step.work)*time.Second); met != step.met || c.Fraction() != step.want {
 			t.Errorf("step %d: met %v, fraction %v, want %v", i, met, c.Fraction(), step.want)
 		}
 	}

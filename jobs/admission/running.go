@@ -70,6 +70,7 @@ func (c *Controller) shrinkAll() {
 		promised += j.promised
 	}
 	left := min(c.capacity, promised)
+	c.shrunk = promised > c.capacity
 	c.held = float64(left)
 	for _, j := range c.running {
 		slots := 0
