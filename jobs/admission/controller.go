@@ -287,7 +287,7 @@ func (c *Controller) settle() []Decision {
 	}
 	if c.shrunk && c.freed {
 		c.freed = false
-		c.shrinkAll()
+		c.goOnAll()
 	}
 	for len(c.queue.ends.jobs) > 0 {
 		j := c.queue.ends.jobs[0]

@@ -83,6 +83,22 @@ func (c *Controller) shrinkAll() {
 	}
 }
 
+// goOnAll gives slots that are free again to the jobs that a cut has left without any.
+func (c *Controller) goOnAll() {
+	c.shrunk = false
+	for _, j := range c.running {
+		if j.slots > 0 {
+			continue
+		}
+		if slots := float64(min(j.promised, c.free())); slots > 0 {
+			c.held += slots
+			c.resize(j, slots)
+		} else {
+			c.shrunk = true
+		}
+	}
+}
+
 // keepPromises gives each running job the fewest slots on which it still meets its deadline, the nearest to their ends
 // first. A job for which there are not enough waits with none, and gets them when others end.
 func (c *Controller) keepPromises() {
