@@ -19,6 +19,7 @@ func BenchmarkSubmit(b *testing.B) {
 
 // benchmarkSubmit keeps 10,000 jobs waiting behind 400 that run: one comes, one is withdrawn, and each 50th event one ends.
 func benchmarkSubmit(b *testing.B, p admission.Policy) {
+	b.Helper()
 	const waiting = 10_000
 	c := newController(b, p, 2000)
 	r := rand.New(rand.NewPCG(1, 2))

@@ -11,8 +11,10 @@ import (
 const (
 	// jobsMost bounds the jobs that wait and run: ten times what the decision time is promised for.
 	jobsMost = 100_000
-	// CapacityMost and TasksMost bound numbers, so that products of them stay exact.
-	CapacityMost, TasksMost = 10_000_000, 10_000_000
+	// CapacityMost bounds the slots, so that products with times stay exact.
+	CapacityMost = 10_000_000
+	// TasksMost is as many: a job of more could not use them.
+	TasksMost = 10_000_000
 	// TimeMost bounds deadlines and work: about 30 years, of which ten million tasks still have a finite sum.
 	TimeMost = 1e9 * time.Second
 	// slack is by how much a time may miss another through rounding, s.
@@ -23,7 +25,7 @@ const (
 	// spare is which part of the capacity no job gets by a last chance: small jobs are to find slots.
 	spare = 20
 	// sweepMost is how many jobs of the queue get a new estimate at each event: their needs may have fallen.
-	sweepMost = 16
+	sweepMost = 4
 )
 
 // job is a job that waits or runs. Times are in seconds since the controller's first event.
