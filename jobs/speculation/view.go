@@ -1,0 +1,306 @@
+package speculation
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Bounds of a view.
+const (
+	// TimeMost bounds estimates and times left: about thirty years, so that sums stay far
+	// inside a time.Duration.
+	TimeMost = 1_000_000_000 * time.Second
+	// TasksMost bounds the tasks of a job: a hundred times the largest of the paper's bins.
+	TasksMost = 1_000_000
+	// SlotsMost bounds free slots and a job's width, like TasksMost.
+	SlotsMost = 1_000_000
+	// CopiesMost bounds the copies of one task. The paper's model never wants more than
+	// two before the last wave.
+	CopiesMost = 1000
+)
+
+// ErrInput is a view that makes no sense.
+var ErrInput = errors.New("speculation: bad input")
+
+// ErrTooLarge is a case that the oracle's search does not finish.
+var ErrTooLarge = errors.New("speculation: too large for the oracle")
+
+// bad is an ErrInput with its place and rule.
+func bad(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInput}, args...)...)
+}
+
+// State is where a task stands.
+type State uint8
+
+// States of a task.
+const (
+	Waiting State = iota
+	Running
+	Done
+)
+
+// Task is what a policy sees of one task.
+type Task struct {
+	// ID orders tasks: of equals the lowest comes first.
+	ID int
+	// State is where the task stands. Fields below it do not count once it is done.
+	State State
+	// Copies is how many copies run, the original included; 0 counts as 1 of a running task.
+	Copies int
+	// Remaining is t_rem, the time that the fastest running copy still needs; negative:
+	// unknown, and New counts, so that a copy seems to save nothing.
+	Remaining time.Duration
+	// New is t_new, the time that a new copy needs; 0: unknown, and the median of the others
+	// counts.
+	New time.Duration
+	// Rate is the part of the task that its fastest copy completes per second, for LATE
+	// alone; 0: unknown.
+	Rate float64
+	// Speed is how fast the node of the fastest copy runs under its cap now, and Measured
+	// how fast it ran while Remaining was measured, each as a part of its uncapped speed, for
+	// [Ours] alone; 0: as fast as without a cap, and the same as Speed.
+	Speed, Measured float64
+}
+
+// Bound is what a job promises: a deadline or an error.
+type Bound struct {
+	// ByDeadline: as many tasks as possible have to be done within Left, the time to the
+	// deadline. Otherwise the fewest tasks that Error permits, as soon as possible.
+	ByDeadline bool
+	Left       time.Duration
+	// Error is the part of the job's tasks that may be missing, from 0 to 1.
+	Error float64
+	// Ceil rounds the number of tasks that are needed up, where the paper's examples
+	// round it down.
+	Ceil bool
+}
+
+// Need is how many of n tasks an error bound asks for: floor(n (1 - error)), or with Ceil
+// the next whole number.
+func (b Bound) Need(n int) int {
+	// The margin keeps 10 * (1 - 0.9) at 1.
+	const margin = 1e-9
+	exact := float64(n) * (1 - b.Error)
+	if b.Ceil {
+		return min(n, int(math.Ceil(exact-margin)))
+	}
+	return max(0, int(math.Floor(exact+margin)))
+}
+
+// View is a job when slots are free.
+type View struct {
+	Bound Bound
+	// Slots is how many slots are free for this job.
+	Slots int
+	// Speeds are the speeds of the free slots' nodes under their caps, from 0 to 1, for
+	// [Ours] alone; empty: all 1.
+	Speeds []float64
+	// Width is how many slots the job has, free ones included; 0: its running copies and the
+	// free slots.
+	Width int
+	// Typical is the median duration of the completed tasks; 0: unknown, and the median of
+	// New counts.
+	Typical time.Duration
+	// Durations are those of completed tasks as parts of what was expected of them, rising,
+	// for Mantri alone; empty: a new copy takes New.
+	Durations []float64
+	// Utilisation is the used part of the cluster's slots and Accuracy that of the estimates,
+	// from 0 to 1, for samples of past jobs alone.
+	Utilisation, Accuracy float64
+	// Greedy: the job has switched from RAS to GS, which is for good.
+	Greedy bool
+	// Tasks are all tasks of the job, done ones included, by rising ID.
+	Tasks []Task
+}
+
+// Check reports what makes no sense in the view.
+func (v *View) Check() error {
+	switch b := v.Bound; {
+	case len(v.Tasks) == 0:
+		return bad("the job has no tasks; give at least one")
+	case len(v.Tasks) > TasksMost:
+		return bad("%d tasks; at most %d are taken", len(v.Tasks), TasksMost)
+	case v.Slots < 0 || v.Slots > SlotsMost:
+		return bad("slots is %d; it must be from 0 to %d", v.Slots, SlotsMost)
+	case b.ByDeadline && b.Left < 0:
+		return bad("the deadline passed %v ago; it must not lie before now", -b.Left)
+	case b.ByDeadline && b.Left > TimeMost:
+		return bad("the deadline is %v away; at most %v are taken", b.Left, TimeMost)
+	case !b.ByDeadline && !(b.Error >= 0 && b.Error <= 1):
+		return bad("error is %v; it must be from 0 to 1", b.Error)
+	case v.Typical < 0 || v.Typical > TimeMost || v.Width < 0 || v.Width > SlotsMost:
+		return bad("typical %v and width %d must be 0 or more, and at most %v and %d", v.Typical, v.Width, TimeMost, SlotsMost)
+	case !(v.Utilisation >= 0 && v.Utilisation <= 1) || !(v.Accuracy >= 0 && v.Accuracy <= 1):
+		return bad("utilisation %v and accuracy %v must be from 0 to 1", v.Utilisation, v.Accuracy)
+	case len(v.Speeds) > 0 && len(v.Speeds) != v.Slots:
+		return bad("%d speeds for %d slots; give one a free slot", len(v.Speeds), v.Slots)
+	}
+	for i, s := range v.Speeds {
+		if !(s > 0 && s <= 1) {
+			return bad("speeds[%d] is %v; it must be above 0 and at most 1", i, s)
+		}
+	}
+	for i, d := range v.Durations {
+		if !(d > 0) || math.IsInf(d, 0) || i > 0 && d < v.Durations[i-1] {
+			return bad("durations[%d] is %v; they must rise and be finite and above 0", i, d)
+		}
+	}
+	return v.checkTasks()
+}
+
+func (v *View) checkTasks() error {
+	known := false
+	unfinished := false
+	for i := range v.Tasks {
+		t := &v.Tasks[i]
+		if i > 0 && t.ID <= v.Tasks[i-1].ID {
+			return bad("tasks[%d]: ID %d after %d; IDs must rise, each once", i, t.ID, v.Tasks[i-1].ID)
+		}
+		if t.State == Done {
+			continue
+		}
+		if err := t.check(i); err != nil {
+			return err
+		}
+		unfinished, known = true, known || t.New > 0
+	}
+	if unfinished && !known {
+		return bad("no task has an estimate of a new copy's time (t_new); at least one is needed")
+	}
+	return nil
+}
+
+func (t *Task) check(i int) error {
+	switch {
+	case t.State > Done:
+		return bad("tasks[%d]: state %d is unknown", i, t.State)
+	case t.New < 0 || t.New > TimeMost:
+		return bad("tasks[%d]: t_new is %v; it must be above 0 and at most %v", i, t.New, TimeMost)
+	case t.State == Waiting && t.Copies != 0:
+		return bad("tasks[%d]: %d copies of a task that waits", i, t.Copies)
+	case t.Copies < 0 || t.Copies > CopiesMost:
+		return bad("tasks[%d]: %d copies; from 0 to %d are taken", i, t.Copies, CopiesMost)
+	case t.State == Running && t.Remaining > TimeMost:
+		return bad("tasks[%d]: t_rem is %v; at most %v are taken", i, t.Remaining, TimeMost)
+	case !(t.Rate >= 0) || math.IsInf(t.Rate, 0):
+		return bad("tasks[%d]: rate is %v; it must be finite and 0 or more", i, t.Rate)
+	case !(t.Speed >= 0 && t.Speed <= 1) || !(t.Measured >= 0 && t.Measured <= 1):
+		return bad("tasks[%d]: speeds %v and %v must be from 0 to 1", i, t.Speed, t.Measured)
+	}
+	return nil
+}
+
+// filled is the view with the fallbacks of missing estimates in place. Nothing is copied
+// where nothing is missing.
+func (v View) filled() View {
+	missing := func(t Task) bool {
+		return t.State != Done && t.New == 0 || t.State == Running && (t.Remaining < 0 || t.Copies == 0)
+	}
+	if !slices.ContainsFunc(v.Tasks, missing) {
+		return v
+	}
+	usual := median(v.news())
+	v.Tasks = slices.Clone(v.Tasks)
+	for i := range v.Tasks {
+		t := &v.Tasks[i]
+		if t.New == 0 {
+			t.New = usual
+		}
+		if t.State == Running && t.Remaining < 0 {
+			t.Remaining = t.New
+		}
+		if t.State == Running {
+			t.Copies = max(1, t.Copies)
+		}
+	}
+	return v
+}
+
+// news are the known estimates of new copies of unfinished tasks.
+func (v *View) news() []time.Duration {
+	var all []time.Duration
+	for i := range v.Tasks {
+		if t := &v.Tasks[i]; t.State != Done && t.New > 0 {
+			all = append(all, t.New)
+		}
+	}
+	return all
+}
+
+// median is the lower median, in an order of its own; 0 of nothing.
+func median(d []time.Duration) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	return nth(d, (len(d)-1)/2)
+}
+
+// roundsMost bounds the rounds of nth: three times what TasksMost needs. Values that were
+// chosen to make it slow are sorted instead.
+const roundsMost = 60
+
+// nth is the k-th smallest of d from 0, which is left in another order: Hoare's
+// quickselect, with the median of three as pivot.
+func nth(d []time.Duration, k int) time.Duration {
+	lo, hi := 0, len(d)-1
+	for round := 0; lo < hi; round++ {
+		if round == roundsMost {
+			slices.Sort(d[lo : hi+1])
+			break
+		}
+		a, b, c := d[lo], d[(lo+hi)/2], d[hi]
+		pivot := max(min(a, b), min(max(a, b), c))
+		i, j := lo, hi
+		for i <= j {
+			for d[i] < pivot {
+				i++
+			}
+			for d[j] > pivot {
+				j--
+			}
+			if i <= j {
+				d[i], d[j] = d[j], d[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case k <= j:
+			hi = j
+		case k >= i:
+			lo = i
+		default:
+			return d[k]
+		}
+	}
+	return d[k]
+}
+
+// done counts the completed tasks.
+func (v *View) done() int {
+	n := 0
+	for i := range v.Tasks {
+		if v.Tasks[i].State == Done {
+			n++
+		}
+	}
+	return n
+}
+
+// width is how many slots the job has.
+func (v *View) width() int {
+	if v.Width > 0 {
+		return v.Width
+	}
+	n := v.Slots
+	for i := range v.Tasks {
+		if v.Tasks[i].State == Running {
+			n += max(1, v.Tasks[i].Copies)
+		}
+	}
+	return n
+}
