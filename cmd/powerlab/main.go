@@ -49,6 +49,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(studies.NewQueueCommand())
 	root.AddCommand(admit.NewCommand())
+	root.AddCommand(studies.NewSpeculateCommand())
 	root.AddCommand(torment.New())
 	return root
 }

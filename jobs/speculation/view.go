@@ -197,10 +197,7 @@ func (t *Task) check(i int) error {
 // filled is the view with the fallbacks of missing estimates in place. Nothing is copied
 // where nothing is missing.
 func (v View) filled() View {
-	missing := func(t Task) bool {
-		return t.State != Done && t.New == 0 || t.State == Running && (t.Remaining < 0 || t.Copies == 0)
-	}
-	if !slices.ContainsFunc(v.Tasks, missing) {
+	if !v.lacks() {
 		return v
 	}
 	usual := median(v.news())
@@ -218,6 +215,17 @@ func (v View) filled() View {
 		}
 	}
 	return v
+}
+
+// lacks reports whether an estimate is missing.
+func (v *View) lacks() bool {
+	for i := range v.Tasks {
+		t := &v.Tasks[i]
+		if t.State != Done && t.New == 0 || t.State == Running && (t.Remaining < 0 || t.Copies == 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // news are the known estimates of new copies of unfinished tasks.
