@@ -186,7 +186,7 @@ func (t *Task) check(i int) error {
 		return bad("tasks[%d]: %d copies; from 0 to %d are taken", i, t.Copies, CopiesMost)
 	case t.State == Running && t.Remaining > TimeMost:
 		return bad("tasks[%d]: t_rem is %v; at most %v are taken", i, t.Remaining, TimeMost)
-	case !(t.Rate >= 0) || math.IsInf(t.Rate, 0):
+	case !(t.Rate >= 0 && t.Rate <= math.MaxFloat64):
 		return bad("tasks[%d]: rate is %v; it must be finite and 0 or more", i, t.Rate)
 	case !(t.Speed >= 0 && t.Speed <= 1) || !(t.Measured >= 0 && t.Measured <= 1):
 		return bad("tasks[%d]: speeds %v and %v must be from 0 to 1", i, t.Speed, t.Measured)
@@ -196,14 +196,15 @@ func (t *Task) check(i int) error {
 
 // filled is the view with the fallbacks of missing estimates in place. Nothing is copied
 // where nothing is missing.
-func (v View) filled() View {
+func (v *View) filled() View {
+	out := *v
 	if !v.lacks() {
-		return v
+		return out
 	}
 	usual := median(v.news())
-	v.Tasks = slices.Clone(v.Tasks)
-	for i := range v.Tasks {
-		t := &v.Tasks[i]
+	out.Tasks = slices.Clone(v.Tasks)
+	for i := range out.Tasks {
+		t := &out.Tasks[i]
 		if t.New == 0 {
 			t.New = usual
 		}
@@ -214,7 +215,7 @@ func (v View) filled() View {
 			t.Copies = max(1, t.Copies)
 		}
 	}
-	return v
+	return out
 }
 
 // lacks reports whether an estimate is missing.
