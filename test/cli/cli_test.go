@@ -69,7 +69,7 @@ func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	root.AddCommand(apps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
-	root.AddCommand(studies.NewQueueCommand(), torment.New())
+	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()), arbitration.NewCommand(live.Engines()))
