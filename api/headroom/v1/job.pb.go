@@ -95,6 +95,8 @@ const (
 	MoveKind_MOVE_KIND_REALLOCATE MoveKind = 4
 	// It runs on fewer of its tasks.
 	MoveKind_MOVE_KIND_DEFLATE MoveKind = 5
+	// Tasks that straggle run a second time; the first copy to end counts.
+	MoveKind_MOVE_KIND_COPY MoveKind = 6
 )
 
 // Enum value maps for MoveKind.
@@ -106,6 +108,7 @@ var (
 		3: "MOVE_KIND_CAP",
 		4: "MOVE_KIND_REALLOCATE",
 		5: "MOVE_KIND_DEFLATE",
+		6: "MOVE_KIND_COPY",
 	}
 	MoveKind_value = map[string]int32{
 		"MOVE_KIND_UNSPECIFIED": 0,
@@ -114,6 +117,7 @@ var (
 		"MOVE_KIND_CAP":         3,
 		"MOVE_KIND_REALLOCATE":  4,
 		"MOVE_KIND_DEFLATE":     5,
+		"MOVE_KIND_COPY":        6,
 	}
 )
 
@@ -245,7 +249,10 @@ type Job struct {
 	// What the nodes have drawn for it; absent while unknown.
 	Energy *JobEnergy `protobuf:"bytes,20,opt,name=energy,proto3,oneof" json:"energy,omitempty"`
 	// Who submitted it, as the scheduler has proven: "submitter/alice"; empty where it is unknown. The specification has it too.
-	Submitter     string `protobuf:"bytes,21,opt,name=submitter,proto3" json:"submitter,omitempty"`
+	Submitter string `protobuf:"bytes,21,opt,name=submitter,proto3" json:"submitter,omitempty"`
+	// What admission decided at its submission; absent for a job that was not asked about: it has no deadline of its own,
+	// or admission is off.
+	Admission     *Admission `protobuf:"bytes,22,opt,name=admission,proto3,oneof" json:"admission,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -427,6 +434,147 @@ func (x *Job) GetSubmitter() string {
 	return ""
 }
 
+func (x *Job) GetAdmission() *Admission {
+	if x != nil {
+		return x.Admission
+	}
+	return nil
+}
+
+// Admission is what was decided at the door about a job's deadline, with the numbers.
+type Admission struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "admitted", "queued" or "refused".
+	Decision string `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	// Slots that are promised to the job; 0 unless it is admitted.
+	Slots uint32 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
+	// The fewest slots on which it is expected to meet its deadline, and those that nobody held; need is 0 while unknown.
+	Need uint32 `protobuf:"varint,3,opt,name=need,proto3" json:"need,omitempty"`
+	Free uint32 `protobuf:"varint,4,opt,name=free,proto3" json:"free,omitempty"`
+	// The work that is expected of it, slot seconds, the probability that it needs no more, and the ended jobs that say so;
+	// absent while nothing is known.
+	WorkS      *float64 `protobuf:"fixed64,5,opt,name=work_s,json=workS,proto3,oneof" json:"work_s,omitempty"`
+	Confidence *float64 `protobuf:"fixed64,6,opt,name=confidence,proto3,oneof" json:"confidence,omitempty"`
+	Samples    uint32   `protobuf:"varint,7,opt,name=samples,proto3" json:"samples,omitempty"`
+	// A job that waits is refused then unless it has begun, and an admitted one is expected to end then, microseconds since
+	// the Unix epoch; absent where there is none.
+	UntilUs  *int64 `protobuf:"varint,8,opt,name=until_us,json=untilUs,proto3,oneof" json:"until_us,omitempty"`
+	FinishUs *int64 `protobuf:"varint,9,opt,name=finish_us,json=finishUs,proto3,oneof" json:"finish_us,omitempty"`
+	// The shortest deadline that could be kept, seconds from the submission, for a refused job; absent where none can be named.
+	NearestS *float64 `protobuf:"fixed64,10,opt,name=nearest_s,json=nearestS,proto3,oneof" json:"nearest_s,omitempty"`
+	// Why, in words, with the numbers.
+	Reason        string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Admission) Reset() {
+	*x = Admission{}
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Admission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Admission) ProtoMessage() {}
+
+func (x *Admission) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Admission.ProtoReflect.Descriptor instead.
+func (*Admission) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Admission) GetDecision() string {
+	if x != nil {
+		return x.Decision
+	}
+	return ""
+}
+
+func (x *Admission) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Admission) GetNeed() uint32 {
+	if x != nil {
+		return x.Need
+	}
+	return 0
+}
+
+func (x *Admission) GetFree() uint32 {
+	if x != nil {
+		return x.Free
+	}
+	return 0
+}
+
+func (x *Admission) GetWorkS() float64 {
+	if x != nil && x.WorkS != nil {
+		return *x.WorkS
+	}
+	return 0
+}
+
+func (x *Admission) GetConfidence() float64 {
+	if x != nil && x.Confidence != nil {
+		return *x.Confidence
+	}
+	return 0
+}
+
+func (x *Admission) GetSamples() uint32 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
+func (x *Admission) GetUntilUs() int64 {
+	if x != nil && x.UntilUs != nil {
+		return *x.UntilUs
+	}
+	return 0
+}
+
+func (x *Admission) GetFinishUs() int64 {
+	if x != nil && x.FinishUs != nil {
+		return *x.FinishUs
+	}
+	return 0
+}
+
+func (x *Admission) GetNearestS() float64 {
+	if x != nil && x.NearestS != nil {
+		return *x.NearestS
+	}
+	return 0
+}
+
+func (x *Admission) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Deflation is a job's drop ratio. The set of dropped tasks follows from it and the seed alone, so that reruns, copies
 // and re-attempts obey it.
 type Deflation struct {
@@ -444,7 +592,7 @@ type Deflation struct {
 
 func (x *Deflation) Reset() {
 	*x = Deflation{}
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +604,7 @@ func (x *Deflation) String() string {
 func (*Deflation) ProtoMessage() {}
 
 func (x *Deflation) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +617,7 @@ func (x *Deflation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deflation.ProtoReflect.Descriptor instead.
 func (*Deflation) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Deflation) GetTheta() float64 {
@@ -518,7 +666,7 @@ type JobEnergy struct {
 
 func (x *JobEnergy) Reset() {
 	*x = JobEnergy{}
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +678,7 @@ func (x *JobEnergy) String() string {
 func (*JobEnergy) ProtoMessage() {}
 
 func (x *JobEnergy) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +691,7 @@ func (x *JobEnergy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnergy.ProtoReflect.Descriptor instead.
 func (*JobEnergy) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *JobEnergy) GetUj() int64 {
@@ -594,7 +742,7 @@ type DeflateJobRequest struct {
 
 func (x *DeflateJobRequest) Reset() {
 	*x = DeflateJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +754,7 @@ func (x *DeflateJobRequest) String() string {
 func (*DeflateJobRequest) ProtoMessage() {}
 
 func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +767,7 @@ func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobRequest.ProtoReflect.Descriptor instead.
 func (*DeflateJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DeflateJobRequest) GetId() string {
@@ -668,7 +816,7 @@ type DeflateJobResponse struct {
 
 func (x *DeflateJobResponse) Reset() {
 	*x = DeflateJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +828,7 @@ func (x *DeflateJobResponse) String() string {
 func (*DeflateJobResponse) ProtoMessage() {}
 
 func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +841,7 @@ func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobResponse.ProtoReflect.Descriptor instead.
 func (*DeflateJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DeflateJobResponse) GetDeflation() *Deflation {
@@ -719,7 +867,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +879,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -744,7 +892,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExplainJobRequest) GetId() string {
@@ -766,7 +914,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -778,7 +926,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -791,7 +939,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExplainJobResponse) GetMeta() *Meta {
@@ -832,14 +980,16 @@ type JobMove struct {
 	// Empty once the scheduler has acknowledged what follows from it, and where nothing does; else why not, in words.
 	Refused string `protobuf:"bytes,7,opt,name=refused,proto3" json:"refused,omitempty"`
 	// The scheduler has acknowledged it, or nothing is to be acknowledged.
-	Acknowledged  bool `protobuf:"varint,8,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Acknowledged bool `protobuf:"varint,8,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// What could be done about a promise at risk, the best first, what was chosen among it; empty while no promise is at risk.
+	Candidates    []*Candidate `protobuf:"bytes,9,rep,name=candidates,proto3" json:"candidates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobMove) Reset() {
 	*x = JobMove{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +1001,7 @@ func (x *JobMove) String() string {
 func (*JobMove) ProtoMessage() {}
 
 func (x *JobMove) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +1014,7 @@ func (x *JobMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMove.ProtoReflect.Descriptor instead.
 func (*JobMove) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JobMove) GetKind() MoveKind {
@@ -923,6 +1073,110 @@ func (x *JobMove) GetAcknowledged() bool {
 	return false
 }
 
+func (x *JobMove) GetCandidates() []*Candidate {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+// Candidate is one way to keep a promise that is at risk.
+type Candidate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  MoveKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=headroom.v1.MoveKind" json:"kind,omitempty"`
+	// Seconds that the job's end would move by: below 0 it ends earlier; absent while unknown.
+	TimeS *float64 `protobuf:"fixed64,2,opt,name=time_s,json=timeS,proto3,oneof" json:"time_s,omitempty"`
+	// What it costs: joules from the sprint budget, the part of its tasks that it gives up; absent for none.
+	CostUj      *int64   `protobuf:"varint,3,opt,name=cost_uj,json=costUj,proto3,oneof" json:"cost_uj,omitempty"`
+	CostQuality *float64 `protobuf:"fixed64,4,opt,name=cost_quality,json=costQuality,proto3,oneof" json:"cost_quality,omitempty"`
+	// Weighted seconds that it saves in all, what it costs taken off.
+	Worth  float64 `protobuf:"fixed64,5,opt,name=worth,proto3" json:"worth,omitempty"`
+	Chosen bool    `protobuf:"varint,6,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	// Why it was chosen or not, in words.
+	Why           string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Candidate) Reset() {
+	*x = Candidate{}
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Candidate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Candidate) ProtoMessage() {}
+
+func (x *Candidate) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
+func (*Candidate) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Candidate) GetKind() MoveKind {
+	if x != nil {
+		return x.Kind
+	}
+	return MoveKind_MOVE_KIND_UNSPECIFIED
+}
+
+func (x *Candidate) GetTimeS() float64 {
+	if x != nil && x.TimeS != nil {
+		return *x.TimeS
+	}
+	return 0
+}
+
+func (x *Candidate) GetCostUj() int64 {
+	if x != nil && x.CostUj != nil {
+		return *x.CostUj
+	}
+	return 0
+}
+
+func (x *Candidate) GetCostQuality() float64 {
+	if x != nil && x.CostQuality != nil {
+		return *x.CostQuality
+	}
+	return 0
+}
+
+func (x *Candidate) GetWorth() float64 {
+	if x != nil {
+		return x.Worth
+	}
+	return 0
+}
+
+func (x *Candidate) GetChosen() bool {
+	if x != nil {
+		return x.Chosen
+	}
+	return false
+}
+
+func (x *Candidate) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // EstimateError is how far off the finish times of one policy of estimating were. It never enters the log.
 type EstimateError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -938,7 +1192,7 @@ type EstimateError struct {
 
 func (x *EstimateError) Reset() {
 	*x = EstimateError{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1204,7 @@ func (x *EstimateError) String() string {
 func (*EstimateError) ProtoMessage() {}
 
 func (x *EstimateError) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1217,7 @@ func (x *EstimateError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateError.ProtoReflect.Descriptor instead.
 func (*EstimateError) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EstimateError) GetPolicy() string {
@@ -1004,7 +1258,7 @@ type EarlyStop struct {
 
 func (x *EarlyStop) Reset() {
 	*x = EarlyStop{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1016,7 +1270,7 @@ func (x *EarlyStop) String() string {
 func (*EarlyStop) ProtoMessage() {}
 
 func (x *EarlyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1029,7 +1283,7 @@ func (x *EarlyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
 func (*EarlyStop) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EarlyStop) GetTasks() uint32 {
@@ -1071,7 +1325,7 @@ type TaskRange struct {
 
 func (x *TaskRange) Reset() {
 	*x = TaskRange{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1337,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1350,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TaskRange) GetFirst() uint32 {
@@ -1145,7 +1399,7 @@ type JobOutlook struct {
 
 func (x *JobOutlook) Reset() {
 	*x = JobOutlook{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1411,7 @@ func (x *JobOutlook) String() string {
 func (*JobOutlook) ProtoMessage() {}
 
 func (x *JobOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1424,7 @@ func (x *JobOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
 func (*JobOutlook) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobOutlook) GetFinishS() float64 {
@@ -1305,14 +1559,25 @@ type JobProgress struct {
 	// Its engine drops tasks of stages to come only, and none of a stage that runs (Spark).
 	Ahead bool `protobuf:"varint,21,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	// The most containers that it may hold, by its own word; 0 for no bound.
-	Most          uint32 `protobuf:"varint,22,opt,name=most,proto3" json:"most,omitempty"`
+	Most uint32 `protobuf:"varint,22,opt,name=most,proto3" json:"most,omitempty"`
+	// The part of its map tasks that its error bound lets it leave out: it ends as soon as the others are done; absent without one.
+	Error *float64 `protobuf:"fixed64,23,opt,name=error,proto3,oneof" json:"error,omitempty"`
+	// Containers that admission has promised it; 0 for none.
+	Promised uint32 `protobuf:"varint,24,opt,name=promised,proto3" json:"promised,omitempty"`
+	// Map tasks of which a second copy runs, and copies that it would start now if it had the slots.
+	Copies       uint32 `protobuf:"varint,25,opt,name=copies,proto3" json:"copies,omitempty"`
+	CopiesWanted uint32 `protobuf:"varint,26,opt,name=copies_wanted,json=copiesWanted,proto3" json:"copies_wanted,omitempty"`
+	// By how much its end would come sooner with the copies that it wants, seconds; absent while unknown.
+	CopiesSaveS *float64 `protobuf:"fixed64,27,opt,name=copies_save_s,json=copiesSaveS,proto3,oneof" json:"copies_save_s,omitempty"`
+	// Slot seconds that counted for nothing: copies that lost, attempts that failed or were killed.
+	WastedS       float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1589,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1602,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JobProgress) GetId() string {
@@ -1494,6 +1759,48 @@ func (x *JobProgress) GetMost() uint32 {
 	return 0
 }
 
+func (x *JobProgress) GetError() float64 {
+	if x != nil && x.Error != nil {
+		return *x.Error
+	}
+	return 0
+}
+
+func (x *JobProgress) GetPromised() uint32 {
+	if x != nil {
+		return x.Promised
+	}
+	return 0
+}
+
+func (x *JobProgress) GetCopies() uint32 {
+	if x != nil {
+		return x.Copies
+	}
+	return 0
+}
+
+func (x *JobProgress) GetCopiesWanted() uint32 {
+	if x != nil {
+		return x.CopiesWanted
+	}
+	return 0
+}
+
+func (x *JobProgress) GetCopiesSaveS() float64 {
+	if x != nil && x.CopiesSaveS != nil {
+		return *x.CopiesSaveS
+	}
+	return 0
+}
+
+func (x *JobProgress) GetWastedS() float64 {
+	if x != nil {
+		return x.WastedS
+	}
+	return 0
+}
+
 type DropTasksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1507,7 +1814,7 @@ type DropTasksRequest struct {
 
 func (x *DropTasksRequest) Reset() {
 	*x = DropTasksRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1826,7 @@ func (x *DropTasksRequest) String() string {
 func (*DropTasksRequest) ProtoMessage() {}
 
 func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1839,7 @@ func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
 func (*DropTasksRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DropTasksRequest) GetId() string {
@@ -1574,7 +1881,7 @@ type DropTasksResponse struct {
 
 func (x *DropTasksResponse) Reset() {
 	*x = DropTasksResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1893,7 @@ func (x *DropTasksResponse) String() string {
 func (*DropTasksResponse) ProtoMessage() {}
 
 func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1906,7 @@ func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
 func (*DropTasksResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DropTasksResponse) GetDropped() []*TaskRange {
@@ -1626,7 +1933,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1945,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1958,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -1677,7 +1984,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1996,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +2009,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -1727,7 +2034,7 @@ type FinishJobRequest struct {
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +2046,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +2059,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -1813,7 +2120,7 @@ type FinishJobResponse struct {
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +2132,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +2145,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -1861,7 +2168,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +2180,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +2193,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -1924,7 +2231,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2243,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2256,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -1988,7 +2295,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2307,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2320,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -2085,7 +2392,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2404,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2417,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -2150,7 +2457,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2469,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2482,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -2225,7 +2532,7 @@ type ClassPoint struct {
 
 func (x *ClassPoint) Reset() {
 	*x = ClassPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2544,7 @@ func (x *ClassPoint) String() string {
 func (*ClassPoint) ProtoMessage() {}
 
 func (x *ClassPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2557,7 @@ func (x *ClassPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassPoint.ProtoReflect.Descriptor instead.
 func (*ClassPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ClassPoint) GetName() string {
@@ -2305,7 +2612,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2624,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2637,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EngineReport) GetEngine() string {
@@ -2374,7 +2681,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2693,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2706,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -2437,7 +2744,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2756,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2769,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -2528,7 +2835,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2847,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2860,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -2679,7 +2986,7 @@ type SprintDirective struct {
 
 func (x *SprintDirective) Reset() {
 	*x = SprintDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2691,7 +2998,7 @@ func (x *SprintDirective) String() string {
 func (*SprintDirective) ProtoMessage() {}
 
 func (x *SprintDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2704,7 +3011,7 @@ func (x *SprintDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintDirective.ProtoReflect.Descriptor instead.
 func (*SprintDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SprintDirective) GetId() string {
@@ -2756,7 +3063,7 @@ type DeflateDirective struct {
 
 func (x *DeflateDirective) Reset() {
 	*x = DeflateDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +3075,7 @@ func (x *DeflateDirective) String() string {
 func (*DeflateDirective) ProtoMessage() {}
 
 func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +3088,7 @@ func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateDirective.ProtoReflect.Descriptor instead.
 func (*DeflateDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeflateDirective) GetId() string {
@@ -2818,7 +3125,7 @@ type ShareDirective struct {
 
 func (x *ShareDirective) Reset() {
 	*x = ShareDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +3137,7 @@ func (x *ShareDirective) String() string {
 func (*ShareDirective) ProtoMessage() {}
 
 func (x *ShareDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +3150,7 @@ func (x *ShareDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
 func (*ShareDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ShareDirective) GetEngine() string {
@@ -2865,14 +3172,16 @@ type JobShare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Containers, those of the job itself included. 0: it waits, and holds no more than it needs to be there.
-	Containers    uint32 `protobuf:"varint,2,opt,name=containers,proto3" json:"containers,omitempty"`
+	Containers uint32 `protobuf:"varint,2,opt,name=containers,proto3" json:"containers,omitempty"`
+	// How many copies of straggling tasks it may run among them; absent leaves it to the engine's own policy.
+	Copies        *uint32 `protobuf:"varint,3,opt,name=copies,proto3,oneof" json:"copies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobShare) Reset() {
 	*x = JobShare{}
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3193,7 @@ func (x *JobShare) String() string {
 func (*JobShare) ProtoMessage() {}
 
 func (x *JobShare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3206,7 @@ func (x *JobShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
 func (*JobShare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JobShare) GetId() string {
@@ -2914,6 +3223,13 @@ func (x *JobShare) GetContainers() uint32 {
 	return 0
 }
 
+func (x *JobShare) GetCopies() uint32 {
+	if x != nil && x.Copies != nil {
+		return *x.Copies
+	}
+	return 0
+}
+
 // StopDirective tells that a job's map tasks that have not begun may be dropped, down to its least number of tasks.
 type StopDirective struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2926,7 +3242,7 @@ type StopDirective struct {
 
 func (x *StopDirective) Reset() {
 	*x = StopDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2938,7 +3254,7 @@ func (x *StopDirective) String() string {
 func (*StopDirective) ProtoMessage() {}
 
 func (x *StopDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2951,7 +3267,7 @@ func (x *StopDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
 func (*StopDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StopDirective) GetId() string {
@@ -2991,7 +3307,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3319,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3332,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -3051,7 +3367,7 @@ var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xdf\x06\n" +
+	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xa8\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3076,7 +3392,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"deadline_s\x18\x12 \x01(\x01H\x04R\tdeadlineS\x88\x01\x01\x129\n" +
 	"\tdeflation\x18\x13 \x01(\v2\x16.headroom.v1.DeflationH\x05R\tdeflation\x88\x01\x01\x123\n" +
 	"\x06energy\x18\x14 \x01(\v2\x16.headroom.v1.JobEnergyH\x06R\x06energy\x88\x01\x01\x12\x1c\n" +
-	"\tsubmitter\x18\x15 \x01(\tR\tsubmitterB\v\n" +
+	"\tsubmitter\x18\x15 \x01(\tR\tsubmitter\x129\n" +
+	"\tadmission\x18\x16 \x01(\v2\x16.headroom.v1.AdmissionH\aR\tadmission\x88\x01\x01B\v\n" +
 	"\t_progressB\r\n" +
 	"\v_uncapped_sB\a\n" +
 	"\x05_stopB\n" +
@@ -3085,7 +3402,31 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\v_deadline_sB\f\n" +
 	"\n" +
 	"_deflationB\t\n" +
-	"\a_energy\"b\n" +
+	"\a_energyB\f\n" +
+	"\n" +
+	"_admission\"\xff\x02\n" +
+	"\tAdmission\x12\x1a\n" +
+	"\bdecision\x18\x01 \x01(\tR\bdecision\x12\x14\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x12\n" +
+	"\x04need\x18\x03 \x01(\rR\x04need\x12\x12\n" +
+	"\x04free\x18\x04 \x01(\rR\x04free\x12\x1a\n" +
+	"\x06work_s\x18\x05 \x01(\x01H\x00R\x05workS\x88\x01\x01\x12#\n" +
+	"\n" +
+	"confidence\x18\x06 \x01(\x01H\x01R\n" +
+	"confidence\x88\x01\x01\x12\x18\n" +
+	"\asamples\x18\a \x01(\rR\asamples\x12\x1e\n" +
+	"\buntil_us\x18\b \x01(\x03H\x02R\auntilUs\x88\x01\x01\x12 \n" +
+	"\tfinish_us\x18\t \x01(\x03H\x03R\bfinishUs\x88\x01\x01\x12 \n" +
+	"\tnearest_s\x18\n" +
+	" \x01(\x01H\x04R\bnearestS\x88\x01\x01\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reasonB\t\n" +
+	"\a_work_sB\r\n" +
+	"\v_confidenceB\v\n" +
+	"\t_until_usB\f\n" +
+	"\n" +
+	"_finish_usB\f\n" +
+	"\n" +
+	"_nearest_s\"b\n" +
 	"\tDeflation\x12\x14\n" +
 	"\x05theta\x18\x01 \x01(\x01R\x05theta\x12\x12\n" +
 	"\x04seed\x18\x02 \x01(\x04R\x04seed\x12\x16\n" +
@@ -3112,7 +3453,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x12ExplainJobResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\"\n" +
 	"\x03job\x18\x02 \x01(\v2\x10.headroom.v1.JobR\x03job\x12*\n" +
-	"\x05moves\x18\x03 \x03(\v2\x14.headroom.v1.JobMoveR\x05moves\"\xa9\x02\n" +
+	"\x05moves\x18\x03 \x03(\v2\x14.headroom.v1.JobMoveR\x05moves\"\xe1\x02\n" +
 	"\aJobMove\x12)\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x15.headroom.v1.MoveKindR\x04kind\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x13\n" +
@@ -3121,11 +3462,26 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\fcost_quality\x18\x05 \x01(\x01H\x01R\vcostQuality\x88\x01\x01\x12\x1a\n" +
 	"\x06time_s\x18\x06 \x01(\x01H\x02R\x05timeS\x88\x01\x01\x12\x18\n" +
 	"\arefused\x18\a \x01(\tR\arefused\x12\"\n" +
-	"\facknowledged\x18\b \x01(\bR\facknowledgedB\n" +
+	"\facknowledged\x18\b \x01(\bR\facknowledged\x126\n" +
+	"\n" +
+	"candidates\x18\t \x03(\v2\x16.headroom.v1.CandidateR\n" +
+	"candidatesB\n" +
 	"\n" +
 	"\b_cost_ujB\x0f\n" +
 	"\r_cost_qualityB\t\n" +
-	"\a_time_s\"`\n" +
+	"\a_time_s\"\x80\x02\n" +
+	"\tCandidate\x12)\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x15.headroom.v1.MoveKindR\x04kind\x12\x1a\n" +
+	"\x06time_s\x18\x02 \x01(\x01H\x00R\x05timeS\x88\x01\x01\x12\x1c\n" +
+	"\acost_uj\x18\x03 \x01(\x03H\x01R\x06costUj\x88\x01\x01\x12&\n" +
+	"\fcost_quality\x18\x04 \x01(\x01H\x02R\vcostQuality\x88\x01\x01\x12\x14\n" +
+	"\x05worth\x18\x05 \x01(\x01R\x05worth\x12\x16\n" +
+	"\x06chosen\x18\x06 \x01(\bR\x06chosen\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03whyB\t\n" +
+	"\a_time_sB\n" +
+	"\n" +
+	"\b_cost_ujB\x0f\n" +
+	"\r_cost_quality\"`\n" +
 	"\rEstimateError\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x1d\n" +
 	"\n" +
@@ -3168,7 +3524,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\v_containersB\x11\n" +
 	"\x0f_uncapped_low_sB\x12\n" +
 	"\x10_uncapped_high_sB\a\n" +
-	"\x05_move\"\xbd\x06\n" +
+	"\x05_move\"\x91\b\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -3197,7 +3553,13 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x03run\x18\x13 \x01(\rR\x03run\x12\x14\n" +
 	"\x05place\x18\x14 \x01(\rR\x05place\x12\x14\n" +
 	"\x05ahead\x18\x15 \x01(\bR\x05ahead\x12\x12\n" +
-	"\x04most\x18\x16 \x01(\rR\x04most\x1a<\n" +
+	"\x04most\x18\x16 \x01(\rR\x04most\x12\x19\n" +
+	"\x05error\x18\x17 \x01(\x01H\x06R\x05error\x88\x01\x01\x12\x1a\n" +
+	"\bpromised\x18\x18 \x01(\rR\bpromised\x12\x16\n" +
+	"\x06copies\x18\x19 \x01(\rR\x06copies\x12#\n" +
+	"\rcopies_wanted\x18\x1a \x01(\rR\fcopiesWanted\x12'\n" +
+	"\rcopies_save_s\x18\x1b \x01(\x01H\aR\vcopiesSaveS\x88\x01\x01\x12\x19\n" +
+	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01B\r\n" +
@@ -3208,7 +3570,9 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\b_reducedB\b\n" +
 	"\x06_thetaB\x11\n" +
-	"\x0f_sprint_after_s\"\x8d\x01\n" +
+	"\x0f_sprint_after_sB\b\n" +
+	"\x06_errorB\x10\n" +
+	"\x0e_copies_save_s\"\x8d\x01\n" +
 	"\x10DropTasksRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x16.headroom.v1.TaskRangeR\x05tasks\x12+\n" +
@@ -3303,12 +3667,14 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x04seed\x18\x03 \x01(\x04R\x04seed\"S\n" +
 	"\x0eShareDirective\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12)\n" +
-	"\x04jobs\x18\x02 \x03(\v2\x15.headroom.v1.JobShareR\x04jobs\":\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x15.headroom.v1.JobShareR\x04jobs\"b\n" +
 	"\bJobShare\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1e\n" +
 	"\n" +
 	"containers\x18\x02 \x01(\rR\n" +
-	"containers\"R\n" +
+	"containers\x12\x1b\n" +
+	"\x06copies\x18\x03 \x01(\rH\x00R\x06copies\x88\x01\x01B\t\n" +
+	"\a_copies\"R\n" +
 	"\rStopDirective\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\rR\x05tasks\x12\x1b\n" +
@@ -3324,14 +3690,15 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x11JOB_STATE_RUNNING\x10\x02\x12\x12\n" +
 	"\x0eJOB_STATE_DONE\x10\x03\x12\x14\n" +
 	"\x10JOB_STATE_FAILED\x10\x04\x12\x17\n" +
-	"\x13JOB_STATE_CANCELLED\x10\x05*\x93\x01\n" +
+	"\x13JOB_STATE_CANCELLED\x10\x05*\xa7\x01\n" +
 	"\bMoveKind\x12\x19\n" +
 	"\x15MOVE_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eMOVE_KIND_NONE\x10\x01\x12\x14\n" +
 	"\x10MOVE_KIND_SPRINT\x10\x02\x12\x11\n" +
 	"\rMOVE_KIND_CAP\x10\x03\x12\x18\n" +
 	"\x14MOVE_KIND_REALLOCATE\x10\x04\x12\x15\n" +
-	"\x11MOVE_KIND_DEFLATE\x10\x05*|\n" +
+	"\x11MOVE_KIND_DEFLATE\x10\x05\x12\x12\n" +
+	"\x0eMOVE_KIND_COPY\x10\x06*|\n" +
 	"\bJobPhase\x12\x19\n" +
 	"\x15JOB_PHASE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11JOB_PHASE_WAITING\x10\x01\x12\x11\n" +
@@ -3363,115 +3730,120 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),              // 0: headroom.v1.JobState
 	(MoveKind)(0),              // 1: headroom.v1.MoveKind
 	(JobPhase)(0),              // 2: headroom.v1.JobPhase
 	(*Job)(nil),                // 3: headroom.v1.Job
-	(*Deflation)(nil),          // 4: headroom.v1.Deflation
-	(*JobEnergy)(nil),          // 5: headroom.v1.JobEnergy
-	(*DeflateJobRequest)(nil),  // 6: headroom.v1.DeflateJobRequest
-	(*DeflateJobResponse)(nil), // 7: headroom.v1.DeflateJobResponse
-	(*ExplainJobRequest)(nil),  // 8: headroom.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil), // 9: headroom.v1.ExplainJobResponse
-	(*JobMove)(nil),            // 10: headroom.v1.JobMove
-	(*EstimateError)(nil),      // 11: headroom.v1.EstimateError
-	(*EarlyStop)(nil),          // 12: headroom.v1.EarlyStop
-	(*TaskRange)(nil),          // 13: headroom.v1.TaskRange
-	(*JobOutlook)(nil),         // 14: headroom.v1.JobOutlook
-	(*JobProgress)(nil),        // 15: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),   // 16: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil),  // 17: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),   // 18: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil),  // 19: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),   // 20: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil),  // 21: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),    // 22: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),   // 23: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),   // 24: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),     // 25: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),     // 26: headroom.v1.ProgressReport
-	(*ClassPoint)(nil),         // 27: headroom.v1.ClassPoint
-	(*EngineReport)(nil),       // 28: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),       // 29: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),    // 30: headroom.v1.DirectorMessage
-	(*Directive)(nil),          // 31: headroom.v1.Directive
-	(*SprintDirective)(nil),    // 32: headroom.v1.SprintDirective
-	(*DeflateDirective)(nil),   // 33: headroom.v1.DeflateDirective
-	(*ShareDirective)(nil),     // 34: headroom.v1.ShareDirective
-	(*JobShare)(nil),           // 35: headroom.v1.JobShare
-	(*StopDirective)(nil),      // 36: headroom.v1.StopDirective
-	(*CapDirective)(nil),       // 37: headroom.v1.CapDirective
-	nil,                        // 38: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),             // 39: headroom.v1.Change
-	(*Meta)(nil),               // 40: headroom.v1.Meta
-	(*Epoch)(nil),              // 41: headroom.v1.Epoch
-	(*Leader)(nil),             // 42: headroom.v1.Leader
+	(*Admission)(nil),          // 4: headroom.v1.Admission
+	(*Deflation)(nil),          // 5: headroom.v1.Deflation
+	(*JobEnergy)(nil),          // 6: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),  // 7: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil), // 8: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),  // 9: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil), // 10: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),            // 11: headroom.v1.JobMove
+	(*Candidate)(nil),          // 12: headroom.v1.Candidate
+	(*EstimateError)(nil),      // 13: headroom.v1.EstimateError
+	(*EarlyStop)(nil),          // 14: headroom.v1.EarlyStop
+	(*TaskRange)(nil),          // 15: headroom.v1.TaskRange
+	(*JobOutlook)(nil),         // 16: headroom.v1.JobOutlook
+	(*JobProgress)(nil),        // 17: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),   // 18: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),  // 19: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),   // 20: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),  // 21: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),   // 22: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),  // 23: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),    // 24: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),   // 25: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),   // 26: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),     // 27: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),     // 28: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),         // 29: headroom.v1.ClassPoint
+	(*EngineReport)(nil),       // 30: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),       // 31: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),    // 32: headroom.v1.DirectorMessage
+	(*Directive)(nil),          // 33: headroom.v1.Directive
+	(*SprintDirective)(nil),    // 34: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),   // 35: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),     // 36: headroom.v1.ShareDirective
+	(*JobShare)(nil),           // 37: headroom.v1.JobShare
+	(*StopDirective)(nil),      // 38: headroom.v1.StopDirective
+	(*CapDirective)(nil),       // 39: headroom.v1.CapDirective
+	nil,                        // 40: headroom.v1.JobProgress.RunningOnEntry
+	(*Change)(nil),             // 41: headroom.v1.Change
+	(*Meta)(nil),               // 42: headroom.v1.Meta
+	(*Epoch)(nil),              // 43: headroom.v1.Epoch
+	(*Leader)(nil),             // 44: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	15, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	12, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	13, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	14, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	11, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	4,  // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
-	5,  // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
-	39, // 8: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
-	4,  // 9: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	40, // 10: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 11: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
-	10, // 12: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
-	1,  // 13: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
-	10, // 14: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
-	0,  // 15: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	38, // 16: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
-	2,  // 17: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	13, // 18: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	39, // 19: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	13, // 20: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	3,  // 21: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	39, // 22: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 23: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	39, // 24: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	40, // 25: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 26: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	25, // 27: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	26, // 28: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	29, // 29: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	15, // 30: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	28, // 31: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	27, // 32: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	41, // 33: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	42, // 34: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	31, // 35: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	41, // 36: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	37, // 37: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	34, // 38: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	36, // 39: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	32, // 40: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	33, // 41: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	35, // 42: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	18, // 43: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	20, // 44: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	22, // 45: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	16, // 46: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	6,  // 47: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	8,  // 48: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	24, // 49: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	19, // 50: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	21, // 51: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	23, // 52: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	17, // 53: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	7,  // 54: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	9,  // 55: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	30, // 56: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	50, // [50:57] is the sub-list for method output_type
-	43, // [43:50] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	17, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	14, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	15, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	16, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	13, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	5,  // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	6,  // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	4,  // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
+	41, // 9: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	5,  // 10: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	42, // 11: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 12: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	11, // 13: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	1,  // 14: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
+	12, // 15: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
+	1,  // 16: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
+	11, // 17: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	0,  // 18: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
+	40, // 19: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	2,  // 20: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
+	15, // 21: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	41, // 22: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	15, // 23: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	3,  // 24: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	41, // 25: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 26: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	41, // 27: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	42, // 28: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 29: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	27, // 30: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	28, // 31: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	31, // 32: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	17, // 33: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	30, // 34: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	29, // 35: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	43, // 36: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	44, // 37: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	33, // 38: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	43, // 39: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	39, // 40: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	36, // 41: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	38, // 42: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	34, // 43: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	35, // 44: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	37, // 45: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	20, // 46: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	22, // 47: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	24, // 48: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	18, // 49: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	7,  // 50: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	9,  // 51: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	26, // 52: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	21, // 53: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	23, // 54: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	25, // 55: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	19, // 56: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	8,  // 57: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	10, // 58: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	32, // 59: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	53, // [53:60] is the sub-list for method output_type
+	46, // [46:53] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -3482,33 +3854,36 @@ func file_headroom_v1_job_proto_init() {
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[7].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[21].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[1].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[8].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[9].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[23].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[24].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[27].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[26].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[29].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[28].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[30].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
 		(*Directive_Share)(nil),
 		(*Directive_Stop)(nil),
 		(*Directive_Sprint)(nil),
 		(*Directive_Deflate)(nil),
 	}
+	file_headroom_v1_job_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -150,8 +150,10 @@ type SubmitRequest struct {
 	// File name, for error positions.
 	File   string  `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
 	Change *Change `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
-	// Check only; commit nothing.
-	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Check only; commit nothing. The answer has the decision of admission, also where that refuses the job.
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Where too few slots are free for the deadline, wait for them as long as it can be kept. Without it such a job is refused.
+	Queue         bool `protobuf:"varint,5,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -210,6 +212,13 @@ func (x *SubmitRequest) GetChange() *Change {
 func (x *SubmitRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
+	}
+	return false
+}
+
+func (x *SubmitRequest) GetQueue() bool {
+	if x != nil {
+		return x.Queue
 	}
 	return false
 }
@@ -503,7 +512,9 @@ type RunDetail struct {
 	// Cores of its executors; 0 while unknown.
 	Cores uint32 `protobuf:"varint,12,opt,name=cores,proto3" json:"cores,omitempty"`
 	// Executors beyond those that its share leaves, which stay until nothing needs what they have computed.
-	Surplus       uint32 `protobuf:"varint,13,opt,name=surplus,proto3" json:"surplus,omitempty"`
+	Surplus uint32 `protobuf:"varint,13,opt,name=surplus,proto3" json:"surplus,omitempty"`
+	// Which policy decides on copies of its tasks, and why it decided last as it did, in words; empty while nothing was decided.
+	Speculation   string `protobuf:"bytes,14,opt,name=speculation,proto3" json:"speculation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -627,6 +638,13 @@ func (x *RunDetail) GetSurplus() uint32 {
 		return x.Surplus
 	}
 	return 0
+}
+
+func (x *RunDetail) GetSpeculation() string {
+	if x != nil {
+		return x.Speculation
+	}
+	return ""
 }
 
 // Sprinting is a sprint as the coordinators told it.
@@ -1532,12 +1550,13 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\rDrainResponse\x12\x18\n" +
 	"\adrained\x18\x01 \x01(\bR\adrained\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\rR\arunning\x12\x18\n" +
-	"\awaiting\x18\x03 \x01(\rR\awaiting\"}\n" +
+	"\awaiting\x18\x03 \x01(\rR\awaiting\"\x93\x01\n" +
 	"\rSubmitRequest\x12\x12\n" +
 	"\x04spec\x18\x01 \x01(\fR\x04spec\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12+\n" +
 	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"P\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05queue\x18\x05 \x01(\bR\x05queue\"P\n" +
 	"\x0eSubmitResponse\x12\"\n" +
 	"\x03job\x18\x01 \x01(\v2\x10.headroom.v1.JobR\x03job\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"\x1d\n" +
@@ -1557,7 +1576,7 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\aclasses\x18\x04 \x03(\v2\x17.headroom.v1.ClassPointR\aclasses\x12\x19\n" +
 	"\bkilled_s\x18\x05 \x01(\x01R\akilledS\x12\x17\n" +
 	"\atotal_s\x18\x06 \x01(\x01R\x06totalS\x12\x18\n" +
-	"\awaiting\x18\a \x03(\rR\awaiting\"\x91\x03\n" +
+	"\awaiting\x18\a \x03(\rR\awaiting\"\xb3\x03\n" +
 	"\tRunDetail\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\ttheta_why\x18\x02 \x01(\tR\bthetaWhy\x12\x12\n" +
@@ -1572,7 +1591,8 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	" \x01(\rR\texecutors\x12\x16\n" +
 	"\x06source\x18\v \x01(\tR\x06source\x12\x14\n" +
 	"\x05cores\x18\f \x01(\rR\x05cores\x12\x18\n" +
-	"\asurplus\x18\r \x01(\rR\asurplusB\t\n" +
+	"\asurplus\x18\r \x01(\rR\asurplus\x12 \n" +
+	"\vspeculation\x18\x0e \x01(\tR\vspeculationB\t\n" +
 	"\a_sprint\"\x84\x01\n" +
 	"\tSprinting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
