@@ -45,6 +45,8 @@ type Config struct {
 	Classes []Class `yaml:"classes"`
 	// Sprint is what a sprint does, for timers that are to be found.
 	Sprint Sprint `yaml:"sprint"`
+	// Speculation is how copies of tasks that straggle are decided on.
+	Speculation Speculation `yaml:"speculation"`
 	// Profiles is the folder of quality profiles; empty for none.
 	Profiles string `yaml:"profiles"`
 	// Yarn is a Hadoop cluster whose jobs are the coordinators' too; optional.
@@ -108,6 +110,12 @@ sprint:
   extra: 0W                           # what a sprint draws beyond the same job without one, 90W
   budget: 0J                          # joules that the sprint budget holds, 22kJ; 0J: every sprint is taken to be granted
   refill: 0W                          # watts that refill it
+
+# Jobs with a deadline or an error bound run copies of map tasks that straggle; the first to end counts. ours knows of the
+# nodes' caps, grass does not; both learn from a part of the jobs when to stop saving slots.
+speculation:
+  policy: ours                        # ours, grass, gs, ras, late, mantri, none
+  xi: 15%                             # part of such jobs that run gs or ras all through, as samples for the others
 
 # Quality profiles, one file NAME.json for each, as "powerlab profile --out NAME.json" writes them; read again when
 # they change. A job that asks for an accuracy (quality: 90% in its file, -Dheadroom.quality=90% in Hadoop) does as many
@@ -176,7 +184,7 @@ log_level: info                       # debug, info, warn, error
 
 // Defaults are the values of keys that scheduler.yaml does not have.
 func Defaults() Config {
-	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Yarn: yarn.Defaults(), Spark: spark.Defaults()}
+	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Speculation: speculationDefaults(), Yarn: yarn.Defaults(), Spark: spark.Defaults()}
 }
 
 // classesMax bounds the priority classes; the papers use two or three. widthMax
@@ -247,6 +255,9 @@ func (c *Config) check() *cli.Error {
 		return err
 	}
 	if err := c.Sprint.check(c.Classes); err != nil {
+		return err
+	}
+	if err := c.Speculation.check(); err != nil {
 		return err
 	}
 	if err := c.Spark.Check(); err != nil {

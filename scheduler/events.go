@@ -104,13 +104,13 @@ type leaveEvent struct {
 	goodbye bool
 }
 
-func (e leaveEvent) apply(l *loop, _ time.Time) {
+func (e leaveEvent) apply(l *loop, now time.Time) {
 	if l.sessions[e.session.node] != e.session {
 		return
 	}
 	l.drop(e.session)
 	if e.goodbye {
-		l.core.Gone(e.session.node)
+		l.core.Gone(now, e.session.node)
 	}
 	l.logger.Info("worker disconnected", slog.String("node", e.session.node), slog.Any("goodbye", e.goodbye))
 }

@@ -79,6 +79,7 @@ func newLoop(s *Server) *loop {
 			l.points[i] = "not found yet"
 		}
 	}
+	l.core.Speculate(s.cfg.Speculation.rule())
 	l.core.HoldUntil(time.Now().Add(never)) // until the jobs of the log are known
 	return l
 }

@@ -263,8 +263,15 @@ func (r *record) keepManifest() error {
 }
 
 func (r *record) plan(id string) dispatch.Plan {
-	return dispatch.Plan{
+	p := dispatch.Plan{
 		ID: id, Name: r.file.Name, Class: r.file.Class, Slots: r.file.Slots, MinTasks: r.floor.Fraction,
 		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs), Reduce: r.file.Reduce != nil, Submitted: r.submitted, Engine: r.file.Engine(),
 	}
+	if r.deadline > 0 {
+		p.Deadline = r.submitted.Add(r.deadline)
+	}
+	if p.Engine == "" {
+		p.Sizes = sizes(r.inputs)
+	}
+	return p
 }

@@ -67,8 +67,12 @@ func progressToProto(v dispatch.JobView) *headroomv1.JobProgress {
 	}
 	p.Run, p.Place, p.SprintDue = v.Run.Number, count(v.Place), v.Due
 	p.Most = count(v.Slots)
+	p.Copies, p.CopiesWanted, p.WastedS = count(v.Copies), count(v.CopiesWanted), v.Wasted.Total().Seconds()
+	if v.CopiesKnown {
+		p.CopiesSaveS = new(v.CopiesSave.Seconds())
+	}
 	if v.Engine == "" {
-		p.Pending, p.Containers = count(v.Tasks-v.Done-v.Dropped-v.Running), p.GetRunning()
+		p.Pending, p.Containers = count(v.Tasks-v.Done-v.Dropped-v.Running), count(v.Held)
 	} else {
 		p.Containers, p.Ahead = count(cmp.Or(v.Progress.Cores, v.Progress.Executors)), true
 		p.Pending = count(v.Tasks - v.Done - v.Dropped - v.Running)
@@ -87,7 +91,11 @@ func progressToProto(v dispatch.JobView) *headroomv1.JobProgress {
 func sharesFromProto(d *headroomv1.ShareDirective) []dispatch.Share {
 	shares := make([]dispatch.Share, 0, len(d.GetJobs()))
 	for _, j := range d.GetJobs() {
-		shares = append(shares, dispatch.Share{Job: j.GetId(), Slots: int(min(j.GetContainers(), math.MaxInt32))})
+		s := dispatch.Share{Job: j.GetId(), Slots: int(min(j.GetContainers(), math.MaxInt32))}
+		if j.Copies != nil {
+			s.Copies = new(int(min(j.GetCopies(), math.MaxInt32)))
+		}
+		shares = append(shares, s)
 	}
 	return shares
 }
@@ -100,6 +108,7 @@ func detailToProto(v jobAndSpec) *headroomv1.RunDetail {
 	d := &headroomv1.RunDetail{
 		Id: v.ID, ThetaWhy: v.Run.Why, Seed: v.Run.Seed, Deciding: v.State == dispatch.Running && !v.Run.Decided, Stopping: v.Run.Stopping, Sprint: v.sprint,
 		Trouble: v.Progress.Trouble, Executors: count(v.Progress.Executors), Source: v.Progress.Source, Cores: count(v.Progress.Cores), Surplus: count(v.Progress.Surplus),
+		Speculation: v.Speculation,
 	}
 	if !v.Run.Began.IsZero() {
 		d.BeganUs = v.Run.Began.UnixMicro()

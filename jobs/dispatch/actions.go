@@ -109,6 +109,9 @@ type EndJob struct {
 	Runtime time.Duration
 	// Course is how its last run went; zero where this core did not see all of it.
 	Course Course
+	// Wasted is the slot time that counted for nothing, Work that of the attempts that counted.
+	Wasted Waste
+	Work   time.Duration
 }
 
 func (StartJob) isAction()   {}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"headroom/jobs/buffers"
+	"headroom/jobs/speculation"
 )
 
 const (
@@ -91,6 +92,13 @@ type Plan struct {
 	Reduce bool
 	// Submitted orders the jobs inside a class; jobs of one moment are ordered by ID.
 	Submitted time.Time
+	// ErrorBound: the job has what it needs as soon as the tasks of MinTasks are done; then it ends.
+	ErrorBound bool
+	// Deadline is when it ought to have ended; zero for none. With MinTasks below 1 it then ends
+	// with what is done, if that is enough.
+	Deadline time.Time
+	// Sizes are the sizes of the map tasks' inputs in any unit; nil where they count as equal.
+	Sizes []int64
 }
 
 // Past is what is known of a job that ran under an earlier scheduler process.
@@ -120,13 +128,13 @@ const (
 // task is one map or reduce task.
 type task struct {
 	state taskState
-	// node and attempt name the running attempt; they mean nothing in other states.
-	node    string
-	attempt uint32
+	// runs are its running attempts, the oldest first: more than one are copies.
+	// Invariant: some exactly in state taskRunning.
+	runs []attempt
 	// tries counts the attempts started by this core; failures those that failed by themselves.
 	tries, failures int
-	// avoid is the node of the last failure: another one is tried first.
-	avoid string
+	// avoid is the node of the last failure: another one is tried first. failure is its cause.
+	avoid, failure string
 }
 
 // job is a job with its tasks.
@@ -149,7 +157,9 @@ type job struct {
 	// Invariant: exactly the indexes of maps in state taskPending, while the job has not ended.
 	pending []int
 	reduce  task
+	// running counts the tasks that run, held their attempts.
 	running int
+	held    int
 	done    int
 	dropped int
 	started time.Time
@@ -157,6 +167,11 @@ type job struct {
 	outcome string
 	// finishes are the moments of the last completions, inside rateWindow.
 	finishes []time.Time
+	// wasted is the slot time that counted for nothing, work that of the attempts that counted.
+	wasted Waste
+	work   time.Duration
+	// guess is what decides on copies of its tasks.
+	guess guess
 }
 
 // worker is the worker of one node.
@@ -177,9 +192,10 @@ type worker struct {
 // jobs begin in the order of their submission, and no job begins while one of a
 // higher class waits, unless shares name others (see Share); a running job is killed by the discipline "p" alone, and then
 // starts again from the beginning; no more jobs run at once than the discipline
-// allows; while a usable slot is free, no task that may run waits; no task starts
+// allows; while a usable slot is free, no task that may run waits, unless it cannot end by
+// its job's deadline and is not needed; no task starts
 // before the drop ratio of its run is committed; a task counts once, whatever
-// attempts report. A Core is not safe for concurrent use.
+// attempts and copies report; a copy never runs on a node that is capped harder than the original's. A Core is not safe for concurrent use.
 type Core struct {
 	// queue is the one home of the order of jobs and of when each begins.
 	queue *buffers.Buffers
@@ -196,12 +212,18 @@ type Core struct {
 	shares  []Share
 	hold    time.Time
 	actions []Action
+	// rule says how copies are decided on; past are ended jobs that teach it, accuracy is how good estimates were.
+	rule     Speculation
+	past     *speculation.Samples
+	accuracy speculation.Accuracy
 }
 
 // Share is how many slots a job holds before jobs that are named after it get any.
 type Share struct {
 	Job   string
 	Slots int
+	// Copies is how many copies of its tasks may run; nil leaves it to the policy.
+	Copies *int
 }
 
 // New is a core without jobs and workers. queue is a dispatcher without jobs,
@@ -216,6 +238,7 @@ func New(queue *buffers.Buffers, run uint16, draws func(seed uint64) func() uint
 		jobs:    make(map[string]*job),
 		workers: make(map[string]*worker),
 		caps:    make(map[string]Cap),
+		past:    speculation.NewSamples(speculation.AllFactors),
 	}
 }
 
@@ -236,6 +259,9 @@ func (c *Core) Add(now time.Time, p Plan, past Past) error {
 	rank := slices.IndexFunc(c.queue.Classes, func(k buffers.Class) bool { return k.Name == p.Class })
 	if rank < 0 {
 		return fmt.Errorf("job %s: class %q: %w", p.ID, p.Class, ErrUnknownClass)
+	}
+	if len(p.Sizes) != p.Tasks {
+		p.Sizes = nil
 	}
 	j := &job{Plan: p, rank: rank, maps: make([]task, p.Tasks)}
 	j.order(c.draws)
@@ -342,21 +368,17 @@ func (c *Core) end(now time.Time, j *job, state State, outcome string) {
 	}
 	c.active = slices.DeleteFunc(c.active, func(o *job) bool { return o == j })
 	for i := range j.maps {
-		c.stop(j, PhaseMap, i)
+		c.stop(now, j, PhaseMap, i)
 	}
-	c.stop(j, PhaseReduce, 0)
-	j.state, j.ended, j.outcome, j.running = state, now, outcome, 0
-	j.maps, j.pending, j.finishes = nil, nil, nil
-	c.act(EndJob{Job: j.ID, State: state, Outcome: outcome, Tasks: j.Tasks, Done: j.done, Runtime: j.runtime(now), Course: j.seen()})
+	c.stop(now, j, PhaseReduce, 0)
+	c.teach(now, j, state)
+	j.state, j.ended, j.outcome, j.running, j.held = state, now, outcome, 0, 0
+	j.maps, j.pending, j.finishes, j.Sizes, j.guess = nil, nil, nil, nil, guess{said: j.guess.said}
+	c.act(EndJob{
+		Job: j.ID, State: state, Outcome: outcome, Tasks: j.Tasks, Done: j.done, Runtime: j.runtime(now), Course: j.seen(),
+		Wasted: j.wasted, Work: j.work,
+	})
 	c.remember(j)
-}
-
-// stop tells the worker of a running task to kill it.
-func (c *Core) stop(j *job, phase Phase, index int) {
-	if t := j.task(phase, index); t.state == taskRunning {
-		c.act(Kill{Node: t.node, Ref: Ref{j.ID, phase, index, t.attempt}})
-		t.state = taskPending
-	}
 }
 
 // task is a task of the job, or nil when there is none of that name.

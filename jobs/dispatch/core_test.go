@@ -407,7 +407,7 @@ func TestAttemptsOnOneNode(t *testing.T) {
 		k.c.Alive(k.now, "n2")
 		k.step(0) // a second attempt, on n2
 		k.c.Hello(k.now, "n1", 2, []Ref{old})
-		k.c.Gone("n2")
+		k.c.Gone(k.now, "n2")
 		k.step(0) // a third, on n1, where the first has not ended
 		late(k)
 		k.step(0)

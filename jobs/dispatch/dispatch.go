@@ -16,6 +16,7 @@ func (c *Core) Step(now time.Time) []Action {
 	c.expire(now)
 	for {
 		c.watch(now)
+		c.meetBounds(now)
 		c.settle(now)
 		if !now.Before(c.hold) {
 			c.settleKilled(now)
@@ -47,8 +48,12 @@ func (j *job) summary() string {
 	if j.dropped == 0 {
 		return fmt.Sprintf("%d of %d tasks done", j.done, j.Tasks)
 	}
-	return fmt.Sprintf("%d of %d tasks done, %d dropped (at least %d were needed)",
+	said := fmt.Sprintf("%d of %d tasks done, %d dropped (at least %d were needed)",
 		j.done, j.Tasks, j.dropped, units.Ratio(j.MinTasks).Of(j.Tasks))
+	if j.bounded() {
+		said += ", error " + units.Percent(float64(j.Tasks-j.done)/float64(j.Tasks))
+	}
+	return said
 }
 
 // dispatch begins the jobs that the discipline wants begun and hands the free slots
@@ -81,12 +86,12 @@ func (c *Core) serve(now time.Time, free map[string]int) (again bool) {
 			again = true
 		}
 		if t.job.state == Running {
-			c.feed(t.job, free, t.most)
+			c.feed(now, t.job, free, t.most)
 		}
 	}
 	for _, t := range turns {
 		if t.job.state == Running {
-			c.feed(t.job, free, t.job.Slots)
+			c.feed(now, t.job, free, t.job.Slots)
 		}
 	}
 	return again
@@ -171,7 +176,7 @@ func (c *Core) share(now time.Time, free map[string]int) (again bool) {
 		}
 		run, _ := c.queue.Begin(now, j.ID)
 		c.begin(now, j, run)
-		c.feed(j, free, j.Slots)
+		c.feed(now, j, free, j.Slots)
 		again = again || j.running == 0
 	}
 }
@@ -205,22 +210,17 @@ func (c *Core) usable(name string, w *worker) int {
 	return UsableSlots(cap, w.slots)
 }
 
-// feed starts tasks of j while it runs fewer than most, may run more and slots are free.
-func (c *Core) feed(j *job, free map[string]int, most int) {
-	if !j.ready() {
+// feed starts tasks of j while it holds fewer slots than most, may hold more and slots are free.
+func (c *Core) feed(now time.Time, j *job, free map[string]int, most int) {
+	if !j.ready() || c.choose(now, j, free, most) {
 		return
 	}
-	for j.running < min(most, j.Slots) && len(free) > 0 {
+	for j.held < min(most, j.Slots) && len(free) > 0 {
 		phase, index, ok := j.next()
 		if !ok {
 			return
 		}
-		t := j.task(phase, index)
-		node := roomiest(free, t.avoid)
-		c.start(j, phase, index, node)
-		if free[node]--; free[node] == 0 {
-			delete(free, node)
-		}
+		c.start(now, j, phase, index, roomiest(free, j.task(phase, index).avoid), free)
 	}
 }
 
@@ -264,12 +264,20 @@ func compareBool(a, b bool) int {
 	}
 }
 
-// start gives one pending task to a node as a new attempt.
-func (c *Core) start(j *job, phase Phase, index int, node string) {
+// start gives a task to a node as a new attempt, and takes one of the free slots.
+func (c *Core) start(now time.Time, j *job, phase Phase, index int, node string, free map[string]int) {
 	t := j.task(phase, index)
 	t.tries++
-	c.occupy(j, Ref{j.ID, phase, index, c.attempt(j.run.Number, t.tries)}, node)
-	c.act(StartTask{Node: node, Ref: Ref{j.ID, phase, index, t.attempt}})
+	ref := Ref{j.ID, phase, index, c.attempt(j.run.Number, t.tries)}
+	a := attempt{node: node, number: ref.Attempt, began: now, seen: true, speed: c.speed(node)}
+	if phase == PhaseMap {
+		a.expected = j.expects(index, a.speed)
+	}
+	c.occupy(j, ref, a)
+	c.act(StartTask{Node: node, Ref: ref})
+	if free[node]--; free[node] == 0 {
+		delete(free, node)
+	}
 }
 
 // attempt is the number of a task's n-th attempt in a run of its job. The upper half
@@ -282,25 +290,3 @@ func (c *Core) attempt(number uint32, n int) uint32 {
 
 // runBits is a job's run as its attempts carry it; 0 is the first.
 func runBits(number uint32) uint32 { return (max(number, 1) - 1) & 0xf }
-
-// occupy marks a pending task as running.
-func (c *Core) occupy(j *job, ref Ref, node string) {
-	t := j.task(ref.Phase, ref.Index)
-	t.state, t.node, t.attempt = taskRunning, node, ref.Attempt
-	j.running++
-	if ref.Phase == PhaseMap {
-		j.pending = slices.DeleteFunc(j.pending, func(i int) bool { return i == ref.Index })
-	}
-	c.workers[node].running[ref] = true
-}
-
-// requeue puts a running task back among the pending ones.
-func (c *Core) requeue(j *job, phase Phase, index int) {
-	t := j.task(phase, index)
-	t.state = taskPending
-	j.running--
-	if phase == PhaseMap {
-		at, _ := slices.BinarySearchFunc(j.pending, index, j.compare)
-		j.pending = slices.Insert(j.pending, at, index)
-	}
-}

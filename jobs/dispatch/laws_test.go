@@ -477,7 +477,7 @@ func (l *lab) disconnect() {
 		clear(n.holds)
 		clear(n.killed)
 		l.core.Broken(name)
-		l.core.Gone(name)
+		l.core.Gone(l.now, name)
 	} else {
 		l.core.Broken(name)
 	}
@@ -503,7 +503,7 @@ func (l *lab) setShares() {
 	var shares []Share
 	for _, id := range append(slices.Sorted(maps.Keys(l.jobs)), "nobody") {
 		if rapid.Bool().Draw(l.T, "named") {
-			shares = append(shares, Share{id, rapid.IntRange(0, 9).Draw(l.T, "slots")})
+			shares = append(shares, Share{Job: id, Slots: rapid.IntRange(0, 9).Draw(l.T, "slots")})
 		}
 	}
 	l.core.Share(shares)

@@ -62,6 +62,7 @@ func (c *Core) enter(now time.Time, j *job, past Past) error {
 // resume goes on with a run of an earlier process.
 func (c *Core) resume(now time.Time, j *job) {
 	c.active = insert(c.active, j)
+	c.explore(j)
 	j.state = Running
 	if j.started.IsZero() || j.started.After(now) {
 		j.started = j.run.Began
@@ -87,6 +88,7 @@ func (c *Core) begin(now time.Time, j *job, run buffers.Run) {
 	}
 	j.run.Theta, j.run.Why = j.allowed(run.Theta)
 	j.course, j.watched = Course{}, true
+	c.explore(j)
 	c.active = insert(c.active, j)
 	j.state = Running
 	if j.run.Theta > 0 {
@@ -215,11 +217,11 @@ func (c *Core) kill(j *job, higher string) {
 	c.tell(j, PhaseReduce, 0)
 }
 
-// tell lets the worker of a running task stop it, and leaves the task as it is
-// until the worker has answered.
+// tell lets the workers of a running task stop it, and leaves the task as it is
+// until they have answered.
 func (c *Core) tell(j *job, phase Phase, index int) {
-	if t := j.task(phase, index); t.state == taskRunning {
-		c.act(Kill{Node: t.node, Ref: Ref{j.ID, phase, index, t.attempt}})
+	for _, a := range j.task(phase, index).runs {
+		c.act(Kill{Node: a.node, Ref: Ref{j.ID, phase, index, a.number}})
 	}
 }
 
@@ -252,7 +254,8 @@ func (c *Core) goBack(now time.Time, j *job) {
 	c.active = slices.DeleteFunc(c.active, func(o *job) bool { return o == j })
 	higher := j.run.Stopping
 	j.run = RunRecord{Number: j.run.Number, Over: true}
-	*j = job{Plan: j.Plan, rank: j.rank, run: j.run, maps: make([]task, j.Tasks), places: j.places}
+	j.wasted.Killed += j.work // its outputs are thrown away
+	*j = job{Plan: j.Plan, rank: j.rank, run: j.run, maps: make([]task, j.Tasks), places: j.places, wasted: j.wasted, guess: j.guess.again()}
 	j.restore(Past{})
 	c.act(RequeueJob{Job: j.ID, For: higher, Run: j.run})
 }

@@ -34,12 +34,12 @@ func TestSharesComeBeforeClassAndArrival(t *testing.T) {
 		want   string
 	}{
 		"no shares":            {nil, "a=6"},
-		"in their order":       {[]Share{{"c", 3}, {"b", 2}, {"a", 1}}, "a=1 b=2 c=3"},
-		"what is left over":    {[]Share{{"c", 2}, {"b", 1}}, "b=1 c=5"},
-		"a share of nothing":   {[]Share{{"b", 0}, {"c", 1}}, "c=6"},
-		"more than it can use": {[]Share{{"b", 100}, {"a", 100}}, "b=6"},
-		"nobody knows them":    {[]Share{{"x", 3}, {"y", 9}}, "a=6"},
-		"named twice":          {[]Share{{"c", 1}, {"c", 5}, {"b", 5}}, "b=5 c=1"},
+		"in their order":       {[]Share{{Job: "c", Slots: 3}, {Job: "b", Slots: 2}, {Job: "a", Slots: 1}}, "a=1 b=2 c=3"},
+		"what is left over":    {[]Share{{Job: "c", Slots: 2}, {Job: "b", Slots: 1}}, "b=1 c=5"},
+		"a share of nothing":   {[]Share{{Job: "b", Slots: 0}, {Job: "c", Slots: 1}}, "c=6"},
+		"more than it can use": {[]Share{{Job: "b", Slots: 100}, {Job: "a", Slots: 100}}, "b=6"},
+		"nobody knows them":    {[]Share{{Job: "x", Slots: 3}, {Job: "y", Slots: 9}}, "a=6"},
+		"named twice":          {[]Share{{Job: "c", Slots: 1}, {Job: "c", Slots: 5}, {Job: "b", Slots: 5}}, "b=5 c=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,7 +65,7 @@ func TestSharesMoveAsTasksEnd(t *testing.T) {
 	k.add(plan("a", "low", 20, 20))
 	k.add(plan("b", "low", 20, 20))
 	k.step(0)
-	k.c.Share([]Share{{"b", 3}, {"a", 1}})
+	k.c.Share([]Share{{Job: "b", Slots: 3}, {Job: "a", Slots: 1}})
 	k.step(0)
 	if got := k.counts(); got != "a=4" {
 		t.Fatalf("running %s: a share takes no slot away", got)
@@ -82,7 +82,7 @@ func TestSharesMoveAsTasksEnd(t *testing.T) {
 // a running job leaves no slot that it can use.
 func TestHigherClassBeginsFirst(t *testing.T) {
 	t.Parallel()
-	for _, shares := range [][]Share{{{"a", 2}}, {{"a", 1}, {"x", 1}}} {
+	for _, shares := range [][]Share{{{Job: "a", Slots: 2}}, {{Job: "a", Slots: 1}, {Job: "x", Slots: 1}}} {
 		k := newDesk(t)
 		k.c.Hello(k.now, "n1", 2, nil)
 		k.add(plan("a", "low", 20, 20))

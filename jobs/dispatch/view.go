@@ -13,8 +13,10 @@ type JobView struct {
 	Outcome string
 	// Tasks of the map phase.
 	Done, Dropped int
-	// Running counts the reduce task too.
+	// Running counts the reduce task too, and a task once whatever copies of it run.
 	Running int
+	// Held are the slots that its attempts hold, copies included.
+	Held int
 	// Rate is the completions per second over the last 5 s; RateKnown is false
 	// before the job has run for a second and after it ended.
 	Rate      float64
@@ -22,7 +24,7 @@ type JobView struct {
 	// Runtime is the time since the first task started; Started is false before that.
 	Runtime time.Duration
 	Started bool
-	// RunningOn counts the running tasks per node.
+	// RunningOn counts the running attempts per node.
 	RunningOn map[string]int
 	// Run is its present run, or the last one; Due tells that its sprint timer has fired.
 	Run RunRecord
@@ -33,6 +35,17 @@ type JobView struct {
 	Rank int
 	// Progress is what its engine says.
 	Progress EngineProgress
+	// Copies are its map tasks of which more than one attempt runs, CopiesWanted the copies
+	// that it would start now if it had the slots, CopiesSave by how much sooner it would
+	// then end; that is unknown before a task has ended.
+	Copies, CopiesWanted int
+	CopiesSave           time.Duration
+	CopiesKnown          bool
+	// Wasted is the slot time that counted for nothing, Work that of the attempts that counted.
+	Wasted Waste
+	Work   time.Duration
+	// Speculation is the policy of its copies and the last decision in words; empty before one.
+	Speculation string
 }
 
 // WorkerView is a worker as listings show it.
@@ -64,7 +77,7 @@ func (c *Core) Jobs(now time.Time) []JobView {
 func (c *Core) view(now time.Time, j *job) JobView {
 	v := JobView{
 		Plan: j.Plan, State: j.state, Outcome: j.outcome,
-		Done: j.done, Dropped: j.dropped, Running: j.running,
+		Done: j.done, Dropped: j.dropped, Running: j.running, Held: j.held,
 		Runtime: j.runtime(now), Started: !j.started.IsZero(),
 		RunningOn: make(map[string]int),
 		Run:       j.run, Place: c.queue.Place(j.ID), Rank: j.rank, Progress: j.progress,
@@ -76,12 +89,19 @@ func (c *Core) view(now time.Time, j *job) JobView {
 	v.Rate, v.RateKnown = j.rate(now)
 	for i := range j.maps {
 		if t := &j.maps[i]; t.state == taskRunning {
-			v.RunningOn[t.node]++
+			for _, a := range t.runs {
+				v.RunningOn[a.node]++
+			}
+			if len(t.runs) > 1 {
+				v.Copies++
+			}
 		}
 	}
 	if j.reduce.state == taskRunning {
-		v.RunningOn[j.reduce.node]++
+		v.RunningOn[j.reduce.runs[0].node]++
 	}
+	v.Wasted, v.Work, v.Speculation = j.wasted, j.work, j.guess.said
+	v.CopiesWanted, v.CopiesSave, v.CopiesKnown = c.wanted(now, j)
 	return v
 }
 

@@ -36,7 +36,7 @@ func (c *Core) Hello(now time.Time, node string, slots int, running []Ref) {
 	}
 	for _, ref := range sortedRefs(before) {
 		if !w.running[ref] {
-			c.lose(node, ref)
+			c.lose(now, node, ref)
 		}
 	}
 }
@@ -51,8 +51,8 @@ func (c *Core) forgetOne() {
 	}
 }
 
-// adopt tells whether the attempt is wanted: it is the one that the task waits
-// for, or the task waits for none.
+// adopt tells whether the attempt is wanted: it is one that the task waits for, the task
+// waits for none, or it is a copy that an earlier scheduler process started.
 func (c *Core) adopt(now time.Time, node string, ref Ref) bool {
 	j, t := c.find(ref)
 	if t == nil {
@@ -62,7 +62,7 @@ func (c *Core) adopt(now time.Time, node string, ref Ref) bool {
 		return false // of a run that was killed
 	}
 	if t.state == taskRunning {
-		return t.node == node && t.attempt == ref.Attempt
+		return t.has(node, ref.Attempt) || c.adoptCopy(now, j, t, node, ref)
 	}
 	over := j.done+j.dropped == j.Tasks
 	if t.state != taskPending || (ref.Phase == PhaseReduce && !over) {
@@ -72,7 +72,7 @@ func (c *Core) adopt(now time.Time, node string, ref Ref) bool {
 		run, _ := c.queue.Begin(now, j.ID)
 		c.begin(now, j, run)
 	}
-	c.occupy(j, ref, node)
+	c.occupy(j, ref, attempt{node: node, number: ref.Attempt, began: now, speed: c.speed(node)})
 	return true
 }
 
@@ -101,9 +101,9 @@ func (c *Core) Broken(node string) {
 }
 
 // Gone notes that a worker said goodbye: it has stopped its tasks.
-func (c *Core) Gone(node string) {
+func (c *Core) Gone(now time.Time, node string) {
 	if w := c.workers[node]; w != nil {
-		c.abandon(node, w)
+		c.abandon(now, node, w)
 	}
 }
 
@@ -112,25 +112,24 @@ func (c *Core) expire(now time.Time) {
 	for _, node := range c.nodes() {
 		if w := c.workers[node]; (w.connected || len(w.running) > 0) && now.Sub(w.heard) >= workerSilence {
 			c.act(LoseWorker{Node: node, Tasks: len(w.running)})
-			c.abandon(node, w)
+			c.abandon(now, node, w)
 		}
 	}
 }
 
 // abandon takes all tasks away from a worker.
-func (c *Core) abandon(node string, w *worker) {
+func (c *Core) abandon(now time.Time, node string, w *worker) {
 	lost := sortedRefs(w.running)
 	w.connected, w.running = false, make(map[Ref]bool)
 	for _, ref := range lost {
-		c.lose(node, ref)
+		c.lose(now, node, ref)
 	}
 }
 
-// lose puts a task back when the attempt that it waits for is lost. A lost
-// attempt is no failure of the task.
-func (c *Core) lose(node string, ref Ref) {
-	if j, t := c.find(ref); t != nil && t.state == taskRunning && t.node == node && t.attempt == ref.Attempt {
-		c.requeue(j, ref.Phase, ref.Index)
+// lose takes an attempt away that is lost, which is no failure of its task.
+func (c *Core) lose(now time.Time, node string, ref Ref) {
+	if j, t := c.find(ref); t != nil && t.has(node, ref.Attempt) {
+		c.release(now, j, t, node, ref, &j.wasted.Failed)
 	}
 }
 
@@ -144,7 +143,9 @@ func (c *Core) Stopped(now time.Time, node string, ref Ref) {
 	}
 	w.heard = now
 	delete(w.running, ref)
-	c.lose(node, ref)
+	if j, t := c.find(ref); t != nil && t.has(node, ref.Attempt) {
+		c.release(now, j, t, node, ref, &j.wasted.Killed)
+	}
 }
 
 // Result takes over how an attempt ended; failure is empty for success and the
@@ -158,32 +159,22 @@ func (c *Core) Result(now time.Time, node string, ref Ref, failure string) {
 	w.heard = now
 	delete(w.running, ref)
 	j, t := c.find(ref)
-	if t == nil || t.state != taskRunning || t.node != node || t.attempt != ref.Attempt {
+	if t == nil || !t.has(node, ref.Attempt) {
 		return
 	}
-	if failure != "" {
-		c.fail(now, j, t, ref, failure)
+	if failure == "" {
+		c.succeed(now, j, t, node, ref)
 		return
 	}
-	t.state = taskDone
-	j.running--
-	if ref.Phase == PhaseMap {
-		j.done++
-		j.finishes = append(recent(j.finishes, now), now)
-	}
+	t.failures++
+	t.avoid, t.failure = node, failure
+	c.release(now, j, t, node, ref, &j.wasted.Failed)
 }
 
-// fail counts a failure. The task is tried again until it has failed too often;
-// then it is dropped where the job's least fraction of tasks allows it, and
-// otherwise the job fails.
-func (c *Core) fail(now time.Time, j *job, t *task, ref Ref, failure string) {
-	t.failures++
-	t.avoid = t.node
-	c.requeue(j, ref.Phase, ref.Index)
-	if t.failures < j.MaxAttempts {
-		return
-	}
-	why := fmt.Sprintf("%s task %d failed %d times, last on %s: %s", ref.Phase, ref.Index, t.failures, t.node, failure)
+// exhaust gives up a task that has failed as often as it may: it is dropped where the
+// job's least fraction of tasks allows it, and otherwise the job fails.
+func (c *Core) exhaust(now time.Time, j *job, t *task, ref Ref) {
+	why := fmt.Sprintf("%s task %d failed %d times, last on %s: %s", ref.Phase, ref.Index, t.failures, t.avoid, t.failure)
 	if ref.Phase == PhaseReduce || j.Tasks-j.dropped-1 < units.Ratio(j.MinTasks).Of(j.Tasks) {
 		c.end(now, j, Failed, why)
 		return
