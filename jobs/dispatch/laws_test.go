@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
+	"headroom/jobs/speculation"
 	"headroom/units"
 )
 
@@ -31,6 +34,9 @@ type lab struct {
 	counted    int
 	// asked are the drop ratios that the coordinators have not answered yet.
 	asked []Deflate
+	// policy decides on copies; copied counts those that were started, in all stories.
+	policy speculation.Policy
+	copied *atomic.Int64
 }
 
 // labNode is a worker: it holds attempts whether or not it is connected.
@@ -60,6 +66,8 @@ type labJob struct {
 	run    RunRecord
 	chosen []int
 	kills  int
+	// given: a share gave it copies once.
+	given bool
 	// failed counts the failures that the job's tasks really had.
 	failed map[string]int
 	end    *EndJob
@@ -77,8 +85,11 @@ func (j *labJob) exhausted() bool {
 	return false
 }
 
-func newLab(t *rapid.T, d buffers.Discipline) *lab {
-	l := &lab{T: t, discipline: d, now: start, nodes: map[string]*labNode{}, jobs: map[string]*labJob{}, caps: map[string]Cap{}}
+func newLab(t *rapid.T, d buffers.Discipline, copied *atomic.Int64) *lab {
+	l := &lab{T: t, copied: copied, discipline: d, now: start, nodes: map[string]*labNode{}, jobs: map[string]*labJob{}, caps: map[string]Cap{}}
+	l.policy = rapid.SampledFrom([]speculation.Policy{
+		speculation.Ours, speculation.GRASS, speculation.GS, speculation.RAS, speculation.LATE, speculation.Mantri, speculation.None,
+	}).Draw(t, "policy")
 	l.restart()
 	return l
 }
@@ -88,6 +99,7 @@ func (l *lab) restart() {
 	l.run++
 	l.asked = nil
 	l.core = New(dispatcher(l.discipline, "high", "low"), l.run, draws)
+	l.core.Speculate(Speculation{Policy: l.policy, Xi: 0.3})
 	for _, n := range l.nodes {
 		n.connected, n.cut = false, l.now
 	}
@@ -120,7 +132,7 @@ func (l *lab) step() {
 }
 
 // checkTruth: on every connected node the core believes to run exactly what runs
-// there and was not told to stop; no task runs twice. An attempt that was told to
+// there and was not told to stop; no task runs twice but for copies, on other nodes. An attempt that was told to
 // stop before the stream opened, and has not ended yet, may be taken up or not.
 func (l *lab) checkTruth() {
 	least, dying := make(map[string]int), make(map[string]int) // by job and node
@@ -133,7 +145,7 @@ func (l *lab) checkTruth() {
 			if killed == 0 && n.connected {
 				least[r.Job+" "+name]++
 				r.Attempt = 0
-				if tasks[r] != "" {
+				if tasks[r] == name || tasks[r] != "" && (r.Phase == PhaseReduce || !l.copies(r.Job)) {
 					l.Fatalf("%v runs on %s and on %s", r, tasks[r], name)
 				}
 				tasks[r] = name
@@ -151,6 +163,13 @@ func (l *lab) checkTruth() {
 			}
 		}
 	}
+}
+
+// copies reports whether tasks of the job may have copies: not by a policy of none, and for
+// others only where a promise is to be kept, or a share ever gave them.
+func (l *lab) copies(id string) bool {
+	j := l.jobs[id]
+	return l.policy != speculation.None && (j.plan.ErrorBound || !j.plan.Deadline.IsZero() || j.given)
 }
 
 func (l *lab) carryOut(a Action) {
@@ -236,6 +255,10 @@ func (l *lab) checkKill(a KeepRun) {
 // keeps, before anything of the run has started.
 func (l *lab) checkChosen(a DropTasks) {
 	j := l.jobs[a.Job]
+	if l.core.jobs[a.Job].bounded() && (strings.Contains(a.Why, "bound") || strings.Contains(a.Why, "deadline")) {
+		l.checkGivenUp(a)
+		return
+	}
 	if len(j.outputs) > 0 {
 		l.Fatalf("%s drops %v after tasks %v were done", a.Job, a.Indexes, j.outputs)
 	}
@@ -249,6 +272,27 @@ func (l *lab) checkChosen(a DropTasks) {
 	want := slices.Sorted(slices.Values(DropOrder(j.plan.Tasks, draws(buffers.Seed(a.Job)))[:j.plan.Tasks-units.Ratio(1-j.run.Theta).Kept(j.plan.Tasks)]))
 	if got := slices.Sorted(slices.Values(j.chosen)); !slices.Equal(got, want) || j.plan.Tasks-len(j.drops) < units.Ratio(j.plan.MinTasks).Of(j.plan.Tasks) {
 		l.Fatalf("%s with theta %v drops %v, want %v", a.Job, j.run.Theta, got, want)
+	}
+}
+
+// checkGivenUp: a job ends at its bound with the tasks of its floor done, not before its deadline
+// unless it has an error bound, and gives up everything that is not done.
+func (l *lab) checkGivenUp(a DropTasks) {
+	j := l.jobs[a.Job]
+	for _, i := range a.Indexes {
+		if j.drops[i] {
+			l.Fatalf("task %d of %s dropped twice", i, a.Job)
+		}
+		j.drops[i] = true
+	}
+	done := j.plan.Tasks - len(j.drops)
+	if done < max(1, units.Ratio(j.plan.MinTasks).Of(j.plan.Tasks)) || !j.plan.ErrorBound && l.now.Before(j.plan.Deadline) {
+		l.Fatalf("%s, %+v, gives up %v at %v", a.Job, j.plan, a.Indexes, l.now)
+	}
+	for i := range j.plan.Tasks {
+		if !j.drops[i] && !j.outputs[i] {
+			l.Fatalf("%s ends without task %d", a.Job, i)
+		}
 	}
 }
 
@@ -301,14 +345,44 @@ func (l *lab) checkStart(a StartTask) {
 	if j.end != nil || j.drops[a.Ref.Index] && a.Ref.Phase == PhaseMap || a.Ref.Phase == PhaseReduce && len(j.outputs) < j.plan.Tasks-len(j.drops) {
 		l.Fatalf("%v started: %+v", a.Ref, j)
 	}
-	if v := l.core.view(l.now, l.core.jobs[a.Ref.Job]); v.Running > j.plan.Slots {
-		l.Fatalf("%d tasks of %s run, slots %d", v.Running, a.Ref.Job, j.plan.Slots)
+	if v := l.core.view(l.now, l.core.jobs[a.Ref.Job]); v.Held > j.plan.Slots || v.Held < v.Running {
+		l.Fatalf("%d attempts of %d tasks of %s run, slots %d", v.Held, v.Running, a.Ref.Job, j.plan.Slots)
 	}
 	for name, o := range l.nodes {
 		if o.holds[a.Ref] {
 			l.Fatalf("attempt %v runs on %s already", a.Ref, name)
 		}
 	}
+	l.checkCopy(a)
+}
+
+// checkCopy: a copy runs where its job may have some, on another node than the attempts that
+// are to go on, and on none that is capped harder.
+func (l *lab) checkCopy(a StartTask) {
+	for name, n := range l.nodes {
+		for r := range n.holds {
+			other := r.Job == a.Ref.Job && r.Phase == a.Ref.Phase && r.Index == a.Ref.Index && n.connected && n.killed[r] == 0
+			if !other {
+				continue
+			}
+			l.copied.Add(1)
+			if name == a.Node || r.Phase == PhaseReduce || !l.copies(r.Job) || l.core.speed(a.Node) < l.core.speed(name) {
+				l.Fatalf("%v started on %s beside %v on %s", a.Ref, a.Node, r, name)
+			}
+			if most, given := l.core.copiesGiven(l.core.jobs[r.Job]); given && l.core.jobs[r.Job].copies() > most {
+				l.Fatalf("%v started, although a share leaves %s %d copies", a.Ref, r.Job, most)
+			}
+			if l.failedOften(r) {
+				l.Fatalf("%v started, although its task may not fail again", a.Ref)
+			}
+		}
+	}
+}
+
+// failedOften reports whether the core counts as many failures of a task as it may have.
+func (l *lab) failedOften(r Ref) bool {
+	j := l.core.jobs[r.Job]
+	return j.task(r.Phase, r.Index).failures >= j.MaxAttempts
 }
 
 // checkDrop: each task is dropped once, and never below the floor.
@@ -360,10 +434,19 @@ func (l *lab) checkConserving() {
 		l.Fatalf("%s waits beside free slots %v", j.ID, l.core.free())
 	}
 	for _, j := range l.core.active {
-		if _, index, ok := j.next(); ok && j.ready() && j.running < j.Slots {
+		if l.hopeless(j) {
+			continue
+		}
+		if _, index, ok := j.next(); ok && j.ready() && j.held < j.Slots {
 			l.Fatalf("task %d of %s waits beside free slots %v", index, j.ID, l.core.free())
 		}
 	}
+}
+
+// hopeless reports whether what waits may wait: the tasks of the floor are done or run, and the
+// rest may not end by the job's deadline.
+func (l *lab) hopeless(j *job) bool {
+	return l.core.speculates(j) && j.untilDeadline() && l.now.Before(j.Deadline) && j.guess.base > 0 && j.done+j.running >= j.floor()
 }
 
 // finish ends one attempt on its worker: the file appears when it succeeded; the
@@ -447,9 +530,16 @@ func (l *lab) submit() {
 	l.now = l.now.Add(time.Millisecond)
 	p := Plan{
 		ID: id, Name: id, Class: rapid.SampledFrom([]string{"high", "low"}).Draw(l.T, "class"),
-		Slots: rapid.IntRange(1, 5).Draw(l.T, "slots"), Tasks: rapid.IntRange(1, 6).Draw(l.T, "tasks"),
+		Slots: rapid.IntRange(1, 8).Draw(l.T, "slots"), Tasks: rapid.IntRange(1, 9).Draw(l.T, "tasks"),
 		MinTasks: rapid.SampledFrom([]float64{1, 0.75, 0.5, 0.01}).Draw(l.T, "min"), MaxAttempts: rapid.IntRange(1, 3).Draw(l.T, "attempts"),
 		Reduce: rapid.Bool().Draw(l.T, "reduce"), Submitted: l.now,
+	}
+	if rapid.Bool().Draw(l.T, "deadline") {
+		p.Deadline = l.now.Add(time.Duration(rapid.IntRange(0, 200).Draw(l.T, "seconds")) * time.Second)
+	}
+	p.ErrorBound = rapid.Bool().Draw(l.T, "error bound")
+	for range p.Tasks {
+		p.Sizes = append(p.Sizes, int64(rapid.IntRange(0, 3).Draw(l.T, "size")))
 	}
 	l.jobs[id] = &labJob{plan: p, outputs: map[int]bool{}, drops: map[int]bool{}, failed: map[string]int{}}
 	testkit.Check(l, l.core.Add(l.now, p, Past{}))
@@ -503,7 +593,14 @@ func (l *lab) setShares() {
 	var shares []Share
 	for _, id := range append(slices.Sorted(maps.Keys(l.jobs)), "nobody") {
 		if rapid.Bool().Draw(l.T, "named") {
-			shares = append(shares, Share{Job: id, Slots: rapid.IntRange(0, 9).Draw(l.T, "slots")})
+			s := Share{Job: id, Slots: rapid.IntRange(0, 9).Draw(l.T, "slots")}
+			if rapid.Bool().Draw(l.T, "copies given") {
+				s.Copies = new(rapid.IntRange(0, 2).Draw(l.T, "copies"))
+				if j := l.jobs[id]; j != nil && *s.Copies > 0 {
+					j.given = true
+				}
+			}
+			shares = append(shares, s)
 		}
 	}
 	l.core.Share(shares)
@@ -522,15 +619,19 @@ func TestCoreLaws(t *testing.T) {
 	for _, d := range buffers.Disciplines() {
 		t.Run(string(d), func(t *testing.T) {
 			t.Parallel()
+			copied := &atomic.Int64{}
 			for range 10 { // stories are short and cheap: more of them than rapid's hundred
-				rapid.Check(t, func(t *rapid.T) { tellStory(t, d) })
+				rapid.Check(t, func(t *rapid.T) { tellStory(t, d, copied) })
+			}
+			if copied.Load() == 0 {
+				t.Error("no story had a copy")
 			}
 		})
 	}
 }
 
-func tellStory(t *rapid.T, d buffers.Discipline) {
-	l := newLab(t, d)
+func tellStory(t *rapid.T, d buffers.Discipline, copied *atomic.Int64) {
+	l := newLab(t, d, copied)
 	t.Repeat(map[string]func(*rapid.T){
 		"submit":     func(*rapid.T) { l.submit() },
 		"connect":    func(*rapid.T) { l.connect() },
@@ -542,7 +643,9 @@ func tellStory(t *rapid.T, d buffers.Discipline) {
 		"shares":     func(*rapid.T) { l.setShares() },
 		"cancel":     func(*rapid.T) { l.cancel() },
 		"answer":     func(*rapid.T) { l.answer() },
+		"moment":     func(*rapid.T) { l.pass(100 * time.Millisecond) },
 		"second":     func(*rapid.T) { l.pass(time.Second) },
+		"4 seconds":  func(*rapid.T) { l.pass(4 * time.Second) },
 		"minute":     func(*rapid.T) { l.pass(time.Minute) },
 		"kill -9":    func(*rapid.T) { l.restart() },
 	})
@@ -562,7 +665,7 @@ func (l *lab) drain() {
 	}
 	for range 1000 {
 		l.pass(time.Second)
-		busy := len(l.asked) > 0
+		busy := len(l.asked) > 0 || slices.ContainsFunc(slices.Collect(maps.Values(l.jobs)), func(j *labJob) bool { return j.end == nil })
 		l.answer()
 		for _, name := range names {
 			for _, r := range sortedRefs(l.nodes[name].holds) {
