@@ -249,12 +249,18 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 		r.run.Over = true // a restart looks for no driver
 		l.keepRun(a.Job, r.run)
 	}
+	if r.file.Spark == nil {
+		if err := r.dir.Tidy(len(r.inputs)); err != nil {
+			l.logger.Warn("unfinished outputs of a job are left", slog.String("job", a.Job), slog.Any("error", err))
+		}
+	}
 	if a.State == dispatch.Done && r.file.Reduce != nil {
 		if err := r.dir.Publish(); err != nil {
 			l.logger.Warn("result link not made", slog.String("job", a.Job), slog.Any("error", err))
 		}
 	}
-	l.logger.Info("job ended", slog.String("job", a.Job), slog.String("state", a.State.String()), slog.String("outcome", a.Outcome), slog.Float64("runtime_s", a.Runtime.Seconds()))
+	l.logger.Info("job ended", slog.String("job", a.Job), slog.String("state", a.State.String()), slog.String("outcome", a.Outcome),
+		slog.Float64("runtime_s", a.Runtime.Seconds()), slog.Float64("wasted_s", a.Wasted.Total().Seconds()))
 	l.forget()
 	if a.State == dispatch.Cancelled {
 		return // a cancellation is committed before it is carried out

@@ -14,9 +14,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"syscall"
 	"time"
@@ -82,6 +84,43 @@ func (f Folder) Task(phase dispatch.Phase, index int) string {
 	return f.Path(f.OfRun(fmt.Sprintf("map-%05d", index)))
 }
 
+// Tidy removes what killed attempts have left unfinished, once the job is over: hidden files
+// beside the outputs. It looks at a bounded number of files, since tasks may put others there.
+func (f Folder) Tidy(tasks int) error {
+	dir, err := os.Open(f.Path(f.OfRun("")))
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	names, err := dir.Readdirnames(leftMost + leftPerTask*tasks)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	var failed error
+	for _, name := range names {
+		if unfinished.MatchString(name) {
+			failed = errors.Join(failed, ignoreMissing(os.Remove(filepath.Join(dir.Name(), name))))
+		}
+	}
+	return failed
+}
+
+// leftMost and leftPerTask bound the files that are looked at when a job is tidied.
+const (
+	leftMost    = 1000
+	leftPerTask = 4
+)
+
+// unfinished are the names that local.Partial gives to outputs of a job's tasks.
+var unfinished = regexp.MustCompile(`^\.(map-[0-9]+|result)\.[0-9a-f]{8}\.part$`)
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // Discard throws the outputs of a killed run away. None of them counts any more
 // whether or not that succeeds: the next run has names of its own.
 func (f Folder) Discard(tasks int) error {
@@ -94,9 +133,7 @@ func (f Folder) Discard(tasks int) error {
 	}
 	var failed error
 	for _, name := range names {
-		if err := os.Remove(f.Path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			failed = errors.Join(failed, err)
-		}
+		failed = errors.Join(failed, ignoreMissing(os.Remove(f.Path(name))))
 	}
 	return failed
 }
@@ -144,10 +181,7 @@ func TakeBack(f Folder, made []string) error {
 	if len(made) == 0 {
 		return nil // the folder is of an earlier try of the same request
 	}
-	err := os.Remove(f.Path("job.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	err := ignoreMissing(os.Remove(f.Path("job.json")))
 	for _, dir := range slices.Backward(made) {
 		switch failed := os.Remove(dir); {
 		case errors.Is(failed, fs.ErrNotExist):

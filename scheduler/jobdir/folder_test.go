@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -76,5 +77,27 @@ func TestNoFolderOverAFile(t *testing.T) {
 	testkit.WriteFile(t, path, "")
 	if _, err := MakeAll(filepath.Join(path, "jobs")); err == nil {
 		t.Error("a folder was made below a file")
+	}
+}
+
+// Tidying takes the unfinished outputs of tasks, and nothing else.
+func TestTidy(t *testing.T) {
+	t.Parallel()
+	for _, run := range []uint32{1, 2} {
+		f := Folder{Output: t.TempDir(), ID: "words-1", Run: run}
+		testkit.Need(MakeAll(f.Path(f.OfRun(""))))(t)
+		keep := []string{".map-00001.txt", ".part", "dropped", "map-00000", "map-00001.0000000a.part", "result"}
+		for _, name := range append([]string{".map-00000.0000000a.part", ".map-00001.0001f00b.part", ".result.00020001.part"}, keep...) {
+			testkit.WriteFile(t, f.Path(f.OfRun(name)), "x")
+		}
+		testkit.Check(t, f.Tidy(2))
+		var left []string
+		for _, e := range testkit.Need(os.ReadDir(f.Path(f.OfRun(""))))(t) {
+			left = append(left, e.Name())
+		}
+		if !slices.Equal(left, keep) {
+			t.Errorf("run %d: left %q, want %q", run, left, keep)
+		}
+		testkit.Check(t, Folder{Output: f.Output, ID: "gone"}.Tidy(2))
 	}
 }

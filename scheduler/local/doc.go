@@ -7,7 +7,8 @@
 // fewer tasks where the cap is low.
 //
 // Guarantees: a task's output appears under its final name only when the task
-// succeeded and the bytes are on disk; never more tasks than slots run at once;
+// succeeded and the bytes are on disk, whole, and once: of several attempts that succeed the
+// first one's stays; never more tasks than slots run at once;
 // a broken stream or a restarted scheduler ends no task; a result is repeated
 // until it is surely delivered; a cancelled task is killed with its whole process
 // group, and so is every task when the worker ends. When the worker itself is

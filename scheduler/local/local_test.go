@@ -5,15 +5,18 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -135,4 +138,85 @@ func TestTailKeepsTheEnd(t *testing.T) {
 			t.Fatalf("kept %q, want %q", kept.String(), want)
 		}
 	})
+}
+
+// Of attempts that all succeed the first one's output stays, whole; nothing unfinished is left.
+func TestOutputIsCommittedOnce(t *testing.T) {
+	t.Parallel()
+	for name, move := range map[string]func(from, to string) error{"rename": moveTo, "link": linkTo} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			to := filepath.Join(dir, "map-00000")
+			won := make(chan int, 20)
+			var all sync.WaitGroup
+			for i := range cap(won) {
+				from := filepath.Join(dir, fmt.Sprint(i))
+				testkit.WriteFile(t, from, fmt.Sprint(i))
+				all.Go(func() {
+					switch err := move(from, to); {
+					case err == nil:
+						won <- i
+					case !errors.Is(err, os.ErrExist):
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if len(won) != 1 {
+				t.Fatalf("%d were first", len(won))
+			}
+			if got, want := string(testkit.Need(os.ReadFile(to))(t)), fmt.Sprint(<-won); got != want {
+				t.Errorf("holds %s, and %s was first", got, want)
+			}
+		})
+	}
+}
+
+// Copies of a task run at the same time, each into a name of its own; late ones change nothing.
+func TestCopiesOfOneTask(t *testing.T) {
+	t.Parallel()
+	first := task(t, "sh", "-c", "echo copy $N; exec 1>&-; sleep 0.0$N")
+	ends := make(chan *headroomv1.TaskResult, 4)
+	for i := range cap(ends) {
+		k := proto.CloneOf(first)
+		k.Ref.Attempt = uint32(100 + i)
+		go func() { ends <- run(context.Background(), k, append(os.Environ(), fmt.Sprintf("N=%d", i))) }()
+	}
+	for range cap(ends) {
+		if r := <-ends; r.GetError() != "" {
+			t.Errorf("ended with %v", r)
+		}
+	}
+	data := string(testkit.Need(os.ReadFile(first.GetOutput()))(t))
+	if !strings.HasPrefix(data, "copy ") || len(data) != len("copy 0\n") || files(t, first) != "map-00000" {
+		t.Fatalf("output %q, files %q", data, files(t, first))
+	}
+	late := proto.CloneOf(first)
+	late.Ref.Attempt = 200
+	if r := run(context.Background(), late, append(os.Environ(), "N=9")); r.GetError() != "" || r.GetExitCode() != 0 {
+		t.Errorf("a late copy ended with %v", r)
+	}
+	if again := string(testkit.Need(os.ReadFile(first.GetOutput()))(t)); again != data || files(t, first) != "map-00000" {
+		t.Errorf("a late copy changed %q to %q; files %q", data, again, files(t, first))
+	}
+}
+
+// What is no file under the output's name is not taken for an output, and not replaced.
+func TestSomethingInTheWay(t *testing.T) {
+	t.Parallel()
+	k := task(t, "echo", "x")
+	testkit.Check(t, os.Symlink("/nowhere", k.GetOutput()))
+	if r := run(context.Background(), k, os.Environ()); !strings.Contains(r.GetError(), "in the way") || files(t, k) != "map-00000" {
+		t.Errorf("ended with %v; files %q", r, files(t, k))
+	}
+}
+
+// An output that cannot be written, as on a full disk, fails the task with its cause and leaves nothing.
+func TestOutputDoesNotFit(t *testing.T) {
+	t.Parallel()
+	k := task(t, "sh", "-c", "trap '' XFSZ; ulimit -f 1; exec dd if=/dev/zero bs=4096 count=4")
+	if r := run(context.Background(), k, os.Environ()); !strings.Contains(r.GetError(), "File too large") || files(t, k) != "" {
+		t.Errorf("ended with %v; files %q", r, files(t, k))
+	}
 }

@@ -176,7 +176,8 @@ func (p *process) cause(err error) error {
 	return fmt.Errorf("%w: %s", err, said)
 }
 
-// keep makes the output durable and gives it its final name.
+// keep makes the output durable and gives it its final name, unless another attempt of the
+// task was first: then that output counts, and this one is removed.
 func (p *process) keep() error {
 	file, err := os.OpenFile(p.partial, os.O_RDWR, 0)
 	if err != nil {
@@ -185,7 +186,35 @@ func (p *process) keep() error {
 	if err := errors.Join(file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	return os.Rename(p.partial, p.task.GetOutput())
+	err = moveTo(p.partial, p.task.GetOutput())
+	if !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if info, err := os.Lstat(p.task.GetOutput()); err != nil || !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is in the way of the task's output: it is no file", p.task.GetOutput())
+	}
+	return os.Remove(p.partial)
+}
+
+// moveTo renames a file to a name that must not be there: of several that try, one succeeds.
+// Where the file system cannot do that in one step (NFS), a link of that name does it.
+func moveTo(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
+		return linkTo(from, to)
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
+// linkTo is moveTo in two steps. Cut in between it leaves the unfinished name, and nothing else.
+func linkTo(from, to string) error {
+	if err := os.Link(from, to); err != nil {
+		return err
+	}
+	return os.Remove(from)
 }
 
 func ignoreMissing(err error) error {
