@@ -14,6 +14,9 @@ const (
 	// roundsMost bounds the efforts to place what one decision wants: what found no node is
 	// left out of the next, and the last starts waiting tasks alone.
 	roundsMost = 4
+	// copyAfter is how long a task runs before it may be copied: about how often workers speak.
+	// What shorter tasks take is mostly chance.
+	copyAfter = time.Second
 	// exploreSalt sets the draw of a job's policy apart from those of its drops.
 	exploreSalt = 0x9e3779b97f4a7c15
 )
@@ -112,6 +115,8 @@ func (c *Core) fastest(free map[string]int, n int) []float64 {
 }
 
 // look is the job as its policy sees it. Tasks are numbered by the place at which they start.
+// It adds to the barred tasks, of which no copy may start, those that are too young or may
+// not fail once more.
 func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []float64, barred map[int]bool) speculation.View {
 	accuracy, _ := c.accuracy.Value()
 	v := speculation.View{
@@ -130,8 +135,8 @@ func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []flo
 		case taskRunning:
 			x := c.lookAt(now, j, i)
 			x.ID = place
-			if barred[i] || t.failures >= j.MaxAttempts {
-				x.Remaining, x.Copies = 0, max(2, x.Copies) // as if it were about to end
+			if barred[i] = barred[i] || t.failures >= j.MaxAttempts || t.runs[0].ran(now) < copyAfter; barred[i] {
+				x.Remaining = 0 // as if it were about to end
 			}
 			v.Tasks = append(v.Tasks, x)
 		case taskDropped:
@@ -189,7 +194,7 @@ func (c *Core) carryChoice(now time.Time, j *job, actions []speculation.Action, 
 		}
 		i := j.id(a.Task)
 		node := ""
-		if a.Kind == speculation.Launch || c.copiesLeft(j) > 0 {
+		if a.Kind == speculation.Launch || c.copiesLeft(j) > 0 && !barred[i] {
 			node = c.spot(j, i, speeds[a.Slot], free)
 		}
 		if node == "" {
@@ -249,7 +254,8 @@ func (c *Core) wanted(now time.Time, j *job) (copies int, save time.Duration, kn
 	if j.state != Running || !j.ready() || !j.guess.active() || j.guess.base == 0 || j.done+j.dropped >= j.Tasks {
 		return 0, 0, false
 	}
-	v := c.look(now, j, j.bound(now), nil, nil)
+	barred := make(map[int]bool)
+	v := c.look(now, j, j.bound(now), nil, barred)
 	v.Slots = min(speculation.SlotsMost, 2*len(v.Tasks))
 	d, err := speculation.Decide(j.guess.policy, v, c.past)
 	if err != nil {
@@ -257,7 +263,7 @@ func (c *Core) wanted(now time.Time, j *job) (copies int, save time.Duration, kn
 	}
 	copied := make(map[int]bool)
 	for _, a := range d.Actions {
-		if a.Kind == speculation.Copy {
+		if a.Kind == speculation.Copy && !barred[j.id(a.Task)] {
 			copied[a.Task] = true
 		}
 	}

@@ -42,6 +42,8 @@ func TestJobRuns(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(c.dir, "out", id, ".*")); len(left) > 0 {
 		t.Errorf("unfinished outputs left behind: %v", left)
 	}
+	c.stragglerIsCopied(want)
+	c.deadlineEndsJob()
 }
 
 func TestSchedulerKilled(t *testing.T) {
@@ -49,8 +51,7 @@ func TestSchedulerKilled(t *testing.T) {
 	c := newCluster(t, 3)
 	want := c.texts(12)
 	s := c.scheduler()
-	c.worker("n01", 2)
-	c.worker("n02", 2)
+	workers := map[string]*proc{"n01": c.worker("n01", 2), "n02": c.worker("n02", 2)}
 	c.ready(2)
 	id := c.submit(slowJob())
 	testkit.Eventually(t, patience, "some tasks done", func() bool { return c.show(id).Done >= 3 })
@@ -58,7 +59,7 @@ func TestSchedulerKilled(t *testing.T) {
 	before, _ := filepath.Glob(filepath.Join(c.dir, "out", id, "map-*"))
 	stamps := modTimes(t, before)
 	c.coords.lead(1) // the leader changes while the scheduler is down
-	c.scheduler()
+	s = c.scheduler()
 	j := c.ends(id, "done")
 	if j.Done != 12 {
 		t.Errorf("ended as %+v", j)
@@ -71,6 +72,8 @@ func TestSchedulerKilled(t *testing.T) {
 			t.Errorf("%s was made again", name)
 		}
 	}
+	c.copiesOutliveScheduler(s, want)
+	c.copyOutlivesWorker(workers, want)
 }
 
 func modTimes(t *testing.T, names []string) map[string]time.Time {
