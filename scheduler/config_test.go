@@ -43,6 +43,8 @@ func TestConfigRefuses(t *testing.T) {
 		"discipline":      {"discipline: shared", "discipline: fifo", `discipline "fifo" is unknown`},
 		"width":           {"width: 1", "width: 0", "width is 0; it must be from 1 to 1000"},
 		"theta":           {"theta: 0%", "theta: 120%", `theta "120%" of class high must be from 0 to 1`},
+		"speculation":     {"policy: ours ", "policy: fast ", `speculation.policy "fast" is unknown`},
+		"samples":         {"xi: 15%", "xi: 150%", `speculation.xi "150%" must be from 0 to 1 (100%)`},
 		"no name":         {"  - name: low", "  - theta: 10%", "a class without a name"},
 		"empty name":      {classes, `classes: [high, ""]`, "a class without a name"},
 		"timer":           {`sprint_after: ""`, "sprint_after: 65", `sprint_after of class high: "65": a duration needs a unit`},

@@ -34,7 +34,7 @@ func (c *Core) Speculate(s Speculation) { c.rule = s }
 
 // explore chooses the policy of a run that begins.
 func (c *Core) explore(j *job) {
-	g := &j.guess
+	g := &j.est
 	g.policy, g.sample = c.rule.Policy, false
 	if j.Engine != "" || !j.bounded() || !(g.policy == speculation.GRASS || g.policy == speculation.Ours) {
 		return
@@ -50,7 +50,7 @@ func (c *Core) explore(j *job) {
 // its share gives it copies.
 func (c *Core) speculates(j *job) bool {
 	most, _ := c.copiesGiven(j)
-	return j.guess.active() && (j.ErrorBound || !j.Deadline.IsZero() || most > 0)
+	return j.est.active() && (j.ErrorBound || !j.Deadline.IsZero() || most > 0)
 }
 
 // copiesGiven is how many copies of a job's tasks may run by its share.
@@ -69,10 +69,10 @@ func (j *job) copies() int { return j.held - j.running }
 // choose hands slots to map tasks and copies of them as the job's policy says. It reports
 // whether that is settled; otherwise tasks start in their order.
 func (c *Core) choose(now time.Time, j *job, free map[string]int, most int) bool {
-	if j.done+j.dropped >= j.Tasks || j.guess.base == 0 || !c.speculates(j) {
+	if j.done+j.dropped >= j.Tasks || j.est.base == 0 || !c.speculates(j) {
 		return false
 	}
-	policy, bound, barred := j.guess.policy, j.bound(now), make(map[int]bool)
+	policy, bound, barred := j.est.policy, j.bound(now), make(map[int]bool)
 	if c.copiesLeft(j) <= 0 {
 		policy = speculation.None
 	}
@@ -88,8 +88,8 @@ func (c *Core) choose(now time.Time, j *job, free map[string]int, most int) bool
 		if err != nil {
 			return false
 		}
-		if policy == j.guess.policy {
-			j.guess.greedy = d.Greedy
+		if policy == j.est.policy {
+			j.est.greedy = d.Greedy
 		}
 		switch refused := c.carryChoice(now, j, d.Actions, speeds, free, barred); {
 		case refused:
@@ -120,8 +120,8 @@ func (c *Core) fastest(free map[string]int, n int) []float64 {
 func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []float64, barred map[int]bool) speculation.View {
 	accuracy, _ := c.accuracy.Value()
 	v := speculation.View{
-		Bound: bound, Slots: len(speeds), Speeds: speeds, Width: max(1, min(j.Slots, c.Capacity())), Typical: j.guess.base,
-		Durations: j.guess.ratios, Utilisation: c.utilisation(), Accuracy: accuracy, Greedy: j.guess.greedy,
+		Bound: bound, Slots: len(speeds), Speeds: speeds, Width: max(1, min(j.Slots, c.Capacity())), Typical: j.est.base,
+		Durations: j.est.ratios, Utilisation: c.utilisation(), Accuracy: accuracy, Greedy: j.est.greedy,
 		Tasks: make([]speculation.Task, 0, j.Tasks-j.dropped),
 	}
 	for place := range j.Tasks {
@@ -176,13 +176,13 @@ func (j *job) id(place int) int {
 	if j.places == nil {
 		return place
 	}
-	if j.guess.ids == nil {
-		j.guess.ids = make([]int, j.Tasks)
+	if j.est.ids == nil {
+		j.est.ids = make([]int, j.Tasks)
 		for i, p := range j.places {
-			j.guess.ids[p] = i
+			j.est.ids[p] = i
 		}
 	}
-	return j.guess.ids[place]
+	return j.est.ids[place]
 }
 
 // carryChoice starts what was decided. It reports whether a copy found no node: then that
@@ -202,7 +202,7 @@ func (c *Core) carryChoice(now time.Time, j *job, actions []speculation.Action, 
 			continue
 		}
 		if a.Kind == speculation.Copy {
-			j.guess.said = c.why(now, j, i, node)
+			j.est.said = c.why(now, j, i, node)
 		}
 		c.start(now, j, PhaseMap, i, node, free)
 	}
@@ -220,7 +220,7 @@ func (c *Core) spot(j *job, index int, speed float64, free map[string]int) strin
 	}
 	fits := maps.Clone(free)
 	maps.DeleteFunc(fits, func(node string, _ int) bool { return t.on(node) || c.speed(node) < least })
-	if j.guess.policy == speculation.Ours {
+	if j.est.policy == speculation.Ours {
 		alike := maps.Clone(fits)
 		maps.DeleteFunc(alike, func(node string, _ int) bool { return c.speed(node) != speed || node == t.avoid })
 		if len(alike) > 0 {
@@ -234,14 +234,14 @@ func (c *Core) spot(j *job, index int, speed float64, free map[string]int) strin
 func (c *Core) why(now time.Time, j *job, index int, node string) string {
 	x := c.lookAt(now, j, index)
 	stage := ""
-	if j.guess.greedy {
+	if j.est.greedy {
 		stage = ", greedy since few tasks are left"
 	}
-	if j.guess.sample {
+	if j.est.sample {
 		stage = ", all through as a sample"
 	}
 	return fmt.Sprintf("%s%s: map task %d runs on %s and needs %s more, a copy on %s %s",
-		j.guess.policy, stage, index, j.maps[index].runs[0].node, seconds(float64(x.Remaining)*x.Measured/x.Speed), node,
+		j.est.policy, stage, index, j.maps[index].runs[0].node, seconds(float64(x.Remaining)*x.Measured/x.Speed), node,
 		seconds(float64(j.expects(index, c.speed(node)))))
 }
 
@@ -251,13 +251,13 @@ func seconds(ns float64) string { return fmt.Sprintf("%.3g s", ns/float64(time.S
 // wanted counts the copies that the job would start if it had the slots, and by how much sooner
 // its needed tasks would then be done, as far as estimates say.
 func (c *Core) wanted(now time.Time, j *job) (copies int, save time.Duration, known bool) {
-	if j.state != Running || !j.ready() || !j.guess.active() || j.guess.base == 0 || j.done+j.dropped >= j.Tasks {
+	if j.state != Running || !j.ready() || !j.est.active() || j.est.base == 0 || j.done+j.dropped >= j.Tasks {
 		return 0, 0, false
 	}
 	barred := make(map[int]bool)
 	v := c.look(now, j, j.bound(now), nil, barred)
 	v.Slots = min(speculation.SlotsMost, 2*len(v.Tasks))
-	d, err := speculation.Decide(j.guess.policy, v, c.past)
+	d, err := speculation.Decide(j.est.policy, v, c.past)
 	if err != nil {
 		return 0, 0, false
 	}

@@ -33,15 +33,13 @@ func promise(id string, minTasks float64) Plan {
 	return p
 }
 
-// straggle runs the job j until its last task, on n1, runs far longer than the three that have
-// ended after a second, and n2 is free.
-func (k *desk) straggle(last int) {
+// straggle runs the job j until its task 0 runs far longer than the three others, which have
+// ended after a second.
+func (k *desk) straggle() {
 	k.t.Helper()
 	k.pass(time.Second)
-	for i := range 4 {
-		if i != last {
-			k.finish("j", PhaseMap, i, "")
-		}
+	for i := 1; i < 4; i++ {
+		k.finish("j", PhaseMap, i, "")
 	}
 	k.pass(4 * time.Second)
 }
@@ -59,18 +57,19 @@ func (k *desk) pass(d time.Duration) {
 	}
 }
 
-// attempts are the running attempts of a map task by their nodes.
-func (k *desk) attempts(job string, index int) map[string]Ref {
+// attempts are the running attempts of a map task of job j by their nodes.
+func (k *desk) attempts(index int) map[string]Ref {
 	all := make(map[string]Ref)
 	for r, node := range k.running {
-		if r.Job == job && r.Phase == PhaseMap && r.Index == index {
+		if r.Job == "j" && r.Phase == PhaseMap && r.Index == index {
 			all[node] = r
 		}
 	}
 	return all
 }
 
-func (k *desk) view(id string) JobView { return k.c.view(k.now, k.c.jobs[id]) }
+// view is job j.
+func (k *desk) view() JobView { return k.c.view(k.now, k.c.jobs["j"]) }
 
 // straggler is a desk where task 0 of job j runs on one node and a copy of it on the other.
 func straggler(t *testing.T, p Plan) (k *desk, original, copied Ref) {
@@ -79,8 +78,8 @@ func straggler(t *testing.T, p Plan) (k *desk, original, copied Ref) {
 	p.ID = "j"
 	k.add(p)
 	k.step(0)
-	k.straggle(0)
-	on := k.attempts("j", 0)
+	k.straggle()
+	on := k.attempts(0)
 	if len(on) != 2 {
 		t.Fatalf("task 0 runs as %v: %s", on, k.on())
 	}
@@ -88,7 +87,7 @@ func straggler(t *testing.T, p Plan) (k *desk, original, copied Ref) {
 	if original.Attempt > copied.Attempt {
 		original, copied = copied, original
 	}
-	if v := k.view("j"); v.Running != 1 || v.Held != 2 || v.Copies != 1 || v.RunningOn["n2"] != 1 || !strings.Contains(v.Speculation, "map task 0 runs on "+k.running[original]+" and needs") {
+	if v := k.view(); v.Running != 1 || v.Held != 2 || v.Copies != 1 || v.RunningOn["n2"] != 1 || !strings.Contains(v.Speculation, "map task 0 runs on "+k.running[original]+" and needs") {
 		t.Fatalf("%+v", v)
 	}
 	return k, original, copied
@@ -118,8 +117,8 @@ func TestFirstCopyWins(t *testing.T) {
 		}
 		k.c.Result(k.now, nodes[1], loser, "") // it was quicker than its kill
 		k.step(0)
-		if got := len(k.c.workers[nodes[1]].running); got != 0 || k.view("j").Done != 4 {
-			t.Errorf("%s: late: %d slots used, %+v", name, got, k.view("j"))
+		if got := len(k.c.workers[nodes[1]].running); got != 0 || k.view().Done != 4 {
+			t.Errorf("%s: late: %d slots used, %+v", name, got, k.view())
 		}
 	}
 }
@@ -133,13 +132,13 @@ func TestOneCopyFails(t *testing.T) {
 	k.c.Result(k.now, "n2", copied, "exit status 1")
 	delete(k.running, copied)
 	k.step(0)
-	if v := k.view("j"); v.Running != 1 || v.Held < 1 || k.c.jobs["j"].maps[0].failures != 1 || v.Wasted.Failed <= 0 {
+	if v := k.view(); v.Running != 1 || v.Held < 1 || k.c.jobs["j"].maps[0].failures != 1 || v.Wasted.Failed <= 0 {
 		t.Fatalf("%+v", v)
 	}
 	k.c.Gone(k.now, "n1")
 	delete(k.running, original)
 	k.step(0)
-	for n, r := range k.attempts("j", 0) { // it runs elsewhere, and has not failed too often
+	for n, r := range k.attempts(0) { // it runs elsewhere, and has not failed too often
 		k.c.Result(k.now, n, r, "")
 	}
 	k.step(0)
@@ -167,7 +166,7 @@ func TestLastCopyDecides(t *testing.T) {
 		k.c.Result(k.now, k.running[copied], copied, "exit status 1")
 		delete(k.running, copied)
 		k.pass(2 * time.Second)
-		if v := k.view("j"); v.State != Running || v.Held != 1 || v.Dropped != 0 {
+		if v := k.view(); v.State != Running || v.Held != 1 || v.Dropped != 0 {
 			t.Fatalf("%s: %+v", name, v)
 		}
 		x.end(k, original)
@@ -190,8 +189,8 @@ func TestRestartWithCopies(t *testing.T) {
 		k.c.HoldUntil(k.now.Add(2 * time.Second))
 		k.c.Hello(k.now, "n1", 2, []Ref{original})
 		k.c.Hello(k.now, "n2", 2, []Ref{copied})
-		if actions := k.step(0); len(actions) != 0 || k.view("j").Copies != 1 || k.view("j").Held != 2 {
-			t.Fatalf("%s: %v, %+v", name, actions, k.view("j"))
+		if actions := k.step(0); len(actions) != 0 || k.view().Copies != 1 || k.view().Held != 2 {
+			t.Fatalf("%s: %v, %+v", name, actions, k.view())
 		}
 		winner, other, loser := original, "n2", copied
 		if first == "n2" {
@@ -221,8 +220,8 @@ func TestAllCopiesAreStopped(t *testing.T) {
 	k.c.Hello(k.now, "n2", 2, nil)
 	k.add(promise("j", 1))
 	k.step(0)
-	k.straggle(0)
-	before := k.attempts("j", 0)
+	k.straggle()
+	before := k.attempts(0)
 	k.add(plan("h", "high", 1, 1))
 	actions = k.step(0)
 	for n, r := range before {
@@ -237,7 +236,7 @@ func TestAllCopiesAreStopped(t *testing.T) {
 		k.c.Stopped(k.now, n, r)
 		k.step(0)
 	}
-	if v := k.view("j"); !v.Run.Over || v.Held != 0 || v.Running != 0 || v.Done != 0 || v.Wasted.Killed < 8*time.Second {
+	if v := k.view(); !v.Run.Over || v.Held != 0 || v.Running != 0 || v.Done != 0 || v.Wasted.Killed < 8*time.Second {
 		t.Errorf("%+v", v)
 	}
 }
@@ -272,9 +271,9 @@ func TestWhoIsCopied(t *testing.T) {
 		k.add(p)
 		k.c.Share([]Share{{Job: "j", Slots: 4, Copies: x.copies}})
 		k.step(0)
-		k.straggle(0)
-		v := k.view("j")
-		if got := len(k.attempts("j", 0)) - 1; got != x.want || v.Copies != x.want {
+		k.straggle()
+		v := k.view()
+		if got := len(k.attempts(0)) - 1; got != x.want || v.Copies != x.want {
 			t.Errorf("%s: %d copies, %+v", name, got, v)
 		}
 		if wants := x.want == 0 && x.policy == speculation.Ours; wants && (v.CopiesWanted != 1 || !v.CopiesKnown || v.CopiesSave <= 0) || x.policy == "" && v.CopiesKnown {
@@ -304,14 +303,14 @@ func TestCapsAreKnownBeforeTasksStraggle(t *testing.T) {
 		k.step(0)
 		k.pass(10 * time.Second)
 		for i := range 4 { // the fifth then begins where a slot is free
-			for n, r := range k.attempts("j", i) {
+			for n, r := range k.attempts(i) {
 				k.c.Result(k.now, n, r, "")
 				delete(k.running, r)
 			}
 		}
 		k.step(0)
 		k.pass(time.Second)
-		on := slices.Collect(maps.Keys(k.attempts("j", 4)))
+		on := slices.Collect(maps.Keys(k.attempts(4)))
 		if len(on) != 1 {
 			t.Fatalf("%s: %s", name, k.on())
 		}
@@ -319,8 +318,8 @@ func TestCapsAreKnownBeforeTasksStraggle(t *testing.T) {
 		k.c.SetCap(on[0], x.own)
 		k.c.SetCap(other, x.other)
 		k.pass(time.Second)
-		if got := len(k.attempts("j", 4)) == 2; got != x.want {
-			t.Errorf("%s: copied %v, want %v: %s", name, got, x.want, k.view("j").Speculation)
+		if got := len(k.attempts(4)) == 2; got != x.want {
+			t.Errorf("%s: copied %v, want %v: %s", name, got, x.want, k.view().Speculation)
 		}
 	}
 }
@@ -335,7 +334,7 @@ func TestErrorBoundEndsTheJob(t *testing.T) {
 	k.add(p)
 	k.step(0)
 	var last []Action
-	for len(k.attempts("j", -1)) == 0 && k.view("j").Done < 6 {
+	for k.view().Done < 6 {
 		k.now = k.now.Add(time.Second)
 		for _, r := range sortedRefs(refs(k.running))[:1] {
 			k.c.Result(k.now, k.running[r], r, "")
@@ -416,7 +415,7 @@ func TestHopelessTasksWait(t *testing.T) {
 		k.finish("j", PhaseMap, k.someIndex(), "") // 10 s each, and 5 s are left
 		k.finish("j", PhaseMap, k.someIndex(), "")
 		k.pass(time.Second)
-		if v := k.view("j"); v.Done+v.Running != want {
+		if v := k.view(); v.Done+v.Running != want {
 			t.Errorf("floor %v: %d done, %d running", floor, v.Done, v.Running)
 		}
 	}
@@ -434,8 +433,8 @@ func TestSizesCount(t *testing.T) {
 		p.Sizes = []int64{size, 100, 100, 100}
 		k.add(p)
 		k.step(0)
-		k.straggle(0)
-		if got := len(k.attempts("j", 0)); got != want {
+		k.straggle()
+		if got := len(k.attempts(0)); got != want {
 			t.Errorf("size %d: %d attempts, want %d", size, got, want)
 		}
 	}
@@ -453,7 +452,7 @@ func TestSomeJobsAreSamples(t *testing.T) {
 		k.add(p)
 		k.step(0)
 		j := k.c.jobs[p.ID]
-		counts[j.guess.policy]++
+		counts[j.est.policy]++
 		for j.state == Running {
 			k.pass(500 * time.Millisecond)
 			for _, r := range sortedRefs(refs(k.running)) {

@@ -170,8 +170,8 @@ type job struct {
 	// wasted is the slot time that counted for nothing, work that of the attempts that counted.
 	wasted Waste
 	work   time.Duration
-	// guess is what decides on copies of its tasks.
-	guess guess
+	// est decides on copies of its tasks.
+	est estimates
 }
 
 // worker is the worker of one node.
@@ -371,9 +371,9 @@ func (c *Core) end(now time.Time, j *job, state State, outcome string) {
 		c.stop(now, j, PhaseMap, i)
 	}
 	c.stop(now, j, PhaseReduce, 0)
-	c.teach(now, j, state)
+	c.addSample(now, j, state)
 	j.state, j.ended, j.outcome, j.running, j.held = state, now, outcome, 0, 0
-	j.maps, j.pending, j.finishes, j.Sizes, j.guess = nil, nil, nil, nil, guess{said: j.guess.said}
+	j.maps, j.pending, j.finishes, j.Sizes, j.est = nil, nil, nil, nil, estimates{said: j.est.said}
 	c.act(EndJob{
 		Job: j.ID, State: state, Outcome: outcome, Tasks: j.Tasks, Done: j.done, Runtime: j.runtime(now), Course: j.seen(),
 		Wasted: j.wasted, Work: j.work,

@@ -446,7 +446,7 @@ func (l *lab) checkConserving() {
 // hopeless reports whether what waits may wait: the tasks of the floor are done or run, and the
 // rest may not end by the job's deadline.
 func (l *lab) hopeless(j *job) bool {
-	return l.core.speculates(j) && j.untilDeadline() && l.now.Before(j.Deadline) && j.guess.base > 0 && j.done+j.running >= j.floor()
+	return l.core.speculates(j) && j.untilDeadline() && l.now.Before(j.Deadline) && j.est.base > 0 && j.done+j.running >= j.floor()
 }
 
 // finish ends one attempt on its worker: the file appears when it succeeded; the

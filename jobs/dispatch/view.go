@@ -100,7 +100,7 @@ func (c *Core) view(now time.Time, j *job) JobView {
 	if j.reduce.state == taskRunning {
 		v.RunningOn[j.reduce.runs[0].node]++
 	}
-	v.Wasted, v.Work, v.Speculation = j.wasted, j.work, j.guess.said
+	v.Wasted, v.Work, v.Speculation = j.wasted, j.work, j.est.said
 	v.CopiesWanted, v.CopiesSave, v.CopiesKnown = c.wanted(now, j)
 	return v
 }

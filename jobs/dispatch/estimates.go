@@ -20,8 +20,8 @@ const (
 	tailBeta = 1.259
 )
 
-// guess is what a job has learned of its tasks, and how copies of them are decided on.
-type guess struct {
+// estimates is what a job has learned about its tasks, and how its copies are decided on.
+type estimates struct {
 	durations speculation.Durations
 	// base is the usual duration of a task of the mean size on a node without a cap, 0 while
 	// unknown; ratios are the durations of ended tasks as parts of it, rising.
@@ -40,12 +40,13 @@ type guess struct {
 }
 
 // active reports whether a policy may decide on copies.
-func (g *guess) active() bool { return g.policy != "" && g.policy != speculation.None }
+func (g *estimates) active() bool { return g.policy != "" && g.policy != speculation.None }
 
-// again is what is left of a guess when a run was killed: what was learned of the tasks.
-func (g guess) again() guess {
-	g.sample, g.greedy, g.said = false, false, ""
-	return g
+// again returns the estimates for the next run of a killed job: task durations are kept.
+func (g *estimates) again() estimates {
+	left := *g
+	left.sample, left.greedy, left.said = false, false, ""
+	return left
 }
 
 // size is a task's input as a part of the mean.
@@ -53,13 +54,13 @@ func (j *job) size(index int) float64 {
 	if len(j.Sizes) == 0 {
 		return 1
 	}
-	if j.guess.mean == 0 {
+	if j.est.mean == 0 {
 		for _, s := range j.Sizes {
-			j.guess.mean += float64(max(0, s)) / float64(len(j.Sizes))
+			j.est.mean += float64(max(0, s)) / float64(len(j.Sizes))
 		}
-		j.guess.mean = max(j.guess.mean, 1)
+		j.est.mean = max(j.est.mean, 1)
 	}
-	return max(smallest, float64(j.Sizes[index])/j.guess.mean)
+	return max(smallest, float64(j.Sizes[index])/j.est.mean)
 }
 
 // speed is what a node's cap leaves of its full speed.
@@ -73,7 +74,7 @@ func (c *Core) speed(node string) float64 {
 
 // expects is how long a task is expected to take at a speed, 0 while unknown.
 func (j *job) expects(index int, speed float64) time.Duration {
-	return time.Duration(min(float64(j.guess.base)*j.size(index)/speed, float64(speculation.TimeMost)))
+	return time.Duration(min(float64(j.est.base)*j.size(index)/speed, float64(speculation.TimeMost)))
 }
 
 // learn takes over how long a task took. Of attempts that an earlier process began that is
@@ -86,7 +87,7 @@ func (c *Core) learn(now time.Time, j *job, index int, a attempt) {
 	if a.expected > 0 {
 		c.accuracy.Add(a.expected, took)
 	}
-	g := &j.guess
+	g := &j.est
 	full := max(1, time.Duration(float64(took)*(a.speed+c.speed(a.node))/2))
 	if g.durations.Add(full, j.size(index)) == nil {
 		g.base, _ = g.durations.New(1)
@@ -102,8 +103,8 @@ func (j *job) left(now time.Time, index int, a attempt) time.Duration {
 		return -1
 	}
 	ran := a.ran(now)
-	at, _ := slices.BinarySearch(j.guess.ratios, float64(ran)/float64(usual))
-	if longer := j.guess.ratios[at:]; ran < usual || len(longer) >= tailLeast {
+	at, _ := slices.BinarySearch(j.est.ratios, float64(ran)/float64(usual))
+	if longer := j.est.ratios[at:]; ran < usual || len(longer) >= tailLeast {
 		whole := 1.0
 		if len(longer) > 0 {
 			whole = max(whole, longer[(len(longer)-1)/2])
@@ -113,14 +114,14 @@ func (j *job) left(now time.Time, index int, a attempt) time.Duration {
 	return min(speculation.TimeMost, time.Duration(float64(ran)*(math.Pow(2, 1/tailBeta)-1)))
 }
 
-// teach makes a sample of a job that has ended well and ran by one policy all through.
-func (c *Core) teach(now time.Time, j *job, state State) {
-	if !j.guess.sample || state != Done || !j.watched || j.Engine != "" {
+// addSample makes a sample of a job that has ended well and ran by one policy all through.
+func (c *Core) addSample(now time.Time, j *job, state State) {
+	if !j.est.sample || state != Done || !j.watched || j.Engine != "" {
 		return
 	}
 	accuracy, _ := c.accuracy.Value()
 	x := speculation.Sample{
-		Greedy: j.guess.policy == speculation.GS, ByDeadline: j.untilDeadline(), Tasks: j.Tasks,
+		Greedy: j.est.policy == speculation.GS, ByDeadline: j.untilDeadline(), Tasks: j.Tasks,
 		Size: float64(j.floor()), Result: j.runtime(now).Seconds(), Utilisation: c.utilisation(), Accuracy: accuracy,
 	}
 	if x.ByDeadline {
