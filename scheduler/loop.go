@@ -36,6 +36,8 @@ type loop struct {
 	histories []history
 	// prices are the classes' prices of quality; 0 for the arbiter's own.
 	prices []time.Duration
+	// samples are what past jobs teach about copies.
+	samples samples
 }
 
 // record is what the core does not need of a job.
@@ -80,6 +82,10 @@ func newLoop(s *Server) *loop {
 		}
 	}
 	l.core.Speculate(s.cfg.Speculation.rule())
+	l.samples = readSamples(l.cfg.Dir, l.logger)
+	if err := l.core.Learn(l.samples.all); err != nil {
+		l.logger.Warn("samples of past jobs not used", slog.Any("error", err))
+	}
 	l.core.HoldUntil(time.Now().Add(never)) // until the jobs of the log are known
 	return l
 }
@@ -249,6 +255,7 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 		r.run.Over = true // a restart looks for no driver
 		l.keepRun(a.Job, r.run)
 	}
+	l.samples.keep(a.Sample, l.logger)
 	if r.file.Spark == nil {
 		if err := r.dir.Tidy(len(r.inputs)); err != nil {
 			l.logger.Warn("unfinished outputs of a job are left", slog.String("job", a.Job), slog.Any("error", err))

@@ -1,8 +1,15 @@
 package scheduler
 
 import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+
+	"github.com/google/renameio/v2"
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
@@ -46,6 +53,49 @@ func (s Speculation) check() *cli.Error {
 func (s Speculation) rule() dispatch.Speculation {
 	xi, _ := parsePart(s.Xi) // it was checked
 	return dispatch.Speculation{Policy: speculation.Policy(s.Policy), Xi: xi}
+}
+
+// samplesKept bounds the samples that are kept, the newest of them: as many as are used.
+const samplesKept = 2000
+
+// samples are what past jobs teach about when to switch policies, in a file of the scheduler's
+// folder. Lost samples cost time, never a job: failures are logged and passed over.
+type samples struct {
+	path string
+	all  []speculation.Sample
+}
+
+// readSamples reads the samples in a folder; none where there is no file of them.
+func readSamples(dir string, logger *slog.Logger) samples {
+	s := samples{path: filepath.Join(dir, "samples.json")}
+	data, err := config.ReadFile(s.path, samplesSize)
+	if err == nil {
+		err = json.Unmarshal(data, &s.all)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		logger.Warn("samples of past jobs not read", slog.Any("error", err))
+		s.all = nil
+	}
+	return s
+}
+
+// samplesSize bounds the file of samples: a few hundred bytes for each.
+const samplesSize = 1 << 20
+
+// keep adds a sample, if there is one, and writes the file.
+func (s *samples) keep(x *speculation.Sample, logger *slog.Logger) {
+	if x == nil {
+		return
+	}
+	s.all = append(s.all, *x)
+	s.all = s.all[max(0, len(s.all)-samplesKept):]
+	data, err := json.Marshal(s.all)
+	if err == nil {
+		err = renameio.WriteFile(s.path, append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		logger.Warn("samples of past jobs not written", slog.Any("error", err))
+	}
 }
 
 // sizes are the sizes of input files; a file that cannot be looked at counts as empty.

@@ -1,6 +1,10 @@
 package dispatch
 
-import "time"
+import (
+	"time"
+
+	"headroom/jobs/speculation"
+)
 
 // Action is something that the core wants done. Actions are carried out in
 // their order.
@@ -112,6 +116,8 @@ type EndJob struct {
 	// Wasted is the slot time that counted for nothing, Work that of the attempts that counted.
 	Wasted Waste
 	Work   time.Duration
+	// Sample is what it teaches about when to switch policies; nil for most jobs.
+	Sample *speculation.Sample
 }
 
 func (StartJob) isAction()   {}

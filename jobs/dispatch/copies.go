@@ -122,7 +122,7 @@ func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []flo
 	v := speculation.View{
 		Bound: bound, Slots: len(speeds), Speeds: speeds, Width: max(1, min(j.Slots, c.Capacity())), Typical: j.est.base,
 		Durations: j.est.ratios, Utilisation: c.utilisation(), Accuracy: accuracy, Greedy: j.est.greedy,
-		Tasks: make([]speculation.Task, 0, j.Tasks-j.dropped),
+		Tasks: slices.Grow(j.est.view[:0], j.Tasks-j.dropped),
 	}
 	for place := range j.Tasks {
 		i := j.id(place)
@@ -142,6 +142,7 @@ func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []flo
 		case taskDropped:
 		}
 	}
+	j.est.view, j.est.utilisation = v.Tasks, v.Utilisation
 	return v
 }
 

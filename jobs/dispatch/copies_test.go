@@ -443,7 +443,7 @@ func TestSizesCount(t *testing.T) {
 // Jobs that run one policy all through teach when to switch; which do follows from their seeds.
 func TestSomeJobsAreSamples(t *testing.T) {
 	t.Parallel()
-	counts := make(map[speculation.Policy]int)
+	counts, samples := make(map[speculation.Policy]int), 0
 	k := copying(t, speculation.Ours, "n1", "n2")
 	k.c.Speculate(Speculation{Policy: speculation.Ours, Xi: 0.5})
 	for i := range 200 {
@@ -452,7 +452,8 @@ func TestSomeJobsAreSamples(t *testing.T) {
 		k.add(p)
 		k.step(0)
 		j := k.c.jobs[p.ID]
-		counts[j.est.policy]++
+		policy := j.est.policy
+		counts[policy]++
 		for j.state == Running {
 			k.pass(500 * time.Millisecond)
 			for _, r := range sortedRefs(refs(k.running)) {
@@ -461,6 +462,15 @@ func TestSomeJobsAreSamples(t *testing.T) {
 			}
 			k.step(0)
 		}
+		if x := k.ended[p.ID].Sample; x != nil {
+			samples++
+			if x.Greedy != (policy == speculation.GS) || x.Size != 2 || x.Result <= 0 || x.Tasks != 4 || x.ByDeadline {
+				t.Errorf("%+v", x)
+			}
+		}
+	}
+	if n := counts[speculation.GS] + counts[speculation.RAS]; n != samples {
+		t.Errorf("%d samples of %d jobs that ran one policy", samples, n)
 	}
 	if n := counts[speculation.GS] + counts[speculation.RAS]; n < 70 || n > 130 || counts[speculation.GS] < 30 || counts[speculation.RAS] < 30 {
 		t.Errorf("policies %v", counts)

@@ -371,12 +371,12 @@ func (c *Core) end(now time.Time, j *job, state State, outcome string) {
 		c.stop(now, j, PhaseMap, i)
 	}
 	c.stop(now, j, PhaseReduce, 0)
-	c.addSample(now, j, state)
+	sample := c.addSample(now, j, state)
 	j.state, j.ended, j.outcome, j.running, j.held = state, now, outcome, 0, 0
 	j.maps, j.pending, j.finishes, j.Sizes, j.est = nil, nil, nil, nil, estimates{said: j.est.said}
 	c.act(EndJob{
 		Job: j.ID, State: state, Outcome: outcome, Tasks: j.Tasks, Done: j.done, Runtime: j.runtime(now), Course: j.seen(),
-		Wasted: j.wasted, Work: j.work,
+		Wasted: j.wasted, Work: j.work, Sample: sample,
 	})
 	c.remember(j)
 }

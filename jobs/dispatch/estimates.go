@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -33,10 +34,14 @@ type estimates struct {
 	// to teach when to switch. greedy: it has switched.
 	policy         speculation.Policy
 	sample, greedy bool
+	// utilisation is the used part of the slots when it last decided.
+	utilisation float64
 	// said is the last decision in words.
 	said string
 	// ids are the map tasks by the place at which they start; nil where those are their indexes.
 	ids []int
+	// view is room for the tasks of the next decision, which keeps none of them.
+	view []speculation.Task
 }
 
 // active reports whether a policy may decide on copies.
@@ -114,22 +119,33 @@ func (j *job) left(now time.Time, index int, a attempt) time.Duration {
 	return min(speculation.TimeMost, time.Duration(float64(ran)*(math.Pow(2, 1/tailBeta)-1)))
 }
 
-// addSample makes a sample of a job that has ended well and ran by one policy all through.
-func (c *Core) addSample(now time.Time, j *job, state State) {
+// Learn takes over samples that an earlier process has made. It returns an error that wraps
+// speculation.ErrInput for those that make no sense, and takes the others.
+func (c *Core) Learn(samples []speculation.Sample) (failed error) {
+	for _, x := range samples {
+		failed = errors.Join(failed, c.past.Add(x))
+	}
+	return failed
+}
+
+// addSample makes a sample of a job that has ended well and ran by one policy all through; nil
+// for other jobs.
+func (c *Core) addSample(now time.Time, j *job, state State) *speculation.Sample {
 	if !j.est.sample || state != Done || !j.watched || j.Engine != "" {
-		return
+		return nil
 	}
 	accuracy, _ := c.accuracy.Value()
 	x := speculation.Sample{
 		Greedy: j.est.policy == speculation.GS, ByDeadline: j.untilDeadline(), Tasks: j.Tasks,
-		Size: float64(j.floor()), Result: j.runtime(now).Seconds(), Utilisation: c.utilisation(), Accuracy: accuracy,
+		Size: float64(j.floor()), Result: j.runtime(now).Seconds(), Utilisation: j.est.utilisation, Accuracy: accuracy,
 	}
 	if x.ByDeadline {
 		x.Size, x.Result = j.Deadline.Sub(j.started).Seconds(), float64(j.done)
 	}
 	if c.past.Add(x) != nil {
-		return // it began after its deadline: nothing is to be learned
+		return nil // it began after its deadline: nothing is to be learned
 	}
+	return &x
 }
 
 // utilisation is the used part of the workers' usable slots.

@@ -1,0 +1,43 @@
+package scheduler
+
+// Samples of past jobs outlive the scheduler, the newest of them; a spoilt file costs nothing but the samples.
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"headroom/internal/testkit"
+	"headroom/jobs/speculation"
+)
+
+func TestSamplesAreKept(t *testing.T) {
+	t.Parallel()
+	dir, quiet := t.TempDir(), slog.New(slog.DiscardHandler)
+	s := readSamples(dir, quiet)
+	s.keep(nil, quiet)
+	if _, err := os.Stat(s.path); err == nil || len(s.all) != 0 {
+		t.Fatalf("begins with %v", s.all)
+	}
+	s.all = make([]speculation.Sample, samplesKept)
+	x := speculation.Sample{Greedy: true, Tasks: 4, Size: 2, Result: 1.5, Utilisation: 0.123456789012345678, Accuracy: 0.75}
+	s.keep(&x, quiet)
+	again := readSamples(dir, quiet)
+	if n := len(again.all); n != samplesKept || again.all[n-1] != x {
+		t.Errorf("%d kept, the last is %+v", n, again.all[n-1])
+	}
+	testkit.WriteFile(t, filepath.Join(dir, "samples.json"), "{")
+	if s := readSamples(dir, quiet); len(s.all) != 0 {
+		t.Errorf("read %v", s.all)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a")
+	testkit.WriteFile(t, file, "12345")
+	if got := sizes([]string{file, file + ".gone"}); len(got) != 2 || got[0] != 5 || got[1] != 0 {
+		t.Errorf("sizes %v", got)
+	}
+}
