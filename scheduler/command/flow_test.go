@@ -44,6 +44,7 @@ func TestJobRuns(t *testing.T) {
 	}
 	c.stragglerIsCopied(want)
 	c.deadlineEndsJob()
+	c.errorEndsJob()
 }
 
 func TestSchedulerKilled(t *testing.T) {

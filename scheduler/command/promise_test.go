@@ -132,6 +132,26 @@ func (c *cluster) deadlineEndsJob() {
 	c.tidy(id, int(j.Done))
 }
 
+// errorEndsJob runs a job whose straggler and its copies hang for ever, and that may do without one task in five: it ends
+// once eight are done.
+func (c *cluster) errorEndsJob() {
+	c.t.Helper()
+	id := c.submit(c.stuckJob("error: 20%\n", true))
+	j := c.ends(id, "done")
+	dropped := c.dropped(id)
+	if j.Outcome != "8 of 10 tasks done, 2 dropped (at least 8 were needed), error 20 %" || len(dropped) != 2 || !slices.Contains(dropped, stuck) {
+		c.t.Errorf("dropped %v, ended as %+v", dropped, j)
+	}
+	if c.result() != c.counted(dropped) {
+		c.t.Error("the result is not that of the tasks that are done")
+	}
+	for node := range strings.FieldsSeq(c.seen(fmt.Sprint("ran-", stuck))) {
+		if c.seen("pid-"+node) != "" { // it had come so far
+			c.gone(node)
+		}
+	}
+}
+
 // dropped are the tasks that the job has given up, as recorded in its folder.
 func (c *cluster) dropped(id string) (indexes []int) {
 	c.t.Helper()
