@@ -17,6 +17,9 @@ const (
 	// copyAfter is how long a task runs before it may be copied: about how often workers speak.
 	// What shorter tasks take is mostly chance.
 	copyAfter = time.Second
+	// attemptsMost bounds the attempts of a task that run at once: one that is late on so many
+	// nodes is long, not slow.
+	attemptsMost = 3
 	// exploreSalt sets the draw of a job's policy apart from those of its drops.
 	exploreSalt = 0x9e3779b97f4a7c15
 )
@@ -115,8 +118,7 @@ func (c *Core) fastest(free map[string]int, n int) []float64 {
 }
 
 // look is the job as its policy sees it. Tasks are numbered by the place at which they start.
-// It adds to the barred tasks, of which no copy may start, those that are too young or may
-// not fail once more.
+// It adds to the barred tasks those of which no copy may start.
 func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []float64, barred map[int]bool) speculation.View {
 	accuracy, _ := c.accuracy.Value()
 	v := speculation.View{
@@ -135,7 +137,7 @@ func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []flo
 		case taskRunning:
 			x := c.lookAt(now, j, i)
 			x.ID = place
-			if barred[i] = barred[i] || t.failures >= j.MaxAttempts || t.runs[0].ran(now) < copyAfter; barred[i] {
+			if barred[i] = barred[i] || !j.copyable(now, t); barred[i] {
 				x.Remaining = 0 // as if it were about to end
 			}
 			v.Tasks = append(v.Tasks, x)
@@ -144,6 +146,12 @@ func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []flo
 	}
 	j.est.view, j.est.utilisation = v.Tasks, v.Utilisation
 	return v
+}
+
+// copyable reports whether a copy of a running task may start: it has run for a while, may fail
+// once more and has not been late several times over.
+func (j *job) copyable(now time.Time, t *task) bool {
+	return t.failures < j.MaxAttempts && len(t.runs) < attemptsMost && t.runs[0].ran(now) >= copyAfter
 }
 
 // lookAt is a running task by the attempt that will end first as its node's cap is now.
@@ -255,6 +263,9 @@ func (c *Core) wanted(now time.Time, j *job) (copies int, save time.Duration, kn
 	if j.state != Running || !j.ready() || !j.est.active() || j.est.base == 0 || j.done+j.dropped >= j.Tasks {
 		return 0, 0, false
 	}
+	if !c.late(now, j) {
+		return 0, 0, true
+	}
 	barred := make(map[int]bool)
 	v := c.look(now, j, j.bound(now), nil, barred)
 	v.Slots = min(speculation.SlotsMost, 2*len(v.Tasks))
@@ -269,6 +280,19 @@ func (c *Core) wanted(now time.Time, j *job) (copies int, save time.Duration, kn
 		}
 	}
 	return len(copied), soonest(v, nil) - soonest(v, copied), true
+}
+
+// late reports whether a running task needs longer than a new copy of it at full speed would,
+// which saves most decisions.
+func (c *Core) late(now time.Time, j *job) bool {
+	for i := range j.maps {
+		if t := &j.maps[i]; t.state == taskRunning && j.copyable(now, t) {
+			if x := c.lookAt(now, j, i); float64(x.Remaining)*x.Measured > float64(x.New)*x.Speed {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // soonest is when the last task that is needed ends, if those that wait began now and the

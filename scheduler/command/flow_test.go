@@ -195,6 +195,12 @@ func TestCapDirective(t *testing.T) {
 		p := c.coords.progress[id]
 		return p.GetTasks() == 100 && p.GetRunningOn()["n01"] > 0 && p.RatePerS != nil && p.RuntimeS != nil
 	})
+	if _, errs, exit := c.run("cancel", id); exit != cli.ExitOK {
+		t.Fatal(errs)
+	}
+	directive(8, 2, 110)
+	testkit.Eventually(t, patience, "four acknowledgements", func() bool { return len(acks()) == 4 })
+	c.cappedNodeIsCopied()
 }
 
 func TestLeastFractionOfTasks(t *testing.T) {

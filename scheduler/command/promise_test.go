@@ -132,6 +132,33 @@ func (c *cluster) deadlineEndsJob() {
 	c.tidy(id, int(j.Done))
 }
 
+// cappedNodeIsCopied runs a job whose tasks hang on n01, which is capped: each that began there is copied on n02, and none
+// that began on n02 is copied on n01.
+func (c *cluster) cappedNodeIsCopied() {
+	c.t.Helper()
+	c.worker("n02", 2)
+	c.ready(2)
+	testkit.Check(c.t, os.Mkdir(filepath.Join(c.dir, "seen"), 0o700))
+	script := "echo $HEADROOM_NODE >> " + filepath.Join(c.dir, "seen", "ran-$HEADROOM_INDEX") + "; if [ $HEADROOM_NODE = n01 ]; then sleep 600; fi; sleep 0.1"
+	id := c.submit("name: capped\nclass: high\nslots: 4\ndeadline: 10m\nmap: {input: text/0*.txt, command: [sh, -c, '" + script + "']}\noutput: out\n")
+	if j := c.ends(id, "done"); j.Outcome != "10 of 10 tasks done" {
+		c.t.Errorf("ended as %+v", j)
+	}
+	copied := 0
+	for i := range 10 {
+		switch nodes := strings.Fields(c.seen(fmt.Sprint("ran-", i))); {
+		case slices.Equal(nodes, []string{"n01", "n02"}):
+			copied++
+		case !slices.Equal(nodes, []string{"n02"}):
+			c.t.Errorf("task %d ran on %q", i, nodes)
+		}
+	}
+	if copied == 0 {
+		c.t.Error("no task of the capped node was copied")
+	}
+	c.tidy(id, 10)
+}
+
 // errorEndsJob runs a job whose straggler and its copies hang for ever, and that may do without one task in five: it ends
 // once eight are done.
 func (c *cluster) errorEndsJob() {
