@@ -68,9 +68,6 @@ func progressToProto(v dispatch.JobView) *headroomv1.JobProgress {
 	p.Run, p.Place, p.SprintDue = v.Run.Number, count(v.Place), v.Due
 	p.Most = count(v.Slots)
 	p.Copies, p.CopiesWanted, p.WastedS = count(v.Copies), count(v.CopiesWanted), v.Wasted.Total().Seconds()
-	if v.ErrorBound {
-		p.Error = new(1 - v.MinTasks)
-	}
 	if v.CopiesKnown {
 		p.CopiesSaveS = new(v.CopiesSave.Seconds())
 	}
