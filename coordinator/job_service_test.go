@@ -4,6 +4,7 @@ package coordinator
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/arbitration"
@@ -216,3 +218,53 @@ func TestExplainJob(t *testing.T) {
 
 // lookEvery is the time from one look of a leader at its jobs to the next.
 const lookEvery = 5 * time.Second
+
+// What admission has decided about a job survives the leader and a restart of every server; numbers that make no sense are refused
+// with what is wrong.
+func TestAdmissionSurvives(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := fitted(t, 3, func(*server) {})
+		c.leader()
+		jobs := func() jobService { return jobService{server: c.leader().server} }
+		commit := func(id string, a *headroomv1.Admission) error {
+			_, err := jobs().CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: id, DeadlineS: new(90.0), Admission: a}}))
+			return err
+		}
+		want := &headroomv1.Admission{
+			Decision: "admitted", Slots: 4, Need: 3, Free: 9, WorkS: new(270.0), Confidence: new(0.9), Samples: 40, FinishUs: new(int64(5)), Reason: "4 of 9 free slots do",
+		}
+		if err := commit("j1", want); err != nil {
+			t.Fatal(err)
+		}
+		for says, bad := range map[string]*headroomv1.Admission{
+			`is "maybe"`:           {Decision: "maybe"},
+			"at most 10000000":     {Decision: "admitted", Slots: 1 << 31},
+			"slot seconds":         {Decision: "admitted", WorkS: new(math.Inf(1))},
+			"it must be from 0 to": {Decision: "admitted", Confidence: new(-0.5)},
+		} {
+			if err := commit("j2", bad); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v: %v", bad, err)
+			}
+		}
+		shown := func() *headroomv1.Admission {
+			r, err := jobs().ExplainJob(t.Context(), connect.NewRequest(&headroomv1.ExplainJobRequest{Id: "j1"}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.Msg.GetJob().GetAdmission()
+		}
+		if got := shown(); !proto.Equal(got, want) {
+			t.Errorf("shown is %v", got)
+		}
+		dead := c.leader().cfg.ID
+		c.kill(dead)
+		c.until("another leads", 30*time.Second, func() bool {
+			return slices.ContainsFunc(c.every(), func(id string) bool { s := c.server(id); return s != nil && s.requests.leads() })
+		})
+		if got := shown(); !proto.Equal(got, want) {
+			t.Errorf("the next leader shows %v", got)
+		}
+		c.start(dead) // it reads its log from the beginning
+		c.alike()
+	})
+}
