@@ -45,8 +45,13 @@ func (m *Movers) drops(now time.Duration, rows []*row, p Pool, out *Moves) {
 	behind, urgent := 0.0, false
 	for _, r := range slices.Backward(rows) {
 		behind += r.slope
-		if x, ok := m.dropsOf(now, r, behind*r.task/c, urgent, max(0, p.Overhead)); ok {
+		saves := behind * r.task / c
+		x, ok := m.dropsOf(now, r, saves, urgent, max(0, p.Overhead))
+		if ok {
 			out.Deflates = append(out.Deflates, x)
+		}
+		if r.risk {
+			r.weighDrops(x, ok, saves, c)
 		}
 		due, has := r.dueIn()
 		urgent = urgent || has && due > 0 && r.left > due
@@ -60,7 +65,7 @@ func (m *Movers) dropsOf(now time.Duration, r *row, saves float64, urgent bool, 
 	if r.Ahead {
 		allowed = all - r.Dropped
 	}
-	if !r.MayDeflate || r.Waiting || allowed <= 0 || !r.Outlook.Rest.Known {
+	if !r.MayDeflate || r.ErrorBound > 0 || r.Waiting || allowed <= 0 || !r.Outlook.Rest.Known {
 		return Deflate{}, false
 	}
 	n := int(min(float64(allowed), math.Floor((saves/r.price()-0.5)*float64(all))-float64(r.Dropped)))
