@@ -68,10 +68,11 @@ type placed struct {
 // stands for it.
 func newRows(jobs []Contender) []*row {
 	sums, counts := make([]float64, ranksMost+1), make([]float64, ranksMost+1)
-	rows := make([]*row, len(jobs))
+	rows, all := make([]*row, len(jobs)), make([]row, len(jobs))
 	for i := range jobs {
 		c := &jobs[i]
-		rows[i] = &row{Contender: c, weight: math.Pow(classRatio, -float64(c.Rank)), width: max(1, c.Running+max(0, c.Pending-c.needless()))}
+		rows[i] = &all[i]
+		all[i] = row{on: make([]placed, 0, len(c.On)), Contender: c, weight: math.Pow(classRatio, -float64(c.Rank)), width: max(1, c.Running+max(0, c.Pending-c.needless()))}
 		if c.Most > 0 {
 			rows[i].width = min(rows[i].width, c.Most)
 		}

@@ -139,12 +139,7 @@ type Movers struct {
 
 // Step looks at the jobs of all engines. now is the time since any fixed moment.
 func (m *Movers) Step(now time.Duration, look Look) Moves {
-	jobs := slices.Clone(look.Jobs)
-	slices.SortStableFunc(jobs, func(a, b Contender) int { return cmp.Compare(a.ID, b.ID) })
-	jobs = slices.CompactFunc(jobs, func(a, b Contender) bool { return a.ID == b.ID })
-	for i := range jobs {
-		jobs[i].tidy()
-	}
+	jobs := byID(look.Jobs)
 	m.remember(jobs)
 	out := Moves{Divisions: map[string]Division{}, Foreseen: map[string]Foreseen{}}
 	rows := newRows(jobs)
@@ -161,6 +156,23 @@ func (m *Movers) Step(now time.Duration, look Look) Moves {
 	}
 	m.settle(now, rows, decided, &out)
 	m.looked, m.began = now, true
+	return out
+}
+
+// byID returns the jobs tidied, each once, by ID.
+func byID(jobs []Contender) []Contender {
+	order := make([]*Contender, len(jobs))
+	for i := range jobs {
+		order[i] = &jobs[i]
+	}
+	slices.SortStableFunc(order, func(a, b *Contender) int { return cmp.Compare(a.ID, b.ID) })
+	out := make([]Contender, 0, len(jobs))
+	for _, c := range order {
+		if n := len(out); n == 0 || out[n-1].ID != c.ID {
+			out = append(out, *c)
+			out[n].tidy()
+		}
+	}
 	return out
 }
 
@@ -241,7 +253,8 @@ const (
 
 // divide tells the shares of an engine anew where they differ by enough. Jobs that wait have none.
 func (m *Movers) divide(now time.Duration, engine string, rows []*row, p Pool) Division {
-	last, fresh, copies := m.engines[engine], map[string]int{}, map[string]int{}
+	last, fresh := m.engines[engine], make(map[string]int, len(rows))
+	var copies map[string]int // of the few jobs that want any
 	var shares []Share
 	for _, r := range rows {
 		if !r.Waiting {
@@ -249,6 +262,9 @@ func (m *Movers) divide(now time.Duration, engine string, rows []*row, p Pool) D
 			s := Share{ID: r.ID, Containers: r.share}
 			if s.Bounded = r.Copies > 0 || r.CopiesWanted > 0; s.Bounded {
 				s.Copies = r.Copies + r.copies
+				if copies == nil {
+					copies = map[string]int{}
+				}
 				copies[r.ID] = s.Copies
 			}
 			shares = append(shares, s)

@@ -33,7 +33,7 @@ func (m *Movers) order(rows []*row, p Pool, joint bool) {
 		copyRuns(rows, p, c)
 	}
 	for _, r := range rows {
-		r.risk = joint && (r.risk || r.late())
+		r.risk = joint && !r.Waiting && (r.risk || r.late())
 	}
 }
 

@@ -1,5 +1,7 @@
 package arbiter
 
+import "slices"
+
 // What admission has promised: so many containers that a job meets its deadline on them.
 
 // keepSlack is by how much more a promise that was kept at the last look may cost than it gains, as a part of what
@@ -10,7 +12,7 @@ const keepSlack = 0.1
 // from jobs of the same class and of lower ones before them, as far as that costs no more than it gains; a higher class
 // is served as if there were no promises. They never exceed what the pool has.
 func (m *Movers) promises(rows []*row, p Pool, c float64) {
-	if p.Containers <= 0 {
+	if p.Containers <= 0 || !slices.ContainsFunc(rows, func(r *row) bool { return r.Promised > 0 }) {
 		return
 	}
 	var higher [ranksMost + 1]int // what jobs before can use, by rank

@@ -154,7 +154,7 @@ func (m *Movers) sprints(now time.Duration, rows []*row, values map[string]float
 		m.sprint(c, taken, ended, decided, out)
 	}
 	for _, r := range rows {
-		if r.risk && !r.Waiting {
+		if r.risk {
 			move, done := decided[r.ID]
 			m.weighSprint(r, values, move, done, taken[r.Offer.Domain])
 		}
