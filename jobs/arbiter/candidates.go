@@ -124,12 +124,10 @@ func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
 		return
 	}
 	x.Quality = float64(n) / float64(max(1, r.Tasks))
-	price := 0.0
-	for k := r.Dropped + 1; k <= r.Dropped+n; k++ {
-		price += r.price() * (0.5 + float64(k)/float64(max(1, all)))
-	}
-	x.Worth = float64(n)*saves - price
-	x.shifted(-float64(n) * r.task / room)
+	more := float64(n)
+	price := r.price() * more * (0.5 + (float64(r.Dropped)+(more+1)/2)/float64(max(1, all))) // that of each rises by a step
+	x.Worth = more*saves - price
+	x.shifted(-more * r.task / room)
 	switch {
 	case decided:
 		x.Why = fmt.Sprintf("%d tasks less save more than they cost", n)
