@@ -307,6 +307,17 @@ func TestPromisesComeThrough(t *testing.T) {
 	if n := given(step(large, waits), "small").GetContainers(); n != 0 {
 		t.Errorf("with no promise yet it gets %d containers", n)
 	}
+	// Nobody makes room for a job of a higher class that waits at the door, and somebody does for one that was admitted.
+	behind, door := mixed("behind", 1, 10, 190, 50, 1), small
+	door.Waiting = true
+	door.Job.Admission = &ledger.Admission{Decision: ledger.AdmissionAdmitted, Slots: 8}
+	if n := given(step(behind, door), "behind").GetContainers(); n >= 20 {
+		t.Errorf("beside one that may begin it gets %d containers", n)
+	}
+	door.Job.Admission = waits.Job.Admission
+	if n := given(step(behind, door), "behind").GetContainers(); n != 20 {
+		t.Errorf("beside one that waits at the door it gets %d containers", n)
+	}
 
 	bounded := mixed("bounded", 0, 10, 50, 50, 0.7)
 	exact := step(bounded).Outlooks["bounded"].GetFinishS()

@@ -74,6 +74,12 @@ func (x *Job) promised() int {
 	return 0
 }
 
+// held reports whether the job waits at the door: it gets nothing before it is admitted, so that nobody makes room for it.
+func (x *Job) held() bool {
+	a := x.Job.Admission
+	return x.Waiting && a != nil && a.Decision == ledger.AdmissionQueued
+}
+
 // seedOf is the seed of a job's drop ratio: the one in force, else the one that the scheduler would take.
 func seedOf(j ledger.Job) uint64 {
 	if j.Deflation != nil {
@@ -136,6 +142,9 @@ func (a *arbiters) move(now time.Duration, seen *Seen, outlooks map[string]arbit
 	by := map[string]*Job{}
 	for i := range seen.Jobs {
 		x := &seen.Jobs[i]
+		if x.held() {
+			continue
+		}
 		by[x.Job.ID] = x
 		look.Jobs = append(look.Jobs, x.contender(seen, outlooks[x.Job.ID]))
 	}

@@ -27,8 +27,8 @@ func candidate(t *testing.T, out arbiter.Moves, id string, kind arbiter.MoveKind
 }
 
 // pressed is busy with a deadline that it would miss.
-func pressed(id string) arbiter.Contender {
-	return changed(busy(id), func(c *arbiter.Contender) { c.Deadline, c.Floor = 25*second, 1 })
+func pressed() arbiter.Contender {
+	return changed(busy("a"), func(c *arbiter.Contender) { c.Deadline, c.Floor = 25*second, 1 })
 }
 
 // straggling wants n copies, which would save so many seconds.
@@ -59,15 +59,15 @@ func TestCandidates(t *testing.T) {
 		worth  int // -1 below 0, 1 above
 		says   string
 	}{
-		"a sprint": {[]arbiter.Contender{pressed("a")}, arbiter.MoveSprint, true, 1, "saves most for each joule"},
+		"a sprint": {[]arbiter.Contender{pressed()}, arbiter.MoveSprint, true, 1, "saves most for each joule"},
 		"a sprint without joules": {
-			[]arbiter.Contender{changed(pressed("a"), func(c *arbiter.Contender) { c.Offer = offer(0) })}, arbiter.MoveSprint, false, 1, "has 0.00 kJ",
+			[]arbiter.Contender{changed(pressed(), func(c *arbiter.Contender) { c.Offer = offer(0) })}, arbiter.MoveSprint, false, 1, "has 0.00 kJ",
 		},
 		"a sprint that its class may not": {
-			[]arbiter.Contender{changed(pressed("a"), func(c *arbiter.Contender) { c.MaySprint, c.SprintWords = false, "discipline np sprints nobody" })},
+			[]arbiter.Contender{changed(pressed(), func(c *arbiter.Contender) { c.MaySprint, c.SprintWords = false, "discipline np sprints nobody" })},
 			arbiter.MoveSprint, false, 1, "np sprints nobody",
 		},
-		"served first": {[]arbiter.Contender{pressed("a")}, arbiter.MoveReallocate, false, 0, "served first already"},
+		"served first": {[]arbiter.Contender{pressed()}, arbiter.MoveReallocate, false, 0, "served first already"},
 		"it passes": {
 			[]arbiter.Contender{fresh(busy("b"), 100, 20), changed(fresh(busy("a"), 60, 10), func(c *arbiter.Contender) { c.Deadline = 30 * second })},
 			arbiter.MoveReallocate, true, 1, "before 1 others, the last b",
@@ -84,15 +84,15 @@ func TestCandidates(t *testing.T) {
 				pledged(changed(fresh(busy("a"), 40, 10), func(c *arbiter.Contender) { c.Deadline = 30 * second }), 10),
 			}, arbiter.MoveReallocate, true, 1, "",
 		},
-		"exact results":      {[]arbiter.Contender{pressed("a")}, arbiter.MoveDeflate, false, 0, "its floor is all of its tasks"},
-		"tasks are given up": {[]arbiter.Contender{changed(pressed("a"), func(c *arbiter.Contender) { c.Floor, c.Pending, c.Percent = 0.5, 20, second/10 })}, arbiter.MoveDeflate, true, 1, "tasks less save more"},
+		"exact results":      {[]arbiter.Contender{pressed()}, arbiter.MoveDeflate, false, 0, "its floor is all of its tasks"},
+		"tasks are given up": {[]arbiter.Contender{changed(pressed(), func(c *arbiter.Contender) { c.Floor, c.Pending, c.Percent = 0.5, 20, second/10 })}, arbiter.MoveDeflate, true, 1, "tasks less save more"},
 		"tasks are worth more": {
-			[]arbiter.Contender{changed(pressed("a"), func(c *arbiter.Contender) { c.Floor, c.Percent = 0.5, 100*second })}, arbiter.MoveDeflate, false, -1, "a task less saves",
+			[]arbiter.Contender{changed(pressed(), func(c *arbiter.Contender) { c.Floor, c.Percent = 0.5, 100*second })}, arbiter.MoveDeflate, false, -1, "a task less saves",
 		},
-		"nobody has watts":   {[]arbiter.Contender{pressed("a")}, arbiter.MoveCap, false, 0, "no node is short of watts"},
-		"no straggler":       {[]arbiter.Contender{pressed("a")}, arbiter.MoveCopy, false, 0, "no task straggles"},
-		"copies":             {[]arbiter.Contender{straggling(pressed("a"), 5, 20)}, arbiter.MoveCopy, true, 1, "5 copies save more"},
-		"copies cost others": {[]arbiter.Contender{straggling(pressed("a"), 5, 0), fresh(busy("b"), 400, 1)}, arbiter.MoveCopy, false, -1, "take more from the jobs behind"},
+		"nobody has watts":   {[]arbiter.Contender{pressed()}, arbiter.MoveCap, false, 0, "no node is short of watts"},
+		"no straggler":       {[]arbiter.Contender{pressed()}, arbiter.MoveCopy, false, 0, "no task straggles"},
+		"copies":             {[]arbiter.Contender{straggling(pressed(), 5, 20)}, arbiter.MoveCopy, true, 1, "5 copies save more"},
+		"copies cost others": {[]arbiter.Contender{straggling(pressed(), 5, 0), fresh(busy("b"), 400, 1)}, arbiter.MoveCopy, false, -1, "take more from the jobs behind"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

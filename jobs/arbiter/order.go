@@ -88,8 +88,8 @@ func share(rows []*row, p Pool) {
 	for _, r := range rows {
 		kept[r.Rank] -= r.kept
 		aside := 0
-		for rank := range r.Rank + 1 {
-			aside += kept[rank]
+		for _, n := range kept[:r.Rank+1] {
+			aside += n
 		}
 		more := min(free, r.width, max(r.kept, free-aside))
 		r.share += more
