@@ -146,6 +146,8 @@ func TestCopies(t *testing.T) {
 		"as far as they are left over":  {[]arbiter.Contender{straggling(busy("a"), 30, 0)}, "a:40/20"},
 		"they save more than they take": {[]arbiter.Contender{straggling(urgent("a"), 5, 10), fresh(busy("b"), 100, 1)}, "a:25/5 b:15"},
 		"they take more than they save": {[]arbiter.Contender{straggling(busy("a"), 20, 1), fresh(busy("b"), 100, 1)}, "a:20/0 b:20"},
+		"its own seconds are no cost":   {[]arbiter.Contender{straggling(busy("a"), 30, 1)}, "a:40/30"},
+		"room beside a lower promise":   {[]arbiter.Contender{straggling(urgent("a"), 15, 10), fresh(busy("b"), 100, 90), pledged(fresh(busy("c"), 10, 1), 10)}, "a:35/15 b:0 c:5"},
 		"copies that run stay":          {[]arbiter.Contender{changed(straggling(busy("a"), 0, 0), func(c *arbiter.Contender) { c.Copies = 3 })}, "a:23/3"},
 		"no more than it may hold": {
 			[]arbiter.Contender{changed(straggling(busy("a"), 9, 30), func(c *arbiter.Contender) { c.Most = 24 })}, "a:24/4",
@@ -170,6 +172,10 @@ func TestCopies(t *testing.T) {
 	var m arbiter.Movers
 	c := straggling(changed(busy("a"), func(c *arbiter.Contender) { c.MaySprint, c.MayDeflate = false, false }), 5, 10)
 	x := m.Step(0, jointly(c)).Moves[0]
+	var plain arbiter.Movers
+	if sooner, later := m.Step(0, jointly(c)).Foreseen["a"].Left, plain.Step(0, jointly(straggling(busy("a"), 0, 0))).Foreseen["a"].Left; later-sooner != 10*second {
+		t.Errorf("it ends in %v with copies, in %v without", sooner, later)
+	}
 	if x.Kind != arbiter.MoveCopy || x.Kind.String() != "copy" || x.Time != -10*second || !strings.Contains(x.Reason, "5 more copies") {
 		t.Errorf("%+v", x)
 	}

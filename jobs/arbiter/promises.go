@@ -50,7 +50,7 @@ func (m *Movers) keep(before []*row, r *row, c float64) bool {
 	saves := r.costAt(r.left) - r.costAt(left)
 	work := 0.0
 	for _, a := range before {
-		if work += a.work; a.Rank >= r.Rank {
+		if work += a.work; a.yields(r) {
 			saves -= a.costAt(a.left+slowed(work, r.work, c, k)) - a.costAt(a.left)
 		}
 	}
@@ -65,7 +65,7 @@ func (m *Movers) keep(before []*row, r *row, c float64) bool {
 	r.leverage.promised = passage{time: left - r.left, worth: saves, count: r.kept}
 	work = 0
 	for _, a := range before {
-		if work += a.work; a.Rank >= r.Rank {
+		if work += a.work; a.yields(r) {
 			a.left += slowed(work, r.work, c, k)
 			a.slope = a.slopeNow()
 		}
@@ -74,6 +74,10 @@ func (m *Movers) keep(before []*row, r *row, c float64) bool {
 	r.slope = r.slopeNow()
 	return true
 }
+
+// yields reports whether containers for the promise of a later job come from this one: not from a higher class, nor from what
+// was set aside itself.
+func (r *row) yields(later *row) bool { return r.Rank >= later.Rank && r.leverage.promised.count == 0 }
 
 // slowed returns by how much later work is done on c containers, in seconds, when k of them do other work first.
 func slowed(work, other, c, k float64) float64 {

@@ -4,6 +4,7 @@
 package arbiter_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/jobs/arbiter"
+	"headroom/progress"
 )
 
 // fresh is a contender with so many tasks of 10 s that have not begun, submitted so long ago.
@@ -60,6 +62,31 @@ func TestPromises(t *testing.T) {
 				t.Errorf("%s, want %s", got, x.want)
 			}
 		})
+	}
+}
+
+// What is foreseen follows from the promises that are kept.
+func TestForeseenWithPromises(t *testing.T) {
+	t.Parallel()
+	left := func(id string, jobs ...arbiter.Contender) float64 {
+		var m arbiter.Movers
+		return m.Step(0, jointly(jobs...)).Foreseen[id].Left.Seconds()
+	}
+	near, large, small := fresh(busy("a"), 40, 200), fresh(busy("z"), 400, 90), fresh(busy("b"), 100, 10)
+	high := fresh(urgent("a"), 400, 1)
+	for name, x := range map[string]struct {
+		got, want float64
+	}{
+		"by its place":                      {left("b", near, large, small), 540.0/4 + 5},
+		"on what was promised":              {left("b", near, large, pledged(small, 20)), 100/2 + 5},
+		"one that is nearly done":           {left("a", near, large, pledged(small, 20)), 10 + 5 + 10},
+		"a large one":                       {left("z", near, large, pledged(small, 20)), 440.0/4 + 5 + 25},
+		"not against a higher class":        {left("b", high, pledged(small, 20)), left("b", high, small)},
+		"two promises do not exceed a pool": {left("c", near, large, pledged(small, 30), pledged(fresh(busy("c"), 40, 5), 30)), 40 + 5},
+	} {
+		if math.Abs(x.got-x.want) > 0.01 {
+			t.Errorf("%s: %v s, want %v", name, x.got, x.want)
+		}
 	}
 }
 
@@ -113,7 +140,7 @@ func TestPromisesDoNotSwing(t *testing.T) {
 	turns, last := 0, -1
 	for step := range 200 {
 		a := fresh(busy("a"), 100, 90)
-		b := pledged(fresh(busy("b"), 100+step%7, 10), 20) // what it has left goes up and down
+		b := pledged(fresh(busy("b"), 48+step%5, 10), 20) // at 50 the promise costs as much as it gains
 		for _, s := range m.Step(time.Duration(step)*every, jointly(a, b)).Divisions[""].Shares {
 			if s.ID == "b" {
 				if last >= 0 && (s.Containers > 0) != (last > 0) {
@@ -125,6 +152,31 @@ func TestPromisesDoNotSwing(t *testing.T) {
 	}
 	if turns > 2 {
 		t.Errorf("the promise was kept and broken %d times", turns)
+	}
+}
+
+// What is expected of a job with an error bound is when that is met.
+func TestErrorBoundEnds(t *testing.T) {
+	t.Parallel()
+	finish := func(e float64) (at float64, left float64, aim int) {
+		var a arbiter.Arbiter
+		in := arbiter.Input{Settings: arbiter.DefaultSettings(), Containers: 20}
+		in.Settings.Joint = true
+		var o arbiter.Outlook
+		for i := range 10 {
+			done := 10 * i
+			in.Jobs = []arbiter.Job{{
+				ID: "a", Tasks: 200, Done: done, Running: 20, Pending: 180 - done, Work: float64(done) + 1, Reduced: -1, Phase: progress.Map, Elapsed: time.Duration(5*i+1) * second,
+				Floor: 1 - e, Held: 20, Power: 200 * watt, Full: full, ByRatio: true, Error: e,
+			}}
+			o = a.Step(time.Duration(5*i)*second, in).Outlooks[0]
+		}
+		return o.Finish.At.Seconds(), o.Rest.Work, o.AimTasks
+	}
+	all, work, aim := finish(0)
+	part, less, fewer := finish(0.25)
+	if part >= all || math.Abs(work-less-50) > 1 || aim != 200 || fewer != 150 {
+		t.Errorf("all tasks end at %v s with %v left, and %d are aimed at; with an error bound of a quarter %v s, %v and %d", all, work, aim, part, less, fewer)
 	}
 }
 
