@@ -126,6 +126,9 @@ func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
 	x.Quality = float64(n) / float64(max(1, r.Tasks))
 	more := float64(n)
 	price := r.price() * more * (0.5 + (float64(r.Dropped)+(more+1)/2)/float64(max(1, all))) // that of each rises by a step
+	if r.ErrorBound > 0 {
+		price = 0 // its owner needs no more
+	}
 	x.Worth = more*saves - price
 	x.shifted(-more * r.task / room)
 	switch {

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -65,7 +66,10 @@ func (m *Movers) dropsOf(now time.Duration, r *row, saves float64, urgent bool, 
 	if r.Ahead {
 		allowed = all - r.Dropped
 	}
-	if !r.MayDeflate || r.ErrorBound > 0 || r.Waiting || allowed <= 0 || !r.Outlook.Rest.Known {
+	if r.ErrorBound > 0 {
+		return r.met(allowed)
+	}
+	if !r.MayDeflate || r.Waiting || allowed <= 0 || !r.Outlook.Rest.Known {
 		return Deflate{}, false
 	}
 	n := int(min(float64(allowed), math.Floor((saves/r.price()-0.5)*float64(all))-float64(r.Dropped)))
@@ -86,6 +90,21 @@ func (m *Movers) dropsOf(now time.Duration, r *row, saves float64, urgent bool, 
 		return Deflate{}, false
 	}
 	return Deflate{ID: r.ID, Theta: theta, Seed: r.Seed, Reason: r.deflateWords(theta, n, saves)}, true
+}
+
+// met gives up the tasks of a job that have not begun once its error bound is met, at no price: nobody needs them. Engines
+// that end such a job by themselves do so before the next look.
+func (r *row) met(allowed int) (Deflate, bool) {
+	if n := r.needless(); !r.MayDeflate || r.Waiting || allowed <= 0 || r.Running+r.Pending > n {
+		return Deflate{}, false
+	}
+	theta := math.Floor(min(float64(r.Dropped+allowed)/float64(r.Tasks), 1-r.Floor)*ratioDigits) / ratioDigits
+	if !units.Ratio(theta).Above(units.Ratio(r.Theta)) {
+		return Deflate{}, false
+	}
+	return Deflate{ID: r.ID, Theta: theta, Seed: r.Seed, Reason: fmt.Sprintf(
+		"its error bound of %.4g %% is met: %d tasks that have not begun are not needed; its drop ratio rises from %.2f to %.2f, its floor is %.2f of its tasks",
+		100*r.ErrorBound, allowed, r.Theta, theta, r.Floor)}, true
 }
 
 // droppable returns how many tasks the job's floor lets it give up in all.

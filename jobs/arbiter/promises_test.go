@@ -201,4 +201,14 @@ func TestErrorBound(t *testing.T) {
 	if len(loose.Deflates) > 0 {
 		t.Errorf("it gives up tasks beside what its bound leaves out: %+v", loose.Deflates)
 	}
+	// Once the bound is met, what has not begun is given up: 20 of the last 30 tasks.
+	for running, want := range map[int]float64{11: 0, 10: 0.2} {
+		var m arbiter.Movers
+		c := fresh(busy("a"), 100, 1)
+		c.Floor, c.ErrorBound, c.Running, c.Pending = 0.7, 0.3, running, 20
+		out := m.Step(0, jointly(c))
+		if got := len(out.Deflates) > 0; got != (want > 0) || got && math.Abs(out.Deflates[0].Theta-want) > 1e-9 {
+			t.Errorf("with %d tasks running: %+v", running, out.Deflates)
+		}
+	}
 }
