@@ -268,3 +268,50 @@ func TestAdmissionSurvives(t *testing.T) {
 		c.alike()
 	})
 }
+
+// A job whose deadline is at risk is explained with what could be done about it, and the scheduler is told how many copies of its tasks
+// may run.
+func TestPromiseAtRiskIsExplained(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 1, 700*units.Watt)
+		c.addNodes(1)
+		s := jobService{server: c.leader().server}
+		c.allHeld(6 * time.Second)
+		if _, err := s.CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{
+			Id: "j1", Class: "high", DeadlineS: new(30.0), SubmittedUs: time.Now().UnixMicro(), Admission: &headroomv1.Admission{Decision: "admitted", Slots: 4},
+		}})); err != nil {
+			t.Fatal(err)
+		}
+		scheduler := s.streams.Schedulers.Open()
+		var copies *uint32
+		for i := range 45 {
+			done := uint32(i / 2)
+			p := &headroomv1.JobProgress{
+				Id: "j1", State: headroomv1.JobState_JOB_STATE_RUNNING, Tasks: 40, Done: done, Running: 4, Pending: 36 - done, RuntimeS: new(float64(i)), Work: new(float64(i) / 2),
+				RunningOn: map[string]uint32{"n01": 4}, Containers: 4, Run: 1, Phase: headroomv1.JobPhase_JOB_PHASE_MAP, CopiesWanted: 2, CopiesSaveS: new(3.0),
+			}
+			report := &headroomv1.ProgressReport{Jobs: []*headroomv1.JobProgress{p}, Engines: []*headroomv1.EngineReport{{Engine: "local", Containers: 60}}}
+			_ = s.requests.loop.Load().Post(t.Context(), func(k *leading.Known) { k.ReportJobs(report) })
+			time.Sleep(time.Second)
+			for len(scheduler.Box()) > 0 {
+				for _, x := range (<-scheduler.Box()).GetDirective().GetShare().GetJobs() {
+					copies = x.Copies
+				}
+			}
+		}
+		if copies == nil || *copies != 2 {
+			t.Errorf("the scheduler was told of copies: %v", copies)
+		}
+		r, err := s.ExplainJob(t.Context(), connect.NewRequest(&headroomv1.ExplainJobRequest{Id: "j1"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[headroomv1.MoveKind]*headroomv1.Candidate{}
+		for _, x := range r.Msg.GetJob().GetOutlook().GetMove().GetCandidates() {
+			kinds[x.GetKind()] = x
+		}
+		if len(kinds) != 5 || !kinds[headroomv1.MoveKind_MOVE_KIND_COPY].GetChosen() || kinds[headroomv1.MoveKind_MOVE_KIND_DEFLATE].GetWhy() != "its floor is all of its tasks" {
+			t.Errorf("what could be done: %v", r.Msg.GetJob().GetOutlook().GetMove())
+		}
+	})
+}
