@@ -73,7 +73,7 @@ func (r *row) ranked() []Candidate {
 func (r *row) weighPlace(divided, first bool) {
 	x := Candidate{Kind: MoveReallocate}
 	l := &r.leverage
-	gained := l.passed.count > 0 || l.promised.worth != 0
+	gained := l.passed.count > 0 || l.promised.count > 0
 	switch {
 	case !divided:
 		x.Why = "its engine divides the containers by itself"
