@@ -4,6 +4,7 @@ package coordinator
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/arbitration"
@@ -216,3 +218,100 @@ func TestExplainJob(t *testing.T) {
 
 // lookEvery is the time from one look of a leader at its jobs to the next.
 const lookEvery = 5 * time.Second
+
+// What admission has decided about a job survives the leader and a restart of every server; numbers that make no sense are refused
+// with what is wrong.
+func TestAdmissionSurvives(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := fitted(t, 3, func(*server) {})
+		c.leader()
+		jobs := func() jobService { return jobService{server: c.leader().server} }
+		commit := func(id string, a *headroomv1.Admission) error {
+			_, err := jobs().CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: id, DeadlineS: new(90.0), Admission: a}}))
+			return err
+		}
+		want := &headroomv1.Admission{
+			Decision: "admitted", Slots: 4, Need: 3, Free: 9, WorkS: new(270.0), Confidence: new(0.9), Samples: 40, FinishUs: new(int64(5)), Reason: "4 of 9 free slots do",
+		}
+		if err := commit("j1", want); err != nil {
+			t.Fatal(err)
+		}
+		for says, bad := range map[string]*headroomv1.Admission{
+			`is "maybe"`:           {Decision: "maybe"},
+			"at most 10000000":     {Decision: "admitted", Slots: 1 << 31},
+			"slot seconds":         {Decision: "admitted", WorkS: new(math.Inf(1))},
+			"it must be from 0 to": {Decision: "admitted", Confidence: new(-0.5)},
+		} {
+			if err := commit("j2", bad); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v: %v", bad, err)
+			}
+		}
+		shown := func() *headroomv1.Admission {
+			r, err := jobs().ExplainJob(t.Context(), connect.NewRequest(&headroomv1.ExplainJobRequest{Id: "j1"}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.Msg.GetJob().GetAdmission()
+		}
+		if got := shown(); !proto.Equal(got, want) {
+			t.Errorf("shown is %v", got)
+		}
+		dead := c.leader().cfg.ID
+		c.kill(dead)
+		c.until("another leads", 30*time.Second, func() bool {
+			return slices.ContainsFunc(c.every(), func(id string) bool { s := c.server(id); return s != nil && s.requests.leads() })
+		})
+		if got := shown(); !proto.Equal(got, want) {
+			t.Errorf("the next leader shows %v", got)
+		}
+		c.start(dead) // it reads its log from the beginning
+		c.alike()
+	})
+}
+
+// A job whose deadline is at risk is explained with what could be done about it, and the scheduler is told how many copies of its tasks
+// may run.
+func TestPromiseAtRiskIsExplained(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 1, 700*units.Watt)
+		c.addNodes(1)
+		s := jobService{server: c.leader().server}
+		c.allHeld(6 * time.Second)
+		if _, err := s.CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{
+			Id: "j1", Class: "high", DeadlineS: new(30.0), SubmittedUs: time.Now().UnixMicro(), Admission: &headroomv1.Admission{Decision: "admitted", Slots: 4},
+		}})); err != nil {
+			t.Fatal(err)
+		}
+		scheduler := s.streams.Schedulers.Open()
+		var copies *uint32
+		for i := range 45 {
+			done := uint32(i / 2)
+			p := &headroomv1.JobProgress{
+				Id: "j1", State: headroomv1.JobState_JOB_STATE_RUNNING, Tasks: 40, Done: done, Running: 4, Pending: 36 - done, RuntimeS: new(float64(i)), Work: new(float64(i) / 2),
+				RunningOn: map[string]uint32{"n01": 4}, Containers: 4, Run: 1, Phase: headroomv1.JobPhase_JOB_PHASE_MAP, CopiesWanted: 2, CopiesSaveS: new(3.0),
+			}
+			report := &headroomv1.ProgressReport{Jobs: []*headroomv1.JobProgress{p}, Engines: []*headroomv1.EngineReport{{Engine: "local", Containers: 60}}}
+			_ = s.requests.loop.Load().Post(t.Context(), func(k *leading.Known) { k.ReportJobs(report) })
+			time.Sleep(time.Second)
+			for len(scheduler.Box()) > 0 {
+				for _, x := range (<-scheduler.Box()).GetDirective().GetShare().GetJobs() {
+					copies = x.Copies
+				}
+			}
+		}
+		if copies == nil || *copies != 2 {
+			t.Errorf("the scheduler was told of copies: %v", copies)
+		}
+		r, err := s.ExplainJob(t.Context(), connect.NewRequest(&headroomv1.ExplainJobRequest{Id: "j1"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[headroomv1.MoveKind]*headroomv1.Candidate{}
+		for _, x := range r.Msg.GetJob().GetOutlook().GetMove().GetCandidates() {
+			kinds[x.GetKind()] = x
+		}
+		if len(kinds) != 5 || !kinds[headroomv1.MoveKind_MOVE_KIND_COPY].GetChosen() || kinds[headroomv1.MoveKind_MOVE_KIND_DEFLATE].GetWhy() != "its floor is all of its tasks" {
+			t.Errorf("what could be done: %v", r.Msg.GetJob().GetOutlook().GetMove())
+		}
+	})
+}

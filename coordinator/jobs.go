@@ -32,7 +32,7 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 	c := command(ctx, r.Msg.GetChange(), "scheduler")
 	c.Job = &ledger.Job{
 		ID: job.GetId(), Name: job.GetName(), Class: job.GetClass(), Spec: job.GetSpec(), Submitted: job.GetSubmittedUs(), State: ledger.JobAccepted,
-		Engine: job.GetEngine(), Queue: job.GetQueue(), Floor: cmp.Or(job.GetFloor(), 1), Rank: job.GetRank(),
+		Engine: job.GetEngine(), Queue: job.GetQueue(), Floor: cmp.Or(job.GetFloor(), 1), Rank: job.GetRank(), Admission: admission(job.GetAdmission()),
 	}
 	if s := job.GetDeadlineS(); s != 0 {
 		if !(s > 0 && s <= longestDeadline.Seconds()) {
@@ -40,6 +40,9 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 				fmt.Sprintf("job %q: a deadline of %v s after it was submitted; more than 0 s and at most %v are taken", job.GetId(), s, longestDeadline), "leave the deadline out for none")
 		}
 		c.Job.Deadline = time.Duration(s * float64(time.Second))
+	}
+	if err := c.Job.Admission.Check(job.GetId()); err != nil {
+		return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, view.Plain(err), "leave the admission out for a job that was not asked about")
 	}
 	if c.Job.Engine == arbitration.EngineLocal {
 		c.Job.Engine = ""
@@ -49,6 +52,17 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 		return nil, err
 	}
 	return connect.NewResponse(&headroomv1.CommitJobResponse{Revision: res.Revision}), nil
+}
+
+// admission is what the scheduler says of a job's admission, nil where that was not asked.
+func admission(a *headroomv1.Admission) *ledger.Admission {
+	if a == nil {
+		return nil
+	}
+	return &ledger.Admission{
+		Decision: a.GetDecision(), Slots: a.GetSlots(), Need: a.GetNeed(), Free: a.GetFree(), Work: a.WorkS, Confidence: a.Confidence, Samples: a.GetSamples(),
+		Until: a.GetUntilUs(), Finish: a.GetFinishUs(), Reason: a.GetReason(),
+	}
 }
 
 // FinishJob implements headroomv1connect.JobServiceHandler.

@@ -246,6 +246,8 @@ type Job struct {
 	Deflation *Deflation `json:"deflation,omitempty"`
 	// Energy is what nodes drew for it, once it has ended; nil while unknown.
 	Energy *JobEnergy `json:"energy,omitempty"`
+	// Admission is what was decided about its deadline at the door; nil for a job that was not asked about.
+	Admission *Admission `json:"admission,omitempty"`
 }
 
 // FinishJob tells how a job ended.

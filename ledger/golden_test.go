@@ -108,6 +108,13 @@ func everyCommand() map[string]ledger.Command {
 			ID: "wc-8", Name: "wc", Class: "low", Spec: []byte("{}"), Submitted: 1_700_000_000_000_001, State: ledger.JobAccepted,
 			Floor: 0.75, Rank: 1, Deadline: 10 * time.Minute,
 		}}),
+		"job-admission": deflating(ledger.Command{Job: &ledger.Job{
+			ID: "wc-9", Name: "wc", Class: "low", Spec: []byte("{}"), Submitted: 1_700_000_000_000_001, State: ledger.JobAccepted, Deadline: 10 * time.Minute,
+			Admission: &ledger.Admission{
+				Decision: ledger.AdmissionAdmitted, Slots: 8, Need: 7, Free: 12, Work: new(2400.5), Confidence: new(0.9), Samples: 31,
+				Until: 1_700_000_000_000_002, Finish: 1_700_000_000_000_003, Reason: "8 of 12 free slots do its work in 5m",
+			},
+		}}),
 		"finish-4": deflating(ledger.Command{Finish: &ledger.FinishJob{
 			ID: "wc-8", State: ledger.JobDone, Outcome: "all done", Tasks: 8, Done: 8, Runtime: time.Minute,
 			Energy: &ledger.JobEnergy{Energy: 12_340_000_000, Measured: 119 * time.Second, Unknown: time.Second, Since: 1_700_000_000_000_002, From: []string{"packages"}},
@@ -174,6 +181,9 @@ func TestSnapshotEncoding(t *testing.T) {
 	do(t, s, ledger.Command{ContainerPolicy: &ledger.Named{Name: "paper"}})
 	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j3", State: ledger.JobAccepted, Floor: 0.75, Rank: 1, Deadline: 5 * time.Minute}})
 	do(t, s, ledger.Command{Reason: "class low", At: 1_700_000_000_000_000, DeflateJob: &ledger.DeflateJob{ID: "j3", Theta: 0.2, Seed: 7}})
+	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j4", State: ledger.JobAccepted, Deadline: time.Minute, Admission: &ledger.Admission{
+		Decision: ledger.AdmissionAdmitted, Slots: 3, Work: new(120.0), Reason: "3 free slots",
+	}}})
 	text := snapshot(t, s)
 	golden(t, "snapshot.json", text+"\n")
 	back, err := ledger.Restore([]byte(text))

@@ -59,7 +59,7 @@ func (j Job) promise() error {
 		return fmt.Errorf("job %q: the names of its engine and queue have %d and %d bytes, at most %d are taken: %w",
 			j.ID, len(j.Engine), len(j.Queue), maxName, ErrJob)
 	}
-	return nil
+	return j.Admission.Check(j.ID)
 }
 
 // sound checks what the log has decided of a job that no Apply has shown to be right.
@@ -108,18 +108,26 @@ func (t *tx) acceptJob(c Command, j Job) error {
 		return err
 	}
 	if old, ok := t.Jobs[j.ID]; ok {
-		return old.again(j)
+		if err := old.again(j); err != nil {
+			return err
+		}
+		return t.readmit(c, old, j.Admission)
 	}
 	if len(t.Jobs) >= maxJobs+keptJobs {
 		return fmt.Errorf("job %q: %d jobs: %w", j.ID, len(t.Jobs), ErrFull)
 	}
 	put(t, t.Jobs, j.ID, j)
-	t.record(c, fmt.Sprintf("job %s accepted, class %s", j.ID, j.Class))
+	what := fmt.Sprintf("job %s accepted, class %s", j.ID, j.Class)
+	if j.Admission != nil {
+		what += ", " + j.Admission.words()
+	}
+	t.record(c, what)
 	t.pruneJobs()
 	return nil
 }
 
-// again refuses another job under the id of this one. What an older scheduler did not say may be said now; it changes nothing.
+// again refuses another job under the id of this one. What an older scheduler did not say may be said now; it changes nothing
+// but the admission.
 func (j Job) again(x Job) error {
 	switch {
 	case !bytes.Equal(j.Spec, x.Spec):

@@ -46,8 +46,8 @@ type engineArbiter struct {
 
 	// shares are what was decided last; nil until it is known.
 	shares map[string]int
-	// order is that of the shares.
-	order  []string
+	// told are the same, in their order.
+	told   []arbiter.Share
 	reason string
 	// began is when its first job was seen, and sure that it may set shares.
 	began time.Duration
@@ -163,7 +163,7 @@ func (x *Job) arbitrated(joint bool) arbiter.Job {
 		Pending: int(p.GetPending()), Dropped: max(int(p.GetDropped()), int(x.Job.DroppedTasks())), Work: -1, Reduced: -1, Floor: x.Job.Floor,
 		Elapsed: time.Duration(min(max(0, p.GetRuntimeS()), RuntimeMost.Seconds()) * float64(time.Second)), Uncapped: x.Job.Uncapped, Stopped: x.Job.Stop != nil,
 		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.Power, Full: x.Full, Base: x.Base, Fast: x.Fast,
-		ByRatio: joint || x.engine() != engineYarn,
+		ByRatio: joint || x.engine() != engineYarn, Error: bounded(p.GetError()),
 	}
 	// Tasks that had begun before a ratio rose run on: once the scheduler has taken it, what it has dropped counts.
 	if taken := p.Theta != nil && x.Job.Deflation != nil && units.Ratio(p.GetTheta()).Reaches(units.Ratio(x.Job.Deflation.Theta)); j.ByRatio && (!taken || p.GetDropped() == 0) {
@@ -177,6 +177,14 @@ func (x *Job) arbitrated(joint bool) arbiter.Job {
 	}
 	j.Phase = PhaseOf(p.GetPhase())
 	return j
+}
+
+// bounded is an error bound, 0 for one that makes no sense: all tasks count then.
+func bounded(e float64) float64 {
+	if !(e > 0 && e < 1) {
+		return 0
+	}
+	return e
 }
 
 // PhaseOf is what a running job does, as estimators know it.
@@ -198,11 +206,10 @@ func PhaseOf(p headroomv1.JobPhase) progress.Phase {
 // change takes in new shares, and says in words what is another now. Without shares the engine divides its containers.
 func (a *engineArbiter) change(shares []arbiter.Share, policy string, containers int) {
 	was := a.shares
-	a.shares, a.order = map[string]int{}, nil
+	a.shares, a.told = map[string]int{}, shares
 	var words []string
 	for _, s := range shares {
 		a.shares[s.ID] = s.Containers
-		a.order = append(a.order, s.ID)
 		switch old, had := was[s.ID]; {
 		case !had:
 			words = append(words, fmt.Sprintf("%s %d", s.ID, s.Containers))
@@ -232,8 +239,12 @@ const reasonJobs = 8
 
 func (a *engineArbiter) sharing() Sharing {
 	out := Sharing{Reason: a.reason}
-	for _, id := range a.order {
-		out.Jobs = append(out.Jobs, &headroomv1.JobShare{Id: id, Containers: uint32(a.shares[id])})
+	for _, s := range a.told {
+		x := &headroomv1.JobShare{Id: s.ID, Containers: uint32(s.Containers)}
+		if s.Bounded {
+			x.Copies = new(uint32(s.Copies))
+		}
+		out.Jobs = append(out.Jobs, x)
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -107,7 +108,12 @@ func TestArbitersTakeAnyReport(t *testing.T) {
 				if rapid.Bool().Draw(t, "more") {
 					p.RuntimeS, p.Work, p.Reduced = new(odd.Draw(t, "runtime")), new(odd.Draw(t, "work")), new(odd.Draw(t, "reduced"))
 				}
+				if rapid.Bool().Draw(t, "promises") {
+					p.Error, p.Promised, p.CopiesSaveS = new(odd.Draw(t, "error")), number.Draw(t, "promised"), new(odd.Draw(t, "save"))
+					p.Copies, p.CopiesWanted = number.Draw(t, "copies"), number.Draw(t, "wanted")
+				}
 				j := ledger.Job{ID: fmt.Sprint("j", n), Name: "wc", State: ledger.JobAccepted, Engine: rapid.SampledFrom([]string{"", "yarn"}).Draw(t, "engine"), Floor: 0.5}
+				j.Deadline = rapid.SampledFrom([]time.Duration{0, time.Second, RuntimeMost}).Draw(t, "deadline")
 				seen.Jobs = append(seen.Jobs, Job{Job: j, Progress: p, Power: watts.Draw(t, "power"), Full: watts.Draw(t, "full")})
 			}
 			out := a.Step(time.Duration(i)*lookEvery, seen)
@@ -119,6 +125,13 @@ func TestArbitersTakeAnyReport(t *testing.T) {
 			for _, c := range commandsFor(seen, out) {
 				if _, err := c.Encode(); err != nil {
 					t.Fatalf("%+v: %v", c, err)
+				}
+			}
+			for id, m := range out.Moves {
+				for _, c := range m.Message.GetCandidates() {
+					if math.IsNaN(c.GetWorth()) || math.IsInf(c.GetWorth(), 0) || c.GetWhy() == "" {
+						t.Fatalf("%s: candidate %v", id, c)
+					}
 				}
 			}
 			for _, o := range out.Outlooks {
@@ -253,5 +266,83 @@ func TestEngineThatDoesNotDoAsItSays(t *testing.T) {
 	}
 	if first.Jobs == nil || first.Jobs[0].GetContainers() == 0 {
 		t.Errorf("the high job was given nothing: %v", first.Jobs)
+	}
+}
+
+// What a scheduler says of promises, error bounds and copies comes into the decision; what could be done about a promise at risk
+// and how many copies may run come out of it.
+func TestPromisesComeThrough(t *testing.T) {
+	t.Parallel()
+	large, small := mixed("large", 0, 10, 190, 50, 1), mixed("small", 0, 0, 20, 1, 1)
+	small.Progress.Tasks, small.Progress.Done, small.Progress.Work, small.Progress.Pending = 20, 0, nil, 20
+	step := func(jobs ...Job) Decided {
+		a := New()
+		var out Decided
+		for i := range 8 {
+			out = a.Step(time.Duration(5*i)*time.Second, Seen{Wall: wall, Jobs: jobs, Engines: map[string]*headroomv1.EngineReport{"local": {Engine: "local", Containers: 20}}})
+		}
+		return out
+	}
+	given := func(out Decided, id string) *headroomv1.JobShare {
+		for _, s := range out.Shares["local"].Jobs {
+			if s.GetId() == id {
+				return s
+			}
+		}
+		t.Fatalf("no share of %s in %v", id, out.Shares)
+		return nil
+	}
+	if n := given(step(large, small), "small").GetContainers(); n != 0 {
+		t.Fatalf("without a promise it gets %d containers", n)
+	}
+	byLog, byScheduler := small, small
+	byLog.Job.Admission = &ledger.Admission{Decision: ledger.AdmissionAdmitted, Slots: 8}
+	byScheduler.Progress = proto.CloneOf(small.Progress)
+	byScheduler.Progress.Promised = 5
+	if a, b := given(step(large, byLog), "small").GetContainers(), given(step(large, byScheduler), "small").GetContainers(); a != 8 || b != 5 {
+		t.Errorf("with promises of 8 and 5 it gets %d and %d containers", a, b)
+	}
+	waits := small
+	waits.Job.Admission = &ledger.Admission{Decision: ledger.AdmissionQueued, Need: 8}
+	if n := given(step(large, waits), "small").GetContainers(); n != 0 {
+		t.Errorf("with no promise yet it gets %d containers", n)
+	}
+	// Nobody makes room for a job of a higher class that waits at the door, and somebody does for one that was admitted.
+	behind, door := mixed("behind", 1, 10, 190, 50, 1), small
+	door.Waiting = true
+	door.Job.Admission = &ledger.Admission{Decision: ledger.AdmissionAdmitted, Slots: 8}
+	if n := given(step(behind, door), "behind").GetContainers(); n >= 20 {
+		t.Errorf("beside one that may begin it gets %d containers", n)
+	}
+	door.Job.Admission = waits.Job.Admission
+	if n := given(step(behind, door), "behind").GetContainers(); n != 20 {
+		t.Errorf("beside one that waits at the door it gets %d containers", n)
+	}
+
+	bounded := mixed("bounded", 0, 10, 50, 50, 0.7)
+	exact := step(bounded).Outlooks["bounded"].GetFinishS()
+	bounded.Progress.Error = new(0.2)
+	if loose := step(bounded).Outlooks["bounded"]; loose.GetFinishS() >= exact || loose.GetAimTasks() != 160 {
+		t.Errorf("all of its tasks end at %v s, those that it needs at %v", exact, loose)
+	}
+
+	late := mixed("late", 0, 10, 0, 50, 1)
+	late.Job.Deadline, late.Progress.Copies, late.Progress.CopiesWanted, late.Progress.CopiesSaveS = 52*time.Second, 2, 3, new(4.0)
+	out := step(late)
+	if s := given(out, "late"); s.Copies == nil || s.GetCopies() != 5 {
+		t.Errorf("copies: %v", s)
+	}
+	if s := given(step(large), "large"); s.Copies != nil {
+		t.Errorf("copies of a job that says nothing of them: %v", s)
+	}
+	chosen := map[string]bool{}
+	for _, c := range out.Moves["late"].Message.GetCandidates() {
+		chosen[c.GetKind().String()] = c.GetChosen()
+		if c.GetKind() == headroomv1.MoveKind_MOVE_KIND_SPRINT && (c.GetCostUj() <= 0 || c.GetWorth() <= 0 || c.GetTimeS() >= 0) {
+			t.Errorf("%v", c)
+		}
+	}
+	if len(chosen) != 5 || !chosen["MOVE_KIND_SPRINT"] || !chosen["MOVE_KIND_COPY"] || chosen["MOVE_KIND_DEFLATE"] {
+		t.Errorf("%v", out.Moves["late"].Message)
 	}
 }

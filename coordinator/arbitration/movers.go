@@ -34,6 +34,7 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 		ID: j.ID, Class: x.Job.Class, Engine: x.engine(), Rank: int(x.Job.Rank), Waiting: x.Waiting, Tasks: j.Tasks, Dropped: j.Dropped, Running: j.Running, Pending: j.Pending,
 		Ahead: p.GetAhead(), Floor: cmp.Or(x.Job.Floor, 1), Age: max(j.Elapsed, seen.Wall.Sub(time.UnixMicro(x.Job.Submitted))), Elapsed: j.Elapsed, Run: p.GetRun(),
 		On: map[string]int{}, Most: int(p.GetMost()), Outlook: o, Due: p.GetSprintDue(), Seed: seedOf(x.Job), Offer: x.offered(),
+		Promised: x.promised(), ErrorBound: j.Error, Copies: int(p.GetCopies()), CopiesWanted: int(p.GetCopiesWanted()), CopiesSave: seconds(p.GetCopiesSaveS()),
 	}
 	for node, n := range p.GetRunningOn() {
 		c.On[node] = int(n)
@@ -46,7 +47,7 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 	c.MayDeflate, c.DeflateWords = seen.mayDeflate(x)
 	if i := slices.IndexFunc(seen.Classes, func(k *headroomv1.ClassPoint) bool { return k.GetName() == x.Job.Class }); i >= 0 {
 		c.ClassTheta = seen.Classes[i].GetTheta()
-		c.Percent = time.Duration(min(max(0, seen.Classes[i].GetQualityPriceS()), RuntimeMost.Seconds()) * float64(time.Second))
+		c.Percent = seconds(seen.Classes[i].GetQualityPriceS())
 	}
 	if d := x.Job.Deflation; d != nil {
 		c.Theta = d.Theta
@@ -55,6 +56,28 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 		c.Sprint = x.Sprint.ID
 	}
 	return c
+}
+
+// seconds is a time that a scheduler has said, within what makes sense.
+func seconds(s float64) time.Duration {
+	return time.Duration(min(max(0, s), RuntimeMost.Seconds()) * float64(time.Second))
+}
+
+// promised are the containers for tasks that the job was promised: as its scheduler says, else as the log has it.
+func (x *Job) promised() int {
+	if n := x.Progress.GetPromised(); n > 0 {
+		return int(n)
+	}
+	if a := x.Job.Admission; a != nil && a.Decision == ledger.AdmissionAdmitted {
+		return int(a.Slots)
+	}
+	return 0
+}
+
+// held reports whether the job waits at the door: it gets nothing before it is admitted, so that nobody makes room for it.
+func (x *Job) held() bool {
+	a := x.Job.Admission
+	return x.Waiting && a != nil && a.Decision == ledger.AdmissionQueued
 }
 
 // seedOf is the seed of a job's drop ratio: the one in force, else the one that the scheduler would take.
@@ -119,6 +142,9 @@ func (a *arbiters) move(now time.Duration, seen *Seen, outlooks map[string]arbit
 	by := map[string]*Job{}
 	for i := range seen.Jobs {
 		x := &seen.Jobs[i]
+		if x.held() {
+			continue
+		}
 		by[x.Job.ID] = x
 		look.Jobs = append(look.Jobs, x.contender(seen, outlooks[x.Job.ID]))
 	}
@@ -199,6 +225,24 @@ func moveMessage(m arbiter.Move, at time.Time) *headroomv1.JobMove {
 	if m.TimeKnown {
 		out.TimeS = new(m.Time.Seconds())
 	}
+	for _, c := range m.Candidates {
+		out.Candidates = append(out.Candidates, candidateMessage(c))
+	}
+	return out
+}
+
+// candidateMessage is one lever at a promise at risk as it is told.
+func candidateMessage(c arbiter.Candidate) *headroomv1.Candidate {
+	out := &headroomv1.Candidate{Kind: moveKind(c.Kind), Worth: c.Worth, Chosen: c.Chosen, Why: c.Why}
+	if c.TimeKnown {
+		out.TimeS = new(c.Time.Seconds())
+	}
+	if c.Energy > 0 {
+		out.CostUj = new(int64(c.Energy))
+	}
+	if c.Quality > 0 {
+		out.CostQuality = &c.Quality
+	}
 	return out
 }
 
@@ -214,6 +258,8 @@ func moveKind(k arbiter.MoveKind) headroomv1.MoveKind {
 		return headroomv1.MoveKind_MOVE_KIND_REALLOCATE
 	case arbiter.MoveDeflate:
 		return headroomv1.MoveKind_MOVE_KIND_DEFLATE
+	case arbiter.MoveCopy:
+		return headroomv1.MoveKind_MOVE_KIND_COPY
 	}
 	return headroomv1.MoveKind_MOVE_KIND_UNSPECIFIED
 }

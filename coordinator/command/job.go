@@ -283,6 +283,40 @@ type jobItem struct {
 	DeadlineS      *float64       `json:"deadline_s"`
 	Deflation      *deflationItem `json:"deflation"`
 	Move           *jobMoveItem   `json:"move"`
+
+	// Admission is what was decided about its deadline at the door; null for a job that was not asked about.
+	Admission    *admissionItem `json:"admission"`
+	ErrorBound   *float64       `json:"error_bound"`
+	Promised     *uint32        `json:"promised"`
+	Copies       *uint32        `json:"copies"`
+	CopiesWanted *uint32        `json:"copies_wanted"`
+	CopiesSaveS  *float64       `json:"copies_save_s"`
+	WastedS      *float64       `json:"wasted_s"`
+}
+
+// admissionItem is what was decided about a job's deadline at the door.
+type admissionItem struct {
+	Decision   string   `json:"decision"`
+	Slots      uint32   `json:"slots"`
+	Need       *uint32  `json:"need"`
+	Free       uint32   `json:"free"`
+	WorkS      *float64 `json:"work_s"`
+	Confidence *float64 `json:"confidence"`
+	Samples    uint32   `json:"samples"`
+	Until      *string  `json:"until"`
+	Finish     *string  `json:"finish"`
+	Reason     string   `json:"reason"`
+}
+
+// admissionItemOf is an admission for programs, nil for none.
+func admissionItemOf(a *headroomv1.Admission) *admissionItem {
+	if a == nil {
+		return nil
+	}
+	return &admissionItem{
+		Decision: a.GetDecision(), Slots: a.GetSlots(), Need: cli.Known(a.GetNeed(), a.GetNeed() > 0), Free: a.GetFree(), WorkS: a.WorkS, Confidence: a.Confidence,
+		Samples: a.GetSamples(), Until: cli.Known(stamped(a.GetUntilUs()), a.UntilUs != nil), Finish: cli.Known(stamped(a.GetFinishUs()), a.FinishUs != nil), Reason: a.GetReason(),
+	}
 }
 
 // estimateError is how far off the finish times by one policy were, as a part of the true runtime.
@@ -321,9 +355,12 @@ func jobItems(jobs []*headroomv1.Job) []jobItem {
 		if p := j.GetProgress(); p != nil {
 			item.Tasks, item.Done, item.Running, item.Dropped = &p.Tasks, &p.Done, &p.Running, &p.Dropped
 			item.RatePerS, item.RuntimeS = p.RatePerS, p.RuntimeS
+			item.ErrorBound, item.Promised = p.Error, cli.Known(p.GetPromised(), p.GetPromised() > 0)
+			item.Copies, item.CopiesWanted, item.CopiesSaveS, item.WastedS = &p.Copies, &p.CopiesWanted, p.CopiesSaveS, &p.WastedS
 			item.Containers = cli.Known(p.GetContainers(), p.GetContainers() > 0)
 			item.Phase = cli.Known(phaseName(p.GetPhase()), p.GetPhase() != headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED)
 		}
+		item.Admission = admissionItemOf(j.GetAdmission())
 		item.outlook(j)
 		if e := j.GetEnergy(); e != nil {
 			item.Energy, item.EnergyMeasured, item.EnergyUnknown = new(units.Energy(e.GetUj()).Joules()), new(e.GetMeasuredS()), new(e.GetUnknownS())
@@ -420,6 +457,25 @@ func shownFinish(j *headroomv1.Job) string {
 	return cli.Unknown
 }
 
+// shownPromise is what the job was promised, and its error bound and copies, as far as there are any.
+func shownPromise(j *headroomv1.Job) string {
+	var words []string
+	p := j.GetProgress()
+	switch n := cmp.Or(p.GetPromised(), j.GetAdmission().GetSlots()); {
+	case n > 0:
+		words = append(words, fmt.Sprintf("%d containers", n))
+	case j.GetAdmission() != nil:
+		words = append(words, j.GetAdmission().GetDecision())
+	}
+	if p != nil && p.Error != nil {
+		words = append(words, fmt.Sprintf("error %.4g %%", 100*p.GetError()))
+	}
+	if p.GetCopies() > 0 {
+		words = append(words, fmt.Sprintf("%d copies", p.GetCopies()))
+	}
+	return cmp.Or(strings.Join(words, ", "), cli.Unknown)
+}
+
 func (o *operator) jobTable(w io.Writer, jobs []*headroomv1.Job) error {
 	var rows [][]string
 	for _, j := range jobs {
@@ -430,8 +486,8 @@ func (o *operator) jobTable(w io.Writer, jobs []*headroomv1.Job) error {
 		}
 		rows = append(rows, []string{
 			j.GetId(), j.GetName(), j.GetClass(), jobState(j.GetState()), done, running, rate, runtime,
-			shownCap(j), shownFinish(j), cli.Opt(uncapped(j), shownSeconds), shownFloor(j), shownHeld(j), cmp.Or(j.GetOutlook().GetWhy(), cli.Unknown),
+			shownCap(j), shownFinish(j), cli.Opt(uncapped(j), shownSeconds), shownFloor(j), shownHeld(j), shownPromise(j), cmp.Or(j.GetOutlook().GetWhy(), cli.Unknown),
 		})
 	}
-	return o.out.Table(w, []string{"JOB", "NAME", "CLASS", "STATE", "DONE", "RUNNING", "RATE", "RUNTIME", "CAP", "FINISH", "UNCAPPED", "FLOOR", "CONTAINERS", "WHY"}, rows)
+	return o.out.Table(w, []string{"JOB", "NAME", "CLASS", "STATE", "DONE", "RUNNING", "RATE", "RUNTIME", "CAP", "FINISH", "UNCAPPED", "FLOOR", "CONTAINERS", "PROMISE", "WHY"}, rows)
 }

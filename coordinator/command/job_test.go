@@ -86,7 +86,7 @@ func TestJobsAreShown(t *testing.T) {
 	if got := strings.Fields(rows[1]); strings.Join(got[8:16], " ") != "62 % 125 s 100 s 30 (75" {
 		t.Errorf("row %q", rows[1])
 	}
-	if got := strings.Join(strings.Fields(rows[2]), " "); got != "job_2 - - queued - - - - - - - 100 % - -" {
+	if got := strings.Join(strings.Fields(rows[2]), " "); got != "job_2 - - queued - - - - - - - 100 % - - -" {
 		t.Errorf("row %q", got)
 	}
 }
@@ -135,8 +135,8 @@ func TestMovesAreShown(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"rank":1,"deadline_s":600,"deflation":{"theta":0.2,"seed":7,"reason":"class q2"},"move":{"kind":"sprint","reason":"its sprint timer is due",` +
-			`"at":"2023-11-14T22:13:20Z","cost_j":7500,"cost_quality":null,"time_s":-60,"acknowledged":false,"refused":"nobody answers"}`,
-		`"rank":0,"deadline_s":null,"deflation":null,"move":null`,
+			`"at":"2023-11-14T22:13:20Z","cost_j":7500,"cost_quality":null,"time_s":-60,"acknowledged":false,"refused":"nobody answers","candidates":[]}`,
+		`"rank":0,"deadline_s":null,"deflation":null,"move":null,"admission":null,"error_bound":null,"promised":null,"copies":0,"copies_wanted":0,"copies_save_s":null,"wasted_s":0}`,
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("no %s in\n%s", want, data)
@@ -182,6 +182,80 @@ func TestMovesAreShown(t *testing.T) {
 	item = explained(r, &headroomv1.ListSprintsResponse{})
 	if err := o.explainJobText(&out, r, &item); err != nil || !strings.Contains(out.String(), "move       -: it waits, as number 3 of its buffer") || !strings.Contains(out.String(), "no joules to sprint with") {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// hurried is a job with a promise that is at risk.
+func hurried() *headroomv1.Job {
+	j := told()
+	j.DeadlineS = new(120.0)
+	j.Admission = &headroomv1.Admission{
+		Decision: "admitted", Slots: 8, Need: 7, Free: 12, WorkS: new(640.0), Confidence: new(0.9), Samples: 31, FinishUs: new(int64(1_700_000_000_000_000)),
+		Reason: "8 of 12 free slots do its work in 80 s",
+	}
+	p := j.GetProgress()
+	p.Error, p.Promised, p.Copies, p.CopiesWanted, p.CopiesSaveS, p.WastedS = new(0.05), 8, 2, 3, new(12.5), 41
+	j.Outlook.Move = &headroomv1.JobMove{
+		Kind: headroomv1.MoveKind_MOVE_KIND_SPRINT, Reason: "it would be late", CostUj: new(int64(7_500_000_000)), Acknowledged: true,
+		Candidates: []*headroomv1.Candidate{
+			{Kind: headroomv1.MoveKind_MOVE_KIND_SPRINT, TimeS: new(-20.0), CostUj: new(int64(7_500_000_000)), Worth: 61.25, Chosen: true, Why: "it saves most for each joule"},
+			{Kind: headroomv1.MoveKind_MOVE_KIND_COPY, TimeS: new(-12.5), Worth: 3.5, Why: "3 copies would take more than they save"},
+			{Kind: headroomv1.MoveKind_MOVE_KIND_CAP, Why: "no other node has watts to give"},
+			{Kind: headroomv1.MoveKind_MOVE_KIND_DEFLATE, TimeS: new(-1.5), CostQuality: new(0.025), Worth: -7, Why: "a task less saves 2 weighted seconds and costs 9"},
+		},
+	}
+	return j
+}
+
+// What was promised is told by list, show and explain; explain tells what could be done while it is at risk.
+func TestPromisesAreShown(t *testing.T) {
+	t.Parallel()
+	j := hurried()
+	data, err := json.Marshal(jobItems([]*headroomv1.Job{j}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"admission":{"decision":"admitted","slots":8,"need":7,"free":12,"work_s":640,"confidence":0.9,"samples":31,"until":null,"finish":"2023-11-14T22:13:20Z",` +
+			`"reason":"8 of 12 free slots do its work in 80 s"},"error_bound":0.05,"promised":8,"copies":2,"copies_wanted":3,"copies_save_s":12.5,"wasted_s":41}`,
+		`"candidates":[{"kind":"sprint","time_s":-20,"cost_j":7500,"cost_quality":null,"worth":61.25,"chosen":true,"why":"it saves most for each joule"},`,
+		`{"kind":"cap","time_s":null,"cost_j":null,"cost_quality":null,"worth":0,"chosen":false,"why":"no other node has watts to give"}`,
+		`{"kind":"deflate","time_s":-1.5,"cost_j":null,"cost_quality":0.025,"worth":-7,"chosen":false,`,
+	} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("no %s in\n%s", want, data)
+		}
+	}
+	text := jobText(j)
+	for _, line := range []string{
+		"  admission  admitted with 8 containers, to end at ", ": 8 of 12 free slots do its work in 80 s\n", "  promised   8 containers\n",
+		"  error      it ends once all but 5 % of its map tasks are done\n", "  copies     2 run, 3 more are wanted, which would save 12 s\n", "  wasted     41 container seconds\n",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("no %q in\n%s", line, text)
+		}
+	}
+	o, out := &operator{}, bytes.Buffer{}
+	if err := o.jobTable(&out, []*headroomv1.Job{j}); err != nil || !strings.Contains(out.String(), "8 containers, error 5 %, 2 copies") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	out.Reset()
+	r := &headroomv1.ExplainJobResponse{Meta: &headroomv1.Meta{}, Job: j}
+	item := explained(r, &headroomv1.ListSprintsResponse{})
+	if err := o.explainJobText(&out, r, &item); err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(out.String(), "\n\n")
+	want := `its deadline is at risk; what could be done, by the weighted seconds that it saves:
+LEVER    CHOSEN  END    COST                WORTH  WHY
+sprint   yes     -20 s  7.50 kJ             61.2   it saves most for each joule
+copy     no      -12 s  -                   3.5    3 copies would take more than they save
+cap      no      -      -                   0      no other node has watts to give
+deflate  no      -2 s   2.5 % of its tasks  -7     a task less saves 2 weighted seconds and costs 9
+
+`
+	if table != want {
+		t.Errorf("explain tells\n%s\nwant\n%s", table, want)
 	}
 }
 

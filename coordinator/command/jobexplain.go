@@ -26,6 +26,19 @@ type jobMoveItem struct {
 	TimeS        *float64 `json:"time_s"`
 	Acknowledged bool     `json:"acknowledged"`
 	Refused      *string  `json:"refused"`
+	// Candidates are what could be done about a promise at risk, the best first.
+	Candidates []candidateItem `json:"candidates"`
+}
+
+// candidateItem is one lever at a promise at risk; Worth is in weighted seconds.
+type candidateItem struct {
+	Kind        string   `json:"kind"`
+	TimeS       *float64 `json:"time_s"`
+	CostJ       *float64 `json:"cost_j"`
+	CostQuality *float64 `json:"cost_quality"`
+	Worth       float64  `json:"worth"`
+	Chosen      bool     `json:"chosen"`
+	Why         string   `json:"why"`
 }
 
 // deflationItem is the drop ratio in force.
@@ -61,8 +74,9 @@ func jobExplain(o *operator) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain JOB", Short: "Say what is done about a job, why, what it costs, and what was done before", Args: cobra.ExactArgs(1),
 		Long: "explain tells the move in force: sprint (its nodes run faster, paid from the sprint budget), cap (it bears the cap of its nodes),\n" +
-			"reallocate (another share of the containers), deflate (fewer of its tasks) or none; with the reason in numbers and the cost. Below\n" +
-			"stand what decided, and the moves before it, the newest last, as far as the leader of now remembers them.",
+			"reallocate (another share of the containers), deflate (fewer of its tasks), copy (tasks that straggle run a second time) or none;\n" +
+			"with the reason in numbers and the cost. Below stand what decided, while its deadline is at risk what else could be done with time,\n" +
+			"cost and worth in weighted seconds, and the moves before it, the newest last, as far as the leader of now remembers them.",
 		Example: "  coordinator job explain words-7f3a\n  coordinator job explain words-7f3a -o json",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return w.Run(cmd, func() error {
@@ -126,10 +140,17 @@ func jobMoveItemOf(m *headroomv1.JobMove) *jobMoveItem {
 	if m == nil {
 		return nil
 	}
-	return &jobMoveItem{
+	item := &jobMoveItem{
 		Kind: moveName(m.GetKind()), Reason: m.GetReason(), At: stamped(m.GetAtUs()), CostJ: optJoules(m.CostUj),
 		CostQuality: m.CostQuality, TimeS: m.TimeS, Acknowledged: m.GetAcknowledged(), Refused: cli.Known(m.GetRefused(), m.GetRefused() != ""),
+		Candidates: []candidateItem{},
 	}
+	for _, c := range m.GetCandidates() {
+		item.Candidates = append(item.Candidates, candidateItem{
+			Kind: moveName(c.GetKind()), TimeS: c.TimeS, CostJ: optJoules(c.CostUj), CostQuality: c.CostQuality, Worth: c.GetWorth(), Chosen: c.GetChosen(), Why: c.GetWhy(),
+		})
+	}
+	return item
 }
 
 func deflationItemOf(d *headroomv1.Deflation) *deflationItem {
@@ -178,6 +199,7 @@ func moveText(j *headroomv1.Job) string {
 	if j.DeadlineS != nil {
 		fmt.Fprintf(&b, "  deadline   %s after it was submitted\n", cli.Age(time.Duration(j.GetDeadlineS()*float64(time.Second))))
 	}
+	b.WriteString(promiseText(j))
 	if d := j.GetDeflation(); d != nil {
 		fmt.Fprintf(&b, "  deflation  drop ratio %.4g by seed %d: %s\n", d.GetTheta(), d.GetSeed(), cmp.Or(d.GetReason(), cli.Unknown))
 	}
@@ -193,6 +215,48 @@ func moveText(j *headroomv1.Job) string {
 		fmt.Fprintf(&b, "  cost       %s; %s\n", shownCost(m), shownAnswer(m))
 	}
 	return b.String()
+}
+
+// promiseText is the part of job show about what was promised and about copies, as far as there is any.
+func promiseText(j *headroomv1.Job) string {
+	var b strings.Builder
+	if a := j.GetAdmission(); a != nil {
+		fmt.Fprintf(&b, "  admission  %s: %s\n", shownAdmission(a), cmp.Or(a.GetReason(), cli.Unknown))
+	}
+	p := j.GetProgress()
+	if p.GetPromised() > 0 {
+		fmt.Fprintf(&b, "  promised   %d containers\n", p.GetPromised())
+	}
+	if p != nil && p.Error != nil {
+		fmt.Fprintf(&b, "  error      it ends once all but %.4g %% of its map tasks are done\n", 100*p.GetError())
+	}
+	if p.GetCopies() > 0 || p.GetCopiesWanted() > 0 {
+		save := ""
+		if p.CopiesSaveS != nil {
+			save = fmt.Sprintf(", which would save %.0f s", p.GetCopiesSaveS())
+		}
+		fmt.Fprintf(&b, "  copies     %d run, %d more are wanted%s\n", p.GetCopies(), p.GetCopiesWanted(), save)
+	}
+	if p.GetWastedS() > 0 {
+		fmt.Fprintf(&b, "  wasted     %.0f container seconds\n", p.GetWastedS())
+	}
+	return b.String()
+}
+
+// shownAdmission is what was decided about a job's deadline, with the moment that matters.
+func shownAdmission(a *headroomv1.Admission) string {
+	words := a.GetDecision()
+	if a.GetSlots() > 0 {
+		words += fmt.Sprintf(" with %d containers", a.GetSlots())
+	}
+	at := func(us int64) string { return time.UnixMicro(us).Local().Format(time.TimeOnly) }
+	if a.FinishUs != nil {
+		words += ", to end at " + at(a.GetFinishUs())
+	}
+	if a.UntilUs != nil {
+		words += ", until " + at(a.GetUntilUs())
+	}
+	return words
 }
 
 // explainJobText is job explain for people.
@@ -212,7 +276,10 @@ func (o *operator) explainJobText(w io.Writer, r *headroomv1.ExplainJobResponse,
 	if p := item.Sprint; p != nil {
 		fmt.Fprintf(&b, "  sprints    %s, %s, %v put aside by %s\n", p.ID, p.State, units.FromJoules(p.EscrowJ), p.Domain)
 	}
-	if _, err := io.WriteString(w, b.String()+"\n"); err != nil || len(r.GetMoves()) == 0 {
+	if _, err := io.WriteString(w, b.String()+"\n"); err != nil {
+		return err
+	}
+	if err := o.candidateTable(w, j.GetOutlook().GetMove().GetCandidates()); err != nil || len(r.GetMoves()) == 0 {
 		return err
 	}
 	var rows [][]string
@@ -220,6 +287,32 @@ func (o *operator) explainJobText(w io.Writer, r *headroomv1.ExplainJobResponse,
 		rows = append(rows, []string{time.UnixMicro(m.GetAtUs()).Local().Format(time.TimeOnly), moveName(m.GetKind()), shownCost(m), shownAnswer(m), m.GetReason()})
 	}
 	return o.out.Table(w, []string{"SINCE", "MOVE", "COST", "SCHEDULER", "REASON"}, rows)
+}
+
+// candidateTable is what could be done about a promise at risk, the best first; nothing while none is.
+func (o *operator) candidateTable(w io.Writer, candidates []*headroomv1.Candidate) error {
+	if len(candidates) == 0 {
+		return nil
+	}
+	if _, err := io.WriteString(w, "its deadline is at risk; what could be done, by the weighted seconds that it saves:\n"); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, c := range candidates {
+		chosen := "no"
+		if c.GetChosen() {
+			chosen = "yes"
+		}
+		cost := shownCost(&headroomv1.JobMove{CostUj: c.CostUj, CostQuality: c.CostQuality})
+		rows = append(rows, []string{
+			moveName(c.GetKind()), chosen, cli.Opt(c.TimeS, func(s float64) string { return fmt.Sprintf("%+.0f s", s) }), cost, fmt.Sprintf("%.3g", c.GetWorth()), c.GetWhy(),
+		})
+	}
+	if err := o.out.Table(w, []string{"LEVER", "CHOSEN", "END", "COST", "WORTH", "WHY"}, rows); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
 }
 
 // unmoved says why nothing is decided about a job.

@@ -19,6 +19,8 @@ import (
 const (
 	// movesKept is how many moves are kept of one job, movesMost of all jobs together.
 	movesKept, movesMost = 64, 100_000
+	// weighedKept is for how many of a job's newest moves it is kept what else could have been done.
+	weighedKept = 4
 )
 
 // moveHistory remembers the newest moves of each job, with what the log and the scheduler said to them.
@@ -54,6 +56,9 @@ func (h *moveHistory) keep(decided map[string]arbitration.Move) {
 		}
 		if n := len(kept); n > 0 {
 			kept[n-1] = h.answered(id, kept[n-1])
+		}
+		if n := len(kept); n >= weighedKept {
+			kept[n-weighedKept].Candidates = nil
 		}
 		h.counts.Moved(arbiterKind(x.Message.GetKind()))
 		h.marks[id] = x.Mark
@@ -103,7 +108,8 @@ func (h *moveHistory) answered(id string, m *headroomv1.JobMove) *headroomv1.Job
 		subject = sprintSubject + id
 	case headroomv1.MoveKind_MOVE_KIND_DEFLATE:
 		subject = deflateSubject + id
-	case headroomv1.MoveKind_MOVE_KIND_UNSPECIFIED, headroomv1.MoveKind_MOVE_KIND_NONE, headroomv1.MoveKind_MOVE_KIND_CAP, headroomv1.MoveKind_MOVE_KIND_REALLOCATE:
+	case headroomv1.MoveKind_MOVE_KIND_UNSPECIFIED, headroomv1.MoveKind_MOVE_KIND_NONE, headroomv1.MoveKind_MOVE_KIND_CAP, headroomv1.MoveKind_MOVE_KIND_REALLOCATE,
+		headroomv1.MoveKind_MOVE_KIND_COPY:
 		m.Acknowledged, m.Refused = true, ""
 		return m
 	}

@@ -304,7 +304,8 @@ func TestMovesAreRemembered(t *testing.T) {
 				}
 				for range 3 { // looks that decide the same make one
 					moves := map[string]arbitration.Move{
-						"j1": {Message: &headroomv1.JobMove{Kind: kind, Reason: fmt.Sprint(i), AtUs: int64(i)}, Mark: ""}, "gone": {Message: &headroomv1.JobMove{}, Mark: ""},
+						"j1":   {Message: &headroomv1.JobMove{Kind: kind, Reason: fmt.Sprint(i), AtUs: int64(i), Candidates: []*headroomv1.Candidate{{Why: "late"}}}, Mark: ""},
+						"gone": {Message: &headroomv1.JobMove{}, Mark: ""},
 					}
 					d.jobs.moves.keep(moves)
 				}
@@ -312,6 +313,11 @@ func TestMovesAreRemembered(t *testing.T) {
 			kept := d.jobs.moves.all("j1")
 			if len(kept) != movesKept || kept[0].GetReason() != "136" || kept[63].GetReason() != "199" || !kept[0].GetAcknowledged() || len(d.jobs.moves.moves) != 1 {
 				t.Errorf("%d moves of %d jobs, %v to %v", len(kept), len(d.jobs.moves.moves), kept[0], kept[len(kept)-1])
+			}
+			for i, m := range kept {
+				if want := i >= movesKept-weighedKept; (len(m.GetCandidates()) > 0) != want {
+					t.Errorf("move %d of %d has candidates %v, want some: %v", i, len(kept), m.GetCandidates(), want)
+				}
 			}
 		})
 		if err != nil {

@@ -100,6 +100,9 @@ func content(o streams.Order) string {
 	var b strings.Builder
 	for _, j := range o.Share.GetJobs() {
 		fmt.Fprintf(&b, "%s=%d ", j.GetId(), j.GetContainers())
+		if j.Copies != nil {
+			fmt.Fprintf(&b, "copies=%d ", j.GetCopies())
+		}
 	}
 	return "shares " + b.String()
 }

@@ -13,7 +13,7 @@ func Job(j ledger.Job) *headroomv1.Job {
 	m := &headroomv1.Job{
 		Id: j.ID, Name: j.Name, Class: j.Class, Spec: j.Spec, SubmittedUs: j.Submitted, Outcome: j.Outcome, State: headroomv1.JobState_JOB_STATE_QUEUED,
 		Engine: cmp.Or(j.Engine, arbitration.EngineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: TaskRanges(j.Dropped), Rank: j.Rank,
-		Deflation: Deflation(j.Deflation), Energy: JobEnergy(j.Energy),
+		Deflation: Deflation(j.Deflation), Energy: JobEnergy(j.Energy), Admission: Admission(j.Admission),
 	}
 	if j.Deadline > 0 {
 		m.DeadlineS = new(j.Deadline.Seconds())
@@ -48,6 +48,23 @@ func JobEnergy(e *ledger.JobEnergy) *headroomv1.JobEnergy {
 	return &headroomv1.JobEnergy{
 		Uj: int64(e.Energy), MeasuredS: e.Measured.Seconds(), UnknownS: e.Unknown.Seconds(), SinceUs: e.Since, From: e.From,
 	}
+}
+
+// Admission is what was decided about a job's deadline at the door, nil where that was not asked.
+func Admission(a *ledger.Admission) *headroomv1.Admission {
+	if a == nil {
+		return nil
+	}
+	out := &headroomv1.Admission{
+		Decision: a.Decision, Slots: a.Slots, Need: a.Need, Free: a.Free, WorkS: a.Work, Confidence: a.Confidence, Samples: a.Samples, Reason: a.Reason,
+	}
+	if a.Until > 0 {
+		out.UntilUs = &a.Until
+	}
+	if a.Finish > 0 {
+		out.FinishUs = &a.Finish
+	}
+	return out
 }
 
 // TaskRanges are ranges of tasks.

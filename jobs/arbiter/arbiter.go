@@ -88,6 +88,9 @@ type Job struct {
 	// ByRatio is true where its engine drops tasks by a ratio, and not by an early stop:
 	// all that are not dropped must run.
 	ByRatio bool
+	// Error is the part of its tasks that its error bound lets it leave out: it ends as soon as the others are done. 0
+	// for none.
+	Error float64
 }
 
 // Ended is a job that is done, with its true runtime.
@@ -114,6 +117,9 @@ type Input struct {
 type Share struct {
 	ID         string
 	Containers int
+	// Copies is how many copies of tasks it may run among them, where that is Bounded; else its engine decides.
+	Copies  int
+	Bounded bool
 }
 
 // Uncapped is an uncapped finish time to commit.
@@ -282,7 +288,7 @@ func (a *Arbiter) remember(in Input, d *Decision) (changed bool) {
 		if !named[id] {
 			if i := slices.IndexFunc(in.Ended, func(e Ended) bool { return e.ID == id }); i >= 0 {
 				d.Verdicts = append(d.Verdicts, Verdict{ID: id, Errors: m.score.Judge(in.Ended[i].Runtime)})
-				m.tracker.End(in.Ended[i].Runtime, m.job.Tasks-m.job.Dropped)
+				m.tracker.End(in.Ended[i].Runtime, m.job.needed())
 			}
 			a.pool.Learn(m.job.Name, m.tracker)
 			delete(a.jobs, id)
@@ -361,8 +367,8 @@ func (m *memory) commit(in *Input) (time.Duration, bool) {
 		return 0, false
 	}
 	on := j.Tasks
-	if j.ByRatio {
-		on -= j.Dropped
+	if j.ByRatio || j.Error > 0 {
+		on = j.needed()
 	}
 	f := m.tracker.Uncapped(float64(m.tasksOn(in, in.equal())), float64(on))
 	if !f.Known || f.At <= 0 || m.capped && !sure(f, j.Elapsed) {
@@ -402,9 +408,19 @@ func (m *memory) tasksOn(in *Input, share int) int {
 // its drop ratio has left.
 func (j *Job) minTasks() int {
 	if j.ByRatio {
-		return max(containers.MinTasks(j.Tasks, j.Floor), j.Tasks-j.Dropped)
+		return max(containers.MinTasks(j.Tasks, j.Floor), j.needed())
 	}
 	return containers.MinTasks(j.Tasks, j.Floor)
+}
+
+// needed is how many of its tasks must be done for it to end as things are: those that are not dropped, or those that its
+// error bound asks for.
+func (j *Job) needed() int {
+	left := j.Tasks - j.Dropped
+	if e := fraction(j.Error); e > 0 {
+		left = min(left, max(containers.MinTasks(j.Tasks, j.Floor), units.Ratio(1-e).Kept(j.Tasks)))
+	}
+	return left
 }
 
 // stop decides the early stop, by the uncapped finish time that is committed: one of

@@ -404,7 +404,7 @@ func TestUnknownIsEqual(t *testing.T) {
 		in.Jobs = append(in.Jobs, arbiter.Job{ID: fmt.Sprint(i), Tasks: 50, Pending: 50, Work: -1, Reduced: -1, Floor: 1, Power: 200 * watt, Full: full, Phase: progress.Waiting})
 	}
 	d := a.Step(0, in)
-	if want := []arbiter.Share{{"0", 10}, {"1", 10}, {"2", 10}}; !d.Changed || !slices.Equal(d.Shares, want) {
+	if want := []arbiter.Share{{ID: "0", Containers: 10}, {ID: "1", Containers: 10}, {ID: "2", Containers: 10}}; !d.Changed || !slices.Equal(d.Shares, want) {
 		t.Errorf("%+v", d.Shares)
 	}
 	if d = a.Step(every, in); d.Changed {

@@ -205,7 +205,7 @@ func (m *memory) outlook(in *Input) Outlook {
 	o.Moved, o.Had = m.share != m.had && m.share > 0, m.had
 	m.had = m.share
 	if !m.capped || least == j.Tasks {
-		o.AimTasks = j.Tasks - j.Dropped
+		o.AimTasks = j.needed()
 	}
 	o.Why = m.why(in, &o)
 	return o
@@ -219,7 +219,7 @@ func (m *memory) compare(o *Outlook, on float64, least int) {
 		base = j.Power
 	}
 	o.Capped, o.Slow = m.capped, m.expected(m.tracker, base, on, least)
-	left := j.Tasks - j.Dropped
+	left := j.needed()
 	o.Rest = m.tracker.Rest(base, on, float64(left))
 	if j.Fast > base && base > 0 {
 		o.Fast = m.expected(m.tracker, j.Fast, on, least)
@@ -250,7 +250,7 @@ func (m *memory) note(in *Input) {
 // tasks where it would otherwise outrun its uncapped finish time under a cap.
 func (m *memory) expected(by *progress.Tracker, power units.Power, on float64, least int) progress.Finish {
 	j := &m.job
-	all := by.Finish(power, on, float64(j.Tasks-j.Dropped))
+	all := by.Finish(power, on, float64(j.needed()))
 	if j.Stopped || j.ByRatio || !m.capped || m.uncapped == 0 || !all.Known || all.At <= m.uncapped || least >= j.Tasks {
 		return all
 	}

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -45,8 +46,13 @@ func (m *Movers) drops(now time.Duration, rows []*row, p Pool, out *Moves) {
 	behind, urgent := 0.0, false
 	for _, r := range slices.Backward(rows) {
 		behind += r.slope
-		if x, ok := m.dropsOf(now, r, behind*r.task/c, urgent, max(0, p.Overhead)); ok {
+		saves := behind * r.task / c
+		x, ok := m.dropsOf(now, r, saves, urgent, max(0, p.Overhead))
+		if ok {
 			out.Deflates = append(out.Deflates, x)
+		}
+		if r.risk {
+			r.weighDrops(x, ok, saves, c)
 		}
 		due, has := r.dueIn()
 		urgent = urgent || has && due > 0 && r.left > due
@@ -59,6 +65,9 @@ func (m *Movers) dropsOf(now time.Duration, r *row, saves float64, urgent bool, 
 	allowed := min(all-r.Dropped, r.Pending)
 	if r.Ahead {
 		allowed = all - r.Dropped
+	}
+	if r.ErrorBound > 0 {
+		return r.met(allowed)
 	}
 	if !r.MayDeflate || r.Waiting || allowed <= 0 || !r.Outlook.Rest.Known {
 		return Deflate{}, false
@@ -81,6 +90,21 @@ func (m *Movers) dropsOf(now time.Duration, r *row, saves float64, urgent bool, 
 		return Deflate{}, false
 	}
 	return Deflate{ID: r.ID, Theta: theta, Seed: r.Seed, Reason: r.deflateWords(theta, n, saves)}, true
+}
+
+// met gives up the tasks of a job that have not begun once its error bound is met, at no price: nobody needs them. Engines
+// that end such a job by themselves do so before the next look.
+func (r *row) met(allowed int) (Deflate, bool) {
+	if n := r.needless(); !r.MayDeflate || r.Waiting || allowed <= 0 || r.Running+r.Pending > n {
+		return Deflate{}, false
+	}
+	theta := math.Floor(min(float64(r.Dropped+allowed)/float64(r.Tasks), 1-r.Floor)*ratioDigits) / ratioDigits
+	if !units.Ratio(theta).Above(units.Ratio(r.Theta)) {
+		return Deflate{}, false
+	}
+	return Deflate{ID: r.ID, Theta: theta, Seed: r.Seed, Reason: fmt.Sprintf(
+		"its error bound of %.4g %% is met: %d tasks that have not begun are not needed; its drop ratio rises from %.2f to %.2f, its floor is %.2f of its tasks",
+		100*r.ErrorBound, allowed, r.Theta, theta, r.Floor)}, true
 }
 
 // droppable returns how many tasks the job's floor lets it give up in all.

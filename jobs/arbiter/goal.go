@@ -46,6 +46,13 @@ type row struct {
 	share int
 	// left is when it will end, from now; slope what a second more or less of that costs.
 	left, slope float64
+	// kept are the containers that are set aside for it as promised, copies how many more copies it may run.
+	kept, copies int
+	// risk is true where its promise is, or was before the levers were looked at; what they are worth is in leverage and
+	// candidates then.
+	risk       bool
+	leverage   leverage
+	candidates []Candidate
 	// on are the nodes that run its containers, by name; containers is their sum.
 	on         []placed
 	containers int
@@ -61,10 +68,11 @@ type placed struct {
 // stands for it.
 func newRows(jobs []Contender) []*row {
 	sums, counts := make([]float64, ranksMost+1), make([]float64, ranksMost+1)
-	rows := make([]*row, len(jobs))
+	rows, all := make([]*row, len(jobs)), make([]row, len(jobs))
 	for i := range jobs {
 		c := &jobs[i]
-		rows[i] = &row{Contender: c, weight: math.Pow(classRatio, -float64(c.Rank)), width: max(1, c.Running+c.Pending)}
+		rows[i] = &all[i]
+		all[i] = row{on: make([]placed, 0, len(c.On)), Contender: c, weight: math.Pow(classRatio, -float64(c.Rank)), width: max(1, c.Running+max(0, c.Pending-c.needless()))}
 		if c.Most > 0 {
 			rows[i].width = min(rows[i].width, c.Most)
 		}
@@ -94,7 +102,7 @@ func newRows(jobs []Contender) []*row {
 // estimate works out what is left of the job; mean is the time of a task of its class.
 func (r *row) estimate(mean float64) {
 	r.task = mean
-	left := float64(r.Pending) + float64(r.Running)/2
+	left := float64(max(0, r.Pending-r.needless())) + float64(r.Running)/2
 	if rest := r.Outlook.Rest; rest.Known {
 		own := float64(max(0, rest.Ended))
 		r.task = (own*rest.Task.Seconds() + priorTasks*mean) / (own + priorTasks)

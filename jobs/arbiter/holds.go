@@ -39,7 +39,7 @@ const (
 
 // holds decides which nodes give watts to others. The value of a watt at a node is what a second of the jobs there
 // is worth, over the watts that it has: the speed of a node follows its power by about one exponent everywhere.
-func (m *Movers) holds(now time.Duration, rows []*row, values map[string]float64, nodes []Node, out *Moves) {
+func (m *Movers) holds(now time.Duration, rows []*row, values map[string]float64, nodes []Node, out *Moves) (gains watts) {
 	nodes = slices.SortedStableFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	nodes = slices.CompactFunc(nodes, func(a, b Node) bool { return a.Name == b.Name })
 	best, gainer := 0.0, ""
@@ -49,6 +49,7 @@ func (m *Movers) holds(now time.Duration, rows []*row, values map[string]float64
 			best, gainer = v, n.Name
 		}
 	}
+	gains.gainer = gainer
 	since, hurried := map[string]time.Duration{}, hurriedNodes(rows)
 	for i := range nodes {
 		n := &nodes[i]
@@ -57,7 +58,15 @@ func (m *Movers) holds(now time.Duration, rows []*row, values map[string]float64
 			ratio = keepRatio
 		}
 		v := n.value(values)
+		most := n.Held
+		if most <= 0 {
+			most = max(n.Floor, units.Power(holdPart*float64(n.Target)))
+		}
+		worth := max(0, n.Target-most).Watts() * max(0, best-v) * holdFor.Seconds()
 		if v <= 0 || best < ratio*v || n.Sprints || n.Held <= 0 && n.Target <= max(n.Floor, 0) || hurried[n.Name] {
+			if v > 0 && n.Name != gainer {
+				gains.refuse(worth, refusedHold{n, best / v, hurried[n.Name]})
+			}
 			continue
 		}
 		began, known := m.holdSince[n.Name]
@@ -66,17 +75,42 @@ func (m *Movers) holds(now time.Duration, rows []*row, values map[string]float64
 		}
 		since[n.Name] = began
 		if n.Held <= 0 && now-began < holdPatience {
+			gains.refuse(worth, refusedHold{n, best / v, false})
 			continue
 		}
-		most := n.Held
-		if most <= 0 {
-			most = max(n.Floor, units.Power(holdPart*float64(n.Target)))
-		}
+		gains.worth, gains.count = gains.worth+worth, gains.count+1
 		out.Holds = append(out.Holds, Hold{Node: n.Name, Most: most, For: holdFor, Reason: fmt.Sprintf(
 			"a watt at %s is worth %.1f times as much as at %s, whose jobs have time: it is held at %v for %.0f s", gainer, best/v, n.Name, most, holdFor.Seconds())})
 	}
 	maps.DeleteFunc(m.holdSince, func(string, time.Duration) bool { return true })
 	maps.Copy(m.holdSince, since)
+	return gains
+}
+
+// refusedHold is a node that does not give watts, how many times as much one is worth elsewhere, and whether a deadline
+// would be missed by it.
+type refusedHold struct {
+	*Node
+
+	ratio   float64
+	hurried bool
+}
+
+// why explains it.
+func (h refusedHold) why() string {
+	switch {
+	case h.Node == nil:
+		return "no other node has watts to give"
+	case h.hurried:
+		return "jobs on " + h.Name + " would miss their deadlines if that node gave watts"
+	case h.Sprints:
+		return h.Name + " sprints"
+	case h.ratio < holdRatio:
+		return fmt.Sprintf("a watt is worth %.1f times as much here as at %s; a hold needs %d times", h.ratio, h.Name, holdRatio)
+	case h.Target <= max(h.Floor, 0):
+		return h.Name + " has no more watts than it needs"
+	}
+	return fmt.Sprintf("%s is held once that has been worth it for %.0f s", h.Name, holdPatience.Seconds())
 }
 
 // value returns what a watt is worth at the node, where a second of the jobs there is worth so much.

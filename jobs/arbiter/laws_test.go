@@ -106,6 +106,9 @@ func drawContender(t *rapid.T, id string) arbiter.Contender {
 	c.Percent = rapid.SampledFrom([]time.Duration{0, time.Millisecond, second}).Draw(t, "percent")
 	c.Floor = rapid.SampledFrom([]float64{0.3, 0.5, 0.9, 1}).Draw(t, "floor")
 	c.Deadline = rapid.SampledFrom([]time.Duration{0, 0, -second, 30 * second, 1000 * second}).Draw(t, "deadline")
+	c.Promised = rapid.SampledFrom([]int{0, 0, 5, 20, 50}).Draw(t, "promised")
+	c.ErrorBound = rapid.SampledFrom([]float64{0, 0, 0, 0.1}).Draw(t, "error")
+	c.CopiesWanted, c.CopiesSave = rapid.SampledFrom([]int{0, 0, 3, 40}).Draw(t, "copies wanted"), time.Duration(rapid.IntRange(0, 60).Draw(t, "save"))*second
 	// A few numbers make no sense.
 	for _, odd := range []func(){
 		func() { c.Rank = rapid.SampledFrom([]int{-1, 1 << 40}).Draw(t, "odd rank") },
@@ -134,6 +137,10 @@ func drawContender(t *rapid.T, id string) arbiter.Contender {
 		func() {
 			c.Offer.Capacity = rapid.SampledFrom([]units.Energy{-1, 0, math.MaxInt64}).Draw(t, "capacity")
 		},
+		func() { c.Promised, c.ErrorBound = count("odd promise"), some("odd error") },
+		func() {
+			c.Copies, c.CopiesWanted, c.CopiesSave = count("odd copies"), count("odd wanted"), duration("odd save")
+		},
 		func() { c.Sprint = "s" + id },
 		func() { c.Offer.Busy, c.Offer.BusyRank, c.Offer.Yields = "s9", 1, true },
 	} {
@@ -160,6 +167,7 @@ func lawful(t *rapid.T, look arbiter.Look, out arbiter.Moves) {
 		if m.Reason == "" || strings.Contains(m.Reason, "NaN") || strings.Contains(m.Reason, "Inf") || m.Energy < 0 || !(m.Quality >= 0 && m.Quality <= 1) || by[m.ID].Waiting {
 			t.Fatalf("%+v of %+v", m, by[m.ID])
 		}
+		lawfulCandidates(t, look, out, m)
 	}
 	domains := map[string]bool{}
 	for _, g := range out.Grants {
@@ -194,6 +202,30 @@ func lawful(t *rapid.T, look arbiter.Look, out arbiter.Moves) {
 				t.Fatalf("%+v, and %s ends in %v, its deadline is at %v", h, id, left, c.Deadline)
 			}
 		}
+	}
+}
+
+// Candidates are those of jobs that may be late, one of each lever, the best first; those that are chosen are what is
+// decided.
+func lawfulCandidates(t *rapid.T, look arbiter.Look, out arbiter.Moves, m arbiter.Move) {
+	t.Helper()
+	if len(m.Candidates) == 0 {
+		return
+	}
+	seen := map[arbiter.MoveKind]arbiter.Candidate{}
+	for i, c := range m.Candidates {
+		odd := math.IsNaN(c.Worth) || math.IsInf(c.Worth, 0) || c.Energy < 0 || !(c.Quality >= 0 && c.Quality <= 1) || strings.Contains(c.Why, "NaN") || strings.Contains(c.Why, "Inf")
+		if _, twice := seen[c.Kind]; odd || twice || c.Why == "" || i > 0 && c.Worth > m.Candidates[i-1].Worth {
+			t.Fatalf("%+v of %+v", c, m)
+		}
+		seen[c.Kind] = c
+	}
+	sprints := slices.ContainsFunc(out.Grants, func(g arbiter.Grant) bool { return g.ID == m.ID })
+	open := slices.ContainsFunc(look.Jobs, func(c arbiter.Contender) bool { return c.ID == m.ID && c.Sprint != "" })
+	drops := slices.ContainsFunc(out.Deflates, func(d arbiter.Deflate) bool { return d.ID == m.ID })
+	if len(seen) != 5 || !look.Joint || seen[arbiter.MoveSprint].Chosen != (sprints || open) || seen[arbiter.MoveDeflate].Chosen != drops ||
+		seen[arbiter.MoveCap].Chosen && len(out.Holds) == 0 {
+		t.Fatalf("%+v of %+v", m, out)
 	}
 }
 

@@ -58,6 +58,23 @@ type Contender struct {
 	Sprint string
 	// Offer is what a sprint of it would take.
 	Offer Offer
+	// Promised are the containers for tasks that admission has promised it; 0 for none.
+	Promised int
+	// ErrorBound is the part of its tasks that it may leave out: it ends as soon as the others are done. 0 for none.
+	ErrorBound float64
+	// Copies are its tasks of which a second copy runs, CopiesWanted the copies that it would begin now, and CopiesSave
+	// by how much its end would come sooner with these; 0 while unknown.
+	Copies, CopiesWanted int
+	CopiesSave           time.Duration
+}
+
+// needless is how many of its tasks need not run: its error bound leaves them out, and they are not dropped yet.
+func (c *Contender) needless() int {
+	if c.ErrorBound == 0 {
+		return 0
+	}
+	need := max(units.Ratio(c.Floor).Least(c.Tasks), units.Ratio(1-c.ErrorBound).Kept(c.Tasks))
+	return max(0, c.Tasks-c.Dropped-need)
 }
 
 // Offer is what a sprint of a job would take, and what there is for it.
@@ -122,6 +139,9 @@ func (c *Contender) tidy() {
 	c.Tasks = max(c.Tasks, 0)
 	c.Dropped = min(max(c.Dropped, 0), c.Tasks)
 	c.Running, c.Pending, c.Most = max(c.Running, 0), max(c.Pending, 0), max(c.Most, 0)
+	c.Promised = max(c.Promised, 0)
+	c.Copies, c.CopiesWanted = min(max(c.Copies, 0), c.Tasks), min(max(c.CopiesWanted, 0), c.Tasks)
+	c.CopiesSave, c.ErrorBound = max(c.CopiesSave, 0), fraction(c.ErrorBound)
 	c.Age, c.Elapsed, c.Percent = max(c.Age, 0), max(c.Elapsed, 0), max(c.Percent, 0)
 	if !(c.Floor > 0 && c.Floor <= 1) {
 		c.Floor = 1

@@ -25,16 +25,18 @@ const (
 	MoveReallocate
 	// MoveDeflate: it runs on fewer of its tasks.
 	MoveDeflate
+	// MoveCopy: tasks that straggle run a second time, and the first copy to end counts.
+	MoveCopy
 )
 
 // MoveKinds are all of them.
 func MoveKinds() []MoveKind {
-	return []MoveKind{MoveNone, MoveSprint, MoveCap, MoveReallocate, MoveDeflate}
+	return []MoveKind{MoveNone, MoveSprint, MoveCap, MoveReallocate, MoveDeflate, MoveCopy}
 }
 
 // String is the kind as it is shown.
 func (k MoveKind) String() string {
-	return [...]string{"none", "sprint", "cap", "reallocate", "deflate"}[max(0, min(k, MoveDeflate))]
+	return [...]string{"none", "sprint", "cap", "reallocate", "deflate", "copy"}[max(0, min(k, MoveCopy))]
 }
 
 // Move is what is done about one job.
@@ -52,6 +54,8 @@ type Move struct {
 	TimeKnown bool
 	// Mark tells moves of one kind apart: another share, ratio or sprint is another move.
 	Mark string
+	// Candidates are what could be done about its promise while that is at risk, the best first.
+	Candidates []Candidate
 }
 
 // Division is how an engine's containers are divided.
@@ -91,6 +95,8 @@ type history struct {
 	deflated time.Duration // when its ratio was last raised here, with raised
 	raised   bool
 	move     Move
+	// kept is true where its promise was kept at the last look.
+	kept bool
 	// share is its share as last decided, with shared, and had the one before, with hadShare.
 	share, had       int
 	shared, hadShare bool
@@ -100,6 +106,7 @@ type history struct {
 type division struct {
 	total  int
 	shares map[string]int
+	copies map[string]int
 	at     time.Duration
 }
 
@@ -132,12 +139,7 @@ type Movers struct {
 
 // Step looks at the jobs of all engines. now is the time since any fixed moment.
 func (m *Movers) Step(now time.Duration, look Look) Moves {
-	jobs := slices.Clone(look.Jobs)
-	slices.SortStableFunc(jobs, func(a, b Contender) int { return cmp.Compare(a.ID, b.ID) })
-	jobs = slices.CompactFunc(jobs, func(a, b Contender) bool { return a.ID == b.ID })
-	for i := range jobs {
-		jobs[i].tidy()
-	}
+	jobs := byID(look.Jobs)
 	m.remember(jobs)
 	out := Moves{Divisions: map[string]Division{}, Foreseen: map[string]Foreseen{}}
 	rows := newRows(jobs)
@@ -145,10 +147,32 @@ func (m *Movers) Step(now time.Duration, look Look) Moves {
 	decided, values := map[string]Move{}, nodeValues(rows)
 	m.sprints(now, rows, values, look.Joint, decided, &out)
 	if look.Joint {
-		m.holds(now, rows, values, look.Nodes, &out)
+		gains := m.holds(now, rows, values, look.Nodes, &out)
+		for _, r := range rows {
+			if r.risk {
+				r.weighHolds(gains)
+			}
+		}
 	}
 	m.settle(now, rows, decided, &out)
 	m.looked, m.began = now, true
+	return out
+}
+
+// byID returns the jobs tidied, each once, by ID.
+func byID(jobs []Contender) []Contender {
+	order := make([]*Contender, len(jobs))
+	for i := range jobs {
+		order[i] = &jobs[i]
+	}
+	slices.SortStableFunc(order, func(a, b *Contender) int { return cmp.Compare(a.ID, b.ID) })
+	out := make([]Contender, 0, len(jobs))
+	for _, c := range order {
+		if n := len(out); n == 0 || out[n-1].ID != c.ID {
+			out = append(out, *c)
+			out[n].tidy()
+		}
+	}
 	return out
 }
 
@@ -186,10 +210,16 @@ func (m *Movers) arrange(now time.Duration, rows []*row, look Look, out *Moves) 
 	maps.DeleteFunc(m.engines, func(engine string, _ *division) bool { return len(engines[engine]) == 0 || !look.Joint })
 	for _, engine := range slices.Sorted(maps.Keys(engines)) {
 		of, p := engines[engine], look.Pools[engine]
-		arrange(of, p)
+		m.order(of, p, look.Joint)
 		if look.Joint {
 			share(of, p)
 			m.drops(now, of, p, out)
+			for i, r := range of {
+				if r.risk {
+					r.weighPlace(p.Containers > 0, i == 0)
+					r.weighCopies(p.Containers > 0)
+				}
+			}
 		}
 		if look.Joint && p.Containers > 0 {
 			out.Divisions[engine] = m.divide(now, engine, of, p)
@@ -223,17 +253,26 @@ const (
 
 // divide tells the shares of an engine anew where they differ by enough. Jobs that wait have none.
 func (m *Movers) divide(now time.Duration, engine string, rows []*row, p Pool) Division {
-	last, fresh := m.engines[engine], map[string]int{}
+	last, fresh := m.engines[engine], make(map[string]int, len(rows))
+	var copies map[string]int // of the few jobs that want any
 	var shares []Share
 	for _, r := range rows {
 		if !r.Waiting {
 			fresh[r.ID] = r.share
-			shares = append(shares, Share{ID: r.ID, Containers: r.share})
+			s := Share{ID: r.ID, Containers: r.share}
+			if s.Bounded = r.Copies > 0 || r.CopiesWanted > 0; s.Bounded {
+				s.Copies = r.Copies + r.copies
+				if copies == nil {
+					copies = map[string]int{}
+				}
+				copies[r.ID] = s.Copies
+			}
+			shares = append(shares, s)
 		}
 	}
-	changed := last == nil || last.total != p.Containers || last.differs(fresh, now)
+	changed := last == nil || last.total != p.Containers || last.differs(fresh, now) || !maps.Equal(last.copies, copies)
 	if changed {
-		m.engines[engine] = &division{total: p.Containers, shares: fresh, at: now}
+		m.engines[engine] = &division{total: p.Containers, shares: fresh, copies: copies, at: now}
 	} else {
 		for i := range shares {
 			shares[i].Containers = last.shares[shares[i].ID]
@@ -295,6 +334,7 @@ func (m *Movers) settle(now time.Duration, rows []*row, decided map[string]Move,
 			move = m.otherwise(h, r, held)
 		}
 		move.ID = r.ID
+		move.Candidates = r.ranked()
 		h.move = move
 		out.Moves = append(out.Moves, move)
 	}
@@ -309,6 +349,10 @@ func (m *Movers) otherwise(h *history, r *row, held map[string]Hold) Move {
 	}
 	o := &r.Outlook
 	switch {
+	case r.copies > 0:
+		return r.copied()
+	case r.Copies > 0 && h.move.Kind == MoveCopy:
+		return h.move
 	case o.Moved && o.Had > 0:
 		return r.reallocated(o.Containers, o.Had, string(o.Policy)+" gives", o.Why)
 	case h.shared && h.hadShare && h.share != h.had:

@@ -6,6 +6,7 @@ package arbiter_test
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -182,7 +183,7 @@ func TestMovesStand(t *testing.T) {
 	c := busy("a")
 	first := m.Step(0, jointly(c)).Moves[0]
 	c.Sprint = "job/a/1"
-	if again := m.Step(every, jointly(c)).Moves[0]; again != first {
+	if again := m.Step(every, jointly(c)).Moves[0]; !reflect.DeepEqual(again, first) {
 		t.Errorf("%+v\n%+v", first, again)
 	}
 	c = changed(busy("a"), func(c *arbiter.Contender) {
@@ -194,7 +195,7 @@ func TestMovesStand(t *testing.T) {
 	out := m.Step(0, look)
 	c.Theta, c.Dropped, c.Pending = out.Deflates[0].Theta, 20, 0
 	look.Jobs = []arbiter.Contender{c}
-	if again := m.Step(every, look).Moves[0]; again != out.Moves[0] {
+	if again := m.Step(every, look).Moves[0]; !reflect.DeepEqual(again, out.Moves[0]) {
 		t.Errorf("%+v\n%+v", out.Moves[0], again)
 	}
 	look.Jobs[0].Run = 2 // another execution is a new beginning

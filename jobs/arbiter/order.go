@@ -8,13 +8,13 @@ import (
 // room returns how many containers run tasks when there are so many jobs.
 func (p Pool) room(jobs int) float64 { return float64(max(1, p.Containers-max(0, p.Overhead)*jobs)) }
 
-// arrange puts the jobs of an engine into the order in which free containers go to them, and foresees their ends as
+// order puts the jobs of an engine into the order in which free containers go to them, and foresees their ends as
 // if each used all containers in turn, as far as it can use them.
 //
 // A higher class comes first. Inside a class, a job's place is the time of its submission plus passing times what it
 // would take alone: who came first, except that small jobs pass large ones for a bounded time. Then a job that would
 // miss its deadline passes those before it that lose less by that than it gains.
-func arrange(rows []*row, p Pool) {
+func (m *Movers) order(rows []*row, p Pool, joint bool) {
 	c := p.room(len(rows))
 	key := func(r *row) float64 { return passing*r.size/c - r.Age.Seconds() }
 	slices.SortStableFunc(rows, func(a, b *row) int {
@@ -25,7 +25,15 @@ func arrange(rows []*row, p Pool) {
 	for _, r := range rows {
 		r.left = r.endAfter(before, c)
 		r.slope = r.slopeNow()
+		r.risk = r.risk || r.late()
 		before += r.work
+	}
+	if joint {
+		m.promises(rows, p, c)
+		copyRuns(rows, p, c)
+	}
+	for _, r := range rows {
+		r.risk = joint && !r.Waiting && (r.risk || r.late())
 	}
 }
 
@@ -45,19 +53,27 @@ func rescue(rows []*row, c float64) {
 	for i := len(rows) - 1; i > 0; i-- {
 		a, b := rows[i-1], rows[i]
 		due, has := b.dueIn()
-		if !has || b.endAfter(before[i], c) <= due {
+		then := b.endAfter(before[i], c)
+		if !has || then <= due {
 			continue
 		}
-		stay := a.costAt(a.endAfter(before[i-1], c)) + b.costAt(b.endAfter(before[i], c))
-		pass := b.costAt(b.endAfter(before[i-1], c)) + a.costAt(a.endAfter(before[i-1]+b.work, c))
-		if pass < stay {
-			rows[i-1], rows[i] = b, a
-			before[i] = before[i-1] + b.work
+		sooner := b.endAfter(before[i-1], c)
+		stay := a.costAt(a.endAfter(before[i-1], c)) + b.costAt(then)
+		pass := b.costAt(sooner) + a.costAt(a.endAfter(before[i-1]+b.work, c))
+		b.risk = true
+		l := &b.leverage
+		if pass >= stay {
+			l.blocked = passage{time: sooner - then, worth: stay - pass, who: a.ID}
+			continue
 		}
+		rows[i-1], rows[i] = b, a
+		before[i] = before[i-1] + b.work
+		l.passed = passage{time: l.passed.time + sooner - then, worth: l.passed.worth + stay - pass, who: a.ID, count: l.passed.count + 1}
 	}
 }
 
-// share gives each job what it takes for itself, and the rest in the order of the jobs. A job that gets none for
+// share gives each job what it takes for itself, and the rest in the order of the jobs, without what is set aside for jobs of
+// the same or a higher class that come later. A job that gets none for
 // tasks waits: those before it use them all.
 func share(rows []*row, p Pool) {
 	free := max(0, p.Containers)
@@ -65,8 +81,17 @@ func share(rows []*row, p Pool) {
 		r.share = min(max(0, p.Overhead), free)
 		free -= r.share
 	}
+	var kept [ranksMost + 1]int
 	for _, r := range rows {
-		more := min(free, r.width)
+		kept[r.Rank] += r.kept
+	}
+	for _, r := range rows {
+		kept[r.Rank] -= r.kept
+		aside := 0
+		for _, n := range kept[:r.Rank+1] {
+			aside += n
+		}
+		more := min(free, r.width, max(r.kept, free-aside))
 		r.share += more
 		free -= more
 	}

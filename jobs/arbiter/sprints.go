@@ -153,6 +153,12 @@ func (m *Movers) sprints(now time.Duration, rows []*row, values map[string]float
 	for _, c := range want {
 		m.sprint(c, taken, ended, decided, out)
 	}
+	for _, r := range rows {
+		if r.risk {
+			move, done := decided[r.ID]
+			m.weighSprint(r, values, move, done, taken[r.Offer.Domain])
+		}
+	}
 }
 
 // compareDue orders jobs whose sprint timers are due before others.

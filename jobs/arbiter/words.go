@@ -136,6 +136,8 @@ func (r *row) undeflated() string {
 		return "its floor is all of its tasks"
 	case !r.MayDeflate:
 		return cmp.Or(r.DeflateWords, "its discipline has exact results")
+	case r.ErrorBound > 0:
+		return fmt.Sprintf("its error bound of %.4g %% leaves out what it may", 100*r.ErrorBound)
 	case r.Dropped >= r.droppable():
 		return fmt.Sprintf("its floor of %.2f leaves no more than its ratio of %.2f", r.Floor, r.Theta)
 	case !r.Ahead && r.Pending == 0:

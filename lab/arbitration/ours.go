@@ -22,6 +22,8 @@ type tweak struct {
 	noHolds bool
 	// oracle: the times of tasks, and how much faster a sprint is, are known exactly.
 	oracle bool
+	// shared: jobs hold no more than their shares while another has room.
+	shared bool
 	// edit changes what the arbiter is told; nil for nothing.
 	edit func(look *arbiter.Look)
 }
@@ -33,12 +35,21 @@ type joint struct {
 	arbiter arbiter.Arbiter
 	movers  arbiter.Movers
 	order   map[string]int
+	shares  map[string]int
 }
 
 func (o *joint) pick(r *run) *job {
 	return first(r.live, func(x, y *job) int {
-		return cmp.Or(compareClass(x, y), cmp.Compare(o.place(x), o.place(y)))
+		return cmp.Or(cmp.Compare(o.over(x), o.over(y)), compareClass(x, y), cmp.Compare(o.place(x), o.place(y)))
 	})
+}
+
+// over returns 1 for a job that holds its share or more, where shares bind.
+func (o *joint) over(j *job) int {
+	if o.shared && len(j.running) >= o.shares[j.id] {
+		return 1
+	}
+	return 0
 }
 
 // place returns where a job is served; one that no look has seen is the last of its class.
@@ -162,11 +173,11 @@ func (r *run) truth(j *job) (progress.Rest, float64) {
 // carryOut does what was decided.
 func (o *joint) carryOut(r *run, out arbiter.Moves, by map[string]*job) {
 	if d := out.Divisions[""]; len(d.Shares) > 0 {
-		order := map[string]int{}
+		order, shares := map[string]int{}, map[string]int{}
 		for i, s := range d.Shares {
-			order[s.ID] = i
+			order[s.ID], shares[s.ID] = i, s.Containers
 		}
-		r.after(r.now+lag, func() { o.order = order })
+		r.after(r.now+lag, func() { o.order, o.shares = order, shares })
 	}
 	if len(out.Ends) > 0 {
 		r.settle()

@@ -1,0 +1,209 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"headroom/units"
+)
+
+// Candidate is one lever at a job whose promise is at risk: it is expected to end past its deadline, or was before the
+// levers were looked at. The numbers are those that the decision has used.
+type Candidate struct {
+	Kind MoveKind
+	// Time is by how much its end would move: below 0 it ends earlier. Known with TimeKnown.
+	Time      time.Duration
+	TimeKnown bool
+	// Energy is what it takes of the sprint budget, Quality the part of its tasks that it gives up; 0 for nothing.
+	Energy  units.Energy
+	Quality float64
+	// Worth is the weighted seconds that it saves in all, what it costs others and in quality taken off.
+	Worth  float64
+	Chosen bool
+	// Why says why it was chosen or not, in words.
+	Why string
+}
+
+// leverage is what the levers that look at one job after the other have worked out for it, in seconds and weighted
+// seconds.
+type leverage struct {
+	// passed is what it has gained by passing others, blocked what it would gain by passing one more, and promised what it
+	// gains by what is set aside for it.
+	passed, blocked, promised passage
+	// copied is what its copies would save, with the number that was wanted.
+	copied passage
+}
+
+// passage is what one change of place or share of a job means: how much later it ends, what that saves in all, whom it concerns,
+// and how often that was done.
+type passage struct {
+	time, worth float64
+	who         string
+	count       int
+}
+
+// shifted returns the seconds as the time of a candidate.
+func (x *Candidate) shifted(s float64) {
+	if s < 0 {
+		x.Time = -span(-s)
+	} else {
+		x.Time = span(s)
+	}
+	x.TimeKnown = true
+}
+
+// weigh keeps what a lever has worked out for a job whose promise is at risk.
+func (r *row) weigh(x Candidate) {
+	if r.risk {
+		r.candidates = append(r.candidates, x)
+	}
+}
+
+// ranked returns the candidates of the job, the best first.
+func (r *row) ranked() []Candidate {
+	slices.SortStableFunc(r.candidates, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(b.Worth, a.Worth), cmp.Compare(a.Kind, b.Kind))
+	})
+	return r.candidates
+}
+
+// weighPlace tells what another share of the containers is worth.
+func (r *row) weighPlace(divided, first bool) {
+	x := Candidate{Kind: MoveReallocate}
+	l := &r.leverage
+	gained := l.passed.count > 0 || l.promised.count > 0
+	switch {
+	case !divided:
+		x.Why = "its engine divides the containers by itself"
+	case gained:
+		x.Chosen, x.Worth = true, l.passed.worth+l.promised.worth
+		x.shifted(l.passed.time + l.promised.time)
+		if l.passed.count > 0 {
+			x.Why = fmt.Sprintf("it is served before %d others, the last %s: that costs them less than it gains", l.passed.count, l.passed.who)
+		}
+		if l.promised.count > 0 {
+			x.Why = joined(x.Why, fmt.Sprintf("%d containers are set aside for it, as promised", l.promised.count))
+		}
+		if l.blocked.who != "" {
+			x.Why += fmt.Sprintf("; to pass %s too would cost %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth))
+		}
+	case l.blocked.who != "":
+		x.Worth = l.blocked.worth
+		x.shifted(l.blocked.time)
+		x.Why = fmt.Sprintf("to be served before %s costs that job and others %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth))
+	case first:
+		x.Why = "it is served first already, with all that it can use"
+	default:
+		x.Why = "those before it gain more by their places"
+	}
+	r.weigh(x)
+}
+
+// joined returns both texts as one.
+func joined(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
+}
+
+// weighDrops tells what giving up tasks is worth, where each less saves so many weighted seconds; d is what was decided.
+func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
+	x := Candidate{Kind: MoveDeflate, Chosen: decided}
+	all := r.droppable()
+	n := 1
+	if decided {
+		n = max(1, units.Ratio(d.Theta).Of(r.Tasks)-r.Dropped)
+	}
+	able := r.MayDeflate && r.ErrorBound == 0 && r.Outlook.Rest.Known && (r.Ahead || r.Pending > 0) && r.Dropped < all
+	if !decided && !able {
+		x.Why = r.undeflated()
+		r.weigh(x)
+		return
+	}
+	x.Quality = float64(n) / float64(max(1, r.Tasks))
+	more := float64(n)
+	price := r.price() * more * (0.5 + (float64(r.Dropped)+(more+1)/2)/float64(max(1, all))) // that of each rises by a step
+	if r.ErrorBound > 0 {
+		price = 0 // its owner needs no more
+	}
+	x.Worth = more*saves - price
+	x.shifted(-more * r.task / room)
+	switch {
+	case decided:
+		x.Why = fmt.Sprintf("%d tasks less save more than they cost", n)
+	case x.Worth > 0:
+		x.Why = "a task less saves more than it costs; that is decided once no more would begin anyway, or comes with the next step"
+	default:
+		x.Why = fmt.Sprintf("a task less saves %.3g weighted seconds and costs %.3g", saves, price)
+	}
+	r.weigh(x)
+}
+
+// weighSprint tells what a sprint is worth.
+func (m *Movers) weighSprint(r *row, values map[string]float64, move Move, decided, taken bool) {
+	x := Candidate{Kind: MoveSprint, Chosen: decided && move.Kind == MoveSprint}
+	lasts := min(r.left, sprintMost.Seconds())
+	if r.Sprint == "" && r.Offer.Rise > 0 {
+		lasts = max(m.duration(r), sprintLeast).Seconds()
+		x.Energy = max(0, energyOf(r.Offer.Rise, span(lasts)))
+	}
+	if speed, known := r.speed(); known && r.containers > 0 {
+		x.Worth = r.gain(values) * max(1e-9, r.Offer.Rise.Watts()) * lasts
+		x.shifted(-min(r.left, (speed-1)*lasts))
+	}
+	switch {
+	case x.Chosen && r.Sprint != "":
+		x.Why = "sprint " + r.Sprint + " is open"
+	case x.Chosen:
+		x.Why = "of all sprints in " + r.Offer.Domain + " it saves most for each joule"
+	case decided:
+		x.Why = "it sprints once a sprint of a lower class, which ends for it, is over"
+	case !r.Due && !r.MaySprint:
+		x.Why = cmp.Or(r.SprintWords, "its class may not")
+	case r.containers == 0 || !r.spreadOut():
+		x.Why = "too few of its containers run yet"
+	default:
+		x.Why = cmp.Or(m.hindered(r, taken), "others gain more by the joules")
+	}
+	r.weigh(x)
+}
+
+// watts is what holds are worth.
+type watts struct {
+	// gainer is the node at which a watt is worth most; empty for none. worth is the weighted seconds that it gains while
+	// the others are held, count how many they are.
+	gainer string
+	worth  float64
+	count  int
+	// refused is the most that one more hold would be worth, and hold why there is none.
+	refused float64
+	hold    refusedHold
+}
+
+// refuse keeps the best hold that there is not.
+func (w *watts) refuse(worth float64, hold refusedHold) {
+	if worth > w.refused {
+		w.refused, w.hold = worth, hold
+	}
+}
+
+// weighHolds tells what the caps of other jobs' nodes are worth.
+func (r *row) weighHolds(w watts) {
+	x := Candidate{Kind: MoveCap}
+	here := slices.ContainsFunc(r.on, func(p placed) bool { return p.node == w.gainer })
+	switch {
+	case w.gainer == "":
+		x.Why = "no node is short of watts that others could give"
+	case !here:
+		x.Why = fmt.Sprintf("a watt is worth more at %s than at its nodes", w.gainer)
+	case w.count > 0:
+		x.Chosen, x.Worth = true, w.worth
+		x.Why = fmt.Sprintf("%d nodes whose jobs have time are held lower for %.0f s, so that %s gets their watts", w.count, holdFor.Seconds(), w.gainer)
+	default:
+		x.Worth, x.Why = w.refused, w.hold.why()
+	}
+	r.weigh(x)
+}

@@ -1,0 +1,93 @@
+package arbiter
+
+import "fmt"
+
+// copyRuns decides how many more copies of tasks that straggle each job of an engine may run. A copy runs about as
+// long as a task. On containers that nobody else can use it costs nothing; elsewhere it delays all who are served
+// behind the job, and is worth that when its end comes sooner by more, in weighted seconds.
+func copyRuns(rows []*row, p Pool, c float64) {
+	if p.Containers <= 0 {
+		return
+	}
+	spare, behind := max(0, p.Containers-max(0, p.Overhead)*len(rows)), 0.0
+	wanted := false
+	for _, r := range rows {
+		r.width += r.Copies
+		spare -= r.width
+		behind += r.slope
+		wanted = wanted || r.CopiesWanted > 0
+	}
+	if !wanted {
+		return
+	}
+	spare = max(0, spare)
+	for _, r := range rows {
+		behind -= r.slope
+		if n := r.copiesOf(spare, max(0, behind), c); n > 0 {
+			r.copies = n
+			r.width += n
+			spare -= min(spare, n)
+			r.left = max(0, r.left-r.CopiesSave.Seconds()*float64(n)/float64(r.CopiesWanted))
+			r.slope = r.slopeNow()
+		}
+	}
+}
+
+// copiesOf returns how many more copies one job may run, where so many containers are left over, and a second of those
+// behind it costs so much.
+func (r *row) copiesOf(spare int, behind, c float64) int {
+	want := r.CopiesWanted
+	if r.Most > 0 {
+		want = min(want, max(0, r.Most-r.width))
+	}
+	if want == 0 {
+		return 0
+	}
+	part := float64(want) / float64(r.CopiesWanted)
+	saves := r.CopiesSave.Seconds() * part
+	worth := r.slope*saves - float64(max(0, want-spare))*behind*r.task/c
+	r.leverage.copied = passage{time: -saves, worth: worth, count: want}
+	if worth > 0 {
+		return want
+	}
+	return min(want, spare)
+}
+
+// weighCopies tells what copies are worth.
+func (r *row) weighCopies(divided bool) {
+	x := Candidate{Kind: MoveCopy, Chosen: r.copies > 0}
+	l := r.leverage.copied
+	switch {
+	case r.CopiesWanted == 0 && r.Copies > 0:
+		x.Chosen, x.Why = true, fmt.Sprintf("%d copies run, and no more tasks straggle", r.Copies)
+	case r.CopiesWanted == 0:
+		x.Why = "no task straggles of which a copy would help"
+	case !divided:
+		x.Why = "its engine decides on copies by itself"
+	case l.count == 0:
+		x.Why = "it holds the most containers that it may"
+	default:
+		x.Worth = l.worth
+		x.shifted(l.time)
+		switch {
+		case r.copies == 0:
+			x.Why = fmt.Sprintf("%d copies would take more from the jobs behind it than they save", l.count)
+		case r.copies < l.count:
+			x.Why = fmt.Sprintf("%d of %d copies run where nobody else can use the containers; more would take more from the jobs behind it than they save", r.copies, l.count)
+		default:
+			x.Why = fmt.Sprintf("%d copies save more than they take from the jobs behind it", r.copies)
+		}
+	}
+	r.weigh(x)
+}
+
+// copied returns the move of a job that runs copies.
+func (r *row) copied() Move {
+	x := Move{Kind: MoveCopy, Mark: fmt.Sprint(r.Copies + r.copies)}
+	x.Reason = fmt.Sprintf("%s; %d more copies of tasks that straggle may run, beside %d that do", r.aim(), r.copies, r.Copies)
+	if l := r.leverage.copied; l.time < 0 {
+		x.Time, x.TimeKnown = -span(-l.time), true
+		x.Reason += fmt.Sprintf("; they let it end %.0f s sooner, and save %.3g weighted seconds with what they take from others", -l.time, l.worth)
+	}
+	return x
+}

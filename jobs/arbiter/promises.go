@@ -1,0 +1,89 @@
+package arbiter
+
+import "slices"
+
+// What admission has promised: so many containers that a job meets its deadline on them.
+
+// keepSlack is by how much more a promise that was kept at the last look may cost than it gains, as a part of what
+// the job costs: without it a promise at the margin would turn at every look.
+const keepSlack = 0.1
+
+// promises sets aside containers for jobs that they are promised to and that would get fewer by their places. They come
+// from jobs of the same class and of lower ones before them, as far as that costs no more than it gains; a higher class
+// is served as if there were no promises. They never exceed what the pool has.
+func (m *Movers) promises(rows []*row, p Pool, c float64) {
+	if p.Containers <= 0 || !slices.ContainsFunc(rows, func(r *row) bool { return r.Promised > 0 }) {
+		return
+	}
+	var higher [ranksMost + 1]int // what jobs before can use, by rank
+	free := max(0, p.Containers-max(0, p.Overhead)*len(rows))
+	before, all, kept := 0, 0.0, 0 // containers, work, and what is set aside against the order
+	for i, r := range rows {
+		all += r.work
+		if r.Promised > 0 {
+			room := free - kept
+			for rank := range r.Rank {
+				room -= higher[rank]
+			}
+			r.kept = max(0, min(r.Promised, r.width, room))
+			if r.kept > max(0, free-before) {
+				if m.keep(rows[:i], r, c-float64(kept)) {
+					kept += r.kept
+				} else {
+					r.kept = 0
+				}
+			}
+			m.jobs[r.ID].kept = r.kept > 0
+		}
+		before += r.width
+		higher[r.Rank] += r.width
+	}
+}
+
+// keep weighs whether a promise is kept against the jobs before it, where so many containers are there for all of them.
+func (m *Movers) keep(before []*row, r *row, c float64) bool {
+	k := float64(r.kept)
+	if k <= 0 || c <= k {
+		c = k
+	}
+	left := min(r.left, r.work/k+r.task/2+r.Outlook.Rest.Tail.Seconds())
+	saves := r.costAt(r.left) - r.costAt(left)
+	work := 0.0
+	for _, a := range before {
+		if work += a.work; a.yields(r) {
+			saves -= a.costAt(a.left+slowed(work, r.work, c, k)) - a.costAt(a.left)
+		}
+	}
+	slack := 0.0
+	if m.jobs[r.ID].kept {
+		slack = keepSlack * r.costAt(left)
+	}
+	if saves < -slack {
+		r.leverage.blocked = passage{time: left - r.left, worth: saves, who: before[len(before)-1].ID}
+		return false
+	}
+	r.leverage.promised = passage{time: left - r.left, worth: saves, count: r.kept}
+	work = 0
+	for _, a := range before {
+		if work += a.work; a.yields(r) {
+			a.left += slowed(work, r.work, c, k)
+			a.slope = a.slopeNow()
+		}
+	}
+	r.left = left
+	r.slope = r.slopeNow()
+	return true
+}
+
+// yields reports whether containers for the promise of a later job come from this one: not from a higher class, nor from what
+// was set aside itself.
+func (r *row) yields(later *row) bool { return r.Rank >= later.Rank && r.leverage.promised.count == 0 }
+
+// slowed returns by how much later work is done on c containers, in seconds, when k of them do other work first.
+func slowed(work, other, c, k float64) float64 {
+	late := other / c
+	if c > k {
+		late = min(late, work*k/(c*(c-k)))
+	}
+	return late
+}
