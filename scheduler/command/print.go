@@ -108,7 +108,7 @@ type jsonJob struct {
 	Source        string      `json:"source,omitempty"`
 	Trouble       string      `json:"trouble,omitempty"`
 	// Submitter is null where nobody was proven.
-	Submitter *string `json:"submitter"`
+	Submitter *string        `json:"submitter"`
 	Admission *jsonAdmission `json:"admission"`
 	// ErrorBound is the part of its tasks that it may leave out; null for none.
 	ErrorBound *float64 `json:"error_bound"`
