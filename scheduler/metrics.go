@@ -31,9 +31,10 @@ const (
 )
 
 func metricsTable() scrape.Table {
-	return scrape.Table{scrape.Counter(turnedOut,
-		"Connections that were closed because they had not proved who they are: strangers, or a flood of them; absent for ports in the clear.",
-		scrape.Of("port", "")),
+	return scrape.Table{
+		scrape.Counter(turnedOut,
+			"Connections that were closed because they had not proved who they are: strangers, or a flood of them; absent for ports in the clear.",
+			scrape.Of("port", "")),
 		scrape.Counter(admissions,
 			"Decisions about jobs that name a deadline; a job that waits is decided about again.",
 			scrape.Of("decision", "admitted, queued or refused")),
