@@ -45,6 +45,7 @@ func TestJobRuns(t *testing.T) {
 	c.stragglerIsCopied(want)
 	c.deadlineEndsJob()
 	c.errorEndsJob()
+	c.doorKeepsPromises(want)
 }
 
 func TestSchedulerKilled(t *testing.T) {
