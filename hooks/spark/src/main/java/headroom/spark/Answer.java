@@ -18,10 +18,14 @@ final class Answer {
   final int executors;
   final boolean cancel;
 
-  private Answer(DropRatio ratio, int executors, boolean cancel) {
+  /** The part of its partitions that a map stage may leave out if it ends now. */
+  final double end;
+
+  private Answer(DropRatio ratio, int executors, boolean cancel, double end) {
     this.ratio = ratio;
     this.executors = executors;
     this.cancel = cancel;
+    this.end = end;
   }
 
   static Answer parse(byte[] text) throws IOException {
@@ -46,7 +50,18 @@ final class Answer {
     if (!cancel.isBoolean()) {
       throw wrong("cancel", "true or false", cancel);
     }
-    return new Answer(new DropRatio(theta.doubleValue(), seed.longValue()), executors(a.path("executors")), cancel.booleanValue());
+    return new Answer(new DropRatio(theta.doubleValue(), seed.longValue()), executors(a.path("executors")), cancel.booleanValue(),
+        end(a.path("end")));
+  }
+
+  private static double end(JsonNode n) throws IOException {
+    if (n.isMissingNode() || n.isNull()) {
+      return 0;
+    }
+    if (!n.isNumber() || !(n.doubleValue() >= 0 && n.doubleValue() < 1)) {
+      throw wrong("end", "a number from 0 to below 1", n);
+    }
+    return n.doubleValue();
   }
 
   private static int executors(JsonNode n) throws IOException {

@@ -3,6 +3,8 @@ package headroom.spark;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.Map;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
@@ -16,6 +18,9 @@ import org.apache.spark.api.plugin.SparkPlugin;
  */
 public class HeadroomPlugin implements SparkPlugin {
   private static final String PLUGINS = "spark.plugins";
+
+  /** Between two looks at which stages may end: tasks take seconds. */
+  private static final long LOOK_MS = 100;
 
   /** Called by Spark. */
   public HeadroomPlugin() {}
@@ -36,13 +41,14 @@ public class HeadroomPlugin implements SparkPlugin {
     private SparkContext sc;
     private Progress progress;
     private volatile Reporter reporter;
+    private ScheduledExecutorService looks;
 
     @Override
     public Map<String, String> init(SparkContext context, PluginContext unused) {
       sc = context;
       hide(context);
       Session session = Session.of(context);
-      if (session.settings.url != null) {
+      if (session.settings.url != null || session.settings.bound.set()) {
         progress = new Progress(session, this::changed);
         context.addSparkListener(progress);
       }
@@ -74,12 +80,42 @@ public class HeadroomPlugin implements SparkPlugin {
         return;
       }
       Session session = Session.of(sc);
+      ends(session);
+      if (session.settings.url == null) {
+        return;
+      }
       Reporter r = new Reporter(session, progress, new Control(Control.of(sc), session), app, attempt(sc));
       try {
         r.start();
         reporter = r;
       } catch (InterruptedException e) {
         Thread.currentThread().interrupt();
+      }
+    }
+
+    /** Looks every now and then which stages may end early. */
+    private void ends(Session session) {
+      Ending ending;
+      try {
+        ending = new Ending(session, progress, TaskSets.of(sc));
+      } catch (ReflectiveOperationException | LinkageError e) {
+        session.trouble("stages of this Spark run to their ends: " + e);
+        return;
+      }
+      sc.addSparkListener(ending); // after progress, which it asks
+      looks = java.util.concurrent.Executors.newSingleThreadScheduledExecutor(work -> {
+        Thread t = new Thread(work, "headroom-ends");
+        t.setDaemon(true);
+        return t;
+      });
+      looks.scheduleWithFixedDelay(() -> look(session, ending), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
+    }
+
+    private static void look(Session session, Ending ending) {
+      try {
+        ending.look(System.nanoTime());
+      } catch (RuntimeException | LinkageError e) {
+        session.trouble("stages run to their ends: " + e);
       }
     }
 
@@ -92,6 +128,9 @@ public class HeadroomPlugin implements SparkPlugin {
     @Override
     public void shutdown() {
       Reporter r = reporter;
+      if (looks != null) {
+        looks.shutdownNow();
+      }
       try {
         if (r != null) {
           r.stop();

@@ -100,7 +100,7 @@ final class Reporter {
   private void report(boolean ended) throws InterruptedException {
     try {
       Answer a = client.report(body(ended));
-      session.answered(a.ratio, System.nanoTime());
+      session.answered(a.ratio, a.end, System.nanoTime());
       failing = false;
       if (!ended) {
         control.follow(a, progress.executors(), System.nanoTime());

@@ -12,12 +12,15 @@ final class StageState {
 
   final int id;
 
-  /** Its tasks: what it computes of its partitions. */
-  final int kept;
+  /** What it was to compute of its partitions when it was planned. */
+  private final int planned;
 
   private final String name;
   private final int shuffle;
   private final int partitions;
+
+  /** Partitions that were given up since, and have an empty output. */
+  private final BitSet dropped = new BitSet();
 
   /** Partitions with a result, by the tasks of the attempts that are told of here. */
   private final BitSet results = new BitSet();
@@ -37,7 +40,7 @@ final class StageState {
     this.id = id;
     this.name = name.length() > NAME_MAX ? name.substring(0, NAME_MAX) : name;
     this.shuffle = shuffle;
-    this.kept = kept;
+    this.planned = kept;
     this.partitions = partitions;
   }
 
@@ -45,6 +48,34 @@ final class StageState {
     int shuffle = info.shuffleDepId().isEmpty() ? NONE : (Integer) info.shuffleDepId().get();
     Kept k = session.kept(shuffle);
     return new StageState(info.stageId(), info.name(), shuffle, info.numTasks(), k == null ? info.numTasks() : k.total());
+  }
+
+  /** How far it is, for whoever may end it. */
+  static final class View {
+    final int id;
+    final int attempt;
+    final int shuffle;
+    final int partitions;
+    final int tasks;
+    final int done;
+
+    private View(StageState s) {
+      id = s.id;
+      attempt = s.attempt;
+      shuffle = s.shuffle;
+      partitions = s.partitions;
+      tasks = s.tasks();
+      done = s.done();
+    }
+  }
+
+  View view() {
+    return new View(this);
+  }
+
+  /** Its tasks: what it computes of its partitions. */
+  int tasks() {
+    return planned - dropped.cardinality();
   }
 
   boolean begun() {
@@ -61,18 +92,40 @@ final class StageState {
   }
 
   int done() {
-    return Math.min(kept, before + results.cardinality());
+    return Math.min(tasks(), before + results.cardinality());
   }
 
-  /** An attempt has as many tasks as partitions are missing. */
-  void begin(int number, int tasks) {
+  boolean has(int partition) {
+    return results.get(partition);
+  }
+
+  /** It is not computed any more. */
+  void drop(int partition) {
+    dropped.set(partition);
+    results.clear(partition);
+  }
+
+  int shuffle() {
+    return shuffle;
+  }
+
+  /**
+   * An attempt has as many tasks as partitions are missing. Where Spark has thrown away all of the stage's output, those that
+   * were given up are computed after all: that many are returned.
+   */
+  int begin(int number, int tasks) {
+    int back = tasks > tasks() ? dropped.cardinality() : 0;
+    if (back > 0) {
+      dropped.clear();
+    }
     if (!begun || number > attempt) {
-      before = kept - tasks;
+      before = Math.max(0, tasks() - tasks);
       results.clear();
       attempt = number;
     }
     begun = true;
     ended = false;
+    return back;
   }
 
   void end() {
@@ -101,7 +154,7 @@ final class StageState {
 
   void into(ObjectNode o) {
     o.put("id", id).put("attempt", attempt).put("name", name).put("kind", shuffle == NONE ? "result" : "map");
-    o.put("partitions", partitions).put("kept", kept).put("shuffle", shuffle);
+    o.put("partitions", partitions).put("kept", tasks()).put("shuffle", shuffle);
     o.put("done", done()).put("running", running).put("failed", failed).put("task_ms", taskMs);
     o.put("begun", begun).put("ended", ended);
   }
