@@ -35,6 +35,24 @@ type Run struct {
 	Folder string
 	// Floor is the least part of the tasks that must run, 0 to 1.
 	Floor float64
+	// Bounded tells that the job has an error bound: its stages end as soon as the floor's tasks are done.
+	Bounded bool
+	// Submitted is when its deadline began to run. Deadline is 0 for none.
+	Submitted time.Time
+	Deadline  time.Duration
+}
+
+// reserve is the part of a deadline that is left for what follows the stages that read the input: reduces and output.
+// How long they take is known once they are over.
+const reserve = 0.1
+
+// end is the part of its partitions that a stage of the run may leave out if it ends now.
+func (r Run) end(now time.Time) float64 {
+	due := r.Deadline > 0 && now.Sub(r.Submitted) >= r.Deadline-time.Duration(reserve*float64(r.Deadline))
+	if !r.Bounded && !due {
+		return 0
+	}
+	return max(0, 1-r.Floor)
 }
 
 // Kind tells events apart.

@@ -130,7 +130,7 @@ func (e *Engine) report(now time.Time, token string, rep sparkapp.Report) (spark
 		e.take(x, rep.Progress(x.theta, e.cfg.node))
 		e.divide(now)
 	}
-	a := sparkapp.Reply{Theta: x.theta, Seed: int64(x.seed), Cancel: x.killed}
+	a := sparkapp.Reply{Theta: x.theta, Seed: int64(x.seed), Cancel: x.killed, End: x.run.end(now)}
 	if n := x.aim.executors; n > 0 {
 		a.Executors = &n
 	}

@@ -155,6 +155,8 @@ type Reply struct {
 	Seed      int64   `json:"seed"` // Java has no unsigned numbers
 	Executors *int    `json:"executors"`
 	Cancel    bool    `json:"cancel"`
+	// End is the part of its partitions that a map stage may leave out if it ends now.
+	End float64 `json:"end,omitempty"`
 }
 
 // Stopped tells that a hook was told something when its application had come to its end already,

@@ -58,8 +58,8 @@ final class Answer {
     if (n.isMissingNode() || n.isNull()) {
       return 0;
     }
-    if (!n.isNumber() || !(n.doubleValue() >= 0 && n.doubleValue() < 1)) {
-      throw wrong("end", "a number from 0 to below 1", n);
+    if (!n.isNumber() || !(n.doubleValue() >= 0 && n.doubleValue() <= 1)) {
+      throw wrong("end", "a number from 0 to 1", n);
     }
     return n.doubleValue();
   }
