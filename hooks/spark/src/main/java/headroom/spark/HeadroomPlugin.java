@@ -11,12 +11,15 @@ import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Tells the scheduler how far the application is and does what it answers: {@code
  * spark.plugins=headroom.spark.HeadroomPlugin}. In the driver only; without {@code spark.headroom.url} it does nothing.
  */
 public class HeadroomPlugin implements SparkPlugin {
+  private static final Logger LOG = LoggerFactory.getLogger("headroom.spark");
   private static final String PLUGINS = "spark.plugins";
 
   /** Between two looks at which stages may end: tasks take seconds. */
@@ -80,11 +83,15 @@ public class HeadroomPlugin implements SparkPlugin {
         return;
       }
       Session session = Session.of(sc);
-      ends(session);
+      TaskSets sets = taskSets(session);
+      if (sets != null) {
+        ends(session, sets);
+      }
       if (session.settings.url == null) {
         return;
       }
-      Reporter r = new Reporter(session, progress, new Control(Control.of(sc), session), app, attempt(sc));
+      Reporter r = new Reporter(session, progress, new Control(Control.of(sc), session),
+          c -> copy(sets, c), app, attempt(sc));
       try {
         r.start();
         reporter = r;
@@ -93,15 +100,19 @@ public class HeadroomPlugin implements SparkPlugin {
       }
     }
 
-    /** Looks every now and then which stages may end early. */
-    private void ends(Session session) {
-      Ending ending;
+    /** Null where this Spark's tasks are out of reach. */
+    private TaskSets taskSets(Session session) {
       try {
-        ending = new Ending(session, progress, TaskSets.of(sc));
+        return TaskSets.of(sc);
       } catch (ReflectiveOperationException | LinkageError e) {
-        session.trouble("stages of this Spark run to their ends: " + e);
-        return;
+        session.trouble("stages of this Spark run to their ends, without copies: " + e);
+        return null;
       }
+    }
+
+    /** Looks every now and then which stages may end early. */
+    private void ends(Session session, TaskSets sets) {
+      Ending ending = new Ending(session, progress, sets);
       sc.addSparkListener(ending); // after progress, which it asks
       looks = java.util.concurrent.Executors.newSingleThreadScheduledExecutor(work -> {
         Thread t = new Thread(work, "headroom-ends");
@@ -109,6 +120,12 @@ public class HeadroomPlugin implements SparkPlugin {
         return t;
       });
       looks.scheduleWithFixedDelay(() -> look(session, ending), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
+    }
+
+    private static void copy(TaskSets sets, Answer.Copy c) {
+      if (sets != null && sets.copy(c.stage, c.attempt, c.partition)) {
+        LOG.info("Headroom: a copy of partition {} of stage {}", c.partition, c.stage);
+      }
     }
 
     private static void look(Session session, Ending ending) {

@@ -99,7 +99,7 @@ final class Progress extends SparkListener {
     executors.taskBegins(e.taskInfo().executorId(), e.taskInfo().host(), e.taskInfo().taskId(), e.taskInfo().launchTime());
     StageState s = stages.get(e.stageId());
     if (s != null) {
-      s.taskBegins();
+      s.taskBegins(e.taskInfo());
     }
   }
 
@@ -116,14 +116,14 @@ final class Progress extends SparkListener {
       return;
     }
     if (e.reason() == Success$.MODULE$) {
-      s.taskSucceeds(e.taskInfo().partitionId(), e.taskInfo().duration());
+      s.taskSucceeds(e.taskInfo());
       if (s.map() && wanted(e.stageId())) {
         executors.keeps(e.taskInfo().executorId(), e.stageId(), e.taskInfo().duration());
       }
     } else if (e.reason() == Resubmitted$.MODULE$) {
       s.taskIsLost(e.taskInfo().partitionId());
     } else {
-      s.taskFails(e.reason() instanceof TaskKilled);
+      s.taskFails(e.taskInfo(), e.reason() instanceof TaskKilled);
     }
   }
 

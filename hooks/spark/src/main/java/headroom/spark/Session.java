@@ -47,6 +47,9 @@ final class Session {
 
   /** The part of its partitions that a stage may leave out if it ends now, by the scheduler's newest answer. */
   private double end;
+
+  /** Why the scheduler does not promise the deadline; "" where it does. */
+  private String refused = "";
   private long ratioUntil;
   private String trouble = "";
   private int surplus;
@@ -75,9 +78,13 @@ final class Session {
     return ratio;
   }
 
-  synchronized void answered(DropRatio r, double mayEnd, long now) {
+  synchronized void answered(DropRatio r, double mayEnd, String why, long now) {
     ratio = r;
     end = mayEnd;
+    if (!why.isEmpty() && !why.equals(refused)) {
+      LOG.warn("Headroom: {}", why);
+    }
+    refused = why;
     ratioUntil = now + ANSWER_HOLDS_NANOS;
   }
 
@@ -90,6 +97,10 @@ final class Session {
       return settings.bound.end(TimeUnit.NANOSECONDS.toMillis(now - begun));
     }
     return now - ratioUntil > 0 ? 0 : end;
+  }
+
+  synchronized String refused() {
+    return refused;
   }
 
   /** How many reduces a shuffle has whose stage may end early; 0 where it must not. */

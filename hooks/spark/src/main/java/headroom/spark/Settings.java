@@ -27,6 +27,9 @@ final class Settings {
   static final String ERROR = "spark.headroom.error";
   static final String MIN_TASKS = "spark.headroom.min-tasks";
 
+  /** Whether the application ends at its start where its deadline is not promised. */
+  static final String REFUSE = "spark.headroom.refuse";
+
   static final String STAGES = "spark.headroom.stages";
   static final String ADDRESS = "spark.headroom.url";
   static final String JOB = "spark.headroom.job";
@@ -86,6 +89,7 @@ final class Settings {
   /** By the names of {@link #ASKS}, as they are written. */
   final Map<String, String> asks;
 
+  final boolean refuse;
   final int intervalMs;
   final int timeoutMs;
 
@@ -105,6 +109,7 @@ final class Settings {
     asks = r.asks();
     bound = url != null ? Bound.NONE : new Bound(r.read(DEADLINE, "", t -> t.isEmpty() ? 0 : Bound.durationMs(t), 0L),
         r.read(ERROR, "0", Bound::error, 0.0), r.read(MIN_TASKS, "1", Bound::part, 1.0));
+    refuse = r.read(REFUSE, "false", Settings::yes, false);
     intervalMs = r.whole(INTERVAL_MS, "1000", 50, 10_000);
     timeoutMs = r.whole(TIMEOUT_MS, "2000", 1, 10_000);
     refused = Collections.unmodifiableList(r.refused);
@@ -149,6 +154,13 @@ final class Settings {
       throw new IllegalArgumentException("a token is printable ASCII without blanks");
     }
     return text;
+  }
+
+  private static boolean yes(String text) {
+    if (!text.equals("true") && !text.equals("false")) {
+      throw new IllegalArgumentException("it is true or false");
+    }
+    return text.equals("true");
   }
 
   private interface Parser<T> {

@@ -1,14 +1,26 @@
 package headroom.spark;
 
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayDeque;
 import java.util.BitSet;
+import java.util.Deque;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import org.apache.spark.scheduler.StageInfo;
+import org.apache.spark.scheduler.TaskInfo;
 
 /** How far one stage is. Not safe for use by several threads. */
 final class StageState {
   static final int NONE = -1;
 
   private static final int NAME_MAX = 80;
+
+  /** Bounds a report: of more attempts the oldest are told, which are those that straggle. */
+  private static final int ATTEMPTS_MAX = 256;
+
+  /** Enough for a median. */
+  private static final int TOOK_MAX = 255;
 
   final int id;
 
@@ -29,7 +41,13 @@ final class StageState {
   private int before;
 
   private int attempt;
-  private int running;
+
+  /** The attempts that run, by their numbers. */
+  private final Map<Long, TaskInfo> running = new LinkedHashMap<>();
+
+  /** How long the newest successes took. */
+  private final Deque<Long> took = new ArrayDeque<>();
+
   private int failed;
   private long taskMs;
   private boolean begun;
@@ -114,11 +132,12 @@ final class StageState {
    * were given up are computed after all: that many are returned.
    */
   int begin(int number, int tasks) {
-    int back = tasks > tasks() ? dropped.cardinality() : 0;
-    if (back > 0) {
-      dropped.clear();
-    }
+    int back = 0;
     if (!begun || number > attempt) {
+      if (tasks > tasks()) {
+        back = dropped.cardinality();
+        dropped.clear();
+      }
       before = Math.max(0, tasks() - tasks);
       results.clear();
       attempt = number;
@@ -132,18 +151,22 @@ final class StageState {
     ended = true;
   }
 
-  void taskBegins() {
-    running++;
+  void taskBegins(TaskInfo task) {
+    running.put(task.taskId(), task);
   }
 
-  void taskSucceeds(int partition, long ms) {
-    running = Math.max(0, running - 1);
-    results.set(partition);
-    taskMs += ms;
+  void taskSucceeds(TaskInfo task) {
+    running.remove(task.taskId());
+    results.set(task.partitionId());
+    taskMs += task.duration();
+    took.addLast(task.duration());
+    if (took.size() > TOOK_MAX) {
+      took.removeFirst();
+    }
   }
 
-  void taskFails(boolean killed) {
-    running = Math.max(0, running - 1);
+  void taskFails(TaskInfo task, boolean killed) {
+    running.remove(task.taskId());
     failed += killed ? 0 : 1;
   }
 
@@ -155,7 +178,19 @@ final class StageState {
   void into(ObjectNode o) {
     o.put("id", id).put("attempt", attempt).put("name", name).put("kind", shuffle == NONE ? "result" : "map");
     o.put("partitions", partitions).put("kept", tasks()).put("shuffle", shuffle);
-    o.put("done", done()).put("running", running).put("failed", failed).put("task_ms", taskMs);
+    o.put("done", done()).put("running", running.size()).put("failed", failed).put("task_ms", taskMs);
     o.put("begun", begun).put("ended", ended);
+    if (map() && begun && !ended) {
+      attempts(o);
+    }
+  }
+
+  /** What decides on copies: how long successes usually take, and since when the oldest attempts run. */
+  private void attempts(ObjectNode o) {
+    o.put("typical_ms", took.stream().sorted().skip(took.size() / 2).findFirst().orElse(0L));
+    ArrayNode told = o.putArray("attempts");
+    long now = System.currentTimeMillis();
+    running.values().stream().limit(ATTEMPTS_MAX).forEach(t -> told.addObject().put("partition", t.partitionId()).put("host", t.host())
+        .put("ms", Math.max(0, now - t.launchTime())));
   }
 }

@@ -55,7 +55,8 @@ final class TaskSets implements Ending.Target {
     if (!(sc.taskScheduler() instanceof TaskSchedulerImpl)) {
       throw new ClassNotFoundException("tasks are scheduled by " + sc.taskScheduler().getClass().getName());
     }
-    for (String name : new String[] {"markPartitionCompleted", "successful", "tasks", "taskInfos"}) {
+    for (String name : new String[] {"markPartitionCompleted", "successful", "tasks", "taskInfos", "copiesRunning", "speculatableTasks",
+        "addPendingTask"}) {
       method(TaskSetManager.class, name, 0, null);
     }
     method(TaskSchedulerImpl.class, "taskSetManagerForAttempt", 2, int.class);
@@ -140,6 +141,30 @@ final class TaskSets implements Ending.Target {
       taskEnded.invoke(sc.dagScheduler(), g.task, Success$.MODULE$, status(here, reduces, info.taskId()), Nil$.MODULE$, new long[0], info);
     } catch (InvocationTargetException e) {
       throw new ReflectiveOperationException(e.getCause());
+    }
+  }
+
+  /**
+   * Asks for a second attempt of a partition that runs in one. Spark starts it once nothing waits that it would start before, on a
+   * host where none runs of it, counts the first to end, and kills the other: as if its own speculation had asked.
+   */
+  boolean copy(int stage, int attempt, int partition) {
+    synchronized (scheduler) {
+      Option<TaskSetManager> found = scheduler.taskSetManagerForAttempt(stage, attempt);
+      if (found.isEmpty() || found.get().isZombie()) {
+        return false;
+      }
+      TaskSetManager set = found.get();
+      for (int i = 0; i < set.tasks().length; i++) {
+        if (set.tasks()[i].partitionId() == partition && !set.successful()[i] && set.copiesRunning()[i] == 1
+            && set.speculatableTasks().add(i)) {
+          set.addPendingTask(i, true, true);
+          sc.dagScheduler().speculativeTaskSubmitted(set.tasks()[i], i);
+          scheduler.backend().reviveOffers();
+          return true;
+        }
+      }
+      return false;
     }
   }
 

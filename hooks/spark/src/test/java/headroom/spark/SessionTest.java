@@ -30,7 +30,7 @@ class SessionTest {
     assertEquals(0.4, s.ratio(10 * SECOND).theta);
     assertEquals(0, s.ratio(11 * SECOND).theta);
     assertEquals("no answer of the scheduler for 10 s: stages run exactly until the next one", s.trouble());
-    s.answered(new DropRatio(0.2, 7), 0, 20 * SECOND);
+    s.answered(new DropRatio(0.2, 7), 0, "", 20 * SECOND);
     assertEquals(0.2, s.ratio(30 * SECOND).theta);
     assertEquals(7, s.ratio(30 * SECOND).seed);
     assertEquals(0, s.ratio(31 * SECOND).theta);
