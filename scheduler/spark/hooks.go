@@ -17,6 +17,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/listen"
 	"headroom/internal/rpc"
+	"headroom/jobs/speculation"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/sparkapp"
 )
@@ -133,6 +134,9 @@ func (e *Engine) report(now time.Time, token string, rep sparkapp.Report) (spark
 	a := sparkapp.Reply{Theta: x.theta, Seed: int64(x.seed), Cancel: x.killed, End: x.run.end(now)}
 	if n := x.aim.executors; n > 0 {
 		a.Executors = &n
+	}
+	if p, promised := x.run.promise(now); promised {
+		a.Copies = rep.Copies(speculation.Ours, p)
 	}
 	return a, nil
 }

@@ -1,5 +1,5 @@
-# Counts PARTS partitions of ten numbers each, a map task of SECONDS each, of which the second and the last sleep for
-# SLOW seconds in their first attempt. Prints a line PARTIAL: how many partitions the count is made from, of how many, how
+# Counts PARTS partitions of ten numbers each, a map task of SECONDS each, of which those that STRAGGLERS names (1,19) sleep
+# for SLOW seconds in their first attempt. Prints a line PARTIAL: how many partitions the count is made from, of how many, how
 # long it took, and what the hook says was kept.
 import json
 import sys
@@ -9,10 +9,11 @@ from operator import add
 from pyspark import SparkConf, SparkContext, TaskContext
 
 parts, seconds, slow = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+stragglers = [int(i) for i in sys.argv[4].split(",")]
 
 
 def part(index, numbers):
-    straggles = index in (1, parts - 1) and TaskContext.get().attemptNumber() == 0
+    straggles = index in stragglers and TaskContext.get().attemptNumber() == 0
     time.sleep(slow if straggles else seconds)
     return [(n % 3, 1) for n in numbers]
 
