@@ -42,31 +42,9 @@ type Run struct {
 	Deadline  time.Duration
 }
 
-// reserve is the part of a deadline that is left for what follows the stages that read the input: reduces and output.
-// How long they take is known once they are over.
-const reserve = 0.1
-
-// promise is what the run has to keep; false for nothing.
-func (r Run) promise(now time.Time) (sparkapp.Promise, bool) {
-	p := sparkapp.Promise{Floor: r.Floor, Bounded: r.Bounded}
-	if r.Deadline > 0 {
-		p.Left = r.due().Sub(now)
-	}
-	return p, r.Bounded || r.Deadline > 0
-}
-
-// due is when its stages ought to end.
-func (r Run) due() time.Time {
-	return r.Submitted.Add(r.Deadline - time.Duration(reserve*float64(r.Deadline)))
-}
-
-// end is the part of its partitions that a stage of the run may leave out if it ends now.
-func (r Run) end(now time.Time) float64 {
-	due := r.Deadline > 0 && !now.Before(r.due())
-	if !r.Bounded && !due {
-		return 0
-	}
-	return max(0, 1-r.Floor)
+// promise is what the run has to keep.
+func (r Run) promise() sparkapp.Promise {
+	return sparkapp.Promise{Floor: r.Floor, Bounded: r.Bounded, Submitted: r.Submitted, Deadline: r.Deadline}
 }
 
 // Kind tells events apart.

@@ -131,13 +131,11 @@ func (e *Engine) report(now time.Time, token string, rep sparkapp.Report) (spark
 		e.take(x, rep.Progress(x.theta, e.cfg.node))
 		e.divide(now)
 	}
-	a := sparkapp.Reply{Theta: x.theta, Seed: int64(x.seed), Cancel: x.killed, End: x.run.end(now)}
+	a := sparkapp.Reply{Theta: x.theta, Seed: int64(x.seed), Cancel: x.killed, End: x.run.promise().End(now)}
 	if n := x.aim.executors; n > 0 {
 		a.Executors = &n
 	}
-	if p, promised := x.run.promise(now); promised {
-		a.Copies = rep.Copies(speculation.Ours, p)
-	}
+	a.Copies = rep.Copies(speculation.Ours, x.run.promise(), now)
 	return a, nil
 }
 

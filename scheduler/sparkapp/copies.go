@@ -12,26 +12,56 @@ import (
 // a task is.
 const tailBeta = 1.259
 
+// reserve is the part of a deadline that is left for what follows the stages that read the input: reduces and output.
+// How long they take is known once they are over.
+const reserve = 0.1
+
 // Promise is what an application has to keep.
 type Promise struct {
-	// Left is the time until its stages ought to end; 0 or less for no deadline, or one that has passed.
-	Left time.Duration
 	// Floor is the least part of a stage's partitions that must be done.
 	Floor float64
-	// Bounded tells that it has what it needs once its floor is done.
+	// Bounded tells that it has an error bound: it has what it needs once its floor is done.
 	Bounded bool
+	// Submitted is when its deadline began to run. Deadline is 0 for none.
+	Submitted time.Time
+	Deadline  time.Duration
+}
+
+// left is the time until its stages ought to end; false without a deadline.
+func (p Promise) left(now time.Time) (time.Duration, bool) {
+	due := p.Submitted.Add(p.Deadline - time.Duration(reserve*float64(p.Deadline)))
+	return due.Sub(now), p.Deadline > 0
+}
+
+// End is the part of its partitions that a stage may leave out if it ends now.
+func (p Promise) End(now time.Time) float64 {
+	if left, dated := p.left(now); !p.Bounded && (!dated || left > 0) {
+		return 0
+	}
+	return max(0, 1-p.Floor)
 }
 
 // Copies are the tasks of an application of which a second attempt is worth a free core, by the policy. Spark starts what
 // waits before it starts copies, so stages in which tasks wait have none.
-func (r Report) Copies(policy speculation.Policy, p Promise) []Copy {
+func (r Report) Copies(policy speculation.Policy, p Promise, now time.Time) []Copy {
+	left, dated := p.left(now)
+	if !dated && !p.Bounded {
+		return nil
+	}
+	bound := speculation.Bound{ByDeadline: dated && left > 0 && !p.Bounded}
+	if bound.ByDeadline {
+		bound.Left = left
+	}
 	free := r.free()
 	var copies []Copy
 	for _, s := range r.Stages {
 		if len(s.Attempts) == 0 || s.TypicalMS == 0 || s.Done+s.Running < s.Kept || s.Running > len(s.Attempts) {
 			continue
 		}
-		for _, partition := range s.copies(policy, p, sum(free)) {
+		if !bound.ByDeadline {
+			bound.Error = s.error(p.Floor)
+		}
+		for _, partition := range s.copies(policy, bound, sum(free)) {
 			if host := s.hostOf(partition); takes(free, host) {
 				copies = append(copies, Copy{Stage: s.ID, Attempt: s.Attempt, Partition: partition})
 			}
@@ -72,15 +102,12 @@ func (s StageReport) hostOf(partition int) string {
 }
 
 // copies are the partitions of a stage, all of whose tasks have begun, that get a free core.
-func (s StageReport) copies(policy speculation.Policy, p Promise, free int) []int {
+func (s StageReport) copies(policy speculation.Policy, bound speculation.Bound, free int) []int {
 	if free == 0 {
 		return nil
 	}
 	typical := time.Duration(s.TypicalMS) * time.Millisecond
-	v := speculation.View{Slots: free, Typical: typical, Bound: speculation.Bound{ByDeadline: p.Left > 0 && !p.Bounded, Left: p.Left}}
-	if !v.Bound.ByDeadline {
-		v.Bound.Left, v.Bound.Error = 0, s.error(p.Floor)
-	}
+	v := speculation.View{Slots: free, Typical: typical, Bound: bound}
 	running := make(map[int]*speculation.Task, len(s.Attempts))
 	for _, a := range s.Attempts {
 		left := leftOf(typical, time.Duration(a.MS)*time.Millisecond)
