@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"headroom/scheduler/profiles"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +18,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/testkit"
+	"headroom/scheduler/profiles"
 )
 
 // plantSpark is the inside of an application of Spark. Its executors are the application's
