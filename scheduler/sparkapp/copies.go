@@ -81,7 +81,7 @@ func (r Report) free() map[string]int {
 	return free
 }
 
-// takes takes a free core of another host than this one: Spark puts no copy beside its original.
+// takes uses up a free core of another host than this one: Spark puts no copy beside its original.
 func takes(free map[string]int, not string) bool {
 	best := ""
 	for host, n := range free {

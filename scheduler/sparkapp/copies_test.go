@@ -16,8 +16,10 @@ func TestCopies(t *testing.T) {
 	// Eighteen of twenty are done in a second each, 7 and 19 run.
 	report := func(change func(r *Report, s *StageReport)) Report {
 		r := Report{CoresOn: map[string]int{"a": 2, "b": 2}, RunningOn: map[string]int{"a": 1, "b": 1}}
-		s := StageReport{ID: 3, Attempt: 1, Kind: "map", Partitions: 20, Kept: 20, Done: 18, Running: 2, Begun: true, TypicalMS: 1000,
-			Attempts: []Attempt{{7, "a", 500}, {19, "b", 60_000}}}
+		s := StageReport{
+			ID: 3, Attempt: 1, Kind: "map", Partitions: 20, Kept: 20, Done: 18, Running: 2, Begun: true, TypicalMS: 1000,
+			Attempts: []Attempt{{7, "a", 500}, {19, "b", 60_000}},
+		}
 		if change != nil {
 			change(&r, &s)
 		}

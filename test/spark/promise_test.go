@@ -95,4 +95,3 @@ func ownBound(ctx context.Context, t *testing.T, c *spark.Cluster) {
 		t.Errorf("an error bound: %+v", p)
 	}
 }
-
