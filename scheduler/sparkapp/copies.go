@@ -1,6 +1,7 @@
 package sparkapp
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -55,14 +56,15 @@ func (r Report) Copies(policy speculation.Policy, p Promise, now time.Time) []Co
 	free := r.free()
 	var copies []Copy
 	for _, s := range r.Stages {
-		if len(s.Attempts) == 0 || s.TypicalMS == 0 || s.Done+s.Running < s.Kept || s.Running > len(s.Attempts) {
+		running := s.tasks()
+		if len(running) == 0 || s.TypicalMS == 0 || s.Done+len(running) < s.Kept || s.Running > len(s.Attempts) {
 			continue
 		}
 		if !bound.ByDeadline {
-			bound.Error = s.error(p.Floor)
+			bound.Error = s.error(p.Floor, len(running))
 		}
-		for _, partition := range s.copies(policy, bound, sum(free)) {
-			if host := s.hostOf(partition); takes(free, host) {
+		for _, partition := range copied(policy, speculation.View{Bound: bound, Slots: sum(free), Typical: s.typical(), Tasks: running}) {
+			if takes(free, s.hostOf(partition)) {
 				copies = append(copies, Copy{Stage: s.ID, Attempt: s.Attempt, Partition: partition})
 			}
 		}
@@ -101,49 +103,52 @@ func (s StageReport) hostOf(partition int) string {
 	return s.Attempts[i].Host
 }
 
-// copies are the partitions of a stage, all of whose tasks have begun, that get a free core.
-func (s StageReport) copies(policy speculation.Policy, bound speculation.Bound, free int) []int {
-	if free == 0 {
-		return nil
-	}
-	typical := time.Duration(s.TypicalMS) * time.Millisecond
-	v := speculation.View{Slots: free, Typical: typical, Bound: bound}
-	running := make(map[int]*speculation.Task, len(s.Attempts))
+func (s StageReport) typical() time.Duration { return time.Duration(s.TypicalMS) * time.Millisecond }
+
+// tasks are those of the stage that run, by their partitions.
+func (s StageReport) tasks() []speculation.Task {
+	running := make(map[int]speculation.Task, len(s.Attempts))
 	for _, a := range s.Attempts {
-		left := leftOf(typical, time.Duration(a.MS)*time.Millisecond)
-		if t := running[a.Partition]; t != nil {
-			t.Copies, t.Remaining = t.Copies+1, min(t.Remaining, left)
-			continue
+		left := leftOf(s.typical(), time.Duration(a.MS)*time.Millisecond)
+		t, more := running[a.Partition]
+		if more {
+			left = min(left, t.Remaining)
 		}
-		running[a.Partition] = &speculation.Task{ID: a.Partition, State: speculation.Running, Copies: 1, Remaining: left, New: typical}
+		running[a.Partition] = speculation.Task{ID: a.Partition, State: speculation.Running, Copies: t.Copies + 1, Remaining: left, New: s.typical()}
 	}
-	for id, t := range running {
-		t.ID = id
-		v.Tasks = append(v.Tasks, *t)
+	tasks := make([]speculation.Task, 0, len(running))
+	for _, id := range slices.Sorted(maps.Keys(running)) {
+		tasks = append(tasks, running[id])
 	}
-	// Which partitions are done is not told, and of no matter: their numbers come after all others.
-	slices.SortFunc(v.Tasks, func(a, b speculation.Task) int { return a.ID - b.ID })
-	for i := range s.Done {
-		v.Tasks = append(v.Tasks, speculation.Task{ID: numberMax + 1 + i, State: speculation.Done})
+	return tasks
+}
+
+// copied are the partitions that get a free core. What makes no sense gets none.
+func copied(policy speculation.Policy, v speculation.View) (partitions []int) {
+	if v.Slots == 0 {
+		return nil
 	}
 	d, err := speculation.Decide(policy, v, nil)
 	if err != nil {
-		return nil // what makes no sense gets no copy
+		return nil
 	}
-	var partitions []int
 	for _, a := range d.Actions {
-		if t := running[a.Task]; a.Kind == speculation.Copy && t != nil && t.Copies == 1 {
+		i := slices.IndexFunc(v.Tasks, func(t speculation.Task) bool { return t.ID == a.Task })
+		if a.Kind == speculation.Copy && i >= 0 && v.Tasks[i].Copies == 1 {
 			partitions = append(partitions, a.Task)
 		}
 	}
 	return partitions
 }
 
-// error is the part of the stage's tasks that may be missing, of those that it computes.
-func (s StageReport) error(floor float64) float64 {
-	need := math.Ceil(float64(s.Partitions)*floor - 1e-9)
-	return max(0, 1-need/float64(max(1, s.Kept)))
+// error is the part of the tasks that run that may be missing: what is done counts towards the floor.
+func (s StageReport) error(floor float64, running int) float64 {
+	need := math.Ceil(float64(s.Partitions)*floor-rounding) - float64(s.Done)
+	return min(1, max(0, 1-need/float64(max(1, running))))
 }
+
+// rounding takes up what a product of a part is off by.
+const rounding = 1e-9
 
 // leftOf is how long a task still takes: what is usual, and once it is late the median of a heavy tail.
 func leftOf(typical, ran time.Duration) time.Duration {

@@ -35,6 +35,8 @@ func TestCopies(t *testing.T) {
 	}{
 		"a straggler":                  {deadline, nil, straggler},
 		"an error bound that needs it": {Promise{Floor: 1, Bounded: true}, nil, straggler},
+		"one that needs the other":     {Promise{Floor: 0.95, Bounded: true}, nil, nil},
+		"one that is kept":             {Promise{Floor: 0.9, Bounded: true}, nil, nil},
 		"a deadline that has passed":   {Promise{Floor: 1, Submitted: now.Add(-time.Hour), Deadline: time.Minute}, nil, straggler},
 		"no promise":                   {Promise{Floor: 1}, nil, nil},
 		"too late for a copy":          {Promise{Floor: 0.5, Submitted: now, Deadline: time.Second}, nil, nil},
