@@ -134,6 +134,7 @@ func (l *loop) order(id string, run dispatch.RunRecord) spark.Run {
 	return spark.Run{
 		Job: id, Number: run.Number, Spec: *r.file.Spark, Theta: run.Theta, Seed: run.Seed, Slots: r.file.Slots,
 		Folder: r.dir.Path(fmt.Sprintf("run-%d", run.Number)), Floor: r.floor.Fraction,
+		Submitted: r.submitted, Deadline: r.deadline,
 	}
 }
 

@@ -35,6 +35,16 @@ type Run struct {
 	Folder string
 	// Floor is the least part of the tasks that must run, 0 to 1.
 	Floor float64
+	// Bounded tells that the job has an error bound: its stages end as soon as the floor's tasks are done.
+	Bounded bool
+	// Submitted is when its deadline began to run. Deadline is 0 for none.
+	Submitted time.Time
+	Deadline  time.Duration
+}
+
+// promise is what the run has to keep.
+func (r Run) promise() sparkapp.Promise {
+	return sparkapp.Promise{Floor: r.Floor, Bounded: r.Bounded, Submitted: r.Submitted, Deadline: r.Deadline}
 }
 
 // Kind tells events apart.

@@ -17,6 +17,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/listen"
 	"headroom/internal/rpc"
+	"headroom/jobs/speculation"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/sparkapp"
 )
@@ -130,10 +131,11 @@ func (e *Engine) report(now time.Time, token string, rep sparkapp.Report) (spark
 		e.take(x, rep.Progress(x.theta, e.cfg.node))
 		e.divide(now)
 	}
-	a := sparkapp.Reply{Theta: x.theta, Seed: int64(x.seed), Cancel: x.killed}
+	a := sparkapp.Reply{Theta: x.theta, Seed: int64(x.seed), Cancel: x.killed, End: x.run.promise().End(now)}
 	if n := x.aim.executors; n > 0 {
 		a.Executors = &n
 	}
+	a.Copies = rep.Copies(speculation.Ours, x.run.promise(), now)
 	return a, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -143,6 +144,38 @@ func TestStrangersAreRefused(t *testing.T) {
 	for range 2 {
 		if ev := l.ended(); ev.Progress.Known {
 			t.Errorf("a stranger's report was taken over: %+v", ev)
+		}
+	}
+}
+
+func TestStagesMayEnd(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, t.TempDir(), nil)
+	l.stop()
+	submitted := time.Now()
+	for name, c := range map[string]struct {
+		run   Run
+		after time.Duration
+		end   any
+	}{
+		"no deadline":                {Run{Floor: 0.5}, time.Hour, nil},
+		"before the deadline":        {Run{Floor: 0.75, Deadline: 10 * time.Minute}, 9*time.Minute - 1, nil},
+		"at nine tenths of it":       {Run{Floor: 0.75, Deadline: 10 * time.Minute}, 9 * time.Minute, 0.25},
+		"after it":                   {Run{Floor: 0.75, Deadline: 10 * time.Minute}, time.Hour, 0.25},
+		"all is its floor":           {Run{Floor: 1, Deadline: 10 * time.Minute}, time.Hour, nil},
+		"an error bound":             {Run{Floor: 0.75, Bounded: true}, 0, 0.25},
+		"the longest deadline":       {Run{Floor: 0.75, Deadline: math.MaxInt64}, 0, nil},
+		"a clock that has gone back": {Run{Floor: 0.75, Deadline: time.Minute}, -time.Hour, nil},
+	} {
+		r := c.run
+		r.Job, r.Number, r.Submitted = "words", 1, submitted
+		l.engine.runs["words"] = &execution{run: r, token: "t"}
+		rep := testkit.Need(sparkapp.ParseReport(strings.NewReader(fmt.Sprintf(reportText, "words", 1, 1, 3))))(t)
+		a := testkit.Need(l.engine.report(submitted.Add(c.after), "t", rep))(t)
+		var got map[string]any
+		testkit.Check(t, json.Unmarshal(testkit.Need(json.Marshal(a))(t), &got))
+		if got["end"] != c.end {
+			t.Errorf("%s: %v, want %v", name, got["end"], c.end)
 		}
 	}
 }

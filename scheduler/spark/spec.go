@@ -36,6 +36,10 @@ var reserved = map[string]string{
 	"spark.cores.max":         "slots says how many cores the job takes at most",
 	"spark.jars":              "jars names further jars",
 
+	"spark.headroom.deadline":  "deadline of the job file says it",
+	"spark.headroom.error":     "error of the job file says it",
+	"spark.headroom.min-tasks": "min_tasks of the job file says it",
+
 	"spark.yarn.submit.waitAppCompletion": "the scheduler waits for a driver's end",
 	"spark.yarn.maxAppAttempts":           "the scheduler starts a job again, not YARN beside it",
 }

@@ -26,7 +26,7 @@ type Report struct {
 	Attempt  int
 	Sequence uint64
 	Ended    bool
-	Stages   []stageReport
+	Stages   []StageReport
 	Shuffles []Shuffle
 	// RunningOn is how many tasks run on each host, CoresOn the cores of its executors;
 	// nil where the hook does not tell.
@@ -38,7 +38,8 @@ type Report struct {
 	Trouble string
 }
 
-type stageReport struct {
+// StageReport is what a hook tells of one stage.
+type StageReport struct {
 	ID         int    `json:"id"`
 	Attempt    int    `json:"attempt"`
 	Name       string `json:"name"`
@@ -50,6 +51,17 @@ type stageReport struct {
 	TaskMS     int64  `json:"task_ms"`
 	Begun      bool   `json:"begun"`
 	Ended      bool   `json:"ended"`
+	// TypicalMS is the median duration of the newest successes, Attempts are the oldest that
+	// run; of map stages that run alone.
+	TypicalMS int64     `json:"typical_ms"`
+	Attempts  []Attempt `json:"attempts"`
+}
+
+// Attempt is an attempt of a task that runs.
+type Attempt struct {
+	Partition int    `json:"partition"`
+	Host      string `json:"host"`
+	MS        int64  `json:"ms"`
 }
 
 // ParseReport reads a hook's report.
@@ -61,7 +73,7 @@ func ParseReport(body io.Reader) (Report, error) {
 		Attempt    int               `json:"attempt"`
 		Sequence   *uint64           `json:"sequence"`
 		Ended      *bool             `json:"ended"`
-		Stages     *[]stageReport    `json:"stages"`
+		Stages     *[]StageReport    `json:"stages"`
 		Shuffles   *[]Shuffle        `json:"shuffles"`
 		RunningOn  map[string]int    `json:"running_on"`
 		CoresOn    map[string]int    `json:"cores_on"`
@@ -97,7 +109,9 @@ func ParseReport(body io.Reader) (Report, error) {
 // Bounds of what an owner asks for.
 const (
 	asksMax = 32
-	askMost = 256
+	// attemptsMax is what is told of one stage's attempts.
+	attemptsMax = 256
+	askMost     = 256
 )
 
 // sound tells whether the numbers can be.
@@ -106,7 +120,10 @@ func (r Report) sound() bool {
 		len(r.Stages) <= stagesMax && len(r.Shuffles) <= stagesMax && len(r.RunningOn) <= hostsMax && len(r.CoresOn) <= hostsMax && len(r.Asks) <= asksMax && len(r.App) <= askMost
 	for _, s := range r.Stages {
 		ok = ok && inRange(s.ID) && inRange(s.Attempt) && inRange(s.Partitions) && s.Kept >= 0 && s.Kept <= s.Partitions && inRange(s.Done) && inRange(s.Running) &&
-			s.TaskMS >= 0 && s.TaskMS < partsMost && len(s.Name) <= nameMax
+			s.TaskMS >= 0 && s.TaskMS < partsMost && len(s.Name) <= nameMax && s.TypicalMS >= 0 && s.TypicalMS < partsMost && len(s.Attempts) <= attemptsMax
+		for _, a := range s.Attempts {
+			ok = ok && inRange(a.Partition) && a.MS >= 0 && a.MS < partsMost && len(a.Host) <= askMost
+		}
 	}
 	for _, s := range r.Shuffles {
 		ok = ok && inRange(s.ID) && inRange(s.Total) && s.Kept >= 0 && s.Kept <= s.Total && s.Theta >= 0 && s.Theta <= 1 && !math.IsNaN(s.Theta)
@@ -155,6 +172,19 @@ type Reply struct {
 	Seed      int64   `json:"seed"` // Java has no unsigned numbers
 	Executors *int    `json:"executors"`
 	Cancel    bool    `json:"cancel"`
+	// End is the part of its partitions that a map stage may leave out if it ends now.
+	End float64 `json:"end,omitempty"`
+	// Refused is why its deadline is not promised, in words.
+	Refused string `json:"refused,omitempty"`
+	// Copies are tasks that run of which a second attempt is wanted.
+	Copies []Copy `json:"copies,omitempty"`
+}
+
+// Copy is a task that runs.
+type Copy struct {
+	Stage     int `json:"stage"`
+	Attempt   int `json:"attempt"`
+	Partition int `json:"partition"`
 }
 
 // Stopped tells that a hook was told something when its application had come to its end already,

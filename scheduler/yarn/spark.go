@@ -8,6 +8,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/speculation"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/sparkapp"
 )
@@ -286,7 +287,18 @@ func (b *book) reportSpark(now time.Time, r sparkapp.Report) (sparkapp.Reply, er
 	if n := b.executorsOf(j, s); n > 0 {
 		a.Executors = &n
 	}
+	if p, kept := j.promiseSpark(s); kept {
+		a.End, a.Copies = p.End(now), r.Copies(speculation.Ours, p, now)
+	}
 	return a, nil
+}
+
+// promiseSpark is what an application has to keep; false until the coordinators' log has its floor.
+func (j *job) promiseSpark(s *sparkApp) (sparkapp.Promise, bool) {
+	if j == nil || !j.committed {
+		return sparkapp.Promise{}, false
+	}
+	return sparkapp.Promise{Floor: j.floor.Fraction, Bounded: s.asks[ownerPrefix+"error"] != "", Submitted: j.app.started, Deadline: j.terms.deadline}, true
 }
 
 // ownerPrefix begins the properties that a job's owner sets.

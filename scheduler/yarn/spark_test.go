@@ -18,6 +18,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/testkit"
+	"headroom/scheduler/profiles"
 )
 
 // plantSpark is the inside of an application of Spark. Its executors are the application's
@@ -294,5 +295,31 @@ func TestApplicationsOfTheEngineSpark(t *testing.T) {
 	}
 	if err := apps.Kill(t.Context(), "../../x"); err == nil {
 		t.Error("what is no id is no part of an address")
+	}
+}
+
+// Nothing may be given up before the log has the floor; an error bound holds at once, a deadline when it nears.
+func TestSparkPromiseIsTheCommittedOne(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	j := &job{app: app{started: now.Add(-10 * time.Minute)}, floor: profiles.Bound{Fraction: 0.75}, terms: terms{deadline: 10 * time.Minute}}
+	if _, kept := j.promiseSpark(&sparkApp{}); kept {
+		t.Error("it is not committed")
+	}
+	j.committed = true
+	for name, c := range map[string]struct {
+		asks     demand
+		deadline time.Duration
+		end      float64
+	}{
+		"its deadline has passed": {nil, 10 * time.Minute, 0.25},
+		"it has time":             {nil, time.Hour, 0},
+		"it has an error bound":   {demand{ownerPrefix + "error": "25%"}, time.Hour, 0.25},
+		"it has neither":          {nil, 0, 0},
+	} {
+		j.terms.deadline = c.deadline
+		if p, kept := j.promiseSpark(&sparkApp{asks: c.asks}); !kept || p.End(now) != c.end {
+			t.Errorf("%s: %v, want %v", name, p.End(now), c.end)
+		}
 	}
 }

@@ -5,11 +5,20 @@ import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 
 /** One answer to POST /v1/spark/progress: unknown fields are ignored, whatever is missing or wrong spoils it whole. */
 final class Answer {
   /** What stands for "as they are" in {@link #executors}. */
   static final int AS_THEY_ARE = -1;
+
+  /** Bounds a line of the driver's log. */
+  private static final int REFUSED_MAX = 1_000;
+
+  /** Bounds an answer. */
+  private static final int COPIES_MAX = 256;
 
   private static final int EXECUTORS_MAX = 10_000;
   private static final ObjectMapper MAPPER = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
@@ -18,10 +27,36 @@ final class Answer {
   final int executors;
   final boolean cancel;
 
-  private Answer(DropRatio ratio, int executors, boolean cancel) {
+  /** The part of its partitions that a map stage may leave out if it ends now. */
+  final double end;
+
+  /** Why the application's deadline is not promised, in words; "" where it is, or none was asked for. */
+  final String refused;
+
+  /** Of which tasks a copy is wanted. */
+  final List<Copy> copies;
+
+  /** A task that runs. */
+  static final class Copy {
+    final int stage;
+    final int attempt;
+    final int partition;
+
+    private Copy(int stage, int attempt, int partition) {
+      this.stage = stage;
+      this.attempt = attempt;
+      this.partition = partition;
+    }
+  }
+
+  private Answer(DropRatio ratio, int executors, boolean cancel, double end, List<Copy> copies,
+      String refused) {
     this.ratio = ratio;
     this.executors = executors;
     this.cancel = cancel;
+    this.end = end;
+    this.copies = copies;
+    this.refused = refused;
   }
 
   static Answer parse(byte[] text) throws IOException {
@@ -46,7 +81,45 @@ final class Answer {
     if (!cancel.isBoolean()) {
       throw wrong("cancel", "true or false", cancel);
     }
-    return new Answer(new DropRatio(theta.doubleValue(), seed.longValue()), executors(a.path("executors")), cancel.booleanValue());
+    return new Answer(new DropRatio(theta.doubleValue(), seed.longValue()), executors(a.path("executors")), cancel.booleanValue(),
+        end(a.path("end")), copies(a.path("copies")), refused(a.path("refused")));
+  }
+
+  private static String refused(JsonNode n) throws IOException {
+    if (!n.isMissingNode() && !n.isNull() && !n.isTextual()) {
+      throw wrong("refused", "a text", n);
+    }
+    String text = n.asText("").replaceAll("\\p{Cntrl}", " ");
+    return n.isNull() ? "" : text.substring(0, Math.min(text.length(), REFUSED_MAX));
+  }
+
+  private static List<Copy> copies(JsonNode n) throws IOException {
+    List<Copy> all = new ArrayList<>();
+    if (!n.isMissingNode() && !n.isNull() && (!n.isArray() || n.size() > COPIES_MAX)) {
+      throw wrong("copies", "a list of at most " + COPIES_MAX, n);
+    }
+    for (JsonNode c : n) {
+      all.add(new Copy(whole(c, "stage"), whole(c, "attempt"), whole(c, "partition")));
+    }
+    return Collections.unmodifiableList(all);
+  }
+
+  private static int whole(JsonNode copy, String field) throws IOException {
+    JsonNode n = copy.path(field);
+    if (!n.isIntegralNumber() || !n.canConvertToInt() || n.intValue() < 0) {
+      throw wrong("copies." + field, "a whole number from 0", n);
+    }
+    return n.intValue();
+  }
+
+  private static double end(JsonNode n) throws IOException {
+    if (n.isMissingNode() || n.isNull()) {
+      return 0;
+    }
+    if (!n.isNumber() || !(n.doubleValue() >= 0 && n.doubleValue() <= 1)) {
+      throw wrong("end", "a number from 0 to 1", n);
+    }
+    return n.doubleValue();
   }
 
   private static int executors(JsonNode n) throws IOException {

@@ -3,19 +3,27 @@ package headroom.spark;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.Map;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Tells the scheduler how far the application is and does what it answers: {@code
  * spark.plugins=headroom.spark.HeadroomPlugin}. In the driver only; without {@code spark.headroom.url} it does nothing.
  */
 public class HeadroomPlugin implements SparkPlugin {
+  private static final Logger LOG = LoggerFactory.getLogger("headroom.spark");
   private static final String PLUGINS = "spark.plugins";
+
+  /** Between two looks at which stages may end: tasks take seconds. */
+  private static final long LOOK_MS = 100;
 
   /** Called by Spark. */
   public HeadroomPlugin() {}
@@ -36,13 +44,14 @@ public class HeadroomPlugin implements SparkPlugin {
     private SparkContext sc;
     private Progress progress;
     private volatile Reporter reporter;
+    private ScheduledExecutorService looks;
 
     @Override
     public Map<String, String> init(SparkContext context, PluginContext unused) {
       sc = context;
       hide(context);
       Session session = Session.of(context);
-      if (session.settings.url != null) {
+      if (session.settings.url != null || session.settings.bound.set()) {
         progress = new Progress(session, this::changed);
         context.addSparkListener(progress);
       }
@@ -74,12 +83,56 @@ public class HeadroomPlugin implements SparkPlugin {
         return;
       }
       Session session = Session.of(sc);
-      Reporter r = new Reporter(session, progress, new Control(Control.of(sc), session), app, attempt(sc));
+      TaskSets sets = taskSets(session);
+      if (sets != null) {
+        ends(session, sets);
+      }
+      if (session.settings.url == null) {
+        return;
+      }
+      Reporter r = new Reporter(session, progress, new Control(Control.of(sc), session),
+          c -> copy(sets, c), app, attempt(sc));
       try {
         r.start();
         reporter = r;
       } catch (InterruptedException e) {
         Thread.currentThread().interrupt();
+      }
+    }
+
+    /** Null where this Spark's tasks are out of reach. */
+    private TaskSets taskSets(Session session) {
+      try {
+        return TaskSets.of(sc);
+      } catch (ReflectiveOperationException | LinkageError e) {
+        session.trouble("stages of this Spark run to their ends, without copies: " + e);
+        return null;
+      }
+    }
+
+    /** Looks every now and then which stages may end early. */
+    private void ends(Session session, TaskSets sets) {
+      Ending ending = new Ending(session, progress, sets);
+      sc.addSparkListener(ending); // after progress, which it asks
+      looks = java.util.concurrent.Executors.newSingleThreadScheduledExecutor(work -> {
+        Thread t = new Thread(work, "headroom-ends");
+        t.setDaemon(true);
+        return t;
+      });
+      looks.scheduleWithFixedDelay(() -> look(session, ending), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
+    }
+
+    private static void copy(TaskSets sets, Answer.Copy c) {
+      if (sets != null && sets.copy(c.stage, c.attempt, c.partition)) {
+        LOG.info("Headroom: a copy of partition {} of stage {}", c.partition, c.stage);
+      }
+    }
+
+    private static void look(Session session, Ending ending) {
+      try {
+        ending.look(System.nanoTime());
+      } catch (RuntimeException | LinkageError e) {
+        session.trouble("stages run to their ends: " + e);
       }
     }
 
@@ -92,6 +145,9 @@ public class HeadroomPlugin implements SparkPlugin {
     @Override
     public void shutdown() {
       Reporter r = reporter;
+      if (looks != null) {
+        looks.shutdownNow();
+      }
       try {
         if (r != null) {
           r.stop();

@@ -57,6 +57,10 @@ public final class Kept implements Serializable {
     return seed;
   }
 
+  Kept less(int partitions) {
+    return new Kept(shuffle, total, kept - partitions, theta, seed, input);
+  }
+
   /** Whether the stage reads the job's input. */
   public boolean input() {
     return input;

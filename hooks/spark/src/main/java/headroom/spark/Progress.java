@@ -24,6 +24,7 @@ import org.apache.spark.scheduler.SparkListenerStageSubmitted;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.SparkListenerTaskStart;
 import org.apache.spark.scheduler.StageInfo;
+import org.apache.spark.scheduler.TaskInfo;
 import scala.collection.Iterator;
 import scala.collection.Seq;
 
@@ -78,7 +79,8 @@ final class Progress extends SparkListener {
 
   @Override
   public synchronized void onStageSubmitted(SparkListenerStageSubmitted e) {
-    stage(e.stageInfo()).begin(e.stageInfo().attemptNumber(), e.stageInfo().numTasks());
+    StageState s = stage(e.stageInfo());
+    session.dropped(s.shuffle(), -s.begin(e.stageInfo().attemptNumber(), e.stageInfo().numTasks()));
     changed.run();
   }
 
@@ -91,15 +93,21 @@ final class Progress extends SparkListener {
 
   @Override
   public synchronized void onTaskStart(SparkListenerTaskStart e) {
+    if (given(e.taskInfo())) {
+      return;
+    }
     executors.taskBegins(e.taskInfo().executorId(), e.taskInfo().host(), e.taskInfo().taskId(), e.taskInfo().launchTime());
     StageState s = stages.get(e.stageId());
     if (s != null) {
-      s.taskBegins();
+      s.taskBegins(e.taskInfo());
     }
   }
 
   @Override
   public synchronized void onTaskEnd(SparkListenerTaskEnd e) {
+    if (given(e.taskInfo())) {
+      return;
+    }
     if (e.taskInfo() != null && e.reason() != Resubmitted$.MODULE$) { // that one ended before
       executors.taskEnds(e.taskInfo().executorId(), e.taskInfo().host(), e.taskInfo().taskId());
     }
@@ -108,14 +116,14 @@ final class Progress extends SparkListener {
       return;
     }
     if (e.reason() == Success$.MODULE$) {
-      s.taskSucceeds(e.taskInfo().partitionId(), e.taskInfo().duration());
+      s.taskSucceeds(e.taskInfo());
       if (s.map() && wanted(e.stageId())) {
         executors.keeps(e.taskInfo().executorId(), e.stageId(), e.taskInfo().duration());
       }
     } else if (e.reason() == Resubmitted$.MODULE$) {
       s.taskIsLost(e.taskInfo().partitionId());
     } else {
-      s.taskFails(e.reason() instanceof TaskKilled);
+      s.taskFails(e.taskInfo(), e.reason() instanceof TaskKilled);
     }
   }
 
@@ -133,6 +141,11 @@ final class Progress extends SparkListener {
     changed.run();
   }
 
+  /** It never ran: it stands for a partition that was given up. */
+  private static boolean given(TaskInfo task) {
+    return task != null && task.taskId() < 0;
+  }
+
   /** An action that needs the stage is under way. */
   private boolean wanted(int stage) {
     return stagesOfJobs.values().stream().anyMatch(ofJob -> ofJob.contains(stage));
@@ -148,7 +161,7 @@ final class Progress extends SparkListener {
     long total = forgottenTotal;
     for (StageState s : stages.values()) {
       done += s.done();
-      total += s.kept;
+      total += s.tasks();
     }
     ArrayNode told = o.putArray("stages");
     for (StageState s : newest()) {
@@ -156,6 +169,31 @@ final class Progress extends SparkListener {
     }
     executors.into(o);
     o.put("tasks_done", done).put("tasks_total", total);
+  }
+
+  /** The map stages that run. */
+  synchronized List<StageState.View> running() {
+    List<StageState.View> views = new ArrayList<>();
+    for (StageState s : stages.values()) {
+      if (s.map() && s.begun() && !s.ended()) {
+        views.add(s.view());
+      }
+    }
+    return views;
+  }
+
+  /** Whether a partition of a stage has a result. */
+  synchronized boolean has(int stage, int partition) {
+    return stages.containsKey(stage) && stages.get(stage).has(partition);
+  }
+
+  /** A partition is given up. */
+  synchronized void drop(int stage, int partition) {
+    StageState s = stages.get(stage);
+    if (s != null) {
+      s.drop(partition);
+      session.dropped(s.shuffle(), 1);
+    }
   }
 
   private Deque<StageState> newest() {
@@ -182,7 +220,7 @@ final class Progress extends SparkListener {
       StageState s = oldest.next();
       if (s.ended()) {
         forgottenDone += s.done();
-        forgottenTotal += s.kept;
+        forgottenTotal += s.tasks();
         oldest.remove();
       }
     }

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 
 /** Tells the scheduler the progress and hands its answers on: one report at a time, in a thread of its own. */
 final class Reporter {
@@ -19,6 +20,7 @@ final class Reporter {
   private final Session session;
   private final Progress progress;
   private final Control control;
+  private final Consumer<Answer.Copy> copies;
   private final SchedulerClient client;
   private final String app;
 
@@ -34,10 +36,12 @@ final class Reporter {
   private long sequence;
   private boolean failing;
 
-  Reporter(Session session, Progress progress, Control control, String app, int attempt) {
+  /** {@code copies} is told of which tasks a copy is wanted. */
+  Reporter(Session session, Progress progress, Control control, Consumer<Answer.Copy> copies, String app, int attempt) {
     this.session = session;
     this.progress = progress;
     this.control = control;
+    this.copies = copies;
     this.client = new SchedulerClient(session.settings.url, session.settings.token, session.settings.tokenFile,
         app, session.settings.timeoutMs, session.settings.tls);
     this.app = app;
@@ -45,9 +49,15 @@ final class Reporter {
     thread.setDaemon(true);
   }
 
-  /** Waits for the first answer, which says what the first job is to drop. */
+  /**
+   * Waits for the first answer, which says what the first job is to drop. Fails where it does not promise the deadline and the
+   * owner would rather not run then: the SparkContext is not made.
+   */
   void start() throws InterruptedException {
     report(false);
+    if (session.settings.refuse && !session.refused().isEmpty()) {
+      throw new IllegalStateException("Headroom: " + session.refused());
+    }
     thread.start();
   }
 
@@ -100,10 +110,11 @@ final class Reporter {
   private void report(boolean ended) throws InterruptedException {
     try {
       Answer a = client.report(body(ended));
-      session.answered(a.ratio, System.nanoTime());
+      session.answered(a.ratio, a.end, a.refused, System.nanoTime());
       failing = false;
       if (!ended) {
         control.follow(a, progress.executors(), System.nanoTime());
+        a.copies.forEach(copies);
       }
     } catch (IOException | RuntimeException e) {
       if (!failing) {

@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
+import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkContext;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -37,14 +38,25 @@ final class Session {
   private final List<Kept> shuffles = new ArrayList<>();
   private final Map<Integer, Kept> byNumber = new HashMap<>();
   private final Set<Integer> graphs = new HashSet<>();
+
+  /** Of the shuffles whose stages may end early, how many reduces they have. */
+  private final Map<Integer, Integer> reduces = new HashMap<>();
   private final Set<String> said = new LinkedHashSet<>();
+  private final long begun;
   private DropRatio ratio;
+
+  /** The part of its partitions that a stage may leave out if it ends now, by the scheduler's newest answer. */
+  private double end;
+
+  /** Why the scheduler does not promise the deadline; "" where it does. */
+  private String refused = "";
   private long ratioUntil;
   private String trouble = "";
   private int surplus;
 
   Session(Settings settings, long now) {
     this.settings = settings;
+    this.begun = now;
     this.ratio = settings.ratio;
     this.ratioUntil = now + ANSWER_HOLDS_NANOS;
     settings.refused.forEach(this::trouble);
@@ -66,9 +78,49 @@ final class Session {
     return ratio;
   }
 
-  synchronized void answered(DropRatio r, long now) {
+  synchronized void answered(DropRatio r, double mayEnd, String why, long now) {
     ratio = r;
+    end = mayEnd;
+    if (!why.isEmpty() && !why.equals(refused)) {
+      LOG.warn("Headroom: {}", why);
+    }
+    refused = why;
     ratioUntil = now + ANSWER_HOLDS_NANOS;
+  }
+
+  /** The part of its partitions that a map stage may leave out if it ends now, by System.nanoTime. */
+  synchronized double end(long now) {
+    if (!settings.refused.isEmpty()) {
+      return 0;
+    }
+    if (settings.url == null) {
+      return settings.bound.end(TimeUnit.NANOSECONDS.toMillis(now - begun));
+    }
+    return now - ratioUntil > 0 ? 0 : end;
+  }
+
+  synchronized String refused() {
+    return refused;
+  }
+
+  /** How many reduces a shuffle has whose stage may end early; 0 where it must not. */
+  synchronized int reduces(int shuffle) {
+    return reduces.getOrDefault(shuffle, 0);
+  }
+
+  /** The stage of a shuffle may end early. */
+  synchronized void mayEnd(int shuffle, int ofReduces) {
+    reduces.put(shuffle, ofReduces);
+  }
+
+  /** So many more partitions of a shuffle were given up; below 0, so many were taken back. */
+  synchronized void dropped(int shuffle, int partitions) {
+    Kept k = byNumber.get(shuffle);
+    if (k != null) {
+      Kept less = k.less(partitions);
+      byNumber.put(shuffle, less);
+      shuffles.set(shuffles.lastIndexOf(k), less);
+    }
   }
 
   /** What one shuffle keeps. The log tells it where something is dropped. */
@@ -76,6 +128,7 @@ final class Session {
     if (shuffles.size() == SHUFFLES_MAX) {
       int oldest = shuffles.remove(0).shuffle();
       byNumber.remove(oldest);
+      reduces.remove(oldest);
       graphs.remove(oldest);
     }
     shuffles.add(k);
@@ -113,6 +166,11 @@ final class Session {
     if (said.size() < SAID_MAX && said.add(what)) {
       LOG.warn("Headroom: {}", what);
     }
+  }
+
+  /** Says something in the driver's log. */
+  void say(String what) {
+    LOG.info("{}", what);
   }
 
   /** Executors beyond those wanted that stay until nothing needs them. */

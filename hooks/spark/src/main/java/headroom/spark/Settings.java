@@ -21,6 +21,15 @@ final class Settings {
   /** As {@link #THETA}. */
   static final String SEED = "spark.headroom.seed";
 
+  /** When the input's stages may end early. With a scheduler these three are only asked for. */
+  static final String DEADLINE = "spark.headroom.deadline";
+
+  static final String ERROR = "spark.headroom.error";
+  static final String MIN_TASKS = "spark.headroom.min-tasks";
+
+  /** Whether the application ends at its start where its deadline is not promised. */
+  static final String REFUSE = "spark.headroom.refuse";
+
   static final String STAGES = "spark.headroom.stages";
   static final String ADDRESS = "spark.headroom.url";
   static final String JOB = "spark.headroom.job";
@@ -35,7 +44,7 @@ final class Settings {
 
   /** What the owner of an application asks for; the scheduler says what it makes of it. */
   static final List<String> ASKS = Collections.unmodifiableList(
-      Arrays.asList("min-tasks", "quality", "profile", "class", "deadline", "sprint-after", "deflate"));
+      Arrays.asList("min-tasks", "quality", "profile", "error", "class", "deadline", "sprint-after", "deflate"));
 
   private static final String PREFIX = "spark.headroom.";
   private static final int ASK_MAX = 200;
@@ -57,6 +66,9 @@ final class Settings {
 
   final Stages stages;
 
+  /** Holds where there is no scheduler. */
+  final Bound bound;
+
   /** Null without a scheduler. */
   final URL url;
 
@@ -77,6 +89,7 @@ final class Settings {
   /** By the names of {@link #ASKS}, as they are written. */
   final Map<String, String> asks;
 
+  final boolean refuse;
   final int intervalMs;
   final int timeoutMs;
 
@@ -94,6 +107,9 @@ final class Settings {
     token = r.read(TOKEN, "", Settings::token, "");
     tokenFile = r.read(TOKEN_FILE, "", text -> text, "");
     asks = r.asks();
+    bound = url != null ? Bound.NONE : new Bound(r.read(DEADLINE, "", t -> t.isEmpty() ? 0 : Bound.durationMs(t), 0L),
+        r.read(ERROR, "0", Bound::error, 0.0), r.read(MIN_TASKS, "1", Bound::part, 1.0));
+    refuse = r.read(REFUSE, "false", Settings::yes, false);
     intervalMs = r.whole(INTERVAL_MS, "1000", 50, 10_000);
     timeoutMs = r.whole(TIMEOUT_MS, "2000", 1, 10_000);
     refused = Collections.unmodifiableList(r.refused);
@@ -138,6 +154,13 @@ final class Settings {
       throw new IllegalArgumentException("a token is printable ASCII without blanks");
     }
     return text;
+  }
+
+  private static boolean yes(String text) {
+    if (!text.equals("true") && !text.equals("false")) {
+      throw new IllegalArgumentException("it is true or false");
+    }
+    return text.equals("true");
   }
 
   private interface Parser<T> {

@@ -41,7 +41,12 @@ final class Thinning {
     Lineage lineage = Lineage.of(rdd, session::graph);
     DropRatio ratio = ratio(session, rdd.sparkContext());
     int k = Choice.count(n, ratio.theta);
-    if (k < n && thinned(session, rdd, lineage)) {
+    boolean ends = session.settings.url != null || session.settings.bound.set();
+    boolean may = (k < n || ends) && mayDrop(session, rdd, lineage);
+    if (may) {
+      session.mayEnd(shuffle, dependency.partitioner().numPartitions());
+    }
+    if (k < n && may) {
       put(dependency, rdd, Choice.choose(n, k, ratio.seed, Choice.salt(lineage.input, n, shuffle)));
       session.registered(new Kept(shuffle, n, k, ratio.theta, ratio.seed, lineage.input), lineage.graph);
     } else {
@@ -64,7 +69,7 @@ final class Thinning {
     }
   }
 
-  private static boolean thinned(Session session, RDD<?> rdd, Lineage lineage) {
+  private static boolean mayDrop(Session session, RDD<?> rdd, Lineage lineage) {
     Stages stages = session.settings.stages;
     if (!session.settings.refused.isEmpty() || stages == Stages.NONE || stages == Stages.INPUT && !lineage.input) {
       return false;

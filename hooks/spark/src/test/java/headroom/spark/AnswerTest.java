@@ -25,6 +25,10 @@ class AnswerTest {
     assertEquals(4, a.executors);
     assertFalse(a.cancel);
     assertEquals(Answer.AS_THEY_ARE, parse("{\"theta\":0,\"seed\":1,\"executors\":null,\"cancel\":true}").executors);
+    assertEquals("0.0  0", a.end + " " + a.refused + " " + a.copies.size());
+    Answer b = parse("{\"theta\":0,\"seed\":1,\"cancel\":false,\"end\":0.25,\"refused\":\"no\\nroom\","
+        + "\"copies\":[{\"stage\":1,\"attempt\":0,\"partition\":7}]}");
+    assertEquals("0.25 no room 1 7", b.end + " " + b.refused + " " + b.copies.get(0).stage + " " + b.copies.get(0).partition);
     assertTrue(parse("{\"theta\":1,\"seed\":-9223372036854775808,\"cancel\":true}").cancel);
   }
 
@@ -37,7 +41,11 @@ class AnswerTest {
     "{\"theta\":0.2,\"seed\":4.2,\"cancel\":false}", "{\"theta\":0.2,\"seed\":92233720368547758070,\"cancel\":false}",
     "{\"theta\":0.2,\"seed\":42,\"cancel\":0}", "{\"theta\":0.2,\"seed\":42,\"executors\":0,\"cancel\":false}",
     "{\"theta\":0.2,\"seed\":42,\"executors\":-1,\"cancel\":false}", "{\"theta\":0.2,\"seed\":42,\"executors\":1.5,\"cancel\":false}",
-    "{\"theta\":0.2,\"seed\":42,\"executors\":10001,\"cancel\":false}"
+    "{\"theta\":0.2,\"seed\":42,\"executors\":10001,\"cancel\":false}",
+    "{\"theta\":0.2,\"seed\":42,\"cancel\":false,\"end\":1.5}", "{\"theta\":0.2,\"seed\":42,\"cancel\":false,\"end\":\"all\"}",
+    "{\"theta\":0.2,\"seed\":42,\"cancel\":false,\"refused\":true}", "{\"theta\":0.2,\"seed\":42,\"cancel\":false,\"copies\":{}}",
+    "{\"theta\":0.2,\"seed\":42,\"cancel\":false,\"copies\":[{\"stage\":1,\"attempt\":0}]}",
+    "{\"theta\":0.2,\"seed\":42,\"cancel\":false,\"copies\":[{\"stage\":1,\"attempt\":0,\"partition\":-1}]}"
   })
   void garbageIsNoAnswer(String text) {
     assertThrows(IOException.class, () -> parse(text));

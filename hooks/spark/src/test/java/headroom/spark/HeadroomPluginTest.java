@@ -30,12 +30,16 @@ class HeadroomPluginTest {
     scheduler = new FakeScheduler();
   }
 
-  private void start() {
-    sc = new JavaSparkContext(new SparkConf().setMaster("local[2]").setAppName("plugin").set("spark.ui.enabled", "false")
+  private void start(String... pairs) {
+    SparkConf conf = new SparkConf().setMaster("local[2]").setAppName("plugin").set("spark.ui.enabled", "false")
         .set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
         .set("spark.shuffle.manager", HeadroomShuffleManager.class.getName()).set("spark.plugins", HeadroomPlugin.class.getName())
         .set(Settings.ADDRESS, scheduler.url()).set(Settings.JOB, "j17").set(Settings.RUN, "2").set(Settings.TOKEN, "secret")
-        .set(Settings.INTERVAL_MS, "50").set(Settings.TIMEOUT_MS, "10000"));
+        .set(Settings.INTERVAL_MS, "50").set(Settings.TIMEOUT_MS, "10000");
+    for (int i = 0; i < pairs.length; i += 2) {
+      conf.set(pairs[i], pairs[i + 1]);
+    }
+    sc = new JavaSparkContext(conf);
   }
 
   @AfterEach
@@ -117,6 +121,16 @@ class HeadroomPluginTest {
     scheduler.reply(200, "{\"theta\":0,\"seed\":1,\"cancel\":true}");
     ExecutionException e = assertThrows(ExecutionException.class, job::get);
     assertTrue(e.getCause() instanceof SparkException && e.getCause().getMessage().contains("cancel"), e.toString());
+  }
+
+  @Test
+  void aRefusedDeadlineEndsTheDriverOfWhoWantsThat() {
+    scheduler.reply(200, "{\"theta\":0,\"seed\":1,\"cancel\":false,\"refused\":\"deadline 10m: 8 slots are needed, 3 are free\"}");
+    start();
+    assertEquals(10, count(10), "its owner has not asked to be refused");
+    sc.stop();
+    Exception e = assertThrows(IllegalStateException.class, () -> start(Settings.REFUSE, "true"));
+    assertTrue(e.getMessage().contains("8 slots are needed"), e.toString());
   }
 
   @Test

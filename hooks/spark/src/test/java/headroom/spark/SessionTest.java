@@ -30,9 +30,30 @@ class SessionTest {
     assertEquals(0.4, s.ratio(10 * SECOND).theta);
     assertEquals(0, s.ratio(11 * SECOND).theta);
     assertEquals("no answer of the scheduler for 10 s: stages run exactly until the next one", s.trouble());
-    s.answered(new DropRatio(0.2, 7), 20 * SECOND);
+    s.answered(new DropRatio(0.2, 7), 0.25, "", 20 * SECOND);
+    assertEquals("0.25 0.0", s.end(30 * SECOND) + " " + s.end(31 * SECOND));
     assertEquals(0.2, s.ratio(30 * SECOND).theta);
     assertEquals(7, s.ratio(30 * SECOND).seed);
     assertEquals(0, s.ratio(31 * SECOND).theta);
+  }
+
+  @Test
+  void withoutASchedulerTheOwnersBoundHolds() {
+    Session s = session(Settings.DEADLINE, "10s", Settings.MIN_TASKS, "75%");
+    assertEquals("0.0 0.25", s.end(8 * SECOND) + " " + s.end(9 * SECOND));
+    assertEquals(0, session(Settings.DEADLINE, "10", Settings.MIN_TASKS, "75%").end(90 * SECOND), "a duration has a unit");
+  }
+
+  @Test
+  void whatIsGivenUpIsNotKept() {
+    Session s = session();
+    s.registered(new Kept(1, 20, 20, 0, 1, true), false);
+    s.registered(new Kept(2, 4, 4, 0, 1, false), false);
+    s.dropped(1, 1);
+    s.dropped(1, 1);
+    s.dropped(9, 1);
+    assertEquals("18 4 20", s.kept(1).kept() + " " + s.kept().get(1).kept() + " " + s.kept().get(0).total());
+    s.dropped(1, -2);
+    assertEquals(20, s.kept().get(0).kept());
   }
 }

@@ -1,0 +1,159 @@
+package sparkapp
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"headroom/jobs/speculation"
+)
+
+// tailBeta is the exponent of the tail that late tasks are taken to have, from GRASS's traces: Spark does not tell how far
+// a task is.
+const tailBeta = 1.259
+
+// reserve is the part of a deadline that is left for what follows the stages that read the input: reduces and output.
+// How long they take is known once they are over.
+const reserve = 0.1
+
+// Promise is what an application has to keep.
+type Promise struct {
+	// Floor is the least part of a stage's partitions that must be done.
+	Floor float64
+	// Bounded tells that it has an error bound: it has what it needs once its floor is done.
+	Bounded bool
+	// Submitted is when its deadline began to run. Deadline is 0 for none.
+	Submitted time.Time
+	Deadline  time.Duration
+}
+
+// left is the time until its stages ought to end; false without a deadline.
+func (p Promise) left(now time.Time) (time.Duration, bool) {
+	due := p.Submitted.Add(p.Deadline - time.Duration(reserve*float64(p.Deadline)))
+	return due.Sub(now), p.Deadline > 0
+}
+
+// End is the part of its partitions that a stage may leave out if it ends now.
+func (p Promise) End(now time.Time) float64 {
+	if left, dated := p.left(now); !p.Bounded && (!dated || left > 0) {
+		return 0
+	}
+	return max(0, 1-p.Floor)
+}
+
+// Copies are the tasks of an application of which a second attempt is worth a free core, by the policy. Spark starts what
+// waits before it starts copies, so stages in which tasks wait have none.
+func (r Report) Copies(policy speculation.Policy, p Promise, now time.Time) []Copy {
+	left, dated := p.left(now)
+	if !dated && !p.Bounded {
+		return nil
+	}
+	bound := speculation.Bound{ByDeadline: dated && left > 0 && !p.Bounded}
+	if bound.ByDeadline {
+		bound.Left = left
+	}
+	free := r.free()
+	var copies []Copy
+	for _, s := range r.Stages {
+		running := s.tasks()
+		if len(running) == 0 || s.TypicalMS == 0 || s.Done+len(running) < s.Kept || s.Running > len(s.Attempts) {
+			continue
+		}
+		if !bound.ByDeadline {
+			bound.Error = s.error(p.Floor, len(running))
+		}
+		for _, partition := range copied(policy, speculation.View{Bound: bound, Slots: sum(free), Typical: s.typical(), Tasks: running}) {
+			if takes(free, s.hostOf(partition)) {
+				copies = append(copies, Copy{Stage: s.ID, Attempt: s.Attempt, Partition: partition})
+			}
+		}
+	}
+	return copies
+}
+
+// free are the cores of each host on which nothing runs.
+func (r Report) free() map[string]int {
+	free := make(map[string]int, len(r.CoresOn))
+	for host, cores := range r.CoresOn {
+		if n := cores - r.RunningOn[host]; n > 0 {
+			free[host] = n
+		}
+	}
+	return free
+}
+
+// takes uses up a free core of another host than this one: Spark puts no copy beside its original.
+func takes(free map[string]int, not string) bool {
+	best := ""
+	for host, n := range free {
+		if host != not && n > 0 && (best == "" || n > free[best] || n == free[best] && host < best) {
+			best = host
+		}
+	}
+	if best == "" {
+		return false
+	}
+	free[best]--
+	return true
+}
+
+func (s StageReport) hostOf(partition int) string {
+	i := slices.IndexFunc(s.Attempts, func(a Attempt) bool { return a.Partition == partition })
+	return s.Attempts[i].Host
+}
+
+func (s StageReport) typical() time.Duration { return time.Duration(s.TypicalMS) * time.Millisecond }
+
+// tasks are those of the stage that run, by their partitions.
+func (s StageReport) tasks() []speculation.Task {
+	running := make(map[int]speculation.Task, len(s.Attempts))
+	for _, a := range s.Attempts {
+		left := leftOf(s.typical(), time.Duration(a.MS)*time.Millisecond)
+		t, more := running[a.Partition]
+		if more {
+			left = min(left, t.Remaining)
+		}
+		running[a.Partition] = speculation.Task{ID: a.Partition, State: speculation.Running, Copies: t.Copies + 1, Remaining: left, New: s.typical()}
+	}
+	tasks := make([]speculation.Task, 0, len(running))
+	for _, id := range slices.Sorted(maps.Keys(running)) {
+		tasks = append(tasks, running[id])
+	}
+	return tasks
+}
+
+// copied are the partitions that get a free core. What makes no sense gets none.
+func copied(policy speculation.Policy, v speculation.View) (partitions []int) {
+	if v.Slots == 0 {
+		return nil
+	}
+	d, err := speculation.Decide(policy, v, nil)
+	if err != nil {
+		return nil
+	}
+	for _, a := range d.Actions {
+		i := slices.IndexFunc(v.Tasks, func(t speculation.Task) bool { return t.ID == a.Task })
+		if a.Kind == speculation.Copy && i >= 0 && v.Tasks[i].Copies == 1 {
+			partitions = append(partitions, a.Task)
+		}
+	}
+	return partitions
+}
+
+// error is the part of the tasks that run that may be missing: what is done counts towards the floor.
+func (s StageReport) error(floor float64, running int) float64 {
+	need := math.Ceil(float64(s.Partitions)*floor-rounding) - float64(s.Done)
+	return min(1, max(0, 1-need/float64(max(1, running))))
+}
+
+// rounding takes up what a product of a part is off by.
+const rounding = 1e-9
+
+// leftOf is how long a task still takes: what is usual, and once it is late the median of a heavy tail.
+func leftOf(typical, ran time.Duration) time.Duration {
+	if ran < typical {
+		return typical - ran
+	}
+	return time.Duration(float64(ran) * (math.Pow(2, 1/tailBeta) - 1))
+}
