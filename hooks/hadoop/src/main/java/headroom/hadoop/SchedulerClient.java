@@ -103,6 +103,11 @@ final class SchedulerClient {
     return Json.tasks(ask("/v1/jobs/" + job + "/drop", body), "dropped");
   }
 
+  /** Tells how the map tasks stand; answers with what is to run next. */
+  JsonNode speculate(String job, JsonNode tasks) throws IOException {
+    return ask("/v1/jobs/" + job + "/speculate", tasks);
+  }
+
   boolean begin(String job, int task, int attempt, long bytes) throws IOException {
     ObjectNode body = Json.MAPPER.createObjectNode().put("task", task).put("attempt", attempt).put("bytes", bytes);
     return Json.bool(ask("/v1/jobs/" + job + "/begin", body), "run");
