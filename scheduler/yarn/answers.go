@@ -35,6 +35,8 @@ const (
 const (
 	// propertyFloor is a least part of its map tasks.
 	propertyFloor = "headroom.min-tasks"
+	// propertyError is the part of its map tasks that its result may lack.
+	propertyError = "headroom.error"
 	// propertyQuality is a least accuracy of its result, as its profile tells.
 	propertyQuality = "headroom.quality"
 	// propertyProfile names the profile; without it the job's name does.
@@ -559,7 +561,7 @@ type demand map[string]string
 
 // demanded are the properties that a demand is made of.
 func demanded() []string {
-	return []string{propertyFloor, propertyQuality, propertyProfile, propertyClass, propertyDeadline, propertySprint, propertyDeflate}
+	return []string{propertyFloor, propertyError, propertyQuality, propertyProfile, propertyClass, propertyDeadline, propertySprint, propertyDeflate}
 }
 
 // demandNames reports whether a property is one by which an owner demands something.
@@ -602,6 +604,17 @@ func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Boun
 			x, why = 1, why+": all tasks, because that is no part of them; write it as 90% or 0.9"
 		}
 		all = append(all, profiles.Bound{Fraction: x, Why: why})
+	}
+	if most, ok := d[propertyError]; ok {
+		why := propertyError + "=" + clip(most)
+		x, err := config.ParseFraction(most)
+		switch none := strings.TrimSuffix(most, "%"); {
+		case none == "0":
+			x = 0
+		case err != nil:
+			x, why = 0, why+": all tasks, because that is no part of them; write it as 5% or 0.05"
+		}
+		all = append(all, profiles.Bound{Fraction: 1 - x, Why: why})
 	}
 	least, asked := d[propertyQuality]
 	profile, named := d[propertyProfile]

@@ -76,6 +76,9 @@ type job struct {
 	samples []sample
 	// spark is what its driver tells, of an application of Spark; nil of MapReduce.
 	spark *sparkApp
+	// greedy: its policy of speculation has switched for good; speculation is what it decided last, in words.
+	greedy      bool
+	speculation string
 	// warned: it was said that it waits for its master, or that its master is silent.
 	stuck, silent bool
 

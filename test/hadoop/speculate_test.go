@@ -5,6 +5,7 @@ package hadoop
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -37,7 +38,7 @@ type told struct {
 	Waiting, Running, Done []toldTask
 }
 
-// scripted is a scheduler whose policy is: a copy of the straggler as soon as another map is done, and
+// scripted is a scheduler whose policy is: a copy of the straggler as soon as it runs, and
 // otherwise the shortest map that waits.
 type scripted struct {
 	straggler int
@@ -72,7 +73,7 @@ func (s *scripted) decide(ask told) []scriptedAction {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	actions := []scriptedAction{}
-	if ask.Slots < 1 || len(ask.Done) == 0 {
+	if ask.Slots < 1 || !slices.ContainsFunc(ask.Running, func(t toldTask) bool { return t.Task == s.straggler }) && !s.copied {
 		return actions
 	}
 	slices.SortFunc(ask.Waiting, func(a, b toldTask) int { return cmp.Compare(a.Bytes, b.Bytes) })
@@ -96,7 +97,11 @@ func TestCopiesOvertake(t *testing.T) {
 	queues := hadoop.Queues3()
 	queues[0].MaxMB, queues[0].MaxVCores = 1024, 3 // the master and two maps
 	testkit.Check(t, c.SetQueues(ctx, queues))
-	t.Cleanup(func() { testkit.Check(t, c.SetQueues(t.Context(), hadoop.Queues3())) })
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		testkit.Check(t, c.SetQueues(ctx, hadoop.Queues3()))
+	})
 	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
 	testkit.Check(t, os.Mkdir(in, 0o755))
 	for i := range maps {

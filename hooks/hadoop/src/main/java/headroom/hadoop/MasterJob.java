@@ -205,7 +205,7 @@ final class MasterJob implements EarlyStop.Job, Speculation.Job {
     }
     long began = furthest.getLaunchTime();
     long elapsed = began == 0 ? 0 : Math.max(0, System.currentTimeMillis() - began);
-    String node = furthest.getNodeId() == null ? "" : furthest.getNodeId().getHost();
+    String node = furthest.getNodeId() == null ? "" : furthest.getNodeId().toString();
     return new TaskView(number, bytes(number), done, took, running, waits, elapsed, furthest.getProgress(), node);
   }
 

@@ -50,6 +50,10 @@ final class Requests {
 
   /** Why requests keep their order in jobs of this configuration; empty where they can be moved. */
   static String fixed(Configuration conf) {
+    if (conf.getInt(MRJobConfig.JOB_RUNNING_MAP_LIMIT, 0) > 0) {
+      // The allocator counts a request of a failed map that was taken back against the limit for ever.
+      return MRJobConfig.JOB_RUNNING_MAP_LIMIT + " is set";
+    }
     if (!DeallocationNotice.class.getName().equals(conf.getTrimmed(MRJobConfig.MR_AM_PREEMPTION_POLICY))) {
       return MRJobConfig.MR_AM_PREEMPTION_POLICY + " is not " + DeallocationNotice.class.getName();
     }

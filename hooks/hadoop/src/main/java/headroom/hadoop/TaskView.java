@@ -19,7 +19,7 @@ final class TaskView {
   /** An attempt of it waits for a container. */
   final boolean waits;
 
-  /** How long its attempt that is furthest has run, in ms, how far that is, 0 to 1, and on which host. */
+  /** How long its attempt that is furthest has run, in ms, how far that is, 0 to 1, and on which NodeManager (host:port). */
   final long elapsedMs;
 
   final double progress;
