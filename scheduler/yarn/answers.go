@@ -60,6 +60,8 @@ type app struct {
 	containers int
 	// attempt is its newest attempt, "" before it has one; master is that one's container.
 	attempt, master string
+	// tags are what it was submitted with.
+	tags string
 	// spark tells Spark from MapReduce.
 	spark bool
 }
@@ -230,7 +232,7 @@ func (j jsonApp) app() (app, error) {
 
 		id: j.ID, name: clip(j.Name), user: clip(j.User), queue: fullName(j.Queue), state: j.State, final: j.FinalStatus, diagnostics: clip(j.Diagnostics),
 		started: time.UnixMilli(j.StartedTime), elapsed: time.Duration(max(0, j.ElapsedTime)) * time.Millisecond, containers: max(0, j.RunningContainers), // -1: none any more
-		launched: moment(j.LaunchTime), finished: moment(j.FinishedTime),
+		tags: j.ApplicationTags, launched: moment(j.LaunchTime), finished: moment(j.FinishedTime),
 	}
 	if m := containerForm.FindStringSubmatch(j.AMContainerLogs); m != nil {
 		number, err := strconv.Atoi(m[2])
@@ -592,6 +594,23 @@ func readDemand(body []byte) (demand, error) {
 		}
 	}
 	return d, nil
+}
+
+// Tags of an application by which its owner demands something; a property of the job wins over its tag.
+const (
+	tagDeadline = "headroom-deadline:"
+	tagError    = "headroom-error:"
+)
+
+// tag adds what the tags of the application demand.
+func (d demand) tag(tags string) {
+	for _, t := range strings.Split(tags, ",") {
+		for prefix, property := range map[string]string{tagDeadline: propertyDeadline, tagError: propertyError} {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(t), prefix); ok && d[property] == "" {
+				d[property] = value
+			}
+		}
+	}
 }
 
 // bounds are the least parts of the map tasks that the demand of a job of that name

@@ -31,6 +31,7 @@ func (h *hooks) handler() http.Handler {
 	mux.HandleFunc("POST /v1/jobs/{job}/drop", h.ofJob(h.drop))
 	mux.HandleFunc("POST /v1/jobs/{job}/begin", h.ofJob(h.begin))
 	mux.HandleFunc("POST /v1/jobs/{job}/speculate", h.ofJob(h.speculate))
+	mux.HandleFunc("POST /v1/admit", h.ofShares(hookserver.AdmitHandler(h.engine)))
 	mux.HandleFunc("POST /v1/spark/progress", h.sparkProgress)
 	return hookserver.Bounded(hooksMax, mux)
 }
