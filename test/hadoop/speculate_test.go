@@ -73,17 +73,22 @@ func (s *scripted) decide(ask told) []scriptedAction {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	actions := []scriptedAction{}
-	if ask.Slots < 1 || !slices.ContainsFunc(ask.Running, func(t toldTask) bool { return t.Task == s.straggler }) && !s.copied {
+	if ask.Slots < 1 && !s.copied {
 		return actions
 	}
-	slices.SortFunc(ask.Waiting, func(a, b toldTask) int { return cmp.Compare(a.Bytes, b.Bytes) })
-	if !s.copied {
-		s.copied = true
+	i := slices.IndexFunc(ask.Running, func(t toldTask) bool { return t.Task == s.straggler })
+	if !s.copied && i >= 0 && ask.Running[i].Copies == 1 {
+		s.waited = nil
 		for _, t := range ask.Waiting {
 			s.waited = append(s.waited, t.Task)
 		}
 		return append(actions, scriptedAction{"copy", s.straggler})
 	}
+	s.copied = s.copied || i >= 0
+	if !s.copied || ask.Slots < 1 {
+		return actions
+	}
+	slices.SortFunc(ask.Waiting, func(a, b toldTask) int { return cmp.Compare(a.Bytes, b.Bytes) })
 	if len(ask.Waiting) > 0 {
 		s.launched = append(s.launched, ask.Waiting[0].Task)
 		actions = append(actions, scriptedAction{"launch", ask.Waiting[0].Task})

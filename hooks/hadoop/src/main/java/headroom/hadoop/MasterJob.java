@@ -215,8 +215,13 @@ final class MasterJob implements EarlyStop.Job, Speculation.Job {
   }
 
   @Override
-  public void copy(int task) {
-    events.handle(new TaskEvent(task(task).getID(), TaskEventType.T_ADD_SPEC_ATTEMPT));
+  public boolean copy(int number) {
+    Task task = task(number);
+    if (task.getState() != TaskState.RUNNING) {
+      return false; // one whose first attempt has not been launched yet bears no copy: Hadoop would end the job
+    }
+    events.handle(new TaskEvent(task.getID(), TaskEventType.T_ADD_SPEC_ATTEMPT));
+    return true;
   }
 
   @Override

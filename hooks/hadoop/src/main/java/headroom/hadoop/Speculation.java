@@ -29,8 +29,8 @@ final class Speculation {
     /** All of them that were not dropped, as they stand. */
     List<TaskView> views();
 
-    /** Asks for another attempt of a task. */
-    void copy(int task);
+    /** Asks for another attempt of a task; false where it bears none (yet). */
+    boolean copy(int task);
 
     /** Moves the attempt of a task that waits before the others; false where none waits (yet). */
     boolean toFront(int task);
@@ -162,9 +162,10 @@ final class Speculation {
         continue; // it has changed since
       }
       if (a.copy) {
-        LOG.info("map task {} gets a copy, before what waits", a.task);
-        job.copy(a.task);
-        wanted.add(a.task);
+        if (job.copy(a.task)) {
+          LOG.info("map task {} gets a copy, before what waits", a.task);
+          wanted.add(a.task);
+        }
       } else if (!alike(v, views)) {
         LOG.info("map task {} is the next", a.task);
         wanted.add(a.task);
