@@ -73,9 +73,6 @@ func (s *scripted) decide(ask told) []scriptedAction {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	actions := []scriptedAction{}
-	if ask.Slots < 1 && !s.copied {
-		return actions
-	}
 	i := slices.IndexFunc(ask.Running, func(t toldTask) bool { return t.Task == s.straggler })
 	if !s.copied && i >= 0 && ask.Running[i].Copies == 1 {
 		s.waited = nil
