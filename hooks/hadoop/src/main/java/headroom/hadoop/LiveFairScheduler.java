@@ -111,7 +111,7 @@ public class LiveFairScheduler extends FairScheduler {
         if (door.holds(v)) {
           return;
         }
-        if (!v.stands()) {
+        if (v.wishes().deadlineS > 0 && !v.stands()) {
           return; // it was ended while it was held, and its end has passed here already
         }
       }
