@@ -36,9 +36,14 @@ func TestMasterHearsThePolicies(t *testing.T) {
 	t.Parallel()
 	const nothing, launch2, copy0 = `{"actions":[]}`, `{"actions":[{"kind":"launch","task":2}]}`, `{"actions":[{"kind":"copy","task":0}]}`
 	for _, c := range []struct{ name, body, want string }{
-		{"gs", fig1("gs"), launch2}, {"ras", fig1("ras"), copy0}, {"none", fig1("none"), launch2}, {"late", fig1("late"), launch2},
-		{"grass", fig1("grass"), copy0}, {"ours", fig1("ours"), copy0},
-		{"introduction gs", onlyRunning("gs"), `{"actions":[{"kind":"copy","task":1}]}`}, {"introduction ras", onlyRunning("ras"), nothing},
+		{"gs", fig1("gs"), launch2},
+		{"ras", fig1("ras"), copy0},
+		{"none", fig1("none"), launch2},
+		{"late", fig1("late"), launch2},
+		{"grass", fig1("grass"), copy0},
+		{"ours", fig1("ours"), copy0},
+		{"introduction gs", onlyRunning("gs"), `{"actions":[{"kind":"copy","task":1}]}`},
+		{"introduction ras", onlyRunning("ras"), nothing},
 		{"nothing has ended", `{"policy":"gs","slots":1,"waiting":[{"task":0,"bytes":1}],"running":[],"done":[]}`, nothing},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -156,11 +161,11 @@ func TestSpeculateRefuses(t *testing.T) {
 	inLab(t, func(l *lab) {
 		_, _, path := started(l, 9)
 		for body, want := range map[string]string{
-			`{"slots":1}`:                                       "policy",
-			`{"policy":"oracle","slots":1}`:                     "policy",
-			`{"policy":"gs"}`:                                   "slots",
-			`{"policy":"gs","slots":-1}`:                        "slots",
-			`{"policy":"gs","slots":1,"waiting":[{"bytes":1}]}`: "number",
+			`{"slots":1}`:                                                                      "policy",
+			`{"policy":"oracle","slots":1}`:                                                    "policy",
+			`{"policy":"gs"}`:                                                                  "slots",
+			`{"policy":"gs","slots":-1}`:                                                       "slots",
+			`{"policy":"gs","slots":1,"waiting":[{"bytes":1}]}`:                                "number",
 			`{"policy":"gs","slots":1,"running":[{"task":1,"progress":2}]}`:                    "progress",
 			`{"policy":"gs","slots":1,"running":[{"task":1,"elapsed_ms":-1}]}`:                 "times",
 			`{"policy":"gs","slots":1,"running":[{"task":1,"copies":5000}]}`:                   "copies",
