@@ -604,7 +604,7 @@ const (
 
 // tag adds what the tags of the application demand.
 func (d demand) tag(tags string) {
-	for _, t := range strings.Split(tags, ",") {
+	for t := range strings.SplitSeq(tags, ",") {
 		for prefix, property := range map[string]string{tagDeadline: propertyDeadline, tagError: propertyError} {
 			if value, ok := strings.CutPrefix(strings.TrimSpace(t), prefix); ok && d[property] == "" {
 				d[property] = value

@@ -27,12 +27,9 @@ type visitor struct {
 	answer  *headroomv1.Admission
 	// asked is when it was asked about last.
 	asked time.Time
-	// submitted is when it was asked about first.
-	submitted time.Time
 	// work is what its containers have taken until counted.
 	work    time.Duration
 	counted time.Time
-	seen    bool
 	over    bool
 }
 
@@ -77,7 +74,7 @@ func (d *door) admit(now time.Time, a hookserver.Application, capacity int) (*he
 	if tasks == 0 {
 		tasks = max(1, capacity) // nobody has said how many: it may use all containers
 	}
-	v := &visitor{asked: now, submitted: now, counted: now}
+	v := &visitor{asked: now, counted: now}
 	d.visitors[a.ID] = v
 	decisions, err := d.control.Submit(now, admission.Job{ID: a.ID, User: a.User, Tasks: tasks, Deadline: a.Deadline})
 	if err != nil {
@@ -195,7 +192,7 @@ func (d *door) meet(now time.Time, j *job) {
 	if j.over || d.visitors[id] != nil || j.demand[propertyDeadline] == "" || j.tasks == 0 || left <= 0 || len(d.visitors) >= visitorsMost {
 		return
 	}
-	v := &visitor{asked: now, submitted: now, counted: now}
+	v := &visitor{asked: now, counted: now}
 	d.visitors[id] = v
 	decisions, err := d.control.Submit(now, admission.Job{ID: id, User: j.app.user, Tasks: j.tasks, Deadline: left})
 	if err == nil {

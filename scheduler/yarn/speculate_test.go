@@ -5,6 +5,7 @@ package yarn
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -138,9 +139,7 @@ func TestReached(t *testing.T) {
 			inLab(t, func(l *lab) {
 				a := l.plant.submit("root.q1", 40, 1)
 				l.plant.with(func() {
-					for k, v := range c.conf {
-						a.conf[k] = v
-					}
+					maps.Copy(a.conf, c.conf)
 				})
 				l.start()
 				l.pass(c.after)
@@ -160,21 +159,21 @@ func TestSpeculateRefuses(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {
 		_, _, path := started(l, 9)
-		for body, want := range map[string]string{
-			`{"slots":1}`:                                                                      "policy",
-			`{"policy":"oracle","slots":1}`:                                                    "policy",
-			`{"policy":"gs"}`:                                                                  "slots",
-			`{"policy":"gs","slots":-1}`:                                                       "slots",
-			`{"policy":"gs","slots":1,"waiting":[{"bytes":1}]}`:                                "number",
-			`{"policy":"gs","slots":1,"running":[{"task":1,"progress":2}]}`:                    "progress",
-			`{"policy":"gs","slots":1,"running":[{"task":1,"elapsed_ms":-1}]}`:                 "times",
-			`{"policy":"gs","slots":1,"running":[{"task":1,"copies":5000}]}`:                   "copies",
-			`{"policy":"gs","slots":1,"done":[{"task":1,"took_ms":9000000000000000}]}`:         "times",
-			`{"policy":"gs","slots":1,"waiting":[{"task":1}],"done":[{"task":1,"took_ms":1}]}`: "IDs",
-			`{"policy":"gs","slots":1,"waiting":[{"task":100000}]}`:                            "number",
+		for _, c := range [][2]string{
+			{`{"slots":1}`, "policy"},
+			{`{"policy":"oracle","slots":1}`, "policy"},
+			{`{"policy":"gs"}`, "slots"},
+			{`{"policy":"gs","slots":-1}`, "slots"},
+			{`{"policy":"gs","slots":1,"waiting":[{"bytes":1}]}`, "number"},
+			{`{"policy":"gs","slots":1,"running":[{"task":1,"progress":2}]}`, "progress"},
+			{`{"policy":"gs","slots":1,"running":[{"task":1,"elapsed_ms":-1}]}`, "times"},
+			{`{"policy":"gs","slots":1,"running":[{"task":1,"copies":5000}]}`, "copies"},
+			{`{"policy":"gs","slots":1,"done":[{"task":1,"took_ms":9000000000000000}]}`, "times"},
+			{`{"policy":"gs","slots":1,"waiting":[{"task":1}],"done":[{"task":1,"took_ms":1}]}`, "IDs"},
+			{`{"policy":"gs","slots":1,"waiting":[{"task":100000}]}`, "number"},
 		} {
-			if code, got := l.ask("POST", path+"/speculate", body); code != 400 || !strings.Contains(got, want) {
-				l.Errorf("%s: %d %s, want 400 and %q", body, code, got, want)
+			if code, got := l.ask("POST", path+"/speculate", c[0]); code != 400 || !strings.Contains(got, c[1]) {
+				l.Errorf("%s: %d %s, want 400 and %q", c[0], code, got, c[1])
 			}
 		}
 		l.want("POST", "/v1/jobs/job_1_0001/speculate", fig1("gs"), 404, "")
