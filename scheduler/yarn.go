@@ -135,6 +135,9 @@ func (e *engines) ofYarn(id string) bool { return e.yarn != nil && yarn.Names(id
 // carryOut carries out a directive to an engine. A directive that is for none is no error.
 func (e *engines) carryOut(d *headroomv1.Directive) error {
 	share, stop := d.GetShare(), d.GetStop()
+	if e.yarn != nil && d.GetCap() != nil {
+		e.yarn.Cap(d.GetCap())
+	}
 	switch {
 	case e.ofYarn(d.GetDeflate().GetId()):
 		return e.yarn.Deflate(d.GetDeflate())

@@ -80,7 +80,12 @@ func (c *Cluster) Submit(ctx context.Context, job Job) (*RunningJob, error) {
 	if set == nil {
 		set = map[string]string{}
 	}
-	set["mapreduce.job.tags"] = tag
+	const tags = "mapreduce.job.tags"
+	if own := set[tags]; own != "" {
+		set[tags] = own + "," + tag
+	} else {
+		set[tags] = tag
+	}
 	if job.Queue != "" {
 		set["mapreduce.job.queuename"] = "root." + job.Queue
 	}

@@ -35,6 +35,8 @@ const (
 const (
 	// propertyFloor is a least part of its map tasks.
 	propertyFloor = "headroom.min-tasks"
+	// propertyError is the part of its map tasks that its result may lack.
+	propertyError = "headroom.error"
 	// propertyQuality is a least accuracy of its result, as its profile tells.
 	propertyQuality = "headroom.quality"
 	// propertyProfile names the profile; without it the job's name does.
@@ -58,6 +60,8 @@ type app struct {
 	containers int
 	// attempt is its newest attempt, "" before it has one; master is that one's container.
 	attempt, master string
+	// tags are what it was submitted with.
+	tags string
 	// spark tells Spark from MapReduce.
 	spark bool
 }
@@ -228,7 +232,7 @@ func (j jsonApp) app() (app, error) {
 
 		id: j.ID, name: clip(j.Name), user: clip(j.User), queue: fullName(j.Queue), state: j.State, final: j.FinalStatus, diagnostics: clip(j.Diagnostics),
 		started: time.UnixMilli(j.StartedTime), elapsed: time.Duration(max(0, j.ElapsedTime)) * time.Millisecond, containers: max(0, j.RunningContainers), // -1: none any more
-		launched: moment(j.LaunchTime), finished: moment(j.FinishedTime),
+		tags: j.ApplicationTags, launched: moment(j.LaunchTime), finished: moment(j.FinishedTime),
 	}
 	if m := containerForm.FindStringSubmatch(j.AMContainerLogs); m != nil {
 		number, err := strconv.Atoi(m[2])
@@ -559,7 +563,7 @@ type demand map[string]string
 
 // demanded are the properties that a demand is made of.
 func demanded() []string {
-	return []string{propertyFloor, propertyQuality, propertyProfile, propertyClass, propertyDeadline, propertySprint, propertyDeflate}
+	return []string{propertyFloor, propertyError, propertyQuality, propertyProfile, propertyClass, propertyDeadline, propertySprint, propertyDeflate}
 }
 
 // demandNames reports whether a property is one by which an owner demands something.
@@ -592,6 +596,23 @@ func readDemand(body []byte) (demand, error) {
 	return d, nil
 }
 
+// Tags of an application by which its owner demands something; a property of the job wins over its tag.
+const (
+	tagDeadline = "headroom-deadline:"
+	tagError    = "headroom-error:"
+)
+
+// tag adds what the tags of the application demand.
+func (d demand) tag(tags string) {
+	for t := range strings.SplitSeq(tags, ",") {
+		for prefix, property := range map[string]string{tagDeadline: propertyDeadline, tagError: propertyError} {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(t), prefix); ok && d[property] == "" {
+				d[property] = value
+			}
+		}
+	}
+}
+
 // bounds are the least parts of the map tasks that the demand of a job of that name
 // asks for. What the owner meant is not always known: then all tasks are demanded.
 func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Bound) {
@@ -602,6 +623,17 @@ func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Boun
 			x, why = 1, why+": all tasks, because that is no part of them; write it as 90% or 0.9"
 		}
 		all = append(all, profiles.Bound{Fraction: x, Why: why})
+	}
+	if most, ok := d[propertyError]; ok {
+		why := propertyError + "=" + clip(most)
+		x, err := config.ParseFraction(most)
+		switch none := strings.TrimSuffix(most, "%"); {
+		case none == "0":
+			x = 0
+		case err != nil:
+			x, why = 0, why+": all tasks, because that is no part of them; write it as 5% or 0.05"
+		}
+		all = append(all, profiles.Bound{Fraction: 1 - x, Why: why})
 	}
 	least, asked := d[propertyQuality]
 	profile, named := d[propertyProfile]

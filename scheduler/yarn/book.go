@@ -68,6 +68,9 @@ type book struct {
 	// shares are the containers of each job as the coordinators said last, order the jobs as they are served. Jobs that
 	// are not known yet may be among them: a directive may come before the log is read.
 	shares map[string]int
+	door   *door
+	// speeds are how fast nodes run under their caps, by name.
+	speeds map[string]speed
 	order  []string
 	// overhead is how many containers' room each job takes for itself: the largest
 	// application master's, as last seen.
@@ -79,7 +82,7 @@ type book struct {
 }
 
 func newBook(cfg Config, logger *slog.Logger) *book {
-	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, sparks: map[string]*sparkApp{}, gap: true, overhead: 1}
+	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, sparks: map[string]*sparkApp{}, speeds: map[string]speed{}, door: newDoor(logger), gap: true, overhead: 1}
 }
 
 // wish is what the next look should bring.
@@ -123,6 +126,7 @@ func (b *book) see(now time.Time, w wish, s *sight) {
 	for _, id := range s.unknown {
 		b.miss(now, b.jobs[id])
 	}
+	b.door.look(now, b)
 	b.forget()
 	b.forgetSparks(now)
 }
@@ -442,7 +446,7 @@ func (b *book) details(now time.Time, id string) (all []*headroomv1.RunDetail) {
 		if j.over || j.app.state != "RUNNING" || !j.named(id) {
 			continue
 		}
-		d := &headroomv1.RunDetail{Id: j.app.id, ThetaWhy: j.exact(now), Seed: j.seed, Sprint: j.sprint}
+		d := &headroomv1.RunDetail{Id: j.app.id, ThetaWhy: j.exact(now), Seed: j.seed, Sprint: j.sprint, Speculation: j.speculation}
 		switch {
 		case j.spark != nil && j.spark.theta > 0:
 			d.ThetaWhy = fmt.Sprintf("%s of its tasks in stages to come are given up", units.Percent(j.spark.theta))
@@ -505,7 +509,7 @@ func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 	m := &headroomv1.Job{
 		Id: j.app.id, Name: j.app.name, Class: j.terms.class, Rank: uint32(j.terms.rank), DeadlineS: secondsOf(j.terms.due()), State: p.GetState(),
 		Spec: j.spec, SubmittedUs: j.app.started.UnixMicro(), Progress: p, Outcome: j.outcome, Engine: Name, Queue: j.app.queue,
-		Floor: j.floor.Fraction, Dropped: j.dropped.ranges(),
+		Floor: j.floor.Fraction, Dropped: j.dropped.ranges(), Admission: j.admission,
 	}
 	if theta := j.ratio(); theta > 0 {
 		m.Deflation = &headroomv1.Deflation{Theta: theta, Seed: j.ratioSeed()}

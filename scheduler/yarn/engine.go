@@ -224,6 +224,13 @@ func (e *Engine) Sprint(d *headroomv1.SprintDirective) {
 	e.book.sprint(time.Now(), d)
 }
 
+// Cap takes note of a node's cap: its tasks are slower from then on.
+func (e *Engine) Cap(d *headroomv1.CapDirective) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.book.cap(time.Now(), d)
+}
+
 // setShares makes the queues' maxima what the book says they are.
 func (e *Engine) setShares(ctx context.Context, now time.Time) error {
 	e.sharing.Lock()
@@ -510,7 +517,7 @@ func (e *Engine) hookStop(id string) (stopAnswer, error) {
 	_, least, loose := j.bound()
 	a := stopAnswer{Stop: loose, Dropped: j.dropped.sorted()}
 	if loose {
-		a.MinTasks = &least
+		a.MinTasks, a.Over = &least, j.reached(time.Now())
 	}
 	return a, nil
 }

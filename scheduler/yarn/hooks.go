@@ -30,6 +30,8 @@ func (h *hooks) handler() http.Handler {
 	mux.HandleFunc("GET /v1/jobs/{job}/stop", h.ofJob(h.stop))
 	mux.HandleFunc("POST /v1/jobs/{job}/drop", h.ofJob(h.drop))
 	mux.HandleFunc("POST /v1/jobs/{job}/begin", h.ofJob(h.begin))
+	mux.HandleFunc("POST /v1/jobs/{job}/speculate", h.ofJob(h.speculate))
+	mux.HandleFunc("POST /v1/admit", h.ofShares(hookserver.AdmitHandler(h.engine)))
 	mux.HandleFunc("POST /v1/spark/progress", h.sparkProgress)
 	return hookserver.Bounded(hooksMax, mux)
 }
@@ -68,6 +70,8 @@ type stopAnswer struct {
 	Stop     bool  `json:"stop"`
 	MinTasks *int  `json:"min_tasks,omitempty"`
 	Dropped  []int `json:"dropped"`
+	// Over: the job has what it promised.
+	Over bool `json:"over,omitempty"`
 }
 
 func (h *hooks) stop(w http.ResponseWriter, r *http.Request) {

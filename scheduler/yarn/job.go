@@ -76,6 +76,11 @@ type job struct {
 	samples []sample
 	// spark is what its driver tells, of an application of Spark; nil of MapReduce.
 	spark *sparkApp
+	// admission is what was decided at the door; nil where nobody asked.
+	admission *headroomv1.Admission
+	// greedy: its policy of speculation has switched for good; speculation is what it decided last, in words.
+	greedy      bool
+	speculation string
 	// warned: it was said that it waits for its master, or that its master is silent.
 	stuck, silent bool
 
@@ -407,6 +412,7 @@ func (j *job) commit(cfg Config) (*headroomv1.CommitJobRequest, error) {
 			Id: j.app.id, Name: j.app.name, Class: j.terms.class, Rank: uint32(j.terms.rank), DeadlineS: secondsOf(j.terms.due()),
 			State: headroomv1.JobState_JOB_STATE_QUEUED, Spec: j.spec,
 			SubmittedUs: j.app.started.UnixMicro(), Engine: Name, Queue: j.app.queue, Floor: j.floor.Fraction, Progress: j.progress(cfg, true),
+			Admission: j.admission,
 		},
 		Change: &headroomv1.Change{Actor: actor, Reason: "submitted to " + j.app.queue + " by " + j.app.user, RequestId: "commit-" + j.app.id},
 	}, nil

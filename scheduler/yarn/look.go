@@ -202,7 +202,9 @@ func (c *client) inside(ctx context.Context, a app, demandRead bool) (d detail) 
 	if err == nil && !demandRead {
 		if body, err = c.master(ctx, a.id, "/conf"); err == nil {
 			d.demand, err = readDemand(body)
-			d.demandRead = err == nil
+			if d.demandRead = err == nil; d.demandRead {
+				d.demand.tag(a.tags)
+			}
 		}
 	}
 	d.err = errors.Join(d.err, err)

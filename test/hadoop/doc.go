@@ -4,7 +4,8 @@
 // killed NodeManager, a killed master and a killed ResourceManager, a ResourceManager that
 // asks for Kerberos is followed, jobs are sprinted, held to shares and made smaller as the
 // coordinators decide, the queues of the fair and of the capacity scheduler follow,
-// applications of Spark on YARN are seen and obey, and nothing is left of a cluster,
+// applications of Spark on YARN are seen and obey, copies of maps overtake what waits, an
+// application whose deadline cannot be kept is refused with the numbers, and nothing is left of a cluster,
 // whatever ended it.
 //
 // The one idea: one cluster serves the whole package, because starting JVMs is most of

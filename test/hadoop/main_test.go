@@ -37,6 +37,7 @@ type lab struct {
 	plugin   string // headroom-hadoop.jar
 	apps     string // headroom-apps.jar
 	nodes    string // folder of the emulated nodes
+	hooks    *hooks // where the ResourceManager's plug-in asks
 	machines *cluster.Group
 	programs []*cluster.Program
 }
@@ -115,8 +116,10 @@ func (l *lab) start(ctx context.Context, root string, j hadoop.Jars) (err error)
 	if err := cluster.AwaitNodes(l.nodes, "n1", "n2"); err != nil {
 		return err
 	}
+	l.hooks = newHooks()
 	l.Cluster, err = hadoop.Start(ctx, hadoop.Config{
 		Dir: filepath.Join(l.dir, "shared"), Jars: j, Nodes: nodes, Plugins: []string{l.plugin}, Scheduler: hadoop.LiveFairScheduler,
+		Properties: map[string]string{"headroom.url": l.hooks.server.URL},
 	})
 	return err
 }
@@ -132,6 +135,9 @@ func (l *lab) Close() error {
 	}
 	for _, p := range l.programs {
 		p.Stop(stopGrace)
+	}
+	if l.hooks != nil {
+		l.hooks.server.Close()
 	}
 	if l.machines != nil {
 		errs = append(errs, l.machines.Close())

@@ -18,11 +18,17 @@ final class Candidates {
    * input's beginning whatever the order of the questions. None where the floor leaves nothing to drop.
    */
   static List<MapTask> of(Collection<MapTask> tasks, Stop stop) {
+    return of(tasks, stop, false);
+  }
+
+  /** With running, also those that run, once the job has what it promised. */
+  static List<MapTask> of(Collection<MapTask> tasks, Stop stop, boolean running) {
     if (!stop.inForce || tasks.size() - stop.dropped.size() <= stop.minTasks) {
       return new ArrayList<>();
     }
     return tasks.stream()
-        .filter(t -> t.state == MapTask.State.WAITING && !stop.dropped.contains(t.number))
+        .filter(t -> t.state == MapTask.State.WAITING || (running && stop.over && t.state == MapTask.State.BEGUN))
+        .filter(t -> !stop.dropped.contains(t.number))
         .sorted(Comparator.comparingInt((MapTask t) -> t.number).reversed())
         .limit(MAX)
         .collect(Collectors.toList());

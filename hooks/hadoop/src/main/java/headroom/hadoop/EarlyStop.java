@@ -60,6 +60,7 @@ final class EarlyStop {
   private final SchedulerClient client;
   private final String id;
   private final Job job;
+  private final boolean endRunning;
   private final Repeated answers = new Repeated(LOG);
 
   /** All that is known to be recorded as dropped; it only ever grows. */
@@ -68,10 +69,12 @@ final class EarlyStop {
   private final Map<Integer, Pending> pending = new HashMap<>();
   private final Set<Integer> settled = new HashSet<>();
 
-  EarlyStop(SchedulerClient client, String id, Job job) {
+  /** With endRunning, tasks that run are named too once the job has what it promised. */
+  EarlyStop(SchedulerClient client, String id, Job job, boolean endRunning) {
     this.client = client;
     this.id = id;
     this.job = job;
+    this.endRunning = endRunning;
   }
 
   /** Asks the scheduler: what is recorded is obeyed first, then what waits is named. */
@@ -80,7 +83,7 @@ final class EarlyStop {
       Stop stop = client.stop(id);
       Map<Integer, MapTask> tasks = job.tasks();
       record(stop.dropped, tasks);
-      List<MapTask> candidates = Candidates.of(tasks.values(), stop);
+      List<MapTask> candidates = Candidates.of(tasks.values(), stop, endRunning);
       if (!candidates.isEmpty()) {
         record(client.drop(id, tasks.size(), candidates), job.tasks());
       }

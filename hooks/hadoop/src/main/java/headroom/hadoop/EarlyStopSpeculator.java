@@ -6,7 +6,6 @@ import org.apache.hadoop.mapreduce.v2.api.records.JobState;
 import org.apache.hadoop.mapreduce.v2.app.AppContext;
 import org.apache.hadoop.mapreduce.v2.app.job.Job;
 import org.apache.hadoop.mapreduce.v2.app.job.event.TaskAttemptStatusUpdateEvent.TaskAttemptStatus;
-import org.apache.hadoop.mapreduce.v2.app.speculate.DefaultSpeculator;
 import org.apache.hadoop.mapreduce.v2.app.speculate.Speculator;
 import org.apache.hadoop.mapreduce.v2.app.speculate.SpeculatorEvent;
 import org.apache.hadoop.security.UserGroupInformation;
@@ -23,7 +22,9 @@ import org.slf4j.LoggerFactory;
  *
  * <p>Hadoop loads it only where {@code mapreduce.map.speculative} or {@code mapreduce.reduce.speculative} is true. It
  * hands everything on to Hadoop's own speculator, which so does what the job asked for; {@code headroom.speculate}
- * set to false keeps that one quiet, for jobs that are not to speculate but to stop early.
+ * set to false keeps that one quiet, for jobs that are not to speculate but to stop early. {@code
+ * headroom.speculation} names a policy of Headroom's instead ({@link Speculation}); while the scheduler does not
+ * answer, Hadoop's own speculates.
  *
  * <p>{@link EarlyStop} says what is dropped, and why that is right after a restart and in every race.
  */
@@ -37,7 +38,9 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
 
   private final Configuration conf;
   private final AppContext context;
-  private final DefaultSpeculator speculator; // null where the job is not to speculate
+  private final MutedSpeculator speculator; // null where the job is not to speculate
+  private final String policy; // null where Hadoop's own is the only one
+  private final Requests requests; // null where they keep their order
   private volatile boolean stopped;
   private Thread thread;
 
@@ -46,14 +49,24 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
     super(EarlyStopSpeculator.class.getName());
     this.conf = conf;
     this.context = context;
-    speculator = conf.getBoolean(Settings.SPECULATE, true) ? new DefaultSpeculator(conf, context) : null;
+    speculator = conf.getBoolean(Settings.SPECULATE, true) ? new MutedSpeculator(conf, context) : null;
     if (speculator != null) {
       addService(speculator);
+    }
+    String named = conf.getTrimmed(Settings.POLICY, Settings.POLICY_DEFAULT);
+    policy = named.equals(Settings.POLICY_DEFAULT) ? null : named;
+    String fixed = Requests.fixed(conf);
+    requests = policy != null && fixed.isEmpty() ? new Requests(conf, events()) : null;
+    if (policy != null && requests == null) {
+      LOG.warn("copies wait behind all other maps, and these keep Hadoop's order: {}", fixed);
     }
   }
 
   @Override
   public void handle(SpeculatorEvent event) {
+    if (requests != null && event.getTaskID() != null) {
+      requests.noticed(event.getTaskID());
+    }
     if (speculator != null) {
       speculator.handle(event);
     }
@@ -94,6 +107,7 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
 
   private void follow(SchedulerClient client, int intervalMs) {
     EarlyStop stop = null;
+    Speculation speculation = null;
     while (!stopped) {
       try {
         Job job = runningJob();
@@ -102,11 +116,20 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
           continue;
         }
         if (stop == null) {
-          stop = new EarlyStop(client, job.getID().toString(), new MasterJob(job, conf, events()));
-          LOG.info("{} may be stopped early by Headroom, asked every {} ms", job.getID(), intervalMs);
+          String id = job.getID().toString();
+          MasterJob tasks = new MasterJob(job, conf, events(), requests);
+          stop = new EarlyStop(client, id, tasks, conf.getBoolean(Settings.END_RUNNING, false));
+          LOG.info("{} may be stopped early by Headroom, asked every {} ms", id, intervalMs);
+          if (policy != null && !job.isUber()) {
+            speculation = new Speculation(client, id, policy, tasks, System::nanoTime);
+          }
         }
         stop.ask();
-        settle(stop, intervalMs);
+        if (speculation != null) {
+          speculation.ask();
+          mute(speculation.holds());
+        }
+        settle(stop, speculation, intervalMs);
       } catch (InterruptedException e) {
         return;
       } catch (RuntimeException e) {
@@ -125,10 +148,16 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
     }
   }
 
-  /** Sleeps for an interval, and meanwhile follows what was killed to its end. */
-  private static void settle(EarlyStop stop, int intervalMs) throws InterruptedException {
+  private void mute(boolean on) {
+    if (speculator != null) {
+      speculator.mute(on);
+    }
+  }
+
+  /** Sleeps for an interval, and meanwhile goes on with what was decided. */
+  private static void settle(EarlyStop stop, Speculation speculation, int intervalMs) throws InterruptedException {
     long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(intervalMs);
-    while (!stop.settle() && System.nanoTime() < end) {
+    while (!(stop.settle() & (speculation == null || speculation.settle())) && System.nanoTime() < end) {
       Thread.sleep(SETTLE_MS);
     }
     TimeUnit.NANOSECONDS.sleep(end - System.nanoTime());

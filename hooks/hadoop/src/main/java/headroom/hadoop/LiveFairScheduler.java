@@ -14,11 +14,19 @@ import org.apache.hadoop.yarn.api.records.ContainerId;
 import org.apache.hadoop.yarn.api.records.Resource;
 import org.apache.hadoop.yarn.api.records.ResourceRequest;
 import org.apache.hadoop.yarn.api.records.SchedulingRequest;
+import org.apache.hadoop.yarn.event.Event;
+import org.apache.hadoop.yarn.event.EventHandler;
+import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMApp;
+import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMAppEvent;
+import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMAppEventType;
+import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMAppState;
 import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainer;
 import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainerEventType;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.Allocation;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.ContainerUpdates;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerUtils;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.event.AppAddedSchedulerEvent;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.event.SchedulerEvent;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.ConfigurableResource;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FSAppAttempt;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FSQueue;
@@ -35,6 +43,9 @@ import org.slf4j.LoggerFactory;
  * back; they are covered again within one interval. When no answer has come for as long as the last one is valid,
  * and for queues that an answer does not name, the file's maxima hold. Where an answer names several applications of a
  * queue, they divide it by what each may hold.
+ *
+ * <p>An application whose tags name a deadline is asked about first ({@link Door}), and refused with the numbers where
+ * it cannot be kept.
  */
 public class LiveFairScheduler extends FairScheduler {
   private static final Logger LOG = LoggerFactory.getLogger(LiveFairScheduler.class);
@@ -46,6 +57,7 @@ public class LiveFairScheduler extends FairScheduler {
   private volatile boolean stopped;
   private Thread thread;
   private SchedulerClient client;
+  private volatile Door door; // null where nobody is asked
 
   // Of the thread alone.
   private Shares last;
@@ -60,6 +72,7 @@ public class LiveFairScheduler extends FairScheduler {
     if (client == null) {
       return;
     }
+    door = new Door(client, v -> events().handle(((Arrival) v).event), this::reject, System::nanoTime);
     int intervalMs =
         Math.max(Settings.INTERVAL_MS_MIN, conf.getInt(Settings.SHARES_INTERVAL_MS, Settings.INTERVAL_MS_DEFAULT));
     thread = new Thread(() -> follow(intervalMs), "headroom-shares");
@@ -70,11 +83,89 @@ public class LiveFairScheduler extends FairScheduler {
   @Override
   public void serviceStop() throws Exception {
     stopped = true;
+    if (door != null) {
+      door.close();
+    }
     if (thread != null) {
       thread.interrupt();
       thread.join(JOIN_MS);
     }
     super.serviceStop();
+  }
+
+  /**
+   * An application with a deadline is held until Headroom has said whether it can be kept, and comes here again then: in
+   * the same thread as its end, so that the order of the two is kept.
+   */
+  @Override
+  public void handle(SchedulerEvent event) {
+    if (door != null && event instanceof AppAddedSchedulerEvent) {
+      AppAddedSchedulerEvent added = (AppAddedSchedulerEvent) event;
+      RMApp app = getRMContext().getRMApps().get(added.getApplicationId());
+      if (app != null && !added.getIsAppRecovering()) {
+        Arrival v = new Arrival(app, added);
+        if (!v.wishes().wrong.isEmpty()) {
+          reject(v, v.wishes().wrong);
+          return;
+        }
+        if (door.holds(v)) {
+          return;
+        }
+        if (v.wishes().deadlineS > 0 && !v.stands()) {
+          return; // it was ended while it was held, and its end has passed here already
+        }
+      }
+    }
+    super.handle(event);
+  }
+
+  @SuppressWarnings("unchecked") // Hadoop's own type is raw
+  private EventHandler<Event<?>> events() {
+    return (EventHandler<Event<?>>) (EventHandler<?>) getRMContext().getDispatcher().getEventHandler();
+  }
+
+  /** As Hadoop refuses an application for a queue that is not there: the reason is in its diagnostics. */
+  private void reject(Door.Visitor v, String reason) {
+    LOG.info("{} is refused: {}", v.id(), reason);
+    events().handle(new RMAppEvent(((Arrival) v).event.getApplicationId(), RMAppEventType.APP_REJECTED, "Headroom refuses " + v.id() + ": " + reason));
+  }
+
+  /** An application that was submitted. */
+  private static final class Arrival implements Door.Visitor {
+    private final RMApp app;
+    private final AppAddedSchedulerEvent event;
+    private final Wishes wishes;
+
+    Arrival(RMApp app, AppAddedSchedulerEvent event) {
+      this.app = app;
+      this.event = event;
+      wishes = Wishes.of(app.getApplicationTags());
+    }
+
+    @Override
+    public String id() {
+      return event.getApplicationId().toString();
+    }
+
+    @Override
+    public String user() {
+      return event.getUser();
+    }
+
+    @Override
+    public String queue() {
+      return event.getQueue();
+    }
+
+    @Override
+    public Wishes wishes() {
+      return wishes;
+    }
+
+    @Override
+    public boolean stands() {
+      return app.getState() == RMAppState.SUBMITTED;
+    }
   }
 
   private void follow(int intervalMs) {

@@ -1,8 +1,11 @@
 package headroom.hadoop;
 
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
@@ -41,18 +44,20 @@ import org.slf4j.LoggerFactory;
  * <p>Tasks are killed, not failed. To the job a killed task is completed and not failed, so it neither fails the job
  * nor needs mapreduce.map.failures.maxpercent, behind which real failures would hide.
  */
-final class MasterJob implements EarlyStop.Job {
+final class MasterJob implements EarlyStop.Job, Speculation.Job {
   private static final Logger LOG = LoggerFactory.getLogger(MasterJob.class);
 
   private final Job job;
   private final Configuration conf;
   private final EventHandler<Event<?>> events;
+  private final Requests requests; // null where requests keep their order
   private JobSplit.TaskSplitMetaInfo[] splits;
 
-  MasterJob(Job job, Configuration conf, EventHandler<Event<?>> events) {
+  MasterJob(Job job, Configuration conf, EventHandler<Event<?>> events, Requests requests) {
     this.job = job;
     this.conf = conf;
     this.events = events;
+    this.requests = requests;
   }
 
   @Override
@@ -90,7 +95,7 @@ final class MasterJob implements EarlyStop.Job {
       boolean over = s == TaskAttemptState.KILLED || s == TaskAttemptState.FAILED;
       ended &= over;
       // A killed attempt has left nothing behind: it was preempted, or its node was lost.
-      waits &= over || ((s == TaskAttemptState.NEW || s == TaskAttemptState.STARTING) && a.getAssignedContainerID() == null);
+      waits &= over || waits(a);
       failed |= s == TaskAttemptState.FAILED;
     }
     switch (task.getState()) {
@@ -165,12 +170,85 @@ final class MasterJob implements EarlyStop.Job {
     }
   }
 
+  @Override
+  public List<TaskView> views() {
+    Set<Integer> results = everSucceeded();
+    List<TaskView> views = new ArrayList<>();
+    for (Task t : job.getTasks(TaskType.MAP).values()) {
+      boolean done = results.contains(t.getID().getId()) || t.getState() == TaskState.SUCCEEDED;
+      if (done || t.getState() == TaskState.SCHEDULED || t.getState() == TaskState.RUNNING) {
+        views.add(view(t, done));
+      }
+    }
+    views.sort(Comparator.comparingInt(v -> v.number));
+    return views;
+  }
+
+  private TaskView view(Task t, boolean done) {
+    int running = 0;
+    boolean waits = false;
+    long took = 0;
+    TaskAttempt furthest = null;
+    for (TaskAttempt a : t.getAttempts().values()) {
+      if (a.getState() == TaskAttemptState.SUCCEEDED) {
+        took = Math.max(0, a.getFinishTime() - a.getLaunchTime());
+      } else if (waits(a)) {
+        waits = true;
+      } else if (!a.isFinished()) {
+        running++;
+        furthest = furthest == null || a.getProgress() > furthest.getProgress() ? a : furthest;
+      }
+    }
+    int number = t.getID().getId();
+    if (furthest == null) {
+      return new TaskView(number, bytes(number), done, took, 0, waits, 0, 0, "");
+    }
+    long began = furthest.getLaunchTime();
+    long elapsed = began == 0 ? 0 : Math.max(0, System.currentTimeMillis() - began);
+    String node = furthest.getNodeId() == null ? "" : furthest.getNodeId().toString();
+    return new TaskView(number, bytes(number), done, took, running, waits, elapsed, furthest.getProgress(), node);
+  }
+
+  private static boolean waits(TaskAttempt a) {
+    TaskAttemptState s = a.getState();
+    return (s == TaskAttemptState.NEW || s == TaskAttemptState.STARTING) && a.getAssignedContainerID() == null;
+  }
+
+  @Override
+  public boolean copy(int number) {
+    Task task = task(number);
+    if (task.getState() != TaskState.RUNNING) {
+      return false; // one whose first attempt has not been launched yet bears no copy: Hadoop would end the job
+    }
+    events.handle(new TaskEvent(task.getID(), TaskEventType.T_ADD_SPEC_ATTEMPT));
+    return true;
+  }
+
+  @Override
+  public boolean toFront(int number) {
+    if (requests == null) {
+      return true;
+    }
+    for (TaskAttempt a : task(number).getAttempts().values()) {
+      // One that is new has no request yet.
+      if (a.getState() == TaskAttemptState.STARTING && a.getAssignedContainerID() == null) {
+        requests.toFront(a);
+        return true;
+      }
+    }
+    return false;
+  }
+
   private Task task(MapTask t) {
+    return task(t.number);
+  }
+
+  private Task task(int number) {
     TaskId any = job.getTasks(TaskType.MAP).keySet().iterator().next();
     TaskId id = Records.newRecord(TaskId.class);
     id.setJobId(any.getJobId());
     id.setTaskType(TaskType.MAP);
-    id.setId(t.number);
+    id.setId(number);
     return job.getTask(id);
   }
 

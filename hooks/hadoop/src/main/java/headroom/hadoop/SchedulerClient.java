@@ -103,6 +103,19 @@ final class SchedulerClient {
     return Json.tasks(ask("/v1/jobs/" + job + "/drop", body), "dropped");
   }
 
+  /** Tells how the map tasks stand; answers with what is to run next. */
+  JsonNode speculate(String job, JsonNode tasks) throws IOException {
+    return ask("/v1/jobs/" + job + "/speculate", tasks);
+  }
+
+  /** Asks whether an application may begin. */
+  Admission admit(Door.Visitor v) throws IOException {
+    Wishes w = v.wishes();
+    return Admission.parse(ask("/v1/admit", Json.MAPPER.createObjectNode()
+        .put("application", v.id()).put("user", v.user()).put("queue", v.queue())
+        .put("tasks", w.tasks).put("deadline_s", w.deadlineS).put("error", w.error).put("wait", w.waits)));
+  }
+
   boolean begin(String job, int task, int attempt, long bytes) throws IOException {
     ObjectNode body = Json.MAPPER.createObjectNode().put("task", task).put("attempt", attempt).put("bytes", bytes);
     return Json.bool(ask("/v1/jobs/" + job + "/begin", body), "run");

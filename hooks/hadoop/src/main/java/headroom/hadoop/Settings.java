@@ -39,6 +39,15 @@ final class Settings {
   /** Whether {@link EarlyStopSpeculator} also speculates as Hadoop's own does; true unless said. */
   static final String SPECULATE = "headroom.speculate";
 
+  /** By which policy of Headroom's map tasks are copied and put in order; unless said, as Hadoop does alone. */
+  static final String POLICY = "headroom.speculation";
+
+  /** The policy that is Hadoop's own. */
+  static final String POLICY_DEFAULT = "default";
+
+  /** Whether maps that run are ended too when the job has what it promised; false unless said. */
+  static final String END_RUNNING = "headroom.end-running";
+
   /** The input format that {@link EarlyStopInputFormat} wraps; TextInputFormat unless said. */
   static final String INPUT_FORMAT = "headroom.inputformat";
 

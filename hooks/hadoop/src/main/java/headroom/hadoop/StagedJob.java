@@ -83,6 +83,7 @@ final class StagedJob {
       job.setBoolean(MRJobConfig.MAP_SPECULATIVE, true); // without it the class is not loaded
     }
     job.set(MRJobConfig.MR_AM_JOB_SPECULATOR, EarlyStopSpeculator.class.getName());
+    job.setIfUnset(MRJobConfig.MR_AM_PREEMPTION_POLICY, DeallocationNotice.class.getName());
     return "early stop in the speculator's place";
   }
 }

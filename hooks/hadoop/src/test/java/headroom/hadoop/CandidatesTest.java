@@ -24,7 +24,7 @@ class CandidatesTest {
   }
 
   private static Stop stop(boolean inForce, int min, Integer... dropped) {
-    return new Stop(inForce, min, new TreeSet<>(Arrays.asList(dropped)));
+    return new Stop(inForce, min, new TreeSet<>(Arrays.asList(dropped)), false);
   }
 
   @Test

@@ -59,7 +59,7 @@ class EarlyStopTest {
     job.set(1, MapTask.State.BEGUN);
     job.set(2, MapTask.State.WAITING);
     job.set(3, MapTask.State.WAITING);
-    stop = new EarlyStop(scheduler.client(30_000), "job_1_0001", job);
+    stop = new EarlyStop(scheduler.client(30_000), "job_1_0001", job, false);
   }
 
   @AfterEach

@@ -1,0 +1,32 @@
+package headroom.hadoop;
+
+import org.apache.hadoop.mapreduce.v2.api.records.TaskAttemptId;
+import org.apache.hadoop.mapreduce.v2.app.AppContext;
+import org.apache.hadoop.mapreduce.v2.app.rm.preemption.NoopAMPreemptionPolicy;
+import org.apache.hadoop.mapreduce.v2.app.speculate.SpeculatorEvent;
+
+/**
+ * Tells the speculator when the container allocator has taken a request back
+ * ({@code yarn.app.mapreduce.am.preemption.policy}). Otherwise it is Hadoop's own policy, which does nothing.
+ *
+ * <p>The allocator calls it right after it has taken the request back, before it assigns another container. The notice
+ * goes through the master's queue of events, behind any assignment that came first: that is what {@link Requests} needs
+ * to know.
+ */
+public class DeallocationNotice extends NoopAMPreemptionPolicy {
+  private AppContext context;
+
+  @Override
+  public void init(AppContext of) {
+    context = of;
+    super.init(of);
+  }
+
+  @Override
+  @SuppressWarnings("unchecked") // Hadoop's own type is raw
+  public void handleCompletedContainer(TaskAttemptId attempt) {
+    super.handleCompletedContainer(attempt);
+    // The event that says that a task needs no more containers than before.
+    context.getEventHandler().handle(new SpeculatorEvent(attempt.getTaskId(), 0));
+  }
+}

@@ -1,0 +1,107 @@
+package hookserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/units"
+)
+
+// Application is one that an engine's hook asks about at the door.
+type Application struct {
+	// ID is the engine's own, User who submitted it and Queue where to.
+	ID, User, Queue string
+	// Tasks is the most containers that it can use at one time; 0: unknown.
+	Tasks int
+	// Deadline is when it ought to have ended, from its submission.
+	Deadline time.Duration
+	// Error is the part of its tasks that its result may lack.
+	Error float64
+	// Waits: it would rather wait than be refused.
+	Waits bool
+}
+
+// Door decides whether an application may begin.
+type Door interface {
+	// Admit decides at once and remembers: an application that is asked about again gets the same answer, or, where it
+	// waits, how it stands.
+	Admit(ctx context.Context, a Application) (*headroomv1.Admission, error)
+}
+
+// ErrApplication is an application that no door can judge.
+var ErrApplication = errors.New("the application makes no sense")
+
+// Bounds of an application.
+const (
+	// tasksMost is what admission takes.
+	tasksMost = 10_000_000
+	// deadlineMost is ten years: the coordinators take no more.
+	deadlineMost = 10 * 365 * 24 * time.Hour
+	// nameMost bounds an id, a user and a queue, in bytes.
+	nameMost = 300
+)
+
+// AdmitHandler serves POST /v1/admit: docs/hooks.md.
+func AdmitHandler(door Door) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var ask struct {
+			Application string  `json:"application"`
+			User        string  `json:"user"`
+			Queue       string  `json:"queue"`
+			Tasks       int     `json:"tasks"`
+			DeadlineS   float64 `json:"deadline_s"`
+			Error       float64 `json:"error"`
+			Wait        bool    `json:"wait"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
+			Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON that docs/hooks.md tells: %w", err))
+			return
+		}
+		a := Application{ask.Application, ask.User, ask.Queue, ask.Tasks, 0, ask.Error, ask.Wait}
+		if ask.DeadlineS > 0 && ask.DeadlineS <= deadlineMost.Seconds() {
+			a.Deadline = time.Duration(ask.DeadlineS * float64(time.Second))
+		}
+		if err := a.check(); err != nil {
+			Refuse(w, http.StatusBadRequest, err)
+			return
+		}
+		d, err := door.Admit(r.Context(), a)
+		switch {
+		case errors.Is(err, ErrApplication):
+			Refuse(w, http.StatusBadRequest, err)
+		case err != nil:
+			Refuse(w, http.StatusServiceUnavailable, err)
+		default:
+			Answer(w, struct {
+				Decision string   `json:"decision"`
+				Slots    uint32   `json:"slots"`
+				Reason   string   `json:"reason"`
+				NearestS *float64 `json:"nearest_s,omitempty"`
+			}{d.GetDecision(), d.GetSlots(), d.GetReason(), d.NearestS})
+		}
+	}
+}
+
+func (a *Application) check() error {
+	switch {
+	case a.ID == "" || a.User == "" || a.Queue == "" || max(len(a.ID), len(a.User), len(a.Queue)) > nameMost:
+		return fmt.Errorf("%w: application, user and queue are needed, each of at most %d bytes", ErrApplication, nameMost)
+	case a.Tasks < 0 || a.Tasks > tasksMost:
+		return fmt.Errorf("%w: it has %d tasks; it must be from 0 (unknown) to %d", ErrApplication, a.Tasks, tasksMost)
+	case a.Deadline <= 0:
+		return fmt.Errorf("%w: deadline_s must be above 0 and at most %v", ErrApplication, deadlineMost.Seconds())
+	case !(a.Error >= 0 && a.Error < 1):
+		return fmt.Errorf("%w: error is %v; it must be from 0 to less than 1", ErrApplication, a.Error)
+	}
+	return nil
+}
+
+// Needed is how many of its tasks the application's promise asks for; 0: unknown.
+func (a *Application) Needed() int {
+	return units.Ratio(1 - a.Error).Least(a.Tasks)
+}

@@ -1,0 +1,233 @@
+package yarn
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/admission"
+	"headroom/scheduler/hookserver"
+)
+
+const (
+	// waitsUnasked is how long an application may wait at the door that nobody asks about any more: it is asked about each
+	// second.
+	waitsUnasked = 30 * time.Second
+	// beginsWithin is how long an admitted application may take to be listed by the ResourceManager.
+	beginsWithin = time.Minute
+	// visitorsMost bounds the applications that are remembered.
+	visitorsMost = 10_000
+)
+
+// visitor is an application that was asked about.
+type visitor struct {
+	verdict admission.Verdict
+	answer  *headroomv1.Admission
+	// asked is when it was asked about last.
+	asked time.Time
+	// work is what its containers have taken until counted.
+	work    time.Duration
+	counted time.Time
+	over    bool
+}
+
+// door admits applications by what the cluster's containers can do under the nodes' caps. Its methods do no I/O; whoever
+// calls them holds the engine's lock.
+type door struct {
+	control  *admission.Controller
+	visitors map[string]*visitor
+	logger   *slog.Logger
+}
+
+func newDoor(logger *slog.Logger) *door {
+	control, _ := admission.New(admission.Adaptive, 0) // the policy and no capacity are never refused
+	return &door{control: control, visitors: map[string]*visitor{}, logger: logger}
+}
+
+// Admit implements hookserver.Door.
+func (e *Engine) Admit(_ context.Context, a hookserver.Application) (*headroomv1.Admission, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := e.book
+	if !b.restored || b.looked.IsZero() || !b.failed.IsZero() {
+		return nil, errStarting
+	}
+	return b.door.admit(time.Now(), a, b.capacity())
+}
+
+// capacity is how many containers at full speed the nodes are worth under their caps.
+func (b *book) capacity() int { return int(float64(b.containers)*b.meanSpeed() + 1e-9) }
+
+func (d *door) admit(now time.Time, a hookserver.Application, capacity int) (*headroomv1.Admission, error) {
+	d.resize(now, capacity)
+	if v := d.visitors[a.ID]; v != nil {
+		v.asked = now
+		d.tick(now)
+		return v.answer, nil
+	}
+	if len(d.visitors) >= visitorsMost {
+		return nil, fmt.Errorf("%d applications are remembered at the door, which is the most", visitorsMost)
+	}
+	tasks := a.Needed()
+	if tasks == 0 {
+		tasks = max(1, capacity) // nobody has said how many: it may use all containers
+	}
+	v := &visitor{asked: now, counted: now}
+	d.visitors[a.ID] = v
+	decisions, err := d.control.Submit(now, admission.Job{ID: a.ID, User: a.User, Tasks: tasks, Deadline: a.Deadline})
+	if err != nil {
+		delete(d.visitors, a.ID)
+		return nil, fmt.Errorf("%w: %w", hookserver.ErrApplication, err)
+	}
+	d.take(decisions)
+	if v.verdict == admission.Queued && !a.Waits {
+		d.withdraw(now, a.ID)
+		v.verdict = admission.Refused
+		v.answer.Decision, v.answer.UntilUs = wordRefused, nil
+		v.answer.Reason = fmt.Sprintf("needs %d containers, %d are free; with the tag headroom-queue it waits for them", v.answer.GetNeed(), v.answer.GetFree())
+	}
+	d.logger.Info("yarn: application at the door", slog.String("job", a.ID), slog.String("user", a.User), slog.String("queue", a.Queue),
+		slog.Duration("deadline", a.Deadline), slog.String("decision", v.answer.GetDecision()), slog.String("reason", v.answer.GetReason()))
+	return v.answer, nil
+}
+
+// Decisions as the hooks and the coordinators call them.
+const (
+	wordAdmitted = "admitted"
+	wordQueued   = "queued"
+	wordRefused  = "refused"
+)
+
+// take takes over what the controller has decided.
+func (d *door) take(decisions []admission.Decision) {
+	for i := range decisions {
+		x := &decisions[i]
+		v := d.visitors[x.ID]
+		if v == nil {
+			continue
+		}
+		v.verdict = x.Verdict
+		switch x.Verdict {
+		case admission.Admitted:
+			v.answer = told(x, wordAdmitted)
+		case admission.Queued:
+			v.answer = told(x, wordQueued)
+		case admission.Refused:
+			v.answer = told(x, wordRefused)
+		default:
+			// Containers are divided by the coordinators, and no application is ended here.
+		}
+	}
+}
+
+// told is a decision as the coordinators and the hooks hear of it.
+func told(x *admission.Decision, word string) *headroomv1.Admission {
+	a := &headroomv1.Admission{Decision: word, Slots: uint32(x.Slots), Need: uint32(max(0, x.Need)), Free: uint32(max(0, x.Free)), Samples: uint32(x.Samples), Reason: x.Reason()}
+	if x.Work > 0 {
+		a.WorkS, a.Confidence = new(x.Work.Seconds()), new(x.Confidence)
+	}
+	if !x.Until.IsZero() {
+		a.UntilUs = new(x.Until.UnixMicro())
+	}
+	if !x.Finish.IsZero() {
+		a.FinishUs = new(x.Finish.UnixMicro())
+	}
+	if x.Nearest > 0 {
+		a.NearestS = new(x.Nearest.Seconds())
+	}
+	return a
+}
+
+// resize takes over the capacity.
+func (d *door) resize(now time.Time, capacity int) {
+	if decisions, err := d.control.SetCapacity(now, min(capacity, admission.CapacityMost)); err == nil {
+		d.take(decisions)
+	}
+}
+
+func (d *door) tick(now time.Time) { d.take(d.control.Tick(now)) }
+
+// withdraw takes an application back that has not ended by itself.
+func (d *door) withdraw(now time.Time, id string) {
+	if decisions, err := d.control.Withdraw(now, id); err == nil { // it may have left by itself
+		d.take(decisions)
+	}
+}
+
+// look takes over how the applications stand.
+func (d *door) look(now time.Time, b *book) {
+	d.resize(now, b.capacity())
+	for _, j := range b.sorted() {
+		d.meet(now, j)
+		if v := d.visitors[j.app.id]; v != nil {
+			d.follow(now, v, j)
+		}
+	}
+	for id, v := range d.visitors {
+		if v.gone(now, b.jobs[id] != nil) {
+			d.withdraw(now, id)
+			delete(d.visitors, id)
+		}
+	}
+	d.tick(now)
+}
+
+// gone reports whether an application will not come, or is not needed any more.
+func (v *visitor) gone(now time.Time, listed bool) bool {
+	switch {
+	case v.verdict == admission.Queued:
+		return now.Sub(v.asked) >= waitsUnasked
+	case listed:
+		return false
+	}
+	return now.Sub(v.asked) >= beginsWithin
+}
+
+// meet counts a job with a deadline of its own that runs and was not asked about, or was forgotten when the scheduler was
+// started again: its containers are not promised to others.
+func (d *door) meet(now time.Time, j *job) {
+	id, left := j.app.id, j.terms.deadline-now.Sub(j.app.started)
+	if j.over || d.visitors[id] != nil || j.demand[propertyDeadline] == "" || j.tasks == 0 || left <= 0 || len(d.visitors) >= visitorsMost {
+		return
+	}
+	v := &visitor{asked: now, counted: now}
+	d.visitors[id] = v
+	decisions, err := d.control.Submit(now, admission.Job{ID: id, User: j.app.user, Tasks: j.tasks, Deadline: left})
+	if err == nil {
+		d.take(decisions)
+	}
+	if err != nil || v.verdict == admission.Queued {
+		d.withdraw(now, id) // it runs without a promise
+		v.verdict, v.answer = admission.Refused, nil
+	}
+}
+
+// follow counts what an application's containers do, and takes over its end.
+func (d *door) follow(now time.Time, v *visitor, j *job) {
+	if v.over {
+		return
+	}
+	v.asked = now // it is listed
+	containers := 0
+	for _, n := range j.on {
+		containers += n
+	}
+	if !j.over {
+		v.work += time.Duration(containers) * now.Sub(v.counted)
+		v.counted = now
+		if j.admission == nil {
+			j.admission = v.answer
+		}
+		return
+	}
+	v.over = true
+	if j.state != headroomv1.JobState_JOB_STATE_DONE {
+		d.withdraw(now, j.app.id)
+		return
+	}
+	if decisions, _, err := d.control.Finished(now, j.app.id, v.work); err == nil { // of what ran without a promise nothing is learned
+		d.take(decisions)
+	}
+}
