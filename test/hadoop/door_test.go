@@ -71,12 +71,12 @@ func TestDeadlinesAtTheDoor(t *testing.T) {
 		_, err := e.Admit(ctx, hookserver.Application{ID: "application_1_0001", User: "nobody", Queue: "root.q1", Tasks: 1, Deadline: time.Hour})
 		return err == nil
 	})
-	r := testkit.Need(c.Run(ctx, c.tagged(2, "headroom-deadline:2m,headroom-tasks:2")))(t)
+	r := testkit.Need(c.Run(ctx, c.tagged(2, "headroom-deadline:30m,headroom-tasks:2")))(t)
 	if !r.Succeeded() {
 		t.Fatalf("the first job: %+v; want it admitted", r)
 	}
 	known := e.List(r.Application)
-	if len(known) != 1 || known[0].GetAdmission().GetDecision() != "admitted" || known[0].GetDeadlineS() != 120 {
+	if len(known) != 1 || known[0].GetAdmission().GetDecision() != "admitted" || known[0].GetDeadlineS() != 1800 {
 		t.Errorf("the engine knows of it: %v", known)
 	}
 	testkit.Eventually(t, patience, "the engine has seen its end", func() bool {
