@@ -49,9 +49,9 @@ type Ended struct {
 	Met bool
 	Got float64
 
-	verdict       admission.Verdict // Admitted, Queued (began later) or Refused
-	start, finish float64           // of a job that ran
-	ran           bool
+	verdict       admission.Verdict  // Admitted, Queued (began later) or Refused
+	start, finish float64            // of a job that ran
+	ran, ended    bool               // ended: it did all of its work
 	last          admission.Decision // the newest one that named the job
 	first         float64            // slots at its start
 	resized       bool
@@ -175,7 +175,7 @@ func (r *run) setTick() {
 func (r *run) end(now time.Time, i int) ([]admission.Decision, error) {
 	e := &r.out.Jobs[i]
 	decisions, met, err := r.door.Finished(now, name(i), duration(r.Jobs[i].Work))
-	e.finish, e.Met, e.Got = r.m.Now(), met, r.Jobs[i].Work
+	e.finish, e.Met, e.Got, e.ended = r.m.Now(), met, r.Jobs[i].Work, true
 	r.leave(i)
 	if f := r.door.Fraction(); f >= 0 {
 		r.out.fractions = append(r.out.fractions, f)
