@@ -51,7 +51,8 @@ func NewCommand() *cobra.Command {
 			"Without it those targets are not_run. A seed draws jobs and deadlines; on a trace it draws the deadlines and the job\n" +
 			"that the trace begins with. The same seeds give the same bytes.\n\n" +
 			"--out writes targets.csv and targets.md, runs.csv (every run), summary.csv (means and bounds), policies.md (the table of\n" +
-			"docs/pythia.md), and of the generated jobs fig2.svg, fig4.svg and fig5.svg.",
+			"docs/pythia.md), and of the generated jobs fig2.svg, fig4.svg and fig5.svg.\n\n" +
+			fmt.Sprintf("--mutants repeats the study of generated jobs, at most %d, with one mistake of a policy after another.", mutantJobs),
 		Example: "  powerlab paper pythia\n  powerlab paper pythia --seeds 2 --jobs 5000 -o json\n  powerlab paper pythia --traces traces --out pythia-out\n  powerlab paper pythia --mutants -o json",
 	}
 	f := cmd.Flags()

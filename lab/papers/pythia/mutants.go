@@ -11,7 +11,11 @@ import (
 )
 
 // mutantSeeds are enough for --mutants: what a mistake breaks, it breaks by far.
-const mutantSeeds = 2
+const (
+	mutantSeeds = 2
+	// mutantJobs keeps the time short: nodrop takes long with many.
+	mutantJobs = 2000
+)
 
 // mutant is the study with doors that make one mistake.
 type mutant struct {
@@ -63,16 +67,40 @@ func misled(of admission.Policy, submitted, ended float64) func(admission.Policy
 	}
 }
 
+// small are doors of a cluster that is as small in the ample case as in the tight one.
+func small(p admission.Policy, slots int) (admit.Door, error) {
+	capacities := generated(jobsLeast).capacities
+	if slots == capacities[ample] {
+		slots = capacities[tight]
+	}
+	return admission.New(p, slots)
+}
+
 // mutants are all mistakes, each with the targets that must notice it.
 func mutants() []mutant {
 	return []mutant{
-		{name: "pythia has no door", expected: []string{"B1/nodrop"}, door: instead(admission.Pythia, admission.NoDrop)},
+		{name: "pythia has no door", expected: []string{"B1/nodrop", "B2/reactive", "B3/oracle", "B4/pythia", "B5/classes"}, door: instead(admission.Pythia, admission.NoDrop)},
+		{name: "pythia learns a quarter of the work", expected: []string{"B4/pythia"}, door: misled(admission.Pythia, 1, 0.25)},
+		{name: "reactive stops nothing", expected: []string{"B4/nodrop-tight", "B4/nodrop-middle"}, door: instead(admission.Reactive, admission.NoDrop)},
+		{name: "reactive is pythia", expected: []string{"B4/reactive-tight", "B4/reactive-middle"}, door: instead(admission.Reactive, admission.Pythia)},
+		{name: "nodrop is pythia", expected: []string{"B1/nodrop", "B2/nodrop", "B4/nodrop-tight", "B4/nodrop-middle"}, door: instead(admission.NoDrop, admission.Pythia), apart: true},
+		{name: "oracle is told three times the work", expected: []string{"B1/oracle"}, door: misled(admission.Oracle, 3, 1)},
+		{name: "the ample cluster is small", expected: []string{"B6/spread"}, door: small},
+		{name: "adaptive has no door", expected: goalIDs(), door: instead(admission.Adaptive, admission.NoDrop)},
 	}
+}
+
+// goalIDs are the targets of ours.
+func goalIDs() (ids []string) {
+	for _, m := range multiples() {
+		ids = append(ids, "ours/sdr-"+m.name, "ours/ptr-"+m.name)
+	}
+	return ids
 }
 
 // mutants makes the honest run and the mistakes, on the generated jobs.
 func (o *options) mutants(ctx context.Context, _ io.Writer) (*papers.Mutants, error) {
-	s := &study{source: generated(o.jobs), door: honest}
+	s := &study{source: generated(min(o.jobs, mutantJobs)), door: honest}
 	targets, err := s.judged(ctx, o)
 	if err != nil {
 		return nil, err

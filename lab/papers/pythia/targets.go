@@ -3,6 +3,7 @@ package pythia
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"headroom/jobs/admission"
@@ -63,12 +64,21 @@ func gain(a, b float64) float64 { return (a/b - 1) * 100 }
 // above is the range of all numbers from low.
 func above(low float64) papers.Range { return papers.Range{Low: low, High: math.Inf(1)} }
 
-// targets are B1 to B6, and the goal of ours.
+// targets are B1 to B6, and the goal of ours. On a trace those are left out that repeat what another one shows.
 func (f *figures) targets() []papers.Target {
 	all := f.fixedTargets()
 	all = append(all, f.variableTargets()...)
 	all = append(all, f.wasteTargets()...)
-	return append(append(all, f.classes(), f.unconstrained()), f.goals()...)
+	all = append(append(all, f.classes(), f.unconstrained()), f.goals()...)
+	return slices.DeleteFunc(all, func(t papers.Target) bool { return f.traced && !slices.Contains(f.tracedIDs(), t.ID) })
+}
+
+// tracedIDs are the targets on a trace.
+func (f *figures) tracedIDs() (ids []string) {
+	for _, id := range []string{"B1/nodrop", "B1/reactive", "B2/nodrop", "B3/oracle", "B4/pythia", "B6/spread", "ours/sdr-Fixed2x", "ours/ptr-Fixed2x"} {
+		ids = append(ids, f.id(id))
+	}
+	return ids
 }
 
 // fixedTargets are B1 and B2: Fig. 2 and Fig. 3 at the tightest capacity.
