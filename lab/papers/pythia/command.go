@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 
 	"github.com/spf13/cobra"
 
@@ -79,39 +78,33 @@ func (o *options) check() error {
 	return nil
 }
 
-// simulate runs all experiments.
+// simulate runs all experiments. Traces are read before anything runs, so that a mistake in one costs no time.
 func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+	sources := []*source{generated(o.jobs)}
+	var left []papers.Target
+	for _, name := range traceNames() {
+		s, why, err := o.trace(name)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
+			left = append(left, notRun(name, why)...)
+			continue
+		}
+		sources = append(sources, s)
+	}
 	var all []*figures
-	var targets, left []papers.Target
-	add := func(s *source) error {
+	var targets []papers.Target
+	for _, s := range sources {
 		cli.Notef(progress, "%s: %d seeds of %d runs", s.name, o.Seeds, len(keys()))
 		trials, err := (&study{source: s, door: honest}).run(ctx, o.Seed, o.Seeds, func(int) {})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		f := &figures{source: s, trials: trials}
 		all, targets = append(all, f), append(targets, f.targets()...)
-		return nil
 	}
-	if err := add(generated(o.jobs)); err != nil {
-		return nil, err
-	}
-	for _, name := range traceNames() {
-		s, why, err := o.trace(name)
-		switch {
-		case err != nil:
-			return nil, err
-		case s == nil:
-			left = append(left, notRun(name, why)...)
-		default:
-			if err := add(s); err != nil {
-				return nil, err
-			}
-		}
-	}
-	files := papers.Files{}
-	maps.Copy(files, filesOf(all, o.Seed))
-	if err := o.Keep(files); err != nil {
+	if err := o.Keep(filesOf(all, o.Seed)); err != nil {
 		return nil, err
 	}
 	return append(targets, left...), nil
