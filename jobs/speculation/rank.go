@@ -80,9 +80,12 @@ func (j *job) estimate(t *Task) (left, fresh time.Duration) {
 	return j.capped(t, left, fresh)
 }
 
-// capped are the times under the caps.
+// capped are the times under the caps; an unknown t_rem is t_new on the node of the original.
 func (j *job) capped(t *Task, left, fresh time.Duration) (time.Duration, time.Duration) {
-	if t.Measured > 0 && t.Measured != fraction(t.Speed) {
+	switch {
+	case t.Remaining < 0:
+		left = min(TimeMost, time.Duration(float64(left)/fraction(t.Speed)))
+	case t.Measured > 0 && t.Measured != fraction(t.Speed):
 		left = min(TimeMost, time.Duration(float64(left)*t.Measured/fraction(t.Speed)))
 	}
 	if j.speed != percents {
