@@ -110,14 +110,20 @@ func TestOursKnowsCaps(t *testing.T) {
 	t.Parallel()
 	straggler := running(1, 3, 3)
 	straggler.Speed, straggler.Measured = 0.3, 1
-	v := View{Bound: Bound{}, Slots: 1, Tasks: []Task{straggler, waiting(2, 3)}}
+	v := View{Bound: Bound{ByDeadline: true, Left: 7 * second}, Slots: 1, Tasks: []Task{straggler, waiting(2, 3)}}
 	if got := decide(t, RAS, v); got[0] != (Action{Kind: Launch, Task: 2}) {
 		t.Errorf("RAS: %v", got)
 	}
+	// It would end after 10 s.
 	if got := decide(t, Ours, v); got[0] != (Action{Kind: Copy, Task: 1}) {
 		t.Errorf("ours: %v", got)
 	}
-	v.Speeds = []float64{0.29}
+	// In time a slow slot is not given up for a fast one.
+	v.Bound.Left = 11 * second
+	if got := decide(t, Ours, v); got[0] != (Action{Kind: Launch, Task: 2}) {
+		t.Errorf("ours, in time: %v", got)
+	}
+	v.Bound, v.Speeds = Bound{}, []float64{0.29}
 	if got := decide(t, Ours, v); got[0] != (Action{Kind: Launch, Task: 2}) {
 		t.Errorf("ours, harder capped: %v", got)
 	}
@@ -237,6 +243,53 @@ func TestFallbacks(t *testing.T) {
 	kept := View{Slots: 2, Bound: Bound{Error: 1}, Tasks: []Task{waiting(1, 1)}}
 	if got := decide(t, GS, kept); !reflect.DeepEqual(got, []Action{{Kind: Wait}}) {
 		t.Errorf("nothing is needed: %v", got)
+	}
+}
+
+// Mantri (section 5.1 of its paper): at most three copies; once no task waits, whatever ends three
+// intervals of reports earlier is copied; restarts only where they are permitted, at most three.
+func TestMantri(t *testing.T) {
+	t.Parallel()
+	v := View{Slots: 1, Report: second, Tasks: []Task{running(1, 5.5, 2)}}
+	if got := decide(t, Mantri, v); got[0].Kind != Copy {
+		t.Errorf("3.5 s are gained: %v", got)
+	}
+	v.Tasks[0].Remaining = 5 * second
+	if got := decide(t, Mantri, v); got[0].Kind != Wait {
+		t.Errorf("3 s are gained: %v", got)
+	}
+	v.Tasks[0].Remaining, v.Tasks[0].Copies = 50*second, 3
+	if got := decide(t, Mantri, v); got[0].Kind != Wait {
+		t.Errorf("three copies: %v", got)
+	}
+	v.Tasks[0].Copies, v.Tasks = 1, append(v.Tasks, waiting(2, 1))
+	if d, err := Decide(Mantri, v, nil); err != nil || len(d.Restart) != 0 || d.Actions[0].Kind != Copy {
+		t.Errorf("%+v, %v", d, err)
+	}
+	v.Restarts = true
+	if d, err := Decide(Mantri, v, nil); err != nil || !slices.Equal(d.Restart, []int{1}) || d.Actions[0] != (Action{Kind: Launch, Task: 2}) {
+		t.Errorf("%+v, %v", d, err)
+	}
+	v.Tasks[0].Restarted = 3
+	if d, err := Decide(Mantri, v, nil); err != nil || len(d.Restart) != 0 || d.Actions[0].Kind != Copy {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// LATE (section 4 of its paper): a slow node's slot gets no copy, and waiting tasks get it first.
+func TestLATE(t *testing.T) {
+	t.Parallel()
+	v := View{Slots: 2, Slow: []bool{false, true}, Width: 20, Tasks: []Task{running(1, 9, 2), waiting(2, 1)}}
+	if got := decide(t, LATE, v); !reflect.DeepEqual(got, []Action{{Launch, 2, 1}, {Copy, 1, 0}}) {
+		t.Errorf("%v", got)
+	}
+	v.Tasks = v.Tasks[:1]
+	if got := decide(t, LATE, v); !reflect.DeepEqual(got, []Action{{Copy, 1, 0}, {Wait, 0, 1}}) {
+		t.Errorf("%v", got)
+	}
+	v.Slow = []bool{true, true}
+	if got := decide(t, LATE, v); !reflect.DeepEqual(got, []Action{{Kind: Wait}}) {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -123,6 +123,8 @@ func (j *job) rank(by rule, i int, t *Task) (rank, bool) {
 		return rank{value: j.order(fresh)}, true
 	case by == plain || j.speed != 0 && percent(fraction(t.Speed)) > j.speed:
 		return rank{}, false
+	case by == aware && j.speed != 0:
+		return j.worth(t, left, fresh)
 	case by == aware:
 		saved := saving(t.Copies, left, fresh)
 		return rank{value: saved}, saved > 0
@@ -130,6 +132,18 @@ func (j *job) rank(by rule, i int, t *Task) (rank, bool) {
 		return rank{value: -float64(fresh)}, fresh < left
 	}
 	return rank{value: float64(left)}, fresh < left
+}
+
+// worth is RAS under caps: a second of a slot counts by its speed, so that slow slots are not
+// given up for fast ones without a gain. To a deadline a task that would miss it ranks as one
+// that waits: what runs of it is lost anyway.
+func (j *job) worth(t *Task, left, fresh time.Duration) (rank, bool) {
+	if j.Bound.ByDeadline && left > j.Bound.Left {
+		return rank{class: 1, value: j.order(fresh)}, fresh < left
+	}
+	runs := float64(max(1, t.Copies)) * fraction(t.Speed)
+	saved := runs*float64(left) - (runs+float64(j.speed)/percents)*float64(fresh)
+	return rank{value: saved}, saved > 0
 }
 
 // order is the value of a waiting task: the shortest comes first to a deadline, the longest to

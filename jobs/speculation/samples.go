@@ -45,6 +45,9 @@ type Sample struct {
 	ByDeadline bool
 	// Tasks is how many it had.
 	Tasks int
+	// Width is how many slots it had: then jobs of other widths are compared by what they
+	// achieve for each slot, or by their waves. 0: unknown, as of all samples then.
+	Width int
 	// Size is its bound: the seconds to the deadline, or the tasks that were needed. Result is
 	// what it achieved: tasks completed, or the seconds they took.
 	Size, Result float64
@@ -81,8 +84,11 @@ func (s *Samples) Add(x Sample) error {
 			return bad("sample: size %v and result %v must be finite and 0 or more", x.Size, x.Result)
 		}
 	}
-	if x.Tasks < 1 || x.Size == 0 || !(x.Utilisation >= 0 && x.Utilisation <= 1) || !(x.Accuracy >= 0 && x.Accuracy <= 1) {
-		return bad("sample: tasks %d and size %v must be above 0, utilisation %v and accuracy %v from 0 to 1", x.Tasks, x.Size, x.Utilisation, x.Accuracy)
+	if len(s.all) > 0 && (x.Width > 0) != (s.all[0].Width > 0) {
+		return bad("sample: width is %d; give it for all samples or for none", x.Width)
+	}
+	if x.Tasks < 1 || x.Width < 0 || x.Size == 0 || !(x.Utilisation >= 0 && x.Utilisation <= 1) || !(x.Accuracy >= 0 && x.Accuracy <= 1) {
+		return bad("sample: tasks %d and size %v must be above 0, width %d 0 or more, utilisation %v and accuracy %v from 0 to 1", x.Tasks, x.Size, x.Width, x.Utilisation, x.Accuracy)
 	}
 	s.count(&x, 1)
 	if len(s.all) < samplesMost {
@@ -140,12 +146,20 @@ func (x *Sample) key(f Factors) alike {
 
 // count adds a sample to its curves, or takes it out.
 func (s *Samples) count(x *Sample, sign float64) {
+	size, result := x.Size, x.Result
+	switch w := float64(x.Width); {
+	case w == 0:
+	case x.ByDeadline:
+		result /= w
+	default:
+		size /= w
+	}
 	for _, f := range s.fallbacks() {
 		key := x.key(f)
 		if s.curves[key] == nil {
 			s.curves[key] = &curve{flat: s.factors&ByBound == 0}
 		}
-		s.curves[key].count(x, sign)
+		s.curves[key].count(size, result, sign)
 	}
 }
 
@@ -157,8 +171,12 @@ func (s *Samples) switches(j *job) bool {
 	if !j.Bound.ByDeadline {
 		left = float64(j.Bound.Need(len(j.Tasks)) - j.done)
 	}
-	if left <= 0 || s == nil {
+	if left <= 0 || s == nil || len(s.all) == 0 {
 		return j.twoWavesLeft()
+	}
+	step := max(1, math.Ceil(left/stepsMost))
+	if w := float64(j.width()); !j.Bound.ByDeadline && s.all[0].Width > 0 {
+		left, step = left/w, step/w
 	}
 	like := Sample{ByDeadline: j.Bound.ByDeadline, Tasks: len(j.Tasks), Utilisation: j.Utilisation, Accuracy: j.Accuracy}
 	for _, f := range s.fallbacks() {
@@ -167,17 +185,19 @@ func (s *Samples) switches(j *job) bool {
 		key.greedy = true
 		greedy := s.curves[key]
 		if aware.enough() && greedy.enough() {
-			return now(left, j.Bound.ByDeadline, aware, greedy)
+			return now(left, step, j.Bound.ByDeadline, aware, greedy)
 		}
 	}
 	return j.twoWavesLeft()
 }
 
-// now compares the splits of what is left: RAS for the first part, GS for the rest.
-func now(left float64, most bool, aware, greedy *curve) bool {
-	step := max(1, math.Ceil(left/stepsMost))
+// now compares the splits of what is left: RAS for the first part, GS for the rest. Samples of a
+// size are what is achieved from so much left on, so RAS achieves in the first part what it
+// does with all that is left less what it does with the rest.
+func now(left, step float64, most bool, aware, greedy *curve) bool {
+	all := aware.at(left)
 	at := func(x float64) float64 {
-		sum := aware.at(x) + greedy.at(left-x)
+		sum := all - aware.at(left-x) + greedy.at(left-x)
 		if most {
 			return sum
 		}
@@ -214,10 +234,10 @@ type point struct {
 func (c *curve) enough() bool { return c != nil && c.n >= samplesLeast }
 
 // count adds a sample to its point, or takes it out.
-func (c *curve) count(x *Sample, sign float64) {
+func (c *curve) count(size, result, sign float64) {
 	octave := 0
 	if !c.flat {
-		octave = int(math.Floor(math.Log2(x.Size) * perOctave))
+		octave = int(math.Floor(math.Log2(size) * perOctave))
 	}
 	c.n += int(sign)
 	at, found := slices.BinarySearchFunc(c.points, octave, func(p point, o int) int { return p.octave - o })
@@ -229,7 +249,7 @@ func (c *curve) count(x *Sample, sign float64) {
 		c.points = slices.Delete(c.points, at, at+1)
 		return
 	}
-	p.sizes, p.results = p.sizes+sign*x.Size, p.results+sign*x.Result
+	p.sizes, p.results = p.sizes+sign*size, p.results+sign*result
 	p.size, p.result = p.sizes/p.n, p.results/p.n
 }
 

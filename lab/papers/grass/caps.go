@@ -30,5 +30,5 @@ func (c *caps) mean(s *spec, slot int, from, to float64) float64 {
 	if from >= at || to <= at || to <= from {
 		return c.speed(s, slot, to)
 	}
-	return (c.speed(s, slot, from)*(at-from) + c.speed(s, slot, to)*(to-at)) / (to - from)
+	return min(1, (c.speed(s, slot, from)*(at-from)+c.speed(s, slot, to)*(to-at))/(to-from))
 }

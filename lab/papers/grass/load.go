@@ -22,8 +22,9 @@ const (
 	known = 0.3
 	// Progress reports come in steps of 5 %, and progress is part^gamma of the work, with gamma
 	// log-normal: chosen so that estimates of t_rem are as accurate as the paper's, 72 %.
-	reports = 0.05
-	skew    = 0.2
+	reports   = 0.05
+	fullSteps = 20
+	skew      = 0.2
 )
 
 // median is that of the tasks' times, s: of a Pareto tail that is cut at slowestMost medians.
@@ -55,13 +56,13 @@ type spec struct {
 	sizes []float64
 }
 
-// load are jobs as they come: a third of each bin, or with the numbers of tasks of a trace.
+// load are jobs as they come: of six three are small, two medium and one large, or with the numbers of tasks of a trace.
 func load(seed uint64, n int, sizes []int) []spec {
 	r := rand.New(rand.NewPCG(seed, 0x6a09e667))
 	all := make([]spec, n)
 	for i := range all {
-		bin := i % bins
-		tasks := [bins]int{10 + r.IntN(40), logUniform(r, 51, 500), logUniform(r, 501, 1000)}[bin]
+		bin := [...]int{0, 1, 0, 2, 0, 1}[i%6]
+		tasks := [bins]int{10 + r.IntN(40), logUniform(r, 51, 500), logUniform(r, 501, 900)}[bin]
 		if len(sizes) > 0 {
 			tasks = sizes[r.IntN(len(sizes))]
 			bin = binOf(tasks)

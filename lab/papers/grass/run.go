@@ -1,6 +1,7 @@
 package grass
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -52,10 +53,12 @@ type run struct {
 	restarts []int    // how often each was begun anew
 	nodes    []node   // by slot
 	own      speculation.Durations
+	told     time.Duration // what policies were told of a task with an input of size 1
 	ended    int
 	view     speculation.View
 	looking  bool
 	launched int
+	at       []float64 // when tasks ended
 	// left and fresh are how good the estimates of t_rem and t_new were.
 	left, fresh speculation.Accuracy
 }
@@ -75,6 +78,9 @@ type copied struct {
 	// fresh was expected of it; quarter was left by the estimate at a time.
 	fresh, quarter time.Duration
 	at             float64
+	// steps of progress were reported, the last at this part of the work; the next comes at that.
+	steps      int
+	last, next float64
 }
 
 // node is how much progress a node made, in how many seconds.
@@ -89,6 +95,8 @@ type outcome struct {
 	// second copies started.
 	second      int
 	left, fresh speculation.Accuracy
+	// at is when each of the tasks that are done ended.
+	at []float64
 }
 
 // play runs the job until its promise is kept or due.
@@ -140,7 +148,7 @@ func (r *run) outcome() outcome {
 	j := r.m.Job(0)
 	o := outcome{
 		done: float64(j.Done) / float64(j.Tasks), took: r.m.Now(), useful: j.Useful, lost: j.Lost,
-		second: r.launched, left: r.left, fresh: r.fresh,
+		second: r.launched, left: r.left, fresh: r.fresh, at: r.at,
 	}
 	for slot := range r.spec.width {
 		if r.m.Busy(slot) {
@@ -154,6 +162,8 @@ func (r *run) outcome() outcome {
 func (r *run) learn(task, slot int) {
 	c := &r.copies[slot]
 	took := r.m.Now() - c.began
+	r.view.Tasks[task] = speculation.Task{ID: task, State: speculation.Done}
+	r.at = append(r.at, r.m.Now())
 	r.fresh.Add(c.fresh, seconds(took))
 	if c.at > 0 {
 		r.left.Add(c.quarter, seconds(r.m.Now()-c.at))
@@ -225,7 +235,7 @@ func (r *run) start(task, slot int) {
 	if r.knowsCaps() {
 		fresh /= r.m.Speed(slot)
 	}
-	r.copies[slot] = copied{began: r.m.Now(), gamma: gamma, fresh: time.Duration(fresh)}
+	r.copies[slot] = copied{began: r.m.Now(), gamma: gamma, fresh: time.Duration(fresh), next: math.Pow(reports, 1/gamma)}
 	r.m.Start(task, slot, work)
 }
 

@@ -32,8 +32,28 @@ func (r *run) see(free []int) {
 	case speculation.Mantri:
 		v.Durations = r.own.Ratios()
 	}
-	for i := range v.Tasks {
-		r.seeTask(i, &v.Tasks[i])
+	r.seeSizes()
+	for slot := range r.spec.width {
+		if r.m.Busy(slot) {
+			i := r.m.Copy(slot).Task
+			r.seeTask(i, &v.Tasks[i])
+		}
+	}
+}
+
+// estimateStep is by how much the estimate of a task must change before policies are told: by
+// less than any of it is accurate.
+const estimateStep = 0.01
+
+// seeSizes is t_new of all tasks that are not done.
+func (r *run) seeSizes() {
+	each := r.each(1)
+	if !r.variant.random && math.Abs(float64(each)/float64(max(1, r.told))-1) < estimateStep {
+		return
+	}
+	r.told = each
+	for i := range r.view.Tasks {
+		r.seeTask(i, &r.view.Tasks[i])
 	}
 }
 
@@ -58,7 +78,7 @@ func (r *run) accuracy() float64 {
 
 // seeTask is what the policy sees of a task.
 func (r *run) seeTask(i int, t *speculation.Task) {
-	*t = speculation.Task{ID: i, New: r.each(r.spec.sizes[i]), Restarted: r.restarts[i]}
+	*t = speculation.Task{ID: i, New: time.Duration(float64(r.told) * r.spec.sizes[i]), Restarted: r.restarts[i]}
 	switch r.m.State(i) {
 	case events.Done, events.Dropped:
 		*t = speculation.Task{ID: i, State: speculation.Done}
@@ -106,12 +126,16 @@ func (r *run) reported(slot int, c events.Copy) (left time.Duration, part float6
 	k := &r.copies[slot]
 	now := r.m.Now()
 	done := 1 - c.Left/c.Work
-	part = math.Floor(math.Pow(done, k.gamma)/reports) * reports
-	if part <= 0 {
+	for k.steps < fullSteps && done >= k.next {
+		k.steps++
+		k.last, k.next = k.next, math.Pow(reports*float64(k.steps+1), 1/k.gamma)
+	}
+	part = reports * float64(k.steps)
+	if k.steps == 0 {
 		elapsed := seconds(now - c.Began)
 		return max(k.fresh-elapsed, time.Duration(float64(elapsed)*(1-reports)/reports)), 0
 	}
-	since := (done - math.Pow(part, 1/k.gamma)) * c.Work / r.m.Speed(slot)
+	since := (done - k.last) * c.Work / r.m.Speed(slot)
 	left, _ = speculation.Remaining(seconds(max(0, now-c.Began-since)), min(1, part), seconds(max(0, since)))
 	if k.at == 0 && part >= checked {
 		k.quarter, k.at = left, now

@@ -264,22 +264,51 @@ func (m *memory) recall(v variant) (*past, error) {
 // of the inputs' sizes. It counts only until tasks of the job itself have ended.
 const meanSize = 1.3
 
-// add takes a sample.
+// parts of a job, up to its end, are samples.
+func parts() []float64 { return []float64{0.125, 0.25, 0.5, 0.75, 1} }
+
+// add takes samples from a job that has ended.
 func (p *past) add(s *spec, sc scene, policy speculation.Policy, o outcome) error {
 	x := speculation.Sample{
-		Greedy: policy == speculation.GS, ByDeadline: sc.byDeadline, Tasks: s.tasks, Utilisation: s.utilisation, Accuracy: p.accuracy,
+		Greedy: policy == speculation.GS, ByDeadline: sc.byDeadline, Tasks: s.tasks, Width: s.width, Utilisation: s.utilisation, Accuracy: p.accuracy,
 	}
 	a, ok := o.left.Value()
 	b, ok2 := o.fresh.Value()
 	if ok && ok2 {
 		x.Accuracy = (a + b) / 2
 	}
-	if pr := sc.promise(s, p); sc.byDeadline {
-		x.Size, x.Result = pr.left, o.done*float64(s.tasks)
-	} else {
-		x.Size, x.Result = float64(speculation.Bound{Error: pr.err}.Need(s.tasks)), o.took
+	for _, part := range parts() {
+		x.Size, x.Result = part*o.took, o.within(part*o.took)
+		if !sc.byDeadline {
+			n := int(part * float64(len(o.at)))
+			x.Size, x.Result = float64(n), o.last(n)
+		}
+		if x.Size > 0 {
+			if err := p.samples.Add(x); err != nil {
+				return err
+			}
+		}
 	}
-	return p.samples.Add(x)
+	return nil
+}
+
+// within is how many tasks ended in the last so many seconds.
+func (o *outcome) within(length float64) float64 {
+	n := 0
+	for _, at := range o.at {
+		if at > o.took-length {
+			n++
+		}
+	}
+	return float64(n)
+}
+
+// last is how long the last n tasks took.
+func (o *outcome) last(n int) float64 {
+	if n == len(o.at) {
+		return o.took
+	}
+	return o.took - o.at[len(o.at)-n-1]
 }
 
 // promise is what a job of the scene promises for its input's stage.
