@@ -262,7 +262,8 @@ func TestMantri(t *testing.T) {
 	if got := decide(t, Mantri, v); got[0].Kind != Wait {
 		t.Errorf("three copies: %v", got)
 	}
-	v.Tasks[0].Copies, v.Tasks = 1, append(v.Tasks, waiting(2, 1))
+	v.Tasks[0].Copies = 1
+	v.Tasks = append(v.Tasks, waiting(2, 1))
 	if d, err := Decide(Mantri, v, nil); err != nil || len(d.Restart) != 0 || d.Actions[0].Kind != Copy {
 		t.Errorf("%+v, %v", d, err)
 	}
