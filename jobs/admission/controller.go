@@ -43,6 +43,7 @@ type job struct {
 	slots          float64 // what it holds
 	done, since    float64 // slot-seconds it has had, counted up to since
 	promised       int     // what it was admitted with
+	told           int     // the place in Controller.out of its admission, in the event that admitted it
 }
 
 // Controller is the door. Its zero value is not ready; New makes one.
@@ -425,6 +426,7 @@ func (c *Controller) start(j *job, slots int) {
 	if d.Work > 0 {
 		d.Finish = c.time(c.now + j.estimate.work/j.slots)
 	}
+	j.told = len(c.out)
 	c.out = append(c.out, d)
 }
 

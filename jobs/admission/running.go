@@ -36,11 +36,9 @@ func (c *Controller) resize(j *job, slots float64) {
 	}
 	c.count(j)
 	j.slots = slots
-	for i := range c.out {
-		if c.out[i].ID == j.ID && c.out[i].Verdict == Admitted {
-			c.out[i].Slots = slots
-			return
-		}
+	if i := j.told; i < len(c.out) && c.out[i].ID == j.ID && c.out[i].Verdict == Admitted {
+		c.out[i].Slots = slots
+		return
 	}
 	c.out = append(c.out, c.decision(j, Resized))
 }

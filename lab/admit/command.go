@@ -129,16 +129,20 @@ func study(stdin io.Reader, name string) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := simulate(policy, l)
+	door, err := admission.New(policy, l.Capacity)
 	if err != nil {
 		return nil, jsonfile.Bad(name, "%v", err)
 	}
-	return o.answer(policy, l.jobs), nil
+	o, err := Simulate(door, l)
+	if err != nil {
+		return nil, jsonfile.Bad(name, "%v", err)
+	}
+	return o.answer(policy, l.Jobs), nil
 }
 
 // load checks the file.
-func (f *file) load(name string) (load, error) {
-	var l load
+func (f *file) load(name string) (Load, error) {
+	var l Load
 	switch {
 	case f.Capacity == nil:
 		return l, jsonfile.Bad(name, "capacity is missing")
@@ -149,68 +153,68 @@ func (f *file) load(name string) (load, error) {
 	case len(f.Changes) > changesMost:
 		return l, jsonfile.Bad(name, "%d capacity_changes; at most %d", len(f.Changes), changesMost)
 	}
-	l.capacity = *f.Capacity
+	l.Capacity = *f.Capacity
 	for i := range f.Changes {
 		c, err := f.change(name, i)
 		if err != nil {
 			return l, err
 		}
-		if i > 0 && c.at < l.changes[i-1].at {
-			return l, jsonfile.Bad(name, "capacity_changes[%d]: at_s is %v, before %v of the entry ahead of it", i, c.at, l.changes[i-1].at)
+		if i > 0 && c.At < l.Changes[i-1].At {
+			return l, jsonfile.Bad(name, "capacity_changes[%d]: at_s is %v, before %v of the entry ahead of it", i, c.At, l.Changes[i-1].At)
 		}
-		l.changes = append(l.changes, c)
+		l.Changes = append(l.Changes, c)
 	}
 	for i := range f.Jobs {
 		j, err := f.Jobs[i].job(name, i)
 		if err != nil {
 			return l, err
 		}
-		if i > 0 && j.arrival < l.jobs[i-1].arrival {
-			return l, jsonfile.Bad(name, "jobs[%d]: arrival_s is %v, before %v of the job ahead of it; sort the jobs by arrival", i, j.arrival, l.jobs[i-1].arrival)
+		if i > 0 && j.Arrival < l.Jobs[i-1].Arrival {
+			return l, jsonfile.Bad(name, "jobs[%d]: arrival_s is %v, before %v of the job ahead of it; sort the jobs by arrival", i, j.Arrival, l.Jobs[i-1].Arrival)
 		}
-		l.jobs = append(l.jobs, j)
+		l.Jobs = append(l.Jobs, j)
 	}
 	return l, nil
 }
 
 // change is entry number i of the changes.
-func (f *file) change(name string, i int) (change, error) {
+func (f *file) change(name string, i int) (Change, error) {
 	c := &f.Changes[i]
 	switch {
 	case !given(c.At, 0):
-		return change{}, bad(name, "capacity_changes", i, "at_s", c.At, "0")
+		return Change{}, bad(name, "capacity_changes", i, "at_s", c.At, "0")
 	case (c.Capacity == nil) == (c.Budget == nil):
-		return change{}, jsonfile.Bad(name, "capacity_changes[%d]: give one of capacity and budget_w", i)
+		return Change{}, jsonfile.Bad(name, "capacity_changes[%d]: give one of capacity and budget_w", i)
 	case c.Capacity != nil && (*c.Capacity < 0 || *c.Capacity > admission.CapacityMost):
-		return change{}, jsonfile.Bad(name, "capacity_changes[%d]: capacity is %d; it must be from 0 to %d", i, *c.Capacity, admission.CapacityMost)
+		return Change{}, jsonfile.Bad(name, "capacity_changes[%d]: capacity is %d; it must be from 0 to %d", i, *c.Capacity, admission.CapacityMost)
 	case c.Capacity != nil:
-		return change{*c.At, *c.Capacity}, nil
+		return Change{*c.At, *c.Capacity}, nil
 	case f.Power == nil || !(f.Power.Idle >= 0 && f.Power.Full > f.Power.Idle && f.Power.Full <= secondsMost):
-		return change{}, jsonfile.Bad(name, "capacity_changes[%d]: budget_w needs power, with 0 <= idle_w < full_w <= %g", i, secondsMost)
+		return Change{}, jsonfile.Bad(name, "capacity_changes[%d]: budget_w needs power, with 0 <= idle_w < full_w <= %g", i, secondsMost)
 	case !given(c.Budget, 0):
-		return change{}, bad(name, "capacity_changes", i, "budget_w", c.Budget, "0")
+		return Change{}, bad(name, "capacity_changes", i, "budget_w", c.Budget, "0")
 	}
 	p := admission.Power{Idle: watts(f.Power.Idle), Full: watts(f.Power.Full)}
-	return change{*c.At, p.Slots(*f.Capacity, watts(*c.Budget))}, nil
+	return Change{*c.At, p.Slots(*f.Capacity, watts(*c.Budget))}, nil
 }
 
 func watts(w float64) units.Power { return units.Power(math.Round(w * float64(units.Watt))) }
 
 // job is entry number i of the jobs.
-func (j *fileJob) job(name string, i int) (job, error) {
+func (j *fileJob) job(name string, i int) (Job, error) {
 	switch {
 	case !given(j.Arrival, 0):
-		return job{}, bad(name, "jobs", i, "arrival_s", j.Arrival, "0")
+		return Job{}, bad(name, "jobs", i, "arrival_s", j.Arrival, "0")
 	case j.Tasks == nil:
-		return job{}, jsonfile.Bad(name, "jobs[%d]: tasks is missing", i)
+		return Job{}, jsonfile.Bad(name, "jobs[%d]: tasks is missing", i)
 	case *j.Tasks < 1 || *j.Tasks > admission.TasksMost:
-		return job{}, jsonfile.Bad(name, "jobs[%d]: tasks is %d; it must be from 1 to %d", i, *j.Tasks, admission.TasksMost)
+		return Job{}, jsonfile.Bad(name, "jobs[%d]: tasks is %d; it must be from 1 to %d", i, *j.Tasks, admission.TasksMost)
 	case !given(j.Work, secondsLeast):
-		return job{}, bad(name, "jobs", i, "work_s", j.Work, "1e-06")
+		return Job{}, bad(name, "jobs", i, "work_s", j.Work, "1e-06")
 	case !given(j.Deadline, secondsLeast):
-		return job{}, bad(name, "jobs", i, "deadline_s", j.Deadline, "1e-06")
+		return Job{}, bad(name, "jobs", i, "deadline_s", j.Deadline, "1e-06")
 	}
-	return job{user: j.User, tasks: *j.Tasks, arrival: *j.Arrival, work: *j.Work, deadline: *j.Deadline}, nil
+	return Job{User: j.User, Tasks: *j.Tasks, Arrival: *j.Arrival, Work: *j.Work, Deadline: *j.Deadline}, nil
 }
 
 // given reports whether a number is there and inside its bounds.
@@ -225,15 +229,15 @@ func bad(name, list string, i int, field string, x *float64, least string) error
 }
 
 // answer is the outcome as it is printed.
-func (o *outcome) answer(policy admission.Policy, jobs []job) *answer {
-	f := o.measure(jobs)
+func (o *Outcome) answer(policy admission.Policy, jobs []Job) *answer {
+	f := o.Measure(jobs)
 	a := &answer{
-		Policy: policy.String(), Jobs: make([]answerJob, len(jobs)), SDR: f.sdr, PTR: f.ptr, Wasted: f.wasted,
+		Policy: policy.String(), Jobs: make([]answerJob, len(jobs)), SDR: f.SDR, PTR: f.PTR, Wasted: f.Wasted,
 		Fractions: o.fractions,
 	}
-	for i := range o.jobs {
-		e := &o.jobs[i]
-		out := answerJob{Decision: e.verdict.String(), Met: e.met, Confidence: e.last.Confidence, Reason: e.last.Reason()}
+	for i := range o.Jobs {
+		e := &o.Jobs[i]
+		out := answerJob{Decision: e.verdict.String(), Met: e.Met, Confidence: e.last.Confidence, Reason: e.last.Reason()}
 		if e.last.Nearest > 0 {
 			s := e.last.Nearest.Seconds()
 			out.Nearest = &s
@@ -247,11 +251,11 @@ func (o *outcome) answer(policy admission.Policy, jobs []job) *answer {
 }
 
 // slots is what the job held in the mean; exact where it never changed.
-func (e *ended) slots() float64 {
+func (e *Ended) slots() float64 {
 	if !e.resized || e.finish <= e.start {
 		return e.first
 	}
-	return e.got / (e.finish - e.start)
+	return e.Got / (e.finish - e.start)
 }
 
 // print is the answer as JSON or as a table, the measures first.

@@ -26,17 +26,21 @@ func mean(t *testing.T, p admission.Policy, d int, rho float64, cut bool) (sdr, 
 	for seed := uint64(judgeFirst); seed <= judgeLast; seed++ {
 		l := generate(seed, 1200, 4000, rho, deadlines[d].draw)
 		if cut {
-			l = l.cut()
+			l = halved(l)
 		}
-		o, err := simulate(p, l)
+		door, err := admission.New(p, l.Capacity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := Simulate(door, l)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if o.most > 1+1e-9 {
 			t.Errorf("%s held %v of the capacity", p, o.most)
 		}
-		f := o.measure(l.jobs)
-		sdr, ptr, wasted = sdr+*f.sdr/seeds, ptr+*f.ptr/seeds, wasted+*f.wasted/seeds
+		f := o.Measure(l.Jobs)
+		sdr, ptr, wasted = sdr+*f.SDR/seeds, ptr+*f.PTR/seeds, wasted+*f.Wasted/seeds
 	}
 	return sdr, ptr, wasted
 }

@@ -19,9 +19,9 @@ var deadlines = []struct {
 
 // generate draws jobs like those of the paper's traces: six in ten have one task, one in ten has more than 500 and
 // nearly all of the work. rho is the work offered in parts of the capacity.
-func generate(seed uint64, jobs, capacity int, rho float64, multiple func(*rand.Rand) float64) load {
+func generate(seed uint64, jobs, capacity int, rho float64, multiple func(*rand.Rand) float64) Load {
 	r := rand.New(rand.NewPCG(seed, 7))
-	l := load{capacity: capacity}
+	l := Load{Capacity: capacity}
 	total := 0.0
 	for range jobs {
 		tasks := 1
@@ -40,20 +40,20 @@ func generate(seed uint64, jobs, capacity int, rho float64, multiple func(*rand.
 		}
 		work := float64(tasks) * length
 		total += work
-		l.jobs = append(l.jobs, job{user: string(rune('a' + r.IntN(5))), tasks: tasks, work: work, deadline: length * multiple(r)})
+		l.Jobs = append(l.Jobs, Job{User: string(rune('a' + r.IntN(5))), Tasks: tasks, Work: work, Deadline: length * multiple(r)})
 	}
 	gap := total / (rho * float64(capacity)) / float64(jobs)
 	now := 0.0
-	for i := range l.jobs {
+	for i := range l.Jobs {
 		now += gap * r.ExpFloat64()
-		l.jobs[i].arrival = now
+		l.Jobs[i].Arrival = now
 	}
 	return l
 }
 
-// cut halves the capacity in the middle third.
-func (l load) cut() load {
-	end := l.jobs[len(l.jobs)-1].arrival
-	l.changes = []change{{end / 3, l.capacity / 2}, {2 * end / 3, l.capacity}}
+// halved is the load with half of the capacity in the middle third.
+func halved(l Load) Load {
+	end := l.Jobs[len(l.Jobs)-1].Arrival
+	l.Changes = []Change{{end / 3, l.Capacity / 2}, {2 * end / 3, l.Capacity}}
 	return l
 }

@@ -1,0 +1,149 @@
+package pythia
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/lab/papers"
+	"headroom/lab/traces"
+)
+
+// Bounds of the flags.
+const (
+	seedsDefault = 5
+	// jobsDefault is enough for jobs to pile up under nodrop until small ones no longer get a slot each.
+	jobsDefault = 20_000
+	jobsLeast   = 500
+	jobsMost    = 200_000
+)
+
+// options are the flags of `powerlab paper pythia`.
+type options struct {
+	papers.Options
+
+	jobs   int
+	traces string
+}
+
+// traceNames are the traces of a folder that the study runs on.
+func traceNames() []string { return []string{"google", "yahoo1", "yahoo2", "facebook2010"} }
+
+// NewCommand is `powerlab paper pythia`.
+func NewCommand() *cobra.Command {
+	o := options{Options: papers.Options{Seeds: seedsDefault}}
+	cmd := &cobra.Command{
+		Short: "Admission control of jobs with deadlines (PYTHIA)",
+		Long: "Repeats PYTHIA's experiments: jobs with deadlines at the door of a cluster of three capacities, from far too small to\n" +
+			"ample, under the paper's five deadline types and its four policies, and under ours (adaptive), also while the capacity\n" +
+			"is halved for a third of the time. The policies are those of package admission, and of powerlab admit. No policy but oracle is\n" +
+			"told what a job takes before the job has ended.\n\n" +
+			"The paper's traces are not public. Jobs are generated with the published moments of its first trace, on a tenth of its\n" +
+			"slots. --traces names a folder of published traces, and repeats the study on each of them:\n\n" +
+			"  hawk-format/GOOG_subtrace.tr, YH1_sub.tr, YH2_sub.tr    as Hawk, Eagle and Pigeon publish them\n" +
+			"  swim/FB-2010_samples_24_times_1hr_0.tsv                 of SWIM; tasks are made of its bytes\n\n" +
+			"Without it those targets are not_run. A seed draws jobs and deadlines; on a trace it draws the deadlines and the job\n" +
+			"that the trace begins with. The same seeds give the same bytes.\n\n" +
+			"--out writes targets.csv and targets.md, runs.csv (every run), summary.csv (means and bounds), policies.md (the table of\n" +
+			"docs/pythia.md), and of the generated jobs fig2.svg, fig4.svg and fig5.svg.",
+		Example: "  powerlab paper pythia\n  powerlab paper pythia --seeds 2 --jobs 5000 -o json\n  powerlab paper pythia --traces traces --out pythia-out\n  powerlab paper pythia --mutants -o json",
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.jobs, "jobs", jobsDefault, "generated jobs of each seed")
+	f.StringVar(&o.traces, "traces", "", "folder of published traces; none when empty")
+	return papers.Study{
+		Paper: "pythia", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate}, Mutants: o.mutants, MutantSeeds: mutantSeeds,
+	}.Command(cmd, &o.Options)
+}
+
+// check checks the flags of its own.
+func (o *options) check() error {
+	if o.jobs < jobsLeast || o.jobs > jobsMost {
+		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
+	}
+	if o.traces == "" {
+		return nil
+	}
+	if err := traces.CheckDir(o.traces); err != nil {
+		e := cli.Usage("--traces: %v", err)
+		e.Hint = "name a folder with the files that powerlab paper pythia --help lists"
+		return e
+	}
+	return nil
+}
+
+// simulate runs all experiments.
+func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+	var all []*figures
+	var targets, left []papers.Target
+	add := func(s *source) error {
+		cli.Notef(progress, "%s: %d seeds of %d runs", s.name, o.Seeds, len(keys()))
+		trials, err := (&study{source: s, door: honest}).run(ctx, o.Seed, o.Seeds, func(int) {})
+		if err != nil {
+			return err
+		}
+		f := &figures{source: s, trials: trials}
+		all, targets = append(all, f), append(targets, f.targets()...)
+		return nil
+	}
+	if err := add(generated(o.jobs)); err != nil {
+		return nil, err
+	}
+	for _, name := range traceNames() {
+		s, why, err := o.trace(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case s == nil:
+			left = append(left, notRun(name, why)...)
+		default:
+			if err := add(s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	files := papers.Files{}
+	maps.Copy(files, filesOf(all, o.Seed))
+	if err := o.Keep(files); err != nil {
+		return nil, err
+	}
+	return append(targets, left...), nil
+}
+
+// trace is the source of a trace; nil, and why, where it is not there.
+func (o *options) trace(name string) (s *source, why string, err error) {
+	if o.traces == "" {
+		return nil, "needs the trace: name its folder with --traces", nil
+	}
+	s, err = traced(o.traces, name)
+	var bad *traces.Error
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Sprintf("%s does not have it", o.traces), nil
+	case errors.As(err, &bad):
+		e := cli.Usage("--traces: %v", bad)
+		e.Hint = "get the trace anew, or remove the file to leave its targets out"
+		return nil, "", e
+	case err != nil:
+		return nil, "", cli.Failed("name another folder with --traces", "--traces: %w", err)
+	}
+	return s, "", nil
+}
+
+// notRun are the targets on a trace that is not there.
+func notRun(name, why string) []papers.Target {
+	s := &source{name: name, traced: true}
+	targets := (&figures{source: s}).targets()
+	for i := range targets {
+		t := &targets[i]
+		targets[i] = papers.Left(t.ID, t.What, t.Unit, why)
+		targets[i].Paper = t.Paper
+	}
+	return targets
+}

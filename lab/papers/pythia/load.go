@@ -1,0 +1,149 @@
+package pythia
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"headroom/lab/admit"
+)
+
+// source is where jobs come from.
+type source struct {
+	name string
+	// draw gives the jobs of a seed, in the order of their arrivals, with the least time that each can take (its work over its
+	// tasks) in the place of its deadline.
+	draw func(seed uint64) []admit.Job
+	// capacities are in slots: the tightest, twice that, and more than enough.
+	capacities [3]int
+	// traced reports whether the jobs are those of a trace.
+	traced bool
+}
+
+// Which of a source's capacities.
+const (
+	tight = iota
+	middle
+	ample
+)
+
+// multiple is a deadline type: by what deadlines exceed the least time of their jobs.
+type multiple struct {
+	name string
+	draw func(r *rand.Rand) float64
+}
+
+// multiples are the paper's five; the first is the fixed one.
+func multiples() []multiple {
+	return []multiple{
+		{"Fixed2x", func(*rand.Rand) float64 { return 2 }},
+		{"Jockey1x2x", func(r *rand.Rand) float64 { return 1 + float64(r.IntN(2)) }},
+		{"Jockey2x4x", func(r *rand.Rand) float64 { return 2 + 2*float64(r.IntN(2)) }},
+		{"Aria1x3x", func(r *rand.Rand) float64 { return 1 + 2*r.Float64() }},
+		{"Aria2x4x", func(r *rand.Rand) float64 { return 2 + 2*r.Float64() }},
+	}
+}
+
+// The streams of random numbers of a seed.
+const (
+	jobStream = iota + 1
+	deadlineStream
+)
+
+// load is a source's jobs with deadlines.
+func (s *source) load(jobs []admit.Job, m multiple, seed uint64, capacity int) admit.Load {
+	r := rand.New(rand.NewPCG(seed, deadlineStream))
+	l := admit.Load{Capacity: s.capacities[capacity], Jobs: slices.Clone(jobs)}
+	for i := range l.Jobs {
+		l.Jobs[i].Deadline *= m.draw(r)
+	}
+	return l
+}
+
+// cut halves the capacity of a load in the middle third of its arrivals.
+func cut(l admit.Load) admit.Load {
+	first, last := l.Jobs[0].Arrival, l.Jobs[len(l.Jobs)-1].Arrival
+	third := (last - first) / 3
+	l.Changes = []admit.Change{{At: first + third, Slots: l.Capacity / 2}, {At: first + 2*third, Slots: l.Capacity}}
+	return l
+}
+
+// The moments of the paper's first trace, TR1 (Table I and section IV).
+const (
+	tr1Jobs   = 159_194
+	tr1Hours  = 8_585_673      // of all tasks
+	tr1Span   = 91 * 24 * 3600 // three months, s
+	tr1Peak   = 9345           // CPUs
+	tr1One    = 0.58           // of the jobs have one task
+	tr1Ten    = 0.75           // have fewer than 10: "70 to 80 %"
+	tr1Large  = 0.13           // have more than 1000
+	tr1OneT   = 0.001          // of all time is of jobs with one task
+	tr1LargeT = 0.98           // is of jobs with more than 1000
+	// fewT is of jobs with two to nine: all with fewer than ten have "less than 1 %".
+	fewT = 0.002
+	// scale is by what the cluster and the jobs with ten tasks and more are smaller than the paper's. What small jobs get when
+	// a cluster is shared depends on how many large ones have piled up, so a trace has to be long against the capacity.
+	scale = 10
+	// spread is the deviation of the logarithm of task times between jobs: "job computation time varies significantly".
+	spread = 1.0
+)
+
+// generated are jobs of TR1's moments on a cluster a tenth of the size.
+func generated(jobs int) *source {
+	return &source{
+		name: "generated", capacities: [3]int{2250 / scale, 4500 / scale, 15_000 / scale},
+		draw: func(seed uint64) []admit.Job { return generate(seed, jobs) },
+	}
+}
+
+// class is a part of the generated jobs: from least to most tasks, evenly on a logarithmic scale.
+type class struct {
+	part, time  float64 // of the jobs, and of all time
+	least, most float64
+}
+
+func classes() []class {
+	return []class{
+		{tr1One, tr1OneT, 1, 1},
+		{tr1Ten - tr1One, fewT, 2, 9},
+		{1 - tr1Ten - tr1Large, 1 - tr1OneT - fewT - tr1LargeT, 10, 1000 / scale},
+		{tr1Large, tr1LargeT, 1000 / scale, tr1Peak / scale},
+	}
+}
+
+// tasks draws a number of tasks.
+func (c *class) tasks(u float64) int { return int(math.Round(c.least * math.Pow(c.most/c.least, u))) }
+
+// meanTasks is the mean of tasks, by the middles of equal parts.
+func (c *class) meanTasks() float64 {
+	const parts = 1000
+	sum := 0.0
+	for i := range parts {
+		sum += float64(c.tasks((float64(i)+0.5)/parts)) / parts
+	}
+	return sum
+}
+
+// generate draws jobs with Poisson arrivals.
+func generate(seed uint64, n int) []admit.Job {
+	r := rand.New(rand.NewPCG(seed, jobStream))
+	all := classes()
+	mean := make([]float64, len(all)) // of a task of the class, s
+	for i := range all {
+		c := &all[i]
+		mean[i] = c.time / c.part * tr1Hours * 3600 / tr1Jobs / scale / c.meanTasks()
+	}
+	jobs := make([]admit.Job, n)
+	now := 0.0
+	for i := range jobs {
+		now += r.ExpFloat64() * tr1Span / tr1Jobs
+		u, k := r.Float64(), 0
+		for ; k < len(all)-1 && u >= all[k].part; k++ {
+			u -= all[k].part
+		}
+		tasks := all[k].tasks(r.Float64())
+		length := mean[k] * math.Exp(spread*r.NormFloat64()-spread*spread/2)
+		jobs[i] = admit.Job{User: string(rune('a' + r.IntN(5))), Tasks: tasks, Arrival: now, Deadline: length, Work: length * float64(tasks)}
+	}
+	return jobs
+}

@@ -1,0 +1,121 @@
+package pythia
+
+import (
+	"context"
+	"fmt"
+
+	"headroom/jobs/admission"
+	"headroom/lab/admit"
+	"headroom/lab/papers"
+)
+
+// key is one run of a source's jobs.
+type key struct {
+	policy   admission.Policy
+	multiple string
+	capacity int
+	cut      bool
+}
+
+// measures are the paper's of one run, as parts of 1.
+type measures struct{ sdr, ptr, wasted float64 }
+
+// trial is all runs of one seed.
+type trial map[key]measures
+
+// study is what is run: a source on some seeds, by doors that may have a mistake.
+type study struct {
+	*source
+
+	door func(p admission.Policy, slots int) (admit.Door, error)
+	// apart runs NoDrop for each deadline type. Otherwise one run serves all types: it never looks at deadlines.
+	apart bool
+}
+
+// honest are the doors without a mistake.
+func honest(p admission.Policy, slots int) (admit.Door, error) { return admission.New(p, slots) }
+
+// keys are the runs of a study: the paper's four policies and ours at all capacities under the fixed deadlines, at the two smaller ones
+// under the variable deadlines, and ours and what it is held against while the capacity is cut, too.
+func keys() (all []key) {
+	for i, m := range multiples() {
+		for capacity := tight; capacity <= ample; capacity++ {
+			if i > 0 && capacity == ample {
+				continue
+			}
+			for _, p := range admission.Policies() {
+				all = append(all, key{p, m.name, capacity, false})
+			}
+			if capacity == ample {
+				continue
+			}
+			for _, p := range []admission.Policy{admission.Adaptive, admission.Pythia, admission.Reactive} {
+				all = append(all, key{p, m.name, capacity, true})
+			}
+		}
+	}
+	return all
+}
+
+// run makes all runs on so many seeds.
+func (s *study) run(ctx context.Context, seed uint64, seeds int, said func(done int)) ([]trial, error) {
+	trials := make([]trial, seeds)
+	err := papers.Each(seeds, func(i int) (err error) {
+		trials[i], err = s.trial(ctx, seed+uint64(i))
+		return err
+	}, said)
+	return trials, err
+}
+
+func (s *study) trial(ctx context.Context, seed uint64) (trial, error) {
+	jobs := s.draw(seed)
+	types := map[string]multiple{}
+	for _, m := range multiples() {
+		types[m.name] = m
+	}
+	t := trial{}
+	shared := map[int]*admit.Outcome{} // of NoDrop by capacity
+	for _, k := range keys() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		l := s.load(jobs, types[k.multiple], seed, k.capacity)
+		if k.cut {
+			l = cut(l)
+		}
+		o := shared[k.capacity]
+		if k.policy != admission.NoDrop || o == nil || s.apart {
+			var err error
+			if o, err = s.one(k, l); err != nil {
+				return nil, err
+			}
+		}
+		if k.policy == admission.NoDrop {
+			shared[k.capacity] = o
+			o.Judge(l.Jobs)
+		}
+		m := o.Measure(l.Jobs)
+		t[k] = measures{part(m.SDR), part(m.PTR), part(m.Wasted)}
+	}
+	return t, nil
+}
+
+// part is a measure; where nothing was done, nothing was wasted.
+func part(x *float64) float64 {
+	if x == nil {
+		return 0
+	}
+	return *x
+}
+
+func (s *study) one(k key, l admit.Load) (*admit.Outcome, error) {
+	door, err := s.door(k.policy, l.Capacity)
+	if err != nil {
+		return nil, err
+	}
+	o, err := admit.Simulate(door, l)
+	if err != nil {
+		return nil, fmt.Errorf("%s by %s: %w", s.name, k.policy, err)
+	}
+	return o, nil
+}

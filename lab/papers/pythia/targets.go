@@ -1,0 +1,242 @@
+package pythia
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"headroom/jobs/admission"
+	"headroom/lab/papers"
+)
+
+// figures are the trials of one source, from which targets, tables and plots are made.
+type figures struct {
+	*source
+
+	trials []trial
+}
+
+// id is that of a target on this source: those on traces have the trace's name in it.
+func (s *source) id(id string) string {
+	if !s.traced {
+		return id
+	}
+	target, what, _ := strings.Cut(id, "/")
+	return target + "/" + s.name + "/" + what
+}
+
+// each is one value for each seed.
+func (f *figures) each(of func(t trial) float64) papers.Stat {
+	values := make([]float64, 0, len(f.trials))
+	for _, t := range f.trials {
+		values = append(values, of(t))
+	}
+	return papers.Of(values)
+}
+
+func sdr(m measures) float64    { return m.sdr }
+func ptr(m measures) float64    { return m.ptr }
+func wasted(m measures) float64 { return m.wasted }
+
+// fixed is a run under the fixed deadlines.
+func fixed(p admission.Policy, capacity int) key {
+	return key{p, multiples()[0].name, capacity, false}
+}
+
+// percent is a measure of a run in percent, over the seeds.
+func (f *figures) percent(k key, of func(measures) float64) papers.Stat {
+	return f.each(func(t trial) float64 { return 100 * of(t[k]) })
+}
+
+// variable is a mean of a measure over the variable deadlines.
+func (t trial) variable(p admission.Policy, capacity int, of func(measures) float64) float64 {
+	sum, types := 0.0, multiples()[1:]
+	for _, m := range types {
+		sum += of(t[key{p, m.name, capacity, false}])
+	}
+	return sum / float64(len(types))
+}
+
+// gain is by how many percent one value exceeds another.
+func gain(a, b float64) float64 { return (a/b - 1) * 100 }
+
+// above is the range of all numbers from low.
+func above(low float64) papers.Range { return papers.Range{Low: low, High: math.Inf(1)} }
+
+// targets are B1 to B6, and the goal of ours.
+func (f *figures) targets() []papers.Target {
+	all := f.fixedTargets()
+	all = append(all, f.variableTargets()...)
+	all = append(all, f.wasteTargets()...)
+	return append(append(all, f.classes(), f.unconstrained()), f.goals()...)
+}
+
+// fixedTargets are B1 and B2: Fig. 2 and Fig. 3 at the tightest capacity.
+func (f *figures) fixedTargets() []papers.Target {
+	pythia := fixed(admission.Pythia, tight)
+	than := func(p admission.Policy, of func(measures) float64) papers.Stat {
+		return f.each(func(t trial) float64 { return gain(of(t[pythia]), of(t[fixed(p, tight)])) })
+	}
+	mean := func(p admission.Policy) float64 { return f.percent(fixed(p, tight), sdr).Mean }
+	note := fmt.Sprintf("SDR at %d slots: oracle %.1f %%, pythia %.1f %%, reactive %.1f %%, nodrop %.1f %%", f.capacities[tight],
+		mean(admission.Oracle), mean(admission.Pythia), mean(admission.Reactive), mean(admission.NoDrop))
+	oracle := f.each(func(t trial) float64 { return 100 * (t[fixed(admission.Oracle, tight)].sdr - t[pythia].sdr) })
+	noDrop, reactive := than(admission.NoDrop, sdr), than(admission.Reactive, sdr)
+	dropped := fixed(admission.NoDrop, tight)
+	ptrNoDrop, sdrNoDrop := f.each(func(t trial) float64 { return t[dropped].ptr }), f.each(func(t trial) float64 { return t[dropped].sdr })
+	best := f.each(func(t trial) float64 {
+		most := math.Inf(-1)
+		for capacity := tight; capacity <= middle; capacity++ {
+			most = max(most, gain(t[fixed(admission.Pythia, capacity)].ptr, t[fixed(admission.Reactive, capacity)].ptr))
+		}
+		return most
+	})
+	return []papers.Target{
+		papers.From(295, above(100), papers.Judge(f.id("B1/nodrop"), "SDR, Fixed2x, tightest capacity: pythia over nodrop", "%", noDrop, noDrop.Mean > 0, note)),
+		papers.From(143, above(0), papers.Judge(f.id("B1/reactive"), "SDR, Fixed2x, tightest capacity: pythia over reactive", "%", reactive, reactive.Mean > 0, note+": to be higher")),
+		papers.Judge(f.id("B1/oracle"), "SDR, Fixed2x, tightest capacity: oracle beyond pythia", "points", oracle, oracle.Mean >= 0, "not to be lower"),
+		papers.From(0, papers.AtMost(0.1), papers.Judge(f.id("B2/nodrop"), "PTR of nodrop, Fixed2x, tightest capacity", "", ptrNoDrop, sdrNoDrop.Mean > 0.1,
+			fmt.Sprintf("although its SDR is %.2f (paper: about 0.2), which is to be above 0.1", sdrNoDrop.Mean))),
+		papers.From(93, above(0), papers.Judge(f.id("B2/reactive"), "PTR, Fixed2x: pythia over reactive, at the better of the two smaller capacities", "%", best, best.Mean > 0, "to be higher")),
+	}
+}
+
+// variableTargets are B3: Fig. 4.
+func (f *figures) variableTargets() []papers.Target {
+	short, at := papers.Stat{Mean: math.Inf(-1)}, ""
+	for _, m := range multiples()[1:] {
+		for capacity := tight; capacity <= middle; capacity++ {
+			s := f.each(func(t trial) float64 {
+				return -gain(t[key{admission.Pythia, m.name, capacity, false}].sdr, t[key{admission.Oracle, m.name, capacity, false}].sdr)
+			})
+			if s.Mean > short.Mean {
+				short, at = s, fmt.Sprintf("%s at %d slots", m.name, f.capacities[capacity])
+			}
+		}
+	}
+	over := func(capacity int) papers.Stat {
+		return f.each(func(t trial) float64 {
+			return gain(t.variable(admission.Pythia, capacity, sdr), t.variable(admission.Reactive, capacity, sdr))
+		})
+	}
+	first, second := over(tight), over(middle)
+	return []papers.Target{
+		papers.From(5, papers.AtMost(10), papers.Judge(f.id("B3/oracle"), "SDR, variable deadlines: pythia below oracle, the worst of all", "%", short, short.Mean <= 10, at)),
+		papers.From(177, above(0), papers.Judge(f.id("B3/tight"), "SDR, variable deadlines, tightest capacity: pythia over reactive", "%", first, first.Mean > 0, "to be higher")),
+		papers.From(58, above(0), papers.Judge(f.id("B3/middle"), "SDR, variable deadlines, twice that capacity: pythia over reactive", "%", second, second.Mean > 0, "to be higher")),
+	}
+}
+
+// wasteTargets are B4.
+func (f *figures) wasteTargets() []papers.Target {
+	by := func(p admission.Policy, capacity int) papers.Stat {
+		return f.each(func(t trial) float64 { return 100 * t.variable(p, capacity, wasted) })
+	}
+	worst := f.each(func(t trial) float64 {
+		return 100 * max(t.variable(admission.Pythia, tight, wasted), t.variable(admission.Pythia, middle, wasted))
+	})
+	all := []papers.Target{
+		papers.From(0, papers.AtMost(3), papers.Judge(f.id("B4/pythia"), "wasted by pythia, variable deadlines, the worse of two capacities", "%", worst, worst.Mean < 3, "")),
+	}
+	for _, x := range []struct {
+		id, what string
+		policy   admission.Policy
+		capacity int
+		paper    papers.Range
+	}{
+		{"B4/reactive-tight", "wasted by reactive, tightest capacity", admission.Reactive, tight, papers.Range{Low: 24, High: 30}},
+		{"B4/reactive-middle", "wasted by reactive, twice that capacity", admission.Reactive, middle, papers.Range{Low: 12, High: 30}},
+		{"B4/nodrop-tight", "wasted by nodrop, tightest capacity", admission.NoDrop, tight, papers.Range{Low: 98, High: 100}},
+		{"B4/nodrop-middle", "wasted by nodrop, twice that capacity", admission.NoDrop, middle, papers.Range{Low: 84, High: 93}},
+	} {
+		got, least := by(x.policy, x.capacity), by(admission.Pythia, x.capacity)
+		if x.policy == admission.NoDrop {
+			least = by(admission.Reactive, x.capacity)
+		}
+		all = append(all, papers.From((x.paper.Low+x.paper.High)/2, x.paper, papers.Judge(f.id(x.id), x.what, "%", got, got.Mean > least.Mean,
+			fmt.Sprintf("to be more than %.1f %% of the policy before it in nodrop, reactive, pythia", least.Mean))))
+	}
+	return all
+}
+
+// classes is B5: under how many of the variable deadlines PYTHIA does more of the work than Reactive, of both capacities.
+func (f *figures) classes() papers.Target {
+	won, note := 0, ""
+	for _, m := range multiples()[1:] {
+		for capacity := tight; capacity <= middle; capacity++ {
+			a, b := f.percent(key{admission.Pythia, m.name, capacity, false}, ptr), f.percent(key{admission.Reactive, m.name, capacity, false}, ptr)
+			if a.Mean > b.Mean {
+				won++
+			}
+			note += fmt.Sprintf("%s at %d: %.1f, reactive %.1f; ", m.name, f.capacities[capacity], a.Mean, b.Mean)
+		}
+	}
+	return papers.Judge(f.id("B5/classes"), "PTR, variable deadlines: cases of eight in which pythia is above reactive", "", papers.Once(float64(won)), won > 0,
+		note+"the paper: in some, here to be one or more")
+}
+
+// unconstrained is B6.
+func (f *figures) unconstrained() papers.Target {
+	spread := f.each(func(t trial) float64 {
+		least, most := math.Inf(1), math.Inf(-1)
+		for _, p := range []admission.Policy{admission.Oracle, admission.Pythia, admission.Reactive, admission.NoDrop} {
+			x := 100 * t[fixed(p, ample)].sdr
+			least, most = min(least, x), max(most, x)
+		}
+		return most - least
+	})
+	return papers.From(0, papers.AtMost(2), papers.Judge(f.id("B6/spread"), "SDR, Fixed2x, ample capacity: spread of the four policies", "points", spread, spread.Mean < 2,
+		fmt.Sprintf("at %d slots", f.capacities[ample])))
+}
+
+// sdrSlack is by how many points ours may meet fewer deadlines than PYTHIA.
+const sdrSlack = 1
+
+// goals are what adaptive is held to, for each deadline type: the worst of both capacities, with a cut and without.
+func (f *figures) goals() (all []papers.Target) {
+	for _, m := range multiples() {
+		meets := f.worst(m.name, sdr, func(t trial, k key) float64 { return t[with(k, admission.Pythia)].sdr })
+		does := f.worst(m.name, ptr, func(t trial, k key) float64 {
+			return max(t[with(k, admission.Pythia)].ptr, t[with(k, admission.Reactive)].ptr)
+		})
+		all = append(all,
+			papers.Judge(f.id("ours/sdr-"+m.name), "SDR: adaptive beyond pythia, the worst case", "points", meets.by, meets.by.Mean >= -sdrSlack, meets.note+"goal: not lower by more than 1"),
+			papers.Judge(f.id("ours/ptr-"+m.name), "PTR: adaptive beyond the better of pythia and reactive, the worst case", "points", does.by, does.by.Mean >= 0, does.note+"goal: not lower"),
+		)
+	}
+	return all
+}
+
+// case is the worst of some cases, and all of them in words.
+type worstCase struct {
+	by   papers.Stat
+	note string
+}
+
+func (f *figures) worst(deadlines string, of func(measures) float64, than func(t trial, k key) float64) worstCase {
+	w := worstCase{by: papers.Stat{Mean: math.Inf(1)}}
+	for capacity := tight; capacity <= middle; capacity++ {
+		for _, c := range []bool{false, true} {
+			k := key{admission.Adaptive, deadlines, capacity, c}
+			by := f.each(func(t trial) float64 { return 100 * (of(t[k]) - than(t, k)) })
+			if by.Mean < w.by.Mean {
+				w.by = by
+			}
+			w.note += fmt.Sprintf("%s: %.1f, %+.1f; ", k.where(f.source), f.percent(k, of).Mean, by.Mean)
+		}
+	}
+	return w
+}
+
+// where is the capacity of a run in words.
+func (k key) where(s *source) string {
+	if k.cut {
+		return fmt.Sprintf("%d slots, cut", s.capacities[k.capacity])
+	}
+	return fmt.Sprintf("%d slots", s.capacities[k.capacity])
+}
+
+func with(k key, p admission.Policy) key {
+	k.policy = p
+	return k
+}
