@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 
 	"headroom/internal/cli"
 	"headroom/jobs/speculation"
@@ -156,6 +155,8 @@ type study struct {
 	// only runs these variants, with a mistake; nil runs all as they are.
 	only    []string
 	mistake func(*variant)
+	// scenes are those by these names; nil for all.
+	scenes []string
 }
 
 // key names the runs of a scene's jobs by a variant.
@@ -192,6 +193,9 @@ func (s study) seed(ctx context.Context, seed uint64) (trial, error) {
 	jobs, history := load(seed, s.jobs, s.sizes), load(seed^0x5bd1e995<<32, s.history, s.sizes)
 	fewJobs, fewHistory := few(seed, s.jobs), few(seed^0x2545f491<<32, s.history)
 	for _, sc := range scenes() {
+		if s.scenes != nil && !slices.Contains(s.scenes, sc.name) {
+			continue
+		}
 		mine, before := jobs, history
 		if sc.few {
 			mine, before = fewJobs, fewHistory
@@ -201,7 +205,7 @@ func (s study) seed(ctx context.Context, seed uint64) (trial, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if s.only != nil && !slices.ContainsFunc(s.only, func(o string) bool { return strings.HasPrefix(v.name, o) }) {
+			if s.only != nil && !isOne(v.name, s.only) {
 				continue
 			}
 			if s.mistake != nil {
@@ -390,7 +394,7 @@ func (sc *scene) run(jobs []spec, v variant, m *memory) (result, error) {
 		fresh.add(o.fresh.Value())
 	}
 	for b := range r.bins {
-		r.bins[b] /= n[b]
+		r.bins[b] /= n[b] // without jobs it is unknown
 	}
 	r.lost, r.second, r.left, r.fresh = lost/(lost+useful), r.second/tasks, left.value(), fresh.value()
 	return r, nil
