@@ -136,8 +136,6 @@ type past struct {
 	// perUnit is the median time of a task with an input of size 1, s, and accuracy that of
 	// estimates.
 	perUnit, accuracy float64
-	// stage is how long the stages after the input's took, as a part of the ideal.
-	stage float64
 }
 
 func (p *past) of(v variant) *speculation.Samples {
@@ -240,7 +238,7 @@ type memory struct {
 
 // recall are the samples that a variant's earlier jobs gave.
 func (m *memory) recall(v variant) (*past, error) {
-	p := &past{perUnit: median() / meanSize, accuracy: 0.74, stage: 1}
+	p := &past{perUnit: median() / meanSize, accuracy: accuracyBefore}
 	p.samples = speculation.NewSamples(v.factors)
 	for i := range m.jobs {
 		s := &m.jobs[i]
@@ -267,6 +265,10 @@ func (m *memory) recall(v variant) (*past, error) {
 // meanSize makes the time of a task with an input of size 1 of the median task: about the mean
 // of the inputs' sizes. It counts only until tasks of the job itself have ended.
 const meanSize = 1.3
+
+// accuracyBefore is that of estimates before any of the job's own was checked: the mean of the
+// paper's two.
+const accuracyBefore = 0.74
 
 // parts of a job, up to its end, are samples.
 func parts() []float64 { return []float64{0.125, 0.25, 0.5, 0.75, 1} }
@@ -316,19 +318,20 @@ func (o *outcome) last(n int) float64 {
 }
 
 // promise is what a job of the scene promises for its input's stage.
-func (sc *scene) promise(s *spec, p *past) promise {
+func (sc *scene) promise(s *spec) promise {
 	slack := s.slack
 	if sc.slack > 0 {
 		slack = sc.slack
 	}
 	switch {
 	case sc.byDeadline:
-		// The deadline is for the whole job: what later stages are expected to take is not left.
-		whole := s.ideal() * (1 + slack)
+		// The deadline is for all stages, each with the slack. What later ones are expected to take,
+		// their ideal, is not left for the input's.
+		left := s.ideal() * (1 + slack)
 		for _, later := range s.later(sc.stages) {
-			whole += later.ideal()*(1+slack) - later.ideal()*p.stage
+			left += later.ideal() * slack
 		}
-		return promise{left: max(unit, whole)}
+		return promise{left: left}
 	case sc.exact:
 		return promise{}
 	}
@@ -349,7 +352,7 @@ func (s *spec) later(n int) []spec {
 
 // play runs a job of the scene.
 func (sc *scene) play(s *spec, v variant, p *past) (outcome, error) {
-	return play(s, v, sc.promise(s, p), p, sc.caps)
+	return play(s, v, sc.promise(s), p, sc.caps)
 }
 
 // run runs the jobs by a variant, one after another: each may learn from those that have ended.
