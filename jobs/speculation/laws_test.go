@@ -514,6 +514,7 @@ func BenchmarkDecide(b *testing.B) {
 
 // threadTime is the processor time of the calling thread.
 func threadTime(b *testing.B) time.Duration {
+	b.Helper()
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
 		b.Fatal(err)

@@ -2,7 +2,6 @@ package speculation
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"time"
 )
@@ -204,15 +203,6 @@ type candidate struct {
 	at int
 }
 
-// worstFirst is a heap of candidates whose first is the one to give up.
-type worstFirst []candidate
-
-func (h worstFirst) Len() int           { return len(h) }
-func (h worstFirst) Less(i, k int) bool { return compare(h[i], h[k]) > 0 }
-func (h worstFirst) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
-func (h *worstFirst) Push(x any)        { *h = append(*h, x.(candidate)) }
-func (h *worstFirst) Pop() any          { panic("speculation: candidates are replaced, not taken out") }
-
 // compare orders candidates, the best first; ties go to the lowest ID.
 func compare(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.value, a.value), cmp.Compare(a.at, b.at))
@@ -234,31 +224,31 @@ func (j *job) give(by rule) []Action {
 	return actions
 }
 
+// candidatesMost are kept at least before the best of them are chosen.
+const candidatesMost = 64
+
 // best are the tasks that get a slot, the best first.
 func (j *job) best(by rule) []candidate {
 	if j.Slots == 1 {
 		return j.first(by)
 	}
-	var all worstFirst
+	var all []candidate
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
 		if t.State == Done {
 			continue
 		}
-		r, ok := j.rank(by, i, t)
-		switch c := (candidate{r, i}); {
-		case !ok:
-		case len(all) < j.Slots:
-			if all = append(all, c); len(all) == j.Slots {
-				heap.Init(&all)
-			}
-		case compare(c, all[0]) < 0:
-			all[0] = c
-			heap.Fix(&all, 0)
+		if r, ok := j.rank(by, i, t); ok {
+			all = append(all, candidate{r, i})
+		}
+		// Only so many can get a slot: the others go before they become many.
+		if len(all) >= candidatesMost && len(all) >= 2*j.Slots {
+			slices.SortFunc(all, compare)
+			all = all[:j.Slots]
 		}
 	}
 	slices.SortFunc(all, compare)
-	return all
+	return all[:min(len(all), j.Slots)]
 }
 
 // first is the one task that gets the only slot.

@@ -48,8 +48,6 @@ type spec struct {
 	utilisation  float64
 	// slack is the deadline's beyond the ideal, err the error bound, each a part.
 	slack, err float64
-	// stages are the intermediate ones that follow the input's.
-	stages int
 	// explore is the draw that makes a sample of the job.
 	explore float64
 	// sizes of the tasks' inputs, drawn when a policy first runs the job.

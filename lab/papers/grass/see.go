@@ -26,10 +26,10 @@ func (r *run) see(free []int) {
 			v.Speeds = append(v.Speeds, r.m.Speed(slot))
 		}
 	}
-	switch r.variant.policy {
-	case speculation.LATE:
+	if r.variant.policy == speculation.LATE {
 		v.Slow = r.slow(free)
-	case speculation.Mantri:
+	}
+	if r.variant.policy == speculation.Mantri {
 		v.Durations = r.own.Ratios()
 	}
 	r.seeSizes()
