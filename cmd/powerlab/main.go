@@ -19,6 +19,7 @@ import (
 	"headroom/lab/papers"
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
+	"headroom/lab/papers/grass"
 	"headroom/lab/papers/pythia"
 	"headroom/lab/record"
 	"headroom/lab/simulation"
@@ -44,7 +45,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewEstimateCommand())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewAllocateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand()))
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), pythia.NewCommand()))
 	root.AddCommand(arbitration.NewCommand(live.Engines()))
 	root.AddCommand(studies.NewProfileCommand())
 	root.AddCommand(studies.NewDeflateCommand())

@@ -1,6 +1,7 @@
 package speculation
 
 import (
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -14,75 +15,143 @@ const (
 	lateShare = 10
 	// mantriLikely: Mantri copies what saves slot time with more than this probability (delta).
 	mantriLikely = 0.25
+	// mantriCopies run of a task at most: slower ones than the second fastest are killed.
+	mantriCopies = 3
+	// mantriGain: once no task waits, a copy must end that many intervals of progress reports
+	// earlier (rho).
+	mantriGain = 3
+	// mantriRestarts is how often a task is begun anew at most (gamma).
+	mantriRestarts = 3
 )
 
 // late launches waiting tasks in their order, then copies single running tasks of the
-// slowest quarter, the longest t_rem first. It knows no bound.
-func (v *View) late() []Action {
-	rate, limit := v.rates()
-	actions := v.give(func(_ int, t *Task) (rank, bool) {
-		if t.State == Waiting {
-			return rank{}, true
-		}
-		return rank{class: 1, value: float64(t.Remaining)}, t.Copies == 1 && rate(t) <= limit
-	})
-	allowed := max(1, v.width()/lateShare)
-	for i := range v.Tasks {
-		if v.Tasks[i].State == Running {
-			allowed -= v.Tasks[i].Copies - 1
-		}
+// slowest quarter, the longest t_rem first, on slots of nodes that are not slow. It knows
+// no bound.
+func (j *job) late() []Action {
+	j.rates()
+	allowed := max(1, j.width()/lateShare) - (j.copies - j.running)
+	best := j.best(inOrder)
+	waits := 0
+	for waits < len(best) && best[waits].class == 0 {
+		waits++
 	}
-	for i, a := range actions {
-		if a.Kind != Copy {
-			continue
-		}
-		if allowed--; allowed < 0 {
-			return append(actions[:i], Action{Kind: Wait, Slot: i})
-		}
+	slow, fast := j.slots()
+	slots := append(slow, fast...)
+	var actions []Action
+	for i, c := range best[:waits] {
+		actions = append(actions, action(&j.Tasks[c.at], slots[i]))
+	}
+	// Launches have taken the slow nodes' slots first. Copies get none of those that are left.
+	free := slots[max(waits, len(slow)):]
+	copies := best[waits:]
+	copies = copies[:max(0, min(len(copies), len(free), allowed))]
+	for i, c := range copies {
+		actions = append(actions, action(&j.Tasks[c.at], free[i]))
+	}
+	if len(actions) < j.Slots {
+		actions = append(actions, Action{Kind: Wait, Slot: len(actions)})
 	}
 	return actions
 }
 
-// rank of rates: a task's rate, and the limit of the slowest quarter of those that run. Where
-// one rate is unknown, all are 1 / t_rem.
-func (v *View) rates() (of func(*Task) float64, limit float64) {
-	of = func(t *Task) float64 { return t.Rate }
-	for i := range v.Tasks {
-		if t := &v.Tasks[i]; t.State == Running && t.Rate == 0 {
-			of = func(t *Task) float64 { return 1 / max(float64(t.Remaining), 1) }
-			break
+// slots are the free slots of slow nodes and the others.
+func (j *job) slots() (slow, fast []int) {
+	for i := range j.Slots {
+		if i < len(j.Slow) && j.Slow[i] {
+			slow = append(slow, i)
+		} else {
+			fast = append(fast, i)
 		}
 	}
-	var all []float64
-	for i := range v.Tasks {
-		if t := &v.Tasks[i]; t.State == Running {
-			all = append(all, of(t))
+	return slow, fast
+}
+
+// slow ranks a task by LATE.
+func (j *job) slow(t *Task) (rank, bool) {
+	if t.State == Waiting {
+		return rank{}, true
+	}
+	left, _ := j.estimate(t)
+	return rank{class: 1, value: float64(left)}, t.Copies <= 1 && j.rate(t) <= j.slowest
+}
+
+// rate is the part of the task that is done per ns. Where one is unknown, all are 1 / t_rem.
+func (j *job) rate(t *Task) float64 {
+	if j.byRemaining {
+		left, _ := j.estimate(t)
+		return 1 / float64(max(left, 1))
+	}
+	return t.Rate
+}
+
+// rates finds the limit of the slowest quarter of the tasks that run. The bits of rates are in
+// their order.
+func (j *job) rates() {
+	all := make([]int64, 0, j.running)
+	for i := range j.Tasks {
+		if t := &j.Tasks[i]; t.State == Running {
+			all = append(all, int64(math.Float64bits(t.Rate)))
+			j.byRemaining = j.byRemaining || t.Rate == 0
 		}
 	}
 	if len(all) == 0 {
-		return of, 0
+		return
 	}
-	slices.Sort(all)
-	return of, all[int(lateSlow*float64(len(all)-1))]
+	if j.byRemaining {
+		all = all[:0]
+		for i := range j.Tasks {
+			if t := &j.Tasks[i]; t.State == Running {
+				all = append(all, int64(math.Float64bits(j.rate(t))))
+			}
+		}
+	}
+	slowest, _ := nth(all, int(lateSlow*float64(len(all)-1)))
+	j.slowest = math.Float64frombits(uint64(slowest))
 }
 
-// mantri copies running tasks that probably save slot time, the greatest saving first, then
-// launches waiting tasks, the largest first. It knows no bound.
-func (v *View) mantri() ranker {
-	return func(_ int, t *Task) (rank, bool) {
-		if t.State == Waiting {
-			return rank{class: 1, value: float64(t.New)}, true
+// mantri restarts running tasks in their slots where the view permits it, copies those that
+// probably save slot time, the greatest saving first, then launches waiting tasks, the
+// largest first. Once no task waits it copies whatever a copy would speed up. It knows no
+// bound.
+func (j *job) mantri() (restart []int, actions []Action) {
+	if j.Restarts && j.waiting > 0 {
+		for i := range j.Tasks {
+			if len(restart) == j.Slots {
+				break
+			}
+			t := &j.Tasks[i]
+			if left, fresh := j.estimate(t); t.State == Running && t.Copies <= 1 && t.Restarted < mantriRestarts && left > fresh+j.Report {
+				if j.restarted == nil {
+					j.restarted = make(map[int]bool)
+				}
+				j.restarted[i] = true
+				restart = append(restart, t.ID)
+			}
 		}
-		return rank{value: t.saving()}, v.likely(t) > mantriLikely
 	}
+	return restart, j.give(probable)
+}
+
+// likelyToSave ranks a task by Mantri.
+func (j *job) likelyToSave(i int, t *Task) (rank, bool) {
+	left, fresh := j.estimate(t)
+	switch {
+	case t.State == Waiting:
+		return rank{class: 1, value: float64(fresh)}, true
+	case t.Copies >= mantriCopies || j.restarted[i]:
+		return rank{}, false
+	case j.waiting == 0:
+		return rank{value: float64(left - fresh)}, left-fresh > mantriGain*j.Report
+	}
+	return rank{value: saving(t.Copies, left, fresh)}, j.likely(t.Copies, left, fresh) > mantriLikely
 }
 
 // likely is P(t_rem > t_new (c+1)/c), by the durations of completed tasks.
-func (v *View) likely(t *Task) float64 {
-	c := float64(t.Copies)
-	limit := float64(t.Remaining) / float64(t.New) * c / (c + 1)
-	if len(v.Durations) > 0 {
-		return float64(sort.SearchFloat64s(v.Durations, limit)) / float64(len(v.Durations))
+func (j *job) likely(copies int, left, fresh time.Duration) float64 {
+	c := float64(max(1, copies))
+	limit := float64(left) / float64(fresh) * c / (c + 1)
+	if n := len(j.Durations); n > 0 {
+		return float64(sort.SearchFloat64s(j.Durations, limit)) / float64(n)
 	}
 	if limit > 1 {
 		return 1
@@ -96,66 +165,64 @@ const percents = 100
 
 func percent(speed float64) int { return max(1, int(speed*percents+1e-9)) }
 
+// fraction is a speed of a task's node; 0 is as fast as without a cap.
+func fraction(speed float64) float64 {
+	if speed == 0 {
+		return 1
+	}
+	return speed
+}
+
 // ours is GRASS with times under the caps, the fastest free slots first: t_rem follows the
 // cap of the original's node before any progress report can show it, t_new that of the
 // free slot's, and no copy runs on a node capped harder than the original's.
-func (v *View) ours(past *Samples) (greedy bool, actions []Action) {
-	now := *v
-	now.Tasks = slices.Clone(v.Tasks)
-	for i := range now.Tasks {
-		t := &now.Tasks[i]
-		if t.Speed == 0 {
-			t.Speed = 1
-		}
-		if t.State == Running && t.Measured > 0 {
-			t.Remaining = min(TimeMost, time.Duration(float64(t.Remaining)*t.Measured/t.Speed))
-		}
+func (j *job) ours(switched bool) (actions []Action) {
+	groups := j.slotsBySpeed()
+	if len(groups) > 1 {
+		tasks := *j.View
+		tasks.Tasks = slices.Clone(j.Tasks)
+		j.View = &tasks
 	}
-	greedy = v.Greedy || past.switches(&now)
-	groups := v.slotsBySpeed()
+	total := j.Slots
 	for n, slots := range groups {
-		speed := percent(v.speed(slots[0]))
-		given := now.giveAt(speed, len(slots), greedy)
-		for i := range given {
-			given[i].Slot = slots[min(given[i].Slot, len(slots)-1)]
-		}
+		j.speed, j.Slots = percent(j.slotSpeed(slots[0])), len(slots)
+		given := j.give(grass(switched))
 		if last := given[len(given)-1]; last.Kind == Wait && n < len(groups)-1 {
 			given = given[:len(given)-1]
 		}
-		actions = append(actions, given...)
+		if len(groups) > 1 {
+			j.begin(given)
+		}
+		for _, a := range given {
+			a.Slot = slots[min(a.Slot, len(slots)-1)]
+			actions = append(actions, a)
+		}
 	}
-	return greedy, actions
+	j.Slots = total
+	return actions
 }
 
-// giveAt gives slots of one speed, and changes the tasks accordingly.
-func (v *View) giveAt(speed, slots int, greedy bool) []Action {
-	at := *v
-	at.Slots = slots
-	at.Width = v.width()
-	at.Tasks = slices.Clone(v.Tasks)
-	for i := range at.Tasks {
-		t := &at.Tasks[i]
-		t.New = min(TimeMost, t.New*percents/time.Duration(speed))
-	}
-	inner := at.grass(greedy)
-	given := at.give(func(i int, t *Task) (rank, bool) {
-		r, ok := inner(i, t)
-		return r, ok && (t.State == Waiting || percent(t.Speed) <= speed)
-	})
+// begin changes the tasks that have just got slots.
+func (j *job) begin(given []Action) {
 	for _, a := range given {
 		if a.Kind == Wait {
 			continue
 		}
-		i, _ := slices.BinarySearchFunc(v.Tasks, a.Task, func(t Task, id int) int { return t.ID - id })
-		t := &v.Tasks[i]
+		i, _ := slices.BinarySearchFunc(j.Tasks, a.Task, func(t Task, id int) int { return t.ID - id })
+		t := &j.Tasks[i]
+		_, fresh := j.estimate(t)
+		if t.State == Waiting {
+			j.waiting--
+			j.running++
+		}
+		j.copies++
 		t.State, t.Copies = Running, t.Copies+1
-		t.Remaining, t.Speed = at.Tasks[i].New, float64(speed)/percents
+		t.Remaining, t.Speed, t.Measured = fresh, float64(j.speed)/percents, 0
 	}
-	return given
 }
 
-// speed is that of a free slot's node.
-func (v *View) speed(slot int) float64 {
+// slotSpeed is that of a free slot's node.
+func (v *View) slotSpeed(slot int) float64 {
 	if len(v.Speeds) == 0 {
 		return 1
 	}
@@ -166,7 +233,7 @@ func (v *View) speed(slot int) float64 {
 func (v *View) slotsBySpeed() [][]int {
 	var by [percents + 1][]int
 	for slot := range v.Slots {
-		p := percent(v.speed(slot))
+		p := percent(v.slotSpeed(slot))
 		by[p] = append(by[p], slot)
 	}
 	var groups [][]int

@@ -1,11 +1,8 @@
 package speculation
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Policy says what runs next.
@@ -90,6 +87,9 @@ type Action struct {
 // Decision is the answer.
 type Decision struct {
 	Actions []Action
+	// Restart are the IDs of running tasks that are to be killed and begun anew in their own
+	// slots: by [Mantri] alone, and only where the view permits it.
+	Restart []int
 	// Greedy: the job is to be passed as Greedy from now on.
 	Greedy bool
 }
@@ -98,33 +98,38 @@ type Decision struct {
 // past jobs, for GRASS and Ours; with nil, and where they are too few, the job switches as by
 // Strawman.
 func Decide(p Policy, v View, past *Samples) (Decision, error) {
-	if err := v.Check(); err != nil {
+	counted, err := v.count()
+	if err != nil {
 		return Decision{}, err
 	}
-	v = v.filled()
+	j := job{View: &v, counts: counted}
+	if counted.unknown {
+		j.usual = median(v.news())
+	}
 	d := Decision{Greedy: v.Greedy}
 	if v.Slots == 0 {
 		return d, nil
 	}
 	switch p {
 	case GS:
-		d.Actions = v.give(v.greedy())
+		d.Actions = j.give(greedy)
 	case RAS:
-		d.Actions = v.give(v.aware())
+		d.Actions = j.give(aware)
 	case Strawman:
-		d.Greedy = v.Greedy || v.twoWavesLeft()
-		d.Actions = v.give(v.grass(d.Greedy))
+		d.Greedy = v.Greedy || j.twoWavesLeft()
+		d.Actions = j.give(grass(d.Greedy))
 	case GRASS:
-		d.Greedy = v.Greedy || past.switches(&v)
-		d.Actions = v.give(v.grass(d.Greedy))
+		d.Greedy = v.Greedy || past.switches(&j)
+		d.Actions = j.give(grass(d.Greedy))
 	case Ours:
-		d.Greedy, d.Actions = v.ours(past)
+		d.Greedy = v.Greedy || past.switches(&j)
+		d.Actions = j.ours(d.Greedy)
 	case LATE:
-		d.Actions = v.late()
+		d.Actions = j.late()
 	case Mantri:
-		d.Actions = v.give(v.mantri())
+		d.Restart, d.Actions = j.mantri()
 	case None:
-		d.Actions = v.give(v.plain())
+		d.Actions = j.give(plain)
 	case Oracle:
 		best, err := v.Search()
 		if err != nil {
@@ -132,69 +137,9 @@ func Decide(p Policy, v View, past *Samples) (Decision, error) {
 		}
 		d.Actions = best.First
 	default:
-		return Decision{}, fmt.Errorf("%w: unknown policy %q", ErrInput, p)
+		return Decision{}, bad("unknown policy %q", p)
 	}
 	return d, nil
-}
-
-// rank orders tasks: the lowest class first, and in it the highest value.
-type rank struct {
-	class int
-	value float64
-}
-
-func (r rank) before(o rank) bool {
-	return r.class < o.class || r.class == o.class && r.value > o.value
-}
-
-// ranker ranks a task, or reports that it gets no slot.
-type ranker func(i int, t *Task) (rank, bool)
-
-// give gives the free slots to the tasks of the best ranks. One decision needs no second
-// look at the tasks: what has just got a slot would never get another one at once, since
-// its t_rem is its t_new.
-func (v *View) give(of ranker) []Action {
-	if v.Slots == 1 {
-		return v.giveOne(of)
-	}
-	type candidate struct {
-		rank
-		at int
-	}
-	var all []candidate
-	for i := range v.Tasks {
-		if t := &v.Tasks[i]; t.State != Done {
-			if r, ok := of(i, t); ok {
-				all = append(all, candidate{r, i})
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.value, a.value), cmp.Compare(a.at, b.at))
-	})
-	actions := make([]Action, 0, min(len(all)+1, v.Slots))
-	for slot, c := range all[:min(len(all), v.Slots)] {
-		actions = append(actions, action(&v.Tasks[c.at], slot))
-	}
-	if len(all) < v.Slots {
-		actions = append(actions, Action{Kind: Wait, Slot: len(all)})
-	}
-	return actions
-}
-
-func (v *View) giveOne(of ranker) []Action {
-	best, at := rank{}, -1
-	for i := range v.Tasks {
-		if t := &v.Tasks[i]; t.State != Done {
-			if r, ok := of(i, t); ok && (at < 0 || r.before(best)) {
-				best, at = r, i
-			}
-		}
-	}
-	if at < 0 {
-		return []Action{{Kind: Wait}}
-	}
-	return []Action{action(&v.Tasks[at], 0)}
 }
 
 func action(t *Task, slot int) Action {
@@ -202,152 +147,4 @@ func action(t *Task, slot int) Action {
 		return Action{Kind: Copy, Task: t.ID, Slot: slot}
 	}
 	return Action{Kind: Launch, Task: t.ID, Slot: slot}
-}
-
-// grass is GS once the job has switched, RAS before.
-func (v *View) grass(greedy bool) ranker {
-	if greedy {
-		return v.greedy()
-	}
-	return v.aware()
-}
-
-// greedy is GS (pseudocodes 1 and 2 with OC = 0): waiting tasks, and running ones that a
-// copy overtakes. To a deadline the shortest that ends in time, to an error bound the longest of
-// the earliest tasks.
-func (v *View) greedy() ranker {
-	inside, outside := v.scope()
-	sign := v.order()
-	return func(i int, t *Task) (rank, bool) {
-		switch {
-		case !inside(i, t):
-			return outside(t)
-		case t.State == Running && t.New >= t.Remaining:
-			return rank{}, false
-		}
-		length := t.New
-		if t.State == Running && !v.Bound.ByDeadline {
-			length = t.Remaining
-		}
-		return rank{value: sign * float64(length)}, true
-	}
-}
-
-// aware is RAS (OC = 1): the copy that saves most, then waiting tasks in the order of GS.
-func (v *View) aware() ranker {
-	inside, outside := v.scope()
-	sign := v.order()
-	return func(i int, t *Task) (rank, bool) {
-		switch {
-		case !inside(i, t):
-			return outside(t)
-		case t.State == Waiting:
-			return rank{class: 1, value: sign * float64(t.New)}, true
-		}
-		saved := t.saving()
-		return rank{value: saved}, saved > 0
-	}
-}
-
-// plain is GS without copies.
-func (v *View) plain() ranker {
-	greedy := v.greedy()
-	return func(i int, t *Task) (rank, bool) {
-		if t.State == Running {
-			return rank{}, false
-		}
-		return greedy(i, t)
-	}
-}
-
-// saving is the slot time that one more copy saves: c t_rem - (c+1) t_new, in ns. It is
-// exact below 2^53 ns, which are 104 days.
-func (t *Task) saving() float64 {
-	c := float64(t.Copies)
-	return c*float64(t.Remaining) - (c+1)*float64(t.New)
-}
-
-// order is -1 where the shortest task comes first, 1 where the longest does.
-func (v *View) order() float64 {
-	if v.Bound.ByDeadline {
-		return -1
-	}
-	return 1
-}
-
-// scope splits the tasks by the bound: to a deadline inside are those whose new copy ends
-// in time and nothing else gets a slot; to an error bound inside are the earliest that are
-// still needed. Where none of these wants a slot, the next waiting task gets it, the
-// shortest first, in case one of them straggles (the pseudocodes' default).
-func (v *View) scope() (inside func(i int, t *Task) bool, outside func(*Task) (rank, bool)) {
-	const last = 2
-	if v.Bound.ByDeadline {
-		return func(_ int, t *Task) bool { return t.New <= v.Bound.Left },
-			func(*Task) (rank, bool) { return rank{}, false }
-	}
-	need := v.Bound.Need(len(v.Tasks)) - v.done()
-	return v.earliest(need), func(t *Task) (rank, bool) {
-		return rank{class: last, value: -float64(t.New)}, t.State == Waiting && need > 0
-	}
-}
-
-// earliest reports which tasks are among the first that can be done, as many as are still
-// needed. Of those at the limit the lowest IDs count.
-func (v *View) earliest(need int) func(i int, t *Task) bool {
-	if need <= 0 {
-		return func(int, *Task) bool { return false }
-	}
-	all := make([]time.Duration, 0, len(v.Tasks))
-	for i := range v.Tasks {
-		if t := &v.Tasks[i]; t.State != Done {
-			all = append(all, t.effective())
-		}
-	}
-	if need >= len(all) {
-		return func(int, *Task) bool { return true }
-	}
-	limit := nth(all, need-1)
-	for _, d := range all {
-		if d < limit {
-			need--
-		}
-	}
-	in := make([]bool, len(v.Tasks))
-	for i := range v.Tasks {
-		if v.Tasks[i].State == Done {
-			continue
-		}
-		d := v.Tasks[i].effective()
-		in[i] = d < limit
-		if d == limit && need > 0 {
-			in[i] = true
-			need--
-		}
-	}
-	return func(i int, _ *Task) bool { return in[i] }
-}
-
-// effective is how soon the task can be done: min(t_rem, t_new), or t_new while it waits.
-func (t *Task) effective() time.Duration {
-	if t.State == Running {
-		return min(t.Remaining, t.New)
-	}
-	return t.New
-}
-
-// twoWavesLeft is the strawman's moment: the time left suffices for two waves of tasks at
-// most, or the tasks that are still needed make up two waves at most.
-func (v *View) twoWavesLeft() bool {
-	if v.Bound.ByDeadline {
-		return v.Bound.Left <= 2*v.typical()
-	}
-	return v.Bound.Need(len(v.Tasks))-v.done() <= 2*v.width()
-}
-
-// typical is the median task's duration.
-func (v *View) typical() time.Duration {
-	if v.Typical > 0 {
-		return v.Typical
-	}
-	return median(v.news())
 }

@@ -26,6 +26,8 @@ const durationsMost = 1000
 type Durations struct {
 	perUnit []float64
 	next    int
+	// sorted are the same, rising.
+	sorted []float64
 }
 
 // Add takes a completed task's duration and the size of its input, in any unit.
@@ -33,27 +35,31 @@ func (d *Durations) Add(took time.Duration, size float64) error {
 	if took <= 0 || took > TimeMost || !(size > 0) || math.IsInf(size, 0) {
 		return bad("a completed task took %v on an input of %v; both must be above 0 and finite", took, size)
 	}
+	each := float64(took) / size
 	if len(d.perUnit) < durationsMost {
-		d.perUnit = append(d.perUnit, float64(took)/size)
-		return nil
+		d.perUnit = append(d.perUnit, each)
+	} else {
+		at, _ := slices.BinarySearch(d.sorted, d.perUnit[d.next])
+		d.sorted = slices.Delete(d.sorted, at, at+1)
+		d.perUnit[d.next] = each
+		d.next = (d.next + 1) % durationsMost
 	}
-	d.perUnit[d.next] = float64(took) / size
-	d.next = (d.next + 1) % durationsMost
+	at, _ := slices.BinarySearch(d.sorted, each)
+	d.sorted = slices.Insert(d.sorted, at, each)
 	return nil
 }
 
 // New is t_new of a task with an input of the size; unknown before a task has ended.
 func (d *Durations) New(size float64) (left time.Duration, known bool) {
-	if len(d.perUnit) == 0 || !(size > 0) {
+	if len(d.sorted) == 0 || !(size > 0) {
 		return 0, false
 	}
-	all := slices.Sorted(slices.Values(d.perUnit))
-	return time.Duration(min(max(1, all[(len(all)-1)/2]*size), float64(TimeMost))), true
+	return time.Duration(min(max(1, d.sorted[(len(d.sorted)-1)/2]*size), float64(TimeMost))), true
 }
 
 // Ratios are the durations as parts of their median, rising, as View.Durations wants them.
 func (d *Durations) Ratios() []float64 {
-	all := slices.Sorted(slices.Values(d.perUnit))
+	all := slices.Clone(d.sorted)
 	if len(all) == 0 {
 		return nil
 	}

@@ -2,6 +2,7 @@ package speculation
 
 import (
 	"math"
+	"slices"
 )
 
 // Settings of GRASS.
@@ -44,6 +45,9 @@ type Sample struct {
 	ByDeadline bool
 	// Tasks is how many it had.
 	Tasks int
+	// Width is how many slots it had: then jobs of other widths are compared by what they
+	// achieve for each slot, or by their waves. 0: unknown, as of all samples then.
+	Width int
 	// Size is its bound: the seconds to the deadline, or the tasks that were needed. Result is
 	// what it achieved: tasks completed, or the seconds they took.
 	Size, Result float64
@@ -57,10 +61,21 @@ type Samples struct {
 	factors Factors
 	all     []Sample
 	next    int
+	// curves are what GS and RAS achieve, kept with each sample that comes or goes: a decision
+	// only looks them up.
+	curves map[alike]*curve
+}
+
+// alike is what samples of one curve have in common; -1 is for any quarter.
+type alike struct {
+	greedy, byDeadline                bool
+	bin, utilisation, accuracyQuarter int
 }
 
 // NewSamples holds samples that are compared by the factors.
-func NewSamples(factors Factors) *Samples { return &Samples{factors: factors} }
+func NewSamples(factors Factors) *Samples {
+	return &Samples{factors: factors, curves: make(map[alike]*curve)}
+}
 
 // Add takes a sample. Of too many the oldest is forgotten.
 func (s *Samples) Add(x Sample) error {
@@ -69,13 +84,18 @@ func (s *Samples) Add(x Sample) error {
 			return bad("sample: size %v and result %v must be finite and 0 or more", x.Size, x.Result)
 		}
 	}
-	if x.Tasks < 1 || x.Size == 0 || !(x.Utilisation >= 0 && x.Utilisation <= 1) || !(x.Accuracy >= 0 && x.Accuracy <= 1) {
-		return bad("sample: tasks %d and size %v must be above 0, utilisation %v and accuracy %v from 0 to 1", x.Tasks, x.Size, x.Utilisation, x.Accuracy)
+	if len(s.all) > 0 && (x.Width > 0) != (s.all[0].Width > 0) {
+		return bad("sample: width is %d; give it for all samples or for none", x.Width)
 	}
+	if x.Tasks < 1 || x.Width < 0 || x.Size == 0 || !(x.Utilisation >= 0 && x.Utilisation <= 1) || !(x.Accuracy >= 0 && x.Accuracy <= 1) {
+		return bad("sample: tasks %d and size %v must be above 0, width %d 0 or more, utilisation %v and accuracy %v from 0 to 1", x.Tasks, x.Size, x.Width, x.Utilisation, x.Accuracy)
+	}
+	s.count(&x, 1)
 	if len(s.all) < samplesMost {
 		s.all = append(s.all, x)
 		return nil
 	}
+	s.count(&s.all[s.next], -1)
 	s.all[s.next] = x
 	s.next = (s.next + 1) % samplesMost
 	return nil
@@ -106,32 +126,78 @@ func bin(tasks int) int {
 
 func quarter(x float64) int { return min(quarters-1, int(x*quarters)) }
 
+// fallbacks are the factors that samples are compared by, until enough are alike: accuracy is
+// left out first, then utilisation.
+func (s *Samples) fallbacks() []Factors {
+	return slices.Compact([]Factors{s.factors, s.factors &^ ByAccuracy, s.factors & ByBound})
+}
+
+// key is the curve of a sample by some factors.
+func (x *Sample) key(f Factors) alike {
+	a := alike{greedy: x.Greedy, byDeadline: x.ByDeadline, bin: bin(x.Tasks), utilisation: -1, accuracyQuarter: -1}
+	if f&ByUtilisation != 0 {
+		a.utilisation = quarter(x.Utilisation)
+	}
+	if f&ByAccuracy != 0 {
+		a.accuracyQuarter = quarter(x.Accuracy)
+	}
+	return a
+}
+
+// count adds a sample to its curves, or takes it out.
+func (s *Samples) count(x *Sample, sign float64) {
+	size, result := x.Size, x.Result
+	switch w := float64(x.Width); {
+	case w == 0:
+	case x.ByDeadline:
+		result /= w
+	default:
+		size /= w
+	}
+	for _, f := range s.fallbacks() {
+		key := x.key(f)
+		if s.curves[key] == nil {
+			s.curves[key] = &curve{flat: s.factors&ByBound == 0}
+		}
+		s.curves[key].count(size, result, sign)
+	}
+}
+
 // switches reports whether the job is to go over to GS now: no later moment promises more.
 // Too few samples that are like it leave accuracy out, then utilisation; without enough even
 // then, the strawman decides.
-func (s *Samples) switches(v *View) bool {
-	left := v.Bound.Left.Seconds()
-	if !v.Bound.ByDeadline {
-		left = float64(v.Bound.Need(len(v.Tasks)) - v.done())
+func (s *Samples) switches(j *job) bool {
+	left := j.Bound.Left.Seconds()
+	if !j.Bound.ByDeadline {
+		left = float64(j.Bound.Need(len(j.Tasks)) - j.done)
 	}
-	if left <= 0 {
-		return v.twoWavesLeft()
+	if left <= 0 || s == nil || len(s.all) == 0 {
+		return j.twoWavesLeft()
 	}
-	if s != nil {
-		for _, f := range []Factors{s.factors, s.factors &^ ByAccuracy, s.factors & ByBound} {
-			if aware, greedy, ok := s.curves(v, f); ok {
-				return now(left, v.order() < 0, aware, greedy)
-			}
+	step := max(1, math.Ceil(left/stepsMost))
+	if w := float64(j.width()); !j.Bound.ByDeadline && s.all[0].Width > 0 {
+		left, step = left/w, step/w
+	}
+	like := Sample{ByDeadline: j.Bound.ByDeadline, Tasks: len(j.Tasks), Utilisation: j.Utilisation, Accuracy: j.Accuracy}
+	for _, f := range s.fallbacks() {
+		key := like.key(f)
+		aware := s.curves[key]
+		key.greedy = true
+		greedy := s.curves[key]
+		if aware.enough() && greedy.enough() {
+			return now(left, step, j.Bound.ByDeadline, aware, greedy)
 		}
 	}
-	return v.twoWavesLeft()
+	return j.twoWavesLeft()
 }
 
-// now compares the splits of what is left: RAS for the first part, GS for the rest.
-func now(left float64, most bool, aware, greedy *curve) bool {
-	step := max(1, math.Ceil(left/stepsMost))
+// now compares the splits of what is left: RAS for the first part, GS for the rest. Samples of a
+// size are what is achieved from so much left on, so RAS achieves in the first part what it
+// does with all that is left less what it does with the rest.
+func now(left, step float64, most bool, aware, greedy *curve) bool {
+	all := aware.at(left)
 	at := func(x float64) float64 {
-		sum := aware.at(x) + greedy.at(left-x)
+		sum := all - aware.at(left-x) + greedy.at(left-x)
 		if most {
 			return sum
 		}
@@ -146,27 +212,6 @@ func now(left float64, most bool, aware, greedy *curve) bool {
 	return at(left) <= atOnce
 }
 
-// curves are what RAS and GS achieve by size, of the samples that are like the view.
-func (s *Samples) curves(v *View, f Factors) (aware, greedy *curve, ok bool) {
-	aware, greedy = &curve{flat: f&ByBound == 0}, &curve{flat: f&ByBound == 0}
-	for i := range s.all {
-		x := &s.all[i]
-		if x.ByDeadline != v.Bound.ByDeadline || bin(x.Tasks) != bin(len(v.Tasks)) ||
-			f&ByUtilisation != 0 && quarter(x.Utilisation) != quarter(v.Utilisation) ||
-			f&ByAccuracy != 0 && quarter(x.Accuracy) != quarter(v.Accuracy) {
-			continue
-		}
-		if x.Greedy {
-			greedy.add(x)
-		} else {
-			aware.add(x)
-		}
-	}
-	aware.close()
-	greedy.close()
-	return aware, greedy, aware.n >= samplesLeast && greedy.n >= samplesLeast
-}
-
 // perOctave is how many points a curve has for each doubling of the size.
 const perOctave = 4
 
@@ -175,38 +220,48 @@ const perOctave = 4
 type curve struct {
 	flat   bool
 	n      int
-	bins   [64 * perOctave]struct{ n, size, result float64 }
-	points []struct{ size, result float64 }
+	points []point
 }
 
-// add counts a sample in its bin. Sizes below 2^-32 and above 2^31 share the outermost.
-func (c *curve) add(x *Sample) {
-	c.n++
-	k := 0
+// point is the mean of samples of about one size; the octave orders points.
+type point struct {
+	octave            int
+	n, sizes, results float64
+	size, result      float64
+}
+
+// enough reports whether samples are enough to decide by.
+func (c *curve) enough() bool { return c != nil && c.n >= samplesLeast }
+
+// count adds a sample to its point, or takes it out.
+func (c *curve) count(size, result, sign float64) {
+	octave := 0
 	if !c.flat {
-		k = max(0, min(len(c.bins)-1, int(math.Floor(math.Log2(x.Size)*perOctave))+len(c.bins)/2))
+		octave = int(math.Floor(math.Log2(size) * perOctave))
 	}
-	b := &c.bins[k]
-	b.n, b.size, b.result = b.n+1, b.size+x.Size, b.result+x.Result
-}
-
-// close makes the points.
-func (c *curve) close() {
-	for _, b := range c.bins {
-		if b.n > 0 {
-			c.points = append(c.points, struct{ size, result float64 }{b.size / b.n, b.result / b.n})
-		}
+	c.n += int(sign)
+	at, found := slices.BinarySearchFunc(c.points, octave, func(p point, o int) int { return p.octave - o })
+	if !found {
+		c.points = slices.Insert(c.points, at, point{octave: octave})
 	}
+	p := &c.points[at]
+	if p.n += sign; p.n == 0 {
+		c.points = slices.Delete(c.points, at, at+1)
+		return
+	}
+	p.sizes, p.results = p.sizes+sign*size, p.results+sign*result
+	p.size, p.result = p.sizes/p.n, p.results/p.n
 }
 
 // at is the result at a size; beyond the last point in its proportion.
 func (c *curve) at(size float64) float64 {
-	var before struct{ size, result float64 }
-	for _, p := range c.points {
+	var before point
+	for i := range c.points {
+		p := &c.points[i]
 		if size <= p.size {
 			return before.result + (p.result-before.result)*(size-before.size)/(p.size-before.size)
 		}
-		before = p
+		before = *p
 	}
 	if before.size == 0 {
 		return 0

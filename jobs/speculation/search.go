@@ -40,11 +40,13 @@ type played struct {
 }
 
 func newPlant(v *View) *plant {
-	p := &plant{view: *v, free: v.Slots, done: v.done()}
+	p := &plant{view: *v, free: v.Slots}
 	for _, t := range v.Tasks {
-		if t.State != Done {
-			p.tasks = append(p.tasks, played{Task: t, end: t.Remaining})
+		if t.State == Done {
+			p.done++
+			continue
 		}
+		p.tasks = append(p.tasks, played{Task: t, end: t.Remaining})
 	}
 	return p
 }

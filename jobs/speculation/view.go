@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -64,6 +65,8 @@ type Task struct {
 	// how fast it ran while Remaining was measured, each as a part of its uncapped speed, for
 	// [Ours] alone; 0: as fast as without a cap, and the same as Speed.
 	Speed, Measured float64
+	// Restarted is how often it was killed and begun anew, for [Mantri] alone.
+	Restarted int
 }
 
 // Bound is what a job promises: a deadline or an error.
@@ -108,6 +111,13 @@ type View struct {
 	// Durations are those of completed tasks as parts of what was expected of them, rising,
 	// for Mantri alone; empty: a new copy takes New.
 	Durations []float64
+	// Report is the interval of progress reports and Restarts permits that running tasks are
+	// killed and begun anew, both for [Mantri] alone.
+	Report   time.Duration
+	Restarts bool
+	// Slow are the free slots whose nodes are among the slowest quarter (SlowNodeThreshold),
+	// which get no copies, for [LATE] alone; empty: none.
+	Slow []bool
 	// Utilisation is the used part of the cluster's slots and Accuracy that of the estimates,
 	// from 0 to 1, for samples of past jobs alone.
 	Utilisation, Accuracy float64
@@ -119,6 +129,12 @@ type View struct {
 
 // Check reports what makes no sense in the view.
 func (v *View) Check() error {
+	_, err := v.count()
+	return err
+}
+
+// check is Check without the tasks.
+func (v *View) check() error {
 	switch b := v.Bound; {
 	case len(v.Tasks) == 0:
 		return bad("the job has no tasks; give at least one")
@@ -136,6 +152,10 @@ func (v *View) Check() error {
 		return bad("typical %v and width %d must be 0 or more, and at most %v and %d", v.Typical, v.Width, TimeMost, SlotsMost)
 	case !(v.Utilisation >= 0 && v.Utilisation <= 1) || !(v.Accuracy >= 0 && v.Accuracy <= 1):
 		return bad("utilisation %v and accuracy %v must be from 0 to 1", v.Utilisation, v.Accuracy)
+	case v.Report < 0 || v.Report > TimeMost:
+		return bad("the interval of reports is %v; it must be from 0 to %v", v.Report, TimeMost)
+	case len(v.Slow) > 0 && len(v.Slow) != v.Slots:
+		return bad("slow says something of %d slots of %d; give one a free slot", len(v.Slow), v.Slots)
 	case len(v.Speeds) > 0 && len(v.Speeds) != v.Slots:
 		return bad("%d speeds for %d slots; give one a free slot", len(v.Speeds), v.Slots)
 	}
@@ -149,29 +169,63 @@ func (v *View) Check() error {
 			return bad("durations[%d] is %v; they must rise and be finite and above 0", i, d)
 		}
 	}
-	return v.checkTasks()
+	return nil
 }
 
-func (v *View) checkTasks() error {
-	known := false
-	unfinished := false
+// counts is what one look at the tasks counts.
+type counts struct {
+	done, waiting, running int
+	// copies run, originals included.
+	copies int
+	// unknown: a task has no estimate of a new copy's time.
+	unknown bool
+}
+
+// count checks the view, and counts its tasks in the same look.
+func (v *View) count() (counts, error) {
+	if err := v.check(); err != nil {
+		return counts{}, err
+	}
+	var c counts
+	unknown := 0
 	for i := range v.Tasks {
 		t := &v.Tasks[i]
 		if i > 0 && t.ID <= v.Tasks[i-1].ID {
-			return bad("tasks[%d]: ID %d after %d; IDs must rise, each once", i, t.ID, v.Tasks[i-1].ID)
+			return c, bad("tasks[%d]: ID %d after %d; IDs must rise, each once", i, t.ID, v.Tasks[i-1].ID)
 		}
 		if t.State == Done {
+			c.done++
 			continue
 		}
-		if err := t.check(i); err != nil {
-			return err
+		if t.odd() {
+			if err := t.check(i); err != nil {
+				return c, err
+			}
 		}
-		unfinished, known = true, known || t.New > 0
+		if t.State == Running {
+			c.running++
+			c.copies += max(1, t.Copies)
+		}
+		if t.New == 0 {
+			unknown++
+		}
 	}
-	if unfinished && !known {
-		return bad("no task has an estimate of a new copy's time (t_new); at least one is needed")
+	c.waiting = len(v.Tasks) - c.done - c.running
+	if c.unknown = unknown > 0; unknown > 0 && unknown == c.waiting+c.running {
+		return c, bad("no task has an estimate of a new copy's time (t_new); at least one is needed")
 	}
-	return nil
+	return c, nil
+}
+
+// odd reports whether check may find something. It is one branch for all numbers: what is below
+// 0 or above its bound has the highest bit set, or its difference to the bound has. The bits of
+// floats from 0 on are in their order.
+func (t *Task) odd() bool {
+	one, most := int64(0x3ff<<52), int64(0x7ff<<52-1)
+	rate, speed, measured := int64(math.Float64bits(t.Rate)), int64(math.Float64bits(t.Speed)), int64(math.Float64bits(t.Measured))
+	all := int64(t.New) | int64(TimeMost-t.New) | int64(TimeMost-t.Remaining) | int64(t.Copies) | int64(CopiesMost-t.Copies) |
+		rate | (most - rate) | speed | (one - speed) | measured | (one - measured) | int64(t.Restarted)
+	return all < 0 || t.State > Running || t.State == Waiting && t.Copies != 0
 }
 
 func (t *Task) check(i int) error {
@@ -190,6 +244,8 @@ func (t *Task) check(i int) error {
 		return bad("tasks[%d]: rate is %v; it must be finite and 0 or more", i, t.Rate)
 	case !(t.Speed >= 0 && t.Speed <= 1) || !(t.Measured >= 0 && t.Measured <= 1):
 		return bad("tasks[%d]: speeds %v and %v must be from 0 to 1", i, t.Speed, t.Measured)
+	case t.Restarted < 0:
+		return bad("tasks[%d]: restarted is %d; it must be 0 or more", i, t.Restarted)
 	}
 	return nil
 }
@@ -230,86 +286,69 @@ func (v *View) lacks() bool {
 }
 
 // news are the known estimates of new copies of unfinished tasks.
-func (v *View) news() []time.Duration {
-	var all []time.Duration
+func (v *View) news() []int64 {
+	all := make([]int64, 0, len(v.Tasks))
 	for i := range v.Tasks {
 		if t := &v.Tasks[i]; t.State != Done && t.New > 0 {
-			all = append(all, t.New)
+			all = append(all, int64(t.New))
 		}
 	}
 	return all
 }
 
 // median is the lower median, in an order of its own; 0 of nothing.
-func median(d []time.Duration) time.Duration {
+func median(d []int64) time.Duration {
 	if len(d) == 0 {
 		return 0
 	}
-	return nth(d, (len(d)-1)/2)
+	value, _ := nth(d, (len(d)-1)/2)
+	return time.Duration(value)
 }
 
-// roundsMost bounds the rounds of nth: three times what TasksMost needs. Values that were
-// chosen to make it slow are sorted instead.
-const roundsMost = 60
+// Settings of nth.
+const (
+	nthBuckets = 1 << 10
+	// nthFew values are sorted.
+	nthFew = 24
+)
 
-// nth is the k-th smallest of d from 0, which is left in another order: Hoare's
-// quickselect, with the median of three as pivot.
-func nth(d []time.Duration, k int) time.Duration {
-	lo, hi := 0, len(d)-1
-	for round := 0; lo < hi; round++ {
-		if round == roundsMost {
-			slices.Sort(d[lo : hi+1])
+// nth is the k-th smallest of d from 0, and how many values like it are at k or before; d is
+// left in another order. Values must be 0 or more. They are counted by the highest bits in
+// which they differ as floats, which suits long tails, until few are left: it takes no
+// longer for values that were chosen to.
+func nth(d []int64, k int) (value int64, alike int) {
+	for len(d) > nthFew {
+		lowest, highest := d[0], d[0]
+		for _, x := range d {
+			lowest, highest = min(lowest, x), max(highest, x)
+		}
+		low := floatBits(lowest)
+		width := floatBits(highest) - low
+		if width == 0 {
 			break
 		}
-		a, b, c := d[lo], d[(lo+hi)/2], d[hi]
-		pivot := max(min(a, b), min(max(a, b), c))
-		i, j := lo, hi
-		for i <= j {
-			for d[i] < pivot {
-				i++
-			}
-			for d[j] > pivot {
-				j--
-			}
-			if i <= j {
-				d[i], d[j] = d[j], d[i]
-				i++
-				j--
+		shift := max(0, bits.Len64(width)-bits.Len(nthBuckets-1)) & 63
+		var n [nthBuckets]int32
+		for _, x := range d {
+			n[(floatBits(x)-low)>>shift%nthBuckets]++
+		}
+		at := uint64(0)
+		for ; k >= int(n[at]); at++ {
+			k -= int(n[at])
+		}
+		in := 0
+		for _, x := range d {
+			d[in] = x
+			if (floatBits(x)-low)>>shift == at {
+				in++
 			}
 		}
-		switch {
-		case k <= j:
-			hi = j
-		case k >= i:
-			lo = i
-		default:
-			return d[k]
-		}
+		d = d[:in]
 	}
-	return d[k]
+	slices.Sort(d)
+	first, _ := slices.BinarySearch(d, d[k])
+	return d[k], k - first + 1
 }
 
-// done counts the completed tasks.
-func (v *View) done() int {
-	n := 0
-	for i := range v.Tasks {
-		if v.Tasks[i].State == Done {
-			n++
-		}
-	}
-	return n
-}
-
-// width is how many slots the job has.
-func (v *View) width() int {
-	if v.Width > 0 {
-		return v.Width
-	}
-	n := v.Slots
-	for i := range v.Tasks {
-		if v.Tasks[i].State == Running {
-			n += max(1, v.Tasks[i].Copies)
-		}
-	}
-	return n
-}
+// floatBits are in the order of the values, which are 0 or more.
+func floatBits(x int64) uint64 { return math.Float64bits(float64(x)) }

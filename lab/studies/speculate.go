@@ -65,6 +65,7 @@ type speculationSample struct {
 	Took        float64 `json:"took_s"`
 	Utilisation float64 `json:"utilisation"`
 	Accuracy    float64 `json:"accuracy"`
+	Width       int     `json:"width"`
 }
 
 // taskID is a whole number or a text, as in the file.
@@ -155,6 +156,7 @@ func NewSpeculateCommand() *cobra.Command {
 			"accuracy and samples of past jobs:\n" +
 			`  {"policy": "gs", "tasks": 100, "deadline_s": 60, "completed": 80, "utilisation": 0.5, "accuracy": 0.7}` + "\n" +
 			`  {"policy": "ras", "tasks": 100, "needed": 80, "took_s": 60, ...}` + "\n" +
+			"With width of all samples, jobs of other widths are compared by what they achieve for each slot.\n" +
 			"For ours a task may have speed (of its node under its cap now, from 0 to 1) and speed_measured (while\n" +
 			"t_rem_s was measured), and slot_speeds gives the speeds of the free slots' nodes, which actions then name\n" +
 			"by slot. For late, rate is the part of a task that is completed per second.",
@@ -334,7 +336,7 @@ func (in *speculationFile) past() (*speculation.Samples, error) {
 	past := speculation.NewSamples(speculation.AllFactors)
 	for i, s := range in.Samples {
 		x := speculation.Sample{
-			Greedy: s.Policy == string(speculation.GS), ByDeadline: s.Deadline != 0, Tasks: s.Tasks,
+			Greedy: s.Policy == string(speculation.GS), ByDeadline: s.Deadline != 0, Tasks: s.Tasks, Width: s.Width,
 			Size: s.Needed, Result: s.Took, Utilisation: s.Utilisation, Accuracy: s.Accuracy,
 		}
 		switch {

@@ -44,6 +44,7 @@ import (
 	"headroom/lab/papers"
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
+	"headroom/lab/papers/grass"
 	"headroom/lab/papers/pythia"
 	"headroom/lab/record"
 	"headroom/lab/simulation"
@@ -73,7 +74,7 @@ func powerlab() *cobra.Command {
 	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand()), arbitration.NewCommand(live.Engines()))
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand()), arbitration.NewCommand(live.Engines()))
 	return root
 }
 

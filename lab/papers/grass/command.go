@@ -1,0 +1,133 @@
+package grass
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/lab/papers"
+	"headroom/lab/traces"
+)
+
+// Bounds of the flags, and what the study takes by default.
+const (
+	seedsDefault = 5
+	jobsDefault  = 24
+	jobsLeast    = 6 // one of each bin and more
+	jobsMost     = 600
+	// historyOf earlier jobs for each that is judged: enough samples of each bin at a xi of 15 %.
+	historyOf = 6
+	// tasksLeast to tasksMost are the jobs of a trace that the study takes: the others have no
+	// stragglers to speak of, or take too long.
+	tasksLeast = 10
+	tasksMost  = 900
+	// block and the rate make tasks of the bytes of a job: one for each block of Hadoop's HDFS.
+	block     = 64 << 20
+	blockRate = 64 << 20
+)
+
+// options are the flags of `powerlab paper grass`.
+type options struct {
+	papers.Options
+
+	jobs   int
+	traces string
+}
+
+// NewCommand is `powerlab paper grass`.
+func NewCommand() *cobra.Command {
+	o := options{Options: papers.Options{Seeds: seedsDefault}}
+	cmd := &cobra.Command{
+		Short: "Speculation for jobs with deadlines and error bounds (GRASS)",
+		Long: "Repeats GRASS's experiments: jobs of three sizes on a fair share of 200 machines, whose tasks take Pareto times,\n" +
+			"with a deadline 2 to 20 % above the ideal, with an error bound of 5 to 30 %, or exact. The policies are those of\n" +
+			"package speculation, and of powerlab speculate: LATE, Mantri, GS, RAS, GRASS with one to three factors and several\n" +
+			"parts of sample jobs, the strawman, and ours, also while a third of the nodes is under a power cap. Estimates come\n" +
+			"from progress reports and tasks that have ended. Every policy runs the same jobs and the same times of copies.\n\n" +
+			"--traces names a folder of published traces: with swim/FB-2010_samples_24_times_1hr_0.tsv the study is repeated on\n" +
+			"its numbers of tasks. Without it those targets are not_run. The same seeds give the same bytes.\n\n" +
+			"--out writes targets.csv and targets.md, runs.csv (every seed), policies.md (the table of docs/speculation.md),\n" +
+			"fig10.svg and fig11.svg (gains by size).",
+		Example: "  powerlab paper grass\n  powerlab paper grass --seeds 2 --jobs 12 -o json\n  powerlab paper grass --traces traces --out grass-out\n  powerlab paper grass --mutants -o json",
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each seed")
+	f.StringVar(&o.traces, "traces", "", "folder of published traces; none when empty")
+	return papers.Study{
+		Paper: "grass", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate}, Mutants: o.mutants, MutantSeeds: mutantSeeds,
+	}.Command(cmd, &o.Options)
+}
+
+// check checks the flags of its own.
+func (o *options) check() error {
+	if o.jobs < jobsLeast || o.jobs > jobsMost {
+		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
+	}
+	if o.traces == "" {
+		return nil
+	}
+	if err := traces.CheckDir(o.traces); err != nil {
+		e := cli.Usage("--traces: %v", err)
+		e.Hint = "name a folder with the file that powerlab paper grass --help lists"
+		return e
+	}
+	return nil
+}
+
+func (o *options) study() study { return study{jobs: o.jobs, history: historyOf * o.jobs} }
+
+// simulate runs all experiments.
+func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+	sizes, why, err := o.sizes()
+	if err != nil {
+		return nil, err
+	}
+	f := &figures{why: why}
+	if f.trials, err = o.study().run(ctx, o.Seed, o.Seeds, progress); err != nil {
+		return nil, err
+	}
+	if sizes != nil {
+		s := o.study()
+		s.sizes, s.scenes, s.only = sizes, []string{deadlines, errorBounds}, []string{late, grassName}
+		if f.traced, err = s.run(ctx, o.Seed, o.Seeds, progress); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.Keep(f.files(o.Seed)); err != nil {
+		return nil, err
+	}
+	return f.targets(), nil
+}
+
+// sizes are the numbers of tasks of the trace's jobs; nil, and why, where it is not there.
+func (o *options) sizes() (sizes []int, why string, err error) {
+	if o.traces == "" {
+		return nil, "needs the trace: name its folder with --traces", nil
+	}
+	file, err := traces.Open(o.traces, "facebook2010")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, o.traces + " does not have the trace", nil
+	}
+	if err != nil {
+		return nil, "", cli.Failed("name another folder with --traces", "--traces: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	for v, err := range traces.Volumes(file, file.Name()) {
+		if err != nil {
+			e := cli.Usage("--traces: %v", err)
+			e.Hint = "get the trace anew, or remove the file to leave its targets out"
+			return nil, "", e
+		}
+		if n, _ := v.Tasks(block, blockRate, 0); n >= tasksLeast && n <= tasksMost {
+			sizes = append(sizes, n)
+		}
+	}
+	if len(sizes) == 0 {
+		return nil, "the trace has no job of a size that the study takes", nil
+	}
+	return sizes, "", nil
+}

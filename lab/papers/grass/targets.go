@@ -1,0 +1,253 @@
+package grass
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"headroom/lab/papers"
+)
+
+// figures are what targets are judged on.
+type figures struct {
+	trials []trial
+	// traced are the trials on a trace's numbers of tasks; nil where it was not run, for the reason.
+	traced []trial
+	why    string
+}
+
+// everything is the mean over all bins.
+const everything = -1
+
+// value is what a scene's jobs achieved; false where that was not run.
+func (t trial) value(scene, variant string, bin int) (float64, bool) {
+	r, ok := t[key{scene, variant}]
+	if bin == everything {
+		return r.all, ok
+	}
+	return r.bins[bin], ok
+}
+
+// byDeadline reports whether more is better in a scene.
+func byDeadline(name string) bool {
+	for _, sc := range scenes() {
+		if sc.name == name {
+			return sc.byDeadline
+		}
+	}
+	return false
+}
+
+// gain is by how many percent one variant is better than another: by how much more is done to a
+// deadline, or how much less time it takes.
+func (t trial) gain(scene, mine, than string, bin int) float64 {
+	a, ok := t.value(scene, mine, bin)
+	b, ok2 := t.value(scene, than, bin)
+	switch {
+	case !ok || !ok2:
+		return math.NaN()
+	case byDeadline(scene):
+		return (a/b - 1) * 100
+	}
+	return (1 - a/b) * 100
+}
+
+func over(trials []trial, of func(trial) float64) papers.Stat {
+	values := make([]float64, len(trials))
+	for i, t := range trials {
+		values[i] = of(t)
+	}
+	return papers.Of(values)
+}
+
+func (f *figures) gain(scene, mine, than string, bin int) papers.Stat {
+	return over(f.trials, func(t trial) float64 { return t.gain(scene, mine, than, bin) })
+}
+
+// perBin are the gains of the bins in words.
+func (f *figures) perBin(scene, mine, than string) string {
+	var parts []string
+	for b, name := range binNames() {
+		parts = append(parts, fmt.Sprintf("%s %.1f", name, f.gain(scene, mine, than, b).Mean))
+	}
+	return strings.Join(parts, ", ") + " %"
+}
+
+// atLeast is the range from a number on.
+func atLeast(low float64) papers.Range { return papers.Range{Low: low, High: math.Inf(1)} }
+
+// targets are C1 to C9, and what ours must do beyond them.
+func (f *figures) targets() []papers.Target {
+	all := f.baselines()
+	all = append(all, f.switching()...)
+	all = append(all, f.strawman()...)
+	all = append(all, f.perturbation(deadlines), f.perturbation(errorBounds))
+	all = append(all, f.optimal(deadlinesFew), f.optimal(errorsFew), f.flatSlack(), f.flatDAG(deadlines), f.flatDAG(errorBounds))
+	all = append(all, f.ours()...)
+	return append(all, f.onTrace()...)
+}
+
+// against is a target of GRASS's gain on a baseline.
+func (f *figures) against(id, what, scene, than string, paper, least float64) papers.Target {
+	g := f.gain(scene, grassName, than, everything)
+	return papers.From(paper, atLeast(least), papers.Judge(id, what, "%", g, g.Mean > 0, f.perBin(scene, grassName, than)))
+}
+
+// baselines are C1 to C3. The paper's numbers are those of its prototype on Hadoop.
+func (f *figures) baselines() []papers.Target {
+	large := over(f.trials, func(t trial) float64 {
+		return t.gain(deadlines, grassName, late, bins-1) - t.gain(deadlines, grassName, late, 0)
+	})
+	return []papers.Target{
+		f.against("C1/late", "deadline: tasks done, GRASS against LATE", deadlines, late, 34, 15),
+		f.against("C1/mantri", "deadline: tasks done, GRASS against Mantri", deadlines, mantri, 34, 15),
+		papers.Judge("C1/bins", "deadline: gain on LATE of large jobs, beyond that of small ones", "points", large, large.Mean > 0, "to be above 0"),
+		f.against("C2/late", "error bound: time saved, GRASS against LATE", errorBounds, late, 24, 10),
+		f.against("C2/mantri", "error bound: time saved, GRASS against Mantri", errorBounds, mantri, 24, 10),
+		f.against("C3/late", "exact jobs: time saved, GRASS against LATE", exactJobs, late, 34, 10),
+		f.against("C3/mantri", "exact jobs: time saved, GRASS against Mantri", exactJobs, mantri, 34, 10),
+	}
+}
+
+// worseMost is by how many percent GRASS may be worse than the better one of GS and RAS.
+const worseMost = 2
+
+// switching is C4 and C5.
+func (f *figures) switching() (all []papers.Target) {
+	for _, scene := range []string{deadlines, errorBounds} {
+		best := over(f.trials, func(t trial) float64 {
+			return min(t.gain(scene, grassName, gs, everything), t.gain(scene, grassName, ras, everything))
+		})
+		all = append(all, papers.From(20, atLeast(20), papers.Judge("C4/"+scene, scene+": GRASS against the better one of GS and RAS", "%", best, best.Mean >= -worseMost,
+			fmt.Sprintf("against GS: %s; against RAS: %s; not to be worse by more than %d %%", f.perBin(scene, grassName, gs), f.perBin(scene, grassName, ras), worseMost))))
+	}
+	for _, scene := range []string{deadlines, errorBounds} {
+		for b, name := range binNames() {
+			mine, than := ras, gs
+			if b == 0 {
+				mine, than = gs, ras
+			}
+			g := f.gain(scene, mine, than, b)
+			all = append(all, papers.Judge("C5/"+scene+"-"+name, fmt.Sprintf("%s, %s jobs: %s against %s", scene, name, mine, than), "%", g, g.Mean > 0, "to be above 0"))
+		}
+	}
+	return all
+}
+
+// strawman is C6: what of GRASS's gain a switch at two waves gets.
+func (f *figures) strawman() (all []papers.Target) {
+	for scene, number := range map[string]float64{deadlines: 0.66, errorBounds: 0.73} {
+		part := over(f.trials, func(t trial) float64 {
+			return t.gain(scene, strawman, late, everything) / t.gain(scene, grassName, late, everything)
+		})
+		all = append(all, papers.From(number, papers.Range{Low: 0.5, High: 0.9},
+			papers.Judge("C6/"+scene, scene+": the strawman's gain on LATE over GRASS's", "", part, part.Mean < 1, "to be below 1")))
+	}
+	if all[0].ID > all[1].ID {
+		all[0], all[1] = all[1], all[0]
+	}
+	return all
+}
+
+// perturbation is C7: the best part of sample jobs.
+func (f *figures) perturbation(scene string) papers.Target {
+	best, most := 0.0, math.Inf(-1)
+	var parts []string
+	for _, xi := range xis() {
+		g := f.gain(scene, xiName(xi), late, everything)
+		parts = append(parts, fmt.Sprintf("%.0f %%: %.2f", 100*xi, g.Mean))
+		if g.Mean > most {
+			best, most = 100*xi, g.Mean
+		}
+	}
+	got := papers.Once(best)
+	got.Known = f.gain(scene, xiName(xis()[0]), late, everything).Known
+	return papers.From(15, papers.Range{Low: 5, High: 25}, papers.Judge("C7/"+scene, scene+": part of sample jobs with the greatest gain on LATE", "%", got,
+		best > 100*xis()[0] && best < 100*xis()[len(xis())-1], "gains by part: "+strings.Join(parts, ", ")+"; to be greatest between the ends"))
+}
+
+// optimal is C8: small jobs against a search that is told all times.
+func (f *figures) optimal(scene string) papers.Target {
+	part := over(f.trials, func(t trial) float64 {
+		a, ok := t.value(scene, grassName, everything)
+		b, ok2 := t.value(scene, oracle, everything)
+		switch {
+		case !ok || !ok2:
+			return math.NaN()
+		case byDeadline(scene):
+			return 100 * a / b
+		}
+		return 100 * b / a
+	})
+	return papers.From(100, atLeast(90), papers.Judge("C8/"+strings.TrimSuffix(scene, "-few"), "jobs of 6 to 9 tasks: GRASS over the oracle", "%", part, part.Mean >= 80,
+		"the oracle is told the time of every copy before it starts; the ordering asks for 80 %"))
+}
+
+// spreadOf is how far the gains on LATE of scenes lie apart, in points.
+func (f *figures) spreadOf(names []string) (spread papers.Stat, note string) {
+	low, high := math.Inf(1), math.Inf(-1)
+	var parts []string
+	known := true
+	for _, name := range names {
+		g := f.gain(name, grassName, late, everything)
+		known = known && g.Known
+		low, high = min(low, g.Mean), max(high, g.Mean)
+		parts = append(parts, fmt.Sprintf("%s: %.1f %%", name, g.Mean))
+	}
+	spread = papers.Once(high - low)
+	spread.Known = known
+	return spread, strings.Join(parts, ", ") + "; all above 0, and at most 10 points apart"
+}
+
+// flat is a target of gains that do not depend on something.
+func (f *figures) flat(id, what string, names []string) papers.Target {
+	spread, note := f.spreadOf(names)
+	positive := true
+	for _, name := range names {
+		positive = positive && f.gain(name, grassName, late, everything).Mean > 0
+	}
+	return papers.From(0, papers.AtMost(10), papers.Judge(id, what, "points", spread, positive, note))
+}
+
+func (f *figures) flatSlack() papers.Target {
+	var names []string
+	for _, s := range slacks() {
+		names = append(names, slackName(s))
+	}
+	return f.flat("C9/slack", "gains on LATE by the deadline's slack, 2 to 20 %: how far apart", names)
+}
+
+func (f *figures) flatDAG(kind string) papers.Target {
+	var names []string
+	for _, n := range dags() {
+		names = append(names, dagName(n, kind))
+	}
+	return f.flat("C9/dag-"+kind, kind+", DAGs of 2 to 6 stages: gains on LATE, how far apart", names)
+}
+
+// ours is what our policy must do beyond the paper's: no worse without caps, better under them.
+func (f *figures) ours() (all []papers.Target) {
+	for _, scene := range []string{deadlines, errorBounds} {
+		g := f.gain(scene, ours, grassName, everything)
+		all = append(all, papers.Judge("G1/"+scene, scene+", no caps: ours against GRASS", "%", g, g.Mean >= -1, "not to be worse by more than 1 %"))
+	}
+	for _, scene := range []string{deadlinesCapped, errorsCapped} {
+		g := f.gain(scene, ours, grassName, everything)
+		all = append(all, papers.Judge("G2/"+scene, scene+": ours against GRASS", "%", g, g.Low > 0,
+			f.perBin(scene, ours, grassName)+"; against LATE "+f.perBin(scene, ours, late)+"; to be above 0, beyond the bounds"))
+	}
+	return all
+}
+
+// onTrace are C1 and C2 with the numbers of tasks of a trace's jobs.
+func (f *figures) onTrace() []papers.Target {
+	const one, two = "deadline, sizes of Facebook's jobs of 2010: GRASS against LATE", "error bound, sizes of Facebook's jobs of 2010: GRASS against LATE"
+	if f.traced == nil {
+		return []papers.Target{papers.Left("C1/facebook2010", one, "%", f.why), papers.Left("C2/facebook2010", two, "%", f.why)}
+	}
+	t := &figures{trials: f.traced}
+	return []papers.Target{
+		t.against("C1/facebook2010", one, deadlines, late, 34, 15),
+		t.against("C2/facebook2010", two, errorBounds, late, 24, 10),
+	}
+}
