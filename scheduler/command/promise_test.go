@@ -126,7 +126,7 @@ func (c *cluster) deadlineEndsJob() {
 	if got, want := c.result(), c.counted(dropped); got != want {
 		c.t.Error("the result is not that of the tasks that are done")
 	}
-	for _, node := range strings.FieldsSeq(c.seen(fmt.Sprint("ran-", stuck))) {
+	for _, node := range strings.Fields(c.seen(fmt.Sprint("ran-", stuck))) {
 		c.gone(node)
 	}
 	c.tidy(id, int(j.Done))
