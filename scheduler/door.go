@@ -153,13 +153,14 @@ func mostSlots(f *jobfile.File, tasks int, floor float64) int {
 
 // ask is what would be decided about a job, or why every job is admitted, in words.
 func (l *loop) ask(now time.Time, p *promise) (d admission.Decision, why string) {
-	slots, why := l.room(now, p.engine, p.rank)
+	l.passDeadlines(now)
+	slots, others, why := l.room(now, p.engine, p.rank)
 	if why != "" {
 		return d, why
 	}
 	g, err := l.gate(now, p.engine, slots)
 	if err == nil {
-		d, err = g.Ask(now, p.job, slots)
+		d, err = g.Ask(now, p.job, slots, others)
 	}
 	if err != nil {
 		l.logger.Warn("admission could not judge a job", slog.String("job", p.job.ID), slog.Any("error", err))
@@ -170,11 +171,10 @@ func (l *loop) ask(now time.Time, p *promise) (d admission.Decision, why string)
 
 // enterGate gives a job to its controller for good.
 func (l *loop) enterGate(now time.Time, p *promise) {
-	slots, _ := l.room(now, p.engine, p.rank)
 	g := l.door.gates[p.engine]
-	out, err := g.SetCapacity(now, slots)
+	err := l.countSlots(now, p.engine, p.rank)
+	var out []admission.Decision
 	if err == nil {
-		l.heed(now, out)
 		p.job.Waited = max(0, now.Sub(p.submitted))
 		out, err = g.Submit(now, p.job)
 	}
@@ -187,24 +187,62 @@ func (l *loop) enterGate(now time.Time, p *promise) {
 	l.heed(now, out)
 }
 
-// room is how many slots of an engine promises may take that are for jobs down to a class: all but those that jobs
-// without a promise hold in these classes. What is promised already stays, unless there are fewer slots at all. Where it
-// cannot be told, why says so.
-func (l *loop) room(now time.Time, engine string, rank int) (slots int, why string) {
+// countSlots tells the open controller of an engine how many slots there are, as far as they are known.
+func (l *loop) countSlots(now time.Time, engine string, rank int) error {
+	g := l.door.gates[engine]
+	slots, others, why := l.room(now, engine, rank)
+	was, had := g.Capacity()
+	if why != "" {
+		return nil
+	}
+	if slots != was {
+		out, err := g.SetCapacity(now, slots)
+		if err != nil {
+			return fmt.Errorf("scheduler: slots of engine %q: %w", engine, err)
+		}
+		l.heed(now, out)
+	}
+	if others != had {
+		out, err := g.SetOthers(now, others)
+		if err != nil {
+			return fmt.Errorf("scheduler: slots of engine %q: %w", engine, err)
+		}
+		l.heed(now, out)
+	}
+	return nil
+}
+
+// passDeadlines takes jobs out of the controllers whose deadlines have passed: what they needed is told at their ends.
+func (l *loop) passDeadlines(now time.Time) {
+	for id, p := range l.door.promises {
+		g := l.door.gates[p.engine]
+		if p.open || p.later || p.waits || g == nil || now.Before(p.submitted.Add(p.job.Deadline)) {
+			continue
+		}
+		p.open, p.answer = true, said(p.answer, "its deadline has passed")
+		if out, err := g.Withdraw(now, id); err == nil { // it may have been stopped
+			l.heed(now, out)
+		}
+	}
+}
+
+// room is how many slots of an engine there are, and how many of them are held by jobs without a promise, for promises to
+// jobs down to a class: those of lower classes do not count. Where it cannot be told, why says so.
+func (l *loop) room(now time.Time, engine string, rank int) (slots, others int, why string) {
 	switch {
 	case l.queue.Discipline != buffers.Shared:
-		return 0, fmt.Sprintf("under discipline %s jobs have the cluster one after the other; no slots are promised", l.queue.Discipline)
+		return 0, 0, fmt.Sprintf("under discipline %s jobs have the cluster one after the other; no slots are promised", l.queue.Discipline)
 	case now.Before(l.door.opens):
-		return 0, "the scheduler has just started, and does not know all slots yet"
+		return 0, 0, "the scheduler has just started, and does not know all slots yet"
 	case engine != "":
 		cores, trouble := l.engines.spark.Capacity()
 		if trouble != "" || cores == 0 {
-			return 0, "the cores of the engine are not known: " + trouble
+			return 0, 0, "the cores of the engine are not known: " + trouble
 		}
 		slots = cores
 	default:
 		if slots = l.core.Capacity(); slots == 0 {
-			return 0, "no worker is connected, so nobody knows how many slots there will be"
+			return 0, 0, "no worker is connected, so nobody knows how many slots there will be"
 		}
 	}
 	for _, p := range l.door.promises {
@@ -212,17 +250,12 @@ func (l *loop) room(now time.Time, engine string, rank int) (slots int, why stri
 			rank = max(rank, p.rank)
 		}
 	}
-	others := 0
 	for _, j := range l.core.Jobs(now) {
 		if p := l.door.promises[j.ID]; j.State == dispatch.Running && j.Engine == engine && j.Rank <= rank && (p == nil || p.open) {
 			others += j.Held + max(j.Progress.Cores, j.Progress.Executors)
 		}
 	}
-	kept := 0
-	if g := l.door.gates[engine]; g != nil {
-		kept = min(slots, g.TotalPromised())
-	}
-	return max(kept, slots-others), ""
+	return slots, min(others, slots), ""
 }
 
 // gate is the controller of an engine. A new one is told what is known of jobs that ended, and of those that were
@@ -386,12 +419,13 @@ func (l *loop) attend(now time.Time) {
 		return
 	}
 	d.looked = now
+	l.passDeadlines(now)
 	for id, p := range d.promises {
 		switch {
 		case !p.asked.IsZero() && now.Sub(p.asked) > reservedFor:
 			l.withdraw(now, id)
 		case p.later:
-			if slots, why := l.room(now, p.engine, p.rank); why == "" {
+			if slots, _, why := l.room(now, p.engine, p.rank); why == "" {
 				if _, err := l.gate(now, p.engine, slots); err != nil {
 					l.logger.Warn("admission does not begin", slog.Any("error", err))
 				}
@@ -402,10 +436,8 @@ func (l *loop) attend(now time.Time) {
 		}
 	}
 	for engine, g := range d.gates {
-		if slots, why := l.room(now, engine, 0); why == "" && slots != g.Capacity() {
-			if out, err := g.SetCapacity(now, slots); err == nil {
-				l.heed(now, out)
-			}
+		if err := l.countSlots(now, engine, 0); err != nil {
+			l.logger.Warn("admission does not know the slots", slog.Any("error", err))
 		}
 		if at, due := g.NextTick(); due && !now.Before(at) {
 			l.heed(now, g.Tick(now))
@@ -442,6 +474,7 @@ func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
 	}
 	late := r.deadline > 0 && now.Sub(r.submitted) > r.deadline
 	r.wasted = l.door.tally.ended(a, work, late)
+	l.passDeadlines(now)
 	p := l.door.promises[a.Job]
 	if p == nil || a.State != dispatch.Done {
 		l.withdraw(now, a.Job)
@@ -491,7 +524,7 @@ func answer(d admission.Decision) *headroomv1.Admission {
 	if d.Verdict == admission.Admitted {
 		a.Slots = count(int(d.Slots))
 	}
-	if d.Work > 0 {
+	if d.Work > 0 && d.Need <= admission.TasksMost {
 		a.WorkS, a.Confidence = new(d.Work.Seconds()), new(d.Confidence)
 	} else {
 		a.Need = 0

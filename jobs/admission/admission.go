@@ -152,6 +152,9 @@ func (d *Decision) Reason() string {
 	case Queued:
 		return fmt.Sprintf("needs %d slots, %d are free; refused at %s unless it has begun", d.Need, d.Free, d.Until.UTC().Format(time.RFC3339))
 	case Refused:
+		if d.Need > TasksMost {
+			return "its deadline has passed"
+		}
 		if d.Nearest == 0 {
 			return fmt.Sprintf("needs %d slots and can use %d; no deadline can be named that could be kept", d.Need, d.Limit)
 		}

@@ -50,6 +50,7 @@ type job struct {
 type Controller struct {
 	policy   Policy
 	capacity int
+	others   int // slots that are in other hands for now
 
 	began   bool
 	epoch   time.Time
@@ -321,12 +322,12 @@ func (c *Controller) settle() []Decision {
 }
 
 // free is how many whole slots nobody holds.
-func (c *Controller) free() int { return max(0, c.capacity-int(c.held)) }
+func (c *Controller) free() int { return max(0, c.capacity-c.others-int(c.held)) }
 
 // room is how many slots are promised to nobody: all that others hold beyond their promises is lent.
 func (c *Controller) room() int {
 	if c.policy == Adaptive {
-		return max(0, c.capacity-c.promised)
+		return max(0, c.capacity-c.others-c.promised)
 	}
 	return c.free()
 }

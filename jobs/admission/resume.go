@@ -50,9 +50,11 @@ func (c *Controller) Learn(in Job, work time.Duration) error {
 	return nil
 }
 
-// Ask says what Submit would decide about a job if there were so many slots, and changes nothing.
-func (c *Controller) Ask(now time.Time, in Job, slots int) (Decision, error) {
+// Ask says what Submit would decide about a job if there were so many slots, some of them in the hands of others, and
+// changes nothing.
+func (c *Controller) Ask(now time.Time, in Job, slots, others int) (Decision, error) {
 	o := c.clone()
+	o.others = others
 	if slots != c.capacity {
 		if _, err := o.SetCapacity(now, slots); err != nil {
 			return Decision{}, err
@@ -88,16 +90,19 @@ func (c *Controller) Promised(id string) (slots int, running bool) {
 	return min(j.promised, int(j.slots)), true
 }
 
-// TotalPromised returns how many slots are promised to all running jobs.
-func (c *Controller) TotalPromised() int {
-	if c.policy.fair() {
-		return int(c.held)
+// SetOthers reports that so many slots are in the hands of others, who were promised nothing. They are not promised before
+// they come free, but count for which deadlines can be kept.
+func (c *Controller) SetOthers(now time.Time, slots int) ([]Decision, error) {
+	if err := checkCapacity(slots); err != nil {
+		return nil, err
 	}
-	return c.promised
+	c.advance(now)
+	c.others = slots
+	return c.settle(), nil
 }
 
-// Capacity returns the slots that there are.
-func (c *Controller) Capacity() int { return c.capacity }
+// Capacity returns the slots that there are, and how many of them are in the hands of others.
+func (c *Controller) Capacity() (slots, others int) { return c.capacity, c.others }
 
 // clone is a controller that shares nothing with this one that changes.
 func (c *Controller) clone() *Controller {

@@ -19,7 +19,7 @@ func (c *Controller) share() {
 			}
 		}
 	}
-	left := float64(c.capacity)
+	left := float64(max(0, c.capacity-c.others))
 	c.held = 0
 	for i, j := range c.running {
 		slots := min(float64(j.Tasks), left/float64(len(c.running)-i))
@@ -228,7 +228,7 @@ func (c *Controller) lend() {
 // takeBack takes lent slots from running jobs, the newest first, until so many are free.
 func (c *Controller) takeBack(slots int) {
 	for _, j := range slices.Backward(c.running) {
-		missing := slots - (c.capacity - int(c.held))
+		missing := slots - (c.capacity - c.others - int(c.held))
 		if missing <= 0 {
 			return
 		}
