@@ -19,6 +19,7 @@ import (
 	"headroom/lab/papers"
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
+	"headroom/lab/promises"
 	"headroom/lab/record"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
@@ -45,6 +46,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewAllocateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()))
 	root.AddCommand(arbitration.NewCommand(live.Engines()))
+	root.AddCommand(promises.NewCommand())
 	root.AddCommand(studies.NewProfileCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(studies.NewQueueCommand())
