@@ -267,6 +267,7 @@ func (r *record) plan(id string) dispatch.Plan {
 		ID: id, Name: r.file.Name, Class: r.file.Class, Slots: r.file.Slots, MinTasks: r.floor.Fraction,
 		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs), Reduce: r.file.Reduce != nil, Submitted: r.submitted, Engine: r.file.Engine(),
 	}
+	_, p.ErrorBound = r.file.ErrorBound()
 	if r.deadline > 0 {
 		p.Deadline = r.submitted.Add(r.deadline)
 	}

@@ -83,6 +83,8 @@ type Job struct {
 	Tasks int
 	// Deadline is when it ought to end, from its submission.
 	Deadline time.Duration
+	// Waited is how long ago that was, for a job that comes from another controller.
+	Waited time.Duration
 	// Work is the time that all of its tasks take together. Only Oracle reads it.
 	Work time.Duration
 }

@@ -112,10 +112,7 @@ func (c *Controller) Submit(now time.Time, in Job) ([]Decision, error) {
 		return nil, err
 	}
 	c.advance(now)
-	j := &job{Job: in, seq: c.nextSeq, submitted: c.now, limit: in.Deadline.Seconds()}
-	j.due = c.now + j.limit
-	c.nextSeq++
-	c.jobs[j.ID] = j
+	j := c.enter(in)
 	if c.policy.fair() {
 		c.start(j, 0)
 		return c.settle(), nil
@@ -135,6 +132,15 @@ func (c *Controller) Submit(now time.Time, in Job) ([]Decision, error) {
 	return out, nil
 }
 
+// enter takes a job in, which neither waits nor runs yet.
+func (c *Controller) enter(in Job) *job {
+	j := &job{Job: in, seq: c.nextSeq, submitted: c.now - in.Waited.Seconds(), limit: in.Deadline.Seconds()}
+	j.due = j.submitted + j.limit
+	c.nextSeq++
+	c.jobs[j.ID] = j
+	return j
+}
+
 func (c *Controller) check(in *Job) error {
 	switch {
 	case in.ID == "":
@@ -147,6 +153,8 @@ func (c *Controller) check(in *Job) error {
 		return fmt.Errorf("%w: %q has %d tasks; it must be from 1 to %d", ErrJob, in.ID, in.Tasks, TasksMost)
 	case in.Deadline <= 0 || in.Deadline > TimeMost:
 		return fmt.Errorf("%w: the deadline of %q is %s from now; it must be above 0 and at most %s", ErrJob, in.ID, in.Deadline, TimeMost)
+	case in.Waited < 0 || in.Waited > TimeMost:
+		return fmt.Errorf("%w: %q was submitted %s ago; it must be from 0 to %s", ErrJob, in.ID, in.Waited, TimeMost)
 	case in.Work < 0 || in.Work > TimeMost:
 		return fmt.Errorf("%w: the work of %q is %s; it must be from 0 to %s", ErrJob, in.ID, in.Work, TimeMost)
 	case c.policy == Oracle && in.Work == 0:

@@ -42,15 +42,17 @@ func submitCommand() *cobra.Command {
 			"  min_tasks       least part of the map tasks that counts as a result, 75% or 0.75; otherwise all\n" +
 			"  quality         least accuracy of the result, 90% or 0.9: as many map tasks as its profile says\n" +
 			"  profile         name of that profile in the scheduler's folder of profiles; otherwise the job's name\n" +
+			"  error           part of the map tasks that the result may do without, 5% or 0.05: the job ends as soon as the others are done\n" +
 			"  max_attempts    how often one task may fail; otherwise 3\n" +
-			"  deadline        when it ought to have ended, from its submission, 5m; otherwise its class's\n" +
+			"  deadline        when it ought to have ended, from its submission, 5m; otherwise its class's. A job that names one is\n" +
+			"                  accepted only where the deadline can be kept, and where it may end on fewer tasks, it then ends\n" +
 			"  folder          where tasks run\n\n" +
 			"An application of Spark has a section spark instead of map, reduce and output, and slots are its most cores:\n" +
 			"  spark.application  jar or Python program; spark.main is the class of a jar\n" +
 			"  spark.args         its arguments\n" +
 			"  spark.conf         properties, spark.executor.memory: 1g\n" +
 			"  spark.jars         further jars\n\n" +
-			"The stricter of min_tasks and quality counts, as it is at the submission. Where no profile can be used, all\n" +
+			"The strictest of min_tasks, quality and error counts, as it is at the submission. Where no profile can be used, all\n" +
 			"map tasks must be done, and scheduler show tells why.",
 		Example: "  scheduler submit words.yaml --reason \"weekly report\"\n  scheduler submit words.yaml --dry-run",
 		Args:    cobra.ExactArgs(1),

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -60,6 +61,9 @@ type File struct {
 	Quality string `yaml:"quality,omitempty"`
 	// Profile is the name of that profile; empty stands for the job's name.
 	Profile string `yaml:"profile,omitempty"`
+	// Error is the part of the map tasks that the result may do without: "5%" or 0.05, at least 0 and below 1.
+	// The job ends as soon as the others are done. Empty stands for no such bound.
+	Error string `yaml:"error,omitempty"`
 	// Deadline is when it ought to have ended, from its submission: "5m". Empty stands
 	// for its class's.
 	Deadline string   `yaml:"deadline,omitempty"`
@@ -172,10 +176,35 @@ func (f *File) checkNumbers() error {
 		return f.ErrorAt("min_tasks", "min_tasks %q: %v", f.MinTasks, err).
 			WithHint("the least fraction of map tasks that counts as a result: above 0 and at most 1, as 75% or 0.75")
 	}
+	if err := f.checkError(); err != nil {
+		return err
+	}
 	if err := f.checkDeadline(); err != nil {
 		return err
 	}
 	return f.checkQuality()
+}
+
+func (f *File) checkError() error {
+	if f.Error == "" && !f.text.Has("error") {
+		return nil
+	}
+	if _, ok := f.ErrorBound(); !ok {
+		return f.ErrorAt("error", "error %q: must be at least 0 and below 1 (100%%)", f.Error).
+			WithHint("the part of the map tasks that the result may do without, as 5% or 0.05; leave it out for none")
+	}
+	return nil
+}
+
+// ErrorBound is the part of the map tasks that the result may do without; the job ends as soon as the others are done.
+// It is false for a file without one.
+func (f *File) ErrorBound() (part float64, ok bool) {
+	digits, percent := strings.CutSuffix(strings.TrimSpace(f.Error), "%")
+	x, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if percent {
+		x /= 100
+	}
+	return x, err == nil && x >= 0 && x < 1
 }
 
 func (f *File) checkDeadline() error {
@@ -326,11 +355,18 @@ func (f *File) missing(key, hint string) error {
 }
 
 // Fraction is the least fraction of map tasks that counts as a result, above 0
-// and at most 1, by the file alone: all where that takes a profile.
+// and at most 1, by the file alone: all where that takes a profile. It is the greatest
+// that its keys ask for.
 func (f *File) Fraction() float64 {
 	x, err := parseFraction(f.MinTasks)
 	if err != nil || f.Quality != "" {
 		return 1 // Parse has refused it; the strictest reading is the safe one
+	}
+	if part, ok := f.ErrorBound(); ok {
+		if f.MinTasks == "" {
+			return 1 - part
+		}
+		return max(x, 1-part)
 	}
 	return x
 }
@@ -338,18 +374,24 @@ func (f *File) Fraction() float64 {
 // Floor is the least fraction of map tasks that counts as a result, by the profiles
 // known now, with the reason.
 func (f *File) Floor(known *profiles.Folder) profiles.Bound {
-	if f.Quality == "" {
+	if f.Quality == "" && (f.MinTasks == "" || f.Error == "") {
 		return profiles.Bound{Fraction: f.Fraction()}
 	}
-	bound := known.Bound(profiles.Accuracy{Key: "quality: " + f.Quality, Least: f.Quality, Profile: f.Profile})
-	if f.MinTasks == "" {
-		return bound
+	var bounds []profiles.Bound
+	if f.Quality != "" {
+		bounds = append(bounds, known.Bound(profiles.Accuracy{Key: "quality: " + f.Quality, Least: f.Quality, Profile: f.Profile}))
 	}
-	least, err := parseFraction(f.MinTasks)
-	if err != nil {
-		least = 1
+	if f.MinTasks != "" {
+		least, err := parseFraction(f.MinTasks)
+		if err != nil {
+			least = 1
+		}
+		bounds = append(bounds, profiles.Bound{Fraction: least, Why: "min_tasks: " + f.MinTasks})
 	}
-	return profiles.Strictest(bound, profiles.Bound{Fraction: least, Why: "min_tasks: " + f.MinTasks})
+	if part, ok := f.ErrorBound(); ok {
+		bounds = append(bounds, profiles.Bound{Fraction: 1 - part, Why: "error: " + f.Error})
+	}
+	return profiles.Strictest(bounds...)
 }
 
 // floorMark begins the first line of what the log keeps of a job that asks for an
@@ -435,10 +477,13 @@ func (f *File) canonical() ([]byte, error) {
 	line("class", f.Class)
 	line("slots", f.Slots)
 	switch {
-	case f.Quality == "":
+	case f.Quality == "" && f.Error == "":
 		line("min_tasks", cmp.Or(f.MinTasks, "100%"))
 	case f.MinTasks != "":
 		line("min_tasks", f.MinTasks)
+	}
+	if f.Error != "" {
+		line("error", f.Error)
 	}
 	if f.Quality != "" {
 		line("quality", f.Quality)

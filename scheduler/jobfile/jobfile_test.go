@@ -5,6 +5,7 @@ package jobfile
 
 import (
 	"errors"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,6 +49,42 @@ func TestParseJob(t *testing.T) {
 	}
 }
 
+// The floor is the greatest that min_tasks and error ask for, and the canonical file asks for the same.
+func TestErrorBoundIsFloor(t *testing.T) {
+	t.Parallel()
+	for keys, c := range map[string]struct {
+		floor float64
+		why   string
+	}{
+		"error: 5%\n":                       {0.95, ""},
+		"error: 0.05\n":                     {0.95, ""},
+		"error: 0\n":                        {1, ""},
+		"min_tasks: 75%\nerror: 5%\n":       {0.95, "error: 5% (beside min_tasks: 75%)"},
+		"min_tasks: 99%\nerror: 5%\n":       {0.99, "min_tasks: 99% (beside error: 5%)"},
+		"min_tasks: 75%\ndeadline: 10m\n":   {0.75, ""},
+		"quality: 90%\nerror: 5%\n":         {1, "all tasks"},
+		"deadline: 10m\nerror: 12.5%\n":     {0.875, ""},
+		"deadline: 10m\nmax_attempts: 2\n":  {1, ""},
+		"min_tasks: 100%\nerror: 50%\n":     {1, "min_tasks: 100%"},
+		"min_tasks: 10%\nerror: 0.999999\n": {0.1, "min_tasks: 10%"},
+	} {
+		job := strings.Replace(strings.Replace(fullJob, "min_tasks: 75%\n", keys, 1), "max_attempts: 5\n", "", 1)
+		f := testkit.Need(Parse("/f", []byte(job), classes))(t)
+		bound := f.Floor(nil)
+		if math.Abs(bound.Fraction-c.floor) > 1e-12 || !strings.Contains(bound.Why, c.why) {
+			t.Errorf("%q: floor %v, want %v", keys, bound, c)
+		}
+		again := testkit.Need(Parse("/f", testkit.Need(f.Specification(bound))(t), classes))(t)
+		if f.Quality == "" && again.Fraction() != bound.Fraction {
+			t.Errorf("%q: the canonical file has the floor %v, want %v", keys, again.Fraction(), bound.Fraction)
+		}
+		part, ok := again.ErrorBound()
+		if was, had := f.ErrorBound(); part != was || ok != had {
+			t.Errorf("%q: the canonical file has the bound %v, %v", keys, part, ok)
+		}
+	}
+}
+
 func TestParseJobDefaults(t *testing.T) {
 	t.Parallel()
 	f, err := Parse("/j/a.yaml", []byte("name: a\nclass: low\nslots: 1\nmap: {input: /t/*, command: [cat]}\noutput: /o\nfolder: /work\n"), classes)
@@ -79,6 +116,13 @@ func TestParseJobRefuses(t *testing.T) {
 		"empty accuracy":   {"min_tasks: 75%", "quality: ''", "/f:4:10: quality"},
 		"profile alone":    {"min_tasks: 75%", "profile: words", "/f:4:10: profile \"words\" is of no use without quality"},
 		"odd profile":      {"min_tasks: 75%", "quality: 90%\nprofile: ../words", "/f:5:10: profile \"../words\" is not the name"},
+		"error of all":     {"min_tasks: 75%", "error: 100%", "/f:4:8: error \"100%\": must be at least 0 and below 1"},
+		"error above 1":    {"min_tasks: 75%", "error: 1.5", "/f:4:8: error"},
+		"error below 0":    {"min_tasks: 75%", "error: -5%", "/f:4:8: error"},
+		"error no number":  {"min_tasks: 75%", "error: NaN", "/f:4:8: error"},
+		"empty error":      {"min_tasks: 75%", "error: ''", "/f:4:8: error"},
+		"deadline at once": {"min_tasks: 75%", "deadline: 0s", "/f:4:11: deadline is 0s; it must be above 0"},
+		"deadline past":    {"min_tasks: 75%", "deadline: -5m", "/f:4:11: deadline"},
 		"no input":         {"  input: text/*.txt\n", "", "/f: map.input is missing"},
 		"no command":       {`  command: [powerlab, app, wordcount, "{input}"]` + "\n", "", "/f: map.command is missing"},
 		"empty command":    {`[powerlab, app, wordcount, "{input}"]`, "[]", "/f: map.command is missing"},
