@@ -49,17 +49,18 @@ func (w *watch) figures() map[string]float64 {
 			work += o.work
 			kept += o.work * one(ok)
 		}
-		switch {
-		case j.kind == partial:
+		switch j.kind {
+		case partial:
 			part := float64(o.inTime) / float64(j.tasks)
 			accuracy.add(part * one(!o.refused))
 			if !o.refused {
 				ran.add(part)
 			}
-		case j.kind == bounded:
+		case bounded:
 			bound.add(o.bound.Seconds())
-		case j.kind == exact:
+		case exact:
 			whole.add(o.took.Seconds())
+		case strict:
 		}
 	}
 	if work > 0 {

@@ -62,7 +62,7 @@ type load struct {
 	within time.Duration
 	// least and most bound the tasks of a job; their distribution is a bounded Pareto one.
 	least, most int
-	// task is about how long a task takes that is not slow, when all slots of capped nodes are busy; slots are those of all nodes.
+	// task is about how long a task takes that is not slow, when all slots are busy; slots are those that caps leave of all nodes.
 	task  time.Duration
 	slots int
 }
@@ -102,9 +102,9 @@ func (l *load) jobs(seed uint64) (out []job) {
 		bound := between(errorLeast, errorMost)
 		switch j.kind {
 		case strict:
-			j.deadline = l.ideal(j.tasks, multiple)
+			j.deadline = l.ideal(j.tasks, l.slots, multiple)
 		case partial:
-			j.deadline = l.ideal(j.tasks, factor)
+			j.deadline = l.ideal(j.tasks, l.slots/2, factor)
 		case bounded:
 			j.error = math.Round(100*bound) / 100
 		case exact:
@@ -141,9 +141,10 @@ func multiple(i int, between func(low, high float64) float64) float64 {
 // slowMedian is how many times as long the median task takes as one that is not slow.
 const slowMedian = 1.6
 
-// ideal is so many times what a job of median tasks takes with all slots, in seconds.
-func (l *load) ideal(tasks int, times float64) time.Duration {
-	waves := math.Ceil(float64(tasks) / float64(l.slots))
+// ideal is so many times what a job of median tasks takes on so many slots. GRASS's factors are of half of them: its jobs, too,
+// ran among others.
+func (l *load) ideal(tasks, slots int, times float64) time.Duration {
+	waves := math.Ceil(float64(tasks) / float64(slots))
 	return time.Duration(times * waves * slowMedian * float64(l.task)).Round(time.Second / 10)
 }
 
@@ -182,17 +183,18 @@ func (s *step) budget() float64 {
 
 // steps are the caps of a run: the second node is held harder than the first, and both are held harder in the middle third.
 func steps(within time.Duration) []step {
-	return []step{{0, []float64{0.65, 0.45}}, {within / 3, []float64{0.55, 0.40}}, {within * 2 / 3, []float64{0.65, 0.45}}}
+	return []step{{0, []float64{0.80, 0.60}}, {within / 3, []float64{0.70, 0.50}}, {within * 2 / 3, []float64{0.80, 0.60}}}
 }
 
 // says describes the load.
 func (l *load) says() string {
-	text := fmt.Sprintf("%d jobs of %d to %d tasks within %v, a third exact, a third with deadlines, a third with error bounds; nodes held at", l.count, l.least, l.most, l.within)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d jobs of %d to %d tasks within %v, a third exact, a third with deadlines, a third with error bounds; nodes held at", l.count, l.least, l.most, l.within)
 	for i, s := range steps(l.within) {
 		if i > 0 {
-			text += fmt.Sprintf(", from %v on at", s.at)
+			fmt.Fprintf(&b, ", from %v on at", s.at)
 		}
-		text += fmt.Sprintf(" %.0f and %.0f %%", 100*s.caps[0], 100*s.caps[1])
+		fmt.Fprintf(&b, " %.0f and %.0f %%", 100*s.caps[0], 100*s.caps[1])
 	}
-	return text + " of what they are rated"
+	return b.String() + " of what they are rated"
 }

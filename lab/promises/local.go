@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// localSlots is how many tasks the workers of both nodes run at once: four each.
-	localSlots = 8
+	// localMost is how many tasks the workers of both nodes run at once without caps, four each, and localSlots about how many
+	// the first caps leave.
+	localMost, localSlots = 8, 5
 	// localSpeed is about how fast nodes are at the first caps, to size tasks by. How fast they were is measured.
-	localSpeed = 0.7
+	localSpeed = 0.8
 	// localBusy is the part of the slots whose tasks compute at a time: slow ones pause.
 	localBusy = 0.5
 )
 
-// localLoad is the load of the scheduler's own engine. Both keep the capped nodes nearly busy.
+// localLoad is the load of the scheduler's own engine. Both keep the capped nodes busy most of the time.
 func localLoad(quick bool) load {
 	if quick {
-		return load{count: 42, within: 100 * time.Second, least: 3, most: 40, task: 1500 * time.Millisecond, slots: localSlots}
+		return load{count: 42, within: 100 * time.Second, least: 2, most: 24, task: 900 * time.Millisecond, slots: localSlots}
 	}
-	return load{count: 60, within: 5 * time.Minute, least: 3, most: 60, task: 3 * time.Second, slots: localSlots}
+	return load{count: 60, within: 5 * time.Minute, least: 2, most: 40, task: 1800 * time.Millisecond, slots: localSlots}
 }
 
 // localVariants are ways to decide of the scheduler's own engine. A job that gives up a percent of its tasks must end much
@@ -89,5 +90,5 @@ func localInput(r *papers.Real, l *load) error {
 // localSpec is the job file of a job whose slow tasks are counted in draws.
 func localSpec(j *job, r *papers.Real, draws string, passes int) []byte {
 	return fmt.Appendf(nil, "name: %s\nclass: jobs\nslots: %d\n%smap:\n  input: %q\n  command: [%q, app, wordcount, --passes=%d, %q, \"{input}\"]\noutput: %q\n",
-		j.name, min(j.tasks, localSlots), j.terms(), r.Path("in", strconv.Itoa(j.tasks), "*.txt"), r.Program("powerlab"), passes, "--slow="+draws, r.Path("out"))
+		j.name, min(j.tasks, localMost), j.terms(), r.Path("in", strconv.Itoa(j.tasks), "*.txt"), r.Program("powerlab"), passes, "--slow="+draws, r.Path("out"))
 }

@@ -58,7 +58,7 @@ func checkKinds(t *testing.T, l *load, jobs []job) {
 		j := &jobs[i]
 		count[j.kind]++
 		bad := j.arrival < before || j.arrival >= l.within || j.tasks < l.least || j.tasks > l.most || j.need() < 1 || j.need() > j.tasks
-		if ideal := l.ideal(j.tasks, 1); (j.deadline > 0) != j.kind.due() || j.deadline > 0 && (j.deadline < ideal || j.deadline > 4*ideal+second) {
+		if ideal := l.ideal(j.tasks, l.slots, 1); (j.deadline > 0) != j.kind.due() || j.deadline > 0 && (j.deadline < ideal || j.deadline > 4*ideal+second) {
 			bad = true
 		}
 		if (j.error > 0) != (j.kind == bounded) || j.error > 0 && (j.error < 0.05 || j.error > 0.30) || j.kind == exact && j.terms() != "" {
@@ -259,7 +259,7 @@ func TestReportShows(t *testing.T) {
 	r := found(5, 0.1)
 	var text, data bytes.Buffer
 	testkit.Check(t, r.print(&text, &cli.Output{}))
-	for _, want := range []string{"5 runs of each, seeds from 7", "SDR", "stock-best", "ahead -10.0", "70.0 ± 0.0", "42 jobs of 3 to 40 tasks"} {
+	for _, want := range []string{"5 runs of each, seeds from 7", "SDR", "stock-best", "ahead -10.0", "70.0 ± 0.0", "42 jobs of 2 to 24 tasks"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, &text)
 		}

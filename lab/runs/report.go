@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -242,17 +243,17 @@ func (c *Column) text(f Bounded) string {
 
 // Behind returns an error where the first variant, which is called ours, is behind in figures that decide.
 func (r *Report) Behind(ours string, decides func(figure string) bool) error {
-	short := ""
+	var short []string
 	for _, d := range r.Differences {
 		if d.Verdict == arbitration.Behind && decides(d.Figure) {
-			short += ", " + d.Figure + " of " + d.Against
+			short = append(short, d.Figure+" of "+d.Against)
 		}
 	}
-	if short == "" {
+	if len(short) == 0 {
 		return nil
 	}
 	return &cli.Error{
-		Code: "short", Exit: cli.ExitDegraded, Message: ours + " is behind in " + short[2:],
+		Code: "short", Exit: cli.ExitDegraded, Message: ours + " is behind in " + strings.Join(short, ", "),
 		Hint: "jobs.csv in the folder of --out has every job; a machine with other work to do disturbs such runs",
 	}
 }
