@@ -11,6 +11,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/internal/secure"
+	"headroom/jobs/admission"
 	"headroom/jobs/buffers"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/spark"
@@ -47,6 +48,8 @@ type Config struct {
 	Sprint Sprint `yaml:"sprint"`
 	// Speculation is how copies of tasks that straggle are decided on.
 	Speculation Speculation `yaml:"speculation"`
+	// Admission is how jobs that name a deadline are asked about.
+	Admission Admission `yaml:"admission"`
 	// Profiles is the folder of quality profiles; empty for none.
 	Profiles string `yaml:"profiles"`
 	// Yarn is a Hadoop cluster whose jobs are the coordinators' too; optional.
@@ -110,6 +113,12 @@ sprint:
   extra: 0W                           # what a sprint draws beyond the same job without one, 90W
   budget: 0J                          # joules that the sprint budget holds, 22kJ; 0J: every sprint is taken to be granted
   refill: 0W                          # watts that refill it
+
+# A job that names a deadline is accepted only if the slots that it needs can be promised to it; otherwise scheduler submit
+# ends with exit code 6 and says which deadline could be kept. adaptive learns what jobs of each size and user need;
+# pythia, reactive and nodrop are those of the paper.
+admission:
+  policy: adaptive                    # adaptive, pythia, reactive, nodrop; off: every job is accepted
 
 # Jobs with a deadline or an error bound run copies of map tasks that straggle; the first to end counts. ours knows of the
 # nodes' caps, grass does not; both learn from a part of the jobs when to stop saving slots.
@@ -184,7 +193,7 @@ log_level: info                       # debug, info, warn, error
 
 // Defaults are the values of keys that scheduler.yaml does not have.
 func Defaults() Config {
-	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Speculation: speculationDefaults(), Yarn: yarn.Defaults(), Spark: spark.Defaults()}
+	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Speculation: speculationDefaults(), Admission: Admission{admission.Adaptive.String()}, Yarn: yarn.Defaults(), Spark: spark.Defaults()}
 }
 
 // classesMax bounds the priority classes; the papers use two or three. widthMax
@@ -255,6 +264,9 @@ func (c *Config) check() *cli.Error {
 		return err
 	}
 	if err := c.Sprint.check(c.Classes); err != nil {
+		return err
+	}
+	if err := c.Admission.check(); err != nil {
 		return err
 	}
 	if err := c.Speculation.check(); err != nil {

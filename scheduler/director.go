@@ -183,7 +183,7 @@ func (d *director) report(ctx context.Context, st *directStream) error {
 	}
 	r := &headroomv1.ProgressReport{Discipline: v.dispatch.GetDiscipline(), Classes: v.dispatch.GetClasses()}
 	for _, j := range v.jobs {
-		r.Jobs = append(r.Jobs, progressToProto(j.JobView))
+		r.Jobs = append(r.Jobs, progressToProto(j))
 	}
 	if v.capacity > 0 {
 		r.Engines = append(r.Engines, &headroomv1.EngineReport{Engine: engineLocal, Containers: count(v.capacity)})

@@ -123,7 +123,7 @@ type addEvent struct {
 }
 
 func (e addEvent) apply(l *loop, now time.Time) {
-	if l.core.Knows(e.plan.ID) {
+	if l.core.Knows(e.plan.ID) || l.holds(now, e) {
 		return
 	}
 	delete(l.waiting, e.plan.ID)
@@ -148,10 +148,16 @@ type endedEvent struct {
 	done    int
 	dropped int
 	runtime time.Duration
+	// taught is what admission learns from it; nil for nothing.
+	taught *lesson
 }
 
 func (e endedEvent) apply(l *loop, now time.Time) {
 	delete(l.waiting, e.plan.ID)
+	if e.taught != nil && !l.core.Knows(e.plan.ID) {
+		l.learn(e.plan.Engine, *e.taught)
+	}
+	l.withdraw(now, e.plan.ID)
 	if l.core.Knows(e.plan.ID) {
 		l.core.Cancel(now, e.plan.ID, e.outcome) // of no effect when it has ended here too
 		return
@@ -185,6 +191,7 @@ func (e readyEvent) apply(l *loop, now time.Time) {
 	l.core.HoldUntil(now)
 	if e.hold {
 		l.core.HoldUntil(now.Add(restartHold))
+		l.door.opens = now.Add(restartHold)
 	}
 	l.logger.Info("scheduler ready", slog.Int("jobs", len(l.records)))
 }
@@ -194,6 +201,11 @@ type cancelEvent struct{ id, outcome string }
 
 func (e cancelEvent) apply(l *loop, now time.Time) {
 	delete(l.waiting, e.id)
+	if p := l.door.promises[e.id]; p != nil && p.waiting != nil {
+		l.records[e.id] = p.waiting.record
+		l.core.AddEnded(p.waiting.plan, dispatch.Cancelled, e.outcome, 0, 0, 0)
+		l.withdraw(now, e.id)
+	}
 	l.core.Cancel(now, e.id, e.outcome)
 }
 
@@ -271,6 +283,12 @@ type jobAndSpec struct {
 	floor    float64
 	deadline time.Duration
 	sprint   *headroomv1.Sprinting
+	// bound is the part of its tasks that its error bound lets it leave out; nil for none.
+	bound     *float64
+	admission *headroomv1.Admission
+	promised  int
+	// wasted is what it has wasted in all, once it has ended.
+	wasted time.Duration
 }
 
 // viewEvent asks for a view; id limits it to one job, and live to the jobs that
@@ -299,7 +317,19 @@ func (e viewEvent) apply(l *loop, now time.Time) {
 
 func (l *loop) withSpec(j dispatch.JobView) jobAndSpec {
 	if r := l.records[j.ID]; r != nil {
-		return jobAndSpec{JobView: j, spec: r.spec, floor: r.floor.Fraction, deadline: r.deadline, sprint: proto.CloneOf(r.sprint)}
+		v := jobAndSpec{
+			JobView: j, spec: r.spec, floor: r.floor.Fraction, deadline: r.deadline, sprint: proto.CloneOf(r.sprint),
+			admission: r.admission, promised: l.promised(j.ID), wasted: r.wasted,
+		}
+		if p := l.door.promises[j.ID]; p != nil {
+			v.admission = p.answer
+		}
+		if r.file != nil {
+			if part, ok := r.file.ErrorBound(); ok {
+				v.bound = &part
+			}
+		}
+		return v
 	}
 	return jobAndSpec{JobView: j}
 }

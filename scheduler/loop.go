@@ -34,6 +34,7 @@ type loop struct {
 	// are what was measured of the classes' jobs.
 	points    []string
 	histories []history
+	door      *door
 	// prices are the classes' prices of quality; 0 for the arbiter's own.
 	prices []time.Duration
 	// samples are what past jobs teach about copies.
@@ -53,6 +54,10 @@ type record struct {
 	submitted time.Time
 	// deadline is from the submission; 0 for none.
 	deadline time.Duration
+	// admission is what was decided about the deadline; nil for a job that was not asked about.
+	admission *headroomv1.Admission
+	// wasted is what it has wasted in all, once it has ended.
+	wasted time.Duration
 	// run is the latest run as it was last written.
 	run dispatch.RunRecord
 	// sprint is what the coordinators said of the job's sprint; nil while it does not sprint.
@@ -73,6 +78,7 @@ func newLoop(s *Server) *loop {
 		kept:     standingOf(s.queue),
 		points:   make([]string, len(s.cfg.Classes)),
 		prices:   s.cfg.prices(),
+		door:     newDoor(s.cfg.Admission.Policy),
 
 		histories: make([]history, len(s.cfg.Classes)),
 	}
@@ -81,6 +87,7 @@ func newLoop(s *Server) *loop {
 			l.points[i] = "not found yet"
 		}
 	}
+	l.door.tally = s.tally
 	l.core.Speculate(s.cfg.Speculation.rule())
 	l.samples = readSamples(l.cfg.Dir, l.logger)
 	if err := l.core.Learn(l.samples.all); err != nil {
@@ -115,7 +122,9 @@ func (l *loop) run(ctx context.Context) error {
 
 // step carries out decisions until there is nothing left to do.
 func (l *loop) step(ctx context.Context) {
+	l.attend(time.Now())
 	for {
+		l.endRefused(ctx)
 		now := time.Now()
 		actions := l.core.Step(now)
 		if len(actions) == 0 {
@@ -251,6 +260,7 @@ func (l *loop) dropTasks(now time.Time, a dispatch.DropTasks) {
 func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 	r := l.records[a.Job]
 	l.measureEnd(now, r, a)
+	l.leaveDoor(now, r, a)
 	if r.file.Spark != nil && r.run.Number > 0 && a.State != dispatch.Cancelled {
 		r.run.Over = true // a restart looks for no driver
 		l.keepRun(a.Job, r.run)
@@ -276,6 +286,22 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 	case l.commits.ended <- a:
 	case <-ctx.Done():
 	}
+}
+
+// endRefused has the ends of jobs committed that were refused while they waited.
+func (l *loop) endRefused(ctx context.Context) {
+	if len(l.door.refused) == 0 {
+		return
+	}
+	for _, e := range l.door.refused {
+		l.logger.Info("job ended", slog.String("job", e.Job), slog.String("state", e.State.String()), slog.String("outcome", e.Outcome))
+		select {
+		case l.commits.ended <- e:
+		case <-ctx.Done():
+		}
+	}
+	l.door.refused = nil
+	l.forget()
 }
 
 // send gives a message to a worker's stream. A worker that does not read is cut

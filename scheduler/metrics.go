@@ -23,28 +23,48 @@ const (
 	portSpark = "spark-hooks"
 )
 
-// turnedOut is the metric of what the ports have turned out.
-const turnedOut = "headroom_connections_turned_out_total"
+// The metrics.
+const (
+	turnedOut  = "headroom_connections_turned_out_total"
+	admissions = "headroom_scheduler_admissions_total"
+	wasted     = "headroom_scheduler_wasted_seconds_total"
+)
 
 func metricsTable() scrape.Table {
 	return scrape.Table{scrape.Counter(turnedOut,
 		"Connections that were closed because they had not proved who they are: strangers, or a flood of them; absent for ports in the clear.",
-		scrape.Of("port", ""))}
+		scrape.Of("port", "")),
+		scrape.Counter(admissions,
+			"Decisions about jobs that name a deadline; a job that waits is decided about again.",
+			scrape.Of("decision", "admitted, queued or refused")),
+		scrape.Counter(wasted,
+			"Time of slots that counted for nothing: all work of jobs that missed their deadlines, of jobs that were killed or have failed with attempts that were killed or have failed, and copies that lost.",
+			scrape.Of("reason", "missed, killed, failed or copy")),
+	}
 }
 
-// portCounts collects what the scheduler's ports have turned out.
-type portCounts struct {
+// counts collects what the scheduler's ports have turned out, and what its jobs have come to.
+type counts struct {
 	ports map[string]net.Listener // by what they are called
+	tally *tally
 	scrape.Descs
 }
 
 // Collect implements prometheus.Collector.
-func (c portCounts) Collect(ch chan<- prometheus.Metric) {
+func (c counts) Collect(ch chan<- prometheus.Metric) {
 	p := c.Points(ch)
 	for name, port := range c.ports {
 		if n, bounded := listen.Count(port); bounded {
 			p.Add(turnedOut, float64(n), name)
 		}
+	}
+	c.tally.mu.Lock()
+	defer c.tally.mu.Unlock()
+	for decision, n := range c.tally.decisions {
+		p.Add(admissions, float64(n), decision)
+	}
+	for reason, d := range c.tally.wasted {
+		p.Add(wasted, d.Seconds(), reason)
 	}
 }
 
@@ -54,5 +74,5 @@ func (s *Server) serveMetrics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return scrape.Serve(ctx, l, scrape.Handler(scrape.Gatherer(portCounts{s.ports, metricsTable().Descs()}), s.logger))
+	return scrape.Serve(ctx, l, scrape.Handler(scrape.Gatherer(counts{s.ports, s.tally, metricsTable().Descs()}), s.logger))
 }

@@ -40,14 +40,14 @@ func TestTurnedOutConnectionsAreCounted(t *testing.T) {
 			t.Fatal("it stays")
 		}
 	}
-	counts := portCounts{map[string]net.Listener{
+	all := counts{map[string]net.Listener{
 		portRPC: impatient, portYarn: hookserver.Secure(open(), k), portSpark: open(), "tls": rpc.SecureListener(open(), k),
-	}, metricsTable().Descs()}
+	}, newTally(), metricsTable().Descs()}
 	served := open()
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() {
-		over <- scrape.Serve(ctx, served, scrape.Handler(scrape.Gatherer(counts), slog.New(slog.DiscardHandler)))
+		over <- scrape.Serve(ctx, served, scrape.Handler(scrape.Gatherer(all), slog.New(slog.DiscardHandler)))
 	}()
 	r := testkit.Need(http.Get("http://" + served.Addr().String() + scrape.Path))(t)
 	text, err := io.ReadAll(r.Body)

@@ -12,6 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/pause"
+	"headroom/jobs/admission"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
@@ -186,7 +187,7 @@ func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]disp
 func ended(j *headroomv1.Job, state dispatch.State) endedEvent {
 	p := dispatch.Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())}
 	return endedEvent{
-		plan: p, record: &record{spec: j.GetSpec(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()),
+		plan: p, record: &record{admission: j.GetAdmission(), spec: j.GetSpec(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()),
 		dropped: int(j.GetProgress().GetDropped()),
 		runtime: time.Duration(j.GetProgress().GetRuntimeS() * float64(time.Second)),
 	}
@@ -195,6 +196,7 @@ func ended(j *headroomv1.Job, state dispatch.State) endedEvent {
 // finished is the event for a job of ours that is over.
 func (t *restorer) finished(j *headroomv1.Job, state dispatch.State) endedEvent {
 	e := ended(j, state)
+	e.taught = taught(j, state)
 	if j.GetEngine() == "" || state != dispatch.Cancelled {
 		return e
 	}
@@ -204,13 +206,30 @@ func (t *restorer) finished(j *headroomv1.Job, state dispatch.State) endedEvent 
 	return e
 }
 
+// taught is what admission learns from an ended job: that it needed no more than all of its slots while it ran. It is nil
+// for a job that was not asked about, or has no result.
+func taught(j *headroomv1.Job, state dispatch.State) *lesson {
+	if j.GetAdmission() == nil || state != dispatch.Done || j.GetProgress().GetRuntimeS() <= 0 {
+		return nil
+	}
+	file, err := jobfile.Parse("/"+j.GetId()+".yaml", j.GetSpec(), nil)
+	if err != nil {
+		return nil
+	}
+	most := mostSlots(file, int(j.GetProgress().GetTasks()), j.GetFloor())
+	return &lesson{
+		admission.Job{ID: j.GetId(), User: file.Submitter, Tasks: most, Deadline: deadlineOf(j)},
+		min(admission.TimeMost, time.Duration(j.GetProgress().GetRuntimeS()*float64(most)*float64(time.Second))),
+	}
+}
+
 // recall makes a job's record from its specification and its folder.
 func (t *restorer) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 	file, err := jobfile.Parse("/"+j.GetId()+".yaml", j.GetSpec(), nil)
 	if err != nil {
 		return nil, dispatch.Past{}, err
 	}
-	r := &record{file: file, spec: j.GetSpec(), dir: t.folders.of(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j)}
+	r := &record{file: file, spec: j.GetSpec(), dir: t.folders.of(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j), admission: j.GetAdmission()}
 	r.floor.Fraction = cmp.Or(j.GetFloor(), file.Fraction()) // as it was when the job was accepted, whatever its profile says now
 	if r.programs, err = file.Programs(t.programs); err != nil {
 		return nil, dispatch.Past{}, err

@@ -55,6 +55,7 @@ type Server struct {
 	prover prover
 	// submitting are the submissions under way.
 	submitting access.Pending
+	tally      *tally
 	// ports are the TCP ports, by what metrics call them.
 	ports map[string]net.Listener
 }
@@ -90,7 +91,7 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	s := &Server{
 		cfg: cfg, id: id, logger: logger, guard: newGuard(cfg, logger), leader: leader.New(cfg.Coordinators, own.peers),
 		inbox: make(inbox, eventsMax), queue: queue, profiles: profiles.Open(cfg.Profiles, logger),
-		folders: jobFolders{filepath.Join(cfg.Dir, "jobs"), logger}, ports: map[string]net.Listener{portRPC: own.ports[0]},
+		tally: newTally(), folders: jobFolders{filepath.Join(cfg.Dir, "jobs"), logger}, ports: map[string]net.Listener{portRPC: own.ports[0]},
 	}
 	s.commits = newCommitter(id, s.leader, s.inbox, logger)
 	if s.engines, err = openEngines(s, own.keeper); err != nil {

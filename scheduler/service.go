@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/secure"
+	"headroom/jobs/admission"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/access"
 	"headroom/scheduler/jobdir"
@@ -61,6 +63,11 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 	id := r.dir.ID
 	for _, j := range v.jobs {
 		if j.ID == id {
+			return again(jobToProto(j), r)
+		}
+	}
+	for _, j := range v.waiting {
+		if j.GetId() == id && j.GetAdmission() != nil {
 			return again(j, r)
 		}
 	}
@@ -85,14 +92,56 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 		seconds := r.deadline.Seconds()
 		job.DeadlineS = &seconds
 	}
+	if job.Admission, err = s.judge(ctx, id, r, m); err != nil {
+		return nil, err
+	}
+	r.admission = job.GetAdmission()
 	if m.GetDryRun() {
 		return &headroomv1.SubmitResponse{Job: job}, nil
+	}
+	if err := Refused(r.file.Name, job.GetAdmission(), m.GetQueue()); err != nil {
+		return nil, err
 	}
 	revision, err := s.accept(ctx, job, r, m.GetChange())
 	if err != nil {
 		return nil, err
 	}
 	return &headroomv1.SubmitResponse{Job: job, Revision: revision}, nil
+}
+
+// judge asks about the deadline that a job names; nil where there is none, and where admission is off.
+func (s *service) judge(ctx context.Context, id string, r *record, m *headroomv1.SubmitRequest) (*headroomv1.Admission, error) {
+	if _, named := r.file.Due(); !named || s.cfg.Admission.Policy == admissionOff {
+		return nil, nil
+	}
+	reply := make(chan *headroomv1.Admission, 1)
+	a, err := ask(ctx, s.inbox, judgeEvent{id: id, record: r, queue: m.GetQueue(), dry: m.GetDryRun(), reply: reply}, reply)
+	return proto.CloneOf(a), err
+}
+
+// Refused is the refusal of a job whose deadline cannot be kept, or not without waiting, which queue allows; nil for a job
+// that is admitted.
+func Refused(name string, a *headroomv1.Admission, queue bool) error {
+	e := &cli.Error{Code: "admission", Exit: cli.ExitRefused}
+	switch {
+	case a.GetDecision() == admission.Refused.String():
+		e.Message = fmt.Sprintf("job %s is refused: its deadline cannot be kept: %s", name, a.GetReason())
+		e.Hint = "name a later deadline, or leave it out: then the job runs without a promise"
+		if a.NearestS != nil {
+			e.Hint = fmt.Sprintf("deadline: %s could be kept; or leave it out: then the job runs without a promise", nearest(a))
+		}
+	case a.GetDecision() == admission.Queued.String() && !queue:
+		e.Message = fmt.Sprintf("job %s is refused: it would have to wait: %s", name, a.GetReason())
+		e.Hint = "--queue lets it wait as long as its deadline can be kept; or name a later deadline, or none"
+	default:
+		return nil
+	}
+	return e
+}
+
+// nearest is the shortest deadline that could be kept, in whole seconds.
+func nearest(a *headroomv1.Admission) time.Duration {
+	return time.Duration(math.Ceil(a.GetNearestS())) * time.Second
 }
 
 // prepare checks everything about a job file without changing anything.
@@ -166,14 +215,14 @@ func jobID(name, requestID string) string {
 }
 
 // again answers a request that was carried out before.
-func again(j jobAndSpec, r *record) (*headroomv1.SubmitResponse, error) {
-	if !bytes.Equal(jobfile.WithoutReason(j.spec), jobfile.WithoutReason(r.spec)) {
+func again(j *headroomv1.Job, r *record) (*headroomv1.SubmitResponse, error) {
+	if !bytes.Equal(jobfile.WithoutReason(j.GetSpec()), jobfile.WithoutReason(r.spec)) {
 		return nil, &cli.Error{
-			Code: "conflict", Exit: cli.ExitConflict, Message: fmt.Sprintf("this request id belongs to job %s, which is another", j.ID),
+			Code: "conflict", Exit: cli.ExitConflict, Message: fmt.Sprintf("this request id belongs to job %s, which is another", j.GetId()),
 			Hint: "give every job a request id of its own, or leave --request-id out",
 		}
 	}
-	return &headroomv1.SubmitResponse{Job: jobToProto(j)}, nil
+	return &headroomv1.SubmitResponse{Job: j}, nil
 }
 
 // accept makes the job's folder, commits the job and gives it to the loop. When
@@ -185,18 +234,27 @@ func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, ch
 	}
 	if err != nil {
 		_ = jobdir.TakeBack(r.dir, made) // the cause is told; what is left is an empty folder
+		s.takeBack(ctx, job)
 		return 0, outputError(r.file, err)
 	}
 	resp, err := leader.Ask(ctx, s.leader, "submit", headroomv1connect.JobServiceClient.CommitJob, &headroomv1.CommitJobRequest{Job: job, Change: change})
 	if err != nil {
 		if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit != cli.ExitUnknown {
 			_ = jobdir.TakeBack(r.dir, made) // what is left is an empty folder
+			s.takeBack(ctx, job)
 		}
 		return 0, err
 	}
 	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs)), slog.String("actor", change.GetActor()))
 	// The job is committed: whatever happens to this request, it must run.
 	return resp.GetRevision(), s.inbox.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
+}
+
+// takeBack gives back the slots that were promised to a job which is surely not committed.
+func (s *service) takeBack(ctx context.Context, job *headroomv1.Job) {
+	if job.GetAdmission() != nil {
+		_ = s.inbox.postAnyway(ctx, withdrawEvent{job.GetId()}) // otherwise they come back after a while
+	}
 }
 
 // look is a view of the jobs, refused before they are known.
@@ -314,7 +372,7 @@ func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool
 			Message: fmt.Sprintf("job %s is %s already", id, j.State), Hint: "scheduler show " + id + " tells how it ended",
 		}
 	}
-	return progressToProto(j.JobView), j.State == dispatch.Cancelled, nil
+	return progressToProto(j), j.State == dispatch.Cancelled, nil
 }
 
 // submitterIn is the submitter of a job of the view; empty where it is unknown.
@@ -349,6 +407,11 @@ func (s *service) checkQuota(who access.Caller, v view, others int) error {
 	waiting := others
 	for _, j := range v.jobs {
 		if j.State == dispatch.Queued && jobfile.SubmitterOf(j.spec) == who.Name {
+			waiting++
+		}
+	}
+	for _, j := range v.waiting {
+		if jobfile.SubmitterOf(j.GetSpec()) == who.Name {
 			waiting++
 		}
 	}

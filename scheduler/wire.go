@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/dispatch"
 	"headroom/lease"
@@ -50,7 +52,7 @@ func stateFromProto(s headroomv1.JobState) dispatch.State {
 	return dispatch.Queued
 }
 
-func progressToProto(v dispatch.JobView) *headroomv1.JobProgress {
+func progressToProto(v jobAndSpec) *headroomv1.JobProgress {
 	p := &headroomv1.JobProgress{
 		Id: v.ID, State: stateToProto(v.State), RunningOn: make(map[string]uint32, len(v.RunningOn)),
 		Tasks: count(v.Tasks), Done: count(v.Done), Running: count(v.Running), Dropped: count(v.Dropped),
@@ -67,7 +69,8 @@ func progressToProto(v dispatch.JobView) *headroomv1.JobProgress {
 	}
 	p.Run, p.Place, p.SprintDue = v.Run.Number, count(v.Place), v.Due
 	p.Most = count(v.Slots)
-	p.Copies, p.CopiesWanted, p.WastedS = count(v.Copies), count(v.CopiesWanted), v.Wasted.Total().Seconds()
+	p.Copies, p.CopiesWanted, p.WastedS = count(v.Copies), count(v.CopiesWanted), max(v.Wasted.Total(), v.wasted).Seconds()
+	p.Error, p.Promised = v.bound, count(v.promised)
 	if v.CopiesKnown {
 		p.CopiesSaveS = new(v.CopiesSave.Seconds())
 	}
@@ -124,8 +127,9 @@ func detailToProto(v jobAndSpec) *headroomv1.RunDetail {
 func jobToProto(v jobAndSpec) *headroomv1.Job {
 	j := &headroomv1.Job{
 		Id: v.ID, Name: v.Name, Class: v.Class, State: stateToProto(v.State), Spec: v.spec,
-		SubmittedUs: v.Submitted.UnixMicro(), Progress: progressToProto(v.JobView), Outcome: v.Outcome, Floor: v.floor,
+		SubmittedUs: v.Submitted.UnixMicro(), Progress: progressToProto(v), Outcome: v.Outcome, Floor: v.floor,
 		Engine: v.Engine, Rank: count(v.Rank), Submitter: jobfile.SubmitterOf(v.spec),
+		Admission: proto.CloneOf(v.admission),
 	}
 	if v.deadline > 0 {
 		s := v.deadline.Seconds()

@@ -46,7 +46,9 @@ func TestAskChangesNothing(t *testing.T) {
 				})
 			case 2:
 				slots := rapid.IntRange(0, 12).Draw(t, "slots")
-				both(func(c *admission.Controller) []admission.Decision { return testkit.Need(c.SetCapacity(at(now), slots))(t) })
+				both(func(c *admission.Controller) []admission.Decision {
+					return testkit.Need(c.SetCapacity(at(now), slots))(t)
+				})
 			default:
 				if len(open) == 0 {
 					continue

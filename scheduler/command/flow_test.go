@@ -44,6 +44,7 @@ func TestJobRuns(t *testing.T) {
 	}
 	c.stragglerIsCopied(want)
 	c.deadlineEndsJob()
+	c.doorKeepsPromises(want)
 }
 
 func TestSchedulerKilled(t *testing.T) {

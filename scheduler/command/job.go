@@ -26,6 +26,7 @@ func submitCommand() *cobra.Command {
 		why    change
 		out    cli.Output
 		dryRun bool
+		queue  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "submit FILE",
@@ -54,11 +55,11 @@ func submitCommand() *cobra.Command {
 			"  spark.jars         further jars\n\n" +
 			"The strictest of min_tasks, quality and error counts, as it is at the submission. Where no profile can be used, all\n" +
 			"map tasks must be done, and scheduler show tells why.",
-		Example: "  scheduler submit words.yaml --reason \"weekly report\"\n  scheduler submit words.yaml --dry-run",
+		Example: "  scheduler submit words.yaml --reason \"weekly report\"\n  scheduler submit words.yaml --dry-run\n  scheduler submit words.yaml --queue",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			why.fill()
-			req, err := submitRequest(args[0], dryRun, why)
+			req, err := submitRequest(args[0], dryRun, queue, why)
 			if err != nil {
 				return err
 			}
@@ -66,17 +67,21 @@ func submitCommand() *cobra.Command {
 			if err != nil {
 				return withRequest(err, why.requestID)
 			}
-			return printSubmitted(cmd, &out, resp, dryRun)
+			if err := printSubmitted(cmd, &out, resp, dryRun, queue); err != nil {
+				return err
+			}
+			return scheduler.Refused(resp.GetJob().GetName(), resp.GetJob().GetAdmission(), queue || !dryRun)
 		},
 	}
 	to.flags(cmd)
 	why.flags(cmd)
 	out.Flags(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the job only; accept nothing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the job, and ask whether its deadline can be kept; accept nothing")
+	cmd.Flags().BoolVar(&queue, "queue", false, "where too few slots are free for the deadline, wait for them as long as it can be kept")
 	return cmd
 }
 
-func submitRequest(name string, dryRun bool, why change) (*headroomv1.SubmitRequest, error) {
+func submitRequest(name string, dryRun, queue bool, why change) (*headroomv1.SubmitRequest, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: job file %s: %w", name, err)
@@ -86,7 +91,7 @@ func submitRequest(name string, dryRun bool, why change) (*headroomv1.SubmitRequ
 		return nil, err
 	}
 	return &headroomv1.SubmitRequest{
-		Spec: data, File: path, DryRun: dryRun,
+		Spec: data, File: path, DryRun: dryRun, Queue: queue,
 		Change: &headroomv1.Change{Actor: cli.Actor(), Reason: why.reason, RequestId: why.requestID},
 	}, nil
 }
@@ -121,7 +126,7 @@ func withRequest(err error, id string) error {
 	return &named
 }
 
-func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitResponse, dryRun bool) error {
+func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitResponse, dryRun, queue bool) error {
 	w := cmd.OutOrStdout()
 	j := r.GetJob()
 	switch {
@@ -135,6 +140,8 @@ func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitRes
 	}
 	did := fmt.Sprintf("accepted at revision %d", r.GetRevision())
 	switch {
+	case dryRun && scheduler.Refused("", j.GetAdmission(), queue) != nil:
+		did = "would be refused (dry run, nothing changed)"
 	case dryRun:
 		did = "would be accepted (dry run, nothing changed)"
 	case r.GetRevision() == 0:
@@ -144,8 +151,13 @@ func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitRes
 	if j.GetEngine() != "" {
 		work = "on " + j.GetEngine()
 	}
-	_, err := fmt.Fprintf(w, "job %s %s: class %s, %s\n", j.GetId(), did, j.GetClass(), work)
-	return err
+	if _, err := fmt.Fprintf(w, "job %s %s: class %s, %s\n", j.GetId(), did, j.GetClass(), work); err != nil {
+		return err
+	}
+	if j.GetAdmission() == nil {
+		return nil
+	}
+	return out.Table(w, nil, admissionRows(j))
 }
 
 func listCommand() *cobra.Command {

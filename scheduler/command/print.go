@@ -108,7 +108,18 @@ type jsonJob struct {
 	Source        string      `json:"source,omitempty"`
 	Trouble       string      `json:"trouble,omitempty"`
 	// Submitter is null where nobody was proven.
-	Submitter *string `json:"submitter"`
+	Submitter *string        `json:"submitter"`
+	Admission *jsonAdmission `json:"admission"`
+	// ErrorBound is the part of its tasks that it may leave out; null for none.
+	ErrorBound *float64 `json:"error_bound"`
+	// Error is the part of its tasks that a job left out that is done; null before.
+	Error        *float64 `json:"error"`
+	Promised     uint32   `json:"promised"`
+	Copies       uint32   `json:"copies"`
+	CopiesWanted uint32   `json:"copies_wanted"`
+	CopiesSaveS  *float64 `json:"copies_save_s"`
+	WastedS      float64  `json:"wasted_s"`
+	Speculation  string   `json:"speculation"`
 	// Notes say what of its settings was not taken as its owner asked.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -140,7 +151,10 @@ func detailsOf(runs []*headroomv1.RunDetail) details {
 // fill adds what is known of a job's run.
 func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 	p := j.GetProgress()
+	item.Admission, item.ErrorBound, item.Error, item.Promised = admissionItem(j.GetAdmission()), errorBound(j), leftOut(j), p.GetPromised()
+	item.Copies, item.CopiesWanted, item.WastedS, item.Speculation = p.GetCopies(), p.GetCopiesWanted(), p.GetWastedS(), d.GetSpeculation()
 	if p != nil {
+		item.CopiesSaveS = p.CopiesSaveS
 		item.Theta, item.SprintAfterS, item.SprintDue = p.Theta, p.SprintAfterS, p.GetSprintDue()
 	}
 	if place := p.GetPlace(); place > 0 {
@@ -358,6 +372,14 @@ func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows
 	if at, _, ok := deadline(j, now); ok {
 		rows = append(rows, []string{"deadline", fmt.Sprintf("%s, %s", cli.Clock(at), deadlineText(j, now))})
 	}
+	rows = append(rows, admissionRows(j)...)
+	if part := errorBound(j); part != nil {
+		rows = append(rows, []string{"error bound", fmt.Sprintf("%s: ends once %s of its map tasks are done", units.Percent(*part), units.Percent(1-*part))})
+	}
+	if part := leftOut(j); part != nil && *part > 0 {
+		rows = append(rows, []string{"error", units.Percent(*part)})
+	}
+	rows = append(rows, copiesRows(j, d)...)
 	if d == nil {
 		return rows
 	}

@@ -1,0 +1,575 @@
+package scheduler
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/config"
+	"headroom/jobs/admission"
+	"headroom/jobs/buffers"
+	"headroom/jobs/dispatch"
+	"headroom/scheduler/jobfile"
+	"headroom/units"
+)
+
+const (
+	// admissionOff asks about no job.
+	admissionOff = "off"
+	// reservedFor is how long slots are kept for a job whose submission was judged and whose commit is not known: longer
+	// than a submission takes, and than it takes to find the job in the coordinators' log.
+	reservedFor = time.Minute
+	// lookEvery is how often the slots that promises may take are counted.
+	lookEvery = stepEvery
+)
+
+// Admission is the admission section: how jobs with a deadline of their own are asked about.
+type Admission struct {
+	// Policy is adaptive, pythia, reactive, nodrop or off.
+	Policy string `yaml:"policy"`
+}
+
+func (a Admission) check() *cli.Error {
+	if p, err := admission.ParsePolicy(a.Policy); a.Policy != admissionOff && (err != nil || a.Policy == "" || p == admission.Oracle) {
+		return config.Bad("one of adaptive, pythia, reactive, nodrop, off", "admission.policy %q is unknown", a.Policy)
+	}
+	return nil
+}
+
+// door asks admission about the jobs that name a deadline, engine by engine, and keeps what was promised to them. It
+// belongs to the loop. A controller opens once the engine's slots are known; until then every job is admitted.
+type door struct {
+	policy   admission.Policy
+	off      bool
+	gates    map[string]*admission.Controller // by engine; "" is that of our workers
+	promises map[string]*promise              // by job
+	lessons  map[string][]lesson              // of ended jobs, by engine, as long as its controller is not open
+	// opens is when controllers may open, after a restart: workers need some time to come back.
+	opens  time.Time
+	looked time.Time
+	// refused are waiting jobs to be ended.
+	refused []dispatch.EndJob
+	tally   *tally
+}
+
+// promise is what the door knows of a job.
+type promise struct {
+	job       admission.Job
+	engine    string
+	rank      int
+	submitted time.Time
+	// answer is the decision as it was last told.
+	answer *headroomv1.Admission
+	// asked is when a job was judged that is not known to be committed; zero once it is.
+	asked time.Time
+	// later tells that no controller knows it yet: it was promised something by an earlier scheduler process.
+	later bool
+	// waits tells that it waits at the door; waiting is what enters then, nil while it is not known to be committed.
+	waits   bool
+	waiting *addEvent
+	// refused tells that it was refused while it waited; open that there is no promise, or no longer.
+	refused, open bool
+}
+
+// lesson is what an ended job needed.
+type lesson struct {
+	job  admission.Job
+	work time.Duration
+}
+
+func newDoor(policy string) *door {
+	p, err := admission.ParsePolicy(policy)
+	return &door{
+		policy: p, off: policy == admissionOff || err != nil, gates: make(map[string]*admission.Controller),
+		promises: make(map[string]*promise), lessons: make(map[string][]lesson),
+	}
+}
+
+// judgeEvent asks what becomes of a job that is to be submitted, and takes it in unless dry is set.
+type judgeEvent struct {
+	id     string
+	record *record
+	// queue takes a job that has to wait.
+	queue, dry bool
+	reply      chan<- *headroomv1.Admission
+}
+
+func (e judgeEvent) apply(l *loop, now time.Time) { e.reply <- l.judge(now, e) }
+
+func (l *loop) judge(now time.Time, e judgeEvent) *headroomv1.Admission {
+	if p := l.door.promises[e.id]; p != nil {
+		return p.answer // the same request is under way
+	}
+	p := newPromise(e.id, e.record, slices.Index(l.cfg.names(), e.record.file.Class))
+	d, why := l.ask(now, p)
+	p.asked = now
+	switch {
+	case why != "":
+		p.open, p.answer = true, openly(why)
+	case e.dry || d.Verdict == admission.Refused || d.Verdict == admission.Queued && !e.queue:
+		p.answer = answer(d)
+		if !e.dry {
+			l.door.tally.decided("refused")
+		}
+		return p.answer
+	}
+	if e.dry {
+		return p.answer
+	}
+	l.door.promises[e.id] = p
+	if !p.open {
+		l.enterGate(now, p)
+	}
+	l.door.tally.decided(p.answer.GetDecision())
+	return p.answer
+}
+
+// newPromise is a job as the door sees it.
+func newPromise(id string, r *record, rank int) *promise {
+	return &promise{
+		job:    admission.Job{ID: id, User: r.file.Submitter, Tasks: r.most(), Deadline: r.deadline},
+		engine: r.file.Engine(), rank: rank, submitted: r.submitted,
+	}
+}
+
+// most is how many slots the job can use: its own bound, and not more than the tasks that have to be done.
+func (r *record) most() int { return mostSlots(r.file, len(r.inputs), r.floor.Fraction) }
+
+func mostSlots(f *jobfile.File, tasks int, floor float64) int {
+	if _, bounded := f.ErrorBound(); bounded {
+		tasks = units.Ratio(floor).Least(tasks)
+	}
+	if f.Spark != nil || tasks < 1 { // how many tasks an application has is known late
+		return f.Slots
+	}
+	return min(f.Slots, tasks)
+}
+
+// ask is what would be decided about a job, or why every job is admitted, in words.
+func (l *loop) ask(now time.Time, p *promise) (d admission.Decision, why string) {
+	slots, why := l.room(now, p.engine, p.rank)
+	if why != "" {
+		return d, why
+	}
+	g, err := l.gate(now, p.engine, slots)
+	if err == nil {
+		d, err = g.Ask(now, p.job, slots)
+	}
+	if err != nil {
+		l.logger.Warn("admission could not judge a job", slog.String("job", p.job.ID), slog.Any("error", err))
+		return d, "admission could not judge it: " + err.Error()
+	}
+	return d, ""
+}
+
+// enterGate gives a job to its controller for good.
+func (l *loop) enterGate(now time.Time, p *promise) {
+	slots, _ := l.room(now, p.engine, p.rank)
+	g := l.door.gates[p.engine]
+	out, err := g.SetCapacity(now, slots)
+	if err == nil {
+		l.heed(now, out)
+		p.job.Waited = max(0, now.Sub(p.submitted))
+		out, err = g.Submit(now, p.job)
+	}
+	if err != nil {
+		l.logger.Warn("admission could not judge a job", slog.String("job", p.job.ID), slog.Any("error", err))
+		p.open, p.waits, p.answer = true, false, openly("admission could not judge it: "+err.Error())
+		l.enterCore(now, p)
+		return
+	}
+	l.heed(now, out)
+}
+
+// room is how many slots of an engine promises may take that are for jobs down to a class: all but those that jobs
+// without a promise hold in these classes. What is promised already stays, unless there are fewer slots at all. Where it
+// cannot be told, why says so.
+func (l *loop) room(now time.Time, engine string, rank int) (slots int, why string) {
+	switch {
+	case l.queue.Discipline != buffers.Shared:
+		return 0, fmt.Sprintf("under discipline %s jobs have the cluster one after the other; no slots are promised", l.queue.Discipline)
+	case now.Before(l.door.opens):
+		return 0, "the scheduler has just started, and does not know all slots yet"
+	case engine != "":
+		cores, trouble := l.engines.spark.Capacity()
+		if trouble != "" || cores == 0 {
+			return 0, "the cores of the engine are not known: " + trouble
+		}
+		slots = cores
+	default:
+		if slots = l.core.Capacity(); slots == 0 {
+			return 0, "no worker is connected, so nobody knows how many slots there will be"
+		}
+	}
+	for _, p := range l.door.promises {
+		if p.engine == engine && !p.open {
+			rank = max(rank, p.rank)
+		}
+	}
+	others := 0
+	for _, j := range l.core.Jobs(now) {
+		if p := l.door.promises[j.ID]; j.State == dispatch.Running && j.Engine == engine && j.Rank <= rank && (p == nil || p.open) {
+			others += j.Held + max(j.Progress.Cores, j.Progress.Executors)
+		}
+	}
+	kept := 0
+	if g := l.door.gates[engine]; g != nil {
+		kept = min(slots, g.TotalPromised())
+	}
+	return max(kept, slots-others), ""
+}
+
+// gate is the controller of an engine. A new one is told what is known of jobs that ended, and of those that were
+// promised something before.
+func (l *loop) gate(now time.Time, engine string, slots int) (*admission.Controller, error) {
+	if g := l.door.gates[engine]; g != nil {
+		return g, nil
+	}
+	g, err := admission.New(l.door.policy, slots)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: admission of engine %q: %w", engine, err)
+	}
+	for _, x := range l.door.lessons[engine] {
+		if err := g.Learn(x.job, x.work); err != nil {
+			l.logger.Debug("an ended job teaches nothing", slog.String("job", x.job.ID), slog.Any("error", err))
+		}
+	}
+	l.door.gates[engine] = g
+	delete(l.door.lessons, engine)
+	var before []*promise
+	for _, p := range l.door.promises {
+		if p.later && p.engine == engine {
+			before = append(before, p)
+		}
+	}
+	slices.SortFunc(before, func(a, b *promise) int { return a.submitted.Compare(b.submitted) })
+	for _, p := range before {
+		l.takeOver(now, p)
+	}
+	return g, nil
+}
+
+// takeOver gives a job of an earlier scheduler process to the open controller of its engine.
+func (l *loop) takeOver(now time.Time, p *promise) {
+	p.later = false
+	if p.waits {
+		l.enterGate(now, p)
+		return
+	}
+	p.job.Waited = max(0, now.Sub(p.submitted))
+	out, err := l.door.gates[p.engine].Resume(now, p.job, int(max(p.answer.GetSlots(), p.answer.GetNeed())))
+	if err != nil {
+		l.logger.Warn("promise of a job is not known any more", slog.String("job", p.job.ID), slog.Any("error", err))
+		p.open = true
+		return
+	}
+	l.heed(now, slices.DeleteFunc(out, func(d admission.Decision) bool { return d.ID == p.job.ID && d.Verdict == admission.Admitted }))
+}
+
+// heed takes over what was decided.
+func (l *loop) heed(now time.Time, out []admission.Decision) {
+	for _, d := range out {
+		p := l.door.promises[d.ID]
+		if p == nil {
+			continue
+		}
+		l.logger.Info("admission", slog.String("job", d.ID), slog.String("decision", d.Verdict.String()), slog.String("reason", d.Reason()))
+		switch d.Verdict {
+		case admission.Admitted:
+			p.waits, p.answer = false, answer(d)
+			l.enterCore(now, p)
+		case admission.Queued:
+			p.waits, p.answer = true, answer(d)
+			if p.waiting != nil {
+				l.keepWaiting(p)
+			}
+		case admission.Refused:
+			p.refused, p.answer = true, answer(d)
+			if p.waiting != nil {
+				l.refuse(p)
+			}
+		case admission.Resized, admission.Stopped:
+			p.open = d.Verdict == admission.Stopped
+			p.answer = said(p.answer, d.Reason())
+		}
+	}
+}
+
+// enterCore lets a committed job that has waited run.
+func (l *loop) enterCore(now time.Time, p *promise) {
+	if p.waiting == nil {
+		return
+	}
+	e := *p.waiting
+	p.waiting, e.record.admission = nil, p.answer
+	e.apply(l, now)
+	l.door.tally.decided("admitted")
+}
+
+// holds reports whether a committed job stays outside: it waits for its promise, or was refused meanwhile.
+func (l *loop) holds(now time.Time, e addEvent) bool {
+	p := l.door.promises[e.plan.ID]
+	if p == nil {
+		if p = l.restored(e); p == nil {
+			return false
+		}
+		if l.door.gates[p.engine] != nil {
+			p.waiting = &e
+			l.takeOver(now, p)
+		}
+	}
+	p.asked = time.Time{}
+	if e.record.admission == nil || !p.waits {
+		e.record.admission = p.answer
+	}
+	switch {
+	case p.refused:
+		if l.records[e.plan.ID] == nil {
+			p.waiting = &e
+			l.refuse(p)
+		}
+		return true
+	case p.waits:
+		p.waiting = &e
+		l.keepWaiting(p)
+		return true
+	}
+	p.waiting = nil
+	return l.core.Knows(e.plan.ID)
+}
+
+// restored is the promise of a job that an earlier scheduler process, or another one, has asked about; nil for none.
+func (l *loop) restored(e addEvent) *promise {
+	a := e.record.admission
+	if a == nil || l.door.off {
+		return nil
+	}
+	p := newPromise(e.plan.ID, e.record, slices.Index(l.cfg.names(), e.plan.Class))
+	p.answer, p.later = a, true
+	p.waits = a.GetDecision() == admission.Queued.String() && e.past.Started.IsZero()
+	l.door.promises[e.plan.ID] = p
+	return p
+}
+
+// keepWaiting lists a job among those that wait outside the dispatcher.
+func (l *loop) keepWaiting(p *promise) {
+	j := jobToProto(jobAndSpec{
+		JobView: dispatch.JobView{Plan: p.waiting.plan, Rank: max(0, p.rank)}, spec: p.waiting.record.spec, floor: p.waiting.record.floor.Fraction,
+		deadline: p.waiting.record.deadline, admission: p.answer,
+	})
+	j.Outcome = "waits for admission: " + p.answer.GetReason()
+	l.waiting[p.job.ID] = j
+}
+
+// refuse ends a job that has waited in vain.
+func (l *loop) refuse(p *promise) {
+	id, outcome := p.job.ID, "refused by admission: "+p.answer.GetReason()
+	delete(l.waiting, id)
+	delete(l.door.promises, id)
+	p.waiting.record.admission = p.answer
+	l.records[id] = p.waiting.record
+	l.core.AddEnded(p.waiting.plan, dispatch.Failed, outcome, 0, 0, 0)
+	l.door.refused = append(l.door.refused, dispatch.EndJob{Job: id, State: dispatch.Failed, Outcome: outcome, Tasks: p.waiting.plan.Tasks})
+	l.door.tally.decided("refused")
+}
+
+// attend carries out what is due by the clock, and takes over how many slots there are.
+func (l *loop) attend(now time.Time) {
+	d := l.door
+	if d.off || len(d.promises) == 0 || now.Sub(d.looked) < lookEvery {
+		return
+	}
+	d.looked = now
+	for id, p := range d.promises {
+		switch {
+		case !p.asked.IsZero() && now.Sub(p.asked) > reservedFor:
+			l.withdraw(now, id)
+		case p.later:
+			if slots, why := l.room(now, p.engine, p.rank); why == "" {
+				if _, err := l.gate(now, p.engine, slots); err != nil {
+					l.logger.Warn("admission does not begin", slog.Any("error", err))
+				}
+			} else if p.waits && p.waiting != nil && !now.Before(p.submitted.Add(p.job.Deadline)) {
+				p.refused, p.answer = true, said(p.answer, "its deadline has passed: "+why)
+				l.refuse(p)
+			}
+		}
+	}
+	for engine, g := range d.gates {
+		if slots, why := l.room(now, engine, 0); why == "" && slots != g.Capacity() {
+			if out, err := g.SetCapacity(now, slots); err == nil {
+				l.heed(now, out)
+			}
+		}
+		if at, due := g.NextTick(); due && !now.Before(at) {
+			l.heed(now, g.Tick(now))
+		}
+	}
+}
+
+// withdraw forgets a job that will not run, or runs no longer, and teaches nothing.
+func (l *loop) withdraw(now time.Time, id string) {
+	p := l.door.promises[id]
+	if p == nil {
+		return
+	}
+	delete(l.door.promises, id)
+	g := l.door.gates[p.engine]
+	if p.open || p.later || g == nil {
+		return
+	}
+	if out, err := g.Withdraw(now, id); err == nil { // it may have been stopped
+		l.heed(now, out)
+	}
+}
+
+// withdrawEvent says that a job which was judged is surely not committed.
+type withdrawEvent struct{ id string }
+
+func (e withdrawEvent) apply(l *loop, now time.Time) { l.withdraw(now, e.id) }
+
+// leaveDoor takes over how a job ended that ran, and what it wasted.
+func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
+	work := a.Work
+	if a.Work == 0 && r.file.Spark != nil {
+		work = a.Runtime * time.Duration(r.file.Slots) // what its executors did is not known: the most
+	}
+	late := r.deadline > 0 && now.Sub(r.submitted) > r.deadline
+	r.wasted = l.door.tally.ended(a, work, late)
+	p := l.door.promises[a.Job]
+	if p == nil || a.State != dispatch.Done {
+		l.withdraw(now, a.Job)
+		return
+	}
+	delete(l.door.promises, a.Job)
+	g := l.door.gates[p.engine]
+	if g == nil {
+		l.learn(p.engine, lesson{p.job, work})
+		return
+	}
+	p.job.Waited = 0
+	out, _, err := g.Finished(now, a.Job, min(work, admission.TimeMost))
+	if err != nil { // no controller knew it, or it was stopped
+		if err = g.Learn(p.job, min(work, admission.TimeMost)); err != nil {
+			l.logger.Debug("an ended job teaches nothing", slog.String("job", a.Job), slog.Any("error", err))
+		}
+		return
+	}
+	l.heed(now, out)
+}
+
+// learn takes over an ended job of the coordinators' log. What it needed is not kept there, the most that it can have
+// had is.
+func (l *loop) learn(engine string, x lesson) {
+	if known := l.door.lessons[engine]; l.door.gates[engine] == nil && !l.door.off {
+		l.door.lessons[engine] = append(known[max(0, len(known)-dispatch.EndedMax+1):], x)
+	}
+}
+
+// promised is how many slots are promised to a job now.
+func (l *loop) promised(id string) int {
+	p := l.door.promises[id]
+	if p == nil || p.open {
+		return 0
+	}
+	if g := l.door.gates[p.engine]; g != nil && !p.later {
+		slots, _ := g.Promised(id)
+		return slots
+	}
+	return int(p.answer.GetSlots())
+}
+
+// answer is a decision as it is told and committed.
+func answer(d admission.Decision) *headroomv1.Admission {
+	a := &headroomv1.Admission{Decision: d.Verdict.String(), Need: count(d.Need), Free: count(d.Free), Samples: count(d.Samples), Reason: d.Reason()}
+	if d.Verdict == admission.Admitted {
+		a.Slots = count(int(d.Slots))
+	}
+	if d.Work > 0 {
+		a.WorkS, a.Confidence = new(d.Work.Seconds()), new(d.Confidence)
+	} else {
+		a.Need = 0
+	}
+	if !d.Until.IsZero() {
+		a.UntilUs = new(d.Until.UnixMicro())
+	}
+	if !d.Finish.IsZero() {
+		a.FinishUs = new(d.Finish.UnixMicro())
+	}
+	if d.Nearest > 0 {
+		a.NearestS = new(d.Nearest.Seconds())
+	}
+	return a
+}
+
+// said is an answer with another reason.
+func said(a *headroomv1.Admission, reason string) *headroomv1.Admission {
+	out := proto.CloneOf(a)
+	out.Reason = reason
+	return out
+}
+
+// openly admits a job to which nothing can be promised.
+func openly(why string) *headroomv1.Admission {
+	return &headroomv1.Admission{Decision: admission.Admitted.String(), Reason: "nothing is promised: " + why}
+}
+
+// tally counts for metrics; the loop writes it.
+type tally struct {
+	mu        sync.Mutex
+	decisions map[string]int
+	wasted    map[string]time.Duration
+}
+
+// Why work counted for nothing, as metrics call it.
+const (
+	wastedMissed = "missed"
+	wastedKilled = "killed"
+	wastedCopy   = "copy"
+	wastedFailed = "failed"
+)
+
+func newTally() *tally {
+	t := &tally{decisions: make(map[string]int), wasted: make(map[string]time.Duration)}
+	for _, v := range []admission.Verdict{admission.Admitted, admission.Queued, admission.Refused} {
+		t.decisions[v.String()] = 0
+	}
+	for _, why := range []string{wastedMissed, wastedKilled, wastedCopy, wastedFailed} {
+		t.wasted[why] = 0
+	}
+	return t
+}
+
+func (t *tally) decided(decision string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.decisions[decision]++
+}
+
+// ended counts what a job wasted that has ended, and returns it: attempts that counted for nothing, and all of its work
+// if it has no result, or came late.
+func (t *tally) ended(a dispatch.EndJob, work time.Duration, late bool) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wasted[wastedCopy] += a.Wasted.Copies
+	t.wasted[wastedFailed] += a.Wasted.Failed
+	t.wasted[wastedKilled] += a.Wasted.Killed
+	all := a.Wasted.Total()
+	switch {
+	case a.State == dispatch.Cancelled:
+		t.wasted[wastedKilled] += work
+	case a.State == dispatch.Failed:
+		t.wasted[wastedFailed] += work
+	case late:
+		t.wasted[wastedMissed] += work
+	default:
+		return all
+	}
+	return all + work
+}
