@@ -28,6 +28,14 @@ func order() []kind { return []kind{exact, strict, bounded, exact, partial, boun
 // due reports whether jobs of the kind have a deadline.
 func (k kind) due() bool { return k == strict || k == partial }
 
+// class is the class of the scheduler that jobs of the kind are of: those that promise something go first.
+func (k kind) class() string {
+	if k == exact {
+		return "exact"
+	}
+	return "promised"
+}
+
 // job is a job that comes.
 type job struct {
 	name    string
@@ -71,7 +79,7 @@ type load struct {
 const (
 	sizeAlpha   = 1.1
 	smallWaves  = 1
-	mediumWaves = 3
+	mediumWaves = 2
 )
 
 func (l *load) size(tasks int) string {
@@ -192,7 +200,7 @@ func (l *load) says() string {
 	fmt.Fprintf(&b, "%d jobs of %d to %d tasks within %v, a third exact, a third with deadlines, a third with error bounds; nodes held at", l.count, l.least, l.most, l.within)
 	for i, s := range steps(l.within) {
 		if i > 0 {
-			fmt.Fprintf(&b, ", from %v on at", s.at)
+			fmt.Fprintf(&b, ", from %.0f s on at", s.at.Seconds())
 		}
 		fmt.Fprintf(&b, " %.0f and %.0f %%", 100*s.caps[0], 100*s.caps[1])
 	}

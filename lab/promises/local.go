@@ -25,16 +25,16 @@ const (
 // localLoad is the load of the scheduler's own engine. Both keep the capped nodes busy most of the time.
 func localLoad(quick bool) load {
 	if quick {
-		return load{count: 42, within: 100 * time.Second, least: 2, most: 24, task: 900 * time.Millisecond, slots: localSlots}
+		return load{count: 42, within: 100 * time.Second, least: 2, most: 16, task: 600 * time.Millisecond, slots: localSlots}
 	}
-	return load{count: 60, within: 5 * time.Minute, least: 2, most: 40, task: 1800 * time.Millisecond, slots: localSlots}
+	return load{count: 60, within: 5 * time.Minute, least: 2, most: 40, task: 1200 * time.Millisecond, slots: localSlots}
 }
 
 // localVariants are ways to decide of the scheduler's own engine. A job that gives up a percent of its tasks must end much
 // sooner for it, since the accuracy is what is measured; nobody else gives tasks up before their time.
 func localVariants() []variant {
 	of := func(name, says string, policy, admission, speculation string) variant {
-		return variant{name, says, policy, fmt.Sprintf("classes:\n  - {name: jobs, quality_price: 1m}\nadmission: {policy: %s}\nspeculation: {policy: %s}\n", admission, speculation)}
+		return variant{name, says, policy, fmt.Sprintf("classes:\n  - {name: promised, quality_price: 1m}\n  - {name: exact}\nadmission: {policy: %s}\nspeculation: {policy: %s}\n", admission, speculation)}
 	}
 	return []variant{
 		of("ours", "admission adaptive, copies ours, container policy joint", "joint", "adaptive", "ours"),
@@ -89,6 +89,6 @@ func localInput(r *papers.Real, l *load) error {
 
 // localSpec is the job file of a job whose slow tasks are counted in draws.
 func localSpec(j *job, r *papers.Real, draws string, passes int) []byte {
-	return fmt.Appendf(nil, "name: %s\nclass: jobs\nslots: %d\n%smap:\n  input: %q\n  command: [%q, app, wordcount, --passes=%d, %q, \"{input}\"]\noutput: %q\n",
-		j.name, min(j.tasks, localMost), j.terms(), r.Path("in", strconv.Itoa(j.tasks), "*.txt"), r.Program("powerlab"), passes, "--slow="+draws, r.Path("out"))
+	return fmt.Appendf(nil, "name: %s\nclass: %s\nslots: %d\n%smap:\n  input: %q\n  command: [%q, app, wordcount, --passes=%d, %q, \"{input}\"]\noutput: %q\n",
+		j.name, j.kind.class(), min(j.tasks, localMost), j.terms(), r.Path("in", strconv.Itoa(j.tasks), "*.txt"), r.Program("powerlab"), passes, "--slow="+draws, r.Path("out"))
 }

@@ -119,14 +119,14 @@ func TestSchedulerTakes(t *testing.T) {
 		path := t.TempDir() + "/scheduler.yaml"
 		testkit.WriteFile(t, path, "dev: true\nlisten: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\n"+v.configuration)
 		c := testkit.Need(scheduler.LoadConfig(path))(t)
-		if len(c.Classes) != 1 || !slices.Contains(ledger.ContainerPolicies(), v.policy) || !strings.Contains(v.configuration, "speculation: {policy: "+c.Speculation.Policy+"}") {
+		if len(c.Classes) != 2 || c.Classes[0].Name != bounded.class() || c.Classes[1].Name != exact.class() || !slices.Contains(ledger.ContainerPolicies(), v.policy) || !strings.Contains(v.configuration, "speculation: {policy: "+c.Speculation.Policy+"}") {
 			t.Errorf("%+v: %+v", v, c)
 		}
 	}
 	l := localLoad(true)
 	r := &papers.Real{Options: &papers.Options{}, Dir: "/tmp/a run", Folder: "/opt/head room"}
 	for _, j := range l.jobs(1) {
-		f := testkit.Need(jobfile.Parse("/tmp/run/job.yaml", localSpec(&j, r, "/tmp/a run/draws", 7), []string{"jobs"}))(t)
+		f := testkit.Need(jobfile.Parse("/tmp/run/job.yaml", localSpec(&j, r, "/tmp/a run/draws", 7), []string{"promised", "exact"}))(t)
 		if f.Name != j.name || (f.Deadline != "") != j.kind.due() || (f.Error != "") != (j.kind == bounded) || (f.MinTasks != "") != (j.kind == partial) ||
 			f.Slots != min(8, j.tasks) || f.Map.Command[0] != "/opt/head room/powerlab" || !slices.Contains(f.Map.Command, "--slow=/tmp/a run/draws") {
 			t.Errorf("%+v: %+v", j, f)
@@ -204,6 +204,9 @@ func TestRefused(t *testing.T) {
 	bad.Jobs[0].Admission = &headroomv1.Admission{Decision: "queued"}
 	testkit.Check(t, w.look(second, bad))
 	testkit.Check(t, w.look(2*second, bad))
+	if !strings.Contains(w.outcomes[0].why, "no slots") {
+		t.Errorf("refused for %q", w.outcomes[0].why)
+	}
 	f := w.figures()
 	if _, known := f[figureRan]; known || w.over != 2 || f[figureSDR] != 0 || f[figureAccuracy] != 0 || f[figureRefused] != 1 {
 		t.Errorf("%v, %d over", f, w.over)
@@ -259,7 +262,7 @@ func TestReportShows(t *testing.T) {
 	r := found(5, 0.1)
 	var text, data bytes.Buffer
 	testkit.Check(t, r.print(&text, &cli.Output{}))
-	for _, want := range []string{"5 runs of each, seeds from 7", "SDR", "stock-best", "ahead -10.0", "70.0 ± 0.0", "42 jobs of 2 to 24 tasks"} {
+	for _, want := range []string{"5 runs of each, seeds from 7", "SDR", "stock-best", "ahead -10.0", "70.0 ± 0.0", "42 jobs of 2 to 16 tasks"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, &text)
 		}

@@ -56,7 +56,7 @@ func (r *report) files() papers.Files {
 // jobsCSV has a row for each job of each run.
 func (r *report) jobsCSV(w io.Writer) error {
 	rows := [][]string{{
-		"run", "variant", "job", "kind", "arrival_s", "tasks", "need", "deadline_s", "error", "refused", "met", "in_time", "done", "bound_s", "took_s", "work_s", "wasted_s", "copies_most",
+		"run", "variant", "job", "kind", "arrival_s", "tasks", "need", "deadline_s", "error", "refused", "met", "in_time", "done", "bound_s", "took_s", "work_s", "wasted_s", "copies_most", "why_refused",
 	}}
 	for i := range r.results {
 		x := &r.results[i]
@@ -65,7 +65,7 @@ func (r *report) jobsCSV(w io.Writer) error {
 			row := []string{
 				strconv.Itoa(x.Run + 1), x.Variant, j.name, string(j.kind), runs.Number(j.arrival.Seconds()), strconv.Itoa(j.tasks), strconv.Itoa(j.need()),
 				known(j.kind.due(), j.deadline.Seconds()), known(j.kind == bounded, j.error), strconv.FormatBool(o.refused), "", "", strconv.Itoa(o.done),
-				known(o.reached, o.bound.Seconds()), known(o.ended, o.took.Seconds()), runs.Number(o.work), runs.Number(o.wasted), strconv.Itoa(o.copies),
+				known(o.reached, o.bound.Seconds()), known(o.ended, o.took.Seconds()), runs.Number(o.work), runs.Number(o.wasted), strconv.Itoa(o.copies), o.why,
 			}
 			if j.kind.due() {
 				row[10], row[11] = strconv.FormatBool(o.met(j)), strconv.Itoa(o.inTime)

@@ -195,7 +195,7 @@ func (w *watch) hand(all []runs.Handed) error {
 		case h.Err == nil:
 			w.submit(h.Job, h.ID, h.At)
 		case refusal(h.Err):
-			w.refuse(h.Job)
+			w.refuse(h.Job, rpc.AsCLI(h.Err, "submit", "").Message)
 		default:
 			return h.Err
 		}

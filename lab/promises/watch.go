@@ -12,6 +12,7 @@ type outcome struct {
 	id        string
 	submitted time.Duration // since the run began
 	refused   bool
+	why       string // it was refused
 	ended     bool
 	took      time.Duration // until its end
 	done      int           // tasks, at the last look
@@ -42,9 +43,9 @@ func (w *watch) submit(i int, id string, at time.Duration) {
 	w.outcomes[i].id, w.outcomes[i].submitted = id, at
 }
 
-// refuse notes that a job was refused.
-func (w *watch) refuse(i int) {
-	w.outcomes[i].refused = true
+// refuse notes that a job was refused, and why.
+func (w *watch) refuse(i int, why string) {
+	w.outcomes[i].refused, w.outcomes[i].why = true, why
 	w.over++
 }
 
@@ -69,7 +70,7 @@ func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 			if d := j.GetAdmission().GetDecision(); d != "queued" && d != "refused" {
 				return fmt.Errorf("promises: job %s: %s", j.GetId(), j.GetOutcome())
 			}
-			w.refuse(i)
+			w.refuse(i, j.GetOutcome())
 			continue
 		case headroomv1.JobState_JOB_STATE_DONE:
 			w.end(i, since)

@@ -44,6 +44,7 @@ import (
 	"headroom/lab/papers"
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
+	"headroom/lab/promises"
 	"headroom/lab/record"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
@@ -72,7 +73,7 @@ func powerlab() *cobra.Command {
 	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()), arbitration.NewCommand(live.Engines()))
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())
 	return root
 }
 
