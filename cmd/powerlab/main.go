@@ -21,6 +21,7 @@ import (
 	"headroom/lab/papers/dias"
 	"headroom/lab/papers/grass"
 	"headroom/lab/papers/pythia"
+	"headroom/lab/promises"
 	"headroom/lab/record"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
@@ -47,6 +48,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewAllocateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), pythia.NewCommand()))
 	root.AddCommand(arbitration.NewCommand(live.Engines()))
+	root.AddCommand(promises.NewCommand())
 	root.AddCommand(studies.NewProfileCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(studies.NewQueueCommand())

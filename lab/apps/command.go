@@ -28,13 +28,22 @@ func NewCommand() *cobra.Command {
 
 func wordcount() *cobra.Command {
 	var passes int
+	var slow string
 	cmd := &cobra.Command{
 		Use:     "wordcount FILE...",
 		Short:   "Count the words of text files",
 		Example: "  powerlab app wordcount book.txt\n  powerlab app wordcount --passes=4 a.txt b.txt",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
-			c, err := countTimes(passes, files)
+			pause := func() {}
+			if slow != "" {
+				times, err := slowness(slow)
+				if err != nil {
+					return err
+				}
+				pause = slowly(times)
+			}
+			c, err := countTimes(passes, files, pause)
 			if err != nil {
 				return err
 			}
@@ -42,6 +51,7 @@ func wordcount() *cobra.Command {
 		},
 	}
 	passesFlag(cmd, &passes)
+	cmd.Flags().StringVar(&slow, "slow", "", "folder that counts the attempts of tasks: each takes a random number of times as long (Pareto, at most 10)")
 	return cmd
 }
 
@@ -58,7 +68,7 @@ func topn() *cobra.Command {
 			if n < 1 {
 				return cli.Usage("-n is %d; it must be at least 1", n)
 			}
-			c, err := countTimes(passes, files)
+			c, err := countTimes(passes, files, func() {})
 			if err != nil {
 				return err
 			}
@@ -109,8 +119,8 @@ func mergetop() *cobra.Command {
 }
 
 // countTimes counts the words of files, passes times from the beginning. All
-// passes must agree: a file that changes under the task is an error.
-func countTimes(passes int, files []string) (counts, error) {
+// passes must agree: a file that changes under the task is an error. pause is called after each.
+func countTimes(passes int, files []string, pause func()) (counts, error) {
 	if passes < 1 || passes > passesMax {
 		return nil, cli.Usage("--passes is %d; it must be from 1 to %d", passes, passesMax)
 	}
@@ -124,6 +134,7 @@ func countTimes(passes int, files []string) (counts, error) {
 			return nil, fmt.Errorf("the input changed while it was counted: %d words, then %d", last.total(), c.total())
 		}
 		last = c
+		pause()
 	}
 	return last, nil
 }

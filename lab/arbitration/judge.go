@@ -189,7 +189,7 @@ func (m *Result) worst(baseline *Result) float64 {
 func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 	v := Verdict{Baseline: baseline.Name, Member: member.Name}
 	for _, c := range criteria() {
-		d, known := Compare(c.name, member.each[c.name], baseline.each[c.name], baselines*len(criteria()))
+		d, known := Compare(c.name, c.more, member.each[c.name], baseline.each[c.name], baselines*len(criteria()))
 		if !known {
 			continue // the load has no such class, or not in every seed
 		}
@@ -225,12 +225,12 @@ type Difference struct {
 }
 
 // Compare holds ours against theirs in one of so many figures, run by run; false where they are not as many, or fewer
-// than two.
-func Compare(figure string, ours, theirs []float64, figures int) (d Difference, known bool) {
+// than two. Of a figure that only real runs have, more says whether more is better.
+func Compare(figure string, more bool, ours, theirs []float64, figures int) (d Difference, known bool) {
 	if len(ours) < 2 || len(ours) != len(theirs) {
 		return d, false
 	}
-	c := criterion{name: figure}
+	c := criterion{name: figure, more: more}
 	if i := slices.IndexFunc(criteria(), func(x criterion) bool { return x.name == figure }); i >= 0 {
 		c = criteria()[i]
 	}

@@ -90,7 +90,16 @@ func (r *Real) List(ctx context.Context) (*headroomv1.ListResponse, error) {
 
 // Submit submits a job file and gives back the job's id; file is the name by which relative paths and errors go.
 func (r *Real) Submit(ctx context.Context, reason, file string, spec []byte) (string, error) {
-	answer, err := r.scheduler().Submit(ctx, connect.NewRequest(&headroomv1.SubmitRequest{Spec: spec, File: file, Change: r.Signed(reason)}))
+	return r.submit(ctx, &headroomv1.SubmitRequest{Spec: spec, File: file, Change: r.Signed(reason)})
+}
+
+// SubmitWaiting is Submit for a job that waits where too few slots are free for its deadline.
+func (r *Real) SubmitWaiting(ctx context.Context, reason, file string, spec []byte) (string, error) {
+	return r.submit(ctx, &headroomv1.SubmitRequest{Spec: spec, File: file, Change: r.Signed(reason), Queue: true})
+}
+
+func (r *Real) submit(ctx context.Context, req *headroomv1.SubmitRequest) (string, error) {
+	answer, err := r.scheduler().Submit(ctx, connect.NewRequest(req))
 	if err != nil {
 		return "", fmt.Errorf("%s: submit: %w", r.paper, err)
 	}

@@ -46,6 +46,7 @@ import (
 	"headroom/lab/papers/dias"
 	"headroom/lab/papers/grass"
 	"headroom/lab/papers/pythia"
+	"headroom/lab/promises"
 	"headroom/lab/record"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
@@ -74,7 +75,7 @@ func powerlab() *cobra.Command {
 	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand()), arbitration.NewCommand(live.Engines()))
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())
 	return root
 }
 

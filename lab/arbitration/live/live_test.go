@@ -24,6 +24,7 @@ import (
 	"headroom/lab/arbitration"
 	"headroom/lab/cluster"
 	"headroom/lab/hadoop"
+	"headroom/lab/runs"
 	"headroom/ledger"
 	"headroom/scheduler"
 	"headroom/scheduler/jobfile"
@@ -387,7 +388,7 @@ func TestVerdicts(t *testing.T) {
 		"behind":       {5, 3, arbitration.Behind, arbitration.Behind, cli.ExitDegraded},
 		"level":        {5, -0.05, arbitration.Level, arbitration.Level, cli.ExitOK},
 		"behind alone": {5, 0.05, arbitration.Level, arbitration.Behind, cli.ExitOK},
-		"one run":      {1, 3, unknown, unknown, cli.ExitOK},
+		"one run":      {1, 3, runs.Unknown, runs.Unknown, cli.ExitOK},
 	} {
 		r := found(c.runs, c.slower)
 		got := r.Differences[0]
@@ -398,7 +399,7 @@ func TestVerdicts(t *testing.T) {
 	if got := found(5, 0).Differences; len(got) != 16 {
 		t.Errorf("%d figures are judged", len(got))
 	}
-	if got := reportOf(&engine{name: "local", plan: localPlan()}, 1, "", nil); got.Differences[0].Verdict != unknown || got.verdict() != nil {
+	if got := reportOf(&engine{name: "local", plan: localPlan()}, 1, "", nil); got.Differences[0].Verdict != runs.Unknown || got.verdict() != nil {
 		t.Errorf("without a run: %+v", got.Differences)
 	}
 }

@@ -6,24 +6,20 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"sync"
+	"slices"
 	"time"
 
-	"connectrpc.com/connect"
-
-	headroomv1 "headroom/api/headroom/v1"
 	"headroom/lab/arbitration"
 	"headroom/lab/cluster"
 	"headroom/lab/papers"
+	"headroom/lab/runs"
 	"headroom/units"
 )
 
 const (
 	// patience bounds the start of a cluster.
 	patience = 4 * time.Minute
-	// settled is how near a node's cap must come to what it is to hold.
-	settled = 0.02
-	reason  = "the comparison"
+	reason   = "the comparison"
 )
 
 // engine is what runs the tasks on a site's nodes.
@@ -115,7 +111,7 @@ func (l *lab) start(ctx context.Context, name string, v *variant) (err error) {
 	if err := l.Site.Start(); err != nil {
 		return err
 	}
-	if err := l.Await(ctx, "the nodes hold no lease", l.hold(1)); err != nil {
+	if err := l.Await(ctx, "the nodes hold no lease", func(ctx context.Context) bool { return l.power().Held(ctx, all(1)...) }); err != nil {
 		return err
 	}
 	if l.running, err = l.engine.begin(ctx, name, v); err != nil {
@@ -125,65 +121,32 @@ func (l *lab) start(ctx context.Context, name string, v *variant) (err error) {
 		return err
 	}
 	capacity, refills := pot(l.Site.Full())
-	first := steps(l.within)[0].each
+	first, power := steps(l.within)[0].each, l.power()
 	return errors.Join(
-		l.Change(ctx, reason, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: v.policy}}),
-		l.Change(ctx, reason, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSprintBudget{
-			SetSprintBudget: &headroomv1.SetSprintBudget{Domain: cluster.Domain, CapacityUj: int64(capacity), RefillUw: int64(refills)},
-		}}),
+		power.Containers(ctx, v.policy),
+		power.Sprints(ctx, capacity, refills),
 		l.budget(ctx, 1, first),
 		l.Await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
-			return l.hold(first)(ctx) && l.Workers(ctx) == l.engine.workers
+			return power.Held(ctx, all(first)...) && l.Workers(ctx) == l.engine.workers
 		}),
 	)
 }
 
+func (l *lab) power() runs.Power { return runs.Power{Real: l.Real, Reason: reason} }
+
+// all are the parts of all nodes, where they are alike.
+func all(part float64) []float64 { return slices.Repeat([]float64{part}, nodes) }
+
 // budget lets each node hold so much of what it is rated, and makes the budget that and the margin for sprints. The
 // budget never comes below the caps on the way.
 func (l *lab) budget(ctx context.Context, was, each float64) error {
-	site := func() error { return l.siteBudget(ctx, min(1, each+margin)) }
-	caps := func() error { return l.nodeCaps(ctx, each) }
+	power := l.power()
+	site := func() error { return power.Budget(ctx, min(1, each+margin)) }
+	caps := func() error { return power.Cap(ctx, all(each)...) }
 	if each > was {
 		return errors.Join(site(), caps())
 	}
 	return errors.Join(caps(), site())
-}
-
-func (l *lab) siteBudget(ctx context.Context, part float64) error {
-	to := units.FromWatts(math.Round(l.Site.Full().Watts() * part))
-	err := l.Leader(ctx, func(ctx context.Context, base string) error {
-		_, err := l.Operators(base).SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(to), Change: l.Signed(reason)}))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("arbitrate: set the budget: %w", err)
-	}
-	return nil
-}
-
-func (l *lab) nodeCaps(ctx context.Context, part float64) error {
-	most := int64(units.FromWatts(math.Round(cluster.Rated().Watts() * part)))
-	for _, name := range l.Site.Nodes() {
-		if err := l.Change(ctx, reason, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{
-			SetNode: &headroomv1.SetNode{Node: name, Settings: &headroomv1.NodeSettings{MaxUw: &most}},
-		}}); err != nil {
-			return fmt.Errorf("arbitrate: cap %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// hold reports whether every node holds a cap of that part of what it is rated.
-func (l *lab) hold(part float64) func(context.Context) bool {
-	return func(ctx context.Context) bool {
-		held := 0
-		for _, n := range l.Nodes(ctx) {
-			if n.EffectiveUw != nil && math.Abs(min(float64(n.GetEffectiveUw()), float64(n.GetRatedUw()))/float64(n.GetRatedUw())/part-1) < settled {
-				held++
-			}
-		}
-		return held == nodes
-	}
 }
 
 // serve submits the jobs as they come, steps the budget, and looks until all have ended and the time is over.
@@ -193,8 +156,12 @@ func (l *lab) serve(ctx context.Context, out *result) error {
 		return err
 	}
 	w, budgets, began := out.watch, steps(l.within), time.Now()
-	hand, finish := l.hand(ctx, out.jobs)
-	defer finish()
+	at := make([]time.Duration, len(out.jobs))
+	for i := range out.jobs {
+		at[i] = out.jobs[i].Arrival
+	}
+	clients := runs.NewClients(ctx, at, func(ctx context.Context, job int) (string, error) { return l.running.submit(ctx, &out.jobs[job]) })
+	defer clients.Close()
 	w.each, budgets = budgets[0].each, budgets[1:]
 	var failed error
 	err = l.Await(ctx, "jobs have not ended", func(ctx context.Context) bool {
@@ -203,7 +170,7 @@ func (l *lab) serve(ctx context.Context, out *result) error {
 			w.each, budgets = budgets[0].each, budgets[1:]
 			l.Note("budget: nodes hold %.0f %% of what they are rated", 100*w.each)
 		}
-		failed = errors.Join(failed, hand(time.Since(began), w))
+		failed = errors.Join(failed, hand(clients, time.Since(began), w))
 		if answer, err := l.List(ctx); err == nil && failed == nil {
 			failed = w.look(time.Since(began), answer)
 		}
@@ -224,65 +191,29 @@ func (l *lab) serve(ctx context.Context, out *result) error {
 	return l.sprints(ctx, out)
 }
 
-// handed is a job that was handed in, or could not be.
-type handed struct {
-	job int
-	id  string
-	at  time.Duration
-	err error
-}
-
-// hand hands each job in once it has come, and tells the watch the ids of those that the engine has taken: a client of
-// Hadoop needs seconds for that, during which others go on. finish ends what is under way.
-func (l *lab) hand(ctx context.Context, jobs []arrival) (hand func(now time.Duration, w *watch) error, finish func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	next, taken := 0, make(chan handed, len(jobs))
-	var clients sync.WaitGroup
-	hand = func(now time.Duration, w *watch) (failed error) {
-		for ; next < len(jobs) && now >= jobs[next].Arrival; next++ {
-			i := next
-			clients.Go(func() {
-				id, err := l.running.submit(ctx, &jobs[i])
-				taken <- handed{i, id, now, err}
-			})
+// hand hands each job in once it has come, and tells the watch the ids of those that the engine has taken.
+func hand(clients *runs.Clients, now time.Duration, w *watch) error {
+	for _, h := range clients.Look(now) {
+		if h.Err != nil {
+			return h.Err
 		}
-		for {
-			select {
-			case h := <-taken:
-				if h.err != nil {
-					return h.err
-				}
-				w.submit(h.job, h.id, h.at)
-			default:
-				return nil
-			}
-		}
+		w.submit(h.Job, h.ID, h.At)
 	}
-	return hand, func() {
-		cancel()
-		clients.Wait()
-	}
+	return nil
 }
 
 // sprints adds what sprints took, once all are closed.
 func (l *lab) sprints(ctx context.Context, out *result) error {
 	return l.Await(ctx, "sprints of jobs that have ended are open", func(ctx context.Context) bool {
 		spent, open := units.Energy(0), 0
-		var all []*headroomv1.SprintRecord
-		err := l.Leader(ctx, func(ctx context.Context, base string) error {
-			answer, err := l.Operators(base).ListSprints(ctx, connect.NewRequest(&headroomv1.ListSprintsRequest{All: true}))
-			if err == nil {
-				all = answer.Msg.GetSprints()
-			}
-			return err
-		})
-		for _, s := range all {
+		records, err := l.Sprints(ctx)
+		for _, s := range records {
 			spent += units.Energy(s.GetSpentUj())
 			if s.GetState() != "closed" {
 				open++
 			}
 		}
-		out.figures[arbitration.SprintJ], out.figures[sprintCount] = spent.Joules(), float64(len(all))
+		out.figures[arbitration.SprintJ], out.figures[sprintCount] = spent.Joules(), float64(len(records))
 		return err == nil && open == 0
 	})
 }
