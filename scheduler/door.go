@@ -138,13 +138,12 @@ func newPromise(id string, r *record, rank int) *promise {
 	}
 }
 
-// most is how many slots the job can use: its own bound, and not more than the tasks that have to be done.
+// most is how many slots the job can use for its promise: its own bound, and not more than the tasks of its floor. What
+// it can do beyond them by its deadline is not promised.
 func (r *record) most() int { return mostSlots(r.file, len(r.inputs), r.floor.Fraction) }
 
 func mostSlots(f *jobfile.File, tasks int, floor float64) int {
-	if _, bounded := f.ErrorBound(); bounded {
-		tasks = units.Ratio(floor).Least(tasks)
-	}
+	tasks = units.Ratio(floor).Least(tasks)
 	if f.Spark != nil || tasks < 1 { // how many tasks an application has is known late
 		return f.Slots
 	}
@@ -481,20 +480,30 @@ func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
 		return
 	}
 	delete(l.door.promises, a.Job)
+	work = min(r.promisedWork(work, a), admission.TimeMost)
 	g := l.door.gates[p.engine]
 	if g == nil {
 		l.learn(p.engine, lesson{p.job, work})
 		return
 	}
 	p.job.Waited = 0
-	out, _, err := g.Finished(now, a.Job, min(work, admission.TimeMost))
+	out, _, err := g.Finished(now, a.Job, work)
 	if err != nil { // no controller knew it, or it was stopped
-		if err = g.Learn(p.job, min(work, admission.TimeMost)); err != nil {
+		if err = g.Learn(p.job, work); err != nil {
 			l.logger.Debug("an ended job teaches nothing", slog.String("job", a.Job), slog.Any("error", err))
 		}
 		return
 	}
 	l.heed(now, out)
+}
+
+// promisedWork is what the tasks of a job's floor took, where it has done more of them.
+func (r *record) promisedWork(work time.Duration, a dispatch.EndJob) time.Duration {
+	needed := units.Ratio(r.floor.Fraction).Least(a.Tasks)
+	if r.file.Spark != nil || needed >= a.Done {
+		return work
+	}
+	return time.Duration(float64(work) * float64(needed) / float64(a.Done))
 }
 
 // learn takes over an ended job of the coordinators' log. What it needed is not kept there, the most that it can have

@@ -361,3 +361,18 @@ func TestAdmissionPolicies(t *testing.T) {
 		}
 	}
 }
+
+// A job is promised slots for the tasks of its floor: what it can do beyond them by its deadline is a gift.
+func TestPromiseIsForTheFloor(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, "adaptive", "shared")
+	p.worker(4)
+	if a := p.accept(p.record("a", "low", "deadline: 10m\nmin_tasks: 20%\n"), false); a.GetDecision() != "admitted" || a.GetSlots() != 2 {
+		t.Fatalf("two of ten tasks: %v", a)
+	}
+	p.pass(time.Second)
+	p.end("a", 20*time.Minute) // ten tasks of two minutes: those that were promised took four
+	if a := p.judged(p.record("b", "low", "deadline: 10m\nmin_tasks: 20%\n"), false, true); a.GetWorkS() != (4 * time.Minute).Seconds() {
+		t.Errorf("ten tasks were counted where two are promised: %v", a)
+	}
+}
