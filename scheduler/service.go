@@ -293,10 +293,34 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 	resp.Jobs = s.engines.withOwn(resp.GetJobs(), req.Msg.GetId())
 	resp.Runs = append(resp.Runs, s.engines.ownDetails(req.Msg.GetId())...)
 	hideOthers(access.CallerOf(ctx), resp.GetJobs())
+	if req.Msg.GetId() != "" {
+		s.explain(ctx, resp.GetJobs())
+	}
 	for _, w := range v.workers {
 		resp.Workers = append(resp.Workers, workerToProto(w))
 	}
 	return connect.NewResponse(resp), nil
+}
+
+// explainWait bounds the question what was decided about a job: without an answer the rest is shown.
+const explainWait = time.Second
+
+// explain adds what the coordinators have decided about jobs that are not over, as far as they answer in time.
+func (s *service) explain(ctx context.Context, jobs []*headroomv1.Job) {
+	ctx, cancel := context.WithTimeout(ctx, explainWait)
+	defer cancel()
+	for i, j := range jobs {
+		if j.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
+			continue
+		}
+		r, err := leader.Ask(ctx, s.leader, "explain", headroomv1connect.JobServiceClient.ExplainJob, &headroomv1.ExplainJobRequest{Id: j.GetId()})
+		if err != nil {
+			s.logger.Debug("nobody says what was decided about a job", slog.String("job", j.GetId()), slog.Any("error", err))
+			continue
+		}
+		jobs[i] = proto.CloneOf(j)
+		jobs[i].Outlook = r.GetJob().GetOutlook()
+	}
 }
 
 // hideOthers leaves the job files of other people out of what a submitter is shown:

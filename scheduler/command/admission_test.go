@@ -27,6 +27,9 @@ func (c *cluster) doorKeepsPromises(want string) {
 		"[sh, -c, 'while [ ! -e "+filepath.Join(c.dir, "hold")+" ]; do sleep 0.05; done; exec \"$0\" app wordcount \"$1\"', "+os.Args[0], 1)
 	holder := c.submit(hold)
 	testkit.Eventually(c.t, patience, "all slots taken", func() bool { return c.show(holder).Running == 4 })
+	if m := c.show(holder).Move; m == nil || m.Kind != "cap" || len(m.Candidates) != 1 || m.Candidates[0].Kind != "copy" {
+		c.t.Errorf("what the coordinators have decided is shown as %+v", m)
+	}
 
 	before := c.coords.count()
 	for _, args := range [][]string{{"submit", dated}, {"submit", dated, "--dry-run"}} {

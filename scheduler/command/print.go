@@ -120,6 +120,8 @@ type jsonJob struct {
 	CopiesSaveS  *float64 `json:"copies_save_s"`
 	WastedS      float64  `json:"wasted_s"`
 	Speculation  string   `json:"speculation"`
+	// Move is what the coordinators have decided about it; null where nothing was, nobody answers, and in lists.
+	Move *jsonMove `json:"move"`
 	// Notes say what of its settings was not taken as its owner asked.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -152,6 +154,7 @@ func detailsOf(runs []*headroomv1.RunDetail) details {
 func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 	p := j.GetProgress()
 	item.Admission, item.ErrorBound, item.Error, item.Promised = admissionItem(j.GetAdmission()), errorBound(j), leftOut(j), p.GetPromised()
+	item.Move = moveItem(j.GetOutlook().GetMove())
 	item.Copies, item.CopiesWanted, item.WastedS, item.Speculation = p.GetCopies(), p.GetCopiesWanted(), p.GetWastedS(), d.GetSpeculation()
 	if p != nil {
 		item.CopiesSaveS = p.CopiesSaveS
@@ -380,6 +383,7 @@ func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows
 		rows = append(rows, []string{"error", units.Percent(*part)})
 	}
 	rows = append(rows, copiesRows(j, d)...)
+	rows = append(rows, moveRows(j.GetOutlook().GetMove())...)
 	if d == nil {
 		return rows
 	}

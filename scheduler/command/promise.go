@@ -110,3 +110,58 @@ func copiesRows(j *headroomv1.Job, d *headroomv1.RunDetail) (rows [][]string) {
 	}
 	return rows
 }
+
+// jsonMove is what the coordinators have decided about a job.
+type jsonMove struct {
+	Kind       string          `json:"kind" of:"-"`
+	Reason     string          `json:"reason"`
+	Candidates []jsonCandidate `json:"candidates" of:"-"`
+}
+
+// jsonCandidate is one way to keep a promise that is at risk, as in coordinator job explain.
+type jsonCandidate struct {
+	Kind        string   `json:"kind" of:"-"`
+	TimeS       *float64 `json:"time_s"`
+	CostJ       *float64 `json:"cost_j"`
+	CostQuality *float64 `json:"cost_quality"`
+	Worth       float64  `json:"worth"`
+	Chosen      bool     `json:"chosen"`
+	Why         string   `json:"why"`
+}
+
+// moveItem is nil where nothing was decided, or nobody says what.
+func moveItem(m *headroomv1.JobMove) *jsonMove {
+	if m == nil {
+		return nil
+	}
+	item := &jsonMove{}
+	cli.Fill(item, m)
+	item.Kind, item.Candidates = moveName(m.GetKind()), cli.Filled[jsonCandidate](m.GetCandidates())
+	for i, c := range m.GetCandidates() {
+		item.Candidates[i].Kind = moveName(c.GetKind())
+	}
+	return item
+}
+
+func moveName(k headroomv1.MoveKind) string {
+	return strings.ToLower(strings.TrimPrefix(k.String(), "MOVE_KIND_"))
+}
+
+// moveRows are the lines about what the coordinators have decided, and about what they could for a promise at risk.
+func moveRows(m *headroomv1.JobMove) (rows [][]string) {
+	if m == nil {
+		return nil
+	}
+	rows = append(rows, []string{"decided", moveName(m.GetKind()) + ": " + m.GetReason()})
+	for _, c := range m.GetCandidates() {
+		text := moveName(c.GetKind())
+		if c.GetChosen() {
+			text += ", chosen"
+		}
+		if c.TimeS != nil {
+			text += fmt.Sprintf(", moves its end by %+.0f s", c.GetTimeS())
+		}
+		rows = append(rows, []string{"at risk", text + ": " + c.GetWhy()})
+	}
+	return rows
+}
