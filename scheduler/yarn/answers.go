@@ -613,6 +613,14 @@ func (d demand) tag(tags string) {
 	}
 }
 
+// error is the part of its map tasks that its result may lack; 0 for one that makes no sense.
+func (d demand) error() (float64, error) {
+	if strings.TrimSuffix(d[propertyError], "%") == "0" {
+		return 0, nil
+	}
+	return config.ParseFraction(d[propertyError])
+}
+
 // bounds are the least parts of the map tasks that the demand of a job of that name
 // asks for. What the owner meant is not always known: then all tasks are demanded.
 func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Bound) {
@@ -626,12 +634,9 @@ func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Boun
 	}
 	if most, ok := d[propertyError]; ok {
 		why := propertyError + "=" + clip(most)
-		x, err := config.ParseFraction(most)
-		switch none := strings.TrimSuffix(most, "%"); {
-		case none == "0":
-			x = 0
-		case err != nil:
-			x, why = 0, why+": all tasks, because that is no part of them; write it as 5% or 0.05"
+		x, err := d.error()
+		if err != nil {
+			why += ": all tasks, because that is no part of them; write it as 5% or 0.05"
 		}
 		all = append(all, profiles.Bound{Fraction: 1 - x, Why: why})
 	}

@@ -270,6 +270,7 @@ func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
 		j.committed, j.spec = true, m.GetSpec()
 		j.floor, j.demandRead = profiles.Bound{Fraction: cmp.Or(m.GetFloor(), 1)}, true
 		j.terms = termsOf(m)
+		j.admission = m.GetAdmission()
 	}
 	b.restoreSpark(m)
 	j.dropped.add(fromRanges(m.GetDropped()))

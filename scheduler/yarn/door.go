@@ -23,6 +23,10 @@ const (
 
 // visitor is an application that was asked about.
 type visitor struct {
+	job admission.Job
+	// due is its deadline; passed: it is not in the controller any more.
+	due     time.Time
+	passed  bool
 	verdict admission.Verdict
 	answer  *headroomv1.Admission
 	// asked is when it was asked about last.
@@ -61,6 +65,7 @@ func (e *Engine) Admit(_ context.Context, a hookserver.Application) (*headroomv1
 func (b *book) capacity() int { return int(float64(b.containers)*b.meanSpeed() + 1e-9) }
 
 func (d *door) admit(now time.Time, a hookserver.Application, capacity int) (*headroomv1.Admission, error) {
+	d.passDeadlines(now)
 	d.resize(now, capacity)
 	if v := d.visitors[a.ID]; v != nil {
 		v.asked = now
@@ -74,9 +79,8 @@ func (d *door) admit(now time.Time, a hookserver.Application, capacity int) (*he
 	if tasks == 0 {
 		tasks = max(1, capacity) // nobody has said how many: it may use all containers
 	}
-	v := &visitor{asked: now, counted: now}
-	d.visitors[a.ID] = v
-	decisions, err := d.control.Submit(now, admission.Job{ID: a.ID, User: a.User, Tasks: tasks, Deadline: a.Deadline})
+	v := d.visit(now, admission.Job{ID: a.ID, User: a.User, Tasks: tasks, Deadline: a.Deadline})
+	decisions, err := d.control.Submit(now, v.job)
 	if err != nil {
 		delete(d.visitors, a.ID)
 		return nil, fmt.Errorf("%w: %w", hookserver.ErrApplication, err)
@@ -91,6 +95,23 @@ func (d *door) admit(now time.Time, a hookserver.Application, capacity int) (*he
 	d.logger.Info("yarn: application at the door", slog.String("job", a.ID), slog.String("user", a.User), slog.String("queue", a.Queue),
 		slog.Duration("deadline", a.Deadline), slog.String("decision", v.answer.GetDecision()), slog.String("reason", v.answer.GetReason()))
 	return v.answer, nil
+}
+
+// visit remembers an application that is asked about.
+func (d *door) visit(now time.Time, job admission.Job) *visitor {
+	v := &visitor{job: job, due: now.Add(job.Deadline), asked: now, counted: now}
+	d.visitors[job.ID] = v
+	return v
+}
+
+// passDeadlines takes applications out of the controller whose deadlines have passed: what they needed is told at their ends.
+func (d *door) passDeadlines(now time.Time) {
+	for id, v := range d.visitors {
+		if v.verdict == admission.Admitted && !v.over && !v.passed && !now.Before(v.due) {
+			v.passed = true
+			d.withdraw(now, id)
+		}
+	}
 }
 
 // Decisions as the hooks and the coordinators call them.
@@ -124,7 +145,10 @@ func (d *door) take(decisions []admission.Decision) {
 
 // told is a decision as the coordinators and the hooks hear of it.
 func told(x *admission.Decision, word string) *headroomv1.Admission {
-	a := &headroomv1.Admission{Decision: word, Slots: uint32(x.Slots), Need: uint32(max(0, x.Need)), Free: uint32(max(0, x.Free)), Samples: uint32(x.Samples), Reason: x.Reason()}
+	a := &headroomv1.Admission{Decision: word, Slots: uint32(x.Slots), Free: uint32(max(0, x.Free)), Samples: uint32(x.Samples), Reason: x.Reason()}
+	if x.Need <= admission.TasksMost { // its deadline is ahead
+		a.Need = uint32(max(0, x.Need))
+	}
 	if x.Work > 0 {
 		a.WorkS, a.Confidence = new(x.Work.Seconds()), new(x.Confidence)
 	}
@@ -158,6 +182,7 @@ func (d *door) withdraw(now time.Time, id string) {
 
 // look takes over how the applications stand.
 func (d *door) look(now time.Time, b *book) {
+	d.passDeadlines(now)
 	d.resize(now, b.capacity())
 	for _, j := range b.sorted() {
 		d.meet(now, j)
@@ -189,12 +214,11 @@ func (v *visitor) gone(now time.Time, listed bool) bool {
 // started again: its containers are not promised to others.
 func (d *door) meet(now time.Time, j *job) {
 	id, left := j.app.id, j.terms.deadline-now.Sub(j.app.started)
-	if j.over || d.visitors[id] != nil || j.demand[propertyDeadline] == "" || j.tasks == 0 || left <= 0 || len(d.visitors) >= visitorsMost {
+	if j.over || d.visitors[id] != nil || j.demand[propertyDeadline] == "" && j.admission == nil || j.tasks == 0 || left <= 0 || len(d.visitors) >= visitorsMost {
 		return
 	}
-	v := &visitor{asked: now, counted: now}
-	d.visitors[id] = v
-	decisions, err := d.control.Submit(now, admission.Job{ID: id, User: j.app.user, Tasks: j.tasks, Deadline: left})
+	v := d.visit(now, admission.Job{ID: id, User: j.app.user, Tasks: j.tasks, Deadline: left})
+	decisions, err := d.control.Submit(now, v.job)
 	if err == nil {
 		d.take(decisions)
 	}
@@ -227,7 +251,13 @@ func (d *door) follow(now time.Time, v *visitor, j *job) {
 		d.withdraw(now, j.app.id)
 		return
 	}
-	if decisions, _, err := d.control.Finished(now, j.app.id, v.work); err == nil { // of what ran without a promise nothing is learned
-		d.take(decisions)
+	work := min(v.work, admission.TimeMost)
+	decisions, _, err := d.control.Finished(now, j.app.id, work)
+	if err != nil { // it ran without a promise, or has passed its deadline
+		if err = d.control.Learn(v.job, work); err != nil {
+			d.logger.Debug("yarn: an ended application teaches nothing", slog.String("job", j.app.id), slog.Any("error", err))
+		}
+		return
 	}
+	d.take(decisions)
 }

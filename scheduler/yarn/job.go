@@ -283,6 +283,9 @@ func (j *job) progress(cfg Config, fresh bool) *headroomv1.JobProgress {
 	for i := range j.dropped {
 		p.DroppedBytes += j.bytes[i]
 	}
+	if j.terms.error > 0 {
+		p.Error = new(j.terms.error)
+	}
 	if d, ok := j.age(); ok {
 		s := d.Seconds()
 		p.RuntimeS = &s
@@ -400,7 +403,7 @@ func (j *job) commit(cfg Config) (*headroomv1.CommitJobRequest, error) {
 		spec, err := json.Marshal(description{
 			Application: j.app.id, Name: j.app.name, User: j.app.user, Queue: j.app.queue, Maps: j.tasks, Reduces: j.reduces(),
 			Floor: j.floor.Why, MemoryMB: cfg.Container.MemoryMB, VCores: cfg.Container.VCores,
-			SprintAfterS: secondsOf(j.terms.sprintAfter), Deflate: j.terms.deflate, Notes: j.terms.notes,
+			SprintAfterS: secondsOf(j.terms.sprintAfter), Deflate: j.terms.deflate, Error: j.terms.error, Notes: j.terms.notes,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("yarn: describe %s: %w", j.app.id, err)
@@ -434,6 +437,8 @@ type description struct {
 	SprintAfterS *float64 `json:"sprint_after_s,omitempty"`
 	// Deflate says that a drop ratio may give up its map tasks.
 	Deflate bool `json:"deflate,omitempty"`
+	// Error is the part of its map tasks that its result may lack.
+	Error float64 `json:"error,omitempty"`
 	// Notes say what was not taken as its owner asked, in words.
 	Notes []string `json:"notes,omitempty"`
 }

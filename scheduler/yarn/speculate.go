@@ -235,7 +235,7 @@ func (b *book) views(now time.Time, ask speculateAsk, past *speculation.Duration
 // all; otherwise the floor's tasks, as soon as possible.
 func (j *job) promise(now time.Time, tasks []speculation.Task) speculation.Bound {
 	left := j.terms.deadline - now.Sub(j.app.started)
-	if j.terms.deadline > 0 && j.floor.Fraction < 1 && j.demand[propertyError] == "" && left > 0 {
+	if j.terms.deadline > 0 && j.floor.Fraction < 1 && j.terms.error == 0 && left > 0 {
 		return speculation.Bound{ByDeadline: true, Left: min(left, speculation.TimeMost)}
 	}
 	// What was dropped is not among the tasks: of these a larger part is needed.
@@ -266,5 +266,5 @@ func (j *job) reached(now time.Time) bool {
 	if j.floor.Fraction >= 1 || j.tasks == 0 || j.done() < units.Ratio(j.floor.Fraction).Least(j.tasks) {
 		return false
 	}
-	return j.demand[propertyError] != "" || j.terms.deadline > 0 && now.Sub(j.app.started) >= j.terms.deadline
+	return j.terms.error > 0 || j.terms.deadline > 0 && now.Sub(j.app.started) >= j.terms.deadline
 }

@@ -84,7 +84,7 @@ func TestPromise(t *testing.T) {
 		j := newJob(app{started: now.Add(-20 * time.Second)}, profiles.Bound{Fraction: c.floor})
 		j.tasks, j.terms.deadline, j.demand = 20, c.deadline, demand{}
 		if c.error != "" {
-			j.demand[propertyError] = c.error
+			j.terms.error, _ = demand{propertyError: c.error}.error()
 		}
 		got := j.promise(now, tasks)
 		if got.ByDeadline != c.want.ByDeadline || got.Left != c.want.Left || got.Need(20) != c.want.Need(20) {

@@ -41,6 +41,8 @@ type terms struct {
 	rank  int
 	// deadline is from the submission; 0 for none.
 	deadline time.Duration
+	// error is the part of its map tasks that its result may lack: it ends as soon as the others are done. 0 without one.
+	error float64
 	// sprintAfter is the sprint timer from the first task; nil for none.
 	sprintAfter *time.Duration
 	// deflate says that tasks may be given up by a drop ratio.
@@ -68,6 +70,7 @@ func (q Queue) terms(d demand, classes []Class) terms {
 		t.class = classes[t.rank].Name
 	}
 	q.takeDeadline(&t, d)
+	t.error, _ = d.error()
 	if t.deadline == 0 && len(classes) > 0 {
 		t.deadline = classes[t.rank].Deadline
 	}
@@ -194,6 +197,9 @@ func termsOf(m *headroomv1.Job) terms {
 		return t
 	}
 	t.deflate, t.notes = d.Deflate, d.Notes
+	if d.Error > 0 && d.Error <= 1 {
+		t.error = d.Error
+	}
 	if d.SprintAfterS != nil && *d.SprintAfterS >= 0 {
 		t.sprintAfter = new(time.Duration(*d.SprintAfterS * float64(time.Second)))
 	}
