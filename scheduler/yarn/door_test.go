@@ -1,6 +1,6 @@
 // Claims: an application with a deadline that the cluster cannot keep is refused with the numbers and the nearest
 // deadline that it could; one that may wait is admitted when others have ended; asked again, the answer is the same; caps
-// count; who does not come again is forgotten; nothing is decided about a cluster that does not answer; nonsense is refused.
+// count; an application that passes its deadline teaches what it needed; who does not come again is forgotten; nothing is decided about a cluster that does not answer; nonsense is refused.
 package yarn
 
 import (
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit"
+	"headroom/jobs/arbiter"
 )
 
 // admits is the answer about an application that asks for so many tasks.
@@ -85,6 +87,79 @@ func TestDoorHolds(t *testing.T) {
 		l.pass(2 * beginsWithin)
 		if n := len(l.engine.book.door.visitors); n != 1 { // the one that ended
 			l.Errorf("%d applications are remembered", n)
+		}
+	})
+}
+
+// An application that passes its deadline runs on, and what it has taken at its end is what is learned.
+func TestDoorLearnsFromTheLate(t *testing.T) {
+	t.Parallel()
+	inLab(t, func(l *lab) {
+		a := l.plant.submit("root.q1", 40, 1) // 40 s of 4 containers
+		l.start()
+		l.pass(time.Second)
+		id := l.plant.id(a)
+		if got := l.admits(id, 40, 20*time.Second, false); got.Decision != "admitted" {
+			l.Fatalf("the first is admitted: %+v", got)
+		}
+		l.pass(25 * time.Second)
+		v := l.engine.book.door.visitors[id]
+		if slots, runs := l.engine.book.door.control.Promised(id); !v.passed || runs {
+			l.Errorf("past its deadline %d containers are promised to it: %+v", slots, v)
+		}
+		at := v.work
+		l.pass(40 * time.Second)
+		if j := l.log.job(id); j.GetState() != headroomv1.JobState_JOB_STATE_DONE || v.work <= at {
+			l.Fatalf("it has ended with %v of work, past %v at its deadline: %v", v.work, at, j)
+		}
+		d := testkit.Need(l.engine.book.door.control.Ask(time.Now(), v.job, 8, 0))(l)
+		if d.Samples != 1 || d.Work < v.work {
+			l.Errorf("it had %v of work; foreseen for one like it are %v, of %d samples", v.work, d.Work, d.Samples)
+		}
+	})
+}
+
+// An application with an error bound ends by itself: what waits is given up once enough is done, by the coordinators'
+// decision about what the engine tells. A scheduler that starts again still knows the bound.
+func TestErrorBoundEndsJob(t *testing.T) {
+	t.Parallel()
+	inLab(t, func(l *lab) {
+		a := l.plant.submit("root.q1", 40, 1)
+		l.plant.with(func() { a.conf[propertyError] = "30%" })
+		l.start()
+		l.pass(12 * time.Second)
+		l.stop()
+		l.start()
+		id, path := l.plant.id(a), "/v1/jobs/"+l.plant.job(a)
+		var m arbiter.Movers
+		for round := 0; round < 40 && l.progress(id) != nil; round++ {
+			l.pass(time.Second)
+			l.ask("GET", path+"/stop", "") // its master lives
+			p := l.progress(id)
+			if p == nil {
+				break
+			}
+			if p.GetError() != 0.3 {
+				l.Fatalf("its error bound is not told: %v", p)
+			}
+			out := m.Step(time.Duration(round)*time.Second, arbiter.Look{Joint: true, Jobs: []arbiter.Contender{{
+				ID: id, Engine: Name, Tasks: int(p.GetTasks()), Dropped: int(p.GetDropped()), Running: int(p.GetRunning()), Pending: int(p.GetPending()),
+				Floor: l.log.job(id).GetFloor(), ErrorBound: p.GetError(), Theta: p.GetTheta(), MayDeflate: p.Theta != nil, Seed: 7, Run: 1,
+			}}})
+			for _, x := range out.Deflates {
+				testkit.Check(l, l.deflateJob(id, x.Theta))
+				l.drop(path, named(40, 0, 40))
+				l.plant.with(func() { a.drop = l.log.dropped[id] })
+			}
+		}
+		j := l.log.job(id)
+		if done := j.GetProgress().GetDone(); j.GetState() != headroomv1.JobState_JOB_STATE_DONE || done < 28 || done > 32 || len(l.log.dropped[id]) != 40-int(done) {
+			l.Errorf("%d of 40 maps are dropped: %v", len(l.log.dropped[id]), j)
+		}
+		for i, m := range a.maps {
+			if l.log.dropped[id][i] == (m.state == "SUCCEEDED") {
+				l.Errorf("map %d is %s, and dropped %v", i, m.state, l.log.dropped[id][i])
+			}
 		}
 	})
 }

@@ -171,7 +171,7 @@ func (j *job) within(task int) bool {
 
 // choose takes of the candidates as many as the bound leaves, and none that was told to run or has a result. They are in
 // flight from then on. A drop ratio takes them in the order of its seed, a sample of the input; an early stop alone takes
-// the highest numbers first.
+// the highest numbers first. Tasks that run, which a master names where its owner lets it, come last.
 func (j *job) choose(candidates []candidate) numbers {
 	of, least, _ := j.bound()
 	left := of - least - len(j.dropped)
@@ -181,7 +181,9 @@ func (j *job) choose(candidates []candidate) numbers {
 		return chosen
 	}
 	order := j.dropOrder(of)
-	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(order(a.task), order(b.task)) })
+	slices.SortFunc(candidates, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(j.runs(a.task), j.runs(b.task)), cmp.Compare(order(a.task), order(b.task)))
+	})
 	for _, c := range candidates {
 		if left <= len(chosen) {
 			break
@@ -195,6 +197,14 @@ func (j *job) choose(candidates []candidate) numbers {
 	}
 	j.flight = chosen
 	return chosen
+}
+
+// runs is 1 for a task that runs, as its master said: those that wait are given up before it.
+func (j *job) runs(task int) int {
+	if j.all != nil && task >= 0 && task < len(j.all.maps) && j.all.maps[task].state == taskRuns {
+		return 1
+	}
+	return 0
 }
 
 // dropOrder returns the place of a task among those that are given up first.
