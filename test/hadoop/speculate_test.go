@@ -47,7 +47,6 @@ type scripted struct {
 	copied   bool
 	waited   []int // maps that waited when the copy was asked for
 	launched []int // maps in the order in which they were given containers
-	trouble  []string
 }
 
 type scriptedAction struct {

@@ -1,4 +1,5 @@
-// Claims: only tasks that wait are named, the highest numbers first, none where the floor is reached.
+// Claims: only tasks that wait are named, and those that run once the job has what it promised, where its owner lets it;
+// the highest numbers first; none where the floor is reached.
 package headroom.hadoop;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -20,7 +21,11 @@ class CandidatesTest {
   }
 
   private static String named(List<MapTask> tasks, Stop stop) {
-    return Candidates.of(tasks, stop).stream().map(t -> String.valueOf(t.number)).collect(Collectors.joining(" "));
+    return numbers(Candidates.of(tasks, stop));
+  }
+
+  private static String numbers(List<MapTask> tasks) {
+    return tasks.stream().map(t -> String.valueOf(t.number)).collect(Collectors.joining(" "));
   }
 
   private static Stop stop(boolean inForce, int min, Integer... dropped) {
@@ -49,6 +54,17 @@ class CandidatesTest {
     assertEquals("", named(all, stop(true, 4)));
     assertEquals("", named(all, stop(true, 2, 0, 1)));
     assertEquals("3 2", named(all, stop(true, 1, 0, 1)));
+  }
+
+  @Test
+  void whatRunsIsNamedOnceTheJobHasWhatItPromised() {
+    MapTask.State w = MapTask.State.WAITING;
+    List<MapTask> all = tasks(MapTask.State.RESULT, MapTask.State.BEGUN, w, MapTask.State.KILLED);
+    for (boolean over : new boolean[] {false, true}) {
+      Stop stop = new Stop(true, 1, new TreeSet<>(), over);
+      assertEquals("2", named(all, stop));
+      assertEquals(over ? "2 1" : "2", numbers(Candidates.of(all, stop, true)));
+    }
   }
 
   @Test

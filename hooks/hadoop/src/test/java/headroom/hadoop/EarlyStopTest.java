@@ -88,6 +88,25 @@ class EarlyStopTest {
     assertEquals(1, scheduler.asked.stream().filter(a -> a.contains("/drop")).count(), "the floor is reached");
   }
 
+  /** A map that runs is named once the job has what it promised, and is killed only after it is recorded. */
+  @Test
+  void whatRunsEndsWhereTheOwnerLetsIt() throws IOException {
+    stop = new EarlyStop(scheduler.client(30_000), "job_1_0001", job, true);
+    answerStop("{\"stop\":true,\"min_tasks\":1,\"dropped\":[]}");
+    answerDrop(200, "{\"dropped\":[2,3]}");
+    stop.ask();
+    assertEquals("[kill 2, kill 3]", job.done.toString());
+    job.set(2, MapTask.State.KILLED);
+    job.set(3, MapTask.State.KILLED);
+    answerStop("{\"stop\":true,\"min_tasks\":1,\"dropped\":[2,3],\"over\":true}");
+    answerDrop(409, "{}");
+    stop.ask();
+    assertEquals("[kill 2, kill 3]", job.done.toString(), "what is not recorded is not killed");
+    answerDrop(200, "{\"dropped\":[1,2,3]}");
+    stop.ask();
+    assertEquals("[kill 2, kill 3, kill 1]", job.done.toString());
+  }
+
   @Test
   void absenceIsAnnouncedOnceWhenTheTaskHasEnded() {
     answerStop("{\"stop\":false,\"dropped\":[3]}");
