@@ -9,6 +9,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/admission"
 	"headroom/scheduler/hookserver"
+	"headroom/units"
 )
 
 const (
@@ -59,6 +60,15 @@ func (e *Engine) Admit(_ context.Context, a hookserver.Application) (*headroomv1
 		return nil, errStarting
 	}
 	return b.door.admit(time.Now(), a, b.capacity())
+}
+
+// deadline is a job's deadline, before it is committed too.
+func (b *book) deadline(j *job) time.Duration {
+	if q := b.cfg.queue(j.app.queue); q != nil && j.spec == nil && j.demandRead {
+		t := q.terms(j.demand, b.classes)
+		return t.deadline
+	}
+	return j.terms.deadline
 }
 
 // capacity is how many containers at full speed the nodes are worth under their caps.
@@ -185,7 +195,7 @@ func (d *door) look(now time.Time, b *book) {
 	d.passDeadlines(now)
 	d.resize(now, b.capacity())
 	for _, j := range b.sorted() {
-		d.meet(now, j)
+		d.meet(now, j, b.deadline(j))
 		if v := d.visitors[j.app.id]; v != nil {
 			d.follow(now, v, j)
 		}
@@ -212,12 +222,12 @@ func (v *visitor) gone(now time.Time, listed bool) bool {
 
 // meet counts a job with a deadline of its own that runs and was not asked about, or was forgotten when the scheduler was
 // started again: its containers are not promised to others.
-func (d *door) meet(now time.Time, j *job) {
-	id, left := j.app.id, j.terms.deadline-now.Sub(j.app.started)
+func (d *door) meet(now time.Time, j *job, deadline time.Duration) {
+	id, left := j.app.id, deadline-now.Sub(j.app.started)
 	if j.over || d.visitors[id] != nil || j.demand[propertyDeadline] == "" && j.admission == nil || j.tasks == 0 || left <= 0 || len(d.visitors) >= visitorsMost {
 		return
 	}
-	v := d.visit(now, admission.Job{ID: id, User: j.app.user, Tasks: j.tasks, Deadline: left})
+	v := d.visit(now, admission.Job{ID: id, User: j.app.user, Tasks: max(1, units.Ratio(j.floor.Fraction).Least(j.tasks)), Deadline: left})
 	decisions, err := d.control.Submit(now, v.job)
 	if err == nil {
 		d.take(decisions)

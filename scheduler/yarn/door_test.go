@@ -119,6 +119,27 @@ func TestDoorLearnsFromTheLate(t *testing.T) {
 	})
 }
 
+// A scheduler that starts again counts what runs with a deadline of its own, whoever has asked about it before.
+func TestDoorCountsWhatRunsAfterARestart(t *testing.T) {
+	t.Parallel()
+	inLab(t, func(l *lab) {
+		a := l.plant.submit("root.q1", 40, 1)
+		l.plant.with(func() { a.conf[propertyDeadline] = "10m" })
+		l.start()
+		l.pass(12 * time.Second)
+		l.stop()
+		l.start()
+		l.pass(3 * time.Second)
+		id := l.plant.id(a)
+		if slots, runs := l.engine.book.door.control.Promised(id); !runs || slots == 0 {
+			l.Errorf("nothing is promised to it after a restart: %d", slots)
+		}
+		if jobs := l.engine.List(id); len(jobs) != 1 || jobs[0].GetAdmission().GetDecision() != wordAdmitted {
+			l.Errorf("its admission is not known any more: %v", jobs)
+		}
+	})
+}
+
 // An application with an error bound ends by itself: what waits is given up once enough is done, by the coordinators'
 // decision about what the engine tells. A scheduler that starts again still knows the bound.
 func TestErrorBoundEndsJob(t *testing.T) {
