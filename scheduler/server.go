@@ -55,6 +55,7 @@ type Server struct {
 	prover prover
 	// submitting are the submissions under way.
 	submitting access.Pending
+	requests   requests
 	tally      *tally
 	// ports are the TCP ports, by what metrics call them.
 	ports map[string]net.Listener
