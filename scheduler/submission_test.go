@@ -230,12 +230,12 @@ func TestAdmissionIsCommittedAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.log.set(nil, false)
 		time.Sleep(time.Minute)
-		if a := f.log.jobs["a"].GetAdmission(); a.GetSlots() != 3 {
-			t.Errorf("committed %v", a)
-		}
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+		if a := f.log.jobs["a"].GetAdmission(); a.GetSlots() != 3 {
+			t.Errorf("committed %v", a)
 		}
 	})
 }
