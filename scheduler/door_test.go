@@ -173,11 +173,11 @@ func TestAdmittedBeforeCommit(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, "adaptive", "shared")
 	p.worker(4)
-	p.accept(p.record("a", "low", "deadline: 10m\n"), false)
+	p.accept(p.record("first", "low", "deadline: 10m\n"), false)
 	late := p.record("b", "low", "deadline: 5m\n")
 	late.admission = proto.CloneOf(p.judged(late, true, false))
 	p.pass(time.Minute)
-	p.end("a", 2*time.Minute)
+	p.end("first", 2*time.Minute)
 	p.commit(late)
 	if got := p.readmitted(); late.admission.GetDecision() != "admitted" || p.state("b") != "queued" || len(got) != 1 || got[0].GetAdmission().GetDecision() != "admitted" {
 		t.Errorf("b is %s by %v, committed again: %v", p.state("b"), late.admission, got)

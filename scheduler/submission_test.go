@@ -73,8 +73,8 @@ func newFront(t *testing.T) *front {
 	t.Helper()
 	p := newPlant(t, "adaptive", "shared")
 	f := &front{p, &service{p.Server}, &log{jobs: make(map[string]*headroomv1.Job)}, t.TempDir()}
-	p.Server.leader = leader.New([]string{"c1"}, rpc.PeersOver(f.log))
-	p.Server.restorer = &restorer{}
+	p.leader = leader.New([]string{"c1"}, rpc.PeersOver(f.log))
+	p.restorer = &restorer{}
 	for i := range 10 {
 		testkit.WriteFile(t, filepath.Join(f.dir, fmt.Sprintf("in%d", i)), "")
 	}
@@ -99,11 +99,11 @@ func newFront(t *testing.T) *front {
 }
 
 // submit submits a job that can use so many slots.
-func (f *front) submit(name string, slots int, queue bool) (*headroomv1.Job, error) {
+func (f *front) submit(name string, slots int) (*headroomv1.Job, error) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), submitWait)
 	defer cancel()
 	resp, err := f.service.submit(ctx, &headroomv1.SubmitRequest{
-		File: filepath.Join(f.dir, name+".yaml"), Queue: queue, Change: &headroomv1.Change{RequestId: name},
+		File: filepath.Join(f.dir, name+".yaml"), Change: &headroomv1.Change{RequestId: name},
 		Spec: fmt.Appendf(nil, "name: %s\nclass: low\nslots: %d\ndeadline: 10m\nmap: {input: %s/in*, command: [/bin/cat]}\noutput: %s/out\n", name, slots, f.dir, f.dir),
 	})
 	return resp.GetJob(), err
@@ -137,7 +137,7 @@ func TestConcurrentSubmissions(t *testing.T) {
 		var wg sync.WaitGroup
 		jobs, errs := make([]*headroomv1.Job, all), make([]error, all)
 		for i := range all {
-			wg.Go(func() { jobs[i], errs[i] = f.submit(fmt.Sprintf("j%d", i/2), 1, false) }) // each one twice
+			wg.Go(func() { jobs[i], errs[i] = f.submit(fmt.Sprintf("j%d", i/2), 1) }) // each one twice
 		}
 		wg.Wait()
 		f.do(func() {
@@ -164,7 +164,7 @@ func TestLostLeaderGivesSlotsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFront(t)
 		f.log.set(rpc.NotLeader("", ""), false)
-		if _, err := f.submit("a", 4, false); exitOf(err) != cli.ExitUnreachable {
+		if _, err := f.submit("a", 4); exitOf(err) != cli.ExitUnreachable {
 			t.Fatalf("%v", err)
 		}
 		f.do(func() {
@@ -173,7 +173,7 @@ func TestLostLeaderGivesSlotsBack(t *testing.T) {
 			}
 		})
 		f.log.set(nil, false)
-		if j, err := f.submit("b", 4, false); err != nil || j.GetAdmission().GetSlots() != 4 {
+		if j, err := f.submit("b", 4); err != nil || j.GetAdmission().GetSlots() != 4 {
 			t.Errorf("%v, %v", j, err)
 		}
 	})
@@ -188,15 +188,15 @@ func TestUnknownCommitKeepsSlots(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFront(t)
 				f.log.set(connect.NewError(connect.CodeDeadlineExceeded, errors.New("lost")), committed)
-				if _, err := f.submit("a", 4, false); exitOf(err) != cli.ExitUnknown {
+				if _, err := f.submit("a", 4); exitOf(err) != cli.ExitUnknown {
 					t.Fatalf("%v", err)
 				}
 				f.log.set(nil, false)
-				if _, err := f.submit("b", 4, false); exitOf(err) != cli.ExitRefused {
+				if _, err := f.submit("b", 4); exitOf(err) != cli.ExitRefused {
 					t.Errorf("its slots are promised to another: %v", err)
 				}
 				if committed {
-					j, err := f.submit("a", 4, false)
+					j, err := f.submit("a", 4)
 					if err != nil || j.GetAdmission().GetSlots() != 4 {
 						t.Errorf("repeated: %v, %v", j, err)
 					}
@@ -221,7 +221,7 @@ func TestAdmissionIsCommittedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFront(t)
-		c := newCommitter(identity{ID: "s1"}, f.Server.leader, f.inbox, f.logger)
+		c := newCommitter(identity{ID: "s1"}, f.leader, f.inbox, f.logger)
 		f.log.set(rpc.NotLeader("", ""), false)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
