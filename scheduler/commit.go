@@ -25,20 +25,25 @@ const (
 	deflateWait = 30 * time.Second
 )
 
-// committer commits at the coordinators what the loop has decided of jobs: their ends
-// and their drop ratios, each one after the other.
+// committer commits at the coordinators what the loop has decided of jobs: their ends,
+// their drop ratios and that they need not wait any longer, each one after the other.
 type committer struct {
 	actor  string
 	leader *leader.Client
 	inbox  inbox
 	logger *slog.Logger
-	// ended are jobs' ends to commit, asked are drop ratios to commit.
-	ended chan dispatch.EndJob
-	asked chan dispatch.Deflate
+	// ended are jobs' ends to commit, asked are drop ratios to commit, admitted are jobs that
+	// waited for admission.
+	ended    chan dispatch.EndJob
+	asked    chan dispatch.Deflate
+	admitted chan *headroomv1.Job
 }
 
 func newCommitter(id identity, l *leader.Client, b inbox, logger *slog.Logger) *committer {
-	return &committer{"scheduler/" + id.ID, l, b, logger, make(chan dispatch.EndJob, dispatch.EndedMax), make(chan dispatch.Deflate, jobsMax)}
+	return &committer{
+		"scheduler/" + id.ID, l, b, logger,
+		make(chan dispatch.EndJob, dispatch.EndedMax), make(chan dispatch.Deflate, jobsMax), make(chan *headroomv1.Job, jobsMax),
+	}
 }
 
 // ends commits the ends of jobs, one after the other, until ctx ends. An end
@@ -67,6 +72,40 @@ func (c *committer) commitEnd(ctx context.Context, e dispatch.EndJob) {
 		}
 		if leader.Settled(err) {
 			c.logger.Warn("end of job refused by the coordinators", slog.String("job", e.Job), slog.Any("error", err))
+			return
+		}
+		if !pause.For(ctx, commitRetry) {
+			return
+		}
+	}
+}
+
+// admissions commits that jobs which waited are admitted, one after the other, until ctx
+// ends, so that another scheduler process does not let them wait again.
+func (c *committer) admissions(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case j := <-c.admitted:
+			c.commitAdmission(ctx, j)
+		}
+	}
+}
+
+func (c *committer) commitAdmission(ctx context.Context, j *headroomv1.Job) {
+	req := &headroomv1.CommitJobRequest{
+		Job: j, Change: &headroomv1.Change{Actor: c.actor, Reason: j.GetAdmission().GetReason(), RequestId: "admit-" + j.GetId()},
+	}
+	for ctx.Err() == nil {
+		try, cancel := context.WithTimeout(ctx, finishWait)
+		_, err := leader.Ask(try, c.leader, "admit job "+j.GetId(), headroomv1connect.JobServiceClient.CommitJob, req)
+		cancel()
+		if err == nil {
+			return
+		}
+		if leader.Settled(err) {
+			c.logger.Warn("admission of job refused by the coordinators", slog.String("job", j.GetId()), slog.Any("error", err))
 			return
 		}
 		if !pause.For(ctx, commitRetry) {

@@ -22,8 +22,8 @@ import (
 const (
 	// admissionOff asks about no job.
 	admissionOff = "off"
-	// reservedFor is how long slots are kept for a job whose submission was judged and whose commit is not known: longer
-	// than a submission takes, and than it takes to find the job in the coordinators' log.
+	// reservedFor is how long slots are kept for a job whose submission was judged and that the coordinators' log does not
+	// show when it is read then: longer than a submission takes, and than it takes to read the log.
 	reservedFor = time.Minute
 	// lookEvery is how often the slots that promises may take are counted.
 	lookEvery = stepEvery
@@ -53,6 +53,8 @@ type door struct {
 	// opens is when controllers may open, after a restart: workers need some time to come back.
 	opens  time.Time
 	looked time.Time
+	// read is when the coordinators' log was last read: what is committed by then is known.
+	read time.Time
 	// refused are waiting jobs to be ended.
 	refused []dispatch.EndJob
 	tally   *tally
@@ -339,7 +341,7 @@ func (l *loop) enterCore(now time.Time, p *promise) {
 		return
 	}
 	e := *p.waiting
-	p.waiting, e.record.admission = nil, p.answer
+	p.waiting = nil
 	e.apply(l, now)
 	l.door.tally.decided("admitted")
 }
@@ -357,6 +359,7 @@ func (l *loop) holds(now time.Time, e addEvent) bool {
 		}
 	}
 	p.asked = time.Time{}
+	committed := e.record.admission.GetDecision()
 	if e.record.admission == nil || !p.waits {
 		e.record.admission = p.answer
 	}
@@ -373,7 +376,27 @@ func (l *loop) holds(now time.Time, e addEvent) bool {
 		return true
 	}
 	p.waiting = nil
+	if committed == admission.Queued.String() && p.answer.GetDecision() == admission.Admitted.String() {
+		l.readmit(p, e)
+	}
 	return l.core.Knows(e.plan.ID)
+}
+
+// readmit has it committed that a job which waited is admitted.
+func (l *loop) readmit(p *promise, e addEvent) {
+	select {
+	case l.commits.admitted <- p.told(e):
+	default:
+		l.logger.Warn("admission of job not committed: too many wait for the coordinators", slog.String("job", p.job.ID))
+	}
+}
+
+// told is a committed job with what was decided about it last.
+func (p *promise) told(e addEvent) *headroomv1.Job {
+	return jobToProto(jobAndSpec{
+		JobView: dispatch.JobView{Plan: e.plan, Rank: max(0, p.rank)}, spec: e.record.spec, floor: e.record.floor.Fraction,
+		deadline: e.record.deadline, admission: p.answer,
+	})
 }
 
 // restored is the promise of a job that an earlier scheduler process, or another one, has asked about; nil for none.
@@ -391,10 +414,7 @@ func (l *loop) restored(e addEvent) *promise {
 
 // keepWaiting lists a job among those that wait outside the dispatcher.
 func (l *loop) keepWaiting(p *promise) {
-	j := jobToProto(jobAndSpec{
-		JobView: dispatch.JobView{Plan: p.waiting.plan, Rank: max(0, p.rank)}, spec: p.waiting.record.spec, floor: p.waiting.record.floor.Fraction,
-		deadline: p.waiting.record.deadline, admission: p.answer,
-	})
+	j := p.told(*p.waiting)
 	j.Outcome = "waits for admission: " + p.answer.GetReason()
 	l.waiting[p.job.ID] = j
 }
@@ -421,7 +441,7 @@ func (l *loop) attend(now time.Time) {
 	l.passDeadlines(now)
 	for id, p := range d.promises {
 		switch {
-		case !p.asked.IsZero() && now.Sub(p.asked) > reservedFor:
+		case !p.asked.IsZero() && d.read.Sub(p.asked) > reservedFor:
 			l.withdraw(now, id)
 		case p.later:
 			if slots, _, why := l.room(now, p.engine, p.rank); why == "" {

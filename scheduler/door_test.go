@@ -4,6 +4,7 @@ package scheduler
 // refused, and another scheduler process goes on from what is committed. Nothing unknown and no error loses a job.
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -100,6 +103,18 @@ func (p *plant) end(id string, work time.Duration) {
 	p.leaveDoor(p.now, r, dispatch.EndJob{Job: id, State: dispatch.Done, Tasks: 10, Done: 10, Work: work})
 }
 
+// readmitted are the jobs whose admission is to be committed again.
+func (p *plant) readmitted() (jobs []*headroomv1.Job) {
+	for {
+		select {
+		case j := <-p.commits.admitted:
+			jobs = append(jobs, j)
+		default:
+			return jobs
+		}
+	}
+}
+
 func (p *plant) state(id string) string {
 	for _, j := range p.core.Jobs(p.now) {
 		if j.ID == id {
@@ -146,6 +161,26 @@ func TestDoorAdmitsInTurn(t *testing.T) {
 	}
 	if v := p.withSpec(p.core.Jobs(p.now)[1]); v.admission.GetDecision() != "admitted" || progressToProto(v).GetPromised() == 0 {
 		t.Errorf("shown as %+v", v.admission)
+	}
+	if got := p.readmitted(); len(got) != 1 || got[0].GetId() != "b" || got[0].GetAdmission().GetDecision() != "admitted" || got[0].GetAdmission().GetSlots() == 0 ||
+		!bytes.Equal(got[0].GetSpec(), second.spec) || got[0].GetFloor() != 1 || got[0].GetDeadlineS() != 300 {
+		t.Errorf("committed again: %v", got)
+	}
+}
+
+// What is admitted between its judgement and its commit was committed as waiting, and is committed again.
+func TestAdmittedBeforeCommit(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, "adaptive", "shared")
+	p.worker(4)
+	p.accept(p.record("first", "low", "deadline: 10m\n"), false)
+	late := p.record("b", "low", "deadline: 5m\n")
+	late.admission = proto.CloneOf(p.judged(late, true, false))
+	p.pass(time.Minute)
+	p.end("first", 2*time.Minute)
+	p.commit(late)
+	if got := p.readmitted(); late.admission.GetDecision() != "admitted" || p.state("b") != "queued" || len(got) != 1 || got[0].GetAdmission().GetDecision() != "admitted" {
+		t.Errorf("b is %s by %v, committed again: %v", p.state("b"), late.admission, got)
 	}
 }
 
@@ -264,6 +299,11 @@ func TestReservationIsOnceAndEnds(t *testing.T) {
 		t.Errorf("%v", a)
 	}
 	p.pass(reservedFor + time.Second)
+	if a := p.judged(p.record("c", "low", "deadline: 10m\n"), false, true); a.GetSlots() != 0 {
+		t.Errorf("nobody knows whether b is committed, and its slots are given away: %v", a)
+	}
+	readyEvent{}.apply(p.loop, p.now) // the log was read: it is not
+	p.pass(time.Second)
 	if a := p.judged(p.record("c", "low", "deadline: 10m\n"), false, false); a.GetSlots() != 4 {
 		t.Errorf("%v", a)
 	}

@@ -184,6 +184,7 @@ func (e waitEvent) apply(l *loop, _ time.Time) {
 type readyEvent struct{ hold bool }
 
 func (e readyEvent) apply(l *loop, now time.Time) {
+	l.door.read = now
 	if l.ready {
 		return
 	}

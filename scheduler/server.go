@@ -55,6 +55,7 @@ type Server struct {
 	prover prover
 	// submitting are the submissions under way.
 	submitting access.Pending
+	requests   requests
 	tally      *tally
 	// ports are the TCP ports, by what metrics call them.
 	ports map[string]net.Listener
@@ -141,7 +142,7 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	loop := newLoop(s)
 	var g run.Group
 	parts := []func(context.Context) error{
-		loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios,
+		loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions,
 	}
 	for _, l := range ports {
 		parts = append(parts, func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) })

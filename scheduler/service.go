@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -50,6 +51,11 @@ func (s *service) Submit(ctx context.Context, req *connect.Request[headroomv1.Su
 
 func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*headroomv1.SubmitResponse, error) {
 	who := access.CallerOf(ctx)
+	leave, err := s.requests.enter(ctx, m.GetChange().GetRequestId())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	r, err := s.prepare(m, who)
 	if err != nil {
 		return nil, err
@@ -107,6 +113,42 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 		return nil, err
 	}
 	return &headroomv1.SubmitResponse{Job: job, Revision: revision}, nil
+}
+
+// requests are those under way, by id: one that is repeated meanwhile waits for the first one, which would otherwise
+// take its folder and its slots away.
+type requests struct {
+	mu    sync.Mutex
+	under map[string]chan struct{}
+}
+
+// enter waits until no other request of this id is under way. Call leave once it is over.
+func (q *requests) enter(ctx context.Context, id string) (leave func(), err error) {
+	for {
+		q.mu.Lock()
+		other := q.under[id]
+		if other == nil {
+			break
+		}
+		q.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	defer q.mu.Unlock()
+	if q.under == nil {
+		q.under = make(map[string]chan struct{})
+	}
+	over := make(chan struct{})
+	q.under[id] = over
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.under, id)
+		close(over)
+	}, nil
 }
 
 // judge asks about the deadline that a job names; nil where there is none, and where admission is off.

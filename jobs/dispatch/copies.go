@@ -75,7 +75,10 @@ func (c *Core) choose(now time.Time, j *job, free map[string]int, most int) bool
 	if j.done+j.dropped >= j.Tasks || j.est.base == 0 || !c.speculates(j) {
 		return false
 	}
-	policy, bound, barred := j.est.policy, j.bound(now), make(map[int]bool)
+	if len(free) == 0 || min(most, j.Slots) <= j.held {
+		return true
+	}
+	policy, bound, barred := j.est.policy, j.bound(now), j.nobody()
 	if c.copiesLeft(j) <= 0 {
 		policy = speculation.None
 	}
@@ -83,7 +86,7 @@ func (c *Core) choose(now time.Time, j *job, free map[string]int, most int) bool
 		if round == roundsMost-1 {
 			policy = speculation.None
 		}
-		speeds := c.fastest(free, min(most, j.Slots)-j.held)
+		speeds := c.fastest(j, free, min(most, j.Slots)-j.held)
 		if len(speeds) == 0 {
 			return true
 		}
@@ -105,21 +108,28 @@ func (c *Core) choose(now time.Time, j *job, free map[string]int, most int) bool
 	return true
 }
 
+// nobody is room to bar tasks of the job; no task is barred.
+func (j *job) nobody() []bool {
+	j.est.barred = append(j.est.barred[:0], make([]bool, len(j.maps))...)
+	return j.est.barred
+}
+
 // fastest are the speeds of the free slots, n at most, the fastest first.
-func (c *Core) fastest(free map[string]int, n int) []float64 {
-	var speeds []float64
+func (c *Core) fastest(j *job, free map[string]int, n int) []float64 {
+	speeds := j.est.speeds[:0]
 	for node, slots := range free {
 		for range slots {
 			speeds = append(speeds, c.speed(node))
 		}
 	}
 	slices.SortFunc(speeds, func(a, b float64) int { return cmp.Compare(b, a) })
+	j.est.speeds = speeds
 	return speeds[:max(0, min(n, len(speeds)))]
 }
 
 // look is the job as its policy sees it. Tasks are numbered by the place at which they start.
 // It adds to the barred tasks those of which no copy may start.
-func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []float64, barred map[int]bool) speculation.View {
+func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []float64, barred []bool) speculation.View {
 	accuracy, _ := c.accuracy.Value()
 	v := speculation.View{
 		Bound: bound, Slots: len(speeds), Speeds: speeds, Width: max(1, min(j.Slots, c.Capacity())), Typical: j.est.base,
@@ -196,7 +206,7 @@ func (j *job) id(place int) int {
 
 // carryChoice starts what was decided. It reports whether a copy found no node: then that
 // task is barred, and its slot is still to be given.
-func (c *Core) carryChoice(now time.Time, j *job, actions []speculation.Action, speeds []float64, free map[string]int, barred map[int]bool) (refused bool) {
+func (c *Core) carryChoice(now time.Time, j *job, actions []speculation.Action, speeds []float64, free map[string]int, barred []bool) (refused bool) {
 	for _, a := range actions {
 		if a.Kind == speculation.Wait {
 			break
@@ -266,7 +276,7 @@ func (c *Core) wanted(now time.Time, j *job) (copies int, save time.Duration, kn
 	if !c.late(now, j) {
 		return 0, 0, true
 	}
-	barred := make(map[int]bool)
+	barred := j.nobody()
 	v := c.look(now, j, j.bound(now), nil, barred)
 	v.Slots = min(speculation.SlotsMost, 2*len(v.Tasks))
 	d, err := speculation.Decide(j.est.policy, v, c.past)

@@ -5,6 +5,7 @@ package dispatch
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -363,6 +364,13 @@ func refs(running map[Ref]string) map[Ref]bool {
 		all[r] = true
 	}
 	return all
+}
+
+func TestTailIsThatOfTheTraces(t *testing.T) {
+	t.Parallel()
+	if want := math.Pow(2, 1/1.259) - 1; math.Abs(tailLeft-want) > 1e-12 {
+		t.Errorf("%v, want %v", tailLeft, want)
+	}
 }
 
 // At its deadline a job ends with what is done, if that is its floor; else once it is; one that needs all tasks goes on.

@@ -75,8 +75,8 @@ type turn struct {
 	most int
 }
 
-// serve hands free slots to jobs: first up to their shares, in the order of the shares, then to all that run, in the same
-// order. It reports whether a job has begun that may end or wait at once.
+// serve hands free slots to jobs: first up to their shares, in the order of the shares, then to all whose share was less
+// than they can use, in the same order. It reports whether a job has begun that may end or wait at once.
 func (c *Core) serve(now time.Time, free map[string]int) (again bool) {
 	turns := c.turns()
 	for _, t := range turns {
@@ -90,7 +90,7 @@ func (c *Core) serve(now time.Time, free map[string]int) (again bool) {
 		}
 	}
 	for _, t := range turns {
-		if t.job.state == Running {
+		if t.job.state == Running && t.most < t.job.Slots {
 			c.feed(now, t.job, free, t.job.Slots)
 		}
 	}

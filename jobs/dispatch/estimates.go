@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -16,9 +15,9 @@ const (
 	smallest = 0.01
 	// tailLeast is how many longer tasks must have ended to say what is left of a late one.
 	tailLeast = 5
-	// tailBeta is the exponent of the tail that late tasks are otherwise taken to have, from
-	// GRASS's traces.
-	tailBeta = 1.259
+	// tailLeft is what half of the late tasks still take at most, as a part of what they took so
+	// far: 2^(1/beta) - 1 with the tail's exponent beta = 1.259 from GRASS's traces.
+	tailLeft = 0.7342130853406479
 )
 
 // estimates is what a job has learned about its tasks, and how its copies are decided on.
@@ -40,8 +39,10 @@ type estimates struct {
 	said string
 	// ids are the map tasks by the place at which they start; nil where those are their indexes.
 	ids []int
-	// view is room for the tasks of the next decision, which keeps none of them.
-	view []speculation.Task
+	// view, speeds and barred are room for the tasks and slots of the next decision, which keeps none of them.
+	view   []speculation.Task
+	speeds []float64
+	barred []bool
 }
 
 // active reports whether a policy may decide on copies.
@@ -116,7 +117,7 @@ func (j *job) left(now time.Time, index int, a attempt) time.Duration {
 		}
 		return max(0, min(speculation.TimeMost, time.Duration(float64(usual)*whole)-ran))
 	}
-	return min(speculation.TimeMost, time.Duration(float64(ran)*(math.Pow(2, 1/tailBeta)-1)))
+	return min(speculation.TimeMost, time.Duration(float64(ran)*tailLeft))
 }
 
 // Learn takes over samples that an earlier process has made. It returns an error that wraps

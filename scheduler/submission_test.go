@@ -1,0 +1,241 @@
+package scheduler
+
+// Submissions through the service, with coordinators that answer, refuse or are lost: no slot is promised twice, and none
+// is lost.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/internal/testkit"
+	"headroom/jobs/dispatch"
+	"headroom/scheduler/leader"
+)
+
+// log is a coordinators' log in this process: what happens to a commit, and the jobs that are committed.
+type log struct {
+	headroomv1connect.UnimplementedJobServiceHandler
+
+	mu     sync.Mutex
+	fails  error
+	commit bool // although it fails
+	jobs   map[string]*headroomv1.Job
+}
+
+func (c *log) set(fails error, commit bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fails, c.commit = fails, commit
+}
+
+func (c *log) CommitJob(_ context.Context, r *connect.Request[headroomv1.CommitJobRequest]) (*connect.Response[headroomv1.CommitJobResponse], error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fails == nil || c.commit {
+		c.jobs[r.Msg.GetJob().GetId()] = r.Msg.GetJob()
+	}
+	return connect.NewResponse(&headroomv1.CommitJobResponse{Revision: uint64(len(c.jobs))}), c.fails
+}
+
+// Do calls the log as if over a network.
+func (c *log) Do(r *http.Request) (*http.Response, error) {
+	mux, w := http.NewServeMux(), httptest.NewRecorder()
+	mux.Handle(headroomv1connect.NewJobServiceHandler(c, rpc.HandlerOptions()...))
+	mux.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// front is the service of a plant.
+type front struct {
+	*plant
+
+	service *service
+	log     *log
+	dir     string
+}
+
+// newFront lets a plant with four slots serve submissions. Its loop takes events until the test ends.
+func newFront(t *testing.T) *front {
+	t.Helper()
+	p := newPlant(t, "adaptive", "shared")
+	f := &front{p, &service{p.Server}, &log{jobs: make(map[string]*headroomv1.Job)}, t.TempDir()}
+	p.leader = leader.New([]string{"c1"}, rpc.PeersOver(f.log))
+	p.restorer = &restorer{}
+	for i := range 10 {
+		testkit.WriteFile(t, filepath.Join(f.dir, fmt.Sprintf("in%d", i)), "")
+	}
+	p.now = time.Now()
+	p.core.HoldUntil(p.now)
+	p.worker(4)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case e := <-p.inbox:
+				e.apply(p.loop, time.Now())
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return f
+}
+
+// submit submits a job that can use so many slots.
+func (f *front) submit(name string, slots int) (*headroomv1.Job, error) {
+	ctx, cancel := context.WithTimeout(f.t.Context(), submitWait)
+	defer cancel()
+	resp, err := f.service.submit(ctx, &headroomv1.SubmitRequest{
+		File: filepath.Join(f.dir, name+".yaml"), Change: &headroomv1.Change{RequestId: name},
+		Spec: fmt.Appendf(nil, "name: %s\nclass: low\nslots: %d\ndeadline: 10m\nmap: {input: %s/in*, command: [/bin/cat]}\noutput: %s/out\n", name, slots, f.dir, f.dir),
+	})
+	return resp.GetJob(), err
+}
+
+// do has the loop do something between two events.
+func (f *front) do(what func()) {
+	f.t.Helper()
+	done := make(chan struct{})
+	testkit.Check(f.t, f.inbox.post(f.t.Context(), eventOf(func() { what(); close(done) })))
+	<-done
+}
+
+type eventOf func()
+
+func (e eventOf) apply(*loop, time.Time) { e() }
+
+func exitOf(err error) int {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return e.Exit
+	}
+	return -1
+}
+
+// Of many submissions at once as many are admitted as there are slots; the others are refused, and nothing of them is left.
+func TestConcurrentSubmissions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFront(t)
+		const all = 16
+		var wg sync.WaitGroup
+		jobs, errs := make([]*headroomv1.Job, all), make([]error, all)
+		for i := range all {
+			wg.Go(func() { jobs[i], errs[i] = f.submit(fmt.Sprintf("j%d", i/2), 1) }) // each one twice
+		}
+		wg.Wait()
+		f.do(func() {
+			promised := 0
+			for id := range f.door.promises {
+				promised += f.promised(id)
+			}
+			if promised != 4 || len(f.door.promises) != 4 || len(f.log.jobs) != 4 || len(f.core.Jobs(time.Now())) != 4 {
+				t.Errorf("%d slots are promised to %d jobs, %d committed, %d to run", promised, len(f.door.promises), len(f.log.jobs), len(f.core.Jobs(time.Now())))
+			}
+		})
+		for i := range all {
+			_, committed := f.log.jobs[jobID(fmt.Sprintf("j%d", i/2), fmt.Sprintf("j%d", i/2))]
+			if (errs[i] == nil) != committed || errs[i] != nil && exitOf(errs[i]) != cli.ExitRefused || committed && jobs[i].GetAdmission().GetSlots() != 1 {
+				t.Errorf("submission %d: %v, %v", i, jobs[i], errs[i])
+			}
+		}
+	})
+}
+
+// Without a leader nothing was committed: the slots are free at once.
+func TestLostLeaderGivesSlotsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFront(t)
+		f.log.set(rpc.NotLeader("", ""), false)
+		if _, err := f.submit("a", 4); exitOf(err) != cli.ExitUnreachable {
+			t.Fatalf("%v", err)
+		}
+		f.do(func() {
+			if n := len(f.door.promises); n != 0 {
+				t.Errorf("%d promises are left", n)
+			}
+		})
+		f.log.set(nil, false)
+		if j, err := f.submit("b", 4); err != nil || j.GetAdmission().GetSlots() != 4 {
+			t.Errorf("%v, %v", j, err)
+		}
+	})
+}
+
+// Where nobody knows whether a job was committed it keeps its slots, until a repetition or the log says so.
+func TestUnknownCommitKeepsSlots(t *testing.T) {
+	t.Parallel()
+	for name, committed := range map[string]bool{"committed": true, "not committed": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFront(t)
+				f.log.set(connect.NewError(connect.CodeDeadlineExceeded, errors.New("lost")), committed)
+				if _, err := f.submit("a", 4); exitOf(err) != cli.ExitUnknown {
+					t.Fatalf("%v", err)
+				}
+				f.log.set(nil, false)
+				if _, err := f.submit("b", 4); exitOf(err) != cli.ExitRefused {
+					t.Errorf("its slots are promised to another: %v", err)
+				}
+				if committed {
+					j, err := f.submit("a", 4)
+					if err != nil || j.GetAdmission().GetSlots() != 4 {
+						t.Errorf("repeated: %v, %v", j, err)
+					}
+				}
+				f.do(func() {
+					f.now = time.Now().Add(reservedFor + time.Second)
+					readyEvent{}.apply(f.loop, f.now)
+					f.core.Alive(f.now, "n01")
+					f.attend(f.now)
+					id := jobID("a", "a")
+					if want := map[bool]int{true: 4}[committed]; f.promised(id) != want || f.core.Knows(id) != committed {
+						t.Errorf("%d slots are promised, want %d", f.promised(id), want)
+					}
+				})
+			})
+		})
+	}
+}
+
+// The committer tries until a leader takes it, and says the same each time.
+func TestAdmissionIsCommittedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFront(t)
+		c := newCommitter(identity{ID: "s1"}, f.leader, f.inbox, f.logger)
+		f.log.set(rpc.NotLeader("", ""), false)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.admissions(ctx) }()
+		c.admitted <- jobToProto(jobAndSpec{JobView: dispatch.JobView{Plan: dispatch.Plan{ID: "a"}}, admission: &headroomv1.Admission{Decision: "admitted", Slots: 3}})
+		time.Sleep(time.Minute)
+		f.log.set(nil, false)
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if a := f.log.jobs["a"].GetAdmission(); a.GetSlots() != 3 {
+			t.Errorf("committed %v", a)
+		}
+	})
+}
