@@ -53,6 +53,7 @@ type job struct {
 // Controller is the door. Its zero value is not ready; New makes one.
 type Controller struct {
 	policy   Policy
+	byTasks  bool // fair policies share in proportion to tasks
 	capacity int
 	others   int // slots that are in other hands for now
 
