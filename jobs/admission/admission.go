@@ -133,8 +133,9 @@ type Decision struct {
 	Until time.Time
 	// Finish is, for an admitted job, its expected end; zero while nothing is known.
 	Finish time.Time
-	// Nearest is, for a refused job, the shortest deadline from its submission that could be kept, if no job in the
-	// queue is served before it; 0 where none can be named.
+	// Nearest is, for a refused job, the shortest deadline from its submission, not below its own, with which it would not be
+	// refused now, nothing else changed; 0 where none can be named. What a policy expects of a job may grow with
+	// its deadline: then none helps a job that needs more slots than there are.
 	Nearest time.Duration
 }
 
@@ -158,7 +159,7 @@ func (d *Decision) Reason() string {
 		if d.Nearest == 0 {
 			return fmt.Sprintf("needs %d slots and can use %d; no deadline can be named that could be kept", d.Need, d.Limit)
 		}
-		return fmt.Sprintf("needs %d slots and can use %d; the nearest deadline that could be kept is %s", d.Need, d.Limit, round(d.Nearest))
+		return fmt.Sprintf("needs %d slots and can use %d; the nearest deadline that could be kept is %s", d.Need, d.Limit, roundUp(d.Nearest))
 	case Resized:
 		return fmt.Sprintf("the capacity changed: holds %g slots, needs %d", d.Slots, d.Need)
 	default:
@@ -166,7 +167,14 @@ func (d *Decision) Reason() string {
 	}
 }
 
-func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+const rounding = 10 * time.Millisecond
+
+func round(d time.Duration) time.Duration { return d.Round(rounding) }
+
+// roundUp is round of a time below which a job is refused.
+func roundUp(d time.Duration) time.Duration {
+	return min(TimeMost, (d + rounding - 1).Truncate(rounding))
+}
 
 // Power says what part of a cluster's slots a power budget pays for.
 type Power struct {

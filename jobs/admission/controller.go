@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -26,6 +27,8 @@ const (
 	spare = 20
 	// sweepMost is how many jobs of the queue get a new estimate at each event: their needs may have fallen.
 	sweepMost = 4
+	// searchMost bounds the search for a deadline: it halves the logarithm of 30 years over a nanosecond down to parts in 1e9.
+	searchMost = 40
 )
 
 // job is a job that waits or runs. Times are in seconds since the controller's first event.
@@ -39,6 +42,7 @@ type job struct {
 	last           float64 // the last moment at which it may begin
 	at             [2]int  // places in the queue's heaps
 	estimate       estimate
+	byTime         bool // its estimate is by the times of tasks (Adaptive)
 	running        bool
 	slots          float64 // what it holds
 	done, since    float64 // slot-seconds it has had, counted up to since
@@ -49,6 +53,7 @@ type job struct {
 // Controller is the door. Its zero value is not ready; New makes one.
 type Controller struct {
 	policy   Policy
+	byTasks  bool // fair policies share in proportion to tasks
 	capacity int
 	others   int // slots that are in other hands for now
 
@@ -70,6 +75,7 @@ type Controller struct {
 	ended    int
 	learned  learned
 	out      []Decision
+	refused  []refusal // by the event
 }
 
 // New returns a controller without jobs.
@@ -82,7 +88,7 @@ func New(policy Policy, capacity int) (*Controller, error) {
 	}
 	return &Controller{
 		policy: policy, capacity: capacity, jobs: map[string]*job{}, queue: newQueue(), fraction: -1, soonest: math.Inf(1),
-		learned: learned{groups: map[group]*window{}},
+		learned: learned{groups: map[group]*history{}},
 	}, nil
 }
 
@@ -231,7 +237,7 @@ func (c *Controller) NextTick() (time.Time, bool) {
 
 // advance moves the time on; it never goes back.
 func (c *Controller) advance(now time.Time) {
-	c.out = nil
+	c.out, c.refused = nil, nil
 	if !c.began {
 		c.began, c.epoch = true, now
 	}
@@ -315,6 +321,7 @@ func (c *Controller) settle() []Decision {
 		c.lastChance(j)
 	}
 	c.admit()
+	c.name()
 	if c.policy == Adaptive {
 		c.lend()
 	}
@@ -358,21 +365,29 @@ func (c *Controller) admit() {
 // lastChance ends a job that cannot be promised its deadline, and is in no queue. Adaptive lets it run on slots that
 // are promised to nobody, if with those that are likely to come free it ends in time with a probability of chance.
 func (c *Controller) lastChance(j *job) {
-	left := j.due - c.now
-	slots := min(j.Tasks, c.room()-c.capacity/spare)
-	w := c.learned.of(j)
-	if c.policy != Adaptive || w == nil || slots <= 0 || left <= slack {
+	slots, e, ok := c.chanceOf(j, c.likely)
+	if !ok {
 		c.refuse(j)
 		return
 	}
-	expected := min(float64(j.Tasks), float64(slots+c.likely()))
-	p := w.within(expected * left / (j.limit * float64(j.Tasks)))
-	if p < chance {
-		c.refuse(j)
-		return
-	}
-	j.estimate.work, j.estimate.confidence = expected*left, p
+	j.estimate.work, j.estimate.confidence = e.work, e.confidence
 	c.start(j, slots)
+}
+
+// chanceOf returns the slots that a job without a promise would begin on, and what is expected of it then.
+func (c *Controller) chanceOf(j *job, likely func() int) (slots int, e estimate, ok bool) {
+	left := j.due - c.now
+	slots = min(j.Tasks, c.room()-c.capacity/spare)
+	if c.policy != Adaptive || slots <= 0 || left <= slack {
+		return 0, e, false
+	}
+	w := c.learned.of(j)
+	if w == nil {
+		return 0, e, false
+	}
+	expected := min(float64(j.Tasks), float64(slots+likely()))
+	p := w.fractions.within(expected * left / (j.limit * float64(j.Tasks)))
+	return slots, estimate{work: expected * left, confidence: p}, p >= chance
 }
 
 // likely is how many slots are promised beyond what running jobs are likely to need: by the median where they have had
@@ -383,7 +398,7 @@ func (c *Controller) likely() int {
 		c.count(j)
 		need := c.needOf(j)
 		if w := c.learned.of(j); w != nil {
-			if left := w.median()*j.limit*float64(j.Tasks) - j.done; left > 0 {
+			if left := w.fractions.median()*j.limit*float64(j.Tasks) - j.done; left > 0 {
 				need = slotsFor(left, j.due-c.now)
 			}
 		}
@@ -463,55 +478,61 @@ func (c *Controller) count(j *job) {
 // refuse ends a job that is in no queue.
 func (c *Controller) refuse(j *job) {
 	delete(c.jobs, j.ID)
-	d := c.decision(j, Refused)
-	d.Nearest = c.nearest(j)
-	c.out = append(c.out, d)
+	c.refused = append(c.refused, refusal{j, len(c.out)})
+	c.out = append(c.out, c.decision(j, Refused))
 }
 
-// nearest returns the shortest deadline that j could have: as soon as enough running jobs are expected to have ended,
-// it runs on all that it can use.
-func (c *Controller) nearest(j *job) time.Duration {
-	most := j.most(c.capacity)
-	if !j.estimate.known || most == 0 {
+// refusal is a job that the event has refused, and the place of its decision in Controller.out.
+type refusal struct {
+	*job
+
+	at int
+}
+
+// name says for each job that the event has refused which deadline would not be: once all else is decided, so that who asks
+// again at once gets it.
+func (c *Controller) name() {
+	if len(c.refused) == 0 {
+		return
+	}
+	likely := sync.OnceValue(c.likely)
+	for _, r := range c.refused {
+		c.out[r.at].Nearest = c.nearest(r.job, likely)
+	}
+	c.refused = nil
+}
+
+// nearest returns the shortest deadline, not below its own, with which j would not be refused; 0 where there is none, or nothing
+// is known. What is expected of a job may grow with its deadline, so the deadline is searched, by what decides: a longer one
+// is never refused where a shorter one is not.
+func (c *Controller) nearest(j *job, likely func() int) time.Duration {
+	low, high := j.limit, TimeMost.Seconds()
+	if !j.estimate.known || c.capacity == 0 || !c.takes(j, high, likely) {
 		return 0
 	}
-	begin := c.now
-	if most > c.free() {
-		begin = c.freeAt(most)
+	if c.takes(j, low, likely) {
+		return j.Deadline
 	}
-	return c.time(begin - j.submitted + j.estimate.work/float64(most)).Sub(c.epoch)
-}
-
-// freeAt returns when so many slots are expected to be free.
-func (c *Controller) freeAt(slots int) float64 {
-	ends := make([]*job, len(c.running))
-	copy(ends, c.running)
-	slices.SortFunc(ends, func(a, b *job) int { return compare(c.endOf(a), c.endOf(b)) })
-	free := float64(c.free())
-	for _, j := range ends {
-		if free += j.slots; free >= float64(slots) {
-			return c.endOf(j)
+	for step := 0; step < searchMost && high > low*(1+1e-9); step++ {
+		middle := math.Sqrt(low * high)
+		if c.takes(j, middle, likely) {
+			high = middle
+		} else {
+			low = middle
 		}
 	}
-	return c.now
+	return min(TimeMost, time.Duration(math.Ceil((high+slack)*1e9)))
 }
 
-// endOf is when a running job is expected to end: by its estimate, and by its deadline where that is exceeded or unknown.
-func (c *Controller) endOf(j *job) float64 {
-	if left := j.estimate.work - j.done; j.estimate.known && left > 0 && j.slots > 0 {
-		return max(c.now, j.since+left/j.slots)
+// takes reports whether j would not be refused now, had it another deadline.
+func (c *Controller) takes(j *job, limit float64, likely func() int) bool {
+	o := job{Job: j.Job, submitted: j.submitted, limit: limit, due: j.submitted + limit}
+	c.look(&o)
+	if c.feasible(&o) {
+		return true
 	}
-	return max(c.now, j.due)
-}
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	_, _, ok := c.chanceOf(&o, likely)
+	return ok
 }
 
 // decision returns a verdict with the numbers as they are.

@@ -14,6 +14,9 @@ const (
 	samplesLeast = 30
 	// groupsMost bounds the distributions: users come and go.
 	groupsMost = 4096
+	// longer is how many times as long as the bound of the times of tasks those of another job may take, where its deadline is all
+	// that could say so: whose deadlines are far have longer jobs.
+	longer = 2
 )
 
 // estimate is what is expected of a job.
@@ -24,7 +27,7 @@ type estimate struct {
 	known            bool
 }
 
-// window holds the newest fractions of a group of jobs, and the same in order.
+// window holds the newest values of a group of jobs, and the same in order.
 type window struct {
 	newest []float64
 	next   int
@@ -44,18 +47,18 @@ func (w *window) add(f float64) {
 	w.sorted = slices.Insert(w.sorted, i, f)
 }
 
-// bound returns a fraction that the next one is not expected to exceed: as far above the greatest as they are apart
+// bound returns what the next one is not expected to exceed: as far above the greatest as they are apart
 // from each other in the mean. It holds with the probability n/(n+1), whatever their distribution.
-func (w *window) bound() (fraction, confidence float64) {
+func (w *window) bound() (most, confidence float64) {
 	n := len(w.sorted)
 	least, most := w.sorted[0], w.sorted[n-1]
-	return min(1, most+(most-least)/float64(n)), float64(n) / float64(n+1)
+	return most + (most-least)/float64(n), float64(n) / float64(n+1)
 }
 
-// median returns the fraction that half of them do not exceed.
+// median returns what half of them do not exceed.
 func (w *window) median() float64 { return w.sorted[(len(w.sorted)-1)/2] }
 
-// within returns how probable it is that the next fraction does not exceed f.
+// within returns how probable it is that the next one does not exceed f.
 func (w *window) within(f float64) float64 {
 	k, _ := slices.BinarySearch(w.sorted, math.Nextafter(f, 2))
 	return float64(k) / float64(len(w.sorted)+1)
@@ -68,17 +71,28 @@ type group struct {
 	all  bool
 }
 
-// learned is what Adaptive knows: fractions W / (deadline x tasks) of jobs that ended.
+// history is what is known of jobs that ended.
+type history struct {
+	fractions window // W / (deadline x tasks)
+	times     window // W / tasks, s
+}
+
+func (h *history) add(fraction, time float64) {
+	h.fractions.add(fraction)
+	h.times.add(time)
+}
+
+// learned is what Adaptive knows.
 type learned struct {
-	groups map[group]*window
-	whole  window
+	groups map[group]*history
+	whole  history
 }
 
 // sizeClass is the number of binary digits of the tasks, in pairs: 1, 2 to 3, 4 to 15, 16 to 63, and so on.
 func sizeClass(tasks int) int { return bits.Len(uint(tasks)) / 2 }
 
-func (l *learned) add(j *job, fraction float64) {
-	l.whole.add(fraction)
+func (l *learned) add(j *job, fraction, time float64) {
+	l.whole.add(fraction, time)
 	size := sizeClass(j.Tasks)
 	for _, g := range []group{{size: size, all: true}, {size: size, user: j.User}} {
 		w := l.groups[g]
@@ -86,23 +100,23 @@ func (l *learned) add(j *job, fraction float64) {
 			if len(l.groups) >= groupsMost {
 				continue
 			}
-			w = &window{}
+			w = &history{}
 			l.groups[g] = w
 		}
-		w.add(fraction)
+		w.add(fraction, time)
 	}
 }
 
 // of returns the narrowest distribution that is believed; nil while nothing has ended.
-func (l *learned) of(j *job) *window {
+func (l *learned) of(j *job) *history {
 	size := sizeClass(j.Tasks)
-	if w := l.groups[group{size: size, user: j.User}]; w != nil && len(w.sorted) >= samplesLeast {
+	if w := l.groups[group{size: size, user: j.User}]; w != nil && len(w.fractions.sorted) >= samplesLeast {
 		return w
 	}
-	if w := l.groups[group{size: size, all: true}]; w != nil && len(w.sorted) >= samplesLeast {
+	if w := l.groups[group{size: size, all: true}]; w != nil && len(w.fractions.sorted) >= samplesLeast {
 		return w
 	}
-	if len(l.whole.sorted) > 0 {
+	if len(l.whole.fractions.sorted) > 0 {
 		return &l.whole
 	}
 	return nil
@@ -120,12 +134,27 @@ func (c *Controller) estimate(j *job) estimate {
 		}
 	case Adaptive:
 		if w := c.learned.of(j); w != nil {
-			f, p := w.bound()
-			return estimate{work: f * most, confidence: p, samples: len(w.sorted), known: true}
+			return c.expected(j, w)
 		}
 	default:
 	}
 	return estimate{}
+}
+
+// expected is Adaptive's estimate by jobs that ended. By the fraction alone, work grows with the deadline, and no deadline helps a
+// job that needs more slots than there are: such a job is expected to take as long as the others did for each task, if that is less. A running job keeps its kind of estimate.
+func (c *Controller) expected(j *job, h *history) estimate {
+	f, p := h.fractions.bound()
+	f = min(1, f)
+	e := estimate{work: f * j.limit * float64(j.Tasks), confidence: p, samples: len(h.fractions.sorted), known: true}
+	if !j.running {
+		j.byTime = f*float64(j.Tasks) > float64(c.capacity)
+	}
+	if j.byTime {
+		time, _ := h.times.bound()
+		e.work = min(e.work, longer*time*float64(j.Tasks))
+	}
+	return e
 }
 
 // learn is the paper's Algorithm 1, and what Adaptive does instead. work is the job's whole work, s. It reports whether
@@ -133,8 +162,9 @@ func (c *Controller) estimate(j *job) estimate {
 func (c *Controller) learn(j *job, work float64) (changed bool) {
 	c.ended++
 	if c.policy == Adaptive {
-		c.learned.add(j, min(1, work/(j.limit*float64(j.Tasks))))
-		c.fraction, _ = c.learned.whole.bound()
+		c.learned.add(j, min(1, work/(j.limit*float64(j.Tasks))), work/float64(j.Tasks))
+		most, _ := c.learned.whole.fractions.bound()
+		c.fraction = min(1, most)
 		return false
 	}
 	if c.policy != Pythia {

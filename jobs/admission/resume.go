@@ -130,6 +130,8 @@ func (c *Controller) clone() *Controller {
 	return &o
 }
 
+func (h *history) clone() history { return history{h.fractions.clone(), h.times.clone()} }
+
 func (w *window) clone() window {
 	return window{newest: slices.Clone(w.newest), next: w.next, sorted: slices.Clone(w.sorted)}
 }

@@ -6,8 +6,11 @@ import (
 	"slices"
 )
 
+// ShareByTasks lets NoDrop and Reactive share slots in proportion to tasks, instead of max-min fair.
+func (c *Controller) ShareByTasks() { c.byTasks = true }
+
 // share divides the capacity among all running jobs, max-min fair: each gets as much as any other, or all that it can
-// use. Reactive stops jobs at their deadlines first.
+// use. By tasks, each gets the same part of what it can use. Reactive stops jobs at their deadlines first.
 func (c *Controller) share() {
 	if c.policy == Reactive && c.now > c.soonest+slack {
 		c.soonest = math.Inf(1)
@@ -21,8 +24,16 @@ func (c *Controller) share() {
 	}
 	left := float64(max(0, c.capacity-c.others))
 	c.held = 0
+	tasks := 0.0
+	for _, j := range c.running {
+		tasks += float64(j.Tasks)
+	}
+	part := min(1, left/max(1, tasks))
 	for i, j := range c.running {
 		slots := min(float64(j.Tasks), left/float64(len(c.running)-i))
+		if c.byTasks {
+			slots = float64(j.Tasks) * part
+		}
 		left -= slots
 		c.held += slots
 		c.resize(j, slots)

@@ -80,14 +80,21 @@ func small(p admission.Policy, slots int) (admit.Door, error) {
 // mutants are all mistakes, each with the targets that must notice it.
 func mutants() []mutant {
 	return []mutant{
-		{name: "pythia has no door", expected: []string{"B1/nodrop", "B2/reactive", "B3/oracle", "B4/pythia", "B5/classes"}, door: instead(admission.Pythia, admission.NoDrop)},
+		{name: "pythia has no door", expected: []string{"B1/nodrop", "B1/reactive", "B2/reactive", "B3/oracle", "B3/tight", "B3/middle", "B4/pythia", "B5/classes"}, door: instead(admission.Pythia, admission.NoDrop)},
 		{name: "pythia learns a quarter of the work", expected: []string{"B4/pythia"}, door: misled(admission.Pythia, 1, 0.25)},
 		{name: "reactive stops nothing", expected: []string{"B4/nodrop-tight", "B4/nodrop-middle"}, door: instead(admission.Reactive, admission.NoDrop)},
-		{name: "reactive is pythia", expected: []string{"B4/reactive-tight", "B4/reactive-middle"}, door: instead(admission.Reactive, admission.Pythia)},
+		{name: "reactive is pythia", expected: append([]string{"B4/reactive-tight", "B4/reactive-middle"}, byTasksIDs()...), door: instead(admission.Reactive, admission.Pythia)},
 		{name: "nodrop is pythia", expected: []string{"B1/nodrop", "B2/nodrop", "B4/nodrop-tight", "B4/nodrop-middle"}, door: instead(admission.NoDrop, admission.Pythia), apart: true},
 		{name: "oracle is told three times the work", expected: []string{"B1/oracle"}, door: misled(admission.Oracle, 3, 1)},
 		{name: "the ample cluster is small", expected: []string{"B6/spread"}, door: small},
 		{name: "adaptive has no door", expected: goalIDs(), door: instead(admission.Adaptive, admission.NoDrop)},
+	}
+}
+
+// byTasksIDs are the targets of shares by tasks.
+func byTasksIDs() []string {
+	return []string{
+		"B1/reactive-by-tasks", "B2/reactive-by-tasks", "B3/tight-by-tasks", "B3/middle-by-tasks", "B4/reactive-tight-by-tasks", "B4/reactive-middle-by-tasks",
 	}
 }
 

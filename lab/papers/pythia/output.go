@@ -28,7 +28,7 @@ func filesOf(all []*figures, seed uint64) papers.Files {
 
 // cells are the columns that name a run.
 func (f *figures) cells(k key) []string {
-	return []string{f.name, strconv.Itoa(f.capacities[k.capacity]), strconv.FormatBool(k.cut), k.multiple, k.policy.String()}
+	return []string{f.name, strconv.Itoa(f.capacities[k.capacity]), strconv.FormatBool(k.cut), k.multiple, k.name()}
 }
 
 // writeRuns is every run.

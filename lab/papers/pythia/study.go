@@ -15,6 +15,16 @@ type key struct {
 	multiple string
 	capacity int
 	cut      bool
+	// byTasks: slots are shared in proportion to tasks, by NoDrop and Reactive.
+	byTasks bool
+}
+
+// name is how a policy is called in tables.
+func (k key) name() string {
+	if k.byTasks {
+		return k.policy.String() + " by tasks"
+	}
+	return k.policy.String()
 }
 
 // measures are the paper's of one run, as parts of 1.
@@ -36,7 +46,7 @@ type study struct {
 func honest(p admission.Policy, slots int) (admit.Door, error) { return admission.New(p, slots) }
 
 // keys are the runs of a study: the paper's four policies and ours at all capacities under the fixed deadlines, at the two smaller ones
-// under the variable deadlines, and ours and what it is held against while the capacity is cut, too.
+// under the variable deadlines, those that share also by tasks, and ours and what it is held against while the capacity is cut, too.
 func keys() (all []key) {
 	for i, m := range multiples() {
 		for capacity := tight; capacity <= ample; capacity++ {
@@ -44,13 +54,16 @@ func keys() (all []key) {
 				continue
 			}
 			for _, p := range admission.Policies() {
-				all = append(all, key{p, m.name, capacity, false})
+				all = append(all, key{p, m.name, capacity, false, false})
 			}
 			if capacity == ample {
 				continue
 			}
 			for _, p := range []admission.Policy{admission.Adaptive, admission.Pythia, admission.Reactive} {
-				all = append(all, key{p, m.name, capacity, true})
+				all = append(all, key{p, m.name, capacity, true, false})
+			}
+			for _, p := range []admission.Policy{admission.NoDrop, admission.Reactive} {
+				all = append(all, key{p, m.name, capacity, false, true})
 			}
 		}
 	}
@@ -74,7 +87,7 @@ func (s *study) trial(ctx context.Context, seed uint64) (trial, error) {
 		types[m.name] = m
 	}
 	t := trial{}
-	shared := map[int]*admit.Outcome{} // of NoDrop by capacity
+	shared := map[key]*admit.Outcome{} // of NoDrop, but for the deadline type
 	for _, k := range keys() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -83,7 +96,8 @@ func (s *study) trial(ctx context.Context, seed uint64) (trial, error) {
 		if k.cut {
 			l = cut(l)
 		}
-		o := shared[k.capacity]
+		alike := key{policy: k.policy, capacity: k.capacity, byTasks: k.byTasks}
+		o := shared[alike]
 		if k.policy != admission.NoDrop || o == nil || s.apart {
 			var err error
 			if o, err = s.one(k, l); err != nil {
@@ -91,7 +105,7 @@ func (s *study) trial(ctx context.Context, seed uint64) (trial, error) {
 			}
 		}
 		if k.policy == admission.NoDrop {
-			shared[k.capacity] = o
+			shared[alike] = o
 			o.Judge(l.Jobs)
 		}
 		m := o.Measure(l.Jobs)
@@ -112,6 +126,9 @@ func (s *study) one(k key, l admit.Load) (*admit.Outcome, error) {
 	door, err := s.door(k.policy, l.Capacity)
 	if err != nil {
 		return nil, err
+	}
+	if c, ok := door.(interface{ ShareByTasks() }); ok && k.byTasks {
+		c.ShareByTasks()
 	}
 	o, err := admit.Simulate(door, l)
 	if err != nil {

@@ -41,7 +41,7 @@ func wasted(m measures) float64 { return m.wasted }
 
 // fixed is a run under the fixed deadlines.
 func fixed(p admission.Policy, capacity int) key {
-	return key{p, multiples()[0].name, capacity, false}
+	return key{policy: p, multiple: multiples()[0].name, capacity: capacity}
 }
 
 // percent is a measure of a run in percent, over the seeds.
@@ -53,7 +53,7 @@ func (f *figures) percent(k key, of func(measures) float64) papers.Stat {
 func (t trial) variable(p admission.Policy, capacity int, of func(measures) float64) float64 {
 	sum, types := 0.0, multiples()[1:]
 	for _, m := range types {
-		sum += of(t[key{p, m.name, capacity, false}])
+		sum += of(t[key{policy: p, multiple: m.name, capacity: capacity}])
 	}
 	return sum / float64(len(types))
 }
@@ -69,7 +69,8 @@ func (f *figures) targets() []papers.Target {
 	all := f.fixedTargets()
 	all = append(all, f.variableTargets()...)
 	all = append(all, f.wasteTargets()...)
-	all = append(append(all, f.classes(), f.unconstrained()), f.goals()...)
+	all = append(append(all, f.classes(), f.unconstrained()), f.byTasksTargets()...)
+	all = append(all, f.goals()...)
 	return slices.DeleteFunc(all, func(t papers.Target) bool { return f.traced && !slices.Contains(f.tracedIDs(), t.ID) })
 }
 
@@ -117,7 +118,7 @@ func (f *figures) variableTargets() []papers.Target {
 	for _, m := range multiples()[1:] {
 		for capacity := tight; capacity <= middle; capacity++ {
 			s := f.each(func(t trial) float64 {
-				return -gain(t[key{admission.Pythia, m.name, capacity, false}].sdr, t[key{admission.Oracle, m.name, capacity, false}].sdr)
+				return -gain(t[key{policy: admission.Pythia, multiple: m.name, capacity: capacity}].sdr, t[key{policy: admission.Oracle, multiple: m.name, capacity: capacity}].sdr)
 			})
 			if s.Mean > short.Mean {
 				short, at = s, fmt.Sprintf("%s at %d slots", m.name, f.capacities[capacity])
@@ -135,6 +136,56 @@ func (f *figures) variableTargets() []papers.Target {
 		papers.From(177, above(0), papers.Judge(f.id("B3/tight"), "SDR, variable deadlines, tightest capacity: pythia over reactive", "%", first, first.Mean > 0, "to be higher")),
 		papers.From(58, above(0), papers.Judge(f.id("B3/middle"), "SDR, variable deadlines, twice that capacity: pythia over reactive", "%", second, second.Mean > 0, "to be higher")),
 	}
+}
+
+// byTasksTargets are B1 to B4 of Reactive with slots shared in proportion to tasks.
+func (f *figures) byTasksTargets() []papers.Target {
+	shared := func(multiple string, capacity int) key {
+		return key{policy: admission.Reactive, multiple: multiple, capacity: capacity, byTasks: true}
+	}
+	fixed2x := multiples()[0].name
+	variable := func(t trial, capacity int, of func(measures) float64) float64 {
+		sum, types := 0.0, multiples()[1:]
+		for _, m := range types {
+			sum += of(t[shared(m.name, capacity)])
+		}
+		return sum / float64(len(types))
+	}
+	first := f.each(func(t trial) float64 {
+		return gain(t[fixed(admission.Pythia, tight)].sdr, t[shared(fixed2x, tight)].sdr)
+	})
+	best := f.each(func(t trial) float64 {
+		most := math.Inf(-1)
+		for capacity := tight; capacity <= middle; capacity++ {
+			most = max(most, gain(t[fixed(admission.Pythia, capacity)].ptr, t[shared(fixed2x, capacity)].ptr))
+		}
+		return most
+	})
+	noDrop := key{policy: admission.NoDrop, multiple: fixed2x, capacity: tight, byTasks: true}
+	note := fmt.Sprintf("SDR: reactive %.1f %%, nodrop %.1f %%", f.percent(shared(fixed2x, tight), sdr).Mean, f.percent(noDrop, sdr).Mean)
+	all := []papers.Target{
+		papers.From(143, above(0), papers.Judge(f.id("B1/reactive-by-tasks"), "SDR, Fixed2x, tightest capacity: pythia over reactive, shares by tasks", "%", first, first.Mean > 0, note)),
+		papers.From(93, above(0), papers.Judge(f.id("B2/reactive-by-tasks"), "PTR, Fixed2x: pythia over reactive, shares by tasks, at the better of the two smaller capacities", "%", best, best.Mean > 0, "to be higher")),
+	}
+	for _, x := range []struct {
+		id, what         string
+		capacity         int
+		paper, low, high float64
+	}{
+		{"tight", "tightest capacity", tight, 177, 24, 30},
+		{"middle", "twice that capacity", middle, 58, 12, 30},
+	} {
+		met := f.each(func(t trial) float64 {
+			return gain(t.variable(admission.Pythia, x.capacity, sdr), variable(t, x.capacity, sdr))
+		})
+		lost := f.each(func(t trial) float64 { return 100 * variable(t, x.capacity, wasted) })
+		least := f.each(func(t trial) float64 { return 100 * t.variable(admission.Pythia, x.capacity, wasted) })
+		all = append(all,
+			papers.From(x.paper, above(0), papers.Judge(f.id("B3/"+x.id+"-by-tasks"), "SDR, variable deadlines, "+x.what+": pythia over reactive, shares by tasks", "%", met, met.Mean > 0, "to be higher")),
+			papers.From((x.low+x.high)/2, papers.Range{Low: x.low, High: x.high}, papers.Judge(f.id("B4/reactive-"+x.id+"-by-tasks"), "wasted by reactive, shares by tasks, "+x.what, "%", lost, lost.Mean > least.Mean, "to be more than pythia")),
+		)
+	}
+	return all
 }
 
 // wasteTargets are B4.
@@ -174,7 +225,7 @@ func (f *figures) classes() papers.Target {
 	won, note := 0, ""
 	for _, m := range multiples()[1:] {
 		for capacity := tight; capacity <= middle; capacity++ {
-			a, b := f.percent(key{admission.Pythia, m.name, capacity, false}, ptr), f.percent(key{admission.Reactive, m.name, capacity, false}, ptr)
+			a, b := f.percent(key{policy: admission.Pythia, multiple: m.name, capacity: capacity}, ptr), f.percent(key{policy: admission.Reactive, multiple: m.name, capacity: capacity}, ptr)
 			if a.Mean > b.Mean {
 				won++
 			}
@@ -227,7 +278,7 @@ func (f *figures) worst(deadlines string, of func(measures) float64, than func(t
 	w := worstCase{by: papers.Stat{Mean: math.Inf(1)}}
 	for capacity := tight; capacity <= middle; capacity++ {
 		for _, c := range []bool{false, true} {
-			k := key{admission.Adaptive, deadlines, capacity, c}
+			k := key{policy: admission.Adaptive, multiple: deadlines, capacity: capacity, cut: c}
 			by := f.each(func(t trial) float64 { return 100 * (of(t[k]) - than(t, k)) })
 			if by.Mean < w.by.Mean {
 				w.by = by
