@@ -613,6 +613,16 @@ func (d demand) tag(tags string) {
 	}
 }
 
+// errorBound is the part of the map tasks that the result may lack by the demand; nil for none.
+func (d demand) errorBound() *float64 {
+	most := d[propertyError]
+	x, err := config.ParseFraction(most)
+	if strings.TrimSuffix(most, "%") != "0" && err != nil {
+		return nil
+	}
+	return new(x)
+}
+
 // bounds are the least parts of the map tasks that the demand of a job of that name
 // asks for. What the owner meant is not always known: then all tasks are demanded.
 func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Bound) {
