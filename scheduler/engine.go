@@ -57,6 +57,7 @@ func openEngines(s *Server, keeper *secure.Keeper) (*engines, error) {
 	if err != nil {
 		return nil, err
 	}
+	own.Speculate(s.cfg.Speculation.rule().Policy)
 	if keeper != nil {
 		own.Secure(keeper, s.cfg.TLS.CA)
 	}
@@ -119,7 +120,7 @@ func (l *loop) noteNodes(id string, on map[string]int) {
 // engineProgress is a run's progress as the core has it.
 func engineProgress(p sparkapp.Progress) dispatch.EngineProgress {
 	out := dispatch.EngineProgress{
-		Known: p.Known, Tasks: p.Tasks, Done: p.Done, Running: p.Running, Dropped: p.Dropped,
+		Known: p.Known, Tasks: p.Tasks, Done: p.Done, Running: p.Running, Dropped: p.Dropped, Copies: p.Copies,
 		RunningOn: p.RunningOn, Executors: p.Executors, Cores: p.Cores, Surplus: p.Surplus, Source: string(p.From), Trouble: p.Trouble,
 	}
 	for _, s := range p.Stages {
@@ -131,9 +132,10 @@ func engineProgress(p sparkapp.Progress) dispatch.EngineProgress {
 // order is a run for the engine.
 func (l *loop) order(id string, run dispatch.RunRecord) spark.Run {
 	r := l.records[id]
+	_, bounded := r.file.ErrorBound()
 	return spark.Run{
 		Job: id, Number: run.Number, Spec: *r.file.Spark, Theta: run.Theta, Seed: run.Seed, Slots: r.file.Slots,
-		Folder: r.dir.Path(fmt.Sprintf("run-%d", run.Number)), Floor: r.floor.Fraction,
+		Folder: r.dir.Path(fmt.Sprintf("run-%d", run.Number)), Floor: r.floor.Fraction, Bounded: bounded,
 		Submitted: r.submitted, Deadline: r.deadline,
 	}
 }

@@ -265,7 +265,9 @@ type EngineProgress struct {
 	// Known is false while the engine does not know the rest: then it is old.
 	Known                         bool
 	Tasks, Done, Running, Dropped int
-	Stages                        []Stage
+	// Copies are the tasks of which a second attempt runs.
+	Copies int
+	Stages []Stage
 	// RunningOn counts the running tasks per node.
 	RunningOn map[string]int
 	// Executors that it has, Cores theirs together; 0 while unknown. Surplus of them are to

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"headroom/internal/secure"
+	"headroom/jobs/speculation"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/sparkapp"
 	"headroom/units"
@@ -91,7 +92,9 @@ type Engine struct {
 	// web asks the standalone master and drivers, manager YARN.
 	web     web
 	manager YARN
-	events  chan Event
+	// policy decides on copies of tasks; without one there are none.
+	policy speculation.Policy
+	events chan Event
 	// fresh wakes whoever hands out events.
 	fresh chan struct{}
 	// closing is closed when Run ends.
@@ -150,6 +153,9 @@ func New(cfg Config, dir string, supervisor []string, manager YARN, logger *slog
 	e.life, e.over = context.WithCancel(context.Background())
 	return e, nil
 }
+
+// Speculate tells by which policy copies of tasks are decided on. It is called before Run; without it there are none.
+func (e *Engine) Speculate(policy speculation.Policy) { e.policy = policy }
 
 // Secure serves the hooks by TLS with the keeper's certificate. Drivers are told the file
 // of its authority, ca. It is called before Run.

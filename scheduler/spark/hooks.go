@@ -17,7 +17,6 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/listen"
 	"headroom/internal/rpc"
-	"headroom/jobs/speculation"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/sparkapp"
 )
@@ -135,7 +134,7 @@ func (e *Engine) report(now time.Time, token string, rep sparkapp.Report) (spark
 	if n := x.aim.executors; n > 0 {
 		a.Executors = &n
 	}
-	a.Copies = rep.Copies(speculation.Ours, x.run.promise(), now)
+	a.Copies = rep.Copies(e.policy, x.run.promise(), now)
 	return a, nil
 }
 

@@ -103,6 +103,16 @@ func (s StageReport) hostOf(partition int) string {
 	return s.Attempts[i].Host
 }
 
+// copies are how many of its tasks have a second attempt.
+func (s StageReport) copies() (n int) {
+	for _, t := range s.tasks() {
+		if t.Copies > 1 {
+			n++
+		}
+	}
+	return n
+}
+
 func (s StageReport) typical() time.Duration { return time.Duration(s.TypicalMS) * time.Millisecond }
 
 // tasks are those of the stage that run, by their partitions.

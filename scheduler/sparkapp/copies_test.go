@@ -49,6 +49,16 @@ func TestCopies(t *testing.T) {
 			s.Running, s.Attempts = 3, append(s.Attempts, Attempt{19, "a", 100})
 		}, nil},
 	} {
+		if got := report(c.change).Copies(speculation.None, c.promise, now); got != nil {
+			t.Errorf("%s, no policy: %v", name, got)
+		}
+		want := 0
+		if name == "it has a copy" {
+			want = 1
+		}
+		if p := report(c.change).Progress(0, func(host string) string { return host }); p.Copies != want {
+			t.Errorf("%s: %d copies run, want %d", name, p.Copies, want)
+		}
 		if got := report(c.change).Copies(speculation.Ours, c.promise, now); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}

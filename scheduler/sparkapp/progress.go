@@ -28,6 +28,8 @@ type Progress struct {
 	// included: Done + Running + Dropped never exceeds it, and Done + Dropped is it at a
 	// good end.
 	Tasks, Done, Running, Dropped int
+	// Copies are the tasks of which a second attempt runs, where the hook tells.
+	Copies int
 	// Stages are the newest ones.
 	Stages []Stage
 	// Shuffles tell what was kept of each.

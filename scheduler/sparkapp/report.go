@@ -152,6 +152,7 @@ func (r Report) Progress(theta float64, node func(host string) string) Progress 
 	p.Tasks += p.Dropped
 	for _, s := range r.Stages {
 		p.Running += s.Running
+		p.Copies += s.copies()
 		p.Stages = append(p.Stages, Stage{
 			ID: s.ID, Attempt: s.Attempt, Name: Clip(s.Name), Kind: s.Kind, Partitions: s.Partitions, Kept: s.Kept, Done: s.Done, Running: s.Running,
 			Seconds: float64(s.TaskMS) / 1000, Begun: s.Begun, Ended: s.Ended,

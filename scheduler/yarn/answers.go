@@ -621,6 +621,18 @@ func (d demand) error() (float64, error) {
 	return config.ParseFraction(d[propertyError])
 }
 
+// errorBound is the same of a demand; nil where it names none, or one that makes no sense.
+func (d demand) errorBound() *float64 {
+	if d[propertyError] == "" {
+		return nil
+	}
+	x, err := d.error()
+	if err != nil {
+		return nil
+	}
+	return new(x)
+}
+
 // bounds are the least parts of the map tasks that the demand of a job of that name
 // asks for. What the owner meant is not always known: then all tasks are demanded.
 func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Bound) {

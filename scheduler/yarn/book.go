@@ -11,6 +11,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/speculation"
 	"headroom/scheduler/profiles"
 	"headroom/units"
 )
@@ -65,6 +66,8 @@ type book struct {
 	// classes are those of scheduler.yaml, highest first; timers are the sprint timers of those that have one now.
 	classes []Class
 	timers  map[string]time.Duration
+	// policy decides on copies of the tasks of Spark's applications.
+	policy speculation.Policy
 	// shares are the containers of each job as the coordinators said last, order the jobs as they are served. Jobs that
 	// are not known yet may be among them: a directive may come before the log is read.
 	shares map[string]int

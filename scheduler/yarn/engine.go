@@ -13,6 +13,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/speculation"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/profiles"
 )
@@ -95,6 +96,10 @@ func (e *Engine) Require(guard *hookserver.Guard) { e.guard = guard }
 
 // Rank tells the classes of scheduler.yaml, highest first. It is called before Run.
 func (e *Engine) Rank(classes []Class) { e.book.classes = classes }
+
+// Speculate tells by which policy copies of the tasks of Spark's applications are decided on. It is called before Run;
+// without it there are none.
+func (e *Engine) Speculate(policy speculation.Policy) { e.book.policy = policy }
 
 // Run watches and serves until ctx ends; then the operator's own queues come back.
 func (e *Engine) Run(ctx context.Context) error {

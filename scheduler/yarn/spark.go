@@ -3,12 +3,13 @@ package yarn
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/jobs/speculation"
+	"headroom/internal/config"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/sparkapp"
 )
@@ -42,6 +43,9 @@ type sparkApp struct {
 	// theta is the drop ratio in force, with its seed.
 	theta float64
 	seed  uint64
+	// asked: the door was asked about its deadline; refused is why it is not promised, in words.
+	asked   bool
+	refused string
 	// executor is the size of an executor's container, executors how many run.
 	executor  Container
 	executors int
@@ -180,10 +184,12 @@ func (b *book) fillSpark(now time.Time, j *job, p *headroomv1.JobProgress) {
 	p.Tasks, p.Done, p.Dropped = uint32(t.Tasks), uint32(t.Done), uint32(t.Dropped)
 	p.Ahead, p.Work, p.Reduced = true, nil, nil
 	p.Phase = headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED
+	p.Error = j.demand.errorBound()
 	if j.over {
 		p.Tasks = p.GetDone() + p.GetDropped() // what was planned and not needed is no task of it
 		return
 	}
+	p.Copies = uint32(t.Copies)
 	p.Running, p.Pending, p.Containers = uint32(t.Running), uint32(t.Pending()), uint32(b.heldSpark(j, s))
 	if p.GetContainers() > 0 && t.Running+t.Pending() == 0 && t.Done == 0 {
 		p.Phase = headroomv1.JobPhase_JOB_PHASE_WAITING
@@ -283,14 +289,44 @@ func (b *book) reportSpark(now time.Time, r sparkapp.Report) (sparkapp.Reply, er
 			}
 		}
 	}
-	a := sparkapp.Reply{Theta: s.theta, Seed: int64(s.seed)}
+	b.askDoor(now, r, j, s)
+	a := sparkapp.Reply{Theta: s.theta, Seed: int64(s.seed), Refused: s.refused}
 	if n := b.executorsOf(j, s); n > 0 {
 		a.Executors = &n
 	}
 	if p, kept := j.promiseSpark(s); kept {
-		a.End, a.Copies = p.End(now), r.Copies(speculation.Ours, p, now)
+		a.End, a.Copies = p.End(now), r.Copies(b.policy, p, now)
 	}
 	return a, nil
+}
+
+// askDoor asks once whether the deadline of an application that has not begun can be promised. One that has begun is not
+// refused: the door meets it as a job.
+func (b *book) askDoor(now time.Time, r sparkapp.Report, j *job, s *sparkApp) {
+	if s.asked || r.Total > 0 || b.looked.IsZero() || !b.failed.IsZero() {
+		return
+	}
+	left, err := config.ParseDuration(s.asks[propertyDeadline])
+	if err != nil || left > deadlineMost {
+		return
+	}
+	a := hookserver.Application{ID: r.Job}
+	if j != nil {
+		a.User, a.Queue = j.app.user, j.app.queue
+		left -= now.Sub(j.app.started)
+	}
+	if a.Deadline = left; left <= 0 {
+		return
+	}
+	verdict, err := b.door.admit(now, a, b.capacity())
+	if err != nil {
+		b.logger.Warn("yarn: application of Spark not asked about at the door", slog.String("job", r.Job), slog.Any("error", err))
+		return
+	}
+	s.asked = true
+	if verdict.GetDecision() == wordRefused {
+		s.refused = verdict.GetReason()
+	}
 }
 
 // promiseSpark is what an application has to keep; false until the coordinators' log has its floor.

@@ -323,3 +323,71 @@ func TestSparkPromiseIsTheCommittedOne(t *testing.T) {
 		}
 	}
 }
+
+// asking sends the report of a driver that has done so much of its tasks, and returns why its deadline is refused.
+func (l *lab) asking(id, deadline string, sequence, tasks int) string {
+	l.Helper()
+	code, text := l.ask(http.MethodPost, "/v1/spark/progress", fmt.Sprintf(`{"job":%q,"run":1,"app":%[1]q,"sequence":%d,"ended":false,"stages":[],"shuffles":[],
+ "executors":0,"tasks_done":0,"tasks_total":%d,"asks":{"deadline":%q,"error":"5%%"}}`, id, sequence, tasks, deadline))
+	var a struct{ Refused string }
+	if err := json.Unmarshal([]byte(text), &a); code != http.StatusOK || err != nil {
+		l.Fatalf("%d %s", code, text)
+	}
+	return a.Refused
+}
+
+func TestSparkIsToldWhyItsDeadlineIsRefused(t *testing.T) {
+	t.Parallel()
+	inLab(t, func(l *lab) {
+		taught(l)
+		n := 1 // others are promised all containers
+		for ; n < 90 && l.admits(fmt.Sprintf("application_1_%04d", n), 0, 30*time.Second, false).Decision == wordAdmitted; n++ {
+		}
+		if n == 1 || n == 90 {
+			t.Fatalf("application %d is the first that is refused", n)
+		}
+		for name, c := range map[string]struct {
+			id, deadline string
+			tasks        int
+			refused      bool
+		}{
+			"no room":             {"application_1_0100", "30s", 0, true},
+			"no deadline":         {"application_1_0101", "", 0, false},
+			"one that makes none": {"application_1_0102", "soon", 0, false},
+			"one that has begun":  {"application_1_0103", "30s", 4, false},
+			"beyond ten years":    {"application_1_0104", "100000h", 0, false},
+		} {
+			why := l.asking(c.id, c.deadline, 1, c.tasks)
+			if (why != "") != c.refused || c.refused && !strings.Contains(why, "containers") {
+				t.Errorf("%s: %q", name, why)
+			}
+			if again := l.asking(c.id, c.deadline, 2, 8); again != why {
+				t.Errorf("%s: %q, and later %q", name, why, again)
+			}
+		}
+	})
+}
+
+func TestSparkTellsItsErrorBound(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[string]string{"5%": "0.05", "0": "0", "0%": "0", "": "none", "much": "none"} {
+		got := "none"
+		if x := (demand{propertyError: asked}).errorBound(); x != nil {
+			got = fmt.Sprint(*x)
+		}
+		if got != want {
+			t.Errorf("error %q: %s, want %s", asked, got, want)
+		}
+	}
+	inLab(t, func(l *lab) {
+		id := l.plant.id(l.plant.submitSpark(3, &plantSpark{}))
+		l.start()
+		for n := range 10 {
+			l.asking(id, "", n+1, 0)
+			l.pass(time.Second)
+		}
+		if p := l.progress(id); p.Error == nil || p.GetError() != 0.05 {
+			t.Errorf("%v", p)
+		}
+	})
+}

@@ -16,6 +16,7 @@ import (
 
 	"headroom/internal/config"
 	"headroom/internal/testkit"
+	"headroom/jobs/speculation"
 	"headroom/lab/spark"
 	engine "headroom/scheduler/spark"
 	"headroom/scheduler/sparkapp"
@@ -39,6 +40,7 @@ func newRounds(t *testing.T, l *lab, c *spark.Cluster, dir string) *rounds {
 	cfg.Home, cfg.Master, cfg.Plugin, cfg.Web, cfg.Nodes = c.Release().Home, c.Master(), l.hook, []string{c.Web()}, c.Hosts()
 	cfg.Driver, cfg.KillAfter = []string{"/usr/bin/env", "SPARK_CONF_DIR=" + c.ConfDir()}, config.Duration(5*time.Second)
 	e := testkit.Need(engine.New(cfg, dir, []string{filepath.Join(l.bin, "scheduler"), "drive"}, nil, slog.New(slog.NewTextHandler(testLog{t}, nil))))(t)
+	e.Speculate(speculation.Ours)
 	r := &rounds{Engine: e, t: t, last: map[string]sparkapp.Progress{}, ended: map[string]engine.Ended{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
