@@ -40,7 +40,7 @@ func TestSpeculate(t *testing.T) {
 		`{"policy":"late","bound":{"error":0},` + fig2:                                                               `{"actions":[{"action":"launch","task":4}]}`,
 		`{"policy":"gs","bound":{"error":1},` + fig2:                                                                 `{"actions":[{"action":"wait"}]}`,
 		`{"policy":"gs","bound":{"error":0.4},"greedy":false,"slots":0,"now_s":0,"tasks":[{"id":1,"state":"done"}]}`: `{"actions":[]}`,
-		`{"policy":"ours","bound":{"deadline_s":7},"slots":2,"slot_speeds":[0.2,1],"now_s":0,"tasks":[{"id":1,"state":"running","t_rem_s":3,"t_new_s":3,"speed":0.3,"speed_measured":1},{"id":2,"state":"waiting","t_new_s":3},{"id":3,"state":"waiting","t_new_s":3}],"width":1}`: `{"actions":[{"action":"copy","task":1,"slot":1},{"action":"wait"}],"greedy":false}`,
+		`{"policy":"ours","bound":{"deadline_s":7},"slots":2,"slot_speeds":[0.2,1],"now_s":0,"tasks":[{"id":1,"state":"running","t_rem_s":3,"t_new_s":3,"speed":0.3,"speed_measured":1},{"id":2,"state":"waiting","t_new_s":3},{"id":3,"state":"waiting","t_new_s":3}],"width":1}`: `{"actions":[{"action":"copy","task":1,"slot":1},{"action":"launch","task":2,"slot":0}],"greedy":false}`,
 	} {
 		if exit, got, stderr := speculate(t, file); exit != 0 || got != want {
 			t.Errorf("%.50s: exit %d, %s%s\nwant %s", file, exit, got, stderr, want)

@@ -48,7 +48,7 @@ const estimateStep = 0.01
 // seeSizes is t_new of all tasks that are not done.
 func (r *run) seeSizes() {
 	each := r.each(1)
-	if !r.variant.random && math.Abs(float64(each)/float64(max(1, r.told))-1) < estimateStep {
+	if math.Abs(float64(each)/float64(max(1, r.told))-1) < estimateStep {
 		return
 	}
 	r.told = each
@@ -93,7 +93,7 @@ func (r *run) seeTask(i int, t *speculation.Task) {
 		t.New = seconds(work)
 	}
 	if r.variant.random {
-		_, gamma := r.spec.copied(i, 100+r.ended)
+		_, gamma := r.spec.copied(i, 100)
 		t.New = seconds(unit * math.Pow(gamma, 5))
 	}
 }
