@@ -14,9 +14,6 @@ func (r *run) see(free []int) {
 	v := &r.view
 	v.Slots, v.Width, v.Utilisation = len(free), r.spec.width, r.spec.utilisation
 	v.Bound = speculation.Bound{ByDeadline: r.promise.left > 0, Left: max(0, seconds(r.promise.left-r.m.Now())), Error: r.promise.err}
-	if r.variant.otherBound {
-		v.Bound = speculation.Bound{ByDeadline: r.promise.left <= 0, Left: seconds(r.spec.ideal())}
-	}
 	v.Report, v.Restarts = seconds(lookEvery*median()), r.variant.restarts
 	v.Accuracy = r.accuracy()
 	v.Typical = r.each(1)
