@@ -179,7 +179,7 @@ func fraction(speed float64) float64 {
 // free slot's, and no copy runs on a node capped harder than the original's.
 func (j *job) ours(switched bool) (actions []Action) {
 	groups := j.slotsBySpeed()
-	if j.Bound.ByDeadline && j.waiting <= j.width() {
+	if j.Bound.ByDeadline && j.waiting >= j.Slots && j.waiting <= j.width() {
 		// In the last wave slow slots get the shortest tasks: they would end no others in time.
 		slices.Reverse(groups)
 	}
