@@ -78,8 +78,8 @@ func examples() []example {
 		t1    = `{"id":1,"state":"done"}`
 	)
 	// T1 runs alone until 6, or a copy ends it at 3.
-	t1left := func(left, copies string) string {
-		return `{"id":1,"state":"running","t_rem_s":` + left + `,"t_new_s":2,"copies":` + copies + `}`
+	t1left := func(left string) string {
+		return `{"id":1,"state":"running","t_rem_s":` + left + `,"t_new_s":2,"copies":1}`
 	}
 	fig1 := func(now, first string, done int) string {
 		var tasks []string
@@ -94,9 +94,9 @@ func examples() []example {
 	launch := func(id int) string { return fmt.Sprintf(`{"action":"launch","task":%d}`, id) }
 	copied := func(id int) string { return fmt.Sprintf(`{"action":"copy","task":%d}`, id) }
 	const wait = `{"action":"wait"}`
-	fig2 := func(now, first, third, fourth, rest string) string {
+	fig2 := func(now, first, third, fourth string) string {
 		return `"slots":1,"now_s":` + now + `,"tasks":[` + first + `,{"id":2,"state":"done"},` + third + `,` + fourth + `,` +
-			`{"id":5,"state":"waiting","t_new_s":3},{"id":6,"state":"waiting","t_new_s":3}` + rest + `]}`
+			`{"id":5,"state":"waiting","t_new_s":3},{"id":6,"state":"waiting","t_new_s":3}]}`
 	}
 	const (
 		f1, f1done = `{"id":1,"state":"running","t_rem_s":1,"t_new_s":2}`, `{"id":1,"state":"done"}`
@@ -108,27 +108,31 @@ func examples() []example {
 	return []example{
 		// Done by 6: T2 to T7, and T1, which ends by itself: 7.
 		{"Fig. 1, 6 s", "gs", `{"deadline_s":6}`, [][2]string{
-			{fig1("1", t1left("5", "1"), 0), launch(3)}, {fig1("2", t1left("4", "1"), 1), launch(4)}, {fig1("3", t1left("3", "1"), 2), launch(5)},
-			{fig1("4", t1left("2", "1"), 3), launch(6)}, {fig1("5", t1left("1", "1"), 4), launch(7)},
+			{fig1("1", t1left("5"), 0), launch(3)},
+			{fig1("2", t1left("4"), 1), launch(4)},
+			{fig1("3", t1left("3"), 2), launch(5)},
+			{fig1("4", t1left("2"), 3), launch(6)},
+			{fig1("5", t1left("1"), 4), launch(7)},
 		}},
 		// The copy ends T1 at 3, which frees two slots: T3 to T8 end by 6, and with T1 and T2 that is 8.
 		{"Fig. 1, 6 s", "ras", `{"deadline_s":6}`, [][2]string{
-			{fig1("1", t1left("5", "1"), 0), copied(1)}, {strings.Replace(fig1("3", t1, 0), `"slots":1`, `"slots":2`, 1), launch(3) + "," + launch(4)},
+			{fig1("1", t1left("5"), 0), copied(1)},
+			{strings.Replace(fig1("3", t1, 0), `"slots":1`, `"slots":2`, 1), launch(3) + "," + launch(4)},
 			{strings.Replace(fig1("4", t1, 2), `"slots":1`, `"slots":2`, 1), launch(5) + "," + launch(6)},
 			{strings.Replace(fig1("5", t1, 4), `"slots":1`, `"slots":2`, 1), launch(7) + "," + launch(8)},
 		}},
 		// Done by 3: T2 to T4, against T1 and T2 of RAS.
 		{"Fig. 1, 3 s", "gs", `{"deadline_s":3}`, [][2]string{
-			{fig1("1", t1left("5", "1"), 0), launch(3)}, {fig1("2", t1left("4", "1"), 1), launch(4)}, {fig1("3", t1left("3", "1"), 2), wait},
+			{fig1("1", t1left("5"), 0), launch(3)}, {fig1("2", t1left("4"), 1), launch(4)}, {fig1("3", t1left("3"), 2), wait},
 		}},
-		{"Fig. 1, 3 s", "ras", `{"deadline_s":3}`, [][2]string{{fig1("1", t1left("5", "1"), 0), copied(1)}, {fig1("3", t1, 0), wait}}},
+		{"Fig. 1, 3 s", "ras", `{"deadline_s":3}`, [][2]string{{fig1("1", t1left("5"), 0), copied(1)}, {fig1("3", t1, 0), wait}}},
 		{"introduction", "gs", `{"deadline_s":10}`, [][2]string{{intro, copied(1)}}},
 		{"introduction", "ras", `{"deadline_s":10}`, [][2]string{{intro, launch(2)}}},
 		// T1 ends at 6. GS has 3 tasks at 7, RAS 4 at 8.
-		{"Fig. 2, 3 tasks", "gs", `{"error":0.4}`, [][2]string{{fig2("5", f1, f3, f4, ""), copied(3)}, {fig2("6", f1done, copy3, f4, ""), launch(4)}}},
-		{"Fig. 2, 4 tasks", "gs", `{"error":0.2}`, [][2]string{{fig2("5", f1, f3, f4, ""), copied(3)}, {fig2("6", f1done, copy3, f4, ""), launch(4)}}},
-		{"Fig. 2, 3 tasks", "ras", `{"error":0.4}`, [][2]string{{fig2("5", f1, f3, f4, ""), launch(4)}}},
-		{"Fig. 2, 4 tasks", "ras", `{"error":0.2}`, [][2]string{{fig2("5", f1, f3, f4, ""), launch(4)}, {fig2("6", f1done, run3, run4, ""), launch(5)}}},
+		{"Fig. 2, 3 tasks", "gs", `{"error":0.4}`, [][2]string{{fig2("5", f1, f3, f4), copied(3)}, {fig2("6", f1done, copy3, f4), launch(4)}}},
+		{"Fig. 2, 4 tasks", "gs", `{"error":0.2}`, [][2]string{{fig2("5", f1, f3, f4), copied(3)}, {fig2("6", f1done, copy3, f4), launch(4)}}},
+		{"Fig. 2, 3 tasks", "ras", `{"error":0.4}`, [][2]string{{fig2("5", f1, f3, f4), launch(4)}}},
+		{"Fig. 2, 4 tasks", "ras", `{"error":0.2}`, [][2]string{{fig2("5", f1, f3, f4), launch(4)}, {fig2("6", f1done, run3, run4), launch(5)}}},
 	}
 }
 
