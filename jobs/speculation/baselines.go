@@ -173,11 +173,16 @@ func fraction(speed float64) float64 {
 	return speed
 }
 
-// ours is GRASS with times under the caps, the fastest free slots first: t_rem follows the
+// ours is GRASS with times under the caps, the fastest free slots first, and the slowest in the
+// last wave to a deadline: t_rem follows the
 // cap of the original's node before any progress report can show it, t_new that of the
 // free slot's, and no copy runs on a node capped harder than the original's.
 func (j *job) ours(switched bool) (actions []Action) {
 	groups := j.slotsBySpeed()
+	if j.Bound.ByDeadline && j.waiting >= j.Slots && j.waiting <= j.width() {
+		// In the last wave slow slots get the shortest tasks: they would end no others in time.
+		slices.Reverse(groups)
+	}
 	if len(groups) > 1 {
 		tasks := *j.View
 		tasks.Tasks = slices.Clone(j.Tasks)

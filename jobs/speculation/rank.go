@@ -110,7 +110,7 @@ func (j *job) rank(by rule, i int, t *Task) (rank, bool) {
 	}
 	left, fresh := j.estimate(t)
 	if j.Bound.ByDeadline && fresh > j.Bound.Left {
-		return rank{}, false
+		return rank{class: 2, value: -float64(fresh)}, t.State == Waiting && j.mayBeLifted(t)
 	}
 	if !j.Bound.ByDeadline && !j.inside(t.State, left, fresh) {
 		return rank{class: 2, value: -float64(fresh)}, t.State == Waiting && j.need > 0
@@ -127,22 +127,39 @@ func (j *job) rank(by rule, i int, t *Task) (rank, bool) {
 	case by == aware:
 		saved := saving(t.Copies, left, fresh)
 		return rank{value: saved}, saved > 0
+	case j.Bound.ByDeadline && j.speed != 0 && left <= j.Bound.Left:
+		// It ends in time anyway: to the deadline the copy gains nothing but certainty.
+		return rank{class: 3, value: -float64(fresh)}, fresh < left
 	case j.Bound.ByDeadline:
 		return rank{value: -float64(fresh)}, fresh < left
 	}
 	return rank{value: float64(left)}, fresh < left
 }
 
+// mayBeLifted reports whether a task would miss the deadline only by the cap of the slot: caps
+// are lifted, and a slot that stays free does nothing.
+func (j *job) mayBeLifted(t *Task) bool {
+	fresh := t.New
+	if fresh == 0 {
+		fresh = j.usual
+	}
+	return j.speed != 0 && fresh <= j.Bound.Left
+}
+
 // worth is RAS under caps: a second of a slot counts by its speed, so that slow slots are not
 // given up for fast ones without a gain. To a deadline a task that would miss it ranks as one
-// that waits: what runs of it is lost anyway.
+// that waits: what runs of it is lost anyway. What saves no slot time comes last, for slots that
+// would stay free otherwise.
 func (j *job) worth(t *Task, left, fresh time.Duration) (rank, bool) {
 	if j.Bound.ByDeadline && left > j.Bound.Left {
 		return rank{class: 1, value: j.order(fresh)}, fresh < left
 	}
 	runs := float64(max(1, t.Copies)) * fraction(t.Speed)
 	saved := runs*float64(left) - (runs+float64(j.speed)/percents)*float64(fresh)
-	return rank{value: saved}, saved > 0
+	if saved <= 0 {
+		return rank{class: 3, value: saved}, fresh < left
+	}
+	return rank{value: saved}, true
 }
 
 // order is the value of a waiting task: the shortest comes first to a deadline, the longest to

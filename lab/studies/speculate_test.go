@@ -3,6 +3,8 @@
 package studies_test
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,7 +42,7 @@ func TestSpeculate(t *testing.T) {
 		`{"policy":"late","bound":{"error":0},` + fig2:                                                               `{"actions":[{"action":"launch","task":4}]}`,
 		`{"policy":"gs","bound":{"error":1},` + fig2:                                                                 `{"actions":[{"action":"wait"}]}`,
 		`{"policy":"gs","bound":{"error":0.4},"greedy":false,"slots":0,"now_s":0,"tasks":[{"id":1,"state":"done"}]}`: `{"actions":[]}`,
-		`{"policy":"ours","bound":{"deadline_s":7},"slots":2,"slot_speeds":[0.2,1],"now_s":0,"tasks":[{"id":1,"state":"running","t_rem_s":3,"t_new_s":3,"speed":0.3,"speed_measured":1},{"id":2,"state":"waiting","t_new_s":3},{"id":3,"state":"waiting","t_new_s":3}],"width":1}`: `{"actions":[{"action":"copy","task":1,"slot":1},{"action":"wait"}],"greedy":false}`,
+		`{"policy":"ours","bound":{"deadline_s":7},"slots":2,"slot_speeds":[0.2,1],"now_s":0,"tasks":[{"id":1,"state":"running","t_rem_s":3,"t_new_s":3,"speed":0.3,"speed_measured":1},{"id":2,"state":"waiting","t_new_s":3},{"id":3,"state":"waiting","t_new_s":3}],"width":1}`: `{"actions":[{"action":"copy","task":1,"slot":1},{"action":"launch","task":2,"slot":0}],"greedy":false}`,
 	} {
 		if exit, got, stderr := speculate(t, file); exit != 0 || got != want {
 			t.Errorf("%.50s: exit %d, %s%s\nwant %s", file, exit, got, stderr, want)
@@ -49,6 +51,100 @@ func TestSpeculate(t *testing.T) {
 	exit, stdout, _ := testkit.Run(t, studies.NewSpeculateCommand(), `{"policy":"gs","bound":{"deadline_s":6},`+fig1, "--input", "-")
 	if want := "ACTION  TASK  SLOT\nlaunch  T3\n"; exit != 0 || stdout != want {
 		t.Errorf("exit %d:\n%s", exit, stdout)
+	}
+}
+
+// example is a job of the paper at one decision after another: what each policy answers there.
+type example struct {
+	name, policy, bound string
+	// steps are the file after the bound, and the action.
+	steps [][2]string
+}
+
+// examples are the decisions of Fig. 1, of Fig. 2's outcome and of the introduction, each to its end.
+// The tasks that end between two decisions are those that the answer before started.
+func examples() []example {
+	job := func(now, t1 string, started ...string) string {
+		tasks := []string{t1, `{"id":2,"state":"done"}`}
+		for i, s := range started {
+			tasks = append(tasks, strings.ReplaceAll(s, "ID", strconv.Itoa(i+3)))
+		}
+		return `"slots":1,"now_s":` + now + `,"tasks":[` + strings.Join(tasks, ",") + `]}`
+	}
+	const (
+		ended = `{"id":ID,"state":"done"}`
+		one   = `{"id":ID,"state":"waiting","t_new_s":1}`
+		three = `{"id":ID,"state":"waiting","t_new_s":3}`
+		t1    = `{"id":1,"state":"done"}`
+	)
+	// T1 runs alone until 6, or a copy ends it at 3.
+	t1left := func(left string) string {
+		return `{"id":1,"state":"running","t_rem_s":` + left + `,"t_new_s":2,"copies":1}`
+	}
+	fig1 := func(now, first string, done int) string {
+		var tasks []string
+		for i := range 6 {
+			tasks = append(tasks, one)
+			if i < done {
+				tasks[i] = ended
+			}
+		}
+		return job(now, first, append(tasks, three)...)
+	}
+	launch := func(id int) string { return fmt.Sprintf(`{"action":"launch","task":%d}`, id) }
+	copied := func(id int) string { return fmt.Sprintf(`{"action":"copy","task":%d}`, id) }
+	const wait = `{"action":"wait"}`
+	fig2 := func(now, first, third, fourth string) string {
+		return `"slots":1,"now_s":` + now + `,"tasks":[` + first + `,{"id":2,"state":"done"},` + third + `,` + fourth + `,` +
+			`{"id":5,"state":"waiting","t_new_s":3},{"id":6,"state":"waiting","t_new_s":3}]}`
+	}
+	const (
+		f1, f1done = `{"id":1,"state":"running","t_rem_s":1,"t_new_s":2}`, `{"id":1,"state":"done"}`
+		f3, f4     = `{"id":3,"state":"running","t_rem_s":3,"t_new_s":2}`, `{"id":4,"state":"waiting","t_new_s":3}`
+		// A second later.
+		copy3, run3, run4 = `{"id":3,"state":"running","t_rem_s":1,"t_new_s":2,"copies":2}`, `{"id":3,"state":"running","t_rem_s":2,"t_new_s":2}`, `{"id":4,"state":"running","t_rem_s":2,"t_new_s":3}`
+	)
+	intro := `"slots":1,"now_s":0,"tasks":[{"id":1,"state":"running","t_rem_s":5,"t_new_s":4},{"id":2,"state":"waiting","t_new_s":5}]}`
+	return []example{
+		// Done by 6: T2 to T7, and T1, which ends by itself: 7.
+		{"Fig. 1, 6 s", "gs", `{"deadline_s":6}`, [][2]string{
+			{fig1("1", t1left("5"), 0), launch(3)},
+			{fig1("2", t1left("4"), 1), launch(4)},
+			{fig1("3", t1left("3"), 2), launch(5)},
+			{fig1("4", t1left("2"), 3), launch(6)},
+			{fig1("5", t1left("1"), 4), launch(7)},
+		}},
+		// The copy ends T1 at 3, which frees two slots: T3 to T8 end by 6, and with T1 and T2 that is 8.
+		{"Fig. 1, 6 s", "ras", `{"deadline_s":6}`, [][2]string{
+			{fig1("1", t1left("5"), 0), copied(1)},
+			{strings.Replace(fig1("3", t1, 0), `"slots":1`, `"slots":2`, 1), launch(3) + "," + launch(4)},
+			{strings.Replace(fig1("4", t1, 2), `"slots":1`, `"slots":2`, 1), launch(5) + "," + launch(6)},
+			{strings.Replace(fig1("5", t1, 4), `"slots":1`, `"slots":2`, 1), launch(7) + "," + launch(8)},
+		}},
+		// Done by 3: T2 to T4, against T1 and T2 of RAS.
+		{"Fig. 1, 3 s", "gs", `{"deadline_s":3}`, [][2]string{
+			{fig1("1", t1left("5"), 0), launch(3)}, {fig1("2", t1left("4"), 1), launch(4)}, {fig1("3", t1left("3"), 2), wait},
+		}},
+		{"Fig. 1, 3 s", "ras", `{"deadline_s":3}`, [][2]string{{fig1("1", t1left("5"), 0), copied(1)}, {fig1("3", t1, 0), wait}}},
+		{"introduction", "gs", `{"deadline_s":10}`, [][2]string{{intro, copied(1)}}},
+		{"introduction", "ras", `{"deadline_s":10}`, [][2]string{{intro, launch(2)}}},
+		// T1 ends at 6. GS has 3 tasks at 7, RAS 4 at 8.
+		{"Fig. 2, 3 tasks", "gs", `{"error":0.4}`, [][2]string{{fig2("5", f1, f3, f4), copied(3)}, {fig2("6", f1done, copy3, f4), launch(4)}}},
+		{"Fig. 2, 4 tasks", "gs", `{"error":0.2}`, [][2]string{{fig2("5", f1, f3, f4), copied(3)}, {fig2("6", f1done, copy3, f4), launch(4)}}},
+		{"Fig. 2, 3 tasks", "ras", `{"error":0.4}`, [][2]string{{fig2("5", f1, f3, f4), launch(4)}}},
+		{"Fig. 2, 4 tasks", "ras", `{"error":0.2}`, [][2]string{{fig2("5", f1, f3, f4), launch(4)}, {fig2("6", f1done, run3, run4), launch(5)}}},
+	}
+}
+
+func TestSpeculateExamples(t *testing.T) {
+	t.Parallel()
+	for _, e := range examples() {
+		for i, step := range e.steps {
+			file := `{"policy":"` + e.policy + `","bound":` + e.bound + `,` + step[0]
+			if exit, got, stderr := speculate(t, file); exit != 0 || got != `{"actions":[`+step[1]+`]}` {
+				t.Errorf("%s by %s, decision %d: exit %d, %s%s\nwant %s", e.name, e.policy, i+1, exit, got, stderr, step[1])
+			}
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Bounds of the flags, and what the study takes by default.
 const (
-	seedsDefault = 5
+	seedsDefault = 10
 	jobsDefault  = 24
 	jobsLeast    = 6 // one of each bin and more
 	jobsMost     = 600

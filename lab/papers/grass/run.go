@@ -31,9 +31,8 @@ type variant struct {
 	xi      float64
 	// knows: the policy sees true times. Only the oracle does, and mutants.
 	knows bool
-	// Mistakes of mutants: caps are hidden, copies are not started, ranks are by the other bound,
-	// and estimates are drawn at random.
-	blind, noCopies, otherBound, random bool
+	// Mistakes of mutants: copies are not started, and estimates are drawn at random.
+	noCopies, random bool
 }
 
 // promise is what a job promises: to end after left s, or otherwise on all but err of its tasks.
@@ -179,7 +178,7 @@ func (r *run) learn(task, slot int) {
 }
 
 // knowsCaps reports whether the policy is told of the nodes' caps.
-func (r *run) knowsCaps() bool { return r.variant.policy == speculation.Ours && !r.variant.blind }
+func (r *run) knowsCaps() bool { return r.variant.policy == speculation.Ours }
 
 // fill gives the free slots to tasks by the policy.
 func (r *run) fill() error {

@@ -14,9 +14,6 @@ func (r *run) see(free []int) {
 	v := &r.view
 	v.Slots, v.Width, v.Utilisation = len(free), r.spec.width, r.spec.utilisation
 	v.Bound = speculation.Bound{ByDeadline: r.promise.left > 0, Left: max(0, seconds(r.promise.left-r.m.Now())), Error: r.promise.err}
-	if r.variant.otherBound {
-		v.Bound = speculation.Bound{ByDeadline: r.promise.left <= 0, Left: seconds(r.spec.ideal())}
-	}
 	v.Report, v.Restarts = seconds(lookEvery*median()), r.variant.restarts
 	v.Accuracy = r.accuracy()
 	v.Typical = r.each(1)
@@ -48,7 +45,7 @@ const estimateStep = 0.01
 // seeSizes is t_new of all tasks that are not done.
 func (r *run) seeSizes() {
 	each := r.each(1)
-	if !r.variant.random && math.Abs(float64(each)/float64(max(1, r.told))-1) < estimateStep {
+	if math.Abs(float64(each)/float64(max(1, r.told))-1) < estimateStep {
 		return
 	}
 	r.told = each
@@ -93,7 +90,7 @@ func (r *run) seeTask(i int, t *speculation.Task) {
 		t.New = seconds(work)
 	}
 	if r.variant.random {
-		_, gamma := r.spec.copied(i, 100+r.ended)
+		_, gamma := r.spec.copied(i, 100)
 		t.New = seconds(unit * math.Pow(gamma, 5))
 	}
 }

@@ -203,7 +203,7 @@ func (s study) seed(ctx context.Context, seed uint64) (trial, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if s.only != nil && !isOne(v.name, s.only) {
+			if s.only != nil && !slices.Contains(s.only, v.name) {
 				continue
 			}
 			if s.mistake != nil {
