@@ -169,8 +169,8 @@ func TestErrorBoundEndsJob(t *testing.T) {
 			}}})
 			for _, x := range out.Deflates {
 				testkit.Check(l, l.deflateJob(id, x.Theta))
-				l.drop(path, named(40, 0, 40))
-				l.plant.with(func() { a.drop = l.log.dropped[id] })
+				dropped := l.drop(path, named(40, 0, 40))
+				l.plant.with(func() { a.drop = dropped })
 			}
 		}
 		j := l.log.job(id)
