@@ -103,12 +103,16 @@ func TestDoorLearnsFromTheLate(t *testing.T) {
 			l.Fatalf("the first is admitted: %+v", got)
 		}
 		l.pass(25 * time.Second)
+		l.engine.mu.Lock()
 		v := l.engine.book.door.visitors[id]
 		if slots, runs := l.engine.book.door.control.Promised(id); !v.passed || runs {
 			l.Errorf("past its deadline %d containers are promised to it: %+v", slots, v)
 		}
 		at := v.work
+		l.engine.mu.Unlock()
 		l.pass(40 * time.Second)
+		l.engine.mu.Lock()
+		defer l.engine.mu.Unlock()
 		if j := l.log.job(id); j.GetState() != headroomv1.JobState_JOB_STATE_DONE || v.work <= at {
 			l.Fatalf("it has ended with %v of work, past %v at its deadline: %v", v.work, at, j)
 		}
@@ -131,7 +135,10 @@ func TestDoorCountsWhatRunsAfterARestart(t *testing.T) {
 		l.start()
 		l.pass(3 * time.Second)
 		id := l.plant.id(a)
-		if slots, runs := l.engine.book.door.control.Promised(id); !runs || slots == 0 {
+		l.engine.mu.Lock()
+		slots, runs := l.engine.book.door.control.Promised(id)
+		l.engine.mu.Unlock()
+		if !runs || slots == 0 {
 			l.Errorf("nothing is promised to it after a restart: %d", slots)
 		}
 		if jobs := l.engine.List(id); len(jobs) != 1 || jobs[0].GetAdmission().GetDecision() != wordAdmitted {
@@ -169,8 +176,8 @@ func TestErrorBoundEndsJob(t *testing.T) {
 			}}})
 			for _, x := range out.Deflates {
 				testkit.Check(l, l.deflateJob(id, x.Theta))
-				l.drop(path, named(40, 0, 40))
-				l.plant.with(func() { a.drop = l.log.dropped[id] })
+				dropped := l.drop(path, named(40, 0, 40))
+				l.plant.with(func() { a.drop = dropped })
 			}
 		}
 		j := l.log.job(id)
