@@ -341,7 +341,8 @@ func TestSparkIsToldWhyItsDeadlineIsRefused(t *testing.T) {
 	inLab(t, func(l *lab) {
 		taught(l)
 		n := 1 // others are promised all containers
-		for ; n < 90 && l.admits(fmt.Sprintf("application_1_%04d", n), 0, 30*time.Second, false).Decision == wordAdmitted; n++ {
+		for n < 90 && l.admits(fmt.Sprintf("application_1_%04d", n), 0, 30*time.Second, false).Decision == wordAdmitted {
+			n++
 		}
 		if n == 1 || n == 90 {
 			t.Fatalf("application %d is the first that is refused", n)
