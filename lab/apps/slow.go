@@ -40,13 +40,13 @@ func slowness(dir string) (float64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("count the attempts of a slow task: %w", err)
 		}
-		return slow(filepath.Base(dir) + "/" + name), f.Close()
+		return Slow(filepath.Base(dir) + "/" + name), f.Close()
 	}
 	return 0, fmt.Errorf("%d attempts of task %s", attemptsMost, task)
 }
 
-// slow draws from the bounded Pareto distribution, the same for the same key.
-func slow(key string) float64 {
+// Slow draws how many times as long a slow process takes from the bounded Pareto distribution, the same for the same key.
+func Slow(key string) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key)) // never fails
 	u := rand.New(rand.NewPCG(h.Sum64(), 1)).Float64()

@@ -36,7 +36,7 @@ func TestSlowDraws(t *testing.T) {
 	t.Parallel()
 	var all []float64
 	for i := range 20_000 {
-		all = append(all, slow("run-1/"+strconv.Itoa(i)))
+		all = append(all, Slow("run-1/"+strconv.Itoa(i)))
 	}
 	slices.Sort(all)
 	if all[0] < 1 || all[len(all)-1] > slowMost {

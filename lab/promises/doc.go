@@ -2,7 +2,8 @@
 // `powerlab promises`.
 //
 // The one idea: coordinators, the scheduler and powerd are the programs that production runs, on emulated nodes of this
-// machine, one of them capped harder than the other; tasks are real programs, some of which are slow. All ways to decide
+// machine, one of them capped harder than the other; tasks are real programs, of the scheduler itself, an unmodified Hadoop or
+// Spark, and some are slow. All ways to decide
 // about admission and copies get the same jobs at the same moments and the same budgets, one after the other on clusters
 // of their own, forth and back.
 //

@@ -30,8 +30,8 @@ func columns() []runs.Column {
 	}
 }
 
-// decides reports whether the verdict is by a figure.
-func decides(figure string) bool {
+// judges reports whether the verdict is by a figure.
+func judges(figure string) bool {
 	return figure == figureSDR || figure == figureAccuracy || figure == figureBound
 }
 
@@ -66,7 +66,10 @@ func (w *watch) figures() map[string]float64 {
 	if work > 0 {
 		all.add(kept / work)
 	}
-	out := map[string]float64{figureWasted: wasted}
+	out := map[string]float64{}
+	if !w.blind {
+		out[figureWasted] = wasted
+	}
 	for name, m := range map[string]mean{
 		figureSDR: met, figurePTR: all, figureAccuracy: accuracy, figureRan: ran, figureBound: bound, figureExact: whole, figureRefused: refused,
 	} {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/lab/apps"
 	"headroom/units"
 )
 
@@ -73,6 +74,8 @@ type load struct {
 	// task is about how long a task takes that is not slow, when all slots are busy; slots are those that caps leave of all nodes.
 	task  time.Duration
 	slots int
+	// start is about how long an engine takes until a job's first task begins.
+	start time.Duration
 }
 
 // Sizes by their tasks: what of a job runs in one wave, in some, and in many.
@@ -149,11 +152,11 @@ func multiple(i int, between func(low, high float64) float64) float64 {
 // slowMedian is how many times as long the median task takes as one that is not slow.
 const slowMedian = 1.6
 
-// ideal is so many times what a job of median tasks takes on so many slots. GRASS's factors are of half of them: its jobs, too,
+// ideal is so many times what a job of median tasks takes on so many slots, with its start. GRASS's factors are of half of them: its jobs, too,
 // ran among others.
 func (l *load) ideal(tasks, slots int, times float64) time.Duration {
 	waves := math.Ceil(float64(tasks) / float64(slots))
-	return time.Duration(times * waves * slowMedian * float64(l.task)).Round(time.Second / 10)
+	return time.Duration(times * (float64(l.start) + waves*slowMedian*float64(l.task))).Round(time.Second / 10)
 }
 
 // terms are what a job promises, as its job file has it.
@@ -167,6 +170,27 @@ func (j *job) terms() string {
 	}
 	if j.kind == bounded {
 		fmt.Fprintf(&b, "error: %.0f%%\n", 100*j.error)
+	}
+	return b.String()
+}
+
+// attempts is for how many attempts of a task it is drawn how slow they are. Later ones are as slow as these in turn.
+const attempts = 3
+
+// draws are how many times as long the attempts of a job's tasks take in a run of that seed, as the applications for Hadoop and
+// Spark are told: a number for each task, and those of the next attempts after a semicolon.
+func (j *job) draws(seed uint64) string {
+	var b strings.Builder
+	for attempt := range attempts {
+		for task := range j.tasks {
+			switch {
+			case task > 0:
+				b.WriteByte(',')
+			case attempt > 0:
+				b.WriteByte(';')
+			}
+			fmt.Fprintf(&b, "%.2f", apps.Slow(fmt.Sprintf("%d/%s-%d.%d", seed, j.name, task, attempt)))
+		}
 	}
 	return b.String()
 }

@@ -30,24 +30,26 @@ func localLoad(quick bool) load {
 	return load{count: 60, within: 5 * time.Minute, least: 2, most: 40, task: 1200 * time.Millisecond, slots: localSlots}
 }
 
-// localVariants are ways to decide of the scheduler's own engine. A job that gives up a percent of its tasks must end much
-// sooner for it, since the accuracy is what is measured; nobody else gives tasks up before their time.
+// localVariants are ways to decide of the scheduler's own engine.
 func localVariants() []variant {
 	of := func(name, says string, policy, admission, speculation string) variant {
-		return variant{name, says, policy, fmt.Sprintf("classes:\n  - {name: promised, quality_price: 1m}\n  - {name: exact}\nadmission: {policy: %s}\nspeculation: {policy: %s}\n", admission, speculation)}
+		return variant{name: name, says: says, policy: policy, configuration: decides(admission, speculation)}
 	}
 	return []variant{
-		of("ours", "admission adaptive, copies ours, container policy joint", "joint", "adaptive", "ours"),
+		of(ours, "admission adaptive, copies ours, container policy joint", "joint", "adaptive", ours),
 		of("grass", "PYTHIA's admission, GRASS's copies, container policy fair", "fair", "pythia", "grass"),
-		of("stock", "no admission, no copies, container policy fair", "fair", "off", "none"),
-		of("stock-best", "no admission, Mantri's copies, container policy fair", "fair", "off", "mantri"),
+		of(stock, "no admission, no copies, container policy fair", "fair", "off", "none"),
+		of(stockBest, "no admission, Mantri's copies, container policy fair", "fair", "off", "mantri"),
 	}
 }
 
 // local is the scheduler itself: its workers run word counts on the nodes.
 func local(ctx context.Context, r *papers.Real, quick bool) (*engine, error) {
 	l := localLoad(quick)
-	if err := localInput(r, &l); err != nil {
+	if err := papers.WriteWords(r.Path("pool"), l.most, r.Seed); err != nil {
+		return nil, err
+	}
+	if err := links(r, &l); err != nil {
 		return nil, err
 	}
 	cpus := hostPart * localSpeed * float64(runtime.NumCPU())
@@ -67,19 +69,19 @@ func local(ctx context.Context, r *papers.Real, quick bool) (*engine, error) {
 	}}, nil
 }
 
-// localInput makes a folder of input files for each number of tasks: links to the same files.
-func localInput(r *papers.Real, l *load) error {
-	if err := papers.WriteWords(r.Path("pool"), l.most, r.Seed); err != nil {
-		return err
+// links makes a folder of input files for each number of tasks: links to the same files of the pool.
+func links(r *papers.Real, l *load) error {
+	pool, err := os.ReadDir(r.Path("pool"))
+	if err != nil {
+		return fmt.Errorf("promises: input: %w", err)
 	}
 	for tasks := l.least; tasks <= l.most; tasks++ {
 		dir := r.Path("in", strconv.Itoa(tasks))
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("promises: input: %w", err)
 		}
-		for i := range tasks {
-			name := fmt.Sprintf("%02d.txt", i)
-			if err := os.Link(r.Path("pool", name), filepath.Join(dir, name)); err != nil {
+		for _, file := range pool[:min(tasks, len(pool))] {
+			if err := os.Link(r.Path("pool", file.Name()), filepath.Join(dir, file.Name())); err != nil {
 				return fmt.Errorf("promises: input: %w", err)
 			}
 		}

@@ -104,7 +104,7 @@ func TestTurns(t *testing.T) {
 	order, e := "", engine{variants: localVariants()}
 	for run := range 3 {
 		for _, v := range e.turn(run) {
-			order += string("ABCD"[slices.Index(e.variants, v)])
+			order += string("ABCD"[slices.IndexFunc(e.variants, func(x variant) bool { return x.name == v.name })])
 		}
 	}
 	if order != "ABCDDCBAABCD" {
@@ -224,7 +224,7 @@ func found(count int, more float64) *report {
 		for _, v := range e.turn(run) {
 			w := newWatch(e.load.jobs(uint64(run)))
 			f := map[string]float64{figureSDR: 0.5 + 0.01*float64(run), figureAccuracy: 0.7, figureBound: 9, figureWasted: 40, figureEnergy: 9000}
-			if v.name == "ours" {
+			if v.name == ours {
 				f[figureSDR] += more + 0.001*float64(run%2)
 			}
 			results = append(results, result{runs.Result{Variant: v.name, Run: run, Figures: f}, w})
@@ -311,6 +311,8 @@ func TestCommandRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		`unknown engine "abacus"`:          {"--engine", "abacus"},
 		"--engine local needs coordinator": {"--bin", t.TempDir()},
+		"--engine yarn needs":              {"--engine", "yarn", "--bin", t.TempDir()},
+		"--engine spark needs":             {"--engine", "spark", "--bin", t.TempDir()},
 		"unknown command":                  {"now"},
 	} {
 		err := execute(t, args...)

@@ -46,7 +46,7 @@ func reportOf(e *engine, seed uint64, results []result) *report {
 func (r *report) print(w io.Writer, out *cli.Output) error { return r.Print(w, out, r) }
 
 // verdict is the error of ours where it is behind in what promises are about.
-func (r *report) verdict() error { return r.Behind("ours", decides) }
+func (r *report) verdict() error { return r.Behind(ours, judges) }
 
 // files are the tables and the plot.
 func (r *report) files() papers.Files {
@@ -65,7 +65,7 @@ func (r *report) jobsCSV(w io.Writer) error {
 			row := []string{
 				strconv.Itoa(x.Run + 1), x.Variant, j.name, string(j.kind), runs.Number(j.arrival.Seconds()), strconv.Itoa(j.tasks), strconv.Itoa(j.need()),
 				known(j.kind.due(), j.deadline.Seconds()), known(j.kind == bounded, j.error), strconv.FormatBool(o.refused), "", "", strconv.Itoa(o.done),
-				known(o.reached, o.bound.Seconds()), known(o.ended, o.took.Seconds()), runs.Number(o.work), runs.Number(o.wasted), strconv.Itoa(o.copies), o.why,
+				known(o.reached, o.bound.Seconds()), known(o.ended, o.took.Seconds()), runs.Number(o.work), known(!x.watch.blind, o.wasted), known(!x.watch.blind, float64(o.copies)), o.why,
 			}
 			if j.kind.due() {
 				row[10], row[11] = strconv.FormatBool(o.met(j)), strconv.Itoa(o.inTime)

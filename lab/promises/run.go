@@ -33,7 +33,23 @@ const (
 )
 
 // variant is one way to decide: the coordinators' container policy and the scheduler's configuration.
-type variant struct{ name, says, policy, configuration string }
+type variant struct {
+	name, says, policy, configuration string
+	// properties are what Hadoop or Spark is told of each job beside it.
+	properties map[string]string
+}
+
+// Names of variants.
+const ours, stock, stockBest = "ours", "stock", "stock-best"
+
+// stock reports whether jobs are those of users who know nothing of Headroom, on an engine that can do without it.
+func (v *variant) stock() bool { return v.properties != nil }
+
+// decides is the scheduler's configuration for an admission and a policy of copies. A job that gives up a percent of its tasks
+// must end much sooner for it, since the accuracy is what is measured; nobody else gives tasks up before their time.
+func decides(admission, speculation string) string {
+	return fmt.Sprintf("classes:\n  - {name: promised, quality_price: 1m}\n  - {name: exact}\nadmission: {policy: %s}\nspeculation: {policy: %s}\n", admission, speculation)
+}
 
 // engine is what runs the tasks on a site's nodes.
 type engine struct {
@@ -43,6 +59,8 @@ type engine struct {
 	variants []variant
 	// workers is on how many nodes a worker of the scheduler runs.
 	workers int
+	// blind: the engine does not tell of copies that run, or of work that they and failed attempts wasted.
+	blind bool
 	// begin starts on the nodes of a site what else the tasks need; name is the run's, run counts from 0.
 	begin func(ctx context.Context, name string, v *variant, run int) (*running, error)
 }
@@ -95,6 +113,7 @@ func (l *lab) once(ctx context.Context, v variant, run int) (out *result, err er
 	ctx, cancel := context.WithTimeout(ctx, l.engine.load.within+l.engine.drain)
 	defer cancel()
 	out = &result{runs.Result{Variant: v.name, Run: run}, newWatch(jobs)}
+	out.watch.blind = l.engine.blind
 	if err := l.serve(ctx, out); err != nil {
 		return nil, err
 	}
@@ -193,7 +212,7 @@ func (w *watch) hand(all []runs.Handed) error {
 	for _, h := range all {
 		switch {
 		case h.Err == nil:
-			w.submit(h.Job, h.ID, h.At)
+			w.submit(h.Job, h.ID, h.Taken)
 		case refusal(h.Err):
 			w.refuse(h.Job, rpc.AsCLI(h.Err, "submit", "").Message)
 		default:

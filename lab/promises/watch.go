@@ -2,6 +2,7 @@ package promises
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -30,7 +31,8 @@ type watch struct {
 	outcomes []outcome
 	index    map[string]int // by job id
 	last     time.Duration
-	over     int // jobs that have ended or were refused
+	over     int  // jobs that have ended or were refused
+	blind    bool // the engine does not tell of copies and wasted work
 }
 
 func newWatch(jobs []job) *watch {
@@ -57,7 +59,8 @@ func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 			continue
 		}
 		o, p := &w.outcomes[i], j.GetProgress()
-		o.done = max(o.done, int(p.GetDone()))
+		// An engine may count tasks that are not of its input as done.
+		o.done = max(o.done, min(int(p.GetDone()), w.jobs[i].tasks-int(p.GetDropped())))
 		o.work += max(0, (at-max(w.last, o.submitted)).Seconds()) * float64(max(p.GetContainers(), p.GetRunning()))
 		o.wasted = max(o.wasted, p.GetWastedS())
 		o.copies = max(o.copies, int(p.GetCopies()))
@@ -67,7 +70,7 @@ func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 		}
 		switch j.GetState() {
 		case headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
-			if d := j.GetAdmission().GetDecision(); d != "queued" && d != "refused" {
+			if !turnedAway(j) {
 				return fmt.Errorf("promises: job %s: %s", j.GetId(), j.GetOutcome())
 			}
 			w.refuse(i, j.GetOutcome())
@@ -82,6 +85,13 @@ func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 	}
 	w.last = at
 	return nil
+}
+
+// turnedAway reports whether a job that has ended badly was refused. Of an application that YARN has not let in only its
+// diagnostics say so.
+func turnedAway(j *headroomv1.Job) bool {
+	d := j.GetAdmission().GetDecision()
+	return d == "queued" || d == "refused" || strings.Contains(j.GetOutcome(), "Headroom refuses ")
 }
 
 // grace is how much later than its deadline a job may be seen to end that the scheduler ends then: two looks.

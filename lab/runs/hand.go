@@ -12,8 +12,10 @@ type Handed struct {
 	Job int
 	ID  string
 	// At is when it was handed in, since the run began.
-	At  time.Duration
-	Err error
+	At time.Duration
+	// Taken is when the engine had taken it, since the run began: deadlines count from then.
+	Taken time.Duration
+	Err   error
 }
 
 // Clients hand jobs in as they come. A client of Hadoop needs seconds for that, during which others go on.
@@ -39,8 +41,9 @@ func (c *Clients) Look(now time.Duration) (all []Handed) {
 	for ; c.next < len(c.at) && now >= c.at[c.next]; c.next++ {
 		i := c.next
 		c.clients.Go(func() {
+			began := time.Now()
 			id, err := c.submit(c.ctx, i)
-			c.taken <- Handed{i, id, now, err}
+			c.taken <- Handed{i, id, now, now + time.Since(began), err}
 		})
 	}
 	for {

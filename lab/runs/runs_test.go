@@ -40,7 +40,7 @@ func TestClients(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 		for _, h := range got {
-			if h.At != 2*time.Second || h.Job == 1 && (h.ID != "b" || h.Err != nil) || h.Job == 2 && !errors.Is(h.Err, failed) {
+			if h.At != 2*time.Second || h.Taken != h.At || h.Job == 1 && (h.ID != "b" || h.Err != nil) || h.Job == 2 && !errors.Is(h.Err, failed) {
 				t.Errorf("%+v", h)
 			}
 		}

@@ -9,6 +9,7 @@ import org.apache.hadoop.io.Text;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.hadoop.mapreduce.Mapper;
 import org.apache.hadoop.mapreduce.Reducer;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.lib.input.FileInputFormat;
 import org.apache.hadoop.mapreduce.lib.output.FileOutputFormat;
 import org.apache.hadoop.mapreduce.lib.reduce.LongSumReducer;
@@ -27,6 +28,13 @@ public class TopN extends Configured implements Tool {
   public static class Words extends Mapper<Object, Text, Text, LongWritable> {
     private static final LongWritable ONE = new LongWritable(1);
     private final Text word = new Text();
+    private Slow slow;
+
+    @Override
+    protected void setup(Context context) {
+      TaskAttemptID attempt = context.getTaskAttemptID();
+      slow = new Slow(Slow.times(context.getConfiguration().get(Slow.TIMES, ""), attempt.getTaskID().getId(), attempt.getId()));
+    }
 
     @Override
     protected void map(Object key, Text line, Context context) throws IOException, InterruptedException {
@@ -35,6 +43,7 @@ public class TopN extends Configured implements Tool {
         word.set(words.nextToken());
         context.write(word, ONE);
       }
+      slow.line();
     }
   }
 

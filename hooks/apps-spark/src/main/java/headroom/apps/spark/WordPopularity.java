@@ -14,7 +14,7 @@ import org.apache.spark.api.java.JavaSparkContext;
 import scala.Tuple2;
 
 /**
- * The most frequent words of StackExchange's posts: {@code WordPopularity IN PARTITIONS [TOP [REDUCES]]}.
+ * The most frequent words of StackExchange's posts: {@code WordPopularity IN PARTITIONS [TOP [REDUCES [SLOW]]]}.
  *
  * <p>With dropped partitions the counts are scaled up, each with its interval of 95 %: every partition tells its count
  * of a word and the square of it.
@@ -28,26 +28,27 @@ public final class WordPopularity {
    * Counts and prints.
    *
    * @param args the input (a file or folder that all executors see), in how many partitions it is read at least, how
-   *     many words are printed (100), and the tasks of the second stage (10)
+   *     many words are printed (100), the tasks of the second stage (10), and how slow attempts of tasks are ({@link Slow#times})
    * @throws Exception what Spark throws
    */
   public static void main(String[] args) throws Exception {
     if (args.length < 2) {
-      throw new IllegalArgumentException("usage: WordPopularity IN PARTITIONS [TOP [REDUCES]]");
+      throw new IllegalArgumentException("usage: WordPopularity IN PARTITIONS [TOP [REDUCES [SLOW]]]");
     }
     int top = args.length > 2 ? Integer.parseInt(args[2]) : 100;
     int reduces = args.length > 3 ? Integer.parseInt(args[3]) : 10;
+    String slow = args.length > 4 ? args[4] : "";
     JavaSparkContext sc = new JavaSparkContext(new org.apache.spark.SparkConf().setIfMissing("spark.app.name", "word popularity"));
     try {
-      System.out.println(run(sc.textFile(args[0], Integer.parseInt(args[1])), top, reduces));
+      System.out.println(run(sc.textFile(args[0], Integer.parseInt(args[1])), top, reduces, slow));
     } finally {
       sc.stop();
     }
   }
 
-  static String run(JavaRDD<String> posts, int top, int reduces) throws Exception {
+  static String run(JavaRDD<String> posts, int top, int reduces, String slow) throws Exception {
     long begun = System.nanoTime();
-    JavaPairRDD<String, Tally> words = posts.mapPartitionsToPair(WordPopularity::count).reduceByKey(Tally::plus, reduces);
+    JavaPairRDD<String, Tally> words = posts.mapPartitionsToPair(rows -> count(Slow.rows(rows, slow))).reduceByKey(Tally::plus, reduces);
     List<Tuple2<String, Tally>> first = words.takeOrdered(top, new ByCount());
     Sample sample = Sample.of(words.rdd(), posts.getNumPartitions());
     ObjectNode o = Result.of("words");

@@ -51,7 +51,7 @@ class AppsTest {
     for (int i = 0; i < 1000; i++) {
       posts.add("  <row Id=\"" + i + "\" Body=\"the" + (i % 2 == 1 ? " odd odd" : "") + " w" + i + "\" />");
     }
-    return read(WordPopularity.run(sc.parallelize(posts, 10), 2, 3));
+    return read(WordPopularity.run(sc.parallelize(posts, 10), 2, 3, ""));
   }
 
   @Test
