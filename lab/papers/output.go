@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"bytes"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/google/renameio/v2"
 )
 
 // Files are a study's tables and plots, by file name.
@@ -27,17 +30,13 @@ func (f Files) Write(dir string) error {
 	return nil
 }
 
-func writeFile(path string, make func(io.Writer) error) (err error) {
-	file, err := os.Create(path)
-	if err != nil {
+// writeFile writes a file whole or not at all: what stood there before stays where it fails.
+func writeFile(path string, make func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := make(&b); err != nil {
 		return err
 	}
-	defer func() {
-		if cerr := file.Close(); err == nil {
-			err = cerr
-		}
-	}()
-	return make(file)
+	return renameio.WriteFile(path, b.Bytes(), 0o644, renameio.WithTempDir(filepath.Dir(path)))
 }
 
 // WriteCSV writes rows, the first of them the names of the columns.

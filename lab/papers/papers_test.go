@@ -226,3 +226,22 @@ func TestTargetFiles(t *testing.T) {
 		}
 	}
 }
+
+// A file that cannot be written to its end leaves what stood there before, and nothing half-written.
+func TestFilesAreWholeOrNot(t *testing.T) {
+	t.Parallel()
+	dir, broken := t.TempDir(), errors.New("no space left")
+	files := papers.Files{"runs.csv": func(w io.Writer) error { _, err := io.WriteString(w, "first\n"); return err }}
+	testkit.Check(t, files.Write(dir))
+	files["runs.csv"] = func(w io.Writer) error {
+		_, err := io.WriteString(w, "sec")
+		return errors.Join(err, broken)
+	}
+	if err := files.Write(dir); !errors.Is(err, broken) || !strings.Contains(err.Error(), "runs.csv") {
+		t.Errorf("%v", err)
+	}
+	entries := testkit.Need(os.ReadDir(dir))(t)
+	if data := testkit.Need(os.ReadFile(filepath.Join(dir, "runs.csv")))(t); string(data) != "first\n" || len(entries) != 1 {
+		t.Errorf("%q, %d files", data, len(entries))
+	}
+}
