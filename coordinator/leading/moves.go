@@ -58,7 +58,9 @@ func (h *moveHistory) keep(decided map[string]arbitration.Move) {
 			kept[n-1] = h.answered(id, kept[n-1])
 		}
 		if n := len(kept); n >= weighedKept {
-			kept[n-weighedKept].Candidates = nil
+			old := proto.CloneOf(kept[n-weighedKept]) // an answer may still hold the one that is kept
+			old.Candidates = nil
+			kept[n-weighedKept] = old
 		}
 		h.counts.Moved(arbiterKind(x.Message.GetKind()))
 		h.marks[id] = x.Mark

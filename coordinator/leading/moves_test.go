@@ -297,7 +297,11 @@ func TestMovesAreRemembered(t *testing.T) {
 		d, _, _, _ := admitted(t)
 		d.must(t, localJob("j1", 0.5))
 		err := d.Ask(t.Context(), func(*Known) {
+			var answer []*headroomv1.JobMove // of an earlier moment: it stays as it is
 			for i := range 200 {
+				if i == 100 {
+					answer = d.jobs.moves.all("j1")
+				}
 				kind := headroomv1.MoveKind_MOVE_KIND_CAP
 				if i%2 > 0 {
 					kind = headroomv1.MoveKind_MOVE_KIND_NONE
@@ -317,6 +321,11 @@ func TestMovesAreRemembered(t *testing.T) {
 			for i, m := range kept {
 				if want := i >= movesKept-weighedKept; (len(m.GetCandidates()) > 0) != want {
 					t.Errorf("move %d of %d has candidates %v, want some: %v", i, len(kept), m.GetCandidates(), want)
+				}
+			}
+			for i, m := range answer {
+				if want := i >= len(answer)-weighedKept; (len(m.GetCandidates()) > 0) != want {
+					t.Errorf("move %d of %d of an earlier answer has candidates %v later, want some: %v", i, len(answer), m.GetCandidates(), want)
 				}
 			}
 		})
