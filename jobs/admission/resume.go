@@ -18,11 +18,11 @@ func (c *Controller) Resume(now time.Time, in Job, slots int) ([]Decision, error
 	}
 	c.advance(now)
 	j := c.enter(in)
-	c.look(j)
 	if c.policy.fair() {
 		c.start(j, 0)
 		return c.settle(), nil
 	}
+	c.look(j)
 	slots = min(slots, j.Tasks)
 	found := min(slots, c.room())
 	c.start(j, found)

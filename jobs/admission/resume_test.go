@@ -102,6 +102,20 @@ func TestResumedJobKeepsPromise(t *testing.T) {
 	}
 }
 
+// Policies that share need no number of slots for a job, whether it is submitted or resumed.
+func TestResumedJobShares(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []admission.Policy{admission.NoDrop, admission.Reactive} {
+		a, b := testkit.Need(admission.New(policy, 4))(t), testkit.Need(admission.New(policy, 4))(t)
+		in := admission.Job{ID: "a", Tasks: 8, Deadline: time.Minute}
+		submitted := testkit.Need(admission.Of(testkit.Need(a.Submit(at(0), in))(t), "a"))(t)
+		resumed := testkit.Need(admission.Of(testkit.Need(b.Resume(at(0), in, 2))(t), "a"))(t)
+		if !reflect.DeepEqual(submitted, resumed) || resumed.Need != 0 || resumed.Slots != 4 {
+			t.Errorf("%s: submitted %+v, resumed %+v", policy, submitted, resumed)
+		}
+	}
+}
+
 // A job that comes when nothing is free pauses, and goes on when something is.
 func TestResumedJobPauses(t *testing.T) {
 	t.Parallel()

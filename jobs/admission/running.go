@@ -74,10 +74,7 @@ func (c *Controller) recheck() {
 // shrinkAll is for policies that know nothing of changes: every job loses the same part of its slots, and gets it back
 // when the capacity comes back. What rounding leaves goes to the jobs that began first.
 func (c *Controller) shrinkAll() {
-	promised := 0
-	for _, j := range c.running {
-		promised += j.promised
-	}
+	promised := c.promised
 	left := min(c.capacity, promised)
 	c.shrunk = promised > c.capacity
 	c.held = float64(left)
