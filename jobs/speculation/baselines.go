@@ -174,9 +174,9 @@ func fraction(speed float64) float64 {
 }
 
 // ours is GRASS with times under the caps, the fastest free slots first, and the slowest in the
-// last wave to a deadline: t_rem follows the
-// cap of the original's node before any progress report can show it, t_new that of the
-// free slot's, and no copy runs on a node capped harder than the original's.
+// last wave to a deadline: t_rem follows the cap of the original's node before any progress
+// report can show it, t_new that of the free slot's, and no copy runs on a node capped harder
+// than the original's.
 func (j *job) ours(switched bool) (actions []Action) {
 	groups := j.slotsBySpeed()
 	if j.Bound.ByDeadline && j.waiting >= j.Slots && j.waiting <= j.width() {

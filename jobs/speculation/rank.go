@@ -139,11 +139,7 @@ func (j *job) rank(by rule, i int, t *Task) (rank, bool) {
 // mayBeLifted reports whether a task would miss the deadline only by the cap of the slot: caps
 // are lifted, and a slot that stays free does nothing.
 func (j *job) mayBeLifted(t *Task) bool {
-	fresh := t.New
-	if fresh == 0 {
-		fresh = j.usual
-	}
-	return j.speed != 0 && fresh <= j.Bound.Left
+	return j.speed != 0 && cmp.Or(t.New, j.usual) <= j.Bound.Left
 }
 
 // worth is RAS under caps: a second of a slot counts by its speed, so that slow slots are not

@@ -1,6 +1,7 @@
 package speculation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -27,7 +28,7 @@ type Schedule struct {
 // plant plays a job whose estimates hold: the fastest copy of a task ends after its t_rem,
 // a new copy after its t_new, and the end of one frees the slots of all its copies.
 type plant struct {
-	view  View
+	bound Bound
 	now   time.Duration
 	tasks []played
 	free  int
@@ -40,11 +41,18 @@ type played struct {
 }
 
 func newPlant(v *View) *plant {
-	p := &plant{view: *v, free: v.Slots}
+	p, usual := &plant{bound: v.Bound, free: v.Slots}, median(v.news())
 	for _, t := range v.Tasks {
 		if t.State == Done {
 			p.done++
 			continue
+		}
+		t.New = cmp.Or(t.New, usual)
+		if t.State == Running {
+			t.Copies = max(1, t.Copies)
+			if t.Remaining < 0 {
+				t.Remaining = t.New
+			}
 		}
 		p.tasks = append(p.tasks, played{Task: t, end: t.Remaining})
 	}
@@ -106,8 +114,7 @@ func (v *View) Search() (Schedule, error) {
 	if err := v.Check(); err != nil {
 		return Schedule{}, err
 	}
-	filled := v.filled()
-	p := newPlant(&filled)
+	p := newPlant(v)
 	if len(p.tasks) > searchTasksMost {
 		return Schedule{}, fmt.Errorf("%w: %d tasks are not done, at most %d are searched", ErrTooLarge, len(p.tasks), searchTasksMost)
 	}
@@ -148,7 +155,7 @@ func (s *search) from(p *plant, least int, present bool) {
 		return
 	}
 	next := p.clone()
-	if s.over(p) || !next.advance() || p.view.Bound.ByDeadline && next.now > p.view.Bound.Left {
+	if s.over(p) || !next.advance() || p.bound.ByDeadline && next.now > p.bound.Left {
 		s.keep(p)
 		return
 	}
@@ -158,7 +165,7 @@ func (s *search) from(p *plant, least int, present bool) {
 // useful reports whether a slot can help the task.
 func (p *plant) useful(i int) bool {
 	t := &p.tasks[i]
-	if p.view.Bound.ByDeadline && p.now+t.New > p.view.Bound.Left {
+	if p.bound.ByDeadline && p.now+t.New > p.bound.Left {
 		return false
 	}
 	return t.State == Waiting || t.State == Running && p.now+t.New < t.end
@@ -173,7 +180,7 @@ func (p *plant) alike(i, least int) bool {
 }
 
 // over reports whether the promise is kept, or nothing is left to do.
-func (s *search) over(p *plant) bool { return !p.view.Bound.ByDeadline && p.done >= s.need }
+func (s *search) over(p *plant) bool { return !p.bound.ByDeadline && p.done >= s.need }
 
 // hopeless reports whether the state cannot lead to anything better.
 func (s *search) hopeless(p *plant) bool {
@@ -190,10 +197,10 @@ func (s *search) hopeless(p *plant) bool {
 		case Done:
 		}
 	}
-	if p.view.Bound.ByDeadline {
+	if p.bound.ByDeadline {
 		can := p.done
 		for _, e := range ends {
-			if e <= p.view.Bound.Left {
+			if e <= p.bound.Left {
 				can++
 			}
 		}
@@ -210,10 +217,10 @@ func (s *search) hopeless(p *plant) bool {
 // keep takes the schedule if it is better.
 func (s *search) keep(p *plant) {
 	got := Schedule{Done: p.done}
-	if !p.view.Bound.ByDeadline {
+	if !p.bound.ByDeadline {
 		got.Done, got.End = min(p.done, s.need), p.now
 	}
-	better := !s.found || got.Done > s.best.Done || !p.view.Bound.ByDeadline && got.Done == s.best.Done && got.End < s.best.End
+	better := !s.found || got.Done > s.best.Done || !p.bound.ByDeadline && got.Done == s.best.Done && got.End < s.best.End
 	if better {
 		got.First = slices.Clone(s.first)
 		s.found, s.best = true, got

@@ -250,41 +250,6 @@ func (t *Task) check(i int) error {
 	return nil
 }
 
-// filled is the view with the fallbacks of missing estimates in place. Nothing is copied
-// where nothing is missing.
-func (v *View) filled() View {
-	out := *v
-	if !v.lacks() {
-		return out
-	}
-	usual := median(v.news())
-	out.Tasks = slices.Clone(v.Tasks)
-	for i := range out.Tasks {
-		t := &out.Tasks[i]
-		if t.New == 0 {
-			t.New = usual
-		}
-		if t.State == Running && t.Remaining < 0 {
-			t.Remaining = t.New
-		}
-		if t.State == Running {
-			t.Copies = max(1, t.Copies)
-		}
-	}
-	return out
-}
-
-// lacks reports whether an estimate is missing.
-func (v *View) lacks() bool {
-	for i := range v.Tasks {
-		t := &v.Tasks[i]
-		if t.State != Done && t.New == 0 || t.State == Running && (t.Remaining < 0 || t.Copies == 0) {
-			return true
-		}
-	}
-	return false
-}
-
 // news are the known estimates of new copies of unfinished tasks.
 func (v *View) news() []int64 {
 	all := make([]int64, 0, len(v.Tasks))
