@@ -88,7 +88,7 @@ type DropTask struct {
 	Why   string
 }
 
-// DropTasks records that map tasks are given up for good by a drop ratio.
+// DropTasks records that map tasks are given up for good: by a drop ratio, or since the job has met its bound.
 type DropTasks struct {
 	Job     string
 	Indexes []int

@@ -58,13 +58,19 @@ func (c *Core) occupy(j *job, ref Ref, a attempt) {
 	c.workers[a.node].running[ref] = true
 }
 
+// take removes an attempt from its task, whose slot the job then no longer holds.
+func (j *job) take(t *task, node string, number uint32) attempt {
+	at := t.at(node, number)
+	a := t.runs[at]
+	t.runs = slices.Delete(t.runs, at, at+1)
+	j.held--
+	return a
+}
+
 // release takes a running attempt away from its task, and counts its time as wasted. Other copies run on; without one the
 // task waits again, or is given up where it has failed too often.
 func (c *Core) release(now time.Time, j *job, t *task, node string, ref Ref, waste *time.Duration) {
-	at := t.at(node, ref.Attempt)
-	*waste += t.runs[at].ran(now)
-	t.runs = slices.Delete(t.runs, at, at+1)
-	j.held--
+	*waste += j.take(t, node, ref.Attempt).ran(now)
 	if len(t.runs) > 0 {
 		return
 	}
@@ -81,9 +87,7 @@ func (c *Core) release(now time.Time, j *job, t *task, node string, ref Ref, was
 
 // succeed counts a task whose attempt has ended well. Its other copies have lost.
 func (c *Core) succeed(now time.Time, j *job, t *task, node string, ref Ref) {
-	a := t.runs[t.at(node, ref.Attempt)]
-	t.runs = slices.DeleteFunc(t.runs, func(o attempt) bool { return o == a })
-	j.held--
+	a := j.take(t, node, ref.Attempt)
 	j.work += a.ran(now)
 	j.wasted.Copies += c.cut(now, j, t, ref)
 	t.state = taskDone
@@ -112,6 +116,7 @@ func (c *Core) stop(now time.Time, j *job, phase Phase, index int) {
 	if t := j.task(phase, index); t.state == taskRunning {
 		j.wasted.Killed += c.cut(now, j, t, Ref{Phase: phase, Index: index})
 		t.state = taskPending
+		j.running--
 	}
 }
 

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"headroom/jobs/speculation"
@@ -58,25 +57,16 @@ func (c *Core) meetBounds(now time.Time) {
 // giveUp drops the map tasks that wait or run. The record of it comes before anything stops.
 func (c *Core) giveUp(now time.Time, j *job, why string) {
 	var indexes []int
-	var running []int
 	for i := range j.maps {
-		switch j.maps[i].state {
-		case taskRunning:
-			running = append(running, i)
+		if s := j.maps[i].state; s == taskPending || s == taskRunning {
 			indexes = append(indexes, i)
-		case taskPending:
-			indexes = append(indexes, i)
-		case taskDone, taskDropped:
 		}
 	}
-	c.act(DropTasks{Job: j.ID, Indexes: slices.Clone(indexes), Why: why})
-	for _, i := range running {
-		c.stop(now, j, PhaseMap, i)
-	}
+	c.act(DropTasks{Job: j.ID, Indexes: indexes, Why: why})
 	for _, i := range indexes {
+		c.stop(now, j, PhaseMap, i)
 		j.maps[i].state = taskDropped
 	}
 	j.dropped += len(indexes)
-	j.running -= len(running)
 	j.pending = nil
 }

@@ -88,17 +88,16 @@ func (c *Core) view(now time.Time, j *job) JobView {
 	maps.Copy(v.RunningOn, j.progress.RunningOn)
 	v.Rate, v.RateKnown = j.rate(now)
 	for i := range j.maps {
-		if t := &j.maps[i]; t.state == taskRunning {
-			for _, a := range t.runs {
-				v.RunningOn[a.node]++
-			}
-			if len(t.runs) > 1 {
-				v.Copies++
-			}
+		runs := j.maps[i].runs
+		for _, a := range runs {
+			v.RunningOn[a.node]++
+		}
+		if len(runs) > 1 {
+			v.Copies++
 		}
 	}
-	if j.reduce.state == taskRunning {
-		v.RunningOn[j.reduce.runs[0].node]++
+	for _, a := range j.reduce.runs {
+		v.RunningOn[a.node]++
 	}
 	v.Wasted, v.Work, v.Speculation = j.wasted, j.work, j.est.said
 	v.CopiesWanted, v.CopiesSave, v.CopiesKnown = c.wanted(now, j)

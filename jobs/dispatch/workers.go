@@ -85,6 +85,14 @@ func (c *Core) find(ref Ref) (*job, *task) {
 	return j, j.task(ref.Phase, ref.Index)
 }
 
+// awaited is the task that waits for an attempt on a node, nil for none.
+func (c *Core) awaited(node string, ref Ref) (*job, *task) {
+	if j, t := c.find(ref); t != nil && t.has(node, ref.Attempt) {
+		return j, t
+	}
+	return nil, nil
+}
+
 // Alive notes that a worker spoke.
 func (c *Core) Alive(now time.Time, node string) {
 	if w := c.workers[node]; w != nil {
@@ -128,7 +136,7 @@ func (c *Core) abandon(now time.Time, node string, w *worker) {
 
 // lose takes an attempt away that is lost, which is no failure of its task.
 func (c *Core) lose(now time.Time, node string, ref Ref) {
-	if j, t := c.find(ref); t != nil && t.has(node, ref.Attempt) {
+	if j, t := c.awaited(node, ref); t != nil {
 		c.release(now, j, t, node, ref, &j.wasted.Failed)
 	}
 }
@@ -143,7 +151,7 @@ func (c *Core) Stopped(now time.Time, node string, ref Ref) {
 	}
 	w.heard = now
 	delete(w.running, ref)
-	if j, t := c.find(ref); t != nil && t.has(node, ref.Attempt) {
+	if j, t := c.awaited(node, ref); t != nil {
 		c.release(now, j, t, node, ref, &j.wasted.Killed)
 	}
 }
@@ -158,8 +166,8 @@ func (c *Core) Result(now time.Time, node string, ref Ref, failure string) {
 	}
 	w.heard = now
 	delete(w.running, ref)
-	j, t := c.find(ref)
-	if t == nil || !t.has(node, ref.Attempt) {
+	j, t := c.awaited(node, ref)
+	if t == nil {
 		return
 	}
 	if failure == "" {
