@@ -62,7 +62,7 @@ type Contender struct {
 	Promised int
 	// ErrorBound is the part of its tasks that it may leave out: it ends as soon as the others are done. 0 for none.
 	ErrorBound float64
-	// Copies are its tasks of which a second copy runs, CopiesWanted the copies that it would begin now, and CopiesSave
+	// Copies are the copies of its tasks that run, CopiesWanted those that it would begin now, and CopiesSave
 	// by how much its end would come sooner with these; 0 while unknown.
 	Copies, CopiesWanted int
 	CopiesSave           time.Duration

@@ -283,6 +283,22 @@ func TestWhoIsCopied(t *testing.T) {
 	}
 }
 
+// Of a task that is late twice over two copies run and count, as they do against the share.
+func TestSecondCopyCounts(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[int]int{1: 1, 2: 2} {
+		k := copying(t, speculation.Ours, "n1", "n2", "n3")
+		k.add(promise("j", 1))
+		k.c.Share([]Share{{Job: "j", Slots: 4, Copies: &most}})
+		k.step(0)
+		k.straggle()
+		k.pass(10 * time.Second)
+		if v, got := k.view(), len(k.attempts(0))-1; got != want || v.Copies != want || v.Held-v.Running != want {
+			t.Errorf("at most %d: %d copies run, %+v", most, got, v)
+		}
+	}
+}
+
 // A capped node's task is copied before it is late, to a node with a higher cap and to none with a lower one.
 func TestCapsAreKnownBeforeTasksStraggle(t *testing.T) {
 	t.Parallel()

@@ -35,9 +35,9 @@ type JobView struct {
 	Rank int
 	// Progress is what its engine says.
 	Progress EngineProgress
-	// Copies are its map tasks of which more than one attempt runs, CopiesWanted the copies
-	// that it would start now if it had the slots, CopiesSave by how much sooner it would
-	// then end; that is unknown before a task has ended.
+	// Copies are the attempts of its map tasks that run beside an original, CopiesWanted the
+	// copies that it would start now if it had the slots, CopiesSave by how much sooner it
+	// would then end; that is unknown before a task has ended.
 	Copies, CopiesWanted int
 	CopiesSave           time.Duration
 	CopiesKnown          bool
@@ -92,9 +92,7 @@ func (c *Core) view(now time.Time, j *job) JobView {
 		for _, a := range runs {
 			v.RunningOn[a.node]++
 		}
-		if len(runs) > 1 {
-			v.Copies++
-		}
+		v.Copies += max(0, len(runs)-1)
 	}
 	for _, a := range j.reduce.runs {
 		v.RunningOn[a.node]++

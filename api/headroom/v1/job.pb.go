@@ -1564,7 +1564,7 @@ type JobProgress struct {
 	Error *float64 `protobuf:"fixed64,23,opt,name=error,proto3,oneof" json:"error,omitempty"`
 	// Containers that admission has promised it; 0 for none.
 	Promised uint32 `protobuf:"varint,24,opt,name=promised,proto3" json:"promised,omitempty"`
-	// Map tasks of which a second copy runs, and copies that it would start now if it had the slots.
+	// Copies of map tasks that run, the originals left out, and copies that it would start now if it had the slots.
 	Copies       uint32 `protobuf:"varint,25,opt,name=copies,proto3" json:"copies,omitempty"`
 	CopiesWanted uint32 `protobuf:"varint,26,opt,name=copies_wanted,json=copiesWanted,proto3" json:"copies_wanted,omitempty"`
 	// By how much its end would come sooner with the copies that it wants, seconds; absent while unknown.
