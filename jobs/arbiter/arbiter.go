@@ -415,12 +415,14 @@ func (j *Job) minTasks() int {
 
 // needed is how many of its tasks must be done for it to end as things are: those that are not dropped, or those that its
 // error bound asks for.
-func (j *Job) needed() int {
-	left := j.Tasks - j.Dropped
-	if e := fraction(j.Error); e > 0 {
-		left = min(left, max(containers.MinTasks(j.Tasks, j.Floor), units.Ratio(1-e).Kept(j.Tasks)))
+func (j *Job) needed() int { return min(j.Tasks-j.Dropped, asked(j.Tasks, j.Floor, fraction(j.Error))) }
+
+// asked is how many of n tasks a job with an error bound must do, which its floor may raise; all of them without one.
+func asked(n int, floor, bound float64) int {
+	if bound == 0 {
+		return n
 	}
-	return left
+	return max(units.Ratio(floor).Least(n), units.Ratio(1-bound).Kept(n))
 }
 
 // stop decides the early stop, by the uncapped finish time that is committed: one of

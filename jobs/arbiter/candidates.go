@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"headroom/units"
@@ -44,7 +45,7 @@ type passage struct {
 	count       int
 }
 
-// shifted returns the seconds as the time of a candidate.
+// shifted sets by how many seconds the job's end would move.
 func (x *Candidate) shifted(s float64) {
 	if s < 0 {
 		x.Time = -span(-s)
@@ -54,12 +55,8 @@ func (x *Candidate) shifted(s float64) {
 	x.TimeKnown = true
 }
 
-// weigh keeps what a lever has worked out for a job whose promise is at risk.
-func (r *row) weigh(x Candidate) {
-	if r.risk {
-		r.candidates = append(r.candidates, x)
-	}
-}
+// weigh keeps what a lever has worked out for the job.
+func (r *row) weigh(x Candidate) { r.candidates = append(r.candidates, x) }
 
 // ranked returns the candidates of the job, the best first.
 func (r *row) ranked() []Candidate {
@@ -69,26 +66,27 @@ func (r *row) ranked() []Candidate {
 	return r.candidates
 }
 
-// weighPlace tells what another share of the containers is worth.
+// weighPlace works out what another share of the containers is worth.
 func (r *row) weighPlace(divided, first bool) {
 	x := Candidate{Kind: MoveReallocate}
 	l := &r.leverage
-	gained := l.passed.count > 0 || l.promised.count > 0
 	switch {
 	case !divided:
 		x.Why = "its engine divides the containers by itself"
-	case gained:
+	case l.passed.count > 0 || l.promised.count > 0:
 		x.Chosen, x.Worth = true, l.passed.worth+l.promised.worth
 		x.shifted(l.passed.time + l.promised.time)
+		var words []string
 		if l.passed.count > 0 {
-			x.Why = fmt.Sprintf("it is served before %d others, the last %s: that costs them less than it gains", l.passed.count, l.passed.who)
+			words = append(words, fmt.Sprintf("it is served before %d others, the last %s: that costs them less than it gains", l.passed.count, l.passed.who))
 		}
 		if l.promised.count > 0 {
-			x.Why = joined(x.Why, fmt.Sprintf("%d containers are set aside for it, as promised", l.promised.count))
+			words = append(words, fmt.Sprintf("%d containers are set aside for it, as promised", l.promised.count))
 		}
 		if l.blocked.who != "" {
-			x.Why += fmt.Sprintf("; to pass %s too would cost %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth))
+			words = append(words, fmt.Sprintf("to pass %s too would cost %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth)))
 		}
+		x.Why = strings.Join(words, "; ")
 	case l.blocked.who != "":
 		x.Worth = l.blocked.worth
 		x.shifted(l.blocked.time)
@@ -101,15 +99,7 @@ func (r *row) weighPlace(divided, first bool) {
 	r.weigh(x)
 }
 
-// joined returns both texts as one.
-func joined(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a + "; " + b
-}
-
-// weighDrops tells what giving up tasks is worth, where each less saves so many weighted seconds; d is what was decided.
+// weighDrops works out what giving up tasks is worth, where each less saves so many weighted seconds; d is what was decided.
 func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
 	x := Candidate{Kind: MoveDeflate, Chosen: decided}
 	all := r.droppable()
@@ -142,7 +132,7 @@ func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
 	r.weigh(x)
 }
 
-// weighSprint tells what a sprint is worth.
+// weighSprint works out what a sprint is worth.
 func (m *Movers) weighSprint(r *row, values map[string]float64, move Move, decided, taken bool) {
 	x := Candidate{Kind: MoveSprint, Chosen: decided && move.Kind == MoveSprint}
 	lasts := min(r.left, sprintMost.Seconds())
@@ -190,7 +180,7 @@ func (w *watts) refuse(worth float64, hold refusedHold) {
 	}
 }
 
-// weighHolds tells what the caps of other jobs' nodes are worth.
+// weighHolds works out what the caps of other jobs' nodes are worth.
 func (r *row) weighHolds(w watts) {
 	x := Candidate{Kind: MoveCap}
 	here := slices.ContainsFunc(r.on, func(p placed) bool { return p.node == w.gainer })

@@ -53,7 +53,7 @@ func (r *row) copiesOf(spare int, behind, c float64) int {
 	return min(want, spare)
 }
 
-// weighCopies tells what copies are worth.
+// weighCopies works out what copies are worth.
 func (r *row) weighCopies(divided bool) {
 	x := Candidate{Kind: MoveCopy, Chosen: r.copies > 0}
 	l := r.leverage.copied

@@ -103,8 +103,8 @@ func (r *row) met(allowed int) (Deflate, bool) {
 		return Deflate{}, false
 	}
 	return Deflate{ID: r.ID, Theta: theta, Seed: r.Seed, Reason: fmt.Sprintf(
-		"its error bound of %.4g %% is met: %d tasks that have not begun are not needed; its drop ratio rises from %.2f to %.2f, its floor is %.2f of its tasks",
-		100*r.ErrorBound, allowed, r.Theta, theta, r.Floor)}, true
+		"its error bound of %s is met: %d tasks that have not begun are not needed; its drop ratio rises from %.2f to %.2f, its floor is %.2f of its tasks",
+		units.Percent(r.ErrorBound), allowed, r.Theta, theta, r.Floor)}, true
 }
 
 // droppable returns how many tasks the job's floor lets it give up in all.

@@ -70,11 +70,7 @@ type Contender struct {
 
 // needless is how many of its tasks need not run: its error bound leaves them out, and they are not dropped yet.
 func (c *Contender) needless() int {
-	if c.ErrorBound == 0 {
-		return 0
-	}
-	need := max(units.Ratio(c.Floor).Least(c.Tasks), units.Ratio(1-c.ErrorBound).Kept(c.Tasks))
-	return max(0, c.Tasks-c.Dropped-need)
+	return max(0, c.Tasks-c.Dropped-asked(c.Tasks, c.Floor, c.ErrorBound))
 }
 
 // Offer is what a sprint of a job would take, and what there is for it.

@@ -15,11 +15,10 @@ func (m *Movers) promises(rows []*row, p Pool, c float64) {
 	if p.Containers <= 0 || !slices.ContainsFunc(rows, func(r *row) bool { return r.Promised > 0 }) {
 		return
 	}
-	var higher [ranksMost + 1]int // what jobs before can use, by rank
+	var higher [ranksMost + 1]int // before by rank
 	free := max(0, p.Containers-max(0, p.Overhead)*len(rows))
-	before, all, kept := 0, 0.0, 0 // containers, work, and what is set aside against the order
+	before, kept := 0, 0 // what jobs before can use, and what is set aside against the order
 	for i, r := range rows {
-		all += r.work
 		if r.Promised > 0 {
 			room := free - kept
 			for rank := range r.Rank {
@@ -43,9 +42,7 @@ func (m *Movers) promises(rows []*row, p Pool, c float64) {
 // keep weighs whether a promise is kept against the jobs before it, where so many containers are there for all of them.
 func (m *Movers) keep(before []*row, r *row, c float64) bool {
 	k := float64(r.kept)
-	if k <= 0 || c <= k {
-		c = k
-	}
+	c = max(c, k)
 	left := min(r.left, r.work/k+r.task/2+r.Outlook.Rest.Tail.Seconds())
 	saves := r.costAt(r.left) - r.costAt(left)
 	work := 0.0

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+
+	"headroom/units"
 )
 
 // The reasons of moves, in words, with their costs.
@@ -137,7 +139,7 @@ func (r *row) undeflated() string {
 	case !r.MayDeflate:
 		return cmp.Or(r.DeflateWords, "its discipline has exact results")
 	case r.ErrorBound > 0:
-		return fmt.Sprintf("its error bound of %.4g %% leaves out what it may", 100*r.ErrorBound)
+		return fmt.Sprintf("its error bound of %s leaves out what it may", units.Percent(r.ErrorBound))
 	case r.Dropped >= r.droppable():
 		return fmt.Sprintf("its floor of %.2f leaves no more than its ratio of %.2f", r.Floor, r.Theta)
 	case !r.Ahead && r.Pending == 0:
