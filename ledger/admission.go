@@ -1,9 +1,8 @@
 package ledger
 
 import (
-	"cmp"
 	"fmt"
-	"math"
+	"reflect"
 	"slices"
 )
 
@@ -71,29 +70,11 @@ func (a *Admission) Check(job string) error {
 	return nil
 }
 
-// same reports whether both say the same.
-func (a *Admission) same(b *Admission) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	x, y := *a, *b
-	x.Work, x.Confidence, y.Work, y.Confidence = nil, nil, nil, nil
-	return x == y && known(a.Work) == known(b.Work) && known(a.Confidence) == known(b.Confidence)
-}
-
-// known returns a number, and one below all that are taken where it is unknown.
-func known(x *float64) float64 {
-	if x == nil {
-		return math.Inf(-1)
-	}
-	return *x
-}
-
 // readmit takes another decision about a job that was accepted before: that one which waited is admitted now, or that
 // another number of slots is promised. One that is admitted never waits again.
 func (t *tx) readmit(c Command, old Job, x *Admission) error {
 	switch {
-	case x == nil || old.State != JobAccepted || old.Admission.same(x):
+	case x == nil || old.State != JobAccepted || reflect.DeepEqual(old.Admission, x):
 		return nil
 	case old.Admission != nil && old.Admission.Decision == AdmissionAdmitted && x.Decision != AdmissionAdmitted:
 		return fmt.Errorf("job %q is admitted with %d slots; it cannot be %s again: %w", old.ID, old.Admission.Slots, x.Decision, ErrJob)
@@ -109,5 +90,5 @@ func (a *Admission) words() string {
 	if a.Decision == AdmissionAdmitted {
 		return fmt.Sprintf("admitted, %d slots promised", a.Slots)
 	}
-	return cmp.Or(a.Decision, "not asked about")
+	return a.Decision
 }
