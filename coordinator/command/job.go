@@ -227,7 +227,7 @@ func shownEnergy(e *headroomv1.JobEnergy) string {
 		gap = fmt.Sprintf(", unknown for %.0f s", e.GetUnknownS())
 	}
 	return fmt.Sprintf("%s, measured for %.0f s of its nodes%s, since %s by %s", units.Energy(e.GetUj()), e.GetMeasuredS(), gap,
-		time.UnixMicro(e.GetSinceUs()).Local().Format(time.TimeOnly), cmp.Or(strings.Join(e.GetFrom(), " and "), "what nodes count"))
+		shownTime(e.GetSinceUs()), cmp.Or(strings.Join(e.GetFrom(), " and "), "what nodes count"))
 }
 
 func shownRate(p *headroomv1.JobProgress) string {
@@ -303,8 +303,8 @@ type admissionItem struct {
 	WorkS      *float64 `json:"work_s"`
 	Confidence *float64 `json:"confidence"`
 	Samples    uint32   `json:"samples"`
-	Until      *string  `json:"until"`
-	Finish     *string  `json:"finish"`
+	Until      *string  `json:"until" of:"until_us"`
+	Finish     *string  `json:"finish" of:"finish_us"`
 	Reason     string   `json:"reason"`
 }
 
@@ -313,10 +313,9 @@ func admissionItemOf(a *headroomv1.Admission) *admissionItem {
 	if a == nil {
 		return nil
 	}
-	return &admissionItem{
-		Decision: a.GetDecision(), Slots: a.GetSlots(), Need: cli.Known(a.GetNeed(), a.GetNeed() > 0), Free: a.GetFree(), WorkS: a.WorkS, Confidence: a.Confidence,
-		Samples: a.GetSamples(), Until: cli.Known(stamped(a.GetUntilUs()), a.UntilUs != nil), Finish: cli.Known(stamped(a.GetFinishUs()), a.FinishUs != nil), Reason: a.GetReason(),
-	}
+	item := &admissionItem{}
+	cli.Fill(item, a)
+	return item
 }
 
 // estimateError is how far off the finish times by one policy were, as a part of the true runtime.
@@ -468,7 +467,7 @@ func shownPromise(j *headroomv1.Job) string {
 		words = append(words, j.GetAdmission().GetDecision())
 	}
 	if p != nil && p.Error != nil {
-		words = append(words, fmt.Sprintf("error %.4g %%", 100*p.GetError()))
+		words = append(words, "error "+units.Percent(p.GetError()))
 	}
 	if p.GetCopies() > 0 {
 		words = append(words, fmt.Sprintf("%d copies", p.GetCopies()))

@@ -17,7 +17,7 @@ import (
 
 // jobMoveItem is what is done about a job.
 type jobMoveItem struct {
-	Kind   string `json:"kind"`
+	Kind   string `json:"kind" of:"-"`
 	Reason string `json:"reason"`
 	At     string `json:"at"`
 	// CostJ is of the sprint budget, CostQuality a part of its tasks, TimeS how its end moves.
@@ -27,12 +27,12 @@ type jobMoveItem struct {
 	Acknowledged bool     `json:"acknowledged"`
 	Refused      *string  `json:"refused"`
 	// Candidates are what could be done about a promise at risk, the best first.
-	Candidates []candidateItem `json:"candidates"`
+	Candidates []candidateItem `json:"candidates" of:"-"`
 }
 
 // candidateItem is one lever at a promise at risk; Worth is in weighted seconds.
 type candidateItem struct {
-	Kind        string   `json:"kind"`
+	Kind        string   `json:"kind" of:"-"`
 	TimeS       *float64 `json:"time_s"`
 	CostJ       *float64 `json:"cost_j"`
 	CostQuality *float64 `json:"cost_quality"`
@@ -140,15 +140,10 @@ func jobMoveItemOf(m *headroomv1.JobMove) *jobMoveItem {
 	if m == nil {
 		return nil
 	}
-	item := &jobMoveItem{
-		Kind: moveName(m.GetKind()), Reason: m.GetReason(), At: stamped(m.GetAtUs()), CostJ: optJoules(m.CostUj),
-		CostQuality: m.CostQuality, TimeS: m.TimeS, Acknowledged: m.GetAcknowledged(), Refused: cli.Known(m.GetRefused(), m.GetRefused() != ""),
-		Candidates: []candidateItem{},
-	}
-	for _, c := range m.GetCandidates() {
-		item.Candidates = append(item.Candidates, candidateItem{
-			Kind: moveName(c.GetKind()), TimeS: c.TimeS, CostJ: optJoules(c.CostUj), CostQuality: c.CostQuality, Worth: c.GetWorth(), Chosen: c.GetChosen(), Why: c.GetWhy(),
-		})
+	item := &jobMoveItem{Kind: moveName(m.GetKind()), Candidates: cli.Filled[candidateItem](m.GetCandidates())}
+	cli.Fill(item, m)
+	for i, c := range m.GetCandidates() {
+		item.Candidates[i].Kind = moveName(c.GetKind())
 	}
 	return item
 }
@@ -211,7 +206,7 @@ func moveText(j *headroomv1.Job) string {
 		fmt.Fprintf(&b, "  sprint     %s after its dispatch, %s\n", cli.Age(time.Duration(p.GetSprintAfterS()*float64(time.Second))), due)
 	}
 	if m := j.GetOutlook().GetMove(); m != nil {
-		fmt.Fprintf(&b, "  move       %s since %s: %s\n", moveName(m.GetKind()), time.UnixMicro(m.GetAtUs()).Local().Format(time.TimeOnly), m.GetReason())
+		fmt.Fprintf(&b, "  move       %s since %s: %s\n", moveName(m.GetKind()), shownTime(m.GetAtUs()), m.GetReason())
 		fmt.Fprintf(&b, "  cost       %s; %s\n", shownCost(m), shownAnswer(m))
 	}
 	return b.String()
@@ -228,7 +223,7 @@ func promiseText(j *headroomv1.Job) string {
 		fmt.Fprintf(&b, "  promised   %d containers\n", p.GetPromised())
 	}
 	if p != nil && p.Error != nil {
-		fmt.Fprintf(&b, "  error      it ends once all but %.4g %% of its map tasks are done\n", 100*p.GetError())
+		fmt.Fprintf(&b, "  error      it ends once all but %s of its map tasks are done\n", units.Percent(p.GetError()))
 	}
 	if p.GetCopies() > 0 || p.GetCopiesWanted() > 0 {
 		save := ""
@@ -249,15 +244,17 @@ func shownAdmission(a *headroomv1.Admission) string {
 	if a.GetSlots() > 0 {
 		words += fmt.Sprintf(" with %d containers", a.GetSlots())
 	}
-	at := func(us int64) string { return time.UnixMicro(us).Local().Format(time.TimeOnly) }
 	if a.FinishUs != nil {
-		words += ", to end at " + at(a.GetFinishUs())
+		words += ", to end at " + shownTime(a.GetFinishUs())
 	}
 	if a.UntilUs != nil {
-		words += ", until " + at(a.GetUntilUs())
+		words += ", until " + shownTime(a.GetUntilUs())
 	}
 	return words
 }
+
+// shownTime is the time of day of a moment in microseconds since the Unix epoch.
+func shownTime(us int64) string { return time.UnixMicro(us).Local().Format(time.TimeOnly) }
 
 // explainJobText is job explain for people.
 func (o *operator) explainJobText(w io.Writer, r *headroomv1.ExplainJobResponse, item *explainedJob) error {
@@ -284,7 +281,7 @@ func (o *operator) explainJobText(w io.Writer, r *headroomv1.ExplainJobResponse,
 	}
 	var rows [][]string
 	for _, m := range r.GetMoves() {
-		rows = append(rows, []string{time.UnixMicro(m.GetAtUs()).Local().Format(time.TimeOnly), moveName(m.GetKind()), shownCost(m), shownAnswer(m), m.GetReason()})
+		rows = append(rows, []string{shownTime(m.GetAtUs()), moveName(m.GetKind()), shownCost(m), shownAnswer(m), m.GetReason()})
 	}
 	return o.out.Table(w, []string{"SINCE", "MOVE", "COST", "SCHEDULER", "REASON"}, rows)
 }

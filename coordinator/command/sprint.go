@@ -64,14 +64,6 @@ type sprintAnswer struct {
 
 func joules(uj int64) float64 { return units.Energy(uj).Joules() }
 
-func optJoules(uj *int64) *float64 {
-	if uj == nil {
-		return nil
-	}
-	j := joules(*uj)
-	return &j
-}
-
 func shownJoules(uj int64) string { return units.Energy(uj).String() }
 
 func sprintList(o *operator) *cobra.Command {
