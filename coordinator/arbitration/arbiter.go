@@ -31,8 +31,8 @@ import (
 // then those that the leader before has set stand in the engine.
 const Patience = 30 * time.Second
 
-// RuntimeMost bounds what a scheduler may say that a job has run: a year.
-const RuntimeMost = 365 * 24 * time.Hour
+// runtimeMost bounds what a scheduler may say that a job has run: a year.
+const runtimeMost = 365 * 24 * time.Hour
 
 // arbiters is one arbiter for each engine. It implements Decider.
 type arbiters struct {
@@ -161,7 +161,7 @@ func (x *Job) arbitrated(joint bool) arbiter.Job {
 	j := arbiter.Job{
 		ID: x.Job.ID, Name: x.Job.Name, Queue: x.Job.Queue, Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Running: int(p.GetRunning()),
 		Pending: int(p.GetPending()), Dropped: max(int(p.GetDropped()), int(x.Job.DroppedTasks())), Work: -1, Reduced: -1, Floor: x.Job.Floor,
-		Elapsed: time.Duration(min(max(0, p.GetRuntimeS()), RuntimeMost.Seconds()) * float64(time.Second)), Uncapped: x.Job.Uncapped, Stopped: x.Job.Stop != nil,
+		Elapsed: Seconds(p.GetRuntimeS()), Uncapped: x.Job.Uncapped, Stopped: x.Job.Stop != nil,
 		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.Power, Full: x.Full, Base: x.Base, Fast: x.Fast,
 		ByRatio: joint || x.engine() != engineYarn, Error: bounded(p.GetError()),
 	}

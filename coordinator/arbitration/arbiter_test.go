@@ -113,7 +113,7 @@ func TestArbitersTakeAnyReport(t *testing.T) {
 					p.Copies, p.CopiesWanted = number.Draw(t, "copies"), number.Draw(t, "wanted")
 				}
 				j := ledger.Job{ID: fmt.Sprint("j", n), Name: "wc", State: ledger.JobAccepted, Engine: rapid.SampledFrom([]string{"", "yarn"}).Draw(t, "engine"), Floor: 0.5}
-				j.Deadline = rapid.SampledFrom([]time.Duration{0, time.Second, RuntimeMost}).Draw(t, "deadline")
+				j.Deadline = rapid.SampledFrom([]time.Duration{0, time.Second, runtimeMost}).Draw(t, "deadline")
 				seen.Jobs = append(seen.Jobs, Job{Job: j, Progress: p, Power: watts.Draw(t, "power"), Full: watts.Draw(t, "full")})
 			}
 			out := a.Step(time.Duration(i)*lookEvery, seen)

@@ -34,7 +34,7 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 		ID: j.ID, Class: x.Job.Class, Engine: x.engine(), Rank: int(x.Job.Rank), Waiting: x.Waiting, Tasks: j.Tasks, Dropped: j.Dropped, Running: j.Running, Pending: j.Pending,
 		Ahead: p.GetAhead(), Floor: cmp.Or(x.Job.Floor, 1), Age: max(j.Elapsed, seen.Wall.Sub(time.UnixMicro(x.Job.Submitted))), Elapsed: j.Elapsed, Run: p.GetRun(),
 		On: map[string]int{}, Most: int(p.GetMost()), Outlook: o, Due: p.GetSprintDue(), Seed: seedOf(x.Job), Offer: x.offered(),
-		Promised: x.promised(), ErrorBound: j.Error, Copies: int(p.GetCopies()), CopiesWanted: int(p.GetCopiesWanted()), CopiesSave: seconds(p.GetCopiesSaveS()),
+		Promised: x.promised(), ErrorBound: j.Error, Copies: int(p.GetCopies()), CopiesWanted: int(p.GetCopiesWanted()), CopiesSave: Seconds(p.GetCopiesSaveS()),
 	}
 	for node, n := range p.GetRunningOn() {
 		c.On[node] = int(n)
@@ -47,7 +47,7 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 	c.MayDeflate, c.DeflateWords = seen.mayDeflate(x)
 	if i := slices.IndexFunc(seen.Classes, func(k *headroomv1.ClassPoint) bool { return k.GetName() == x.Job.Class }); i >= 0 {
 		c.ClassTheta = seen.Classes[i].GetTheta()
-		c.Percent = seconds(seen.Classes[i].GetQualityPriceS())
+		c.Percent = Seconds(seen.Classes[i].GetQualityPriceS())
 	}
 	if d := x.Job.Deflation; d != nil {
 		c.Theta = d.Theta
@@ -58,9 +58,9 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 	return c
 }
 
-// seconds is a time that a scheduler has said, within what makes sense.
-func seconds(s float64) time.Duration {
-	return time.Duration(min(max(0, s), RuntimeMost.Seconds()) * float64(time.Second))
+// Seconds is a time that a scheduler has said, within what makes sense.
+func Seconds(s float64) time.Duration {
+	return time.Duration(min(max(0, s), runtimeMost.Seconds()) * float64(time.Second))
 }
 
 // promised are the containers for tasks that the job was promised: as its scheduler says, else as the log has it.

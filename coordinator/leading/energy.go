@@ -42,8 +42,7 @@ func (e *jobEnergy) look(s *ledger.State) {
 		for node, containers := range x.progress.GetRunningOn() {
 			on[node] = int(containers)
 		}
-		ran := time.Duration(min(max(0, x.progress.GetRuntimeS()), arbitration.RuntimeMost.Seconds()) * float64(time.Second))
-		jobs = append(jobs, energy.Job{ID: id, Class: s.Jobs[id].Class, On: on, Ran: ran})
+		jobs = append(jobs, energy.Job{ID: id, Class: s.Jobs[id].Class, On: on, Ran: arbitration.Seconds(x.progress.GetRuntimeS())})
 	}
 	e.book.Look(now, counters, jobs)
 	e.book.Keep(running)
