@@ -69,7 +69,7 @@ type Controller struct {
 	soonest  float64
 	paused   int
 	shrunk   bool    // running jobs hold less than they began with (policies that know nothing of changes)
-	freed    bool    // a job has left, or the capacity has changed
+	freed    bool    // a running job has left
 	promised int     // the sum over the running jobs
 	fraction float64 // the paper's CPUFrac; -1 at first
 	ended    int
