@@ -15,13 +15,9 @@ final class Candidates {
 
   /**
    * The tasks that wait, the highest numbers first: the scheduler drops in this order, so the tasks that stay are the
-   * input's beginning whatever the order of the questions. None where the floor leaves nothing to drop.
+   * input's beginning whatever the order of the questions. With running, also those that run, once the job has what it
+   * promised. None where the floor leaves nothing to drop.
    */
-  static List<MapTask> of(Collection<MapTask> tasks, Stop stop) {
-    return of(tasks, stop, false);
-  }
-
-  /** With running, also those that run, once the job has what it promised. */
   static List<MapTask> of(Collection<MapTask> tasks, Stop stop, boolean running) {
     if (!stop.inForce || tasks.size() - stop.dropped.size() <= stop.minTasks) {
       return new ArrayList<>();

@@ -6,7 +6,6 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.MRJobConfig;
 import org.apache.hadoop.mapreduce.v2.api.records.TaskAttemptId;
 import org.apache.hadoop.mapreduce.v2.api.records.TaskId;
-import org.apache.hadoop.mapreduce.v2.app.job.Task;
 import org.apache.hadoop.mapreduce.v2.app.job.TaskAttempt;
 import org.apache.hadoop.mapreduce.v2.app.job.event.TaskAttemptKillEvent;
 import org.apache.hadoop.mapreduce.v2.app.rm.ContainerAllocator;
@@ -85,10 +84,5 @@ final class Requests {
     }
     LOG.info("{} had a container when its request was taken back: it is started again", id);
     events.handle(new TaskAttemptKillEvent(id, "Headroom moved its request, and its container is gone", true));
-  }
-
-  /** Whether the request of one of the task's attempts is being moved. */
-  boolean moving(Task task) {
-    return back.containsKey(task.getID());
   }
 }

@@ -21,7 +21,7 @@ class CandidatesTest {
   }
 
   private static String named(List<MapTask> tasks, Stop stop) {
-    return numbers(Candidates.of(tasks, stop));
+    return numbers(Candidates.of(tasks, stop, false));
   }
 
   private static String numbers(List<MapTask> tasks) {
@@ -71,7 +71,7 @@ class CandidatesTest {
   void aRequestIsBounded() {
     MapTask.State[] states = new MapTask.State[Candidates.MAX + 5];
     Arrays.fill(states, MapTask.State.WAITING);
-    List<MapTask> named = Candidates.of(tasks(states), stop(true, 0));
+    List<MapTask> named = Candidates.of(tasks(states), stop(true, 0), false);
     assertEquals(Candidates.MAX, named.size());
     assertEquals(states.length - 1, named.get(0).number);
   }
