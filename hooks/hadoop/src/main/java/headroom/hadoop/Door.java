@@ -1,6 +1,8 @@
 package headroom.hadoop;
 
+import headroom.client.StatusException;
 import java.io.IOException;
+import java.net.HttpURLConnection;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
@@ -100,8 +102,12 @@ final class Door {
       a = client.admit(v);
       answers.well("admissions are answered again");
     } catch (IOException | RuntimeException e) {
-      silentUntil = nanos.getAsLong() + SILENCE_NANOS;
-      answers.trouble("applications are admitted as without Headroom: " + e.getMessage());
+      if (ofThisOne(e)) {
+        LOG.warn("{} is admitted as without Headroom: {}", v.id(), e.getMessage());
+      } else {
+        silentUntil = nanos.getAsLong() + SILENCE_NANOS;
+        answers.trouble("applications are admitted as without Headroom: " + e.getMessage());
+      }
       a = new Admission(Admission.Decision.ADMITTED, "");
     }
     switch (a.decision) {
@@ -116,6 +122,11 @@ final class Door {
         known.put(v.id(), true);
         enter.accept(v);
     }
+  }
+
+  /** Whether the scheduler has answered, and cannot judge this application alone: the others are asked about still. */
+  private static boolean ofThisOne(Exception e) {
+    return e instanceof StatusException && ((StatusException) e).status == HttpURLConnection.HTTP_BAD_REQUEST;
   }
 
   void close() {

@@ -2,7 +2,10 @@ package headroom.hadoop;
 
 import org.slf4j.Logger;
 
-/** Says in the log when something starts to go wrong, changes or goes well again, and nothing in between. */
+/**
+ * Says in the log when something starts to go wrong, changes or goes well again, and nothing in between. Safe for use by
+ * several threads.
+ */
 final class Repeated {
   private final Logger log;
   private String said = "";
@@ -11,14 +14,14 @@ final class Repeated {
     this.log = log;
   }
 
-  void trouble(String what) {
+  synchronized void trouble(String what) {
     if (!said.equals(what)) {
       log.warn("{}", what);
       said = what;
     }
   }
 
-  void well(String what) {
+  synchronized void well(String what) {
     if (!said.isEmpty()) {
       log.info("{}", what);
       said = "";

@@ -50,7 +50,7 @@ final class Wishes {
         } else if (tag.startsWith("headroom-error:")) {
           error = part(value(tag));
         } else if (tag.startsWith("headroom-tasks:")) {
-          tasks = Integer.parseUnsignedInt(value(tag));
+          tasks = count(value(tag));
         } else if (tag.equals("headroom-queue")) {
           waits = true;
         }
@@ -63,6 +63,14 @@ final class Wishes {
 
   private static String value(String tag) {
     return tag.substring(tag.indexOf(':') + 1);
+  }
+
+  private static int count(String text) {
+    int n = Integer.parseUnsignedInt(text);
+    if (n < 0) { // it is 2^31 or more
+      throw new IllegalArgumentException(text);
+    }
+    return n;
   }
 
   private static long seconds(String text) {

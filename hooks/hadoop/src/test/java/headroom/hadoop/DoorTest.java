@@ -1,6 +1,6 @@
 // Claims: an application without a deadline goes straight in; one with a deadline is held until the answer, and then
 // enters, is refused with its reason, or is asked about again; one that was ended meanwhile does neither; while nobody
-// answers, everything goes in. Tags that make no sense are said.
+// answers, everything goes in; one that the scheduler cannot judge goes in alone. Tags that make no sense are said.
 package headroom.hadoop;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -141,10 +141,22 @@ class DoorTest {
   }
 
   @Test
+  void oneThatCannotBeJudgedSilencesNobody() throws InterruptedException {
+    scheduler.answer("/v1/admit", 400, "{\"error\":\"it has 20000000 tasks\"}");
+    Guest first = new Guest("a1", "headroom-deadline:10s", "headroom-tasks:20000000");
+    assertTrue(door.holds(first));
+    assertEquals("enter a1", next());
+    answer("refused");
+    assertTrue(door.holds(new Guest("a2", "headroom-deadline:10s")), "the next is asked about");
+    assertEquals("refuse a2: needs 9", next());
+  }
+
+  @Test
   void tagsThatMakeNoSenseAreSaid() {
     for (String tag : new String[] {
       "headroom-deadline:", "headroom-deadline:0s", "headroom-deadline:10", "headroom-deadline:-1s", "headroom-deadline:soon",
-      "headroom-error:100%", "headroom-error:2", "headroom-error:-5%", "headroom-tasks:x", "headroom-tasks:99999999999"
+      "headroom-error:100%", "headroom-error:2", "headroom-error:-5%", "headroom-tasks:x", "headroom-tasks:99999999999",
+      "headroom-tasks:3000000000"
     }) {
       assertTrue(Wishes.of(Arrays.asList("headroom-deadline:5m", tag)).wrong.contains(tag), tag);
     }
