@@ -3,6 +3,7 @@ package headroom.hadoop;
 import org.apache.hadoop.mapreduce.v2.api.records.TaskAttemptId;
 import org.apache.hadoop.mapreduce.v2.app.AppContext;
 import org.apache.hadoop.mapreduce.v2.app.rm.preemption.NoopAMPreemptionPolicy;
+import org.apache.hadoop.mapreduce.v2.app.speculate.Speculator;
 import org.apache.hadoop.mapreduce.v2.app.speculate.SpeculatorEvent;
 
 /**
@@ -28,5 +29,10 @@ public class DeallocationNotice extends NoopAMPreemptionPolicy {
     super.handleCompletedContainer(attempt);
     // The event that says that a task needs no more containers than before.
     context.getEventHandler().handle(new SpeculatorEvent(attempt.getTaskId(), 0));
+  }
+
+  /** Whether an event is such a notice. Hadoop's own of this type come with each request, and change the number by one. */
+  static boolean is(SpeculatorEvent event) {
+    return event.getType() == Speculator.EventType.TASK_CONTAINER_NEED_UPDATE && event.containersNeededChange() == 0;
   }
 }

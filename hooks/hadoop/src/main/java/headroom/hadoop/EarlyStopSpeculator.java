@@ -64,7 +64,7 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
 
   @Override
   public void handle(SpeculatorEvent event) {
-    if (requests != null && event.getTaskID() != null) {
+    if (requests != null && DeallocationNotice.is(event)) {
       requests.noticed(event.getTaskID());
     }
     if (speculator != null) {
