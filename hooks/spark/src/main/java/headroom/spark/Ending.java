@@ -74,6 +74,9 @@ final class Ending extends SparkListener {
   /** {@code now} is by System.nanoTime. */
   synchronized void look(long now) {
     double end = session.end(now);
+    if (end == 0 && waiting.isEmpty()) {
+      return; // the most usual: nothing is to be ended, and nothing is left of what was
+    }
     List<StageState.View> running = progress.running();
     waiting.keySet().retainAll(running.stream().map(s -> s.id).collect(Collectors.toSet()));
     for (StageState.View s : running) {

@@ -116,7 +116,7 @@ final class Session {
   /** So many more partitions of a shuffle were given up; below 0, so many were taken back. */
   synchronized void dropped(int shuffle, int partitions) {
     Kept k = byNumber.get(shuffle);
-    if (k != null) {
+    if (k != null && partitions != 0) {
       Kept less = k.less(partitions);
       byNumber.put(shuffle, less);
       shuffles.set(shuffles.lastIndexOf(k), less);
