@@ -69,10 +69,7 @@ final class Answer {
     if (a == null || !a.isObject()) {
       throw new IOException("the answer is no JSON object");
     }
-    JsonNode theta = a.path("theta");
-    if (!theta.isNumber() || !(theta.doubleValue() >= 0 && theta.doubleValue() <= 1)) {
-      throw wrong("theta", "a number from 0 to 1", theta);
-    }
+    double theta = part("theta", a.path("theta"));
     JsonNode seed = a.path("seed");
     if (!seed.isIntegralNumber() || !seed.canConvertToLong()) {
       throw wrong("seed", "a whole number", seed);
@@ -81,21 +78,28 @@ final class Answer {
     if (!cancel.isBoolean()) {
       throw wrong("cancel", "true or false", cancel);
     }
-    return new Answer(new DropRatio(theta.doubleValue(), seed.longValue()), executors(a.path("executors")), cancel.booleanValue(),
-        end(a.path("end")), copies(a.path("copies")), refused(a.path("refused")));
+    return new Answer(new DropRatio(theta, seed.longValue()), executors(a.path("executors")), cancel.booleanValue(),
+        absent(a.path("end")) ? 0 : part("end", a.path("end")), copies(a.path("copies")), refused(a.path("refused")));
+  }
+
+  private static boolean absent(JsonNode n) {
+    return n.isMissingNode() || n.isNull();
   }
 
   private static String refused(JsonNode n) throws IOException {
-    if (!n.isMissingNode() && !n.isNull() && !n.isTextual()) {
+    if (absent(n)) {
+      return "";
+    }
+    if (!n.isTextual()) {
       throw wrong("refused", "a text", n);
     }
-    String text = n.asText("").replaceAll("\\p{Cntrl}", " ");
-    return n.isNull() ? "" : text.substring(0, Math.min(text.length(), REFUSED_MAX));
+    String text = n.textValue().replaceAll("\\p{Cntrl}", " ");
+    return text.substring(0, Math.min(text.length(), REFUSED_MAX));
   }
 
   private static List<Copy> copies(JsonNode n) throws IOException {
     List<Copy> all = new ArrayList<>();
-    if (!n.isMissingNode() && !n.isNull() && (!n.isArray() || n.size() > COPIES_MAX)) {
+    if (!absent(n) && (!n.isArray() || n.size() > COPIES_MAX)) {
       throw wrong("copies", "a list of at most " + COPIES_MAX, n);
     }
     for (JsonNode c : n) {
@@ -112,18 +116,15 @@ final class Answer {
     return n.intValue();
   }
 
-  private static double end(JsonNode n) throws IOException {
-    if (n.isMissingNode() || n.isNull()) {
-      return 0;
-    }
+  private static double part(String field, JsonNode n) throws IOException {
     if (!n.isNumber() || !(n.doubleValue() >= 0 && n.doubleValue() <= 1)) {
-      throw wrong("end", "a number from 0 to 1", n);
+      throw wrong(field, "a number from 0 to 1", n);
     }
     return n.doubleValue();
   }
 
   private static int executors(JsonNode n) throws IOException {
-    if (n.isMissingNode() || n.isNull()) {
+    if (absent(n)) {
       return AS_THEY_ARE;
     }
     if (!n.isIntegralNumber() || !n.canConvertToInt() || n.intValue() < 1 || n.intValue() > EXECUTORS_MAX) {

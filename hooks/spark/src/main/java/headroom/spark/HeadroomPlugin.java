@@ -11,15 +11,13 @@ import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * Tells the scheduler how far the application is and does what it answers: {@code
- * spark.plugins=headroom.spark.HeadroomPlugin}. In the driver only; without {@code spark.headroom.url} it does nothing.
+ * spark.plugins=headroom.spark.HeadroomPlugin}. In the driver only. Without {@code spark.headroom.url} it ends stages at a
+ * bound that the owner has set ({@link Bound}), and otherwise does nothing.
  */
 public class HeadroomPlugin implements SparkPlugin {
-  private static final Logger LOG = LoggerFactory.getLogger("headroom.spark");
   private static final String PLUGINS = "spark.plugins";
 
   /** Between two looks at which stages may end: tasks take seconds. */
@@ -51,7 +49,7 @@ public class HeadroomPlugin implements SparkPlugin {
       sc = context;
       hide(context);
       Session session = Session.of(context);
-      if (session.settings.url != null || session.settings.bound.set()) {
+      if (session.settings.mayEnd()) {
         progress = new Progress(session, this::changed);
         context.addSparkListener(progress);
       }
@@ -91,7 +89,7 @@ public class HeadroomPlugin implements SparkPlugin {
         return;
       }
       Reporter r = new Reporter(session, progress, new Control(Control.of(sc), session),
-          c -> copy(sets, c), app, attempt(sc));
+          c -> copy(session, sets, c), app, attempt(sc));
       try {
         r.start();
         reporter = r;
@@ -122,9 +120,9 @@ public class HeadroomPlugin implements SparkPlugin {
       looks.scheduleWithFixedDelay(() -> look(session, ending), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
     }
 
-    private static void copy(TaskSets sets, Answer.Copy c) {
+    private static void copy(Session session, TaskSets sets, Answer.Copy c) {
       if (sets != null && sets.copy(c.stage, c.attempt, c.partition)) {
-        LOG.info("Headroom: a copy of partition {} of stage {}", c.partition, c.stage);
+        session.say("Headroom: a copy of partition " + c.partition + " of stage " + c.stage);
       }
     }
 

@@ -115,6 +115,11 @@ final class Settings {
     refused = Collections.unmodifiableList(r.refused);
   }
 
+  /** Whether stages may end early: where the scheduler says so, or without one by the owner's bound. */
+  boolean mayEnd() {
+    return url != null || bound.set();
+  }
+
   /** Reads by {@code conf}, which answers null for what is not set, and the token from the environment. */
   static Settings of(UnaryOperator<String> conf) {
     return of(conf, System::getenv);

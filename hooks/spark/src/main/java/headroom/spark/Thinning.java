@@ -41,8 +41,7 @@ final class Thinning {
     Lineage lineage = Lineage.of(rdd, session::graph);
     DropRatio ratio = ratio(session, rdd.sparkContext());
     int k = Choice.count(n, ratio.theta);
-    boolean ends = session.settings.url != null || session.settings.bound.set();
-    boolean may = (k < n || ends) && mayDrop(session, rdd, lineage);
+    boolean may = (k < n || session.settings.mayEnd()) && mayDrop(session, rdd, lineage);
     if (may) {
       session.mayEnd(shuffle, dependency.partitioner().numPartitions());
     }
