@@ -171,18 +171,14 @@ func mapOf(t *testing.T, attempt string) int {
 func (l *lab) stall(t *testing.T, application string, number int) {
 	t.Helper()
 	id := fmt.Sprintf("attempt_%s_m_%06d_0", strings.TrimPrefix(application, "application_"), number)
-	ctx := within(t)
-	for {
-		for _, pid := range named(t, id) {
-			testkit.Check(t, syscall.Kill(pid, syscall.SIGSTOP))
-			return
+	testkit.Eventually(t, patience, id+" has a process", func() bool {
+		pids := named(t, id)
+		if len(pids) == 0 {
+			return false
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s has no process", id)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		testkit.Check(t, syscall.Kill(pids[0], syscall.SIGSTOP))
+		return true
+	})
 }
 
 // named are the JVMs that have an argument of that name.
