@@ -50,12 +50,18 @@ func TestVolumes(t *testing.T) {
 	if err != nil || n != 2 || last != (Volume{"job1", 20, 53088744165, 1510005522, 5759777}) {
 		t.Errorf("%d jobs, %+v: %v", n, last, err)
 	}
-	if tasks, work := last.Tasks(128<<20, 20e6, 2); tasks != 396 || math.Abs(work-(2654.437+792)) > 0.001 {
+	if tasks, work := mapped(&last); tasks != 396 || math.Abs(work-(2654.437+792)) > 0.001 {
 		t.Errorf("%d tasks of %v s", tasks, work)
 	}
-	if tasks, work := (&Volume{}).Tasks(128<<20, 20e6, 2); tasks != 1 || work != 2 {
+	if tasks, work := mapped(&Volume{}); tasks != 1 || work != 2 {
 		t.Errorf("a job that reads nothing has %d tasks of %v s", tasks, work)
 	}
+}
+
+// mapped is a job as map tasks of 128 MiB, at 20 MB a second, which take 2 s to start.
+func mapped(v *Volume) (tasks int, work float64) {
+	tasks = v.Tasks(128 << 20)
+	return tasks, v.Work(tasks, 20e6, 2)
 }
 
 func TestWrongLines(t *testing.T) {
@@ -182,7 +188,7 @@ func FuzzVolumes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		last := 0.0
 		jobs, err := count(Volumes(strings.NewReader(in), "f"), func(v *Volume) {
-			if tasks, work := v.Tasks(128<<20, 20e6, 2); v.Arrival < last || tasks < 1 || !(work > 0) || math.IsInf(work, 0) {
+			if tasks, work := mapped(v); v.Arrival < last || tasks < 1 || !(work > 0) || math.IsInf(work, 0) {
 				t.Errorf("%+v: %d tasks of %v s", v, tasks, work)
 			}
 			last = v.Arrival
