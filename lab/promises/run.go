@@ -210,17 +210,15 @@ func (l *lab) serve(ctx context.Context, out *result) error {
 // hand notes which jobs were accepted, and which refused.
 func (w *watch) hand(all []runs.Handed) error {
 	for _, h := range all {
-		switch {
-		case h.Err == nil:
+		if h.Err == nil {
 			w.submit(h.Job, h.ID, h.Taken)
-		case refusal(h.Err):
-			w.refuse(h.Job, rpc.AsCLI(h.Err, "submit", "").Message)
-		default:
+			continue
+		}
+		no := rpc.AsCLI(h.Err, "submit", "")
+		if no.Exit != cli.ExitRefused {
 			return h.Err
 		}
+		w.refuse(h.Job, no.Message)
 	}
 	return nil
 }
-
-// refusal reports whether an error is that of admission, which has answered no.
-func refusal(err error) bool { return rpc.AsCLI(err, "submit", "").Exit == cli.ExitRefused }
