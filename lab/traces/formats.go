@@ -46,7 +46,7 @@ func (l *lines) job(j *Job) (err error) {
 	if err = l.arrive(j.Arrival); err != nil {
 		return err
 	}
-	tasks, err := l.whole(1, "number of tasks", 1, TasksMost)
+	tasks, err := l.whole(1, "number of tasks", 1, tasksMost)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ type Volume struct {
 
 // Tasks returns how many map tasks the job has with blocks of a size, at least one.
 func (v *Volume) Tasks(block int64) int {
-	return int(min(TasksMost, max(1, math.Ceil(float64(v.Input)/float64(block)))))
+	return int(min(tasksMost, max(1, math.Ceil(float64(v.Input)/float64(block)))))
 }
 
 // Work is how long so many map tasks of the job take together at a rate in bytes a second, each at least the time that one
@@ -119,7 +119,7 @@ func (l *lines) volume(v *Volume) (err error) {
 		return l.bad("gap is %v s, but it arrives %v s after the line above: a line between is missing", gap, by)
 	}
 	for i, to := range []*int64{&v.Input, &v.Shuffle, &v.Output} {
-		if *to, err = l.whole(3+i, strings.Fields("input shuffle output")[i], 0, BytesMost); err != nil {
+		if *to, err = l.whole(3+i, strings.Fields("input shuffle output")[i], 0, bytesMost); err != nil {
 			return err
 		}
 	}
