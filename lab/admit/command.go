@@ -182,7 +182,7 @@ func (f *file) change(name string, i int) (Change, error) {
 	c := &f.Changes[i]
 	switch {
 	case !given(c.At, 0):
-		return Change{}, bad(name, "capacity_changes", i, "at_s", c.At, "0")
+		return Change{}, bad(name, "capacity_changes", i, "at_s", c.At, 0)
 	case (c.Capacity == nil) == (c.Budget == nil):
 		return Change{}, jsonfile.Bad(name, "capacity_changes[%d]: give one of capacity and budget_w", i)
 	case c.Capacity != nil && (*c.Capacity < 0 || *c.Capacity > admission.CapacityMost):
@@ -192,7 +192,7 @@ func (f *file) change(name string, i int) (Change, error) {
 	case f.Power == nil || !(f.Power.Idle >= 0 && f.Power.Full > f.Power.Idle && f.Power.Full <= secondsMost):
 		return Change{}, jsonfile.Bad(name, "capacity_changes[%d]: budget_w needs power, with 0 <= idle_w < full_w <= %g", i, secondsMost)
 	case !given(c.Budget, 0):
-		return Change{}, bad(name, "capacity_changes", i, "budget_w", c.Budget, "0")
+		return Change{}, bad(name, "capacity_changes", i, "budget_w", c.Budget, 0)
 	}
 	p := admission.Power{Idle: watts(f.Power.Idle), Full: watts(f.Power.Full)}
 	return Change{*c.At, p.Slots(*f.Capacity, watts(*c.Budget))}, nil
@@ -204,15 +204,15 @@ func watts(w float64) units.Power { return units.Power(math.Round(w * float64(un
 func (j *fileJob) job(name string, i int) (Job, error) {
 	switch {
 	case !given(j.Arrival, 0):
-		return Job{}, bad(name, "jobs", i, "arrival_s", j.Arrival, "0")
+		return Job{}, bad(name, "jobs", i, "arrival_s", j.Arrival, 0)
 	case j.Tasks == nil:
 		return Job{}, jsonfile.Bad(name, "jobs[%d]: tasks is missing", i)
 	case *j.Tasks < 1 || *j.Tasks > admission.TasksMost:
 		return Job{}, jsonfile.Bad(name, "jobs[%d]: tasks is %d; it must be from 1 to %d", i, *j.Tasks, admission.TasksMost)
 	case !given(j.Work, secondsLeast):
-		return Job{}, bad(name, "jobs", i, "work_s", j.Work, "1e-06")
+		return Job{}, bad(name, "jobs", i, "work_s", j.Work, secondsLeast)
 	case !given(j.Deadline, secondsLeast):
-		return Job{}, bad(name, "jobs", i, "deadline_s", j.Deadline, "1e-06")
+		return Job{}, bad(name, "jobs", i, "deadline_s", j.Deadline, secondsLeast)
 	}
 	return Job{User: j.User, Tasks: *j.Tasks, Arrival: *j.Arrival, Work: *j.Work, Deadline: *j.Deadline}, nil
 }
@@ -221,11 +221,11 @@ func (j *fileJob) job(name string, i int) (Job, error) {
 func given(x *float64, least float64) bool { return x != nil && *x >= least && *x <= secondsMost }
 
 // bad is the error of a number that is not.
-func bad(name, list string, i int, field string, x *float64, least string) error {
+func bad(name, list string, i int, field string, x *float64, least float64) error {
 	if x == nil {
 		return jsonfile.Bad(name, "%s[%d]: %s is missing", list, i, field)
 	}
-	return jsonfile.Bad(name, "%s[%d]: %s is %v; it must be from %s to %g", list, i, field, *x, least, secondsMost)
+	return jsonfile.Bad(name, "%s[%d]: %s is %v; it must be from %g to %g", list, i, field, *x, least, secondsMost)
 }
 
 // answer is the outcome as it is printed.

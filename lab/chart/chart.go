@@ -226,6 +226,24 @@ func (p *Plot) Dots(points []plotter.XY, style func(int) draw.GlyphStyle) error 
 	return nil
 }
 
+// barWide is the width of a bar, points.
+const barWide = 9
+
+// Bars adds the i-th of n series of bars, which stand beside each other; name is in the legend, "" for none.
+func (p *Plot) Bars(name string, values []float64, i, n int) error {
+	bars, err := plotter.NewBarChart(plotter.Values(values), vg.Points(barWide))
+	if err != nil {
+		return err
+	}
+	bars.Color, bars.LineStyle.Width = Colours()[i%len(Colours())], 0
+	bars.Offset = vg.Points(barWide * (float64(i) - float64(n-1)/2))
+	p.Add(bars)
+	if name != "" {
+		p.Legend.Add(name, bars)
+	}
+	return nil
+}
+
 // Mark is a moment with a name.
 type Mark struct {
 	At   float64

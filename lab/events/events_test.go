@@ -113,7 +113,7 @@ func TestSpeedStretches(t *testing.T) {
 	m.AddJob(1)
 	m.SetSpeed(slot, 0)
 	m.Start(1, slot, 1)
-	if at, ok := m.Until(); ok {
+	if at, ok := m.until(); ok {
 		t.Errorf("a paused task ends at %v", at)
 	}
 	m.Drop(1)

@@ -107,9 +107,6 @@ func (m *Machine[E]) AddJob(tasks int) int {
 // Job returns how far a job is.
 func (m *Machine[E]) Job(job int) *Job { return &m.jobs[job] }
 
-// JobOf returns the job of a task.
-func (m *Machine[E]) JobOf(task int) int { return int(m.tasks[task].job) }
-
 // State returns where a task stands.
 func (m *Machine[E]) State(task int) State { return m.tasks[task].state }
 
@@ -223,15 +220,15 @@ func (m *Machine[E]) SetSpeed(slot int, speed float64) {
 	m.queue.Move(s.end, s.ends())
 }
 
-// Until returns when the next event is due; false if there is none.
-func (m *Machine[E]) Until() (at float64, ok bool) {
+// until returns when the next event is due; false if there is none.
+func (m *Machine[E]) until() (at float64, ok bool) {
 	at, ok = m.queue.Next()
 	return at, ok && !math.IsInf(at, 1)
 }
 
 // Next lets the time go on to the next event and returns it; false if nothing more happens.
 func (m *Machine[E]) Next() (e Event[E], ok bool) {
-	if _, ok = m.Until(); !ok {
+	if _, ok = m.until(); !ok {
 		return e, false
 	}
 	at, h, _ := m.queue.Pop()

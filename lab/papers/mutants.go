@@ -55,6 +55,13 @@ type fallen struct {
 	Fell     []string `json:"fell"`
 }
 
+// CanFall are those of the targets that can get worse: one that is short without any mistake cannot.
+func (m *Mutants) CanFall(ids []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		return slices.ContainsFunc(m.Honest, func(t Target) bool { return t.ID == id && t.Verdict == Short })
+	})
+}
+
 // missed are the targets that should have noticed the mistake and did not.
 func (f *fallen) missed() []string {
 	return slices.DeleteFunc(slices.Clone(f.Expected), func(id string) bool { return slices.Contains(f.Fell, id) })

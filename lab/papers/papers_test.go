@@ -113,6 +113,7 @@ func TestFrom(t *testing.T) {
 		{1.2, true, papers.Around(1.42, 0.06), papers.Order, "missed by 0.16"},
 		{1.7, false, papers.Around(1.72, 0.07), papers.Short, ""},
 		{-35, true, papers.AtMost(-30), papers.Met, "tolerance up to -30.00"},
+		{35, true, papers.AtLeast(30), papers.Met, "tolerance 30.00 or more"},
 		{-25, true, papers.AtMost(-30), papers.Order, "missed by 5.00"},
 	} {
 		x := papers.From(1.72, c.within, papers.Judge("D1", "w", "", papers.Once(c.got), c.ordered, "n"))

@@ -88,6 +88,9 @@ func Around(number, by float64) Range { return Range{number - by, number + by} }
 // AtMost is the range of all numbers up to high.
 func AtMost(high float64) Range { return Range{math.Inf(-1), high} }
 
+// AtLeast is the range of all numbers from low.
+func AtLeast(low float64) Range { return Range{low, math.Inf(1)} }
+
 // miss says by how much x lies outside, empty inside; x is a number.
 func (r Range) miss(x float64) string {
 	by := max(r.Low-x, x-r.High)
@@ -102,7 +105,11 @@ func (r Range) words() string {
 	if math.IsInf(r.Low, -1) {
 		return "up to " + high
 	}
-	return strconv.FormatFloat(r.Low, 'f', 2, 64) + " to " + high
+	low := strconv.FormatFloat(r.Low, 'f', 2, 64)
+	if math.IsInf(r.High, 1) {
+		return low + " or more"
+	}
+	return low + " to " + high
 }
 
 // From adds the paper's own number to a target whose ordering is judged. A value outside

@@ -11,6 +11,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/lab/papers"
+	"headroom/lab/runs"
 )
 
 // runsUsual is how often each variant runs, runsQuick the same of --quick; seedDefault is the seed of the first run.
@@ -125,7 +126,7 @@ func (o *options) run(cmd *cobra.Command) error {
 func (l *lab) compare(ctx context.Context, count int) (found *report, err error) {
 	var results []result
 	for run := range count {
-		for _, v := range l.engine.turn(run) {
+		for _, v := range runs.Turn(l.engine.variants, run) {
 			one, err := l.once(ctx, v, run)
 			if err != nil {
 				return nil, fmt.Errorf("run %d, %s: %w", run+1, v.name, err)

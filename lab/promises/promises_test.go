@@ -103,7 +103,7 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	order, e := "", engine{variants: localVariants()}
 	for run := range 3 {
-		for _, v := range e.turn(run) {
+		for _, v := range runs.Turn(e.variants, run) {
 			order += string("ABCD"[slices.IndexFunc(e.variants, func(x variant) bool { return x.name == v.name })])
 		}
 	}
@@ -221,7 +221,7 @@ func found(count int, more float64) *report {
 	e := &engine{name: "local", load: localLoad(true), variants: localVariants()}
 	var results []result
 	for run := range count {
-		for _, v := range e.turn(run) {
+		for _, v := range runs.Turn(e.variants, run) {
 			w := newWatch(e.load.jobs(uint64(run)))
 			f := map[string]float64{figureSDR: 0.5 + 0.01*float64(run), figureAccuracy: 0.7, figureBound: 9, figureWasted: 40, figureEnergy: 9000}
 			if v.name == ours {

@@ -12,7 +12,6 @@ import (
 	"headroom/lab/cluster"
 	"headroom/lab/papers"
 	"headroom/lab/runs"
-	"headroom/units"
 )
 
 // The cluster of a run.
@@ -23,13 +22,6 @@ const (
 	// patience bounds the start of a cluster.
 	patience = 4 * time.Minute
 	reason   = "the comparison"
-)
-
-// The joules for sprints, alike for all variants: at first what all nodes draw in potFor at what they are rated; they come
-// back at refill of that.
-const (
-	potFor = 20 * time.Second
-	refill = 0.1
 )
 
 // variant is one way to decide: the coordinators' container policy and the scheduler's configuration.
@@ -74,15 +66,6 @@ type running struct {
 	// logs is its folder of logs; empty for none.
 	logs string
 	end  func() error
-}
-
-// turn is the order of the variants in a run: forth in one, back in the next, so that what changes slowly meets all alike.
-func (e *engine) turn(run int) []variant {
-	all := slices.Clone(e.variants)
-	if run%2 == 1 {
-		slices.Reverse(all)
-	}
-	return all
 }
 
 // lab is a comparison in progress.
@@ -151,10 +134,11 @@ func (l *lab) start(ctx context.Context, name string, v *variant, run int) (err 
 	if err := l.Site.StartScheduler(v.configuration + l.running.configuration); err != nil {
 		return err
 	}
+	capacity, refill := runs.Pot(l.Site.Full())
 	first := &steps(l.engine.load.within)[0]
 	return errors.Join(
 		power.Containers(ctx, v.policy),
-		power.Sprints(ctx, l.Site.Full().For(potFor), units.FromWatts(l.Site.Full().Watts()*refill)),
+		power.Sprints(ctx, capacity, refill),
 		l.hold(ctx, &step{caps: full}, first),
 		l.Await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
 			return power.Held(ctx, first.caps...) && l.Workers(ctx) == l.engine.workers
@@ -162,14 +146,9 @@ func (l *lab) start(ctx context.Context, name string, v *variant, run int) (err 
 	)
 }
 
-// hold goes from one step to the next. The budget never comes below the caps on the way.
+// hold goes from one step to the next.
 func (l *lab) hold(ctx context.Context, was, next *step) error {
-	budget := func() error { return l.power().Budget(ctx, next.budget()) }
-	caps := func() error { return l.power().Cap(ctx, next.caps...) }
-	if next.budget() > was.budget() {
-		return errors.Join(budget(), caps())
-	}
-	return errors.Join(caps(), budget())
+	return l.power().Hold(ctx, was.budget(), next.budget(), next.caps...)
 }
 
 // serve submits the jobs as they come, steps the caps, and looks until all have ended and the time is over.
@@ -210,17 +189,15 @@ func (l *lab) serve(ctx context.Context, out *result) error {
 // hand notes which jobs were accepted, and which refused.
 func (w *watch) hand(all []runs.Handed) error {
 	for _, h := range all {
-		switch {
-		case h.Err == nil:
+		if h.Err == nil {
 			w.submit(h.Job, h.ID, h.Taken)
-		case refusal(h.Err):
-			w.refuse(h.Job, rpc.AsCLI(h.Err, "submit", "").Message)
-		default:
+			continue
+		}
+		no := rpc.AsCLI(h.Err, "submit", "")
+		if no.Exit != cli.ExitRefused {
 			return h.Err
 		}
+		w.refuse(h.Job, no.Message)
 	}
 	return nil
 }
-
-// refusal reports whether an error is that of admission, which has answered no.
-func refusal(err error) bool { return rpc.AsCLI(err, "submit", "").Exit == cli.ExitRefused }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -89,21 +88,11 @@ func (s *sparkLab) begin(ctx context.Context, name string, v *variant, run int) 
 
 // sparkSpec is the job file of a job. That of a stock one promises nothing: the scheduler only starts and watches it.
 func sparkSpec(j *job, v *variant, seed uint64, apps, in string) []byte {
-	w, terms, conf := spark.WordPopularity(apps, in, j.tasks, sparkTop, spark.Drop{}), "", map[string]string{}
-	for _, key := range []string{"spark.decommission.enabled", "spark.storage.decommission.enabled", "spark.storage.decommission.shuffleBlocks.enabled"} {
-		conf[key] = "true"
-	}
-	maps.Copy(conf, v.properties)
+	w, terms := spark.WordPopularity(apps, in, j.tasks, sparkTop, spark.Drop{}), ""
+	w.Args, w.Conf = append(w.Args, j.draws(seed)), spark.Decommission()
+	maps.Copy(w.Conf, v.properties)
 	if !v.stock() {
 		terms = j.terms()
 	}
-	text := fmt.Appendf(nil, "name: %s\nclass: %s\nslots: %d\n%sspark:\n  application: %q\n  main: %s\n  conf:\n", j.name, j.kind.class(), min(j.tasks, nodes*sparkCores), terms, w.Application, w.Main)
-	for _, key := range slices.Sorted(maps.Keys(conf)) {
-		text = fmt.Appendf(text, "    %s: %q\n", key, conf[key])
-	}
-	text = append(text, "  args:\n"...)
-	for _, x := range append(w.Args, j.draws(seed)) {
-		text = fmt.Appendf(text, "    - %q\n", x)
-	}
-	return text
+	return fmt.Appendf(nil, "name: %s\nclass: %s\nslots: %d\n%s%s", j.name, j.kind.class(), min(j.tasks, nodes*sparkCores), terms, w.Spec())
 }

@@ -10,7 +10,6 @@ import (
 
 // outcome is what was seen of a job. Times count from its submission.
 type outcome struct {
-	id        string
 	submitted time.Duration // since the run began
 	refused   bool
 	why       string // it was refused
@@ -42,7 +41,7 @@ func newWatch(jobs []job) *watch {
 // submit notes that a job was accepted; at is the time since the run began.
 func (w *watch) submit(i int, id string, at time.Duration) {
 	w.index[id] = i
-	w.outcomes[i].id, w.outcomes[i].submitted = id, at
+	w.outcomes[i].submitted = at
 }
 
 // refuse notes that a job was refused, and why.
@@ -66,7 +65,7 @@ func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 		o.copies = max(o.copies, int(p.GetCopies()))
 		since := at - o.submitted
 		if w.jobs[i].deadline == 0 || since <= w.jobs[i].deadline {
-			o.inTime = min(o.done, w.jobs[i].tasks)
+			o.inTime = o.done
 		}
 		switch j.GetState() {
 		case headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
@@ -101,7 +100,7 @@ func (w *watch) end(i int, since time.Duration) {
 	o, j := &w.outcomes[i], &w.jobs[i]
 	o.ended, o.took = true, since
 	if j.kind == partial && since <= j.deadline+grace {
-		o.inTime = min(o.done, j.tasks)
+		o.inTime = o.done
 	}
 	w.over++
 }

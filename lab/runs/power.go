@@ -2,9 +2,11 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -25,8 +27,17 @@ type Power struct {
 	Reason string
 }
 
-// Budget sets the budget of the site.
-func (p Power) Budget(ctx context.Context, part float64) error {
+// Hold goes from one budget of the site to the next, and bounds what each node may hold; caps are in the order of the nodes.
+// The budget never comes below the caps on the way.
+func (p Power) Hold(ctx context.Context, was, next float64, caps ...float64) error {
+	if next > was {
+		return errors.Join(p.budget(ctx, next), p.cap(ctx, caps))
+	}
+	return errors.Join(p.cap(ctx, caps), p.budget(ctx, next))
+}
+
+// budget sets the budget of the site.
+func (p Power) budget(ctx context.Context, part float64) error {
 	to := units.FromWatts(math.Round(p.Site.Full().Watts() * part))
 	err := p.Leader(ctx, func(ctx context.Context, base string) error {
 		_, err := p.Operators(base).SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(to), Change: p.Signed(p.Reason)}))
@@ -38,8 +49,8 @@ func (p Power) Budget(ctx context.Context, part float64) error {
 	return nil
 }
 
-// Cap bounds what each node of the site may hold; parts are in the order of the nodes.
-func (p Power) Cap(ctx context.Context, parts ...float64) error {
+// cap bounds what each node of the site may hold.
+func (p Power) cap(ctx context.Context, parts []float64) error {
 	for i, name := range p.Site.Nodes() {
 		most := int64(units.FromWatts(math.Round(cluster.Rated().Watts() * parts[i])))
 		if err := p.Change(ctx, p.Reason, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{
@@ -49,6 +60,18 @@ func (p Power) Cap(ctx context.Context, parts ...float64) error {
 		}
 	}
 	return nil
+}
+
+// The joules for sprints, alike for all variants: at first what all nodes draw in potFor at what they are rated; they come
+// back at refill of that.
+const (
+	potFor = 20 * time.Second
+	refill = 0.1
+)
+
+// Pot is the capacity of the sprint budget of a site that is rated so, and by how much it refills.
+func Pot(rated units.Power) (units.Energy, units.Power) {
+	return rated.For(potFor), units.FromWatts(rated.Watts() * refill)
 }
 
 // Sprints sets the sprint budget of the site.

@@ -22,6 +22,15 @@ import (
 // Variant is one way to decide.
 type Variant struct{ Name, Says string }
 
+// Turn returns the variants in the order of a run: forth in one, back in the next, so that what changes slowly meets all alike.
+func Turn[V any](variants []V, run int) []V {
+	all := slices.Clone(variants)
+	if run%2 == 1 {
+		slices.Reverse(all)
+	}
+	return all
+}
+
 // Result is what one run of a variant showed.
 type Result struct {
 	Variant string

@@ -39,3 +39,24 @@ func (s Section) String() string {
 	}
 	return b.String()
 }
+
+// Spec is the section spark of the job file of an application that the scheduler starts: what runs, with Conf and Args.
+func (j *Job) Spec() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "spark:\n  application: %q\n  main: %s\n  conf:\n", j.Application, j.Main)
+	for _, key := range slices.Sorted(maps.Keys(j.Conf)) {
+		fmt.Fprintf(&b, "    %s: %q\n", key, j.Conf[key])
+	}
+	b.WriteString("  args:\n")
+	for _, arg := range j.Args {
+		fmt.Fprintf(&b, "    - %q\n", arg)
+	}
+	return b.String()
+}
+
+// Decommission are the properties by which executors that are to go pass on what they hold.
+func Decommission() map[string]string {
+	return map[string]string{
+		"spark.decommission.enabled": "true", "spark.storage.decommission.enabled": "true", "spark.storage.decommission.shuffleBlocks.enabled": "true",
+	}
+}

@@ -182,10 +182,11 @@ func speculate(stdin io.Reader, file string) (*speculated, error) {
 	if err != nil {
 		return nil, speculationError(file, err)
 	}
-	if err := in.checkIDs(); err != nil {
+	tasks, err := in.sorted()
+	if err != nil {
 		return nil, speculationError(file, err)
 	}
-	view, err := in.view()
+	view, err := in.view(tasks)
 	if err != nil {
 		return nil, speculationError(file, err)
 	}
@@ -227,12 +228,13 @@ func speculationError(file string, err error) error {
 	return e
 }
 
-// checkIDs reports missing and repeated IDs with their places, and puts the tasks in order.
-func (in *speculationFile) checkIDs() error {
+// sorted puts the tasks in the order of their IDs and returns them as policies see them, where a task's ID is its place.
+// Mistakes are reported with their places in the file.
+func (in *speculationFile) sorted() ([]speculation.Task, error) {
 	at := make([]int, len(in.Tasks))
 	for i := range in.Tasks {
 		if !in.Tasks[i].ID.known {
-			return fmt.Errorf("tasks[%d]: id is missing", i)
+			return nil, fmt.Errorf("tasks[%d]: id is missing", i)
 		}
 		at[i] = i
 	}
@@ -241,22 +243,29 @@ func (in *speculationFile) checkIDs() error {
 	for i, place := range at {
 		sorted[i] = in.Tasks[place]
 		if i > 0 && sorted[i].ID == sorted[i-1].ID {
-			return fmt.Errorf("tasks[%d]: id %s is that of tasks[%d], too; each task has its own", place, &sorted[i].ID, at[i-1])
+			return nil, fmt.Errorf("tasks[%d]: id %s is that of tasks[%d], too; each task has its own", place, &sorted[i].ID, at[i-1])
 		}
 	}
+	seen := make([]speculation.Task, len(at))
 	for i := range in.Tasks {
-		if _, err := in.Tasks[i].task(); err != nil {
-			return fmt.Errorf("tasks[%d] (%s): %w", i, &in.Tasks[i].ID, err)
+		var err error
+		if seen[i], err = in.Tasks[i].task(); err != nil {
+			return nil, fmt.Errorf("tasks[%d] (%s): %w", i, &in.Tasks[i].ID, err)
 		}
 	}
 	in.Tasks = sorted
-	return nil
+	tasks := make([]speculation.Task, len(at))
+	for i, place := range at {
+		tasks[i] = seen[place]
+		tasks[i].ID = i
+	}
+	return tasks, nil
 }
 
-// view is the job as policies see it; a task's ID is its place.
-func (in *speculationFile) view() (speculation.View, error) {
+// view is the job as policies see it.
+func (in *speculationFile) view(tasks []speculation.Task) (speculation.View, error) {
 	v := speculation.View{
-		Speeds: in.Speeds, Width: in.Width, Utilisation: in.Utilisation, Accuracy: in.Accuracy, Greedy: in.Greedy,
+		Tasks: tasks, Speeds: in.Speeds, Width: in.Width, Utilisation: in.Utilisation, Accuracy: in.Accuracy, Greedy: in.Greedy,
 	}
 	if in.Slots == nil {
 		return v, errors.New("slots is missing")
@@ -266,18 +275,8 @@ func (in *speculationFile) view() (speculation.View, error) {
 	if v.Bound, err = in.Bound.bound(in.Now); err != nil {
 		return v, err
 	}
-	if v.Typical, err = span("typical_s", in.Typical); err != nil {
-		return v, fmt.Errorf("%w", err)
-	}
-	for i := range in.Tasks {
-		t, err := in.Tasks[i].task()
-		if err != nil {
-			return v, err
-		}
-		t.ID = i
-		v.Tasks = append(v.Tasks, t)
-	}
-	return v, nil
+	v.Typical, err = span("typical_s", in.Typical)
+	return v, err
 }
 
 func (b *speculationBound) bound(now float64) (speculation.Bound, error) {

@@ -34,16 +34,16 @@ func layout() []known {
 	return all
 }
 
-// Names returns the traces that a folder may have.
-func Names() (names []string) {
+// names returns the traces that a folder may have.
+func names() (names []string) {
 	for _, k := range layout() {
 		names = append(names, k.name)
 	}
 	return names
 }
 
-// ErrUnknown is the name of a trace that no folder has.
-var ErrUnknown = errors.New("traces: unknown trace")
+// errUnknown is the name of a trace that no folder has.
+var errUnknown = errors.New("traces: unknown trace")
 
 // File is a trace of a folder, open for reading. Its name is the path in errors.
 type File struct {
@@ -53,7 +53,7 @@ type File struct {
 	Swim bool
 }
 
-// Open opens a trace of a folder that is laid out as Names says. The error is fs.ErrNotExist where the folder does not have it.
+// Open opens a trace of a folder that is laid out as layout says. The error is fs.ErrNotExist where the folder does not have it.
 func Open(dir, name string) (*File, error) {
 	for _, k := range layout() {
 		if k.name != name {
@@ -65,7 +65,7 @@ func Open(dir, name string) (*File, error) {
 		}
 		return &File{File: f, Swim: k.swim}, nil
 	}
-	return nil, fmt.Errorf("%w: %q is none of %s", ErrUnknown, name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("%w: %q is none of %s", errUnknown, name, strings.Join(names(), ", "))
 }
 
 // CheckDir reports what is wrong with a folder: it is none, or has none of the traces.

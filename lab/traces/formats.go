@@ -46,7 +46,7 @@ func (l *lines) job(j *Job) (err error) {
 	if err = l.arrive(j.Arrival); err != nil {
 		return err
 	}
-	tasks, err := l.whole(1, "number of tasks", 1, TasksMost)
+	tasks, err := l.whole(1, "number of tasks", 1, tasksMost)
 	if err != nil {
 		return err
 	}
@@ -75,11 +75,15 @@ type Volume struct {
 	Input, Shuffle, Output int64
 }
 
-// Tasks returns how many map tasks the job has with blocks of a size, at least one, and how long they take together at so many bytes a
-// second, each at least the time that one takes to start.
-func (v *Volume) Tasks(block int64, rate, start float64) (tasks int, work float64) {
-	tasks = int(min(TasksMost, max(1, math.Ceil(float64(v.Input)/float64(block)))))
-	return tasks, float64(v.Input)/rate + start*float64(tasks)
+// Tasks returns how many map tasks the job has with blocks of a size, at least one.
+func (v *Volume) Tasks(block int64) int {
+	return int(min(tasksMost, max(1, math.Ceil(float64(v.Input)/float64(block)))))
+}
+
+// Work is how long so many map tasks of the job take together at a rate in bytes a second, each at least the time that one
+// takes to start, s.
+func (v *Volume) Work(tasks int, rate, start float64) float64 {
+	return float64(v.Input)/rate + start*float64(tasks)
 }
 
 // Volumes reads a trace of SWIM. file is its name in errors.
@@ -115,7 +119,7 @@ func (l *lines) volume(v *Volume) (err error) {
 		return l.bad("gap is %v s, but it arrives %v s after the line above: a line between is missing", gap, by)
 	}
 	for i, to := range []*int64{&v.Input, &v.Shuffle, &v.Output} {
-		if *to, err = l.whole(3+i, strings.Fields("input shuffle output")[i], 0, BytesMost); err != nil {
+		if *to, err = l.whole(3+i, strings.Fields("input shuffle output")[i], 0, bytesMost); err != nil {
 			return err
 		}
 	}

@@ -13,18 +13,18 @@ import (
 
 // Bounds of a trace.
 const (
-	// LineMost bounds a line: forty times the longest of the published ones.
-	LineMost = 4 << 20
-	// TasksMost bounds the tasks of a job: more do not fit in a line.
-	TasksMost = 200_000
-	// JobsMost bounds the jobs: ten times the largest published month.
-	JobsMost = 10_000_000
-	// SecondsMost is about 30 years: sums of it stay exact to a microsecond.
-	SecondsMost = 1e9
-	// GapMost is the longest time without a job: more than in a trace of three months means that a part is missing.
-	GapMost = 30 * 24 * 3600
-	// BytesMost is an exbibyte.
-	BytesMost = 1 << 60
+	// lineMost bounds a line: forty times the longest of the published ones.
+	lineMost = 4 << 20
+	// tasksMost bounds the tasks of a job: more do not fit in a line.
+	tasksMost = 200_000
+	// jobsMost bounds the jobs: ten times the largest published month.
+	jobsMost = 10_000_000
+	// secondsMost is about 30 years: sums of it stay exact to a microsecond.
+	secondsMost = 1e9
+	// gapMost is the longest time without a job: more than in a trace of three months means that a part is missing.
+	gapMost = 30 * 24 * 3600
+	// bytesMost is an exbibyte.
+	bytesMost = 1 << 60
 )
 
 // Error is something wrong in a trace.
@@ -54,7 +54,7 @@ type lines struct {
 
 func newLines(r io.Reader, file string) *lines {
 	l := &lines{file: file, scan: bufio.NewScanner(r)}
-	l.scan.Buffer(make([]byte, 0, 64<<10), LineMost)
+	l.scan.Buffer(make([]byte, 0, 64<<10), lineMost)
 	return l
 }
 
@@ -68,7 +68,7 @@ func (l *lines) next() (bool, error) {
 	if !l.scan.Scan() {
 		switch err := l.scan.Err(); {
 		case errors.Is(err, bufio.ErrTooLong):
-			return false, l.bad("line is longer than %d bytes", LineMost)
+			return false, l.bad("line is longer than %d bytes", lineMost)
 		case err != nil:
 			return false, &Error{File: l.file, Line: l.number, Problem: "cannot be read: " + err.Error(), Err: err}
 		case l.number == 1:
@@ -76,8 +76,8 @@ func (l *lines) next() (bool, error) {
 		}
 		return false, nil
 	}
-	if l.number > JobsMost {
-		return false, l.bad("more than %d jobs", JobsMost)
+	if l.number > jobsMost {
+		return false, l.bad("more than %d jobs", jobsMost)
 	}
 	l.fields = split(l.fields[:0], l.scan.Bytes())
 	if len(l.fields) == 0 {
@@ -106,11 +106,11 @@ func (l *lines) seconds(i int, what string) (float64, error) {
 	x, err := strconv.ParseFloat(string(l.fields[i]), 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange) || math.IsInf(x, 0):
-		return 0, l.bad("%s is %s; it must be from 0 to %g", what, short(l.fields[i]), SecondsMost)
+		return 0, l.bad("%s is %s; it must be from 0 to %g", what, short(l.fields[i]), secondsMost)
 	case err != nil || math.IsNaN(x):
 		return 0, l.bad("%s is %s, which is no number", what, short(l.fields[i]))
-	case !(x >= 0 && x <= SecondsMost):
-		return 0, l.bad("%s is %v; it must be from 0 to %g", what, x, SecondsMost)
+	case !(x >= 0 && x <= secondsMost):
+		return 0, l.bad("%s is %v; it must be from 0 to %g", what, x, secondsMost)
 	}
 	return x, nil
 }
@@ -141,8 +141,8 @@ func (l *lines) arrive(at float64) error {
 	switch {
 	case l.number > 1 && at < l.last:
 		return l.bad("arrival %v is before %v of the line above; sort the trace by arrival", at, l.last)
-	case l.number > 1 && at-l.last > GapMost:
-		return l.bad("gap of %v s after the line above, more than %d s: a part of the trace is missing; split it here", at-l.last, GapMost)
+	case l.number > 1 && at-l.last > gapMost:
+		return l.bad("gap of %v s after the line above, more than %d s: a part of the trace is missing; split it here", at-l.last, gapMost)
 	}
 	l.last = at
 	return nil

@@ -50,12 +50,18 @@ func TestVolumes(t *testing.T) {
 	if err != nil || n != 2 || last != (Volume{"job1", 20, 53088744165, 1510005522, 5759777}) {
 		t.Errorf("%d jobs, %+v: %v", n, last, err)
 	}
-	if tasks, work := last.Tasks(128<<20, 20e6, 2); tasks != 396 || math.Abs(work-(2654.437+792)) > 0.001 {
+	if tasks, work := mapped(&last); tasks != 396 || math.Abs(work-(2654.437+792)) > 0.001 {
 		t.Errorf("%d tasks of %v s", tasks, work)
 	}
-	if tasks, work := (&Volume{}).Tasks(128<<20, 20e6, 2); tasks != 1 || work != 2 {
+	if tasks, work := mapped(&Volume{}); tasks != 1 || work != 2 {
 		t.Errorf("a job that reads nothing has %d tasks of %v s", tasks, work)
 	}
+}
+
+// mapped is a job as map tasks of 128 MiB, at 20 MB a second, which take 2 s to start.
+func mapped(v *Volume) (tasks int, work float64) {
+	tasks = v.Tasks(128 << 20)
+	return tasks, v.Work(tasks, 20e6, 2)
 }
 
 func TestWrongLines(t *testing.T) {
@@ -78,7 +84,7 @@ func TestWrongLines(t *testing.T) {
 		"clock back":    {"5 1 1 1\n4 1 1 1", "a.tr:2: arrival 4 is before 5 of the line above"},
 		"gap":           {"5 1 1 1\n3e6 1 1 1", "a.tr:2: gap of 2.999995e+06 s after the line above"},
 		"long field":    {strings.Repeat("z", 99) + " 1 1 1", `zzz"..., which is no number`},
-		"long line":     {good + strings.Repeat("1 ", LineMost), "a.tr:2: line is longer than 4194304 bytes"},
+		"long line":     {good + strings.Repeat("1 ", lineMost), "a.tr:2: line is longer than 4194304 bytes"},
 	} {
 		if _, err := count(Tasks(strings.NewReader(c.in), "a.tr"), func(*Job) {}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
@@ -128,7 +134,7 @@ func TestFolder(t *testing.T) {
 	if _, err := Open(dir, "google"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Open(dir, "../secret"); !errors.Is(err, ErrUnknown) {
+	if _, err := Open(dir, "../secret"); !errors.Is(err, errUnknown) {
 		t.Errorf("%v", err)
 	}
 	if err := CheckDir(filepath.Join(dir, "swim", "FB-2010_samples_24_times_1hr_0.tsv")); err == nil {
@@ -144,7 +150,7 @@ func TestPublished(t *testing.T) {
 		testkit.NotRun(t, "HEADROOM_TRACES names no folder of published traces")
 	}
 	want := map[string]struct{ jobs, tasks int }{"google": {10000, 312558}, "yahoo1": {2910, 122878}, "yahoo2": {3363, 137029}, "pigeon-google50": {5001, 10291}, "facebook2010": {24442, 0}}
-	for _, name := range Names() {
+	for _, name := range names() {
 		f, err := Open(dir, name)
 		testkit.Check(t, err)
 		jobs, tasks := 0, 0
@@ -182,7 +188,7 @@ func FuzzVolumes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		last := 0.0
 		jobs, err := count(Volumes(strings.NewReader(in), "f"), func(v *Volume) {
-			if tasks, work := v.Tasks(128<<20, 20e6, 2); v.Arrival < last || tasks < 1 || !(work > 0) || math.IsInf(work, 0) {
+			if tasks, work := mapped(v); v.Arrival < last || tasks < 1 || !(work > 0) || math.IsInf(work, 0) {
 				t.Errorf("%+v: %d tasks of %v s", v, tasks, work)
 			}
 			last = v.Arrival

@@ -35,6 +35,7 @@ import (
 	powerd "headroom/agent/command"
 	coordinator "headroom/coordinator/command"
 	"headroom/internal/cli"
+	"headroom/lab/admit"
 	"headroom/lab/apps"
 	"headroom/lab/arbitration"
 	"headroom/lab/arbitration/live"
@@ -72,7 +73,7 @@ func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	root.AddCommand(apps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
-	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), torment.New())
+	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())

@@ -8,6 +8,7 @@ import (
 
 	"headroom/lab/arbitration"
 	"headroom/lab/papers"
+	"headroom/lab/runs"
 )
 
 // runsUsual is how often each variant runs, runsQuick the same of --quick.
@@ -43,11 +44,11 @@ func on(name string, prepare func(ctx context.Context, r *papers.Real) (*engine,
 			return err
 		}
 		e.name = name
-		l, runs := &lab{Real: r, engine: *e, within: within(o.Quick)}, runsUsual
+		l, count := &lab{Real: r, engine: *e, within: within(o.Quick)}, runsUsual
 		if o.Quick {
-			runs = runsQuick
+			count = runsQuick
 		}
-		found, err := l.compare(ctx, runs)
+		found, err := l.compare(ctx, count)
 		if err != nil {
 			return err
 		}
@@ -59,10 +60,10 @@ func on(name string, prepare func(ctx context.Context, r *papers.Real) (*engine,
 }
 
 // compare runs all variants so often, and keeps what came of it after each run: later ones may be cut short.
-func (l *lab) compare(ctx context.Context, runs int) (found *report, err error) {
+func (l *lab) compare(ctx context.Context, count int) (found *report, err error) {
 	var results []result
-	for run := range runs {
-		for _, v := range l.engine.turn(run) {
+	for run := range count {
+		for _, v := range runs.Turn(l.engine.variants, run) {
 			one, err := l.once(ctx, v, run)
 			if err != nil {
 				return nil, fmt.Errorf("run %d, %s: %w", run+1, v.name, err)

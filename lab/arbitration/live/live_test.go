@@ -84,7 +84,7 @@ func TestSteps(t *testing.T) {
 		}
 	}
 	full := cluster.Rated() * nodes
-	if capacity, refills := pot(full); capacity.Joules() < 10*margin*full.Watts() || refills <= 0 || refills >= full {
+	if capacity, refills := runs.Pot(full); capacity.Joules() < 10*margin*full.Watts() || refills <= 0 || refills >= full {
 		t.Errorf("a pot of %v that refills at %v: the shortest sprint of all nodes takes %.0f J", capacity, refills, 10*margin*full.Watts())
 	}
 	if all[0].at != 0 {
@@ -98,7 +98,7 @@ func TestTurns(t *testing.T) {
 	var order string
 	p := localPlan()
 	for run := range 4 {
-		for _, v := range p.turn(run) {
+		for _, v := range runs.Turn(p.variants, run) {
 			order += string("ABC"[slices.Index(p.variants, v)])
 		}
 	}
@@ -337,11 +337,11 @@ func TestSpeedUpByParts(t *testing.T) {
 }
 
 // found is a report of as many runs, in which the arbiter's urgent jobs are by so many seconds slower than the others'.
-func found(runs int, slower float64) *report {
+func found(count int, slower float64) *report {
 	e := &engine{name: "local", plan: localPlan()}
 	var results []result
-	for run := range runs {
-		for _, v := range e.turn(run) {
+	for run := range count {
+		for _, v := range runs.Turn(e.variants, run) {
 			w := newWatch([]arrival{{arbitration.Job{Class: arbitration.Urgent, Tasks: 4, Deadline: 20 * second}, "small"}, {arbitration.Job{Class: arbitration.Tolerant, Tasks: 8, Floor: 0.5}, "bulk"}}, 1)
 			took := 20 + float64(run)
 			if v.name == ours {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"headroom/lab/arbitration"
-	"headroom/units"
 )
 
 // The cluster of a run.
@@ -99,18 +98,6 @@ func steps(within time.Duration) []step {
 	return []step{{0, 0.55}, {within / 3, 0.42}, {within * 2 / 3, 0.55}}
 }
 
-// The joules for sprints, alike for all ways to decide: at first what all nodes draw in potFor at what they are rated;
-// they come back at refill of that.
-const (
-	potFor = 20 * time.Second
-	refill = 0.1
-)
-
-// pot is the capacity of the sprint budget of nodes that are rated so, and by how much it refills.
-func pot(rated units.Power) (units.Energy, units.Power) {
-	return rated.For(potFor), units.FromWatts(rated.Watts() * refill)
-}
-
 // variant is one way to decide: the coordinators' container policy and the scheduler's configuration.
 type variant struct {
 	name, says, policy, configuration string
@@ -138,15 +125,6 @@ func against(policy, limit, says string) []variant {
 		{"urgent-first-fair", says + sayNobody, policy, "discipline: np\n" + limit + classes, true},
 		{"urgent-first-fair-sprint", sayTimed, policy, "discipline: nps\n" + limit + timed, true},
 	}
-}
-
-// turn is the order of the variants in a run: forth in one, back in the next, so that what changes slowly meets all alike.
-func (p *plan) turn(run int) []variant {
-	all := slices.Clone(p.variants)
-	if run%2 == 1 {
-		slices.Reverse(all)
-	}
-	return all
 }
 
 // says describes the load of a run.

@@ -120,7 +120,7 @@ func (l *lab) start(ctx context.Context, name string, v *variant) (err error) {
 	if err := l.Site.StartScheduler(v.configuration + l.running.configuration); err != nil {
 		return err
 	}
-	capacity, refills := pot(l.Site.Full())
+	capacity, refills := runs.Pot(l.Site.Full())
 	first, power := steps(l.within)[0].each, l.power()
 	return errors.Join(
 		power.Containers(ctx, v.policy),
@@ -137,16 +137,9 @@ func (l *lab) power() runs.Power { return runs.Power{Real: l.Real, Reason: reaso
 // all are the parts of all nodes, where they are alike.
 func all(part float64) []float64 { return slices.Repeat([]float64{part}, nodes) }
 
-// budget lets each node hold so much of what it is rated, and makes the budget that and the margin for sprints. The
-// budget never comes below the caps on the way.
+// budget lets each node hold so much of what it is rated, and makes the budget that and the margin for sprints.
 func (l *lab) budget(ctx context.Context, was, each float64) error {
-	power := l.power()
-	site := func() error { return power.Budget(ctx, min(1, each+margin)) }
-	caps := func() error { return power.Cap(ctx, all(each)...) }
-	if each > was {
-		return errors.Join(site(), caps())
-	}
-	return errors.Join(caps(), site())
+	return l.power().Hold(ctx, min(1, was+margin), min(1, each+margin), all(each)...)
 }
 
 // serve submits the jobs as they come, steps the budget, and looks until all have ended and the time is over.

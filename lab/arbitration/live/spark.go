@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -73,16 +72,9 @@ func (s *sparkLab) begin(ctx context.Context, name string, _ *variant) (*running
 	}, nil
 }
 
-// sparkSpec is the job file of an arrival. Executors that are to go pass on what they hold.
+// sparkSpec is the job file of an arrival.
 func sparkSpec(a *arrival, apps, in string) []byte {
 	j := spark.WordPopularity(apps, in, a.Tasks, sparkTop, spark.Drop{})
-	text := fmt.Appendf(a.terms(nodes*sparkCores), "spark:\n  application: %q\n  main: %s\n  conf:\n", j.Application, j.Main)
-	for _, key := range []string{"spark.decommission.enabled", "spark.storage.decommission.enabled", "spark.storage.decommission.shuffleBlocks.enabled"} {
-		text = fmt.Appendf(text, "    %s: \"true\"\n", key)
-	}
-	text = append(text, "  args:\n"...)
-	for _, x := range j.Args {
-		text = fmt.Appendf(text, "    - %q\n", x)
-	}
-	return text
+	j.Conf = spark.Decommission()
+	return append(a.terms(nodes*sparkCores), j.Spec()...)
 }

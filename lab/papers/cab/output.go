@@ -206,21 +206,17 @@ func (f *figures) bars(title string, set int, capName string, legend bool) (*cha
 		names = append(names, fmt.Sprintf("%d %%", q))
 	}
 	all := named(capped, approx, paper, released, ours)
-	const wide = 9
 	for i, v := range all {
-		var values plotter.Values
+		var values []float64
 		for _, q := range qualities() {
 			values = append(values, f.runtime(key{set: set, caps: capName, quality: q, variant: v.name}).Mean)
 		}
-		bars, err := plotter.NewBarChart(values, vg.Points(wide))
-		if err != nil {
-			return nil, err
-		}
-		bars.Color, bars.LineStyle.Width = chart.Colours()[i], 0
-		bars.Offset = vg.Points(wide * (float64(i) - float64(len(all)-1)/2))
-		p.Add(bars)
+		name := ""
 		if legend {
-			p.Legend.Add(v.name, bars)
+			name = v.name
+		}
+		if err := p.Bars(name, values, i, len(all)); err != nil {
+			return nil, err
 		}
 	}
 	p.NominalX(names...)

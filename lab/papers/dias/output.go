@@ -161,7 +161,7 @@ func (s *study) drawGains(w io.Writer, g gainFigure) error {
 		for _, policy := range g.policies {
 			values = append(values, s.change(g.experiment, policy, "P", b.q).Mean)
 		}
-		if err := addBars(p, b.name, values, i, len(s.series(g.experiment))); err != nil {
+		if err := p.Bars(b.name, values, i, len(s.series(g.experiment))); err != nil {
 			return err
 		}
 	}
@@ -178,20 +178,6 @@ func shorten(policies []string) []string {
 		out = append(out, strings.Fields(p)[0])
 	}
 	return out
-}
-
-// addBars adds the i-th of n series of bars.
-func addBars(p *chart.Plot, name string, values plotter.Values, i, n int) error {
-	const wide = 9
-	bars, err := plotter.NewBarChart(values, vg.Points(wide))
-	if err != nil {
-		return err
-	}
-	bars.Color, bars.LineStyle.Width = chart.Colours()[i%len(chart.Colours())], 0
-	bars.Offset = vg.Points(wide * (float64(i) - float64(n-1)/2))
-	p.Add(bars)
-	p.Legend.Add(name, bars)
-	return nil
 }
 
 // writeEnergy is Fig. 11c: joules of each job.
@@ -215,7 +201,7 @@ func (s *study) drawEnergy(w io.Writer) error {
 		for _, policy := range policies {
 			values = append(values, s.change(complete, policy+" "+budget, "P", energyOf).Mean)
 		}
-		if err := addBars(p, budget+" sprints", values, 2+2*i, 3); err != nil {
+		if err := p.Bars(budget+" sprints", values, 2+2*i, 3); err != nil {
 			return err
 		}
 	}

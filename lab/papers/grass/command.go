@@ -2,9 +2,7 @@ package grass
 
 import (
 	"context"
-	"errors"
 	"io"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -25,9 +23,8 @@ const (
 	// stragglers to speak of, or take too long.
 	tasksLeast = 10
 	tasksMost  = 900
-	// block and the rate make tasks of the bytes of a job: one for each block of Hadoop's HDFS.
-	block     = 64 << 20
-	blockRate = 64 << 20
+	// block makes tasks of the bytes of a job: one for each block of Hadoop's HDFS.
+	block = 64 << 20
 )
 
 // options are the flags of `powerlab paper grass`.
@@ -35,7 +32,7 @@ type options struct {
 	papers.Options
 
 	jobs   int
-	traces string
+	traces papers.Traces
 }
 
 // NewCommand is `powerlab paper grass`.
@@ -56,7 +53,7 @@ func NewCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each seed")
-	f.StringVar(&o.traces, "traces", "", "folder of published traces; none when empty")
+	o.traces.Flag(f)
 	return papers.Study{
 		Paper: "grass", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate}, Mutants: o.mutants, MutantSeeds: mutantSeeds,
 	}.Command(cmd, &o.Options)
@@ -67,15 +64,7 @@ func (o *options) check() error {
 	if o.jobs < jobsLeast || o.jobs > jobsMost {
 		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
 	}
-	if o.traces == "" {
-		return nil
-	}
-	if err := traces.CheckDir(o.traces); err != nil {
-		e := cli.Usage("--traces: %v", err)
-		e.Hint = "name a folder with the file that powerlab paper grass --help lists"
-		return e
-	}
-	return nil
+	return o.traces.Check("grass")
 }
 
 func (o *options) study() study { return study{jobs: o.jobs, history: historyOf * o.jobs} }
@@ -105,29 +94,19 @@ func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Ta
 
 // sizes are the numbers of tasks of the trace's jobs; nil, and why, where it is not there.
 func (o *options) sizes() (sizes []int, why string, err error) {
-	if o.traces == "" {
-		return nil, "needs the trace: name its folder with --traces", nil
-	}
-	file, err := traces.Open(o.traces, "facebook2010")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, o.traces + " does not have the trace", nil
-	}
-	if err != nil {
-		return nil, "", cli.Failed("name another folder with --traces", "--traces: %w", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	for v, err := range traces.Volumes(file, file.Name()) {
-		if err != nil {
-			e := cli.Usage("--traces: %v", err)
-			e.Hint = "get the trace anew, or remove the file to leave its targets out"
-			return nil, "", e
+	why, err = o.traces.Read("facebook2010", func(f *traces.File) error {
+		for v, err := range traces.Volumes(f, f.Name()) {
+			if err != nil {
+				return err
+			}
+			if n := v.Tasks(block); n >= tasksLeast && n <= tasksMost {
+				sizes = append(sizes, n)
+			}
 		}
-		if n, _ := v.Tasks(block, blockRate, 0); n >= tasksLeast && n <= tasksMost {
-			sizes = append(sizes, n)
-		}
+		return nil
+	})
+	if why == "" && len(sizes) == 0 {
+		why = "the trace has no job of a size that the study takes"
 	}
-	if len(sizes) == 0 {
-		return nil, "the trace has no job of a size that the study takes", nil
-	}
-	return sizes, "", nil
+	return sizes, why, err
 }

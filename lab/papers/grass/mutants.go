@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"maps"
-	"slices"
 
 	"headroom/jobs/speculation"
 	"headroom/lab/papers"
@@ -98,13 +97,11 @@ func (o *options) mutants(ctx context.Context, progress io.Writer) (*papers.Muta
 	honest := &figures{trials: trials, why: "--mutants runs no trace"}
 	m := &papers.Mutants{Honest: honest.targets(), Elsewhere: elsewhere()}
 	for _, x := range mutations() {
-		x.expected = slices.DeleteFunc(x.expected, func(id string) bool {
-			return slices.ContainsFunc(m.Honest, func(t papers.Target) bool { return t.ID == id && t.Verdict == papers.Short })
-		})
-		if len(x.expected) == 0 {
+		expected := m.CanFall(x.expected)
+		if len(expected) == 0 {
 			continue
 		}
-		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: x.expected, Targets: func(ctx context.Context) ([]papers.Target, error) {
+		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: expected, Targets: func(ctx context.Context) ([]papers.Target, error) {
 			return o.mutate(ctx, trials, x)
 		}})
 	}

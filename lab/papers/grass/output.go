@@ -23,6 +23,11 @@ func (f *figures) files(seed uint64) papers.Files {
 	}
 }
 
+// achieved are the columns of what a policy achieved, and at what cost.
+func (r result) achieved() []float64 {
+	return []float64{r.all, r.bins[0], r.bins[1], r.bins[2], r.lost, r.second}
+}
+
 // runs are the results of every seed.
 func (f *figures) runs(w io.Writer, seed uint64) error {
 	rows := [][]string{{"seed", "scene", "variant", "all", "small", "medium", "large", "lost", "copies_per_task", "accuracy_t_rem", "accuracy_t_new"}}
@@ -34,7 +39,7 @@ func (f *figures) runs(w io.Writer, seed uint64) error {
 					continue
 				}
 				row := []string{strconv.FormatUint(seed+uint64(i), 10), sc.name, v.name}
-				for _, x := range []float64{r.all, r.bins[0], r.bins[1], r.bins[2], r.lost, r.second, r.left, r.fresh} {
+				for _, x := range append(r.achieved(), r.left, r.fresh) {
 					row = append(row, papers.Number(x))
 				}
 				rows = append(rows, row)
@@ -53,12 +58,8 @@ func (f *figures) policies(w io.Writer) error {
 		}
 		for _, v := range named(sc.variants...) {
 			row := []string{sc.name, v.name}
-			for _, of := range []func(result) float64{
-				func(r result) float64 { return r.all }, func(r result) float64 { return r.bins[0] },
-				func(r result) float64 { return r.bins[1] }, func(r result) float64 { return r.bins[2] },
-				func(r result) float64 { return r.lost }, func(r result) float64 { return r.second },
-			} {
-				s := over(f.trials, func(t trial) float64 { return of(t[key{sc.name, v.name}]) })
+			for i := range (result{}).achieved() {
+				s := over(f.trials, func(t trial) float64 { return t[key{sc.name, v.name}].achieved()[i] })
 				row = append(row, fmt.Sprintf("%.3f", s.Mean))
 			}
 			rows = append(rows, row)
@@ -67,7 +68,7 @@ func (f *figures) policies(w io.Writer) error {
 	return papers.WriteMarkdown(w, rows)
 }
 
-// draw is Fig. 10 or 11: gains on LATE by bin, of GS, RAS and GRASS.
+// draw is Fig. 10 or 11: gains on LATE by bin, of GS, RAS, GRASS and ours.
 func (f *figures) draw(w io.Writer, scene, axis string) error {
 	p := chart.New(scene+": gains on LATE", "", axis)
 	p.NominalX(binNames()[0], binNames()[1], binNames()[2], "all")

@@ -15,8 +15,8 @@ func (r *run) see(free []int) {
 	v.Slots, v.Width, v.Utilisation = len(free), r.spec.width, r.spec.utilisation
 	v.Bound = speculation.Bound{ByDeadline: r.promise.left > 0, Left: max(0, seconds(r.promise.left-r.m.Now())), Error: r.promise.err}
 	v.Report, v.Restarts = seconds(lookEvery*median()), r.variant.restarts
-	v.Accuracy = r.accuracy()
-	v.Typical = r.each(1)
+	v.Accuracy = accuracyOf(&r.left, &r.fresh)
+	v.Typical = r.typical()
 	v.Speeds, v.Slow = nil, nil
 	if r.caps != nil && r.knowsCaps() {
 		for _, slot := range free {
@@ -44,33 +44,24 @@ const estimateStep = 0.01
 
 // seeSizes is t_new of all tasks that are not done.
 func (r *run) seeSizes() {
-	each := r.each(1)
-	if math.Abs(float64(each)/float64(max(1, r.told))-1) < estimateStep {
+	typical := r.view.Typical
+	if math.Abs(float64(typical)/float64(max(1, r.told))-1) < estimateStep {
 		return
 	}
-	r.told = each
+	r.told = typical
 	for i := range r.view.Tasks {
 		r.seeTask(i, &r.view.Tasks[i])
 	}
 }
 
-// each is the estimate of a task with an input of a size: by the job's own tasks that have
+// typical is the estimate of a task with an input of size 1: by the job's own tasks that have
 // ended, and by earlier jobs' while they are few.
-func (r *run) each(size float64) time.Duration {
+func (r *run) typical() time.Duration {
 	if r.ended >= ownLeast {
-		d, _ := r.own.New(size)
+		d, _ := r.own.New(1)
 		return d
 	}
-	return seconds(r.past.perUnit * size)
-}
-
-func (r *run) accuracy() float64 {
-	a, ok := r.left.Value()
-	b, ok2 := r.fresh.Value()
-	if !ok || !ok2 {
-		return r.past.accuracy
-	}
-	return (a + b) / 2
+	return seconds(unitBefore())
 }
 
 // seeTask is what the policy sees of a task.

@@ -133,9 +133,6 @@ func scenes() []scene {
 // these have ended.
 type past struct {
 	samples *speculation.Samples
-	// perUnit is the median time of a task with an input of size 1, s, and accuracy that of
-	// estimates.
-	perUnit, accuracy float64
 }
 
 func (p *past) of(v variant) *speculation.Samples {
@@ -238,8 +235,7 @@ type memory struct {
 
 // recall are the samples that a variant's earlier jobs gave.
 func (m *memory) recall(v variant) (*past, error) {
-	p := &past{perUnit: median() / meanSize, accuracy: accuracyBefore}
-	p.samples = speculation.NewSamples(v.factors)
+	p := &past{samples: speculation.NewSamples(v.factors)}
 	for i := range m.jobs {
 		s := &m.jobs[i]
 		policy, sample := speculation.Explore(v.xi, s.explore)
@@ -266,9 +262,22 @@ func (m *memory) recall(v variant) (*past, error) {
 // of the inputs' sizes. It counts only until tasks of the job itself have ended.
 const meanSize = 1.3
 
+// unitBefore is the time of a task with an input of size 1, s, by the median task of earlier jobs.
+func unitBefore() float64 { return median() / meanSize }
+
 // accuracyBefore is that of estimates before any of the job's own was checked: the mean of the
 // paper's two.
 const accuracyBefore = 0.74
+
+// accuracyOf is the mean of both estimates' accuracies.
+func accuracyOf(left, fresh *speculation.Accuracy) float64 {
+	a, ok := left.Value()
+	b, ok2 := fresh.Value()
+	if !ok || !ok2 {
+		return accuracyBefore
+	}
+	return (a + b) / 2
+}
 
 // parts of a job, up to its end, are samples.
 func parts() []float64 { return []float64{0.125, 0.25, 0.5, 0.75, 1} }
@@ -276,12 +285,7 @@ func parts() []float64 { return []float64{0.125, 0.25, 0.5, 0.75, 1} }
 // add takes samples from a job that has ended.
 func (p *past) add(s *spec, sc scene, policy speculation.Policy, o outcome) error {
 	x := speculation.Sample{
-		Greedy: policy == speculation.GS, ByDeadline: sc.byDeadline, Tasks: s.tasks, Width: s.width, Utilisation: s.utilisation, Accuracy: p.accuracy,
-	}
-	a, ok := o.left.Value()
-	b, ok2 := o.fresh.Value()
-	if ok && ok2 {
-		x.Accuracy = (a + b) / 2
+		Greedy: policy == speculation.GS, ByDeadline: sc.byDeadline, Tasks: s.tasks, Width: s.width, Utilisation: s.utilisation, Accuracy: accuracyOf(&o.left, &o.fresh),
 	}
 	for _, part := range parts() {
 		x.Size, x.Result = part*o.took, o.within(part*o.took)
@@ -383,7 +387,7 @@ func (sc *scene) run(jobs []spec, v variant, m *memory) (result, error) {
 		}
 		value := o.done
 		if !sc.byDeadline {
-			after, err := sc.after(s, v, p)
+			after, err := sc.after(s, v)
 			if err != nil {
 				return result{}, err
 			}
@@ -404,10 +408,10 @@ func (sc *scene) run(jobs []spec, v variant, m *memory) (result, error) {
 }
 
 // after is how long the stages after the input's take; all of their tasks are needed.
-func (sc *scene) after(s *spec, v variant, p *past) (took float64, err error) {
+func (sc *scene) after(s *spec, v variant) (took float64, err error) {
 	for _, later := range s.later(sc.stages) {
 		// Samples are of the bounds of inputs: the strawman decides on exact stages.
-		o, err := play(&later, v, promise{}, &past{samples: nil, perUnit: p.perUnit, accuracy: p.accuracy}, sc.caps)
+		o, err := play(&later, v, promise{}, &past{}, sc.caps)
 		if err != nil {
 			return 0, err
 		}

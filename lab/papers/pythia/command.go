@@ -2,10 +2,8 @@ package pythia
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +26,7 @@ type options struct {
 	papers.Options
 
 	jobs   int
-	traces string
+	traces papers.Traces
 }
 
 // traceNames are the traces of a folder that the study runs on.
@@ -56,7 +54,7 @@ func NewCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.jobs, "jobs", jobsDefault, "generated jobs of each seed")
-	f.StringVar(&o.traces, "traces", "", "folder of published traces; none when empty")
+	o.traces.Flag(f)
 	return papers.Study{
 		Paper: "pythia", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate}, Mutants: o.mutants, MutantSeeds: mutantSeeds,
 	}.Command(cmd, &o.Options)
@@ -67,15 +65,7 @@ func (o *options) check() error {
 	if o.jobs < jobsLeast || o.jobs > jobsMost {
 		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
 	}
-	if o.traces == "" {
-		return nil
-	}
-	if err := traces.CheckDir(o.traces); err != nil {
-		e := cli.Usage("--traces: %v", err)
-		e.Hint = "name a folder with the files that powerlab paper pythia --help lists"
-		return e
-	}
-	return nil
+	return o.traces.Check("pythia")
 }
 
 // simulate runs all experiments. Traces are read before anything runs, so that a mistake in one costs no time.
@@ -83,21 +73,23 @@ func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Ta
 	sources := []*source{generated(o.jobs)}
 	var left []papers.Target
 	for _, name := range traceNames() {
-		s, why, err := o.trace(name)
+		why, err := o.traces.Read(name, func(f *traces.File) error {
+			s, err := traced(name, f)
+			sources = append(sources, s)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		if s == nil {
+		if why != "" {
 			left = append(left, notRun(name, why)...)
-			continue
 		}
-		sources = append(sources, s)
 	}
 	var all []*figures
 	var targets []papers.Target
 	for _, s := range sources {
 		cli.Notef(progress, "%s: %d seeds of %d runs", s.name, o.Seeds, len(keys()))
-		trials, err := (&study{source: s, door: honest}).run(ctx, o.Seed, o.Seeds, func(int) {})
+		trials, err := (&study{source: s, door: honest}).run(ctx, o.Seed, o.Seeds)
 		if err != nil {
 			return nil, err
 		}
@@ -108,26 +100,6 @@ func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Ta
 		return nil, err
 	}
 	return append(targets, left...), nil
-}
-
-// trace is the source of a trace; nil, and why, where it is not there.
-func (o *options) trace(name string) (s *source, why string, err error) {
-	if o.traces == "" {
-		return nil, "needs the trace: name its folder with --traces", nil
-	}
-	s, err = traced(o.traces, name)
-	var bad *traces.Error
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Sprintf("%s does not have it", o.traces), nil
-	case errors.As(err, &bad):
-		e := cli.Usage("--traces: %v", bad)
-		e.Hint = "get the trace anew, or remove the file to leave its targets out"
-		return nil, "", e
-	case err != nil:
-		return nil, "", cli.Failed("name another folder with --traces", "--traces: %w", err)
-	}
-	return s, "", nil
 }
 
 // notRun are the targets on a trace that is not there.

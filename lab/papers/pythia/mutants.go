@@ -3,7 +3,6 @@ package pythia
 import (
 	"context"
 	"io"
-	"slices"
 	"time"
 
 	"headroom/jobs/admission"
@@ -115,22 +114,15 @@ func (o *options) mutants(ctx context.Context, _ io.Writer) (*papers.Mutants, er
 	}
 	m := &papers.Mutants{Honest: targets}
 	for _, x := range mutants() {
-		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: canFall(x.expected, targets), Targets: func(ctx context.Context) ([]papers.Target, error) {
+		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: m.CanFall(x.expected), Targets: func(ctx context.Context) ([]papers.Target, error) {
 			return (&study{source: s.source, door: x.door, apart: x.apart}).judged(ctx, o)
 		}})
 	}
 	return m, nil
 }
 
-// canFall are the ids of targets that can get worse: one that falls short without a mistake cannot.
-func canFall(ids []string, honest []papers.Target) []string {
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
-		return slices.ContainsFunc(honest, func(t papers.Target) bool { return t.ID == id && t.Verdict == papers.Short })
-	})
-}
-
 // judged are the targets of a study.
 func (s *study) judged(ctx context.Context, o *options) ([]papers.Target, error) {
-	trials, err := s.run(ctx, o.Seed, o.Seeds, func(int) {})
+	trials, err := s.run(ctx, o.Seed, o.Seeds)
 	return (&figures{source: s.source, trials: trials}).targets(), err
 }

@@ -5,9 +5,6 @@ import (
 	"io"
 	"strconv"
 
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-
 	"headroom/jobs/admission"
 	"headroom/lab/chart"
 	"headroom/lab/papers"
@@ -135,23 +132,19 @@ func (f *figures) drawVariable(w io.Writer, name, figure string, of func(measure
 
 // bars has a group of bars for each key, a bar for each policy.
 func (f *figures) bars(title, y string, groups []string, keys []key, of func(measures) float64, legend bool) (*chart.Plot, error) {
-	const wide = 9
 	p := chart.New(title, "", y)
 	order := []admission.Policy{admission.NoDrop, admission.Reactive, admission.Pythia, admission.Oracle, admission.Adaptive}
 	for i, policy := range order {
-		var values plotter.Values
+		var values []float64
 		for _, k := range keys {
 			values = append(values, f.percent(with(k, policy), of).Mean)
 		}
-		bars, err := plotter.NewBarChart(values, vg.Points(wide))
-		if err != nil {
-			return nil, err
-		}
-		bars.Color, bars.LineStyle.Width = chart.Colours()[i], 0
-		bars.Offset = vg.Points(wide * (float64(i) - float64(len(order)-1)/2))
-		p.Add(bars)
+		name := ""
 		if legend {
-			p.Legend.Add(policy.String(), bars)
+			name = policy.String()
+		}
+		if err := p.Bars(name, values, i, len(order)); err != nil {
+			return nil, err
 		}
 	}
 	p.NominalX(groups...)

@@ -108,7 +108,7 @@ func TestMutantsFall(t *testing.T) {
 func TestSameSeedsSameTrials(t *testing.T) {
 	t.Parallel()
 	run := func() string {
-		trials, err := (&study{source: generated(jobsLeast), door: honest}).run(context.Background(), 5, 1, func(int) {})
+		trials, err := (&study{source: generated(jobsLeast), door: honest}).run(context.Background(), 5, 1)
 		testkit.Check(t, err)
 		f := &figures{source: generated(jobsLeast), trials: trials}
 		out, err := json.Marshal(f.targets())

@@ -71,12 +71,12 @@ func keys() (all []key) {
 }
 
 // run makes all runs on so many seeds.
-func (s *study) run(ctx context.Context, seed uint64, seeds int, said func(done int)) ([]trial, error) {
+func (s *study) run(ctx context.Context, seed uint64, seeds int) ([]trial, error) {
 	trials := make([]trial, seeds)
 	err := papers.Each(seeds, func(i int) (err error) {
 		trials[i], err = s.trial(ctx, seed+uint64(i))
 		return err
-	}, said)
+	}, func(int) {})
 	return trials, err
 }
 

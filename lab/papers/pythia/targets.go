@@ -49,20 +49,29 @@ func (f *figures) percent(k key, of func(measures) float64) papers.Stat {
 	return f.each(func(t trial) float64 { return 100 * of(t[k]) })
 }
 
-// variable is a mean of a measure over the variable deadlines.
-func (t trial) variable(p admission.Policy, capacity int, of func(measures) float64) float64 {
+// variable is a mean of a measure over the variable deadlines, of runs that are otherwise like k.
+func (t trial) variable(k key, of func(measures) float64) float64 {
 	sum, types := 0.0, multiples()[1:]
 	for _, m := range types {
-		sum += of(t[key{policy: p, multiple: m.name, capacity: capacity}])
+		k.multiple = m.name
+		sum += of(t[k])
 	}
 	return sum / float64(len(types))
 }
 
+// bestPTR is by how much PYTHIA's PTR exceeds another run's under the fixed deadlines, at the better of the two smaller capacities.
+func (f *figures) bestPTR(than func(capacity int) key) papers.Stat {
+	return f.each(func(t trial) float64 {
+		most := math.Inf(-1)
+		for capacity := tight; capacity <= middle; capacity++ {
+			most = max(most, gain(t[fixed(admission.Pythia, capacity)].ptr, t[than(capacity)].ptr))
+		}
+		return most
+	})
+}
+
 // gain is by how many percent one value exceeds another.
 func gain(a, b float64) float64 { return (a/b - 1) * 100 }
-
-// above is the range of all numbers from low.
-func above(low float64) papers.Range { return papers.Range{Low: low, High: math.Inf(1)} }
 
 // targets are B1 to B6, and the goal of ours. On a trace those are left out that repeat what another one shows.
 func (f *figures) targets() []papers.Target {
@@ -95,20 +104,14 @@ func (f *figures) fixedTargets() []papers.Target {
 	noDrop, reactive := than(admission.NoDrop, sdr), than(admission.Reactive, sdr)
 	dropped := fixed(admission.NoDrop, tight)
 	ptrNoDrop, sdrNoDrop := f.each(func(t trial) float64 { return t[dropped].ptr }), f.each(func(t trial) float64 { return t[dropped].sdr })
-	best := f.each(func(t trial) float64 {
-		most := math.Inf(-1)
-		for capacity := tight; capacity <= middle; capacity++ {
-			most = max(most, gain(t[fixed(admission.Pythia, capacity)].ptr, t[fixed(admission.Reactive, capacity)].ptr))
-		}
-		return most
-	})
+	best := f.bestPTR(func(capacity int) key { return fixed(admission.Reactive, capacity) })
 	return []papers.Target{
-		papers.From(295, above(100), papers.Judge(f.id("B1/nodrop"), "SDR, Fixed2x, tightest capacity: pythia over nodrop", "%", noDrop, noDrop.Mean > 0, note)),
-		papers.From(143, above(0), papers.Judge(f.id("B1/reactive"), "SDR, Fixed2x, tightest capacity: pythia over reactive", "%", reactive, reactive.Mean > 0, note+": to be higher")),
+		papers.From(295, papers.AtLeast(100), papers.Judge(f.id("B1/nodrop"), "SDR, Fixed2x, tightest capacity: pythia over nodrop", "%", noDrop, noDrop.Mean > 0, note)),
+		papers.From(143, papers.AtLeast(0), papers.Judge(f.id("B1/reactive"), "SDR, Fixed2x, tightest capacity: pythia over reactive", "%", reactive, reactive.Mean > 0, note+": to be higher")),
 		papers.Judge(f.id("B1/oracle"), "SDR, Fixed2x, tightest capacity: oracle beyond pythia", "points", oracle, oracle.Mean >= 0, "not to be lower"),
 		papers.From(0, papers.AtMost(0.1), papers.Judge(f.id("B2/nodrop"), "PTR of nodrop, Fixed2x, tightest capacity", "", ptrNoDrop, sdrNoDrop.Mean > 0.1,
 			fmt.Sprintf("although its SDR is %.2f (paper: about 0.2), which is to be above 0.1", sdrNoDrop.Mean))),
-		papers.From(93, above(0), papers.Judge(f.id("B2/reactive"), "PTR, Fixed2x: pythia over reactive, at the better of the two smaller capacities", "%", best, best.Mean > 0, "to be higher")),
+		papers.From(93, papers.AtLeast(0), papers.Judge(f.id("B2/reactive"), "PTR, Fixed2x: pythia over reactive, at the better of the two smaller capacities", "%", best, best.Mean > 0, "to be higher")),
 	}
 }
 
@@ -127,45 +130,31 @@ func (f *figures) variableTargets() []papers.Target {
 	}
 	over := func(capacity int) papers.Stat {
 		return f.each(func(t trial) float64 {
-			return gain(t.variable(admission.Pythia, capacity, sdr), t.variable(admission.Reactive, capacity, sdr))
+			return gain(t.variable(fixed(admission.Pythia, capacity), sdr), t.variable(fixed(admission.Reactive, capacity), sdr))
 		})
 	}
 	first, second := over(tight), over(middle)
 	return []papers.Target{
 		papers.From(5, papers.AtMost(10), papers.Judge(f.id("B3/oracle"), "SDR, variable deadlines: pythia below oracle, the worst of all", "%", short, short.Mean <= 10, at)),
-		papers.From(177, above(0), papers.Judge(f.id("B3/tight"), "SDR, variable deadlines, tightest capacity: pythia over reactive", "%", first, first.Mean > 0, "to be higher")),
-		papers.From(58, above(0), papers.Judge(f.id("B3/middle"), "SDR, variable deadlines, twice that capacity: pythia over reactive", "%", second, second.Mean > 0, "to be higher")),
+		papers.From(177, papers.AtLeast(0), papers.Judge(f.id("B3/tight"), "SDR, variable deadlines, tightest capacity: pythia over reactive", "%", first, first.Mean > 0, "to be higher")),
+		papers.From(58, papers.AtLeast(0), papers.Judge(f.id("B3/middle"), "SDR, variable deadlines, twice that capacity: pythia over reactive", "%", second, second.Mean > 0, "to be higher")),
 	}
 }
 
 // byTasksTargets are B1 to B4 of Reactive with slots shared in proportion to tasks.
 func (f *figures) byTasksTargets() []papers.Target {
-	shared := func(multiple string, capacity int) key {
-		return key{policy: admission.Reactive, multiple: multiple, capacity: capacity, byTasks: true}
+	shared := func(p admission.Policy, capacity int) key {
+		k := fixed(p, capacity)
+		k.byTasks = true
+		return k
 	}
-	fixed2x := multiples()[0].name
-	variable := func(t trial, capacity int, of func(measures) float64) float64 {
-		sum, types := 0.0, multiples()[1:]
-		for _, m := range types {
-			sum += of(t[shared(m.name, capacity)])
-		}
-		return sum / float64(len(types))
-	}
-	first := f.each(func(t trial) float64 {
-		return gain(t[fixed(admission.Pythia, tight)].sdr, t[shared(fixed2x, tight)].sdr)
-	})
-	best := f.each(func(t trial) float64 {
-		most := math.Inf(-1)
-		for capacity := tight; capacity <= middle; capacity++ {
-			most = max(most, gain(t[fixed(admission.Pythia, capacity)].ptr, t[shared(fixed2x, capacity)].ptr))
-		}
-		return most
-	})
-	noDrop := key{policy: admission.NoDrop, multiple: fixed2x, capacity: tight, byTasks: true}
-	note := fmt.Sprintf("SDR: reactive %.1f %%, nodrop %.1f %%", f.percent(shared(fixed2x, tight), sdr).Mean, f.percent(noDrop, sdr).Mean)
+	reactive := shared(admission.Reactive, tight)
+	first := f.each(func(t trial) float64 { return gain(t[fixed(admission.Pythia, tight)].sdr, t[reactive].sdr) })
+	best := f.bestPTR(func(capacity int) key { return shared(admission.Reactive, capacity) })
+	note := fmt.Sprintf("SDR: reactive %.1f %%, nodrop %.1f %%", f.percent(reactive, sdr).Mean, f.percent(shared(admission.NoDrop, tight), sdr).Mean)
 	all := []papers.Target{
-		papers.From(143, above(0), papers.Judge(f.id("B1/reactive-by-tasks"), "SDR, Fixed2x, tightest capacity: pythia over reactive, shares by tasks", "%", first, first.Mean > 0, note)),
-		papers.From(93, above(0), papers.Judge(f.id("B2/reactive-by-tasks"), "PTR, Fixed2x: pythia over reactive, shares by tasks, at the better of the two smaller capacities", "%", best, best.Mean > 0, "to be higher")),
+		papers.From(143, papers.AtLeast(0), papers.Judge(f.id("B1/reactive-by-tasks"), "SDR, Fixed2x, tightest capacity: pythia over reactive, shares by tasks", "%", first, first.Mean > 0, note)),
+		papers.From(93, papers.AtLeast(0), papers.Judge(f.id("B2/reactive-by-tasks"), "PTR, Fixed2x: pythia over reactive, shares by tasks, at the better of the two smaller capacities", "%", best, best.Mean > 0, "to be higher")),
 	}
 	for _, x := range []struct {
 		id, what         string
@@ -175,13 +164,12 @@ func (f *figures) byTasksTargets() []papers.Target {
 		{"tight", "tightest capacity", tight, 177, 24, 30},
 		{"middle", "twice that capacity", middle, 58, 12, 30},
 	} {
-		met := f.each(func(t trial) float64 {
-			return gain(t.variable(admission.Pythia, x.capacity, sdr), variable(t, x.capacity, sdr))
-		})
-		lost := f.each(func(t trial) float64 { return 100 * variable(t, x.capacity, wasted) })
-		least := f.each(func(t trial) float64 { return 100 * t.variable(admission.Pythia, x.capacity, wasted) })
+		mine, than := fixed(admission.Pythia, x.capacity), shared(admission.Reactive, x.capacity)
+		met := f.each(func(t trial) float64 { return gain(t.variable(mine, sdr), t.variable(than, sdr)) })
+		lost := f.each(func(t trial) float64 { return 100 * t.variable(than, wasted) })
+		least := f.each(func(t trial) float64 { return 100 * t.variable(mine, wasted) })
 		all = append(all,
-			papers.From(x.paper, above(0), papers.Judge(f.id("B3/"+x.id+"-by-tasks"), "SDR, variable deadlines, "+x.what+": pythia over reactive, shares by tasks", "%", met, met.Mean > 0, "to be higher")),
+			papers.From(x.paper, papers.AtLeast(0), papers.Judge(f.id("B3/"+x.id+"-by-tasks"), "SDR, variable deadlines, "+x.what+": pythia over reactive, shares by tasks", "%", met, met.Mean > 0, "to be higher")),
 			papers.From((x.low+x.high)/2, papers.Range{Low: x.low, High: x.high}, papers.Judge(f.id("B4/reactive-"+x.id+"-by-tasks"), "wasted by reactive, shares by tasks, "+x.what, "%", lost, lost.Mean > least.Mean, "to be more than pythia")),
 		)
 	}
@@ -191,10 +179,10 @@ func (f *figures) byTasksTargets() []papers.Target {
 // wasteTargets are B4.
 func (f *figures) wasteTargets() []papers.Target {
 	by := func(p admission.Policy, capacity int) papers.Stat {
-		return f.each(func(t trial) float64 { return 100 * t.variable(p, capacity, wasted) })
+		return f.each(func(t trial) float64 { return 100 * t.variable(fixed(p, capacity), wasted) })
 	}
 	worst := f.each(func(t trial) float64 {
-		return 100 * max(t.variable(admission.Pythia, tight, wasted), t.variable(admission.Pythia, middle, wasted))
+		return 100 * max(t.variable(fixed(admission.Pythia, tight), wasted), t.variable(fixed(admission.Pythia, middle), wasted))
 	})
 	all := []papers.Target{
 		papers.From(0, papers.AtMost(3), papers.Judge(f.id("B4/pythia"), "wasted by pythia, variable deadlines, the worse of two capacities", "%", worst, worst.Mean < 3, "")),
@@ -268,7 +256,7 @@ func (f *figures) goals() (all []papers.Target) {
 	return all
 }
 
-// case is the worst of some cases, and all of them in words.
+// worstCase is the worst of some cases, and all of them in words.
 type worstCase struct {
 	by   papers.Stat
 	note string

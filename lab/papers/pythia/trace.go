@@ -21,29 +21,24 @@ const (
 // largest, over TR1's peak.
 func parts() [3]float64 { return [3]float64{2250. / tr1Peak, 4500. / tr1Peak, 15_000. / tr1Peak} }
 
-// traced reads a trace of a folder. A seed begins it at another job and wraps around, so that all seeds have the same jobs in
+// traced reads a trace. A seed begins it at another job and wraps around, so that all seeds have the same jobs in
 // the same order, and another history behind each.
-func traced(dir, name string) (*source, error) {
-	f, err := traces.Open(dir, name)
-	if err != nil {
-		return nil, err
-	}
+func traced(name string, f *traces.File) (*source, error) {
 	var jobs []admit.Job
 	var d demand
 	if f.Swim {
 		for v, err := range traces.Volumes(f, f.Name()) {
 			if err != nil {
-				_ = f.Close()
 				return nil, err
 			}
-			tasks, work := v.Tasks(swimBlock, swimRate, swimStart)
+			tasks := v.Tasks(swimBlock)
+			work := v.Work(tasks, swimRate, swimStart)
 			jobs = append(jobs, admit.Job{Tasks: tasks, Arrival: v.Arrival, Deadline: work / float64(tasks), Work: work})
 			d.add(v.Arrival, tasks, work/float64(tasks))
 		}
 	} else {
 		for j, err := range traces.Tasks(f, f.Name()) {
 			if err != nil {
-				_ = f.Close()
 				return nil, err
 			}
 			tasks, work := len(j.Times), max(j.Work(), leastWork)
@@ -52,9 +47,6 @@ func traced(dir, name string) (*source, error) {
 				d.add(j.Arrival, 1, t)
 			}
 		}
-	}
-	if err := f.Close(); err != nil {
-		return nil, err
 	}
 	s := &source{name: name, traced: true, draw: func(seed uint64) []admit.Job { return rotate(jobs, seed) }}
 	peak := float64(d.peak())

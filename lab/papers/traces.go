@@ -1,0 +1,55 @@
+package papers
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/spf13/pflag"
+
+	"headroom/internal/cli"
+	"headroom/lab/traces"
+)
+
+// Traces are the published traces on which a study runs where --traces names their folder.
+type Traces struct{ dir string }
+
+// Flag adds --traces.
+func (t *Traces) Flag(f *pflag.FlagSet) {
+	f.StringVar(&t.dir, "traces", "", "folder of published traces; none when empty")
+}
+
+// Check refuses a folder that has none of the traces.
+func (t *Traces) Check(paper string) error {
+	if t.dir == "" {
+		return nil
+	}
+	if err := traces.CheckDir(t.dir); err != nil {
+		e := cli.Usage("--traces: %v", err)
+		e.Hint = "name a folder with a file that powerlab paper " + paper + " --help lists"
+		return e
+	}
+	return nil
+}
+
+// Read opens a trace, lets read go through it, and closes it. Where the trace is not there, why is the reason.
+func (t *Traces) Read(name string, read func(f *traces.File) error) (why string, err error) {
+	if t.dir == "" {
+		return "needs the trace: name its folder with --traces", nil
+	}
+	f, err := traces.Open(t.dir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t.dir + " does not have it", nil
+	}
+	if err == nil {
+		err = errors.Join(read(f), f.Close())
+	}
+	if bad, ok := errors.AsType[*traces.Error](err); ok {
+		e := cli.Usage("--traces: %v", bad)
+		e.Hint = "get the trace anew, or remove the file to leave its targets out"
+		return "", e
+	}
+	if err != nil {
+		return "", cli.Failed("name another folder with --traces", "--traces: %w", err)
+	}
+	return "", nil
+}
