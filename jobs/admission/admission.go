@@ -153,7 +153,7 @@ func (d *Decision) Reason() string {
 	case Queued:
 		return fmt.Sprintf("needs %d slots, %d are free; refused at %s unless it has begun", d.Need, d.Free, d.Until.UTC().Format(time.RFC3339))
 	case Refused:
-		if d.Need > TasksMost {
+		if d.Need > TasksMost || d.Need <= d.Limit && d.Nearest == 0 { // there are slots enough, and no time
 			return "its deadline has passed"
 		}
 		if d.Nearest == 0 {

@@ -191,3 +191,16 @@ func TestPowerSlots(t *testing.T) {
 		}
 	}
 }
+
+// A deadline that has passed is no matter of slots, and the words say so.
+func TestPassedDeadlineIsSaid(t *testing.T) {
+	t.Parallel()
+	c, err := admission.New(admission.Adaptive, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.Ask(at(0), admission.Job{ID: "a", Tasks: 4, Deadline: time.Millisecond, Waited: time.Second}, 16, 0)
+	if err != nil || d.Verdict != admission.Refused || d.Reason() != "its deadline has passed" {
+		t.Errorf("%v, %v: %s", err, d.Verdict, d.Reason())
+	}
+}
