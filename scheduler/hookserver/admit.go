@@ -9,6 +9,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/admission"
 	"headroom/units"
 )
 
@@ -38,8 +39,6 @@ var ErrApplication = errors.New("the application makes no sense")
 
 // Bounds of an application.
 const (
-	// tasksMost is what admission takes.
-	tasksMost = 10_000_000
 	// deadlineMost is ten years: the coordinators take no more.
 	deadlineMost = 10 * 365 * 24 * time.Hour
 	// nameMost bounds an id, a user and a queue, in bytes.
@@ -91,8 +90,8 @@ func (a *Application) check() error {
 	switch {
 	case a.ID == "" || a.User == "" || a.Queue == "" || max(len(a.ID), len(a.User), len(a.Queue)) > nameMost:
 		return fmt.Errorf("%w: application, user and queue are needed, each of at most %d bytes", ErrApplication, nameMost)
-	case a.Tasks < 0 || a.Tasks > tasksMost:
-		return fmt.Errorf("%w: it has %d tasks; it must be from 0 (unknown) to %d", ErrApplication, a.Tasks, tasksMost)
+	case a.Tasks < 0 || a.Tasks > admission.TasksMost:
+		return fmt.Errorf("%w: it has %d tasks; it must be from 0 (unknown) to %d", ErrApplication, a.Tasks, admission.TasksMost)
 	case a.Deadline <= 0:
 		return fmt.Errorf("%w: deadline_s must be above 0 and at most %v", ErrApplication, deadlineMost.Seconds())
 	case !(a.Error >= 0 && a.Error < 1):

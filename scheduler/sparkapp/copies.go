@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"headroom/jobs/speculation"
+	"headroom/units"
 )
 
 // tailBeta is the exponent of the tail that late tasks are taken to have, from GRASS's traces: Spark does not tell how far
@@ -153,12 +154,9 @@ func copied(policy speculation.Policy, v speculation.View) (partitions []int) {
 
 // error is the part of the tasks that run that may be missing: what is done counts towards the floor.
 func (s StageReport) error(floor float64, running int) float64 {
-	need := math.Ceil(float64(s.Partitions)*floor-rounding) - float64(s.Done)
-	return min(1, max(0, 1-need/float64(max(1, running))))
+	need := units.Ratio(floor).Of(s.Partitions) - s.Done
+	return min(1, max(0, 1-float64(need)/float64(max(1, running))))
 }
-
-// rounding takes up what a product of a part is off by.
-const rounding = 1e-9
 
 // leftOf is how long a task still takes: what is usual, and once it is late the median of a heavy tail.
 func leftOf(typical, ran time.Duration) time.Duration {
