@@ -15,6 +15,7 @@ import (
 	"headroom/jobs/admission"
 	"headroom/jobs/buffers"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/doors"
 	"headroom/scheduler/jobfile"
 	"headroom/units"
 )
@@ -115,7 +116,7 @@ func (l *loop) judge(now time.Time, e judgeEvent) *headroomv1.Admission {
 	case why != "":
 		p.open, p.answer = true, openly(why)
 	case e.dry || d.Verdict == admission.Refused || d.Verdict == admission.Queued && !e.queue:
-		p.answer = answer(d)
+		p.answer = doors.Answer(&d)
 		if !e.dry {
 			l.door.tally.decided("refused")
 		}
@@ -316,15 +317,15 @@ func (l *loop) heed(now time.Time, out []admission.Decision) {
 		l.logger.Info("admission", slog.String("job", d.ID), slog.String("decision", d.Verdict.String()), slog.String("reason", d.Reason()))
 		switch d.Verdict {
 		case admission.Admitted:
-			p.waits, p.answer = false, answer(d)
+			p.waits, p.answer = false, doors.Answer(&d)
 			l.enterCore(now, p)
 		case admission.Queued:
-			p.waits, p.answer = true, answer(d)
+			p.waits, p.answer = true, doors.Answer(&d)
 			if p.waiting != nil {
 				l.keepWaiting(p)
 			}
 		case admission.Refused:
-			p.refused, p.answer = true, answer(d)
+			p.refused, p.answer = true, doors.Answer(&d)
 			if p.waiting != nil {
 				l.refuse(p)
 			}
@@ -506,13 +507,9 @@ func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
 		l.learn(p.engine, lesson{p.job, work})
 		return
 	}
-	p.job.Waited = 0
-	out, _, err := g.Finished(now, a.Job, work)
-	if err != nil { // no controller knew it, or it was stopped
-		if err = g.Learn(p.job, work); err != nil {
-			l.logger.Debug("an ended job teaches nothing", slog.String("job", a.Job), slog.Any("error", err))
-		}
-		return
+	out, err := doors.Ended(g, now, p.job, work)
+	if err != nil {
+		l.logger.Debug("an ended job teaches nothing", slog.String("job", a.Job), slog.Any("error", err))
 	}
 	l.heed(now, out)
 }
@@ -545,29 +542,6 @@ func (l *loop) promised(id string) int {
 		return slots
 	}
 	return int(p.answer.GetSlots())
-}
-
-// answer is a decision as it is told and committed.
-func answer(d admission.Decision) *headroomv1.Admission {
-	a := &headroomv1.Admission{Decision: d.Verdict.String(), Need: count(d.Need), Free: count(d.Free), Samples: count(d.Samples), Reason: d.Reason()}
-	if d.Verdict == admission.Admitted {
-		a.Slots = count(int(d.Slots))
-	}
-	if d.Work > 0 && d.Need <= admission.TasksMost {
-		a.WorkS, a.Confidence = new(d.Work.Seconds()), new(d.Confidence)
-	} else {
-		a.Need = 0
-	}
-	if !d.Until.IsZero() {
-		a.UntilUs = new(d.Until.UnixMicro())
-	}
-	if !d.Finish.IsZero() {
-		a.FinishUs = new(d.Finish.UnixMicro())
-	}
-	if d.Nearest > 0 {
-		a.NearestS = new(d.Nearest.Seconds())
-	}
-	return a
 }
 
 // said is an answer with another reason.

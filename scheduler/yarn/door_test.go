@@ -141,7 +141,7 @@ func TestDoorCountsWhatRunsAfterARestart(t *testing.T) {
 		if !runs || slots == 0 {
 			l.Errorf("nothing is promised to it after a restart: %d", slots)
 		}
-		if jobs := l.engine.List(id); len(jobs) != 1 || jobs[0].GetAdmission().GetDecision() != wordAdmitted {
+		if jobs := l.engine.List(id); len(jobs) != 1 || jobs[0].GetAdmission().GetDecision() != "admitted" {
 			l.Errorf("its admission is not known any more: %v", jobs)
 		}
 	})
