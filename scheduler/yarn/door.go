@@ -133,10 +133,9 @@ func (d *door) take(decisions []admission.Decision) {
 		if v == nil {
 			continue
 		}
-		v.verdict = x.Verdict
 		switch x.Verdict {
 		case admission.Admitted, admission.Queued, admission.Refused:
-			v.answer = doors.Answer(x)
+			v.verdict, v.answer = x.Verdict, doors.Answer(x)
 		default:
 			// Containers are divided by the coordinators, and no application is ended here.
 		}
