@@ -43,7 +43,7 @@ func (s Speculation) check() *cli.Error {
 	if !slices.Contains(speculates(), s.Policy) {
 		return config.Bad("one of ours, grass, gs, ras, late, mantri, none", "speculation.policy %q is unknown", s.Policy)
 	}
-	if _, err := parsePart(s.Xi); err != nil {
+	if _, err := config.ParsePart(s.Xi); err != nil {
 		return config.Bad("xi: 15% is the default; 0% takes no job as a sample", "speculation.xi %q must be from 0 to 1 (100%%)", s.Xi)
 	}
 	return nil
@@ -51,7 +51,7 @@ func (s Speculation) check() *cli.Error {
 
 // rule is what the core decides on copies by.
 func (s Speculation) rule() dispatch.Speculation {
-	xi, _ := parsePart(s.Xi) // it was checked
+	xi, _ := config.ParsePart(s.Xi) // it was checked
 	return dispatch.Speculation{Policy: speculation.Policy(s.Policy), Xi: xi}
 }
 

@@ -371,7 +371,7 @@ func TestSparkIsToldWhyItsDeadlineIsRefused(t *testing.T) {
 
 func TestSparkTellsItsErrorBound(t *testing.T) {
 	t.Parallel()
-	for asked, want := range map[string]string{"5%": "0.05", "0": "0", "0%": "0", "": "none", "much": "none"} {
+	for asked, want := range map[string]string{"5%": "0.05", "0": "0", "0%": "0", "0.0": "0", "": "none", "much": "none"} {
 		got := "none"
 		if x := (demand{propertyError: asked}).errorBound(); x != nil {
 			got = fmt.Sprint(*x)
