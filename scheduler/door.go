@@ -28,6 +28,8 @@ const (
 	reservedFor = time.Minute
 	// lookEvery is how often the slots that promises may take are counted.
 	lookEvery = stepEvery
+	// deadlineSeen is how long after a deadline a job ends by it at most: the next step, which may be late itself.
+	deadlineSeen = 2 * stepEvery
 )
 
 // Admission is the admission section: how jobs with a deadline of their own are asked about.
@@ -492,8 +494,7 @@ func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
 	if a.Work == 0 && r.file.Spark != nil {
 		work = a.Runtime * time.Duration(r.file.Slots) // what its executors did is not known: the most
 	}
-	late := r.deadline > 0 && now.Sub(r.submitted) > r.deadline
-	r.wasted = l.door.tally.ended(a, work, late)
+	r.wasted = l.door.tally.ended(a, work, r.late(now, a))
 	l.passDeadlines(now)
 	p := l.door.promises[a.Job]
 	if p == nil || a.State != dispatch.Done {
@@ -512,6 +513,19 @@ func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
 		l.logger.Debug("an ended job teaches nothing", slog.String("job", a.Job), slog.Any("error", err))
 	}
 	l.heed(now, out)
+}
+
+// late reports whether a job has missed its deadline. One that may end on fewer tasks is ended by it: what counts is that
+// its floor was done by then, so that its map tasks were over as soon as the deadline was seen.
+func (r *record) late(now time.Time, a dispatch.EndJob) bool {
+	due := r.submitted.Add(r.deadline)
+	if _, bounded := r.file.ErrorBound(); !bounded && r.floor.Fraction < 1 && r.file.Spark == nil {
+		due = due.Add(deadlineSeen)
+		if over := a.Course.MapsOver; !over.IsZero() { // otherwise they are over with the job, or this core has not seen it
+			now = over
+		}
+	}
+	return r.deadline > 0 && now.After(due)
 }
 
 // promisedWork is what the tasks of a job's floor took, where it has done more of them.
