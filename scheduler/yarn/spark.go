@@ -308,7 +308,7 @@ func (b *book) askDoor(now time.Time, r sparkapp.Report, j *job, s *sparkApp) {
 		return
 	}
 	left, err := config.ParseDuration(s.asks[propertyDeadline])
-	if err != nil || left > deadlineMost {
+	if err != nil || left > hookserver.DeadlineMost {
 		return
 	}
 	a := hookserver.Application{ID: r.Job}
