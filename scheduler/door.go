@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -285,7 +286,15 @@ func (l *loop) gate(now time.Time, engine string, slots int) (*admission.Control
 			before = append(before, p)
 		}
 	}
-	slices.SortFunc(before, func(a, b *promise) int { return a.submitted.Compare(b.submitted) })
+	slices.SortFunc(before, func(a, b *promise) int {
+		if a.waits != b.waits { // those that run first: what was promised to them is not given to others
+			if b.waits {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(a.submitted.Compare(b.submitted), cmp.Compare(a.job.ID, b.job.ID))
+	})
 	for _, p := range before {
 		l.takeOver(now, p)
 	}

@@ -315,6 +315,7 @@ func TestDoorIsRebuilt(t *testing.T) {
 	p := newPlant(t, "adaptive", "shared")
 	p.door.opens = p.now.Add(restartHold)
 	runs, waits := p.record("a", "low", "deadline: 10m\n"), p.record("b", "low", "deadline: 5m\n")
+	waits.submitted = p.now.Add(-time.Second) // what runs comes back before it all the same
 	runs.admission = &headroomv1.Admission{Decision: "admitted", Slots: 3, Reason: "as before"}
 	waits.admission = &headroomv1.Admission{Decision: "queued", Reason: "as before"}
 	over := &headroomv1.Job{
