@@ -279,7 +279,7 @@ func (c *Config) modelled(k Class, h *history, known func(name string) (quality.
 			return out, fmt.Errorf("profile %s of class %s: %w", k.Profile, k.Name, err)
 		}
 		out.Profile = &profile
-		out.ErrorMax, _ = parsePart(k.MaxError)
+		out.ErrorMax, _ = config.ParsePart(k.MaxError)
 		runs := h.finished(up)
 		if len(runs) < samplesLeast {
 			return out, fmt.Errorf("%d of %d jobs of class %s told how long their map tasks took", len(runs), samplesLeast, k.Name)

@@ -49,69 +49,67 @@ func newCommitter(id identity, l *leader.Client, b inbox, logger *slog.Logger) *
 // ends commits the ends of jobs, one after the other, until ctx ends. An end
 // that is not committed when the scheduler stops is found again by the next one:
 // the job comes back, and its outputs are all there.
-func (c *committer) ends(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case e := <-c.ended:
-			c.commitEnd(ctx, e)
-		}
-	}
-}
+func (c *committer) ends(ctx context.Context) error { return each(ctx, c.ended, c.commitEnd) }
 
 func (c *committer) commitEnd(ctx context.Context, e dispatch.EndJob) {
 	req := &headroomv1.FinishJobRequest{
 		Id: e.Job, State: stateToProto(e.State), Outcome: e.Outcome, Tasks: count(e.Tasks), Done: count(e.Done), RuntimeS: e.Runtime.Seconds(),
 		Change: &headroomv1.Change{Actor: c.actor, Reason: e.Outcome, RequestId: "finish-" + e.Job},
 	}
-	for ctx.Err() == nil {
+	err := insist(ctx, func() error {
 		_, err := c.commitFinish(ctx, req)
-		if err == nil {
-			return
-		}
-		if leader.Settled(err) {
-			c.logger.Warn("end of job refused by the coordinators", slog.String("job", e.Job), slog.Any("error", err))
-			return
-		}
-		if !pause.For(ctx, commitRetry) {
-			return
-		}
+		return err
+	})
+	if err != nil {
+		c.logger.Warn("end of job refused by the coordinators", slog.String("job", e.Job), slog.Any("error", err))
 	}
 }
 
 // admissions commits that jobs which waited are admitted, one after the other, until ctx
 // ends, so that another scheduler process does not let them wait again.
 func (c *committer) admissions(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case j := <-c.admitted:
-			c.commitAdmission(ctx, j)
-		}
-	}
+	return each(ctx, c.admitted, c.commitAdmission)
 }
 
 func (c *committer) commitAdmission(ctx context.Context, j *headroomv1.Job) {
 	req := &headroomv1.CommitJobRequest{
 		Job: j, Change: &headroomv1.Change{Actor: c.actor, Reason: j.GetAdmission().GetReason(), RequestId: "admit-" + j.GetId()},
 	}
-	for ctx.Err() == nil {
+	err := insist(ctx, func() error {
 		try, cancel := context.WithTimeout(ctx, finishWait)
+		defer cancel()
 		_, err := leader.Ask(try, c.leader, "admit job "+j.GetId(), headroomv1connect.JobServiceClient.CommitJob, req)
-		cancel()
-		if err == nil {
-			return
-		}
-		if leader.Settled(err) {
-			c.logger.Warn("admission of job refused by the coordinators", slog.String("job", j.GetId()), slog.Any("error", err))
-			return
-		}
-		if !pause.For(ctx, commitRetry) {
-			return
+		return err
+	})
+	if err != nil {
+		c.logger.Warn("admission of job refused by the coordinators", slog.String("job", j.GetId()), slog.Any("error", err))
+	}
+}
+
+// each does something with all that comes, one after the other, until ctx ends.
+func each[T any](ctx context.Context, from <-chan T, do func(context.Context, T)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case x := <-from:
+			do(ctx, x)
 		}
 	}
+}
+
+// insist repeats a commit until it succeeds or ctx ends. An error is the coordinators' refusal.
+func insist(ctx context.Context, commit func() error) error {
+	for ctx.Err() == nil {
+		err := commit()
+		if err == nil || leader.Settled(err) {
+			return err
+		}
+		if !pause.For(ctx, commitRetry) {
+			break
+		}
+	}
+	return nil
 }
 
 // commitFinish commits an end and returns the revision.
@@ -125,17 +123,12 @@ func (c *committer) commitFinish(parent context.Context, req *headroomv1.FinishJ
 // ratios commits drop ratios, one after the other, until ctx ends, and tells the
 // loop what is in force.
 func (c *committer) ratios(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case a := <-c.asked:
-			theta, why := c.commitTheta(ctx, a)
-			if ctx.Err() != nil || c.inbox.post(ctx, deflatedEvent{a.Job, a.Run.Number, theta, why}) != nil {
-				return nil
-			}
+	return each(ctx, c.asked, func(ctx context.Context, a dispatch.Deflate) {
+		theta, why := c.commitTheta(ctx, a)
+		if ctx.Err() == nil {
+			_ = c.inbox.post(ctx, deflatedEvent{a.Job, a.Run.Number, theta, why}) // it fails only when ctx ends
 		}
-	}
+	})
 }
 
 // commitTheta is the drop ratio in force and, where it is not the one asked for, why.

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,17 +128,8 @@ func parseTheta(text string) (float64, error) {
 	if text == "" || text == auto {
 		return 0, nil
 	}
-	return parsePart(text)
-}
-
-// parsePart reads a part of a whole, which may be 0.
-func parsePart(text string) (float64, error) {
-	digits, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
-	x, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-	if percent {
-		x /= 100
-	}
-	if err != nil || math.IsNaN(x) || x < 0 || x > 1 {
+	x, err := config.ParsePart(text)
+	if err != nil {
 		return 0, errTheta
 	}
 	return x, nil
@@ -201,7 +191,7 @@ func (c *Config) checkClass(file jobfile.Source, at string, k Class, twice bool)
 	if _, err := parseTheta(k.Theta); err != nil {
 		return bad(".theta", "the part of the map tasks that jobs drop: 20%, 0.2 or auto", "theta %q of class %s %v", k.Theta, k.Name, err)
 	}
-	if _, err := parsePart(k.MaxError); err != nil && k.MaxError != "" {
+	if _, err := config.ParsePart(k.MaxError); err != nil && k.MaxError != "" {
 		return bad(".max_error", "the most error of a result: 15% or 0.15", "max_error %q of class %s must be from 0 to 1 (100%%)", k.MaxError, k.Name)
 	}
 	for _, t := range []struct{ key, text string }{

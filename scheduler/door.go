@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"headroom/jobs/admission"
 	"headroom/jobs/buffers"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/doors"
 	"headroom/scheduler/jobfile"
 	"headroom/units"
 )
@@ -27,6 +29,8 @@ const (
 	reservedFor = time.Minute
 	// lookEvery is how often the slots that promises may take are counted.
 	lookEvery = stepEvery
+	// deadlineSeen is how long after a deadline a job ends by it at most: the next step, which may be late itself.
+	deadlineSeen = 2 * stepEvery
 )
 
 // Admission is the admission section: how jobs with a deadline of their own are asked about.
@@ -115,7 +119,7 @@ func (l *loop) judge(now time.Time, e judgeEvent) *headroomv1.Admission {
 	case why != "":
 		p.open, p.answer = true, openly(why)
 	case e.dry || d.Verdict == admission.Refused || d.Verdict == admission.Queued && !e.queue:
-		p.answer = answer(d)
+		p.answer = doors.Answer(&d)
 		if !e.dry {
 			l.door.tally.decided("refused")
 		}
@@ -282,7 +286,15 @@ func (l *loop) gate(now time.Time, engine string, slots int) (*admission.Control
 			before = append(before, p)
 		}
 	}
-	slices.SortFunc(before, func(a, b *promise) int { return a.submitted.Compare(b.submitted) })
+	slices.SortFunc(before, func(a, b *promise) int {
+		if a.waits != b.waits { // those that run first: what was promised to them is not given to others
+			if b.waits {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(a.submitted.Compare(b.submitted), cmp.Compare(a.job.ID, b.job.ID))
+	})
 	for _, p := range before {
 		l.takeOver(now, p)
 	}
@@ -316,15 +328,15 @@ func (l *loop) heed(now time.Time, out []admission.Decision) {
 		l.logger.Info("admission", slog.String("job", d.ID), slog.String("decision", d.Verdict.String()), slog.String("reason", d.Reason()))
 		switch d.Verdict {
 		case admission.Admitted:
-			p.waits, p.answer = false, answer(d)
+			p.waits, p.answer = false, doors.Answer(&d)
 			l.enterCore(now, p)
 		case admission.Queued:
-			p.waits, p.answer = true, answer(d)
+			p.waits, p.answer = true, doors.Answer(&d)
 			if p.waiting != nil {
 				l.keepWaiting(p)
 			}
 		case admission.Refused:
-			p.refused, p.answer = true, answer(d)
+			p.refused, p.answer = true, doors.Answer(&d)
 			if p.waiting != nil {
 				l.refuse(p)
 			}
@@ -491,8 +503,7 @@ func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
 	if a.Work == 0 && r.file.Spark != nil {
 		work = a.Runtime * time.Duration(r.file.Slots) // what its executors did is not known: the most
 	}
-	late := r.deadline > 0 && now.Sub(r.submitted) > r.deadline
-	r.wasted = l.door.tally.ended(a, work, late)
+	r.wasted = l.door.tally.ended(a, work, r.late(now, a))
 	l.passDeadlines(now)
 	p := l.door.promises[a.Job]
 	if p == nil || a.State != dispatch.Done {
@@ -506,15 +517,24 @@ func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
 		l.learn(p.engine, lesson{p.job, work})
 		return
 	}
-	p.job.Waited = 0
-	out, _, err := g.Finished(now, a.Job, work)
-	if err != nil { // no controller knew it, or it was stopped
-		if err = g.Learn(p.job, work); err != nil {
-			l.logger.Debug("an ended job teaches nothing", slog.String("job", a.Job), slog.Any("error", err))
-		}
-		return
+	out, err := doors.Ended(g, now, p.job, work)
+	if err != nil {
+		l.logger.Debug("an ended job teaches nothing", slog.String("job", a.Job), slog.Any("error", err))
 	}
 	l.heed(now, out)
+}
+
+// late reports whether a job has missed its deadline. One that may end on fewer tasks is ended by it: what counts is that
+// its floor was done by then, so that its map tasks were over as soon as the deadline was seen.
+func (r *record) late(now time.Time, a dispatch.EndJob) bool {
+	due := r.submitted.Add(r.deadline)
+	if _, bounded := r.file.ErrorBound(); !bounded && r.floor.Fraction < 1 && r.file.Spark == nil {
+		due = due.Add(deadlineSeen)
+		if over := a.Course.MapsOver; !over.IsZero() { // otherwise they are over with the job, or this core has not seen it
+			now = over
+		}
+	}
+	return r.deadline > 0 && now.After(due)
 }
 
 // promisedWork is what the tasks of a job's floor took, where it has done more of them.
@@ -545,29 +565,6 @@ func (l *loop) promised(id string) int {
 		return slots
 	}
 	return int(p.answer.GetSlots())
-}
-
-// answer is a decision as it is told and committed.
-func answer(d admission.Decision) *headroomv1.Admission {
-	a := &headroomv1.Admission{Decision: d.Verdict.String(), Need: count(d.Need), Free: count(d.Free), Samples: count(d.Samples), Reason: d.Reason()}
-	if d.Verdict == admission.Admitted {
-		a.Slots = count(int(d.Slots))
-	}
-	if d.Work > 0 && d.Need <= admission.TasksMost {
-		a.WorkS, a.Confidence = new(d.Work.Seconds()), new(d.Confidence)
-	} else {
-		a.Need = 0
-	}
-	if !d.Until.IsZero() {
-		a.UntilUs = new(d.Until.UnixMicro())
-	}
-	if !d.Finish.IsZero() {
-		a.FinishUs = new(d.Finish.UnixMicro())
-	}
-	if d.Nearest > 0 {
-		a.NearestS = new(d.Nearest.Seconds())
-	}
-	return a
 }
 
 // said is an answer with another reason.

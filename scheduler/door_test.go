@@ -315,6 +315,7 @@ func TestDoorIsRebuilt(t *testing.T) {
 	p := newPlant(t, "adaptive", "shared")
 	p.door.opens = p.now.Add(restartHold)
 	runs, waits := p.record("a", "low", "deadline: 10m\n"), p.record("b", "low", "deadline: 5m\n")
+	waits.submitted = p.now.Add(-time.Second) // what runs comes back before it all the same
 	runs.admission = &headroomv1.Admission{Decision: "admitted", Slots: 3, Reason: "as before"}
 	waits.admission = &headroomv1.Admission{Decision: "queued", Reason: "as before"}
 	over := &headroomv1.Job{
@@ -378,6 +379,37 @@ func TestWasteIsCounted(t *testing.T) {
 		if y.wasted[why].Seconds() != want {
 			t.Errorf("%s: %v, want %v s", why, y.wasted[why], want)
 		}
+	}
+}
+
+// A job that is ended by its deadline, with what it needs, has kept it; one whose floor is done later, or that needs all
+// of its tasks and ends later, has not.
+func TestEndedByItsDeadlineIsNotLate(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, "adaptive", "shared")
+	partial, strict := p.record("a", "low", "deadline: 10m\nmin_tasks: 20%\n"), p.record("b", "low", "deadline: 10m\n")
+	bounded, free := p.record("c", "low", "deadline: 10m\nerror: 80%\n"), p.record("d", "low", "min_tasks: 20%\n")
+	due := p.now.Add(10 * time.Minute)
+	for _, c := range []struct {
+		what        string
+		record      *record
+		maps, ended time.Duration // after the deadline
+		late        bool
+	}{
+		{"ended by it, and reduced", partial, stepEvery, 10 * time.Second, false},
+		{"before it", partial, -time.Minute, -time.Second, false},
+		{"floor done later", partial, 10 * time.Second, 10 * time.Second, true},
+		{"needs all tasks", strict, stepEvery, stepEvery, true},
+		{"needs all tasks, in time", strict, -time.Second, 0, false},
+		{"ends by its error bound", bounded, stepEvery, stepEvery, true},
+		{"no deadline", free, time.Hour, time.Hour, false},
+	} {
+		if got := c.record.late(due.Add(c.ended), dispatch.EndJob{Course: dispatch.Course{MapsOver: due.Add(c.maps)}}); got != c.late {
+			t.Errorf("%s: late %v", c.what, got)
+		}
+	}
+	if partial.late(due.Add(stepEvery), dispatch.EndJob{}) || !partial.late(due.Add(time.Second), dispatch.EndJob{}) {
+		t.Error("what ends with its map tasks is not judged by its end")
 	}
 }
 

@@ -38,7 +38,7 @@ type loop struct {
 	// prices are the classes' prices of quality; 0 for the arbiter's own.
 	prices []time.Duration
 	// samples are what past jobs teach about copies.
-	samples samples
+	samples *samples
 }
 
 // record is what the core does not need of a job.
@@ -265,7 +265,7 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 		r.run.Over = true // a restart looks for no driver
 		l.keepRun(a.Job, r.run)
 	}
-	l.samples.keep(a.Sample, l.logger)
+	l.samples.keep(a.Sample)
 	if r.file.Spark == nil {
 		if err := r.dir.Tidy(len(r.inputs)); err != nil {
 			l.logger.Warn("unfinished outputs of a job are left", slog.String("job", a.Job), slog.Any("error", err))

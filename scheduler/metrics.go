@@ -39,7 +39,7 @@ func metricsTable() scrape.Table {
 			"Decisions about jobs that name a deadline; a job that waits is decided about again.",
 			scrape.Of("decision", "admitted, queued or refused")),
 		scrape.Counter(wasted,
-			"Time of slots that counted for nothing: work of jobs that ended after their deadlines, copies that lost, attempts that failed or were killed, and all work of jobs that failed or were cancelled.",
+			"Time of slots that counted for nothing: work of jobs that missed their deadlines, copies that lost, attempts that failed or were killed, and all work of jobs that failed or were cancelled.",
 			scrape.Of("reason", "missed, killed, failed or copy")),
 	}
 }

@@ -143,6 +143,7 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	var g run.Group
 	parts := []func(context.Context) error{
 		loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions,
+		loop.samples.run,
 	}
 	for _, l := range ports {
 		parts = append(parts, func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) })

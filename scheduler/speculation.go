@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/google/renameio/v2"
 
@@ -41,9 +43,9 @@ func speculates() []string {
 
 func (s Speculation) check() *cli.Error {
 	if !slices.Contains(speculates(), s.Policy) {
-		return config.Bad("one of ours, grass, gs, ras, late, mantri, none", "speculation.policy %q is unknown", s.Policy)
+		return config.Bad("one of "+strings.Join(speculates(), ", "), "speculation.policy %q is unknown", s.Policy)
 	}
-	if _, err := parsePart(s.Xi); err != nil {
+	if _, err := config.ParsePart(s.Xi); err != nil {
 		return config.Bad("xi: 15% is the default; 0% takes no job as a sample", "speculation.xi %q must be from 0 to 1 (100%%)", s.Xi)
 	}
 	return nil
@@ -51,7 +53,7 @@ func (s Speculation) check() *cli.Error {
 
 // rule is what the core decides on copies by.
 func (s Speculation) rule() dispatch.Speculation {
-	xi, _ := parsePart(s.Xi) // it was checked
+	xi, _ := config.ParsePart(s.Xi) // it was checked
 	return dispatch.Speculation{Policy: speculation.Policy(s.Policy), Xi: xi}
 }
 
@@ -61,13 +63,17 @@ const samplesKept = 2000
 // samples are what past jobs teach about when to switch policies, in a file of the scheduler's
 // folder. Lost samples cost time, never a job: failures are logged and passed over.
 type samples struct {
-	path string
-	all  []speculation.Sample
+	path   string
+	logger *slog.Logger
+	// all belong to the loop. fresh are those that are to be written: the file is on the disk
+	// only after a while, which the loop does not wait for.
+	all   []speculation.Sample
+	fresh chan []speculation.Sample
 }
 
 // readSamples reads the samples in a folder; none where there is no file of them.
-func readSamples(dir string, logger *slog.Logger) samples {
-	s := samples{path: filepath.Join(dir, "samples.json")}
+func readSamples(dir string, logger *slog.Logger) *samples {
+	s := &samples{path: filepath.Join(dir, "samples.json"), logger: logger, fresh: make(chan []speculation.Sample, 1)}
 	data, err := config.ReadFile(s.path, samplesSize)
 	if err == nil {
 		err = json.Unmarshal(data, &s.all)
@@ -82,19 +88,38 @@ func readSamples(dir string, logger *slog.Logger) samples {
 // samplesSize bounds the file of samples: a few hundred bytes for each.
 const samplesSize = 1 << 20
 
-// keep adds a sample, if there is one, and writes the file.
-func (s *samples) keep(x *speculation.Sample, logger *slog.Logger) {
+// keep adds a sample, if there is one, and has the file written. Only the loop calls it.
+func (s *samples) keep(x *speculation.Sample) {
 	if x == nil {
 		return
 	}
 	s.all = append(s.all, *x)
 	s.all = s.all[max(0, len(s.all)-samplesKept):]
-	data, err := json.Marshal(s.all)
+	select {
+	case <-s.fresh: // older ones, which nobody has begun to write
+	default:
+	}
+	s.fresh <- slices.Clone(s.all)
+}
+
+// run writes the file whenever there are fresh samples, until ctx ends.
+func (s *samples) run(ctx context.Context) error {
+	err := each(ctx, s.fresh, s.write)
+	select {
+	case all := <-s.fresh:
+		s.write(ctx, all)
+	default:
+	}
+	return err
+}
+
+func (s *samples) write(_ context.Context, all []speculation.Sample) {
+	data, err := json.Marshal(all)
 	if err == nil {
 		err = renameio.WriteFile(s.path, append(data, '\n'), 0o600)
 	}
 	if err != nil {
-		logger.Warn("samples of past jobs not written", slog.Any("error", err))
+		s.logger.Warn("samples of past jobs not written", slog.Any("error", err))
 	}
 }
 

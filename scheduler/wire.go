@@ -74,12 +74,12 @@ func progressToProto(v jobAndSpec) *headroomv1.JobProgress {
 	if v.CopiesKnown {
 		p.CopiesSaveS = new(v.CopiesSave.Seconds())
 	}
+	p.Pending = count(v.Tasks - v.Done - v.Dropped - v.Running)
 	if v.Engine == "" {
-		p.Pending, p.Containers = count(v.Tasks-v.Done-v.Dropped-v.Running), count(v.Held)
+		p.Containers = count(v.Held)
 	} else {
 		p.Containers, p.Ahead = count(cmp.Or(v.Progress.Cores, v.Progress.Executors)), true
 		p.Copies = count(v.Progress.Copies)
-		p.Pending = count(v.Tasks - v.Done - v.Dropped - v.Running)
 	}
 	if v.State == dispatch.Running && v.Run.Decided {
 		p.Theta = &v.Run.Theta

@@ -157,3 +157,17 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestParts(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]float64{"75%": 0.75, " 0.75 ": 0.75, "0": 0, "0.0 %": 0, "100%": 1, "1": 1, "": -1, "NaN": -1, "-1%": -1, "101%": -1, "Inf": -1, "x": -1} {
+		part, err := config.ParsePart(text)
+		if want < 0 && !errors.Is(err, config.ErrNotPart) || want >= 0 && (err != nil || part != want) {
+			t.Errorf("part %q: %v, %v", text, part, err)
+		}
+		fraction, err := config.ParseFraction(text)
+		if want <= 0 && !errors.Is(err, config.ErrNotFraction) || want > 0 && (err != nil || fraction != want) {
+			t.Errorf("fraction %q: %v, %v", text, fraction, err)
+		}
+	}
+}

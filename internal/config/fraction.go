@@ -12,6 +12,9 @@ import (
 // ErrNotFraction says that a text is not a fraction above 0 and at most 1.
 var ErrNotFraction = errors.New("must be above 0 and at most 1 (100%)")
 
+// ErrNotPart says that a text is not a part of a whole.
+var ErrNotPart = errors.New("must be from 0 to 1 (100%)")
+
 // Fraction is a part of a whole in a configuration file, above 0 and at most 1:
 // 75% or 0.75.
 type Fraction float64
@@ -37,16 +40,22 @@ func (f *Fraction) UnmarshalYAML(b []byte) error {
 
 // ParseFraction reads "75%" or "0.75". An error is ErrNotFraction.
 func ParseFraction(text string) (float64, error) {
-	digits, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
-	x, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-	if err != nil {
+	x, err := ParsePart(text)
+	if err != nil || x == 0 {
 		return 0, ErrNotFraction
 	}
+	return x, nil
+}
+
+// ParsePart reads a part of a whole, which may be 0: "75%" or "0.75". An error is ErrNotPart.
+func ParsePart(text string) (float64, error) {
+	digits, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	x, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	if percent {
 		x /= 100
 	}
-	if math.IsNaN(x) || x <= 0 || x > 1 {
-		return 0, ErrNotFraction
+	if err != nil || !(x >= 0 && x <= 1) {
+		return 0, ErrNotPart
 	}
 	return x, nil
 }

@@ -55,3 +55,20 @@ func TestShowTellsCandidates(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got.String(), want)
 	}
 }
+
+func TestAdmissionForPrograms(t *testing.T) {
+	t.Parallel()
+	for want, a := range map[string]*headroomv1.Admission{
+		`null`: nil,
+		`{"decision":"refused","slots":0,"need":null,"free":0,"work_s":null,"confidence":null,"samples":0,"until":null,"finish":null,"nearest_s":null,"reason":"its deadline has passed"}`: {
+			Decision: "refused", Reason: "its deadline has passed",
+		},
+		`{"decision":"queued","slots":2,"need":3,"free":4,"work_s":0,"confidence":0.5,"samples":1,"until":"1970-01-01T00:00:01.5Z","finish":"1970-01-01T00:00:00Z","nearest_s":60.25,"reason":"why"}`: {
+			Decision: "queued", Slots: 2, Need: 3, Free: 4, WorkS: new(0.0), Confidence: new(0.5), Samples: 1, UntilUs: new(int64(1_500_000)), FinishUs: new(int64(0)), NearestS: new(60.25), Reason: "why",
+		},
+	} {
+		if got, err := json.Marshal(admissionItem(a)); err != nil || string(got) != want {
+			t.Errorf("got  %s, %v\nwant %s", got, err, want)
+		}
+	}
+}

@@ -12,17 +12,17 @@ import (
 
 // jsonAdmission is what was decided about a job's deadline; unknown values are null.
 type jsonAdmission struct {
-	Decision   string     `json:"decision"`
-	Slots      uint32     `json:"slots"`
-	Need       *uint32    `json:"need"`
-	Free       uint32     `json:"free"`
-	WorkS      *float64   `json:"work_s"`
-	Confidence *float64   `json:"confidence"`
-	Samples    uint32     `json:"samples"`
-	Until      *time.Time `json:"until"`
-	Finish     *time.Time `json:"finish"`
-	NearestS   *float64   `json:"nearest_s"`
-	Reason     string     `json:"reason"`
+	Decision   string   `json:"decision"`
+	Slots      uint32   `json:"slots"`
+	Need       *uint32  `json:"need"`
+	Free       uint32   `json:"free"`
+	WorkS      *float64 `json:"work_s"`
+	Confidence *float64 `json:"confidence"`
+	Samples    uint32   `json:"samples"`
+	Until      *string  `json:"until" of:"until_us"`
+	Finish     *string  `json:"finish" of:"finish_us"`
+	NearestS   *float64 `json:"nearest_s"`
+	Reason     string   `json:"reason"`
 }
 
 // admissionItem is an admission for programs, nil for none.
@@ -30,19 +30,9 @@ func admissionItem(a *headroomv1.Admission) *jsonAdmission {
 	if a == nil {
 		return nil
 	}
-	return &jsonAdmission{
-		Decision: a.GetDecision(), Slots: a.GetSlots(), Need: cli.Known(a.GetNeed(), a.GetNeed() > 0), Free: a.GetFree(), WorkS: a.WorkS,
-		Confidence: a.Confidence, Samples: a.GetSamples(), Until: moment(a.UntilUs), Finish: moment(a.FinishUs), NearestS: a.NearestS, Reason: a.GetReason(),
-	}
-}
-
-// moment is a time in microseconds since the Unix epoch, nil for none.
-func moment(us *int64) *time.Time {
-	if us == nil {
-		return nil
-	}
-	at := time.UnixMicro(*us).UTC()
-	return &at
+	item := &jsonAdmission{}
+	cli.Fill(item, a)
+	return item
 }
 
 // errorBound is the part of its tasks that a job may leave out; nil for none.

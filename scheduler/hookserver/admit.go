@@ -9,6 +9,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/admission"
 	"headroom/units"
 )
 
@@ -38,10 +39,8 @@ var ErrApplication = errors.New("the application makes no sense")
 
 // Bounds of an application.
 const (
-	// tasksMost is what admission takes.
-	tasksMost = 10_000_000
-	// deadlineMost is ten years: the coordinators take no more.
-	deadlineMost = 10 * 365 * 24 * time.Hour
+	// DeadlineMost is ten years: the coordinators take no job of more.
+	DeadlineMost = 10 * 365 * 24 * time.Hour
 	// nameMost bounds an id, a user and a queue, in bytes.
 	nameMost = 300
 )
@@ -63,7 +62,7 @@ func AdmitHandler(door Door) http.HandlerFunc {
 			return
 		}
 		a := Application{ask.Application, ask.User, ask.Queue, ask.Tasks, 0, ask.Error, ask.Wait}
-		if ask.DeadlineS > 0 && ask.DeadlineS <= deadlineMost.Seconds() {
+		if ask.DeadlineS > 0 && ask.DeadlineS <= DeadlineMost.Seconds() {
 			a.Deadline = time.Duration(ask.DeadlineS * float64(time.Second))
 		}
 		if err := a.check(); err != nil {
@@ -91,10 +90,10 @@ func (a *Application) check() error {
 	switch {
 	case a.ID == "" || a.User == "" || a.Queue == "" || max(len(a.ID), len(a.User), len(a.Queue)) > nameMost:
 		return fmt.Errorf("%w: application, user and queue are needed, each of at most %d bytes", ErrApplication, nameMost)
-	case a.Tasks < 0 || a.Tasks > tasksMost:
-		return fmt.Errorf("%w: it has %d tasks; it must be from 0 (unknown) to %d", ErrApplication, a.Tasks, tasksMost)
+	case a.Tasks < 0 || a.Tasks > admission.TasksMost:
+		return fmt.Errorf("%w: it has %d tasks; it must be from 0 (unknown) to %d", ErrApplication, a.Tasks, admission.TasksMost)
 	case a.Deadline <= 0:
-		return fmt.Errorf("%w: deadline_s must be above 0 and at most %v", ErrApplication, deadlineMost.Seconds())
+		return fmt.Errorf("%w: deadline_s must be above 0 and at most %v", ErrApplication, DeadlineMost.Seconds())
 	case !(a.Error >= 0 && a.Error < 1):
 		return fmt.Errorf("%w: error is %v; it must be from 0 to less than 1", ErrApplication, a.Error)
 	}

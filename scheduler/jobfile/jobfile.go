@@ -20,7 +20,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -199,12 +198,8 @@ func (f *File) checkError() error {
 // ErrorBound is the part of the map tasks that the result may do without; the job ends as soon as the others are done.
 // It is false for a file without one.
 func (f *File) ErrorBound() (part float64, ok bool) {
-	digits, percent := strings.CutSuffix(strings.TrimSpace(f.Error), "%")
-	x, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-	if percent {
-		x /= 100
-	}
-	return x, err == nil && x >= 0 && x < 1
+	part, err := config.ParsePart(f.Error)
+	return part, err == nil && part < 1
 }
 
 func (f *File) checkDeadline() error {
@@ -449,11 +444,7 @@ func parseFraction(s string) (float64, error) {
 	if s == "" {
 		return 1, nil
 	}
-	x, err := config.ParseFraction(s)
-	if err != nil {
-		return 0, config.ErrNotFraction
-	}
-	return x, nil
+	return config.ParseFraction(s)
 }
 
 // canonical is the job file with all paths absolute and all defaults filled in:

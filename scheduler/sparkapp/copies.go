@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"headroom/jobs/speculation"
+	"headroom/units"
 )
 
 // tailBeta is the exponent of the tail that late tasks are taken to have, from GRASS's traces: Spark does not tell how far
@@ -98,13 +99,13 @@ func takes(free map[string]int, not string) bool {
 	return true
 }
 
-func (s StageReport) hostOf(partition int) string {
+func (s stageReport) hostOf(partition int) string {
 	i := slices.IndexFunc(s.Attempts, func(a Attempt) bool { return a.Partition == partition })
 	return s.Attempts[i].Host
 }
 
 // copies are how many of its tasks have a second attempt.
-func (s StageReport) copies() (n int) {
+func (s stageReport) copies() (n int) {
 	for _, t := range s.tasks() {
 		if t.Copies > 1 {
 			n++
@@ -113,10 +114,10 @@ func (s StageReport) copies() (n int) {
 	return n
 }
 
-func (s StageReport) typical() time.Duration { return time.Duration(s.TypicalMS) * time.Millisecond }
+func (s stageReport) typical() time.Duration { return time.Duration(s.TypicalMS) * time.Millisecond }
 
 // tasks are those of the stage that run, by their partitions.
-func (s StageReport) tasks() []speculation.Task {
+func (s stageReport) tasks() []speculation.Task {
 	running := make(map[int]speculation.Task, len(s.Attempts))
 	for _, a := range s.Attempts {
 		left := leftOf(s.typical(), time.Duration(a.MS)*time.Millisecond)
@@ -152,13 +153,10 @@ func copied(policy speculation.Policy, v speculation.View) (partitions []int) {
 }
 
 // error is the part of the tasks that run that may be missing: what is done counts towards the floor.
-func (s StageReport) error(floor float64, running int) float64 {
-	need := math.Ceil(float64(s.Partitions)*floor-rounding) - float64(s.Done)
-	return min(1, max(0, 1-need/float64(max(1, running))))
+func (s stageReport) error(floor float64, running int) float64 {
+	need := units.Ratio(floor).Of(s.Partitions) - s.Done
+	return min(1, max(0, 1-float64(need)/float64(max(1, running))))
 }
-
-// rounding takes up what a product of a part is off by.
-const rounding = 1e-9
 
 // leftOf is how long a task still takes: what is usual, and once it is late the median of a heavy tail.
 func leftOf(typical, ran time.Duration) time.Duration {

@@ -14,23 +14,23 @@ func TestCopies(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	// Eighteen of twenty are done in a second each, 7 and 19 run.
-	report := func(change func(r *Report, s *StageReport)) Report {
+	report := func(change func(r *Report, s *stageReport)) Report {
 		r := Report{CoresOn: map[string]int{"a": 2, "b": 2}, RunningOn: map[string]int{"a": 1, "b": 1}}
-		s := StageReport{
+		s := stageReport{
 			ID: 3, Attempt: 1, Kind: "map", Partitions: 20, Kept: 20, Done: 18, Running: 2, Begun: true, TypicalMS: 1000,
 			Attempts: []Attempt{{7, "a", 500}, {19, "b", 60_000}},
 		}
 		if change != nil {
 			change(&r, &s)
 		}
-		r.Stages = []StageReport{s}
+		r.Stages = []stageReport{s}
 		return r
 	}
 	deadline := Promise{Floor: 1, Submitted: now, Deadline: time.Hour}
 	straggler := []Copy{{Stage: 3, Attempt: 1, Partition: 19}}
 	for name, c := range map[string]struct {
 		promise Promise
-		change  func(r *Report, s *StageReport)
+		change  func(r *Report, s *stageReport)
 		want    []Copy
 	}{
 		"a straggler":                  {deadline, nil, straggler},
@@ -40,12 +40,12 @@ func TestCopies(t *testing.T) {
 		"a deadline that has passed":   {Promise{Floor: 1, Submitted: now.Add(-time.Hour), Deadline: time.Minute}, nil, straggler},
 		"no promise":                   {Promise{Floor: 1}, nil, nil},
 		"too late for a copy":          {Promise{Floor: 0.5, Submitted: now, Deadline: time.Second}, nil, nil},
-		"one of its stage waits":       {deadline, func(_ *Report, s *StageReport) { s.Done-- }, nil},
-		"no core is free":              {deadline, func(r *Report, _ *StageReport) { r.CoresOn = map[string]int{"a": 1, "b": 1} }, nil},
-		"only its own host has one":    {deadline, func(r *Report, _ *StageReport) { r.CoresOn["a"] = 1 }, nil},
-		"nothing is known":             {deadline, func(_ *Report, s *StageReport) { s.TypicalMS = 0 }, nil},
-		"not all attempts are told":    {deadline, func(_ *Report, s *StageReport) { s.Attempts = s.Attempts[:1] }, nil},
-		"it has a copy": {deadline, func(_ *Report, s *StageReport) {
+		"one of its stage waits":       {deadline, func(_ *Report, s *stageReport) { s.Done-- }, nil},
+		"no core is free":              {deadline, func(r *Report, _ *stageReport) { r.CoresOn = map[string]int{"a": 1, "b": 1} }, nil},
+		"only its own host has one":    {deadline, func(r *Report, _ *stageReport) { r.CoresOn["a"] = 1 }, nil},
+		"nothing is known":             {deadline, func(_ *Report, s *stageReport) { s.TypicalMS = 0 }, nil},
+		"not all attempts are told":    {deadline, func(_ *Report, s *stageReport) { s.Attempts = s.Attempts[:1] }, nil},
+		"it has a copy": {deadline, func(_ *Report, s *stageReport) {
 			s.Running, s.Attempts = 3, append(s.Attempts, Attempt{19, "a", 100})
 		}, nil},
 	} {

@@ -26,7 +26,7 @@ type Report struct {
 	Attempt  int
 	Sequence uint64
 	Ended    bool
-	Stages   []StageReport
+	Stages   []stageReport
 	Shuffles []Shuffle
 	// RunningOn is how many tasks run on each host, CoresOn the cores of its executors;
 	// nil where the hook does not tell.
@@ -38,8 +38,8 @@ type Report struct {
 	Trouble string
 }
 
-// StageReport is what a hook tells of one stage.
-type StageReport struct {
+// stageReport is what a hook tells of one stage.
+type stageReport struct {
 	ID         int    `json:"id"`
 	Attempt    int    `json:"attempt"`
 	Name       string `json:"name"`
@@ -73,7 +73,7 @@ func ParseReport(body io.Reader) (Report, error) {
 		Attempt    int               `json:"attempt"`
 		Sequence   *uint64           `json:"sequence"`
 		Ended      *bool             `json:"ended"`
-		Stages     *[]StageReport    `json:"stages"`
+		Stages     *[]stageReport    `json:"stages"`
 		Shuffles   *[]Shuffle        `json:"shuffles"`
 		RunningOn  map[string]int    `json:"running_on"`
 		CoresOn    map[string]int    `json:"cores_on"`

@@ -615,17 +615,11 @@ func (d demand) tag(tags string) {
 
 // error is the part of its map tasks that its result may lack; 0 for one that makes no sense.
 func (d demand) error() (float64, error) {
-	if strings.TrimSuffix(d[propertyError], "%") == "0" {
-		return 0, nil
-	}
-	return config.ParseFraction(d[propertyError])
+	return config.ParsePart(d[propertyError])
 }
 
 // errorBound is the same of a demand; nil where it names none, or one that makes no sense.
 func (d demand) errorBound() *float64 {
-	if d[propertyError] == "" {
-		return nil
-	}
 	x, err := d.error()
 	if err != nil {
 		return nil

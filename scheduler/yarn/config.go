@@ -13,6 +13,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/scheduler/hookserver"
 	"headroom/scheduler/profiles"
 	"headroom/scheduler/webclient"
 	"headroom/units"
@@ -221,8 +222,8 @@ func (c Config) checkQueues() *cli.Error {
 		if !queueRule.MatchString(q.Name) {
 			return config.Bad("write the full name as the ResourceManager shows it, for example root.q1", "yarn.queues: %q is not the name of a queue", q.Name)
 		}
-		if q.Deadline.Std() > deadlineMost {
-			return config.Bad("write a time, for example 10m, or leave it out", "yarn.queues: the deadline of %s is %v; the most is %v", q.Name, q.Deadline, deadlineMost)
+		if q.Deadline.Std() > hookserver.DeadlineMost {
+			return config.Bad("write a time, for example 10m, or leave it out", "yarn.queues: the deadline of %s is %v; the most is %v", q.Name, q.Deadline, hookserver.DeadlineMost)
 		}
 		if slices.ContainsFunc(c.Queues[:i], func(other Queue) bool { return other.Name == q.Name }) {
 			return config.Bad("name each queue once", "yarn.queues names %s twice", q.Name)

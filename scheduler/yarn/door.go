@@ -8,6 +8,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/admission"
+	"headroom/scheduler/doors"
 	"headroom/scheduler/hookserver"
 	"headroom/units"
 )
@@ -96,11 +97,11 @@ func (d *door) admit(now time.Time, a hookserver.Application, capacity int) (*he
 		return nil, fmt.Errorf("%w: %w", hookserver.ErrApplication, err)
 	}
 	d.take(decisions)
-	if v.verdict == admission.Queued && !a.Waits {
+	if x, err := admission.Of(decisions, a.ID); err == nil && x.Verdict == admission.Queued && !a.Waits {
 		d.withdraw(now, a.ID)
 		v.verdict = admission.Refused
-		v.answer.Decision, v.answer.UntilUs = wordRefused, nil
-		v.answer.Reason = fmt.Sprintf("needs %d containers, %d are free; with the tag headroom-queue it waits for them", v.answer.GetNeed(), v.answer.GetFree())
+		v.answer.Decision, v.answer.UntilUs = v.verdict.String(), nil
+		v.answer.Reason = fmt.Sprintf("needs %d containers, %d are free; with the tag headroom-queue it waits for them", x.Need, x.Free)
 	}
 	d.logger.Info("yarn: application at the door", slog.String("job", a.ID), slog.String("user", a.User), slog.String("queue", a.Queue),
 		slog.Duration("deadline", a.Deadline), slog.String("decision", v.answer.GetDecision()), slog.String("reason", v.answer.GetReason()))
@@ -124,13 +125,6 @@ func (d *door) passDeadlines(now time.Time) {
 	}
 }
 
-// Decisions as the hooks and the coordinators call them.
-const (
-	wordAdmitted = "admitted"
-	wordQueued   = "queued"
-	wordRefused  = "refused"
-)
-
 // take takes over what the controller has decided.
 func (d *door) take(decisions []admission.Decision) {
 	for i := range decisions {
@@ -139,39 +133,13 @@ func (d *door) take(decisions []admission.Decision) {
 		if v == nil {
 			continue
 		}
-		v.verdict = x.Verdict
 		switch x.Verdict {
-		case admission.Admitted:
-			v.answer = told(x, wordAdmitted)
-		case admission.Queued:
-			v.answer = told(x, wordQueued)
-		case admission.Refused:
-			v.answer = told(x, wordRefused)
+		case admission.Admitted, admission.Queued, admission.Refused:
+			v.verdict, v.answer = x.Verdict, doors.Answer(x)
 		default:
 			// Containers are divided by the coordinators, and no application is ended here.
 		}
 	}
-}
-
-// told is a decision as the coordinators and the hooks hear of it.
-func told(x *admission.Decision, word string) *headroomv1.Admission {
-	a := &headroomv1.Admission{Decision: word, Slots: uint32(x.Slots), Free: uint32(max(0, x.Free)), Samples: uint32(x.Samples), Reason: x.Reason()}
-	if x.Need <= admission.TasksMost { // its deadline is ahead
-		a.Need = uint32(max(0, x.Need))
-	}
-	if x.Work > 0 {
-		a.WorkS, a.Confidence = new(x.Work.Seconds()), new(x.Confidence)
-	}
-	if !x.Until.IsZero() {
-		a.UntilUs = new(x.Until.UnixMicro())
-	}
-	if !x.Finish.IsZero() {
-		a.FinishUs = new(x.Finish.UnixMicro())
-	}
-	if x.Nearest > 0 {
-		a.NearestS = new(x.Nearest.Seconds())
-	}
-	return a
 }
 
 // resize takes over the capacity.
@@ -261,13 +229,9 @@ func (d *door) follow(now time.Time, v *visitor, j *job) {
 		d.withdraw(now, j.app.id)
 		return
 	}
-	work := min(v.work, admission.TimeMost)
-	decisions, _, err := d.control.Finished(now, j.app.id, work)
-	if err != nil { // it ran without a promise, or has passed its deadline
-		if err = d.control.Learn(v.job, work); err != nil {
-			d.logger.Debug("yarn: an ended application teaches nothing", slog.String("job", j.app.id), slog.Any("error", err))
-		}
-		return
+	decisions, err := doors.Ended(d.control, now, v.job, min(v.work, admission.TimeMost))
+	if err != nil {
+		d.logger.Debug("yarn: an ended application teaches nothing", slog.String("job", j.app.id), slog.Any("error", err))
 	}
 	d.take(decisions)
 }

@@ -123,6 +123,34 @@ func TestDoorLearnsFromTheLate(t *testing.T) {
 	})
 }
 
+// An application whose share was resized before it passes its deadline teaches once too, at its end: the controller does
+// not stop it first, and learn from what it had until then.
+func TestDoorLearnsOnceFromTheResized(t *testing.T) {
+	t.Parallel()
+	inLab(t, func(l *lab) {
+		a := l.plant.submit("root.q1", 40, 1) // 40 s of 4 containers
+		l.start()
+		l.pass(time.Second)
+		id := l.plant.id(a)
+		if got := l.admits(id, 40, 20*time.Second, false); got.Decision != "admitted" {
+			l.Fatalf("the first is admitted: %+v", got)
+		}
+		for _, n := range l.plant.live() {
+			l.engine.Cap(&headroomv1.CapDirective{Node: n, CapUw: 50, MaxUw: 100})
+		}
+		l.pass(65 * time.Second)
+		l.engine.mu.Lock()
+		defer l.engine.mu.Unlock()
+		v := l.engine.book.door.visitors[id]
+		if j := l.log.job(id); j.GetState() != headroomv1.JobState_JOB_STATE_DONE || !v.passed {
+			l.Fatalf("it has not ended, or not passed its deadline: %v, %+v", j, v)
+		}
+		if d := testkit.Need(l.engine.book.door.control.Ask(time.Now(), v.job, 8, 0))(l); d.Samples != 1 {
+			l.Errorf("it has taught %d times", d.Samples)
+		}
+	})
+}
+
 // A scheduler that starts again counts what runs with a deadline of its own, whoever has asked about it before.
 func TestDoorCountsWhatRunsAfterARestart(t *testing.T) {
 	t.Parallel()
@@ -141,7 +169,7 @@ func TestDoorCountsWhatRunsAfterARestart(t *testing.T) {
 		if !runs || slots == 0 {
 			l.Errorf("nothing is promised to it after a restart: %d", slots)
 		}
-		if jobs := l.engine.List(id); len(jobs) != 1 || jobs[0].GetAdmission().GetDecision() != wordAdmitted {
+		if jobs := l.engine.List(id); len(jobs) != 1 || jobs[0].GetAdmission().GetDecision() != "admitted" {
 			l.Errorf("its admission is not known any more: %v", jobs)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/config"
+	"headroom/jobs/admission"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/sparkapp"
 )
@@ -307,7 +308,7 @@ func (b *book) askDoor(now time.Time, r sparkapp.Report, j *job, s *sparkApp) {
 		return
 	}
 	left, err := config.ParseDuration(s.asks[propertyDeadline])
-	if err != nil || left > deadlineMost {
+	if err != nil || left > hookserver.DeadlineMost {
 		return
 	}
 	a := hookserver.Application{ID: r.Job}
@@ -324,7 +325,7 @@ func (b *book) askDoor(now time.Time, r sparkapp.Report, j *job, s *sparkApp) {
 		return
 	}
 	s.asked = true
-	if verdict.GetDecision() == wordRefused {
+	if verdict.GetDecision() == admission.Refused.String() {
 		s.refused = verdict.GetReason()
 	}
 }

@@ -341,7 +341,7 @@ func TestSparkIsToldWhyItsDeadlineIsRefused(t *testing.T) {
 	inLab(t, func(l *lab) {
 		taught(l)
 		n := 1 // others are promised all containers
-		for n < 90 && l.admits(fmt.Sprintf("application_1_%04d", n), 0, 30*time.Second, false).Decision == wordAdmitted {
+		for n < 90 && l.admits(fmt.Sprintf("application_1_%04d", n), 0, 30*time.Second, false).Decision == "admitted" {
 			n++
 		}
 		if n == 1 || n == 90 {
@@ -371,7 +371,7 @@ func TestSparkIsToldWhyItsDeadlineIsRefused(t *testing.T) {
 
 func TestSparkTellsItsErrorBound(t *testing.T) {
 	t.Parallel()
-	for asked, want := range map[string]string{"5%": "0.05", "0": "0", "0%": "0", "": "none", "much": "none"} {
+	for asked, want := range map[string]string{"5%": "0.05", "0": "0", "0%": "0", "0.0": "0", "": "none", "much": "none"} {
 		got := "none"
 		if x := (demand{propertyError: asked}).errorBound(); x != nil {
 			got = fmt.Sprint(*x)

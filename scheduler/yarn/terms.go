@@ -11,6 +11,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/scheduler/hookserver"
 )
 
 // Properties of a job by which its owner says how it is served.
@@ -23,9 +24,6 @@ const (
 
 // never as a sprint timer is none.
 const never = "never"
-
-// deadlineMost bounds a deadline: the coordinators take no job of more than ten years.
-const deadlineMost = 10 * 365 * 24 * time.Hour
 
 // Class is a priority class of scheduler.yaml.
 type Class struct {
@@ -130,8 +128,8 @@ func (q Queue) takeDeadline(t *terms, d demand) {
 	}
 	at, err := config.ParseDuration(asked)
 	switch {
-	case err == nil && (at == 0 || at > deadlineMost):
-		t.note("%s=%s is not taken: a deadline is more than 0s and at most %v", propertyDeadline, clip(asked), deadlineMost)
+	case err == nil && (at == 0 || at > hookserver.DeadlineMost):
+		t.note("%s=%s is not taken: a deadline is more than 0s and at most %v", propertyDeadline, clip(asked), hookserver.DeadlineMost)
 	case err != nil:
 		t.note("%s=%s is not taken: %s", propertyDeadline, clip(asked), plain(err))
 	case t.deadline > 0 && at > t.deadline && !q.Overrides:
