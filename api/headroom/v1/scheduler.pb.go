@@ -993,6 +993,7 @@ type WorkerMessage struct {
 	//	*WorkerMessage_Hello
 	//	*WorkerMessage_Result
 	//	*WorkerMessage_Alive
+	//	*WorkerMessage_Results
 	Message       isWorkerMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1062,6 +1063,15 @@ func (x *WorkerMessage) GetAlive() *WorkerAlive {
 	return nil
 }
 
+func (x *WorkerMessage) GetResults() *TaskResults {
+	if x != nil {
+		if x, ok := x.Message.(*WorkerMessage_Results); ok {
+			return x.Results
+		}
+	}
+	return nil
+}
+
 type isWorkerMessage_Message interface {
 	isWorkerMessage_Message()
 }
@@ -1078,11 +1088,63 @@ type WorkerMessage_Alive struct {
 	Alive *WorkerAlive `protobuf:"bytes,3,opt,name=alive,proto3,oneof"`
 }
 
+type WorkerMessage_Results struct {
+	// Several results at once, towards a master.
+	Results *TaskResults `protobuf:"bytes,4,opt,name=results,proto3,oneof"`
+}
+
 func (*WorkerMessage_Hello) isWorkerMessage_Message() {}
 
 func (*WorkerMessage_Result) isWorkerMessage_Message() {}
 
 func (*WorkerMessage_Alive) isWorkerMessage_Message() {}
+
+func (*WorkerMessage_Results) isWorkerMessage_Message() {}
+
+// TaskResults are several results.
+type TaskResults struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Results       []*TaskResult          `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskResults) Reset() {
+	*x = TaskResults{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskResults) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskResults) ProtoMessage() {}
+
+func (x *TaskResults) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskResults.ProtoReflect.Descriptor instead.
+func (*TaskResults) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TaskResults) GetResults() []*TaskResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
 
 // WorkerHello says which node the worker runs on and what it is running already.
 type WorkerHello struct {
@@ -1098,7 +1160,7 @@ type WorkerHello struct {
 
 func (x *WorkerHello) Reset() {
 	*x = WorkerHello{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[14]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1172,7 @@ func (x *WorkerHello) String() string {
 func (*WorkerHello) ProtoMessage() {}
 
 func (x *WorkerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[14]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1185,7 @@ func (x *WorkerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerHello.ProtoReflect.Descriptor instead.
 func (*WorkerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkerHello) GetNode() string {
@@ -1163,7 +1225,7 @@ type WorkerAlive struct {
 
 func (x *WorkerAlive) Reset() {
 	*x = WorkerAlive{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1237,7 @@ func (x *WorkerAlive) String() string {
 func (*WorkerAlive) ProtoMessage() {}
 
 func (x *WorkerAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1250,7 @@ func (x *WorkerAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerAlive.ProtoReflect.Descriptor instead.
 func (*WorkerAlive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{16}
 }
 
 // TaskRef names one attempt of one task.
@@ -1207,7 +1269,7 @@ type TaskRef struct {
 
 func (x *TaskRef) Reset() {
 	*x = TaskRef{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1281,7 @@ func (x *TaskRef) String() string {
 func (*TaskRef) ProtoMessage() {}
 
 func (x *TaskRef) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1294,7 @@ func (x *TaskRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRef.ProtoReflect.Descriptor instead.
 func (*TaskRef) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskRef) GetJob() string {
@@ -1290,7 +1352,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1364,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1377,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Task) GetRef() *TaskRef {
@@ -1376,7 +1438,7 @@ type TaskResult struct {
 
 func (x *TaskResult) Reset() {
 	*x = TaskResult{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1450,7 @@ func (x *TaskResult) String() string {
 func (*TaskResult) ProtoMessage() {}
 
 func (x *TaskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1463,7 @@ func (x *TaskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResult.ProtoReflect.Descriptor instead.
 func (*TaskResult) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskResult) GetRef() *TaskRef {
@@ -1447,6 +1509,7 @@ type WorkMessage struct {
 	//	*WorkMessage_Task
 	//	*WorkMessage_Kill
 	//	*WorkMessage_Denied
+	//	*WorkMessage_Tasks
 	Message       isWorkMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1454,7 +1517,7 @@ type WorkMessage struct {
 
 func (x *WorkMessage) Reset() {
 	*x = WorkMessage{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1529,7 @@ func (x *WorkMessage) String() string {
 func (*WorkMessage) ProtoMessage() {}
 
 func (x *WorkMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1542,7 @@ func (x *WorkMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkMessage.ProtoReflect.Descriptor instead.
 func (*WorkMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WorkMessage) GetMessage() isWorkMessage_Message {
@@ -1516,6 +1579,15 @@ func (x *WorkMessage) GetDenied() *Denials {
 	return nil
 }
 
+func (x *WorkMessage) GetTasks() *Tasks {
+	if x != nil {
+		if x, ok := x.Message.(*WorkMessage_Tasks); ok {
+			return x.Tasks
+		}
+	}
+	return nil
+}
+
 type isWorkMessage_Message interface {
 	isWorkMessage_Message()
 }
@@ -1532,11 +1604,63 @@ type WorkMessage_Denied struct {
 	Denied *Denials `protobuf:"bytes,3,opt,name=denied,proto3,oneof"`
 }
 
+type WorkMessage_Tasks struct {
+	// Several tasks at once, from a master.
+	Tasks *Tasks `protobuf:"bytes,4,opt,name=tasks,proto3,oneof"`
+}
+
 func (*WorkMessage_Task) isWorkMessage_Message() {}
 
 func (*WorkMessage_Kill) isWorkMessage_Message() {}
 
 func (*WorkMessage_Denied) isWorkMessage_Message() {}
+
+func (*WorkMessage_Tasks) isWorkMessage_Message() {}
+
+// Tasks are several tasks.
+type Tasks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tasks) Reset() {
+	*x = Tasks{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tasks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tasks) ProtoMessage() {}
+
+func (x *Tasks) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tasks.ProtoReflect.Descriptor instead.
+func (*Tasks) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Tasks) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
 
 var File_headroom_v1_scheduler_proto protoreflect.FileDescriptor
 
@@ -1618,12 +1742,15 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x16\n" +
 	"\x06usable\x18\x03 \x01(\rR\x06usable\x12\x18\n" +
 	"\arunning\x18\x04 \x01(\rR\arunning\x12\x1c\n" +
-	"\tconnected\x18\x05 \x01(\bR\tconnected\"\xb1\x01\n" +
+	"\tconnected\x18\x05 \x01(\bR\tconnected\"\xe7\x01\n" +
 	"\rWorkerMessage\x120\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.headroom.v1.WorkerHelloH\x00R\x05hello\x121\n" +
 	"\x06result\x18\x02 \x01(\v2\x17.headroom.v1.TaskResultH\x00R\x06result\x120\n" +
-	"\x05alive\x18\x03 \x01(\v2\x18.headroom.v1.WorkerAliveH\x00R\x05aliveB\t\n" +
-	"\amessage\"\x81\x01\n" +
+	"\x05alive\x18\x03 \x01(\v2\x18.headroom.v1.WorkerAliveH\x00R\x05alive\x124\n" +
+	"\aresults\x18\x04 \x01(\v2\x18.headroom.v1.TaskResultsH\x00R\aresultsB\t\n" +
+	"\amessage\"@\n" +
+	"\vTaskResults\x121\n" +
+	"\aresults\x18\x01 \x03(\v2\x17.headroom.v1.TaskResultR\aresults\"\x81\x01\n" +
 	"\vWorkerHello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12.\n" +
@@ -1650,12 +1777,15 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x18\n" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x1f\n" +
 	"\vcpu_seconds\x18\x05 \x01(\x01R\n" +
-	"cpuSeconds\"\x9d\x01\n" +
+	"cpuSeconds\"\xc9\x01\n" +
 	"\vWorkMessage\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.headroom.v1.TaskH\x00R\x04task\x12*\n" +
 	"\x04kill\x18\x02 \x01(\v2\x14.headroom.v1.TaskRefH\x00R\x04kill\x12.\n" +
-	"\x06denied\x18\x03 \x01(\v2\x14.headroom.v1.DenialsH\x00R\x06deniedB\t\n" +
-	"\amessage2\x95\x02\n" +
+	"\x06denied\x18\x03 \x01(\v2\x14.headroom.v1.DenialsH\x00R\x06denied\x12*\n" +
+	"\x05tasks\x18\x04 \x01(\v2\x12.headroom.v1.TasksH\x00R\x05tasksB\t\n" +
+	"\amessage\"0\n" +
+	"\x05Tasks\x12'\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x11.headroom.v1.TaskR\x05tasks2\x95\x02\n" +
 	"\x10SchedulerService\x12A\n" +
 	"\x06Submit\x12\x1a.headroom.v1.SubmitRequest\x1a\x1b.headroom.v1.SubmitResponse\x12;\n" +
 	"\x04List\x12\x18.headroom.v1.ListRequest\x1a\x19.headroom.v1.ListResponse\x12A\n" +
@@ -1676,7 +1806,7 @@ func file_headroom_v1_scheduler_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_scheduler_proto_rawDescData
 }
 
-var file_headroom_v1_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_headroom_v1_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_headroom_v1_scheduler_proto_goTypes = []any{
 	(*DrainRequest)(nil),   // 0: headroom.v1.DrainRequest
 	(*DrainResponse)(nil),  // 1: headroom.v1.DrainResponse
@@ -1692,53 +1822,59 @@ var file_headroom_v1_scheduler_proto_goTypes = []any{
 	(*CancelResponse)(nil), // 11: headroom.v1.CancelResponse
 	(*Worker)(nil),         // 12: headroom.v1.Worker
 	(*WorkerMessage)(nil),  // 13: headroom.v1.WorkerMessage
-	(*WorkerHello)(nil),    // 14: headroom.v1.WorkerHello
-	(*WorkerAlive)(nil),    // 15: headroom.v1.WorkerAlive
-	(*TaskRef)(nil),        // 16: headroom.v1.TaskRef
-	(*Task)(nil),           // 17: headroom.v1.Task
-	(*TaskResult)(nil),     // 18: headroom.v1.TaskResult
-	(*WorkMessage)(nil),    // 19: headroom.v1.WorkMessage
-	(*Change)(nil),         // 20: headroom.v1.Change
-	(*Job)(nil),            // 21: headroom.v1.Job
-	(*ClassPoint)(nil),     // 22: headroom.v1.ClassPoint
-	(*Denials)(nil),        // 23: headroom.v1.Denials
+	(*TaskResults)(nil),    // 14: headroom.v1.TaskResults
+	(*WorkerHello)(nil),    // 15: headroom.v1.WorkerHello
+	(*WorkerAlive)(nil),    // 16: headroom.v1.WorkerAlive
+	(*TaskRef)(nil),        // 17: headroom.v1.TaskRef
+	(*Task)(nil),           // 18: headroom.v1.Task
+	(*TaskResult)(nil),     // 19: headroom.v1.TaskResult
+	(*WorkMessage)(nil),    // 20: headroom.v1.WorkMessage
+	(*Tasks)(nil),          // 21: headroom.v1.Tasks
+	(*Change)(nil),         // 22: headroom.v1.Change
+	(*Job)(nil),            // 23: headroom.v1.Job
+	(*ClassPoint)(nil),     // 24: headroom.v1.ClassPoint
+	(*Denials)(nil),        // 25: headroom.v1.Denials
 }
 var file_headroom_v1_scheduler_proto_depIdxs = []int32{
-	20, // 0: headroom.v1.DrainRequest.change:type_name -> headroom.v1.Change
-	20, // 1: headroom.v1.SubmitRequest.change:type_name -> headroom.v1.Change
-	21, // 2: headroom.v1.SubmitResponse.job:type_name -> headroom.v1.Job
-	21, // 3: headroom.v1.ListResponse.jobs:type_name -> headroom.v1.Job
+	22, // 0: headroom.v1.DrainRequest.change:type_name -> headroom.v1.Change
+	22, // 1: headroom.v1.SubmitRequest.change:type_name -> headroom.v1.Change
+	23, // 2: headroom.v1.SubmitResponse.job:type_name -> headroom.v1.Job
+	23, // 3: headroom.v1.ListResponse.jobs:type_name -> headroom.v1.Job
 	12, // 4: headroom.v1.ListResponse.workers:type_name -> headroom.v1.Worker
 	6,  // 5: headroom.v1.ListResponse.dispatch:type_name -> headroom.v1.Dispatch
 	7,  // 6: headroom.v1.ListResponse.runs:type_name -> headroom.v1.RunDetail
-	22, // 7: headroom.v1.Dispatch.classes:type_name -> headroom.v1.ClassPoint
+	24, // 7: headroom.v1.Dispatch.classes:type_name -> headroom.v1.ClassPoint
 	8,  // 8: headroom.v1.RunDetail.sprint:type_name -> headroom.v1.Sprinting
 	9,  // 9: headroom.v1.RunDetail.stages:type_name -> headroom.v1.StageDetail
-	20, // 10: headroom.v1.CancelRequest.change:type_name -> headroom.v1.Change
-	14, // 11: headroom.v1.WorkerMessage.hello:type_name -> headroom.v1.WorkerHello
-	18, // 12: headroom.v1.WorkerMessage.result:type_name -> headroom.v1.TaskResult
-	15, // 13: headroom.v1.WorkerMessage.alive:type_name -> headroom.v1.WorkerAlive
-	16, // 14: headroom.v1.WorkerHello.running:type_name -> headroom.v1.TaskRef
-	16, // 15: headroom.v1.Task.ref:type_name -> headroom.v1.TaskRef
-	16, // 16: headroom.v1.TaskResult.ref:type_name -> headroom.v1.TaskRef
-	17, // 17: headroom.v1.WorkMessage.task:type_name -> headroom.v1.Task
-	16, // 18: headroom.v1.WorkMessage.kill:type_name -> headroom.v1.TaskRef
-	23, // 19: headroom.v1.WorkMessage.denied:type_name -> headroom.v1.Denials
-	2,  // 20: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
-	4,  // 21: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
-	10, // 22: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
-	0,  // 23: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
-	13, // 24: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
-	3,  // 25: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
-	5,  // 26: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
-	11, // 27: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
-	1,  // 28: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
-	19, // 29: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
-	25, // [25:30] is the sub-list for method output_type
-	20, // [20:25] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	22, // 10: headroom.v1.CancelRequest.change:type_name -> headroom.v1.Change
+	15, // 11: headroom.v1.WorkerMessage.hello:type_name -> headroom.v1.WorkerHello
+	19, // 12: headroom.v1.WorkerMessage.result:type_name -> headroom.v1.TaskResult
+	16, // 13: headroom.v1.WorkerMessage.alive:type_name -> headroom.v1.WorkerAlive
+	14, // 14: headroom.v1.WorkerMessage.results:type_name -> headroom.v1.TaskResults
+	19, // 15: headroom.v1.TaskResults.results:type_name -> headroom.v1.TaskResult
+	17, // 16: headroom.v1.WorkerHello.running:type_name -> headroom.v1.TaskRef
+	17, // 17: headroom.v1.Task.ref:type_name -> headroom.v1.TaskRef
+	17, // 18: headroom.v1.TaskResult.ref:type_name -> headroom.v1.TaskRef
+	18, // 19: headroom.v1.WorkMessage.task:type_name -> headroom.v1.Task
+	17, // 20: headroom.v1.WorkMessage.kill:type_name -> headroom.v1.TaskRef
+	25, // 21: headroom.v1.WorkMessage.denied:type_name -> headroom.v1.Denials
+	21, // 22: headroom.v1.WorkMessage.tasks:type_name -> headroom.v1.Tasks
+	18, // 23: headroom.v1.Tasks.tasks:type_name -> headroom.v1.Task
+	2,  // 24: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
+	4,  // 25: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
+	10, // 26: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
+	0,  // 27: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
+	13, // 28: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
+	3,  // 29: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
+	5,  // 30: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
+	11, // 31: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
+	1,  // 32: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
+	20, // 33: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
+	29, // [29:34] is the sub-list for method output_type
+	24, // [24:29] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_scheduler_proto_init() }
@@ -1753,11 +1889,13 @@ func file_headroom_v1_scheduler_proto_init() {
 		(*WorkerMessage_Hello)(nil),
 		(*WorkerMessage_Result)(nil),
 		(*WorkerMessage_Alive)(nil),
+		(*WorkerMessage_Results)(nil),
 	}
-	file_headroom_v1_scheduler_proto_msgTypes[19].OneofWrappers = []any{
+	file_headroom_v1_scheduler_proto_msgTypes[20].OneofWrappers = []any{
 		(*WorkMessage_Task)(nil),
 		(*WorkMessage_Kill)(nil),
 		(*WorkMessage_Denied)(nil),
+		(*WorkMessage_Tasks)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1765,7 +1903,7 @@ func file_headroom_v1_scheduler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_scheduler_proto_rawDesc), len(file_headroom_v1_scheduler_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
