@@ -67,7 +67,9 @@ func served() []string {
 }
 
 // elsewhere are the services that other programs offer.
-func elsewhere() []string { return []string{"AgentService", "SchedulerService", "WorkerService"} }
+func elsewhere() []string {
+	return []string{"AgentService", "SchedulerService", "WorkerService", "MasterService"}
+}
 
 // outcome is what a handler made of a request.
 type outcome struct {

@@ -1,6 +1,9 @@
 package rpc
 
 import (
+	"cmp"
+	"errors"
+	"net"
 	"slices"
 	"strings"
 
@@ -12,17 +15,34 @@ const (
 	// anything. A refused certificate may look like that: the alert that says so comes
 	// when the client has begun to write, and the end of the connection may overtake it.
 	neverOpened = "client conn could not be established"
+	// reset is how the end of such a connection looks when the request was on its way: the server may have read it.
+	reset = "connection reset by peer"
 	// openingsMost is how often a connection is opened for one request.
 	openingsMost = 4
 )
 
 // Opened calls f, and calls it again while the connection that f opens ends before the
-// server said anything. f sends one request; if it changes something it has a request id.
+// server said anything. f sends one request; if it changes something it has a request id,
+// so that a server that has read it does nothing twice. What became of a request whose
+// connection was reset stays unknown unless the server answers another: then the error is
+// that of the reset.
 func Opened(f func() error) error {
+	var unknown error
 	for opening := 1; ; opening++ {
 		err := f()
-		if err == nil || opening == openingsMost || !strings.Contains(err.Error(), neverOpened) {
+		switch {
+		case err == nil:
+			return nil
+		case strings.Contains(err.Error(), reset):
+			unknown = cmp.Or(unknown, err)
+		case !strings.Contains(err.Error(), neverOpened):
+			if dial, away := errors.AsType[*net.OpError](err); away && dial.Op == "dial" {
+				return cmp.Or(unknown, err)
+			}
 			return err
+		}
+		if opening == openingsMost {
+			return cmp.Or(unknown, err)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Claims: a request whose connection ended before it was open is sent again, a few times
-// and no other request is; how a server that asks for a certificate ends a connection in
+// Claims: a request whose connection ended before the server said anything is sent again, a few times,
+// and no other request is; what became of one is not made up; how a server that asks for a certificate ends a connection in
 // the clear is told apart from a server that is away or does not answer.
 
 package rpc_test
@@ -17,7 +17,12 @@ import (
 	"headroom/internal/rpc"
 )
 
-var errNeverOpened = connect.NewError(connect.CodeUnavailable, errors.New("http2: client conn could not be established"))
+var (
+	errNeverOpened = connect.NewError(connect.CodeUnavailable, errors.New("http2: client conn could not be established"))
+	errReset       = connect.NewError(connect.CodeUnavailable, errors.New("read tcp: connection reset by peer"))
+	errTold        = connect.NewError(connect.CodeUnavailable, errors.New("remote error: tls: bad certificate"))
+	errAway        = connect.NewError(connect.CodeUnavailable, &net.OpError{Op: "dial", Err: errors.New("connection refused")})
+)
 
 func TestOpenedAsksAgain(t *testing.T) {
 	t.Parallel()
@@ -30,6 +35,12 @@ func TestOpenedAsksAgain(t *testing.T) {
 		"open in the end":    {[]error{errNeverOpened, errNeverOpened, nil}, 3, nil},
 		"never open":         {[]error{errNeverOpened}, 4, errNeverOpened},
 		"refused after that": {[]error{errNeverOpened, errRefused}, 2, errRefused},
+		"reset, then open":   {[]error{errReset, nil}, 2, nil},
+		"reset, then told":   {[]error{errReset, errReset, errTold}, 3, errTold},
+		"always reset":       {[]error{errReset}, 4, errReset},
+		"reset, then away":   {[]error{errReset, errAway}, 2, errReset},
+		"reset, never open":  {[]error{errReset, errNeverOpened}, 4, errReset},
+		"away":               {[]error{errAway, nil}, 1, errAway},
 		"sent, no answer":    {[]error{io.ErrUnexpectedEOF, nil}, 1, io.ErrUnexpectedEOF},
 	} {
 		asked := 0
