@@ -38,6 +38,7 @@ type world struct {
 	now    float64
 	// jobs arrive by turns at the distributors.
 	jobs, tasks int
+	open        int // jobs that have not ended
 	first, last float64
 	busy        float64
 	classes     map[bool]*measured
@@ -83,8 +84,8 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 		}
 	}
 	r := w.result()
-	if open := r.Jobs - r.Short.Jobs - r.Long.Jobs; open > 0 {
-		return r, fmt.Errorf("%d of %d jobs never end: no slot may run their tasks", open, r.Jobs)
+	if w.open > 0 {
+		return r, fmt.Errorf("%d of %d jobs never end: no slot may run their tasks", w.open, r.Jobs)
 	}
 	return r, nil
 }
@@ -124,6 +125,7 @@ func (w *world) admit(t *traces.Job, at float64) *job {
 		j.longest = max(j.longest, x)
 	}
 	w.jobs++
+	w.open++
 	w.tasks += len(t.Times)
 	return j
 }
@@ -142,6 +144,7 @@ func (w *world) ended(j *job, ran float64) bool {
 		})
 	}
 	w.unused = append(w.unused, j)
+	w.open--
 	return true
 }
 
