@@ -26,7 +26,7 @@ const (
 	// OursWeighted splits in proportion to the groups' learned power, without their queues.
 	OursWeighted Policy = "ours-weighted"
 	// Queues is Pigeon with groups leveled by what is ahead there over their slots, without learned power.
-	Queues  Policy = "queues"
+	Queues Policy = "queues"
 	// TwoQueues places each task in the shorter of two random groups' queues.
 	TwoQueues Policy = "two-queues"
 )
