@@ -1,9 +1,25 @@
 package pigeon
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
+
+// line is a job of a trace.
+func line(arrival float64, times []float64) string {
+	var b strings.Builder
+	sum := 0.0
+	for _, t := range times {
+		sum += t
+	}
+	fmt.Fprintf(&b, "%.6f %d %.6f", arrival, len(times), sum/float64(len(times)))
+	for _, t := range times {
+		fmt.Fprintf(&b, " %.6f", t)
+	}
+	return b.String() + "\n"
+}
 
 // The generator's laws have the published moments exactly, and its jobs have them within what their number leaves.
 func TestGeneratedMoments(t *testing.T) {
