@@ -58,7 +58,7 @@ func byPercentile(id string) (ids []string) {
 // cellIDs are those of Fig. 4.11 for a policy and class, at the loads with numbers.
 func cellIDs(policy, class string) (ids []string) {
 	for _, load := range []int{50, 70, 90} {
-		ids = append(ids, byPercentile("G6/"+ec2("pigeon-google", load, ec2Workers).file+"-"+policy+"-"+class)...)
+		ids = append(ids, byPercentile("G6/"+ec2("pigeon-google", load, ec2Workers).name+"-"+policy+"-"+class)...)
 	}
 	return ids
 }
@@ -67,7 +67,7 @@ func cellIDs(policy, class string) (ids []string) {
 func orderIDs() []string {
 	return []string{
 		"G6/pigeon-google60-order", "G6/pigeon-google80-order", "G6/pigeon-yahoo50-order", "G6/pigeon-yahoo70-order", "G6/pigeon-yahoo90-order",
-		"G7/yahoo1-order", "G7/yahoo2-order", "G7/google-order",
+		"G7/hawk-yahoo1-order", "G7/hawk-yahoo2-order", "G7/hawk-google-order",
 	}
 }
 
@@ -164,9 +164,9 @@ func mutations() []mutation {
 			expected: eachTrace(func(name string) []string { return []string{"G5/" + name + "-long"} }),
 		},
 		{
-			name: "one queue for short and long jobs", touches: []string{"pigeon-", "yahoo1", "yahoo2", "google"},
+			name: "one queue for short and long jobs", touches: []string{"pigeon-", "hawk-"},
 			setups:   named(pigeonName, func(_ *scene, r *run) { r.Cutoff = math.MaxFloat64 }),
-			expected: slices.Concat(cellIDs(pigeonName, "short"), byPercentile("G6/pigeon-google90-eagle"), byPercentile("G7/yahoo1-short"), orderIDs()),
+			expected: slices.Concat(cellIDs(pigeonName, "short"), byPercentile("G6/pigeon-google90-eagle"), byPercentile("G7/hawk-yahoo1-short"), orderIDs()),
 		},
 		{
 			name: "half of the workers is reserved", touches: []string{"pigeon-"},
