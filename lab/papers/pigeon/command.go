@@ -15,12 +15,12 @@ import (
 const (
 	seedsDefault = 3
 	// tasksDefault keeps the time short. Yahoo's trace has near a million.
-	tasksDefault = 400_000
+	tasksDefault = 300_000
 	tasksLeast   = 10_000
 	tasksMost    = 20_000_000
 	// quickTasks and quickJobs are those of --quick.
 	quickTasks = 20_000
-	quickJobs  = 400
+	quickJobs  = 300
 )
 
 // options are the flags of `powerlab paper pigeon`.

@@ -144,7 +144,8 @@ func mutations() []mutation {
 			},
 		},
 		{
-			name: "Eagle is Pigeon", touches: generatedNames(), setups: named(eagle, as(weighted(5))),
+			name: "half of the workers are Eagle's short partition", touches: generatedNames(),
+			setups: named(eagle, func(_ *scene, r *run) { r.Reserved = r.Workers / 2 }),
 			expected: append(eachTrace(func(name string) []string {
 				return append(byPercentile("G4/"+name+"-w20"), byPercentile("G4/"+name+"-strict")...)
 			}), byPercentile("G4/yahoo-eagle")...),
@@ -159,8 +160,8 @@ func mutations() []mutation {
 			expected: eachTrace(func(name string) []string { return []string{"G5/" + name + "-w5", "G5/" + name + "-w20"} }),
 		},
 		{
-			name: "every other task is a low one at W = 10", touches: generatedNames(),
-			setups:   named(weighted(10), func(_ *scene, r *run) { r.W = 1 }),
+			name: "a third of the workers is reserved at W = 10", touches: generatedNames(),
+			setups:   named(weighted(10), func(_ *scene, r *run) { r.Reserved = r.Workers / r.Groups / 3 }),
 			expected: eachTrace(func(name string) []string { return []string{"G5/" + name + "-long"} }),
 		},
 		{
@@ -169,9 +170,13 @@ func mutations() []mutation {
 			expected: slices.Concat(cellIDs(pigeonName, "short"), byPercentile("G6/pigeon-google90-eagle"), byPercentile("G7/hawk-yahoo1-short"), orderIDs()),
 		},
 		{
-			name: "half of the workers is reserved", touches: []string{"pigeon-"},
-			setups:   named("", func(_ *scene, r *run) { r.Reserved = r.Workers / r.Groups / 2 }),
-			expected: slices.Concat(cellIDs(pigeonName, "long"), cellIDs(eagle, "short")),
+			name: "half of Pigeon's workers are reserved", touches: []string{"pigeon-"},
+			setups:   named(pigeonName, func(_ *scene, r *run) { r.Reserved = r.Workers / r.Groups / 2 }),
+			expected: cellIDs(pigeonName, "long"),
+		},
+		{
+			name: "Eagle is Sparrow", touches: []string{"pigeon-"}, setups: named(eagle, as(sparrow)),
+			expected: cellIDs(eagle, "short"),
 		},
 		{
 			name: "Sparrow is Eagle", touches: []string{"pigeon-"}, setups: named(sparrow, as(eagle)),
