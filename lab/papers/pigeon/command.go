@@ -27,6 +27,8 @@ const (
 type options struct {
 	papers.Options
 
+	// jobs of the model at its highest load.
+	jobs   int
 	tasks  int
 	quick  bool
 	traces papers.Traces
@@ -34,7 +36,7 @@ type options struct {
 
 // NewCommand is `powerlab paper pigeon`.
 func NewCommand() *cobra.Command {
-	o := options{Options: papers.Options{Seeds: seedsDefault}}
+	o := options{Options: papers.Options{Seeds: seedsDefault}, jobs: modelJobs}
 	cmd := &cobra.Command{
 		Short: "Dispatch of many small tasks over groups of workers (Pigeon)",
 		Long: "Repeats Pigeon's experiments (Li's dissertation, chapter 4): the worked example, the closed forms (4.1) to (4.6), the\n" +
@@ -50,7 +52,8 @@ func NewCommand() *cobra.Command {
 			"The same seeds give the same bytes.\n\n" +
 			"--out writes targets.csv and targets.md, runs.csv (every run), groups.md (Fig. 4.5, by size of the groups), fig42.svg,\n" +
 			"fig43.svg, fig47.svg and, with --traces, fig411.svg.\n\n" +
-			"--quick takes two minutes less: few jobs, to see that it runs. Its verdicts say little.",
+			"--quick takes few jobs, to see that it runs: seconds instead of minutes. Its verdicts say little.\n\n" +
+			fmt.Sprintf("--mutants repeats the study with one mistake after another, on %d jobs of the model and at most %d tasks.", mutantJobs, mutantTasks),
 		Example: "  powerlab paper pigeon\n  powerlab paper pigeon --traces traces --out pigeon-out\n  powerlab paper pigeon --quick --seeds 1 -o json\n  powerlab paper pigeon --mutants -o json",
 	}
 	f := cmd.Flags()
@@ -76,7 +79,7 @@ func (o *options) size() (jobs, tasks int) {
 	if o.quick {
 		return quickJobs, quickTasks
 	}
-	return modelJobs, o.tasks
+	return o.jobs, o.tasks
 }
 
 // scenes are all experiments. Traces are read before anything runs, so that a mistake in one costs no time; why says of those

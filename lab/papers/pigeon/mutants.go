@@ -15,7 +15,11 @@ import (
 )
 
 // mutantSeeds and the sizes are enough for --mutants: what a mistake breaks, it breaks by far.
-const mutantSeeds = 2
+const (
+	mutantSeeds = 2
+	mutantJobs  = 3000
+	mutantTasks = 60_000
+)
 
 // mutation is one mistake.
 type mutation struct {
@@ -188,7 +192,9 @@ func mutations() []mutation {
 // mutants makes the honest run and the mistakes. A mistake of which only targets fall that are short, or not run, without it
 // is left out.
 func (o *options) mutants(ctx context.Context, progress io.Writer) (*papers.Mutants, error) {
-	honest, err := o.run(ctx, progress)
+	small := *o
+	small.jobs, small.tasks = mutantJobs, min(o.tasks, mutantTasks)
+	honest, err := small.run(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +214,7 @@ func (o *options) mutants(ctx context.Context, progress io.Writer) (*papers.Muta
 			continue
 		}
 		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: expected, Targets: func(ctx context.Context) ([]papers.Target, error) {
-			return o.mutate(ctx, honest, x)
+			return small.mutate(ctx, honest, x)
 		}})
 	}
 	return m, nil
