@@ -14,15 +14,22 @@ type flock struct {
 	queue        events.Queue[flockEvent]
 	distributors []*distributor
 	groups       []*group
+	// next is when the masters report next.
+	next float64
 	// tasks and ids are scratch.
 	tasks []task
 	ids   []pigeon.ID
 }
 
+// reportEvery is how often a master reports to all distributors, s (Li, section 4.6.2: periodically).
+const reportEvery = 1
+
 // distributor learns from its own results only.
 type distributor struct {
 	*pigeon.Distributor[task]
 	power *pigeon.Power
+	// heard is when it last heard from each group.
+	heard []float64
 }
 
 // task is a task of a job.
@@ -46,6 +53,15 @@ type group struct {
 	usable int
 	slots  []slot
 	free   []int32
+	// reported is what the master said last, at a time.
+	reported report
+}
+
+// report is what a master says of itself.
+type report struct {
+	at                  float64
+	usable              int
+	aheadLow, aheadHigh int
 }
 
 // slot runs a task, or none.
@@ -102,11 +118,11 @@ func newFlock(w *world) *flock {
 func (f *flock) distributor() *distributor {
 	d := &distributor{Distributor: pigeon.NewDistributor[task](pigeon.DistributorOptions{
 		Spread: f.setup.Policy.spread(), Placement: f.setup.Placement, Random: f.random,
-	}), power: pigeon.NewPower(f.setup.Groups)}
+	}), power: pigeon.NewPower(f.setup.Groups), heard: make([]float64, f.setup.Groups)}
 	for g, x := range f.groups {
 		d.Window(d.Join(), unlimited, unlimited)
-		d.power.Cap(pigeon.Group(g), x.usable)
-		f.report(d, g)
+		d.power.Cap(seconds(f.now), pigeon.Group(g), x.usable)
+		f.hear(d, g, x.report(0))
 	}
 	return d
 }
@@ -117,6 +133,8 @@ func (f *flock) arrive(j *job) {
 		f.tasks = append(f.tasks, task{j, t})
 	}
 	d := f.distributors[j.distributor]
+	f.reportAll()
+	f.learn(d)
 	f.ids, _ = d.Submit(f.tasks, j.short, f.ids)
 	f.send(d)
 }
@@ -145,6 +163,7 @@ func (f *flock) step(until float64) bool {
 		return false
 	}
 	f.now = at
+	f.reportAll()
 	switch e.kind {
 	case taskEnds:
 		f.end(int(e.group), e.slot)
@@ -163,7 +182,7 @@ func (f *flock) take(g int, batch []pigeon.Send[task]) {
 		x.master.Place(placed{s.Task, s.ID, f.now}, s.High)
 		f.start(g)
 	}
-	f.report(f.distributors[batch[0].Task.job.distributor], g)
+	f.hear(f.distributors[batch[0].Task.job.distributor], g, x.report(f.now))
 }
 
 // start starts what a master can.
@@ -187,6 +206,7 @@ func (f *flock) end(g int, i int32) {
 	x := f.groups[g]
 	w := &x.slots[i]
 	j, ran := w.placed.job, f.now-f.setup.Hop-w.started
+	index := uint64(j.index)
 	d := f.distributors[j.distributor]
 	id := w.placed.id
 	w.running = false
@@ -197,26 +217,59 @@ func (f *flock) end(g int, i int32) {
 		panic("dispatch: a task has two results")
 	}
 	if f.setup.Policy.learns() {
-		d.power.Ended(seconds(f.now), pigeon.Group(g), uint64(j.index), seconds(ran))
+		d.power.Ended(seconds(f.now), pigeon.Group(g), index, seconds(ran))
 	}
-	f.report(d, g)
-	f.ended(j, ran)
+	f.hear(d, g, x.report(f.now))
+	if f.ended(j, ran) && f.setup.Policy.learns() {
+		d.power.Done(seconds(f.now), index)
+	}
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// report tells a distributor of a group; a master answers so to each batch, and with each result.
-func (f *flock) report(d *distributor, g int) {
+// report is what a master says at a time.
+func (x *group) report(at float64) report {
+	s := x.master.State()
+	ahead := s.RunningHigh + s.RunningLow + s.WaitingHigh
+	return report{at: at, usable: s.Usable, aheadLow: ahead + s.WaitingLow, aheadHigh: ahead}
+}
+
+// hear tells a distributor of a group. A master answers so to each batch and with each result, and reports to all every reportEvery.
+func (f *flock) hear(d *distributor, g int, r report) {
 	if f.setup.Policy.spread() == pigeon.Even {
 		return
 	}
-	s := f.groups[g].master.State()
-	running := s.RunningHigh + s.RunningLow
-	power := float64(s.Usable)
+	power := float64(r.usable)
 	if f.setup.Policy.learns() {
 		power = d.power.Power(pigeon.Group(g))
 	}
-	d.Report(pigeon.Group(g), power, running+s.WaitingHigh+s.WaitingLow, running+s.WaitingHigh)
+	d.heard[g] = r.at
+	d.Report(pigeon.Group(g), power, r.aheadLow, r.aheadHigh)
+}
+
+// learn gives a distributor the last reports of the masters, before it splits by them.
+func (f *flock) learn(d *distributor) {
+	if f.setup.Policy.spread() == pigeon.Even {
+		return
+	}
+	for g, x := range f.groups {
+		if x.reported.at > d.heard[g] {
+			f.hear(d, g, x.reported)
+		}
+	}
+}
+
+// reportAll notes what the masters said at the last report up to now. It is called before anything changes at that time, so that their states
+// are still those of the report, and no event is needed for each.
+func (f *flock) reportAll() {
+	if f.now < f.next || f.setup.Policy.spread() == pigeon.Even {
+		return
+	}
+	at := math.Floor(f.now/reportEvery) * reportEvery
+	for _, x := range f.groups {
+		x.reported = x.report(at)
+	}
+	f.next = at + reportEvery
 }
 
 // recap changes a group's cap: what runs goes on at the new speed; slots are withdrawn, those without reservation first.
@@ -231,8 +284,8 @@ func (f *flock) recap(c *Cap) {
 	x.master.Usable(x.worker, c.Usable)
 	f.start(c.Group)
 	for _, d := range f.distributors {
-		d.power.Cap(pigeon.Group(c.Group), c.Usable)
-		f.report(d, c.Group)
+		d.power.Cap(seconds(f.now), pigeon.Group(c.Group), c.Usable)
+		f.hear(d, c.Group, x.report(f.now))
 	}
 }
 

@@ -38,6 +38,7 @@ type world struct {
 	now    float64
 	// jobs arrive by turns at the distributors.
 	jobs, tasks int
+	open        int // jobs that have not ended
 	first, last float64
 	busy        float64
 	classes     map[bool]*measured
@@ -63,7 +64,7 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 	if err := setup.check(); err != nil {
 		return Result{}, err
 	}
-	w := &world{setup: setup, random: rand.New(rand.NewPCG(setup.Seed, 0)), classes: map[bool]*measured{true: {}, false: {}}}
+	w := newWorld(setup)
 	m := w.machine()
 	for t, err := range jobs {
 		if err == nil && w.jobs%checkEvery == 0 {
@@ -83,10 +84,14 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 		}
 	}
 	r := w.result()
-	if open := r.Jobs - r.Short.Jobs - r.Long.Jobs; open > 0 {
-		return r, fmt.Errorf("%d of %d jobs never end: no slot may run their tasks", open, r.Jobs)
+	if w.open > 0 {
+		return r, fmt.Errorf("%d of %d jobs never end: no slot may run their tasks", w.open, r.Jobs)
 	}
 	return r, nil
+}
+
+func newWorld(s Setup) *world {
+	return &world{setup: s, random: rand.New(rand.NewPCG(s.Seed, 0)), classes: map[bool]*measured{true: {}, false: {}}}
 }
 
 func (w *world) machine() machine {
@@ -94,10 +99,10 @@ func (w *world) machine() machine {
 	case Sparrow:
 		return newProbing(w)
 	case Eagle:
-		w.setup = w.setup.one()
+		w.setup.one()
 		return newProbing(w)
 	case Central:
-		w.setup = w.setup.one()
+		w.setup.one()
 		return newFlock(w)
 	default:
 		return newFlock(w)
@@ -124,6 +129,7 @@ func (w *world) admit(t *traces.Job, at float64) *job {
 		j.longest = max(j.longest, x)
 	}
 	w.jobs++
+	w.open++
 	w.tasks += len(t.Times)
 	return j
 }
@@ -142,6 +148,7 @@ func (w *world) ended(j *job, ran float64) bool {
 		})
 	}
 	w.unused = append(w.unused, j)
+	w.open--
 	return true
 }
 

@@ -21,7 +21,7 @@ const (
 	Eagle Policy = "eagle"
 	// Central is Pigeon with one group.
 	Central Policy = "central"
-	// Ours is Pigeon with groups leveled by what is ahead there over their learned power.
+	// Ours is Pigeon with splits in proportion to the groups' learned power, the remainder to where least is ahead.
 	Ours Policy = "ours"
 	// OursWeighted splits in proportion to the groups' learned power, without their queues.
 	OursWeighted Policy = "ours-weighted"
@@ -39,7 +39,9 @@ func Policies() []Policy {
 // spread is how the distributors of a policy with groups split.
 func (p Policy) spread() pigeon.Spread {
 	switch p {
-	case Ours, Queues:
+	case Ours:
+		return pigeon.Balanced
+	case Queues:
 		return pigeon.Level
 	case OursWeighted:
 		return pigeon.Weighted
@@ -127,10 +129,9 @@ func (s *Setup) size(group int) int { return s.from(group+1) - s.from(group) }
 func (s *Setup) from(group int) int { return group * s.Workers / s.Groups }
 
 // one makes the Setup that of a single group.
-func (s Setup) one() Setup {
+func (s *Setup) one() {
 	s.Reserved *= s.Groups
 	s.Groups = 1
-	return s
 }
 
 // check returns what is wrong with a Setup, by which rule.
