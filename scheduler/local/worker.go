@@ -314,7 +314,7 @@ func (w *Worker) start(ctx context.Context, t *headroomv1.Task) {
 		return // already told
 	}
 	if len(w.running) >= w.cfg.Slots {
-		w.outbox = append(w.outbox, sent{result: &headroomv1.TaskResult{Ref: t.GetRef(), ExitCode: exitNotStarted, Error: "no free slot"}})
+		w.outbox = append(w.outbox, sent{result: &headroomv1.TaskResult{Ref: t.GetRef(), ExitCode: exitNotStarted, Error: NoSlot}})
 		return
 	}
 	taskCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
