@@ -37,7 +37,7 @@ func newSite(t *testing.T, maxTasks int) *site {
 	t.Helper()
 	s := &site{cluster: newCluster(t, 1), a: freeAddress(t), standby: freeAddress(t), b: freeAddress(t), masters: map[string]*proc{}}
 	config := string(testkit.Need(os.ReadFile(filepath.Join(s.dir, "scheduler.yaml")))(t))
-	s.write("scheduler.yaml", config+fmt.Sprintf("dispatch:\n  groups:\n  - {name: rack/r1, masters: [%q, %q]}\n  - {name: rack/r2, masters: [%q]}\n  max_tasks: %d\n", s.a, s.standby, s.b, maxTasks))
+	s.write("scheduler.yaml", config+fmt.Sprintf("dispatch:\n  groups: {rack/r1: [%q, %q], rack/r2: [%q]}\n  max_tasks: %d\n", s.a, s.standby, s.b, maxTasks))
 	s.master("m1", "rack/r1", s.a, "--peer", s.standby)
 	s.master("m3", "rack/r2", s.b)
 	testkit.Eventually(t, patience, "m1 is active", func() bool {
