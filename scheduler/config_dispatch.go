@@ -45,7 +45,7 @@ func dispatchDefaults() Dispatch {
 }
 
 func spreads() map[string]pigeon.Spread {
-	return map[string]pigeon.Spread{"power": pigeon.Weighted, "level": pigeon.Level, "even": pigeon.Even}
+	return map[string]pigeon.Spread{"power": pigeon.Balanced, "level": pigeon.Level, "even": pigeon.Even}
 }
 
 func placements() map[string]pigeon.Placement {
