@@ -32,8 +32,8 @@ type group struct {
 	outstanding int
 	// windows are how many more tasks of low and of high priority its master takes.
 	windows [2]int
-	// owed are attempts to be cancelled once a master is active again.
-	owed []*headroomv1.TaskRef
+	// owed are attempts to be cancelled at the group's active master.
+	owed []owed
 }
 
 // attempt names an attempt as results do.
@@ -122,6 +122,7 @@ func (l *loop) more(now time.Time) {
 // expire gives the tasks of groups that have been without a master for too long to other groups.
 func (l *loop) expire(now time.Time) {
 	for _, g := range l.groups {
+		g.settle(now)
 		if g.active != nil || g.lost || now.Sub(g.since) < l.cfg.LostAfter {
 			continue
 		}
@@ -140,19 +141,37 @@ func (l *loop) expire(now time.Time) {
 // owedMost bounds the attempts of a group that are cancelled late: more than windows are large.
 const owedMost = 1 << 16
 
+// owed is an attempt to be cancelled.
+type owed struct {
+	ref *headroomv1.TaskRef
+	// at is when it was told on the present stream; zero before.
+	at time.Time
+}
+
 // owe keeps an attempt that is to be cancelled. What is beyond the bound runs to its end, and counts for nothing.
-func (g *group) owe(refs ...*headroomv1.TaskRef) {
-	if len(g.owed)+len(refs) <= owedMost {
-		g.owed = append(g.owed, refs...)
+func (g *group) owe(ref *headroomv1.TaskRef) {
+	if len(g.owed) < owedMost {
+		g.owed = append(g.owed, owed{ref: ref})
 	}
 }
 
-// pay cancels what is owed.
-func (g *group) pay() {
-	for part := range slices.Chunk(g.owed, batchMost) {
+// pay cancels what was not told on the present stream.
+func (g *group) pay(now time.Time) {
+	var refs []*headroomv1.TaskRef
+	for i := range g.owed {
+		if g.owed[i].at.IsZero() {
+			g.owed[i].at = now
+			refs = append(refs, g.owed[i].ref)
+		}
+	}
+	for part := range slices.Chunk(refs, batchMost) {
 		g.active.send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Cancel{Cancel: &headroomv1.PlaceCancel{Refs: part}}})
 	}
-	g.owed = nil
+}
+
+// settle forgets what has surely been told.
+func (g *group) settle(now time.Time) {
+	g.owed = slices.DeleteFunc(g.owed, func(o owed) bool { return !o.at.IsZero() && now.Sub(o.at) > repeatFor })
 }
 
 // drop forgets the attempt of a task that was handed over.
@@ -169,6 +188,11 @@ func (l *loop) handOver() {
 	for s, ok := l.core.Next(); ok; s, ok = l.core.Next() {
 		g := l.groups[s.Group]
 		task := s.Task.flight.Task(int(s.Task.index), s.Attempt)
+		if task == nil { // its submitter wants no further attempt
+			l.core.Result(s.ID)
+			s.Task.flight.deliver(int(s.Task.index), &headroomv1.TaskResult{ExitCode: -1, Error: Lost})
+			continue
+		}
 		task.Ref.Proof = rand.Text()
 		name := attemptOf(task.GetRef())
 		if _, twice := l.placed[name]; twice { // its submitter's mistake: nobody could tell whose result it is
@@ -271,7 +295,10 @@ func (l *loop) elect(now time.Time, g *group) {
 		l.core.Up(g.number)
 	}
 	l.again(g)
-	g.pay()
+	for i := range g.owed {
+		g.owed[i].at = time.Time{}
+	}
+	g.pay(now)
 	l.open(best)
 }
 
@@ -409,7 +436,7 @@ func (e submitted) apply(l *loop, _ time.Time) {
 	e.reply <- nil
 }
 
-// withdrawn takes tasks back: with placed all of them, else most of the indexes that were not handed over.
+// withdrawn takes tasks back: with placed whether or not they were handed over, else most of the indexes that were not.
 type withdrawn struct {
 	flight  *Flight
 	placed  bool
@@ -418,9 +445,9 @@ type withdrawn struct {
 	reply   chan<- []int
 }
 
-func (e withdrawn) apply(l *loop, _ time.Time) {
+func (e withdrawn) apply(l *loop, now time.Time) {
 	if e.placed {
-		l.cancel(e.flight)
+		l.cancel(now, e.flight, e.indexes)
 		return
 	}
 	var taken []int
@@ -440,10 +467,19 @@ func (e withdrawn) apply(l *loop, _ time.Time) {
 	e.reply <- taken
 }
 
-// cancel takes back all tasks of a flight that have no result.
-func (l *loop) cancel(f *Flight) {
+// cancel takes back tasks of a flight that have no result; all of them where indexes is nil.
+func (l *loop) cancel(now time.Time, f *Flight, indexes []int) {
+	if indexes == nil {
+		indexes = make([]int, len(f.pieces))
+		for i := range indexes {
+			indexes[i] = i
+		}
+	}
 	gone := 0
-	for i := range f.pieces {
+	for _, i := range indexes {
+		if i >= len(f.pieces) { // all of them have ended
+			break
+		}
 		id := f.pieces[i].id
 		name, handed := l.names[id]
 		s, _, ok := l.core.Cancel(id)
@@ -460,7 +496,7 @@ func (l *loop) cancel(f *Flight) {
 	}
 	for _, g := range l.groups {
 		if g.active != nil {
-			g.pay()
+			g.pay(now)
 		}
 	}
 	f.settle(gone)
