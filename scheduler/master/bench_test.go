@@ -14,7 +14,7 @@ import (
 // distributor that has up to 1000 tasks under way. The workers and the distributor are in the same process. It tells the p99 of
 // decisions, from a message's arrival until all that follows is decided.
 func BenchmarkTasks(b *testing.B) {
-	m := serve(b, Config{Name: "m1", Group: "rack/r1"}, nil)
+	m := serve(b, Config{Name: "m1", Group: "rack/r1"})
 	for i := range 10 {
 		work(b, fmt.Sprintf("n%02d", i), 10, true, m.address)
 	}
@@ -23,10 +23,10 @@ func BenchmarkTasks(b *testing.B) {
 	const window, batch = 1000, 100
 	sent, began := 0, time.Now()
 	b.ResetTimer()
-	for done := 0; done < b.N; done, _ = s.counts() {
+	for done := 0; done < b.N; done = s.results() {
 		for sent < b.N && sent-done < window {
 			n := min(batch, b.N-sent)
-			s.place(tasks("j", sent, sent+n), false, false)
+			s.place(tasks("j", sent, sent+n), false)
 			sent += n
 		}
 		<-s.came
