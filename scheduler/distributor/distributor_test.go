@@ -68,7 +68,7 @@ func (p *plant) serve(t *testing.T, l net.Listener) {
 	go func() { over <- rpc.Serve(ctx, l, mux) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		<-over
+		testkit.Check(t, <-over)
 	})
 	t.Cleanup(p.stop)
 }
