@@ -1,0 +1,94 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"headroom/internal/cli"
+	"headroom/lab/traces"
+)
+
+// load is what is replayed: jobs of a trace.
+type load struct {
+	// percent is the load that the trace offers to 120 workers.
+	percent int
+	jobs    []traces.Job
+	// cutoff is the longest mean time of a short job's tasks, s.
+	cutoff float64
+}
+
+// The set-up of Fig. 4.11.
+const (
+	groups, groupWorkers, groupReserved = 3, 40, 4
+	workers                             = groups * groupWorkers
+	distributors                        = 10
+	// cutoff is the longest mean time of a short job's tasks, s.
+	cutoff = 1
+	// hop is what the simulation takes for a message, s.
+	hop = 0.0005
+)
+
+// readLoad reads the first jobs of the trace that offers a load, all where jobs is 0, with all times multiplied by scale.
+func readLoad(dir string, percent, jobs int, scale float64) (*load, error) {
+	f, err := traces.Open(dir, "pigeon-google"+strconv.Itoa(percent))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, cli.Failed("--traces names the folder with the folder pigeon of published traces", "--load %d: %w", percent, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	l := &load{percent: percent, cutoff: cutoff * scale}
+	for j, err := range traces.Tasks(f, f.Name()) {
+		if err != nil {
+			return nil, err
+		}
+		l.jobs = append(l.jobs, scaled(j, scale))
+		if len(l.jobs) == jobs {
+			break
+		}
+	}
+	return l, nil
+}
+
+// scaled is a copy of a job of which all times are multiplied.
+func scaled(j *traces.Job, by float64) traces.Job {
+	c := traces.Job{Arrival: j.Arrival * by, Mean: j.Mean * by, Times: slices.Clone(j.Times)}
+	for i := range c.Times {
+		c.Times[i] *= by
+	}
+	return c
+}
+
+// long reports whether a job is a long one.
+func (l *load) long(job int) bool { return l.jobs[job].Mean > l.cutoff }
+
+// tasks is how many there are in all jobs.
+func (l *load) tasks() (n int) {
+	for i := range l.jobs {
+		n += len(l.jobs[i].Times)
+	}
+	return n
+}
+
+// takes is how long the replay takes at least: no job ends before its longest task.
+func (l *load) takes() time.Duration {
+	end := 0.0
+	for i := range l.jobs {
+		end = max(end, l.jobs[i].Arrival+slices.Max(l.jobs[i].Times))
+	}
+	return seconds(end)
+}
+
+// seconds is a number of seconds as a duration.
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
+
+// String names the load.
+func (l *load) String() string {
+	return fmt.Sprintf("%d jobs of %d tasks at %d %% load", len(l.jobs), l.tasks(), l.percent)
+}
