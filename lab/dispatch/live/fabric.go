@@ -1,0 +1,200 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"headroom/internal/rpc"
+)
+
+// procedure is the one call between node monitors and distributors: a stream in both directions.
+const procedure = "/headroom.lab.v1.DispatchService/Monitor"
+
+// linkRoom bounds the messages that may wait for a peer: more than all probes of a job with the largest fan-out.
+const linkRoom = 1 << 14
+
+// errSlowPeer is a peer that does not read its messages.
+var errSlowPeer = errors.New("live: too many messages wait for a peer")
+
+// message is what distributors and node monitors say to each other. The frame is the production's protobuf, its content JSON:
+// these messages are no interface of Headroom.
+type message struct {
+	// Kind says what it is about; the others are used as it needs them.
+	Kind kind
+	// Node is the monitor that speaks, from 0; distributors have none.
+	Node int
+	// Job is a job's number in the trace, Task a task of it, Length the time that it sleeps, s.
+	Job, Task int
+	Length    float64
+	// Long tells long jobs' tasks from short ones'.
+	Long bool
+	// Nodes are the monitors that have a task of a long job.
+	Nodes []int32 `json:",omitempty"`
+	// Round counts how often a probe was sent on.
+	Round int
+}
+
+type kind uint8
+
+const (
+	hello kind = iota
+	// To a monitor.
+	probe
+	give  // a task
+	empty // the job has no task left
+	// To a distributor.
+	ask   // for a task of a job
+	ended // a task
+	refused
+)
+
+// link is one side of a stream: what is sent on it arrives in order.
+type link struct{ out chan message }
+
+func newLink() *link { return &link{out: make(chan message, linkRoom)} }
+
+// send never blocks: a peer that does not read ends the run.
+func (l *link) send(m message) error {
+	select {
+	case l.out <- m:
+		return nil
+	default:
+		return errSlowPeer
+	}
+}
+
+// encoded is a message as it goes over the wire.
+func encoded(m message) (*wrapperspb.BytesValue, error) {
+	text, err := json.Marshal(m)
+	return wrapperspb.Bytes(text), err
+}
+
+func decoded(b *wrapperspb.BytesValue) (m message, err error) {
+	err = json.Unmarshal(b.GetValue(), &m)
+	return m, err
+}
+
+// stream is what both sides of a call have.
+type stream interface {
+	Send(*wrapperspb.BytesValue) error
+	Receive() (*wrapperspb.BytesValue, error)
+}
+
+// carry passes messages on in both directions until the stream or ctx ends.
+func carry(ctx context.Context, st stream, l *link, heard func(message) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	in, broken := rpc.Inbox(ctx, linkRoom, st.Receive)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-broken:
+			return err
+		case m := <-l.out:
+			b, err := encoded(m)
+			if err == nil {
+				err = st.Send(b)
+			}
+			if err != nil {
+				return err
+			}
+		case b, more := <-in:
+			if !more {
+				return <-broken
+			}
+			m, err := decoded(b)
+			if err == nil {
+				err = heard(m)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// hub is a distributor's side: a server to which every monitor opens a stream.
+type hub struct {
+	address string
+	heard   func(message) error
+
+	mu    sync.Mutex
+	links map[int]*link
+}
+
+// serveHub serves on a free loopback port until ctx ends; running has what is to be awaited then.
+func serveHub(ctx context.Context, running *sync.WaitGroup, heard func(message) error) (*hub, error) {
+	l, err := rpc.Listen("127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	h := &hub{address: l.Addr().String(), heard: heard, links: map[int]*link{}}
+	mux := http.NewServeMux()
+	mux.Handle(procedure, connect.NewBidiStreamHandler(procedure, h.serve, rpc.HandlerOptions()...))
+	running.Go(func() { _ = rpc.Serve(ctx, l, mux) })
+	return h, nil
+}
+
+func (h *hub) serve(ctx context.Context, st *connect.BidiStream[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
+	first, err := st.Receive()
+	if err != nil {
+		return err
+	}
+	m, err := decoded(first)
+	if err != nil || m.Kind != hello {
+		return fmt.Errorf("live: a stream begins with kind %d: %w", m.Kind, err)
+	}
+	l := newLink()
+	h.mu.Lock()
+	h.links[m.Node] = l
+	h.mu.Unlock()
+	return carry(ctx, st, l, h.heard)
+}
+
+// send sends a message to a monitor.
+func (h *hub) send(node int, m message) error {
+	h.mu.Lock()
+	l := h.links[node]
+	h.mu.Unlock()
+	if l == nil {
+		return fmt.Errorf("live: no stream of node monitor %d", node)
+	}
+	return l.send(m)
+}
+
+// connected is how many monitors there are.
+func (h *hub) connected() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.links)
+}
+
+// join opens a monitor's stream to a hub. Each monitor has connections of its own, as one on another machine would.
+func join(ctx context.Context, running *sync.WaitGroup, client connect.HTTPClient, address string, node int, heard func(message) error, broken func(error)) (*link, error) {
+	st := connect.NewClient[wrapperspb.BytesValue, wrapperspb.BytesValue](client, rpc.BaseURL(address)+procedure, rpc.ClientOptions()...).CallBidiStream(ctx)
+	b, err := encoded(message{Kind: hello, Node: node})
+	if err == nil {
+		err = st.Send(b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("live: node monitor %d: %w", node, err)
+	}
+	l := newLink()
+	running.Go(func() {
+		err := carry(ctx, st, l, heard)
+		_ = st.CloseRequest()
+		_ = st.CloseResponse()
+		if ctx.Err() == nil {
+			broken(err)
+		}
+	})
+	return l, nil
+}
