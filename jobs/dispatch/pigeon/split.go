@@ -1,0 +1,206 @@
+package pigeon
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Source gives random numbers, as math/rand/v2's Rand does.
+type Source interface {
+	Float64() float64
+	IntN(n int) int
+}
+
+// Share is how many tasks of a job a group gets.
+type Share struct{ Group, Tasks int }
+
+// Splitter divides the tasks of jobs among groups.
+type Splitter struct {
+	random Source
+	order  []int // a permutation of the groups, drawn anew bit by bit
+	shares []Share
+	left   []Share
+}
+
+// NewSplitter returns a Splitter that draws from a source.
+func NewSplitter(random Source) *Splitter { return &Splitter{random: random} }
+
+// Even gives each group the same number of tasks and the remainder to distinct random groups, one each (Li, section 4.2.2).
+// The result has the groups that get any, in the order of their numbers; it is valid until the next call.
+func (s *Splitter) Even(tasks, groups int) []Share {
+	s.shares = s.shares[:0]
+	if groups <= 0 || tasks <= 0 {
+		return s.shares
+	}
+	s.permute(groups)
+	each, rest := tasks/groups, tasks%groups
+	if each == 0 {
+		for _, g := range s.draw(rest) {
+			s.shares = append(s.shares, Share{g, 1})
+		}
+		slices.SortFunc(s.shares, func(a, b Share) int { return cmp.Compare(a.Group, b.Group) })
+		return s.shares
+	}
+	for g := range groups {
+		s.shares = append(s.shares, Share{g, each})
+	}
+	for _, g := range s.draw(rest) {
+		s.shares[g].Tasks++
+	}
+	return s.shares
+}
+
+// Weighted gives each group tasks in proportion to its weight: the whole part of its quota, and of what remains at most one more,
+// with a probability equal to the fractional part. So the expected number is the quota, even of jobs with one task
+// (Li, section 4.6.2). Weights that are not positive and finite count as 0; with none above 0 the split is even.
+func (s *Splitter) Weighted(tasks int, weights []float64) []Share {
+	sum := 0.0
+	for _, w := range weights {
+		sum += positive(w)
+	}
+	if !(sum > 0) || math.IsInf(sum, 0) {
+		return s.Even(tasks, len(weights))
+	}
+	s.shares = s.shares[:0]
+	if tasks <= 0 {
+		return s.shares
+	}
+	s.permute(len(weights))
+	s.draw(len(weights))
+	given := 0
+	for g, w := range weights {
+		whole := int(float64(tasks) * (positive(w) / sum))
+		s.shares = append(s.shares, Share{g, whole})
+		given += whole
+	}
+	s.remainder(tasks, tasks-given, sum, weights)
+	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
+	return s.shares
+}
+
+// remainder hands out what is left by systematic sampling: the fractional parts lie side by side in random order, and each
+// whole number after a random start picks the group below it.
+func (s *Splitter) remainder(tasks, rest int, sum float64, weights []float64) {
+	at, heaviest := s.random.Float64(), 0
+	for _, g := range s.order {
+		quota := float64(tasks) * (positive(weights[g]) / sum)
+		if positive(weights[g]) > positive(weights[heaviest]) {
+			heaviest = g
+		}
+		if at += quota - math.Floor(quota); at >= 1 && rest > 0 {
+			at--
+			rest--
+			s.shares[g].Tasks++
+		}
+	}
+	s.shares[heaviest].Tasks += rest // at most what sums of fractions lose to rounding
+}
+
+func positive(w float64) float64 {
+	if w > 0 && !math.IsInf(w, 0) {
+		return w
+	}
+	return 0
+}
+
+// Level gives tasks one by one to the group that would end them first: the one with the least work ahead of its power. ahead are tasks
+// that already wait or run there. Groups without power get none, unless none has any. (Li, section 4.6.2: masters report
+// how long their queues are.) Ties are broken at random.
+func (s *Splitter) Level(tasks int, power []float64, ahead []int) []Share {
+	sum := 0.0
+	for _, p := range power {
+		sum += positive(p)
+	}
+	if !(sum > 0) {
+		return s.Even(tasks, len(power))
+	}
+	s.permute(len(power))
+	s.left = s.left[:0]
+	for _, g := range s.draw(len(power)) {
+		if positive(power[g]) > 0 {
+			s.left = append(s.left, Share{g, 0})
+		}
+	}
+	ends := func(i int) float64 { return float64(ahead[s.left[i].Group]+s.left[i].Tasks+1) / power[s.left[i].Group] }
+	for i := len(s.left)/2 - 1; i >= 0; i-- {
+		sink(s.left, i, ends)
+	}
+	for range max(0, tasks) {
+		s.left[0].Tasks++
+		sink(s.left, 0, ends)
+	}
+	s.shares = append(s.shares[:0], s.left...)
+	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
+	slices.SortFunc(s.shares, func(a, b Share) int { return cmp.Compare(a.Group, b.Group) })
+	return s.shares
+}
+
+// sink restores a binary heap below i.
+func sink(heap []Share, i int, key func(int) float64) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(heap); child++ {
+			if key(child) < key(least) {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		heap[i], heap[least] = heap[least], heap[i]
+		i = least
+	}
+}
+
+// permute makes order a permutation of so many groups.
+func (s *Splitter) permute(groups int) {
+	if len(s.order) != groups {
+		s.order = s.order[:0]
+		for g := range groups {
+			s.order = append(s.order, g)
+		}
+	}
+}
+
+// draw returns n distinct random groups.
+func (s *Splitter) draw(n int) []int {
+	for i := range n {
+		j := i + s.random.IntN(len(s.order)-i)
+		s.order[i], s.order[j] = s.order[j], s.order[i]
+	}
+	return s.order[:n]
+}
+
+// Placement is how the tasks of a job are dealt to the groups, in the order that they have in the job.
+type Placement uint8
+
+const (
+	// RoundRobin deals them one by one, as the released Pigeon does.
+	RoundRobin Placement = iota
+	// Block gives each group one contiguous block, as in the paper's worked example.
+	Block
+)
+
+// Deal appends the group of each task to dealt.
+func (p Placement) Deal(shares []Share, dealt []int) []int {
+	if p == Block {
+		for _, s := range shares {
+			for range s.Tasks {
+				dealt = append(dealt, s.Group)
+			}
+		}
+		return dealt
+	}
+	more := true
+	for round := 0; more; round++ {
+		more = false
+		for _, s := range shares {
+			if s.Tasks > round {
+				dealt = append(dealt, s.Group)
+				more = more || s.Tasks > round+1
+			}
+		}
+	}
+	return dealt
+}
