@@ -9,15 +9,19 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/jobs/dispatch/pigeon"
 	"headroom/lab/cluster"
 	"headroom/lab/papers"
 	"headroom/lab/runs"
 	"headroom/lab/traces"
+	"headroom/scheduler/distributor"
 )
 
 // The comparison of splits under caps: two groups of two emulated nodes each, one at full power and one capped.
@@ -112,7 +116,7 @@ const cappedWhat = "mean completion time by the split by learned power, shorter 
 
 // compareSplits starts the site, and runs all splits so often.
 func compareSplits(ctx context.Context, r *papers.Real, ran func(run int, s split, mean float64) error) (err error) {
-	if r.Site, err = cluster.NewSite(cluster.Config{Dir: r.Path("site"), Bin: r.Folder, Coordinators: 1, Nodes: cappedNodes, Weight: papers.RealWeight}); err != nil {
+	if r.Site, err = cluster.NewSite(cluster.Config{Dir: r.Path("site"), Bin: r.Folder, Coordinators: 1, Nodes: cappedNodes, Racks: 2, Weight: papers.RealWeight}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.KeepLogs("site", r.Site.Path("logs")), r.Site.Close()) }()
@@ -123,12 +127,8 @@ func compareSplits(ctx context.Context, r *papers.Real, ran func(run int, s spli
 	if err != nil {
 		return err
 	}
-	cpus, err := hostCPUs()
-	if err != nil {
-		return err
-	}
 	for run := range r.Seeds {
-		l := cappedJobsOf(r.Seed+uint64(run), cpus)
+		l := cappedJobsOf(r.Seed+uint64(run), float64(runtime.NumCPU()))
 		for _, s := range runs.Turn(splits(), run) {
 			mean, err := runSplit(ctx, r, s, run, l, loops)
 			if err != nil {
@@ -183,4 +183,79 @@ func loopsFor(ctx context.Context, seconds float64) (int, error) {
 		best = min(best, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
 	}
 	return int(math.Ceil(tried * seconds / max(best, 0.001))), nil
+}
+
+// runSplit runs the jobs once by a split and returns the mean time of those that count.
+func runSplit(ctx context.Context, r *papers.Real, s split, run int, l *load, loops int) (mean float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, cappedPatience)
+	defer cancel()
+	name := fmt.Sprintf("%d-%s", run+1, s.name)
+	p, err := newPlant(r.Path(name), r.Folder)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, p.group.Close()) }()
+	groups, err := startGroups(p, r)
+	if err != nil {
+		return 0, err
+	}
+	spread := pigeon.Even
+	if s.learned {
+		spread = pigeon.Weighted
+	}
+	system, err := newPigeon(ctx, groups, 1, spread, func(job string, index int, _ float64) *headroomv1.Task {
+		t := p.task(job, index, 0)
+		t.Argv = burn(loops)
+		return t
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, system.close()) }()
+	if err := system.ready(ctx, cappedSlots*cappedNodes/2); err != nil {
+		return 0, err
+	}
+	sum, counted := 0.0, 0
+	_, err = replay(ctx, l, oneDistributor{system}, r.Seed, func(j served) error {
+		if j.job >= cappedFirst {
+			sum += j.took.Seconds()
+			counted++
+		}
+		return nil
+	})
+	return sum / float64(max(1, counted)), err
+}
+
+// oneDistributor hands all jobs to the first distributor.
+type oneDistributor struct{ system }
+
+func (s oneDistributor) run(ctx context.Context, _, job int, j *traces.Job, long bool) error {
+	return s.system.run(ctx, 0, job, j, long)
+}
+
+// startGroups starts two masters, and a worker on each node: the first half of the nodes are the first group.
+func startGroups(p *plant, r *papers.Real) (all []distributor.Group, err error) {
+	ports, err := cluster.FreePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	for i, addr := range ports {
+		name := r.Site.Racks()[i]
+		all = append(all, distributor.Group{Name: name, Masters: ports[i : i+1]})
+		more := []string{}
+		for _, c := range r.Site.Addresses() {
+			more = append(more, "--coordinators", c)
+		}
+		if err := p.startMaster(name, addr, 0, more...); err != nil {
+			return nil, err
+		}
+	}
+	for i, node := range r.Site.Nodes() {
+		on := cluster.OnNode(r.Program("powerlab"), r.Site.NodeDir(), node)
+		argv := on(p.workerCommand(node, ports[2*i/cappedNodes], cappedSlots))
+		if _, err := p.group.Start("worker-"+node, nil, argv...); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }

@@ -41,10 +41,16 @@ func newPlant(dir, bin string) (*plant, error) {
 }
 
 // startWorker starts a worker of one slot on a node that is called name, which pulls from addr.
-func (p *plant) startWorker(name, addr string) (*cluster.Program, error) {
+func (p *plant) startWorker(name, addr string) error {
 	// A worker of one slot needs one thread of Go's; 120 of them share the machine.
-	env := []string{"GOMAXPROCS=1"}
-	return p.group.Start(name, env, p.scheduler, "worker", "--node", name, "--scheduler", addr, "--slots", "1", "--dir", filepath.Join(p.dir, "work", name), "--dev", "--log-level", "warn")
+	_, err := p.group.Start(name, []string{"GOMAXPROCS=1"}, p.workerCommand(name, addr, 1)...)
+	return err
+}
+
+func (p *plant) workerCommand(name, addr string, slots int) []string {
+	return []string{
+		p.scheduler, "worker", "--node", name, "--scheduler", addr, "--slots", strconv.Itoa(slots), "--dir", filepath.Join(p.dir, "work", name), "--dev", "--log-level", "warn",
+	}
 }
 
 // task is a task of a trace: a sleep.
