@@ -28,31 +28,31 @@ var errSlowPeer = errors.New("live: too many messages wait for a peer")
 type message struct {
 	// Kind says what it is about; the others are used as it needs them.
 	Kind kind
-	// Node is the monitor that speaks, from 0; distributors have none.
-	Node int
+	// Node is the monitor that speaks or is spoken to, Hub the distributor, both from 0. Whoever receives a message sets who has sent it.
+	Node, Hub int
 	// Job is a job's number in the trace, Task a task of it, Length the time that it sleeps, s.
 	Job, Task int
 	Length    float64
-	// Long tells long jobs' tasks from short ones'.
+	// Lengths are those of all tasks of a job that is submitted.
+	Lengths []float64 `json:",omitempty"`
+	// Long tells long jobs from short ones.
 	Long bool
-	// Nodes are the monitors that have a task of a long job.
+	// Nodes are the monitors that have a task of a long job, Round counts how often a probe was sent on.
 	Nodes []int32 `json:",omitempty"`
-	// Round counts how often a probe was sent on.
 	Round int
 }
 
 type kind uint8
 
 const (
-	hello kind = iota
-	// To a monitor.
-	probe
-	give  // a task
-	empty // the job has no task left
-	// To a distributor.
-	ask   // for a task of a job
-	ended // a task
-	refused
+	hello  kind = iota
+	submit      // of a job, to a distributor
+	probe       // to a monitor: one of a job's tasks may run there
+	ask         // to a distributor: the next task of a job
+	give        // to a monitor: a task
+	empty       // to a monitor: the job has no task left
+	ended       // to a distributor: a task
+	refuse      // to a distributor: a probe
 )
 
 // link is one side of a stream: what is sent on it arrives in order.
