@@ -15,6 +15,8 @@ const (
 	Weighted
 	// Level gives each task to the group with the least work ahead for its power.
 	Level
+	// Shorter gives each task to that one of two random groups with the least ahead, whatever their power.
+	Shorter
 )
 
 // DistributorOptions set up a Distributor.
@@ -32,7 +34,7 @@ type Distributor[T any] struct {
 	splitter *Splitter
 	pool     pool[T]
 	groups   []group
-	// live are the groups that are up, with their power and the tasks ahead in the same order.
+	// live are the groups that are up; power and ahead are theirs during a split, in the same order.
 	live  []Group
 	power []float64
 	ahead []int
@@ -47,7 +49,8 @@ type Distributor[T any] struct {
 type group struct {
 	up, ready bool
 	power     float64
-	ahead     int // reported, and placed since
+	// ahead are the tasks before a new one of low and of high priority: reported, and placed since.
+	ahead [2]int
 	// windows are how many more tasks may be handed over, by priority.
 	windows [2]int
 	waiting [2]list
@@ -92,7 +95,7 @@ func (d *Distributor[T]) Lost(g Group) {
 	if !x.up {
 		return
 	}
-	x.up, x.windows, x.ahead = false, [2]int{}, 0
+	x.up, x.windows, x.ahead = false, [2]int{}, [2]int{}
 	for at := x.sent.first; at != none; at = x.sent.first {
 		d.pool.remove(&x.sent, at)
 		d.again(at)
@@ -126,7 +129,7 @@ func (d *Distributor[T]) relive() {
 	}
 	for priority := range d.homeless {
 		if h := &d.homeless[priority]; h.count > 0 && len(d.live) > 0 {
-			for _, i := range d.split(h.count) {
+			for _, i := range d.split(h.count, priority) {
 				at := h.first
 				d.pool.remove(h, at)
 				d.wait(at, d.live[i])
@@ -145,11 +148,11 @@ func (d *Distributor[T]) Window(g Group, lowMore, highMore int) {
 	d.mark(g)
 }
 
-// Report sets what the next splits go by: the power of a group, and how many tasks are at its master. Power of 0 gets no tasks while
-// another group has any.
-func (d *Distributor[T]) Report(g Group, power float64, tasks int) {
+// Report sets what the next splits go by: the power of a group, and how many tasks its master has ahead of a new one of low and of high
+// priority. A group with a power of 0 gets no tasks while another has any.
+func (d *Distributor[T]) Report(g Group, power float64, aheadLow, aheadHigh int) {
 	x := &d.groups[g]
-	x.power, x.ahead = power, max(0, tasks)
+	x.power, x.ahead = power, [2]int{low: max(0, aheadLow), high: max(0, aheadHigh)}
 }
 
 // Waiting returns how many tasks are not handed over yet.
@@ -164,7 +167,7 @@ func (d *Distributor[T]) Submit(tasks []T, highPriority bool, ids []ID) ([]ID, b
 	d.waiting += len(tasks)
 	var dealt []int
 	if len(d.live) > 0 {
-		dealt = d.split(len(tasks))
+		dealt = d.split(len(tasks), kindOf(highPriority))
 	}
 	for i, task := range tasks {
 		at, id := d.pool.add(task, highPriority)
@@ -179,20 +182,23 @@ func (d *Distributor[T]) Submit(tasks []T, highPriority bool, ids []ID) ([]ID, b
 }
 
 // split returns the index in live for each of so many tasks.
-func (d *Distributor[T]) split(tasks int) []int {
-	var shares []Share
-	if d.options.Spread == Even {
-		shares = d.splitter.Even(tasks, len(d.live))
-	} else {
-		d.power, d.ahead = d.power[:0], d.ahead[:0]
+func (d *Distributor[T]) split(tasks, priority int) []int {
+	d.power, d.ahead = d.power[:0], d.ahead[:0]
+	if d.options.Spread != Even {
 		for _, g := range d.live {
-			d.power, d.ahead = append(d.power, d.groups[g].power), append(d.ahead, d.groups[g].ahead)
+			d.power, d.ahead = append(d.power, d.groups[g].power), append(d.ahead, d.groups[g].ahead[priority])
 		}
-		if d.options.Spread == Level {
-			shares = d.splitter.Level(tasks, d.power, d.ahead)
-		} else {
-			shares = d.splitter.Weighted(tasks, d.power)
-		}
+	}
+	var shares []Share
+	switch d.options.Spread {
+	case Weighted:
+		shares = d.splitter.Weighted(tasks, d.power)
+	case Level:
+		shares = d.splitter.Level(tasks, d.power, d.ahead)
+	case Shorter:
+		shares = d.splitter.Shorter(tasks, d.ahead)
+	case Even:
+		shares = d.splitter.Even(tasks, len(d.live))
 	}
 	d.dealt = d.options.Placement.Deal(shares, d.dealt[:0])
 	return d.dealt
@@ -203,8 +209,16 @@ func (d *Distributor[T]) wait(at int32, g Group) {
 	e := &d.pool.entries[at]
 	e.owner = int32(g)
 	d.pool.push(&d.groups[g].waiting[kindOf(e.high)], at)
-	d.groups[g].ahead++
+	d.groups[g].expect(e.high, 1)
 	d.mark(g)
+}
+
+// expect counts a task that is ahead of others: one of high priority is ahead of all.
+func (x *group) expect(highPriority bool, by int) {
+	x.ahead[low] = max(0, x.ahead[low]+by)
+	if highPriority {
+		x.ahead[high] = max(0, x.ahead[high]+by)
+	}
 }
 
 // mark has Next look at a group.
@@ -280,7 +294,7 @@ func (d *Distributor[T]) LostTask(id ID, attempt int) bool {
 	}
 	x := &d.groups[d.pool.entries[at].owner]
 	d.pool.remove(&x.sent, at)
-	x.ahead = max(0, x.ahead-1)
+	x.expect(d.pool.entries[at].high, -1)
 	d.again(at)
 	d.relive()
 	return true
@@ -320,8 +334,7 @@ func (d *Distributor[T]) Cancel(id ID) (s Send[T], sent, ok bool) {
 	}
 	sent = e.sent
 	if e.owner != none {
-		x := &d.groups[e.owner]
-		x.ahead = max(0, x.ahead-1)
+		d.groups[e.owner].expect(e.high, -1)
 	}
 	d.pool.free(at)
 	return s, sent, true

@@ -35,7 +35,7 @@ func TestDistributorLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := &distributorModel{most: rapid.SampledFrom([]int{0, 10, 40}).Draw(t, "most"), tasks: map[ID]*modelSent{}}
 		x.d = NewDistributor[int](DistributorOptions{
-			Spread: rapid.SampledFrom([]Spread{Even, Weighted, Level}).Draw(t, "spread"), Placement: rapid.SampledFrom([]Placement{RoundRobin, Block}).Draw(t, "placement"),
+			Spread: rapid.SampledFrom([]Spread{Even, Weighted, Level, Shorter}).Draw(t, "spread"), Placement: rapid.SampledFrom([]Placement{RoundRobin, Block}).Draw(t, "placement"),
 			WaitMost: x.most, Random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)),
 		})
 		t.Repeat(map[string]func(*rapid.T){
@@ -107,7 +107,7 @@ func (x *distributorModel) window(t *rapid.T) {
 }
 
 func (x *distributorModel) report(t *rapid.T) {
-	x.d.Report(x.group(t), rapid.Float64Range(0, 3).Draw(t, "power"), rapid.IntRange(0, 9).Draw(t, "ahead"))
+	x.d.Report(x.group(t), rapid.Float64Range(0, 3).Draw(t, "power"), rapid.IntRange(0, 9).Draw(t, "ahead"), rapid.IntRange(0, 9).Draw(t, "ahead high"))
 }
 
 func (x *distributorModel) submit(t *rapid.T) {

@@ -136,6 +136,29 @@ func (s *Splitter) Level(tasks int, power []float64, ahead []int) []Share {
 	return s.shares
 }
 
+// Shorter gives each task to that one of two random groups that has less ahead.
+func (s *Splitter) Shorter(tasks int, ahead []int) []Share {
+	s.shares = s.shares[:0]
+	if len(ahead) == 0 {
+		return s.shares
+	}
+	for g := range ahead {
+		s.shares = append(s.shares, Share{g, 0})
+	}
+	s.permute(len(ahead))
+	for range max(0, tasks) {
+		best := none
+		for _, g := range s.draw(min(2, len(ahead))) {
+			if best == none || ahead[g]+s.shares[g].Tasks < ahead[best]+s.shares[best].Tasks {
+				best = g
+			}
+		}
+		s.shares[best].Tasks++
+	}
+	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
+	return s.shares
+}
+
 // sink restores a binary heap below i.
 func sink(heap []Share, i int, key func(int) float64) {
 	for {
