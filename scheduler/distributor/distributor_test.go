@@ -214,7 +214,8 @@ func (f *Flight) check(t *testing.T) {
 			}
 			seen[r.Index]++
 		case <-limit:
-			t.Fatalf("some of %d tasks have no result", f.Tasks)
+			groups, err := f.distributor.Status(context.Background())
+			t.Fatalf("some of %d tasks have no result: %v, %v", f.Tasks, groups, err)
 		}
 	}
 }

@@ -158,6 +158,12 @@ func (d *Distributor[T]) Report(g Group, power float64, aheadLow, aheadHigh int)
 // Waiting returns how many tasks are not handed over yet.
 func (d *Distributor[T]) Waiting() int { return d.waiting }
 
+// WaitingAt returns how many tasks wait for a group's windows.
+func (d *Distributor[T]) WaitingAt(g Group) int {
+	x := &d.groups[g]
+	return x.waiting[low].count + x.waiting[high].count
+}
+
 // Submit takes all tasks of a job, or a part of them that is to be spread by itself, and appends their IDs to ids. It reports false,
 // with nothing kept, if more would wait than WaitMost.
 func (d *Distributor[T]) Submit(tasks []T, highPriority bool, ids []ID) ([]ID, bool) {
