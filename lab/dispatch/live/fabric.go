@@ -30,16 +30,20 @@ type message struct {
 	Kind kind
 	// Node is the monitor that speaks or is spoken to, Hub the distributor, both from 0. Whoever receives a message sets who has sent it.
 	Node, Hub int
-	// Job is a job's number in the trace, Task a task of it, Length the time that it sleeps, s.
-	Job, Task int
-	Length    float64
+	// Job is a job's number in the trace, Task a task of it, Length the time that it sleeps, Mean that of the job's tasks, s.
+	Job, Task    int
+	Length, Mean float64
 	// Lengths are those of all tasks of a job that is submitted.
 	Lengths []float64 `json:",omitempty"`
 	// Long tells long jobs from short ones.
 	Long bool
-	// Nodes are the monitors that have a task of a long job, Round counts how often a probe was sent on.
-	Nodes []int32 `json:",omitempty"`
+	// Busy are the monitors that have tasks of long jobs, as the View of this number has them. Round counts how often a probe was refused.
+	Busy  []int32 `json:",omitempty"`
+	View  uint64
 	Round int
+
+	// at is when it was received, s since the system began.
+	at float64
 }
 
 type kind uint8

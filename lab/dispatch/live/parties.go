@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -41,6 +42,7 @@ type parties struct {
 	// central is the hub that long jobs are submitted to; -1 where each distributor takes them.
 	central int
 
+	began   time.Time
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
@@ -59,7 +61,7 @@ type flight struct {
 // startParties starts a monitor with a worker for each of 120 nodes, and the distributors, each with its part.
 func startParties(ctx context.Context, p *plant, central int, distributor, monitor func(at int) part, count int) (system, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &parties{plant: p, central: central, stop: cancel, jobs: map[int]*flight{}, over: make(chan struct{})}
+	s := &parties{plant: p, central: central, began: time.Now(), stop: cancel, jobs: map[int]*flight{}, over: make(chan struct{})}
 	err := s.begin(ctx, distributor, monitor, count)
 	if err == nil {
 		err = await(ctx, "workers are not ready", func() (bool, error) { return s.slots.connected() == workers, s.broken() })
@@ -148,6 +150,7 @@ func (s *parties) distribute(ctx context.Context, at int, p part) {
 			if m.Kind == ended {
 				s.count(m.Job)
 			}
+			m.at = time.Since(s.began).Seconds()
 			for _, o := range p.hear(m) {
 				s.fail(s.hubs[at].send(o.to, o.message))
 			}
@@ -232,7 +235,7 @@ func (s *parties) run(ctx context.Context, at, job int, j *traces.Job, long bool
 	s.mu.Lock()
 	s.jobs[job] = f
 	s.mu.Unlock()
-	if err := post(s.hubBox[at], message{Kind: submit, Hub: at, Job: job, Lengths: j.Times, Long: long}); err != nil {
+	if err := post(s.hubBox[at], message{Kind: submit, Hub: at, Job: job, Lengths: j.Times, Mean: j.Mean, Long: long}); err != nil {
 		return err
 	}
 	select {

@@ -136,7 +136,7 @@ func (s *pigeonSystem) close() error {
 var errNoSystem = errors.New("live: no such policy")
 
 // start starts the system of a policy, with its files in dir and the programs of bin.
-func start(ctx context.Context, policy, dir, bin string) (s system, err error) {
+func start(ctx context.Context, policy, dir, bin string, seed uint64) (s system, err error) {
 	p, err := newPlant(dir, bin)
 	if err != nil {
 		return nil, err
@@ -144,6 +144,10 @@ func start(ctx context.Context, policy, dir, bin string) (s system, err error) {
 	switch policy {
 	case "pigeon":
 		s, err = startPigeon(ctx, p)
+	case "sparrow":
+		s, err = startSparrow(ctx, p, seed)
+	case "eagle":
+		s, err = startEagle(ctx, p, seed)
 	default:
 		err = fmt.Errorf("%w: %s", errNoSystem, policy)
 	}

@@ -135,7 +135,7 @@ func (o *Options) once(ctx context.Context, policy string, l *load, progress io.
 		return r, fmt.Errorf("live: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	s, err := start(ctx, policy, dir, o.Bin)
+	s, err := start(ctx, policy, dir, o.Bin, o.Seed)
 	if err != nil {
 		return r, err
 	}
