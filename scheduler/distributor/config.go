@@ -66,7 +66,7 @@ type Job struct {
 	// High gives the tasks the priority of a short job.
 	High bool
 	// Task makes a task when it is handed to a group. The attempt counts from 0, and rises when a group loses the task:
-	// the task's reference must differ then. It is called by the distributor's own goroutine and must not wait.
+	// the task's reference must differ then, and from those of all other tasks of the distributor. It is called by the distributor's own goroutine and must not wait.
 	Task func(index, attempt int) *headroomv1.Task
 }
 

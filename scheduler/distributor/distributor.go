@@ -11,8 +11,12 @@ import (
 	"headroom/internal/rpc"
 )
 
-// errStopped says that the distributor has ended.
-var errStopped = errors.New("the distributor has ended")
+var (
+	// errStopped says that the distributor has ended.
+	errStopped = errors.New("the distributor has ended")
+	// errTwice says that two tasks at masters have the same reference.
+	errTwice = errors.New("another task of this reference is at a master")
+)
 
 // Distributor hands tasks to masters. Its methods may be called by any goroutine.
 type Distributor struct {

@@ -193,8 +193,9 @@ func start(t *testing.T, waitMost int, groups ...[]*plant) *Distributor {
 
 func submit(t *testing.T, d *Distributor, tasks int, high bool) *Flight {
 	t.Helper()
+	job := fmt.Sprintf("j-%v", high) // references are unique
 	return testkit.Need(d.Submit(t.Context(), Job{Tasks: tasks, High: high, Task: func(index, attempt int) *headroomv1.Task {
-		return &headroomv1.Task{Ref: &headroomv1.TaskRef{Job: "j", Phase: "map", Index: uint32(index), Attempt: uint32(attempt)}}
+		return &headroomv1.Task{Ref: &headroomv1.TaskRef{Job: job, Phase: "map", Index: uint32(index), Attempt: uint32(attempt)}}
 	}}))(t)
 }
 

@@ -167,6 +167,11 @@ func (l *loop) handOver() {
 		task := s.Task.flight.Task(int(s.Task.index), s.Attempt)
 		task.Ref.Proof = rand.Text()
 		name := attemptOf(task.GetRef())
+		if _, twice := l.placed[name]; twice { // its submitter's mistake: nobody could tell whose result it is
+			l.core.Result(s.ID)
+			s.Task.flight.deliver(int(s.Task.index), &headroomv1.TaskResult{Ref: task.GetRef(), ExitCode: -1, Error: errTwice.Error()})
+			continue
+		}
 		l.placed[name], l.names[s.ID] = placed{s.ID, s.Attempt, task}, name
 		g.outstanding++
 		g.windows[kind(s.High)]--
