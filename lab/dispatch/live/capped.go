@@ -190,7 +190,7 @@ func runSplit(ctx context.Context, r *papers.Real, s split, run int, l *load, lo
 	ctx, cancel := context.WithTimeout(ctx, cappedPatience)
 	defer cancel()
 	name := fmt.Sprintf("%d-%s", run+1, s.name)
-	p, err := newPlant(r.Path(name), r.Folder)
+	p, err := newPlant(r.Path(name), r.Folder, shape{groups: 2, each: cappedNodes / 2, distributors: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -216,7 +216,7 @@ func runSplit(ctx context.Context, r *papers.Real, s split, run int, l *load, lo
 		return 0, err
 	}
 	sum, counted := 0.0, 0
-	_, err = replay(ctx, l, oneDistributor{system}, r.Seed, func(j served) error {
+	_, err = replay(ctx, l, system, r.Seed, func(j served) error {
 		if j.job >= cappedFirst {
 			sum += j.took.Seconds()
 			counted++
@@ -224,13 +224,6 @@ func runSplit(ctx context.Context, r *papers.Real, s split, run int, l *load, lo
 		return nil
 	})
 	return sum / float64(max(1, counted)), err
-}
-
-// oneDistributor hands all jobs to the first distributor.
-type oneDistributor struct{ system }
-
-func (s oneDistributor) run(ctx context.Context, _, job int, j *traces.Job, long bool) error {
-	return s.system.run(ctx, 0, job, j, long)
 }
 
 // startGroups starts two masters, and a worker on each node: the first half of the nodes are the first group.

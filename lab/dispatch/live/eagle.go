@@ -8,20 +8,17 @@ import (
 	"headroom/jobs/dispatch/eagle"
 )
 
-// Eagle: ten distributors probe for short jobs as Sparrow's do, and one more, the central one, places the tasks of long jobs outside of
-// the short partition. A monitor with a task of a long job refuses probes of short ones, and says which others have such tasks.
+// Eagle: distributors probe for short jobs as Sparrow's do, and one more, the central one, places the tasks of long jobs outside of
+// the short partition, which is the first workers. A monitor with a task of a long job refuses probes of short ones, and says which others have such tasks.
 
-// shortPartition is how many workers take no tasks of long jobs: the first ones.
-const shortPartition = groups * groupReserved
-
-// startEagle starts 120 monitors, ten distributors and the central one.
+// startEagle starts monitors, distributors and the central one.
 func startEagle(ctx context.Context, p *plant, seed uint64) (system, error) {
-	return startParties(ctx, p, distributors, func(at int) part {
-		if at == distributors {
-			return &eagleCentral{held: newHeld(), central: eagle.NewCentral(workers, shortPartition)}
+	return startParties(ctx, p, p.distributors, func(at int) part {
+		if at == p.distributors {
+			return &eagleCentral{held: newHeld(), central: eagle.NewCentral(p.workers(), p.short())}
 		}
-		return &eagleDistributor{held: newHeld(), prober: eagle.NewProber(rand.New(rand.NewPCG(seed, uint64(at))), workers, shortPartition)}
-	}, func(int) part { return &eagleMonitor{node: eagle.NewNode[asked](eagle.Options{}, nil)} }, distributors+1)
+		return &eagleDistributor{held: newHeld(), prober: eagle.NewProber(rand.New(rand.NewPCG(seed, uint64(at))), p.workers(), p.short())}
+	}, func(int) part { return &eagleMonitor{node: eagle.NewNode[asked](eagle.Options{}, nil)} }, p.distributors+1)
 }
 
 type eagleDistributor struct {

@@ -48,6 +48,8 @@ func (s *ideal) run(ctx context.Context, _, job int, j *traces.Job, _ bool) erro
 	return nil
 }
 
+func (s *ideal) doors() int { return 3 }
+
 func (s *ideal) close() error { return nil }
 
 // small is a load of short and long jobs, one a second.

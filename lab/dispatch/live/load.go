@@ -22,11 +22,18 @@ type load struct {
 	cutoff float64
 }
 
-// The set-up of Fig. 4.11.
+// shape is how many workers there are in how many groups, how many of each are reserved for short jobs, and the distributors.
+type shape struct{ groups, each, reserved, distributors int }
+
+// figure is the set-up of Fig. 4.11.
+func figure() shape { return shape{groups: 3, each: 40, reserved: 4, distributors: 10} }
+
+func (s shape) workers() int { return s.groups * s.each }
+
+// short is how many workers take no tasks of long jobs.
+func (s shape) short() int { return s.groups * s.reserved }
+
 const (
-	groups, groupWorkers, groupReserved = 3, 40, 4
-	workers                             = groups * groupWorkers
-	distributors                        = 10
 	// cutoff is the longest mean time of a short job's tasks, s.
 	cutoff = 1
 	// hop is what the simulation takes for a message, s.

@@ -16,14 +16,18 @@ import (
 
 // plant is what all systems have in common: the group of processes, the folder of the run, and the programs.
 type plant struct {
+	shape
+
 	group     *cluster.Group
 	dir       string
 	scheduler string
 	sleep     string
+	// startWorker starts a worker of one slot on a node that is called name, which pulls from addr.
+	startWorker func(name, addr string) error
 }
 
 // newPlant makes the folder's parts and finds the programs.
-func newPlant(dir, bin string) (*plant, error) {
+func newPlant(dir, bin string, of shape) (*plant, error) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
 		return nil, fmt.Errorf("live: the tasks' program: %w", err)
@@ -37,11 +41,13 @@ func newPlant(dir, bin string) (*plant, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plant{group: g, dir: dir, scheduler: filepath.Join(bin, "scheduler"), sleep: sleep}, nil
+	p := &plant{shape: of, group: g, dir: dir, scheduler: filepath.Join(bin, "scheduler"), sleep: sleep}
+	p.startWorker = p.workerProcess
+	return p, nil
 }
 
-// startWorker starts a worker of one slot on a node that is called name, which pulls from addr.
-func (p *plant) startWorker(name, addr string) error {
+// workerProcess is startWorker by a process.
+func (p *plant) workerProcess(name, addr string) error {
 	// A worker of one slot needs one thread of Go's; 120 of them share the machine.
 	_, err := p.group.Start(name, []string{"GOMAXPROCS=1"}, p.workerCommand(name, addr, 1)...)
 	return err

@@ -35,8 +35,8 @@ const self = -1
 type parties struct {
 	*plant
 
-	slots *slots
-	hubs  []*hub
+	served *slots
+	hubs   []*hub
 	// hubBox and nodeBox are the inboxes.
 	hubBox, nodeBox []chan message
 	// central is the hub that long jobs are submitted to; -1 where each distributor takes them.
@@ -58,13 +58,13 @@ type flight struct {
 	done chan struct{}
 }
 
-// startParties starts a monitor with a worker for each of 120 nodes, and the distributors, each with its part.
+// startParties starts a monitor with a worker for each node, and so many distributors, each with its part.
 func startParties(ctx context.Context, p *plant, central int, distributor, monitor func(at int) part, count int) (system, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &parties{plant: p, central: central, began: time.Now(), stop: cancel, jobs: map[int]*flight{}, over: make(chan struct{})}
 	err := s.begin(ctx, distributor, monitor, count)
 	if err == nil {
-		err = await(ctx, "workers are not ready", func() (bool, error) { return s.slots.connected() == workers, s.broken() })
+		err = await(ctx, "workers are not ready", func() (bool, error) { return s.served.connected() == p.workers(), s.broken() })
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -73,10 +73,10 @@ func startParties(ctx context.Context, p *plant, central int, distributor, monit
 }
 
 func (s *parties) begin(ctx context.Context, distributor, monitor func(at int) part, count int) (err error) {
-	for range workers {
+	for range s.workers() {
 		s.nodeBox = append(s.nodeBox, make(chan message, linkRoom))
 	}
-	if s.slots, err = serveSlots(s.taskEnded); err != nil {
+	if s.served, err = serveSlots(s.taskEnded); err != nil {
 		return err
 	}
 	for i := range count {
@@ -88,19 +88,19 @@ func (s *parties) begin(ctx context.Context, distributor, monitor func(at int) p
 		s.hubs, s.hubBox = append(s.hubs, h), append(s.hubBox, box)
 		s.running.Go(func() { s.distribute(ctx, i, distributor(i)) })
 	}
-	for i := range workers {
+	for i := range s.workers() {
 		links, err := s.joinAll(ctx, i)
 		if err != nil {
 			return err
 		}
 		s.running.Go(func() { s.monitor(ctx, i, links, monitor(i)) })
-		if err := s.startWorker(nodeName(i), s.slots.address); err != nil {
+		if err := s.startWorker(nodeName(i), s.served.address); err != nil {
 			return err
 		}
 	}
 	return await(ctx, "node monitors are not ready", func() (bool, error) {
 		for _, h := range s.hubs {
-			if h.connected() < workers {
+			if h.connected() < s.workers() {
 				return false, s.broken()
 			}
 		}
@@ -167,7 +167,7 @@ func (s *parties) monitor(ctx context.Context, node int, links []*link, p part) 
 		case m := <-s.nodeBox[node]:
 			for _, o := range p.hear(m) {
 				if o.to == self {
-					s.slots.start(nodeName(node), s.task(strconv.Itoa(o.Job), o.Task, o.Length))
+					s.served.start(nodeName(node), s.task(strconv.Itoa(o.Job), o.Task, o.Length))
 					continue
 				}
 				o.Node = node
@@ -226,6 +226,9 @@ func (s *parties) count(job int) {
 	}
 }
 
+// doors implements system: the central distributor is none of them.
+func (s *parties) doors() int { return s.distributors }
+
 // run implements system.
 func (s *parties) run(ctx context.Context, at, job int, j *traces.Job, long bool) error {
 	if long && s.central >= 0 {
@@ -252,8 +255,8 @@ func (s *parties) run(ctx context.Context, at, job int, j *traces.Job, long bool
 func (s *parties) close() error {
 	s.stop()
 	err := s.group.Close()
-	if s.slots != nil {
-		s.slots.close()
+	if s.served != nil {
+		s.served.close()
 	}
 	s.running.Wait()
 	return err

@@ -37,31 +37,31 @@ func (p *plant) startMaster(group, listen string, reserved int, more ...string) 
 	return err
 }
 
-// startPigeon starts three masters with 40 workers each.
+// startPigeon starts the masters with their workers.
 func startPigeon(ctx context.Context, p *plant) (system, error) {
-	ports, err := cluster.FreePorts(groups)
+	ports, err := cluster.FreePorts(p.groups)
 	if err != nil {
 		return nil, err
 	}
 	var all []distributor.Group
-	for g := range groups {
+	for g := range p.groups {
 		name := "g" + strconv.Itoa(g+1)
 		all = append(all, distributor.Group{Name: name, Masters: ports[g : g+1]})
-		if err := p.startMaster(name, ports[g], groupReserved); err != nil {
+		if err := p.startMaster(name, ports[g], p.reserved); err != nil {
 			return nil, err
 		}
-		for w := range groupWorkers {
+		for w := range p.each {
 			if err := p.startWorker(fmt.Sprintf("%s-w%02d", name, w+1), ports[g]); err != nil {
 				return nil, err
 			}
 		}
 	}
-	s, err := newPigeon(ctx, all, distributors, pigeon.Even, p.task)
+	s, err := newPigeon(ctx, all, p.distributors, pigeon.Even, p.task)
 	if err != nil {
 		return nil, err
 	}
 	s.end = p.group.Close
-	return s, s.ready(ctx, groupWorkers)
+	return s, s.ready(ctx, p.each)
 }
 
 // newPigeon runs so many distributors over groups.
@@ -100,6 +100,9 @@ func (s *pigeonSystem) ready(ctx context.Context, slots int) error {
 	})
 }
 
+// doors implements system.
+func (s *pigeonSystem) doors() int { return len(s.distributors) }
+
 // run implements system.
 func (s *pigeonSystem) run(ctx context.Context, at, job int, j *traces.Job, long bool) error {
 	name := "j" + strconv.Itoa(job+1)
@@ -137,7 +140,7 @@ var errNoSystem = errors.New("live: no such policy")
 
 // start starts the system of a policy, with its files in dir and the programs of bin.
 func start(ctx context.Context, policy, dir, bin string, seed uint64) (s system, err error) {
-	p, err := newPlant(dir, bin)
+	p, err := newPlant(dir, bin, figure())
 	if err != nil {
 		return nil, err
 	}

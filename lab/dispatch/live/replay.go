@@ -13,6 +13,8 @@ import (
 
 // system is a cluster that runs jobs.
 type system interface {
+	// doors is how many distributors there are.
+	doors() int
 	// run hands a job to a distributor, counted from 0, and returns when all its tasks have ended well.
 	run(ctx context.Context, distributor, job int, j *traces.Job, long bool) error
 	// close ends what was started.
@@ -63,7 +65,7 @@ func submitAll(ctx context.Context, l *load, s system, random *rand.Rand, result
 		if !pause.For(ctx, time.Until(due)) {
 			return
 		}
-		distributor := random.IntN(distributors)
+		distributor := random.IntN(s.doors())
 		running.Go(func() {
 			r := served{job: i, late: time.Since(due)}
 			r.err = s.run(ctx, distributor, i, &l.jobs[i], l.long(i))

@@ -10,11 +10,11 @@ import (
 // Sparrow: each distributor probes twice as many monitors as a job has tasks; a monitor whose worker is free asks the
 // distributor of its oldest probe for a task.
 
-// startSparrow starts 120 monitors and ten distributors.
+// startSparrow starts monitors and distributors.
 func startSparrow(ctx context.Context, p *plant, seed uint64) (system, error) {
 	return startParties(ctx, p, none, func(at int) part {
-		return &sparrowDistributor{held: newHeld(), sampler: sparrow.NewSampler(rand.New(rand.NewPCG(seed, uint64(at))), 0, workers)}
-	}, func(int) part { return &sparrowMonitor{} }, distributors)
+		return &sparrowDistributor{held: newHeld(), sampler: sparrow.NewSampler(rand.New(rand.NewPCG(seed, uint64(at))), 0, p.workers())}
+	}, func(int) part { return &sparrowMonitor{} }, p.distributors)
 }
 
 // none is no central distributor.
