@@ -216,7 +216,7 @@ func runSplit(ctx context.Context, r *papers.Real, s split, run int, l *load, lo
 		return 0, err
 	}
 	sum, counted := 0.0, 0
-	_, err = replay(ctx, l, system, r.Seed, func(j served) error {
+	_, err = replay(ctx, l, system, func(j served) error {
 		if j.job >= cappedFirst {
 			sum += j.took.Seconds()
 			counted++
@@ -239,7 +239,7 @@ func startGroups(p *plant, r *papers.Real) (all []distributor.Group, err error) 
 		for _, c := range r.Site.Addresses() {
 			more = append(more, "--coordinators", c)
 		}
-		if err := p.startMaster(name, addr, 0, more...); err != nil {
+		if err := p.masterProcess(name, addr, 0, more...); err != nil {
 			return nil, err
 		}
 	}

@@ -24,6 +24,8 @@ type plant struct {
 	sleep     string
 	// startWorker starts a worker of one slot on a node that is called name, which pulls from addr.
 	startWorker func(name, addr string) error
+	// startMaster starts the master of a group, with so many slots reserved.
+	startMaster func(group, listen string, reserved int) error
 }
 
 // newPlant makes the folder's parts and finds the programs.
@@ -43,6 +45,7 @@ func newPlant(dir, bin string, of shape) (*plant, error) {
 	}
 	p := &plant{shape: of, group: g, dir: dir, scheduler: filepath.Join(bin, "scheduler"), sleep: sleep}
 	p.startWorker = p.workerProcess
+	p.startMaster = func(group, listen string, reserved int) error { return p.masterProcess(group, listen, reserved) }
 	return p, nil
 }
 

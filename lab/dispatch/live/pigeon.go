@@ -27,8 +27,8 @@ type pigeonSystem struct {
 	end func() error
 }
 
-// startMaster starts the master of a group.
-func (p *plant) startMaster(group, listen string, reserved int, more ...string) error {
+// masterProcess is startMaster by a process, with more arguments.
+func (p *plant) masterProcess(group, listen string, reserved int, more ...string) error {
 	name := "m-" + filepath.Base(group)
 	argv := append([]string{
 		p.scheduler, "master", "--name", name, "--group", group, "--listen", listen, "--reserved", strconv.Itoa(reserved), "--w", "0", "--dev", "--log-level", "warn",

@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -29,17 +28,15 @@ type served struct {
 	err        error
 }
 
-// replay submits the jobs when the trace says, each to a distributor that chance picks, and calls ended for each job as it
+// replay submits the jobs when the trace says, to the distributors in turn, and calls ended for each job as it
 // ends. It returns at the first job that fails, and when ctx ends, with how many jobs have ended.
-func replay(ctx context.Context, l *load, s system, seed uint64, ended func(served) error) (done int, err error) {
+func replay(ctx context.Context, l *load, s system, ended func(served) error) (done int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	results := make(chan served)
-	running.Go(func() {
-		submitAll(ctx, l, s, rand.New(rand.NewPCG(seed, uint64(l.percent))), results, &running)
-	})
+	running.Go(func() { submitAll(ctx, l, s, results, &running) })
 	for done < len(l.jobs) {
 		select {
 		case <-ctx.Done():
@@ -58,17 +55,16 @@ func replay(ctx context.Context, l *load, s system, seed uint64, ended func(serv
 }
 
 // submitAll submits the jobs at their times; each is awaited on a goroutine of its own.
-func submitAll(ctx context.Context, l *load, s system, random *rand.Rand, results chan<- served, running *sync.WaitGroup) {
+func submitAll(ctx context.Context, l *load, s system, results chan<- served, running *sync.WaitGroup) {
 	began := time.Now()
 	for i := range l.jobs {
 		due := began.Add(seconds(l.jobs[i].Arrival))
 		if !pause.For(ctx, time.Until(due)) {
 			return
 		}
-		distributor := random.IntN(s.doors())
 		running.Go(func() {
 			r := served{job: i, late: time.Since(due)}
-			r.err = s.run(ctx, distributor, i, &l.jobs[i], l.long(i))
+			r.err = s.run(ctx, i%s.doors(), i, &l.jobs[i], l.long(i))
 			r.took = time.Since(due)
 			select {
 			case results <- r:

@@ -160,7 +160,7 @@ func (o *Options) replay(ctx context.Context, l *load, s system, r *Replay, prog
 	err = rows.Write(jobsHead())
 	began, told := time.Now(), time.Now()
 	if err == nil {
-		r.Ended, err = replay(ctx, l, s, o.Seed, func(j served) error {
+		r.Ended, err = replay(ctx, l, s, func(j served) error {
 			took[j.job] = j.took.Seconds()
 			r.LateMax = max(r.LateMax, j.late.Seconds())
 			if time.Since(told) > tellEvery {

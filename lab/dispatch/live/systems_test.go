@@ -12,9 +12,12 @@ import (
 	"sync"
 	"testing"
 
+	"headroom/internal/rpc"
 	"headroom/internal/testkit"
 	"headroom/lab/traces"
+	"headroom/scheduler/access"
 	"headroom/scheduler/local"
+	"headroom/scheduler/master"
 )
 
 // tiny is a plant of eight workers that run in this process.
@@ -27,6 +30,18 @@ func tiny(t *testing.T) *plant {
 		w, err := local.New(local.Config{Node: name, Schedulers: []string{addr}, Slots: 1, Dir: filepath.Join(p.dir, "work", name), Logger: slog.New(slog.DiscardHandler)})
 		if err == nil {
 			running.Go(func() { _ = w.Run(ctx) })
+		}
+		return err
+	}
+	p.startMaster = func(group, listen string, reserved int) error {
+		l, err := rpc.Listen(listen)
+		if err != nil {
+			return err
+		}
+		logger := slog.New(slog.DiscardHandler)
+		m, err := master.New(master.Config{Name: "m-" + group, Group: group, Reserved: master.Reserved{Slots: reserved}, Guard: access.New(true, "", logger), Logger: logger})
+		if err == nil {
+			running.Go(func() { _ = m.Run(ctx, l) })
 		}
 		return err
 	}
@@ -55,13 +70,16 @@ func burst(jobs int) *load {
 
 func TestSystemsRunAllTasksOnce(t *testing.T) {
 	t.Parallel()
-	for name, begin := range map[string]func(context.Context, *plant, uint64) (system, error){"sparrow": startSparrow, "eagle": startEagle} {
+	for name, begin := range map[string]func(context.Context, *plant, uint64) (system, error){
+		"sparrow": startSparrow, "eagle": startEagle,
+		"pigeon": func(ctx context.Context, p *plant, _ uint64) (system, error) { return startPigeon(ctx, p) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, l := tiny(t), burst(40)
 			s := testkit.Need(begin(t.Context(), p, 1))(t)
 			ran := map[int]int{}
-			done, err := replay(t.Context(), l, s, 1, func(r served) error {
+			done, err := replay(t.Context(), l, s, func(r served) error {
 				ran[r.job]++
 				return nil
 			})
@@ -83,7 +101,7 @@ func TestFailedTaskEndsTheReplay(t *testing.T) {
 	p := tiny(t)
 	p.sleep = "/bin/false"
 	s := testkit.Need(startSparrow(t.Context(), p, 1))(t)
-	_, err := replay(t.Context(), burst(4), s, 1, func(served) error { return nil })
+	_, err := replay(t.Context(), burst(4), s, func(served) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "exit code 1") {
 		t.Errorf("%v", err)
 	}
