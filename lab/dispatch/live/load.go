@@ -33,12 +33,8 @@ func (s shape) workers() int { return s.groups * s.each }
 // short is how many workers take no tasks of long jobs.
 func (s shape) short() int { return s.groups * s.reserved }
 
-const (
-	// cutoff is the longest mean time of a short job's tasks, s.
-	cutoff = 1
-	// hop is what the simulation takes for a message, s.
-	hop = 0.0005
-)
+// cutoff is the longest mean time of a short job's tasks, s.
+const cutoff = 1
 
 // readLoad reads the first jobs of the trace that offers a load, all where jobs is 0, with all times multiplied by scale.
 func readLoad(dir string, percent, jobs int, scale float64) (*load, error) {

@@ -125,7 +125,7 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*Report, error) {
 // once replays one trace on one system and judges it.
 func (o *Options) once(ctx context.Context, policy string, l *load, progress io.Writer) (*Replay, error) {
 	r := &Replay{Policy: policy, Load: l.percent, Jobs: len(l.jobs), Tasks: l.tasks(), Scale: o.Scale}
-	simulated, err := simulate(ctx, policy, l, o.Scale, o.Seed, o.Seeds)
+	simulated, err := simulate(ctx, policy, figure(), l, o.Seed, o.Seeds)
 	if err != nil {
 		return r, err
 	}
