@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -57,8 +58,10 @@ func New(cfg Config) (*Distributor, error) {
 	return d, nil
 }
 
-// Run keeps the streams to the masters until ctx ends; then it returns nil. Tasks at masters run on. It is called once.
+// Run keeps the streams to the masters until ctx ends, and closes Peers; then it returns nil. Tasks at masters run on. It is
+// called once.
 func (d *Distributor) Run(ctx context.Context) error {
+	defer d.peers.Close()
 	defer close(d.ended)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -127,6 +130,8 @@ type Flight struct {
 	distributor *Distributor
 	// results has room for all results, so that nobody waits for who reads it.
 	results chan Result
+	// handed counts the tasks that were handed over and have no result.
+	handed atomic.Int64
 	// The loop owns what follows. pieces are the tasks, left those without a result.
 	pieces []piece
 	left   int
@@ -134,6 +139,9 @@ type Flight struct {
 
 // Results are the results of the job's tasks as they come. It is closed after the last one, and when the job was cancelled.
 func (f *Flight) Results() <-chan Result { return f.results }
+
+// Handed returns how many of its tasks were handed over and have no result.
+func (f *Flight) Handed() int { return int(f.handed.Load()) }
 
 // Cancel takes back all tasks without a result: those that wait are forgotten, those that run are killed.
 func (f *Flight) Cancel(ctx context.Context) {

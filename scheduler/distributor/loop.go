@@ -51,6 +51,9 @@ type placed struct {
 	id      pigeon.ID
 	attempt int
 	task    *headroomv1.Task
+	flight  *Flight
+	// again tells that it was handed over more than once: nobody can say that it has not begun.
+	again bool
 }
 
 // loop owns the tasks. Only its goroutine touches it once Run is called.
@@ -155,6 +158,7 @@ func (g *group) pay() {
 // drop forgets the attempt of a task that was handed over.
 func (l *loop) drop(id pigeon.ID) {
 	if name, ok := l.names[id]; ok {
+		l.placed[name].flight.handed.Add(-1)
 		delete(l.placed, name)
 		delete(l.names, id)
 	}
@@ -172,7 +176,8 @@ func (l *loop) handOver() {
 			s.Task.flight.deliver(int(s.Task.index), &headroomv1.TaskResult{Ref: task.GetRef(), ExitCode: -1, Error: errTwice.Error()})
 			continue
 		}
-		l.placed[name], l.names[s.ID] = placed{s.ID, s.Attempt, task}, name
+		l.placed[name], l.names[s.ID] = placed{id: s.ID, attempt: s.Attempt, task: task, flight: s.Task.flight}, name
+		s.Task.flight.handed.Add(1)
 		g.outstanding++
 		g.windows[kind(s.High)]--
 		b := &l.batches[s.Group][kind(s.High)]
@@ -280,8 +285,11 @@ func (l *loop) again(g *group) {
 		}
 	}
 	for s := range l.core.Outstanding(g.number) {
-		k := kind(s.High)
-		if batches[k] = append(batches[k], l.placed[l.names[s.ID]].task); len(batches[k]) == batchMost {
+		k, name := kind(s.High), l.names[s.ID]
+		p := l.placed[name]
+		p.again = true
+		l.placed[name] = p
+		if batches[k] = append(batches[k], p.task); len(batches[k]) == batchMost {
 			send(k)
 		}
 	}
@@ -344,11 +352,16 @@ func (l *loop) handed(ref *headroomv1.TaskRef) (placed, bool) {
 func (l *loop) refuse(s *session, m *headroomv1.GroupRefused) {
 	for _, ref := range m.GetRefs() {
 		p, ok := l.handed(ref)
-		if !ok || !l.core.Refused(p.id, p.attempt) {
+		if !ok {
 			continue
 		}
 		l.drop(p.id)
 		s.link.group.outstanding--
+		if p.again {
+			l.core.LostTask(p.id, p.attempt)
+		} else {
+			l.core.Refused(p.id, p.attempt)
+		}
 	}
 	s.link.group.windows = [2]int{}
 	l.cfg.Logger.Debug("master refused tasks", slog.String("group", s.link.group.Name), slog.Int("tasks", len(m.GetRefs())), slog.String("reason", m.GetReason()))
