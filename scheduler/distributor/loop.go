@@ -304,7 +304,7 @@ func (l *loop) open(s *session) {
 	if power <= 0 { // it has not learned yet: each slot counts as one at full speed
 		power = float64(state.GetUsable())
 	}
-	l.core.Report(g.number, power, int(state.GetRunningHigh()+state.GetRunningLow()+state.GetWaitingHigh()+state.GetWaitingLow()))
+	l.core.Report(g.number, power, int(state.GetRunningLow()+state.GetWaitingLow()), int(state.GetRunningHigh()+state.GetWaitingHigh()))
 	g.windows = [2]int{int(state.GetWindow()), int(state.GetWindowHigh())}
 	l.core.Window(g.number, g.windows[0], g.windows[1])
 }
