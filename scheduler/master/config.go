@@ -12,7 +12,7 @@ import (
 	"headroom/scheduler/jobfile"
 )
 
-// Config is what a master must know. Peer, Reserved, Coordinators and Metrics may be left out.
+// Config is what a master must know. Peer, Reserved, Coordinators, Denied and Metrics may be left out.
 type Config struct {
 	// Name of the master, and the group that it serves: the name of a domain of the power tree.
 	Name, Group string
@@ -28,6 +28,8 @@ type Config struct {
 	Peers rpc.Peers
 	// Guard decides who may call.
 	Guard *access.Guard
+	// Denied follows which certificates are denied; nil in the clear.
+	Denied *access.Denied
 	// Metrics is where Prometheus asks; nil for nowhere.
 	Metrics net.Listener
 	Logger  *slog.Logger
@@ -47,8 +49,8 @@ func (r Reserved) of(slots int) int {
 	return min(r.Slots, slots)
 }
 
-// check returns what is wrong with the configuration.
-func (c Config) check() error {
+// Check returns what is wrong with the configuration.
+func (c Config) Check() error {
 	bad := func(hint, format string, args ...any) error {
 		e := cli.Usage(format, args...)
 		e.Hint = hint

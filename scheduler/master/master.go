@@ -48,7 +48,7 @@ type arrival struct {
 
 // New is a master that does nothing until Run.
 func New(cfg Config) (*Master, error) {
-	if err := cfg.check(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
 	if cfg.Peers.HTTP() == nil {
@@ -79,6 +79,9 @@ func (m *Master) Run(parent context.Context, l net.Listener) error {
 	}
 	if len(m.cfg.Coordinators) > 0 {
 		parts = append(parts, m.learnCaps)
+	}
+	if m.cfg.Denied != nil {
+		parts = append(parts, m.cfg.Denied.Watch)
 	}
 	if m.cfg.Metrics != nil {
 		parts = append(parts, m.serveMetrics)

@@ -47,6 +47,9 @@ func (m *Master) askPeer(ctx context.Context) error {
 		if err == nil && r.Msg.GetState().GetGroup() != m.cfg.Group {
 			err = fmt.Errorf("%s is the master of %q", m.cfg.Peer, r.Msg.GetState().GetGroup())
 		}
+		if err == nil && r.Msg.GetState().GetMaster() == m.cfg.Name {
+			err = fmt.Errorf("%s calls itself %s too", m.cfg.Peer, m.cfg.Name)
+		}
 		if answers != (err == nil) && ctx.Err() == nil {
 			answers = err == nil
 			m.cfg.Logger.Info("the group's other master", slog.String("peer", m.cfg.Peer), slog.Bool("answers", answers), slog.Any("error", err))
