@@ -31,7 +31,7 @@ type pigeonSystem struct {
 func (p *plant) masterProcess(group, listen string, reserved int, more ...string) error {
 	name := "m-" + filepath.Base(group)
 	argv := append([]string{
-		p.scheduler, "master", "--name", name, "--group", group, "--listen", listen, "--reserved", strconv.Itoa(reserved), "--w", "0", "--dev", "--log-level", "warn",
+		p.scheduler, "master", "--name", name, "--group", group, "--listen", listen, "--reserved", strconv.Itoa(reserved), "--dev", "--log-level", "warn",
 	}, more...)
 	_, err := p.group.Start(name, nil, argv...)
 	return err
