@@ -21,6 +21,7 @@ import (
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
 	"headroom/lab/papers/grass"
+	"headroom/lab/papers/pigeon"
 	"headroom/lab/papers/pythia"
 	"headroom/lab/promises"
 	"headroom/lab/record"
@@ -47,7 +48,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewEstimateCommand())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewAllocateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), pythia.NewCommand()))
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), pigeon.NewCommand(), pythia.NewCommand()))
 	root.AddCommand(arbitration.NewCommand(live.Engines()))
 	root.AddCommand(promises.NewCommand())
 	root.AddCommand(studies.NewProfileCommand())

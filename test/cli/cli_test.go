@@ -46,6 +46,7 @@ import (
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
 	"headroom/lab/papers/grass"
+	"headroom/lab/papers/pigeon"
 	"headroom/lab/papers/pythia"
 	"headroom/lab/promises"
 	"headroom/lab/record"
@@ -76,7 +77,7 @@ func powerlab() *cobra.Command {
 	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand(), pigeon.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())
 	return root
 }
 

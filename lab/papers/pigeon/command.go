@@ -1,0 +1,126 @@
+package pigeon
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/lab/papers"
+)
+
+// Bounds of the flags, and what the study takes by default.
+const (
+	seedsDefault = 3
+	// tasksDefault is near the number of tasks of Yahoo's trace.
+	tasksDefault = 1_000_000
+	tasksLeast   = 10_000
+	tasksMost    = 20_000_000
+	// quickTasks and quickJobs are those of --quick.
+	quickTasks = 20_000
+	quickJobs  = 400
+)
+
+// options are the flags of `powerlab paper pigeon`.
+type options struct {
+	papers.Options
+
+	tasks  int
+	quick  bool
+	traces papers.Traces
+}
+
+// NewCommand is `powerlab paper pigeon`.
+func NewCommand() *cobra.Command {
+	o := options{Options: papers.Options{Seeds: seedsDefault}}
+	cmd := &cobra.Command{
+		Short: "Dispatch of many small tasks over groups of workers (Pigeon)",
+		Long: "Repeats Pigeon's experiments (Li's dissertation, chapter 4): the worked example, the closed forms (4.1) to (4.6), the\n" +
+			"simulation against them on 30,000 workers, and jobs of three traces by Pigeon, Eagle and Sparrow. The policies are those\n" +
+			"of packages pigeon, eagle, sparrow and central, and of powerlab dispatch.\n\n" +
+			"The paper's traces are not public as a whole. Jobs are generated with their published moments; Cloudera and Google\n" +
+			"are scaled down, workers and tasks of a job alike. --traces names a folder of published traces, and adds what is\n" +
+			"measured on them:\n\n" +
+			"  pigeon/NGO_trace50 to NGO_trace90                       Fig. 4.11, on 120 workers\n" +
+			"  pigeon/NYH_trace50, NYH_trace70, NYH_trace90            on 330 workers, where they have the loads of their names\n" +
+			"  hawk-format/YH1_sub.tr, YH2_sub.tr, GOOG_subtrace.tr    as Hawk, Eagle and Pigeon publish them\n\n" +
+			"Without it those targets are not_run. A seed draws jobs and what policies choose at random; on a trace only the latter.\n" +
+			"The same seeds give the same bytes.\n\n" +
+			"--out writes targets.csv and targets.md, runs.csv (every run), groups.md (Fig. 4.5, by size of the groups), fig42.svg,\n" +
+			"fig43.svg, fig47.svg and, with --traces, fig411.svg.\n\n" +
+			"--quick takes two minutes less: few jobs, to see that it runs. Its verdicts say little.",
+		Example: "  powerlab paper pigeon\n  powerlab paper pigeon --traces traces --out pigeon-out\n  powerlab paper pigeon --quick --seeds 1 -o json\n  powerlab paper pigeon --mutants -o json",
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.tasks, "tasks", tasksDefault, "tasks of each generated trace")
+	f.BoolVar(&o.quick, "quick", false, fmt.Sprintf("few jobs: %d of the model, and %d tasks of each generated trace", quickJobs, quickTasks))
+	o.traces.Flag(f)
+	cmd.MarkFlagsMutuallyExclusive("tasks", "quick")
+	return papers.Study{
+		Paper: "pigeon", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate}, Mutants: o.mutants, MutantSeeds: mutantSeeds,
+	}.Command(cmd, &o.Options)
+}
+
+// check checks the flags of its own.
+func (o *options) check() error {
+	if o.tasks < tasksLeast || o.tasks > tasksMost {
+		return cli.Usage("--tasks is %d; it must be from %d to %d", o.tasks, tasksLeast, tasksMost)
+	}
+	return o.traces.Check("pigeon")
+}
+
+// size is how many jobs the model has, and how many tasks a generated trace.
+func (o *options) size() (jobs, tasks int) {
+	if o.quick {
+		return quickJobs, quickTasks
+	}
+	return modelJobs, o.tasks
+}
+
+// scenes are all experiments. Traces are read before anything runs, so that a mistake in one costs no time; why says of those
+// that are not there what is missing.
+func (o *options) scenes() (all []scene, why map[string]string, err error) {
+	jobs, tasks := o.size()
+	all = append(models(jobs), generatedScenes(tasks)...)
+	why = map[string]string{}
+	for _, x := range tracedScenes() {
+		jobs, missing, err := x.read(&o.traces)
+		if err != nil {
+			return nil, nil, err
+		}
+		if missing != "" {
+			why[x.file] = missing
+			continue
+		}
+		all = append(all, x.scene(jobs))
+	}
+	return all, why, nil
+}
+
+// simulate runs all experiments.
+func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+	f, err := o.run(ctx, progress)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.Keep(f.files(o.Seed)); err != nil {
+		return nil, err
+	}
+	return f.targets()
+}
+
+// run runs all experiments without any mistake.
+func (o *options) run(ctx context.Context, progress io.Writer) (*figures, error) {
+	scenes, why, err := o.scenes()
+	if err != nil {
+		return nil, err
+	}
+	f := &figures{forms: honestForms(), why: why}
+	if f.exact, err = honestExamples().work(ctx); err != nil {
+		return nil, err
+	}
+	f.trials, err = runAll(ctx, scenes, o.Seed, o.Seeds, progress)
+	return f, err
+}

@@ -1,0 +1,174 @@
+// Claims: the examples come out exactly; the closed forms are those of the table; the same seed gives the same numbers; Pigeon is
+// better to short jobs than Eagle, and Eagle than Sparrow; targets say what is missing, and mistakes make them worse.
+package pigeon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"headroom/internal/leaks"
+	"headroom/internal/testkit"
+	"headroom/lab/papers"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
+
+func TestExamplesAndForms(t *testing.T) {
+	t.Parallel()
+	e, err := honestExamples().work(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := honestForms().tables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range append(e.targets(), tables...) {
+		if target.Verdict != papers.Met {
+			t.Errorf("%s is %s: got %v, %s", target.ID, target.Verdict, *target.Got, target.Note)
+		}
+	}
+}
+
+// Each mistake in an example or in a closed form is noticed by every target that is to notice it.
+func TestMistakesInExamplesShow(t *testing.T) {
+	t.Parallel()
+	o := &options{}
+	for _, x := range mutations() {
+		if x.setups != nil {
+			continue
+		}
+		honest := &figures{forms: honestForms()}
+		var err error
+		if honest.exact, err = honestExamples().work(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		before, err := honest.targets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := o.mutate(context.Background(), honest, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range x.expected {
+			if !slices.Contains(papers.Fell(before, after), id) {
+				t.Errorf("%s: %s stands", x.name, id)
+			}
+		}
+	}
+}
+
+// few are small scenes: one of the model, and Yahoo's jobs.
+func few() []scene {
+	return append(models(60)[:1], generatedScenes(tasksLeast)[:1]...)
+}
+
+func TestSameSeedSameNumbers(t *testing.T) {
+	t.Parallel()
+	var got [2][]trial
+	for i := range got {
+		var err error
+		if got[i], err = runAll(context.Background(), few(), 5, 1, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fmt.Sprint(got[0]) != fmt.Sprint(got[1]) { // what is unknown is NaN
+		t.Errorf("%v, then %v", got[0], got[1])
+	}
+	m := got[0][0][key{yahoo().name, weighted(20)}]
+	if m.short.jobs == 0 || m.long.jobs == 0 || m.short.slow[0] < 1 || m.short.took[2] < m.short.took[0] {
+		t.Errorf("%+v", m)
+	}
+}
+
+// trace is a short trace in the format of Hawk, Eagle and Pigeon: 9 short jobs to a long one, on 120 workers at a load near 0.9.
+func trace() string {
+	var b strings.Builder
+	for _, j := range (published{fanMean: 4, fanMost: 98, scale: 1, least: 0.01, mean: 3.5, most: 100, cutoff: 1, workers: ec2Workers}).generate(9, 4000, 0.9) {
+		b.WriteString(line(j.Arrival, j.Times))
+	}
+	return b.String()
+}
+
+// On a trace the policies stand in the paper's order; the other traces are not run, and say why.
+func TestOnATrace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "pigeon"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "pigeon", "NGO_trace80"), []byte(trace()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	exit, stdout, stderr := testkit.Run(t, NewCommand(), "", "--quick", "--seeds", "1", "--traces", dir, "--out", out)
+	if exit != 0 && exit != 8 {
+		t.Fatalf("exit %d: %s", exit, stderr)
+	}
+	for _, want := range []string{"G6/pigeon-google80-order", "does not have it"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in %s", want, stdout)
+		}
+	}
+	for _, l := range strings.Split(stdout, "\n") {
+		if strings.HasPrefix(l, "G6/pigeon-google80-order") && !strings.Contains(l, " met ") {
+			t.Error(l)
+		}
+	}
+	for _, name := range []string{"targets.csv", "runs.csv", "groups.md", "fig42.svg", "fig43.svg", "fig47.svg"} {
+		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() < 200 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Every expected target of a mistake exists, and every target has a mistake.
+func TestMutantsNameTargets(t *testing.T) {
+	t.Parallel()
+	targets, err := (&figures{forms: honestForms()}).targets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, target := range targets {
+		if seen[target.ID] {
+			t.Errorf("%s twice", target.ID)
+		}
+		seen[target.ID] = true
+		if !slices.ContainsFunc(mutations(), func(m mutation) bool { return slices.Contains(m.expected, target.ID) }) {
+			t.Errorf("%s has no mutant", target.ID)
+		}
+	}
+	for _, m := range mutations() {
+		for _, id := range m.expected {
+			if !seen[id] {
+				t.Errorf("%s: no target %s", m.name, id)
+			}
+		}
+	}
+}
+
+// Flags that make no sense, and a folder without traces.
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--tasks", "1"}, "--tasks is 1; it must be from 10000 to 20000000"},
+		{[]string{"--traces", t.TempDir()}, "--traces: "},
+		{[]string{"--engine", "yarn"}, "--engine"},
+		{[]string{"--quick", "--tasks", "20000"}, "quick"},
+	} {
+		if exit, _, stderr := testkit.Run(t, NewCommand(), "", c.args...); exit != 2 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: exit %d, %s", c.args, exit, stderr)
+		}
+	}
+}
