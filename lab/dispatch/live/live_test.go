@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -18,6 +19,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"headroom/internal/cli"
 	"headroom/internal/pause"
@@ -216,18 +219,16 @@ func TestReport(t *testing.T) {
 
 func TestOptionsRefused(t *testing.T) {
 	t.Parallel()
-	fine := Options{Policies: Policies(), Loads: Loads(), Traces: "traces", Out: "out", Scale: 1, Seeds: 20}
+	fine := Options{Policies: Policies(), Loads: Loads(), Out: "out", Scale: 1}
 	testkit.Check(t, fine.Check())
 	for want, change := range map[string]func(*Options){
 		`--policy "hawk"`:     func(o *Options) { o.Policies = []string{"hawk"} },
 		"--load 55":           func(o *Options) { o.Loads = []int{55} },
 		"at least one policy": func(o *Options) { o.Policies = nil },
-		"--traces must":       func(o *Options) { o.Traces = "" },
 		"--out must":          func(o *Options) { o.Out = "" },
 		"--scale is NaN":      func(o *Options) { o.Scale = math.NaN() },
 		"--scale is 2":        func(o *Options) { o.Scale = 2 },
 		"--jobs is -1":        func(o *Options) { o.Jobs = -1 },
-		"--seeds is 1":        func(o *Options) { o.Seeds = 1 },
 	} {
 		o := fine
 		change(&o)
@@ -244,15 +245,19 @@ func TestLoadOfATrace(t *testing.T) {
 	testkit.Check(t, os.MkdirAll(filepath.Join(dir, "pigeon"), 0o755))
 	path := filepath.Join(dir, "pigeon", "NGO_trace70")
 	testkit.WriteFile(t, path, "0.5 2 0.75 0.5 1\n1.5 1 4 4\n2 1 0.1 0.1\n")
-	l := testkit.Need(readLoad(dir, 70, 2, 0.5))(t)
+	from := &papers.Traces{}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	from.Flag(flags)
+	testkit.Check(t, flags.Set("traces", dir))
+	l := testkit.Need(readLoad(from, 70, 2, 0.5))(t)
 	if len(l.jobs) != 2 || l.tasks() != 3 || l.jobs[0].Times[1] != 0.5 || l.jobs[1].Arrival != 0.75 || l.long(0) || !l.long(1) || l.takes() != 2750*time.Millisecond {
 		t.Errorf("%v, takes %v: %+v", l, l.takes(), l.jobs)
 	}
-	if _, err := readLoad(dir, 50, 0, 1); err == nil || !strings.Contains(err.Error(), "--load 50") {
+	if _, err := readLoad(from, 50, 0, 1); err == nil || !strings.Contains(fmt.Sprint(err), "a load of 50") {
 		t.Errorf("no such trace: %v", err)
 	}
 	testkit.WriteFile(t, path, "0.5 2 0.75 0.5 1\n1.5 1 4 -4\n")
-	if _, err := readLoad(dir, 70, 0, 1); err == nil || !strings.Contains(err.Error(), "NGO_trace70:2:") {
+	if _, err := readLoad(from, 70, 0, 1); err == nil || !strings.Contains(err.Error(), "NGO_trace70:2:") {
 		t.Errorf("a negative time: %v", err)
 	}
 }

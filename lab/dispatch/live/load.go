@@ -1,15 +1,14 @@
 package live
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"slices"
 	"strconv"
 	"time"
 
 	"headroom/internal/cli"
+	"headroom/lab/papers"
 	"headroom/lab/traces"
 )
 
@@ -37,26 +36,23 @@ func (s shape) short() int { return s.groups * s.reserved }
 const cutoff = 1
 
 // readLoad reads the first jobs of the trace that offers a load, all where jobs is 0, with all times multiplied by scale.
-func readLoad(dir string, percent, jobs int, scale float64) (*load, error) {
-	f, err := traces.Open(dir, "pigeon-google"+strconv.Itoa(percent))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, cli.Failed("--traces names the folder with the folder pigeon of published traces", "--load %d: %w", percent, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
+func readLoad(from *papers.Traces, percent, jobs int, scale float64) (*load, error) {
 	l := &load{percent: percent, cutoff: cutoff * scale}
-	for j, err := range traces.Tasks(f, f.Name()) {
-		if err != nil {
-			return nil, err
+	why, err := from.Read("pigeon-google"+strconv.Itoa(percent), func(f *traces.File) error {
+		for j, err := range traces.Tasks(f, f.Name()) {
+			if err != nil {
+				return err
+			}
+			if l.jobs = append(l.jobs, scaled(j, scale)); len(l.jobs) == jobs {
+				break
+			}
 		}
-		l.jobs = append(l.jobs, scaled(j, scale))
-		if len(l.jobs) == jobs {
-			break
-		}
+		return nil
+	})
+	if err == nil && why != "" {
+		err = cli.Failed("--traces names a folder with pigeon/NGO_trace"+strconv.Itoa(percent), "a load of %d %%: %s", percent, why)
 	}
-	return l, nil
+	return l, err
 }
 
 // scaled is a copy of a job of which all times are multiplied.

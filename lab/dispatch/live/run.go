@@ -30,16 +30,19 @@ type Options struct {
 	Policies []string
 	// Loads are in %.
 	Loads []int
-	// Traces is the folder of published traces, Out the one for results, Bin that of the programs.
-	Traces, Out, Bin string
+	// Traces are the published ones, Out is the folder for results, Bin that of the programs.
+	Traces   *papers.Traces
+	Out, Bin string
 	// Jobs bounds the jobs of each trace; 0 for all.
 	Jobs int
 	// Scale is what all times are multiplied by, above 0 and up to 1.
 	Scale float64
-	// Seed is the first of Seeds seeds of the simulation, and that of the choice of distributors.
-	Seed  uint64
-	Seeds int
+	// Seed is the first of the seeds of the simulation, and what Sparrow's and Eagle's probes are drawn by.
+	Seed uint64
 }
+
+// simulatedSeeds is how many seeds of the simulation a replay is compared with.
+const simulatedSeeds = 20
 
 // Flags adds the flags of a replay that no other study has.
 func (o *Options) Flags(f *pflag.FlagSet) {
@@ -72,16 +75,12 @@ func (o *Options) Check() error {
 	switch {
 	case len(o.Policies) == 0 || len(o.Loads) == 0:
 		return cli.Usage("--policy and --load must name at least one policy and one load")
-	case o.Traces == "":
-		return cli.Usage("--traces must name the folder of published traces that --real replays")
 	case o.Out == "":
 		return cli.Usage("--out must name a folder: a replay takes minutes, and what it showed is kept there")
 	case !(o.Scale > 0 && o.Scale <= 1):
 		return cli.Usage("--scale is %v; it must be above 0 and at most 1", o.Scale)
 	case o.Jobs < 0:
 		return cli.Usage("--jobs is %d; it must be at least 0, which means all", o.Jobs)
-	case o.Seeds < 2:
-		return cli.Usage("--seeds is %d; at least 2 are needed to see how much the simulation's seeds differ", o.Seeds)
 	}
 	return nil
 }
@@ -106,16 +105,19 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*Report, error) {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return report, cli.Failed("name another folder with --out", "--out: %w", err)
 	}
-	for _, percent := range o.Loads {
-		l, err := readLoad(o.Traces, percent, o.Jobs, o.Scale)
-		if err != nil {
+	loads := make([]*load, len(o.Loads))
+	for i, percent := range o.Loads { // before anything runs
+		var err error
+		if loads[i], err = readLoad(o.Traces, percent, o.Jobs, o.Scale); err != nil {
 			return report, err
 		}
+	}
+	for _, l := range loads {
 		for _, policy := range o.Policies {
 			r, err := o.once(ctx, policy, l, progress)
 			report.Replays = append(report.Replays, *r)
 			if err := errors.Join(err, report.files().Write(o.Out)); err != nil {
-				return report, fmt.Errorf("%s at %d %%: %w", policy, percent, err)
+				return report, fmt.Errorf("%s at %d %%: %w", policy, l.percent, err)
 			}
 		}
 	}
@@ -125,7 +127,7 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*Report, error) {
 // once replays one trace on one system and judges it.
 func (o *Options) once(ctx context.Context, policy string, l *load, progress io.Writer) (*Replay, error) {
 	r := &Replay{Policy: policy, Load: l.percent, Jobs: len(l.jobs), Tasks: l.tasks(), Scale: o.Scale}
-	simulated, err := simulate(ctx, policy, figure(), l, o.Seed, o.Seeds)
+	simulated, err := simulate(ctx, policy, figure(), l, o.Seed, simulatedSeeds)
 	if err != nil {
 		return r, err
 	}
