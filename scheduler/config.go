@@ -189,7 +189,7 @@ spark:
 # Groups of workers, each with a master and its standby: "scheduler master" runs one. Jobs with "dispatch: pigeon" in their
 # file are split over the groups, and the masters hand their tasks to the workers.
 dispatch:
-  groups: []                          # groups with their masters, [{name: rack/r1, masters: ["10.0.1.1:7414", "10.0.1.2:7414"]}]; empty: none
+  groups: {}                          # addresses of each group's masters, {rack/r1: ["10.0.1.1:7420", "10.0.1.2:7420"]}; empty: none
   cutoff: 10s                         # jobs with a task_time below it are short: their tasks go first
   spread: power                       # how a job is split: power (what each group can do now), level (the same, and what waits there), even
   placement: round-robin              # which task goes where: round-robin, block (neighbours together)

@@ -1,7 +1,7 @@
 package scheduler
 
 import (
-	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -16,8 +16,8 @@ import (
 
 // Dispatch is the dispatch section: the groups of workers whose masters dispatch the tasks of jobs that ask for it.
 type Dispatch struct {
-	// Groups are the groups; none: jobs with dispatch: pigeon are refused.
-	Groups []DispatchGroup `yaml:"groups"`
+	// Groups are the addresses of each group's masters; none: jobs with dispatch: pigeon are refused.
+	Groups map[string][]string `yaml:"groups"`
 	// Cutoff parts short jobs from long ones by the time of their tasks.
 	Cutoff config.Duration `yaml:"cutoff"`
 	// Spread is power, level or even.
@@ -26,12 +26,6 @@ type Dispatch struct {
 	Placement string `yaml:"placement"`
 	// MaxTasks bounds the tasks of such jobs that have not ended.
 	MaxTasks int `yaml:"max_tasks"`
-}
-
-// DispatchGroup is a group with the addresses of its masters.
-type DispatchGroup struct {
-	Name    string   `yaml:"name"`
-	Masters []string `yaml:"masters"`
 }
 
 const (
@@ -73,44 +67,43 @@ func (d Dispatch) check() *cli.Error {
 	case len(d.Groups) > groupsMax:
 		return config.Bad("a group has 50 to 100 workers", "%d dispatch.groups; the most is %d", len(d.Groups), groupsMax)
 	}
-	var names, addresses []string
-	for i, g := range d.Groups {
-		at := fmt.Sprintf("dispatch.groups[%d]", i)
-		switch {
-		case !jobfile.ValidName(strings.ReplaceAll(g.Name, "/", "-")):
-			return config.Bad("the name of a domain of the power tree, for example rack/r1", "%s: name %q is no name of a group", at, g.Name)
-		case slices.Contains(names, g.Name):
-			return config.Bad("give each group a name of its own", "%s: another group is named %s", at, g.Name)
-		case len(g.Masters) < 1 || len(g.Masters) > mastersMax:
-			return config.Bad(`masters: ["10.0.1.1:7414", "10.0.1.2:7414"] are the two masters of a group`, "%s: %s has %d masters; it must have 1 or %d", at, g.Name, len(g.Masters), mastersMax)
+	var addresses []string
+	for _, name := range slices.Sorted(maps.Keys(d.Groups)) {
+		if err := checkGroup(name, d.Groups[name], addresses); err != nil {
+			return err
 		}
-		names = append(names, g.Name)
-		for _, a := range g.Masters {
-			if _, _, err := net.SplitHostPort(a); err != nil {
-				return config.Bad("write host:port, for example 10.0.1.1:7414", "%s: %q is not an address", at, a)
-			}
-			if slices.Contains(addresses, a) {
-				return config.Bad("a master serves one group", "%s: %s is named twice", at, a)
-			}
-			addresses = append(addresses, a)
+		addresses = append(addresses, d.Groups[name]...)
+	}
+	return nil
+}
+
+// checkGroup checks a group whose masters are none of the others.
+func checkGroup(name string, masters, others []string) *cli.Error {
+	switch {
+	case !jobfile.ValidName(strings.ReplaceAll(name, "/", "-")):
+		return config.Bad("the name of a domain of the power tree, for example rack/r1", "dispatch.groups: %q is no name of a group", name)
+	case len(masters) < 1 || len(masters) > mastersMax:
+		return config.Bad(`rack/r1: ["10.0.1.1:7420", "10.0.1.2:7420"] are the two masters of a group`, "dispatch.groups: %s has %d masters; it must have 1 or %d", name, len(masters), mastersMax)
+	}
+	for i, a := range masters {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			return config.Bad("write host:port, for example 10.0.1.1:7420", "dispatch.groups: %s: %q is not an address", name, a)
+		}
+		if slices.Contains(others, a) || slices.Contains(masters[:i], a) {
+			return config.Bad("a master serves one group", "dispatch.groups: %s: %s is named twice", name, a)
 		}
 	}
 	return nil
 }
 
 // masters are the addresses of all masters.
-func (d Dispatch) masters() (all []string) {
-	for _, g := range d.Groups {
-		all = append(all, g.Masters...)
-	}
-	return all
-}
+func (d Dispatch) masters() []string { return slices.Concat(slices.Collect(maps.Values(d.Groups))...) }
 
 // settings are what a distributor takes of the section.
 func (d Dispatch) settings() distributor.Config {
 	c := distributor.Config{Spread: spreads()[d.Spread], Placement: placements()[d.Placement]}
-	for _, g := range d.Groups {
-		c.Groups = append(c.Groups, distributor.Group{Name: g.Name, Masters: g.Masters})
+	for _, name := range slices.Sorted(maps.Keys(d.Groups)) {
+		c.Groups = append(c.Groups, distributor.Group{Name: name, Masters: d.Groups[name]})
 	}
 	return c
 }

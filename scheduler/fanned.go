@@ -140,7 +140,7 @@ func (s *service) checkTasks(r *record, v view) error {
 const statusWait = time.Second
 
 // groups is what the distributor knows of its groups; none where there are none.
-func (s *service) groups(ctx context.Context) []*headroomv1.DispatchGroup {
+func (s *Server) groups(ctx context.Context) []*headroomv1.DispatchGroup {
 	if s.engines.masters == nil {
 		return nil
 	}

@@ -21,9 +21,9 @@ func (e asked) apply(l *loop, _ time.Time) {
 
 // States of a master.
 const (
-	stateActive  = "active"
-	stateStandby = "standby"
-	stateLost    = "lost"
+	StateActive  = "active"
+	StateStandby = "standby"
+	StateLost    = "lost"
 )
 
 func (l *loop) status(g *group) *headroomv1.DispatchGroup {
@@ -31,10 +31,10 @@ func (l *loop) status(g *group) *headroomv1.DispatchGroup {
 		Name: g.Name, Outstanding: uint32(g.outstanding), Waiting: uint32(l.core.WaitingAt(g.number)), Window: uint32(max(0, g.windows[0]) + max(0, g.windows[1])),
 	}
 	for _, k := range g.links {
-		m := &headroomv1.DispatchMaster{Address: k.address, Name: k.name, State: stateLost, Trouble: k.trouble}
+		m := &headroomv1.DispatchMaster{Address: k.address, Name: k.name, State: StateLost, Trouble: k.trouble}
 		if k.open != nil {
-			if m.State = stateStandby; k.open == g.active {
-				m.State = stateActive
+			if m.State = StateStandby; k.open == g.active {
+				m.State = StateActive
 			}
 			m.Trouble = k.open.state.GetTrouble()
 		}
