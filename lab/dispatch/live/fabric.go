@@ -143,8 +143,26 @@ func serveHub(ctx context.Context, running *sync.WaitGroup, heard func(message) 
 	h := &hub{address: l.Addr().String(), heard: heard, links: map[int]*link{}}
 	mux := http.NewServeMux()
 	mux.Handle(procedure, connect.NewBidiStreamHandler(procedure, h.serve, rpc.HandlerOptions()...))
-	running.Go(func() { _ = rpc.Serve(ctx, l, mux) })
+	srv := &http.Server{Handler: mux, Protocols: cleartext(), ReadHeaderTimeout: startPatience}
+	running.Go(func() { _ = srv.Serve(l) })
+	running.Go(func() {
+		<-ctx.Done()
+		_ = srv.Close()
+	})
 	return h, nil
+}
+
+// newClient is a client of one monitor. Other than the production's, neither side looks by pings whether the other one lives: they
+// are the same process, and on a machine with much to do a late ping would end the run.
+func newClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{Protocols: cleartext()}}
+}
+
+// cleartext is HTTP/2 without certificates.
+func cleartext() *http.Protocols {
+	var p http.Protocols
+	p.SetUnencryptedHTTP2(true)
+	return &p
 }
 
 func (h *hub) serve(ctx context.Context, st *connect.BidiStream[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {

@@ -8,10 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/internal/rpc"
 	"headroom/lab/traces"
 )
 
@@ -112,9 +109,9 @@ func nodeName(i int) string { return "w" + strconv.Itoa(i) }
 
 // joinAll opens a monitor's streams to all distributors.
 func (s *parties) joinAll(ctx context.Context, node int) (links []*link, err error) {
-	client := rpc.NewClient()
+	client := newClient()
 	for at, h := range s.hubs {
-		l, err := join(ctx, &s.running, connect.HTTPClient(client), h.address, node, func(m message) error {
+		l, err := join(ctx, &s.running, client, h.address, node, func(m message) error {
 			m.Hub = at
 			return post(s.nodeBox[node], m)
 		}, func(err error) { s.fail(fmt.Errorf("live: stream of node monitor %d: %w", node, err)) })

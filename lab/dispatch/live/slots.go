@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -23,8 +24,10 @@ type slots struct {
 
 	mu      sync.Mutex
 	streams map[string]chan *headroomv1.WorkMessage
-	stop    context.CancelFunc
-	over    chan struct{}
+	// given are the tasks that have not ended: a worker repeats results, and asks again where its stream broke.
+	given map[string]*headroomv1.Task
+	stop  context.CancelFunc
+	over  chan struct{}
 }
 
 // slotsRoom is how many messages may wait for a worker: it has one task at a time.
@@ -37,7 +40,7 @@ func serveSlots(ended func(node string, r *headroomv1.TaskResult)) (*slots, erro
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &slots{address: l.Addr().String(), ended: ended, streams: map[string]chan *headroomv1.WorkMessage{}, stop: cancel, over: make(chan struct{})}
+	s := &slots{address: l.Addr().String(), ended: ended, streams: map[string]chan *headroomv1.WorkMessage{}, given: map[string]*headroomv1.Task{}, stop: cancel, over: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle(headroomv1connect.NewWorkerServiceHandler(s, rpc.HandlerOptions()...))
 	go func(l net.Listener) {
@@ -53,14 +56,12 @@ func (s *slots) Work(ctx context.Context, st *connect.BidiStream[headroomv1.Work
 	if err != nil {
 		return err
 	}
-	node, out := first.GetHello().GetNode(), make(chan *headroomv1.WorkMessage, slotsRoom)
+	node := first.GetHello().GetNode()
 	// A worker takes the first message as the sign that its scheduler is there.
 	if err := st.Send(&headroomv1.WorkMessage{}); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.streams[node] = out
-	s.mu.Unlock()
+	out := s.welcome(node, first.GetHello().GetRunning())
 	in, broken := rpc.Inbox(ctx, slotsRoom, st.Receive)
 	for {
 		select {
@@ -78,14 +79,43 @@ func (s *slots) Work(ctx context.Context, st *connect.BidiStream[headroomv1.Work
 	}
 }
 
+// welcome makes a stream the one of its node. A task that was lost with the stream before is given again.
+func (s *slots) welcome(node string, running []*headroomv1.TaskRef) <-chan *headroomv1.WorkMessage {
+	out := make(chan *headroomv1.WorkMessage, slotsRoom)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.given[node]
+	if t != nil && !slices.ContainsFunc(running, func(r *headroomv1.TaskRef) bool { return same(r, t.GetRef()) }) {
+		out <- &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Task{Task: t}} // there is room
+	}
+	s.streams[node] = out
+	return out
+}
+
+// same reports whether two references name the same task.
+func same(a, b *headroomv1.TaskRef) bool {
+	return a.GetJob() == b.GetJob() && a.GetIndex() == b.GetIndex()
+}
+
 // heard takes a worker's message: results come alone or several at once.
 func (s *slots) heard(node string, m *headroomv1.WorkerMessage) {
-	if r := m.GetResult(); r != nil {
-		s.ended(node, r)
+	for _, r := range append(m.GetResults().GetResults(), m.GetResult()) {
+		if s.first(node, r) {
+			s.ended(node, r)
+		}
 	}
-	for _, r := range m.GetResults().GetResults() {
-		s.ended(node, r)
+}
+
+// first reports whether a result is news.
+func (s *slots) first(node string, r *headroomv1.TaskResult) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.given[node]
+	if r == nil || t == nil || !same(t.GetRef(), r.GetRef()) {
+		return false
 	}
+	delete(s.given, node)
+	return true
 }
 
 // connected is how many workers there are.
@@ -99,6 +129,7 @@ func (s *slots) connected() int {
 func (s *slots) start(node string, t *headroomv1.Task) {
 	s.mu.Lock()
 	out := s.streams[node]
+	s.given[node] = t
 	s.mu.Unlock()
 	out <- &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Task{Task: t}}
 }
