@@ -54,7 +54,7 @@ func suite() []benchmark {
 		{"sample", "cost of one sample of the power zones against bare reads of the same files", nil, sample},
 		{"agent", "CPU and memory of powerd on an idle emulated node", []string{"coordinator", "powerd", "powerlab"}, agentCost},
 		{"start", "time from the start of powerd, killed with -9 before, to a safe cap that reads back", []string{"powerd", "powerlab"}, agentStart},
-		{"processes", "time per process that a worker starts for the tasks of a master", []string{"scheduler"}, processes},
+		{"process", "time per process that a worker starts for the tasks of a master", []string{"scheduler"}, processes},
 		{"failover", "time from the kill of the leader to the first lease of the next", []string{"coordinator"}, failover},
 		{"cut", "time from a committed cut of the budget to every node's read-back", []string{"coordinator"}, cut},
 	}

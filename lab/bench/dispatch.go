@@ -38,8 +38,8 @@ const (
 	decisionMost    = 1  // ms
 	// dispatchPatience bounds the start of a group.
 	dispatchPatience = 30 * time.Second
-	// startSlots is how many processes a worker starts at once.
-	startSlots = 4
+	// startSlots is how many processes a worker starts at once, startJob how many tasks a job has.
+	startSlots, startJob = 4, 100
 )
 
 // dispatchTasks measures tasks a second through one master to workers whose tasks take no time, over RPC on loopback. The peer is a
@@ -105,11 +105,11 @@ func throughput(ctx context.Context, jobs int, serve func(ctx context.Context, l
 	if err := awaitSlots(ctx, d, idleWorkers*idleSlots); err != nil {
 		return 0, err
 	}
-	if err := runJobs(ctx, d, "warm", 2, []string{"true"}, ""); err != nil {
+	if err := runJobs(ctx, d, "warm", 2, dispatchJob, []string{"true"}, ""); err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	if err := runJobs(ctx, d, "timed", jobs, []string{"true"}, ""); err != nil {
+	if err := runJobs(ctx, d, "timed", jobs, dispatchJob, []string{"true"}, ""); err != nil {
 		return 0, err
 	}
 	rate = float64(jobs*dispatchJob) / time.Since(began).Seconds()
@@ -127,8 +127,8 @@ func awaitSlots(ctx context.Context, d *distributor.Distributor, slots int) erro
 	})
 }
 
-// runJobs runs so many jobs, a few at a time. Their outputs are in dir.
-func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs int, argv []string, dir string) error {
+// runJobs runs so many jobs of so many tasks, a few jobs at a time. Their outputs are in dir.
+func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs, tasks int, argv []string, dir string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	next, failures := make(chan int), make(chan error, dispatchFlights)
@@ -136,7 +136,7 @@ func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs 
 		go func() {
 			var err error
 			for i := range next {
-				if err = runJob(ctx, d, name+strconv.Itoa(i), argv, dir); err != nil {
+				if err = runJob(ctx, d, name+strconv.Itoa(i), tasks, argv, dir); err != nil {
 					cancel()
 					break
 				}
@@ -159,8 +159,8 @@ func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs 
 }
 
 // runJob runs one job to its end.
-func runJob(ctx context.Context, d *distributor.Distributor, name string, argv []string, dir string) error {
-	f, err := d.Submit(ctx, distributor.Job{Tasks: dispatchJob, High: true, Task: func(index, attempt int) *headroomv1.Task {
+func runJob(ctx context.Context, d *distributor.Distributor, name string, tasks int, argv []string, dir string) error {
+	f, err := d.Submit(ctx, distributor.Job{Tasks: tasks, High: true, Task: func(index, attempt int) *headroomv1.Task {
 		return &headroomv1.Task{
 			Ref:  &headroomv1.TaskRef{Job: name, Phase: "map", Index: uint32(index), Attempt: uint32(attempt)},
 			Argv: argv, Output: filepath.Join(dir, name+"-"+strconv.Itoa(index)), Dir: dir,
@@ -259,18 +259,18 @@ func decisionQuantile(ctx context.Context, address string, q float64) (float64, 
 // processes measures how many processes a second a worker starts for the tasks of a master. The peer starts the same program
 // as often by itself, as many at a time.
 func processes(ctx context.Context, r *run) ([]Item, error) {
-	jobs := pick(r, 5, 1)
+	jobs := pick(r, 40, 2)
 	rate, err := workerStarts(ctx, r, jobs)
 	if err != nil {
 		return nil, err
 	}
-	peer, err := bareStarts(ctx, jobs*dispatchJob)
+	peer, err := bareStarts(ctx, jobs*startJob)
 	if err != nil {
 		return nil, err
 	}
-	return []Item{newItem("processes", "time per process that a worker of 4 slots starts and ends", "us").is(1e6/rate).against(1e6/peer).
+	return []Item{newItem("process", "time per process that a worker of 4 slots starts and ends", "us").is(1e6/rate).against(1e6/peer).
 		say("%.0f processes/s: %d tasks that run the program true and keep an empty output each, through a master; peer: the same program started without worker, master and output",
-			rate, jobs*dispatchJob)}, nil
+			rate, jobs*startJob)}, nil
 }
 
 // workerStarts runs tasks on a worker's process.
@@ -308,10 +308,10 @@ func workerStarts(ctx context.Context, r *run, jobs int) (rate float64, err erro
 		return 0, err
 	}
 	began := time.Now()
-	if err := runJobs(ctx, d, "start", jobs, []string{program}, r.dir); err != nil {
+	if err := runJobs(ctx, d, "start", jobs, startJob, []string{program}, r.dir); err != nil {
 		return 0, err
 	}
-	return float64(jobs*dispatchJob) / time.Since(began).Seconds(), nil
+	return float64(jobs*startJob) / time.Since(began).Seconds(), nil
 }
 
 // bareStarts is how many times a second the program true is started and awaited, as many at a time as a worker has slots.
