@@ -191,7 +191,7 @@ spark:
 dispatch:
   groups: {}                          # addresses of each group's masters, {rack/r1: ["10.0.1.1:7420", "10.0.1.2:7420"]}; empty: none
   cutoff: 10s                         # jobs with a task_time below it are short: their tasks go first
-  spread: power                       # how a job is split: power (what each group can do now), level (the same, and what waits there), even
+  spread: power                       # how a job is split: power (by what each group can do now), level (each task where least waits), even
   placement: round-robin              # which task goes where: round-robin, block (neighbours together)
   max_tasks: 300000                   # tasks of such jobs that have not ended; a job beyond it is refused
 

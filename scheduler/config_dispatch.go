@@ -45,7 +45,7 @@ func dispatchDefaults() Dispatch {
 }
 
 func spreads() map[string]pigeon.Spread {
-	return map[string]pigeon.Spread{"power": pigeon.Weighted, "level": pigeon.Level, "even": pigeon.Even}
+	return map[string]pigeon.Spread{"power": pigeon.Balanced, "level": pigeon.Level, "even": pigeon.Even}
 }
 
 func placements() map[string]pigeon.Placement {
@@ -99,8 +99,8 @@ func checkGroup(name string, masters, others []string) *cli.Error {
 // masters are the addresses of all masters.
 func (d Dispatch) masters() []string { return slices.Concat(slices.Collect(maps.Values(d.Groups))...) }
 
-// settings are what a distributor takes of the section.
-func (d Dispatch) settings() distributor.Config {
+// Distributor is what a distributor takes of the section.
+func (d Dispatch) Distributor() distributor.Config {
 	c := distributor.Config{Spread: spreads()[d.Spread], Placement: placements()[d.Placement]}
 	for _, name := range slices.Sorted(maps.Keys(d.Groups)) {
 		c.Groups = append(c.Groups, distributor.Group{Name: name, Masters: d.Groups[name]})

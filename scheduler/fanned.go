@@ -22,7 +22,7 @@ func (e *engines) openMasters(s *Server, keeper *secure.Keeper) error {
 	if !s.cfg.Dispatch.On() {
 		return nil
 	}
-	c := s.cfg.Dispatch.settings()
+	c := s.cfg.Dispatch.Distributor()
 	c.Name, c.Incarnation, c.Logger = s.id.ID, uint64(s.id.Run), s.logger
 	if keeper != nil {
 		c.Name, c.Peers = keeper.Identity().Name, rpc.SecurePeers(keeper, secure.Scheduler)

@@ -90,8 +90,8 @@ func NewCommand() *cobra.Command {
 			"  sparrow       probe 2 workers per task; groups and reserved are ignored\n" +
 			"  eagle         place long jobs centrally and probe for short ones; groups x reserved workers take no long tasks.\n" +
 			`                It takes "srpt": true and "sbp": true` + "\n" +
-			"  ours          give tasks to the group with the least ahead for the power that was learned of it\n" +
-			"  ours-weighted split in proportion to learned power\n" +
+			"  ours          split in proportion to learned power; the remainder goes to the groups with the least ahead\n" +
+			"  ours-weighted split in proportion to learned power; the remainder is random\n" +
 			"  queues        give tasks to the group with the least ahead for its usable slots\n" +
 			"  two-queues    give tasks to the shorter queue of two random groups\n\n" +
 			"Policies with groups take \"placement\": \"round-robin\" (usual) or \"block\", and power caps:\n\n" +

@@ -122,7 +122,7 @@ func (f *flock) distributor() *distributor {
 	}), power: pigeon.NewPower(f.setup.Groups), heard: make([]float64, f.setup.Groups)}
 	for g, x := range f.groups {
 		d.Window(d.Join(), unlimited, unlimited)
-		d.power.Cap(pigeon.Group(g), x.usable)
+		d.power.Cap(seconds(f.now), pigeon.Group(g), x.usable)
 		f.hear(d, g, x.report(0))
 	}
 	return d
@@ -207,6 +207,7 @@ func (f *flock) end(g int, i int32) {
 	x := f.groups[g]
 	w := &x.slots[i]
 	j, ran := w.placed.job, f.now-f.setup.Hop-w.started
+	index := uint64(j.index)
 	d := f.distributors[j.distributor]
 	id := w.placed.id
 	w.running = false
@@ -217,10 +218,12 @@ func (f *flock) end(g int, i int32) {
 		panic("dispatch: a task has two results")
 	}
 	if f.setup.Policy.learns() {
-		d.power.Ended(seconds(f.now), pigeon.Group(g), uint64(j.index), seconds(ran))
+		d.power.Ended(seconds(f.now), pigeon.Group(g), index, seconds(ran))
 	}
 	f.hear(d, g, x.report(f.now))
-	f.ended(j, ran)
+	if f.ended(j, ran) && f.setup.Policy.learns() {
+		d.power.Done(seconds(f.now), index)
+	}
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -284,7 +287,7 @@ func (f *flock) recap(c *Cap) {
 	x.master.Usable(x.worker, c.Usable)
 	f.start(c.Group)
 	for _, d := range f.distributors {
-		d.power.Cap(pigeon.Group(c.Group), c.Usable)
+		d.power.Cap(seconds(f.now), pigeon.Group(c.Group), c.Usable)
 		f.hear(d, c.Group, x.report(f.now))
 	}
 }

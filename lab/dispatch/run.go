@@ -64,7 +64,7 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 	if err := setup.check(); err != nil {
 		return Result{}, err
 	}
-	w := &world{setup: setup, random: rand.New(rand.NewPCG(setup.Seed, 0)), classes: map[bool]*measured{true: {}, false: {}}}
+	w := newWorld(setup)
 	m := w.machine()
 	for t, err := range jobs {
 		if err == nil && w.jobs%checkEvery == 0 {
@@ -88,6 +88,10 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 		return r, fmt.Errorf("%d of %d jobs never end: no slot may run their tasks", w.open, r.Jobs)
 	}
 	return r, nil
+}
+
+func newWorld(s Setup) *world {
+	return &world{setup: s, random: rand.New(rand.NewPCG(s.Seed, 0)), classes: map[bool]*measured{true: {}, false: {}}}
 }
 
 func (w *world) machine() machine {

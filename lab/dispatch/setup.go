@@ -21,12 +21,12 @@ const (
 	Eagle Policy = "eagle"
 	// Central is Pigeon with one group.
 	Central Policy = "central"
-	// Ours is Pigeon with groups leveled by what is ahead there over their learned power.
+	// Ours is Pigeon with splits in proportion to the groups' learned power, the remainder to where least is ahead.
 	Ours Policy = "ours"
 	// OursWeighted splits in proportion to the groups' learned power, without their queues.
 	OursWeighted Policy = "ours-weighted"
 	// Queues is Pigeon with groups leveled by what is ahead there over their slots, without learned power.
-	Queues Policy = "queues"
+	Queues  Policy = "queues"
 	// TwoQueues places each task in the shorter of two random groups' queues.
 	TwoQueues Policy = "two-queues"
 )
@@ -39,7 +39,9 @@ func Policies() []Policy {
 // spread is how the distributors of a policy with groups split.
 func (p Policy) spread() pigeon.Spread {
 	switch p {
-	case Ours, Queues:
+	case Ours:
+		return pigeon.Balanced
+	case Queues:
 		return pigeon.Level
 	case OursWeighted:
 		return pigeon.Weighted

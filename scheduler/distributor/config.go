@@ -19,6 +19,8 @@ const (
 	silence = 5 * time.Second
 	// aliveEvery is how often masters are spoken to.
 	aliveEvery = time.Second
+	// repeatFor is how long what was told is told again on a new stream: a dead connection is noticed sooner.
+	repeatFor = 10 * time.Second
 	// backoffMin and backoffMax bound the wait before a stream is opened again.
 	backoffMin = 50 * time.Millisecond
 	backoffMax = time.Second
@@ -66,7 +68,8 @@ type Job struct {
 	// High gives the tasks the priority of a short job.
 	High bool
 	// Task makes a task when it is handed to a group. The attempt counts from 0, and rises when a group loses the task:
-	// the task's reference must differ then, and from those of all other tasks of the distributor. It is called by the distributor's own goroutine and must not wait.
+	// the task's reference must differ then, and from those of all other tasks of the distributor. Nil gives the task
+	// back, with Lost as its result. It is called by the distributor's own goroutine and must not wait.
 	Task func(index, attempt int) *headroomv1.Task
 }
 

@@ -12,9 +12,14 @@ import (
 	"headroom/internal/rpc"
 )
 
+// Lost is the error of a task whose group has lost it, where its submitter wants no further attempt.
+const Lost = "lost"
+
 var (
 	// errStopped says that the distributor has ended.
 	errStopped = errors.New("the distributor has ended")
+	// errUntaken says that a client takes no results.
+	errUntaken = errors.New("too many results are not taken yet")
 	// errTwice says that two tasks at masters have the same reference.
 	errTwice = errors.New("another task of this reference is at a master")
 )
@@ -147,6 +152,13 @@ func (f *Flight) Handed() int { return int(f.handed.Load()) }
 // Cancel takes back all tasks without a result: those that wait are forgotten, those that run are killed.
 func (f *Flight) Cancel(ctx context.Context) {
 	f.distributor.post(ctx, withdrawn{flight: f, placed: true})
+}
+
+// Stop takes back some of its tasks, as Cancel does.
+func (f *Flight) Stop(ctx context.Context, indexes []int) {
+	if len(indexes) > 0 {
+		f.distributor.post(ctx, withdrawn{flight: f, placed: true, indexes: indexes})
+	}
 }
 
 // Withdraw takes back up to so many tasks that were not handed over yet, in the order of the indexes, and returns which.

@@ -32,8 +32,8 @@ type group struct {
 	outstanding int
 	// windows are how many more tasks of low and of high priority its master takes.
 	windows [2]int
-	// owed are attempts to be cancelled once a master is active again.
-	owed []*headroomv1.TaskRef
+	// owed are attempts to be cancelled at the group's active master.
+	owed []owed
 }
 
 // attempt names an attempt as results do.
@@ -124,6 +124,7 @@ func (l *loop) more(now time.Time) {
 // expire gives the tasks of groups that have been without a master for too long to other groups.
 func (l *loop) expire(now time.Time) {
 	for _, g := range l.groups {
+		g.settle(now)
 		if g.active != nil || g.lost || now.Sub(g.since) < l.cfg.LostAfter {
 			continue
 		}
@@ -142,19 +143,37 @@ func (l *loop) expire(now time.Time) {
 // owedMost bounds the attempts of a group that are cancelled late: more than windows are large.
 const owedMost = 1 << 16
 
+// owed is an attempt to be cancelled.
+type owed struct {
+	ref *headroomv1.TaskRef
+	// at is when it was told on the present stream; zero before.
+	at time.Time
+}
+
 // owe keeps an attempt that is to be cancelled. What is beyond the bound runs to its end, and counts for nothing.
-func (g *group) owe(refs ...*headroomv1.TaskRef) {
-	if len(g.owed)+len(refs) <= owedMost {
-		g.owed = append(g.owed, refs...)
+func (g *group) owe(ref *headroomv1.TaskRef) {
+	if len(g.owed) < owedMost {
+		g.owed = append(g.owed, owed{ref: ref})
 	}
 }
 
-// pay cancels what is owed.
-func (g *group) pay() {
-	for part := range slices.Chunk(g.owed, batchMost) {
+// pay cancels what was not told on the present stream.
+func (g *group) pay(now time.Time) {
+	var refs []*headroomv1.TaskRef
+	for i := range g.owed {
+		if g.owed[i].at.IsZero() {
+			g.owed[i].at = now
+			refs = append(refs, g.owed[i].ref)
+		}
+	}
+	for part := range slices.Chunk(refs, batchMost) {
 		g.active.send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Cancel{Cancel: &headroomv1.PlaceCancel{Refs: part}}})
 	}
-	g.owed = nil
+}
+
+// settle forgets what has surely been told.
+func (g *group) settle(now time.Time) {
+	g.owed = slices.DeleteFunc(g.owed, func(o owed) bool { return !o.at.IsZero() && now.Sub(o.at) > repeatFor })
 }
 
 // drop forgets the attempt of a task that was handed over.
@@ -171,6 +190,11 @@ func (l *loop) handOver() {
 	for s, ok := l.core.Next(); ok; s, ok = l.core.Next() {
 		g := l.groups[s.Group]
 		task := s.Task.flight.Task(int(s.Task.index), s.Attempt)
+		if task == nil { // its submitter wants no further attempt
+			l.core.Result(s.ID)
+			s.Task.flight.deliver(int(s.Task.index), &headroomv1.TaskResult{ExitCode: -1, Error: Lost})
+			continue
+		}
 		task.Ref.Proof = rand.Text()
 		name := attemptOf(task.GetRef())
 		if _, twice := l.placed[name]; twice { // its submitter's mistake: nobody could tell whose result it is
@@ -237,7 +261,7 @@ func (e received) apply(l *loop, now time.Time) {
 		s.state, s.link.name = m.State, m.State.GetMaster()
 		l.elect(now, s.link.group)
 		if s.link.group.active == s {
-			l.open(s)
+			l.open(now, s)
 		}
 	case *headroomv1.GroupMessage_Results:
 		l.take(now, s, m.Results)
@@ -273,8 +297,11 @@ func (l *loop) elect(now time.Time, g *group) {
 		l.core.Up(g.number)
 	}
 	l.again(g)
-	g.pay()
-	l.open(best)
+	for i := range g.owed {
+		g.owed[i].at = time.Time{}
+	}
+	g.pay(now)
+	l.open(now, best)
 }
 
 // again hands over what was handed over before, on a new stream or to a new master.
@@ -300,9 +327,9 @@ func (l *loop) again(g *group) {
 }
 
 // open takes over how many tasks the active master of a group takes, and what it can do.
-func (l *loop) open(s *session) {
+func (l *loop) open(now time.Time, s *session) {
 	g, state := s.link.group, s.state
-	l.core.Report(g.number, l.powers.of(g.number, state), int(state.GetRunningLow()+state.GetWaitingLow()), int(state.GetRunningHigh()+state.GetWaitingHigh()))
+	l.core.Report(g.number, l.powers.of(now, g.number, state), int(state.GetRunningLow()+state.GetWaitingLow()), int(state.GetRunningHigh()+state.GetWaitingHigh()))
 	g.windows = [2]int{int(state.GetWindow()), int(state.GetWindowHigh())}
 	l.core.Window(g.number, g.windows[0], g.windows[1])
 }
@@ -377,6 +404,7 @@ func (f *Flight) settle(tasks int) {
 	if f.left -= tasks; f.left == 0 && tasks > 0 {
 		close(f.results)
 		f.pieces = nil
+		f.distributor.loop.powers.done(f.number)
 	}
 }
 
@@ -410,7 +438,7 @@ func (e submitted) apply(l *loop, _ time.Time) {
 	e.reply <- nil
 }
 
-// withdrawn takes tasks back: with placed all of them, else most of the indexes that were not handed over.
+// withdrawn takes tasks back: with placed whether or not they were handed over, else most of the indexes that were not.
 type withdrawn struct {
 	flight  *Flight
 	placed  bool
@@ -419,9 +447,9 @@ type withdrawn struct {
 	reply   chan<- []int
 }
 
-func (e withdrawn) apply(l *loop, _ time.Time) {
+func (e withdrawn) apply(l *loop, now time.Time) {
 	if e.placed {
-		l.cancel(e.flight)
+		l.cancel(now, e.flight, e.indexes)
 		return
 	}
 	var taken []int
@@ -441,10 +469,19 @@ func (e withdrawn) apply(l *loop, _ time.Time) {
 	e.reply <- taken
 }
 
-// cancel takes back all tasks of a flight that have no result.
-func (l *loop) cancel(f *Flight) {
+// cancel takes back tasks of a flight that have no result; all of them where indexes is nil.
+func (l *loop) cancel(now time.Time, f *Flight, indexes []int) {
+	if indexes == nil {
+		indexes = make([]int, len(f.pieces))
+		for i := range indexes {
+			indexes[i] = i
+		}
+	}
 	gone := 0
-	for i := range f.pieces {
+	for _, i := range indexes {
+		if i >= len(f.pieces) { // all of them have ended
+			break
+		}
 		id := f.pieces[i].id
 		name, handed := l.names[id]
 		s, _, ok := l.core.Cancel(id)
@@ -461,7 +498,7 @@ func (l *loop) cancel(f *Flight) {
 	}
 	for _, g := range l.groups {
 		if g.active != nil {
-			g.pay()
+			g.pay(now)
 		}
 	}
 	f.settle(gone)

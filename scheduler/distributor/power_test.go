@@ -13,12 +13,12 @@ import (
 func TestPowersLearn(t *testing.T) {
 	t.Parallel()
 	p, four := newPowers(2), &headroomv1.GroupState{Usable: 4}
-	if a, b := p.of(0, four), p.of(1, four); a != 4 || b != 4 {
+	if a, b := p.of(p.began, 0, four), p.of(p.began, 1, four); a != 4 || b != 4 {
 		t.Fatalf("before anything has ended: %g and %g", a, b)
 	}
 	now := p.began
 	for job := range uint64(50) {
-		now = now.Add(time.Second)
+		now = now.Add(time.Minute)
 		took := float64(1 + job%7) // jobs differ, and neither group's tasks are longer
 		for range 4 {
 			p.ended(now, 0, job, &headroomv1.TaskResult{Seconds: took})
@@ -27,14 +27,15 @@ func TestPowersLearn(t *testing.T) {
 		for _, r := range []*headroomv1.TaskResult{{Seconds: 1e-6, ExitCode: 1}, {Seconds: 1e-6, Error: "killed"}, {Seconds: math.NaN()}, {Seconds: math.Inf(1)}, {Seconds: -1}} {
 			p.ended(now, 1, job, r)
 		}
+		p.done(job)
 	}
-	if ratio := p.of(0, four) / p.of(1, four); math.Abs(ratio-2) > 0.1 {
+	if ratio := p.of(now, 0, four) / p.of(now, 1, four); math.Abs(ratio-2) > 0.1 {
 		t.Errorf("a slot of the first group is %.3f times as fast, want 2", ratio)
 	}
-	if got := p.of(1, &headroomv1.GroupState{Usable: 3}); got != 3 {
+	if got := p.of(now, 1, &headroomv1.GroupState{Usable: 3}); got != 3 {
 		t.Errorf("after a change of the caps the power is %g, want that of 3 slots of unknown speed", got)
 	}
-	if got := p.of(0, &headroomv1.GroupState{Usable: 4, Power: 1.5}); got != 1.5 {
+	if got := p.of(now, 0, &headroomv1.GroupState{Usable: 4, Power: 1.5}); got != 1.5 {
 		t.Errorf("the power that its master says is 1.5, and it has %g", got)
 	}
 }

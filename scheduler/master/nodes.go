@@ -41,6 +41,7 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 			t.on, before[t.key] = nil, t
 		}
 	}
+	delete(g.awaited, n.name)
 	n.slots, n.session, n.heard, n.running = slots, s, now, 0
 	n.worker = g.core.Join(slots, 0)
 	g.byWorker[n.worker] = n

@@ -15,6 +15,8 @@ const (
 	Weighted
 	// Level gives each task to the group with the least work ahead for its power.
 	Level
+	// Balanced is Weighted, with the remainder to the groups with the least ahead.
+	Balanced
 	// Shorter gives each task to that one of two random groups with the least ahead, whatever their power.
 	Shorter
 )
@@ -201,6 +203,8 @@ func (d *Distributor[T]) split(tasks, priority int) []int {
 		shares = d.splitter.Weighted(tasks, d.power)
 	case Level:
 		shares = d.splitter.Level(tasks, d.power, d.ahead)
+	case Balanced:
+		shares = d.splitter.Balanced(tasks, d.power, d.ahead)
 	case Shorter:
 		shares = d.splitter.Shorter(tasks, d.ahead)
 	case Even:
