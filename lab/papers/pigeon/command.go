@@ -15,19 +15,21 @@ import (
 // Bounds of the flags, and what the study takes by default.
 const (
 	seedsDefault = 3
-	// tasksDefault is near the number of tasks of Yahoo's trace.
-	tasksDefault = 1_000_000
+	// tasksDefault keeps the time short. Yahoo's trace has near a million.
+	tasksDefault = 300_000
 	tasksLeast   = 10_000
 	tasksMost    = 20_000_000
 	// quickTasks and quickJobs are those of --quick.
 	quickTasks = 20_000
-	quickJobs  = 400
+	quickJobs  = 300
 )
 
 // options are the flags of `powerlab paper pigeon`.
 type options struct {
 	papers.Options
 
+	// jobs of the model at its highest load.
+	jobs   int
 	tasks  int
 	quick  bool
 	traces papers.Traces
@@ -38,7 +40,7 @@ type options struct {
 
 // NewCommand is `powerlab paper pigeon`.
 func NewCommand() *cobra.Command {
-	o := options{Options: papers.Options{Seeds: seedsDefault}}
+	o := options{Options: papers.Options{Seeds: seedsDefault}, jobs: modelJobs}
 	cmd := &cobra.Command{
 		Short: "Dispatch of many small tasks over groups of workers (Pigeon)",
 		Long: "Repeats Pigeon's experiments (Li's dissertation, chapter 4): the worked example, the closed forms (4.1) to (4.6), the\n" +
@@ -60,7 +62,8 @@ func NewCommand() *cobra.Command {
 			"--out gets real.json, real.md, real.svg and each job; what ended is kept where it is broken off.\n\n" +
 			"--engine local burns CPU time on emulated nodes of which half are capped, and compares the split by learned power\n" +
 			"with the even one; --seeds is how many runs each has. It needs root's rights.\n\n" +
-			"--quick takes two minutes less: few jobs, to see that it runs. Its verdicts say little.",
+			"--quick takes few jobs, to see that it runs: seconds instead of minutes. Its verdicts say little.\n\n" +
+			fmt.Sprintf("--mutants repeats the study with one mistake after another, on %d jobs of the model and at most %d tasks.", mutantJobs, mutantTasks),
 		Example: "  powerlab paper pigeon\n  powerlab paper pigeon --traces traces --out pigeon-out\n  powerlab paper pigeon --quick --seeds 1 -o json\n  powerlab paper pigeon --mutants -o json",
 	}
 	f := cmd.Flags()
@@ -97,7 +100,7 @@ func (o *options) size() (jobs, tasks int) {
 	if o.quick {
 		return quickJobs, quickTasks
 	}
-	return modelJobs, o.tasks
+	return o.jobs, o.tasks
 }
 
 // scenes are all experiments. Traces are read before anything runs, so that a mistake in one costs no time; why says of those
@@ -112,7 +115,7 @@ func (o *options) scenes() (all []scene, why map[string]string, err error) {
 			return nil, nil, err
 		}
 		if missing != "" {
-			why[x.file] = missing
+			why[x.name] = missing
 			continue
 		}
 		all = append(all, x.scene(jobs))

@@ -15,7 +15,11 @@ import (
 )
 
 // mutantSeeds and the sizes are enough for --mutants: what a mistake breaks, it breaks by far.
-const mutantSeeds = 2
+const (
+	mutantSeeds = 2
+	mutantJobs  = 3000
+	mutantTasks = 60_000
+)
 
 // mutation is one mistake.
 type mutation struct {
@@ -58,7 +62,7 @@ func byPercentile(id string) (ids []string) {
 // cellIDs are those of Fig. 4.11 for a policy and class, at the loads with numbers.
 func cellIDs(policy, class string) (ids []string) {
 	for _, load := range []int{50, 70, 90} {
-		ids = append(ids, byPercentile("G6/"+ec2("pigeon-google", load, ec2Workers).file+"-"+policy+"-"+class)...)
+		ids = append(ids, byPercentile("G6/"+ec2("pigeon-google", load, ec2Workers).name+"-"+policy+"-"+class)...)
 	}
 	return ids
 }
@@ -67,7 +71,7 @@ func cellIDs(policy, class string) (ids []string) {
 func orderIDs() []string {
 	return []string{
 		"G6/pigeon-google60-order", "G6/pigeon-google80-order", "G6/pigeon-yahoo50-order", "G6/pigeon-yahoo70-order", "G6/pigeon-yahoo90-order",
-		"G7/yahoo1-order", "G7/yahoo2-order", "G7/google-order",
+		"G7/hawk-yahoo1-order", "G7/hawk-yahoo2-order", "G7/hawk-google-order",
 	}
 }
 
@@ -144,7 +148,8 @@ func mutations() []mutation {
 			},
 		},
 		{
-			name: "Eagle is Pigeon", touches: generatedNames(), setups: named(eagle, as(weighted(5))),
+			name: "half of the workers are Eagle's short partition", touches: generatedNames(),
+			setups: named(eagle, func(_ *scene, r *run) { r.Reserved = r.Workers / 2 }),
 			expected: append(eachTrace(func(name string) []string {
 				return append(byPercentile("G4/"+name+"-w20"), byPercentile("G4/"+name+"-strict")...)
 			}), byPercentile("G4/yahoo-eagle")...),
@@ -159,19 +164,23 @@ func mutations() []mutation {
 			expected: eachTrace(func(name string) []string { return []string{"G5/" + name + "-w5", "G5/" + name + "-w20"} }),
 		},
 		{
-			name: "every other task is a low one at W = 10", touches: generatedNames(),
-			setups:   named(weighted(10), func(_ *scene, r *run) { r.W = 1 }),
+			name: "a third of the workers is reserved at W = 10", touches: generatedNames(),
+			setups:   named(weighted(10), func(_ *scene, r *run) { r.Reserved = r.Workers / r.Groups / 3 }),
 			expected: eachTrace(func(name string) []string { return []string{"G5/" + name + "-long"} }),
 		},
 		{
-			name: "one queue for short and long jobs", touches: []string{"pigeon-", "yahoo1", "yahoo2", "google"},
+			name: "one queue for short and long jobs", touches: []string{"pigeon-", "hawk-"},
 			setups:   named(pigeonName, func(_ *scene, r *run) { r.Cutoff = math.MaxFloat64 }),
-			expected: slices.Concat(cellIDs(pigeonName, "short"), byPercentile("G6/pigeon-google90-eagle"), byPercentile("G7/yahoo1-short"), orderIDs()),
+			expected: slices.Concat(cellIDs(pigeonName, "short"), byPercentile("G6/pigeon-google90-eagle"), byPercentile("G7/hawk-yahoo1-short"), orderIDs()),
 		},
 		{
-			name: "half of the workers is reserved", touches: []string{"pigeon-"},
-			setups:   named("", func(_ *scene, r *run) { r.Reserved = r.Workers / r.Groups / 2 }),
-			expected: slices.Concat(cellIDs(pigeonName, "long"), cellIDs(eagle, "short")),
+			name: "half of Pigeon's workers are reserved", touches: []string{"pigeon-"},
+			setups:   named(pigeonName, func(_ *scene, r *run) { r.Reserved = r.Workers / r.Groups / 2 }),
+			expected: cellIDs(pigeonName, "long"),
+		},
+		{
+			name: "Eagle is Sparrow", touches: []string{"pigeon-"}, setups: named(eagle, as(sparrow)),
+			expected: cellIDs(eagle, "short"),
 		},
 		{
 			name: "Sparrow is Eagle", touches: []string{"pigeon-"}, setups: named(sparrow, as(eagle)),
@@ -183,7 +192,9 @@ func mutations() []mutation {
 // mutants makes the honest run and the mistakes. A mistake of which only targets fall that are short, or not run, without it
 // is left out.
 func (o *options) mutants(ctx context.Context, progress io.Writer) (*papers.Mutants, error) {
-	honest, err := o.run(ctx, progress)
+	small := *o
+	small.jobs, small.tasks = mutantJobs, min(o.tasks, mutantTasks)
+	honest, err := small.run(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +214,7 @@ func (o *options) mutants(ctx context.Context, progress io.Writer) (*papers.Muta
 			continue
 		}
 		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: expected, Targets: func(ctx context.Context) ([]papers.Target, error) {
-			return o.mutate(ctx, honest, x)
+			return small.mutate(ctx, honest, x)
 		}})
 	}
 	return m, nil

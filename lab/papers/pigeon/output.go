@@ -21,7 +21,7 @@ func (f *figures) files(seed uint64) papers.Files {
 		"fig43.svg": f.drawModel,
 		"fig47.svg": f.drawTraces,
 	}
-	if _, missing := f.why[ec2("pigeon-google", 90, ec2Workers).file]; !missing {
+	if _, missing := f.why[ec2("pigeon-google", 90, ec2Workers).name]; !missing {
 		files["fig411.svg"] = f.drawEC2
 	}
 	return files
@@ -74,7 +74,7 @@ func (f *figures) groups(w io.Writer) error {
 	for _, size := range sizes() {
 		row(p.name, strconv.Itoa(size), sized(size), sized(p.size()))
 	}
-	for _, name := range []string{"yahoo1", "yahoo2", "google"} {
+	for _, name := range hawkNames() {
 		if _, missing := f.why[name]; !missing {
 			row(name, strconv.Itoa(groupSize), pigeonName, oneGroup)
 		}
@@ -166,7 +166,7 @@ func (f *figures) drawEC2(w io.Writer) error {
 		for i := range percentiles() {
 			var points []plotter.XY
 			for _, load := range googleLoads() {
-				points = append(points, plotter.XY{X: float64(load), Y: f.ratio(ec2("pigeon-google", load, ec2Workers).file, policy, pigeonName, shortTook(i)).Mean})
+				points = append(points, plotter.XY{X: float64(load), Y: f.ratio(ec2("pigeon-google", load, ec2Workers).name, policy, pigeonName, shortTook(i)).Mean})
 			}
 			if err := c.Line(chart.Series{Name: percentileName(i), Points: points, Colour: chart.LineColours()[i]}); err != nil {
 				return err

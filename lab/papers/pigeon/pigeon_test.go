@@ -91,7 +91,9 @@ func TestSameSeedSameNumbers(t *testing.T) {
 // trace is a short trace in the format of Hawk, Eagle and Pigeon: 9 short jobs to a long one, on 120 workers at a load near 0.9.
 func trace() string {
 	var b strings.Builder
-	for _, j := range (published{fanMean: 4, fanMost: 98, scale: 1, least: 0.01, mean: 3.5, most: 100, cutoff: 1, workers: ec2Workers}).generate(9, 4000, 0.9) {
+	for _, j := range (published{
+		fanMean: 4, fanMost: 98, scale: 1, least: 0.01, mean: 3.5, most: 100, cutoff: 1, workers: ec2Workers, load: 0.9, fanLong: 3, shortSpread: 1, longSpread: 1,
+	}).generate(9, 4000) {
 		b.WriteString(line(j.Arrival, j.Times))
 	}
 	return b.String()

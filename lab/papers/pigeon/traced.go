@@ -3,6 +3,7 @@ package pigeon
 import (
 	"math"
 	"slices"
+	"strconv"
 
 	"headroom/lab/dispatch"
 	"headroom/lab/papers"
@@ -11,8 +12,8 @@ import (
 
 // tracedScene is an experiment on a published trace.
 type tracedScene struct {
-	// file is the trace's name in package traces.
-	file string
+	// name is the scene's, and file the trace's in package traces.
+	name, file string
 	// workers, groups and the parts that are reserved.
 	workers, groups int
 	pigeon, eagle   float64
@@ -31,11 +32,12 @@ const (
 	ec2Cutoff    = 1 // s
 )
 
-// wideWorkers are the sizes of the clusters for the long traces: where a trace's load is high for a part of the time.
+// The clusters of the long traces have half as many workers as tasks would run at most at once if each ran when its job arrives. For
+// the first of Yahoo's that is the size for which there are numbers.
 const (
 	yahoo1Workers = 3600
-	yahoo2Workers = 3600
-	googleWorkers = 2000
+	yahoo2Workers = 6000
+	googleWorkers = 8000
 )
 
 func googleLoads() []int { return []int{50, 60, 70, 80, 90} }
@@ -44,7 +46,7 @@ func yahooLoads() []int  { return []int{50, 70, 90} }
 // ec2 is a scene of section 4.5.
 func ec2(family string, load, workers int) tracedScene {
 	return tracedScene{
-		file: family + percent(float64(load)/100), workers: workers, groups: ec2Groups, pigeon: ec2Reserved, eagle: ec2Reserved, cutoff: ec2Cutoff, load: load,
+		name: family + strconv.Itoa(load), file: family + strconv.Itoa(load), workers: workers, groups: ec2Groups, pigeon: ec2Reserved, eagle: ec2Reserved, cutoff: ec2Cutoff, load: load,
 	}
 }
 
@@ -58,9 +60,9 @@ func tracedScenes() (all []tracedScene) {
 	}
 	y, g := yahoo(), google()
 	return append(all,
-		tracedScene{file: "yahoo1", workers: yahoo1Workers, groups: yahoo1Workers / groupSize, pigeon: y.pigeon, eagle: y.eagle, cutoff: y.cutoff},
-		tracedScene{file: "yahoo2", workers: yahoo2Workers, groups: yahoo2Workers / groupSize, pigeon: y.pigeon, eagle: y.eagle, cutoff: y.cutoff},
-		tracedScene{file: "google", workers: googleWorkers, groups: googleWorkers / groupSize, pigeon: g.pigeon, eagle: g.eagle, cutoff: g.cutoff},
+		tracedScene{name: "hawk-yahoo1", file: "yahoo1", workers: yahoo1Workers, groups: yahoo1Workers / groupSize, pigeon: y.pigeon, eagle: y.eagle, cutoff: y.cutoff},
+		tracedScene{name: "hawk-yahoo2", file: "yahoo2", workers: yahoo2Workers, groups: yahoo2Workers / groupSize, pigeon: y.pigeon, eagle: y.eagle, cutoff: y.cutoff},
+		tracedScene{name: "hawk-google", file: "google", workers: googleWorkers, groups: googleWorkers / groupSize, pigeon: g.pigeon, eagle: g.eagle, cutoff: g.cutoff},
 	)
 }
 
@@ -72,7 +74,7 @@ func (x tracedScene) scene(jobs []traces.Job) scene {
 	p.Policy, p.Groups, p.Reserved = dispatch.Pigeon, x.groups, reserved
 	e.Policy, e.Reserved = dispatch.Eagle, int(math.Round(x.eagle*float64(x.workers)))
 	s.Policy = dispatch.Sparrow
-	out := scene{name: x.file, cutoff: x.cutoff, draw: func(uint64) []traces.Job { return jobs }, runs: []run{{pigeonName, p}, {eagle, e}, {sparrow, s}}}
+	out := scene{name: x.name, cutoff: x.cutoff, draw: func(uint64) []traces.Job { return jobs }, runs: []run{{pigeonName, p}, {eagle, e}, {sparrow, s}}}
 	if x.load == 0 {
 		one := p
 		one.Groups, one.Reserved = 1, reserved*x.groups
