@@ -33,13 +33,13 @@ const (
 	cappedPart = 0.5
 	// cappedFan is how many tasks a job has, cappedTask the CPU time of each.
 	cappedFan  = 12
-	cappedTask = 0.04
+	cappedTask = 0.1
 	// cappedHost is the part of the host's CPUs that the nodes own.
 	cappedHost = 0.75
-	// cappedLoad is the load, of what both groups could do without caps. The capped one loses about a third to a half.
-	cappedLoad = 0.5
+	// cappedLoad is the load, of what both groups could do without caps, and without what workers and the start of tasks take.
+	cappedLoad = 0.3
 	// cappedJobs is how many jobs each run has, cappedFirst how many of them teach, and are not counted.
-	cappedJobs, cappedFirst = 70, 10
+	cappedJobs, cappedFirst = 24, 4
 	// cappedPatience bounds the start, and each run.
 	cappedPatience = 4 * time.Minute
 )
@@ -201,7 +201,7 @@ func runSplit(ctx context.Context, r *papers.Real, s split, run int, l *load, lo
 	}
 	spread := pigeon.Even
 	if s.learned {
-		spread = pigeon.Weighted
+		spread = pigeon.Balanced
 	}
 	system, err := newPigeon(ctx, groups, 1, spread, func(job string, index int, _ float64) *headroomv1.Task {
 		t := p.task(job, index, 0)

@@ -261,3 +261,44 @@ func TestLoadOfATrace(t *testing.T) {
 		t.Errorf("a negative time: %v", err)
 	}
 }
+
+// The gain is judged run by run, and only by bounds.
+func TestCappedTarget(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		learned, even []float64
+		want          papers.Verdict
+	}{
+		"better in all runs": {[]float64{1, 1.1, 0.9}, []float64{2, 2.1, 1.9}, papers.Met},
+		"better in some":     {[]float64{1, 2, 1}, []float64{2, 1, 1}, papers.Short},
+		"one run":            {[]float64{1}, []float64{2}, papers.NotRun},
+		"half a run":         {[]float64{1, 1}, []float64{2}, papers.NotRun},
+	} {
+		took := map[string][]float64{"learned": c.learned, "even": c.even}
+		if got := cappedTarget(took); got.Verdict != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if rows := cappedRows(took); len(rows) != 1+len(c.learned)+len(c.even) {
+			t.Errorf("%s: %v", name, rows)
+		}
+	}
+}
+
+// Both splits get the same jobs; different runs do not.
+func TestCappedJobs(t *testing.T) {
+	t.Parallel()
+	a, b, other := cappedJobsOf(1, 2), cappedJobsOf(1, 2), cappedJobsOf(2, 2)
+	if len(a.jobs) != cappedJobs || a.jobs[9].Arrival != b.jobs[9].Arrival || a.jobs[9].Arrival == other.jobs[9].Arrival || a.tasks() != cappedJobs*cappedFan {
+		t.Errorf("%v, %v, %v", a.jobs[9], b.jobs[9], other.jobs[9])
+	}
+	work := 0.0
+	for i := range a.jobs {
+		work += a.jobs[i].Work()
+	}
+	if part := work / a.jobs[cappedJobs-1].Arrival / (2 * cappedHost); math.Abs(part/cappedLoad-1) > 0.4 {
+		t.Errorf("the load is %.2f, want about %.2f", part, cappedLoad)
+	}
+	if got := cappedParts(); len(got) != cappedNodes || got[0] != 1 || got[cappedNodes-1] != cappedPart {
+		t.Errorf("%v", got)
+	}
+}
