@@ -55,10 +55,13 @@ func TestQuick(t *testing.T) {
 		"cap-step": {"cap-step", "cap-step-over", "cap-step-mean"},
 		"plan":     {"plan-10", "tick-10", "plan-100", "tick-100", "plan-1000", "tick-1000", "plan-10000", "tick-10000"},
 		"arbiter":  {"arbiter-1000"},
+		"dispatch": {"dispatch", "dispatch-decision"},
+		"simulate": {"simulate", "simulate-memory"},
 		"queue":    {"queue-2", "queue-3"},
 		"sample":   {"sample"},
 		"agent":    {"agent-cpu", "agent-rss"},
 		"start":    {"agent-start"},
+		"process":  {"process"},
 		"failover": {"failover"},
 		"cut":      {"cut-4", "cut-50"},
 	} {

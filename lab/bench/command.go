@@ -48,10 +48,13 @@ func suite() []benchmark {
 		{"cap-step", "how fast and how cleanly a new cap is met, on the emulated plant in virtual time", nil, capStep},
 		{"plan", "time to divide a budget, and to decide a tick, for up to 10,000 nodes", nil, plan},
 		{"arbiter", "time to decide about 1,000 jobs on 10,000 containers: sprints, containers, drop ratios and holds", nil, arbitrate},
+		{"dispatch", "time per task through a master of workers whose tasks take no time, and of its decisions", nil, dispatchTasks},
+		{"simulate", "time to simulate a million tasks on 10,000 workers, and the memory for it", nil, simulateTasks},
 		{"queue", "time to solve a priority queue of DIAS's size, 62 phases a class", nil, queueModel},
 		{"sample", "cost of one sample of the power zones against bare reads of the same files", nil, sample},
 		{"agent", "CPU and memory of powerd on an idle emulated node", []string{"coordinator", "powerd", "powerlab"}, agentCost},
 		{"start", "time from the start of powerd, killed with -9 before, to a safe cap that reads back", []string{"powerd", "powerlab"}, agentStart},
+		{"process", "time per process that a worker starts for the tasks of a master", []string{"scheduler"}, processes},
 		{"failover", "time from the kill of the leader to the first lease of the next", []string{"coordinator"}, failover},
 		{"cut", "time from a committed cut of the budget to every node's read-back", []string{"coordinator"}, cut},
 	}

@@ -48,7 +48,7 @@ func startGroup(ctx context.Context, r *run, dir string, servers int, budget uni
 	}
 	all, err := cluster.NewServers(dir, servers, 0)
 	if err == nil {
-		err = all.Configure(siteName, rackName, budget)
+		err = all.Configure(siteName, budget, rackName)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bench: %w", err)

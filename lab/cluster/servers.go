@@ -58,9 +58,9 @@ func (s *Servers) BrakeKey() string { return filepath.Join(s.dir, "brake.pub") }
 // Config is the configuration file of a member.
 func (s *Servers) Config(m Member) string { return filepath.Join(s.dir, m.ID+".yaml") }
 
-// Configure writes the keys and the configuration files: a site with one rack, both with
-// this budget, and all power of the rack given to nodes.
-func (s *Servers) Configure(site, rack string, budget units.Power) error {
+// Configure writes the keys and the configuration files: a site with racks, all with
+// this budget, and all power of the racks given to nodes.
+func (s *Servers) Configure(site string, budget units.Power, racks ...string) error {
 	var key [32]byte
 	_, _ = rand.Read(key[:])
 	private := filepath.Join(s.dir, "brake.key")
@@ -76,8 +76,11 @@ func (s *Servers) Configure(site, rack string, budget units.Power) error {
 		}
 		fmt.Fprintf(&b, "gossip: {bind: %q, join: [%q], key_file: %q}\n", m.Gossip, s.Members[0].Gossip, s.GossipKey())
 		fmt.Fprintf(&b, "brake: {public_key_file: %q, private_key_file: %q}\n", s.BrakeKey(), private)
-		fmt.Fprintf(&b, "site:\n  - {name: %s, budget: %gW, unmanaged: 0W}\n  - {name: %s, parent: %s, budget: %gW, unmanaged: 0W}\nlease: 10s\n",
-			site, budget.Watts(), rack, site, budget.Watts())
+		fmt.Fprintf(&b, "site:\n  - {name: %s, budget: %gW, unmanaged: 0W}\n", site, budget.Watts())
+		for _, rack := range racks {
+			fmt.Fprintf(&b, "  - {name: %s, parent: %s, budget: %gW, unmanaged: 0W}\n", rack, site, budget.Watts())
+		}
+		b.WriteString("lease: 10s\n")
 		errs = append(errs, os.WriteFile(s.Config(m), []byte(b.String()), 0o600))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -17,11 +17,8 @@ import (
 	"headroom/units"
 )
 
-// Names of the two power domains of a Site: the nodes are in Rack, its budget is that of Domain.
-const (
-	Domain = "site/lab"
-	Rack   = "rack/r1"
-)
+// Domain is the power domain of a Site, above those of its racks. It has the site's budget.
+const Domain = "site/lab"
 
 // Config says what site is laid out.
 type Config struct {
@@ -34,6 +31,8 @@ type Config struct {
 	// Nodes is how many emulated nodes there are, n1 and up. They own three quarters of
 	// the host's CPUs together.
 	Nodes int
+	// Racks is how many racks the nodes are divided among, the first ones in the first rack; 0 means 1.
+	Racks int
 	// Workers runs a scheduler's worker on each node.
 	Workers bool
 	// Weight is how many times the host's other work the nodes' processes weigh when CPUs
@@ -59,8 +58,11 @@ const stopGrace = 10 * time.Second
 
 // NewSite lays a site out; nothing is started yet but the guard, which Close ends.
 func NewSite(config Config) (*Site, error) {
-	if config.Coordinators != 1 && config.Coordinators != 3 || config.Nodes < 1 {
+	switch {
+	case config.Coordinators != 1 && config.Coordinators != 3 || config.Nodes < 1:
 		return nil, fmt.Errorf("%w: %d coordinators and %d nodes: there are 1 or 3, and at least 1", ErrConfig, config.Coordinators, config.Nodes)
+	case config.Racks < 0 || config.Racks > config.Nodes:
+		return nil, fmt.Errorf("%w: %d racks for %d nodes: there are 0, which means 1, to as many as nodes", ErrConfig, config.Racks, config.Nodes)
 	}
 	s := &Site{config: config}
 	for _, dir := range []*string{&s.config.Dir, &s.config.Bin} {
@@ -85,7 +87,7 @@ func NewSite(config Config) (*Site, error) {
 	if s.group, err = NewGroup(s.Path("logs")); err != nil {
 		return nil, err
 	}
-	if err := s.servers.Configure(Domain, Rack, s.Full()); err != nil {
+	if err := s.servers.Configure(Domain, s.Full(), s.Racks()...); err != nil {
 		return nil, errors.Join(err, s.group.Close())
 	}
 	return s, nil
@@ -126,6 +128,20 @@ func Rated() units.Power {
 // Full is the budget at which every node may run at full speed; the site starts with it.
 func (s *Site) Full() units.Power { return Rated() * units.Power(s.config.Nodes) }
 
+// Racks are the names of the power domains of the racks.
+func (s *Site) Racks() (names []string) {
+	for i := range max(1, s.config.Racks) {
+		names = append(names, "rack/r"+strconv.Itoa(i+1))
+	}
+	return names
+}
+
+// rackOf is the rack of a node, which counts from 0.
+func (s *Site) rackOf(node int) string {
+	racks := s.Racks()
+	return racks[node*len(racks)/len(s.nodes)]
+}
+
 // Addresses are the RPC addresses of all coordinators.
 func (s *Site) Addresses() []string { return s.servers.Addresses() }
 
@@ -149,17 +165,17 @@ func (s *Site) Start() error {
 			return err
 		}
 	}
-	for _, name := range s.nodes {
-		if err := s.start(name, s.nodeCommand(name)...); err != nil {
+	for i, name := range s.nodes {
+		if err := s.start(name, s.nodeCommand(name, s.rackOf(i))...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Site) nodeCommand(name string) []string {
+func (s *Site) nodeCommand(name, rack string) []string {
 	argv := []string{
-		s.bin("powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(len(s.nodes)), "--bin", s.config.Bin, "--domain", Rack,
+		s.bin("powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(len(s.nodes)), "--bin", s.config.Bin, "--domain", rack,
 		"--key-file", s.servers.GossipKey(), "--brake-key-file", s.servers.BrakeKey(), "--weight", strconv.Itoa(max(1, s.config.Weight)),
 	}
 	for _, m := range s.servers.Members {

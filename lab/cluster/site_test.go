@@ -20,6 +20,7 @@ func TestBadSitesAreRefused(t *testing.T) {
 	for want, config := range map[string]Config{
 		"2 coordinators and 1 nodes": {Bin: all, Coordinators: 2, Nodes: 1},
 		"1 coordinators and 0 nodes": {Bin: all, Coordinators: 1},
+		"3 racks for 2 nodes":        {Bin: all, Coordinators: 1, Nodes: 2, Racks: 3},
 		"the program powerd":         {Bin: some, Coordinators: 1, Nodes: 1},
 	} {
 		config.Dir = t.TempDir()
@@ -32,7 +33,7 @@ func TestBadSitesAreRefused(t *testing.T) {
 func TestCoordinatorsKnowEachOther(t *testing.T) {
 	t.Parallel()
 	bin := testkit.Programs(t)
-	s, err := NewSite(Config{Dir: t.TempDir(), Bin: bin, Coordinators: 3, Nodes: 2})
+	s, err := NewSite(Config{Dir: t.TempDir(), Bin: bin, Coordinators: 3, Nodes: 4, Racks: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,14 +46,19 @@ func TestCoordinatorsKnowEachOther(t *testing.T) {
 	if n := len(slices.Compact(slices.Sorted(slices.Values(addrs)))); n != 3 {
 		t.Fatalf("addresses %v", addrs)
 	}
+	for i, want := range []string{"rack/r1", "rack/r1", "rack/r2", "rack/r2"} {
+		if got := s.rackOf(i); got != want {
+			t.Errorf("node %d is in %s, want %s", i, got, want)
+		}
+	}
 	for _, id := range []string{"c1", "c2", "c3"} {
 		text, err := os.ReadFile(s.Path(id + ".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, addr := range addrs {
-			if !strings.Contains(string(text), addr) {
-				t.Errorf("%s does not know %s:\n%s", id, addr, text)
+		for _, want := range append(addrs, "name: rack/r1, parent: site/lab", "name: rack/r2, parent: site/lab") {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s does not know %s:\n%s", id, want, text)
 			}
 		}
 	}

@@ -106,7 +106,7 @@ func (l *lab) addresses() []string { return l.servers.Addresses() }
 
 // configure writes the programs' configuration files.
 func (l *lab) configure() error {
-	if err := l.servers.Configure(site, rack, l.full()); err != nil {
+	if err := l.servers.Configure(site, l.full(), rack); err != nil {
 		return fmt.Errorf("demo: write configuration: %w", err)
 	}
 	return nil

@@ -137,8 +137,9 @@ type Flight struct {
 	results chan Result
 	// handed counts the tasks that were handed over and have no result.
 	handed atomic.Int64
-	// The loop owns what follows. pieces are the tasks, left those without a result.
+	// The loop owns what follows. pieces are the tasks, left those without a result. number is different for each flight.
 	pieces []piece
+	number uint64
 	left   int
 }
 

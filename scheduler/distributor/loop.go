@@ -68,11 +68,13 @@ type loop struct {
 	tasks []*piece
 	// batches are tasks to be sent, by group and priority.
 	batches [][2][]*headroomv1.Task
+	powers  *powers
 }
 
 func newLoop(d *Distributor) *loop {
 	l := &loop{
 		Distributor: d, placed: make(map[attempt]placed), names: make(map[pigeon.ID]attempt), batches: make([][2][]*headroomv1.Task, len(d.cfg.Groups)),
+		powers: newPowers(len(d.cfg.Groups)),
 		core: pigeon.NewDistributor[*piece](pigeon.DistributorOptions{
 			Spread: d.cfg.Spread, Placement: d.cfg.Placement, WaitMost: d.cfg.WaitMost, Random: d.cfg.Random,
 		}),
@@ -259,10 +261,10 @@ func (e received) apply(l *loop, now time.Time) {
 		s.state, s.link.name = m.State, m.State.GetMaster()
 		l.elect(now, s.link.group)
 		if s.link.group.active == s {
-			l.open(s)
+			l.open(now, s)
 		}
 	case *headroomv1.GroupMessage_Results:
-		l.take(s, m.Results)
+		l.take(now, s, m.Results)
 	case *headroomv1.GroupMessage_Refused:
 		l.refuse(s, m.Refused)
 	}
@@ -299,7 +301,7 @@ func (l *loop) elect(now time.Time, g *group) {
 		g.owed[i].at = time.Time{}
 	}
 	g.pay(now)
-	l.open(best)
+	l.open(now, best)
 }
 
 // again hands over what was handed over before, on a new stream or to a new master.
@@ -325,19 +327,15 @@ func (l *loop) again(g *group) {
 }
 
 // open takes over how many tasks the active master of a group takes, and what it can do.
-func (l *loop) open(s *session) {
+func (l *loop) open(now time.Time, s *session) {
 	g, state := s.link.group, s.state
-	power := state.GetPower()
-	if power <= 0 { // it has not learned yet: each slot counts as one at full speed
-		power = float64(state.GetUsable())
-	}
-	l.core.Report(g.number, power, int(state.GetRunningLow()+state.GetWaitingLow()), int(state.GetRunningHigh()+state.GetWaitingHigh()))
+	l.core.Report(g.number, l.powers.of(now, g.number, state), int(state.GetRunningLow()+state.GetWaitingLow()), int(state.GetRunningHigh()+state.GetWaitingHigh()))
 	g.windows = [2]int{int(state.GetWindow()), int(state.GetWindowHigh())}
 	l.core.Window(g.number, g.windows[0], g.windows[1])
 }
 
 // take delivers results, and tells the master that they have arrived.
-func (l *loop) take(s *session, m *headroomv1.GroupResults) {
+func (l *loop) take(now time.Time, s *session, m *headroomv1.GroupResults) {
 	g := s.link.group
 	refs := make([]*headroomv1.TaskRef, 0, len(m.GetResults())+len(m.GetLost()))
 	for _, r := range m.GetResults() {
@@ -350,6 +348,7 @@ func (l *loop) take(s *session, m *headroomv1.GroupResults) {
 		g.outstanding--
 		if done, counted := l.core.Result(p.id); counted {
 			g.windows[kind(done.High)]++
+			l.powers.ended(now, g.number, done.Task.flight.number, r)
 			done.Task.flight.deliver(int(done.Task.index), r)
 		}
 	}
@@ -405,6 +404,7 @@ func (f *Flight) settle(tasks int) {
 	if f.left -= tasks; f.left == 0 && tasks > 0 {
 		close(f.results)
 		f.pieces = nil
+		f.distributor.loop.powers.done(f.number)
 	}
 }
 
@@ -416,6 +416,8 @@ type submitted struct {
 
 func (e submitted) apply(l *loop, _ time.Time) {
 	f := e.flight
+	l.powers.jobs++
+	f.number = l.powers.jobs
 	f.pieces, l.tasks = make([]piece, f.Tasks), l.tasks[:0]
 	for i := range f.pieces {
 		f.pieces[i] = piece{flight: f, index: int32(i)}
