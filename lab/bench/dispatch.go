@@ -93,7 +93,7 @@ func throughput(ctx context.Context, jobs int, serve func(ctx context.Context, l
 	defer func() { _ = metrics.Close() }() // a relay has none
 	parts.Go(func() { _ = serve(ctx, l, metrics) })
 	for i := range idleWorkers {
-		parts.Go(func() { idle(ctx, "n"+strconv.Itoa(i), l.Addr().String()) })
+		parts.Go(func() { _ = idle(ctx, "n"+strconv.Itoa(i), l.Addr().String()) }) // it ends with ctx, or tasks are missed
 	}
 	d, err := distributor.New(distributor.Config{
 		Name: "d1", Incarnation: 1, Groups: []distributor.Group{{Name: "rack/r1", Masters: []string{l.Addr().String()}}}, Logger: slog.New(slog.DiscardHandler),
@@ -185,7 +185,7 @@ func runJob(ctx context.Context, d *distributor.Distributor, name string, tasks 
 }
 
 // idle is a worker whose tasks end at once, until ctx ends.
-func idle(ctx context.Context, node, address string) {
+func idle(ctx context.Context, node, address string) error {
 	peers := rpc.PlainPeers()
 	defer peers.Close()
 	st := headroomv1connect.NewWorkerServiceClient(peers.HTTP(), peers.URL(address), peers.Options()...).Work(ctx)
@@ -194,8 +194,8 @@ func idle(ctx context.Context, node, address string) {
 		_ = st.CloseResponse()
 	}()
 	hello := &headroomv1.WorkerHello{Node: node, Slots: idleSlots}
-	if st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Hello{Hello: hello}}) != nil {
-		return
+	if err := st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Hello{Hello: hello}}); err != nil {
+		return err
 	}
 	alive := time.NewTicker(time.Second)
 	defer alive.Stop()
@@ -203,14 +203,14 @@ func idle(ctx context.Context, node, address string) {
 	for {
 		m := &headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Alive{Alive: &headroomv1.WorkerAlive{}}}
 		select {
-		case <-broken:
-			return
+		case err := <-broken:
+			return err
 		case <-alive.C:
 		case given := <-inbox:
 			m = ends(given)
 		}
-		if st.Send(m) != nil {
-			return
+		if err := st.Send(m); err != nil {
+			return err
 		}
 	}
 }

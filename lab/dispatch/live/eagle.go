@@ -45,6 +45,7 @@ func (d *eagleDistributor) hear(m message) (out []outgoing) {
 		out = append(out, d.held.answer(&m))
 	case ended:
 		d.held.end(&m)
+	default:
 	}
 	return out
 }
@@ -73,6 +74,7 @@ func (c *eagleCentral) hear(m message) (out []outgoing) {
 	case ended:
 		c.central.Ended(m.Node, c.held.mean(m.Job))
 		c.held.end(&m)
+	default:
 	}
 	return out
 }
@@ -101,6 +103,7 @@ func (s *eagleMonitor) hear(m message) (out []outgoing) {
 	case ended:
 		s.node.End()
 		out = append(out, outgoing{s.serving.hub, message{Kind: ended, Job: m.Job, Task: m.Task}})
+	default:
 	}
 	if next, ok := s.node.Next(); ok {
 		s.serving = next.To

@@ -88,6 +88,7 @@ func (d *sparrowDistributor) hear(m message) (out []outgoing) {
 		out = append(out, d.held.answer(&m))
 	case ended:
 		d.held.end(&m)
+	default:
 	}
 	return out
 }
@@ -111,6 +112,7 @@ func (s *sparrowMonitor) hear(m message) (out []outgoing) {
 	case ended:
 		s.node.Free()
 		out = append(out, outgoing{s.serving.hub, message{Kind: ended, Job: m.Job, Task: m.Task}})
+	default:
 	}
 	if next, ok := s.node.Next(); ok {
 		s.serving = next
