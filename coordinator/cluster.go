@@ -68,8 +68,7 @@ func (c clusterService) ListDomains(ctx context.Context, r *connect.Request[head
 		}
 	})
 	if err == nil && r.Msg.GetDomain() != "" && len(out.Domains) == 0 {
-		err = rpc.Refuse(connect.CodeNotFound, "unknown-domain", cli.ExitUsage, fmt.Sprintf("domain %q: unknown domain", r.Msg.GetDomain()),
-			"coordinator budget show lists the domains")
+		err = unknownDomain(r.Msg.GetDomain())
 	}
 	if err != nil {
 		return nil, err
@@ -77,17 +76,27 @@ func (c clusterService) ListDomains(ctx context.Context, r *connect.Request[head
 	return connect.NewResponse(out), nil
 }
 
+func unknownDomain(name string) error {
+	return rpc.Refuse(connect.CodeNotFound, "unknown-domain", cli.ExitUsage, fmt.Sprintf("domain %q: unknown domain", name), "coordinator budget show lists the domains")
+}
+
 // ListNodes implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) ListNodes(ctx context.Context, r *connect.Request[headroomv1.ListNodesRequest]) (*connect.Response[headroomv1.ListNodesResponse], error) {
 	out := &headroomv1.ListNodesResponse{}
 	var err error
+	known := false
 	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, k *leading.Known) {
-		for _, n := range view.Nodes(st, k.Heard()) {
-			if r.Msg.GetNode() == "" || r.Msg.GetNode() == n.GetName() {
-				out.Nodes = append(out.Nodes, n)
+		tree := st.Tree()
+		known = r.Msg.GetDomain() == "" || tree != nil && tree.Has(r.Msg.GetDomain())
+		for _, n := range st.NodesByName() {
+			if (r.Msg.GetNode() == "" || r.Msg.GetNode() == n.Name) && (r.Msg.GetDomain() == "" || known && slices.Contains(tree.Above(n.Domain), r.Msg.GetDomain())) {
+				out.Nodes = append(out.Nodes, view.Node(st, k.Heard(), n))
 			}
 		}
 	})
+	if err == nil && !known {
+		err = unknownDomain(r.Msg.GetDomain())
+	}
 	if err == nil && r.Msg.GetNode() != "" && len(out.Nodes) == 0 {
 		err = rpc.Refuse(connect.CodeNotFound, "unknown-node", cli.ExitUsage, fmt.Sprintf("node %q: unknown node", r.Msg.GetNode()),
 			"coordinator node list lists the nodes")

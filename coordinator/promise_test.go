@@ -230,6 +230,12 @@ func TestLostNodeKeepsItsCharge(t *testing.T) {
 		if m.GetState() != view.StateLost || m.LeaseMs != nil || m.PowerUw != nil {
 			t.Errorf("listed as %v", m)
 		}
+		for domain, want := range map[string]int{"": 3, "site/lab": 3, "rack/r1": 3, "rack/r9": -1} {
+			r, err := clusterService{c.leader().server}.ListNodes(context.Background(), connect.NewRequest(&headroomv1.ListNodesRequest{Domain: domain}))
+			if (err != nil) != (want < 0) || err == nil && len(r.Msg.GetNodes()) != want {
+				t.Errorf("below %q: %v, %v; want %d", domain, r, err, want)
+			}
+		}
 		lost.vanish(false)
 		c.allHeld(5 * time.Second)
 	})

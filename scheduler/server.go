@@ -45,7 +45,7 @@ type Server struct {
 	// guard decides who may call what.
 	guard *access.Guard
 	// denials are the certificates that are denied; nil in the clear.
-	denials  *denials
+	denials  *access.Denied
 	director *director
 	commits  *committer
 	engines  *engines
@@ -102,8 +102,10 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 		return nil, err
 	}
 	if own.keeper != nil {
-		s.denials = &denials{filepath.Join(cfg.Dir, deniedFile), cfg.Coordinators, own.peers, own.keeper, s.guard, logger}
-		if err := s.denials.load(); err != nil {
+		s.denials = &access.Denied{
+			File: filepath.Join(cfg.Dir, access.DeniedFile), Coordinators: cfg.Coordinators, Peers: own.peers, Keeper: own.keeper, Guard: s.guard, Logger: logger,
+		}
+		if err := s.denials.Load(); err != nil {
 			return nil, err
 		}
 	}
@@ -149,7 +151,7 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 		parts = append(parts, func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) })
 	}
 	if s.denials != nil {
-		parts = append(parts, s.denials.watch)
+		parts = append(parts, s.denials.Watch)
 	}
 	if s.cfg.Metrics.Listen != "" {
 		parts = append(parts, s.serveMetrics)

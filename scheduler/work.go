@@ -11,11 +11,9 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/scheduler/access"
-	"headroom/scheduler/jobfile"
 	"headroom/scheduler/local"
 )
 
@@ -60,10 +58,7 @@ func (w *workers) Work(ctx context.Context, st *workStream) error {
 		return err
 	}
 	hello := first.GetHello()
-	if err := checkHello(hello); err != nil {
-		return err
-	}
-	if err := access.OwnNode(access.CallerOf(ctx), hello.GetNode()); err != nil {
+	if err := access.CheckHello(access.CallerOf(ctx), hello); err != nil {
 		return err
 	}
 	s := newSession(hello.GetNode())
@@ -80,15 +75,6 @@ func (w *workers) Work(ctx context.Context, st *workStream) error {
 	// The receiver ends when this handler has returned: that closes the request.
 	go w.receive(ctx, st, s)
 	return w.transmit(ctx, st, s)
-}
-
-func checkHello(h *headroomv1.WorkerHello) error {
-	if !jobfile.ValidName(h.GetNode()) || h.GetSlots() < 1 || h.GetSlots() > jobfile.SlotsMax {
-		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
-			fmt.Sprintf("worker %q with %d slots", h.GetNode(), h.GetSlots()),
-			fmt.Sprintf("a worker opens its stream with its node's name and 1 to %d slots", jobfile.SlotsMax))
-	}
-	return nil
 }
 
 // transmit sends what the loop has for the worker until the session is over.

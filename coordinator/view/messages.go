@@ -37,37 +37,42 @@ const StaleReport = 3 * time.Second
 func Nodes(s *ledger.State, h *Heard) []*headroomv1.Node {
 	out := make([]*headroomv1.Node, 0, len(s.Nodes))
 	for _, n := range s.NodesByName() {
-		m := &headroomv1.Node{
-			Name: n.Name, Domain: n.Domain, TargetUw: int64(n.Target), CeilingUw: int64(n.Ceiling), ChargeUw: int64(n.Charge()),
-			FailSafeUw: int64(n.FailSafeCap()), FloorUw: int64(n.Floor), MaxUw: int64(n.Most()), RatedUw: int64(n.Rated), Weight: n.Share(),
-			Stamp: wire.StampMessage(s.Stamp(n)), MachineId: n.MachineID, State: stateWaiting, MovingFrom: n.From, LeastUw: int64(n.Least()), OffBy: n.Off,
-			Settings: settingsMessage(n.Settings), Sprint: nodeSprintMessage(n.Sprint),
-		}
-		if n.Declared != nil && n.Declared.Rated != n.Rated {
-			m.DeclaredRatedUw = microwatts(&n.Declared.Rated)
-		}
-		if n.Drawn > n.Rated {
-			m.DrawnUw = microwatts(&n.Drawn)
-		}
-		if n.Grantable() {
-			m.State = StateOK
-		}
-		if h != nil {
-			h.add(m, n)
-		}
-		switch {
-		case n.Off != "":
-			m.State = stateOff
-		case n.Drained && m.GetState() == StateOK:
-			m.State = stateDrained
-		case n.Released:
-			m.State = stateReleased
-		case !n.Controlled:
-			m.State = stateObserving
-		}
-		out = append(out, m)
+		out = append(out, Node(s, h, n))
 	}
 	return out
+}
+
+// Node is one of them.
+func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
+	m := &headroomv1.Node{
+		Name: n.Name, Domain: n.Domain, TargetUw: int64(n.Target), CeilingUw: int64(n.Ceiling), ChargeUw: int64(n.Charge()),
+		FailSafeUw: int64(n.FailSafeCap()), FloorUw: int64(n.Floor), MaxUw: int64(n.Most()), RatedUw: int64(n.Rated), Weight: n.Share(),
+		Stamp: wire.StampMessage(s.Stamp(n)), MachineId: n.MachineID, State: stateWaiting, MovingFrom: n.From, LeastUw: int64(n.Least()), OffBy: n.Off,
+		Settings: settingsMessage(n.Settings), Sprint: nodeSprintMessage(n.Sprint),
+	}
+	if n.Declared != nil && n.Declared.Rated != n.Rated {
+		m.DeclaredRatedUw = microwatts(&n.Declared.Rated)
+	}
+	if n.Drawn > n.Rated {
+		m.DrawnUw = microwatts(&n.Drawn)
+	}
+	if n.Grantable() {
+		m.State = StateOK
+	}
+	if h != nil {
+		h.add(m, n)
+	}
+	switch {
+	case n.Off != "":
+		m.State = stateOff
+	case n.Drained && m.GetState() == StateOK:
+		m.State = stateDrained
+	case n.Released:
+		m.State = stateReleased
+	case !n.Controlled:
+		m.State = stateObserving
+	}
+	return m
 }
 
 // Heard is what only a leader knows: what it hears from nodes and meters.

@@ -29,6 +29,7 @@ import (
 	"headroom/internal/listen"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/scheduler/jobfile"
 )
 
 // Caller is who asks.
@@ -72,6 +73,10 @@ func needs(procedure string) []string {
 		return []string{secure.Operator, secure.Admin}
 	case headroomv1connect.WorkerServiceWorkProcedure:
 		return []string{secure.Worker}
+	case headroomv1connect.MasterServicePlaceProcedure:
+		return []string{secure.Scheduler}
+	case headroomv1connect.MasterServiceGetGroupProcedure:
+		return []string{secure.Scheduler, secure.Observer, secure.Operator, secure.Admin}
 	}
 	return []string{secure.Admin}
 }
@@ -249,6 +254,17 @@ func (g *Guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	}
 }
 
+// CheckHello refuses what no worker says when its stream opens, and a worker that speaks for another node than its certificate
+// names.
+func CheckHello(who Caller, h *headroomv1.WorkerHello) error {
+	if !jobfile.ValidName(h.GetNode()) || h.GetSlots() < 1 || h.GetSlots() > jobfile.SlotsMax {
+		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
+			fmt.Sprintf("worker %q with %d slots", h.GetNode(), h.GetSlots()),
+			fmt.Sprintf("a worker opens its stream with its node's name and 1 to %d slots", jobfile.SlotsMax))
+	}
+	return OwnNode(who, h.GetNode())
+}
+
 // OwnNode refuses a worker that speaks for another node than its certificate names.
 func OwnNode(who Caller, node string) error {
 	if who.node == "" || who.node == node {
@@ -257,6 +273,16 @@ func OwnNode(who Caller, node string) error {
 	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
 		fmt.Sprintf("permission denied: %s may not run tasks as node %s", who.Name, node),
 		"coordinator tls cert create worker/"+node+" makes the certificate of that node's worker")
+}
+
+// OwnName refuses a distributor that speaks for another one than its certificate names.
+func OwnName(who Caller, name string) error {
+	if own := (secure.Identity{Role: secure.Scheduler, Name: name}).String(); !who.Proven() || who.Role != secure.Scheduler || who.Name == own {
+		return nil
+	}
+	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+		fmt.Sprintf("permission denied: %s may not hand tasks over as distributor %s", who.Name, name),
+		"coordinator tls cert create scheduler/"+name+" makes the certificate of that distributor")
 }
 
 // OwnJob refuses a submitter who changes the job of somebody else.

@@ -114,7 +114,7 @@ func TestWorkerShowsItsNodesCertificate(t *testing.T) {
 		"none, as dev":            {secure.Files{}, true, "127.0.0.1:7410", true},
 		"none, as dev, elsewhere": {secure.Files{}, true, "10.0.0.1:7410", false},
 	} {
-		peers, err := workerPeers(local.Config{Node: "n01", Scheduler: c.scheduler}, c.files, c.dev)
+		peers, err := workerPeers(local.Config{Node: "n01", Schedulers: []string{c.scheduler}}, c.files, c.dev)
 		if (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -73,6 +73,9 @@ func workerCommand() *cobra.Command {
 				e.Hint = "give the name that powerd.yaml has, for example --node n03"
 				return e
 			}
+			if len(cfg.Schedulers) == 0 {
+				return cli.Usage("--scheduler names nobody who gives tasks")
+			}
 			if cfg.Slots < 1 || cfg.Slots > jobfile.SlotsMax {
 				return cli.Usage("--slots is %d; it must be from 1 to %d", cfg.Slots, jobfile.SlotsMax)
 			}
@@ -100,7 +103,7 @@ func workerCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Node, "node", "", "name of this node, as in powerd.yaml")
-	f.StringVar(&cfg.Scheduler, "scheduler", addrDefault, "address of the scheduler, host:port")
+	f.StringSliceVar(&cfg.Schedulers, "scheduler", []string{addrDefault}, "address of the scheduler, host:port; or those of the masters of the node's group, in the order in which they are asked")
 	f.IntVar(&cfg.Slots, "slots", runtime.NumCPU(), "most tasks at once")
 	f.StringVar(&cfg.Dir, "dir", filepath.Join(os.TempDir(), "headroom-worker"), "the worker's own folder, for temporary files of tasks")
 	f.StringVar(&cfg.Users.Sockets, "task-sockets", "", "folder of the sockets that run tasks as other users (default: tasks run as this user)")
@@ -155,8 +158,11 @@ func workerPeers(cfg local.Config, files secure.Files, dev bool) (rpc.Peers, err
 		return rpc.SecurePeers(k, secure.Scheduler), nil
 	case !dev:
 		return usage(create+"; --dev is for demos and tests on loopback", "a worker needs a certificate: --ca, --cert, --key")
-	case !secure.Loopback(cfg.Scheduler):
-		return usage(create, "--dev talks in the clear, and %s is no loopback address", cfg.Scheduler)
+	}
+	for _, addr := range cfg.Schedulers {
+		if !secure.Loopback(addr) {
+			return usage(create, "--dev talks in the clear, and %s is no loopback address", addr)
+		}
 	}
 	return rpc.PlainPeers(), nil
 }

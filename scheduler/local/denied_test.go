@@ -13,7 +13,7 @@ import (
 
 func TestWorkerKeepsDenials(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Node: "n01", Scheduler: "127.0.0.1:1", Slots: 1, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
+	cfg := Config{Node: "n01", Schedulers: []string{"127.0.0.1:1"}, Slots: 1, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
 	open := func() *Worker {
 		return testkit.Need(New(cfg))(t)
 	}

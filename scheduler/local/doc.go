@@ -3,7 +3,8 @@
 //
 // The one idea: the worker pulls. It opens one stream to the scheduler, says
 // what it still runs, gets tasks and reports how they end; the scheduler never
-// connects to a node. A worker knows nothing of caps and watts: it is given
+// connects to a node. Where the masters of a group give the tasks, it goes to the
+// next one whenever one is lost or on standby. A worker knows nothing of caps and watts: it is given
 // fewer tasks where the cap is low.
 //
 // Guarantees: a task's output appears under its final name only when the task

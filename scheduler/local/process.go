@@ -32,6 +32,9 @@ const (
 // or because the worker ended. It is no failure of the task.
 const Stopped = "stopped"
 
+// NoSlot is the error of a task that was not begun since all slots of its worker are taken. It is no failure of the task.
+const NoSlot = "no free slot"
+
 var errStopped = errors.New(Stopped)
 
 // Partial is the name of an unfinished output: beside the final one, so that the

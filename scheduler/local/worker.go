@@ -33,6 +33,8 @@ const (
 	repeatFor = 10 * time.Second
 	// outboxMax bounds the results that are kept.
 	outboxMax = 4096
+	// resultsAtOnce bounds the results of one message: with the ends of their standard errors they take half a megabyte.
+	resultsAtOnce = 256
 	// goodbyeWait is how long the scheduler may take to notice the end.
 	goodbyeWait = time.Second
 	// inboxMax is how many messages of the scheduler may wait to be handled.
@@ -43,9 +45,10 @@ const (
 type Config struct {
 	// Node is the name of the node that the worker runs on.
 	Node string
-	// Scheduler is the scheduler's address, host:port.
-	Scheduler string
-	// Peers is how the scheduler is reached; the zero value is in the clear.
+	// Schedulers are addresses, host:port: the scheduler's, or those of the masters of the node's group. While one is lost
+	// or on standby, the next one is asked for tasks.
+	Schedulers []string
+	// Peers is how they are reached; the zero value is in the clear.
 	Peers rpc.Peers
 	// Slots is how many tasks may run at once, at least 1.
 	Slots int
@@ -61,7 +64,8 @@ type Config struct {
 // Worker runs the tasks of one node. Run owns it.
 type Worker struct {
 	cfg     Config
-	client  headroomv1connect.WorkerServiceClient
+	clients []headroomv1connect.WorkerServiceClient
+	at      int // the one of Schedulers that is asked
 	peers   rpc.Peers
 	denials *secure.Denials
 	env     []string
@@ -69,6 +73,7 @@ type Worker struct {
 	proofs  map[ref]string // of what runs
 	ended   chan *headroomv1.TaskResult
 	outbox  []sent
+	batches bool // the stream is a master's, which takes several results at once
 	link    link // for one log line per change
 }
 
@@ -125,16 +130,19 @@ func New(cfg Config) (*Worker, error) {
 	}
 	denials.Add(known...)
 	peers.Deny(denials)
-	return &Worker{
+	w := &Worker{
 		cfg:     cfg,
 		denials: denials,
 		peers:   peers,
-		client:  headroomv1connect.NewWorkerServiceClient(peers.HTTP(), peers.URL(cfg.Scheduler), peers.Options()...),
 		env:     append(os.Environ(), "TMPDIR="+tmp, "HEADROOM_NODE="+cfg.Node),
 		running: make(map[ref]context.CancelFunc),
 		proofs:  make(map[ref]string),
 		ended:   make(chan *headroomv1.TaskResult),
-	}, nil
+	}
+	for _, addr := range cfg.Schedulers {
+		w.clients = append(w.clients, headroomv1connect.NewWorkerServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...))
+	}
+	return w, nil
 }
 
 // Run works until ctx ends; then it kills its tasks with their process groups,
@@ -143,15 +151,19 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.peers.Close()
 	defer w.stopAll()
 	wait := backoffMin
-	for {
+	for failed := 1; ; failed++ {
 		began := time.Now()
 		err := w.session(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		w.noteBroken(err)
+		w.at = (w.at + 1) % len(w.clients)
 		if time.Since(began) > backoffMax {
-			wait = backoffMin
+			wait, failed = backoffMin, 1
+		}
+		if failed%len(w.clients) != 0 {
+			continue // another one may give tasks at once
 		}
 		if !w.pause(ctx, wait) {
 			return nil
@@ -162,7 +174,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 func (w *Worker) noteBroken(err error) {
 	if w.link != linkDown {
-		w.cfg.Logger.Warn("no stream to the scheduler", slog.String("node", w.cfg.Node), slog.String("scheduler", w.cfg.Scheduler), slog.Any("error", err))
+		w.cfg.Logger.Warn("no stream to the scheduler", slog.String("node", w.cfg.Node), slog.String("scheduler", w.cfg.Schedulers[w.at]), slog.Any("error", err))
 	}
 	w.link = linkDown
 }
@@ -189,6 +201,7 @@ type stream = connect.BidiStreamForClient[headroomv1.WorkerMessage, headroomv1.W
 func (w *Worker) session(ctx context.Context) error {
 	// The stream outlives ctx by the goodbye.
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w.batches = false
 	st, err := w.open(streamCtx)
 	if err != nil {
 		cancel()
@@ -216,6 +229,7 @@ func (w *Worker) session(ctx context.Context) error {
 			err = w.flush(st)
 		case r := <-w.ended:
 			w.collect(r)
+			w.collectReady()
 			err = w.flush(st)
 		case <-alive.C:
 			err = st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Alive{Alive: &headroomv1.WorkerAlive{}}})
@@ -228,7 +242,7 @@ func (w *Worker) session(ctx context.Context) error {
 
 // open opens the stream, says hello and repeats the results that may be lost.
 func (w *Worker) open(ctx context.Context) (*stream, error) {
-	st := w.client.Work(ctx)
+	st := w.clients[w.at].Work(ctx)
 	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version}
 	for r := range w.running {
 		p := r.proto()
@@ -259,11 +273,16 @@ func (w *Worker) open(ctx context.Context) (*stream, error) {
 func (w *Worker) handle(ctx context.Context, m *headroomv1.WorkMessage) {
 	if w.link != linkUp && m != nil {
 		w.link = linkUp
-		w.cfg.Logger.Info("scheduler gives tasks", slog.String("node", w.cfg.Node), slog.String("scheduler", w.cfg.Scheduler))
+		w.cfg.Logger.Info("scheduler gives tasks", slog.String("node", w.cfg.Node), slog.String("scheduler", w.cfg.Schedulers[w.at]))
 	}
 	switch m := m.GetMessage().(type) {
 	case *headroomv1.WorkMessage_Task:
 		w.start(ctx, m.Task)
+	case *headroomv1.WorkMessage_Tasks:
+		w.batches = true
+		for _, t := range m.Tasks.GetTasks() {
+			w.start(ctx, t)
+		}
 	case *headroomv1.WorkMessage_Denied:
 		w.deny(m.Denied)
 	case *headroomv1.WorkMessage_Kill:
@@ -295,7 +314,7 @@ func (w *Worker) start(ctx context.Context, t *headroomv1.Task) {
 		return // already told
 	}
 	if len(w.running) >= w.cfg.Slots {
-		w.outbox = append(w.outbox, sent{result: &headroomv1.TaskResult{Ref: t.GetRef(), ExitCode: exitNotStarted, Error: "no free slot"}})
+		w.outbox = append(w.outbox, sent{result: &headroomv1.TaskResult{Ref: t.GetRef(), ExitCode: exitNotStarted, Error: NoSlot}})
 		return
 	}
 	taskCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -331,18 +350,41 @@ func (w *Worker) collect(r *headroomv1.TaskResult) {
 	}
 }
 
+// collectReady takes note of the tasks that have ended beside it, so that their results travel together.
+func (w *Worker) collectReady() {
+	for {
+		select {
+		case r := <-w.ended:
+			w.collect(r)
+		default:
+			return
+		}
+	}
+}
+
 // flush sends the results that were not sent on this stream.
 func (w *Worker) flush(st *stream) error {
 	now := time.Now()
 	w.prune(now)
+	var unsent []*headroomv1.TaskResult
 	for i := range w.outbox {
-		if !w.outbox[i].at.IsZero() {
-			continue
+		if w.outbox[i].at.IsZero() {
+			unsent = append(unsent, w.outbox[i].result)
+			w.outbox[i].at = now // on a new stream all are sent again
 		}
-		if err := st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Result{Result: w.outbox[i].result}}); err != nil {
+	}
+	if w.batches {
+		for part := range slices.Chunk(unsent, resultsAtOnce) {
+			if err := st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Results{Results: &headroomv1.TaskResults{Results: part}}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, r := range unsent {
+		if err := st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Result{Result: r}}); err != nil {
 			return err
 		}
-		w.outbox[i].at = now
 	}
 	return nil
 }

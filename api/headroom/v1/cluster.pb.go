@@ -1231,8 +1231,10 @@ func (x *Confirmation) GetAfterMs() float64 {
 type ListNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only this node; empty for all.
-	Node          string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Stale         bool   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	Node  string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Stale bool   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	// Only the nodes of this domain and of those below it; empty for all.
+	Domain        string `protobuf:"bytes,3,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1279,6 +1281,13 @@ func (x *ListNodesRequest) GetStale() bool {
 		return x.Stale
 	}
 	return false
+}
+
+func (x *ListNodesRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
 }
 
 type ListNodesResponse struct {
@@ -5120,10 +5129,11 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\fConfirmation\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1e\n" +
 	"\bafter_ms\x18\x02 \x01(\x01H\x00R\aafterMs\x88\x01\x01B\v\n" +
-	"\t_after_ms\"<\n" +
+	"\t_after_ms\"T\n" +
 	"\x10ListNodesRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale\"c\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\x12\x16\n" +
+	"\x06domain\x18\x03 \x01(\tR\x06domain\"c\n" +
 	"\x11ListNodesResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12'\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x11.headroom.v1.NodeR\x05nodes\"\xa7\b\n" +

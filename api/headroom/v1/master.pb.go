@@ -220,7 +220,10 @@ type PlaceTasks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Tasks []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// Tasks of a short job (high priority).
-	High          bool `protobuf:"varint,2,opt,name=high,proto3" json:"high,omitempty"`
+	High bool `protobuf:"varint,2,opt,name=high,proto3" json:"high,omitempty"`
+	// They were handed over before, on another stream or to another master of the group, and may have begun. A task that
+	// neither the master nor one of its workers knows is answered as lost: it is never begun, so that no attempt runs twice.
+	Again         bool `protobuf:"varint,3,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -265,6 +268,13 @@ func (x *PlaceTasks) GetTasks() []*Task {
 func (x *PlaceTasks) GetHigh() bool {
 	if x != nil {
 		return x.High
+	}
+	return false
+}
+
+func (x *PlaceTasks) GetAgain() bool {
+	if x != nil {
+		return x.Again
 	}
 	return false
 }
@@ -520,10 +530,16 @@ type GroupState struct {
 	RunningLow  uint32 `protobuf:"varint,9,opt,name=running_low,json=runningLow,proto3" json:"running_low,omitempty"`
 	WaitingHigh uint32 `protobuf:"varint,10,opt,name=waiting_high,json=waitingHigh,proto3" json:"waiting_high,omitempty"`
 	WaitingLow  uint32 `protobuf:"varint,11,opt,name=waiting_low,json=waitingLow,proto3" json:"waiting_low,omitempty"`
-	// How many more tasks this distributor may hand over before results or a new state arrive.
+	// How many more low-priority tasks this distributor may hand over before results or a new state arrive.
 	Window uint32 `protobuf:"varint,12,opt,name=window,proto3" json:"window,omitempty"`
 	// Tasks a second that the group can end now, relative to one slot at full speed: learned at the present caps; 0 while unknown.
-	Power         float64 `protobuf:"fixed64,13,opt,name=power,proto3" json:"power,omitempty"`
+	Power float64 `protobuf:"fixed64,13,opt,name=power,proto3" json:"power,omitempty"`
+	// How many more high-priority tasks; they wait for no window of low-priority ones.
+	WindowHigh uint32 `protobuf:"varint,14,opt,name=window_high,json=windowHigh,proto3" json:"window_high,omitempty"`
+	// How long this master has been active, milliseconds; 0 for a standby. Of two active ones the longer active one is the group's.
+	ActiveMs int64 `protobuf:"varint,15,opt,name=active_ms,json=activeMs,proto3" json:"active_ms,omitempty"`
+	// What this master works without, in words, such as caps of its nodes; empty while nothing is missing.
+	Trouble       string `protobuf:"bytes,16,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -649,10 +665,34 @@ func (x *GroupState) GetPower() float64 {
 	return 0
 }
 
+func (x *GroupState) GetWindowHigh() uint32 {
+	if x != nil {
+		return x.WindowHigh
+	}
+	return 0
+}
+
+func (x *GroupState) GetActiveMs() int64 {
+	if x != nil {
+		return x.ActiveMs
+	}
+	return 0
+}
+
+func (x *GroupState) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 // GroupResults are results of this distributor's tasks. They are repeated on a new stream until taken.
 type GroupResults struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*TaskResult          `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Results []*TaskResult          `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// Attempts that have no result and get none: their worker is lost, or nobody knows of them. They are no failures of their
+	// tasks, which may be handed over again as new attempts. They are taken as results are.
+	Lost          []*TaskRef `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -690,6 +730,13 @@ func (*GroupResults) Descriptor() ([]byte, []int) {
 func (x *GroupResults) GetResults() []*TaskResult {
 	if x != nil {
 		return x.Results
+	}
+	return nil
+}
+
+func (x *GroupResults) GetLost() []*TaskRef {
+	if x != nil {
+		return x.Lost
 	}
 	return nil
 }
@@ -876,11 +923,12 @@ const file_headroom_v1_master_proto_rawDesc = "" +
 	"PlaceHello\x12 \n" +
 	"\vdistributor\x18\x01 \x01(\tR\vdistributor\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\"I\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"_\n" +
 	"\n" +
 	"PlaceTasks\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.headroom.v1.TaskR\x05tasks\x12\x12\n" +
-	"\x04high\x18\x02 \x01(\bR\x04high\"6\n" +
+	"\x04high\x18\x02 \x01(\bR\x04high\x12\x14\n" +
+	"\x05again\x18\x03 \x01(\bR\x05again\"6\n" +
 	"\n" +
 	"PlaceTaken\x12(\n" +
 	"\x04refs\x18\x01 \x03(\v2\x14.headroom.v1.TaskRefR\x04refs\"I\n" +
@@ -893,7 +941,7 @@ const file_headroom_v1_master_proto_rawDesc = "" +
 	"\x05state\x18\x01 \x01(\v2\x17.headroom.v1.GroupStateH\x00R\x05state\x125\n" +
 	"\aresults\x18\x02 \x01(\v2\x19.headroom.v1.GroupResultsH\x00R\aresults\x125\n" +
 	"\arefused\x18\x03 \x01(\v2\x19.headroom.v1.GroupRefusedH\x00R\arefusedB\t\n" +
-	"\amessage\"\xec\x02\n" +
+	"\amessage\"\xc4\x03\n" +
 	"\n" +
 	"GroupState\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
@@ -911,9 +959,14 @@ const file_headroom_v1_master_proto_rawDesc = "" +
 	"\vwaiting_low\x18\v \x01(\rR\n" +
 	"waitingLow\x12\x16\n" +
 	"\x06window\x18\f \x01(\rR\x06window\x12\x14\n" +
-	"\x05power\x18\r \x01(\x01R\x05power\"A\n" +
+	"\x05power\x18\r \x01(\x01R\x05power\x12\x1f\n" +
+	"\vwindow_high\x18\x0e \x01(\rR\n" +
+	"windowHigh\x12\x1b\n" +
+	"\tactive_ms\x18\x0f \x01(\x03R\bactiveMs\x12\x18\n" +
+	"\atrouble\x18\x10 \x01(\tR\atrouble\"k\n" +
 	"\fGroupResults\x121\n" +
-	"\aresults\x18\x01 \x03(\v2\x17.headroom.v1.TaskResultR\aresults\"P\n" +
+	"\aresults\x18\x01 \x03(\v2\x17.headroom.v1.TaskResultR\aresults\x12(\n" +
+	"\x04lost\x18\x02 \x03(\v2\x14.headroom.v1.TaskRefR\x04lost\"P\n" +
 	"\fGroupRefused\x12(\n" +
 	"\x04refs\x18\x01 \x03(\v2\x14.headroom.v1.TaskRefR\x04refs\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x11\n" +
@@ -972,18 +1025,19 @@ var file_headroom_v1_master_proto_depIdxs = []int32{
 	8,  // 9: headroom.v1.GroupMessage.results:type_name -> headroom.v1.GroupResults
 	9,  // 10: headroom.v1.GroupMessage.refused:type_name -> headroom.v1.GroupRefused
 	14, // 11: headroom.v1.GroupResults.results:type_name -> headroom.v1.TaskResult
-	13, // 12: headroom.v1.GroupRefused.refs:type_name -> headroom.v1.TaskRef
-	7,  // 13: headroom.v1.GetGroupResponse.state:type_name -> headroom.v1.GroupState
-	15, // 14: headroom.v1.GetGroupResponse.workers:type_name -> headroom.v1.Worker
-	0,  // 15: headroom.v1.MasterService.Place:input_type -> headroom.v1.PlaceMessage
-	10, // 16: headroom.v1.MasterService.GetGroup:input_type -> headroom.v1.GetGroupRequest
-	6,  // 17: headroom.v1.MasterService.Place:output_type -> headroom.v1.GroupMessage
-	11, // 18: headroom.v1.MasterService.GetGroup:output_type -> headroom.v1.GetGroupResponse
-	17, // [17:19] is the sub-list for method output_type
-	15, // [15:17] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	13, // 12: headroom.v1.GroupResults.lost:type_name -> headroom.v1.TaskRef
+	13, // 13: headroom.v1.GroupRefused.refs:type_name -> headroom.v1.TaskRef
+	7,  // 14: headroom.v1.GetGroupResponse.state:type_name -> headroom.v1.GroupState
+	15, // 15: headroom.v1.GetGroupResponse.workers:type_name -> headroom.v1.Worker
+	0,  // 16: headroom.v1.MasterService.Place:input_type -> headroom.v1.PlaceMessage
+	10, // 17: headroom.v1.MasterService.GetGroup:input_type -> headroom.v1.GetGroupRequest
+	6,  // 18: headroom.v1.MasterService.Place:output_type -> headroom.v1.GroupMessage
+	11, // 19: headroom.v1.MasterService.GetGroup:output_type -> headroom.v1.GetGroupResponse
+	18, // [18:20] is the sub-list for method output_type
+	16, // [16:18] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_master_proto_init() }

@@ -109,6 +109,16 @@ func (m *Master[T]) Usable(w Worker, slots int) {
 	m.refresh(w)
 }
 
+// Reserve changes how many slots of a worker are reserved. Running tasks stay where they are.
+func (m *Master[T]) Reserve(w Worker, reserved int) {
+	x := &m.workers[w]
+	all := x.slots[low] + x.slots[high]
+	reserved = max(0, min(reserved, all))
+	m.state.Reserved += reserved - x.slots[high]
+	x.slots = [2]int{all - reserved, reserved}
+	m.refresh(w)
+}
+
 // Leave removes a worker, and appends the tasks that it was running to lost.
 func (m *Master[T]) Leave(w Worker, lost []T) []T {
 	x := &m.workers[w]

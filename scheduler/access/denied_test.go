@@ -1,4 +1,4 @@
-package scheduler
+package access
 
 // Claims: whoever the coordinators deny is refused by the scheduler too, on connections
 // that are open and after a restart without coordinators; and until it hears of them.
@@ -60,24 +60,24 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 		}
 	}()
 
-	server := func(coordinators ...string) *denials {
+	server := func(coordinators ...string) *Denied {
 		k, _ := open(secure.Scheduler, "s-"+time.Now().Format("150405.000000000"))
-		g := newGuard(Config{TLS: secure.Config{CA: "a", Cert: "b", Key: "c"}}, slog.New(slog.DiscardHandler))
-		return &denials{filepath.Join(dir, deniedFile), coordinators, rpc.PlainPeers(), k, g, slog.New(slog.DiscardHandler)}
+		g := New(false, "", slog.New(slog.DiscardHandler))
+		return &Denied{filepath.Join(dir, DeniedFile), coordinators, rpc.PlainPeers(), k, g, slog.New(slog.DiscardHandler)}
 	}
 	_, eve := open(secure.Submitter, "eve")
 	_, mia := open(secure.Submitter, "mia")
-	admitted := func(s *denials, c rpc.Caller) error {
-		_, err := s.guard.Admit(rpc.WithCaller(t.Context(), c), headroomv1connect.SchedulerServiceSubmitProcedure)
+	admitted := func(s *Denied, c rpc.Caller) error {
+		_, err := s.Guard.Admit(rpc.WithCaller(t.Context(), c), headroomv1connect.SchedulerServiceSubmitProcedure)
 		return err
 	}
 
 	s := server("127.0.0.1:1", l.Addr().String())
-	if err := errors.Join(s.load(), admitted(s, eve), admitted(s, mia)); err != nil {
+	if err := errors.Join(s.Load(), admitted(s, eve), admitted(s, mia)); err != nil {
 		t.Errorf("before anybody is denied: %v", err)
 	}
 	worker := make(chan struct{}, 1)
-	defer s.guard.Listen(worker)()
+	defer s.Guard.Listen(worker)()
 	testkit.Check(t, s.update(t.Context()))
 	if len(worker) != 1 {
 		t.Error("workers are not told")
@@ -89,14 +89,14 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 		t.Errorf("not denied, and refused: %v", err)
 	}
 	again := server("127.0.0.1:1")
-	testkit.Check(t, again.load())
+	testkit.Check(t, again.Load())
 	if err := admitted(again, eve); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("after a restart: %v", err)
 	}
 	if err := again.update(t.Context()); err == nil {
 		t.Error("nobody answered, and nothing is said")
 	}
-	if all := again.guard.Denials.All(); !slices.ContainsFunc(all, func(d secure.Denial) bool { return d.Identity == "submitter/eve" }) {
+	if all := again.Guard.Denials.All(); !slices.ContainsFunc(all, func(d secure.Denial) bool { return d.Identity == "submitter/eve" }) {
 		t.Errorf("forgotten: %v", all)
 	}
 }

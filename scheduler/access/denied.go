@@ -1,4 +1,4 @@
-package scheduler
+package access
 
 import (
 	"context"
@@ -13,43 +13,45 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
-	"headroom/scheduler/access"
 )
 
 const (
-	// deniedFile keeps the denials that are known, in the scheduler's own folder: a
+	// DeniedFile keeps the denials that are known, in a program's own folder: a
 	// restart without coordinators still refuses who was denied.
-	deniedFile = "denied.json"
+	DeniedFile = "denied.json"
 	// deniedEvery is how often the coordinators are asked who is denied.
 	deniedEvery = 5 * time.Second
 	// deniedWait bounds one such call.
 	deniedWait = 3 * time.Second
 )
 
-// denials are the certificates that the coordinators have denied.
-type denials struct {
-	file         string
-	coordinators []string
-	peers        rpc.Peers
-	keeper       *secure.Keeper
-	guard        *access.Guard
-	logger       *slog.Logger
+// Denied follows which certificates the coordinators have denied.
+type Denied struct {
+	// File keeps them over a restart; empty for none.
+	File         string
+	Coordinators []string
+	Peers        rpc.Peers
+	Keeper       *secure.Keeper
+	Guard        *Guard
+	Logger       *slog.Logger
 }
 
-// load takes over the denials of an earlier process, and has handshakes heed them.
-func (d *denials) load() error {
-	all, err := secure.ReadDenials(d.file)
-	if err != nil {
-		return fmt.Errorf("scheduler: read who is denied: %w", err)
+// Load takes over the denials of an earlier process, and has handshakes heed them.
+func (d *Denied) Load() error {
+	if d.File != "" {
+		all, err := secure.ReadDenials(d.File)
+		if err != nil {
+			return fmt.Errorf("read who is denied: %w", err)
+		}
+		d.Guard.Denials.Add(all...)
 	}
-	d.guard.Denials.Add(all...)
-	d.keeper.Deny(d.guard.Denials)
+	d.Keeper.Deny(d.Guard.Denials)
 	return nil
 }
 
-// watch learns from the coordinators who is denied, until ctx ends. A connection
+// Watch learns from the coordinators who is denied, until ctx ends. A connection
 // that is open is refused at its next message.
-func (d *denials) watch(ctx context.Context) error {
+func (d *Denied) Watch(ctx context.Context) error {
 	tick := time.NewTicker(deniedEvery)
 	defer tick.Stop()
 	failed := false
@@ -59,7 +61,7 @@ func (d *denials) watch(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && !failed {
-			d.logger.Warn("denied certificates not read from the coordinators, those known stay denied", slog.Any("error", err))
+			d.Logger.Warn("denied certificates not read from the coordinators, those known stay denied", slog.Any("error", err))
 		}
 		failed = err != nil
 		select {
@@ -71,9 +73,9 @@ func (d *denials) watch(ctx context.Context) error {
 }
 
 // update asks one coordinator after the other. Any server's list will do: it only grows.
-func (d *denials) update(ctx context.Context) error {
+func (d *Denied) update(ctx context.Context) error {
 	var failed error
-	for _, addr := range d.coordinators {
+	for _, addr := range d.Coordinators {
 		all, err := d.listedAt(ctx, addr)
 		if err == nil {
 			return d.add(all)
@@ -83,10 +85,10 @@ func (d *denials) update(ctx context.Context) error {
 	return failed
 }
 
-func (d *denials) listedAt(parent context.Context, addr string) ([]secure.Denial, error) {
+func (d *Denied) listedAt(parent context.Context, addr string) ([]secure.Denial, error) {
 	ctx, cancel := context.WithTimeout(parent, deniedWait)
 	defer cancel()
-	client := headroomv1connect.NewClusterServiceClient(d.peers.HTTP(), d.peers.URL(addr), d.peers.Options()...)
+	client := headroomv1connect.NewClusterServiceClient(d.Peers.HTTP(), d.Peers.URL(addr), d.Peers.Options()...)
 	resp, err := client.ListDenied(ctx, connect.NewRequest(&headroomv1.ListDeniedRequest{Stale: true}))
 	if err != nil {
 		return nil, rpc.AsCLI(err, "list denied certificates", addr)
@@ -99,16 +101,19 @@ func (d *denials) listedAt(parent context.Context, addr string) ([]secure.Denial
 }
 
 // add takes over denials, at once and over a restart.
-func (d *denials) add(all []secure.Denial) error {
-	if !d.guard.Denials.Add(all...) {
+func (d *Denied) add(all []secure.Denial) error {
+	if !d.Guard.Denials.Add(all...) {
 		return nil
 	}
-	d.guard.TellDenials()
-	d.peers.Expel()
-	all = d.guard.Denials.All()
-	d.logger.Info("certificates denied", slog.Int("denials", len(all)))
-	if err := secure.WriteDenials(d.file, all); err != nil {
-		return fmt.Errorf("scheduler: keep who is denied: %w", err)
+	d.Guard.TellDenials()
+	d.Peers.Expel()
+	all = d.Guard.Denials.All()
+	d.Logger.Info("certificates denied", slog.Int("denials", len(all)))
+	if d.File == "" {
+		return nil
+	}
+	if err := secure.WriteDenials(d.File, all); err != nil {
+		return fmt.Errorf("keep who is denied: %w", err)
 	}
 	return nil
 }

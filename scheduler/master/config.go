@@ -1,0 +1,74 @@
+package master
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/scheduler/access"
+	"headroom/scheduler/jobfile"
+)
+
+// Config is what a master must know. Peer, Reserved, Coordinators, Denied and Metrics may be left out.
+type Config struct {
+	// Name of the master, and the group that it serves: the name of a domain of the power tree.
+	Name, Group string
+	// Peer is the address of the group's other master; empty for none.
+	Peer string
+	// Reserved is how many slots serve high-priority tasks only.
+	Reserved Reserved
+	// W: at least one of every W tasks that begin while both priorities wait is of low priority; 0 is strict priority.
+	W int
+	// Coordinators are addresses of them; without any, caps are not heeded and any node is of the group.
+	Coordinators []string
+	// Peers is how the peer and the coordinators are reached; the zero value is in the clear.
+	Peers rpc.Peers
+	// Guard decides who may call.
+	Guard *access.Guard
+	// Denied follows which certificates are denied; nil in the clear.
+	Denied *access.Denied
+	// Metrics is where Prometheus asks; nil for nowhere.
+	Metrics net.Listener
+	Logger  *slog.Logger
+}
+
+// Reserved is a number of slots, or a part of all slots of the group.
+type Reserved struct {
+	Slots int
+	Part  float64
+}
+
+// of returns how many of so many slots are reserved.
+func (r Reserved) of(slots int) int {
+	if r.Part > 0 {
+		return int(math.Round(r.Part * float64(slots)))
+	}
+	return min(r.Slots, slots)
+}
+
+// Check returns what is wrong with the configuration.
+func (c Config) Check() error {
+	bad := func(hint, format string, args ...any) error {
+		e := cli.Usage(format, args...)
+		e.Hint = hint
+		return e
+	}
+	switch {
+	case !jobfile.ValidName(c.Name):
+		return bad("for example --name m1", "--name %q is no name of a master", c.Name)
+	case c.Group == "":
+		return bad("coordinator budget show lists the domains; for example --group rack/r1", "--group is empty")
+	case c.W < 0:
+		return bad("--w strict lets high-priority tasks always go first", "--w is %d; it must be at least 1, or strict", c.W)
+	case c.Reserved.Slots < 0 || c.Reserved.Slots > slotsMost:
+		return bad("--reserved 0 reserves none", "--reserved is %d slots; it must be from 0 to %d", c.Reserved.Slots, slotsMost)
+	case !(c.Reserved.Part >= 0 && c.Reserved.Part < 1):
+		return bad("for example --reserved 10%", "--reserved is %g%% of the slots; it must be at least 0 %% and less than 100 %%", 100*c.Reserved.Part)
+	case c.Reserved.Part > 0 && c.Reserved.Slots > 0:
+		return fmt.Errorf("master: both %d slots and %g of all slots are reserved", c.Reserved.Slots, c.Reserved.Part)
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package master
+
+import (
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+)
+
+// join takes in a distributor whose stream opens: it is told the state, and what it has not taken yet.
+func (g *group) join(now time.Time, s *placeSession) error {
+	d := g.distributors[s.name]
+	if d == nil {
+		if len(g.distributors) >= distributorsMost {
+			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, fmt.Sprintf("the group has %d distributors, which is the most", distributorsMost), "stop those that are not needed")
+		}
+		d = &distributor{name: s.name, incarnation: s.incarnation, results: make(map[key]*headroomv1.TaskResult), lost: make(map[key]bool)}
+		g.distributors[s.name] = d
+	}
+	if d.session != nil {
+		d.session.end(rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "another stream has come from distributor "+d.name, "give each distributor a name of its own"))
+	}
+	if d.incarnation != s.incarnation {
+		g.renew(now, d)
+	}
+	d.incarnation, d.session, d.heard = s.incarnation, s, now
+	for _, other := range g.distributors { // each one's share has changed
+		if other.session != nil {
+			g.tellState(now, other)
+		}
+	}
+	for _, r := range d.results {
+		s.put(placeItem{result: r})
+	}
+	for k := range d.lost {
+		s.put(placeItem{lost: k.ref("")})
+	}
+	return nil
+}
+
+// renew parts a distributor from what an earlier process of it has handed over: what waits is forgotten; what runs may be claimed.
+func (g *group) renew(now time.Time, d *distributor) {
+	for _, t := range g.tasks {
+		if t.from != d {
+			continue
+		}
+		if t.on == nil {
+			g.drop(t)
+			continue
+		}
+		d.here[kind(t.high)]--
+		t.from, t.since = nil, now
+		g.unclaimed[t.key] = t
+	}
+	for k, r := range d.results {
+		if len(g.orphans) < orphansMost {
+			g.orphans[k] = orphan{r, now}
+		}
+	}
+	clear(d.results)
+	clear(d.lost)
+}
+
+// drop forgets a task that waits.
+func (g *group) drop(t *task) {
+	if t.id != 0 {
+		g.core.Cancel(t.id)
+	}
+	g.forget(t)
+}
+
+// of is the distributor of a stream; nil for a stream that another one has replaced.
+func (g *group) of(s *placeSession, now time.Time) *distributor {
+	if d := g.distributors[s.name]; d != nil && d.session == s {
+		d.heard = now
+		return d
+	}
+	return nil
+}
+
+// place takes tasks over.
+func (g *group) place(now time.Time, s *placeSession, m *headroomv1.PlaceTasks) {
+	d := g.of(s, now)
+	if d == nil {
+		return
+	}
+	share := g.share()
+	for _, x := range m.GetTasks() {
+		switch why := g.take(now, d, x, m.GetHigh(), m.GetAgain(), share); why {
+		case "":
+			g.counts.taken++
+		case known:
+		default:
+			g.counts.refused++
+			d.tell(placeItem{refused: x.GetRef(), reason: why})
+		}
+	}
+}
+
+// known is what take returns for a task that is here already or was answered.
+const known = "known"
+
+// take takes one task over; what it returns otherwise is known, or why it is refused.
+func (g *group) take(now time.Time, d *distributor, x *headroomv1.Task, high, again bool, share int) (refused string) {
+	k, proof := keyOf(x.GetRef()), x.GetRef().GetProof()
+	if t := g.tasks[k]; t != nil {
+		return g.claim(d, t, x, high)
+	}
+	if r := d.results[k]; r != nil {
+		d.tell(placeItem{result: r})
+		return known
+	}
+	if d.lost[k] {
+		d.tell(placeItem{lost: x.GetRef()})
+		return known
+	}
+	if o, ok := g.orphans[k]; ok && o.result.GetRef().GetProof() == proof {
+		delete(g.orphans, k)
+		g.count(o.result)
+		d.results[k] = o.result
+		d.tell(placeItem{result: o.result})
+		return known
+	}
+	switch {
+	case !g.role.active:
+		return "the master is on standby"
+	case d.here[kind(high)] >= overrun*share:
+		return fmt.Sprintf("%d tasks of this priority are here, twice the window", d.here[kind(high)])
+	case len(d.results)+len(d.lost) >= 2*overrun*share:
+		return fmt.Sprintf("%d results are not taken yet", len(d.results)+len(d.lost))
+	}
+	t := &task{key: k, proof: proof, message: x, from: d, high: high}
+	switch {
+	case !again:
+		t.id, _ = g.core.Place(t, high) // its queue has no bound of its own
+	case g.settled:
+		g.counts.lost++
+		d.lost[k] = true
+		d.tell(placeItem{lost: x.GetRef()})
+		return known
+	}
+	g.tasks[k] = t
+	d.here[kind(high)]++
+	return ""
+}
+
+// claim gives a task that is here to its distributor.
+func (g *group) claim(d *distributor, t *task, x *headroomv1.Task, high bool) (refused string) {
+	switch {
+	case t.proof != x.GetRef().GetProof(), t.from != nil && t.from != d:
+		return "a task of this name is here that was not handed over by this distributor"
+	case t.from == d:
+		return known
+	}
+	g.core.End(t.id) // for its priority, which only the distributor knows
+	t.from, t.message, t.high = d, x, high
+	t.id = g.core.Adopt(t, high, t.on.worker)
+	delete(g.unclaimed, t.key)
+	d.here[kind(high)]++
+	return ""
+}
+
+// taken forgets what a distributor has.
+func (g *group) taken(now time.Time, s *placeSession, refs []*headroomv1.TaskRef) {
+	if d := g.of(s, now); d != nil {
+		for _, r := range refs {
+			delete(d.results, keyOf(r))
+			delete(d.lost, keyOf(r))
+		}
+	}
+}
+
+// cancel takes tasks back; of a whole job where it is named.
+func (g *group) cancel(now time.Time, s *placeSession, m *headroomv1.PlaceCancel) {
+	d := g.of(s, now)
+	if d == nil {
+		return
+	}
+	for _, r := range m.GetRefs() {
+		k := keyOf(r)
+		delete(d.results, k)
+		delete(d.lost, k)
+		if t := g.tasks[k]; t != nil && t.from == d {
+			g.takeBack(t)
+		}
+	}
+	if m.GetJob() == "" {
+		return
+	}
+	for k := range d.results {
+		if k.job == m.GetJob() {
+			delete(d.results, k)
+		}
+	}
+	for k := range d.lost {
+		if k.job == m.GetJob() {
+			delete(d.lost, k)
+		}
+	}
+	for _, t := range g.tasks {
+		if t.job == m.GetJob() && t.from == d {
+			g.takeBack(t)
+		}
+	}
+}
+
+// takeBack forgets a task that waits, and stops one that runs.
+func (g *group) takeBack(t *task) {
+	if t.on == nil {
+		g.drop(t)
+	} else if !t.stopped {
+		g.stop(t)
+	}
+}
+
+// part notes that a distributor's stream has ended: it comes back, or is forgotten after a while.
+func (g *group) part(now time.Time, s *placeSession) {
+	if d := g.of(s, now); d != nil {
+		d.session = nil
+		for _, other := range g.distributors {
+			if other.session != nil {
+				g.tellState(now, other)
+			}
+		}
+	}
+}
+
+// expireDistributors forgets those that have been away for too long, with what waits for them, and cuts off those that do not read
+// or say nothing.
+func (g *group) expireDistributors(now time.Time) {
+	for _, d := range g.distributors {
+		switch {
+		case d.session != nil && d.session.box.stalled(now, stallMost):
+			d.session.cut(errStalled(d.name))
+		case d.session != nil && now.Sub(d.heard) >= workerSilence:
+			d.session.cut(rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "distributor "+d.name+" was silent for too long", "it connects again by itself"))
+		case d.session == nil && now.Sub(d.heard) >= distributorSilence:
+			g.cfg.Logger.Warn("distributor is forgotten: it has been away for too long", "distributor", d.name, "waiting", d.here[0]+d.here[1], "results", len(d.results))
+			g.renew(now, d)
+			delete(g.distributors, d.name)
+		}
+	}
+}
+
+// tell sends something to a distributor that is there.
+func (d *distributor) tell(x placeItem) {
+	if d.session != nil {
+		d.session.put(x)
+	}
+}

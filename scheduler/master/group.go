@@ -1,0 +1,350 @@
+package master
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/jobs/dispatch"
+	"headroom/jobs/dispatch/pigeon"
+)
+
+const (
+	// workerSilence is the silence after which a worker's tasks count as lost, and distributorSilence that after which a distributor
+	// is forgotten with what waits for it.
+	workerSilence      = 5 * time.Second
+	distributorSilence = time.Minute
+	// takeoverAfter is the silence after which a new stream of a node replaces the one before: workers speak each second.
+	takeoverAfter = 2 * time.Second
+	// hold is how long a master that has become active waits for its workers to say what they run, before tasks that nobody knows
+	// are lost. A worker asks the masters of its group in turn at least once a second.
+	hold = 3 * time.Second
+	// claimWait is how long a task that only its worker knows may run without its distributor: then it is stopped.
+	claimWait = 30 * time.Second
+	// orphansMost bounds the results whose distributor is not known yet, and orphanFor how long they are kept.
+	orphansMost = 1 << 16
+	orphanFor   = time.Minute
+	// queueLeast, queueEach and queueMost bound the tasks of a priority that may be here, waiting or running: so many for each usable
+	// slot, since the rest waits at the distributors, who know where else it could run.
+	queueLeast = 1 << 10
+	queueEach  = 64
+	queueMost  = 1 << 16
+	// overrun is by how much a distributor may exceed its window: tasks and a new window may cross on the way.
+	overrun = 2
+	// distributorsMost and nodesMost bound who is known; a group is a rack or a row.
+	distributorsMost = 256
+	nodesMost        = 10_000
+	slotsMost        = 100_000
+	// stallMost is how long a message may wait for its peer to read.
+	stallMost = 5 * time.Second
+	// stateEvery is how often distributors are told the state of the group.
+	stateEvery = time.Second
+	// newsLate is the age from which caps count as old: the length of a lease.
+	newsLate = 10 * time.Second
+)
+
+// key names an attempt.
+type key struct {
+	job, phase     string
+	index, attempt uint32
+}
+
+func keyOf(r *headroomv1.TaskRef) key {
+	return key{r.GetJob(), r.GetPhase(), r.GetIndex(), r.GetAttempt()}
+}
+
+// ref is a key as messages carry it.
+func (k key) ref(proof string) *headroomv1.TaskRef {
+	return &headroomv1.TaskRef{Job: k.job, Phase: k.phase, Index: k.index, Attempt: k.attempt, Proof: proof}
+}
+
+// task is an attempt that waits or runs here. It waits in the queue, or, with a zero id, for a worker that may be running it.
+type task struct {
+	key
+	proof   string
+	message *headroomv1.Task // nil for one that only its worker knows
+	from    *distributor     // nil for one that nobody has handed over yet
+	high    bool
+	id      pigeon.ID
+	on      *node // nil while it waits
+	// stopped: its worker has been told to stop it, and nobody waits for its result.
+	stopped bool
+	since   time.Time // when it lost its distributor
+}
+
+// node is where a worker is.
+type node struct {
+	name    string
+	slots   int
+	worker  pigeon.Worker
+	running int
+	session *workSession // nil while it is not connected
+	heard   time.Time
+	begun   []workItem // not handed to the session yet
+}
+
+// distributor is one that hands tasks over.
+type distributor struct {
+	name        string
+	incarnation uint64
+	session     *placeSession // nil while it is away
+	heard       time.Time
+	results     map[key]*headroomv1.TaskResult
+	lost        map[key]bool
+	// here are its tasks that wait or run, of low and high priority.
+	here [2]int
+	told time.Time // when it was told the state
+}
+
+type orphan struct {
+	result *headroomv1.TaskResult
+	at     time.Time
+}
+
+// counts of what has happened since the start.
+type counts struct {
+	taken, refused, begun, ended, failed, lost uint64
+}
+
+// group is everything that the owner knows. Time is an argument; the only effects are what it puts into mailboxes.
+type group struct {
+	cfg      Config
+	role     role
+	core     *pigeon.Master[*task]
+	tasks    map[key]*task
+	nodes    map[string]*node
+	byWorker map[pigeon.Worker]*node
+	// unclaimed are running tasks without a distributor.
+	unclaimed    map[key]*task
+	distributors map[string]*distributor
+	orphans      map[key]orphan
+	// caps are those of the nodes below the domain, as told at capsAt; zero: never.
+	caps   map[string]dispatch.Cap
+	capsAt time.Time
+	counts counts
+	// settled: the workers have had the time to say what they run.
+	settled bool
+	lost    []*task // reused
+	fed     []*node // reused: nodes with tasks that have begun
+}
+
+func newGroup(cfg Config, now time.Time) *group {
+	g := &group{
+		cfg: cfg, role: role{name: cfg.Name, alone: cfg.Peer == ""}, distributors: make(map[string]*distributor), orphans: make(map[key]orphan),
+	}
+	g.role.begin(now)
+	g.reset()
+	return g
+}
+
+// reset forgets the workers and what they run.
+func (g *group) reset() {
+	g.core = pigeon.NewMaster[*task](pigeon.MasterOptions{W: g.cfg.W})
+	g.tasks, g.unclaimed = make(map[key]*task), make(map[key]*task)
+	g.nodes, g.byWorker = make(map[string]*node), make(map[pigeon.Worker]*node)
+	for _, d := range g.distributors {
+		d.here = [2]int{}
+	}
+}
+
+func kind(high bool) int {
+	if high {
+		return 1
+	}
+	return 0
+}
+
+// share is how many tasks of a priority each distributor may have here.
+func (g *group) share() int {
+	queue := min(max(queueLeast, queueEach*g.core.State().Usable), queueMost)
+	n := 0
+	for _, d := range g.distributors {
+		if d.session != nil {
+			n++
+		}
+	}
+	return max(1, queue/max(1, n))
+}
+
+// forget takes an attempt out of the books.
+func (g *group) forget(t *task) {
+	delete(g.tasks, t.key)
+	delete(g.unclaimed, t.key)
+	if t.from != nil {
+		t.from.here[kind(t.high)]--
+	}
+	if t.on != nil {
+		t.on.running--
+		t.on = nil
+	}
+}
+
+// lose tells the distributor of a task that it has no result.
+func (g *group) lose(t *task) {
+	from := t.from
+	g.forget(t)
+	if from != nil && !t.stopped {
+		g.counts.lost++
+		from.lost[t.key] = true
+		from.tell(placeItem{lost: t.ref(t.proof)})
+	}
+}
+
+// decide starts what can start, and hands it to the sessions.
+func (g *group) decide() {
+	for start, more := g.core.Next(); more; start, more = g.core.Next() {
+		n, t := g.byWorker[start.Worker], start.Task
+		t.on = n
+		n.running++
+		if len(n.begun) == 0 {
+			g.fed = append(g.fed, n)
+		}
+		n.begun = append(n.begun, workItem{task: t.message})
+		g.counts.begun++
+	}
+	for i, n := range g.fed {
+		if n.session != nil {
+			n.session.put(n.begun...)
+		}
+		clear(n.begun)
+		n.begun, g.fed[i] = n.begun[:0], nil
+	}
+	g.fed = g.fed[:0]
+}
+
+// tick is what time alone brings.
+func (g *group) tick(now time.Time) {
+	if g.role.tick(now) {
+		g.turn(now)
+	}
+	g.expireNodes(now)
+	g.expireDistributors(now)
+	for _, t := range g.unclaimed {
+		if !t.stopped && now.Sub(t.since) > claimWait {
+			g.stop(t)
+		}
+	}
+	for k, o := range g.orphans {
+		if now.Sub(o.at) > orphanFor {
+			delete(g.orphans, k)
+		}
+	}
+	if g.role.active && !g.settled && now.Sub(g.role.since) >= hold {
+		g.settle()
+	}
+	for _, d := range g.distributors {
+		if d.session != nil && now.Sub(d.told) >= stateEvery {
+			g.tellState(now, d)
+		}
+	}
+}
+
+// settle gives up the tasks that were handed over again and that no worker has named.
+func (g *group) settle() {
+	g.settled = true
+	for _, t := range g.tasks {
+		if t.id == 0 {
+			g.lose(t)
+		}
+	}
+}
+
+// turn follows a change of role. A master that steps down sends its workers to the other one, and forgets what they run: they say
+// it there.
+func (g *group) turn(now time.Time) {
+	g.settled = false
+	if g.role.active {
+		g.cfg.Logger.Info("master is active", "group", g.cfg.Group)
+	} else {
+		g.cfg.Logger.Warn("master steps down: its peer has been active for longer", "group", g.cfg.Group)
+		for _, n := range g.nodes {
+			if n.session != nil {
+				n.session.end(errStandby(g.cfg))
+			}
+		}
+		g.reset()
+	}
+	for _, d := range g.distributors {
+		g.tellState(now, d)
+	}
+}
+
+func errStandby(cfg Config) error {
+	return rpc.Refuse(connect.CodeUnavailable, "standby", cli.ExitUnreachable,
+		fmt.Sprintf("master %s of %s is on standby", cfg.Name, cfg.Group), "name both masters of the group; the active one gives tasks")
+}
+
+// stop has a worker stop a running task that nobody waits for. Its slot stays occupied until the worker says that it has ended.
+func (g *group) stop(t *task) {
+	t.stopped = true
+	if t.on.session != nil {
+		t.on.session.put(workItem{kill: t.ref(t.proof)})
+	}
+}
+
+// trouble is what the master works without, in words.
+func (g *group) trouble(now time.Time) string {
+	switch {
+	case len(g.cfg.Coordinators) == 0:
+		return ""
+	case g.capsAt.IsZero():
+		return "caps of its nodes are unknown: no coordinator has answered yet"
+	case now.Sub(g.capsAt) > newsLate:
+		return fmt.Sprintf("caps of its nodes are %d s old: no coordinator answers", int(now.Sub(g.capsAt).Seconds()))
+	}
+	return ""
+}
+
+// state is the group as its distributors are told; for d, or for nobody in particular.
+func (g *group) state(now time.Time, d *distributor) *headroomv1.GroupState {
+	s := g.core.State()
+	m := &headroomv1.GroupState{
+		Group: g.cfg.Group, Master: g.cfg.Name, Active: g.role.active, Reserved: uint32(s.Reserved), Usable: uint32(s.Usable),
+		RunningHigh: uint32(s.RunningHigh), RunningLow: uint32(s.RunningLow), WaitingHigh: uint32(s.WaitingHigh), WaitingLow: uint32(s.WaitingLow),
+		Trouble: g.trouble(now),
+	}
+	for _, n := range g.nodes {
+		if n.session != nil {
+			m.Workers++
+			m.Slots += uint32(n.slots)
+		}
+	}
+	if g.role.active {
+		m.ActiveMs = max(1, now.Sub(g.role.since).Milliseconds())
+		if d != nil {
+			share := g.share()
+			m.Window, m.WindowHigh = uint32(max(0, share-d.here[0])), uint32(max(0, share-d.here[1]))
+		}
+	}
+	return m
+}
+
+func (g *group) tellState(now time.Time, d *distributor) {
+	d.told = now
+	d.tell(placeItem{state: g.state(now, d)})
+}
+
+// view is the answer to whoever looks.
+func (g *group) view(now time.Time) *headroomv1.GetGroupResponse {
+	r := &headroomv1.GetGroupResponse{
+		State: g.state(now, nil), Distributors: slices.Sorted(maps.Keys(g.distributors)), Peer: g.cfg.Peer,
+		PeerAnswers: g.cfg.Peer != "" && now.Sub(g.role.heard) < silence,
+	}
+	for _, n := range g.sorted() {
+		r.Workers = append(r.Workers, &headroomv1.Worker{
+			Node: n.name, Slots: uint32(n.slots), Usable: uint32(g.usable(n)), Running: uint32(n.running), Connected: n.session != nil,
+		})
+	}
+	return r
+}
+
+func (g *group) sorted() []*node {
+	return slices.SortedFunc(maps.Values(g.nodes), func(a, b *node) int { return cmp.Compare(a.name, b.name) })
+}

@@ -1,0 +1,231 @@
+package master
+
+import (
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/jobs/dispatch"
+	"headroom/scheduler/local"
+)
+
+// hello takes over what a worker says when its stream opens: its slots, and the attempts that it runs or whose results it is about to
+// repeat. What it should run and does not know is lost.
+func (g *group) hello(now time.Time, s *workSession, slots int, running []*headroomv1.TaskRef) error {
+	if !g.role.active {
+		return errStandby(g.cfg)
+	}
+	if err := g.belongs(s.node); err != nil {
+		return err
+	}
+	n := g.nodes[s.node]
+	if n != nil && n.session != nil {
+		conflict := rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "another worker is connected as node "+n.name, "run one worker on a node")
+		if now.Sub(n.heard) < takeoverAfter {
+			return conflict
+		}
+		n.session.end(conflict)
+	}
+	if n == nil {
+		if len(g.nodes) >= nodesMost {
+			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, fmt.Sprintf("the group has %d workers, which is the most", nodesMost), "groups are racks or rows; give these nodes a group of their own")
+		}
+		n = &node{name: s.node}
+		g.nodes[s.node] = n
+	} else {
+		delete(g.byWorker, n.worker)
+		g.lost = g.core.Leave(n.worker, g.lost[:0])
+	}
+	n.slots, n.session, n.heard, n.running = slots, s, now, 0
+	n.worker = g.core.Join(slots, 0)
+	g.byWorker[n.worker] = n
+	before := make(map[key]*task, len(g.lost))
+	for _, t := range g.lost {
+		t.on, before[t.key] = nil, t
+	}
+	for _, r := range running {
+		g.named(now, n, r)
+		delete(before, keyOf(r))
+	}
+	for _, t := range before {
+		g.lose(t)
+	}
+	g.lost = g.lost[:0]
+	g.reserve()
+	g.limit(n)
+	return nil
+}
+
+// named takes over an attempt that a worker names. One that runs elsewhere is stopped here.
+func (g *group) named(now time.Time, n *node, r *headroomv1.TaskRef) {
+	t := g.tasks[keyOf(r)]
+	switch {
+	case t == nil:
+		t = &task{key: keyOf(r), proof: r.GetProof(), since: now}
+		g.tasks[t.key], g.unclaimed[t.key] = t, t
+	case t.on == n: // it has said so already
+		return
+	case t.proof != r.GetProof() || t.on != nil:
+		n.session.put(workItem{kill: r})
+		return
+	case t.id != 0 && t.message != nil: // it waits in the queue: an earlier process of this master began it
+		g.core.Cancel(t.id)
+	}
+	t.on = n
+	n.running++
+	t.id = g.core.Adopt(t, t.high, n.worker)
+	if t.stopped {
+		g.stop(t)
+	}
+}
+
+// belongs refuses a node that is known not to be below the group's domain.
+func (g *group) belongs(name string) error {
+	if _, ok := g.caps[name]; ok || g.capsAt.IsZero() {
+		return nil
+	}
+	return rpc.Refuse(connect.CodeFailedPrecondition, "wrong-group", cli.ExitRefused,
+		fmt.Sprintf("node %s is not below %s, the group of master %s", name, g.cfg.Group, g.cfg.Name),
+		"coordinator node list shows the domain of each node; name the masters of its group")
+}
+
+// usable is how many of a node's slots its cap leaves; all where no cap is known.
+func (g *group) usable(n *node) int {
+	if c, ok := g.caps[n.name]; ok && c.Cap > 0 {
+		return dispatch.UsableSlots(c, n.slots)
+	}
+	return n.slots
+}
+
+// limit starts no more on a node than its cap leaves, and nothing while it is not connected.
+func (g *group) limit(n *node) {
+	if n.session == nil {
+		g.core.Usable(n.worker, 0)
+		return
+	}
+	g.core.Usable(n.worker, g.usable(n))
+}
+
+// reserve spreads the reserved slots over the nodes by their slots.
+func (g *group) reserve() {
+	total := 0
+	for _, n := range g.nodes {
+		total += n.slots
+	}
+	want, slots, given := g.cfg.Reserved.of(total), 0, 0
+	for _, n := range g.sorted() {
+		slots += n.slots
+		upTo := want * slots / max(1, total)
+		g.core.Reserve(n.worker, upTo-given)
+		given = upTo
+	}
+}
+
+// learn takes the caps of the nodes below the domain.
+func (g *group) learn(now time.Time, caps map[string]dispatch.Cap) {
+	g.caps, g.capsAt = caps, now
+	for _, n := range g.nodes {
+		if err := g.belongs(n.name); err != nil && n.session != nil {
+			n.session.end(err)
+		}
+		g.limit(n)
+	}
+}
+
+// away notes that a worker's stream has ended. After a goodbye its tasks have ended too; otherwise they may run on.
+func (g *group) away(now time.Time, s *workSession, goodbye bool) {
+	n := g.nodes[s.node]
+	if n == nil || n.session != s {
+		return
+	}
+	n.session = nil
+	if goodbye {
+		g.abandon(n)
+		return
+	}
+	n.heard = now
+	g.limit(n)
+}
+
+// abandon forgets a node, whose tasks are lost.
+func (g *group) abandon(n *node) {
+	delete(g.nodes, n.name)
+	delete(g.byWorker, n.worker)
+	g.lost = g.core.Leave(n.worker, g.lost[:0])
+	for _, t := range g.lost {
+		g.lose(t)
+	}
+	if n.session != nil {
+		n.session.end(rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "worker "+n.name+" was silent for too long", "it connects again by itself"))
+	}
+	g.reserve()
+}
+
+// expireNodes gives up workers that have been silent for too long, and cuts off those that do not read.
+func (g *group) expireNodes(now time.Time) {
+	for _, n := range g.nodes {
+		if now.Sub(n.heard) >= workerSilence {
+			g.cfg.Logger.Warn("worker is lost", "node", n.name, "tasks", n.running)
+			g.abandon(n)
+			continue
+		}
+		if n.session != nil && n.session.box.stalled(now, stallMost) {
+			n.session.cut(errStalled(n.name))
+		}
+	}
+}
+
+func errStalled(name string) error {
+	return rpc.Refuse(connect.CodeResourceExhausted, "slow", cli.ExitUnreachable,
+		fmt.Sprintf("%s has not read for %v", name, stallMost), "it may connect again once it keeps up")
+}
+
+// ended takes over results of a worker.
+func (g *group) ended(now time.Time, s *workSession, results []*headroomv1.TaskResult) {
+	n := g.nodes[s.node]
+	if n == nil || n.session != s {
+		return
+	}
+	n.heard = now
+	for _, r := range results {
+		k := keyOf(r.GetRef())
+		t := g.tasks[k]
+		if t == nil || t.on != n || t.proof != r.GetRef().GetProof() {
+			continue // it has said so before, or was not given it
+		}
+		g.core.End(t.id)
+		g.result(now, t, r)
+	}
+}
+
+// result gives the result of a task to whoever waits for it.
+func (g *group) result(now time.Time, t *task, r *headroomv1.TaskResult) {
+	never := r.GetError() == local.Stopped || r.GetError() == local.NoSlot
+	from := t.from
+	switch {
+	case !t.stopped && never:
+		g.lose(t) // another master had it stopped, or it was never begun: no failure of its own
+		return
+	case t.stopped:
+	case from == nil:
+		if len(g.orphans) < orphansMost {
+			g.orphans[t.key] = orphan{r, now}
+		}
+	default:
+		g.count(r)
+		from.results[t.key] = r
+		from.tell(placeItem{result: r})
+	}
+	g.forget(t)
+}
+
+func (g *group) count(r *headroomv1.TaskResult) {
+	g.counts.ended++
+	if r.GetError() != "" || r.GetExitCode() != 0 {
+		g.counts.failed++
+	}
+}
