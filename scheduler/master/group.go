@@ -14,6 +14,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/jobs/dispatch"
 	"headroom/jobs/dispatch/pigeon"
+	"headroom/scheduler/slots"
 )
 
 const (
@@ -76,7 +77,9 @@ type task struct {
 	on      *node // nil while it waits
 	// stopped: its worker has been told to stop it, and nobody waits for its result.
 	stopped bool
-	since   time.Time // when it lost its distributor
+	// slot is what a framework was granted, or wishes for. Such a task has no key and no distributor, and no worker is told of it.
+	slot  *slots.Slot
+	since time.Time // when it lost its distributor
 }
 
 // node is where a worker is.
@@ -124,7 +127,9 @@ type group struct {
 	// unclaimed are running tasks without a distributor.
 	unclaimed    map[key]*task
 	distributors map[string]*distributor
-	orphans      map[key]orphan
+	// slots are those that frameworks take; nil on standby.
+	slots   *slots.Book
+	orphans map[key]orphan
 	// caps are those of the nodes below the domain, as told at capsAt; zero: never.
 	caps   map[string]dispatch.Cap
 	capsAt time.Time
@@ -141,12 +146,15 @@ func newGroup(cfg Config, now time.Time) *group {
 	}
 	g.role.begin(now)
 	g.reset()
+	if g.role.active {
+		g.open(now)
+	}
 	return g
 }
 
 // reset forgets the workers and what they run.
 func (g *group) reset() {
-	g.core = pigeon.NewMaster[*task](pigeon.MasterOptions{W: g.cfg.W})
+	g.core, g.slots = pigeon.NewMaster[*task](pigeon.MasterOptions{W: g.cfg.W}), nil
 	g.tasks, g.unclaimed = make(map[key]*task), make(map[key]*task)
 	g.nodes, g.byWorker = make(map[string]*node), make(map[pigeon.Worker]*node)
 	for _, d := range g.distributors {
@@ -203,11 +211,15 @@ func (g *group) decide() {
 		n, t := g.byWorker[start.Worker], start.Task
 		t.on = n
 		n.running++
+		g.counts.begun++
+		if t.slot != nil {
+			g.slots.Granted(t.slot, n.name)
+			continue
+		}
 		if len(n.begun) == 0 {
 			g.fed = append(g.fed, n)
 		}
 		n.begun = append(n.begun, workItem{task: t.message})
-		g.counts.begun++
 	}
 	for i, n := range g.fed {
 		if n.session != nil {
@@ -226,6 +238,9 @@ func (g *group) tick(now time.Time) {
 	}
 	g.expireNodes(now)
 	g.expireDistributors(now)
+	if g.slots != nil {
+		g.slots.Tick(now)
+	}
 	for _, t := range g.unclaimed {
 		if !t.stopped && now.Sub(t.since) > claimWait {
 			g.stop(t)
@@ -261,6 +276,7 @@ func (g *group) settle() {
 func (g *group) turn(now time.Time) {
 	g.settled = false
 	if g.role.active {
+		g.open(now)
 		g.cfg.Logger.Info("master is active", "group", g.cfg.Group)
 	} else {
 		g.cfg.Logger.Warn("master steps down: its peer has been active for longer", "group", g.cfg.Group)

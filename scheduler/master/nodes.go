@@ -45,6 +45,10 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 	g.byWorker[n.worker] = n
 	before := make(map[key]*task, len(g.lost))
 	for _, t := range g.lost {
+		if t.slot != nil {
+			g.occupy(n, t)
+			continue
+		}
 		t.on, before[t.key] = nil, t
 	}
 	for _, r := range running {
@@ -157,6 +161,10 @@ func (g *group) abandon(n *node) {
 	delete(g.byWorker, n.worker)
 	g.lost = g.core.Leave(n.worker, g.lost[:0])
 	for _, t := range g.lost {
+		if t.slot != nil {
+			g.slots.Gone(t.slot)
+			continue
+		}
 		g.lose(t)
 	}
 	if n.session != nil {

@@ -45,7 +45,7 @@ func (s Service) Report(ctx context.Context, req *connect.Request[headroomv1.Slo
 	return connect.NewResponse(g), nil
 }
 
-// Await returns once there are grants that the application has not seen.
+// Await returns once there are grants that the application has not seen, and at once where the application is not known.
 func (s Service) Await(ctx context.Context, req *connect.Request[headroomv1.SlotAwait]) (*connect.Response[headroomv1.SlotGrants], error) {
 	r := req.Msg
 	late := time.NewTimer(min(time.Duration(r.GetWaitMs())*time.Millisecond, waitMost))
@@ -55,7 +55,7 @@ func (s Service) Await(ctx context.Context, req *connect.Request[headroomv1.Slot
 		if err != nil {
 			return nil, err
 		}
-		if len(g.GetSlots()) > 0 || over || !g.GetActive() {
+		if len(g.GetSlots()) > 0 || over || more == nil {
 			return connect.NewResponse(g), nil
 		}
 		select {
