@@ -59,6 +59,7 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 		g.lose(t)
 	}
 	g.lost = g.lost[:0]
+	g.slots.Joined(n.name)
 	g.reserve()
 	g.limit(n)
 	return nil

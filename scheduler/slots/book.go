@@ -24,8 +24,8 @@ const (
 	nameMost = 256
 )
 
-// Owner is the master whose slots are granted. It calls Granted when it gives a wish a slot of a worker, and Gone when a worker with a
-// granted slot is lost.
+// Owner is the master whose slots are granted. It calls Granted when it gives a wish a slot of a worker, Gone when a worker with a
+// granted slot is lost, and Joined when a worker has come.
 type Owner interface {
 	// Wish puts a wish into the queue of its priority; false if that is full.
 	Wish(s *Slot) bool
@@ -44,9 +44,8 @@ type Slot struct {
 	Node string
 	High bool
 
-	by      name
-	of      *application
-	granted bool
+	by name
+	of *application
 }
 
 // name is what both sides call a slot.
@@ -63,6 +62,8 @@ type application struct {
 	// waiting are its wishes of low and high priority; the last one is the first to be withdrawn.
 	waiting [2][]*Slot
 	held    map[name]*Slot
+	// away are slots that it holds on workers that are not connected.
+	away map[name]*Slot
 	// fresh are slots that it is not known to have seen, in the order of their numbers.
 	fresh []*Slot
 	// last is the number of the last grant.
@@ -107,7 +108,7 @@ func (b *Book) Report(now time.Time, r *headroomv1.SlotReport) error {
 			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused,
 				fmt.Sprintf("%d applications take slots of this group, which is the most", applicationsMost), "wait until one of them ends")
 		}
-		a = &application{name: r.GetApplication(), incarnation: r.GetIncarnation(), held: make(map[name]*Slot), wake: make(chan struct{})}
+		a = &application{name: r.GetApplication(), incarnation: r.GetIncarnation(), held: make(map[name]*Slot), away: make(map[name]*Slot), wake: make(chan struct{})}
 		b.applications[a.name] = a
 	}
 	a.heard = now
@@ -150,13 +151,11 @@ func (b *Book) seen(a *application, r *headroomv1.SlotReport) {
 // hold follows what the application holds: seen slots that it does not name are free, and those of another master are adopted.
 func (b *Book) hold(a *application, held []*headroomv1.Slot) {
 	named := make(map[name]bool, len(held)+len(a.fresh))
+	clear(a.away)
 	for _, h := range held {
 		n := name{h.GetInstance(), h.GetNumber()}
-		if a.held[n] == nil && !named[n] {
-			s := &Slot{Node: h.GetNode(), High: h.GetHigh(), by: n, of: a, granted: true}
-			if b.owner.Adopt(s) {
-				a.held[n] = s
-			}
+		if a.held[n] == nil {
+			b.adopt(&Slot{Node: h.GetNode(), High: h.GetHigh(), by: n, of: a})
 		}
 		named[n] = true
 	}
@@ -167,6 +166,27 @@ func (b *Book) hold(a *application, held []*headroomv1.Slot) {
 		if !named[n] {
 			delete(a.held, n)
 			b.owner.Release(s)
+		}
+	}
+}
+
+// adopt occupies a slot that its application holds, now or when the worker of its node connects.
+func (b *Book) adopt(s *Slot) {
+	if b.owner.Adopt(s) {
+		delete(s.of.away, s.by)
+		s.of.held[s.by] = s
+	} else {
+		s.of.away[s.by] = s
+	}
+}
+
+// Joined is told by the owner before it decides: the worker of a node is connected.
+func (b *Book) Joined(node string) {
+	for _, a := range b.applications {
+		for _, s := range a.away {
+			if s.Node == node {
+				b.adopt(s)
+			}
 		}
 	}
 }
@@ -194,7 +214,7 @@ func (b *Book) Granted(s *Slot, node string) {
 	a := s.of
 	a.drop(s)
 	a.last++
-	s.Node, s.granted, s.by = node, true, name{b.instance, a.last}
+	s.Node, s.by = node, name{b.instance, a.last}
 	a.held[s.by] = s
 	a.fresh = append(a.fresh, s)
 	close(a.wake)
@@ -212,10 +232,11 @@ func (a *application) drop(s *Slot) {
 	}
 }
 
-// Gone is told by the owner: the worker of a granted slot is lost, and the slot with it. When the worker comes back and the application
-// still holds the slot, it is adopted.
+// Gone is told by the owner: the worker of a granted slot is lost. When it comes back and the application still holds the slot, that
+// is adopted.
 func (b *Book) Gone(s *Slot) {
 	delete(s.of.held, s.by)
+	s.of.away[s.by] = s
 	for i, x := range s.of.fresh {
 		if x == s {
 			s.of.fresh = append(s.of.fresh[:i], s.of.fresh[i+1:]...)
