@@ -68,7 +68,9 @@ type driver struct {
 	report *headroomv1.SlotReport
 }
 
-func newDriver(name string) *driver { return &driver{&headroomv1.SlotReport{Application: name, Incarnation: 1}} }
+func newDriver(name string) *driver {
+	return &driver{&headroomv1.SlotReport{Application: name, Incarnation: 1}}
+}
 
 // tells reports, and takes what is granted.
 func (d *driver) tells(p *plant) (granted int) {

@@ -7,6 +7,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/scheduler/access"
 )
 
 // waitMost bounds Await: longer silences are hard to tell from a dead peer.
@@ -26,6 +27,7 @@ type Service struct{ Group Group }
 // Report tells what an application wants and holds, and returns at once what it was granted.
 func (s Service) Report(ctx context.Context, req *connect.Request[headroomv1.SlotReport]) (*connect.Response[headroomv1.SlotGrants], error) {
 	r := req.Msg
+	r.Application = own(ctx, r.GetApplication())
 	var refused error
 	err := s.Group.Book(ctx, func(b *Book, now time.Time) {
 		if b != nil {
@@ -48,6 +50,7 @@ func (s Service) Report(ctx context.Context, req *connect.Request[headroomv1.Slo
 // Await returns once there are grants that the application has not seen, and at once where the application is not known.
 func (s Service) Await(ctx context.Context, req *connect.Request[headroomv1.SlotAwait]) (*connect.Response[headroomv1.SlotGrants], error) {
 	r := req.Msg
+	r.Application = own(ctx, r.GetApplication())
 	late := time.NewTimer(min(time.Duration(r.GetWaitMs())*time.Millisecond, waitMost))
 	defer late.Stop()
 	for over := false; ; {
@@ -66,6 +69,14 @@ func (s Service) Await(ctx context.Context, req *connect.Request[headroomv1.Slot
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// own is the name of an application among those of all callers: nobody reports for another's.
+func own(ctx context.Context, application string) string {
+	if who := access.CallerOf(ctx); who.Proven() && application != "" {
+		return who.Name + " " + application
+	}
+	return application
 }
 
 func (s Service) grants(ctx context.Context, application, instance string, seen uint32) (*headroomv1.SlotGrants, <-chan struct{}, error) {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/internal/testkit"
 	"headroom/lab/spark"
 	"headroom/scheduler/access"
@@ -48,8 +49,15 @@ func background(t *testing.T, what string, run func(context.Context) error) (sto
 	return stop
 }
 
+// peers is how a process with a certificate reaches masters.
+func peers(t *testing.T, certs testkit.Certificates, role, name string) (rpc.Peers, *secure.Keeper) {
+	t.Helper()
+	k := testkit.Need(secure.Open(certs.Files(role, name)))(t)
+	return rpc.SecurePeers(k, secure.Server, secure.Scheduler), k
+}
+
 // groupOf starts the two masters of a group; each is stopped by its function.
-func groupOf(t *testing.T) (addresses []string, stops []func()) {
+func groupOf(t *testing.T, certs testkit.Certificates) (addresses []string, stops []func()) {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(testLog{t}, nil))
 	var listeners []net.Listener
@@ -58,24 +66,27 @@ func groupOf(t *testing.T) (addresses []string, stops []func()) {
 		listeners, addresses = append(listeners, l), append(addresses, l.Addr().String())
 	}
 	for i, name := range []string{"m1", "m2"} {
+		p, k := peers(t, certs, secure.Scheduler, name)
 		m := testkit.Need(master.New(master.Config{
-			Name: name, Group: "rack/r1", Peer: addresses[1-i], Peers: rpc.PlainPeers(), Guard: access.New(true, "", logger), Logger: logger,
+			Name: name, Group: "rack/r1", Peer: addresses[1-i], Peers: p, Guard: access.New(false, "", logger), Logger: logger,
 		}))(t)
-		stops = append(stops, background(t, name, func(ctx context.Context) error { return m.Run(ctx, listeners[i]) }))
+		stops = append(stops, background(t, name, func(ctx context.Context) error { return m.Run(ctx, rpc.SecureListener(listeners[i], k)) }))
 	}
 	return addresses, stops
 }
 
 // workerOn offers one slot of a node to masters.
-func workerOn(t *testing.T, node string, masters ...string) {
+func workerOn(t *testing.T, certs testkit.Certificates, node string, masters ...string) {
 	t.Helper()
-	w := testkit.Need(local.New(local.Config{Node: node, Schedulers: masters, Slots: 1, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}))(t)
+	p, _ := peers(t, certs, secure.Worker, node)
+	w := testkit.Need(local.New(local.Config{Node: node, Schedulers: masters, Peers: p, Slots: 1, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}))(t)
 	background(t, "worker "+node, w.Run)
 }
 
 // slotsJob is an application that masters grant slots to.
-func slotsJob(t *testing.T, c *spark.Cluster, dir string, masters []string) spark.Job {
+func slotsJob(t *testing.T, c *spark.Cluster, certs testkit.Certificates, dir string, masters []string) spark.Job {
 	t.Helper()
+	files := certs.Files(secure.Submitter, "alice")
 	var nodes []string
 	for host, node := range c.Hosts() {
 		nodes = append(nodes, host+"="+node)
@@ -83,7 +94,10 @@ func slotsJob(t *testing.T, c *spark.Cluster, dir string, masters []string) spar
 	return spark.Job{
 		Name: "slots", Application: testkit.Need(filepath.Abs(filepath.Join("testdata", "slots.py")))(t), Master: "spark-pigeon://" + strings.Join(masters, ","),
 		Args: []string{filepath.Join(dir, "ready"), filepath.Join(dir, "go"), "40", "3", "0.3"},
-		Conf: map[string]string{"spark.headroom.pigeon.executors": c.Master(), "spark.headroom.pigeon.nodes": strings.Join(nodes, ","), "spark.headroom.pigeon.patience-s": "20"},
+		Conf: map[string]string{
+			"spark.headroom.pigeon.executors": c.Master(), "spark.headroom.pigeon.nodes": strings.Join(nodes, ","),
+			"spark.headroom.ca": files.CA, "spark.headroom.cert": files.Cert, "spark.headroom.key": files.Key,
+		},
 	}
 }
 
@@ -92,9 +106,10 @@ func slotsJob(t *testing.T, c *spark.Cluster, dir string, masters []string) spar
 func onSlots(ctx context.Context, t *testing.T, c *spark.Cluster, names []string) {
 	t.Helper()
 	dir := t.TempDir()
-	masters, stop := groupOf(t)
-	workerOn(t, names[0], masters...)
-	job := testkit.Need(c.Submit(slotsJob(t, c, dir, masters)))(t)
+	certs := testkit.NewCertificates(t)
+	masters, stop := groupOf(t, certs)
+	workerOn(t, certs, names[0], masters...)
+	job := testkit.Need(c.Submit(slotsJob(t, c, certs, dir, masters)))(t)
 	over := make(chan spark.Result, 1)
 	go func() {
 		r, err := job.Wait(ctx)
@@ -117,7 +132,7 @@ func onSlots(ctx context.Context, t *testing.T, c *spark.Cluster, names []string
 	lost := time.Now()
 	stop[0]()
 	if len(names) > 1 {
-		workerOn(t, names[1], masters[1])
+		workerOn(t, certs, names[1], masters[1])
 	}
 	testkit.WriteFile(t, filepath.Join(dir, "go"), "")
 	if !ended {
@@ -184,7 +199,7 @@ func refusedWithoutMasters(ctx context.Context, t *testing.T, c *spark.Cluster) 
 	t.Helper()
 	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	testkit.Check(t, l.Close())
-	job := slotsJob(t, c, t.TempDir(), []string{l.Addr().String()})
+	job := slotsJob(t, c, testkit.NewCertificates(t), t.TempDir(), []string{l.Addr().String()})
 	job.Conf["spark.headroom.pigeon.patience-s"] = "1"
 	r, err := c.Run(ctx, job)
 	if why := "no master of a group is active after 1 s: " + l.Addr().String(); err == nil || !strings.Contains(r.Output, why) {

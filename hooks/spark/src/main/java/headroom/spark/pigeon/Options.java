@@ -4,6 +4,7 @@ import headroom.client.Pinned;
 import java.io.IOException;
 import java.net.MalformedURLException;
 import java.net.URL;
+import java.nio.file.InvalidPathException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -29,6 +30,11 @@ final class Options {
   static final String PATIENCE_S = "spark.headroom.pigeon.patience-s";
 
   private static final String CA = "spark.headroom.ca";
+
+  /** Files of the certificate that masters know the application's owner by, and of its key. */
+  private static final String CERT = "spark.headroom.cert";
+
+  private static final String KEY = "spark.headroom.key";
   private static final Pattern MASTER = Pattern.compile("(?:spark-)?pigeon://(.+)");
   private static final String STANDALONE = "spark://";
   private static final int MASTERS_MAX = 1000;
@@ -45,9 +51,9 @@ final class Options {
   private Options(String master, UnaryOperator<String> conf) {
     String ca = or(conf, CA, "");
     try {
-      tls = ca.isEmpty() ? null : Pinned.by(ca);
-    } catch (IOException e) {
-      throw new IllegalArgumentException(CA + "=" + ca + ": " + e.getMessage(), e);
+      tls = ca.isEmpty() ? null : Pinned.by(ca, or(conf, CERT, ""), or(conf, KEY, ""));
+    } catch (IOException | InvalidPathException e) {
+      throw new IllegalArgumentException(CA + ", " + CERT + ", " + KEY + ": " + e.getMessage(), e);
     }
     Matcher m = MASTER.matcher(master);
     String[] all = m.matches() ? m.group(1).split(",", -1) : new String[0];
