@@ -101,6 +101,12 @@ func slotsJob(t *testing.T, c *spark.Cluster, certs testkit.Certificates, dir st
 	}
 }
 
+func TestSlots(t *testing.T) {
+	l, ctx := shared(t), within(t)
+	onSlots(ctx, t, l.Cluster, nodeNames)
+	refusedWithoutMasters(ctx, t, l.Cluster)
+}
+
 // onSlots runs the application, whose executors are on both of two nodes. Until the first master is lost one slot of the first node is
 // all that there is.
 func onSlots(ctx context.Context, t *testing.T, c *spark.Cluster, names []string) {
