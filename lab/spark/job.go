@@ -3,6 +3,7 @@ package spark
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,6 +71,8 @@ type Job struct {
 	// Application is a jar or a Python program, Main the jar's class.
 	Application, Main string
 	Args              []string
+	// Master replaces the cluster's own, which then only starts executors; empty for the cluster's.
+	Master string
 	// Theta is the drop ratio that the hook is told by the configuration, 0 to 1, Seed what
 	// chooses what is dropped. Without Config.Plugin there is no hook and both must be 0.
 	Theta float64
@@ -155,7 +158,7 @@ func (c *Cluster) submit(j Job, name string) []string {
 		}
 	}
 	maps.Copy(conf, j.Conf)
-	argv := []string{filepath.Join(c.config.Release.Home, "bin", "spark-submit"), "--master", c.master}
+	argv := []string{filepath.Join(c.config.Release.Home, "bin", "spark-submit"), "--master", cmp.Or(j.Master, c.master)}
 	if j.Main != "" {
 		argv = append(argv, "--class", j.Main)
 	}

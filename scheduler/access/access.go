@@ -75,6 +75,8 @@ func needs(procedure string) []string {
 		return []string{secure.Worker}
 	case headroomv1connect.MasterServicePlaceProcedure:
 		return []string{secure.Scheduler}
+	case headroomv1connect.SlotServiceReportProcedure, headroomv1connect.SlotServiceAwaitProcedure:
+		return []string{secure.Submitter, secure.Scheduler, secure.Admin}
 	case headroomv1connect.MasterServiceGetGroupProcedure:
 		return []string{secure.Scheduler, secure.Observer, secure.Operator, secure.Admin}
 	}

@@ -15,6 +15,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/jobs/dispatch"
 	"headroom/jobs/dispatch/pigeon"
+	"headroom/scheduler/slots"
 )
 
 const (
@@ -77,7 +78,9 @@ type task struct {
 	on      *node // nil while it waits
 	// stopped: its worker has been told to stop it, and nobody waits for its result.
 	stopped bool
-	since   time.Time // when it lost its distributor
+	// slot is what a framework was granted, or wishes for. Such a task has no key and no distributor, and no worker is told of it.
+	slot  *slots.Slot
+	since time.Time // when it lost its distributor
 }
 
 // node is where a worker is.
@@ -125,7 +128,9 @@ type group struct {
 	// unclaimed are running tasks without a distributor.
 	unclaimed    map[key]*task
 	distributors map[string]*distributor
-	orphans      map[key]orphan
+	// slots are those that frameworks take; nil on standby.
+	slots   *slots.Book
+	orphans map[key]orphan
 	// caps are those of the nodes below the domain, as told at capsAt; zero: never.
 	caps   map[string]dispatch.Cap
 	capsAt time.Time
@@ -144,12 +149,15 @@ func newGroup(cfg Config, now time.Time) *group {
 	}
 	g.role.begin(now)
 	g.reset()
+	if g.role.active {
+		g.open(now)
+	}
 	return g
 }
 
 // reset forgets the workers and what they run.
 func (g *group) reset() {
-	g.core = pigeon.NewMaster[*task](pigeon.MasterOptions{W: g.cfg.W})
+	g.core, g.slots = pigeon.NewMaster[*task](pigeon.MasterOptions{W: g.cfg.W}), nil
 	g.tasks, g.unclaimed = make(map[key]*task), make(map[key]*task)
 	g.nodes, g.byWorker = make(map[string]*node), make(map[pigeon.Worker]*node)
 	for _, d := range g.distributors {
@@ -206,11 +214,15 @@ func (g *group) decide() {
 		n, t := g.byWorker[start.Worker], start.Task
 		t.on = n
 		n.running++
+		g.counts.begun++
+		if t.slot != nil {
+			g.slots.Granted(t.slot, n.name)
+			continue
+		}
 		if len(n.begun) == 0 {
 			g.fed = append(g.fed, n)
 		}
 		n.begun = append(n.begun, workItem{task: t.message})
-		g.counts.begun++
 	}
 	for i, n := range g.fed {
 		if n.session != nil {
@@ -229,6 +241,9 @@ func (g *group) tick(now time.Time) {
 	}
 	g.expireNodes(now)
 	g.expireDistributors(now)
+	if g.slots != nil {
+		g.slots.Tick(now)
+	}
 	for _, t := range g.unclaimed {
 		if !t.stopped && now.Sub(t.since) > claimWait {
 			g.stop(t)
@@ -277,6 +292,7 @@ func (g *group) settle() {
 func (g *group) turn(now time.Time) {
 	g.settled = false
 	if g.role.active {
+		g.open(now)
 		g.cfg.Logger.Info("master is active", slog.String("group", g.cfg.Group))
 	} else {
 		g.cfg.Logger.Warn("master steps down: its peer has been active for longer", slog.String("group", g.cfg.Group))

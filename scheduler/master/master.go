@@ -19,6 +19,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/scheduler/access"
 	"headroom/scheduler/jobfile"
+	"headroom/scheduler/slots"
 )
 
 const (
@@ -71,6 +72,7 @@ func (m *Master) Run(parent context.Context, l net.Listener) error {
 	options := append(rpc.HandlerOptions(), connect.WithInterceptors(m.cfg.Guard))
 	mux.Handle(headroomv1connect.NewWorkerServiceHandler(workers{m}, options...))
 	mux.Handle(headroomv1connect.NewMasterServiceHandler(distributors{m}, options...))
+	mux.Handle(headroomv1connect.NewSlotServiceHandler(slots.Service{Group: frameworks{m}}, options...))
 	parts := []func(context.Context) error{
 		m.own,
 		func(ctx context.Context) error { return rpc.Serve(ctx, l, withWriter(mux)) },

@@ -31,14 +31,21 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 		}
 		n.session.end(conflict)
 	}
-	if n == nil {
+	known := n != nil
+	if !known {
 		if len(g.nodes) >= nodesMost {
 			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, fmt.Sprintf("the group has %d workers, which is the most", nodesMost), "groups are racks or rows; give these nodes a group of their own")
 		}
 		n = &node{name: s.node}
 		g.nodes[s.node] = n
-	} else {
+	}
+	var held []*task // slots that applications hold
+	if known {
 		for _, t := range g.leave(n) {
+			if t.slot != nil {
+				held = append(held, t)
+				continue
+			}
 			t.on, before[t.key] = nil, t
 		}
 	}
@@ -46,6 +53,9 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 	n.slots, n.session, n.heard, n.running = slots, s, now, 0
 	n.worker = g.core.Join(slots, 0)
 	g.byWorker[n.worker] = n
+	for _, t := range held {
+		g.occupy(n, t)
+	}
 	for _, r := range running {
 		g.named(now, n, r)
 		delete(before, keyOf(r))
@@ -53,6 +63,7 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 	for _, t := range before {
 		g.lose(t)
 	}
+	g.slots.Joined(n.name)
 	g.reserve()
 	g.limit(n)
 	return nil
@@ -161,6 +172,10 @@ func (g *group) away(now time.Time, s *workSession, goodbye bool) {
 func (g *group) abandon(n *node) {
 	delete(g.nodes, n.name)
 	for _, t := range g.leave(n) {
+		if t.slot != nil {
+			g.slots.Gone(t.slot)
+			continue
+		}
 		g.lose(t)
 	}
 	if n.session != nil {

@@ -162,4 +162,5 @@ func onVersion4(t *testing.T, l *lab, in string, want spark.Answer) {
 		t.Errorf("kept %d of %d in %d tasks, first words %+v and %+v", got.Kept, got.Total, ofInput(r.Log).Tasks, got.Words[0], want.Words[0])
 	}
 	ownBound(ctx, t, c)
+	onSlots(ctx, t, c, []string{"node1"})
 }

@@ -3,16 +3,25 @@ package headroom.client;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.Socket;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Paths;
 import java.security.GeneralSecurityException;
+import java.security.KeyFactory;
 import java.security.KeyStore;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateException;
 import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
+import java.security.spec.KeySpec;
+import java.security.spec.PKCS8EncodedKeySpec;
+import java.util.Base64;
 import java.util.Collection;
 import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLSocketFactory;
@@ -27,6 +36,8 @@ import javax.net.ssl.X509ExtendedTrustManager;
 public final class Pinned extends X509ExtendedTrustManager {
   private static final String ROLE = "headroom://scheduler/";
 
+  private static final Pattern PRIVATE_KEY = Pattern.compile("-----BEGIN PRIVATE KEY-----([^-]+)-----END PRIVATE KEY-----");
+
   /** The kind of a URI among alternative names: RFC 5280, GeneralName. */
   private static final int URI = 6;
 
@@ -38,6 +49,11 @@ public final class Pinned extends X509ExtendedTrustManager {
 
   /** Connects to schedulers of the authority whose certificate is in the file. */
   public static SSLSocketFactory by(String file) throws IOException {
+    return by(file, "", "");
+  }
+
+  /** As {@link #by(String)}, and shows a certificate of its own: PEM files of the chain and of the key, in PKCS #8; "" for none. */
+  public static SSLSocketFactory by(String file, String certificate, String key) throws IOException {
     if (file.isEmpty()) {
       throw new IOException("https needs the file of the cluster's authority");
     }
@@ -54,10 +70,30 @@ public final class Pinned extends X509ExtendedTrustManager {
       factory.init(roots);
       SSLContext context = SSLContext.getInstance("TLSv1.3");
       X509ExtendedTrustManager chains = (X509ExtendedTrustManager) factory.getTrustManagers()[0];
-      context.init(null, new TrustManager[] {new Pinned(chains)}, null);
+      context.init(certificate.isEmpty() ? null : own(certificate, key), new TrustManager[] {new Pinned(chains)}, null);
       return context.getSocketFactory();
     } catch (GeneralSecurityException | IllegalArgumentException e) {
       throw new IOException(file + ": " + e.getMessage(), e);
+    }
+  }
+
+  private static KeyManager[] own(String certificate, String key) throws IOException, GeneralSecurityException {
+    try (InputStream in = Files.newInputStream(Paths.get(certificate))) {
+      Certificate[] chain = CertificateFactory.getInstance("X.509").generateCertificates(in).toArray(new Certificate[0]);
+      if (chain.length == 0) {
+        throw new IOException(certificate + " holds no certificate");
+      }
+      Matcher pem = PRIVATE_KEY.matcher(new String(Files.readAllBytes(Paths.get(key)), StandardCharsets.US_ASCII));
+      if (!pem.find()) {
+        throw new IOException(key + " holds no PRIVATE KEY");
+      }
+      KeySpec spec = new PKCS8EncodedKeySpec(Base64.getMimeDecoder().decode(pem.group(1)));
+      KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
+      store.load(null, null);
+      store.setKeyEntry("own", KeyFactory.getInstance(chain[0].getPublicKey().getAlgorithm()).generatePrivate(spec), new char[0], chain);
+      KeyManagerFactory factory = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+      factory.init(store, new char[0]);
+      return factory.getKeyManagers();
     }
   }
 

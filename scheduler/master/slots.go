@@ -1,0 +1,74 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/scheduler/slots"
+)
+
+// open begins a book of the slots that frameworks ask for.
+func (g *group) open(now time.Time) {
+	g.slots = slots.NewBook(fmt.Sprintf("%s-%x", g.cfg.Name, now.UnixNano()), granter{g})
+}
+
+// granter grants slots of the group's workers: a wish is a task that no worker is told of.
+type granter struct{ *group }
+
+// Wish puts a wish into the queue of its priority.
+func (g granter) Wish(s *slots.Slot) bool {
+	t := &task{slot: s, high: s.High}
+	id, ok := g.core.Place(t, s.High)
+	t.id, s.Ref = id, id
+	return ok
+}
+
+// Withdraw takes a waiting wish back.
+func (g granter) Withdraw(s *slots.Slot) { g.core.Cancel(s.Ref) }
+
+// Adopt occupies a slot that another master of the group granted.
+func (g granter) Adopt(s *slots.Slot) bool {
+	n := g.nodes[s.Node]
+	if n == nil || n.session == nil {
+		return false
+	}
+	g.occupy(n, &task{slot: s, high: s.High})
+	return true
+}
+
+// Release frees a granted slot.
+func (g granter) Release(s *slots.Slot) {
+	if t, ok := g.core.End(s.Ref); ok {
+		t.on.running--
+	}
+}
+
+// occupy puts a granted slot on a node.
+func (g *group) occupy(n *node, t *task) {
+	t.on = n
+	n.running++
+	t.id = g.core.Adopt(t, t.high, n.worker)
+	t.slot.Ref = t.id
+}
+
+// frameworks is the group as SlotService needs it.
+type frameworks struct{ *Master }
+
+// Book lets the owner run f, and decide.
+func (m frameworks) Book(ctx context.Context, f func(*slots.Book, time.Time)) error {
+	_, err := ask(ctx, m.Master, func(g *group) struct{} {
+		f(g.slots, m.now())
+		g.decide()
+		return struct{}{}
+	})
+	return err
+}
+
+// Describe says who answers.
+func (m frameworks) Describe(ctx context.Context, d *headroomv1.SlotGrants) error {
+	usable, err := ask(ctx, m.Master, func(g *group) int { return g.core.State().Usable })
+	d.Group, d.Master, d.Usable = m.cfg.Group, m.cfg.Name, uint32(usable)
+	return err
+}

@@ -1,0 +1,291 @@
+package slots
+
+import (
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/jobs/dispatch/pigeon"
+)
+
+const (
+	// silence after which an application counts as ended. It reports once a second.
+	silence = 10 * time.Second
+	// applicationsMost bounds who is known, as the master bounds its distributors.
+	applicationsMost = 256
+	// wishesMost bounds the wishes of an application that wait here, for each priority; the rest waits with the application.
+	wishesMost = 1 << 10
+	// heldMost bounds the slots that an application may say it holds: those of the largest group.
+	heldMost = 100_000
+	nameMost = 256
+)
+
+// Owner is the master whose slots are granted. It calls Granted when it gives a wish a slot of a worker, Gone when a worker with a
+// granted slot is lost, and Joined when a worker has come.
+type Owner interface {
+	// Wish puts a wish into the queue of its priority; false if that is full.
+	Wish(s *Slot) bool
+	// Withdraw takes a waiting wish back.
+	Withdraw(s *Slot)
+	// Adopt occupies a slot of the worker of s.Node, which another master granted; false if no such worker is connected.
+	Adopt(s *Slot) bool
+	// Release frees a granted slot.
+	Release(s *Slot)
+}
+
+// Slot is a wish, and once it is granted a slot of a worker.
+type Slot struct {
+	// Ref is the owner's.
+	Ref  pigeon.ID
+	Node string
+	High bool
+
+	by name
+	of *application
+}
+
+// name is what both sides call a slot.
+type name struct {
+	instance string
+	number   uint32
+}
+
+// application is one that has reported.
+type application struct {
+	name        string
+	incarnation uint32
+	heard       time.Time
+	// waiting are its wishes of low and high priority; the last one is the first to be withdrawn.
+	waiting [2][]*Slot
+	held    map[name]*Slot
+	// away are slots that it holds on workers that are not connected.
+	away map[name]*Slot
+	// fresh are slots that it is not known to have seen, in the order of their numbers.
+	fresh []*Slot
+	// last is the number of the last grant.
+	last uint32
+	// wake is closed when there is a new grant.
+	wake chan struct{}
+}
+
+// Book is which application wants and holds which slots.
+type Book struct {
+	instance     string
+	owner        Owner
+	applications map[string]*application
+}
+
+// NewBook returns an empty book. The instance has to be new for each Book of a group.
+func NewBook(instance string, o Owner) *Book {
+	return &Book{instance: instance, owner: o, applications: make(map[string]*application)}
+}
+
+// Instance is what NewBook was given.
+func (b *Book) Instance() string { return b.instance }
+
+// Applications is how many are known.
+func (b *Book) Applications() int { return len(b.applications) }
+
+// Report takes an application's state. What follows from it is granted by the owner; then Grants tells it.
+func (b *Book) Report(now time.Time, r *headroomv1.SlotReport) error {
+	if err := check(r); err != nil {
+		return err
+	}
+	a := b.applications[r.GetApplication()]
+	if a != nil && (r.GetBye() || a.incarnation != r.GetIncarnation()) {
+		b.forget(a)
+		a = nil
+	}
+	if r.GetBye() {
+		return nil
+	}
+	if a == nil {
+		if len(b.applications) >= applicationsMost {
+			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused,
+				fmt.Sprintf("%d applications take slots of this group, which is the most", applicationsMost), "wait until one of them ends")
+		}
+		a = &application{name: r.GetApplication(), incarnation: r.GetIncarnation(), held: make(map[name]*Slot), away: make(map[name]*Slot), wake: make(chan struct{})}
+		b.applications[a.name] = a
+	}
+	a.heard = now
+	b.seen(a, r)
+	b.hold(a, r.GetHeld())
+	unseen := [2]int{}
+	for _, s := range a.fresh {
+		unseen[kind(s.High)]++
+	}
+	b.want(a, false, int(r.GetWantLow())-unseen[0])
+	b.want(a, true, int(r.GetWantHigh())-unseen[1])
+	return nil
+}
+
+func check(r *headroomv1.SlotReport) error {
+	bad := func(format string, args ...any) error {
+		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, fmt.Sprintf(format, args...), "report the application's whole state")
+	}
+	switch {
+	case r.GetApplication() == "" || len(r.GetApplication()) > nameMost:
+		return bad("an application's name has 1 to %d bytes, and this one %d", nameMost, len(r.GetApplication()))
+	case len(r.GetHeld()) > heldMost:
+		return bad("%s holds %d slots; an application may hold %d", r.GetApplication(), len(r.GetHeld()), heldMost)
+	}
+	return nil
+}
+
+// seen takes out of fresh what the application has seen.
+func (b *Book) seen(a *application, r *headroomv1.SlotReport) {
+	if r.GetInstance() != b.instance {
+		return // it has seen nothing of this book yet
+	}
+	n := 0
+	for n < len(a.fresh) && a.fresh[n].by.number <= r.GetSeen() {
+		n++
+	}
+	a.fresh = append(a.fresh[:0], a.fresh[n:]...)
+}
+
+// hold follows what the application holds: seen slots that it does not name are free, and those of another master are adopted.
+func (b *Book) hold(a *application, held []*headroomv1.Slot) {
+	named := make(map[name]bool, len(held)+len(a.fresh))
+	clear(a.away)
+	for _, h := range held {
+		n := name{h.GetInstance(), h.GetNumber()}
+		if a.held[n] == nil {
+			b.adopt(&Slot{Node: h.GetNode(), High: h.GetHigh(), by: n, of: a})
+		}
+		named[n] = true
+	}
+	for _, s := range a.fresh {
+		named[s.by] = true
+	}
+	for n, s := range a.held {
+		if !named[n] {
+			delete(a.held, n)
+			b.owner.Release(s)
+		}
+	}
+}
+
+// adopt occupies a slot that its application holds, now or when the worker of its node connects.
+func (b *Book) adopt(s *Slot) {
+	if b.owner.Adopt(s) {
+		delete(s.of.away, s.by)
+		s.of.held[s.by] = s
+	} else {
+		s.of.away[s.by] = s
+	}
+}
+
+// Joined is told by the owner before it decides: the worker of a node is connected.
+func (b *Book) Joined(node string) {
+	for _, a := range b.applications {
+		for _, s := range a.away {
+			if s.Node == node {
+				b.adopt(s)
+			}
+		}
+	}
+}
+
+// want makes the number of an application's wishes what it should be.
+func (b *Book) want(a *application, high bool, n int) {
+	k := kind(high)
+	n = max(0, min(n, wishesMost))
+	for len(a.waiting[k]) < n {
+		s := &Slot{High: high, of: a}
+		if !b.owner.Wish(s) {
+			return // the queue is full: the next report asks again
+		}
+		a.waiting[k] = append(a.waiting[k], s)
+	}
+	for last := len(a.waiting[k]) - 1; last >= n; last-- {
+		s := a.waiting[k][last]
+		a.waiting[k] = a.waiting[k][:last]
+		b.owner.Withdraw(s)
+	}
+}
+
+// Granted is told by the owner: a wish has a slot of the worker on a node.
+func (b *Book) Granted(s *Slot, node string) {
+	a := s.of
+	a.drop(s)
+	a.last++
+	s.Node, s.by = node, name{b.instance, a.last}
+	a.held[s.by] = s
+	a.fresh = append(a.fresh, s)
+	close(a.wake)
+	a.wake = make(chan struct{})
+}
+
+// drop takes a wish out of those that wait; it is among the first, since queues are in order.
+func (a *application) drop(s *Slot) {
+	k := kind(s.High)
+	for i, x := range a.waiting[k] {
+		if x == s {
+			a.waiting[k] = append(a.waiting[k][:i], a.waiting[k][i+1:]...)
+			return
+		}
+	}
+}
+
+// Gone is told by the owner: the worker of a granted slot is lost. When it comes back and the application still holds the slot, that
+// is adopted.
+func (b *Book) Gone(s *Slot) {
+	delete(s.of.held, s.by)
+	s.of.away[s.by] = s
+	for i, x := range s.of.fresh {
+		if x == s {
+			s.of.fresh = append(s.of.fresh[:i], s.of.fresh[i+1:]...)
+			return
+		}
+	}
+}
+
+// Tick forgets applications that are silent.
+func (b *Book) Tick(now time.Time) {
+	for _, a := range b.applications {
+		if now.Sub(a.heard) > silence {
+			b.forget(a)
+		}
+	}
+}
+
+func (b *Book) forget(a *application) {
+	for k := range a.waiting {
+		for _, s := range a.waiting[k] {
+			b.owner.Withdraw(s)
+		}
+	}
+	for _, s := range a.held {
+		b.owner.Release(s)
+	}
+	delete(b.applications, a.name)
+	close(a.wake)
+}
+
+// Grants are the slots that an application has not seen: those after the number that it names, where it names this book. The
+// channel is closed when there are more; it is nil for an application that has not reported.
+func (b *Book) Grants(application, instance string, seen uint32) ([]*headroomv1.Slot, <-chan struct{}) {
+	a := b.applications[application]
+	if a == nil {
+		return nil, nil
+	}
+	var granted []*headroomv1.Slot
+	for _, s := range a.fresh {
+		if instance != b.instance || s.by.number > seen {
+			granted = append(granted, &headroomv1.Slot{Instance: s.by.instance, Number: s.by.number, Node: s.Node, High: s.High})
+		}
+	}
+	return granted, a.wake
+}
+
+func kind(high bool) int {
+	if high {
+		return 1
+	}
+	return 0
+}
