@@ -23,6 +23,7 @@ import (
 	"headroom/lab/papers/pythia"
 	"headroom/lab/promises"
 	"headroom/lab/record"
+	"headroom/lab/scaling"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
 	torment "headroom/lab/torment/command"
@@ -53,6 +54,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(studies.NewQueueCommand())
 	root.AddCommand(admit.NewCommand())
+	root.AddCommand(scaling.NewCommand())
 	root.AddCommand(studies.NewSpeculateCommand())
 	root.AddCommand(torment.New())
 	return root

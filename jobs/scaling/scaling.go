@@ -19,6 +19,9 @@ var (
 	ErrNumber    = regress.ErrNumber
 )
 
+// DegreeMost bounds degrees and problem sizes.
+const DegreeMost = ipso.DegreeMost
+
 // The models.
 const (
 	IPSO      = "ipso"
@@ -50,7 +53,8 @@ type Curve struct {
 	Model string
 	// Parameters are those of the model by name.
 	Parameters map[string]Parameter
-	// Type is how the job scales, as [ipso.Type] has it; empty for usba, whose type depends on the direction.
+	// Type is how the job scales, as [ipso.Type] has it. For usba it is that of the largest size with more
+	// units, as far as it can be told: IV, or empty.
 	Type string
 	// RMSE is the root of the mean squared residual of all points, 0 for a curve that was not fitted.
 	RMSE float64
@@ -136,6 +140,9 @@ func fitArea(points []Point, held map[string]float64) (*Curve, error) {
 	c.area, c.predict = f.Model, f.Predict
 	c.Parameters = parametersOf(f.Fit, names(USBA))
 	c.RMSE = c.rmse(points)
+	if _, _, ok := c.Peak(0); ok {
+		c.Type = string(ipso.Peaked)
+	}
 	return c, nil
 }
 
@@ -197,6 +204,12 @@ func byM(points []Point) (bool, error) {
 		return true, nil
 	}
 	return false, fmt.Errorf("scaling: %w: the points lie on no line: neither n, nor m, nor n/m is the same in all; use model usba, or fit the lines apart", ErrNumber)
+}
+
+// OnLine reports whether points lie on one line: all but usba ask for that.
+func OnLine(points []Point) bool {
+	_, err := byM(points)
+	return err == nil
 }
 
 // degree is the scale-out degree of a point.
@@ -304,6 +317,9 @@ func (c *Curve) Peak(size int) (units int, speedup float64, ok bool) {
 	}
 	return c.area.Peak(size)
 }
+
+// NeedsM reports whether what is asked must have M.
+func (c *Curve) NeedsM() bool { return c.byM }
 
 // Size is the largest problem size that was measured; 0 for a curve that was not fitted.
 func (c *Curve) Size() int { return c.size }

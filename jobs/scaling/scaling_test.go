@@ -41,7 +41,7 @@ func TestFitGivesTheCurveBack(t *testing.T) {
 		scaling.Gustafson: {map[string]float64{"eta": 0.9}, line, "I", false},
 		scaling.SunNi:     {map[string]float64{"eta": 0.9, "g": 0.5}, line, "II", false},
 		scaling.IPSO:      {map[string]float64{"eta": 1, "delta": 1, "beta": 0.001, "gamma": 1.7}, line, "IV", true},
-		scaling.USBA:      {map[string]float64{"r": 0.8, "alpha": 2, "beta": 0.08, "gamma": -0.01, "eps": 0.05, "theta": 12}, area, "", true},
+		scaling.USBA:      {map[string]float64{"r": 0.8, "alpha": 2, "beta": 0.08, "gamma": -0.01, "eps": 0.05, "theta": 12}, area, "IV", true},
 	} {
 		c := testkit.Need(scaling.Fit(model, made(t, model, x.parameters, x.at)))(t)
 		for name, want := range x.parameters {

@@ -49,6 +49,7 @@ import (
 	"headroom/lab/papers/pythia"
 	"headroom/lab/promises"
 	"headroom/lab/record"
+	"headroom/lab/scaling"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
 	torment "headroom/lab/torment/command"
@@ -73,7 +74,7 @@ func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	root.AddCommand(apps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
-	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), torment.New())
+	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), scaling.NewCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())
