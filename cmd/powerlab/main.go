@@ -20,7 +20,9 @@ import (
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
 	"headroom/lab/papers/grass"
+	"headroom/lab/papers/ipso"
 	"headroom/lab/papers/pythia"
+	"headroom/lab/papers/usba"
 	"headroom/lab/promises"
 	"headroom/lab/record"
 	"headroom/lab/scaling"
@@ -47,7 +49,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewEstimateCommand())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewAllocateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), pythia.NewCommand()))
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), ipso.NewCommand(), pythia.NewCommand(), usba.NewCommand()))
 	root.AddCommand(arbitration.NewCommand(live.Engines()))
 	root.AddCommand(promises.NewCommand())
 	root.AddCommand(studies.NewProfileCommand())

@@ -46,7 +46,9 @@ import (
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
 	"headroom/lab/papers/grass"
+	"headroom/lab/papers/ipso"
 	"headroom/lab/papers/pythia"
+	"headroom/lab/papers/usba"
 	"headroom/lab/promises"
 	"headroom/lab/record"
 	"headroom/lab/scaling"
@@ -77,7 +79,7 @@ func powerlab() *cobra.Command {
 	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), scaling.NewCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand(), ipso.NewCommand(), usba.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())
 	return root
 }
 
