@@ -149,4 +149,3 @@ func named(target, what string, without ...string) (ids []string) {
 	}
 	return ids
 }
-
