@@ -138,6 +138,8 @@ func starts(points []Point, held map[string]float64) (all [][]float64) {
 		for _, at := range known(held, "theta", thin(thresholds)) {
 			all = append(all, linear(points, r, at))
 		}
+		// A linear solution may give the job no time at some point; this one never does.
+		all = append(all, []float64{1, 0.05, 0, 0.05, 10, r})
 	}
 	return all
 }
