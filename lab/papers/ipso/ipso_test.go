@@ -32,7 +32,9 @@ func TestCommand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	exit, stdout, stderr := testkit.Run(t, NewCommand(), "", "--seeds", "1", "--seed", "1", "--out", dir, "-o", "json")
-	var got struct{ Targets []struct{ ID, Verdict string } }
+	var got struct {
+		Targets []struct{ ID, Verdict string }
+	}
 	testkit.Check(t, json.Unmarshal([]byte(stdout), &got))
 	if exit != 0 || len(got.Targets) != 31 {
 		t.Errorf("exit %d, %d targets: %s", exit, len(got.Targets), stderr)

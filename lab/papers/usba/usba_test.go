@@ -33,7 +33,9 @@ func TestCommand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	exit, stdout, stderr := testkit.Run(t, NewCommand(), "", "--out", dir, "-o", "json")
-	var got struct{ Targets []struct{ ID, Verdict string } }
+	var got struct {
+		Targets []struct{ ID, Verdict string }
+	}
 	testkit.Check(t, json.Unmarshal([]byte(stdout), &got))
 	if exit != 8 || len(got.Targets) != 45 {
 		t.Errorf("exit %d, %d targets: %s", exit, len(got.Targets), stderr)
