@@ -21,10 +21,13 @@ import (
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
 	"headroom/lab/papers/grass"
+	"headroom/lab/papers/ipso"
 	"headroom/lab/papers/pigeon"
 	"headroom/lab/papers/pythia"
+	"headroom/lab/papers/usba"
 	"headroom/lab/promises"
 	"headroom/lab/record"
+	"headroom/lab/scaling"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
 	torment "headroom/lab/torment/command"
@@ -48,7 +51,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewEstimateCommand())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewAllocateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), pigeon.NewCommand(), pythia.NewCommand()))
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), ipso.NewCommand(), pigeon.NewCommand(), pythia.NewCommand(), usba.NewCommand()))
 	root.AddCommand(arbitration.NewCommand(live.Engines()))
 	root.AddCommand(promises.NewCommand())
 	root.AddCommand(studies.NewProfileCommand())
@@ -56,6 +59,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewQueueCommand())
 	root.AddCommand(admit.NewCommand())
 	root.AddCommand(dispatch.NewCommand())
+	root.AddCommand(scaling.NewCommand())
 	root.AddCommand(studies.NewSpeculateCommand())
 	root.AddCommand(torment.New())
 	return root

@@ -17,6 +17,8 @@ import (
 
 // History is what a job's application master has written about it: its .jhist file.
 type History struct {
+	// Submitted is when the job was submitted, Ended when it ended; zero where the file does not say.
+	Submitted, Ended time.Time
 	// Counters are the job's, by group and name, such as
 	// org.apache.hadoop.mapreduce.TaskCounter and MAP_INPUT_RECORDS.
 	Counters Counters
@@ -111,7 +113,7 @@ func (c *Cluster) history(ctx context.Context, application string) (*History, er
 		return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
 	}
 	defer func() { _ = f.Close() }()
-	h, err := readHistory(f)
+	h, err := ReadHistory(f)
 	if err != nil {
 		return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
 	}
@@ -129,32 +131,34 @@ type event struct {
 	FinishMs    int64    `json:"finishTime"`
 	Counters    Counters `json:"counters"`
 	JobCounters Counters `json:"totalCounters"`
+	SubmitMs    int64    `json:"submitTime"`
 }
 
-// readHistory reads a .jhist file in its JSON form: a line that names the form, a schema,
+// lineMost bounds a line of a history file: the largest is the configuration of a job, which has some kilobytes.
+const lineMost = 16 << 20
+
+// ReadHistory reads a .jhist file in its JSON form: a line that names the form, a schema,
 // then an event per line. What it does not know it passes over.
-func readHistory(r io.Reader) (*History, error) {
-	lines := bufio.NewReader(r)
-	head, err := lines.ReadString('\n')
-	if strings.TrimSpace(head) != "Avro-Json" {
-		return nil, errors.Join(fmt.Errorf("hadoop: history starts with %.20q, not Avro-Json", head), err)
+func ReadHistory(r io.Reader) (*History, error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, lineMost)
+	lines.Scan()
+	if head := strings.TrimSpace(lines.Text()); head != "Avro-Json" {
+		return nil, errors.Join(fmt.Errorf("hadoop: history starts with %.20q, not Avro-Json", head), lines.Err())
 	}
 	h := &History{}
 	started := map[string]int64{}
-	for {
-		line, err := lines.ReadBytes('\n')
-		if len(bytes.TrimSpace(line)) > 0 {
-			if wrong := h.add(line, started); wrong != nil {
-				return nil, wrong
+	for number := 2; lines.Scan(); number++ {
+		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
+			if err := h.add(line, started); err != nil {
+				return nil, fmt.Errorf("line %d: %w", number, err)
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			return h, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("hadoop: read history: %w", err)
-		}
 	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("hadoop: read history: %w", err)
+	}
+	return h, nil
 }
 
 // add takes one line; started remembers when attempts began.
@@ -180,6 +184,11 @@ func (h *History) take(e event, started map[string]int64) {
 	switch {
 	case e.JobCounters != nil:
 		h.Counters = e.JobCounters
+		if e.FinishMs > 0 {
+			h.Ended = time.UnixMilli(e.FinishMs)
+		}
+	case e.SubmitMs > 0:
+		h.Submitted = time.UnixMilli(e.SubmitMs)
 	case e.Attempt == "":
 	case e.FinishMs == 0:
 		started[e.Attempt] = e.StartMs

@@ -46,10 +46,13 @@ import (
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
 	"headroom/lab/papers/grass"
+	"headroom/lab/papers/ipso"
 	"headroom/lab/papers/pigeon"
 	"headroom/lab/papers/pythia"
+	"headroom/lab/papers/usba"
 	"headroom/lab/promises"
 	"headroom/lab/record"
+	"headroom/lab/scaling"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
 	torment "headroom/lab/torment/command"
@@ -74,10 +77,10 @@ func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	root.AddCommand(apps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
-	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), torment.New())
+	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), scaling.NewCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand(), pigeon.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand(), pigeon.NewCommand(), ipso.NewCommand(), usba.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())
 	return root
 }
 

@@ -1,0 +1,231 @@
+package ipso
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"headroom/jobs/scaling/ipso"
+	"headroom/jobs/scaling/regress"
+)
+
+// table21 is Table 2.1: collaborative filtering of fixed size, in seconds.
+func table21() []ipso.Workloads {
+	return []ipso.Workloads{
+		{N: 10, Slowest: 209.0, Overhead: 5.5},
+		{N: 30, Slowest: 79.3, Overhead: 17.7},
+		{N: 60, Slowest: 43.7, Overhead: 36.0},
+		{N: 90, Slowest: 31.1, Overhead: 54.3},
+	}
+}
+
+// taskAlone is E[T_p,1(1)] as printed, s.
+const taskAlone = 1602.5
+
+// rules are what the study computes with; a mutant has a mistake in one.
+type rules struct {
+	// speedup is (2.16), measured (2.7).
+	speedup  func(m ipso.Model, n float64) float64
+	measured func(w ipso.Workloads) float64
+	kind     func(m ipso.Model) ipso.Type
+	peak     func(m ipso.Model) (int, float64, bool)
+	table    func() []ipso.Workloads
+	bound    func(m ipso.Model) (float64, bool)
+	stepped  func(x, y []float64) (ipso.Stepped, error)
+	// overhead is q(n) by (2.6) from a job's overhead.
+	overhead func(w ipso.Workloads) float64
+	fit      func(points []ipso.Point, held map[string]float64) (*ipso.Fitted, error)
+}
+
+func honest() rules {
+	return rules{
+		speedup: ipso.Model.Speedup, measured: ipso.Workloads.Speedup, kind: ipso.Model.Type, peak: ipso.Model.Peak, table: table21, bound: ipso.Model.Bound, stepped: ipso.FitStepped,
+		overhead: func(w ipso.Workloads) float64 { return float64(w.N) * w.Overhead / taskAlone },
+		fit:      ipso.Fit,
+	}
+}
+
+// power is a*n^b.
+type power struct{ a, b float64 }
+
+func (p power) at(n float64) float64 { return p.a * math.Pow(n, p.b) }
+
+// filtering is what is computed of Table 2.1.
+type filtering struct {
+	line     ipso.Line // W_o
+	residual float64   // the largest of that line
+	slope    regress.Estimate
+	slowest  power   // a*n^b through E[max T]
+	alone    float64 // with a constant: a + c, at n = 1
+	points   []ipso.Point
+	fitted   *ipso.Fitted // (2.16) with a fixed size, through the speed-ups alone
+}
+
+// filter computes all of it.
+func (r rules) filter() (*filtering, error) {
+	f := &filtering{}
+	var n, wo, logN, logQ, slowest []float64
+	for _, w := range r.table() {
+		w.Parallel = taskAlone
+		n, wo, slowest = append(n, float64(w.N)), append(wo, w.Overhead), append(slowest, w.Slowest)
+		logN, logQ = append(logN, math.Log(float64(w.N))), append(logQ, math.Log(r.overhead(w)))
+		f.points = append(f.points, ipso.Point{N: w.N, Speedup: r.measured(w)})
+	}
+	var err error
+	if f.line, err = ipso.FitLine(n, wo); err != nil {
+		return nil, err
+	}
+	for i := range n {
+		f.residual = max(f.residual, math.Abs(wo[i]-f.line.At(n[i])))
+	}
+	q, err := ipso.FitLine(logN, logQ)
+	if err != nil {
+		return nil, err
+	}
+	f.slope = q.Slope
+	if f.slowest, err = fitPower(n, slowest); err != nil {
+		return nil, err
+	}
+	if f.alone, err = fitOffset(n, slowest); err != nil {
+		return nil, err
+	}
+	f.fitted, err = r.fit(f.points, map[string]float64{"delta": 0})
+	return f, err
+}
+
+// fitPower is a*n^b by least squares.
+func fitPower(n, y []float64) (power, error) {
+	fit, err := regress.Solve(regress.Problem{
+		Parameters: []regress.Parameter{{Name: "a", Low: 0, High: 1e6}, {Name: "b", Low: -5, High: 5}},
+		Rows:       len(n), Y: func(i int) float64 { return y[i] },
+		Model:  func(p []float64, i int) float64 { return p[0] * math.Pow(n[i], p[1]) },
+		Starts: [][]float64{{taskAlone, -1}},
+	})
+	if err != nil {
+		return power{}, err
+	}
+	return power{fit.Values()[0], fit.Values()[1]}, nil
+}
+
+// fitOffset is a*n^b + c by least squares, at n = 1.
+func fitOffset(n, y []float64) (float64, error) {
+	fit, err := regress.Solve(regress.Problem{
+		Parameters: []regress.Parameter{{Name: "a", Low: 0, High: 1e6}, {Name: "b", Low: -5, High: 5}, {Name: "c", Low: -100, High: 100}},
+		Rows:       len(n), Y: func(i int) float64 { return y[i] },
+		Model:  func(p []float64, i int) float64 { return p[0]*math.Pow(n[i], p[1]) + p[2] },
+		Starts: [][]float64{{taskAlone, -1, 0}, {taskAlone, -0.9, 3}},
+	})
+	if err != nil {
+		return 0, err
+	}
+	return fit.Values()[0] + fit.Values()[2], nil
+}
+
+// speedup is (2.18) with the curves through Table 2.1.
+func (f *filtering) speedup(n float64) float64 {
+	return taskAlone / (f.slowest.at(n) + f.line.At(n))
+}
+
+// peak is where that is largest.
+func (f *filtering) peak() (n int, speedup float64) {
+	for k := 1; k <= 1000; k++ {
+		if s := f.speedup(float64(k)); s > speedup {
+			n, speedup = k, s
+		}
+	}
+	return n, speedup
+}
+
+// program is a MapReduce program of section 2.5.1: its parallel part at n = 1, and how its serial work grows.
+type program struct {
+	name string
+	eta  float64
+	in   func(n float64) float64
+	// from and to are the degrees that it is fitted on.
+	from, to int
+}
+
+// TeraSort's reducer no longer fits its memory at this degree, and its serial work steps up.
+const (
+	teraStep  = 15
+	teraBelow = 0.15
+	teraAbove = 0.25
+	teraJump  = 1.3
+	teraRatio = 4.3
+	teraBound = 3.0
+)
+
+// programs are the four. The slopes of TeraSort are printed. That of Sort is not: 0.5 is from Fig. 2.6's order. WordCount and QMC have
+// IN = 1, and QMC no serial work.
+func programs() []program {
+	tera := func(n float64) float64 {
+		if n < teraStep {
+			return 1 + teraBelow*(n-1)
+		}
+		return teraJump*(1+teraBelow*(teraStep-1)) + teraAbove*(n-teraStep)
+	}
+	return []program{
+		{"wordcount", 0.9, func(float64) float64 { return 1 }, 1, 16},
+		{"qmc", 1, func(float64) float64 { return 0 }, 1, 16},
+		{"sort", 0.5, func(n float64) float64 { return 1 + 0.5*(n-1) }, 1, 16},
+		{"terasort", 0.317, tera, 16, 64},
+	}
+}
+
+// noise is the deviation of measured times, as a part of them.
+const noise = 0.02
+
+// degreeFar is what is predicted: the largest of Fig. 2.7.
+const degreeFar = 160
+
+// degrees are those of Fig. 2.6.
+func degrees() []int { return []int{1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 56, 64} }
+
+// measure draws a program's workloads at all degrees, as means of repeated runs are.
+func (p *program) measure(r *rand.Rand) (all []ipso.Workloads) {
+	off := func() float64 { return math.Exp(noise * r.NormFloat64()) }
+	for _, n := range degrees() {
+		w := ipso.Workloads{N: n, Parallel: 100 * p.eta * float64(n) * off(), Serial: 100 * (1 - p.eta) * p.in(float64(n)) * off()}
+		w.Slowest = w.Parallel / float64(n) * 1.05
+		all = append(all, w)
+	}
+	return all
+}
+
+// truth is the speed-up without noise.
+func (p *program) truth(n float64) float64 {
+	w := ipso.Workloads{Parallel: 100 * p.eta * n, Slowest: 105 * p.eta, Serial: 100 * (1 - p.eta) * p.in(n)}
+	return w.Speedup()
+}
+
+// predicted is by how many percent the speed-up at the far degree is missed by the factors that were fitted on degrees from and to, and by
+// Gustafson's law. The workloads at n = 1 are always known.
+func (r rules) predicted(p *program, from, to int, random *rand.Rand) (ours, gustafson float64, err error) {
+	var n, ex, in []float64
+	all := p.measure(random)
+	base := all[0]
+	for _, w := range all {
+		if w.N < from || w.N > to {
+			continue
+		}
+		n, ex = append(n, float64(w.N)), append(ex, w.Parallel/base.Parallel)
+		if p.eta < 1 {
+			in = append(in, w.Serial/base.Serial)
+		}
+	}
+	eta := base.Parallel / (base.Parallel + base.Serial)
+	lineEX, err := ipso.FitLine(n, ex)
+	if err != nil {
+		return 0, 0, err
+	}
+	w := ipso.Workloads{Parallel: eta * lineEX.At(degreeFar)}
+	w.Slowest = w.Parallel / degreeFar * base.Slowest / base.Parallel
+	if p.eta < 1 {
+		lineIN, err := r.stepped(n, in)
+		if err != nil {
+			return 0, 0, err
+		}
+		w.Serial = (1 - eta) * lineIN.At(degreeFar)
+	}
+	truth := p.truth(degreeFar)
+	return 100 * math.Abs(r.measured(w)/truth-1), 100 * math.Abs(r.speedup(ipso.Gustafson(eta), degreeFar)/truth-1), nil
+}

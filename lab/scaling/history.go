@@ -1,0 +1,86 @@
+package scaling
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"headroom/lab/hadoop"
+)
+
+// ReadHistory reads the history file (.jhist) of one MapReduce job.
+func ReadHistory(r io.Reader) (Run, error) {
+	h, err := hadoop.ReadHistory(r)
+	if err != nil {
+		return Run{}, err
+	}
+	return ofHistory(h)
+}
+
+// ofHistory is a job's history as a run. Maps are the parallel part. From the last map's end on, reducers are the serial part.
+func ofHistory(h *hadoop.History) (Run, error) {
+	maps, reduces := h.Of("MAP", "SUCCEEDED"), h.Of("REDUCE", "SUCCEEDED")
+	switch {
+	case len(maps) == 0:
+		return Run{}, errors.New("no map has succeeded")
+	case h.Submitted.IsZero() || h.Ended.IsZero():
+		return Run{}, errors.New("the job's submission or its end is missing: the job must have succeeded")
+	}
+	run := Run{Tasks: len(maps), Units: atOnce(maps)}
+	begin, end, longest := maps[0].Started, maps[0].Finished, 0.0
+	for _, a := range maps {
+		d := a.Finished.Sub(a.Started).Seconds()
+		if d < 0 {
+			return Run{}, fmt.Errorf("%s: %w", a.ID, errOrder)
+		}
+		run.Parallel += d
+		longest = max(longest, d)
+		if a.Started.Before(begin) {
+			begin = a.Started
+		}
+		if a.Finished.After(end) {
+			end = a.Finished
+		}
+	}
+	for _, a := range reduces {
+		from := a.Started
+		if from.Before(end) {
+			from = end
+		}
+		run.Serial = max(run.Serial, a.Finished.Sub(from).Seconds())
+	}
+	run.Slowest = max(longest, run.Parallel/float64(run.Units))
+	run.Launch = begin.Sub(h.Submitted).Seconds()
+	run.Stages = end.Sub(begin).Seconds() + run.Serial
+	run.Rest = max(0, h.Ended.Sub(h.Submitted).Seconds()-run.Slowest-run.Serial)
+	if !run.finite() {
+		return Run{}, errors.New("its maps took no time, or began before the job was submitted")
+	}
+	return run, nil
+}
+
+// atOnce is how many attempts ran at the same time at most.
+func atOnce(attempts []hadoop.Attempt) int {
+	type change struct {
+		at time.Time
+		by int
+	}
+	var changes []change
+	for _, a := range attempts {
+		changes = append(changes, change{a.Started, 1}, change{a.Finished, -1})
+	}
+	slices.SortFunc(changes, func(a, b change) int {
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		return a.by - b.by
+	})
+	now, most := 0, 1
+	for _, c := range changes {
+		now += c.by
+		most = max(most, now)
+	}
+	return most
+}
