@@ -91,6 +91,8 @@ type Job struct {
 	// Error is the part of its tasks that its error bound lets it leave out: it ends as soon as the others are done. 0
 	// for none.
 	Error float64
+	// Curve is its speed-up over its containers for tasks, as its earlier runs have shown; nil while unknown.
+	Curve *containers.Curve
 }
 
 // Ended is a job that is done, with its true runtime.
