@@ -285,13 +285,15 @@ type jobItem struct {
 	Move           *jobMoveItem   `json:"move"`
 
 	// Admission is what was decided about its deadline at the door; null for a job that was not asked about.
-	Admission    *admissionItem `json:"admission"`
-	ErrorBound   *float64       `json:"error_bound"`
-	Promised     *uint32        `json:"promised"`
-	Copies       *uint32        `json:"copies"`
-	CopiesWanted *uint32        `json:"copies_wanted"`
-	CopiesSaveS  *float64       `json:"copies_save_s"`
-	WastedS      *float64       `json:"wasted_s"`
+	Admission *admissionItem `json:"admission"`
+	// Scaling is how its speed follows its containers, as earlier runs have shown; null while unknown.
+	Scaling      *scalingItem `json:"scaling"`
+	ErrorBound   *float64     `json:"error_bound"`
+	Promised     *uint32      `json:"promised"`
+	Copies       *uint32      `json:"copies"`
+	CopiesWanted *uint32      `json:"copies_wanted"`
+	CopiesSaveS  *float64     `json:"copies_save_s"`
+	WastedS      *float64     `json:"wasted_s"`
 }
 
 // admissionItem is what was decided about a job's deadline at the door.
@@ -359,7 +361,7 @@ func jobItems(jobs []*headroomv1.Job) []jobItem {
 			item.Containers = cli.Known(p.GetContainers(), p.GetContainers() > 0)
 			item.Phase = cli.Known(phaseName(p.GetPhase()), p.GetPhase() != headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED)
 		}
-		item.Admission = admissionItemOf(j.GetAdmission())
+		item.Admission, item.Scaling = admissionItemOf(j.GetAdmission()), scalingItemOf(j.GetScaling())
 		item.outlook(j)
 		if e := j.GetEnergy(); e != nil {
 			item.Energy, item.EnergyMeasured, item.EnergyUnknown = new(units.Energy(e.GetUj()).Joules()), new(e.GetMeasuredS()), new(e.GetUnknownS())

@@ -118,12 +118,14 @@ func (b *Book) Note(name string, r Run) error {
 	if b.names == nil {
 		b.names = map[string]*entry{}
 	}
-	e := b.names[name]
-	if e == nil {
+	e := &entry{Name: name}
+	if old := b.names[name]; old != nil {
+		*e = *old
+		e.Runs = slices.Clone(old.Runs)
+	} else {
 		b.forget()
-		e = &entry{Name: name}
-		b.names[name] = e
 	}
+	b.names[name] = e
 	b.noted++
 	e.newest = b.noted
 	e.Runs = append(e.Runs, r)
@@ -185,12 +187,16 @@ func (b *Book) Due(name string) bool {
 
 // Learn fits the curve of a name to its runs. It takes tenths of a second.
 func (b *Book) Learn(name string) {
-	if e := b.names[name]; e != nil {
-		if c := fit(e.Runs); c != nil {
-			e.Curve = c // else the one before stands until runs contradict it
-		}
-		e.fresh = 0
+	old := b.names[name]
+	if old == nil {
+		return
 	}
+	e := *old
+	if c := fit(e.Runs); c != nil {
+		e.Curve = c // else the one before stands until runs contradict it
+	}
+	e.fresh = 0
+	b.names[name] = &e
 }
 
 // Advise returns what the next run of a name is to be held to; nil while nothing is known.
@@ -286,4 +292,9 @@ func (b *Book) UnmarshalJSON(data []byte) error {
 	}
 	*b = out
 	return nil
+}
+
+// Clone returns a copy that changes alone.
+func (b *Book) Clone() *Book {
+	return &Book{names: maps.Clone(b.names), noted: b.noted} // an entry is replaced when it changes
 }
