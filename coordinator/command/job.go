@@ -285,15 +285,15 @@ type jobItem struct {
 	Move           *jobMoveItem   `json:"move"`
 
 	// Admission is what was decided about its deadline at the door; null for a job that was not asked about.
-	Admission *admissionItem `json:"admission"`
+	Admission    *admissionItem `json:"admission"`
+	ErrorBound   *float64       `json:"error_bound"`
+	Promised     *uint32        `json:"promised"`
+	Copies       *uint32        `json:"copies"`
+	CopiesWanted *uint32        `json:"copies_wanted"`
+	CopiesSaveS  *float64       `json:"copies_save_s"`
+	WastedS      *float64       `json:"wasted_s"`
 	// Scaling is how its speed follows its containers, as earlier runs have shown; null while unknown.
-	Scaling      *scalingItem `json:"scaling"`
-	ErrorBound   *float64     `json:"error_bound"`
-	Promised     *uint32      `json:"promised"`
-	Copies       *uint32      `json:"copies"`
-	CopiesWanted *uint32      `json:"copies_wanted"`
-	CopiesSaveS  *float64     `json:"copies_save_s"`
-	WastedS      *float64     `json:"wasted_s"`
+	Scaling *scalingItem `json:"scaling"`
 }
 
 // admissionItem is what was decided about a job's deadline at the door.

@@ -182,7 +182,7 @@ func (e *entry) contradict() {
 // Due reports whether enough runs are new for Learn to be worth its time.
 func (b *Book) Due(name string) bool {
 	e := b.names[name]
-	return e != nil && e.fresh > 0 && len(e.Runs) >= runsLeast && (e.Curve == nil || e.fresh >= max(2, min(len(e.Runs)/4, exploreEvery)))
+	return e != nil && e.fresh > 0 && len(e.Runs) >= runsLeast && (e.Curve == nil && (len(e.Runs) == runsLeast || e.fresh > 1) || e.fresh >= max(3, min(len(e.Runs)/2, exploreEvery)))
 }
 
 // Learn fits the curve of a name to its runs. It takes tenths of a second.
