@@ -68,7 +68,8 @@ func NewCommand(engines map[string]Engine) *cobra.Command {
 			"task_s is the mean time of a task on a machine at full speed; each seed draws the tasks around it. deadline_s counts from the\n" +
 			"arrival. 28 containers draw 350 W at full speed, 100 W idle, and cannot be held below 112.5 W.\n\n" +
 			"--out writes figures.csv, judged.csv, quality.svg (tolerant latency over quality) and joules.svg (urgent latency over joules).\n" +
-			"--optimum compares the arbiter with the best schedule that an offline search finds, on small cases known in advance.\n\n" +
+			"--optimum compares the arbiter with the best schedule that an offline search finds, on small cases known in advance.\n" +
+			"--scaling compares each way with and without knowing how jobs scale, on jobs of the four types of scaling; curves are learned from ended runs.\n\n" +
 			"--engine runs a mixed load on real programs instead: coordinators, the scheduler and two emulated nodes with powerd, under a budget\n" +
 			"that steps. local: the scheduler's own workers run the tasks (an hour and a half); yarn, spark: an unmodified Hadoop or Spark on the nodes\n" +
 			"(about two hours; Java and the hooks' jars are needed). The arbiter stands against urgent-first-fair (urgent jobs first, no sprints,\n" +
