@@ -27,12 +27,12 @@ func (r *row) serve(n int) {
 }
 
 // narrow chooses on how many containers each job with a curve is served first. The more it has, the sooner it ends, but
-// the more container time it takes, which those behind it wait for. By the curve's envelope that costs
+// the more container time it takes, which those behind it wait for. That costs
 //
 //	one * (slope + behind * n / c) / speedup(n)
 //
 // with slope what a second of it costs, and behind that of those behind it. Between two corners of the envelope the cost
-// only rises or only falls, so the best number is a corner.
+// only rises or only falls, so the best number is a corner, or the last one that there is. They are compared by the curve itself.
 //
 // The order of the jobs and the promises that are kept do not depend on curves: a job that can use few containers takes
 // little from others, and what it leaves adds to what others are given.
@@ -44,10 +44,9 @@ func narrow(rows []*row, c float64) {
 	for _, r := range slices.Backward(rows) {
 		before -= r.work
 		if r.Curve != nil {
-			cost := func(n int) float64 { return (r.slope + behind*float64(n)/c) / r.Curve.Speedup(n) }
 			late := r.left - r.endAfter(before, c) // by promises
-			// Of equal costs the larger number: it ends sooner.
-			r.serve(slices.MinFunc(r.corners(), func(a, b int) int { return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(b, a)) }))
+			r.toll = behind / c
+			r.serve(r.cheapest(max(1, r.usable)))
 			r.left = max(0, r.endAfter(max(0, before), c)+late)
 			r.slope = r.slopeNow()
 		}
@@ -55,17 +54,23 @@ func narrow(rows []*row, c float64) {
 	}
 }
 
-// corners are the numbers of containers for tasks that come into question, 1 at least, and as many as it was promised.
-func (r *row) corners() []int {
-	all, least := r.Curve.Corners(max(1, r.usable)), min(r.Promised, r.usable)
-	return all[min(len(all)-1, sort.SearchInts(all, least)):]
+// cheapest returns on how many of n containers for tasks the job costs least with those behind it, and at least on as many
+// as it was promised. Of equal costs the larger number: it ends sooner.
+func (r *row) cheapest(n int) int {
+	if r.Curve == nil {
+		return n
+	}
+	cost := func(n int) float64 { return (r.slope + r.toll*float64(n)) / r.Curve.Speedup(n) }
+	all := r.Curve.Corners(n)
+	all = all[min(len(all)-1, sort.SearchInts(all, min(r.Promised, n))):]
+	return slices.MinFunc(all, func(a, b int) int { return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(b, a)) })
 }
 
 // widen gives what is left over to jobs with curves, as far as it makes them faster.
 func widen(rows []*row, overhead, free int) {
 	for _, r := range rows {
 		if has := r.share - overhead; r.Curve != nil && has > 0 && free > 0 {
-			more := max(0, r.Curve.Corner(min(has+free, r.usable+r.copies+r.Copies))-has)
+			more := max(0, r.Curve.Fastest(min(has+free, r.usable+r.copies+r.Copies))-has)
 			r.share += more
 			free -= more
 		}

@@ -1,5 +1,5 @@
-// Claims: a job whose scaling curve is known is given no container that would slow it down, and no number on which its
-// curve is below its envelope; others get what it would waste; what nobody waits for goes to whoever it still makes faster. A
+// Claims: a job whose scaling curve is known is given no container that would slow it down, and none that makes it no
+// faster; others get what it would waste; what nobody waits for goes to whoever it still makes faster. A
 // curve that follows the containers changes nothing, and curves of others take nothing away from a job without one.
 package arbiter_test
 
@@ -60,7 +60,7 @@ func TestCurves(t *testing.T) {
 		"a lower class behind it does not":            {[]arbiter.Contender{along(fresh(urgent("a"), 400, 90), flat(t)), small}, "a:30 b:10"},
 		"what is left over goes to it":                {[]arbiter.Contender{along(large, flat(t)), tiny}, "a:25 b:15"},
 		"and no more than its peak":                   {[]arbiter.Contender{along(large, flat(t))}, "a:30"},
-		"on a corner, where the step leaves too few":  {[]arbiter.Contender{fresh(busy("a"), 25, 90), along(small, stepped(t)), fresh(busy("c"), 40, 5)}, "a:25 b:8 c:7"},
+		"before the step, where too few are left":     {[]arbiter.Contender{fresh(busy("a"), 30, 90), along(small, stepped(t)), fresh(busy("c"), 40, 5)}, "a:30 b:8 c:2"},
 		"beyond the step, where it leaves enough":     {[]arbiter.Contender{fresh(busy("a"), 15, 90), along(small, stepped(t)), fresh(busy("c"), 40, 5)}, "a:15 b:20 c:5"},
 		"all that was promised, though others gained": {[]arbiter.Contender{along(pledged(large, 20), flat(t)), small}, "a:30 b:10"},
 	} {
@@ -119,7 +119,7 @@ func TestCurveLaws(t *testing.T) {
 			over := max(0, look.Pools[engine].Overhead)
 			for _, s := range d.Shares {
 				i := slices.IndexFunc(look.Jobs, func(c arbiter.Contender) bool { return c.ID == s.ID })
-				if x := look.Jobs[i].Curve; x != nil && s.Containers > over && x.Corner(s.Containers-over) != s.Containers-over {
+				if x := look.Jobs[i].Curve; x != nil && s.Containers > over && x.Fastest(s.Containers-over) != s.Containers-over {
 					t.Fatalf("%s is given %d containers for tasks", s.ID, s.Containers-over)
 				}
 			}

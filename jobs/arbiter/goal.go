@@ -44,6 +44,8 @@ type row struct {
 	// with a curve alone. single and one are its task and work on one container.
 	width, usable int
 	single, one   float64
+	// toll is what a second of one container costs those behind a job with a curve.
+	toll float64
 	// share is how many containers it is given, those of the job itself included.
 	share int
 	// left is when it will end, from now; slope what a second more or less of that costs.

@@ -92,7 +92,7 @@ func share(rows []*row, p Pool) {
 		for _, n := range kept[:r.Rank+1] {
 			aside += n
 		}
-		more := r.Curve.Corner(min(free, r.width, max(r.kept, free-aside)))
+		more := r.cheapest(min(free, r.width, max(r.kept, free-aside)))
 		r.share += more
 		free -= more
 	}

@@ -64,8 +64,7 @@ type Job struct {
 	// Most is how many it could use, overhead included; 0: as many as there are.
 	Most int
 	// Curve is its speed-up over its containers for tasks, instead of Beta; nil for none. It is given no containers
-	// beyond the peak, and by Stretch a number at which the curve is on its envelope; where nobody else can use
-	// them, some are left over.
+	// beyond the peak, and by Stretch none that make it no faster; where nobody else can use them, some are left over.
 	Curve *Curve
 
 	// Known tells that Finish and Uncapped are known.
@@ -149,7 +148,7 @@ func Allocate(policy Policy, total int, jobs []Job, settings Settings) (Plan, er
 func StretchOf(total int, jobs []Job, given []int) float64 {
 	sum := 0.0
 	for i := range jobs {
-		e := entry{Job: jobs[i]}
+		e := entry{Job: jobs[i], judged: true}
 		if e.complete(max(1, total/len(jobs))); e.Known {
 			sum += e.late(float64(max(given[i], e.Overhead+1)), 0, 0)
 		}
@@ -164,6 +163,8 @@ type entry struct {
 	exact float64
 	got   int
 	extra int
+	// judged is true where the curve itself counts, and not its envelope.
+	judged bool
 }
 
 // slower is by what factor the job is slower with c containers than with those it
@@ -174,7 +175,11 @@ func (e *entry) slower(c float64) float64 {
 		c, held = math.Min(c, float64(e.Most)), math.Min(held, float64(e.Most))
 	}
 	if e.Curve != nil {
-		return e.Curve.Envelope(held-float64(e.Overhead)) / e.Curve.Envelope(c-float64(e.Overhead))
+		at := e.Curve.Envelope
+		if e.judged {
+			at = func(n float64) float64 { return e.Curve.Speedup(int(n)) }
+		}
+		return at(held-float64(e.Overhead)) / at(c-float64(e.Overhead))
 	}
 	return math.Pow((held-float64(e.Overhead))/(c-float64(e.Overhead)), e.Beta)
 }

@@ -13,7 +13,7 @@ const (
 	CurvePointsMost = 64
 	// curveMost bounds containers and speed-ups: no cluster has more.
 	curveMost = 10_000_000
-	// touch is how near, as a part of it, a curve must be to its envelope to count as on it.
+	// touch is the part of a speed-up below which a difference is rounding.
 	touch = 1e-9
 )
 
@@ -32,7 +32,8 @@ type CurvePoint struct {
 //
 // Speed-ups need not be concave: a job that spills to disk from some size on has a step. Its envelope, the least
 // concave function that is nowhere below it, promises more than the job reaches between the corners of the
-// envelope. So containers are divided by the envelope, and a job is given a number at which the two agree (Corner).
+// envelope. So containers are divided by the envelope, what is given is judged by the curve itself, and no job is given
+// containers that make it no faster (Fastest).
 //
 // A nil Curve is that of a job whose speed follows its containers.
 type Curve struct {
@@ -128,29 +129,23 @@ func (c *Curve) along(points []CurvePoint, n float64) float64 {
 	return a.Speedup + slope(a, b)*(n-float64(a.Containers))
 }
 
-// Corner returns the most containers for tasks, n at most, on which the curve is on its envelope. They never exceed the
-// peak; 0 only for 0.
-func (c *Curve) Corner(n int) int {
+// Fastest returns the fewest containers for tasks, n at most, on which the job is as fast as n containers let it be. They never
+// exceed the peak; 0 only for 0.
+func (c *Curve) Fastest(n int) int {
 	if c == nil || n <= 1 {
 		return n
 	}
 	if c.peak > 0 {
 		n = min(n, c.peak)
 	}
-	if c.reaches(float64(n)) {
-		return n
-	}
 	best := 1
-	for _, p := range c.hull {
-		if p.Containers <= n {
+	for _, p := range c.points {
+		if p.Containers <= n && p.Speedup > c.Speedup(best) {
 			best = p.Containers
 		}
 	}
-	// The lines between points that follow each other are on the envelope where both ends are: n is on none.
-	for _, p := range c.points {
-		if p.Containers > best && p.Containers <= n && c.reaches(float64(p.Containers)) {
-			best = p.Containers
-		}
+	if c.Speedup(n) > c.Speedup(best)*(1+touch) {
+		return n
 	}
 	return best
 }
@@ -171,13 +166,8 @@ func (c *Curve) needs(speedup float64) int {
 	return high
 }
 
-// reaches reports whether the curve is on its envelope.
-func (c *Curve) reaches(n float64) bool {
-	return c.along(c.points, n) >= c.along(c.hull, n)*(1-touch)
-}
-
-// Corners returns the numbers of containers for tasks at which the envelope bends, up to n, and the last one before n
-// where the curve is on it. Between them a decision by the envelope has no optimum.
+// Corners returns the numbers of containers for tasks at which the envelope bends, below n, and what is fastest up to n.
+// Among them is the best of any cost that rises with the containers and falls with the envelope as a part of it.
 func (c *Curve) Corners(n int) []int {
 	if c == nil {
 		return []int{n}
@@ -188,7 +178,7 @@ func (c *Curve) Corners(n int) []int {
 			out = append(out, p.Containers)
 		}
 	}
-	if last := c.Corner(n); len(out) == 0 || last > out[len(out)-1] {
+	if last := c.Fastest(n); len(out) == 0 || last > out[len(out)-1] {
 		out = append(out, last)
 	}
 	return out

@@ -214,7 +214,7 @@ func (d *divider) stretch() {
 	}
 	heap.Init(known)
 	left = d.hand(known, left)
-	d.corner(known, left)
+	d.trim(known, left)
 	for _, e := range d.entries {
 		e.exact = float64(e.got)
 		e.extra = d.reach(e)
@@ -232,14 +232,13 @@ func (d *divider) hand(known queue, left int) int {
 	return left
 }
 
-// corner takes from jobs with curves what brings them no further than the last corner, and gives it, with what is left, to the
-// others.
-func (d *divider) corner(known queue, left int) {
+// trim takes from jobs with curves what makes them no faster, and gives it, with what is left, to the others.
+func (d *divider) trim(known queue, left int) {
 	curved := false
 	for _, e := range d.entries {
 		if e.Curve != nil {
 			curved = true
-			n := max(e.Least, e.Overhead+e.Curve.Corner(e.got-e.Overhead))
+			n := max(e.Least, e.Overhead+e.Curve.Fastest(e.got-e.Overhead))
 			left += e.got - n
 			e.got = n
 		}
