@@ -48,10 +48,10 @@ type Job struct {
 	Deadline time.Duration
 	// Floor is the least part of its tasks that it may end on.
 	Floor float64
-	// Name is what its user calls it, and Slowness how many times as long its tasks take on n containers as on one; both
-	// are empty for jobs that are called as their class, and whose tasks do not slow each other down.
-	Name     string
-	Slowness func(n int) float64
+	// Name is what its user calls it, and Scales the type of scaling of the machines' true curve; both are empty for jobs that
+	// are called as their class, and whose tasks do not slow each other down.
+	Name   string
+	Scales scaleType
 }
 
 // Step is a budget from a moment on.

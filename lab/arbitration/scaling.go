@@ -24,7 +24,7 @@ import (
 type meter struct{ busy, square, power float64 }
 
 func (j *job) measure(dt float64) {
-	if j.Slowness == nil || len(j.running) == 0 {
+	if j.Scales == "" || len(j.running) == 0 {
 		return
 	}
 	held := float64(len(j.running))
@@ -68,10 +68,10 @@ func (j *job) advised(b *runs.Book) {
 // pace has tasks of jobs take as long as their number makes them. The part of a task that is done stays done.
 func (r *run) pace() {
 	for _, j := range r.live {
-		if j.Slowness == nil || len(j.running) == 0 {
+		if j.Scales == "" || len(j.running) == 0 {
 			continue
 		}
-		slow := j.Slowness(len(j.running))
+		slow := j.Scales.slowness(len(j.running))
 		changed := map[*node]bool{}
 		for _, a := range j.running {
 			if ratio := slow / a.slow; ratio != 1 {
@@ -86,14 +86,30 @@ func (r *run) pace() {
 	}
 }
 
-// scales are the four types of scaling, as slowness over containers, by the name of their jobs.
-func scales() map[string]func(n int) float64 {
-	return map[string]func(n int) float64{
-		"type-1": func(int) float64 { return 1 },
-		"type-2": func(n int) float64 { return math.Pow(float64(n), 0.2) },
-		"type-3": func(n int) float64 { return 0.95 + 0.05*float64(n) },
-		"type-4": func(n int) float64 { return 1 + 0.02*float64(n-1) + 0.005*float64(n)*float64(n-1) },
+// scaleType is one of the four types of scaling; empty for none.
+type scaleType string
+
+// The types of scaling.
+const (
+	typeI   scaleType = "I"
+	typeII  scaleType = "II"
+	typeIII scaleType = "III"
+	typeIV  scaleType = "IV"
+)
+
+// slowness returns how many times as long a task takes on n containers as on one.
+func (x scaleType) slowness(n int) float64 {
+	c := float64(n)
+	switch x {
+	case typeI:
+	case typeII:
+		return math.Pow(c, 0.2)
+	case typeIII:
+		return 0.95 + 0.05*c
+	case typeIV:
+		return 1 + 0.02*(c-1) + 0.005*c*(c-1)
 	}
+	return 1
 }
 
 // scalingFor is how long jobs of the scaling load come: long enough for some twenty of each type.
@@ -102,10 +118,10 @@ const scalingFor = 3 * time.Hour
 // fourTypes are the jobs of the scaling load.
 func fourTypes(seed uint64) (jobs []Job) {
 	arrivals(drawn(seed, streamUrgent), time.Minute, scalingFor, func(at time.Duration) { jobs = append(jobs, urgentJob(at)) })
-	r, all := drawn(seed, streamTolerant), scales()
+	r, all := drawn(seed, streamTolerant), []scaleType{typeI, typeII, typeIII, typeIV}
 	arrivals(r, 2*time.Minute, scalingFor, func(at time.Duration) {
-		name := fmt.Sprintf("type-%d", 1+r.IntN(len(all)))
-		jobs = append(jobs, Job{Class: Tolerant, Arrival: at, Tasks: 40 + r.IntN(41), Task: based(12), Floor: 1, Name: name, Slowness: all[name]})
+		x := all[r.IntN(len(all))]
+		jobs = append(jobs, Job{Class: Tolerant, Arrival: at, Tasks: 40 + r.IntN(41), Task: based(12), Floor: 1, Name: "type-" + string(x), Scales: x})
 	})
 	return sorted(jobs)
 }

@@ -38,10 +38,9 @@ func (b *bound) pick(r *run) *job {
 
 func TestMachinesSlowJobsByTheirCurves(t *testing.T) {
 	t.Parallel()
-	slowness := scales()["type-4"]
 	one := func(n int, b *bound) float64 {
 		l := Load{Containers: perServer, For: time.Second, Budget: []Step{{0, 350 * units.Watt}}, Jobs: func(uint64) []Job {
-			return []Job{{Class: Tolerant, Tasks: 20 * n, Task: time.Second, Floor: 1, Name: "x", Slowness: slowness}}
+			return []Job{{Class: Tolerant, Tasks: 20 * n, Task: time.Second, Floor: 1, Name: "x", Scales: typeIV}}
 		}}
 		r := newRun(&l, 1, b)
 		for i := range r.jobs[0].times {
@@ -53,13 +52,13 @@ func TestMachinesSlowJobsByTheirCurves(t *testing.T) {
 		return r.jobs[0].end.Seconds()
 	}
 	for _, n := range []int{1, 7, 14, 28} {
-		if got, want := one(n, &bound{first: n, then: n}), 20*slowness(n); math.Abs(got-want) > 0.02*want {
+		if got, want := one(n, &bound{first: n, then: n}), 20*typeIV.slowness(n); math.Abs(got-want) > 0.02*want {
 			t.Errorf("20 waves on %d containers take %v s, want %v", n, got, want)
 		}
 	}
 	// Half of the work on 14, the rest on 28: tasks that run change their pace when others begin.
-	half := 10 * slowness(14)
-	if got, want := one(14, &bound{first: 14, then: 28, at: seconds(half)}), half+5*slowness(28); math.Abs(got-want) > 0.1*want {
+	half := 10 * typeIV.slowness(14)
+	if got, want := one(14, &bound{first: 14, then: 28, at: seconds(half)}), half+5*typeIV.slowness(28); math.Abs(got-want) > 0.1*want {
 		t.Errorf("first on 14, then on 28: %v s, want about %v", got, want)
 	}
 }
@@ -96,7 +95,7 @@ func TestKnowingHowJobsScalePays(t *testing.T) {
 		if !knows {
 			continue
 		}
-		a := r.book.Advise("type-4", false)
+		a := r.book.Advise("type-IV", false)
 		if a == nil {
 			t.Fatal("nothing is known of type IV")
 		}
@@ -104,7 +103,7 @@ func TestKnowingHowJobsScalePays(t *testing.T) {
 		if err != nil || c.Peak() < 11 || c.Peak() > 18 {
 			t.Errorf("a peak of %d, the machines have 14: %v", c.Peak(), err)
 		}
-		for _, name := range []string{"type-1", "type-2"} {
+		for _, name := range []string{"type-I", "type-II"} {
 			if a := r.book.Advise(name, false); a != nil && a.Type == "IV" {
 				t.Errorf("%s: %+v", name, a)
 			}

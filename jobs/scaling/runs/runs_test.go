@@ -65,7 +65,7 @@ func TestLearned(t *testing.T) {
 		var b runs.Book
 		note(t, &b, name, drawn(rand.New(rand.NewPCG(3, 1)), 16, x.speedup, 28, 0.03)...)
 		a, c := shape(t, &b, name)
-		if (c.Peak() != 0) != (x.peak != 0) || math.Abs(float64(c.Peak()-x.peak)) > 2 || a.Error > 0.06 || a.Runs < 12 || name != "linear" && a.Type != x.types {
+		if (c.Peak() != 0) != (x.peak != 0) || math.Abs(float64(c.Peak()-x.peak)) > 2 || a.Error > 0.06 || a.Runs < 9 || name != "linear" && a.Type != x.types {
 			t.Errorf("%s: peak %d, %+v", name, c.Peak(), a)
 		}
 		for _, n := range []int{4, 8, 16, 24} {
