@@ -172,7 +172,9 @@ func reference(runs []Run) (single, exponent float64, ok bool) {
 	}
 	p := regress.Problem{
 		Parameters: []regress.Parameter{
-			{Name: "single", Low: math.Log(1e-9), High: math.Log(busyMost)}, {Name: "contention", Low: 0, High: 1e3}, {Name: "coherency", Low: 0, High: 1e3},
+			{Name: "single", Low: math.Log(1e-9), High: math.Log(busyMost)},
+			{Name: "contention", Low: 0, High: 1e3},
+			{Name: "coherency", Low: 0, High: 1e3},
 			{Name: "exponent", Low: 0, High: exponentMost},
 		},
 		Rows: len(runs), Y: func(i int) float64 { return math.Log(runs[i].each()) },
