@@ -17,6 +17,7 @@ import (
 	"headroom/coordinator/view"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/jobs/containers"
 	"headroom/ledger"
 	"headroom/ledger/leader"
 )
@@ -33,6 +34,7 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 	c.Job = &ledger.Job{
 		ID: job.GetId(), Name: job.GetName(), Class: job.GetClass(), Spec: job.GetSpec(), Submitted: job.GetSubmittedUs(), State: ledger.JobAccepted,
 		Engine: job.GetEngine(), Queue: job.GetQueue(), Floor: cmp.Or(job.GetFloor(), 1), Rank: job.GetRank(), Admission: admission(job.GetAdmission()),
+		Scaling: scaling(job.GetScaling()),
 	}
 	if s := job.GetDeadlineS(); s != 0 {
 		if !(s > 0 && s <= longestDeadline.Seconds()) {
@@ -44,6 +46,9 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 	if err := c.Job.Admission.Check(job.GetId()); err != nil {
 		return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, view.Plain(err), "leave the admission out for a job that was not asked about")
 	}
+	if err := c.Job.Scaling.Check(job.GetId()); err != nil {
+		return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, view.Plain(err), "leave the scaling curve out for a job of which none is known")
+	}
 	if c.Job.Engine == arbitration.EngineLocal {
 		c.Job.Engine = ""
 	}
@@ -52,6 +57,19 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 		return nil, err
 	}
 	return connect.NewResponse(&headroomv1.CommitJobResponse{Revision: res.Revision}), nil
+}
+
+// scaling is the job's scaling curve as the scheduler has learned it, nil where it has not. Of a curve with too many points,
+// only so many are read that its check refuses it.
+func scaling(s *headroomv1.Scaling) *ledger.Scaling {
+	if s == nil {
+		return nil
+	}
+	out := &ledger.Scaling{Runs: s.GetRuns(), Type: s.GetType(), Error: s.GetError(), Exploring: s.GetExploring()}
+	for _, p := range s.GetPoints()[:min(len(s.GetPoints()), containers.CurvePointsMost+1)] {
+		out.Points = append(out.Points, ledger.ScalingPoint{Containers: p.GetContainers(), Speedup: p.GetSpeedup()})
+	}
+	return out
 }
 
 // admission is what the scheduler says of a job's admission, nil where that was not asked.

@@ -248,6 +248,8 @@ type Job struct {
 	Energy *JobEnergy `json:"energy,omitempty"`
 	// Admission is what was decided about its deadline at the door; nil for a job that was not asked about.
 	Admission *Admission `json:"admission,omitempty"`
+	// Scaling is how its speed follows its containers; nil while unknown.
+	Scaling *Scaling `json:"scaling,omitempty"`
 }
 
 // FinishJob tells how a job ended.

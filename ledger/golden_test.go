@@ -115,6 +115,11 @@ func everyCommand() map[string]ledger.Command {
 				Until: 1_700_000_000_000_002, Finish: 1_700_000_000_000_003, Reason: "8 of 12 free slots do its work in 5m",
 			},
 		}}),
+		"job-scaling": deflating(ledger.Command{Job: &ledger.Job{
+			ID: "wc-10", Name: "wc", Class: "low", Spec: []byte("{}"), Submitted: 1_700_000_000_000_001, State: ledger.JobAccepted, Scaling: &ledger.Scaling{
+				Points: []ledger.ScalingPoint{{Containers: 1, Speedup: 1}, {Containers: 21, Speedup: 9.5}, {Containers: 26, Speedup: 9.25}}, Runs: 6, Type: "IV", Error: 0.04,
+			},
+		}}),
 		"finish-4": deflating(ledger.Command{Finish: &ledger.FinishJob{
 			ID: "wc-8", State: ledger.JobDone, Outcome: "all done", Tasks: 8, Done: 8, Runtime: time.Minute,
 			Energy: &ledger.JobEnergy{Energy: 12_340_000_000, Measured: 119 * time.Second, Unknown: time.Second, Since: 1_700_000_000_000_002, From: []string{"packages"}},

@@ -59,7 +59,7 @@ func (j Job) promise() error {
 		return fmt.Errorf("job %q: the names of its engine and queue have %d and %d bytes, at most %d are taken: %w",
 			j.ID, len(j.Engine), len(j.Queue), maxName, ErrJob)
 	}
-	return j.Admission.Check(j.ID)
+	return cmp.Or(j.Admission.Check(j.ID), j.Scaling.Check(j.ID))
 }
 
 // sound checks what the log has decided of a job that no Apply has shown to be right.
@@ -111,7 +111,11 @@ func (t *tx) acceptJob(c Command, j Job) error {
 		if err := old.again(j); err != nil {
 			return err
 		}
-		return t.readmit(c, old, j.Admission)
+		if err := t.readmit(c, old, j.Admission); err != nil {
+			return err
+		}
+		t.rescale(c, j.ID, j.Scaling)
+		return nil
 	}
 	if len(t.Jobs) >= maxJobs+keptJobs {
 		return fmt.Errorf("job %q: %d jobs: %w", j.ID, len(t.Jobs), ErrFull)
@@ -121,13 +125,16 @@ func (t *tx) acceptJob(c Command, j Job) error {
 	if j.Admission != nil {
 		what += ", " + j.Admission.words()
 	}
+	if j.Scaling != nil {
+		what += ", " + j.Scaling.words()
+	}
 	t.record(c, what)
 	t.pruneJobs()
 	return nil
 }
 
 // again refuses another job under the id of this one. What an older scheduler did not say may be said now; it changes nothing
-// but the admission.
+// but the admission and the scaling curve.
 func (j Job) again(x Job) error {
 	switch {
 	case !bytes.Equal(j.Spec, x.Spec):

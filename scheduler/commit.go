@@ -37,12 +37,14 @@ type committer struct {
 	ended    chan dispatch.EndJob
 	asked    chan dispatch.Deflate
 	admitted chan *headroomv1.Job
+	// scaled are jobs whose scaling curve was learned anew.
+	scaled chan *headroomv1.Job
 }
 
 func newCommitter(id identity, l *leader.Client, b inbox, logger *slog.Logger) *committer {
 	return &committer{
 		"scheduler/" + id.ID, l, b, logger,
-		make(chan dispatch.EndJob, dispatch.EndedMax), make(chan dispatch.Deflate, jobsMax), make(chan *headroomv1.Job, jobsMax),
+		make(chan dispatch.EndJob, dispatch.EndedMax), make(chan dispatch.Deflate, jobsMax), make(chan *headroomv1.Job, jobsMax), make(chan *headroomv1.Job, jobsMax),
 	}
 }
 

@@ -50,6 +50,8 @@ type Config struct {
 	Speculation Speculation `yaml:"speculation"`
 	// Admission is how jobs that name a deadline are asked about.
 	Admission Admission `yaml:"admission"`
+	// Scaling is whether it is learned how jobs scale.
+	Scaling Scaling `yaml:"scaling"`
 	// Profiles is the folder of quality profiles; empty for none.
 	Profiles string `yaml:"profiles"`
 	// Yarn is a Hadoop cluster whose jobs are the coordinators' too; optional.
@@ -128,6 +130,11 @@ speculation:
   policy: ours                        # ours, grass, gs, ras, late, mantri, none
   xi: 15%                             # part of such jobs that run gs or ras all through, as samples for the others
 
+# How a job's speed follows its slots is learned from earlier runs of its name, in scaling.json in dir. The coordinators give a job
+# no slots that would slow it down.
+scaling:
+  policy: learned                     # learned; off: every job may use as many slots as it has tasks
+
 # Quality profiles, one file NAME.json for each, as "powerlab profile --out NAME.json" writes them; read again when
 # they change. A job that asks for an accuracy (quality: 90% in its file, -Dheadroom.quality=90% in Hadoop) does as many
 # of its map tasks as its profile (profile: NAME, -Dheadroom.profile=NAME; otherwise the one of the job's name) says that
@@ -204,7 +211,7 @@ log_level: info                       # debug, info, warn, error
 
 // Defaults are the values of keys that scheduler.yaml does not have.
 func Defaults() Config {
-	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Speculation: speculationDefaults(), Admission: Admission{admission.Adaptive.String()}, Yarn: yarn.Defaults(), Spark: spark.Defaults(), Dispatch: dispatchDefaults()}
+	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Speculation: speculationDefaults(), Admission: Admission{admission.Adaptive.String()}, Scaling: Scaling{scalingLearned}, Yarn: yarn.Defaults(), Spark: spark.Defaults(), Dispatch: dispatchDefaults()}
 }
 
 // classesMax bounds the priority classes; the papers use two or three. widthMax
@@ -275,6 +282,9 @@ func (c *Config) check() *cli.Error {
 		return err
 	}
 	if err := c.Sprint.check(c.Classes); err != nil {
+		return err
+	}
+	if err := c.Scaling.check(); err != nil {
 		return err
 	}
 	if err := c.Admission.check(); err != nil {

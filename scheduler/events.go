@@ -232,6 +232,7 @@ func (e directiveEvent) apply(l *loop, now time.Time) {
 	l.highest = e.stamp
 	if e.node != "" {
 		l.core.SetCap(e.node, e.cap)
+		l.capped(e.node, e.cap)
 		l.logger.Debug("cap directive", slog.String("node", e.node), slog.Float64("cap_w", e.cap.Cap.Watts()), slog.String("reason", e.reason))
 	}
 	if e.sprint != nil {
@@ -287,6 +288,7 @@ type jobAndSpec struct {
 	// bound is the part of its tasks that its error bound lets it leave out; nil for none.
 	bound     *float64
 	admission *headroomv1.Admission
+	scaling   *headroomv1.Scaling
 	promised  int
 	// wasted is what it has wasted in all, once it has ended.
 	wasted time.Duration
@@ -322,7 +324,7 @@ func (l *loop) withSpec(j dispatch.JobView) jobAndSpec {
 	if r := l.records[j.ID]; r != nil {
 		v := jobAndSpec{
 			JobView: j, spec: r.spec, floor: r.floor.Fraction, deadline: r.deadline, sprint: proto.CloneOf(r.sprint),
-			admission: r.admission, promised: l.promised(j.ID), wasted: r.wasted,
+			admission: r.admission, scaling: r.scaling, promised: l.promised(j.ID), wasted: r.wasted,
 			length: r.lengthOf(l.cfg),
 		}
 		if p := l.door.promises[j.ID]; p != nil {

@@ -12,6 +12,7 @@ import (
 	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/profiles"
+	"headroom/scheduler/scaling"
 )
 
 // loop owns the core and carries out what it decides: gather (events), decide
@@ -39,6 +40,10 @@ type loop struct {
 	prices []time.Duration
 	// samples are what past jobs teach about copies.
 	samples *samples
+	// meters measure the running jobs, measured is when they last looked, and parts are the parts of their full power that nodes may draw.
+	meters   map[string]*scaling.Meter
+	measured time.Time
+	parts    map[string]float64
 }
 
 // record is what the core does not need of a job.
@@ -56,6 +61,8 @@ type record struct {
 	deadline time.Duration
 	// admission is what was decided about the deadline; nil for a job that was not asked about.
 	admission *headroomv1.Admission
+	// scaling is how its speed follows its slots, as earlier runs have shown; nil while unknown.
+	scaling *headroomv1.Scaling
 	// wasted is what it has wasted in all, once it has ended.
 	wasted time.Duration
 	// run is the latest run as it was last written.
@@ -81,6 +88,8 @@ func newLoop(s *Server) *loop {
 		door:     newDoor(s.cfg.Admission.Policy),
 
 		histories: make([]history, len(s.cfg.Classes)),
+		meters:    make(map[string]*scaling.Meter),
+		parts:     make(map[string]float64),
 	}
 	for i := range l.points {
 		if l.points[i] = PointGiven; s.cfg.Classes[i].Theta == auto || s.cfg.Classes[i].SprintAfter == auto {
@@ -123,6 +132,7 @@ func (l *loop) run(ctx context.Context) error {
 // step carries out decisions until there is nothing left to do.
 func (l *loop) step(ctx context.Context) {
 	l.attend(time.Now())
+	l.measure(time.Now())
 	for {
 		l.endRefused(ctx)
 		now := time.Now()
@@ -265,6 +275,7 @@ func droppedTasks(inputs []string, indexes []int, why string) []jobdir.DroppedTa
 func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 	r := l.records[a.Job]
 	l.measureEnd(now, r, a)
+	l.learnEnd(r, a)
 	l.leaveDoor(now, r, a)
 	if r.file.Spark != nil && r.run.Number > 0 && a.State != dispatch.Cancelled {
 		r.run.Over = true // a restart looks for no driver

@@ -187,7 +187,7 @@ func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]disp
 func ended(j *headroomv1.Job, state dispatch.State) endedEvent {
 	p := dispatch.Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())}
 	return endedEvent{
-		plan: p, record: &record{admission: j.GetAdmission(), spec: j.GetSpec(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()),
+		plan: p, record: &record{admission: j.GetAdmission(), scaling: j.GetScaling(), spec: j.GetSpec(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()),
 		dropped: int(j.GetProgress().GetDropped()),
 		runtime: time.Duration(j.GetProgress().GetRuntimeS() * float64(time.Second)),
 	}
@@ -229,7 +229,7 @@ func (t *restorer) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 	if err != nil {
 		return nil, dispatch.Past{}, err
 	}
-	r := &record{file: file, spec: j.GetSpec(), dir: t.folders.of(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j), admission: j.GetAdmission()}
+	r := &record{file: file, spec: j.GetSpec(), dir: t.folders.of(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j), admission: j.GetAdmission(), scaling: j.GetScaling()}
 	r.floor.Fraction = cmp.Or(j.GetFloor(), file.Fraction()) // as it was when the job was accepted, whatever its profile says now
 	if r.programs, err = file.Programs(t.programs); err != nil {
 		return nil, dispatch.Past{}, err

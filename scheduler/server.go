@@ -20,6 +20,7 @@ import (
 	"headroom/scheduler/access"
 	"headroom/scheduler/leader"
 	"headroom/scheduler/profiles"
+	"headroom/scheduler/scaling"
 )
 
 const (
@@ -42,6 +43,8 @@ type Server struct {
 	queue *buffers.Buffers
 	// profiles are the quality profiles; nil without a folder of them.
 	profiles *profiles.Folder
+	// scaling is what is learned of how jobs scale; nil where nothing is to be.
+	scaling *scaling.Learner
 	// guard decides who may call what.
 	guard *access.Guard
 	// denials are the certificates that are denied; nil in the clear.
@@ -91,7 +94,7 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	}
 	s := &Server{
 		cfg: cfg, id: id, logger: logger, guard: newGuard(cfg, logger), leader: leader.New(cfg.Coordinators, own.peers),
-		inbox: make(inbox, eventsMax), queue: queue, profiles: profiles.Open(cfg.Profiles, logger),
+		inbox: make(inbox, eventsMax), queue: queue, profiles: profiles.Open(cfg.Profiles, logger), scaling: openScaling(cfg, logger),
 		tally: newTally(), folders: jobFolders{filepath.Join(cfg.Dir, "jobs"), logger}, ports: map[string]net.Listener{portRPC: own.ports[0]},
 	}
 	s.commits = newCommitter(id, s.leader, s.inbox, logger)
@@ -144,7 +147,7 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	loop := newLoop(s)
 	var g run.Group
 	parts := []func(context.Context) error{
-		loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions,
+		loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions, s.commits.scalings,
 		loop.samples.run,
 	}
 	for _, l := range ports {
@@ -158,6 +161,9 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	}
 	if s.profiles != nil {
 		parts = append(parts, s.profiles.Run)
+	}
+	if s.scaling != nil {
+		parts = append(parts, s.learnScaling)
 	}
 	if s.cfg.wanted() {
 		parts = append(parts, s.choose)

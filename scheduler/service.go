@@ -111,6 +111,8 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 	if err := Refused(r.file.Name, job.GetAdmission(), m.GetQueue()); err != nil {
 		return nil, err
 	}
+	r.scaling = s.advise(r)
+	job.Scaling = proto.CloneOf(r.scaling)
 	revision, err := s.accept(ctx, job, r, m.GetChange())
 	if err != nil {
 		return nil, err

@@ -132,7 +132,7 @@ func jobToProto(v jobAndSpec) *headroomv1.Job {
 		Id: v.ID, Name: v.Name, Class: v.Class, State: stateToProto(v.State), Spec: v.spec,
 		SubmittedUs: v.Submitted.UnixMicro(), Progress: progressToProto(v), Outcome: v.Outcome, Floor: v.floor,
 		Engine: v.Engine, Rank: count(v.Rank), Submitter: jobfile.SubmitterOf(v.spec),
-		Admission: proto.CloneOf(v.admission),
+		Admission: proto.CloneOf(v.admission), Scaling: proto.CloneOf(v.scaling),
 	}
 	if v.deadline > 0 {
 		s := v.deadline.Seconds()

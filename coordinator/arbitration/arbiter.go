@@ -169,6 +169,7 @@ func (x *Job) arbitrated(joint bool) arbiter.Job {
 	if taken := p.Theta != nil && x.Job.Deflation != nil && units.Ratio(p.GetTheta()).Reaches(units.Ratio(x.Job.Deflation.Theta)); j.ByRatio && (!taken || p.GetDropped() == 0) {
 		j.Dropped = max(j.Dropped, int(x.Job.DeflatedTasks(p.GetTasks())))
 	}
+	j.Curve, _ = x.curve()
 	if p.Work != nil {
 		j.Work = p.GetWork()
 	}

@@ -11,6 +11,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/arbiter"
 	"headroom/jobs/buffers"
+	"headroom/jobs/containers"
 	"headroom/ledger"
 )
 
@@ -36,6 +37,7 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 		On: map[string]int{}, Most: int(p.GetMost()), Outlook: o, Due: p.GetSprintDue(), Seed: seedOf(x.Job), Offer: x.offered(),
 		Promised: x.promised(), ErrorBound: j.Error, Copies: int(p.GetCopies()), CopiesWanted: int(p.GetCopiesWanted()), CopiesSave: Seconds(p.GetCopiesSaveS()),
 	}
+	c.Curve, c.CurveWords = x.curve()
 	for node, n := range p.GetRunningOn() {
 		c.On[node] = int(n)
 	}
@@ -61,6 +63,15 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 // Seconds is a time that a scheduler has said, within what makes sense.
 func Seconds(s float64) time.Duration {
 	return time.Duration(min(max(0, s), runtimeMost.Seconds()) * float64(time.Second))
+}
+
+// curve is the job's scaling curve, nil while unknown, with what it was learned from.
+func (x *Job) curve() (*containers.Curve, string) {
+	c, err := x.Job.Scaling.Curve()
+	if err != nil || c == nil {
+		return nil, "" // the log has checked it
+	}
+	return c, fmt.Sprintf("learned from %d runs", x.Job.Scaling.Runs)
 }
 
 // promised are the containers for tasks that the job was promised: as its scheduler says, else as the log has it.

@@ -218,6 +218,9 @@ func promiseText(j *headroomv1.Job) string {
 	if a := j.GetAdmission(); a != nil {
 		fmt.Fprintf(&b, "  admission  %s: %s\n", shownAdmission(a), cmp.Or(a.GetReason(), cli.Unknown))
 	}
+	if s := j.GetScaling(); s != nil {
+		fmt.Fprintf(&b, "  scaling    %s\n", scalingText(s))
+	}
 	p := j.GetProgress()
 	if p.GetPromised() > 0 {
 		fmt.Fprintf(&b, "  promised   %d containers\n", p.GetPromised())

@@ -13,7 +13,7 @@ func Job(j ledger.Job) *headroomv1.Job {
 	m := &headroomv1.Job{
 		Id: j.ID, Name: j.Name, Class: j.Class, Spec: j.Spec, SubmittedUs: j.Submitted, Outcome: j.Outcome, State: headroomv1.JobState_JOB_STATE_QUEUED,
 		Engine: cmp.Or(j.Engine, arbitration.EngineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: TaskRanges(j.Dropped), Rank: j.Rank,
-		Deflation: Deflation(j.Deflation), Energy: JobEnergy(j.Energy), Admission: Admission(j.Admission),
+		Deflation: Deflation(j.Deflation), Energy: JobEnergy(j.Energy), Admission: Admission(j.Admission), Scaling: Scaling(j.Scaling),
 	}
 	if j.Deadline > 0 {
 		m.DeadlineS = new(j.Deadline.Seconds())
@@ -48,6 +48,18 @@ func JobEnergy(e *ledger.JobEnergy) *headroomv1.JobEnergy {
 	return &headroomv1.JobEnergy{
 		Uj: int64(e.Energy), MeasuredS: e.Measured.Seconds(), UnknownS: e.Unknown.Seconds(), SinceUs: e.Since, From: e.From,
 	}
+}
+
+// Scaling is how a job's speed follows its containers, nil while unknown.
+func Scaling(s *ledger.Scaling) *headroomv1.Scaling {
+	if s == nil {
+		return nil
+	}
+	out := &headroomv1.Scaling{Runs: s.Runs, Type: s.Type, Error: s.Error, Exploring: s.Exploring}
+	for _, p := range s.Points {
+		out.Points = append(out.Points, &headroomv1.ScalingPoint{Containers: p.Containers, Speedup: p.Speedup})
+	}
+	return out
 }
 
 // Admission is what was decided about a job's deadline at the door, nil where that was not asked.

@@ -6,7 +6,7 @@
 // that in each next one; a second past a deadline costs three times as much; a percent of a job's tasks given up
 // costs what 3 s of it cost, more the more was given up already. Movers use four levers against it:
 //
-//   - containers: who is served first, and so how many each may hold;
+//   - containers: who is served first, and so how many each may hold, never more than a known scaling curve makes use of;
 //   - sprints: whose nodes run above their caps, paid in joules of the sprint budget;
 //   - drop ratios: how many tasks a job gives up, paid in quality;
 //   - holds: which nodes give watts to others for some seconds.
@@ -91,6 +91,8 @@ type Job struct {
 	// Error is the part of its tasks that its error bound lets it leave out: it ends as soon as the others are done. 0
 	// for none.
 	Error float64
+	// Curve is its speed-up over its containers for tasks, as its earlier runs have shown; nil while unknown.
+	Curve *containers.Curve
 }
 
 // Ended is a job that is done, with its true runtime.

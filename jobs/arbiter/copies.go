@@ -40,6 +40,9 @@ func (r *row) copiesOf(spare int, behind, c float64) int {
 	if r.Most > 0 {
 		want = min(want, max(0, r.Most-r.width))
 	}
+	if p := r.Curve.Peak(); p > 0 {
+		want = min(want, max(0, p-r.width))
+	}
 	if want == 0 {
 		return 0
 	}

@@ -141,7 +141,7 @@ func (m *memory) wants(in *Input) containers.Job {
 	if share == 0 {
 		share = j.Held
 	}
-	c := containers.Job{Name: j.ID, Held: share, Overhead: in.Overhead, Elapsed: j.Elapsed, Uncapped: m.uncapped, Beta: m.beta()}
+	c := containers.Job{Name: j.ID, Held: share, Overhead: in.Overhead, Elapsed: j.Elapsed, Uncapped: m.uncapped, Beta: m.beta(), Curve: j.Curve}
 	least := j.minTasks()
 	c.Met = j.Done >= least
 	if j.Tasks > 0 && j.Phase != progress.Waiting {

@@ -40,8 +40,12 @@ type row struct {
 	weight float64
 	// task is the container time of a task, work that of all that is left, size that of the whole job.
 	task, work, size float64
-	// width is how many containers it can use for tasks.
-	width int
+	// width is how many containers for tasks it is served with first, usable how many it can use; they differ for a job
+	// with a curve alone. single and one are its task and work on one container.
+	width, usable int
+	single, one   float64
+	// toll is what a second of one container costs those behind a job with a curve.
+	toll float64
 	// share is how many containers it is given, those of the job itself included.
 	share int
 	// left is when it will end, from now; slope what a second more or less of that costs.
@@ -76,6 +80,10 @@ func newRows(jobs []Contender) []*row {
 		if c.Most > 0 {
 			rows[i].width = min(rows[i].width, c.Most)
 		}
+		if p := c.Curve.Peak(); p > 0 {
+			rows[i].width = min(rows[i].width, p)
+		}
+		rows[i].usable = rows[i].width
 		for node, n := range c.On {
 			if n > 0 {
 				rows[i].on = append(rows[i].on, placed{node, n})
@@ -111,6 +119,11 @@ func (r *row) estimate(mean float64) {
 	r.task = max(r.task, taskLeast)
 	r.work = max(left, workLeast) * r.task
 	r.size = float64(max(1, r.Tasks-r.Dropped)) * r.task
+	r.single, r.one = r.task, r.work
+	if r.Outlook.Rest.Known {
+		s := r.slowness(max(1, r.Running))
+		r.single, r.one = r.single/s, r.one/s
+	}
 }
 
 // dueIn returns the time to the job's deadline from now, below 0 when it has passed; false without one.

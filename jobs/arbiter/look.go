@@ -3,6 +3,7 @@ package arbiter
 import (
 	"time"
 
+	"headroom/jobs/containers"
 	"headroom/units"
 )
 
@@ -40,6 +41,10 @@ type Contender struct {
 	// On are its running containers, by node. Most is the most containers that it may hold; 0 for no bound.
 	On   map[string]int
 	Most int
+	// Curve is its speed-up over its containers for tasks, as its earlier runs have shown; nil while unknown: its speed
+	// follows its containers then. CurveWords say where it is from, for words.
+	Curve      *containers.Curve
+	CurveWords string
 	// Outlook is what Arbiter.Step expects of it.
 	Outlook Outlook
 	// Deadline is when it ought to end, since its first task began. It may have passed; 0 stands for none.

@@ -30,6 +30,7 @@ func (m *Movers) order(rows []*row, p Pool, joint bool) {
 	}
 	if joint {
 		m.promises(rows, p, c)
+		narrow(rows, c)
 		copyRuns(rows, p, c)
 	}
 	for _, r := range rows {
@@ -91,8 +92,9 @@ func share(rows []*row, p Pool) {
 		for _, n := range kept[:r.Rank+1] {
 			aside += n
 		}
-		more := min(free, r.width, max(r.kept, free-aside))
+		more := r.cheapest(min(free, r.width, max(r.kept, free-aside)))
 		r.share += more
 		free -= more
 	}
+	widen(rows, max(0, p.Overhead), free)
 }

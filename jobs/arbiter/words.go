@@ -39,7 +39,7 @@ func (r *row) aim() string {
 
 // place explains what the order of the jobs means for this one.
 func (r *row) place() string {
-	return fmt.Sprintf("%s; it can use %d, and will end in %.0f s in the order in which the jobs are served", r.aim(), r.width, r.left)
+	return fmt.Sprintf("%s; it can use %d%s, and will end in %.0f s in the order in which the jobs are served", r.aim(), max(r.width, r.usable), r.scaled(), r.left)
 }
 
 // granted returns the move of a job that begins to sprint.
@@ -116,6 +116,9 @@ func (m *Movers) standing(r *row) string {
 		words = "its sprint timer is due, and it cannot sprint: " + m.unsprinted(r)
 	case r.containers > 0:
 		words += "; it does not sprint: " + m.unsprinted(r) + "; it gives up no more tasks: " + r.undeflated()
+	}
+	if s := r.scaled(); s != "" {
+		words += "; it can use " + strconv.Itoa(r.usable) + s
 	}
 	if r.Theta > 0 {
 		words += fmt.Sprintf("; it runs with a drop ratio of %.2f", r.Theta)

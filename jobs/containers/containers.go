@@ -12,8 +12,8 @@
 // not a heuristic but the optimum. Each job has its uncapped finish time D: being
 // late against it counts, as a share of D; being early counts nothing.
 //
-// Guarantees: containers are whole and add up to the total; no job gets fewer than
-// its least; the order of jobs does not matter; a job whose end is unknown gets its
+// Guarantees: containers are whole and add up to the total, but for what would only slow jobs
+// down whose scaling curve is known; no job gets fewer than its least; the order of jobs does not matter; a job whose end is unknown gets its
 // equal share; no early stop before D or below the quality floor. Where even the
 // least does not fit, nothing is divided and the error says who goes without.
 package containers
@@ -63,6 +63,9 @@ type Job struct {
 	Beta float64
 	// Most is how many it could use, overhead included; 0: as many as there are.
 	Most int
+	// Curve is its speed-up over its containers for tasks, instead of Beta; nil for none. It is given no containers
+	// beyond the peak, and by Stretch none that make it no faster; where nobody else can use them, some are left over.
+	Curve *Curve
 
 	// Known tells that Finish and Uncapped are known.
 	Known bool
@@ -145,7 +148,7 @@ func Allocate(policy Policy, total int, jobs []Job, settings Settings) (Plan, er
 func StretchOf(total int, jobs []Job, given []int) float64 {
 	sum := 0.0
 	for i := range jobs {
-		e := entry{Job: jobs[i]}
+		e := entry{Job: jobs[i], judged: true}
 		if e.complete(max(1, total/len(jobs))); e.Known {
 			sum += e.late(float64(max(given[i], e.Overhead+1)), 0, 0)
 		}
@@ -160,6 +163,8 @@ type entry struct {
 	exact float64
 	got   int
 	extra int
+	// judged is true where the curve itself counts, and not its envelope.
+	judged bool
 }
 
 // slower is by what factor the job is slower with c containers than with those it
@@ -168,6 +173,13 @@ func (e *entry) slower(c float64) float64 {
 	held := float64(e.Held)
 	if e.Most > 0 {
 		c, held = math.Min(c, float64(e.Most)), math.Min(held, float64(e.Most))
+	}
+	if e.Curve != nil {
+		at := e.Curve.Envelope
+		if e.judged {
+			at = func(n float64) float64 { return e.Curve.Speedup(int(n)) }
+		}
+		return at(held-float64(e.Overhead)) / at(c-float64(e.Overhead))
 	}
 	return math.Pow((held-float64(e.Overhead))/(c-float64(e.Overhead)), e.Beta)
 }
@@ -191,6 +203,14 @@ func (e *entry) ratio(extra int) float64 {
 		return 1
 	}
 	return e.end(float64(e.Held), extra) / e.Uncapped.Seconds()
+}
+
+// ceiling is the most containers that the job may be given: those of its curve's peak, or its least.
+func (e *entry) ceiling() int {
+	if p := e.Curve.Peak(); p > 0 {
+		return max(e.Least, e.Overhead+p)
+	}
+	return math.MaxInt
 }
 
 // divider is one division being made.
@@ -227,6 +247,9 @@ func (e *entry) complete(equal int) {
 		e.Held = equal
 	}
 	e.Held = max(e.Held, e.Overhead+1)
+	if p := e.Curve.Peak(); p > 0 && (e.Most == 0 || e.Most > e.Overhead+p) {
+		e.Most = e.Overhead + p
+	}
 	if e.Most > 0 {
 		e.Most = max(e.Most, e.Least)
 	}
@@ -277,6 +300,7 @@ func (d *divider) fits() error {
 func (d *divider) plan(jobs []Job) Plan {
 	p, given := Plan{Shares: make([]Share, len(jobs))}, make([]int, len(jobs))
 	for _, e := range d.entries {
+		e.got = min(e.got, e.ceiling())
 		p.Shares[e.at] = Share{Name: e.Name, Exact: e.exact, Containers: e.got, Extra: e.extra}
 		given[e.at] = e.got
 	}

@@ -213,15 +213,45 @@ func (d *divider) stretch() {
 		return
 	}
 	heap.Init(known)
-	for ; left > 0; left-- {
-		known[0].e.got++
-		known[0] = d.bid(known[0].e)
-		heap.Fix(known, 0)
-	}
+	left = d.hand(known, left)
+	d.trim(known, left)
 	for _, e := range d.entries {
 		e.exact = float64(e.got)
 		e.extra = d.reach(e)
 	}
+}
+
+// hand gives containers to the jobs whose delays they shorten most, one after the other, and returns those that would
+// only slow jobs down.
+func (d *divider) hand(known queue, left int) int {
+	for ; left > 0 && !known[0].full; left-- {
+		known[0].e.got++
+		known[0] = d.bid(known[0].e)
+		heap.Fix(known, 0)
+	}
+	return left
+}
+
+// trim takes from jobs with curves what makes them no faster, and gives it, with what is left, to the others.
+func (d *divider) trim(known queue, left int) {
+	curved := false
+	for _, e := range d.entries {
+		if e.Curve != nil {
+			curved = true
+			n := max(e.Least, e.Overhead+e.Curve.Fastest(e.got-e.Overhead))
+			left += e.got - n
+			e.got = n
+		}
+	}
+	if !curved {
+		return
+	}
+	for i := range known {
+		known[i] = d.bid(known[i].e)
+		known[i].full = known[i].full || known[i].e.Curve != nil
+	}
+	heap.Init(known)
+	d.hand(known, left)
 }
 
 // even are equal shares. The odd containers stay with those who hold most, so that noise moves none.
@@ -265,6 +295,9 @@ func (e *entry) need() int {
 	if e.Most > 0 {
 		held = min(held, e.Most) // see slower
 	}
+	if e.Curve != nil {
+		return e.Overhead + e.Curve.needs(e.Curve.Envelope(float64(held-e.Overhead))*left/until)
+	}
 	tasks := float64(held-e.Overhead) * math.Pow(left/until, 1/e.Beta)
 	return e.Overhead + int(math.Ceil(min(tasks-roundGuard, needMost)))
 }
@@ -293,10 +326,12 @@ type bid struct {
 	// floor and all are by how much it would be less late, on the tasks of its floor
 	// and on all of them; end is when it would end on all, 0 when it can use no more.
 	floor, all, end float64
+	// full is true where more would slow the job down.
+	full bool
 }
 
 func (d *divider) bid(e *entry) bid {
-	b, c, epsilon := bid{e: e}, float64(e.got), d.settings.epsilon()
+	b, c, epsilon := bid{e: e, full: e.got >= e.ceiling()}, float64(e.got), d.settings.epsilon()
 	if e.Most > 0 && e.got >= e.Most {
 		return b
 	}
@@ -316,6 +351,8 @@ func (q queue) Len() int { return len(q) }
 func (q queue) Less(i, j int) bool {
 	a, b := q[i], q[j]
 	switch {
+	case a.full != b.full:
+		return b.full
 	case a.floor != b.floor:
 		return a.floor > b.floor
 	case a.all != b.all:

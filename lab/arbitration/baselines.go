@@ -73,7 +73,7 @@ func (b *baseline) pick(r *run) *job {
 func first(jobs []*job, order func(x, y *job) int) *job {
 	var out *job
 	for _, j := range jobs {
-		if j.pending() > 0 && (out == nil || order(j, out) < 0) {
+		if j.open() && (out == nil || order(j, out) < 0) {
 			out = j
 		}
 	}
@@ -189,7 +189,7 @@ func (r *run) reported(j *job, ratio bool) arbiter.Job {
 		power, base, fast, full = power/n, base/n, fast/n, full/n
 	}
 	return arbiter.Job{
-		ID: j.id, Name: string(j.Class), Tasks: len(j.times), Done: j.done, Running: len(j.running), Pending: j.pending(), Dropped: j.dropped, Work: j.work(),
+		ID: j.id, Name: cmp.Or(j.Name, string(j.Class)), Curve: j.curve, Tasks: len(j.times), Done: j.done, Running: len(j.running), Pending: j.pending(), Dropped: j.dropped, Work: j.work(),
 		Phase: progress.Map, Reduced: -1, Elapsed: max(1, r.now-j.first), Floor: j.Floor, Uncapped: j.uncapped, Stopped: j.stopped, Held: len(j.running),
 		Power: power, Full: full, Base: base, Fast: fast, ByRatio: ratio,
 	}

@@ -27,6 +27,7 @@ type options struct {
 	seeds   int
 	out     string
 	optimum bool
+	scaling bool
 	engine  string
 	quick   bool
 	bin     string
@@ -67,7 +68,8 @@ func NewCommand(engines map[string]Engine) *cobra.Command {
 			"task_s is the mean time of a task on a machine at full speed; each seed draws the tasks around it. deadline_s counts from the\n" +
 			"arrival. 28 containers draw 350 W at full speed, 100 W idle, and cannot be held below 112.5 W.\n\n" +
 			"--out writes figures.csv, judged.csv, quality.svg (tolerant latency over quality) and joules.svg (urgent latency over joules).\n" +
-			"--optimum compares the arbiter with the best schedule that an offline search finds, on small cases known in advance.\n\n" +
+			"--optimum compares the arbiter with the best schedule that an offline search finds, on small cases known in advance.\n" +
+			"--scaling compares each way with and without knowing how jobs scale, on jobs of the four types of scaling; curves are learned from ended runs.\n\n" +
 			"--engine runs a mixed load on real programs instead: coordinators, the scheduler and two emulated nodes with powerd, under a budget\n" +
 			"that steps. local: the scheduler's own workers run the tasks (an hour and a half); yarn, spark: an unmodified Hadoop or Spark on the nodes\n" +
 			"(about two hours; Java and the hooks' jars are needed). The arbiter stands against urgent-first-fair (urgent jobs first, no sprints,\n" +
@@ -96,6 +98,7 @@ func NewCommand(engines map[string]Engine) *cobra.Command {
 	f.Uint64Var(&o.seed, "seed", o.seed, "first seed that is judged; the others are the numbers after it")
 	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
 	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases instead")
+	f.BoolVar(&o.scaling, "scaling", false, "compare ways to decide with and without knowing how jobs scale instead")
 	f.StringVar(&o.engine, "engine", "", "run on real programs: local, yarn or spark; the simulation when empty")
 	f.BoolVar(&o.quick, "quick", false, "with --engine: one run of each variant, with fewer jobs")
 	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
@@ -105,7 +108,7 @@ func NewCommand(engines map[string]Engine) *cobra.Command {
 
 // live runs on real programs.
 func (o *options) live(cmd *cobra.Command, engines map[string]Engine) error {
-	for _, flag := range []string{"load", "seeds", "optimum"} {
+	for _, flag := range []string{"load", "seeds", "optimum", "scaling"} {
 		if cmd.Flags().Changed(flag) {
 			return cli.Usage("--engine %s has a load of its own and five runs, or one with --quick; leave out --%s", o.engine, flag)
 		}
@@ -128,6 +131,12 @@ func (o *options) run(cmd *cobra.Command) error {
 			return cli.Usage("--optimum draws cases of its own; leave out --load and --out")
 		}
 		return o.printOptimum(cmd)
+	}
+	if o.scaling {
+		if cmd.Flags().Changed("load") || o.out != "" {
+			return cli.Usage("--scaling has a load of its own; leave out --load and --out")
+		}
+		return o.printScaling(cmd)
 	}
 	if o.load == "list" {
 		return o.printLoads(cmd.OutOrStdout())

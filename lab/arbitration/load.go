@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"headroom/jobs/containers"
 	"headroom/units"
 )
 
@@ -47,6 +48,10 @@ type Job struct {
 	Deadline time.Duration
 	// Floor is the least part of its tasks that it may end on.
 	Floor float64
+	// Name is what its user calls it, and Scales the type of scaling of the machines' true curve; both are empty for jobs that
+	// are called as their class, and whose tasks do not slow each other down.
+	Name   string
+	Scales scaleType
 }
 
 // Step is a budget from a moment on.
@@ -90,6 +95,17 @@ type job struct {
 	stopped  bool
 	uncapped time.Duration
 	theta    float64
+
+	// curve is what is known of how it scales, limit how many containers it may hold for that: 0 for no bound, below 0
+	// for none at all.
+	curve *containers.Curve
+	limit int
+	meter meter
+}
+
+// open reports whether it can begin a task.
+func (j *job) open() bool {
+	return j.pending() > 0 && (j.limit == 0 || len(j.running) < j.limit)
 }
 
 func (j *job) pending() int { return max(0, len(j.times)-j.next-j.dropped) + len(j.again) }

@@ -99,7 +99,7 @@ func (o *joint) contender(r *run, j *job, outlook arbiter.Outlook) arbiter.Conte
 	c := arbiter.Contender{
 		ID: j.id, Class: string(j.Class), Rank: j.Class.rank(), Tasks: len(j.times), Dropped: j.dropped, Running: len(j.running), Pending: j.pending(),
 		Floor: j.Floor, Age: r.now - j.Arrival, Run: 1, Outlook: outlook, MaySprint: !o.save || j.Class == Urgent, MayDeflate: !o.exact, Theta: j.theta, Percent: o.percent,
-		On: map[string]int{}, Offer: o.offer(r, j),
+		On: map[string]int{}, Offer: o.offer(r, j), Curve: j.curve,
 	}
 	if j.began {
 		c.Elapsed = max(1, r.now-j.first)
@@ -177,7 +177,14 @@ func (o *joint) carryOut(r *run, out arbiter.Moves, by map[string]*job) {
 		for i, s := range d.Shares {
 			order[s.ID], shares[s.ID] = i, s.Containers
 		}
-		r.after(r.now+lag, func() { o.order, o.shares = order, shares })
+		r.after(r.now+lag, func() {
+			o.order, o.shares = order, shares
+			for _, j := range r.live {
+				if n, told := shares[j.id]; told && j.curve != nil {
+					j.limit = cmp.Or(n, -1)
+				}
+			}
+		})
 	}
 	if len(out.Ends) > 0 {
 		r.settle()

@@ -65,6 +65,8 @@ type attempt struct {
 	from, until float64
 	node        *node
 	place       int // among the running tasks of its job
+	// slow is how many times as long it takes for the other tasks of its job as it would alone.
+	slow float64
 }
 
 // attempts is a heap by the end.
@@ -126,7 +128,7 @@ func (n *node) free() int {
 
 // start begins a task.
 func (n *node) start(j *job, task int) {
-	a := &attempt{job: j, task: task, until: n.done + j.times[task], from: n.done, node: n, place: len(j.running)}
+	a := &attempt{job: j, task: task, until: n.done + j.times[task], from: n.done, node: n, place: len(j.running), slow: 1}
 	heap.Push(&n.running, a)
 	j.running = append(j.running, a)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"headroom/jobs/scaling/runs"
 	"headroom/units"
 )
 
@@ -55,6 +56,8 @@ type run struct {
 	ended, reports []*job
 	// wake is when the decider wants to look before its turn; 0 for never.
 	wake time.Duration
+	// book is what runs teach about how jobs scale; nil where nothing is learned.
+	book *runs.Book
 }
 
 type later struct {
@@ -82,6 +85,9 @@ func newRun(l *Load, seed uint64, d decider) *run {
 	r := &run{
 		load: l, cluster: newCluster(l.Containers, l.Budget[0].Budget), jobs: l.draw(seed), decider: d,
 		potMost: joulesServer.Joules() * part, refill: refillServer.Watts() * part, steps: slices.Clone(l.Budget),
+	}
+	if _, learns := d.(learning); learns {
+		r.book = &runs.Book{}
 	}
 	r.pot = r.potMost
 	if l.Fails > 0 {
@@ -151,6 +157,7 @@ func (r *run) run() bool {
 			}
 		}
 		r.hand()
+		r.pace()
 	}
 	r.settle()
 	return true
@@ -196,6 +203,7 @@ func (r *run) happen() (soon bool) {
 		do()
 	}
 	for r.came < len(r.jobs) && r.jobs[r.came].Arrival <= r.now {
+		r.jobs[r.came].advised(r.book)
 		r.live = append(r.live, r.jobs[r.came])
 		r.came++
 		soon = true
@@ -223,6 +231,9 @@ func (r *run) pass(to time.Duration) {
 	for _, n := range r.cluster.nodes {
 		n.done += n.speed * dt
 	}
+	for _, j := range r.live {
+		j.measure(dt)
+	}
 }
 
 // complete takes the tasks that have ended off their machines.
@@ -248,6 +259,7 @@ func (r *run) over(j *job) {
 		return
 	}
 	j.end = r.now
+	j.teach(r.book)
 	r.ended = append(r.ended, j)
 	r.live = slices.DeleteFunc(r.live, func(x *job) bool { return x == j })
 	if r.sprint != nil && r.sprint.job == j {

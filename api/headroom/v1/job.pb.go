@@ -252,7 +252,10 @@ type Job struct {
 	Submitter string `protobuf:"bytes,21,opt,name=submitter,proto3" json:"submitter,omitempty"`
 	// What admission decided at its submission; absent for a job that was not asked about: it has no deadline of its own,
 	// or admission is off.
-	Admission     *Admission `protobuf:"bytes,22,opt,name=admission,proto3,oneof" json:"admission,omitempty"`
+	Admission *Admission `protobuf:"bytes,22,opt,name=admission,proto3,oneof" json:"admission,omitempty"`
+	// How its speed follows its containers, as earlier runs of jobs of its name have shown; absent while that is not known well
+	// enough to decide by.
+	Scaling       *Scaling `protobuf:"bytes,23,opt,name=scaling,proto3,oneof" json:"scaling,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -441,6 +444,149 @@ func (x *Job) GetAdmission() *Admission {
 	return nil
 }
 
+func (x *Job) GetScaling() *Scaling {
+	if x != nil {
+		return x.Scaling
+	}
+	return nil
+}
+
+// Scaling is a job's speed-up over its containers for map tasks. The speed-up is linear between the points. More containers than at the
+// highest point slow the job down; where the last point is the highest, no such number is known.
+type Scaling struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 2 to 64, in the order of their containers. The first is a speed-up of 1 on one container.
+	Points []*ScalingPoint `protobuf:"bytes,1,rep,name=points,proto3" json:"points,omitempty"`
+	// The runs that it was learned from.
+	Runs uint32 `protobuf:"varint,2,opt,name=runs,proto3" json:"runs,omitempty"`
+	// The type of scaling, I to IV; empty while unknown.
+	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	// The mean error of the runs' times by the curve, as a part of them.
+	Error float64 `protobuf:"fixed64,4,opt,name=error,proto3" json:"error,omitempty"`
+	// This run may have more containers than the runs before, to learn whether they still slow it down.
+	Exploring     bool `protobuf:"varint,5,opt,name=exploring,proto3" json:"exploring,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Scaling) Reset() {
+	*x = Scaling{}
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Scaling) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Scaling) ProtoMessage() {}
+
+func (x *Scaling) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
+func (*Scaling) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Scaling) GetPoints() []*ScalingPoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *Scaling) GetRuns() uint32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *Scaling) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Scaling) GetError() float64 {
+	if x != nil {
+		return x.Error
+	}
+	return 0
+}
+
+func (x *Scaling) GetExploring() bool {
+	if x != nil {
+		return x.Exploring
+	}
+	return false
+}
+
+// ScalingPoint is how many times as fast a job is on so many containers as on one.
+type ScalingPoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Containers    uint32                 `protobuf:"varint,1,opt,name=containers,proto3" json:"containers,omitempty"`
+	Speedup       float64                `protobuf:"fixed64,2,opt,name=speedup,proto3" json:"speedup,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScalingPoint) Reset() {
+	*x = ScalingPoint{}
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScalingPoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScalingPoint) ProtoMessage() {}
+
+func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScalingPoint.ProtoReflect.Descriptor instead.
+func (*ScalingPoint) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ScalingPoint) GetContainers() uint32 {
+	if x != nil {
+		return x.Containers
+	}
+	return 0
+}
+
+func (x *ScalingPoint) GetSpeedup() float64 {
+	if x != nil {
+		return x.Speedup
+	}
+	return 0
+}
+
 // Admission is what was decided at the door about a job's deadline, with the numbers.
 type Admission struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -470,7 +616,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +628,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +641,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Admission) GetDecision() string {
@@ -592,7 +738,7 @@ type Deflation struct {
 
 func (x *Deflation) Reset() {
 	*x = Deflation{}
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +750,7 @@ func (x *Deflation) String() string {
 func (*Deflation) ProtoMessage() {}
 
 func (x *Deflation) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +763,7 @@ func (x *Deflation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deflation.ProtoReflect.Descriptor instead.
 func (*Deflation) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Deflation) GetTheta() float64 {
@@ -666,7 +812,7 @@ type JobEnergy struct {
 
 func (x *JobEnergy) Reset() {
 	*x = JobEnergy{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +824,7 @@ func (x *JobEnergy) String() string {
 func (*JobEnergy) ProtoMessage() {}
 
 func (x *JobEnergy) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +837,7 @@ func (x *JobEnergy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnergy.ProtoReflect.Descriptor instead.
 func (*JobEnergy) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JobEnergy) GetUj() int64 {
@@ -742,7 +888,7 @@ type DeflateJobRequest struct {
 
 func (x *DeflateJobRequest) Reset() {
 	*x = DeflateJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +900,7 @@ func (x *DeflateJobRequest) String() string {
 func (*DeflateJobRequest) ProtoMessage() {}
 
 func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +913,7 @@ func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobRequest.ProtoReflect.Descriptor instead.
 func (*DeflateJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DeflateJobRequest) GetId() string {
@@ -816,7 +962,7 @@ type DeflateJobResponse struct {
 
 func (x *DeflateJobResponse) Reset() {
 	*x = DeflateJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +974,7 @@ func (x *DeflateJobResponse) String() string {
 func (*DeflateJobResponse) ProtoMessage() {}
 
 func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +987,7 @@ func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobResponse.ProtoReflect.Descriptor instead.
 func (*DeflateJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeflateJobResponse) GetDeflation() *Deflation {
@@ -867,7 +1013,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +1025,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +1038,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExplainJobRequest) GetId() string {
@@ -914,7 +1060,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1072,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1085,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExplainJobResponse) GetMeta() *Meta {
@@ -989,7 +1135,7 @@ type JobMove struct {
 
 func (x *JobMove) Reset() {
 	*x = JobMove{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1147,7 @@ func (x *JobMove) String() string {
 func (*JobMove) ProtoMessage() {}
 
 func (x *JobMove) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1160,7 @@ func (x *JobMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMove.ProtoReflect.Descriptor instead.
 func (*JobMove) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JobMove) GetKind() MoveKind {
@@ -1100,7 +1246,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1258,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1271,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Candidate) GetKind() MoveKind {
@@ -1192,7 +1338,7 @@ type EstimateError struct {
 
 func (x *EstimateError) Reset() {
 	*x = EstimateError{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1350,7 @@ func (x *EstimateError) String() string {
 func (*EstimateError) ProtoMessage() {}
 
 func (x *EstimateError) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1363,7 @@ func (x *EstimateError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateError.ProtoReflect.Descriptor instead.
 func (*EstimateError) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EstimateError) GetPolicy() string {
@@ -1258,7 +1404,7 @@ type EarlyStop struct {
 
 func (x *EarlyStop) Reset() {
 	*x = EarlyStop{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1416,7 @@ func (x *EarlyStop) String() string {
 func (*EarlyStop) ProtoMessage() {}
 
 func (x *EarlyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1429,7 @@ func (x *EarlyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
 func (*EarlyStop) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EarlyStop) GetTasks() uint32 {
@@ -1325,7 +1471,7 @@ type TaskRange struct {
 
 func (x *TaskRange) Reset() {
 	*x = TaskRange{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1483,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1496,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskRange) GetFirst() uint32 {
@@ -1399,7 +1545,7 @@ type JobOutlook struct {
 
 func (x *JobOutlook) Reset() {
 	*x = JobOutlook{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1557,7 @@ func (x *JobOutlook) String() string {
 func (*JobOutlook) ProtoMessage() {}
 
 func (x *JobOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1570,7 @@ func (x *JobOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
 func (*JobOutlook) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JobOutlook) GetFinishS() float64 {
@@ -1577,7 +1723,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1735,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1748,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobProgress) GetId() string {
@@ -1814,7 +1960,7 @@ type DropTasksRequest struct {
 
 func (x *DropTasksRequest) Reset() {
 	*x = DropTasksRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +1972,7 @@ func (x *DropTasksRequest) String() string {
 func (*DropTasksRequest) ProtoMessage() {}
 
 func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +1985,7 @@ func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
 func (*DropTasksRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DropTasksRequest) GetId() string {
@@ -1881,7 +2027,7 @@ type DropTasksResponse struct {
 
 func (x *DropTasksResponse) Reset() {
 	*x = DropTasksResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +2039,7 @@ func (x *DropTasksResponse) String() string {
 func (*DropTasksResponse) ProtoMessage() {}
 
 func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2052,7 @@ func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
 func (*DropTasksResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DropTasksResponse) GetDropped() []*TaskRange {
@@ -1933,7 +2079,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2091,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2104,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -1984,7 +2130,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2142,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2155,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -2034,7 +2180,7 @@ type FinishJobRequest struct {
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2192,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2205,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -2120,7 +2266,7 @@ type FinishJobResponse struct {
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2278,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2291,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -2168,7 +2314,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2326,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2339,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -2231,7 +2377,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2389,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2402,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -2295,7 +2441,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2453,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2466,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -2392,7 +2538,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2550,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2563,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -2457,7 +2603,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2615,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2628,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -2532,7 +2678,7 @@ type ClassPoint struct {
 
 func (x *ClassPoint) Reset() {
 	*x = ClassPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2690,7 @@ func (x *ClassPoint) String() string {
 func (*ClassPoint) ProtoMessage() {}
 
 func (x *ClassPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2703,7 @@ func (x *ClassPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassPoint.ProtoReflect.Descriptor instead.
 func (*ClassPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ClassPoint) GetName() string {
@@ -2612,7 +2758,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2624,7 +2770,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2637,7 +2783,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EngineReport) GetEngine() string {
@@ -2681,7 +2827,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +2839,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +2852,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -2744,7 +2890,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2902,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2915,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -2835,7 +2981,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +2993,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +3006,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -2986,7 +3132,7 @@ type SprintDirective struct {
 
 func (x *SprintDirective) Reset() {
 	*x = SprintDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +3144,7 @@ func (x *SprintDirective) String() string {
 func (*SprintDirective) ProtoMessage() {}
 
 func (x *SprintDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3157,7 @@ func (x *SprintDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintDirective.ProtoReflect.Descriptor instead.
 func (*SprintDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SprintDirective) GetId() string {
@@ -3063,7 +3209,7 @@ type DeflateDirective struct {
 
 func (x *DeflateDirective) Reset() {
 	*x = DeflateDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3221,7 @@ func (x *DeflateDirective) String() string {
 func (*DeflateDirective) ProtoMessage() {}
 
 func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3234,7 @@ func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateDirective.ProtoReflect.Descriptor instead.
 func (*DeflateDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeflateDirective) GetId() string {
@@ -3125,7 +3271,7 @@ type ShareDirective struct {
 
 func (x *ShareDirective) Reset() {
 	*x = ShareDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3137,7 +3283,7 @@ func (x *ShareDirective) String() string {
 func (*ShareDirective) ProtoMessage() {}
 
 func (x *ShareDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3150,7 +3296,7 @@ func (x *ShareDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
 func (*ShareDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ShareDirective) GetEngine() string {
@@ -3181,7 +3327,7 @@ type JobShare struct {
 
 func (x *JobShare) Reset() {
 	*x = JobShare{}
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3193,7 +3339,7 @@ func (x *JobShare) String() string {
 func (*JobShare) ProtoMessage() {}
 
 func (x *JobShare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3206,7 +3352,7 @@ func (x *JobShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
 func (*JobShare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JobShare) GetId() string {
@@ -3242,7 +3388,7 @@ type StopDirective struct {
 
 func (x *StopDirective) Reset() {
 	*x = StopDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3254,7 +3400,7 @@ func (x *StopDirective) String() string {
 func (*StopDirective) ProtoMessage() {}
 
 func (x *StopDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3413,7 @@ func (x *StopDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
 func (*StopDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StopDirective) GetId() string {
@@ -3307,7 +3453,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3465,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3478,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -3367,7 +3513,7 @@ var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xa8\a\n" +
+	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xe9\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3393,7 +3539,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\tdeflation\x18\x13 \x01(\v2\x16.headroom.v1.DeflationH\x05R\tdeflation\x88\x01\x01\x123\n" +
 	"\x06energy\x18\x14 \x01(\v2\x16.headroom.v1.JobEnergyH\x06R\x06energy\x88\x01\x01\x12\x1c\n" +
 	"\tsubmitter\x18\x15 \x01(\tR\tsubmitter\x129\n" +
-	"\tadmission\x18\x16 \x01(\v2\x16.headroom.v1.AdmissionH\aR\tadmission\x88\x01\x01B\v\n" +
+	"\tadmission\x18\x16 \x01(\v2\x16.headroom.v1.AdmissionH\aR\tadmission\x88\x01\x01\x123\n" +
+	"\ascaling\x18\x17 \x01(\v2\x14.headroom.v1.ScalingH\bR\ascaling\x88\x01\x01B\v\n" +
 	"\t_progressB\r\n" +
 	"\v_uncapped_sB\a\n" +
 	"\x05_stopB\n" +
@@ -3404,7 +3551,20 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"_deflationB\t\n" +
 	"\a_energyB\f\n" +
 	"\n" +
-	"_admission\"\xff\x02\n" +
+	"_admissionB\n" +
+	"\n" +
+	"\b_scaling\"\x98\x01\n" +
+	"\aScaling\x121\n" +
+	"\x06points\x18\x01 \x03(\v2\x19.headroom.v1.ScalingPointR\x06points\x12\x12\n" +
+	"\x04runs\x18\x02 \x01(\rR\x04runs\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\x01R\x05error\x12\x1c\n" +
+	"\texploring\x18\x05 \x01(\bR\texploring\"H\n" +
+	"\fScalingPoint\x12\x1e\n" +
+	"\n" +
+	"containers\x18\x01 \x01(\rR\n" +
+	"containers\x12\x18\n" +
+	"\aspeedup\x18\x02 \x01(\x01R\aspeedup\"\xff\x02\n" +
 	"\tAdmission\x12\x1a\n" +
 	"\bdecision\x18\x01 \x01(\tR\bdecision\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x12\n" +
@@ -3730,120 +3890,124 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),              // 0: headroom.v1.JobState
 	(MoveKind)(0),              // 1: headroom.v1.MoveKind
 	(JobPhase)(0),              // 2: headroom.v1.JobPhase
 	(*Job)(nil),                // 3: headroom.v1.Job
-	(*Admission)(nil),          // 4: headroom.v1.Admission
-	(*Deflation)(nil),          // 5: headroom.v1.Deflation
-	(*JobEnergy)(nil),          // 6: headroom.v1.JobEnergy
-	(*DeflateJobRequest)(nil),  // 7: headroom.v1.DeflateJobRequest
-	(*DeflateJobResponse)(nil), // 8: headroom.v1.DeflateJobResponse
-	(*ExplainJobRequest)(nil),  // 9: headroom.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil), // 10: headroom.v1.ExplainJobResponse
-	(*JobMove)(nil),            // 11: headroom.v1.JobMove
-	(*Candidate)(nil),          // 12: headroom.v1.Candidate
-	(*EstimateError)(nil),      // 13: headroom.v1.EstimateError
-	(*EarlyStop)(nil),          // 14: headroom.v1.EarlyStop
-	(*TaskRange)(nil),          // 15: headroom.v1.TaskRange
-	(*JobOutlook)(nil),         // 16: headroom.v1.JobOutlook
-	(*JobProgress)(nil),        // 17: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),   // 18: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil),  // 19: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),   // 20: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil),  // 21: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),   // 22: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil),  // 23: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),    // 24: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),   // 25: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),   // 26: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),     // 27: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),     // 28: headroom.v1.ProgressReport
-	(*ClassPoint)(nil),         // 29: headroom.v1.ClassPoint
-	(*EngineReport)(nil),       // 30: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),       // 31: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),    // 32: headroom.v1.DirectorMessage
-	(*Directive)(nil),          // 33: headroom.v1.Directive
-	(*SprintDirective)(nil),    // 34: headroom.v1.SprintDirective
-	(*DeflateDirective)(nil),   // 35: headroom.v1.DeflateDirective
-	(*ShareDirective)(nil),     // 36: headroom.v1.ShareDirective
-	(*JobShare)(nil),           // 37: headroom.v1.JobShare
-	(*StopDirective)(nil),      // 38: headroom.v1.StopDirective
-	(*CapDirective)(nil),       // 39: headroom.v1.CapDirective
-	nil,                        // 40: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),             // 41: headroom.v1.Change
-	(*Meta)(nil),               // 42: headroom.v1.Meta
-	(*Epoch)(nil),              // 43: headroom.v1.Epoch
-	(*Leader)(nil),             // 44: headroom.v1.Leader
+	(*Scaling)(nil),            // 4: headroom.v1.Scaling
+	(*ScalingPoint)(nil),       // 5: headroom.v1.ScalingPoint
+	(*Admission)(nil),          // 6: headroom.v1.Admission
+	(*Deflation)(nil),          // 7: headroom.v1.Deflation
+	(*JobEnergy)(nil),          // 8: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),  // 9: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil), // 10: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),  // 11: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil), // 12: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),            // 13: headroom.v1.JobMove
+	(*Candidate)(nil),          // 14: headroom.v1.Candidate
+	(*EstimateError)(nil),      // 15: headroom.v1.EstimateError
+	(*EarlyStop)(nil),          // 16: headroom.v1.EarlyStop
+	(*TaskRange)(nil),          // 17: headroom.v1.TaskRange
+	(*JobOutlook)(nil),         // 18: headroom.v1.JobOutlook
+	(*JobProgress)(nil),        // 19: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),   // 20: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),  // 21: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),   // 22: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),  // 23: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),   // 24: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),  // 25: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),    // 26: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),   // 27: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),   // 28: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),     // 29: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),     // 30: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),         // 31: headroom.v1.ClassPoint
+	(*EngineReport)(nil),       // 32: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),       // 33: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),    // 34: headroom.v1.DirectorMessage
+	(*Directive)(nil),          // 35: headroom.v1.Directive
+	(*SprintDirective)(nil),    // 36: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),   // 37: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),     // 38: headroom.v1.ShareDirective
+	(*JobShare)(nil),           // 39: headroom.v1.JobShare
+	(*StopDirective)(nil),      // 40: headroom.v1.StopDirective
+	(*CapDirective)(nil),       // 41: headroom.v1.CapDirective
+	nil,                        // 42: headroom.v1.JobProgress.RunningOnEntry
+	(*Change)(nil),             // 43: headroom.v1.Change
+	(*Meta)(nil),               // 44: headroom.v1.Meta
+	(*Epoch)(nil),              // 45: headroom.v1.Epoch
+	(*Leader)(nil),             // 46: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	17, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	14, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	15, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	16, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	13, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	5,  // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
-	6,  // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
-	4,  // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
-	41, // 9: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
-	5,  // 10: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	42, // 11: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 12: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
-	11, // 13: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
-	1,  // 14: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
-	12, // 15: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
-	1,  // 16: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
-	11, // 17: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
-	0,  // 18: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	40, // 19: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
-	2,  // 20: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	15, // 21: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	41, // 22: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	15, // 23: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	3,  // 24: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	41, // 25: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 26: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	41, // 27: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	42, // 28: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 29: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	27, // 30: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	28, // 31: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	31, // 32: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	17, // 33: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	30, // 34: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	29, // 35: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	43, // 36: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	44, // 37: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	33, // 38: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	43, // 39: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	39, // 40: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	36, // 41: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	38, // 42: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	34, // 43: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	35, // 44: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	37, // 45: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	20, // 46: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	22, // 47: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	24, // 48: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	18, // 49: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	7,  // 50: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	9,  // 51: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	26, // 52: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	21, // 53: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	23, // 54: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	25, // 55: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	19, // 56: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	8,  // 57: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	10, // 58: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	32, // 59: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	53, // [53:60] is the sub-list for method output_type
-	46, // [46:53] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	19, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	16, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	17, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	18, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	15, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	7,  // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	8,  // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	6,  // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
+	4,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
+	5,  // 10: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
+	43, // 11: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	7,  // 12: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	44, // 13: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 14: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	13, // 15: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	1,  // 16: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
+	14, // 17: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
+	1,  // 18: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
+	13, // 19: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	0,  // 20: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
+	42, // 21: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	2,  // 22: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
+	17, // 23: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	43, // 24: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	17, // 25: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	3,  // 26: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	43, // 27: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 28: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	43, // 29: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	44, // 30: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 31: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	29, // 32: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	30, // 33: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	33, // 34: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	19, // 35: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	32, // 36: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	31, // 37: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	45, // 38: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	46, // 39: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	35, // 40: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	45, // 41: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	41, // 42: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	38, // 43: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	40, // 44: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	36, // 45: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	37, // 46: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	39, // 47: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	22, // 48: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	24, // 49: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	26, // 50: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	20, // 51: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	9,  // 52: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	11, // 53: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	28, // 54: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	23, // 55: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	25, // 56: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	27, // 57: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	21, // 58: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	10, // 59: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	12, // 60: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	34, // 61: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	55, // [55:62] is the sub-list for method output_type
+	48, // [48:55] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -3854,36 +4018,36 @@ func file_headroom_v1_job_proto_init() {
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[1].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[8].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[9].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[23].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[3].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[10].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[25].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[26].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[29].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[28].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[31].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[30].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[32].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
 		(*Directive_Share)(nil),
 		(*Directive_Stop)(nil),
 		(*Directive_Sprint)(nil),
 		(*Directive_Deflate)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[34].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,218 @@
+package arbitration
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/jobs/containers"
+	"headroom/jobs/scaling/runs"
+	"headroom/lab/papers"
+)
+
+// Jobs whose tasks slow each other down, the more of them run: the true curve is the machines' own; who decides learns it
+// from the runs that have ended, as the scheduler does, or does not know of it.
+
+// meter measures a run of a job: integrals over time of its containers, of their square, and of them times the part of
+// their power that machines may draw.
+type meter struct{ busy, square, power float64 }
+
+func (j *job) measure(dt float64) {
+	if j.Scales == "" || len(j.running) == 0 {
+		return
+	}
+	held := float64(len(j.running))
+	j.meter.busy += held * dt
+	j.meter.square += held * held * dt
+	for _, a := range j.running {
+		j.meter.power += a.node.cap.Watts() / a.node.rated.Watts() * dt
+	}
+}
+
+// teach notes a run that is over.
+func (j *job) teach(b *runs.Book) {
+	if b == nil || j.Name == "" || j.meter.busy <= 0 || j.done == 0 {
+		return
+	}
+	m := &j.meter
+	if err := b.Note(j.Name, runs.Run{Containers: m.square / m.busy, Tasks: j.done, Busy: m.busy, Power: min(1, m.power/m.busy)}); err != nil {
+		panic(err) // every run has containers and tasks
+	}
+	if b.Due(j.Name) {
+		b.Learn(j.Name)
+	}
+}
+
+// advised tells whoever decides what is known of a job that has come.
+func (j *job) advised(b *runs.Book) {
+	if b == nil || j.Name == "" {
+		return
+	}
+	a := b.Advise(j.Name, j.Deadline == 0)
+	if a == nil {
+		return
+	}
+	c, err := containers.NewCurve(a.Points)
+	if err != nil {
+		panic(err) // what is learned is a curve
+	}
+	j.curve, j.limit = c, c.Peak()
+}
+
+// pace has tasks of jobs take as long as their number makes them. The part of a task that is done stays done.
+func (r *run) pace() {
+	for _, j := range r.live {
+		if j.Scales == "" || len(j.running) == 0 {
+			continue
+		}
+		slow := j.Scales.slowness(len(j.running))
+		changed := map[*node]bool{}
+		for _, a := range j.running {
+			if ratio := slow / a.slow; ratio != 1 {
+				done := a.node.done
+				a.from, a.until, a.slow = done-(done-a.from)*ratio, done+(a.until-done)*ratio, slow
+				changed[a.node] = true
+			}
+		}
+		for n := range changed {
+			heap.Init(&n.running)
+		}
+	}
+}
+
+// scaleType is one of the four types of scaling; empty for none.
+type scaleType string
+
+// The types of scaling.
+const (
+	typeI   scaleType = "I"
+	typeII  scaleType = "II"
+	typeIII scaleType = "III"
+	typeIV  scaleType = "IV"
+)
+
+// slowness returns how many times as long a task takes on n containers as on one.
+func (x scaleType) slowness(n int) float64 {
+	c := float64(n)
+	switch x {
+	case typeI:
+	case typeII:
+		return math.Pow(c, 0.2)
+	case typeIII:
+		return 0.95 + 0.05*c
+	case typeIV:
+		return 1 + 0.02*(c-1) + 0.005*c*(c-1)
+	}
+	return 1
+}
+
+// scalingFor is how long jobs of the scaling load come: long enough for some twenty of each type.
+const scalingFor = 3 * time.Hour
+
+// fourTypes are the jobs of the scaling load.
+func fourTypes(seed uint64) (jobs []Job) {
+	arrivals(drawn(seed, streamUrgent), time.Minute, scalingFor, func(at time.Duration) { jobs = append(jobs, urgentJob(at)) })
+	r, all := drawn(seed, streamTolerant), []scaleType{typeI, typeII, typeIII, typeIV}
+	arrivals(r, 2*time.Minute, scalingFor, func(at time.Duration) {
+		x := all[r.IntN(len(all))]
+		jobs = append(jobs, Job{Class: Tolerant, Arrival: at, Tasks: 40 + r.IntN(41), Task: based(12), Floor: 1, Name: "type-" + string(x), Scales: x})
+	})
+	return sorted(jobs)
+}
+
+// scalingLoad is the load of `powerlab arbitrate --scaling`.
+func scalingLoad() Load {
+	return Load{Name: "scaling", Says: "urgent jobs once a minute, tolerant ones of the four types of scaling every two minutes, for three hours", Containers: perServer, For: scalingFor, Budget: cut(), Jobs: fourTypes}
+}
+
+// Scaling is what knowing how jobs scale is worth to each way to decide.
+type Scaling struct {
+	Seed  uint64        `json:"seed"`
+	Seeds int           `json:"seeds"`
+	Load  string        `json:"load"`
+	Pairs []ScalingPair `json:"pairs"`
+}
+
+// ScalingPair is one way to decide with and without curves.
+type ScalingPair struct {
+	Name string `json:"name"`
+	// With and Without are its figures; Change is the difference, seed by seed, and Arbiter that of the arbiter with curves
+	// to this one with curves.
+	With    map[string]papers.Stat `json:"with"`
+	Without map[string]papers.Stat `json:"without"`
+	Change  map[string]papers.Stat `json:"change"`
+	Arbiter map[string]papers.Stat `json:"arbiter"`
+}
+
+// scalers are who is compared.
+func scalers() []variant {
+	all := baselines()
+	return []variant{member(noPrice, usual), all[0].with(0), all[1].with(0), all[3].with(0), all[4].with(0)}
+}
+
+// learning is a way to decide that learns how jobs scale.
+type learning struct{ decider }
+
+// measureScaling compares on these seeds.
+func measureScaling(ctx context.Context, l *Load, seeds seedRange) (*Scaling, error) {
+	var all []variant
+	for _, v := range scalers() {
+		curves := v
+		curves.decide = func() decider { return learning{v.decide()} }
+		all = append(all, curves, v)
+	}
+	results, err := runAll(ctx, l, all, seeds)
+	if err != nil {
+		return nil, err
+	}
+	out := &Scaling{Seed: seeds.first, Seeds: seeds.count, Load: l.Name}
+	for i := 0; i < len(results); i += 2 {
+		with, without := results[i], results[i+1]
+		out.Pairs = append(out.Pairs, ScalingPair{
+			Name: with.Name, With: with.Figures, Without: without.Figures, Change: changes(&with, &without), Arbiter: changes(&results[0], &with),
+		})
+	}
+	return out, nil
+}
+
+// changes are the differences of two results, seed by seed, with their bounds.
+func changes(a, b *Result) map[string]papers.Stat {
+	out := map[string]papers.Stat{}
+	for name, xs := range a.each {
+		ds := make([]float64, len(xs))
+		for i := range xs {
+			ds[i] = xs[i] - b.each[name][i]
+		}
+		out[name] = papers.Of(ds)
+	}
+	return out
+}
+
+func (o *options) printScaling(cmd *cobra.Command) error {
+	l := scalingLoad()
+	found, err := measureScaling(cmd.Context(), &l, seedRange{o.seed, o.seeds})
+	if err != nil {
+		return err
+	}
+	if o.output.IsJSON() {
+		return o.output.JSON(cmd.OutOrStdout(), found)
+	}
+	return found.print(cmd.OutOrStdout(), &o.output)
+}
+
+func (x *Scaling) print(w io.Writer, out *cli.Output) error {
+	var rows [][]string
+	for _, p := range x.Pairs {
+		for _, f := range []string{UrgentMean, TolerantMean, TolerantP95, EnergyJ, WeightedS} {
+			bounds := func(s papers.Stat) string { return fmt.Sprintf("%+.3g [%+.3g, %+.3g]", s.Mean, s.Low, s.High) }
+			rows = append(rows, []string{p.Name, f, fmt.Sprintf("%.4g", p.Without[f].Mean), fmt.Sprintf("%.4g", p.With[f].Mean), bounds(p.Change[f]), bounds(p.Arbiter[f])})
+		}
+	}
+	return out.Table(w, []string{"VARIANT", "FIGURE", "WITHOUT", "WITH", "CHANGE", "ARBITER - IT"}, rows)
+}

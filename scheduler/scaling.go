@@ -1,0 +1,128 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/config"
+	"headroom/jobs/dispatch"
+	"headroom/scheduler/leader"
+	"headroom/scheduler/scaling"
+)
+
+// Scaling is the scaling section: whether it is learned how jobs scale.
+type Scaling struct {
+	// Policy is learned or off.
+	Policy string `yaml:"policy"`
+}
+
+const (
+	scalingLearned = "learned"
+	scalingOff     = "off"
+)
+
+func (s Scaling) check() *cli.Error {
+	if s.Policy != scalingLearned && s.Policy != scalingOff {
+		return config.Bad("learned or off", "scaling.policy %q is unknown", s.Policy)
+	}
+	return nil
+}
+
+// openScaling returns what is learned of how jobs scale; nil where nothing is to be.
+func openScaling(cfg Config, logger *slog.Logger) *scaling.Learner {
+	if cfg.Scaling.Policy != scalingLearned {
+		return nil
+	}
+	return scaling.Open(cfg.Dir, logger)
+}
+
+// advise returns what is known of how a new job scales; nil for nothing. One with a deadline never explores.
+func (s *Server) advise(r *record) *headroomv1.Scaling {
+	return s.scaling.Advise(r.file.Name, r.deadline == 0)
+}
+
+// measure follows how the running jobs hold slots.
+func (l *loop) measure(now time.Time) {
+	if l.scaling == nil || now.Sub(l.measured) < stepEvery {
+		return
+	}
+	l.measured = now
+	for _, j := range l.core.Jobs(now) {
+		if j.State != dispatch.Running || j.Engine != "" || j.Held == 0 || j.Done+j.Dropped >= j.Tasks {
+			continue
+		}
+		m := l.meters[j.ID]
+		if m == nil {
+			m = &scaling.Meter{}
+			l.meters[j.ID] = m
+		}
+		m.Look(now, j.Run.Number, j.RunningOn, l.powerPart)
+	}
+}
+
+// powerPart is the part of its full power that a node may draw, as the coordinators said last.
+func (l *loop) powerPart(node string) (float64, bool) {
+	part, known := l.parts[node]
+	return part, known
+}
+
+// capped notes what a node may draw.
+func (l *loop) capped(node string, c dispatch.Cap) {
+	if c.Max > 0 && c.Cap > 0 {
+		l.parts[node] = min(1, float64(c.Cap)/float64(c.Max))
+	}
+}
+
+// learnEnd has it learned from a job's last run how jobs of its name scale.
+func (l *loop) learnEnd(r *record, a dispatch.EndJob) {
+	m := l.meters[a.Job]
+	delete(l.meters, a.Job)
+	if run, ok := m.End(r.run.Number, a.Done, a.Wasted.Total()); ok && a.State == dispatch.Done && r.file.Spark == nil {
+		l.scaling.Ended(r.file.Name, run)
+	}
+}
+
+// curveEvent tells that the curve of a name was fitted anew: jobs that are not over get it.
+type curveEvent struct{ name string }
+
+func (e curveEvent) apply(l *loop, now time.Time) {
+	for _, j := range l.core.Jobs(now) {
+		r := l.records[j.ID]
+		if j.State.Ended() || r == nil || r.file == nil || r.file.Name != e.name || r.scaling.GetExploring() {
+			continue
+		}
+		x := l.scaling.Advise(e.name, false)
+		if x == nil || proto.Equal(x, r.scaling) {
+			continue
+		}
+		r.scaling = x
+		select {
+		case l.commits.scaled <- jobToProto(l.withSpec(j)):
+		default:
+			l.logger.Debug("scaling curve of job not committed: too many wait", slog.String("job", j.ID))
+		}
+	}
+}
+
+// learnScaling learns how jobs scale until ctx ends.
+func (s *Server) learnScaling(ctx context.Context) error {
+	return s.scaling.Run(ctx, func(name string) { _ = s.inbox.post(ctx, curveEvent{name}) }) // it fails only when ctx ends
+}
+
+// scalings commits scaling curves of jobs that are not over, one after the other, until ctx ends.
+func (c *committer) scalings(ctx context.Context) error { return each(ctx, c.scaled, c.commitScaling) }
+
+func (c *committer) commitScaling(ctx context.Context, j *headroomv1.Job) {
+	try, cancel := context.WithTimeout(ctx, finishWait)
+	defer cancel()
+	req := &headroomv1.CommitJobRequest{Job: j, Change: &headroomv1.Change{Actor: c.actor, Reason: "its scaling curve was learned anew"}}
+	if _, err := leader.Ask(try, c.leader, "scale job "+j.GetId(), headroomv1connect.JobServiceClient.CommitJob, req); err != nil {
+		c.logger.Warn("scaling curve of job not committed", slog.String("job", j.GetId()), slog.Any("error", err))
+	}
+}
