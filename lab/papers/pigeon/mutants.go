@@ -135,13 +135,13 @@ func mutations() []mutation {
 			},
 		},
 		{
-			name: "jobs of the model arrive 15 % faster", expected: modelIDs(), touches: []string{"model"},
+			name: "jobs of the model arrive 40 % faster", expected: modelIDs(), touches: []string{"model"},
 			setups: func(s *scene) {
 				draw := s.draw
 				s.draw = func(seed uint64) []traces.Job {
 					jobs := draw(seed)
 					for i := range jobs {
-						jobs[i].Arrival /= 1.15
+						jobs[i].Arrival /= 1.4
 					}
 					return jobs
 				}
