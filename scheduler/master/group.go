@@ -270,7 +270,10 @@ func (g *group) hearPeer(now time.Time, w peerWord) {
 		g.turn(now)
 	}
 	if w.active && !g.role.active {
-		g.awaited = make(map[string]bool, len(w.nodes))
+		g.awaited = nil // without workers it may have heard of none yet: then the standby waits for whoever comes
+		if len(w.nodes) > 0 {
+			g.awaited = make(map[string]bool, len(w.nodes))
+		}
 		for _, n := range w.nodes {
 			g.awaited[n] = true
 		}
