@@ -53,8 +53,8 @@ func eachTrace(of func(name string) []string) (ids []string) {
 
 // byPercentile adds the names of the percentiles to an id.
 func byPercentile(id string) (ids []string) {
-	for i := range percentiles() {
-		ids = append(ids, id+"-"+percentileName(i))
+	for _, q := range percentileNames() {
+		ids = append(ids, id+"-"+q)
 	}
 	return ids
 }

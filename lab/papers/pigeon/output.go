@@ -65,7 +65,7 @@ func (f *figures) groups(w io.Writer) error {
 	row := func(scene, size, mine, than string) {
 		cells := []string{scene, size}
 		for _, of := range []func(int) func(*measured) float64{shortTook, longTook} {
-			for i := range percentiles() {
+			for i := range len(percentiles()) {
 				cells = append(cells, f.ratio(scene, mine, than, of(i)).String())
 			}
 		}
@@ -163,12 +163,12 @@ func (f *figures) drawEC2(w io.Writer) error {
 	var panels []*chart.Plot
 	for _, policy := range []string{eagle, sparrow} {
 		c := chart.New(fmt.Sprintf("Short jobs, %s over Pigeon", policy), "load, %", "times as long")
-		for i := range percentiles() {
+		for i, q := range percentileNames() {
 			var points []plotter.XY
 			for _, load := range googleLoads() {
 				points = append(points, plotter.XY{X: float64(load), Y: f.ratio(ec2("pigeon-google", load, ec2Workers).name, policy, pigeonName, shortTook(i)).Mean})
 			}
-			if err := c.Line(chart.Series{Name: percentileName(i), Points: points, Colour: chart.LineColours()[i]}); err != nil {
+			if err := c.Line(chart.Series{Name: q, Points: points, Colour: chart.LineColours()[i]}); err != nil {
 				return err
 			}
 		}

@@ -50,7 +50,7 @@ type scene struct {
 // percentiles are those that the paper judges by.
 func percentiles() [3]float64 { return [3]float64{0.5, 0.9, 0.99} }
 
-func percentileName(i int) string { return [...]string{"p50", "p90", "p99"}[i] }
+func percentileNames() [3]string { return [3]string{"p50", "p90", "p99"} }
 
 // class is what the jobs of a class took.
 type class struct {

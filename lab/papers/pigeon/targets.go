@@ -133,10 +133,10 @@ func scaled(s papers.Stat, by float64) papers.Stat {
 func (f *figures) against(p published) (all []papers.Target) {
 	numbers := map[string][3]float64{weighted(20): {1.3, 1.5, 5.3}, weighted(strict): {1.2, 1.4, 3.6}}
 	for _, name := range []string{weighted(20), weighted(strict)} {
-		for i := range percentiles() {
+		for i, q := range percentileNames() {
 			got, other := f.of(p.name, name, shortSlow(i)), f.of(p.name, eagle, shortSlow(i))
-			t := papers.Judge(fmt.Sprintf("G4/%s-%s-%s", p.name, strings.TrimPrefix(name, "pigeon-"), percentileName(i)),
-				fmt.Sprintf("%s, %s: slowdown of short jobs, %s", p.name, name, percentileName(i)), "", got, got.Mean < other.Mean, fmt.Sprintf("to be below Eagle's %s", other))
+			t := papers.Judge(fmt.Sprintf("G4/%s-%s-%s", p.name, strings.TrimPrefix(name, "pigeon-"), q),
+				fmt.Sprintf("%s, %s: slowdown of short jobs, %s", p.name, name, q), "", got, got.Mean < other.Mean, fmt.Sprintf("to be below Eagle's %s", other))
 			if p.name == yahoo().name {
 				t = papers.From(numbers[name][i], around(numbers[name][i], shortWithin), t)
 			}
@@ -144,15 +144,15 @@ func (f *figures) against(p published) (all []papers.Target) {
 		}
 	}
 	if p.name == yahoo().name {
-		for i := range percentiles() {
+		for i, q := range percentileNames() {
 			got, mine := f.of(p.name, eagle, shortSlow(i)), f.of(p.name, weighted(20), shortSlow(i))
-			all = append(all, papers.From(70, papers.AtLeast(70), papers.Judge(fmt.Sprintf("G4/%s-eagle-%s", p.name, percentileName(i)),
-				fmt.Sprintf("%s, Eagle: slowdown of short jobs, %s", p.name, percentileName(i)), "", got, got.Mean > mine.Mean, fmt.Sprintf("to be above Pigeon's %s", mine))))
+			all = append(all, papers.From(70, papers.AtLeast(70), papers.Judge(fmt.Sprintf("G4/%s-eagle-%s", p.name, q),
+				fmt.Sprintf("%s, Eagle: slowdown of short jobs, %s", p.name, q), "", got, got.Mean > mine.Mean, fmt.Sprintf("to be above Pigeon's %s", mine))))
 		}
 	}
 	worst := f.over(func(t trial) float64 {
 		most := math.Inf(-1)
-		for i := range percentiles() {
+		for i := range len(percentiles()) {
 			a, b := t[key{p.name, weighted(20)}], t[key{p.name, eagle}]
 			most = max(most, 100*(a.long.took[i]/b.long.took[i]-1))
 		}
@@ -169,7 +169,7 @@ func (f *figures) weights(p published) []papers.Target {
 	long := f.over(func(t trial) float64 {
 		most := 0.0
 		for _, w := range []int{10, 20} {
-			for i := range percentiles() {
+			for i := range len(percentiles()) {
 				a, b := t[key{p.name, weighted(w)}], t[key{p.name, weighted(strict)}]
 				most = max(most, 100*math.Abs(a.long.took[i]/b.long.took[i]-1))
 			}
@@ -217,7 +217,7 @@ func (f *figures) fig411() (all []papers.Target) {
 			if !ok {
 				continue
 			}
-			for i := range percentiles() {
+			for i := range numbers {
 				all = append(all, f.cell(name, c, i, numbers[i]))
 			}
 		}
@@ -227,8 +227,8 @@ func (f *figures) fig411() (all []papers.Target) {
 		if load == 90 {
 			for i, number := range [3]float64{25, 30, 7} {
 				got := f.ratio(name, eagle, pigeonName, shortTook(i))
-				all = append(all, f.needs(name, papers.From(number, around(number, figureWithin), papers.Judge("G6/"+name+"-eagle-"+percentileName(i),
-					fmt.Sprintf("%s: short jobs, Eagle over Pigeon, %s", name, percentileName(i)), "", got, got.Mean > 1, "to be above 1"))))
+				all = append(all, f.needs(name, papers.From(number, around(number, figureWithin), papers.Judge("G6/"+name+"-eagle-"+percentileNames()[i],
+					fmt.Sprintf("%s: short jobs, Eagle over Pigeon, %s", name, percentileNames()[i]), "", got, got.Mean > 1, "to be above 1"))))
 			}
 		}
 	}
@@ -246,7 +246,7 @@ func (f *figures) cell(name string, c cell, i int, number float64) papers.Target
 		within, note = deviations*d, note+fmt.Sprintf("; three deviations of the seeds are %.2f s", deviations*d)
 	}
 	return f.needs(name, papers.From(number, papers.Around(number, within), papers.Judge(
-		fmt.Sprintf("G6/%s-%s-%s-%s", name, c.run, c.class, percentileName(i)), fmt.Sprintf("%s, %s: %s jobs, %s", name, c.run, c.class, percentileName(i)), "s", got,
+		fmt.Sprintf("G6/%s-%s-%s-%s", name, c.run, c.class, percentileNames()[i]), fmt.Sprintf("%s, %s: %s jobs, %s", name, c.run, c.class, percentileNames()[i]), "s", got,
 		got.Mean > number/2 && got.Mean < number*1.5, note)))
 }
 
@@ -270,7 +270,7 @@ func (f *figures) ordered(name, group string) papers.Target {
 	least := f.over(func(t trial) float64 {
 		p, e, s := t[key{name, pigeonName}], t[key{name, eagle}], t[key{name, sparrow}]
 		x := math.Inf(1)
-		for i := range percentiles() {
+		for i := range len(percentiles()) {
 			x = min(x, e.short.took[i]/p.short.took[i], s.short.took[i]/p.short.took[i])
 		}
 		return x
@@ -297,8 +297,8 @@ func (f *figures) needs(name string, t papers.Target) papers.Target {
 func (f *figures) wide() (all []papers.Target) {
 	for i, number := range [3]float64{30.9, 84.0, 258} {
 		got := f.of("hawk-yahoo1", pigeonName, shortTook(i))
-		all = append(all, f.needs("hawk-yahoo1", papers.From(number, around(number, figureWithin), papers.Judge("G7/hawk-yahoo1-short-"+percentileName(i),
-			fmt.Sprintf("hawk-yahoo1, groups of 100: short jobs, %s", percentileName(i)), "s", got, got.Mean > number/2 && got.Mean < number*1.5, "to be nearer than by half"))))
+		all = append(all, f.needs("hawk-yahoo1", papers.From(number, around(number, figureWithin), papers.Judge("G7/hawk-yahoo1-short-"+percentileNames()[i],
+			fmt.Sprintf("hawk-yahoo1, groups of 100: short jobs, %s", percentileNames()[i]), "s", got, got.Mean > number/2 && got.Mean < number*1.5, "to be nearer than by half"))))
 	}
 	for _, name := range hawkNames() {
 		all = append(all, f.ordered(name, "G7"))
