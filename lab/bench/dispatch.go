@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"golang.org/x/sys/unix"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
@@ -111,25 +111,25 @@ func throughput(ctx context.Context, jobs int, serve func(ctx context.Context, l
 	if err := runJobs(ctx, d, "warm", 2, dispatchJob, []string{"true"}, ""); err != nil {
 		return 0, 0, err
 	}
-	began, used := time.Now(), cpuSpent()
+	used, _, err := cpuTime(os.Getpid())
+	if err != nil {
+		return 0, 0, err
+	}
+	began := time.Now()
 	if err := runJobs(ctx, d, "timed", jobs, dispatchJob, []string{"true"}, ""); err != nil {
 		return 0, 0, err
 	}
 	tasks := float64(jobs * dispatchJob)
-	rate, cpu = tasks/time.Since(began).Seconds(), (cpuSpent()-used).Seconds()/tasks
+	rate = tasks / time.Since(began).Seconds()
+	after, _, err := cpuTime(os.Getpid())
+	if err != nil {
+		return 0, 0, err
+	}
+	cpu = (after - used).Seconds() / tasks
 	if look != nil {
 		err = look(metrics.Addr().String())
 	}
 	return rate, cpu, err
-}
-
-// cpuSpent is the CPU time that this process has taken.
-func cpuSpent() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0 // never: the call has no way to fail for oneself
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // awaitSlots waits until the only group has so many slots.
