@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -86,7 +87,7 @@ func (m *Master) Run(parent context.Context, l net.Listener) error {
 	if m.cfg.Metrics != nil {
 		parts = append(parts, m.serveMetrics)
 	}
-	m.cfg.Logger.Info("master started", "master", m.cfg.Name, "group", m.cfg.Group, "address", l.Addr().String())
+	m.cfg.Logger.Info("master started", slog.String("master", m.cfg.Name), slog.String("group", m.cfg.Group), slog.String("address", l.Addr().String()))
 	var g run.Group
 	for _, part := range parts {
 		g.Add(func() error { return part(ctx) }, func(error) { cancel() })
