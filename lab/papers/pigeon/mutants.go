@@ -135,21 +135,21 @@ func mutations() []mutation {
 			},
 		},
 		{
-			name: "jobs of the model arrive 9 % faster", expected: modelIDs(), touches: []string{"model"},
+			name: "jobs of the model arrive 15 % faster", expected: modelIDs(), touches: []string{"model"},
 			setups: func(s *scene) {
 				draw := s.draw
 				s.draw = func(seed uint64) []traces.Job {
 					jobs := draw(seed)
 					for i := range jobs {
-						jobs[i].Arrival /= 1.09
+						jobs[i].Arrival /= 1.15
 					}
 					return jobs
 				}
 			},
 		},
 		{
-			name: "half of the workers are Eagle's short partition", touches: generatedNames(),
-			setups: named(eagle, func(_ *scene, r *run) { r.Reserved = r.Workers / 2 }),
+			name: "Eagle has ten times the workers", touches: generatedNames(),
+			setups: named(eagle, func(_ *scene, r *run) { r.Workers, r.Reserved = 10*r.Workers, 10*r.Reserved }),
 			expected: append(eachTrace(func(name string) []string {
 				return append(byPercentile("G4/"+name+"-w20"), byPercentile("G4/"+name+"-strict")...)
 			}), byPercentile("G4/yahoo-eagle")...),

@@ -65,7 +65,7 @@ func (f *figures) groups(w io.Writer) error {
 	row := func(scene, size, mine, than string) {
 		cells := []string{scene, size}
 		for _, of := range []func(int) func(*measured) float64{shortTook, longTook} {
-			for i := range len(percentiles()) {
+			for i := range percentileCount {
 				cells = append(cells, f.ratio(scene, mine, than, of(i)).String())
 			}
 		}

@@ -119,7 +119,7 @@ func TestOnATrace(t *testing.T) {
 			t.Errorf("no %q in %s", want, stdout)
 		}
 	}
-	for _, l := range strings.SplitSeq(stdout, "\n") {
+	for l := range strings.SplitSeq(stdout, "\n") {
 		if strings.HasPrefix(l, "G6/pigeon-google80-order") && !strings.Contains(l, " met ") {
 			t.Error(l)
 		}

@@ -47,10 +47,13 @@ type scene struct {
 	runs []run
 }
 
-// percentiles are those that the paper judges by.
-func percentiles() [3]float64 { return [3]float64{0.5, 0.9, 0.99} }
+// percentileCount is how many percentiles the paper judges by.
+const percentileCount = 3
 
-func percentileNames() [3]string { return [3]string{"p50", "p90", "p99"} }
+// percentiles are those that the paper judges by.
+func percentiles() [percentileCount]float64 { return [percentileCount]float64{0.5, 0.9, 0.99} }
+
+func percentileNames() [percentileCount]string { return [percentileCount]string{"p50", "p90", "p99"} }
 
 // class is what the jobs of a class took.
 type class struct {

@@ -53,9 +53,11 @@ func (f *figures) ratio(scene, mine, than string, value func(*measured) float64)
 func shortTook(i int) func(*measured) float64 {
 	return func(m *measured) float64 { return m.short.took[i] }
 }
+
 func shortSlow(i int) func(*measured) float64 {
 	return func(m *measured) float64 { return m.short.slow[i] }
 }
+
 func longTook(i int) func(*measured) float64 {
 	return func(m *measured) float64 { return m.long.took[i] }
 }
@@ -152,7 +154,7 @@ func (f *figures) against(p published) (all []papers.Target) {
 	}
 	worst := f.over(func(t trial) float64 {
 		most := math.Inf(-1)
-		for i := range len(percentiles()) {
+		for i := range percentileCount {
 			a, b := t[key{p.name, weighted(20)}], t[key{p.name, eagle}]
 			most = max(most, 100*(a.long.took[i]/b.long.took[i]-1))
 		}
@@ -169,7 +171,7 @@ func (f *figures) weights(p published) []papers.Target {
 	long := f.over(func(t trial) float64 {
 		most := 0.0
 		for _, w := range []int{10, 20} {
-			for i := range len(percentiles()) {
+			for i := range percentileCount {
 				a, b := t[key{p.name, weighted(w)}], t[key{p.name, weighted(strict)}]
 				most = max(most, 100*math.Abs(a.long.took[i]/b.long.took[i]-1))
 			}
@@ -270,7 +272,7 @@ func (f *figures) ordered(name, group string) papers.Target {
 	least := f.over(func(t trial) float64 {
 		p, e, s := t[key{name, pigeonName}], t[key{name, eagle}], t[key{name, sparrow}]
 		x := math.Inf(1)
-		for i := range len(percentiles()) {
+		for i := range percentileCount {
 			x = min(x, e.short.took[i]/p.short.took[i], s.short.took[i]/p.short.took[i])
 		}
 		return x
