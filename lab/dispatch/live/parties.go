@@ -76,13 +76,15 @@ func (s *parties) begin(ctx context.Context, distributor, monitor func(at int) p
 	if s.served, err = serveSlots(s.taskEnded); err != nil {
 		return err
 	}
-	for i := range count {
+	for range count {
 		box := make(chan message, linkRoom)
 		h, err := serveHub(ctx, &s.running, func(m message) error { return post(box, m) })
 		if err != nil {
 			return err
 		}
 		s.hubs, s.hubBox = append(s.hubs, h), append(s.hubBox, box)
+	}
+	for i := range s.hubs { // what they read is complete by now
 		s.running.Go(func() { s.distribute(ctx, i, distributor(i)) })
 	}
 	for i := range s.workers() {
