@@ -56,6 +56,8 @@ type Config struct {
 	Yarn yarn.Config `yaml:"yarn"`
 	// Spark is a Spark cluster that jobs may run on; optional.
 	Spark spark.Config `yaml:"spark"`
+	// Dispatch names the groups whose masters dispatch the tasks of jobs that ask for it; optional.
+	Dispatch Dispatch `yaml:"dispatch"`
 	// Metrics lets Prometheus ask.
 	Metrics MetricsConfig `yaml:"metrics"`
 	// LogLevel is debug, info, warn or error.
@@ -184,6 +186,15 @@ spark:
   kill_after: 10s                     # time for a driver to end before it is killed
   driver: []                          # words before spark-submit: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs drivers as a user of their own
 
+# Groups of workers, each with a master and its standby: "scheduler master" runs one. Jobs with "dispatch: pigeon" in their
+# file are split over the groups, and the masters hand their tasks to the workers.
+dispatch:
+  groups: {}                          # addresses of each group's masters, {rack/r1: ["10.0.1.1:7420", "10.0.1.2:7420"]}; empty: none
+  cutoff: 10s                         # jobs with a task_time below it are short: their tasks go first
+  spread: power                       # how a job is split: power (by what each group can do now), level (each task where least waits), even
+  placement: round-robin              # which task goes where: round-robin, block (neighbours together)
+  max_tasks: 300000                   # tasks of such jobs that have not ended; a job beyond it is refused
+
 # Served to Prometheus at http://ADDRESS/metrics: what the process uses, and the connections that were turned out.
 metrics:
   listen: ""                          # host:port, e.g. 127.0.0.1:7413; empty: none. Who reaches it may ask: loopback or a network that you trust
@@ -193,7 +204,7 @@ log_level: info                       # debug, info, warn, error
 
 // Defaults are the values of keys that scheduler.yaml does not have.
 func Defaults() Config {
-	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Speculation: speculationDefaults(), Admission: Admission{admission.Adaptive.String()}, Yarn: yarn.Defaults(), Spark: spark.Defaults()}
+	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Speculation: speculationDefaults(), Admission: Admission{admission.Adaptive.String()}, Yarn: yarn.Defaults(), Spark: spark.Defaults(), Dispatch: dispatchDefaults()}
 }
 
 // classesMax bounds the priority classes; the papers use two or three. widthMax
@@ -275,6 +286,9 @@ func (c *Config) check() *cli.Error {
 	if err := c.Spark.Check(); err != nil {
 		return err
 	}
+	if err := c.Dispatch.check(); err != nil {
+		return err
+	}
 	if c.Spark.OnYARN() && len(c.Spark.ResourceManager)+len(c.Yarn.ResourceManager) == 0 {
 		return config.Bad("resourcemanager: [http://rm1:8088] is where drivers are followed and ended", "spark.master is yarn, and neither spark.resourcemanager nor yarn.resourcemanager names its ResourceManager")
 	}
@@ -287,7 +301,7 @@ func (c *Config) check() *cli.Error {
 // checkAccess refuses a configuration that would let anybody in.
 func (c *Config) checkAccess() *cli.Error {
 	const way = "coordinator tls cert create scheduler/NAME makes a certificate, and tls names its files; dev: true is for demos and tests on loopback"
-	if err := c.TLS.Check(false, append([]string{c.Listen}, c.Coordinators...)...); err != nil {
+	if err := c.TLS.Check(false, slices.Concat([]string{c.Listen}, c.Coordinators, c.Dispatch.masters())...); err != nil {
 		return config.Bad(way, "%v", err)
 	}
 	switch {

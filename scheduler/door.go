@@ -239,6 +239,8 @@ func (l *loop) room(now time.Time, engine string, rank int) (slots, others int, 
 		return 0, 0, fmt.Sprintf("under discipline %s jobs have the cluster one after the other; no slots are promised", l.queue.Discipline)
 	case now.Before(l.door.opens):
 		return 0, 0, "the scheduler has just started, and does not know all slots yet"
+	case engine == jobfile.Pigeon:
+		return 0, 0, "masters dispatch its tasks; no slots are promised"
 	case engine != "":
 		cores, trouble := l.engines.spark.Capacity()
 		if trouble != "" || cores == 0 {

@@ -11,6 +11,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/secure"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/fanout"
 	"headroom/scheduler/spark"
 	"headroom/scheduler/sparkapp"
 	"headroom/scheduler/yarn"
@@ -39,15 +40,19 @@ type engine interface {
 // engines are those that run jobs as a whole, beside the workers; nil is one that
 // scheduler.yaml does not name.
 type engines struct {
-	yarn  *yarn.Engine
-	spark engine
-	inbox inbox
+	yarn    *yarn.Engine
+	spark   engine
+	masters *fanout.Engine
+	inbox   inbox
 }
 
 // openEngines opens the engines of scheduler.yaml, and their ports.
 func openEngines(s *Server, keeper *secure.Keeper) (*engines, error) {
 	e := &engines{inbox: s.inbox}
 	if err := e.openYarn(s, keeper); err != nil {
+		return nil, err
+	}
+	if err := e.openMasters(s, keeper); err != nil {
 		return nil, err
 	}
 	if !s.cfg.Spark.On() {
@@ -72,6 +77,9 @@ func (e *engines) parts() (parts []func(context.Context) error) {
 	}
 	if e.spark != nil {
 		parts = append(parts, e.spark.Run, e.watch)
+	}
+	if e.masters != nil {
+		parts = append(parts, e.masters.Run)
 	}
 	return parts
 }
@@ -142,6 +150,10 @@ func (l *loop) order(id string, run dispatch.RunRecord) spark.Run {
 
 // startRun lets the engine begin with a run.
 func (l *loop) startRun(now time.Time, a dispatch.StartRun) {
+	if l.fanned(a.Job) {
+		l.fan(a.Job, a.Run)
+		return
+	}
 	if err := l.engines.spark.Start(l.order(a.Job, a.Run)); err != nil {
 		l.logger.Warn("run not started", slog.String("job", a.Job), slog.Any("error", err))
 		l.core.RunEnded(now, a.Job, a.Run.Number, false, "cannot be started: "+err.Error())
@@ -151,6 +163,10 @@ func (l *loop) startRun(now time.Time, a dispatch.StartRun) {
 // adoptRun takes over a run of an earlier scheduler process, or begins it where that
 // process had not come so far.
 func (l *loop) adoptRun(now time.Time, a dispatch.AdoptRun) {
+	if l.fanned(a.Job) {
+		l.fan(a.Job, a.Run)
+		return
+	}
 	running, err := l.engines.spark.Adopt(l.order(a.Job, a.Run))
 	switch {
 	case errors.Is(err, spark.ErrNoRun) && a.Run.Stopping != "":
@@ -165,8 +181,21 @@ func (l *loop) adoptRun(now time.Time, a dispatch.AdoptRun) {
 	}
 }
 
+// killRun ends a run.
+func (l *loop) killRun(a dispatch.KillRun) {
+	if l.fanned(a.Job) {
+		l.engines.masters.Kill(a.Job, a.Number)
+		return
+	}
+	l.engines.spark.Kill(a.Job, a.Number)
+}
+
 // deflateRun raises the drop ratio of a run.
 func (l *loop) deflateRun(a dispatch.DeflateRun) {
+	if l.fanned(a.Job) {
+		l.engines.masters.Deflate(a.Job, a.Theta)
+		return
+	}
 	if err := l.engines.spark.Deflate(a.Job, a.Theta, a.Seed); err != nil {
 		l.logger.Warn("run not deflated", slog.String("job", a.Job), slog.Any("error", err))
 	}
@@ -190,6 +219,9 @@ func (e *engines) reportSpark() *headroomv1.EngineReport {
 // sweep ends the driver of a job that was cancelled, when the scheduler was killed
 // before it could.
 func (l *loop) sweep(id string, run dispatch.RunRecord) {
+	if l.fanned(id) {
+		return // masters stop by themselves what nobody claims
+	}
 	if running, err := l.engines.spark.Adopt(l.order(id, run)); err == nil && running {
 		l.logger.Info("run of an ended job is ended", slog.String("job", id))
 		l.engines.spark.Kill(id, run.Number)

@@ -9,7 +9,7 @@ var (
 	// errUnknownPhase says that a task names a phase that jobs do not have.
 	errUnknownPhase = errors.New("unknown phase")
 	// errNoEngine says that a directive or a job is for an engine that is not configured here.
-	errNoEngine = errors.New("this scheduler has no such engine: see the sections yarn and spark of scheduler.yaml")
+	errNoEngine = errors.New("this scheduler has no such engine: see the sections yarn, spark and dispatch of scheduler.yaml")
 	// errOlder says that a directive is older than one that was carried out.
 	errOlder = errors.New("an older directive than the newest known")
 

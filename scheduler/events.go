@@ -290,6 +290,8 @@ type jobAndSpec struct {
 	promised  int
 	// wasted is what it has wasted in all, once it has ended.
 	wasted time.Duration
+	// length is short or long for a job that masters dispatch, and empty for others.
+	length string
 }
 
 // viewEvent asks for a view; id limits it to one job, and live to the jobs that
@@ -321,6 +323,7 @@ func (l *loop) withSpec(j dispatch.JobView) jobAndSpec {
 		v := jobAndSpec{
 			JobView: j, spec: r.spec, floor: r.floor.Fraction, deadline: r.deadline, sprint: proto.CloneOf(r.sprint),
 			admission: r.admission, promised: l.promised(j.ID), wasted: r.wasted,
+			length: r.lengthOf(l.cfg),
 		}
 		if p := l.door.promises[j.ID]; p != nil {
 			v.admission = p.answer

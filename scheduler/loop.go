@@ -181,7 +181,7 @@ func (l *loop) carryRun(ctx context.Context, now time.Time, a dispatch.Action) {
 	case dispatch.AdoptRun:
 		l.adoptRun(now, a)
 	case dispatch.KillRun:
-		l.engines.spark.Kill(a.Job, a.Number)
+		l.killRun(a)
 	case dispatch.DeflateRun:
 		l.deflateRun(a)
 	}
@@ -247,14 +247,19 @@ func (r *record) manifest() jobdir.Manifest {
 // a rerun could take the task up again.
 func (l *loop) dropTasks(now time.Time, a dispatch.DropTasks) {
 	r := l.records[a.Job]
-	drops := make([]jobdir.DroppedTask, len(a.Indexes))
-	for i, index := range a.Indexes {
-		drops[i] = jobdir.DroppedTask{Index: index, Input: r.inputs[index], Reason: a.Why}
-	}
 	l.logger.Warn("tasks dropped", slog.String("job", a.Job), slog.Int("tasks", len(a.Indexes)), slog.Int("first", a.Indexes[0]), slog.String("why", a.Why))
-	if err := r.dir.RecordDrops(drops...); err != nil {
+	if err := r.dir.RecordDrops(droppedTasks(r.inputs, a.Indexes, a.Why)...); err != nil {
 		l.core.Fail(now, a.Job, "dropped tasks could not be recorded: "+err.Error())
 	}
+}
+
+// droppedTasks are the lines of a record of drops.
+func droppedTasks(inputs []string, indexes []int, why string) []jobdir.DroppedTask {
+	drops := make([]jobdir.DroppedTask, len(indexes))
+	for i, index := range indexes {
+		drops[i] = jobdir.DroppedTask{Index: index, Input: inputs[index], Reason: why}
+	}
+	return drops
 }
 
 func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {

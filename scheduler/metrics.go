@@ -6,8 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/listen"
 	"headroom/internal/scrape"
+	"headroom/scheduler/distributor"
 )
 
 // MetricsConfig is the metrics section.
@@ -28,6 +30,9 @@ const (
 	turnedOut  = "headroom_connections_turned_out_total"
 	admissions = "headroom_scheduler_admissions_total"
 	wasted     = "headroom_scheduler_wasted_seconds_total"
+
+	groupTasks   = "headroom_scheduler_group_tasks"
+	groupMasters = "headroom_scheduler_group_masters"
 )
 
 func metricsTable() scrape.Table {
@@ -41,6 +46,12 @@ func metricsTable() scrape.Table {
 		scrape.Counter(wasted,
 			"Time of slots that counted for nothing: work of jobs that missed their deadlines, copies that lost, attempts that failed or were killed, and all work of jobs that failed or were cancelled.",
 			scrape.Of("reason", "missed, killed, failed or copy")),
+		scrape.Gauge(groupTasks,
+			"Number of tasks that were handed to the master of a group and have not ended, or that wait for its window; absent without groups.",
+			scrape.Of("group", ""), scrape.Of("state", "outstanding or waiting")),
+		scrape.Gauge(groupMasters,
+			"Number of masters of a group by state; absent without groups.",
+			scrape.Of("group", ""), scrape.Of("state", "active, standby or lost")),
 	}
 }
 
@@ -48,6 +59,8 @@ func metricsTable() scrape.Table {
 type counts struct {
 	ports map[string]net.Listener // by what they are called
 	tally *tally
+	// groups are those that masters dispatch to; nil for none.
+	groups func() []*headroomv1.DispatchGroup
 	scrape.Descs
 }
 
@@ -59,6 +72,13 @@ func (c counts) Collect(ch chan<- prometheus.Metric) {
 			p.Add(turnedOut, float64(n), name)
 		}
 	}
+	c.tallied(p)
+	if c.groups != nil {
+		c.grouped(p)
+	}
+}
+
+func (c counts) tallied(p scrape.Points) {
 	c.tally.mu.Lock()
 	defer c.tally.mu.Unlock()
 	for decision, n := range c.tally.decisions {
@@ -69,11 +89,25 @@ func (c counts) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+func (c counts) grouped(p scrape.Points) {
+	for _, g := range c.groups() {
+		p.Add(groupTasks, float64(g.GetOutstanding()), g.GetName(), "outstanding")
+		p.Add(groupTasks, float64(g.GetWaiting()), g.GetName(), "waiting")
+		states := map[string]int{distributor.StateActive: 0, distributor.StateStandby: 0, distributor.StateLost: 0}
+		for _, m := range g.GetMasters() {
+			states[m.GetState()]++
+		}
+		for state, n := range states {
+			p.Add(groupMasters, float64(n), g.GetName(), state)
+		}
+	}
+}
+
 // serveMetrics answers Prometheus until ctx ends.
 func (s *Server) serveMetrics(ctx context.Context) error {
 	l, err := scrape.Listen(s.cfg.Metrics.Listen, "scheduler.yaml")
 	if err != nil {
 		return err
 	}
-	return scrape.Serve(ctx, l, scrape.Handler(scrape.Gatherer(counts{s.ports, s.tally, metricsTable().Descs()}), s.logger))
+	return scrape.Serve(ctx, l, scrape.Handler(scrape.Gatherer(counts{s.ports, s.tally, func() []*headroomv1.DispatchGroup { return s.groups(ctx) }, metricsTable().Descs()}), s.logger))
 }

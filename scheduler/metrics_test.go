@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/listen"
 	"headroom/internal/rpc"
 	"headroom/internal/scrape"
@@ -42,7 +43,9 @@ func TestTurnedOutConnectionsAreCounted(t *testing.T) {
 	}
 	all := counts{map[string]net.Listener{
 		portRPC: impatient, portYarn: hookserver.Secure(open(), k), portSpark: open(), "tls": rpc.SecureListener(open(), k),
-	}, newTally(), metricsTable().Descs()}
+	}, newTally(), func() []*headroomv1.DispatchGroup {
+		return []*headroomv1.DispatchGroup{{Name: "rack/r1", Waiting: 7, Masters: []*headroomv1.DispatchMaster{{State: "active"}, {State: "lost"}}}}
+	}, metricsTable().Descs()}
 	served := open()
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
@@ -61,6 +64,7 @@ func TestTurnedOutConnectionsAreCounted(t *testing.T) {
 	}
 	for line, there := range map[string]bool{
 		`headroom_connections_turned_out_total{port="rpc"} 3`: true, `headroom_connections_turned_out_total{port="yarn-hooks"} 0`: true,
+		`headroom_scheduler_group_tasks{group="rack/r1",state="waiting"} 7`: true, `headroom_scheduler_group_masters{group="rack/r1",state="standby"} 0`: true,
 		`headroom_connections_turned_out_total{port="tls"} 0`: true, `port="spark-hooks"`: false,
 	} {
 		if strings.Contains(string(text), line) != there {

@@ -86,6 +86,9 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 	if err := s.checkQuota(who, v, others); err != nil {
 		return nil, err
 	}
+	if err := s.checkTasks(r, v); err != nil {
+		return nil, err
+	}
 	job := &headroomv1.Job{
 		Submitter: who.Name, Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
 		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Floor: r.floor.Fraction, Progress: &headroomv1.JobProgress{
@@ -201,6 +204,9 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*reco
 	file.Submitter = who.Name
 	if file.Spark != nil && s.engines.spark == nil {
 		return nil, noSpark(file)
+	}
+	if file.Dispatch == jobfile.Pigeon && s.engines.masters == nil {
+		return nil, noMasters(file)
 	}
 	r := &record{
 		file: file, dir: s.folders.of(file, jobID(file.Name, m.GetChange().GetRequestId())),
@@ -325,7 +331,7 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 	if err != nil {
 		return nil, refusal(err, "list")
 	}
-	resp := &headroomv1.ListResponse{Jobs: v.waiting, Dispatch: v.dispatch}
+	resp := &headroomv1.ListResponse{Jobs: v.waiting, Dispatch: v.dispatch, Groups: s.groups(ctx)}
 	for _, j := range v.jobs {
 		resp.Jobs = append(resp.Jobs, jobToProto(j))
 		if d := detailToProto(j); d != nil {

@@ -75,9 +75,11 @@ func progressToProto(v jobAndSpec) *headroomv1.JobProgress {
 		p.CopiesSaveS = new(v.CopiesSave.Seconds())
 	}
 	p.Pending = count(v.Tasks - v.Done - v.Dropped - v.Running)
-	if v.Engine == "" {
+	switch v.Engine {
+	case "":
 		p.Containers = count(v.Held)
-	} else {
+	case jobfile.Pigeon: // masters hold its slots; a drop ratio acts on what was not handed to them
+	default:
 		p.Containers, p.Ahead = count(cmp.Or(v.Progress.Cores, v.Progress.Executors)), true
 		p.Copies = count(v.Progress.Copies)
 	}
@@ -112,7 +114,7 @@ func detailToProto(v jobAndSpec) *headroomv1.RunDetail {
 	d := &headroomv1.RunDetail{
 		Id: v.ID, ThetaWhy: v.Run.Why, Seed: v.Run.Seed, Deciding: v.State == dispatch.Running && !v.Run.Decided, Stopping: v.Run.Stopping, Sprint: v.sprint,
 		Trouble: v.Progress.Trouble, Executors: count(v.Progress.Executors), Source: v.Progress.Source, Cores: count(v.Progress.Cores), Surplus: count(v.Progress.Surplus),
-		Speculation: v.Speculation,
+		Speculation: v.Speculation, Length: v.length,
 	}
 	if !v.Run.Began.IsZero() {
 		d.BeganUs = v.Run.Began.UnixMicro()

@@ -16,6 +16,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/scheduler/hookserver"
+	"headroom/scheduler/jobfile"
 	"headroom/scheduler/leader"
 	"headroom/scheduler/spark"
 	"headroom/scheduler/yarn"
@@ -174,7 +175,8 @@ func (e *engines) foreign(j *headroomv1.Job, here bool) event {
 
 // isForeign tells whether a job runs on an engine of its own, not on our workers.
 func (e *engines) isForeign(j *headroomv1.Job) bool {
-	return j.GetEngine() != "" && j.GetEngine() != "local" && (j.GetEngine() != spark.Name || e.spark == nil)
+	return j.GetEngine() != "" && j.GetEngine() != "local" && (j.GetEngine() != spark.Name || e.spark == nil) &&
+		(j.GetEngine() != jobfile.Pigeon || e.masters == nil)
 }
 
 // withOwn are the jobs of YARN's engine among those of the scheduler, in the order

@@ -15,6 +15,7 @@ import (
 	"headroom/lab/arbitration/live"
 	"headroom/lab/bench"
 	"headroom/lab/demo"
+	"headroom/lab/dispatch"
 	"headroom/lab/emulator"
 	"headroom/lab/papers"
 	"headroom/lab/papers/cab"
@@ -53,6 +54,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(studies.NewQueueCommand())
 	root.AddCommand(admit.NewCommand())
+	root.AddCommand(dispatch.NewCommand())
 	root.AddCommand(studies.NewSpeculateCommand())
 	root.AddCommand(torment.New())
 	return root

@@ -263,11 +263,19 @@ func (c *Core) Add(now time.Time, p Plan, past Past) error {
 	if len(p.Sizes) != p.Tasks {
 		p.Sizes = nil
 	}
-	j := &job{Plan: p, rank: rank, maps: make([]task, p.Tasks)}
+	j := &job{Plan: p, rank: rank, maps: p.ownTasks()}
 	j.order(c.draws)
 	j.restore(past)
 	c.jobs[p.ID] = j
 	return c.enter(now, j, past)
+}
+
+// ownTasks are the map tasks that the core itself hands out: none of a job of an engine.
+func (p Plan) ownTasks() []task {
+	if p.Engine != "" {
+		return nil
+	}
+	return make([]task, p.Tasks)
 }
 
 // order sets the order in which map tasks start. A job that may end on fewer than all starts those last that a drop

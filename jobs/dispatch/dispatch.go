@@ -285,7 +285,15 @@ func (c *Core) start(now time.Time, j *job, phase Phase, index int, node string,
 // taken for one of this; four bits are the job's run, so that an attempt of a killed
 // run is never taken for one of the next.
 func (c *Core) attempt(number uint32, n int) uint32 {
-	return uint32(c.run)<<16 | runBits(number)<<12 | uint32(n&0xfff)
+	return FirstAttempt(c.run, number) | uint32(n&AttemptMask)
+}
+
+// AttemptMask are the bits of an attempt's number that count the attempts of a task in one run.
+const AttemptMask = 0xfff
+
+// FirstAttempt is the number of an attempt without those bits: of a run of a job, in a scheduler process.
+func FirstAttempt(process uint16, run uint32) uint32 {
+	return uint32(process)<<16 | runBits(run)<<12
 }
 
 // runBits is a job's run as its attempts carry it; 0 is the first.

@@ -255,7 +255,7 @@ func (c *Core) goBack(now time.Time, j *job) {
 	higher := j.run.Stopping
 	j.run = RunRecord{Number: j.run.Number, Over: true}
 	j.wasted.Killed += j.work // its outputs are thrown away
-	*j = job{Plan: j.Plan, rank: j.rank, run: j.run, maps: make([]task, j.Tasks), places: j.places, wasted: j.wasted, est: j.est.again()}
+	*j = job{Plan: j.Plan, rank: j.rank, run: j.run, maps: j.ownTasks(), places: j.places, wasted: j.wasted, est: j.est.again()}
 	j.restore(Past{})
 	c.act(RequeueJob{Job: j.ID, For: higher, Run: j.run})
 }

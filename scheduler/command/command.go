@@ -49,7 +49,7 @@ func New() *cobra.Command {
 		Example: "  scheduler submit words.yaml\n  scheduler list\n  scheduler cancel words-7f3a90c1 --reason \"wrong input\"",
 		Args:    cobra.NoArgs,
 	}
-	root.AddCommand(runCommand(), workerCommand(), masterCommand(), submitCommand(), listCommand(), showCommand(), cancelCommand(), drainCommand(), hookCommand(), driveCommand(), runTasksCommand(), startDriverCommand(), runDriverCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), versionCommand())
+	root.AddCommand(runCommand(), workerCommand(), masterCommand(), distributorCommand(), submitCommand(), listCommand(), showCommand(), cancelCommand(), drainCommand(), hookCommand(), driveCommand(), runTasksCommand(), startDriverCommand(), runDriverCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), versionCommand())
 	return root
 }
 

@@ -148,7 +148,11 @@ func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitRes
 		did = "was accepted before by the same request, " + stateWord(j) + " now"
 	}
 	work := number(j.GetProgress().GetTasks()) + " tasks"
-	if j.GetEngine() != "" {
+	switch j.GetEngine() {
+	case "":
+	case jobfile.Pigeon:
+		work += ", dispatched by masters"
+	default:
 		work = "on " + j.GetEngine()
 	}
 	if _, err := fmt.Fprintf(w, "job %s %s: class %s, %s\n", j.GetId(), did, j.GetClass(), work); err != nil {
@@ -165,16 +169,20 @@ func listCommand() *cobra.Command {
 		to      target
 		out     cli.Output
 		workers bool
+		groups  bool
 	)
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List jobs, or the workers",
-		Example: "  scheduler list\n  scheduler list -o json\n  scheduler list --workers",
+		Short:   "List jobs, the workers, or the groups of workers that masters dispatch to",
+		Example: "  scheduler list\n  scheduler list -o json\n  scheduler list --workers\n  scheduler list --groups",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			resp, err := to.list(cmd.Context(), "")
 			if err != nil {
 				return err
+			}
+			if groups {
+				return printGroups(cmd.OutOrStdout(), &out, resp.GetGroups())
 			}
 			if workers {
 				return printWorkers(cmd.OutOrStdout(), &out, resp.GetWorkers())
@@ -185,6 +193,8 @@ func listCommand() *cobra.Command {
 	to.flags(cmd)
 	out.Flags(cmd)
 	cmd.Flags().BoolVar(&workers, "workers", false, "list the workers of the nodes instead")
+	cmd.Flags().BoolVar(&groups, "groups", false, "list the groups of workers instead, with their masters and what waits for them")
+	cmd.MarkFlagsMutuallyExclusive("workers", "groups")
 	return cmd
 }
 

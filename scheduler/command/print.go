@@ -120,6 +120,8 @@ type jsonJob struct {
 	CopiesSaveS  *float64 `json:"copies_save_s"`
 	WastedS      float64  `json:"wasted_s"`
 	Speculation  string   `json:"speculation"`
+	// Length is short or long for a job that masters dispatch; null for others, and before it has begun.
+	Length *string `json:"length"`
 	// Move is what the coordinators have decided about it; null where nothing was, nobody answers, and in lists.
 	Move *jsonMove `json:"move"`
 	// Notes say what of its settings was not taken as its owner asked.
@@ -156,6 +158,7 @@ func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 	item.Admission, item.ErrorBound, item.Error, item.Promised = admissionItem(j.GetAdmission()), errorBound(j), leftOut(j), p.GetPromised()
 	item.Move = moveItem(j.GetOutlook().GetMove())
 	item.Copies, item.CopiesWanted, item.WastedS, item.Speculation = p.GetCopies(), p.GetCopiesWanted(), p.GetWastedS(), d.GetSpeculation()
+	item.Length = cli.Known(d.GetLength(), d.GetLength() != "")
 	if p != nil {
 		item.CopiesSaveS = p.CopiesSaveS
 		item.Theta, item.SprintAfterS, item.SprintDue = p.Theta, p.SprintAfterS, p.GetSprintDue()
@@ -461,6 +464,9 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 		engine := j.GetEngine()
 		if j.GetQueue() != "" {
 			engine += ", queue " + j.GetQueue()
+		}
+		if d.GetLength() != "" {
+			engine += ", " + d.GetLength() + " job"
 		}
 		rows = slices.Insert(rows, 4, []string{"engine", engine}, []string{"quality floor", floorText(j)})
 	} else if jobfile.FloorReason(j.GetSpec()) != "" {

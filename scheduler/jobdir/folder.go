@@ -47,12 +47,17 @@ type Folder struct {
 	Run uint32
 }
 
+// tasksMost bounds the tasks that are believed of a job without input files: more than any job file may ask for.
+const tasksMost = 1 << 20
+
 // Manifest is job.json.
 type Manifest struct {
 	ID string `json:"id"`
 	// Inputs are the files of the glob when the job was accepted: a file that
 	// appears later must not move the indexes of the tasks.
-	Inputs    []string   `json:"inputs"`
+	Inputs []string `json:"inputs"`
+	// Tasks is the number of tasks of a job without input files; Inputs then has as many empty names, and the file has none.
+	Tasks     int        `json:"tasks,omitempty"`
 	StartedAt *time.Time `json:"started_at"`
 	// Run is the latest run; absent before the first.
 	Run *dispatch.RunRecord `json:"run,omitempty"`
@@ -61,7 +66,7 @@ type Manifest struct {
 // DroppedTask is one line of the file "dropped".
 type DroppedTask struct {
 	Index  int    `json:"index"`
-	Input  string `json:"input"`
+	Input  string `json:"input,omitempty"`
 	Reason string `json:"reason"`
 }
 
@@ -196,6 +201,9 @@ func TakeBack(f Folder, made []string) error {
 
 // WriteManifest writes the manifest durably.
 func (f Folder) WriteManifest(m Manifest) error {
+	if len(m.Inputs) > 0 && m.Inputs[0] == "" {
+		m.Inputs, m.Tasks = nil, len(m.Inputs)
+	}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -215,6 +223,12 @@ func (f Folder) ReadManifest() (*Manifest, error) {
 	m := &Manifest{}
 	if err := json.Unmarshal(data, m); err != nil || m.ID != f.ID {
 		return nil, fmt.Errorf("%s is not the record of job %s", f.Path("job.json"), f.ID)
+	}
+	if m.Tasks < 0 || m.Tasks > tasksMost {
+		return nil, fmt.Errorf("%s has %d tasks; the most is %d", f.Path("job.json"), m.Tasks, tasksMost)
+	}
+	if m.Tasks > 0 {
+		m.Inputs = make([]string, m.Tasks)
 	}
 	return m, nil
 }

@@ -101,3 +101,20 @@ func TestTidy(t *testing.T) {
 		testkit.Check(t, Folder{Output: f.Output, ID: "gone"}.Tidy(2))
 	}
 }
+
+// A job of 60000 tasks without files costs its record a few bytes, and comes back with all of them.
+func TestTasksWithoutFiles(t *testing.T) {
+	t.Parallel()
+	f := Folder{Output: t.TempDir(), ID: "j1"}
+	testkit.Check(t, os.MkdirAll(f.Path(""), 0o750))
+	testkit.Check(t, f.WriteManifest(Manifest{ID: "j1", Inputs: make([]string, 60_000)}))
+	info := testkit.Need(os.Stat(f.Path("job.json")))(t)
+	m := testkit.Need(f.ReadManifest())(t)
+	if len(m.Inputs) != 60_000 || info.Size() > 200 {
+		t.Errorf("%d tasks in %d bytes", len(m.Inputs), info.Size())
+	}
+	testkit.WriteFile(t, f.Path("job.json"), `{"id": "j1", "tasks": 99999999999}`)
+	if _, err := f.ReadManifest(); err == nil {
+		t.Error("any number of tasks is believed")
+	}
+}

@@ -15,11 +15,14 @@ import (
 // Linux takes 2 MiB of arguments and environment together.
 const argumentsMax = 1 << 20
 
-// Inputs are the files of the job's glob, in order. Every one must be readable
-// by the scheduler now: a job is not accepted only to fail later.
+// Inputs are the files of the job's glob, in order, or as many empty names as it has tasks without
+// files. Every file must be readable by the scheduler now: a job is not accepted only to fail later.
 func (f *File) Inputs() ([]string, error) {
 	if f.Spark != nil {
 		return nil, f.applicable()
+	}
+	if f.Map.Tasks > 0 {
+		return make([]string, f.Map.Tasks), f.reducible(f.Map.Tasks)
 	}
 	names, err := filepath.Glob(f.Map.Input)
 	if err != nil {
@@ -34,14 +37,20 @@ func (f *File) Inputs() ([]string, error) {
 	case len(names) == 0:
 		return nil, f.ErrorAt("map.input", "no file matches %s", f.Map.Input).
 			WithHint("relative paths are relative to the job file's folder; name at least one readable text file")
-	case len(names) > tasksMax:
-		return nil, f.ErrorAt("map.input", "%d files match %s; the most is %d", len(names), f.Map.Input, tasksMax).
+	case len(names) > f.tasksMost():
+		return nil, f.ErrorAt("map.input", "%d files match %s; the most is %d", len(names), f.Map.Input, f.tasksMost()).
 			WithHint("split the work into several jobs, or put several texts into one file")
-	case f.Reduce != nil && len(names)*(len(f.Output)+len(f.Name)+len("/-000000000000/map-00000.")) > argumentsMax:
-		return nil, f.ErrorAt("output", "the names of %d map outputs are too long for one reduce command", len(names)).
-			WithHint("use an output folder with a shorter name, or fewer input files")
 	}
-	return names, nil
+	return names, f.reducible(len(names))
+}
+
+// reducible refuses more map outputs than a reduce command can be given.
+func (f *File) reducible(tasks int) error {
+	if f.Reduce != nil && tasks*(len(f.Output)+len(f.Name)+len("/-000000000000/map-00000.")) > argumentsMax {
+		return f.ErrorAt("output", "the names of %d map outputs are too long for one reduce command", tasks).
+			WithHint("use an output folder with a shorter name, or fewer tasks")
+	}
+	return nil
 }
 
 // applicable tells whether the files of an application can be read.

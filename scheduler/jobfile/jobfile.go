@@ -38,7 +38,6 @@ const (
 	SizeMax = 64 << 10
 	// SlotsMax is the most slots of a job, and of a worker.
 	SlotsMax    = 10_000
-	tasksMax    = 10_000 // map tasks
 	attemptsMax = 100
 	// attemptsDefault is max_attempts when the job file does not say.
 	attemptsDefault = 3
@@ -50,8 +49,14 @@ type File struct {
 	Name string `yaml:"name"`
 	// Class is one of the scheduler's priority classes.
 	Class string `yaml:"class"`
-	// Slots is the most tasks that run at once, from 1 to 10000.
+	// Slots is the most tasks that run at once, from 1 to 10000. A job with Dispatch has none: then it is the most.
 	Slots int `yaml:"slots"`
+	// Dispatch is Pigeon for a job whose tasks masters dispatch; empty for the scheduler itself.
+	Dispatch string `yaml:"dispatch,omitempty"`
+	// Length is Short or Long; empty lets TaskTime or the class decide. It needs Dispatch.
+	Length string `yaml:"length,omitempty"`
+	// TaskTime is how long a task runs, "800ms", as far as is known. It needs Dispatch.
+	TaskTime string `yaml:"task_time,omitempty"`
 	// MinTasks is the least fraction of map tasks that counts as a result:
 	// "75%" or 0.75, above 0 and at most 1. Empty stands for all.
 	MinTasks string `yaml:"min_tasks,omitempty"`
@@ -88,7 +93,9 @@ type File struct {
 // MapStage is the first phase: one task for each input file.
 type MapStage struct {
 	// Input is a glob; each file that it matches is one task.
-	Input string `yaml:"input"`
+	Input string `yaml:"input,omitempty"`
+	// Tasks is the number of tasks of a job without input files.
+	Tasks int `yaml:"tasks,omitempty"`
 	// Command is the program and its arguments; {input}, {output} and {index} are
 	// replaced. Standard output is the task's output unless {output} is used.
 	Command []string `yaml:"command"`
@@ -124,7 +131,7 @@ func Parse(file string, data []byte, classes []string) (*File, error) {
 		return nil, err
 	}
 	f.text = Source{file, data}
-	for _, check := range []func() error{f.checkName, func() error { return f.checkClass(classes) }, f.checkNumbers, f.checkWork} {
+	for _, check := range []func() error{f.checkName, func() error { return f.checkClass(classes) }, f.checkDispatch, f.checkNumbers, f.checkWork} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -157,6 +164,9 @@ func (f *File) checkClass(classes []string) error {
 }
 
 func (f *File) checkNumbers() error {
+	if f.Dispatch != "" {
+		f.Slots = SlotsMax
+	}
 	if f.Slots < 1 || f.Slots > SlotsMax {
 		if !f.text.Has("slots") {
 			return f.missing("slots", "slots is the most tasks that run at once, for example slots: 4")
@@ -276,6 +286,9 @@ func (f *File) checkCommands() error {
 	if f.Reduce != nil && len(f.Reduce.Command) == 0 {
 		return f.missing("reduce.command", "program and arguments, for example command: [powerlab, app, merge]; or leave reduce out")
 	}
+	if err := f.checkCount(); err != nil {
+		return err
+	}
 	if err := f.checkWords("map.command", f.Map.Command); err != nil || f.Reduce == nil {
 		return err
 	}
@@ -313,6 +326,9 @@ func (f *File) makeAbsolute() error {
 		{"map.input", "a glob of text files, for example input: data/*.txt", &f.Map.Input},
 		{"output", "a folder for the results, for example output: out", &f.Output},
 	} {
+		if p.path == &f.Map.Input && f.Map.Tasks > 0 {
+			continue
+		}
 		if *p.path == "" {
 			return f.missing(p.key, p.WithHint)
 		}
@@ -342,7 +358,7 @@ func (f *File) Engine() string {
 	if f.Spark != nil {
 		return spark.Name
 	}
-	return ""
+	return f.Dispatch
 }
 
 func (f *File) missing(key, hint string) error {
@@ -466,7 +482,7 @@ func (f *File) canonical() ([]byte, error) {
 	}
 	line("name", f.Name)
 	line("class", f.Class)
-	line("slots", f.Slots)
+	f.writeDispatch(line)
 	switch {
 	case f.Quality == "" && f.Error == "":
 		line("min_tasks", cmp.Or(f.MinTasks, "100%"))
@@ -492,7 +508,11 @@ func (f *File) canonical() ([]byte, error) {
 		return b.Bytes(), nil
 	}
 	b.WriteString("map:\n")
-	line("  input", f.Map.Input)
+	if f.Map.Tasks > 0 {
+		line("  tasks", f.Map.Tasks)
+	} else {
+		line("  input", f.Map.Input)
+	}
 	line("  command", f.Map.Command)
 	if f.Reduce != nil {
 		b.WriteString("reduce:\n")
@@ -505,6 +525,21 @@ func (f *File) canonical() ([]byte, error) {
 		return nil, fmt.Errorf("scheduler: write job %s: %w", f.Name, failed)
 	}
 	return b.Bytes(), nil
+}
+
+// writeDispatch writes who dispatches the tasks, and to how many slots.
+func (f *File) writeDispatch(line func(key string, value any)) {
+	if f.Dispatch == "" {
+		line("slots", f.Slots)
+		return
+	}
+	line("dispatch", f.Dispatch)
+	if f.Length != "" {
+		line("length", f.Length)
+	}
+	if f.TaskTime != "" {
+		line("task_time", f.TaskTime)
+	}
 }
 
 // submitterKey is the key of the submitter in what is committed.

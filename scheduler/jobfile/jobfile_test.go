@@ -132,6 +132,19 @@ func TestParseJobRefuses(t *testing.T) {
 		"no output":        {"output: ../out/words\n", "", "/f: output is missing"},
 		"zero attempts":    {"max_attempts: 5", "max_attempts: 0", "/f:11:15: max_attempts is 0"},
 		"many attempts":    {"max_attempts: 5", "max_attempts: 101", "/f:11:15: max_attempts is 101"},
+		"odd dispatch":     {"slots: 4", "dispatch: dove", "/f:3:11: dispatch \"dove\" is unknown"},
+		"empty dispatch":   {"slots: 4", "dispatch: ''", "/f:3:11: dispatch is empty"},
+		"pigeon's slots":   {"slots: 4", "slots: 4\ndispatch: pigeon", "/f:3:8: slots beside dispatch: pigeon"},
+		"length alone":     {"slots: 4", "slots: 4\nlength: short", "/f:4:9: length without dispatch"},
+		"odd length":       {"slots: 4", "dispatch: pigeon\nlength: tiny", "/f:4:9: length \"tiny\" is unknown"},
+		"empty length":     {"slots: 4", "dispatch: pigeon\nlength: ''", "/f:4:9: length \"\" is unknown"},
+		"no task time":     {"slots: 4", "dispatch: pigeon\ntask_time: 0s", "/f:4:12: task_time is 0s"},
+		"bare task time":   {"slots: 4", "dispatch: pigeon\ntask_time: 3", "/f:4:12: task_time"},
+		"no tasks":         {"input: text/*.txt", "tasks: 0", "/f:6:10: tasks is 0; it must be from 1 to 10000"},
+		"past tasks":       {"input: text/*.txt", "tasks: -1", "/f:6:10: tasks is -1"},
+		"many tasks":       {"input: text/*.txt", "tasks: 10001", "/f:6:10: tasks is 10001"},
+		"tasks and input":  {"input: text/*.txt", "input: text/*.txt\n  tasks: 3", "/f:7:10: tasks beside input"},
+		"tasks no input":   {"input: text/*.txt", "tasks: 3", "/f:7:12: {input} in a job without input files"},
 		"unknown key":      {"slots: 4", "slot: 4", `/f:3:1: unknown key "slot"`},
 		"broken":           {"[powerlab, app, merge]", "[powerlab", "/f:10:"},
 		"empty":            {fullJob, "", "/f: name is missing"},
@@ -158,6 +171,7 @@ func FuzzJobFile(f *testing.F) {
 	f.Add([]byte("{name: a, class: low, slots: 1, min_tasks: 1e-3, map: {input: x, command: [\"'#: \"]}, output: '*'}"))
 	f.Add([]byte("{name: a, class: low, slots: 1, quality: 90%, map: {input: x, command: [x]}, output: x}"))
 	f.Add([]byte("name: a\nclass: low\nslots: 1\nmap: {input: x, command: [" + strings.Repeat("x, ", 7000) + "x]}\noutput: x\n"))
+	f.Add([]byte("{name: a, class: low, dispatch: pigeon, length: short, task_time: 1s, map: {tasks: 60000, command: [x]}, output: x}"))
 	f.Add([]byte("name: " + strings.Repeat("{a: ", 15_000)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var job *File
@@ -198,6 +212,15 @@ func TestCanonicalKeepsEveryText(t *testing.T) {
 		if rapid.Bool().Draw(t, "quality") {
 			job.Quality, job.Profile = "90%", rapid.SampledFrom([]string{"a", "null", "1e3", "0x1F", "a.b-c_d"}).Draw(t, "profile")
 			job.MinTasks = rapid.SampledFrom([]string{"", "50%"}).Draw(t, "least")
+		}
+		if rapid.Bool().Draw(t, "masters") {
+			job.Dispatch, job.Slots = Pigeon, SlotsMax
+			job.Length = rapid.SampledFrom([]string{"", Short, Long}).Draw(t, "length")
+			job.TaskTime = rapid.SampledFrom([]string{"", "800ms"}).Draw(t, "task time")
+		}
+		if rapid.Bool().Draw(t, "no files") {
+			job.Map.Input, job.Map.Tasks = "", rapid.IntRange(1, job.tasksMost()).Draw(t, "tasks")
+			job.Map.Command = []string{"true", "{index}"}
 		}
 		if rapid.Bool().Draw(t, "reduce") {
 			job.Reduce = &ReduceStage{Command: []string{word("reducer")}}

@@ -21,6 +21,6 @@
 // and a peer that does not read is cut off. Whoever is at the other end shows a certificate: workers run tasks as their own node,
 // distributors speak for themselves only.
 //
-// It never reads or writes a file, looks up no name in the way of a task, and never decides whether a task that failed runs again:
+// Of tasks it keeps nothing on disk; it looks up no name in the way of a task, and never decides whether a task that failed runs again:
 // that is the distributor's.
 package master

@@ -24,8 +24,8 @@ const (
 	distributorSilence = time.Minute
 	// takeoverAfter is the silence after which a new stream of a node replaces the one before: workers speak each second.
 	takeoverAfter = 2 * time.Second
-	// hold is how long a master that has become active waits for its workers to say what they run, before tasks that nobody knows
-	// are lost. A worker asks the masters of its group in turn at least once a second.
+	// hold is how long at most a master that has become active waits for its workers to say what they run, before tasks that nobody
+	// knows are lost. A worker asks the masters of its group in turn at least once a second.
 	hold = 3 * time.Second
 	// claimWait is how long a task that only its worker knows may run without its distributor: then it is stopped.
 	claimWait = 30 * time.Second
@@ -134,8 +134,10 @@ type group struct {
 	caps   map[string]dispatch.Cap
 	capsAt time.Time
 	counts counts
-	// settled: the workers have had the time to say what they run.
+	// settled: the workers have said what they run, or have had the time to.
 	settled bool
+	// awaited are the nodes that the peer has named last, and that have not come here since; nil where it has named none.
+	awaited map[string]bool
 	lost    []*task // reused
 	fed     []*node // reused: nodes with tasks that have begun
 }
@@ -251,12 +253,25 @@ func (g *group) tick(now time.Time) {
 			delete(g.orphans, k)
 		}
 	}
-	if g.role.active && !g.settled && now.Sub(g.role.since) >= hold {
+	if g.role.active && !g.settled && (now.Sub(g.role.since) >= hold || g.awaited != nil && len(g.awaited) == 0) {
 		g.settle()
 	}
 	for _, d := range g.distributors {
 		if d.session != nil && now.Sub(d.told) >= stateEvery {
 			g.tellState(now, d)
+		}
+	}
+}
+
+// hearPeer takes the word of the group's other master. While that one is active, its workers are those to wait for if it falls silent.
+func (g *group) hearPeer(now time.Time, w peerWord) {
+	if g.role.hear(now, w) {
+		g.turn(now)
+	}
+	if w.active && !g.role.active {
+		g.awaited = make(map[string]bool, len(w.nodes))
+		for _, n := range w.nodes {
+			g.awaited[n] = true
 		}
 	}
 }

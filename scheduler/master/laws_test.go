@@ -87,12 +87,8 @@ func (w *world) pass(d time.Duration) {
 	a, b := w.masters[0], w.masters[1]
 	if a != nil && b != nil && !w.cut {
 		wa, wb := wordOf(a, w.now), wordOf(b, w.now)
-		if a.role.hear(w.now, wb) {
-			a.turn(w.now)
-		}
-		if b.role.hear(w.now, wa) {
-			b.turn(w.now)
-		}
+		a.hearPeer(w.now, wb)
+		b.hearPeer(w.now, wa)
 	}
 	for i, g := range w.masters {
 		if g == nil {
@@ -111,8 +107,13 @@ func (w *world) pass(d time.Duration) {
 }
 
 func wordOf(g *group, now time.Time) peerWord {
-	s := g.state(now, nil)
-	return peerWord{s.GetMaster(), s.GetActive(), time.Duration(s.GetActiveMs()) * time.Millisecond}
+	v := g.view(now)
+	s := v.GetState()
+	word := peerWord{name: s.GetMaster(), active: s.GetActive(), activeFor: time.Duration(s.GetActiveMs()) * time.Millisecond}
+	for _, x := range v.GetWorkers() {
+		word.nodes = append(word.nodes, x.GetNode())
+	}
+	return word
 }
 
 func over(l *line) bool {

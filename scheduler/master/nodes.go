@@ -22,7 +22,7 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 	if err := g.belongs(s.node); err != nil {
 		return err
 	}
-	n := g.nodes[s.node]
+	n, before := g.nodes[s.node], map[key]*task{}
 	if n != nil && n.session != nil {
 		conflict := rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "another worker is connected as node "+n.name, "run one worker on a node")
 		if now.Sub(n.heard) < takeoverAfter {
@@ -37,20 +37,14 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 		n = &node{name: s.node}
 		g.nodes[s.node] = n
 	} else {
-		delete(g.byWorker, n.worker)
-		g.lost = g.core.Leave(n.worker, g.lost[:0])
+		for _, t := range g.leave(n) {
+			t.on, before[t.key] = nil, t
+		}
 	}
+	delete(g.awaited, n.name)
 	n.slots, n.session, n.heard, n.running = slots, s, now, 0
 	n.worker = g.core.Join(slots, 0)
 	g.byWorker[n.worker] = n
-	before := make(map[key]*task, len(g.lost))
-	for _, t := range g.lost {
-		if t.slot != nil {
-			g.occupy(n, t)
-			continue
-		}
-		t.on, before[t.key] = nil, t
-	}
 	for _, r := range running {
 		g.named(now, n, r)
 		delete(before, keyOf(r))
@@ -58,11 +52,27 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 	for _, t := range before {
 		g.lose(t)
 	}
-	g.lost = g.lost[:0]
 	g.slots.Joined(n.name)
 	g.reserve()
 	g.limit(n)
 	return nil
+}
+
+// leave takes a node's worker out of the core, and returns what it was running; valid until the next call. Slots of frameworks are not
+// among it: they are adopted when the worker is back.
+func (g *group) leave(n *node) []*task {
+	delete(g.byWorker, n.worker)
+	clear(g.lost)
+	g.lost = g.core.Leave(n.worker, g.lost[:0])
+	running := g.lost[:0]
+	for _, t := range g.lost {
+		if t.slot != nil {
+			g.slots.Gone(t.slot)
+		} else {
+			running = append(running, t)
+		}
+	}
+	return running
 }
 
 // named takes over an attempt that a worker names. One that runs elsewhere is stopped here.
@@ -159,13 +169,7 @@ func (g *group) away(now time.Time, s *workSession, goodbye bool) {
 // abandon forgets a node, whose tasks are lost.
 func (g *group) abandon(n *node) {
 	delete(g.nodes, n.name)
-	delete(g.byWorker, n.worker)
-	g.lost = g.core.Leave(n.worker, g.lost[:0])
-	for _, t := range g.lost {
-		if t.slot != nil {
-			g.slots.Gone(t.slot)
-			continue
-		}
+	for _, t := range g.leave(n) {
 		g.lose(t)
 	}
 	if n.session != nil {

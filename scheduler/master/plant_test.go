@@ -215,7 +215,6 @@ type source struct {
 	lost   map[key]int
 	refuse map[key]string
 	came   chan struct{}
-	deaf   chan struct{} // closed to let it read again; nil: it reads
 	cancel func()
 }
 
@@ -245,9 +244,21 @@ func connectTo(tb testing.TB, name string, incarnation uint64, addr string) *sou
 			s.hear(m)
 		}
 	}()
+	alive := make(chan struct{})
+	go func() {
+		defer close(alive)
+		for ctx.Err() == nil {
+			_ = s.send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Alive{Alive: &headroomv1.PlaceAlive{}}}) // the receiver sees why not
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}()
 	s.cancel = sync.OnceFunc(func() {
 		cancel()
 		<-over
+		<-alive
 		_ = st.CloseRequest()
 		_ = st.CloseResponse()
 		s.peers.Close()

@@ -27,6 +27,8 @@ type peerWord struct {
 	active bool
 	// activeFor is how long it has been.
 	activeFor time.Duration
+	// nodes of its workers.
+	nodes []string
 }
 
 // begin is the start of the process: it asks its peer first.

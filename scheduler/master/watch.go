@@ -59,11 +59,10 @@ func (m *Master) askPeer(ctx context.Context) error {
 		}
 		s := r.Msg.GetState()
 		word := peerWord{name: s.GetMaster(), active: s.GetActive(), activeFor: time.Duration(s.GetActiveMs()) * time.Millisecond}
-		_ = m.post(ctx, func(g *group) { // it ends with ctx
-			if now := m.now(); g.role.hear(now, word) {
-				g.turn(now)
-			}
-		})
+		for _, w := range r.Msg.GetWorkers() {
+			word.nodes = append(word.nodes, w.GetNode())
+		}
+		_ = m.post(ctx, func(g *group) { g.hearPeer(m.now(), word) }) // it ends with ctx
 	})
 }
 

@@ -326,7 +326,9 @@ type ListResponse struct {
 	Workers  []*Worker              `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
 	Dispatch *Dispatch              `protobuf:"bytes,3,opt,name=dispatch,proto3" json:"dispatch,omitempty"`
 	// Of the jobs that have begun.
-	Runs          []*RunDetail `protobuf:"bytes,4,rep,name=runs,proto3" json:"runs,omitempty"`
+	Runs []*RunDetail `protobuf:"bytes,4,rep,name=runs,proto3" json:"runs,omitempty"`
+	// Groups of workers that masters dispatch to; none where scheduler.yaml names none.
+	Groups        []*DispatchGroup `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -389,6 +391,240 @@ func (x *ListResponse) GetRuns() []*RunDetail {
 	return nil
 }
 
+func (x *ListResponse) GetGroups() []*DispatchGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// DispatchGroup is a group of workers as a distributor sees it.
+type DispatchGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The group's masters in the order of the configuration.
+	Masters []*DispatchMaster `protobuf:"bytes,2,rep,name=masters,proto3" json:"masters,omitempty"`
+	// What the active master says of its workers' slots; absent while no master of the group is active.
+	Workers     *uint32 `protobuf:"varint,3,opt,name=workers,proto3,oneof" json:"workers,omitempty"`
+	Slots       *uint32 `protobuf:"varint,4,opt,name=slots,proto3,oneof" json:"slots,omitempty"`
+	Usable      *uint32 `protobuf:"varint,5,opt,name=usable,proto3,oneof" json:"usable,omitempty"`
+	Reserved    *uint32 `protobuf:"varint,6,opt,name=reserved,proto3,oneof" json:"reserved,omitempty"`
+	RunningHigh *uint32 `protobuf:"varint,7,opt,name=running_high,json=runningHigh,proto3,oneof" json:"running_high,omitempty"`
+	RunningLow  *uint32 `protobuf:"varint,8,opt,name=running_low,json=runningLow,proto3,oneof" json:"running_low,omitempty"`
+	WaitingHigh *uint32 `protobuf:"varint,9,opt,name=waiting_high,json=waitingHigh,proto3,oneof" json:"waiting_high,omitempty"`
+	WaitingLow  *uint32 `protobuf:"varint,10,opt,name=waiting_low,json=waitingLow,proto3,oneof" json:"waiting_low,omitempty"`
+	// How many more tasks the distributor may hand over now.
+	Window uint32 `protobuf:"varint,11,opt,name=window,proto3" json:"window,omitempty"`
+	// Tasks that were handed over and have not ended, and tasks that wait here for the window.
+	Outstanding uint32 `protobuf:"varint,12,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
+	Waiting     uint32 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Tasks a second at the present caps, relative to one slot at full speed; absent while unknown.
+	Power         *float64 `protobuf:"fixed64,14,opt,name=power,proto3,oneof" json:"power,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DispatchGroup) Reset() {
+	*x = DispatchGroup{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DispatchGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DispatchGroup) ProtoMessage() {}
+
+func (x *DispatchGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DispatchGroup.ProtoReflect.Descriptor instead.
+func (*DispatchGroup) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DispatchGroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DispatchGroup) GetMasters() []*DispatchMaster {
+	if x != nil {
+		return x.Masters
+	}
+	return nil
+}
+
+func (x *DispatchGroup) GetWorkers() uint32 {
+	if x != nil && x.Workers != nil {
+		return *x.Workers
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetSlots() uint32 {
+	if x != nil && x.Slots != nil {
+		return *x.Slots
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetUsable() uint32 {
+	if x != nil && x.Usable != nil {
+		return *x.Usable
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetReserved() uint32 {
+	if x != nil && x.Reserved != nil {
+		return *x.Reserved
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetRunningHigh() uint32 {
+	if x != nil && x.RunningHigh != nil {
+		return *x.RunningHigh
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetRunningLow() uint32 {
+	if x != nil && x.RunningLow != nil {
+		return *x.RunningLow
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetWaitingHigh() uint32 {
+	if x != nil && x.WaitingHigh != nil {
+		return *x.WaitingHigh
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetWaitingLow() uint32 {
+	if x != nil && x.WaitingLow != nil {
+		return *x.WaitingLow
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetWindow() uint32 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetOutstanding() uint32 {
+	if x != nil {
+		return x.Outstanding
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *DispatchGroup) GetPower() float64 {
+	if x != nil && x.Power != nil {
+		return *x.Power
+	}
+	return 0
+}
+
+// DispatchMaster is a master of a group.
+type DispatchMaster struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// host:port.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// What it calls itself; empty while it has not answered.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// "active", "standby" or "lost".
+	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	// Why it is lost, in words.
+	Trouble       string `protobuf:"bytes,4,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DispatchMaster) Reset() {
+	*x = DispatchMaster{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DispatchMaster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DispatchMaster) ProtoMessage() {}
+
+func (x *DispatchMaster) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DispatchMaster.ProtoReflect.Descriptor instead.
+func (*DispatchMaster) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *DispatchMaster) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *DispatchMaster) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DispatchMaster) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *DispatchMaster) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 // Dispatch is how jobs begin.
 type Dispatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -410,7 +646,7 @@ type Dispatch struct {
 
 func (x *Dispatch) Reset() {
 	*x = Dispatch{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[6]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +658,7 @@ func (x *Dispatch) String() string {
 func (*Dispatch) ProtoMessage() {}
 
 func (x *Dispatch) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[6]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +671,7 @@ func (x *Dispatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dispatch.ProtoReflect.Descriptor instead.
 func (*Dispatch) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Dispatch) GetDiscipline() string {
@@ -514,14 +750,16 @@ type RunDetail struct {
 	// Executors beyond those that its share leaves, which stay until nothing needs what they have computed.
 	Surplus uint32 `protobuf:"varint,13,opt,name=surplus,proto3" json:"surplus,omitempty"`
 	// Which policy decides on copies of its tasks, and why it decided last as it did, in words; empty while nothing was decided.
-	Speculation   string `protobuf:"bytes,14,opt,name=speculation,proto3" json:"speculation,omitempty"`
+	Speculation string `protobuf:"bytes,14,opt,name=speculation,proto3" json:"speculation,omitempty"`
+	// "short" or "long" for a job that masters dispatch; empty for others.
+	Length        string `protobuf:"bytes,15,opt,name=length,proto3" json:"length,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunDetail) Reset() {
 	*x = RunDetail{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[7]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +771,7 @@ func (x *RunDetail) String() string {
 func (*RunDetail) ProtoMessage() {}
 
 func (x *RunDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[7]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +784,7 @@ func (x *RunDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunDetail.ProtoReflect.Descriptor instead.
 func (*RunDetail) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunDetail) GetId() string {
@@ -647,6 +885,13 @@ func (x *RunDetail) GetSpeculation() string {
 	return ""
 }
 
+func (x *RunDetail) GetLength() string {
+	if x != nil {
+		return x.Length
+	}
+	return ""
+}
+
 // Sprinting is a sprint as the coordinators told it.
 type Sprinting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -662,7 +907,7 @@ type Sprinting struct {
 
 func (x *Sprinting) Reset() {
 	*x = Sprinting{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[8]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -674,7 +919,7 @@ func (x *Sprinting) String() string {
 func (*Sprinting) ProtoMessage() {}
 
 func (x *Sprinting) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[8]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -687,7 +932,7 @@ func (x *Sprinting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sprinting.ProtoReflect.Descriptor instead.
 func (*Sprinting) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Sprinting) GetId() string {
@@ -741,7 +986,7 @@ type StageDetail struct {
 
 func (x *StageDetail) Reset() {
 	*x = StageDetail{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[9]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +998,7 @@ func (x *StageDetail) String() string {
 func (*StageDetail) ProtoMessage() {}
 
 func (x *StageDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[9]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +1011,7 @@ func (x *StageDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageDetail.ProtoReflect.Descriptor instead.
 func (*StageDetail) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StageDetail) GetId() uint32 {
@@ -821,7 +1066,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[10]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +1078,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[10]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +1091,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -872,7 +1117,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[11]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1129,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[11]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1142,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelResponse) GetRevision() uint64 {
@@ -922,7 +1167,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[12]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1179,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[12]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1192,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Worker) GetNode() string {
@@ -1001,7 +1246,7 @@ type WorkerMessage struct {
 
 func (x *WorkerMessage) Reset() {
 	*x = WorkerMessage{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[13]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +1258,7 @@ func (x *WorkerMessage) String() string {
 func (*WorkerMessage) ProtoMessage() {}
 
 func (x *WorkerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[13]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +1271,7 @@ func (x *WorkerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerMessage.ProtoReflect.Descriptor instead.
 func (*WorkerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkerMessage) GetMessage() isWorkerMessage_Message {
@@ -1111,7 +1356,7 @@ type TaskResults struct {
 
 func (x *TaskResults) Reset() {
 	*x = TaskResults{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[14]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1368,7 @@ func (x *TaskResults) String() string {
 func (*TaskResults) ProtoMessage() {}
 
 func (x *TaskResults) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[14]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1381,7 @@ func (x *TaskResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResults.ProtoReflect.Descriptor instead.
 func (*TaskResults) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskResults) GetResults() []*TaskResult {
@@ -1160,7 +1405,7 @@ type WorkerHello struct {
 
 func (x *WorkerHello) Reset() {
 	*x = WorkerHello{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1417,7 @@ func (x *WorkerHello) String() string {
 func (*WorkerHello) ProtoMessage() {}
 
 func (x *WorkerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1430,7 @@ func (x *WorkerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerHello.ProtoReflect.Descriptor instead.
 func (*WorkerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkerHello) GetNode() string {
@@ -1225,7 +1470,7 @@ type WorkerAlive struct {
 
 func (x *WorkerAlive) Reset() {
 	*x = WorkerAlive{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1482,7 @@ func (x *WorkerAlive) String() string {
 func (*WorkerAlive) ProtoMessage() {}
 
 func (x *WorkerAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1495,7 @@ func (x *WorkerAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerAlive.ProtoReflect.Descriptor instead.
 func (*WorkerAlive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{18}
 }
 
 // TaskRef names one attempt of one task.
@@ -1269,7 +1514,7 @@ type TaskRef struct {
 
 func (x *TaskRef) Reset() {
 	*x = TaskRef{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1526,7 @@ func (x *TaskRef) String() string {
 func (*TaskRef) ProtoMessage() {}
 
 func (x *TaskRef) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1539,7 @@ func (x *TaskRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRef.ProtoReflect.Descriptor instead.
 func (*TaskRef) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskRef) GetJob() string {
@@ -1352,7 +1597,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1609,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1622,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Task) GetRef() *TaskRef {
@@ -1438,7 +1683,7 @@ type TaskResult struct {
 
 func (x *TaskResult) Reset() {
 	*x = TaskResult{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1695,7 @@ func (x *TaskResult) String() string {
 func (*TaskResult) ProtoMessage() {}
 
 func (x *TaskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1708,7 @@ func (x *TaskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResult.ProtoReflect.Descriptor instead.
 func (*TaskResult) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskResult) GetRef() *TaskRef {
@@ -1517,7 +1762,7 @@ type WorkMessage struct {
 
 func (x *WorkMessage) Reset() {
 	*x = WorkMessage{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[20]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1774,7 @@ func (x *WorkMessage) String() string {
 func (*WorkMessage) ProtoMessage() {}
 
 func (x *WorkMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[20]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1787,7 @@ func (x *WorkMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkMessage.ProtoReflect.Descriptor instead.
 func (*WorkMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WorkMessage) GetMessage() isWorkMessage_Message {
@@ -1627,7 +1872,7 @@ type Tasks struct {
 
 func (x *Tasks) Reset() {
 	*x = Tasks{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[21]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1884,7 @@ func (x *Tasks) String() string {
 func (*Tasks) ProtoMessage() {}
 
 func (x *Tasks) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[21]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1897,7 @@ func (x *Tasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tasks.ProtoReflect.Descriptor instead.
 func (*Tasks) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Tasks) GetTasks() []*Task {
@@ -1685,12 +1930,46 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x10.headroom.v1.JobR\x03job\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"\x1d\n" +
 	"\vListRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xc2\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xf6\x01\n" +
 	"\fListResponse\x12$\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x10.headroom.v1.JobR\x04jobs\x12-\n" +
 	"\aworkers\x18\x02 \x03(\v2\x13.headroom.v1.WorkerR\aworkers\x121\n" +
 	"\bdispatch\x18\x03 \x01(\v2\x15.headroom.v1.DispatchR\bdispatch\x12*\n" +
-	"\x04runs\x18\x04 \x03(\v2\x16.headroom.v1.RunDetailR\x04runs\"\xdb\x01\n" +
+	"\x04runs\x18\x04 \x03(\v2\x16.headroom.v1.RunDetailR\x04runs\x122\n" +
+	"\x06groups\x18\x05 \x03(\v2\x1a.headroom.v1.DispatchGroupR\x06groups\"\xd7\x04\n" +
+	"\rDispatchGroup\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
+	"\amasters\x18\x02 \x03(\v2\x1b.headroom.v1.DispatchMasterR\amasters\x12\x1d\n" +
+	"\aworkers\x18\x03 \x01(\rH\x00R\aworkers\x88\x01\x01\x12\x19\n" +
+	"\x05slots\x18\x04 \x01(\rH\x01R\x05slots\x88\x01\x01\x12\x1b\n" +
+	"\x06usable\x18\x05 \x01(\rH\x02R\x06usable\x88\x01\x01\x12\x1f\n" +
+	"\breserved\x18\x06 \x01(\rH\x03R\breserved\x88\x01\x01\x12&\n" +
+	"\frunning_high\x18\a \x01(\rH\x04R\vrunningHigh\x88\x01\x01\x12$\n" +
+	"\vrunning_low\x18\b \x01(\rH\x05R\n" +
+	"runningLow\x88\x01\x01\x12&\n" +
+	"\fwaiting_high\x18\t \x01(\rH\x06R\vwaitingHigh\x88\x01\x01\x12$\n" +
+	"\vwaiting_low\x18\n" +
+	" \x01(\rH\aR\n" +
+	"waitingLow\x88\x01\x01\x12\x16\n" +
+	"\x06window\x18\v \x01(\rR\x06window\x12 \n" +
+	"\voutstanding\x18\f \x01(\rR\voutstanding\x12\x18\n" +
+	"\awaiting\x18\r \x01(\rR\awaiting\x12\x19\n" +
+	"\x05power\x18\x0e \x01(\x01H\bR\x05power\x88\x01\x01B\n" +
+	"\n" +
+	"\b_workersB\b\n" +
+	"\x06_slotsB\t\n" +
+	"\a_usableB\v\n" +
+	"\t_reservedB\x0f\n" +
+	"\r_running_highB\x0e\n" +
+	"\f_running_lowB\x0f\n" +
+	"\r_waiting_highB\x0e\n" +
+	"\f_waiting_lowB\b\n" +
+	"\x06_power\"n\n" +
+	"\x0eDispatchMaster\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x18\n" +
+	"\atrouble\x18\x04 \x01(\tR\atrouble\"\xdb\x01\n" +
 	"\bDispatch\x12\x1e\n" +
 	"\n" +
 	"discipline\x18\x01 \x01(\tR\n" +
@@ -1700,7 +1979,7 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\aclasses\x18\x04 \x03(\v2\x17.headroom.v1.ClassPointR\aclasses\x12\x19\n" +
 	"\bkilled_s\x18\x05 \x01(\x01R\akilledS\x12\x17\n" +
 	"\atotal_s\x18\x06 \x01(\x01R\x06totalS\x12\x18\n" +
-	"\awaiting\x18\a \x03(\rR\awaiting\"\xb3\x03\n" +
+	"\awaiting\x18\a \x03(\rR\awaiting\"\xcb\x03\n" +
 	"\tRunDetail\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\ttheta_why\x18\x02 \x01(\tR\bthetaWhy\x12\x12\n" +
@@ -1716,7 +1995,8 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x06source\x18\v \x01(\tR\x06source\x12\x14\n" +
 	"\x05cores\x18\f \x01(\rR\x05cores\x12\x18\n" +
 	"\asurplus\x18\r \x01(\rR\asurplus\x12 \n" +
-	"\vspeculation\x18\x0e \x01(\tR\vspeculationB\t\n" +
+	"\vspeculation\x18\x0e \x01(\tR\vspeculation\x12\x16\n" +
+	"\x06length\x18\x0f \x01(\tR\x06lengthB\t\n" +
 	"\a_sprint\"\x84\x01\n" +
 	"\tSprinting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
@@ -1806,7 +2086,7 @@ func file_headroom_v1_scheduler_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_scheduler_proto_rawDescData
 }
 
-var file_headroom_v1_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_headroom_v1_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_headroom_v1_scheduler_proto_goTypes = []any{
 	(*DrainRequest)(nil),   // 0: headroom.v1.DrainRequest
 	(*DrainResponse)(nil),  // 1: headroom.v1.DrainResponse
@@ -1814,67 +2094,71 @@ var file_headroom_v1_scheduler_proto_goTypes = []any{
 	(*SubmitResponse)(nil), // 3: headroom.v1.SubmitResponse
 	(*ListRequest)(nil),    // 4: headroom.v1.ListRequest
 	(*ListResponse)(nil),   // 5: headroom.v1.ListResponse
-	(*Dispatch)(nil),       // 6: headroom.v1.Dispatch
-	(*RunDetail)(nil),      // 7: headroom.v1.RunDetail
-	(*Sprinting)(nil),      // 8: headroom.v1.Sprinting
-	(*StageDetail)(nil),    // 9: headroom.v1.StageDetail
-	(*CancelRequest)(nil),  // 10: headroom.v1.CancelRequest
-	(*CancelResponse)(nil), // 11: headroom.v1.CancelResponse
-	(*Worker)(nil),         // 12: headroom.v1.Worker
-	(*WorkerMessage)(nil),  // 13: headroom.v1.WorkerMessage
-	(*TaskResults)(nil),    // 14: headroom.v1.TaskResults
-	(*WorkerHello)(nil),    // 15: headroom.v1.WorkerHello
-	(*WorkerAlive)(nil),    // 16: headroom.v1.WorkerAlive
-	(*TaskRef)(nil),        // 17: headroom.v1.TaskRef
-	(*Task)(nil),           // 18: headroom.v1.Task
-	(*TaskResult)(nil),     // 19: headroom.v1.TaskResult
-	(*WorkMessage)(nil),    // 20: headroom.v1.WorkMessage
-	(*Tasks)(nil),          // 21: headroom.v1.Tasks
-	(*Change)(nil),         // 22: headroom.v1.Change
-	(*Job)(nil),            // 23: headroom.v1.Job
-	(*ClassPoint)(nil),     // 24: headroom.v1.ClassPoint
-	(*Denials)(nil),        // 25: headroom.v1.Denials
+	(*DispatchGroup)(nil),  // 6: headroom.v1.DispatchGroup
+	(*DispatchMaster)(nil), // 7: headroom.v1.DispatchMaster
+	(*Dispatch)(nil),       // 8: headroom.v1.Dispatch
+	(*RunDetail)(nil),      // 9: headroom.v1.RunDetail
+	(*Sprinting)(nil),      // 10: headroom.v1.Sprinting
+	(*StageDetail)(nil),    // 11: headroom.v1.StageDetail
+	(*CancelRequest)(nil),  // 12: headroom.v1.CancelRequest
+	(*CancelResponse)(nil), // 13: headroom.v1.CancelResponse
+	(*Worker)(nil),         // 14: headroom.v1.Worker
+	(*WorkerMessage)(nil),  // 15: headroom.v1.WorkerMessage
+	(*TaskResults)(nil),    // 16: headroom.v1.TaskResults
+	(*WorkerHello)(nil),    // 17: headroom.v1.WorkerHello
+	(*WorkerAlive)(nil),    // 18: headroom.v1.WorkerAlive
+	(*TaskRef)(nil),        // 19: headroom.v1.TaskRef
+	(*Task)(nil),           // 20: headroom.v1.Task
+	(*TaskResult)(nil),     // 21: headroom.v1.TaskResult
+	(*WorkMessage)(nil),    // 22: headroom.v1.WorkMessage
+	(*Tasks)(nil),          // 23: headroom.v1.Tasks
+	(*Change)(nil),         // 24: headroom.v1.Change
+	(*Job)(nil),            // 25: headroom.v1.Job
+	(*ClassPoint)(nil),     // 26: headroom.v1.ClassPoint
+	(*Denials)(nil),        // 27: headroom.v1.Denials
 }
 var file_headroom_v1_scheduler_proto_depIdxs = []int32{
-	22, // 0: headroom.v1.DrainRequest.change:type_name -> headroom.v1.Change
-	22, // 1: headroom.v1.SubmitRequest.change:type_name -> headroom.v1.Change
-	23, // 2: headroom.v1.SubmitResponse.job:type_name -> headroom.v1.Job
-	23, // 3: headroom.v1.ListResponse.jobs:type_name -> headroom.v1.Job
-	12, // 4: headroom.v1.ListResponse.workers:type_name -> headroom.v1.Worker
-	6,  // 5: headroom.v1.ListResponse.dispatch:type_name -> headroom.v1.Dispatch
-	7,  // 6: headroom.v1.ListResponse.runs:type_name -> headroom.v1.RunDetail
-	24, // 7: headroom.v1.Dispatch.classes:type_name -> headroom.v1.ClassPoint
-	8,  // 8: headroom.v1.RunDetail.sprint:type_name -> headroom.v1.Sprinting
-	9,  // 9: headroom.v1.RunDetail.stages:type_name -> headroom.v1.StageDetail
-	22, // 10: headroom.v1.CancelRequest.change:type_name -> headroom.v1.Change
-	15, // 11: headroom.v1.WorkerMessage.hello:type_name -> headroom.v1.WorkerHello
-	19, // 12: headroom.v1.WorkerMessage.result:type_name -> headroom.v1.TaskResult
-	16, // 13: headroom.v1.WorkerMessage.alive:type_name -> headroom.v1.WorkerAlive
-	14, // 14: headroom.v1.WorkerMessage.results:type_name -> headroom.v1.TaskResults
-	19, // 15: headroom.v1.TaskResults.results:type_name -> headroom.v1.TaskResult
-	17, // 16: headroom.v1.WorkerHello.running:type_name -> headroom.v1.TaskRef
-	17, // 17: headroom.v1.Task.ref:type_name -> headroom.v1.TaskRef
-	17, // 18: headroom.v1.TaskResult.ref:type_name -> headroom.v1.TaskRef
-	18, // 19: headroom.v1.WorkMessage.task:type_name -> headroom.v1.Task
-	17, // 20: headroom.v1.WorkMessage.kill:type_name -> headroom.v1.TaskRef
-	25, // 21: headroom.v1.WorkMessage.denied:type_name -> headroom.v1.Denials
-	21, // 22: headroom.v1.WorkMessage.tasks:type_name -> headroom.v1.Tasks
-	18, // 23: headroom.v1.Tasks.tasks:type_name -> headroom.v1.Task
-	2,  // 24: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
-	4,  // 25: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
-	10, // 26: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
-	0,  // 27: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
-	13, // 28: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
-	3,  // 29: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
-	5,  // 30: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
-	11, // 31: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
-	1,  // 32: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
-	20, // 33: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
-	29, // [29:34] is the sub-list for method output_type
-	24, // [24:29] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	24, // 0: headroom.v1.DrainRequest.change:type_name -> headroom.v1.Change
+	24, // 1: headroom.v1.SubmitRequest.change:type_name -> headroom.v1.Change
+	25, // 2: headroom.v1.SubmitResponse.job:type_name -> headroom.v1.Job
+	25, // 3: headroom.v1.ListResponse.jobs:type_name -> headroom.v1.Job
+	14, // 4: headroom.v1.ListResponse.workers:type_name -> headroom.v1.Worker
+	8,  // 5: headroom.v1.ListResponse.dispatch:type_name -> headroom.v1.Dispatch
+	9,  // 6: headroom.v1.ListResponse.runs:type_name -> headroom.v1.RunDetail
+	6,  // 7: headroom.v1.ListResponse.groups:type_name -> headroom.v1.DispatchGroup
+	7,  // 8: headroom.v1.DispatchGroup.masters:type_name -> headroom.v1.DispatchMaster
+	26, // 9: headroom.v1.Dispatch.classes:type_name -> headroom.v1.ClassPoint
+	10, // 10: headroom.v1.RunDetail.sprint:type_name -> headroom.v1.Sprinting
+	11, // 11: headroom.v1.RunDetail.stages:type_name -> headroom.v1.StageDetail
+	24, // 12: headroom.v1.CancelRequest.change:type_name -> headroom.v1.Change
+	17, // 13: headroom.v1.WorkerMessage.hello:type_name -> headroom.v1.WorkerHello
+	21, // 14: headroom.v1.WorkerMessage.result:type_name -> headroom.v1.TaskResult
+	18, // 15: headroom.v1.WorkerMessage.alive:type_name -> headroom.v1.WorkerAlive
+	16, // 16: headroom.v1.WorkerMessage.results:type_name -> headroom.v1.TaskResults
+	21, // 17: headroom.v1.TaskResults.results:type_name -> headroom.v1.TaskResult
+	19, // 18: headroom.v1.WorkerHello.running:type_name -> headroom.v1.TaskRef
+	19, // 19: headroom.v1.Task.ref:type_name -> headroom.v1.TaskRef
+	19, // 20: headroom.v1.TaskResult.ref:type_name -> headroom.v1.TaskRef
+	20, // 21: headroom.v1.WorkMessage.task:type_name -> headroom.v1.Task
+	19, // 22: headroom.v1.WorkMessage.kill:type_name -> headroom.v1.TaskRef
+	27, // 23: headroom.v1.WorkMessage.denied:type_name -> headroom.v1.Denials
+	23, // 24: headroom.v1.WorkMessage.tasks:type_name -> headroom.v1.Tasks
+	20, // 25: headroom.v1.Tasks.tasks:type_name -> headroom.v1.Task
+	2,  // 26: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
+	4,  // 27: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
+	12, // 28: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
+	0,  // 29: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
+	15, // 30: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
+	3,  // 31: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
+	5,  // 32: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
+	13, // 33: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
+	1,  // 34: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
+	22, // 35: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
+	31, // [31:36] is the sub-list for method output_type
+	26, // [26:31] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_scheduler_proto_init() }
@@ -1884,14 +2168,15 @@ func file_headroom_v1_scheduler_proto_init() {
 	}
 	file_headroom_v1_job_proto_init()
 	file_headroom_v1_node_proto_init()
-	file_headroom_v1_scheduler_proto_msgTypes[7].OneofWrappers = []any{}
-	file_headroom_v1_scheduler_proto_msgTypes[13].OneofWrappers = []any{
+	file_headroom_v1_scheduler_proto_msgTypes[6].OneofWrappers = []any{}
+	file_headroom_v1_scheduler_proto_msgTypes[9].OneofWrappers = []any{}
+	file_headroom_v1_scheduler_proto_msgTypes[15].OneofWrappers = []any{
 		(*WorkerMessage_Hello)(nil),
 		(*WorkerMessage_Result)(nil),
 		(*WorkerMessage_Alive)(nil),
 		(*WorkerMessage_Results)(nil),
 	}
-	file_headroom_v1_scheduler_proto_msgTypes[20].OneofWrappers = []any{
+	file_headroom_v1_scheduler_proto_msgTypes[22].OneofWrappers = []any{
 		(*WorkMessage_Task)(nil),
 		(*WorkMessage_Kill)(nil),
 		(*WorkMessage_Denied)(nil),
@@ -1903,7 +2188,7 @@ func file_headroom_v1_scheduler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_scheduler_proto_rawDesc), len(file_headroom_v1_scheduler_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

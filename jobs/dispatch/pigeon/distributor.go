@@ -15,6 +15,8 @@ const (
 	Weighted
 	// Level gives each task to the group with the least work ahead for its power.
 	Level
+	// Balanced is Weighted, with the remainder to the groups with the least ahead.
+	Balanced
 	// Shorter gives each task to that one of two random groups with the least ahead, whatever their power.
 	Shorter
 )
@@ -158,6 +160,12 @@ func (d *Distributor[T]) Report(g Group, power float64, aheadLow, aheadHigh int)
 // Waiting returns how many tasks are not handed over yet.
 func (d *Distributor[T]) Waiting() int { return d.waiting }
 
+// WaitingAt returns how many tasks wait for a group's windows.
+func (d *Distributor[T]) WaitingAt(g Group) int {
+	x := &d.groups[g]
+	return x.waiting[low].count + x.waiting[high].count
+}
+
 // Submit takes all tasks of a job, or a part of them that is to be spread by itself, and appends their IDs to ids. It reports false,
 // with nothing kept, if more would wait than WaitMost.
 func (d *Distributor[T]) Submit(tasks []T, highPriority bool, ids []ID) ([]ID, bool) {
@@ -195,6 +203,8 @@ func (d *Distributor[T]) split(tasks, priority int) []int {
 		shares = d.splitter.Weighted(tasks, d.power)
 	case Level:
 		shares = d.splitter.Level(tasks, d.power, d.ahead)
+	case Balanced:
+		shares = d.splitter.Balanced(tasks, d.power, d.ahead)
 	case Shorter:
 		shares = d.splitter.Shorter(tasks, d.ahead)
 	case Even:

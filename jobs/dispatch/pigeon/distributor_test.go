@@ -325,33 +325,61 @@ func TestDeal(t *testing.T) {
 }
 
 // Two groups of the same slots, one at half speed: the power tells it within a tenth although tasks vary by a factor of e; after a
-// change of the cap it starts anew.
+// change of the cap it starts anew, and what began before teaches nothing.
 func TestPowerIsLearned(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 7))
 	p := NewPower(2)
-	p.Cap(0, 10)
-	p.Cap(1, 10)
+	now := time.Duration(0)
 	run := func(slow [2]float64) {
 		for job := range uint64(200) {
+			now += 1000 * time.Hour
 			scale := math.Exp(3 * r.NormFloat64())
 			for task := range 20 {
 				g := task % 2
 				took := scale * math.Exp(0.5*r.NormFloat64()) * slow[g]
-				p.Ended(time.Duration(job)*time.Second, Group(g), job, time.Duration(took*float64(time.Second)))
+				p.Ended(now, Group(g), job, time.Duration(took*float64(time.Second)))
 			}
+			p.Done(now, job)
+			now -= 1000*time.Hour - time.Second
 		}
 	}
+	p.Cap(now, 0, 10)
+	p.Cap(now, 1, 10)
 	run([2]float64{1, 2})
 	if ratio := p.Power(0) / p.Power(1); math.Abs(ratio-2) > 0.2 {
 		t.Errorf("learned %v, want 2", ratio)
 	}
-	p.Cap(1, 5)
+	p.Cap(now, 1, 5)
 	if got := p.Power(1); got != 5 {
 		t.Errorf("power %v after a new cap, want 5", got)
 	}
+	for job := range uint64(9) {
+		p.Ended(now, 0, job, time.Second)
+		p.Ended(now, 1, job, time.Hour)
+		p.Done(now, job)
+	}
+	if got := p.Speed(1); got != 1 {
+		t.Errorf("speed %v learned from what began at the cap before", got)
+	}
+	p.Cap(now, 0, 10)
 	run([2]float64{1, 1})
 	if ratio := p.Speed(0) / p.Speed(1); math.Abs(ratio-1) > 0.1 {
 		t.Errorf("learned %v at the new cap, want 1", ratio)
+	}
+}
+
+// The tasks of kinds that are not done are bounded, and so is what remembers the kinds.
+func TestPowerForgetsKinds(t *testing.T) {
+	t.Parallel()
+	p := NewPower(1)
+	for kind := range uint64(3 * samplesMost / 2) {
+		p.Ended(time.Hour, 0, kind, time.Second)
+		if kind%3 == 0 {
+			p.Done(time.Hour, kind)
+		}
+	}
+	if p.count > samplesMost || len(p.kinds) != p.count || len(p.order) > 3*samplesMost {
+		t.Errorf("%d samples of %d kinds, %d in order", p.count, len(p.kinds), len(p.order))
 	}
 }

@@ -136,6 +136,38 @@ func (s *Splitter) Level(tasks int, power []float64, ahead []int) []Share {
 	return s.shares
 }
 
+// Balanced is Weighted, but what remains after the whole parts of the quotas goes to the groups that would end it first, at most one task each.
+// So large jobs are spread by power alone, and small ones go where least is ahead.
+func (s *Splitter) Balanced(tasks int, power []float64, ahead []int) []Share {
+	sum := 0.0
+	for _, p := range power {
+		sum += positive(p)
+	}
+	if !(sum > 0) || math.IsInf(sum, 0) {
+		return s.Even(tasks, len(power))
+	}
+	s.permute(len(power))
+	s.left, s.shares = s.left[:0], s.shares[:0]
+	rest := tasks
+	for g, p := range power {
+		whole := int(float64(tasks) * (positive(p) / sum))
+		s.shares = append(s.shares, Share{g, whole})
+		rest -= whole
+	}
+	for _, g := range s.draw(len(power)) {
+		if positive(power[g]) > 0 {
+			s.left = append(s.left, Share{g, s.shares[g].Tasks})
+		}
+	}
+	ends := func(x Share) float64 { return float64(ahead[x.Group]+x.Tasks+1) / power[x.Group] }
+	slices.SortStableFunc(s.left, func(a, b Share) int { return cmp.Compare(ends(a), ends(b)) })
+	for i := range rest {
+		s.shares[s.left[i%len(s.left)].Group].Tasks++
+	}
+	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
+	return s.shares
+}
+
 // Shorter gives each task to that one of two random groups that has less ahead.
 func (s *Splitter) Shorter(tasks int, ahead []int) []Share {
 	s.shares = s.shares[:0]

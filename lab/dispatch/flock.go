@@ -1,0 +1,304 @@
+package dispatch
+
+import (
+	"math"
+	"time"
+
+	"headroom/jobs/dispatch/pigeon"
+	"headroom/lab/events"
+)
+
+// flock is Pigeon: distributors and the masters of groups.
+type flock struct {
+	*world
+	queue        events.Queue[flockEvent]
+	distributors []*distributor
+	groups       []*group
+	// reporting is set while masters report every reportEvery.
+	reporting bool
+	// tasks and ids are scratch.
+	tasks []task
+	ids   []pigeon.ID
+}
+
+// reportEvery is how often a master reports to all distributors, s (Li, section 4.6.2: periodically).
+const reportEvery = 1
+
+// distributor learns from its own results only.
+type distributor struct {
+	*pigeon.Distributor[task]
+	power *pigeon.Power
+	// heard is when it last heard from each group.
+	heard []float64
+}
+
+// task is a task of a job.
+type task struct {
+	job  *job
+	time float64
+}
+
+// placed is a task at a master.
+type placed struct {
+	task
+	id pigeon.ID // of the distributor
+	at float64   // when it arrived
+}
+
+// group is a master and the slots of its workers. The workers are alike, so that the master has them as one with many slots.
+type group struct {
+	master *pigeon.Master[placed]
+	worker pigeon.Worker
+	speed  float64
+	usable int
+	slots  []slot
+	free   []int32
+	// reported is what the master said last, at a time.
+	reported report
+}
+
+// report is what a master says of itself.
+type report struct {
+	at                  float64
+	usable              int
+	aheadLow, aheadHigh int
+}
+
+// slot runs a task, or none.
+type slot struct {
+	id      pigeon.ID // of the master
+	event   events.ID // its end
+	placed  placed
+	started float64
+	// left is what the task has left at a time, s at speed 1.
+	left, since float64
+	running     bool
+}
+
+// flockEvent is the end of a worker's task as its master hears of it, or tasks that arrive at a master, or a cap.
+type flockEvent struct {
+	kind  flockKind
+	group int32
+	slot  int32
+	batch []pigeon.Send[task]
+	cap   *Cap
+}
+
+type flockKind uint8
+
+const (
+	taskEnds flockKind = iota
+	tasksArrive
+	capChanges
+	mastersReport
+)
+
+// unlimited is a window that never closes: the simulation has no back-pressure, as in the paper.
+const unlimited = math.MaxInt
+
+func newFlock(w *world) *flock {
+	f := &flock{world: w}
+	for g := range w.setup.Groups {
+		n := w.setup.size(g)
+		x := &group{master: pigeon.NewMaster[placed](pigeon.MasterOptions{W: w.setup.W}), speed: 1, usable: n, slots: make([]slot, n)}
+		x.worker = x.master.Join(n, w.setup.Reserved)
+		for i := range n {
+			x.free = append(x.free, int32(i))
+		}
+		f.groups = append(f.groups, x)
+	}
+	for range w.setup.Distributors {
+		f.distributors = append(f.distributors, f.distributor())
+	}
+	for i, c := range w.setup.Caps {
+		f.queue.Push(c.At, rankCap, flockEvent{kind: capChanges, cap: &w.setup.Caps[i]})
+	}
+	return f
+}
+
+func (f *flock) distributor() *distributor {
+	d := &distributor{Distributor: pigeon.NewDistributor[task](pigeon.DistributorOptions{
+		Spread: f.setup.Policy.spread(), Placement: f.setup.Placement, Random: f.random,
+	}), power: pigeon.NewPower(f.setup.Groups), heard: make([]float64, f.setup.Groups)}
+	for g, x := range f.groups {
+		d.Window(d.Join(), unlimited, unlimited)
+		d.power.Cap(seconds(f.now), pigeon.Group(g), x.usable)
+		f.hear(d, g, x.report(0))
+	}
+	return d
+}
+
+func (f *flock) arrive(j *job) {
+	f.tasks, f.ids = f.tasks[:0], f.ids[:0]
+	for _, t := range j.times {
+		f.tasks = append(f.tasks, task{j, t})
+	}
+	d := f.distributors[j.distributor]
+	f.learn(d)
+	f.ids, _ = d.Submit(f.tasks, j.short, f.ids)
+	f.send(d)
+}
+
+// send hands over what a distributor has to send, a batch for each group.
+func (f *flock) send(d *distributor) {
+	var batch []pigeon.Send[task]
+	flush := func() {
+		if len(batch) > 0 {
+			f.queue.Push(f.now+f.setup.Hop, rankTask, flockEvent{kind: tasksArrive, group: int32(batch[0].Group), batch: batch})
+		}
+		batch = nil
+	}
+	for s, more := d.Next(); more; s, more = d.Next() {
+		if len(batch) > 0 && batch[0].Group != s.Group {
+			flush()
+		}
+		batch = append(batch, s)
+	}
+	flush()
+}
+
+func (f *flock) step(until float64) bool {
+	at, e, ok := pop(&f.queue, until)
+	if !ok {
+		return false
+	}
+	f.now = at
+	switch e.kind {
+	case taskEnds:
+		f.end(int(e.group), e.slot)
+	case tasksArrive:
+		f.take(int(e.group), e.batch)
+	case capChanges:
+		f.recap(e.cap)
+	case mastersReport:
+		f.reportAll()
+	}
+	return true
+}
+
+// take places a batch at a master.
+func (f *flock) take(g int, batch []pigeon.Send[task]) {
+	x := f.groups[g]
+	for _, s := range batch {
+		x.master.Place(placed{s.Task, s.ID, f.now}, s.High)
+		f.start(g)
+	}
+	f.hear(f.distributors[batch[0].Task.job.distributor], g, x.report(f.now))
+}
+
+// start starts what a master can.
+func (f *flock) start(g int) {
+	x := f.groups[g]
+	for s, more := x.master.Next(); more; s, more = x.master.Next() {
+		i := x.free[len(x.free)-1]
+		x.free = x.free[:len(x.free)-1]
+		began := f.now + f.setup.Hop
+		x.slots[i] = slot{id: s.ID, placed: s.Task, started: began, left: s.Task.time, since: began, running: true}
+		if wait := f.now - s.Task.at; wait > 0 {
+			s.Task.job.queued++
+			s.Task.job.wait += wait
+		}
+		x.slots[i].event = f.queue.Push(began+s.Task.time/x.speed+f.setup.Hop, rankTask, flockEvent{kind: taskEnds, group: int32(g), slot: i})
+	}
+}
+
+// end takes a result, at the distributor and at the master at the same time.
+func (f *flock) end(g int, i int32) {
+	x := f.groups[g]
+	w := &x.slots[i]
+	j, ran := w.placed.job, f.now-f.setup.Hop-w.started
+	index := uint64(j.index)
+	d := f.distributors[j.distributor]
+	id := w.placed.id
+	w.running = false
+	x.free = append(x.free, i)
+	x.master.End(w.id)
+	f.start(g)
+	if _, first := d.Result(id); !first {
+		panic("dispatch: a task has two results")
+	}
+	if f.setup.Policy.learns() {
+		d.power.Ended(seconds(f.now), pigeon.Group(g), index, seconds(ran))
+	}
+	f.hear(d, g, x.report(f.now))
+	if f.ended(j, ran) && f.setup.Policy.learns() {
+		d.power.Done(seconds(f.now), index)
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// report is what a master says at a time.
+func (x *group) report(at float64) report {
+	s := x.master.State()
+	ahead := s.RunningHigh + s.RunningLow + s.WaitingHigh
+	return report{at: at, usable: s.Usable, aheadLow: ahead + s.WaitingLow, aheadHigh: ahead}
+}
+
+// hear tells a distributor of a group. A master answers so to each batch and with each result, and reports to all every reportEvery.
+func (f *flock) hear(d *distributor, g int, r report) {
+	if f.setup.Policy.spread() == pigeon.Even {
+		return
+	}
+	power := float64(r.usable)
+	if f.setup.Policy.learns() {
+		power = d.power.Power(pigeon.Group(g))
+	}
+	d.heard[g] = r.at
+	d.Report(pigeon.Group(g), power, r.aheadLow, r.aheadHigh)
+}
+
+// learn gives a distributor the last reports of the masters, before it splits by them.
+func (f *flock) learn(d *distributor) {
+	if f.setup.Policy.spread() == pigeon.Even {
+		return
+	}
+	for g, x := range f.groups {
+		if x.reported.at > d.heard[g] {
+			f.hear(d, g, x.reported)
+		}
+	}
+	if !f.reporting {
+		f.reporting = true
+		f.queue.Push(f.now+reportEvery, rankTask, flockEvent{kind: mastersReport})
+	}
+}
+
+// reportAll notes what all masters report, as long as there are jobs.
+func (f *flock) reportAll() {
+	for _, x := range f.groups {
+		x.reported = x.report(f.now)
+	}
+	f.reporting = f.open > 0
+	if f.reporting {
+		f.queue.Push(f.now+reportEvery, rankTask, flockEvent{kind: mastersReport})
+	}
+}
+
+// recap changes a group's cap: what runs goes on at the new speed; slots are withdrawn, those without reservation first.
+func (f *flock) recap(c *Cap) {
+	x := f.groups[c.Group]
+	for i := range x.slots {
+		if x.slots[i].running {
+			f.restretch(&x.slots[i], x.speed, c.Speed)
+		}
+	}
+	x.speed, x.usable = c.Speed, c.Usable
+	x.master.Usable(x.worker, c.Usable)
+	f.start(c.Group)
+	for _, d := range f.distributors {
+		d.power.Cap(seconds(f.now), pigeon.Group(c.Group), c.Usable)
+		f.hear(d, c.Group, x.report(f.now))
+	}
+}
+
+// restretch moves the end of a task whose speed changes, unless it has ended and its result is on the way.
+func (f *flock) restretch(s *slot, from, to float64) {
+	at := max(f.now, s.since)
+	left := s.left - (at-s.since)*from
+	if left <= 0 {
+		return
+	}
+	s.left, s.since = left, at
+	f.queue.Move(s.event, at+left/to+f.setup.Hop)
+}

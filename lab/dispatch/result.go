@@ -1,0 +1,56 @@
+package dispatch
+
+import (
+	"math"
+	"slices"
+)
+
+// Result is what a simulation has measured.
+type Result struct {
+	Short, Long Class
+	Tasks, Jobs int
+	// Util is the part of the workers' time that tasks took, from the first arrival to the last end.
+	Util float64
+}
+
+// Class is the jobs of a class. Without jobs, all are NaN.
+type Class struct {
+	Jobs int
+	// Completion times, s.
+	P50, P90, P99, Mean float64
+	// Slowdowns at the same percentiles.
+	Slow50, Slow90, Slow99 float64
+}
+
+// measured collects a class.
+type measured struct{ completion, longest []float64 }
+
+func (m *measured) add(completion, longest float64) {
+	m.completion, m.longest = append(m.completion, completion), append(m.longest, longest)
+}
+
+func (m *measured) class() Class {
+	c := Class{Jobs: len(m.completion)}
+	slices.Sort(m.completion)
+	slices.Sort(m.longest)
+	c.P50, c.P90, c.P99 = percentile(m.completion, 0.5), percentile(m.completion, 0.9), percentile(m.completion, 0.99)
+	c.Slow50, c.Slow90, c.Slow99 = c.P50/percentile(m.longest, 0.5), c.P90/percentile(m.longest, 0.9), c.P99/percentile(m.longest, 0.99)
+	for _, x := range m.completion {
+		c.Mean += x
+	}
+	c.Mean /= float64(c.Jobs)
+	return c
+}
+
+// percentile interpolates linearly in sorted values.
+func percentile(sorted []float64, p float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	at := p * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}

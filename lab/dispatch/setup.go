@@ -1,0 +1,195 @@
+package dispatch
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"headroom/jobs/dispatch/pigeon"
+)
+
+// Policy is how tasks are dispatched.
+type Policy string
+
+// The policies.
+const (
+	// Pigeon splits jobs evenly over the groups.
+	Pigeon Policy = "pigeon"
+	// Sparrow probes two workers a task.
+	Sparrow Policy = "sparrow"
+	// Eagle places long jobs centrally and probes for short ones.
+	Eagle Policy = "eagle"
+	// Central is Pigeon with one group.
+	Central Policy = "central"
+	// Ours is Pigeon with splits in proportion to the groups' learned power, the remainder to where least is ahead.
+	Ours Policy = "ours"
+	// OursWeighted splits in proportion to the groups' learned power, without their queues.
+	OursWeighted Policy = "ours-weighted"
+	// Queues is Pigeon with groups leveled by what is ahead there over their slots, without learned power.
+	Queues  Policy = "queues"
+	// TwoQueues places each task in the shorter of two random groups' queues.
+	TwoQueues Policy = "two-queues"
+)
+
+// Policies returns all policies.
+func Policies() []Policy {
+	return []Policy{Pigeon, Sparrow, Eagle, Central, Ours, OursWeighted, Queues, TwoQueues}
+}
+
+// spread is how the distributors of a policy with groups split.
+func (p Policy) spread() pigeon.Spread {
+	switch p {
+	case Ours:
+		return pigeon.Balanced
+	case Queues:
+		return pigeon.Level
+	case OursWeighted:
+		return pigeon.Weighted
+	case TwoQueues:
+		return pigeon.Shorter
+	default:
+		return pigeon.Even
+	}
+}
+
+// learns reports whether its distributors learn the groups' power.
+func (p Policy) learns() bool { return p == Ours || p == OursWeighted }
+
+// Bounds of a Setup.
+const (
+	// workersMost is ten times the largest published cluster.
+	workersMost = 1_000_000
+	// distributorsMost bounds the memory: each knows all groups.
+	distributorsMost = 1000
+	// hopMost is far more than any network takes; longer hops would dwarf the tasks.
+	hopMost = 10
+	// speedMost bounds what a group may be faster than the trace's machines.
+	speedMost = 100
+)
+
+// Usual values.
+const (
+	// HopUsual is the paper's time between two nodes, s.
+	HopUsual = 0.0005
+	// DistributorsUsual is how many schedulers the paper's experiment has.
+	DistributorsUsual = 10
+)
+
+// Setup is what is simulated.
+type Setup struct {
+	Policy  Policy
+	Workers int
+	// Groups of workers, and how many of each are reserved for short jobs. Sparrow ignores both; Eagle and Central take the product as one
+	// reserve.
+	Groups, Reserved int
+	// W is Pigeon's weight; 0 is strict priority.
+	W         int
+	Placement pigeon.Placement
+	// Cutoff is the mean task time up to which a job is short, s. Hop is the time between two nodes, s.
+	Cutoff, Hop  float64
+	Distributors int
+	Seed         uint64
+	// Stretch multiplies the arrivals; 0 is 1.
+	Stretch float64
+	// SRPT and SBP are options of Eagle.
+	SRPT, SBP bool
+	// Caps are the caps of the groups, in the order of their times. Groups begin uncapped.
+	Caps []Cap
+	// Ended, if set, is called with each job as it ends.
+	Ended func(Ended)
+}
+
+// Cap is what a power cap makes of a group from a time on.
+type Cap struct {
+	At    float64 // s, after stretching
+	Group int
+	// Speed of the slots; 1 is the trace's.
+	Speed float64
+	// Usable slots. The others take no tasks; none is killed.
+	Usable int
+}
+
+// Ended is a job that has ended. Times are in seconds.
+type Ended struct {
+	// Index counts the jobs as they arrive, from 0.
+	Index int
+	Short bool
+	Tasks int
+	// Completion counts from arrival to the last result, Longest is the time of the longest task.
+	Completion, Longest float64
+	// Queued counts tasks that waited for a slot, Wait is how long all of them did.
+	Queued int
+	Wait   float64
+}
+
+// size is how many workers a group has. Sizes differ by at most one.
+func (s *Setup) size(group int) int { return s.from(group+1) - s.from(group) }
+
+// from is a group's first worker.
+func (s *Setup) from(group int) int { return group * s.Workers / s.Groups }
+
+// one makes the Setup that of a single group.
+func (s Setup) one() Setup {
+	s.Reserved *= s.Groups
+	s.Groups = 1
+	return s
+}
+
+// check returns what is wrong with a Setup, by which rule.
+func (s *Setup) check() error {
+	switch {
+	case !slices.Contains(Policies(), s.Policy):
+		return fmt.Errorf("policy %q is none of %v", s.Policy, Policies())
+	case s.Workers < 1 || s.Workers > workersMost:
+		return fmt.Errorf("workers is %d; it must be from 1 to %d", s.Workers, workersMost)
+	case s.Groups < 1 || s.Groups > s.Workers:
+		return fmt.Errorf("groups is %d; it must be from 1 to the %d workers", s.Groups, s.Workers)
+	case s.Reserved < 0 || s.Reserved > s.Workers/s.Groups:
+		return fmt.Errorf("reserved is %d per group; it must be from 0 to the %d workers of a group", s.Reserved, s.Workers/s.Groups)
+	case s.Policy != Sparrow && s.Reserved*s.Groups == s.Workers:
+		return fmt.Errorf("reserved is %d per group, which are all workers; long jobs would never run, so reserve fewer", s.Reserved)
+	case s.Policy == Eagle && s.Reserved == 0:
+		return fmt.Errorf("reserved is 0; policy eagle needs a short partition, so reserve at least 1 per group")
+	case s.W < 0:
+		return fmt.Errorf("w is %d; it must be at least 1, or null for strict priority", s.W)
+	case !(s.Cutoff >= 0) || math.IsInf(s.Cutoff, 0):
+		return fmt.Errorf("cutoff_s is %v; it must be 0 or more", s.Cutoff)
+	case !(s.Hop >= 0 && s.Hop <= hopMost):
+		return fmt.Errorf("hop_s is %v; it must be from 0 to %d", s.Hop, hopMost)
+	case s.Distributors < 1 || s.Distributors > distributorsMost:
+		return fmt.Errorf("distributors is %d; it must be from 1 to %d", s.Distributors, distributorsMost)
+	case !(s.Stretch >= 0) || math.IsInf(s.Stretch, 0):
+		return fmt.Errorf("arrivals cannot be stretched by %v", s.Stretch)
+	case len(s.Caps) > 0 && (s.Policy == Sparrow || s.Policy == Eagle || s.Policy == Central):
+		return fmt.Errorf("caps: policy %s has no groups that could be capped", s.Policy)
+	}
+	return s.checkCaps()
+}
+
+func (s *Setup) checkCaps() error {
+	last := 0.0
+	usable := make([]int, s.Groups)
+	for g := range usable {
+		usable[g] = s.size(g)
+	}
+	for i, c := range s.Caps {
+		switch {
+		case c.Group < 0 || c.Group >= s.Groups:
+			return fmt.Errorf("caps[%d].group is %d; groups are from 0 to %d", i, c.Group, s.Groups-1)
+		case !(c.At >= last) || math.IsInf(c.At, 0):
+			return fmt.Errorf("caps[%d].at_s is %v; it must be at least %v, as caps are in the order of their times", i, c.At, last)
+		case !(c.Speed > 0 && c.Speed <= speedMost):
+			return fmt.Errorf("caps[%d].speed is %v; it must be above 0 and at most %d", i, c.Speed, speedMost)
+		case c.Usable < 0 || c.Usable > s.size(c.Group):
+			return fmt.Errorf("caps[%d].usable is %d; group %d has %d slots", i, c.Usable, c.Group, s.size(c.Group))
+		}
+		last = c.At
+		usable[c.Group] = c.Usable
+	}
+	for g, n := range usable {
+		if n <= s.Reserved {
+			return fmt.Errorf("caps leave group %d with %d slots at the end, of which %d are reserved; long tasks there would never run", g, n, s.Reserved)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package distributor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/rpc"
+)
+
+// Lost is the error of a task whose group has lost it, where its submitter wants no further attempt.
+const Lost = "lost"
+
+var (
+	// errStopped says that the distributor has ended.
+	errStopped = errors.New("the distributor has ended")
+	// errUntaken says that a client takes no results.
+	errUntaken = errors.New("too many results are not taken yet")
+	// errTwice says that two tasks at masters have the same reference.
+	errTwice = errors.New("another task of this reference is at a master")
+)
+
+// Distributor hands tasks to masters. Its methods may be called by any goroutine.
+type Distributor struct {
+	cfg    Config
+	peers  rpc.Peers
+	events chan event
+	// ended is closed when Run returns.
+	ended chan struct{}
+	loop  *loop
+}
+
+// event is something that happened; the loop applies them one after the other.
+type event interface {
+	apply(l *loop, now time.Time)
+}
+
+// New returns a distributor that does nothing until Run.
+func New(cfg Config) (*Distributor, error) {
+	if len(cfg.Groups) == 0 {
+		return nil, errors.New("distributor: no group is named")
+	}
+	for _, g := range cfg.Groups {
+		if len(g.Masters) == 0 {
+			return nil, fmt.Errorf("distributor: group %q names no master", g.Name)
+		}
+	}
+	if cfg.LostAfter == 0 {
+		cfg.LostAfter = lostAfter
+	}
+	if cfg.Random == nil {
+		cfg.Random = processRandom{}
+	}
+	d := &Distributor{cfg: cfg, peers: cfg.Peers, events: make(chan event, eventsMax), ended: make(chan struct{})}
+	if d.peers.HTTP() == nil {
+		d.peers = rpc.PlainPeers()
+	}
+	d.loop = newLoop(d)
+	return d, nil
+}
+
+// Run keeps the streams to the masters until ctx ends, and closes Peers; then it returns nil. Tasks at masters run on. It is
+// called once.
+func (d *Distributor) Run(ctx context.Context) error {
+	defer d.peers.Close()
+	defer close(d.ended)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var streams sync.WaitGroup
+	for _, g := range d.loop.groups {
+		for _, k := range g.links {
+			streams.Go(func() { d.keep(ctx, k) })
+		}
+	}
+	d.loop.run(ctx)
+	streams.Wait()
+	return nil
+}
+
+// post gives an event to the loop; false when ctx or the distributor has ended.
+func (d *Distributor) post(ctx context.Context, e event) bool {
+	select {
+	case d.events <- e:
+		return true
+	case <-ctx.Done():
+	case <-d.ended:
+	}
+	return false
+}
+
+// ask gives an event to the loop and waits for the answer.
+func ask[T any](ctx context.Context, d *Distributor, e event, reply <-chan T) (answer T, err error) {
+	if !d.post(ctx, e) {
+		return answer, errors.Join(ctx.Err(), errStopped)
+	}
+	select {
+	case answer = <-reply:
+		return answer, nil
+	case <-ctx.Done():
+		return answer, ctx.Err()
+	case <-d.ended:
+		return answer, errStopped
+	}
+}
+
+// Submit takes all tasks of a job, or refuses it with a *cli.Error where more tasks would wait than may. Each task's result
+// comes out of the Flight once.
+func (d *Distributor) Submit(ctx context.Context, j Job) (*Flight, error) {
+	f := &Flight{Job: j, distributor: d, results: make(chan Result, j.Tasks), left: j.Tasks}
+	reply := make(chan error, 1)
+	refused, err := ask(ctx, d, submitted{f, reply}, reply)
+	switch {
+	case err != nil:
+		f.Cancel(context.WithoutCancel(ctx)) // it may have been taken
+		return nil, err
+	case refused != nil:
+		return nil, refused
+	}
+	return f, nil
+}
+
+// Status is what the distributor knows of its groups.
+func (d *Distributor) Status(ctx context.Context) ([]*headroomv1.DispatchGroup, error) {
+	reply := make(chan []*headroomv1.DispatchGroup, 1)
+	return ask(ctx, d, asked{reply}, reply)
+}
+
+// Flight is a job that was submitted.
+type Flight struct {
+	Job
+	distributor *Distributor
+	// results has room for all results, so that nobody waits for who reads it.
+	results chan Result
+	// handed counts the tasks that were handed over and have no result.
+	handed atomic.Int64
+	// The loop owns what follows. pieces are the tasks, left those without a result.
+	pieces []piece
+	left   int
+}
+
+// Results are the results of the job's tasks as they come. It is closed after the last one, and when the job was cancelled.
+func (f *Flight) Results() <-chan Result { return f.results }
+
+// Handed returns how many of its tasks were handed over and have no result.
+func (f *Flight) Handed() int { return int(f.handed.Load()) }
+
+// Cancel takes back all tasks without a result: those that wait are forgotten, those that run are killed.
+func (f *Flight) Cancel(ctx context.Context) {
+	f.distributor.post(ctx, withdrawn{flight: f, placed: true})
+}
+
+// Stop takes back some of its tasks, as Cancel does.
+func (f *Flight) Stop(ctx context.Context, indexes []int) {
+	if len(indexes) > 0 {
+		f.distributor.post(ctx, withdrawn{flight: f, placed: true, indexes: indexes})
+	}
+}
+
+// Withdraw takes back up to so many tasks that were not handed over yet, in the order of the indexes, and returns which.
+func (f *Flight) Withdraw(ctx context.Context, indexes []int, most int) ([]int, error) {
+	reply := make(chan []int, 1)
+	return ask(ctx, f.distributor, withdrawn{flight: f, indexes: indexes, most: most, reply: reply}, reply)
+}

@@ -1,0 +1,503 @@
+package distributor
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"slices"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/dispatch/pigeon"
+)
+
+// piece is a task of a flight.
+type piece struct {
+	flight *Flight
+	index  int32
+	id     pigeon.ID
+}
+
+// group is a group as the loop sees it.
+type group struct {
+	Group
+	number pigeon.Group
+	links  []*link
+	// active is the stream to the active master; nil without one. Since then there is none.
+	active *session
+	since  time.Time
+	// lost says that its tasks were given to other groups.
+	lost bool
+	// outstanding counts what was handed over and has no result.
+	outstanding int
+	// windows are how many more tasks of low and of high priority its master takes.
+	windows [2]int
+	// owed are attempts to be cancelled at the group's active master.
+	owed []owed
+}
+
+// attempt names an attempt as results do.
+type attempt struct {
+	job, phase     string
+	index, attempt uint32
+}
+
+func attemptOf(r *headroomv1.TaskRef) attempt {
+	return attempt{r.GetJob(), r.GetPhase(), r.GetIndex(), r.GetAttempt()}
+}
+
+// placed is an attempt that was handed over and has no result.
+type placed struct {
+	id      pigeon.ID
+	attempt int
+	task    *headroomv1.Task
+	flight  *Flight
+	// again tells that it was handed over more than once: nobody can say that it has not begun.
+	again bool
+}
+
+// loop owns the tasks. Only its goroutine touches it once Run is called.
+type loop struct {
+	*Distributor
+	core   *pigeon.Distributor[*piece]
+	groups []*group
+	placed map[attempt]placed
+	// names are the keys of placed by the tasks' ids: what has to be handed over again.
+	names map[pigeon.ID]attempt
+	ids   []pigeon.ID
+	tasks []*piece
+	// batches are tasks to be sent, by group and priority.
+	batches [][2][]*headroomv1.Task
+}
+
+func newLoop(d *Distributor) *loop {
+	l := &loop{
+		Distributor: d, placed: make(map[attempt]placed), names: make(map[pigeon.ID]attempt), batches: make([][2][]*headroomv1.Task, len(d.cfg.Groups)),
+		core: pigeon.NewDistributor[*piece](pigeon.DistributorOptions{
+			Spread: d.cfg.Spread, Placement: d.cfg.Placement, WaitMost: d.cfg.WaitMost, Random: d.cfg.Random,
+		}),
+	}
+	for _, g := range d.cfg.Groups {
+		x := &group{Group: g, number: l.core.Join(), lost: true}
+		l.core.Lost(x.number) // until its master has spoken
+		for _, address := range g.Masters {
+			x.links = append(x.links, &link{group: x, address: address})
+		}
+		l.groups = append(l.groups, x)
+	}
+	return l
+}
+
+// run handles events until ctx ends.
+func (l *loop) run(ctx context.Context) {
+	tick := time.NewTicker(min(aliveEvery, l.cfg.LostAfter))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-l.events:
+			now := time.Now()
+			e.apply(l, now)
+			l.more(now)
+		case now := <-tick.C:
+			l.expire(now)
+		}
+		l.handOver()
+	}
+}
+
+// more applies the events that wait, so that batches are large where there is much to do.
+func (l *loop) more(now time.Time) {
+	for range roundMost {
+		select {
+		case e := <-l.events:
+			e.apply(l, now)
+		default:
+			return
+		}
+	}
+}
+
+// expire gives the tasks of groups that have been without a master for too long to other groups.
+func (l *loop) expire(now time.Time) {
+	for _, g := range l.groups {
+		g.settle(now)
+		if g.active != nil || g.lost || now.Sub(g.since) < l.cfg.LostAfter {
+			continue
+		}
+		moved := 0
+		for s := range l.core.Outstanding(g.number) {
+			g.owe(l.placed[l.names[s.ID]].task.GetRef())
+			l.drop(s.ID)
+			moved++
+		}
+		l.core.Lost(g.number)
+		g.lost, g.outstanding = true, 0
+		l.cfg.Logger.Warn("group has no active master; its tasks move to other groups", slog.String("group", g.Name), slog.Int("tasks", moved))
+	}
+}
+
+// owedMost bounds the attempts of a group that are cancelled late: more than windows are large.
+const owedMost = 1 << 16
+
+// owed is an attempt to be cancelled.
+type owed struct {
+	ref *headroomv1.TaskRef
+	// at is when it was told on the present stream; zero before.
+	at time.Time
+}
+
+// owe keeps an attempt that is to be cancelled. What is beyond the bound runs to its end, and counts for nothing.
+func (g *group) owe(ref *headroomv1.TaskRef) {
+	if len(g.owed) < owedMost {
+		g.owed = append(g.owed, owed{ref: ref})
+	}
+}
+
+// pay cancels what was not told on the present stream.
+func (g *group) pay(now time.Time) {
+	var refs []*headroomv1.TaskRef
+	for i := range g.owed {
+		if g.owed[i].at.IsZero() {
+			g.owed[i].at = now
+			refs = append(refs, g.owed[i].ref)
+		}
+	}
+	for part := range slices.Chunk(refs, batchMost) {
+		g.active.send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Cancel{Cancel: &headroomv1.PlaceCancel{Refs: part}}})
+	}
+}
+
+// settle forgets what has surely been told.
+func (g *group) settle(now time.Time) {
+	g.owed = slices.DeleteFunc(g.owed, func(o owed) bool { return !o.at.IsZero() && now.Sub(o.at) > repeatFor })
+}
+
+// drop forgets the attempt of a task that was handed over.
+func (l *loop) drop(id pigeon.ID) {
+	if name, ok := l.names[id]; ok {
+		l.placed[name].flight.handed.Add(-1)
+		delete(l.placed, name)
+		delete(l.names, id)
+	}
+}
+
+// handOver sends what the windows permit.
+func (l *loop) handOver() {
+	for s, ok := l.core.Next(); ok; s, ok = l.core.Next() {
+		g := l.groups[s.Group]
+		task := s.Task.flight.Task(int(s.Task.index), s.Attempt)
+		if task == nil { // its submitter wants no further attempt
+			l.core.Result(s.ID)
+			s.Task.flight.deliver(int(s.Task.index), &headroomv1.TaskResult{ExitCode: -1, Error: Lost})
+			continue
+		}
+		task.Ref.Proof = rand.Text()
+		name := attemptOf(task.GetRef())
+		if _, twice := l.placed[name]; twice { // its submitter's mistake: nobody could tell whose result it is
+			l.core.Result(s.ID)
+			s.Task.flight.deliver(int(s.Task.index), &headroomv1.TaskResult{Ref: task.GetRef(), ExitCode: -1, Error: errTwice.Error()})
+			continue
+		}
+		l.placed[name], l.names[s.ID] = placed{id: s.ID, attempt: s.Attempt, task: task, flight: s.Task.flight}, name
+		s.Task.flight.handed.Add(1)
+		g.outstanding++
+		g.windows[kind(s.High)]--
+		b := &l.batches[s.Group][kind(s.High)]
+		if *b = append(*b, task); len(*b) == batchMost {
+			l.flush(g, s.High, b)
+		}
+	}
+	for i := range l.batches {
+		for k := range l.batches[i] {
+			l.flush(l.groups[i], k == 1, &l.batches[i][k])
+		}
+	}
+}
+
+func kind(high bool) int {
+	if high {
+		return 1
+	}
+	return 0
+}
+
+// flush sends a batch. Windows are open only while a master is active.
+func (l *loop) flush(g *group, high bool, batch *[]*headroomv1.Task) {
+	if len(*batch) == 0 {
+		return
+	}
+	if g.active != nil {
+		g.active.place(&headroomv1.PlaceTasks{Tasks: *batch, High: high})
+	}
+	*batch = nil // the stream's goroutine reads it
+}
+
+func (s *session) place(t *headroomv1.PlaceTasks) {
+	s.send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Tasks{Tasks: t}})
+}
+
+// received is a message of a master.
+type received struct {
+	session *session
+	message *headroomv1.GroupMessage
+}
+
+func (e received) apply(l *loop, now time.Time) {
+	s := e.session
+	if s.link.open != s {
+		select {
+		case <-s.over: // it has ended already
+			return
+		default:
+		}
+		s.link.open, s.link.trouble = s, ""
+	}
+	switch m := e.message.GetMessage().(type) {
+	case *headroomv1.GroupMessage_State:
+		s.state, s.link.name = m.State, m.State.GetMaster()
+		l.elect(now, s.link.group)
+		if s.link.group.active == s {
+			l.open(s)
+		}
+	case *headroomv1.GroupMessage_Results:
+		l.take(s, m.Results)
+	case *headroomv1.GroupMessage_Refused:
+		l.refuse(s, m.Refused)
+	}
+}
+
+// elect finds the active master of a group: of two, the one that has been active for longer.
+func (l *loop) elect(now time.Time, g *group) {
+	var best *session
+	for _, k := range g.links {
+		s := k.open
+		if s == nil || !s.state.GetActive() {
+			continue
+		}
+		if best == nil || s.state.GetActiveMs() > best.state.GetActiveMs() {
+			best = s
+		}
+	}
+	if best == g.active {
+		return
+	}
+	g.active = best
+	if best == nil {
+		g.since, g.windows = now, [2]int{}
+		l.core.Window(g.number, 0, 0)
+		return
+	}
+	l.cfg.Logger.Info("group has an active master", slog.String("group", g.Name), slog.String("master", best.state.GetMaster()), slog.String("address", best.link.address), slog.Int("again", g.outstanding))
+	if g.lost {
+		g.lost = false
+		l.core.Up(g.number)
+	}
+	l.again(g)
+	for i := range g.owed {
+		g.owed[i].at = time.Time{}
+	}
+	g.pay(now)
+	l.open(best)
+}
+
+// again hands over what was handed over before, on a new stream or to a new master.
+func (l *loop) again(g *group) {
+	var batches [2][]*headroomv1.Task
+	send := func(k int) {
+		if len(batches[k]) > 0 {
+			g.active.place(&headroomv1.PlaceTasks{Tasks: batches[k], High: k == 1, Again: true})
+			batches[k] = nil
+		}
+	}
+	for s := range l.core.Outstanding(g.number) {
+		k, name := kind(s.High), l.names[s.ID]
+		p := l.placed[name]
+		p.again = true
+		l.placed[name] = p
+		if batches[k] = append(batches[k], p.task); len(batches[k]) == batchMost {
+			send(k)
+		}
+	}
+	send(0)
+	send(1)
+}
+
+// open takes over how many tasks the active master of a group takes, and what it can do.
+func (l *loop) open(s *session) {
+	g, state := s.link.group, s.state
+	power := state.GetPower()
+	if power <= 0 { // it has not learned yet: each slot counts as one at full speed
+		power = float64(state.GetUsable())
+	}
+	l.core.Report(g.number, power, int(state.GetRunningLow()+state.GetWaitingLow()), int(state.GetRunningHigh()+state.GetWaitingHigh()))
+	g.windows = [2]int{int(state.GetWindow()), int(state.GetWindowHigh())}
+	l.core.Window(g.number, g.windows[0], g.windows[1])
+}
+
+// take delivers results, and tells the master that they have arrived.
+func (l *loop) take(s *session, m *headroomv1.GroupResults) {
+	g := s.link.group
+	refs := make([]*headroomv1.TaskRef, 0, len(m.GetResults())+len(m.GetLost()))
+	for _, r := range m.GetResults() {
+		refs = append(refs, r.GetRef())
+		p, ok := l.handed(r.GetRef())
+		if !ok {
+			continue
+		}
+		l.drop(p.id)
+		g.outstanding--
+		if done, counted := l.core.Result(p.id); counted {
+			g.windows[kind(done.High)]++
+			done.Task.flight.deliver(int(done.Task.index), r)
+		}
+	}
+	for _, ref := range m.GetLost() {
+		refs = append(refs, ref)
+		if p, ok := l.handed(ref); ok {
+			l.drop(p.id)
+			g.outstanding--
+			l.core.LostTask(p.id, p.attempt)
+		}
+	}
+	if s == g.active {
+		l.core.Window(g.number, g.windows[0], g.windows[1])
+	}
+	if len(refs) > 0 {
+		s.send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Taken{Taken: &headroomv1.PlaceTaken{Refs: refs}}})
+	}
+}
+
+// handed is an attempt that was handed over, proven by what only its worker was told.
+func (l *loop) handed(ref *headroomv1.TaskRef) (placed, bool) {
+	p, ok := l.placed[attemptOf(ref)]
+	return p, ok && p.task.GetRef().GetProof() == ref.GetProof()
+}
+
+// refuse lets tasks wait again that a master has not kept.
+func (l *loop) refuse(s *session, m *headroomv1.GroupRefused) {
+	for _, ref := range m.GetRefs() {
+		p, ok := l.handed(ref)
+		if !ok {
+			continue
+		}
+		l.drop(p.id)
+		s.link.group.outstanding--
+		if p.again {
+			l.core.LostTask(p.id, p.attempt)
+		} else {
+			l.core.Refused(p.id, p.attempt)
+		}
+	}
+	s.link.group.windows = [2]int{}
+	l.cfg.Logger.Debug("master refused tasks", slog.String("group", s.link.group.Name), slog.Int("tasks", len(m.GetRefs())), slog.String("reason", m.GetReason()))
+}
+
+// deliver gives a result to the submitter.
+func (f *Flight) deliver(index int, r *headroomv1.TaskResult) {
+	f.results <- Result{index, r} // it has room for all
+	f.settle(1)
+}
+
+// settle counts tasks that get no further result.
+func (f *Flight) settle(tasks int) {
+	if f.left -= tasks; f.left == 0 && tasks > 0 {
+		close(f.results)
+		f.pieces = nil
+	}
+}
+
+// submitted is a job.
+type submitted struct {
+	flight *Flight
+	reply  chan<- error
+}
+
+func (e submitted) apply(l *loop, _ time.Time) {
+	f := e.flight
+	f.pieces, l.tasks = make([]piece, f.Tasks), l.tasks[:0]
+	for i := range f.pieces {
+		f.pieces[i] = piece{flight: f, index: int32(i)}
+		l.tasks = append(l.tasks, &f.pieces[i])
+	}
+	ids, ok := l.core.Submit(l.tasks, f.High, l.ids[:0])
+	clear(l.tasks)
+	if l.ids = ids; !ok {
+		e.reply <- full(f.Tasks, l.core.Waiting(), l.cfg.WaitMost)
+		return
+	}
+	for i, id := range ids {
+		f.pieces[i].id = id
+	}
+	if f.Tasks == 0 {
+		close(f.results)
+	}
+	e.reply <- nil
+}
+
+// withdrawn takes tasks back: with placed whether or not they were handed over, else most of the indexes that were not.
+type withdrawn struct {
+	flight  *Flight
+	placed  bool
+	indexes []int
+	most    int
+	reply   chan<- []int
+}
+
+func (e withdrawn) apply(l *loop, now time.Time) {
+	if e.placed {
+		l.cancel(now, e.flight, e.indexes)
+		return
+	}
+	var taken []int
+	for _, i := range e.indexes {
+		if len(taken) == e.most || e.flight.pieces == nil {
+			break
+		}
+		id := e.flight.pieces[i].id
+		if _, handed := l.names[id]; handed {
+			continue
+		}
+		if _, _, ok := l.core.Cancel(id); ok {
+			taken = append(taken, i)
+		}
+	}
+	e.flight.settle(len(taken))
+	e.reply <- taken
+}
+
+// cancel takes back tasks of a flight that have no result; all of them where indexes is nil.
+func (l *loop) cancel(now time.Time, f *Flight, indexes []int) {
+	if indexes == nil {
+		indexes = make([]int, len(f.pieces))
+		for i := range indexes {
+			indexes[i] = i
+		}
+	}
+	gone := 0
+	for _, i := range indexes {
+		if i >= len(f.pieces) { // all of them have ended
+			break
+		}
+		id := f.pieces[i].id
+		name, handed := l.names[id]
+		s, _, ok := l.core.Cancel(id)
+		if !ok {
+			continue
+		}
+		gone++
+		if handed {
+			g := l.groups[s.Group]
+			g.owe(l.placed[name].task.GetRef())
+			l.drop(id)
+			g.outstanding--
+		}
+	}
+	for _, g := range l.groups {
+		if g.active != nil {
+			g.pay(now)
+		}
+	}
+	f.settle(gone)
+}

@@ -1,0 +1,175 @@
+package distributor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/pause"
+)
+
+// errSilent says that a master has said nothing for too long.
+var errSilent = errors.New("the master is silent")
+
+// errSlow says that a master does not read what is sent to it.
+var errSlow = errors.New("the master does not read its stream")
+
+// link is one master: its address, and what it has said. The loop owns it.
+type link struct {
+	group   *group
+	address string
+	// open is the present stream; nil without one.
+	open *session
+	// name is what the master calls itself, trouble why there is no stream.
+	name, trouble string
+}
+
+// session is one stream to a master. The loop writes out; state is what the master said last.
+type session struct {
+	link  *link
+	out   chan *headroomv1.PlaceMessage
+	state *headroomv1.GroupState
+	over  chan struct{}
+	once  sync.Once
+	cause error
+}
+
+// end lets the stream end, for a cause.
+func (s *session) end(cause error) {
+	s.once.Do(func() {
+		s.cause = cause
+		close(s.over)
+	})
+}
+
+// keep keeps a stream to a master until ctx ends.
+func (d *Distributor) keep(ctx context.Context, l *link) {
+	wait := backoffMin
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := d.session(ctx, l)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > backoffMax {
+			wait = backoffMin
+		}
+		if !d.post(ctx, closed{l, err}) || !pause.For(ctx, wait) {
+			return
+		}
+		wait = min(2*wait, backoffMax)
+	}
+}
+
+type stream = connect.BidiStreamForClient[headroomv1.PlaceMessage, headroomv1.GroupMessage]
+
+// session is the life of one stream.
+func (d *Distributor) session(parent context.Context, l *link) error {
+	ctx, cancel := context.WithCancel(parent)
+	st := headroomv1connect.NewMasterServiceClient(d.peers.HTTP(), d.peers.URL(l.address), d.peers.Options()...).Place(ctx)
+	s := &session{link: l, out: make(chan *headroomv1.PlaceMessage, outboxMax), over: make(chan struct{})}
+	hello := &headroomv1.PlaceHello{Distributor: d.cfg.Name, Incarnation: d.cfg.Incarnation, Version: cli.Version}
+	if err := st.Send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
+		cancel()
+		return errors.Join(err, st.CloseResponse())
+	}
+	heard := make(chan struct{}, 1)
+	var receiver sync.WaitGroup
+	receiver.Go(func() { s.end(d.receive(ctx, st, s, heard)) })
+	err := d.transmit(ctx, st, s, heard)
+	cancel()
+	_ = st.CloseRequest()
+	_ = st.CloseResponse()
+	receiver.Wait()
+	return err
+}
+
+// receive gives what the master says to the loop until the stream ends.
+func (d *Distributor) receive(ctx context.Context, st *stream, s *session, heard chan<- struct{}) error {
+	for {
+		m, err := st.Receive()
+		if err != nil {
+			return err
+		}
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
+		if !d.post(ctx, received{s, m}) {
+			return ctx.Err()
+		}
+	}
+}
+
+// transmit sends what the loop has for the master until the stream ends.
+func (d *Distributor) transmit(ctx context.Context, st *stream, s *session, heard <-chan struct{}) error {
+	alive, patience := time.NewTicker(aliveEvery), time.NewTimer(silence)
+	defer alive.Stop()
+	defer patience.Stop()
+	for {
+		var m *headroomv1.PlaceMessage
+		select {
+		case <-s.over:
+			return s.cause
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-patience.C:
+			return errSilent
+		case <-heard:
+			patience.Reset(silence)
+			continue
+		case m = <-s.out:
+		case <-alive.C:
+			m = &headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Alive{Alive: &headroomv1.PlaceAlive{}}}
+		}
+		if err := st.Send(m); err != nil && !errors.Is(err, io.EOF) { // of EOF the receiver tells the cause
+			return err
+		} else if err != nil {
+			<-s.over
+			return s.cause
+		}
+	}
+}
+
+// send gives a message to a master's stream. A master that does not read is cut off.
+func (s *session) send(m *headroomv1.PlaceMessage) {
+	select {
+	case s.out <- m:
+	default:
+		s.end(errSlow)
+	}
+}
+
+// closed is a stream that ended, or could not be opened.
+type closed struct {
+	link *link
+	err  error
+}
+
+func (e closed) apply(l *loop, now time.Time) {
+	if e.link.trouble == "" {
+		l.cfg.Logger.Warn("no stream to a master", slog.String("group", e.link.group.Name), slog.String("address", e.link.address), slog.Any("error", e.err))
+	}
+	e.link.trouble = cause(e.err)
+	e.link.open = nil
+	l.elect(now, e.link.group)
+}
+
+// cause is why a stream ended, in words.
+func cause(err error) string {
+	if err == nil {
+		return "the master closed the stream"
+	}
+	if e, ok := errors.AsType[*connect.Error](err); ok {
+		return e.Message()
+	}
+	return err.Error()
+}

@@ -1,0 +1,154 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/internal/secure"
+	"headroom/jobs/dispatch"
+	"headroom/scheduler/distributor"
+	"headroom/scheduler/fanout"
+	"headroom/scheduler/jobdir"
+	"headroom/scheduler/jobfile"
+)
+
+// openMasters opens the engine of jobs that masters dispatch, where scheduler.yaml names groups.
+func (e *engines) openMasters(s *Server, keeper *secure.Keeper) error {
+	if !s.cfg.Dispatch.On() {
+		return nil
+	}
+	c := s.cfg.Dispatch.Distributor()
+	c.Name, c.Incarnation, c.Logger = s.id.ID, uint64(s.id.Run), s.logger
+	if keeper != nil {
+		c.Name, c.Peers = keeper.Identity().Name, rpc.SecurePeers(keeper, secure.Scheduler)
+		c.Peers.Deny(s.guard.Denials)
+	}
+	d, err := distributor.New(c)
+	if err != nil {
+		return fmt.Errorf("scheduler: %w", err)
+	}
+	e.masters = fanout.New(d, func(ctx context.Context, happened fanout.Event) {
+		_ = e.inbox.post(ctx, fannedEvent{happened}) // the scheduler may end: then the next one goes on
+	}, s.logger)
+	return nil
+}
+
+// fannedEvent is news of a job that masters dispatch.
+type fannedEvent struct{ fanout.Event }
+
+func (e fannedEvent) apply(l *loop, now time.Time) {
+	if e.Ended {
+		l.core.RunEnded(now, e.Job, e.Number, e.OK, e.Outcome)
+		return
+	}
+	l.core.Progress(now, e.Job, e.Number, e.Progress)
+}
+
+// fanned reports whether masters dispatch the tasks of a job.
+func (l *loop) fanned(id string) bool {
+	r := l.records[id]
+	return r != nil && r.file != nil && r.file.Dispatch == jobfile.Pigeon
+}
+
+// fan lets the engine begin with a run, or go on with one of an earlier scheduler process.
+func (l *loop) fan(id string, run dispatch.RunRecord) {
+	r := l.records[id]
+	file, programs, inputs, dir := r.file, r.programs, r.inputs, r.dir
+	started := r.started
+	dir.Run = run.Number
+	_, bounded := file.ErrorBound()
+	order := fanout.Run{
+		Job: id, Number: run.Number, High: r.short(l.cfg), Tasks: len(inputs), Reduce: file.Reduce != nil,
+		MinTasks: r.floor.Fraction, ErrorBound: bounded, MaxAttempts: file.MaxAttempts, Theta: run.Theta,
+		Draws: func() func() uint64 { return draws(run.Seed) }, First: dispatch.FirstAttempt(l.id.Run, run.Number),
+		Recall: func() (dispatch.Past, error) {
+			return dir.Past(jobdir.Manifest{ID: id, Inputs: inputs, StartedAt: started, Run: &run})
+		},
+		Map: func(index int, attempt uint32) *headroomv1.Task {
+			ref := dispatch.Ref{Job: id, Phase: dispatch.PhaseMap, Index: index, Attempt: attempt}
+			return file.MapTask(programs, ref, dir.Task(ref.Phase, index), inputs[index])
+		},
+		ReduceOf: func(maps []int, attempt uint32) *headroomv1.Task {
+			ref := dispatch.Ref{Job: id, Phase: dispatch.PhaseReduce, Attempt: attempt}
+			var outputs []string
+			for _, i := range maps {
+				outputs = append(outputs, dir.Task(dispatch.PhaseMap, i))
+			}
+			return file.ReduceTask(programs, ref, dir.Task(ref.Phase, 0), outputs)
+		},
+		Drop: func(indexes []int, why string) error {
+			l.logger.Warn("tasks dropped", slog.String("job", id), slog.Int("tasks", len(indexes)), slog.Int("first", indexes[0]), slog.String("why", why))
+			return dir.RecordDrops(droppedTasks(inputs, indexes, why)...)
+		},
+	}
+	if r.deadline > 0 {
+		order.Deadline = r.submitted.Add(r.deadline)
+	}
+	l.engines.masters.Start(order)
+}
+
+// short reports whether the job's tasks have high priority.
+func (r *record) short(cfg Config) bool {
+	return r.file.IsShort(cfg.Dispatch.Cutoff.Std(), cfg.Classes[0].Name)
+}
+
+// lengthOf is short or long for a job that masters dispatch, and empty for others.
+func (r *record) lengthOf(cfg Config) string {
+	switch {
+	case r.file == nil || r.file.Dispatch != jobfile.Pigeon:
+		return ""
+	case r.short(cfg):
+		return jobfile.Short
+	}
+	return jobfile.Long
+}
+
+// noMasters refuses a job whose tasks nobody dispatches.
+func noMasters(file *jobfile.File) error {
+	e := file.ErrorAt("dispatch", "this scheduler has no masters")
+	e.Err = errNoEngine
+	return e.WithHint("the section dispatch of scheduler.yaml names groups with their masters; or leave dispatch out and add slots")
+}
+
+// checkTasks refuses a job whose tasks would be too many beside those that have not ended: what waits is bounded.
+func (s *service) checkTasks(r *record, v view) error {
+	if r.file.Dispatch != jobfile.Pigeon {
+		return nil
+	}
+	waiting := 0
+	for _, j := range v.jobs {
+		if j.Engine == jobfile.Pigeon && !j.State.Ended() {
+			waiting += max(0, j.Tasks-j.Done-j.Dropped)
+		}
+	}
+	if waiting+len(r.inputs) <= s.cfg.Dispatch.MaxTasks {
+		return nil
+	}
+	return &cli.Error{
+		Code: "full", Exit: cli.ExitRefused,
+		Message: fmt.Sprintf("%d tasks for masters have not ended; the %d of this job would exceed dispatch.max_tasks of %d", waiting, len(r.inputs), s.cfg.Dispatch.MaxTasks),
+		Hint:    "submit it again when some have ended; scheduler list shows them, and scheduler list --groups what the groups do",
+	}
+}
+
+// statusWait bounds the question what the groups do: without an answer the rest is shown.
+const statusWait = time.Second
+
+// groups is what the distributor knows of its groups; none where there are none.
+func (s *Server) groups(ctx context.Context) []*headroomv1.DispatchGroup {
+	if s.engines.masters == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusWait)
+	defer cancel()
+	all, err := s.engines.masters.Status(ctx)
+	if err != nil {
+		s.logger.Debug("nobody says what the groups do", slog.Any("error", err))
+	}
+	return all
+}

@@ -1,0 +1,159 @@
+package fanout
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/dispatch"
+	"headroom/scheduler/distributor"
+)
+
+const (
+	// reportEvery is how often a run tells its progress.
+	reportEvery = 200 * time.Millisecond
+	// resultsMax is how many results may wait to be counted.
+	resultsMax = 1024
+)
+
+// Run is a run of a job.
+type Run struct {
+	Job    string
+	Number uint32
+	// High gives its tasks the priority of a short job.
+	High bool
+	// Tasks is the number of map tasks. Reduce says that a reduce task follows.
+	Tasks  int
+	Reduce bool
+	// MinTasks is the least part of the map tasks that counts as a result. With ErrorBound the run ends as soon as they are
+	// done, and otherwise from Deadline on; zero for no deadline.
+	MinTasks   float64
+	ErrorBound bool
+	Deadline   time.Time
+	// MaxAttempts is how often a task may fail.
+	MaxAttempts int
+	// Theta is its drop ratio; Draws are the random numbers that say which tasks are dropped.
+	Theta float64
+	Draws func() func() uint64
+	// Recall returns what an earlier scheduler process had reached.
+	Recall func() (dispatch.Past, error)
+	// First is the number of the first attempt of each task.
+	First uint32
+	// Map makes an attempt of a map task, ReduceOf of the reduce task, over the outputs of these map tasks.
+	Map      func(index int, attempt uint32) *headroomv1.Task
+	ReduceOf func(maps []int, attempt uint32) *headroomv1.Task
+	// Drop makes it durable that map tasks are given up.
+	Drop func(indexes []int, why string) error
+}
+
+// Event is news of a run: its progress, or its end.
+type Event struct {
+	Job      string
+	Number   uint32
+	Progress dispatch.EngineProgress
+	// Ended tells that it is over; OK that the job is done. Outcome says it in words.
+	Ended, OK bool
+	Outcome   string
+}
+
+// Engine runs jobs. Its methods may be called by any goroutine and return at once.
+type Engine struct {
+	distributor *distributor.Distributor
+	// tell takes an event; it may wait.
+	tell   func(context.Context, Event)
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	runs    map[string]*run
+	running sync.WaitGroup
+	// ctx is that of Run; nil before.
+	ctx    context.Context //nolint:containedctx // runs outlive the calls that start them, and end with the engine
+	closed bool
+	early  []*run
+}
+
+// New returns an engine over a distributor, which the engine runs.
+func New(d *distributor.Distributor, tell func(context.Context, Event), logger *slog.Logger) *Engine {
+	return &Engine{distributor: d, tell: tell, logger: logger, runs: make(map[string]*run)}
+}
+
+// Run serves until ctx ends. Tasks at masters outlive it.
+func (e *Engine) Run(ctx context.Context) error {
+	e.mu.Lock()
+	e.ctx = ctx
+	for _, r := range e.early {
+		e.launch(r)
+	}
+	e.early = nil
+	e.mu.Unlock()
+	err := e.distributor.Run(ctx)
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.running.Wait()
+	return err
+}
+
+// Start begins with a run, or takes over one of an earlier scheduler process.
+func (e *Engine) Start(r Run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x := newRun(e, r)
+	e.runs[r.Job] = x
+	if e.ctx == nil {
+		e.early = append(e.early, x)
+		return
+	}
+	e.launch(x)
+}
+
+// launch starts a run's goroutine.
+func (e *Engine) launch(x *run) {
+	if !e.closed {
+		e.running.Go(func() { x.serve(e.ctx) })
+	}
+}
+
+// Kill ends a run; an event confirms it, also for a run that is not known.
+func (e *Engine) Kill(job string, number uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x := e.runs[job]; x != nil && x.Number == number {
+		x.stop()
+		return
+	}
+	if e.ctx != nil && !e.closed {
+		e.running.Go(func() { e.tell(e.ctx, Event{Job: job, Number: number, Ended: true}) })
+	}
+}
+
+// Deflate raises the drop ratio of a run. It takes tasks that were not handed over.
+func (e *Engine) Deflate(job string, theta float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x := e.runs[job]
+	if x == nil {
+		return
+	}
+	select { // only the newest ratio counts
+	case <-x.ratios:
+	default:
+	}
+	x.ratios <- theta
+}
+
+// forget forgets a run that has ended.
+func (e *Engine) forget(x *run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.runs[x.Job] == x {
+		delete(e.runs, x.Job)
+	}
+}
+
+// Status is what the distributor knows of its groups.
+func (e *Engine) Status(ctx context.Context) ([]*headroomv1.DispatchGroup, error) {
+	return e.distributor.Status(ctx)
+}

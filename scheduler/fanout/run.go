@@ -1,0 +1,314 @@
+package fanout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/dispatch"
+	"headroom/scheduler/distributor"
+	"headroom/scheduler/local"
+)
+
+type state uint8
+
+const (
+	pending state = iota
+	done
+	dropped
+)
+
+// run is a run under way. Its goroutine owns what has no other remark.
+type run struct {
+	Run
+	engine *Engine
+	// killed is closed when the run is to end; ratios are new drop ratios.
+	killed chan struct{}
+	stop   func()
+	ratios chan float64
+
+	tasks         []state
+	done, dropped int
+	// reduced tells that the output of the reduce task was there before.
+	reduced bool
+	// failures counts those of tasks that have failed, which are few; causes are their last ones.
+	failures map[int]int
+	causes   map[int]string
+	// failed are tasks to be tried again, spent those that have failed as often as they may.
+	failed, spent []int
+	// tries counts the attempts of each task; the last is the reduce task. The distributor's goroutine owns it.
+	tries   []uint16
+	flights []*flight
+	results chan result
+	// forwarding are the goroutines that pass on the flights' results.
+	forwarding sync.WaitGroup
+}
+
+// flight is a number of tasks that were submitted together.
+type flight struct {
+	*distributor.Flight
+	// indexes are its tasks; nil is the reduce task.
+	indexes []int
+}
+
+// result is how a task ended; reduce tells that it is the reduce task.
+type result struct {
+	index  int
+	reduce bool
+	cause  string
+	// stopped tells that it was killed, which is no failure.
+	stopped bool
+}
+
+// verdict is how a run ends.
+type verdict struct {
+	ok      bool
+	outcome string
+}
+
+func newRun(e *Engine, r Run) *run {
+	x := &run{
+		Run: r, engine: e, killed: make(chan struct{}), ratios: make(chan float64, 1), tasks: make([]state, r.Tasks),
+		failures: make(map[int]int), causes: make(map[int]string), tries: make([]uint16, r.Tasks+1), results: make(chan result, resultsMax),
+	}
+	x.stop = sync.OnceFunc(func() { close(x.killed) })
+	return x
+}
+
+// recall takes over what an earlier scheduler process had reached.
+func (x *run) recall() error {
+	past, err := x.Recall()
+	if err != nil {
+		return err
+	}
+	x.reduced = past.ReduceDone
+	for _, i := range past.Done {
+		x.settle(i, done)
+	}
+	for _, i := range past.Dropped { // a dropped task stays dropped, even if its output came late
+		if i >= 0 && i < len(x.tasks) && x.tasks[i] == done {
+			x.tasks[i] = pending
+			x.done--
+		}
+		x.settle(i, dropped)
+	}
+	return nil
+}
+
+// settle ends a task that was pending.
+func (x *run) settle(i int, s state) {
+	if i < 0 || i >= len(x.tasks) || x.tasks[i] != pending {
+		return
+	}
+	x.tasks[i] = s
+	if s == done {
+		x.done++
+	} else {
+		x.dropped++
+	}
+}
+
+// serve runs the job to its end, unless ctx ends first: then the next scheduler process goes on.
+func (x *run) serve(parent context.Context) {
+	ctx, cancel := context.WithCancel(parent)
+	v, over := x.drive(ctx)
+	for _, f := range x.flights {
+		f.Cancel(ctx)
+	}
+	x.report(ctx)
+	cancel()
+	x.forwarding.Wait()
+	x.engine.forget(x)
+	if over {
+		x.engine.tell(parent, Event{Job: x.Job, Number: x.Number, Ended: true, OK: v.ok, Outcome: v.outcome})
+	}
+}
+
+// drive runs the map tasks and then the reduce task; over is false when ctx ended first.
+func (x *run) drive(ctx context.Context) (v verdict, over bool) {
+	if err := x.recall(); err != nil {
+		return verdict{false, "what it has reached cannot be read: " + err.Error()}, true
+	}
+	if err := x.dropTo(x.Theta); err != nil {
+		return unrecorded(err), true
+	}
+	if err := x.submit(ctx, x.pending()); err != nil {
+		return x.refused(ctx, err)
+	}
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		if v, over, err := x.step(ctx); err != nil {
+			return x.refused(ctx, err)
+		} else if over {
+			return v, true
+		}
+		select {
+		case <-ctx.Done():
+			return verdict{}, false
+		case <-x.killed:
+			return verdict{}, true
+		case r := <-x.results:
+			x.count(r)
+			if r.reduce && r.cause == "" && !r.stopped {
+				return verdict{true, x.summary()}, true
+			}
+		case theta := <-x.ratios:
+			if err := x.deflate(ctx, theta); err != nil {
+				return unrecorded(err), true
+			}
+		case <-tick.C:
+			x.report(ctx)
+		}
+	}
+}
+
+// step does what follows from the results so far.
+func (x *run) step(ctx context.Context) (v verdict, over bool, err error) {
+	if len(x.results) > 0 {
+		return v, false, nil // what has come is counted first
+	}
+	if v, over := x.exhaust(); over {
+		return v, true, nil
+	}
+	if why := x.bound(time.Now()); why != "" {
+		if err := x.giveUp(x.pending(), why); err != nil {
+			return unrecorded(err), true, nil
+		}
+		for _, f := range x.flights {
+			f.Cancel(ctx)
+		}
+		x.flights = nil
+	}
+	if x.done+x.dropped < x.Tasks {
+		again := slices.DeleteFunc(x.failed, func(i int) bool { return x.tasks[i] != pending })
+		x.failed = nil
+		return v, false, x.submit(ctx, again)
+	}
+	if !x.Reduce || x.reduced {
+		return verdict{true, x.summary()}, true, nil
+	}
+	return v, false, x.reduce(ctx)
+}
+
+// refused is the end of a run whose tasks the distributor does not take.
+func (x *run) refused(ctx context.Context, err error) (verdict, bool) {
+	if ctx.Err() != nil {
+		return verdict{}, false
+	}
+	return verdict{false, "its tasks cannot be dispatched: " + err.Error()}, true
+}
+
+func unrecorded(err error) verdict {
+	return verdict{false, "dropped tasks could not be recorded: " + err.Error()}
+}
+
+// pending are the map tasks that are neither done nor given up.
+func (x *run) pending() []int {
+	all := make([]int, 0, x.Tasks-x.done-x.dropped)
+	for i, s := range x.tasks {
+		if s == pending {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// submit hands map tasks to the distributor.
+func (x *run) submit(ctx context.Context, indexes []int) error {
+	if len(indexes) == 0 {
+		return nil
+	}
+	return x.fly(ctx, indexes, len(indexes), func(i, _ int) *headroomv1.Task { return x.Map(indexes[i], x.attempt(indexes[i])) })
+}
+
+// reduce hands the reduce task over, unless it is under way.
+func (x *run) reduce(ctx context.Context) error {
+	for _, f := range x.flights {
+		if f.indexes == nil {
+			return nil
+		}
+	}
+	var maps []int
+	for i, s := range x.tasks {
+		if s == done {
+			maps = append(maps, i)
+		}
+	}
+	return x.fly(ctx, nil, 1, func(int, int) *headroomv1.Task { return x.ReduceOf(maps, x.attempt(x.Tasks)) })
+}
+
+// attempt is the number of a task's next attempt.
+func (x *run) attempt(task int) uint32 {
+	n := x.tries[task]
+	x.tries[task] = (n + 1) & dispatch.AttemptMask
+	return x.First | uint32(n)
+}
+
+// fly submits tasks, and has their results passed on.
+func (x *run) fly(ctx context.Context, indexes []int, tasks int, make func(index, attempt int) *headroomv1.Task) error {
+	sent, err := x.engine.distributor.Submit(ctx, distributor.Job{Tasks: tasks, High: x.High, Task: make})
+	if err != nil {
+		return err
+	}
+	f := &flight{sent, indexes}
+	x.flights = append(x.flights, f)
+	x.forwarding.Go(func() {
+		for {
+			select {
+			case r, more := <-f.Results():
+				if !more {
+					return
+				}
+				out := result{reduce: indexes == nil, cause: failure(r.TaskResult), stopped: r.GetError() == local.Stopped}
+				if indexes != nil {
+					out.index = indexes[r.Index]
+				}
+				select {
+				case x.results <- out:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// failure is empty for success and the cause in words otherwise.
+func failure(r *headroomv1.TaskResult) string {
+	switch {
+	case r.GetError() != "":
+		return r.GetError()
+	case r.GetExitCode() != 0:
+		return fmt.Sprintf("exit status %d", r.GetExitCode())
+	default:
+		return ""
+	}
+}
+
+// count takes a result over.
+func (x *run) count(r result) {
+	if r.reduce {
+		x.flights = slices.DeleteFunc(x.flights, func(f *flight) bool { return f.indexes == nil })
+		if r.cause != "" && !r.stopped {
+			x.fail(x.Tasks, r.cause)
+		}
+		return
+	}
+	switch {
+	case x.tasks[r.index] != pending:
+	case r.cause == "":
+		x.settle(r.index, done)
+	default:
+		x.failed = append(x.failed, r.index)
+		if !r.stopped {
+			x.fail(r.index, r.cause)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package jobfile
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"headroom/internal/cli"
+	"headroom/internal/config"
+)
+
+// Pigeon is the value of dispatch, and the engine, of jobs whose tasks the masters of groups dispatch.
+const Pigeon = "pigeon"
+
+// Lengths of a job that masters dispatch. Tasks of short jobs have high priority.
+const (
+	Short = "short"
+	Long  = "long"
+)
+
+const (
+	tasksMax = 10_000 // map tasks of a job that the scheduler dispatches itself
+	// fanOutMax are map tasks of a job that masters dispatch: the largest fan-out of the papers' traces is below it.
+	fanOutMax = 60_000
+)
+
+// tasksMost is how many map tasks the job may have.
+func (f *File) tasksMost() int {
+	if f.Dispatch == Pigeon {
+		return fanOutMax
+	}
+	return tasksMax
+}
+
+// checkDispatch checks who dispatches the job's tasks, and what only makes sense with masters.
+func (f *File) checkDispatch() error {
+	if f.Dispatch == "" {
+		for _, key := range []string{"dispatch", "length", "task_time"} {
+			if f.text.Has(key) {
+				return f.onlyMasters(key)
+			}
+		}
+		return nil
+	}
+	switch {
+	case f.Dispatch != Pigeon:
+		return f.ErrorAt("dispatch", "dispatch %q is unknown", f.Dispatch).WithHint("dispatch: pigeon has masters dispatch the tasks; leave it out for the scheduler itself")
+	case f.Spark != nil:
+		return f.ErrorAt("dispatch", "dispatch beside spark").WithHint("Spark dispatches the tasks of its applications itself; leave dispatch out")
+	case f.text.Has("slots"):
+		return f.ErrorAt("slots", "slots beside dispatch: pigeon").WithHint("masters choose the slots; leave slots out")
+	case f.text.Has("length") && f.Length != Short && f.Length != Long:
+		return f.ErrorAt("length", "length %q is unknown", f.Length).WithHint("short or long; leave it out to let task_time or the class decide")
+	}
+	return f.checkTaskTime()
+}
+
+func (f *File) onlyMasters(key string) error {
+	if key == "dispatch" {
+		return f.ErrorAt(key, "dispatch is empty").WithHint("dispatch: pigeon has masters dispatch the tasks; leave it out for the scheduler itself")
+	}
+	return f.ErrorAt(key, "%s without dispatch: pigeon", key).WithHint("only masters tell short and long jobs apart; leave it out, or add dispatch: pigeon")
+}
+
+func (f *File) checkTaskTime() error {
+	if f.TaskTime == "" && !f.text.Has("task_time") {
+		return nil
+	}
+	d, err := config.ParseDuration(f.TaskTime)
+	if e, ok := err.(*cli.Error); ok { //nolint:errorlint // ParseDuration returns it as it is
+		return f.ErrorAt("task_time", "task_time %s", e.Message).WithHint("how long a task runs, as 800ms or 5s")
+	}
+	if d <= 0 {
+		return f.ErrorAt("task_time", "task_time is %v; it must be above 0", d).WithHint("how long a task runs, as 800ms or 5s; leave it out if it is not known")
+	}
+	return nil
+}
+
+// IsShort reports whether the job is a short one: its length says so, or its tasks take less than
+// the cutoff, or, where the file says neither, its class is the highest.
+func (f *File) IsShort(cutoff time.Duration, highest string) bool {
+	if f.Length != "" {
+		return f.Length == Short
+	}
+	if d, err := config.ParseDuration(f.TaskTime); f.TaskTime != "" && err == nil {
+		return d < cutoff
+	}
+	return f.Class == highest
+}
+
+// checkCount checks the number of map tasks that have no input files.
+func (f *File) checkCount() error {
+	if !f.text.Has("map.tasks") && f.Map.Tasks == 0 {
+		return nil
+	}
+	switch {
+	case f.Map.Input != "":
+		return f.ErrorAt("map.tasks", "tasks beside input").WithHint("input makes one task of each file that it matches; tasks is their number where there are no files")
+	case f.Map.Tasks < 1 || f.Map.Tasks > f.tasksMost():
+		e := f.ErrorAt("map.tasks", "tasks is %d; it must be from 1 to %d", f.Map.Tasks, f.tasksMost())
+		if f.Dispatch == "" {
+			return e.WithHint("split the work into several jobs; dispatch: pigeon takes more tasks")
+		}
+		return e.WithHint("split the work into several jobs")
+	case slices.ContainsFunc(f.Map.Command, func(w string) bool { return strings.Contains(w, "{input}") }):
+		return f.ErrorAt("map.command", "{input} in a job without input files").WithHint("{index} is the task's number, from 0; or name files in map.input")
+	}
+	return nil
+}
