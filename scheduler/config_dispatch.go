@@ -32,7 +32,7 @@ const (
 	groupsMax = 1000
 	// mastersMax is the active master and its standby.
 	mastersMax = 2
-	// maxTasksMost is about what fits into the memory of one scheduler: a task costs some 250 bytes while it waits.
+	// maxTasksMost is about what fits into the memory of one scheduler: a task costs some 120 bytes while it waits.
 	maxTasksMost = 10_000_000
 )
 

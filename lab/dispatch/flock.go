@@ -14,8 +14,8 @@ type flock struct {
 	queue        events.Queue[flockEvent]
 	distributors []*distributor
 	groups       []*group
-	// reporting is set while masters report every reportEvery.
-	reporting bool
+	// next is when the masters report next.
+	next float64
 	// tasks and ids are scratch.
 	tasks []task
 	ids   []pigeon.ID
@@ -90,7 +90,6 @@ const (
 	taskEnds flockKind = iota
 	tasksArrive
 	capChanges
-	mastersReport
 )
 
 // unlimited is a window that never closes: the simulation has no back-pressure, as in the paper.
@@ -134,6 +133,7 @@ func (f *flock) arrive(j *job) {
 		f.tasks = append(f.tasks, task{j, t})
 	}
 	d := f.distributors[j.distributor]
+	f.reportAll()
 	f.learn(d)
 	f.ids, _ = d.Submit(f.tasks, j.short, f.ids)
 	f.send(d)
@@ -163,6 +163,7 @@ func (f *flock) step(until float64) bool {
 		return false
 	}
 	f.now = at
+	f.reportAll()
 	switch e.kind {
 	case taskEnds:
 		f.end(int(e.group), e.slot)
@@ -170,8 +171,6 @@ func (f *flock) step(until float64) bool {
 		f.take(int(e.group), e.batch)
 	case capChanges:
 		f.recap(e.cap)
-	case mastersReport:
-		f.reportAll()
 	}
 	return true
 }
@@ -258,21 +257,19 @@ func (f *flock) learn(d *distributor) {
 			f.hear(d, g, x.reported)
 		}
 	}
-	if !f.reporting {
-		f.reporting = true
-		f.queue.Push(f.now+reportEvery, rankTask, flockEvent{kind: mastersReport})
-	}
 }
 
-// reportAll notes what all masters report, as long as there are jobs.
+// reportAll notes what the masters said at the last report up to now. It is called before anything changes at that time, so that their states
+// are still those of the report, and no event is needed for each.
 func (f *flock) reportAll() {
+	if f.now < f.next || f.setup.Policy.spread() == pigeon.Even {
+		return
+	}
+	at := math.Floor(f.now/reportEvery) * reportEvery
 	for _, x := range f.groups {
-		x.reported = x.report(f.now)
+		x.reported = x.report(at)
 	}
-	f.reporting = f.open > 0
-	if f.reporting {
-		f.queue.Push(f.now+reportEvery, rankTask, flockEvent{kind: mastersReport})
-	}
+	f.next = at + reportEvery
 }
 
 // recap changes a group's cap: what runs goes on at the new speed; slots are withdrawn, those without reservation first.

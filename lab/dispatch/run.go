@@ -99,10 +99,10 @@ func (w *world) machine() machine {
 	case Sparrow:
 		return newProbing(w)
 	case Eagle:
-		w.setup = w.setup.one()
+		w.setup.one()
 		return newProbing(w)
 	case Central:
-		w.setup = w.setup.one()
+		w.setup.one()
 		return newFlock(w)
 	default:
 		return newFlock(w)

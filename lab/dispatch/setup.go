@@ -26,7 +26,7 @@ const (
 	// OursWeighted splits in proportion to the groups' learned power, without their queues.
 	OursWeighted Policy = "ours-weighted"
 	// Queues is Pigeon with groups leveled by what is ahead there over their slots, without learned power.
-	Queues  Policy = "queues"
+	Queues Policy = "queues"
 	// TwoQueues places each task in the shorter of two random groups' queues.
 	TwoQueues Policy = "two-queues"
 )
@@ -129,10 +129,9 @@ func (s *Setup) size(group int) int { return s.from(group+1) - s.from(group) }
 func (s *Setup) from(group int) int { return group * s.Workers / s.Groups }
 
 // one makes the Setup that of a single group.
-func (s Setup) one() Setup {
+func (s *Setup) one() {
 	s.Reserved *= s.Groups
 	s.Groups = 1
-	return s
 }
 
 // check returns what is wrong with a Setup, by which rule.

@@ -91,5 +91,5 @@ func full(tasks, waiting, most int) *cli.Error {
 // processRandom is the process's own random source.
 type processRandom struct{}
 
-func (processRandom) Float64() float64 { return rand.Float64() } //nolint:gosec // no secret depends on it
-func (processRandom) IntN(n int) int   { return rand.IntN(n) }   //nolint:gosec // no secret depends on it
+func (processRandom) Float64() float64 { return rand.Float64() }
+func (processRandom) IntN(n int) int   { return rand.IntN(n) }

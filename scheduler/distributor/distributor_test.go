@@ -51,14 +51,14 @@ type plant struct {
 	change chan struct{}
 }
 
-func newPlant(t *testing.T, name string, active bool, window uint32) *plant {
+func newPlant(t testing.TB, name string, active bool, window uint32) *plant {
 	t.Helper()
 	p := &plant{name: name, active: active, window: window, known: map[attempt]*headroomv1.Task{}, change: make(chan struct{})}
 	p.serve(t, testkit.Need(rpc.Listen("127.0.0.1:0"))(t))
 	return p
 }
 
-func (p *plant) serve(t *testing.T, l net.Listener) {
+func (p *plant) serve(t testing.TB, l net.Listener) {
 	t.Helper()
 	p.address = l.Addr().String()
 	mux := http.NewServeMux()
@@ -68,7 +68,7 @@ func (p *plant) serve(t *testing.T, l net.Listener) {
 	go func() { over <- rpc.Serve(ctx, l, mux) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		<-over
+		testkit.Check(t, <-over)
 	})
 	t.Cleanup(p.stop)
 }

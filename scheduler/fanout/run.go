@@ -135,6 +135,7 @@ func (x *run) drive(ctx context.Context) (v verdict, over bool) {
 	if err := x.dropTo(x.Theta); err != nil {
 		return unrecorded(err), true
 	}
+	x.report(ctx) // what was done before is known at once
 	if err := x.submit(ctx, x.pending()); err != nil {
 		return x.refused(ctx, err)
 	}

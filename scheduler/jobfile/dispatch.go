@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ func (f *File) tasksMost() int {
 func (f *File) checkDispatch() error {
 	if f.Dispatch == "" {
 		for _, key := range []string{"dispatch", "length", "task_time"} {
-			if f.text.Has(key) {
+			if f.names(key) {
 				return f.onlyMasters(key)
 			}
 		}
@@ -47,12 +48,18 @@ func (f *File) checkDispatch() error {
 		return f.ErrorAt("dispatch", "dispatch %q is unknown", f.Dispatch).WithHint("dispatch: pigeon has masters dispatch the tasks; leave it out for the scheduler itself")
 	case f.Spark != nil:
 		return f.ErrorAt("dispatch", "dispatch beside spark").WithHint("Spark dispatches the tasks of its applications itself; leave dispatch out")
-	case f.text.Has("slots"):
+	case f.names("slots"):
 		return f.ErrorAt("slots", "slots beside dispatch: pigeon").WithHint("masters choose the slots; leave slots out")
-	case f.text.Has("length") && f.Length != Short && f.Length != Long:
+	case f.names("length") && f.Length != Short && f.Length != Long:
 		return f.ErrorAt("length", "length %q is unknown", f.Length).WithHint("short or long; leave it out to let task_time or the class decide")
 	}
 	return f.checkTaskTime()
+}
+
+// names reports whether the file has a key. Most files have none of those asked for here, which takes no parser to see.
+func (f *File) names(key string) bool {
+	last := key[strings.LastIndex(key, ".")+1:]
+	return bytes.Contains(f.text.data, []byte(last)) && f.text.Has(key)
 }
 
 func (f *File) onlyMasters(key string) error {
@@ -63,7 +70,7 @@ func (f *File) onlyMasters(key string) error {
 }
 
 func (f *File) checkTaskTime() error {
-	if f.TaskTime == "" && !f.text.Has("task_time") {
+	if f.TaskTime == "" && !f.names("task_time") {
 		return nil
 	}
 	d, err := config.ParseDuration(f.TaskTime)
@@ -90,7 +97,7 @@ func (f *File) IsShort(cutoff time.Duration, highest string) bool {
 
 // checkCount checks the number of map tasks that have no input files.
 func (f *File) checkCount() error {
-	if !f.text.Has("map.tasks") && f.Map.Tasks == 0 {
+	if f.Map.Tasks == 0 && !f.names("map.tasks") {
 		return nil
 	}
 	switch {

@@ -2,6 +2,7 @@ package master
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"connectrpc.com/connect"
@@ -90,7 +91,7 @@ func (g *group) place(now time.Time, s *placeSession, m *headroomv1.PlaceTasks) 
 	}
 	share := g.share()
 	for _, x := range m.GetTasks() {
-		switch why := g.take(now, d, x, m.GetHigh(), m.GetAgain(), share); why {
+		switch why := g.take(d, x, m.GetHigh(), m.GetAgain(), share); why {
 		case "":
 			g.counts.taken++
 		case known:
@@ -105,7 +106,7 @@ func (g *group) place(now time.Time, s *placeSession, m *headroomv1.PlaceTasks) 
 const known = "known"
 
 // take takes one task over; what it returns otherwise is known, or why it is refused.
-func (g *group) take(now time.Time, d *distributor, x *headroomv1.Task, high, again bool, share int) (refused string) {
+func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share int) (refused string) {
 	k, proof := keyOf(x.GetRef()), x.GetRef().GetProof()
 	if t := g.tasks[k]; t != nil {
 		return g.claim(d, t, x, high)
@@ -239,7 +240,8 @@ func (g *group) expireDistributors(now time.Time) {
 		case d.session != nil && now.Sub(d.heard) >= workerSilence:
 			d.session.cut(rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "distributor "+d.name+" was silent for too long", "it connects again by itself"))
 		case d.session == nil && now.Sub(d.heard) >= distributorSilence:
-			g.cfg.Logger.Warn("distributor is forgotten: it has been away for too long", "distributor", d.name, "waiting", d.here[0]+d.here[1], "results", len(d.results))
+			g.cfg.Logger.Warn("distributor is forgotten: it has been away for too long",
+				slog.String("distributor", d.name), slog.Int("waiting", d.here[0]+d.here[1]), slog.Int("results", len(d.results)))
 			g.renew(now, d)
 			delete(g.distributors, d.name)
 		}

@@ -3,6 +3,7 @@ package master
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -292,9 +293,9 @@ func (g *group) turn(now time.Time) {
 	g.settled = false
 	if g.role.active {
 		g.open(now)
-		g.cfg.Logger.Info("master is active", "group", g.cfg.Group)
+		g.cfg.Logger.Info("master is active", slog.String("group", g.cfg.Group))
 	} else {
-		g.cfg.Logger.Warn("master steps down: its peer has been active for longer", "group", g.cfg.Group)
+		g.cfg.Logger.Warn("master steps down: its peer has been active for longer", slog.String("group", g.cfg.Group))
 		for _, n := range g.nodes {
 			if n.session != nil {
 				n.session.end(errStandby(g.cfg))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -24,8 +25,6 @@ import (
 const (
 	// eventsMax is how many events may wait for the owner; senders wait beyond it.
 	eventsMax = 1024
-	// eventsAtOnce bounds how many are taken before what follows is decided.
-	eventsAtOnce = 64
 	// tickEvery is how often the owner looks at the time.
 	tickEvery = 250 * time.Millisecond
 	// leaveWait bounds telling the owner something after its stream is over.
@@ -88,7 +87,7 @@ func (m *Master) Run(parent context.Context, l net.Listener) error {
 	if m.cfg.Metrics != nil {
 		parts = append(parts, m.serveMetrics)
 	}
-	m.cfg.Logger.Info("master started", "master", m.cfg.Name, "group", m.cfg.Group, "address", l.Addr().String())
+	m.cfg.Logger.Info("master started", slog.String("master", m.cfg.Name), slog.String("group", m.cfg.Group), slog.String("address", l.Addr().String()))
 	var g run.Group
 	for _, part := range parts {
 		g.Add(func() error { return part(ctx) }, func(error) { cancel() })
@@ -103,31 +102,17 @@ func (m *Master) Run(parent context.Context, l net.Listener) error {
 func (m *Master) own(ctx context.Context) error {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
-	var room [eventsAtOnce]time.Time
 	for {
-		came := room[:0]
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 			m.group.tick(m.now())
+			m.group.decide()
 		case a := <-m.events:
-			for more := true; more; {
-				a.do(m.group)
-				came = append(came, a.at)
-				if len(came) == eventsAtOnce {
-					break
-				}
-				select {
-				case a = <-m.events:
-				default:
-					more = false
-				}
-			}
-		}
-		m.group.decide()
-		for now := m.now(); len(came) > 0; came = came[1:] {
-			m.delays.Observe(now.Sub(came[0]).Seconds())
+			a.do(m.group)
+			m.group.decide()
+			m.delays.Observe(m.now().Sub(a.at).Seconds())
 		}
 	}
 }

@@ -29,13 +29,13 @@ import (
 func TestTasksComeBack(t *testing.T) {
 	t.Parallel()
 	metrics := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
-	m := serve(t, Config{Name: "m1", Group: "rack/r1", Metrics: metrics}, nil)
+	m := serve(t, Config{Name: "m1", Group: "rack/r1", Metrics: metrics})
 	work(t, "n01", 4, true, m.address)
 	testkit.Eventually(t, patience, "worker", func() bool { return m.see(t).GetState().GetWorkers() == 1 })
 	s := connectTo(t, "d1", 1, m.address)
-	s.place(tasks("j", 0, 500), false, false)
-	s.place(tasks("k", 0, 500), true, false)
-	testkit.Eventually(t, patience, "results", func() bool { done, _ := s.counts(); return done == 1000 })
+	s.place(tasks("j", 0, 500), false)
+	s.place(tasks("k", 0, 500), true)
+	testkit.Eventually(t, patience, "results", func() bool { return s.results() == 1000 })
 	r := testkit.Need(http.Get("http://" + metrics.Addr().String() + scrape.Path))(t)
 	text := testkit.Need(io.ReadAll(r.Body))(t)
 	_ = r.Body.Close()
@@ -51,7 +51,7 @@ func TestTasksComeBack(t *testing.T) {
 
 func TestSlowDistributorIsCutOff(t *testing.T) {
 	t.Parallel()
-	m := serve(t, Config{Name: "m1", Group: "rack/r1"}, nil)
+	m := serve(t, Config{Name: "m1", Group: "rack/r1"})
 	w := work(t, "n01", 700, false, m.address)
 	testkit.Eventually(t, patience, "worker", func() bool { return m.see(t).GetState().GetWorkers() == 1 })
 	ctx, cancel := context.WithCancel(context.Background())
@@ -63,7 +63,7 @@ func TestSlowDistributorIsCutOff(t *testing.T) {
 	testkit.Check(t, send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Hello{Hello: &headroomv1.PlaceHello{Distributor: "slow", Incarnation: 1}}}))
 	deaf := source{tb: t, send: send}
 	testkit.Eventually(t, patience, "its stream", func() bool { return len(m.see(t).GetDistributors()) == 1 })
-	deaf.place(tasks("j", 0, 700), false, false)
+	deaf.place(tasks("j", 0, 700), false)
 	testkit.Eventually(t, patience, "its tasks run", func() bool { return w.runs() == 700 })
 	w.fail(strings.Repeat("x", 10<<10)) // 7 MB of results, more than a stream holds unread
 	good := connectTo(t, "d1", 1, m.address)
@@ -74,7 +74,7 @@ func TestSlowDistributorIsCutOff(t *testing.T) {
 	if took := time.Since(began); took > 2*stallMost+patience/2 {
 		t.Errorf("cut off after %v", took)
 	}
-	good.place(tasks("k", 0, 10), true, false)
+	good.place(tasks("k", 0, 10), true)
 	testkit.Eventually(t, patience, "tasks of another distributor", func() bool { return w.runs() == 10 })
 	cancel()
 	_ = st.CloseRequest()
@@ -130,7 +130,7 @@ func TestCapsAreLearned(t *testing.T) {
 	t.Parallel()
 	leads := &coordinator{nodes: []*headroomv1.Node{{Name: "n01", TargetUw: 150e6, FloorUw: 100e6, MaxUw: 200e6}}}
 	follows := &coordinator{leader: leads.serve(t)}
-	m := serve(t, Config{Name: "m1", Group: "rack/r1", Coordinators: []string{"127.0.0.1:1", follows.serve(t)}}, nil)
+	m := serve(t, Config{Name: "m1", Group: "rack/r1", Coordinators: []string{"127.0.0.1:1", follows.serve(t)}})
 	work(t, "n01", 8, true, m.address)
 	work(t, "n02", 8, true, m.address)
 	testkit.Eventually(t, patience, "caps", func() bool {

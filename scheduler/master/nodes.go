@@ -2,6 +2,7 @@ package master
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"connectrpc.com/connect"
@@ -182,7 +183,7 @@ func (g *group) abandon(n *node) {
 func (g *group) expireNodes(now time.Time) {
 	for _, n := range g.nodes {
 		if now.Sub(n.heard) >= workerSilence {
-			g.cfg.Logger.Warn("worker is lost", "node", n.name, "tasks", n.running)
+			g.cfg.Logger.Warn("worker is lost", slog.String("node", n.name), slog.Int("tasks", n.running))
 			g.abandon(n)
 			continue
 		}

@@ -32,14 +32,12 @@ type served struct {
 }
 
 // serve runs a master on a port of its own until stop or the end of the test.
-func serve(tb testing.TB, cfg Config, l net.Listener) *served {
+func serve(tb testing.TB, cfg Config) *served {
 	tb.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Guard = access.New(true, "", cfg.Logger)
 	m := testkit.Need(New(cfg))(tb)
-	if l == nil {
-		l = testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(tb)
-	}
+	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(tb)
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- m.Run(ctx, l) }()
@@ -185,19 +183,6 @@ func (w *worker) handle(send func(*headroomv1.WorkerMessage) error, m *headroomv
 	return nil
 }
 
-// end ends all that runs, well; the results are repeated on each new stream.
-func (w *worker) end() (n int) {
-	w.mu.Lock()
-	for k, r := range w.held {
-		w.ended = append(w.ended, &headroomv1.TaskResult{Ref: r, Seconds: 1})
-		delete(w.held, k)
-		n++
-	}
-	w.mu.Unlock()
-	w.wake()
-	return n
-}
-
 func (w *worker) runs() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -210,10 +195,7 @@ type source struct {
 	peers  rpc.Peers
 	send   func(*headroomv1.PlaceMessage) error
 	mu     sync.Mutex
-	state  *headroomv1.GroupState
 	done   map[key]int
-	lost   map[key]int
-	refuse map[key]string
 	came   chan struct{}
 	cancel func()
 }
@@ -221,7 +203,7 @@ type source struct {
 func connectTo(tb testing.TB, name string, incarnation uint64, addr string) *source {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &source{tb: tb, peers: rpc.PlainPeers(), done: map[key]int{}, lost: map[key]int{}, refuse: map[key]string{}, came: make(chan struct{}, 1)}
+	s := &source{tb: tb, peers: rpc.PlainPeers(), done: map[key]int{}, came: make(chan struct{}, 1)}
 	st := headroomv1connect.NewMasterServiceClient(s.peers.HTTP(), s.peers.URL(addr), s.peers.Options()...).Place(ctx)
 	var sending sync.Mutex
 	s.send = func(m *headroomv1.PlaceMessage) error {
@@ -270,20 +252,11 @@ func connectTo(tb testing.TB, name string, incarnation uint64, addr string) *sou
 func (s *source) hear(m *headroomv1.GroupMessage) {
 	taken := &headroomv1.PlaceTaken{}
 	s.mu.Lock()
-	if m.GetState() != nil {
-		s.state = m.GetState()
-	}
 	for _, r := range m.GetResults().GetResults() {
 		s.done[keyOf(r.GetRef())]++
 		taken.Refs = append(taken.Refs, r.GetRef())
 	}
-	for _, r := range m.GetResults().GetLost() {
-		s.lost[keyOf(r)]++
-		taken.Refs = append(taken.Refs, r)
-	}
-	for _, r := range m.GetRefused().GetRefs() {
-		s.refuse[keyOf(r)] = m.GetRefused().GetReason()
-	}
+	taken.Refs = append(taken.Refs, m.GetResults().GetLost()...)
 	s.mu.Unlock()
 	if len(taken.GetRefs()) > 0 {
 		_ = s.send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Taken{Taken: taken}}) // repeated if it did not arrive
@@ -294,16 +267,10 @@ func (s *source) hear(m *headroomv1.GroupMessage) {
 	}
 }
 
-func (s *source) counts() (done, lost int) {
+func (s *source) results() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.done), len(s.lost)
-}
-
-func (s *source) sees() *headroomv1.GroupState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state
+	return len(s.done)
 }
 
 // tasks are attempts of one job.
@@ -318,7 +285,7 @@ func tasks(job string, from, to int) []*headroomv1.Task {
 	return all
 }
 
-func (s *source) place(all []*headroomv1.Task, high, again bool) {
+func (s *source) place(all []*headroomv1.Task, high bool) {
 	s.tb.Helper()
-	testkit.Check(s.tb, s.send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Tasks{Tasks: &headroomv1.PlaceTasks{Tasks: all, High: high, Again: again}}}))
+	testkit.Check(s.tb, s.send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Tasks{Tasks: &headroomv1.PlaceTasks{Tasks: all, High: high}}}))
 }

@@ -150,8 +150,8 @@ func (d *Distributor[T]) Window(g Group, lowMore, highMore int) {
 	d.mark(g)
 }
 
-// Report sets what the next splits go by: the power of a group, and how many tasks its master has ahead of a new one of low and of high
-// priority. A group with a power of 0 gets no tasks while another has any.
+// Report sets what the next splits go by: the power of a group, and how many tasks its master has ahead of a new one: all that run and wait
+// for a low-priority one, all that run and the high-priority ones that wait for a high-priority one. A group with a power of 0 gets no tasks while another has any.
 func (d *Distributor[T]) Report(g Group, power float64, aheadLow, aheadHigh int) {
 	x := &d.groups[g]
 	x.power, x.ahead = power, [2]int{low: max(0, aheadLow), high: max(0, aheadHigh)}

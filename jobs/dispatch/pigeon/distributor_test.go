@@ -35,7 +35,7 @@ func TestDistributorLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := &distributorModel{most: rapid.SampledFrom([]int{0, 10, 40}).Draw(t, "most"), tasks: map[ID]*modelSent{}}
 		x.d = NewDistributor[int](DistributorOptions{
-			Spread: rapid.SampledFrom([]Spread{Even, Weighted, Level, Shorter}).Draw(t, "spread"), Placement: rapid.SampledFrom([]Placement{RoundRobin, Block}).Draw(t, "placement"),
+			Spread: rapid.SampledFrom([]Spread{Even, Weighted, Level, Balanced, Shorter}).Draw(t, "spread"), Placement: rapid.SampledFrom([]Placement{RoundRobin, Block}).Draw(t, "placement"),
 			WaitMost: x.most, Random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)),
 		})
 		t.Repeat(map[string]func(*rapid.T){
@@ -250,8 +250,13 @@ func TestSplitsAddUp(t *testing.T) {
 		if sum == 0 {
 			return
 		}
+		ahead := rapid.SliceOfN(rapid.IntRange(0, 9), len(weights), len(weights)).Draw(t, "ahead")
+		by := s.Weighted
+		if rapid.Bool().Draw(t, "balanced") {
+			by = func(tasks int, weights []float64) []Share { return s.Balanced(tasks, weights, ahead) }
+		}
 		total = 0
-		for _, x := range s.Weighted(tasks, weights) {
+		for _, x := range by(tasks, weights) {
 			total += x.Tasks
 			if quota := float64(tasks) * weights[x.Group] / sum; math.Abs(float64(x.Tasks)-quota) > 1+1e-9 || weights[x.Group] == 0 {
 				t.Fatalf("group %d gets %d, its quota is %v", x.Group, x.Tasks, quota)
@@ -284,6 +289,19 @@ func TestWeightedIsUnbiased(t *testing.T) {
 				t.Errorf("%d tasks: group %d gets %v, want %v", tasks, g, mean, want)
 			}
 		}
+	}
+}
+
+// Of a job with fewer tasks than groups, each goes where least is ahead for the power.
+func TestBalancedFillsShortQueues(t *testing.T) {
+	t.Parallel()
+	s := NewSplitter(rand.New(rand.NewPCG(1, 1)))
+	power, ahead := []float64{1, 1, 2, 0, 1}, []int{5, 0, 7, 0, 2}
+	if got := s.Balanced(3, power, ahead); !slices.Equal(got, []Share{{1, 1}, {2, 2}}) && !slices.Equal(got, []Share{{1, 1}, {2, 1}, {4, 1}}) {
+		t.Errorf("%v", got)
+	}
+	if got := s.Balanced(1, power, ahead); !slices.Equal(got, []Share{{1, 1}}) {
+		t.Errorf("%v", got)
 	}
 }
 
@@ -373,7 +391,7 @@ func TestPowerIsLearned(t *testing.T) {
 func TestPowerForgetsKinds(t *testing.T) {
 	t.Parallel()
 	p := NewPower(1)
-	for kind := range uint64(3 * samplesMost / 2) {
+	for kind := range uint64(5 * samplesMost / 4) {
 		p.Ended(time.Hour, 0, kind, time.Second)
 		if kind%3 == 0 {
 			p.Done(time.Hour, kind)

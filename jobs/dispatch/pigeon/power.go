@@ -8,8 +8,8 @@ import (
 
 // Bounds of Power.
 const (
-	// samplesMost bounds the tasks of kinds that are not done, 4 MB; the oldest kind is forgotten first.
-	samplesMost = 1 << 18
+	// samplesMost bounds the tasks of kinds that are not done, about 2 MB and two of the largest jobs; the oldest kind is forgotten first.
+	samplesMost = 1 << 17
 	// memory is after how long an observation counts 1/e as much. It is long, as a changed cap drops what was learned anyway.
 	memory = time.Hour
 	// spreadUsual is the variance of the logarithm of speeds that is expected of groups: caps make them slower by a third or so.
