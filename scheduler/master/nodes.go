@@ -31,21 +31,14 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 		}
 		n.session.end(conflict)
 	}
-	known := n != nil
-	if !known {
+	if n == nil {
 		if len(g.nodes) >= nodesMost {
 			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, fmt.Sprintf("the group has %d workers, which is the most", nodesMost), "groups are racks or rows; give these nodes a group of their own")
 		}
 		n = &node{name: s.node}
 		g.nodes[s.node] = n
-	}
-	var held []*task // slots that applications hold
-	if known {
+	} else {
 		for _, t := range g.leave(n) {
-			if t.slot != nil {
-				held = append(held, t)
-				continue
-			}
 			t.on, before[t.key] = nil, t
 		}
 	}
@@ -53,9 +46,6 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 	n.slots, n.session, n.heard, n.running = slots, s, now, 0
 	n.worker = g.core.Join(slots, 0)
 	g.byWorker[n.worker] = n
-	for _, t := range held {
-		g.occupy(n, t)
-	}
 	for _, r := range running {
 		g.named(now, n, r)
 		delete(before, keyOf(r))
@@ -69,12 +59,21 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 	return nil
 }
 
-// leave takes a node's worker out of the core, and returns what it was running; valid until the next call.
+// leave takes a node's worker out of the core, and returns what it was running; valid until the next call. Slots of frameworks are not
+// among it: they are adopted when the worker is back.
 func (g *group) leave(n *node) []*task {
 	delete(g.byWorker, n.worker)
 	clear(g.lost)
 	g.lost = g.core.Leave(n.worker, g.lost[:0])
-	return g.lost
+	running := g.lost[:0]
+	for _, t := range g.lost {
+		if t.slot != nil {
+			g.slots.Gone(t.slot)
+		} else {
+			running = append(running, t)
+		}
+	}
+	return running
 }
 
 // named takes over an attempt that a worker names. One that runs elsewhere is stopped here.
@@ -172,10 +171,6 @@ func (g *group) away(now time.Time, s *workSession, goodbye bool) {
 func (g *group) abandon(n *node) {
 	delete(g.nodes, n.name)
 	for _, t := range g.leave(n) {
-		if t.slot != nil {
-			g.slots.Gone(t.slot)
-			continue
-		}
 		g.lose(t)
 	}
 	if n.session != nil {

@@ -27,7 +27,7 @@ type Service struct{ Group Group }
 // Report tells what an application wants and holds, and returns at once what it was granted.
 func (s Service) Report(ctx context.Context, req *connect.Request[headroomv1.SlotReport]) (*connect.Response[headroomv1.SlotGrants], error) {
 	r := req.Msg
-	r.Application = own(ctx, r.GetApplication())
+	r.Application = own(access.CallerOf(ctx), r.GetApplication())
 	var refused error
 	err := s.Group.Book(ctx, func(b *Book, now time.Time) {
 		if b != nil {
@@ -50,7 +50,7 @@ func (s Service) Report(ctx context.Context, req *connect.Request[headroomv1.Slo
 // Await returns once there are grants that the application has not seen, and at once where the application is not known.
 func (s Service) Await(ctx context.Context, req *connect.Request[headroomv1.SlotAwait]) (*connect.Response[headroomv1.SlotGrants], error) {
 	r := req.Msg
-	r.Application = own(ctx, r.GetApplication())
+	r.Application = own(access.CallerOf(ctx), r.GetApplication())
 	late := time.NewTimer(min(time.Duration(r.GetWaitMs())*time.Millisecond, waitMost))
 	defer late.Stop()
 	for over := false; ; {
@@ -72,8 +72,8 @@ func (s Service) Await(ctx context.Context, req *connect.Request[headroomv1.Slot
 }
 
 // own is the name of an application among those of all callers: nobody reports for another's.
-func own(ctx context.Context, application string) string {
-	if who := access.CallerOf(ctx); who.Proven() && application != "" {
+func own(who access.Caller, application string) string {
+	if who.Proven() && application != "" {
 		return who.Name + " " + application
 	}
 	return application

@@ -5,7 +5,7 @@
 // and wrong by no more than is told, and are exact at 0; lost executors change nothing of
 // the set; and jobs that are submitted to the real scheduler are run, killed for higher
 // classes, cancelled, and found again by a scheduler that was killed; a job with a deadline
-// ends without its stragglers, or with copies of them.
+// ends without its stragglers, or with copies of them; tasks run on slots that masters of groups grant.
 //
 // The one idea: one site and one Spark on it serve the whole package, because starting
 // JVMs is most of the work; only the other version of Spark is started for itself, beside
