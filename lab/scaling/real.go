@@ -251,7 +251,7 @@ func (o *realOptions) run(ctx context.Context, progress io.Writer) (*papers.Repo
 			}
 		}
 	}
-	report := &papers.Report{Paper: "scale-" + o.engine}
+	report := &papers.Report{Paper: "scaling"}
 	for _, p := range chosen {
 		report.Targets = append(report.Targets, o.judge(p, all)...)
 	}
