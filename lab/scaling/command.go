@@ -17,7 +17,7 @@ func NewCommand() *cobra.Command {
 			"Sun-Ni's laws. docs/scaling.md has the models and the formats.",
 		Example: "  powerlab scale fit --input points.json -o json\n  powerlab scale predict --input curve.json",
 	}
-	cmd.AddCommand(newFit(), newPredict())
+	cmd.AddCommand(newFit(), newPredict(), newReal())
 	return cmd
 }
 
