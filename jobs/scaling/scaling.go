@@ -159,8 +159,8 @@ func fitLine(model string, points []Point, held map[string]float64) (*Curve, err
 	}
 	all, fixed := names(model), forms(model)
 	known := map[string]float64{}
-	for name, x := range held {
-		known[all[name]] = x
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		known[all[name]] = held[name]
 	}
 	var f *ipso.Fitted
 	if model == IPSO {
