@@ -285,7 +285,7 @@ func (f *Front) state(ctx context.Context) (*headroomv1.GroupState, error) {
 		return nil, err
 	}
 	s := &headroomv1.GroupState{Master: f.name, Active: true, ActiveMs: time.Since(f.since).Milliseconds()}
-	waiting := 0
+	waiting, known := 0, true
 	for _, g := range groups {
 		s.Workers += g.GetWorkers()
 		s.Slots += g.GetSlots()
@@ -296,7 +296,11 @@ func (f *Front) state(ctx context.Context) (*headroomv1.GroupState, error) {
 		s.WaitingHigh += g.GetWaitingHigh()
 		s.WaitingLow += g.GetWaitingLow()
 		s.Power += g.GetPower()
+		known = known && g.Power != nil
 		waiting += int(g.GetWaiting())
+	}
+	if !known {
+		s.Power = 0 // the sum of some is not that of all
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

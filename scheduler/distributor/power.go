@@ -35,6 +35,14 @@ func (p *powers) of(now time.Time, g pigeon.Group, s *headroomv1.GroupState) flo
 	return p.learned.Power(g)
 }
 
+// told is what was last said or learned of the power of a group; known is false while it is a guess from its slots.
+func (p *powers) told(g pigeon.Group, s *headroomv1.GroupState) (power float64, known bool) {
+	if s.GetPower() > 0 {
+		return s.GetPower(), true
+	}
+	return p.learned.Power(g), p.learned.Known(g)
+}
+
 // secondsMost bounds what a worker says that a task took: a year.
 const secondsMost = 366 * 24 * 3600
 

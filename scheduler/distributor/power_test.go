@@ -32,8 +32,14 @@ func TestPowersLearn(t *testing.T) {
 	if ratio := p.of(now, 0, four) / p.of(now, 1, four); math.Abs(ratio-2) > 0.1 {
 		t.Errorf("a slot of the first group is %.3f times as fast, want 2", ratio)
 	}
+	if power, known := p.told(1, four); !known || power <= 0 {
+		t.Errorf("the power that is told is %g, known %v", power, known)
+	}
 	if got := p.of(now, 1, &headroomv1.GroupState{Usable: 3}); got != 3 {
 		t.Errorf("after a change of the caps the power is %g, want that of 3 slots of unknown speed", got)
+	}
+	if power, known := p.told(1, &headroomv1.GroupState{Usable: 3}); known {
+		t.Errorf("after a change of the caps %g is told as known", power)
 	}
 	if got := p.of(now, 0, &headroomv1.GroupState{Usable: 4, Power: 1.5}); got != 1.5 {
 		t.Errorf("the power that its master says is 1.5, and it has %g", got)

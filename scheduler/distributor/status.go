@@ -47,8 +47,8 @@ func (l *loop) status(g *group) *headroomv1.DispatchGroup {
 	out.Workers, out.Slots, out.Usable, out.Reserved = new(s.GetWorkers()), new(s.GetSlots()), new(s.GetUsable()), new(s.GetReserved())
 	out.RunningHigh, out.RunningLow = new(s.GetRunningHigh()), new(s.GetRunningLow())
 	out.WaitingHigh, out.WaitingLow = new(s.GetWaitingHigh()), new(s.GetWaitingLow())
-	if s.GetPower() > 0 {
-		out.Power = new(s.GetPower())
+	if power, known := l.powers.told(g.number, s); known {
+		out.Power = &power
 	}
 	return out
 }

@@ -532,7 +532,8 @@ type GroupState struct {
 	WaitingLow  uint32 `protobuf:"varint,11,opt,name=waiting_low,json=waitingLow,proto3" json:"waiting_low,omitempty"`
 	// How many more low-priority tasks this distributor may hand over before results or a new state arrive.
 	Window uint32 `protobuf:"varint,12,opt,name=window,proto3" json:"window,omitempty"`
-	// Tasks a second that the group can end now, relative to one slot at full speed: learned at the present caps; 0 while unknown.
+	// Slots of usual speed that the group is worth at its present caps, learned from ended tasks; 0 while unknown. A master alone
+	// cannot know it; a distributor of several groups tells the sum of theirs.
 	Power float64 `protobuf:"fixed64,13,opt,name=power,proto3" json:"power,omitempty"`
 	// How many more high-priority tasks; they wait for no window of low-priority ones.
 	WindowHigh uint32 `protobuf:"varint,14,opt,name=window_high,json=windowHigh,proto3" json:"window_high,omitempty"`

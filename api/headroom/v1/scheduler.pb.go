@@ -418,7 +418,7 @@ type DispatchGroup struct {
 	// Tasks that were handed over and have not ended, and tasks that wait here for the window.
 	Outstanding uint32 `protobuf:"varint,12,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
 	Waiting     uint32 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// Tasks a second at the present caps, relative to one slot at full speed; absent while unknown.
+	// Slots of usual speed that the group is worth at its present caps, learned from ended tasks; absent while unknown.
 	Power         *float64 `protobuf:"fixed64,14,opt,name=power,proto3,oneof" json:"power,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

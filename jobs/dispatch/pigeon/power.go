@@ -154,5 +154,8 @@ func (p *Power) slow(g Group) float64 {
 // Speed returns how fast a slot of a group is, relative to what is usual; 1 while nothing is known.
 func (p *Power) Speed(g Group) float64 { return math.Exp(-p.slow(g)) }
 
+// Known reports whether anything was learned of a group at its present cap.
+func (p *Power) Known(g Group) bool { return p.groups[g].slow.weight > 0 }
+
 // Power returns the speed of a group's slots together, as a weight for splits.
 func (p *Power) Power(g Group) float64 { return p.Speed(g) * float64(p.groups[g].slots) }
