@@ -68,7 +68,7 @@ func served() []string {
 
 // elsewhere are the services that other programs offer.
 func elsewhere() []string {
-	return []string{"AgentService", "SchedulerService", "WorkerService", "MasterService"}
+	return []string{"AgentService", "SchedulerService", "WorkerService", "MasterService", "SlotService"}
 }
 
 // outcome is what a handler made of a request.
