@@ -23,7 +23,7 @@ func BenchmarkTasks(b *testing.B) {
 		work(b, fmt.Sprintf("n%02d", i), 10, true, m.address)
 	}
 	testkit.Eventually(b, patience, "workers", func() bool { return m.see(b).GetState().GetWorkers() == 10 })
-	s := connectTo(b, "d1", 1, m.address)
+	s := connectTo(b, m.address)
 	const window, batch = 1000, 100
 	sent, began, before := 0, time.Now(), cpu(b)
 	b.ResetTimer()

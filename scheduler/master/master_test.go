@@ -32,7 +32,7 @@ func TestTasksComeBack(t *testing.T) {
 	m := serve(t, Config{Name: "m1", Group: "rack/r1", Metrics: metrics})
 	work(t, "n01", 4, true, m.address)
 	testkit.Eventually(t, patience, "worker", func() bool { return m.see(t).GetState().GetWorkers() == 1 })
-	s := connectTo(t, "d1", 1, m.address)
+	s := connectTo(t, m.address)
 	s.place(tasks("j", 0, 500), false)
 	s.place(tasks("k", 0, 500), true)
 	testkit.Eventually(t, patience, "results", func() bool { return s.results() == 1000 })
@@ -66,7 +66,7 @@ func TestSlowDistributorIsCutOff(t *testing.T) {
 	deaf.place(tasks("j", 0, 700), false)
 	testkit.Eventually(t, patience, "its tasks run", func() bool { return w.runs() == 700 })
 	w.fail(strings.Repeat("x", 10<<10)) // 7 MB of results, more than a stream holds unread
-	good := connectTo(t, "d1", 1, m.address)
+	good := connectTo(t, m.address)
 	began := time.Now()
 	testkit.Eventually(t, patience, "end of the stream", func() bool {
 		return send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Alive{Alive: &headroomv1.PlaceAlive{}}}) != nil

@@ -200,7 +200,8 @@ type source struct {
 	cancel func()
 }
 
-func connectTo(tb testing.TB, name string, incarnation uint64, addr string) *source {
+// connectTo connects a distributor, d1.
+func connectTo(tb testing.TB, addr string) *source {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{tb: tb, peers: rpc.PlainPeers(), done: map[key]int{}, came: make(chan struct{}, 1)}
@@ -212,14 +213,14 @@ func connectTo(tb testing.TB, name string, incarnation uint64, addr string) *sou
 		return st.Send(m)
 	}
 	over := make(chan struct{})
-	testkit.Check(tb, st.Send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Hello{Hello: &headroomv1.PlaceHello{Distributor: name, Incarnation: incarnation}}}))
+	testkit.Check(tb, st.Send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Hello{Hello: &headroomv1.PlaceHello{Distributor: "d1", Incarnation: 1}}}))
 	go func() {
 		defer close(over)
 		for {
 			m, err := st.Receive()
 			if err != nil {
 				if ctx.Err() == nil {
-					tb.Logf("distributor %s: %v", name, err)
+					tb.Logf("distributor d1: %v", err)
 				}
 				return
 			}

@@ -34,7 +34,7 @@ func TestSlotsAreTheGroups(t *testing.T) {
 	held := func(from int) *headroomv1.SlotReport {
 		return &headroomv1.SlotReport{Application: "a", Instance: g.GetInstance(), Seen: g.GetSlots()[1].GetNumber(), Held: g.GetSlots()[from:]}
 	}
-	s := connectTo(t, "spark", 1, m.address)
+	s := connectTo(t, m.address)
 	s.place(tasks("j", 0, 3), false)
 	testkit.Eventually(t, patience, "tasks wait for slots that an application holds", func() bool { return m.see(t).GetState().GetWaitingLow() == 3 })
 	if n := s.results(); n != 0 {
