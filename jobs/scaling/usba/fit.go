@@ -74,11 +74,7 @@ func cost(f *regress.Fit, points int) float64 {
 
 func solve(used []Point, most float64, held map[string]float64) (*Fitted, error) {
 	parameters := parameters(most)
-	for i := range parameters {
-		if x, ok := held[parameters[i].Name]; ok {
-			parameters[i].Fixed = new(x)
-		}
-	}
+	regress.Hold(parameters, held)
 	fit, err := regress.Solve(regress.Problem{
 		Parameters: parameters, Rows: len(used), Y: func(i int) float64 { return math.Log(used[i].Speedup) },
 		Model: func(p []float64, i int) float64 {

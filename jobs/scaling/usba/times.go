@@ -27,11 +27,7 @@ func FitTimes(all []Times, held map[string]float64) (*Measured, error) {
 		return nil, err
 	}
 	ps := parameters(most)
-	for i := range ps {
-		if x, ok := held[ps[i].Name]; ok {
-			ps[i].Fixed = new(x)
-		}
-	}
+	regress.Hold(ps, held)
 	var used []Times
 	for _, t := range all {
 		if t.N > 1 || t.M > 1 {
