@@ -39,7 +39,7 @@ func (s *Splitter) Even(tasks, groups int) []Share {
 		for _, g := range s.draw(rest) {
 			s.shares = append(s.shares, Share{g, 1})
 		}
-		slices.SortFunc(s.shares, func(a, b Share) int { return cmp.Compare(a.Group, b.Group) })
+		s.sort()
 		return s.shares
 	}
 	for g := range groups {
@@ -55,28 +55,18 @@ func (s *Splitter) Even(tasks, groups int) []Share {
 // with a probability equal to the fractional part. So the expected number is the quota, even of jobs with one task
 // (Li, section 4.6.2). Weights that are not positive and finite count as 0; with none above 0 the split is even.
 func (s *Splitter) Weighted(tasks int, weights []float64) []Share {
-	sum := 0.0
-	for _, w := range weights {
-		sum += positive(w)
-	}
+	sum := total(weights)
 	if !(sum > 0) || math.IsInf(sum, 0) {
 		return s.Even(tasks, len(weights))
 	}
-	s.shares = s.shares[:0]
 	if tasks <= 0 {
-		return s.shares
+		return s.shares[:0]
 	}
 	s.permute(len(weights))
 	s.draw(len(weights))
-	given := 0
-	for g, w := range weights {
-		whole := int(float64(tasks) * (positive(w) / sum))
-		s.shares = append(s.shares, Share{g, whole})
-		given += whole
-	}
-	s.remainder(tasks, tasks-given, sum, weights)
-	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
-	return s.shares
+	rest := s.whole(tasks, sum, weights)
+	s.remainder(tasks, rest, sum, weights)
+	return s.some()
 }
 
 // remainder hands out what is left by systematic sampling: the fractional parts lie side by side in random order, and each
@@ -84,17 +74,50 @@ func (s *Splitter) Weighted(tasks int, weights []float64) []Share {
 func (s *Splitter) remainder(tasks, rest int, sum float64, weights []float64) {
 	at, heaviest := s.random.Float64(), 0
 	for _, g := range s.order {
-		quota := float64(tasks) * (positive(weights[g]) / sum)
+		part := quota(tasks, weights[g], sum)
 		if positive(weights[g]) > positive(weights[heaviest]) {
 			heaviest = g
 		}
-		if at += quota - math.Floor(quota); at >= 1 && rest > 0 {
+		if at += part - math.Floor(part); at >= 1 && rest > 0 {
 			at--
 			rest--
 			s.shares[g].Tasks++
 		}
 	}
 	s.shares[heaviest].Tasks += rest // at most what sums of fractions lose to rounding
+}
+
+// whole makes shares the whole parts of the groups' quotas, and returns how many tasks remain.
+func (s *Splitter) whole(tasks int, sum float64, weights []float64) (rest int) {
+	s.shares = s.shares[:0]
+	rest = tasks
+	for g, w := range weights {
+		s.shares = append(s.shares, Share{g, int(quota(tasks, w, sum))})
+		rest -= s.shares[g].Tasks
+	}
+	return rest
+}
+
+// quota is the part of the tasks that a group's weight gives it.
+func quota(tasks int, weight, sum float64) float64 { return float64(tasks) * (positive(weight) / sum) }
+
+// some returns the shares of the groups that get any tasks.
+func (s *Splitter) some() []Share {
+	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
+	return s.shares
+}
+
+// sort puts shares in the order of their groups.
+func (s *Splitter) sort() {
+	slices.SortFunc(s.shares, func(a, b Share) int { return cmp.Compare(a.Group, b.Group) })
+}
+
+// total is the sum of the weights that count.
+func total(weights []float64) (sum float64) {
+	for _, w := range weights {
+		sum += positive(w)
+	}
+	return sum
 }
 
 func positive(w float64) float64 {
@@ -108,10 +131,7 @@ func positive(w float64) float64 {
 // that already wait or run there. Groups without power get none, unless none has any. (Li, section 4.6.2: masters report
 // how long their queues are.) Ties are broken at random.
 func (s *Splitter) Level(tasks int, power []float64, ahead []int) []Share {
-	sum := 0.0
-	for _, p := range power {
-		sum += positive(p)
-	}
+	sum := total(power)
 	if !(sum > 0) {
 		return s.Even(tasks, len(power))
 	}
@@ -131,29 +151,20 @@ func (s *Splitter) Level(tasks int, power []float64, ahead []int) []Share {
 		sink(s.left, 0, ends)
 	}
 	s.shares = append(s.shares[:0], s.left...)
-	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
-	slices.SortFunc(s.shares, func(a, b Share) int { return cmp.Compare(a.Group, b.Group) })
-	return s.shares
+	s.sort()
+	return s.some()
 }
 
 // Balanced is Weighted, but what remains after the whole parts of the quotas goes to the groups that would end it first, at most one task each.
 // So large jobs are spread by power alone, and small ones go where least is ahead.
 func (s *Splitter) Balanced(tasks int, power []float64, ahead []int) []Share {
-	sum := 0.0
-	for _, p := range power {
-		sum += positive(p)
-	}
+	sum := total(power)
 	if !(sum > 0) || math.IsInf(sum, 0) {
 		return s.Even(tasks, len(power))
 	}
 	s.permute(len(power))
-	s.left, s.shares = s.left[:0], s.shares[:0]
-	rest := tasks
-	for g, p := range power {
-		whole := int(float64(tasks) * (positive(p) / sum))
-		s.shares = append(s.shares, Share{g, whole})
-		rest -= whole
-	}
+	rest := s.whole(tasks, sum, power)
+	s.left = s.left[:0]
 	for _, g := range s.draw(len(power)) {
 		if positive(power[g]) > 0 {
 			s.left = append(s.left, Share{g, s.shares[g].Tasks})
@@ -164,8 +175,7 @@ func (s *Splitter) Balanced(tasks int, power []float64, ahead []int) []Share {
 	for i := range rest {
 		s.shares[s.left[i%len(s.left)].Group].Tasks++
 	}
-	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
-	return s.shares
+	return s.some()
 }
 
 // Shorter gives each task to that one of two random groups that has less ahead.
@@ -187,8 +197,7 @@ func (s *Splitter) Shorter(tasks int, ahead []int) []Share {
 		}
 		s.shares[best].Tasks++
 	}
-	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
-	return s.shares
+	return s.some()
 }
 
 // sink restores a binary heap below i.
