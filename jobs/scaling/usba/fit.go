@@ -105,10 +105,10 @@ func parameters(most float64) []regress.Parameter {
 func check(points []Point) (used []Point, most float64, err error) {
 	for i, p := range points {
 		switch {
-		case p.N < 1 || p.N > SizeMost:
-			return nil, 0, fmt.Errorf("usba: %w: points[%d]: n is %d; it must be from 1 to %d", regress.ErrNumber, i, p.N, SizeMost)
-		case p.M < 1 || p.M > SizeMost:
-			return nil, 0, fmt.Errorf("usba: %w: points[%d]: m is %d; it must be from 1 to %d", regress.ErrNumber, i, p.M, SizeMost)
+		case p.N < 1 || p.N > sizeMost:
+			return nil, 0, fmt.Errorf("usba: %w: points[%d]: n is %d; it must be from 1 to %d", regress.ErrNumber, i, p.N, sizeMost)
+		case p.M < 1 || p.M > sizeMost:
+			return nil, 0, fmt.Errorf("usba: %w: points[%d]: m is %d; it must be from 1 to %d", regress.ErrNumber, i, p.M, sizeMost)
 		case !(p.Speedup > 0) || math.IsInf(p.Speedup, 1):
 			return nil, 0, fmt.Errorf("usba: %w: points[%d]: speedup is %v; it must be above 0", regress.ErrNumber, i, p.Speedup)
 		case p.N > 1 || p.M > 1:
