@@ -86,11 +86,11 @@ func (c clusterService) ListNodes(ctx context.Context, r *connect.Request[headro
 	var err error
 	known := false
 	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, k *leading.Known) {
-		tree := st.Tree()
+		tree, heard := st.Tree(), k.Heard()
 		known = r.Msg.GetDomain() == "" || tree != nil && tree.Has(r.Msg.GetDomain())
 		for _, n := range st.NodesByName() {
 			if (r.Msg.GetNode() == "" || r.Msg.GetNode() == n.Name) && (r.Msg.GetDomain() == "" || known && slices.Contains(tree.Above(n.Domain), r.Msg.GetDomain())) {
-				out.Nodes = append(out.Nodes, view.Node(st, k.Heard(), n))
+				out.Nodes = append(out.Nodes, view.Node(st, heard, n))
 			}
 		}
 	})

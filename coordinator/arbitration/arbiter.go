@@ -163,13 +163,12 @@ func (x *Job) arbitrated(joint bool) arbiter.Job {
 		Pending: int(p.GetPending()), Dropped: max(int(p.GetDropped()), int(x.Job.DroppedTasks())), Work: -1, Reduced: -1, Floor: x.Job.Floor,
 		Elapsed: Seconds(p.GetRuntimeS()), Uncapped: x.Job.Uncapped, Stopped: x.Job.Stop != nil,
 		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.Power, Full: x.Full, Base: x.Base, Fast: x.Fast,
-		ByRatio: joint || x.engine() != engineYarn, Error: bounded(p.GetError()),
+		ByRatio: joint || x.engine() != engineYarn, Error: bounded(p.GetError()), Curve: x.curve(),
 	}
 	// Tasks that had begun before a ratio rose run on: once the scheduler has taken it, what it has dropped counts.
 	if taken := p.Theta != nil && x.Job.Deflation != nil && units.Ratio(p.GetTheta()).Reaches(units.Ratio(x.Job.Deflation.Theta)); j.ByRatio && (!taken || p.GetDropped() == 0) {
 		j.Dropped = max(j.Dropped, int(x.Job.DeflatedTasks(p.GetTasks())))
 	}
-	j.Curve, _ = x.curve()
 	if p.Work != nil {
 		j.Work = p.GetWork()
 	}

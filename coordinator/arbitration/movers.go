@@ -36,8 +36,11 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 		Ahead: p.GetAhead(), Floor: cmp.Or(x.Job.Floor, 1), Age: max(j.Elapsed, seen.Wall.Sub(time.UnixMicro(x.Job.Submitted))), Elapsed: j.Elapsed, Run: p.GetRun(),
 		On: map[string]int{}, Most: int(p.GetMost()), Outlook: o, Due: p.GetSprintDue(), Seed: seedOf(x.Job), Offer: x.offered(),
 		Promised: x.promised(), ErrorBound: j.Error, Copies: int(p.GetCopies()), CopiesWanted: int(p.GetCopiesWanted()), CopiesSave: Seconds(p.GetCopiesSaveS()),
+		Curve: j.Curve,
 	}
-	c.Curve, c.CurveWords = x.curve()
+	if c.Curve != nil {
+		c.CurveWords = fmt.Sprintf("learned from %d runs", x.Job.Scaling.Runs)
+	}
 	for node, n := range p.GetRunningOn() {
 		c.On[node] = int(n)
 	}
@@ -65,13 +68,13 @@ func Seconds(s float64) time.Duration {
 	return time.Duration(min(max(0, s), runtimeMost.Seconds()) * float64(time.Second))
 }
 
-// curve is the job's scaling curve, nil while unknown, with what it was learned from.
-func (x *Job) curve() (*containers.Curve, string) {
+// curve is the job's scaling curve, nil while unknown.
+func (x *Job) curve() *containers.Curve {
 	c, err := x.Job.Scaling.Curve()
-	if err != nil || c == nil {
-		return nil, "" // the log has checked it
+	if err != nil {
+		return nil // the log has checked it
 	}
-	return c, fmt.Sprintf("learned from %d runs", x.Job.Scaling.Runs)
+	return c
 }
 
 // promised are the containers for tasks that the job was promised: as its scheduler says, else as the log has it.

@@ -293,7 +293,7 @@ type jobItem struct {
 	CopiesSaveS  *float64       `json:"copies_save_s"`
 	WastedS      *float64       `json:"wasted_s"`
 	// Scaling is how its speed follows its containers, as earlier runs have shown; null while unknown.
-	Scaling *scalingItem `json:"scaling"`
+	Scaling *cli.Scaling `json:"scaling"`
 }
 
 // admissionItem is what was decided about a job's deadline at the door.
@@ -361,7 +361,7 @@ func jobItems(jobs []*headroomv1.Job) []jobItem {
 			item.Containers = cli.Known(p.GetContainers(), p.GetContainers() > 0)
 			item.Phase = cli.Known(phaseName(p.GetPhase()), p.GetPhase() != headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED)
 		}
-		item.Admission, item.Scaling = admissionItemOf(j.GetAdmission()), scalingItemOf(j.GetScaling())
+		item.Admission, item.Scaling = admissionItemOf(j.GetAdmission()), cli.ScalingOf(j.GetScaling())
 		item.outlook(j)
 		if e := j.GetEnergy(); e != nil {
 			item.Energy, item.EnergyMeasured, item.EnergyUnknown = new(units.Energy(e.GetUj()).Joules()), new(e.GetMeasuredS()), new(e.GetUnknownS())

@@ -219,7 +219,7 @@ func promiseText(j *headroomv1.Job) string {
 		fmt.Fprintf(&b, "  admission  %s: %s\n", shownAdmission(a), cmp.Or(a.GetReason(), cli.Unknown))
 	}
 	if s := j.GetScaling(); s != nil {
-		fmt.Fprintf(&b, "  scaling    %s\n", scalingText(s))
+		fmt.Fprintf(&b, "  scaling    %s\n", cli.ScalingText(s, "containers"))
 	}
 	p := j.GetProgress()
 	if p.GetPromised() > 0 {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"headroom/internal/cli"
 )
 
 const jsonHead = `# What coordinator's JSON holds
@@ -139,7 +141,7 @@ func writeFields(b *strings.Builder, prefix string, t reflect.Type) {
 			break
 		}
 		fmt.Fprintf(b, "| `%s%s` | %s |\n", prefix, name, jsonType(inner)+shape)
-		if inner.Kind() == reflect.Struct && inner.PkgPath() == t.PkgPath() {
+		if inner.Kind() == reflect.Struct && (inner.PkgPath() == t.PkgPath() || inner == reflect.TypeFor[cli.Scaling]()) {
 			writeFields(b, prefix+name+".", inner)
 		}
 	}

@@ -36,13 +36,7 @@ func copyRuns(rows []*row, p Pool, c float64) {
 // copiesOf returns how many more copies one job may run, where so many containers are left over, and a second of those
 // behind it costs so much.
 func (r *row) copiesOf(spare int, behind, c float64) int {
-	want := r.CopiesWanted
-	if r.Most > 0 {
-		want = min(want, max(0, r.Most-r.width))
-	}
-	if p := r.Curve.Peak(); p > 0 {
-		want = min(want, max(0, p-r.width))
-	}
+	want := min(r.CopiesWanted, max(0, r.atMost()-r.width))
 	if want == 0 {
 		return 0
 	}

@@ -3,12 +3,24 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 )
 
 // Jobs whose scaling curves are known: their speed does not follow their containers, and from some number on more of
 // them slow the job down.
+
+// atMost returns how many containers for tasks the job may hold and its curve makes use of.
+func (c *Contender) atMost() int {
+	most := math.MaxInt
+	for _, n := range []int{c.Most, c.Curve.Peak()} {
+		if n > 0 {
+			most = min(most, n)
+		}
+	}
+	return most
+}
 
 // slowness returns how many times as much container time a task takes on n containers as on one.
 func (c *Contender) slowness(n int) float64 {

@@ -77,12 +77,7 @@ func newRows(jobs []Contender) []*row {
 		c := &jobs[i]
 		rows[i] = &all[i]
 		all[i] = row{on: make([]placed, 0, len(c.On)), Contender: c, weight: math.Pow(classRatio, -float64(c.Rank)), width: max(1, c.Running+max(0, c.Pending-c.needless()))}
-		if c.Most > 0 {
-			rows[i].width = min(rows[i].width, c.Most)
-		}
-		if p := c.Curve.Peak(); p > 0 {
-			rows[i].width = min(rows[i].width, p)
-		}
+		rows[i].width = min(rows[i].width, c.atMost())
 		rows[i].usable = rows[i].width
 		for node, n := range c.On {
 			if n > 0 {

@@ -13,9 +13,10 @@
 // late against it counts, as a share of D; being early counts nothing.
 //
 // Guarantees: containers are whole and add up to the total, but for what would only slow jobs
-// down whose scaling curve is known; no job gets fewer than its least; the order of jobs does not matter; a job whose end is unknown gets its
-// equal share; no early stop before D or below the quality floor. Where even the
-// least does not fit, nothing is divided and the error says who goes without.
+// down whose scaling curve is known; no job gets fewer than its least; the order of jobs does
+// not matter; a job whose end is unknown gets its equal share; no early stop before D or below
+// the quality floor. Where even the least does not fit, nothing is divided and the error says
+// who goes without.
 package containers
 
 import (

@@ -28,7 +28,7 @@ type CurvePoint struct {
 
 // Curve is a job's speed-up over its containers. Between its points it is linear. It ends at its peak, the fewest
 // containers with the highest speed-up: more of them slow the job down. A curve whose last point is its highest has
-// no peak: beyond that point it rises as between the last two.
+// no peak: beyond that point it rises as between the last two corners of its envelope.
 //
 // Speed-ups need not be concave: a job that spills to disk from some size on has a step. Its envelope, the least
 // concave function that is nowhere below it, promises more than the job reaches between the corners of the

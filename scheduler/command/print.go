@@ -111,7 +111,7 @@ type jsonJob struct {
 	Submitter *string        `json:"submitter"`
 	Admission *jsonAdmission `json:"admission"`
 	// Scaling is how its speed follows its slots, as earlier runs have shown; null while unknown.
-	Scaling *scalingItem `json:"scaling"`
+	Scaling *cli.Scaling `json:"scaling"`
 	// ErrorBound is the part of its tasks that it may leave out; null for none.
 	ErrorBound *float64 `json:"error_bound"`
 	// Error is the part of its tasks that a job left out that is done; null before.
@@ -158,7 +158,7 @@ func detailsOf(runs []*headroomv1.RunDetail) details {
 func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 	p := j.GetProgress()
 	item.Admission, item.ErrorBound, item.Error, item.Promised = admissionItem(j.GetAdmission()), errorBound(j), leftOut(j), p.GetPromised()
-	item.Scaling = scalingItemOf(j.GetScaling())
+	item.Scaling = cli.ScalingOf(j.GetScaling())
 	item.Move = moveItem(j.GetOutlook().GetMove())
 	item.Copies, item.CopiesWanted, item.WastedS, item.Speculation = p.GetCopies(), p.GetCopiesWanted(), p.GetWastedS(), d.GetSpeculation()
 	item.Length = cli.Known(d.GetLength(), d.GetLength() != "")
@@ -389,7 +389,7 @@ func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows
 		rows = append(rows, []string{"error", units.Percent(*part)})
 	}
 	if s := j.GetScaling(); s != nil {
-		rows = append(rows, []string{"scaling", scalingText(s)})
+		rows = append(rows, []string{"scaling", cli.ScalingText(s, "slots")})
 	}
 	rows = append(rows, copiesRows(j, d)...)
 	rows = append(rows, moveRows(j.GetOutlook().GetMove())...)

@@ -33,7 +33,7 @@ type DistributorOptions struct {
 // Distributor spreads tasks over groups and follows them until their results.
 type Distributor[T any] struct {
 	options  DistributorOptions
-	splitter *Splitter
+	splitter *splitter
 	pool     pool[T]
 	groups   []group
 	// live are the groups that are up; power and ahead are theirs during a split, in the same order.
@@ -71,7 +71,7 @@ type Send[T any] struct {
 
 // NewDistributor returns a Distributor without groups.
 func NewDistributor[T any](o DistributorOptions) *Distributor[T] {
-	return &Distributor[T]{options: o, splitter: NewSplitter(o.Random), homeless: [2]list{newList(), newList()}}
+	return &Distributor[T]{options: o, splitter: newSplitter(o.Random), homeless: [2]list{newList(), newList()}}
 }
 
 // Join adds a group that is up, of power 1, with empty windows.
@@ -129,6 +129,11 @@ func (d *Distributor[T]) relive() {
 			d.live = append(d.live, Group(g))
 		}
 	}
+	d.house()
+}
+
+// house places the tasks that have no group, if any group is up.
+func (d *Distributor[T]) house() {
 	for priority := range d.homeless {
 		if h := &d.homeless[priority]; h.count > 0 && len(d.live) > 0 {
 			for _, i := range d.split(h.count, priority) {
@@ -197,20 +202,20 @@ func (d *Distributor[T]) split(tasks, priority int) []int {
 			d.power, d.ahead = append(d.power, d.groups[g].power), append(d.ahead, d.groups[g].ahead[priority])
 		}
 	}
-	var shares []Share
+	var shares []share
 	switch d.options.Spread {
 	case Weighted:
-		shares = d.splitter.Weighted(tasks, d.power)
+		shares = d.splitter.weighted(tasks, d.power)
 	case Level:
-		shares = d.splitter.Level(tasks, d.power, d.ahead)
+		shares = d.splitter.level(tasks, d.power, d.ahead)
 	case Balanced:
-		shares = d.splitter.Balanced(tasks, d.power, d.ahead)
+		shares = d.splitter.balanced(tasks, d.power, d.ahead)
 	case Shorter:
-		shares = d.splitter.Shorter(tasks, d.ahead)
+		shares = d.splitter.shorter(tasks, d.ahead)
 	case Even:
-		shares = d.splitter.Even(tasks, len(d.live))
+		shares = d.splitter.even(tasks, len(d.live))
 	}
-	d.dealt = d.options.Placement.Deal(shares, d.dealt[:0])
+	d.dealt = d.options.Placement.deal(shares, d.dealt[:0])
 	return d.dealt
 }
 
@@ -306,7 +311,7 @@ func (d *Distributor[T]) LostTask(id ID, attempt int) bool {
 	d.pool.remove(&x.sent, at)
 	x.expect(d.pool.entries[at].high, -1)
 	d.again(at)
-	d.relive()
+	d.house()
 	return true
 }
 

@@ -231,14 +231,14 @@ func (x *distributorModel) check(t *rapid.T) {
 func TestSplitsAddUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := NewSplitter(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+		s := newSplitter(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
 		tasks := rapid.IntRange(1, 400).Draw(t, "tasks")
 		weights := rapid.SliceOfN(rapid.OneOf(rapid.Float64Range(0, 9), rapid.Just(0.0)), 1, 30).Draw(t, "weights")
 		total, sum := 0, 0.0
 		for _, w := range weights {
 			sum += w
 		}
-		for _, x := range s.Even(tasks, len(weights)) {
+		for _, x := range s.even(tasks, len(weights)) {
 			total += x.Tasks
 			if extra := x.Tasks - tasks/len(weights); extra < 0 || extra > 1 {
 				t.Fatalf("group %d gets %d of %d", x.Group, x.Tasks, tasks)
@@ -251,9 +251,9 @@ func TestSplitsAddUp(t *testing.T) {
 			return
 		}
 		ahead := rapid.SliceOfN(rapid.IntRange(0, 9), len(weights), len(weights)).Draw(t, "ahead")
-		by := s.Weighted
+		by := s.weighted
 		if rapid.Bool().Draw(t, "balanced") {
-			by = func(tasks int, weights []float64) []Share { return s.Balanced(tasks, weights, ahead) }
+			by = func(tasks int, weights []float64) []share { return s.balanced(tasks, weights, ahead) }
 		}
 		total = 0
 		for _, x := range by(tasks, weights) {
@@ -273,10 +273,10 @@ func TestWeightedIsUnbiased(t *testing.T) {
 	t.Parallel()
 	const jobs = 20_000
 	for tasks, weights := range map[int][]float64{1: {1, 2, 3, 4}, 7: {5, 1, 1, 1}} {
-		s := NewSplitter(rand.New(rand.NewPCG(4, 2)))
+		s := newSplitter(rand.New(rand.NewPCG(4, 2)))
 		got := make([]float64, len(weights))
 		for range jobs {
-			for _, x := range s.Weighted(tasks, weights) {
+			for _, x := range s.weighted(tasks, weights) {
 				got[x.Group] += float64(x.Tasks)
 			}
 		}
@@ -295,12 +295,12 @@ func TestWeightedIsUnbiased(t *testing.T) {
 // Of a job with fewer tasks than groups, each goes where least is ahead for the power.
 func TestBalancedFillsShortQueues(t *testing.T) {
 	t.Parallel()
-	s := NewSplitter(rand.New(rand.NewPCG(1, 1)))
+	s := newSplitter(rand.New(rand.NewPCG(1, 1)))
 	power, ahead := []float64{1, 1, 2, 0, 1}, []int{5, 0, 7, 0, 2}
-	if got := s.Balanced(3, power, ahead); !slices.Equal(got, []Share{{1, 1}, {2, 2}}) && !slices.Equal(got, []Share{{1, 1}, {2, 1}, {4, 1}}) {
+	if got := s.balanced(3, power, ahead); !slices.Equal(got, []share{{1, 1}, {2, 2}}) && !slices.Equal(got, []share{{1, 1}, {2, 1}, {4, 1}}) {
 		t.Errorf("%v", got)
 	}
-	if got := s.Balanced(1, power, ahead); !slices.Equal(got, []Share{{1, 1}}) {
+	if got := s.balanced(1, power, ahead); !slices.Equal(got, []share{{1, 1}}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -309,13 +309,13 @@ func TestBalancedFillsShortQueues(t *testing.T) {
 func TestLevelIsBest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := NewSplitter(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+		s := newSplitter(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
 		power := rapid.SliceOfN(rapid.Float64Range(0.1, 4), 1, 8).Draw(t, "power")
 		ahead := rapid.SliceOfN(rapid.IntRange(0, 50), len(power), len(power)).Draw(t, "ahead")
 		tasks := rapid.IntRange(1, 100).Draw(t, "tasks")
 		got := make([]int, len(power))
 		total := 0
-		for _, x := range s.Level(tasks, power, ahead) {
+		for _, x := range s.level(tasks, power, ahead) {
 			got[x.Group] = x.Tasks
 			total += x.Tasks
 		}
@@ -334,9 +334,9 @@ func TestLevelIsBest(t *testing.T) {
 
 func TestDeal(t *testing.T) {
 	t.Parallel()
-	shares := []Share{{0, 3}, {2, 1}, {3, 2}}
+	shares := []share{{0, 3}, {2, 1}, {3, 2}}
 	for p, want := range map[Placement][]int{RoundRobin: {0, 2, 3, 0, 3, 0}, Block: {0, 0, 0, 2, 3, 3}} {
-		if got := p.Deal(shares, nil); !slices.Equal(got, want) {
+		if got := p.deal(shares, nil); !slices.Equal(got, want) {
 			t.Errorf("%d: %v, want %v", p, got, want)
 		}
 	}

@@ -44,7 +44,6 @@ type worker struct {
 	slots, running [2]int
 	usable         int
 	tasks          list
-	used           bool
 	links          [2]link // in Master.open
 }
 
@@ -91,7 +90,7 @@ func (m *Master[T]) Join(slots, reserved int) Worker {
 		w = Worker(len(m.workers))
 		m.workers = append(m.workers, worker{})
 	}
-	m.workers[w] = worker{slots: [2]int{slots - reserved, reserved}, usable: slots, tasks: newList(), used: true, links: [2]link{noLink(), noLink()}}
+	m.workers[w] = worker{slots: [2]int{slots - reserved, reserved}, usable: slots, tasks: newList(), links: [2]link{noLink(), noLink()}}
 	m.state.Workers++
 	m.state.Slots += slots
 	m.state.Usable += slots
@@ -138,21 +137,14 @@ func (m *Master[T]) Leave(w Worker, lost []T) []T {
 	return lost
 }
 
-// Room returns how many more tasks of a priority may wait.
-func (m *Master[T]) Room(highPriority bool) int {
-	if m.options.WaitMost == 0 {
-		return int(^uint(0) >> 1)
-	}
-	return max(0, m.options.WaitMost-m.waiting[kindOf(highPriority)].count)
-}
-
 // Place takes a task; false if its queue is full, with nothing kept.
 func (m *Master[T]) Place(task T, highPriority bool) (ID, bool) {
-	if m.Room(highPriority) == 0 {
+	queue := &m.waiting[kindOf(highPriority)]
+	if most := m.options.WaitMost; most != 0 && queue.count >= most {
 		return 0, false
 	}
 	at, id := m.pool.add(task, highPriority)
-	m.pool.push(&m.waiting[kindOf(highPriority)], at)
+	m.pool.push(queue, at)
 	return id, true
 }
 

@@ -12,23 +12,23 @@ type Source interface {
 	IntN(n int) int
 }
 
-// Share is how many tasks of a job a group gets.
-type Share struct{ Group, Tasks int }
+// share is how many tasks of a job a group gets.
+type share struct{ Group, Tasks int }
 
-// Splitter divides the tasks of jobs among groups.
-type Splitter struct {
+// splitter divides the tasks of jobs among groups.
+type splitter struct {
 	random Source
 	order  []int // a permutation of the groups, drawn anew bit by bit
-	shares []Share
-	left   []Share
+	shares []share
+	left   []share
 }
 
-// NewSplitter returns a Splitter that draws from a source.
-func NewSplitter(random Source) *Splitter { return &Splitter{random: random} }
+// newSplitter returns a splitter that draws from a source.
+func newSplitter(random Source) *splitter { return &splitter{random: random} }
 
-// Even gives each group the same number of tasks and the remainder to distinct random groups, one each (Li, section 4.2.2).
+// even gives each group the same number of tasks and the remainder to distinct random groups, one each (Li, section 4.2.2).
 // The result has the groups that get any, in the order of their numbers; it is valid until the next call.
-func (s *Splitter) Even(tasks, groups int) []Share {
+func (s *splitter) even(tasks, groups int) []share {
 	s.shares = s.shares[:0]
 	if groups <= 0 || tasks <= 0 {
 		return s.shares
@@ -37,13 +37,13 @@ func (s *Splitter) Even(tasks, groups int) []Share {
 	each, rest := tasks/groups, tasks%groups
 	if each == 0 {
 		for _, g := range s.draw(rest) {
-			s.shares = append(s.shares, Share{g, 1})
+			s.shares = append(s.shares, share{g, 1})
 		}
-		slices.SortFunc(s.shares, func(a, b Share) int { return cmp.Compare(a.Group, b.Group) })
+		s.sort()
 		return s.shares
 	}
 	for g := range groups {
-		s.shares = append(s.shares, Share{g, each})
+		s.shares = append(s.shares, share{g, each})
 	}
 	for _, g := range s.draw(rest) {
 		s.shares[g].Tasks++
@@ -51,50 +51,73 @@ func (s *Splitter) Even(tasks, groups int) []Share {
 	return s.shares
 }
 
-// Weighted gives each group tasks in proportion to its weight: the whole part of its quota, and of what remains at most one more,
+// weighted gives each group tasks in proportion to its weight: the whole part of its quota, and of what remains at most one more,
 // with a probability equal to the fractional part. So the expected number is the quota, even of jobs with one task
 // (Li, section 4.6.2). Weights that are not positive and finite count as 0; with none above 0 the split is even.
-func (s *Splitter) Weighted(tasks int, weights []float64) []Share {
-	sum := 0.0
-	for _, w := range weights {
-		sum += positive(w)
-	}
+func (s *splitter) weighted(tasks int, weights []float64) []share {
+	sum := total(weights)
 	if !(sum > 0) || math.IsInf(sum, 0) {
-		return s.Even(tasks, len(weights))
+		return s.even(tasks, len(weights))
 	}
-	s.shares = s.shares[:0]
 	if tasks <= 0 {
-		return s.shares
+		return s.shares[:0]
 	}
 	s.permute(len(weights))
 	s.draw(len(weights))
-	given := 0
-	for g, w := range weights {
-		whole := int(float64(tasks) * (positive(w) / sum))
-		s.shares = append(s.shares, Share{g, whole})
-		given += whole
-	}
-	s.remainder(tasks, tasks-given, sum, weights)
-	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
-	return s.shares
+	rest := s.whole(tasks, sum, weights)
+	s.remainder(tasks, rest, sum, weights)
+	return s.some()
 }
 
 // remainder hands out what is left by systematic sampling: the fractional parts lie side by side in random order, and each
 // whole number after a random start picks the group below it.
-func (s *Splitter) remainder(tasks, rest int, sum float64, weights []float64) {
+func (s *splitter) remainder(tasks, rest int, sum float64, weights []float64) {
 	at, heaviest := s.random.Float64(), 0
 	for _, g := range s.order {
-		quota := float64(tasks) * (positive(weights[g]) / sum)
+		part := quota(tasks, weights[g], sum)
 		if positive(weights[g]) > positive(weights[heaviest]) {
 			heaviest = g
 		}
-		if at += quota - math.Floor(quota); at >= 1 && rest > 0 {
+		if at += part - math.Floor(part); at >= 1 && rest > 0 {
 			at--
 			rest--
 			s.shares[g].Tasks++
 		}
 	}
 	s.shares[heaviest].Tasks += rest // at most what sums of fractions lose to rounding
+}
+
+// whole makes shares the whole parts of the groups' quotas, and returns how many tasks remain.
+func (s *splitter) whole(tasks int, sum float64, weights []float64) (rest int) {
+	s.shares = s.shares[:0]
+	rest = tasks
+	for g, w := range weights {
+		s.shares = append(s.shares, share{g, int(quota(tasks, w, sum))})
+		rest -= s.shares[g].Tasks
+	}
+	return rest
+}
+
+// quota is the part of the tasks that a group's weight gives it.
+func quota(tasks int, weight, sum float64) float64 { return float64(tasks) * (positive(weight) / sum) }
+
+// some returns the shares of the groups that get any tasks.
+func (s *splitter) some() []share {
+	s.shares = slices.DeleteFunc(s.shares, func(x share) bool { return x.Tasks == 0 })
+	return s.shares
+}
+
+// sort puts shares in the order of their groups.
+func (s *splitter) sort() {
+	slices.SortFunc(s.shares, func(a, b share) int { return cmp.Compare(a.Group, b.Group) })
+}
+
+// total is the sum of the weights that count.
+func total(weights []float64) (sum float64) {
+	for _, w := range weights {
+		sum += positive(w)
+	}
+	return sum
 }
 
 func positive(w float64) float64 {
@@ -104,22 +127,19 @@ func positive(w float64) float64 {
 	return 0
 }
 
-// Level gives tasks one by one to the group that would end them first: the one with the least work ahead of its power. ahead are tasks
+// level gives tasks one by one to the group that would end them first: the one with the least work ahead of its power. ahead are tasks
 // that already wait or run there. Groups without power get none, unless none has any. (Li, section 4.6.2: masters report
 // how long their queues are.) Ties are broken at random.
-func (s *Splitter) Level(tasks int, power []float64, ahead []int) []Share {
-	sum := 0.0
-	for _, p := range power {
-		sum += positive(p)
-	}
+func (s *splitter) level(tasks int, power []float64, ahead []int) []share {
+	sum := total(power)
 	if !(sum > 0) {
-		return s.Even(tasks, len(power))
+		return s.even(tasks, len(power))
 	}
 	s.permute(len(power))
 	s.left = s.left[:0]
 	for _, g := range s.draw(len(power)) {
 		if positive(power[g]) > 0 {
-			s.left = append(s.left, Share{g, 0})
+			s.left = append(s.left, share{g, 0})
 		}
 	}
 	ends := func(i int) float64 { return float64(ahead[s.left[i].Group]+s.left[i].Tasks+1) / power[s.left[i].Group] }
@@ -131,51 +151,41 @@ func (s *Splitter) Level(tasks int, power []float64, ahead []int) []Share {
 		sink(s.left, 0, ends)
 	}
 	s.shares = append(s.shares[:0], s.left...)
-	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
-	slices.SortFunc(s.shares, func(a, b Share) int { return cmp.Compare(a.Group, b.Group) })
-	return s.shares
+	s.sort()
+	return s.some()
 }
 
-// Balanced is Weighted, but what remains after the whole parts of the quotas goes to the groups that would end it first, at most one task each.
+// balanced is weighted, but what remains after the whole parts of the quotas goes to the groups that would end it first, at most one task each.
 // So large jobs are spread by power alone, and small ones go where least is ahead.
-func (s *Splitter) Balanced(tasks int, power []float64, ahead []int) []Share {
-	sum := 0.0
-	for _, p := range power {
-		sum += positive(p)
-	}
+func (s *splitter) balanced(tasks int, power []float64, ahead []int) []share {
+	sum := total(power)
 	if !(sum > 0) || math.IsInf(sum, 0) {
-		return s.Even(tasks, len(power))
+		return s.even(tasks, len(power))
 	}
 	s.permute(len(power))
-	s.left, s.shares = s.left[:0], s.shares[:0]
-	rest := tasks
-	for g, p := range power {
-		whole := int(float64(tasks) * (positive(p) / sum))
-		s.shares = append(s.shares, Share{g, whole})
-		rest -= whole
-	}
+	rest := s.whole(tasks, sum, power)
+	s.left = s.left[:0]
 	for _, g := range s.draw(len(power)) {
 		if positive(power[g]) > 0 {
-			s.left = append(s.left, Share{g, s.shares[g].Tasks})
+			s.left = append(s.left, share{g, s.shares[g].Tasks})
 		}
 	}
-	ends := func(x Share) float64 { return float64(ahead[x.Group]+x.Tasks+1) / power[x.Group] }
-	slices.SortStableFunc(s.left, func(a, b Share) int { return cmp.Compare(ends(a), ends(b)) })
+	ends := func(x share) float64 { return float64(ahead[x.Group]+x.Tasks+1) / power[x.Group] }
+	slices.SortStableFunc(s.left, func(a, b share) int { return cmp.Compare(ends(a), ends(b)) })
 	for i := range rest {
 		s.shares[s.left[i%len(s.left)].Group].Tasks++
 	}
-	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
-	return s.shares
+	return s.some()
 }
 
-// Shorter gives each task to that one of two random groups that has less ahead.
-func (s *Splitter) Shorter(tasks int, ahead []int) []Share {
+// shorter gives each task to that one of two random groups that has less ahead.
+func (s *splitter) shorter(tasks int, ahead []int) []share {
 	s.shares = s.shares[:0]
 	if len(ahead) == 0 {
 		return s.shares
 	}
 	for g := range ahead {
-		s.shares = append(s.shares, Share{g, 0})
+		s.shares = append(s.shares, share{g, 0})
 	}
 	s.permute(len(ahead))
 	for range max(0, tasks) {
@@ -187,12 +197,11 @@ func (s *Splitter) Shorter(tasks int, ahead []int) []Share {
 		}
 		s.shares[best].Tasks++
 	}
-	s.shares = slices.DeleteFunc(s.shares, func(x Share) bool { return x.Tasks == 0 })
-	return s.shares
+	return s.some()
 }
 
 // sink restores a binary heap below i.
-func sink(heap []Share, i int, key func(int) float64) {
+func sink(heap []share, i int, key func(int) float64) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(heap); child++ {
@@ -209,7 +218,7 @@ func sink(heap []Share, i int, key func(int) float64) {
 }
 
 // permute makes order a permutation of so many groups.
-func (s *Splitter) permute(groups int) {
+func (s *splitter) permute(groups int) {
 	if len(s.order) != groups {
 		s.order = s.order[:0]
 		for g := range groups {
@@ -219,7 +228,7 @@ func (s *Splitter) permute(groups int) {
 }
 
 // draw returns n distinct random groups.
-func (s *Splitter) draw(n int) []int {
+func (s *splitter) draw(n int) []int {
 	for i := range n {
 		j := i + s.random.IntN(len(s.order)-i)
 		s.order[i], s.order[j] = s.order[j], s.order[i]
@@ -237,8 +246,8 @@ const (
 	Block
 )
 
-// Deal appends the group of each task to dealt.
-func (p Placement) Deal(shares []Share, dealt []int) []int {
+// deal appends the group of each task to dealt.
+func (p Placement) deal(shares []share, dealt []int) []int {
 	if p == Block {
 		for _, s := range shares {
 			for range s.Tasks {

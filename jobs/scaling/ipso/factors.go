@@ -1,6 +1,7 @@
 package ipso
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -131,7 +132,7 @@ func FitStepped(x, y []float64) (Stepped, error) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return int(x[a] - x[b]) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
 	sx, sy := make([]float64, len(x)), make([]float64, len(x))
 	for i, k := range order {
 		sx[i], sy[i] = x[k], y[k]

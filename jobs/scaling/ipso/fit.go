@@ -150,11 +150,7 @@ func solve(points []Point, fixed map[string]float64) (*Fitted, error) {
 		{Name: "beta", Low: 0, High: 1e3},
 		{Name: "gamma", Low: 1e-3, High: 6},
 	}
-	for i := range parameters {
-		if x, ok := fixed[parameters[i].Name]; ok {
-			parameters[i].Fixed = new(x)
-		}
-	}
+	regress.Hold(parameters, fixed)
 	fit, err := regress.Solve(regress.Problem{
 		Parameters: parameters, Rows: len(points), Y: func(i int) float64 { return points[i].Speedup },
 		Model:  func(p []float64, i int) float64 { return of(p).Speedup(float64(points[i].N)) },

@@ -3,6 +3,7 @@ package regress
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -29,6 +30,15 @@ type Parameter struct {
 	Low, High float64
 	// Fixed holds the parameter at a value; nil where it is to be fitted.
 	Fixed *float64
+}
+
+// Hold fixes the parameters that are known, by name.
+func Hold(parameters []Parameter, known map[string]float64) {
+	for i := range parameters {
+		if x, ok := known[parameters[i].Name]; ok {
+			parameters[i].Fixed = new(x)
+		}
+	}
 }
 
 // Problem is what to fit.
@@ -134,9 +144,9 @@ func (p *Problem) descend(at []float64, free []int) ([]float64, float64) {
 	if math.IsInf(sse, 1) || len(free) == 0 {
 		return at, sse
 	}
-	damping := 1e-3
+	damping, j := 1e-3, p.jacobian(at, free)
 	for range stepsMost {
-		next, ok := p.step(at, free, r, damping)
+		next, ok := p.step(at, free, j, r, damping)
 		if !ok {
 			break
 		}
@@ -152,13 +162,13 @@ func (p *Problem) descend(at []float64, free []int) ([]float64, float64) {
 		if gain < converged {
 			break
 		}
+		j = p.jacobian(at, free)
 	}
 	return at, sse
 }
 
-// step is the damped Gauss-Newton step of the parameters that are not held by a bound.
-func (p *Problem) step(at []float64, free []int, r []float64, damping float64) ([]float64, bool) {
-	j := p.jacobian(at, free)
+// step is the damped Gauss-Newton step of the parameters that are not held by a bound; j is the Jacobian and r the residuals.
+func (p *Problem) step(at []float64, free []int, j [][]float64, r []float64, damping float64) ([]float64, bool) {
 	moving := p.moving(at, free, j, r)
 	if len(moving) == 0 {
 		return nil, false
@@ -252,10 +262,7 @@ func (p *Problem) conclude(at []float64, sse float64) (*Fit, error) {
 	for i := range p.Parameters {
 		q := &p.Parameters[i]
 		e := Estimate{Name: q.Name, Value: at[i], Low: at[i], High: at[i], P: math.NaN()}
-		for c, k := range inside {
-			if k != i {
-				continue
-			}
+		if c := slices.Index(inside, i); c >= 0 {
 			se := math.Sqrt(max(0, f.cov.At(c, c)))
 			e.Free, e.Low, e.High, e.P = true, max(q.Low, at[i]-wide*se), min(q.High, at[i]+wide*se), 0
 			if se > 0 {

@@ -226,16 +226,16 @@ func (a *Advice) beyond(most int, speedup float64) {
 // probe has a run on fewer containers where all so far were on about as many; nil where that is not needed.
 func (e *entry) probe(explore bool) *Advice {
 	least, most := e.span()
-	if !explore || len(e.Runs) < probeAfter || spread*least <= most && len(e.Runs) < runsLeast || math.Round(probePart*least) < 1 || math.Round(probePart*least) >= least {
+	apart, part := most >= spread*least, math.Round(probePart*least)
+	switch {
+	case !explore || len(e.Runs) < probeAfter || part < 1 || part >= least:
 		return nil
-	}
-	if distinct(e.Runs) >= distinctLeast && spread*least <= most {
+	case apart && (len(e.Runs) < runsLeast || distinct(e.Runs) >= distinctLeast):
 		return nil
 	}
 	a := &Advice{Points: []containers.CurvePoint{{Containers: 1, Speedup: 1}}, Runs: len(e.Runs)}
-	n := int(math.Round(probePart * least))
-	if n > 1 {
-		a.beyond(n, float64(n))
+	if part > 1 {
+		a.beyond(int(part), part)
 		return a
 	}
 	a.Points, a.Exploring = append(a.Points, containers.CurvePoint{Containers: 2, Speedup: 1 / exploreGain}), true

@@ -74,11 +74,7 @@ func cost(f *regress.Fit, points int) float64 {
 
 func solve(used []Point, most float64, held map[string]float64) (*Fitted, error) {
 	parameters := parameters(most)
-	for i := range parameters {
-		if x, ok := held[parameters[i].Name]; ok {
-			parameters[i].Fixed = new(x)
-		}
-	}
+	regress.Hold(parameters, held)
 	fit, err := regress.Solve(regress.Problem{
 		Parameters: parameters, Rows: len(used), Y: func(i int) float64 { return math.Log(used[i].Speedup) },
 		Model: func(p []float64, i int) float64 {
@@ -109,10 +105,10 @@ func parameters(most float64) []regress.Parameter {
 func check(points []Point) (used []Point, most float64, err error) {
 	for i, p := range points {
 		switch {
-		case p.N < 1 || p.N > SizeMost:
-			return nil, 0, fmt.Errorf("usba: %w: points[%d]: n is %d; it must be from 1 to %d", regress.ErrNumber, i, p.N, SizeMost)
-		case p.M < 1 || p.M > SizeMost:
-			return nil, 0, fmt.Errorf("usba: %w: points[%d]: m is %d; it must be from 1 to %d", regress.ErrNumber, i, p.M, SizeMost)
+		case p.N < 1 || p.N > sizeMost:
+			return nil, 0, fmt.Errorf("usba: %w: points[%d]: n is %d; it must be from 1 to %d", regress.ErrNumber, i, p.N, sizeMost)
+		case p.M < 1 || p.M > sizeMost:
+			return nil, 0, fmt.Errorf("usba: %w: points[%d]: m is %d; it must be from 1 to %d", regress.ErrNumber, i, p.M, sizeMost)
 		case !(p.Speedup > 0) || math.IsInf(p.Speedup, 1):
 			return nil, 0, fmt.Errorf("usba: %w: points[%d]: speedup is %v; it must be above 0", regress.ErrNumber, i, p.Speedup)
 		case p.N > 1 || p.M > 1:

@@ -7,8 +7,8 @@ import (
 	"headroom/jobs/scaling/regress"
 )
 
-// SizeMost bounds problem sizes and parallel degrees.
-const SizeMost = 1_000_000
+// sizeMost bounds problem sizes and parallel degrees.
+const sizeMost = 1_000_000
 
 // Model has the parameters of the surface.
 type Model struct {
@@ -29,7 +29,7 @@ func (m Model) Check() error {
 		{"beta", m.Beta, -1e6, 1e6},
 		{"gamma", m.Gamma, -1e6, 1e6},
 		{"eps", m.Eps, 0, 1e6},
-		{"theta", m.Theta, 1, SizeMost},
+		{"theta", m.Theta, 1, sizeMost},
 	} {
 		if !(x.value >= x.low && x.value <= x.above) {
 			return fmt.Errorf("usba: %w: %s is %v; it must be from %g to %g", regress.ErrNumber, x.name, x.value, x.low, x.above)

@@ -27,11 +27,7 @@ func FitTimes(all []Times, held map[string]float64) (*Measured, error) {
 		return nil, err
 	}
 	ps := parameters(most)
-	for i := range ps {
-		if x, ok := held[ps[i].Name]; ok {
-			ps[i].Fixed = new(x)
-		}
-	}
+	regress.Hold(ps, held)
 	var used []Times
 	for _, t := range all {
 		if t.N > 1 || t.M > 1 {
@@ -76,8 +72,8 @@ func baseline(all []Times) (base *Times, most float64, err error) {
 	for i := range all {
 		t := &all[i]
 		switch {
-		case t.N < 1 || t.N > SizeMost || t.M < 1 || t.M > SizeMost:
-			return nil, 0, fmt.Errorf("usba: %w: measurement %d: n is %d and m is %d; they must be from 1 to %d", regress.ErrNumber, i, t.N, t.M, SizeMost)
+		case t.N < 1 || t.N > sizeMost || t.M < 1 || t.M > sizeMost:
+			return nil, 0, fmt.Errorf("usba: %w: measurement %d: n is %d and m is %d; they must be from 1 to %d", regress.ErrNumber, i, t.N, t.M, sizeMost)
 		case !(t.Launch > 0 && t.Stages > 0) || math.IsInf(t.Launch+t.Stages, 1):
 			return nil, 0, fmt.Errorf("usba: %w: measurement %d: launch and stages must take more than 0 s", regress.ErrNumber, i)
 		case t.N == 1 && t.M == 1:

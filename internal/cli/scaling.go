@@ -1,41 +1,38 @@
-package command
+package cli
 
 import (
 	"fmt"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/internal/cli"
 	"headroom/units"
 )
 
-// scalingItem is how a job's speed follows its containers, in -o json.
-type scalingItem struct {
+// Scaling is how a job's speed follows its containers, in -o json.
+type Scaling struct {
 	// Peak is the number beyond which more containers slow it down; null where none is known.
-	Peak *uint32 `json:"peak"`
+	Peak *uint32 `json:"peak" of:"-"`
 	Runs uint32  `json:"runs"`
 	// Type is I, II, III or IV; null while unknown.
 	Type      *string        `json:"type"`
 	Error     float64        `json:"error"`
 	Exploring bool           `json:"exploring"`
-	Points    []scalingPoint `json:"points"`
+	Points    []ScalingPoint `json:"points"`
 }
 
-// scalingPoint is how many times as fast the job is on so many containers as on one.
-type scalingPoint struct {
+// ScalingPoint is how many times as fast the job is on so many containers as on one.
+type ScalingPoint struct {
 	Containers uint32  `json:"containers"`
 	Speedup    float64 `json:"speedup"`
 }
 
-// scalingItemOf is a scaling curve for programs, nil for none.
-func scalingItemOf(s *headroomv1.Scaling) *scalingItem {
+// ScalingOf is a scaling curve for programs, nil for none.
+func ScalingOf(s *headroomv1.Scaling) *Scaling {
 	if s == nil {
 		return nil
 	}
 	peak := scalingPeak(s)
-	item := &scalingItem{Peak: cli.Known(peak, peak > 0), Runs: s.GetRuns(), Type: cli.Known(s.GetType(), s.GetType() != ""), Error: s.GetError(), Exploring: s.GetExploring()}
-	for _, p := range s.GetPoints() {
-		item.Points = append(item.Points, scalingPoint{p.GetContainers(), p.GetSpeedup()})
-	}
+	item := &Scaling{Peak: Known(peak, peak > 0)}
+	Fill(item, s)
 	return item
 }
 
@@ -53,17 +50,17 @@ func scalingPeak(s *headroomv1.Scaling) uint32 {
 	return s.GetPoints()[best].GetContainers()
 }
 
-// scalingText says what a curve means for the job.
-func scalingText(s *headroomv1.Scaling) string {
+// ScalingText says what a curve means for the job, whose containers are called by a name: "slots", say.
+func ScalingText(s *headroomv1.Scaling, containers string) string {
 	peak, learned := scalingPeak(s), fmt.Sprintf("learned from %d runs", s.GetRuns())
 	if s.GetType() != "" {
 		learned += fmt.Sprintf(", type %s, mean error %s", s.GetType(), units.Percent(s.GetError()))
 	}
 	switch {
 	case s.GetExploring():
-		return fmt.Sprintf("at most %d slots in this run, to learn how it scales; %s", peak, learned)
+		return fmt.Sprintf("at most %d %s in this run, to learn how it scales; %s", peak, containers, learned)
 	case peak > 0:
-		return fmt.Sprintf("more than %d slots slow it down; %s", peak, learned)
+		return fmt.Sprintf("more than %d %s slow it down; %s", peak, containers, learned)
 	}
-	return "no number of slots is known that slows it down; " + learned
+	return fmt.Sprintf("no number of %s is known that slows it down; %s", containers, learned)
 }
