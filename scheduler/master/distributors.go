@@ -159,6 +159,7 @@ func (g *group) claim(d *distributor, t *task, x *headroomv1.Task, high bool) (r
 	}
 	g.core.End(t.id) // for its priority, which only the distributor knows
 	t.from, t.message, t.high = d, x, high
+	t.stopped = false // what the worker says of it is for somebody again: that it was stopped, too
 	t.id = g.core.Adopt(t, high, t.on.worker)
 	delete(g.unclaimed, t.key)
 	d.here[kind(high)]++

@@ -9,6 +9,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/local"
 	"headroom/units"
 )
 
@@ -174,6 +175,13 @@ func TestSilentWorker(t *testing.T) {
 	b.tick(b.now)
 	if _, kills := got(again); kills != 1 {
 		t.Errorf("%d stopped: nobody waits for it", kills)
+	}
+	late := b.source("d2")
+	b.place(b.now, late, &headroomv1.PlaceTasks{Tasks: tasks("j", 0, 1), Again: true})
+	heard(late)
+	b.ended(b.now, again, []*headroomv1.TaskResult{{Ref: tasks("j", 0, 1)[0].GetRef(), ExitCode: -1, Error: local.Stopped}})
+	if results, lost, _, _ := heard(late); results != 0 || lost != 1 {
+		t.Errorf("claimed while it is being stopped: %d results, %d lost", results, lost)
 	}
 }
 
