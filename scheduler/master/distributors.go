@@ -237,9 +237,9 @@ func (g *group) expireDistributors(now time.Time) {
 	for _, d := range g.distributors {
 		switch {
 		case d.session != nil && d.session.box.stalled(now, stallMost):
-			d.session.cut(errStalled(d.name))
+			g.cut(now, d.session, errStalled(d.name))
 		case d.session != nil && now.Sub(d.heard) >= workerSilence:
-			d.session.cut(rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "distributor "+d.name+" was silent for too long", "it connects again by itself"))
+			g.cut(now, d.session, rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "distributor "+d.name+" was silent for too long", "it connects again by itself"))
 		case d.session == nil && now.Sub(d.heard) >= distributorSilence:
 			g.cfg.Logger.Warn("distributor is forgotten: it has been away for too long",
 				slog.String("distributor", d.name), slog.Int("waiting", d.here[0]+d.here[1]), slog.Int("results", len(d.results)))
@@ -247,6 +247,12 @@ func (g *group) expireDistributors(now time.Time) {
 			delete(g.distributors, d.name)
 		}
 	}
+}
+
+// cut ends the stream of a distributor. The news of its end may have been lost with the request, so nobody waits for it.
+func (g *group) cut(now time.Time, s *placeSession, why error) {
+	s.cut(why)
+	g.part(now, s)
 }
 
 // tell sends something to a distributor that is there.
