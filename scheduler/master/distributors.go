@@ -29,11 +29,7 @@ func (g *group) join(now time.Time, s *placeSession) error {
 		g.renew(now, d)
 	}
 	d.incarnation, d.session, d.heard = s.incarnation, s, now
-	for _, other := range g.distributors { // each one's share has changed
-		if other.session != nil {
-			g.tellState(now, other)
-		}
-	}
+	g.tellAll(now)
 	for _, r := range d.results {
 		s.put(placeItem{result: r})
 	}
@@ -135,17 +131,15 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 		return fmt.Sprintf("%d results are not taken yet", len(d.results)+len(d.lost))
 	}
 	t := &task{key: k, proof: proof, message: x, from: d, high: high}
+	g.tasks[k] = t
+	d.here[kind(high)]++
 	switch {
 	case !again:
 		t.id, _ = g.core.Place(t, high) // its queue has no bound of its own
 	case g.settled:
-		g.counts.lost++
-		d.lost[k] = true
-		d.tell(placeItem{lost: x.GetRef()})
+		g.lose(t)
 		return known
 	}
-	g.tasks[k] = t
-	d.here[kind(high)]++
 	return ""
 }
 
@@ -223,11 +217,7 @@ func (g *group) takeBack(t *task) {
 func (g *group) part(now time.Time, s *placeSession) {
 	if d := g.of(s, now); d != nil {
 		d.session = nil
-		for _, other := range g.distributors {
-			if other.session != nil {
-				g.tellState(now, other)
-			}
-		}
+		g.tellAll(now)
 	}
 }
 
