@@ -110,7 +110,7 @@ func (m *Master) own(ctx context.Context) error {
 		case a := <-m.events:
 			a.do(m.group)
 			m.group.decide()
-			m.delays.Observe(time.Now().Sub(a.at).Seconds())
+			m.delays.Observe(time.Since(a.at).Seconds())
 		}
 	}
 }
