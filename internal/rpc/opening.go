@@ -2,8 +2,6 @@ package rpc
 
 import (
 	"cmp"
-	"errors"
-	"net"
 	"slices"
 	"strings"
 
@@ -35,10 +33,10 @@ func Opened(f func() error) error {
 			return nil
 		case strings.Contains(err.Error(), reset):
 			unknown = cmp.Or(unknown, err)
-		case !strings.Contains(err.Error(), neverOpened):
-			if dial, away := errors.AsType[*net.OpError](err); away && dial.Op == "dial" {
-				return cmp.Or(unknown, err)
-			}
+		case strings.Contains(err.Error(), neverOpened): // and so the server has read nothing
+		case NotSent(err):
+			return cmp.Or(unknown, err)
+		default:
 			return err
 		}
 		if opening == openingsMost {

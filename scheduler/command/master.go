@@ -79,7 +79,7 @@ func (o *masterOptions) run(cmd *cobra.Command, cfg master.Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.Guard = access.New(o.dev && keeper == nil, "", cfg.Logger)
+	cfg.Guard = access.New(keeper == nil, "", cfg.Logger)
 	cfg.Peers = rpc.PlainPeers()
 	if keeper != nil {
 		cfg.Peers = rpc.SecurePeers(keeper, secure.Server, secure.Scheduler)

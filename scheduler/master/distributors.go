@@ -29,11 +29,7 @@ func (g *group) join(now time.Time, s *placeSession) error {
 		g.renew(now, d)
 	}
 	d.incarnation, d.session, d.heard = s.incarnation, s, now
-	for _, other := range g.distributors { // each one's share has changed
-		if other.session != nil {
-			g.tellState(now, other)
-		}
-	}
+	g.tellAll(now)
 	for _, r := range d.results {
 		s.put(placeItem{result: r})
 	}
@@ -135,17 +131,15 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 		return fmt.Sprintf("%d results are not taken yet", len(d.results)+len(d.lost))
 	}
 	t := &task{key: k, proof: proof, message: x, from: d, high: high}
+	g.tasks[k] = t
+	d.here[kind(high)]++
 	switch {
 	case !again:
 		t.id, _ = g.core.Place(t, high) // its queue has no bound of its own
 	case g.settled:
-		g.counts.lost++
-		d.lost[k] = true
-		d.tell(placeItem{lost: x.GetRef()})
+		g.lose(t)
 		return known
 	}
-	g.tasks[k] = t
-	d.here[kind(high)]++
 	return ""
 }
 
@@ -159,6 +153,7 @@ func (g *group) claim(d *distributor, t *task, x *headroomv1.Task, high bool) (r
 	}
 	g.core.End(t.id) // for its priority, which only the distributor knows
 	t.from, t.message, t.high = d, x, high
+	t.stopped = false // what the worker says of it is for somebody again: that it was stopped, too
 	t.id = g.core.Adopt(t, high, t.on.worker)
 	delete(g.unclaimed, t.key)
 	d.here[kind(high)]++
@@ -222,11 +217,7 @@ func (g *group) takeBack(t *task) {
 func (g *group) part(now time.Time, s *placeSession) {
 	if d := g.of(s, now); d != nil {
 		d.session = nil
-		for _, other := range g.distributors {
-			if other.session != nil {
-				g.tellState(now, other)
-			}
-		}
+		g.tellAll(now)
 	}
 }
 
@@ -236,9 +227,9 @@ func (g *group) expireDistributors(now time.Time) {
 	for _, d := range g.distributors {
 		switch {
 		case d.session != nil && d.session.box.stalled(now, stallMost):
-			d.session.cut(errStalled(d.name))
+			g.cut(now, d.session, errStalled(d.name))
 		case d.session != nil && now.Sub(d.heard) >= workerSilence:
-			d.session.cut(rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "distributor "+d.name+" was silent for too long", "it connects again by itself"))
+			g.cut(now, d.session, rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "distributor "+d.name+" was silent for too long", "it connects again by itself"))
 		case d.session == nil && now.Sub(d.heard) >= distributorSilence:
 			g.cfg.Logger.Warn("distributor is forgotten: it has been away for too long",
 				slog.String("distributor", d.name), slog.Int("waiting", d.here[0]+d.here[1]), slog.Int("results", len(d.results)))
@@ -246,6 +237,12 @@ func (g *group) expireDistributors(now time.Time) {
 			delete(g.distributors, d.name)
 		}
 	}
+}
+
+// cut ends the stream of a distributor. The news of its end may have been lost with the request, so nobody waits for it.
+func (g *group) cut(now time.Time, s *placeSession, why error) {
+	s.cut(why)
+	g.part(now, s)
 }
 
 // tell sends something to a distributor that is there.

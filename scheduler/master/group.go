@@ -139,7 +139,6 @@ type group struct {
 	settled bool
 	// awaited are the nodes that the peer has named last, and that have not come here since; nil where it has named none.
 	awaited map[string]bool
-	lost    []*task // reused
 	fed     []*node // reused: nodes with tasks that have begun
 }
 
@@ -306,9 +305,7 @@ func (g *group) turn(now time.Time) {
 		}
 		g.reset()
 	}
-	for _, d := range g.distributors {
-		g.tellState(now, d)
-	}
+	g.tellAll(now)
 }
 
 func errStandby(cfg Config) error {
@@ -364,6 +361,15 @@ func (g *group) state(now time.Time, d *distributor) *headroomv1.GroupState {
 func (g *group) tellState(now time.Time, d *distributor) {
 	d.told = now
 	d.tell(placeItem{state: g.state(now, d)})
+}
+
+// tellAll tells every distributor the state, as when each one's share has changed.
+func (g *group) tellAll(now time.Time) {
+	for _, d := range g.distributors {
+		if d.session != nil {
+			g.tellState(now, d)
+		}
+	}
 }
 
 // view is the answer to whoever looks.

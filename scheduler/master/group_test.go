@@ -9,6 +9,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/local"
 	"headroom/units"
 )
 
@@ -107,6 +108,7 @@ func TestCaps(t *testing.T) {
 	}
 	b.now = b.now.Add(workerSilence)
 	b.ended(b.now, w, nil)
+	b.of(d, b.now)
 	b.tick(b.now)
 	b.hand(d, false, tasks("low", 0, 20)...)
 	running, _ := got(w)
@@ -174,6 +176,13 @@ func TestSilentWorker(t *testing.T) {
 	b.tick(b.now)
 	if _, kills := got(again); kills != 1 {
 		t.Errorf("%d stopped: nobody waits for it", kills)
+	}
+	late := b.source("d2")
+	b.place(b.now, late, &headroomv1.PlaceTasks{Tasks: tasks("j", 0, 1), Again: true})
+	heard(late)
+	b.ended(b.now, again, []*headroomv1.TaskResult{{Ref: tasks("j", 0, 1)[0].GetRef(), ExitCode: -1, Error: local.Stopped}})
+	if results, lost, _, _ := heard(late); results != 0 || lost != 1 {
+		t.Errorf("claimed while it is being stopped: %d results, %d lost", results, lost)
 	}
 }
 
@@ -246,6 +255,25 @@ func TestResultsWait(t *testing.T) {
 	b.tick(b.now)
 	if len(b.distributors) != 0 {
 		t.Error("it is not forgotten")
+	}
+}
+
+// A distributor that is silent gives its part of the window to the others and is forgotten, although nobody tells that its stream has
+// ended: the request that would may be over.
+func TestSilentDistributor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	silent, other := b.source("d1"), b.source("d2")
+	for range 1 + (workerSilence+distributorSilence)/time.Second {
+		b.now = b.now.Add(time.Second)
+		b.of(other, b.now)
+		b.tick(b.now)
+	}
+	if _, _, _, s := heard(other); !over(silent.line) || s.GetWindow() != queueLeast {
+		t.Errorf("its stream is over: %t; the other one has %v", over(silent.line), s)
+	}
+	if b.distributors["d1"] != nil || b.distributors["d2"] == nil {
+		t.Errorf("%d distributors are known", len(b.distributors))
 	}
 }
 

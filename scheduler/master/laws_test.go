@@ -86,7 +86,7 @@ func (w *world) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 	a, b := w.masters[0], w.masters[1]
 	if a != nil && b != nil && !w.cut {
-		wa, wb := wordOf(a, w.now), wordOf(b, w.now)
+		wa, wb := wordOf(a.view(w.now)), wordOf(b.view(w.now))
 		a.hearPeer(w.now, wb)
 		b.hearPeer(w.now, wa)
 	}
@@ -104,16 +104,6 @@ func (w *world) pass(d time.Duration) {
 		w.connect(x)
 	}
 	w.distribute()
-}
-
-func wordOf(g *group, now time.Time) peerWord {
-	v := g.view(now)
-	s := v.GetState()
-	word := peerWord{name: s.GetMaster(), active: s.GetActive(), activeFor: time.Duration(s.GetActiveMs()) * time.Millisecond}
-	for _, x := range v.GetWorkers() {
-		word.nodes = append(word.nodes, x.GetNode())
-	}
-	return word
 }
 
 func over(l *line) bool {

@@ -57,15 +57,13 @@ func New(cfg Config) (*Master, error) {
 	return &Master{cfg: cfg, events: make(chan arrival, eventsMax), delays: newDelays()}, nil
 }
 
-func (m *Master) now() time.Time { return time.Now() }
-
 // Run serves on l until ctx ends, and closes l. It returns nil for an ordered end. Tasks that run go on: their workers go to the
 // other master, or to this one when it is started again.
 func (m *Master) Run(parent context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	defer m.cfg.Peers.Close()
-	m.group = newGroup(m.cfg, m.now())
+	m.group = newGroup(m.cfg, time.Now())
 	mux := http.NewServeMux()
 	options := append(rpc.HandlerOptions(), connect.WithInterceptors(m.cfg.Guard))
 	mux.Handle(headroomv1connect.NewWorkerServiceHandler(workers{m}, options...))
@@ -107,12 +105,12 @@ func (m *Master) own(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			m.group.tick(m.now())
+			m.group.tick(time.Now())
 			m.group.decide()
 		case a := <-m.events:
 			a.do(m.group)
 			m.group.decide()
-			m.delays.Observe(m.now().Sub(a.at).Seconds())
+			m.delays.Observe(time.Since(a.at).Seconds())
 		}
 	}
 }
@@ -120,7 +118,7 @@ func (m *Master) own(ctx context.Context) error {
 // post gives the owner something to do, unless ctx ends first.
 func (m *Master) post(ctx context.Context, do func(*group)) error {
 	select {
-	case m.events <- arrival{do, m.now()}:
+	case m.events <- arrival{do, time.Now()}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -176,7 +174,7 @@ func (m workers) Work(ctx context.Context, st *workStream) error {
 		return err
 	}
 	s := newWorkSession(hello.GetNode(), writerOf(ctx))
-	refused, err := ask(ctx, m.Master, func(g *group) error { return g.hello(m.now(), s, int(hello.GetSlots()), hello.GetRunning()) })
+	refused, err := ask(ctx, m.Master, func(g *group) error { return g.hello(time.Now(), s, int(hello.GetSlots()), hello.GetRunning()) })
 	if err != nil || refused != nil {
 		s.leave()
 		return errors.Join(err, refused)
@@ -204,7 +202,7 @@ func (m distributors) Place(ctx context.Context, st *placeStream) error {
 		return err
 	}
 	s := newPlaceSession(hello.GetDistributor(), hello.GetIncarnation(), writerOf(ctx))
-	refused, err := ask(ctx, m.Master, func(g *group) error { return g.join(m.now(), s) })
+	refused, err := ask(ctx, m.Master, func(g *group) error { return g.join(time.Now(), s) })
 	if err != nil || refused != nil {
 		s.leave()
 		return errors.Join(err, refused)
@@ -215,7 +213,7 @@ func (m distributors) Place(ctx context.Context, st *placeStream) error {
 
 // GetGroup tells the group as this master sees it.
 func (m distributors) GetGroup(ctx context.Context, _ *connect.Request[headroomv1.GetGroupRequest]) (*connect.Response[headroomv1.GetGroupResponse], error) {
-	v, err := ask(ctx, m.Master, func(g *group) *headroomv1.GetGroupResponse { return g.view(m.now()) })
+	v, err := ask(ctx, m.Master, func(g *group) *headroomv1.GetGroupResponse { return g.view(time.Now()) })
 	if err != nil {
 		return nil, err
 	}

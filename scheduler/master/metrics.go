@@ -63,16 +63,12 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		state  *headroomv1.GroupState
 		counts counts
 	}
-	l, err := ask(ctx, c.Master, func(g *group) look { return look{g.state(c.now(), nil), g.counts} })
+	l, err := ask(ctx, c.Master, func(g *group) look { return look{g.state(time.Now(), nil), g.counts} })
 	if err != nil {
 		return // the owner has ended
 	}
 	p, s := c.Points(ch), l.state
-	active := 0.
-	if s.GetActive() {
-		active = 1
-	}
-	p.Add(metricActive, active)
+	p.Add(metricActive, scrape.OneIf(s.GetActive()))
 	p.Add(metricWorkers, float64(s.GetWorkers()))
 	p.Add(metricSlots, float64(s.GetSlots()), "all")
 	p.Add(metricSlots, float64(s.GetUsable()), "usable")

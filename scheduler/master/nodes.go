@@ -59,14 +59,11 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 	return nil
 }
 
-// leave takes a node's worker out of the core, and returns what it was running; valid until the next call. Slots of frameworks are not
-// among it: they are adopted when the worker is back.
-func (g *group) leave(n *node) []*task {
+// leave takes a node's worker out of the core, and returns what it was running. Slots of frameworks are not among it: they are
+// adopted when the worker is back.
+func (g *group) leave(n *node) (running []*task) {
 	delete(g.byWorker, n.worker)
-	clear(g.lost)
-	g.lost = g.core.Leave(n.worker, g.lost[:0])
-	running := g.lost[:0]
-	for _, t := range g.lost {
+	for _, t := range g.core.Leave(n.worker, nil) {
 		if t.slot != nil {
 			g.slots.Gone(t.slot)
 		} else {
@@ -91,12 +88,17 @@ func (g *group) named(now time.Time, n *node, r *headroomv1.TaskRef) {
 	case t.id != 0 && t.message != nil: // it waits in the queue: an earlier process of this master began it
 		g.core.Cancel(t.id)
 	}
-	t.on = n
-	n.running++
-	t.id = g.core.Adopt(t, t.high, n.worker)
+	g.adopt(n, t)
 	if t.stopped {
 		g.stop(t)
 	}
+}
+
+// adopt puts a task that a node is running already on one of its slots.
+func (g *group) adopt(n *node, t *task) {
+	t.on = n
+	n.running++
+	t.id = g.core.Adopt(t, t.high, n.worker)
 }
 
 // belongs refuses a node that is known not to be below the group's domain.

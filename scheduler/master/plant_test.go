@@ -54,7 +54,7 @@ func serve(tb testing.TB, cfg Config) *served {
 // see is the group as a master sees it.
 func (s *served) see(tb testing.TB) *headroomv1.GetGroupResponse {
 	tb.Helper()
-	return testkit.Need(ask(tb.Context(), s.Master, func(g *group) *headroomv1.GetGroupResponse { return g.view(s.now()) }))(tb)
+	return testkit.Need(ask(tb.Context(), s.Master, func(g *group) *headroomv1.GetGroupResponse { return g.view(time.Now()) }))(tb)
 }
 
 // worker is a worker without processes: what it is given ends when its test says so, or at once.

@@ -83,7 +83,7 @@ func (m *Master) transmit(ctx context.Context, st *workStream, s *workSession) e
 		case <-s.over:
 			return s.why
 		case <-s.box.ready:
-			items := s.box.take(m.now())
+			items := s.box.take(time.Now())
 			if err := sendWork(st, items); err != nil {
 				return err
 			}
@@ -140,7 +140,7 @@ func (m *Master) receive(ctx context.Context, st *workStream, s *workSession) {
 		x, err := st.Receive()
 		if err != nil {
 			goodbye := errors.Is(err, io.EOF)
-			m.postAnyway(ctx, func(g *group) { g.away(m.now(), s, goodbye) })
+			m.postAnyway(ctx, func(g *group) { g.away(time.Now(), s, goodbye) })
 			s.end(nil)
 			return
 		}
@@ -151,7 +151,7 @@ func (m *Master) receive(ctx context.Context, st *workStream, s *workSession) {
 		case *headroomv1.WorkerMessage_Results:
 			results = x.Results.GetResults()
 		}
-		if m.post(ctx, func(g *group) { g.ended(m.now(), s, results) }) != nil {
+		if m.post(ctx, func(g *group) { g.ended(time.Now(), s, results) }) != nil {
 			return
 		}
 	}
@@ -167,7 +167,7 @@ func (m *Master) transmitTo(ctx context.Context, st *placeStream, s *placeSessio
 		case <-s.over:
 			return s.why
 		case <-s.box.ready:
-			items := s.box.take(m.now())
+			items := s.box.take(time.Now())
 			for _, x := range gather(items) {
 				if err := st.Send(x); err != nil {
 					return err
@@ -218,11 +218,11 @@ func (m *Master) receiveFrom(ctx context.Context, st *placeStream, s *placeSessi
 	for {
 		x, err := st.Receive()
 		if err != nil {
-			m.postAnyway(ctx, func(g *group) { g.part(m.now(), s) })
+			m.postAnyway(ctx, func(g *group) { g.part(time.Now(), s) })
 			s.end(nil)
 			return
 		}
-		if m.post(ctx, func(g *group) { g.told(m.now(), s, x) }) != nil {
+		if m.post(ctx, func(g *group) { g.told(time.Now(), s, x) }) != nil {
 			return
 		}
 	}

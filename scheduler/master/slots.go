@@ -34,7 +34,9 @@ func (g granter) Adopt(s *slots.Slot) bool {
 	if n == nil || n.session == nil {
 		return false
 	}
-	g.occupy(n, &task{slot: s, high: s.High})
+	t := &task{slot: s, high: s.High}
+	g.adopt(n, t)
+	s.Ref = t.id
 	return true
 }
 
@@ -45,22 +47,13 @@ func (g granter) Release(s *slots.Slot) {
 	}
 }
 
-// occupy puts a granted slot on a node.
-func (g *group) occupy(n *node, t *task) {
-	t.on = n
-	n.running++
-	t.id = g.core.Adopt(t, t.high, n.worker)
-	t.slot.Ref = t.id
-}
-
 // frameworks is the group as SlotService needs it.
 type frameworks struct{ *Master }
 
-// Book lets the owner run f, and decide.
+// Book lets the owner run f; it decides after each event.
 func (m frameworks) Book(ctx context.Context, f func(*slots.Book, time.Time)) error {
 	_, err := ask(ctx, m.Master, func(g *group) struct{} {
-		f(g.slots, m.now())
-		g.decide()
+		f(g.slots, time.Now())
 		return struct{}{}
 	})
 	return err

@@ -57,13 +57,18 @@ func (m *Master) askPeer(ctx context.Context) error {
 		if err != nil {
 			return
 		}
-		s := r.Msg.GetState()
-		word := peerWord{name: s.GetMaster(), active: s.GetActive(), activeFor: time.Duration(s.GetActiveMs()) * time.Millisecond}
-		for _, w := range r.Msg.GetWorkers() {
-			word.nodes = append(word.nodes, w.GetNode())
-		}
-		_ = m.post(ctx, func(g *group) { g.hearPeer(m.now(), word) }) // it ends with ctx
+		word := wordOf(r.Msg)
+		_ = m.post(ctx, func(g *group) { g.hearPeer(time.Now(), word) }) // it ends with ctx
 	})
+}
+
+func wordOf(v *headroomv1.GetGroupResponse) peerWord {
+	s := v.GetState()
+	word := peerWord{name: s.GetMaster(), active: s.GetActive(), activeFor: time.Duration(s.GetActiveMs()) * time.Millisecond}
+	for _, w := range v.GetWorkers() {
+		word.nodes = append(word.nodes, w.GetNode())
+	}
+	return word
 }
 
 // learnCaps asks the coordinators for the caps of the group's nodes, until ctx ends.
@@ -88,8 +93,8 @@ func (m *Master) learnCaps(ctx context.Context) error {
 			return
 		}
 		failed = false
-		at = append([]string{address}, m.cfg.Coordinators...)      // the leader is asked first
-		_ = m.post(ctx, func(g *group) { g.learn(m.now(), caps) }) // it ends with ctx
+		at = append([]string{address}, m.cfg.Coordinators...)         // the leader is asked first
+		_ = m.post(ctx, func(g *group) { g.learn(time.Now(), caps) }) // it ends with ctx
 	})
 }
 

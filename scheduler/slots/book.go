@@ -2,6 +2,7 @@ package slots
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -84,12 +85,6 @@ func NewBook(instance string, o Owner) *Book {
 	return &Book{instance: instance, owner: o, applications: make(map[string]*application)}
 }
 
-// Instance is what NewBook was given.
-func (b *Book) Instance() string { return b.instance }
-
-// Applications is how many are known.
-func (b *Book) Applications() int { return len(b.applications) }
-
 // Report takes an application's state. What follows from it is granted by the owner; then Grants tells it.
 func (b *Book) Report(now time.Time, r *headroomv1.SlotReport) error {
 	if err := check(r); err != nil {
@@ -141,11 +136,7 @@ func (b *Book) seen(a *application, r *headroomv1.SlotReport) {
 	if r.GetInstance() != b.instance {
 		return // it has seen nothing of this book yet
 	}
-	n := 0
-	for n < len(a.fresh) && a.fresh[n].by.number <= r.GetSeen() {
-		n++
-	}
-	a.fresh = append(a.fresh[:0], a.fresh[n:]...)
+	a.fresh = slices.DeleteFunc(a.fresh, func(s *Slot) bool { return s.by.number <= r.GetSeen() })
 }
 
 // hold follows what the application holds: seen slots that it does not name are free, and those of another master are adopted.
@@ -212,7 +203,8 @@ func (b *Book) want(a *application, high bool, n int) {
 // Granted is told by the owner: a wish has a slot of the worker on a node.
 func (b *Book) Granted(s *Slot, node string) {
 	a := s.of
-	a.drop(s)
+	k := kind(s.High)
+	a.waiting[k] = without(a.waiting[k], s) // it is among the first: queues are in order
 	a.last++
 	s.Node, s.by = node, name{b.instance, a.last}
 	a.held[s.by] = s
@@ -221,28 +213,20 @@ func (b *Book) Granted(s *Slot, node string) {
 	a.wake = make(chan struct{})
 }
 
-// drop takes a wish out of those that wait; it is among the first, since queues are in order.
-func (a *application) drop(s *Slot) {
-	k := kind(s.High)
-	for i, x := range a.waiting[k] {
-		if x == s {
-			a.waiting[k] = append(a.waiting[k][:i], a.waiting[k][i+1:]...)
-			return
-		}
-	}
-}
-
 // Gone is told by the owner: the worker of a granted slot is lost. When it comes back and the application still holds the slot, that
 // is adopted.
 func (b *Book) Gone(s *Slot) {
 	delete(s.of.held, s.by)
 	s.of.away[s.by] = s
-	for i, x := range s.of.fresh {
-		if x == s {
-			s.of.fresh = append(s.of.fresh[:i], s.of.fresh[i+1:]...)
-			return
-		}
+	s.of.fresh = without(s.of.fresh, s)
+}
+
+// without takes a slot out of a list.
+func without(all []*Slot, s *Slot) []*Slot {
+	if i := slices.Index(all, s); i >= 0 {
+		return slices.Delete(all, i, i+1)
 	}
+	return all
 }
 
 // Tick forgets applications that are silent.

@@ -82,7 +82,7 @@ func (d *driver) tells(p *plant) (granted int) {
 
 func (d *driver) sees(p *plant) (granted int) {
 	fresh, _ := p.book.Grants(d.report.GetApplication(), d.report.GetInstance(), d.report.GetSeen())
-	d.report.Instance = p.book.Instance()
+	d.report.Instance = p.book.instance
 	for _, s := range fresh {
 		if s.GetHigh() {
 			d.report.WantHigh--

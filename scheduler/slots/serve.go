@@ -84,7 +84,7 @@ func (s Service) grants(ctx context.Context, application, instance string, seen 
 	var more <-chan struct{}
 	err := s.Group.Book(ctx, func(b *Book, _ time.Time) {
 		if b != nil {
-			g.Active, g.Instance = true, b.Instance()
+			g.Active, g.Instance = true, b.instance
 			g.Slots, more = b.Grants(application, instance, seen)
 		}
 	})
