@@ -123,7 +123,7 @@ func (x *run) serve(parent context.Context) {
 	x.forwarding.Wait()
 	x.engine.forget(x)
 	if over {
-		x.engine.tell(parent, Event{Job: x.Job, Number: x.Number, Ended: true, OK: v.ok, Outcome: v.outcome})
+		x.engine.tell(parent, Event{Job: x.ID, Number: x.Number, Ended: true, OK: v.ok, Outcome: v.outcome})
 	}
 }
 
@@ -155,7 +155,7 @@ func (x *run) drive(ctx context.Context) (v verdict, over bool) {
 		case r := <-x.results:
 			x.count(r)
 			if r.reduce && r.cause == "" && !r.stopped {
-				return verdict{true, x.summary()}, true
+				return verdict{true, x.Summary(x.done, x.dropped)}, true
 			}
 		case theta := <-x.ratios:
 			if err := x.deflate(ctx, theta); err != nil {
@@ -175,7 +175,7 @@ func (x *run) step(ctx context.Context) (v verdict, over bool, err error) {
 	if v, over := x.exhaust(); over {
 		return v, true, nil
 	}
-	if why := x.bound(time.Now()); why != "" {
+	if why := x.Enough(time.Now(), x.done, x.dropped); why != "" {
 		if err := x.giveUp(x.pending(), why); err != nil {
 			return unrecorded(err), true, nil
 		}
@@ -190,7 +190,7 @@ func (x *run) step(ctx context.Context) (v verdict, over bool, err error) {
 		return v, false, x.submit(ctx, again)
 	}
 	if !x.Reduce || x.reduced {
-		return verdict{true, x.summary()}, true, nil
+		return verdict{true, x.Summary(x.done, x.dropped)}, true, nil
 	}
 	return v, false, x.reduce(ctx)
 }
