@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -264,7 +263,7 @@ func (x *run) fly(ctx context.Context, indexes []int, tasks int, make func(index
 				if !more {
 					return
 				}
-				out := result{reduce: indexes == nil, cause: failure(r.TaskResult), stopped: r.GetError() == local.Stopped}
+				out := result{reduce: indexes == nil, cause: local.Failure(r.TaskResult), stopped: r.GetError() == local.Stopped}
 				if indexes != nil {
 					out.index = indexes[r.Index]
 				}
@@ -279,18 +278,6 @@ func (x *run) fly(ctx context.Context, indexes []int, tasks int, make func(index
 		}
 	})
 	return nil
-}
-
-// failure is empty for success and the cause in words otherwise.
-func failure(r *headroomv1.TaskResult) string {
-	switch {
-	case r.GetError() != "":
-		return r.GetError()
-	case r.GetExitCode() != 0:
-		return fmt.Sprintf("exit status %d", r.GetExitCode())
-	default:
-		return ""
-	}
 }
 
 // count takes a result over.
