@@ -41,7 +41,7 @@ func (x *run) dropTo(theta float64) error {
 
 // deflate gives up tasks that were not handed over.
 func (x *run) deflate(ctx context.Context, theta float64) error {
-	most := x.Droppable(theta) - x.dropped
+	most, order := x.Droppable(theta)-x.dropped, x.dropOrder()
 	for _, f := range x.flights {
 		if most <= 0 || f.indexes == nil {
 			continue
@@ -50,13 +50,13 @@ func (x *run) deflate(ctx context.Context, theta float64) error {
 		for place, index := range f.indexes {
 			places[index] = place
 		}
-		var order []int
-		for _, index := range x.dropOrder() {
+		var wanted []int
+		for _, index := range order {
 			if place, ok := places[index]; ok {
-				order = append(order, place)
+				wanted = append(wanted, place)
 			}
 		}
-		taken, err := f.Withdraw(ctx, order, most)
+		taken, err := f.Withdraw(ctx, wanted, most)
 		if err != nil {
 			return nil //nolint:nilerr // the scheduler ends
 		}
