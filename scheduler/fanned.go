@@ -79,10 +79,7 @@ func (l *loop) fan(id string, run dispatch.RunRecord) {
 			}
 			return file.ReduceTask(programs, ref, dir.Task(ref.Phase, 0), outputs)
 		},
-		Drop: func(indexes []int, why string) error {
-			l.logger.Warn("tasks dropped", slog.String("job", id), slog.Int("tasks", len(indexes)), slog.Int("first", indexes[0]), slog.String("why", why))
-			return dir.RecordDrops(droppedTasks(inputs, indexes, why)...)
-		},
+		Drop: func(indexes []int, why string) error { return recordDrops(l.logger, dir, inputs, indexes, why) },
 	})
 }
 
