@@ -432,20 +432,15 @@ func (e submitted) apply(l *loop, _ time.Time) {
 	e.reply <- nil
 }
 
-// withdrawn takes tasks back: with placed whether or not they were handed over, else most of the indexes that were not.
+// withdrawn takes back up to most of the indexes, those that were not handed over.
 type withdrawn struct {
 	flight  *Flight
-	placed  bool
 	indexes []int
 	most    int
 	reply   chan<- []int
 }
 
-func (e withdrawn) apply(l *loop, now time.Time) {
-	if e.placed {
-		l.cancel(now, e.flight, e.indexes)
-		return
-	}
+func (e withdrawn) apply(l *loop, _ time.Time) {
 	var taken []int
 	for _, i := range e.indexes {
 		if len(taken) == e.most || e.flight.pieces == nil {
@@ -463,8 +458,14 @@ func (e withdrawn) apply(l *loop, now time.Time) {
 	e.reply <- taken
 }
 
-// cancel takes back tasks of a flight that have no result; all of them where indexes is nil.
-func (l *loop) cancel(now time.Time, f *Flight, indexes []int) {
+// cancelled takes back tasks that have no result, whether or not they were handed over; all of them where indexes is nil.
+type cancelled struct {
+	flight  *Flight
+	indexes []int
+}
+
+func (e cancelled) apply(l *loop, now time.Time) {
+	f, indexes := e.flight, e.indexes
 	if indexes == nil {
 		indexes = make([]int, len(f.pieces))
 		for i := range indexes {
@@ -477,14 +478,13 @@ func (l *loop) cancel(now time.Time, f *Flight, indexes []int) {
 			break
 		}
 		id := f.pieces[i].id
-		name, handed := l.names[id]
-		s, _, ok := l.core.Cancel(id)
+		s, handed, ok := l.core.Cancel(id)
 		if !ok {
 			continue
 		}
 		gone++
 		if handed {
-			l.groups[s.Group].owe(l.placed[name].task.GetRef())
+			l.groups[s.Group].owe(l.placed[l.names[id]].task.GetRef())
 			l.drop(id)
 		}
 	}
