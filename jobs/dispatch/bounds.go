@@ -10,22 +10,22 @@ import (
 
 // bounded reports whether the job may end on fewer tasks than all because of its own
 // error bound or deadline.
-func (p *Plan) bounded() bool { return p.ErrorBound || p.untilDeadline() }
+func (p Plan) bounded() bool { return p.ErrorBound || p.untilDeadline() }
 
 // untilDeadline reports whether the job wants as many tasks as possible by its deadline,
 // and not just those of its floor.
-func (p *Plan) untilDeadline() bool { return !p.ErrorBound && !p.Deadline.IsZero() && p.MinTasks < 1 }
+func (p Plan) untilDeadline() bool { return !p.ErrorBound && !p.Deadline.IsZero() && p.MinTasks < 1 }
 
 // needed is how many map tasks must be kept.
-func (p *Plan) needed() int { return units.Ratio(p.MinTasks).Of(p.Tasks) }
+func (p Plan) needed() int { return units.Ratio(p.MinTasks).Of(p.Tasks) }
 
 // floor is how many map tasks must be done, at least one.
-func (p *Plan) floor() int { return max(1, p.needed()) }
+func (p Plan) floor() int { return max(1, p.needed()) }
 
 // Enough returns why a job that has so many map tasks done and dropped ends now, without the others: one with an error
 // bound as soon as the tasks of its floor are done, one with a deadline from then on if they are. It is empty for one that
 // goes on.
-func (p *Plan) Enough(now time.Time, done, dropped int) (why string) {
+func (p Plan) Enough(now time.Time, done, dropped int) (why string) {
 	if done+dropped >= p.Tasks || done < p.floor() {
 		return ""
 	}
@@ -39,15 +39,15 @@ func (p *Plan) Enough(now time.Time, done, dropped int) (why string) {
 }
 
 // Droppable returns how many map tasks a drop ratio gives up at most.
-func (p *Plan) Droppable(theta float64) int {
+func (p Plan) Droppable(theta float64) int {
 	return p.Tasks - max(units.Ratio(1-theta).Kept(p.Tasks), p.needed())
 }
 
 // Spares reports whether one more map task may be given up than were dropped.
-func (p *Plan) Spares(dropped int) bool { return p.Tasks-dropped-1 >= p.needed() }
+func (p Plan) Spares(dropped int) bool { return p.Tasks-dropped-1 >= p.needed() }
 
 // Summary is the outcome of a job that is done.
-func (p *Plan) Summary(done, dropped int) string {
+func (p Plan) Summary(done, dropped int) string {
 	if dropped == 0 {
 		return fmt.Sprintf("%d of %d tasks done", done, p.Tasks)
 	}
