@@ -61,10 +61,8 @@ func (l *loop) fan(id string, run dispatch.RunRecord) {
 	file, programs, inputs, dir := r.file, r.programs, r.inputs, r.dir
 	started := r.started
 	dir.Run = run.Number
-	_, bounded := file.ErrorBound()
-	order := fanout.Run{
-		Job: id, Number: run.Number, High: r.short(l.cfg), Tasks: len(inputs), Reduce: file.Reduce != nil,
-		MinTasks: r.floor.Fraction, ErrorBound: bounded, MaxAttempts: file.MaxAttempts, Theta: run.Theta,
+	l.engines.masters.Start(fanout.Run{
+		Plan: r.plan(id), Number: run.Number, High: r.short(l.cfg), Theta: run.Theta,
 		Draws: func() func() uint64 { return draws(run.Seed) }, First: dispatch.FirstAttempt(l.id.Run, run.Number),
 		Recall: func() (dispatch.Past, error) {
 			return dir.Past(jobdir.Manifest{ID: id, Inputs: inputs, StartedAt: started, Run: &run})
@@ -81,15 +79,8 @@ func (l *loop) fan(id string, run dispatch.RunRecord) {
 			}
 			return file.ReduceTask(programs, ref, dir.Task(ref.Phase, 0), outputs)
 		},
-		Drop: func(indexes []int, why string) error {
-			l.logger.Warn("tasks dropped", slog.String("job", id), slog.Int("tasks", len(indexes)), slog.Int("first", indexes[0]), slog.String("why", why))
-			return dir.RecordDrops(droppedTasks(inputs, indexes, why)...)
-		},
-	}
-	if r.deadline > 0 {
-		order.Deadline = r.submitted.Add(r.deadline)
-	}
-	l.engines.masters.Start(order)
+		Drop: func(indexes []int, why string) error { return recordDrops(l.logger, dir, inputs, indexes, why) },
+	})
 }
 
 // short reports whether the job's tasks have high priority.

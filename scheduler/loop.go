@@ -257,19 +257,19 @@ func (r *record) manifest() jobdir.Manifest {
 // a rerun could take the task up again.
 func (l *loop) dropTasks(now time.Time, a dispatch.DropTasks) {
 	r := l.records[a.Job]
-	l.logger.Warn("tasks dropped", slog.String("job", a.Job), slog.Int("tasks", len(a.Indexes)), slog.Int("first", a.Indexes[0]), slog.String("why", a.Why))
-	if err := r.dir.RecordDrops(droppedTasks(r.inputs, a.Indexes, a.Why)...); err != nil {
+	if err := recordDrops(l.logger, r.dir, r.inputs, a.Indexes, a.Why); err != nil {
 		l.core.Fail(now, a.Job, "dropped tasks could not be recorded: "+err.Error())
 	}
 }
 
-// droppedTasks are the lines of a record of drops.
-func droppedTasks(inputs []string, indexes []int, why string) []jobdir.DroppedTask {
+// recordDrops records durably that map tasks are given up.
+func recordDrops(logger *slog.Logger, dir jobdir.Folder, inputs []string, indexes []int, why string) error {
+	logger.Warn("tasks dropped", slog.String("job", dir.ID), slog.Int("tasks", len(indexes)), slog.Int("first", indexes[0]), slog.String("why", why))
 	drops := make([]jobdir.DroppedTask, len(indexes))
 	for i, index := range indexes {
 		drops[i] = jobdir.DroppedTask{Index: index, Input: inputs[index], Reason: why}
 	}
-	return drops
+	return dir.RecordDrops(drops...)
 }
 
 func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -127,21 +126,9 @@ func (w *workers) pass(ctx context.Context, s *session, m *headroomv1.WorkerMess
 		if !given {
 			return nil // the worker was never given such an attempt
 		}
-		return w.inbox.post(ctx, resultEvent{s, ref, failureOf(m.Result), m.Result.GetError() == local.Stopped})
+		return w.inbox.post(ctx, resultEvent{s, ref, local.Failure(m.Result), m.Result.GetError() == local.Stopped})
 	default:
 		return nil
-	}
-}
-
-// failureOf is empty for success and the cause in words otherwise.
-func failureOf(r *headroomv1.TaskResult) string {
-	switch {
-	case r.GetError() != "":
-		return r.GetError()
-	case r.GetExitCode() != 0:
-		return fmt.Sprintf("exit status %d", r.GetExitCode())
-	default:
-		return ""
 	}
 }
 

@@ -10,14 +10,53 @@ import (
 
 // bounded reports whether the job may end on fewer tasks than all because of its own
 // error bound or deadline.
-func (j *job) bounded() bool { return j.ErrorBound || j.untilDeadline() }
+func (p Plan) bounded() bool { return p.ErrorBound || p.untilDeadline() }
 
 // untilDeadline reports whether the job wants as many tasks as possible by its deadline,
 // and not just those of its floor.
-func (j *job) untilDeadline() bool { return !j.ErrorBound && !j.Deadline.IsZero() && j.MinTasks < 1 }
+func (p Plan) untilDeadline() bool { return !p.ErrorBound && !p.Deadline.IsZero() && p.MinTasks < 1 }
+
+// needed is how many map tasks must be kept.
+func (p Plan) needed() int { return units.Ratio(p.MinTasks).Of(p.Tasks) }
 
 // floor is how many map tasks must be done, at least one.
-func (j *job) floor() int { return max(1, units.Ratio(j.MinTasks).Of(j.Tasks)) }
+func (p Plan) floor() int { return max(1, p.needed()) }
+
+// Enough returns why a job that has so many map tasks done and dropped ends now, without the others: one with an error
+// bound as soon as the tasks of its floor are done, one with a deadline from then on if they are. It is empty for one that
+// goes on.
+func (p Plan) Enough(now time.Time, done, dropped int) (why string) {
+	if done+dropped >= p.Tasks || done < p.floor() {
+		return ""
+	}
+	switch {
+	case p.ErrorBound:
+		return fmt.Sprintf("the job ends at its bound: %d of %d tasks are done, %d were needed", done, p.Tasks, p.floor())
+	case p.untilDeadline() && !now.Before(p.Deadline):
+		return fmt.Sprintf("the job's deadline has passed: %d of %d tasks are done, %d were needed", done, p.Tasks, p.floor())
+	}
+	return ""
+}
+
+// Droppable returns how many map tasks a drop ratio gives up at most.
+func (p Plan) Droppable(theta float64) int {
+	return p.Tasks - max(units.Ratio(1-theta).Kept(p.Tasks), p.needed())
+}
+
+// Spares reports whether one more map task may be given up than were dropped.
+func (p Plan) Spares(dropped int) bool { return p.Tasks-dropped-1 >= p.needed() }
+
+// Summary is the outcome of a job that is done.
+func (p Plan) Summary(done, dropped int) string {
+	if dropped == 0 {
+		return fmt.Sprintf("%d of %d tasks done", done, p.Tasks)
+	}
+	said := fmt.Sprintf("%d of %d tasks done, %d dropped (at least %d were needed)", done, p.Tasks, dropped, p.needed())
+	if p.bounded() {
+		said += ", error " + units.Percent(float64(p.Tasks-done)/float64(p.Tasks))
+	}
+	return said
+}
 
 // bound is what the job's tasks are chosen for now: the deadline, or the tasks of its floor
 // that are still missing, among those that were not given up.
@@ -37,19 +76,14 @@ func (j *job) least() speculation.Bound {
 	return speculation.Bound{Error: 1 - float64(need)/float64(max(1, j.Tasks-j.dropped)), Ceil: true}
 }
 
-// meetBounds gives up what is left of the jobs that have what they need: those with an error
-// bound as soon as the tasks of their floor are done, those with a deadline from then on if
-// they are.
+// meetBounds gives up what is left of the jobs that have what they need.
 func (c *Core) meetBounds(now time.Time) {
 	for _, j := range c.active {
-		if !j.bounded() || !j.ready() || j.done+j.dropped >= j.Tasks || j.done < j.floor() {
+		if !j.ready() {
 			continue
 		}
-		switch {
-		case j.ErrorBound:
-			c.giveUp(now, j, fmt.Sprintf("the job ends at its bound: %d of %d tasks are done, %d were needed", j.done, j.Tasks, j.floor()))
-		case !now.Before(j.Deadline):
-			c.giveUp(now, j, fmt.Sprintf("the job's deadline has passed: %d of %d tasks are done, %d were needed", j.done, j.Tasks, j.floor()))
+		if why := j.Enough(now, j.done, j.dropped); why != "" {
+			c.giveUp(now, j, why)
 		}
 	}
 }

@@ -2,12 +2,10 @@ package dispatch
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"headroom/jobs/buffers"
-	"headroom/units"
 )
 
 // Step decides what is to be done now and returns it with what the events since
@@ -38,22 +36,9 @@ func (c *Core) settle(now time.Time) {
 			continue
 		}
 		if !j.Reduce || j.reduce.state == taskDone {
-			c.end(now, j, Done, j.summary())
+			c.end(now, j, Done, j.Summary(j.done, j.dropped))
 		}
 	}
-}
-
-// summary is the outcome of a job that is done.
-func (j *job) summary() string {
-	if j.dropped == 0 {
-		return fmt.Sprintf("%d of %d tasks done", j.done, j.Tasks)
-	}
-	said := fmt.Sprintf("%d of %d tasks done, %d dropped (at least %d were needed)",
-		j.done, j.Tasks, j.dropped, units.Ratio(j.MinTasks).Of(j.Tasks))
-	if j.bounded() {
-		said += ", error " + units.Percent(float64(j.Tasks-j.done)/float64(j.Tasks))
-	}
-	return said
 }
 
 // dispatch begins the jobs that the discipline wants begun and hands the free slots

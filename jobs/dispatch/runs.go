@@ -155,7 +155,7 @@ func (c *Core) Deflated(now time.Time, id string, number uint32, theta float64, 
 // dropTo gives up map tasks that have not begun, in the order that the seed says,
 // until no more than the drop ratio leaves are kept.
 func (c *Core) dropTo(j *job, theta float64, why string) {
-	most := j.Tasks - max(units.Ratio(1-theta).Kept(j.Tasks), units.Ratio(j.MinTasks).Of(j.Tasks))
+	most := j.Droppable(theta)
 	var indexes []int
 	for _, i := range DropOrder(j.Tasks, c.draws(j.run.Seed)) {
 		if j.dropped >= most {
@@ -183,7 +183,7 @@ func (c *Core) Deflate(id string, theta float64, seed uint64, why string) error 
 	if j == nil || j.state != Running || !j.run.Decided || j.run.Stopping != "" {
 		return fmt.Errorf("job %s: %w", id, errNotRunning)
 	}
-	if kept, floor := units.Ratio(1-theta).Kept(j.Tasks), units.Ratio(j.MinTasks).Of(j.Tasks); kept < floor || units.Ratio(theta).Above(units.Ratio(1-j.MinTasks)) {
+	if kept, floor := units.Ratio(1-theta).Kept(j.Tasks), j.needed(); kept < floor || units.Ratio(theta).Above(units.Ratio(1-j.MinTasks)) {
 		return fmt.Errorf("job %s: a drop ratio of %s keeps %d of %d tasks, its floor is %d: %w", id, units.Percent(theta), kept, j.Tasks, floor, errFloor)
 	}
 	if theta <= j.run.Theta {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"headroom/units"
 )
 
 // workersMax bounds the workers that are remembered while not connected.
@@ -183,7 +181,7 @@ func (c *Core) Result(now time.Time, node string, ref Ref, failure string) {
 // job's least fraction of tasks allows it, and otherwise the job fails.
 func (c *Core) exhaust(now time.Time, j *job, t *task, ref Ref) {
 	why := fmt.Sprintf("%s task %d failed %d times, last on %s: %s", ref.Phase, ref.Index, t.failures, t.avoid, t.failure)
-	if ref.Phase == PhaseReduce || j.Tasks-j.dropped-1 < units.Ratio(j.MinTasks).Of(j.Tasks) {
+	if ref.Phase == PhaseReduce || !j.Spares(j.dropped) {
 		c.end(now, j, Failed, why)
 		return
 	}

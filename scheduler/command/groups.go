@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -40,8 +41,8 @@ type jsonMaster struct {
 func printGroups(w io.Writer, out *cli.Output, groups []*headroomv1.DispatchGroup) error {
 	if out.IsJSON() {
 		items := make([]any, 0, len(groups))
-		for _, g := range groups {
-			items = append(items, groupItem(g))
+		for _, item := range cli.Filled[jsonGroup](groups) {
+			items = append(items, item)
 		}
 		return out.JSON(w, envelope("GroupList", items))
 	}
@@ -67,27 +68,11 @@ func printGroups(w io.Writer, out *cli.Output, groups []*headroomv1.DispatchGrou
 	return out.Table(w, head, rows)
 }
 
-func groupItem(g *headroomv1.DispatchGroup) jsonGroup {
-	item := jsonGroup{
-		Name: g.GetName(), Masters: []jsonMaster{}, Workers: g.Workers, Slots: g.Slots, Usable: g.Usable, Reserved: g.Reserved,
-		RunningHigh: g.RunningHigh, RunningLow: g.RunningLow, WaitingHigh: g.WaitingHigh, WaitingLow: g.WaitingLow,
-		Power: g.Power, Window: g.GetWindow(), Outstanding: g.GetOutstanding(), Waiting: g.GetWaiting(),
-	}
-	for _, m := range g.GetMasters() {
-		item.Masters = append(item.Masters, jsonMaster{m.GetAddress(), cli.Known(m.GetName(), m.GetName() != ""), m.GetState(), m.GetTrouble()})
-	}
-	return item
-}
-
 // mastersText names the masters with their states.
 func mastersText(g *headroomv1.DispatchGroup) string {
 	parts := make([]string, 0, len(g.GetMasters()))
 	for _, m := range g.GetMasters() {
-		name := m.GetName()
-		if name == "" {
-			name = m.GetAddress()
-		}
-		parts = append(parts, name+" "+m.GetState())
+		parts = append(parts, cmp.Or(m.GetName(), m.GetAddress())+" "+m.GetState())
 	}
 	return strings.Join(parts, ", ")
 }

@@ -1,6 +1,7 @@
 package command
 
-// Claims: what the coordinators have decided about a job, and what they could about a promise at risk, is shown as they say it.
+// Claims: what the coordinators have decided about a job, and what they could about a promise at risk, is shown as they say it; what is unknown
+// of a group is null.
 
 import (
 	"bytes"
@@ -10,6 +11,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 )
 
 func TestShowTellsCandidates(t *testing.T) {
@@ -70,5 +72,26 @@ func TestAdmissionForPrograms(t *testing.T) {
 		if got, err := json.Marshal(admissionItem(a)); err != nil || string(got) != want {
 			t.Errorf("got  %s, %v\nwant %s", got, err, want)
 		}
+	}
+}
+
+func TestGroupsForPrograms(t *testing.T) {
+	t.Parallel()
+	var printed, got bytes.Buffer
+	testkit.Check(t, printGroups(&printed, &cli.Output{Format: "json"}, []*headroomv1.DispatchGroup{
+		{
+			Name: "r1", Workers: new(uint32(2)), Slots: new(uint32(8)), Usable: new(uint32(0)), Reserved: new(uint32(1)), RunningHigh: new(uint32(3)), RunningLow: new(uint32(4)),
+			WaitingHigh: new(uint32(5)), WaitingLow: new(uint32(6)), Power: new(1.5), Window: 7, Outstanding: 8, Waiting: 9,
+			Masters: []*headroomv1.DispatchMaster{{Address: "h:1", Name: "m1", State: "active"}, {Address: "h:2", State: "lost", Trouble: "refused"}},
+		},
+		{Name: "r2"},
+	}))
+	testkit.Check(t, json.Compact(&got, printed.Bytes()))
+	want := `"items":[{"name":"r1","masters":[{"address":"h:1","name":"m1","state":"active","trouble":""},{"address":"h:2","name":null,"state":"lost","trouble":"refused"}],` +
+		`"workers":2,"slots":8,"usable":0,"reserved":1,"running_high":3,"running_low":4,"waiting_high":5,"waiting_low":6,"power":1.5,"window":7,"outstanding":8,"waiting":9},` +
+		`{"name":"r2","masters":[],"workers":null,"slots":null,"usable":null,"reserved":null,"running_high":null,"running_low":null,"waiting_high":null,"waiting_low":null,` +
+		`"power":null,"window":0,"outstanding":0,"waiting":0}]`
+	if !strings.Contains(got.String(), want) {
+		t.Errorf("got  %s\nwant %s", got.String(), want)
 	}
 }

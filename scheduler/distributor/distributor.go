@@ -151,18 +151,18 @@ func (f *Flight) Handed() int { return int(f.handed.Load()) }
 
 // Cancel takes back all tasks without a result: those that wait are forgotten, those that run are killed.
 func (f *Flight) Cancel(ctx context.Context) {
-	f.distributor.post(ctx, withdrawn{flight: f, placed: true})
+	f.distributor.post(ctx, cancelled{flight: f})
 }
 
 // Stop takes back some of its tasks, as Cancel does.
 func (f *Flight) Stop(ctx context.Context, indexes []int) {
 	if len(indexes) > 0 {
-		f.distributor.post(ctx, withdrawn{flight: f, placed: true, indexes: indexes})
+		f.distributor.post(ctx, cancelled{f, indexes})
 	}
 }
 
 // Withdraw takes back up to so many tasks that were not handed over yet, in the order of the indexes, and returns which.
 func (f *Flight) Withdraw(ctx context.Context, indexes []int, most int) ([]int, error) {
 	reply := make(chan []int, 1)
-	return ask(ctx, f.distributor, withdrawn{flight: f, indexes: indexes, most: most, reply: reply}, reply)
+	return ask(ctx, f.distributor, withdrawn{f, indexes, most, reply}, reply)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -170,23 +171,19 @@ func (f *Front) join(ctx context.Context, hello *headroomv1.PlaceHello, s *front
 
 // forget takes all tasks of a client back.
 func (c *client) forget(ctx context.Context) {
-	c.stop(ctx, func(attempt) bool { return true })
+	c.stop(ctx, slices.Collect(maps.Keys(c.flying)))
 	c.flying, c.ended = make(map[attempt]flying), make(map[attempt]*headroomv1.GroupResults)
 }
 
-// stop takes back the tasks that are meant.
-func (c *client) stop(ctx context.Context, meant func(attempt) bool) {
+// stop takes back the tasks that are named.
+func (c *client) stop(ctx context.Context, names []attempt) {
 	indexes := map[*Flight][]int{}
-	for name, x := range c.flying {
-		if meant(name) {
+	for _, name := range names {
+		if x, flies := c.flying[name]; flies {
 			indexes[x.flight] = append(indexes[x.flight], x.index)
 			delete(c.flying, name)
 		}
-	}
-	for name := range c.ended {
-		if meant(name) {
-			delete(c.ended, name)
-		}
+		delete(c.ended, name)
 	}
 	for flight, some := range indexes {
 		flight.Stop(context.WithoutCancel(ctx), some)
@@ -351,12 +348,25 @@ func (f *Front) receive(ctx context.Context, st *frontStream, c *client, s *fron
 	}
 }
 
+// cancel takes back the tasks that a message names, and those of its job where it names one.
 func (f *Front) cancel(ctx context.Context, c *client, m *headroomv1.PlaceCancel) {
-	named := make(map[attempt]bool, len(m.GetRefs()))
+	names := make([]attempt, 0, len(m.GetRefs()))
 	for _, r := range m.GetRefs() {
-		named[attemptOf(r)] = true
+		names = append(names, attemptOf(r))
 	}
-	c.stop(ctx, func(name attempt) bool { return named[name] || m.GetJob() != "" && name.job == m.GetJob() })
+	if m.GetJob() != "" {
+		for name := range c.flying {
+			if name.job == m.GetJob() {
+				names = append(names, name)
+			}
+		}
+		for name := range c.ended {
+			if name.job == m.GetJob() {
+				names = append(names, name)
+			}
+		}
+	}
+	c.stop(ctx, names)
 }
 
 // take takes tasks over, and answers those that it knows or cannot take.

@@ -28,8 +28,6 @@ type group struct {
 	since  time.Time
 	// lost says that its tasks were given to other groups.
 	lost bool
-	// outstanding counts what was handed over and has no result.
-	outstanding int
 	// windows are how many more tasks of low and of high priority its master takes.
 	windows [2]int
 	// owed are attempts to be cancelled at the group's active master.
@@ -135,7 +133,7 @@ func (l *loop) expire(now time.Time) {
 			moved++
 		}
 		l.core.Lost(g.number)
-		g.lost, g.outstanding = true, 0
+		g.lost = true
 		l.cfg.Logger.Warn("group has no active master; its tasks move to other groups", slog.String("group", g.Name), slog.Int("tasks", moved))
 	}
 }
@@ -204,7 +202,6 @@ func (l *loop) handOver() {
 		}
 		l.placed[name], l.names[s.ID] = placed{id: s.ID, attempt: s.Attempt, task: task, flight: s.Task.flight}, name
 		s.Task.flight.handed.Add(1)
-		g.outstanding++
 		g.windows[kind(s.High)]--
 		b := &l.batches[s.Group][kind(s.High)]
 		if *b = append(*b, task); len(*b) == batchMost {
@@ -291,7 +288,7 @@ func (l *loop) elect(now time.Time, g *group) {
 		l.core.Window(g.number, 0, 0)
 		return
 	}
-	l.cfg.Logger.Info("group has an active master", slog.String("group", g.Name), slog.String("master", best.state.GetMaster()), slog.String("address", best.link.address), slog.Int("again", g.outstanding))
+	l.cfg.Logger.Info("group has an active master", slog.String("group", g.Name), slog.String("master", best.state.GetMaster()), slog.String("address", best.link.address), slog.Int("again", l.core.OutstandingAt(g.number)))
 	if g.lost {
 		g.lost = false
 		l.core.Up(g.number)
@@ -345,7 +342,6 @@ func (l *loop) take(now time.Time, s *session, m *headroomv1.GroupResults) {
 			continue
 		}
 		l.drop(p.id)
-		g.outstanding--
 		if done, counted := l.core.Result(p.id); counted {
 			g.windows[kind(done.High)]++
 			l.powers.ended(now, g.number, done.Task.flight.number, r)
@@ -356,7 +352,6 @@ func (l *loop) take(now time.Time, s *session, m *headroomv1.GroupResults) {
 		refs = append(refs, ref)
 		if p, ok := l.handed(ref); ok {
 			l.drop(p.id)
-			g.outstanding--
 			l.core.LostTask(p.id, p.attempt)
 		}
 	}
@@ -382,7 +377,6 @@ func (l *loop) refuse(s *session, m *headroomv1.GroupRefused) {
 			continue
 		}
 		l.drop(p.id)
-		s.link.group.outstanding--
 		if p.again {
 			l.core.LostTask(p.id, p.attempt)
 		} else {
@@ -438,20 +432,15 @@ func (e submitted) apply(l *loop, _ time.Time) {
 	e.reply <- nil
 }
 
-// withdrawn takes tasks back: with placed whether or not they were handed over, else most of the indexes that were not.
+// withdrawn takes back up to most of the indexes, those that were not handed over.
 type withdrawn struct {
 	flight  *Flight
-	placed  bool
 	indexes []int
 	most    int
 	reply   chan<- []int
 }
 
-func (e withdrawn) apply(l *loop, now time.Time) {
-	if e.placed {
-		l.cancel(now, e.flight, e.indexes)
-		return
-	}
+func (e withdrawn) apply(l *loop, _ time.Time) {
 	var taken []int
 	for _, i := range e.indexes {
 		if len(taken) == e.most || e.flight.pieces == nil {
@@ -469,8 +458,14 @@ func (e withdrawn) apply(l *loop, now time.Time) {
 	e.reply <- taken
 }
 
-// cancel takes back tasks of a flight that have no result; all of them where indexes is nil.
-func (l *loop) cancel(now time.Time, f *Flight, indexes []int) {
+// cancelled takes back tasks that have no result, whether or not they were handed over; all of them where indexes is nil.
+type cancelled struct {
+	flight  *Flight
+	indexes []int
+}
+
+func (e cancelled) apply(l *loop, now time.Time) {
+	f, indexes := e.flight, e.indexes
 	if indexes == nil {
 		indexes = make([]int, len(f.pieces))
 		for i := range indexes {
@@ -483,17 +478,14 @@ func (l *loop) cancel(now time.Time, f *Flight, indexes []int) {
 			break
 		}
 		id := f.pieces[i].id
-		name, handed := l.names[id]
-		s, _, ok := l.core.Cancel(id)
+		s, handed, ok := l.core.Cancel(id)
 		if !ok {
 			continue
 		}
 		gone++
 		if handed {
-			g := l.groups[s.Group]
-			g.owe(l.placed[name].task.GetRef())
+			l.groups[s.Group].owe(l.placed[l.names[id]].task.GetRef())
 			l.drop(id)
-			g.outstanding--
 		}
 	}
 	for _, g := range l.groups {

@@ -28,7 +28,7 @@ const (
 
 func (l *loop) status(g *group) *headroomv1.DispatchGroup {
 	out := &headroomv1.DispatchGroup{
-		Name: g.Name, Outstanding: uint32(g.outstanding), Waiting: uint32(l.core.WaitingAt(g.number)), Window: uint32(max(0, g.windows[0]) + max(0, g.windows[1])),
+		Name: g.Name, Outstanding: uint32(l.core.OutstandingAt(g.number)), Waiting: uint32(l.core.WaitingAt(g.number)), Window: uint32(max(0, g.windows[0]) + max(0, g.windows[1])),
 	}
 	for _, k := range g.links {
 		m := &headroomv1.DispatchMaster{Address: k.address, Name: k.name, State: StateLost, Trouble: k.trouble}

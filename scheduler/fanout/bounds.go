@@ -5,31 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"headroom/jobs/dispatch"
 	"headroom/units"
 )
-
-// floor is how many map tasks must be done.
-func (x *run) floor() int { return max(1, units.Ratio(x.MinTasks).Of(x.Tasks)) }
-
-// untilDeadline reports whether the run wants as many tasks as possible by its deadline, and not just those of its floor.
-func (x *run) untilDeadline() bool { return !x.ErrorBound && !x.Deadline.IsZero() && x.MinTasks < 1 }
-
-// bound says why a run that has what it needs ends now; empty for one that goes on.
-func (x *run) bound(now time.Time) (why string) {
-	if x.done+x.dropped >= x.Tasks || x.done < x.floor() {
-		return ""
-	}
-	switch {
-	case x.ErrorBound:
-		return fmt.Sprintf("the job ends at its bound: %d of %d tasks are done, %d were needed", x.done, x.Tasks, x.floor())
-	case x.untilDeadline() && !now.Before(x.Deadline):
-		return fmt.Sprintf("the job's deadline has passed: %d of %d tasks are done, %d were needed", x.done, x.Tasks, x.floor())
-	}
-	return ""
-}
 
 // giveUp drops map tasks for good. The record of it comes first.
 func (x *run) giveUp(indexes []int, why string) error {
@@ -45,11 +24,6 @@ func (x *run) giveUp(indexes []int, why string) error {
 	return nil
 }
 
-// spare is how many more tasks a drop ratio gives up.
-func (x *run) spare(theta float64) int {
-	return x.Tasks - max(units.Ratio(1-theta).Kept(x.Tasks), units.Ratio(x.MinTasks).Of(x.Tasks)) - x.dropped
-}
-
 // dropOrder are the map tasks in the order in which they are given up.
 func (x *run) dropOrder() []int {
 	return slices.DeleteFunc(dispatch.DropOrder(x.Tasks, x.Draws()), func(i int) bool { return x.tasks[i] != pending })
@@ -57,7 +31,7 @@ func (x *run) dropOrder() []int {
 
 // dropTo gives up tasks before any was handed over, until no more than the drop ratio leaves are kept.
 func (x *run) dropTo(theta float64) error {
-	most := x.spare(theta)
+	most := x.Droppable(theta) - x.dropped
 	if theta <= 0 || most <= 0 {
 		return nil
 	}
@@ -67,7 +41,7 @@ func (x *run) dropTo(theta float64) error {
 
 // deflate gives up tasks that were not handed over.
 func (x *run) deflate(ctx context.Context, theta float64) error {
-	most := x.spare(theta)
+	most, order := x.Droppable(theta)-x.dropped, x.dropOrder()
 	for _, f := range x.flights {
 		if most <= 0 || f.indexes == nil {
 			continue
@@ -76,13 +50,13 @@ func (x *run) deflate(ctx context.Context, theta float64) error {
 		for place, index := range f.indexes {
 			places[index] = place
 		}
-		var order []int
-		for _, index := range x.dropOrder() {
+		var wanted []int
+		for _, index := range order {
 			if place, ok := places[index]; ok {
-				order = append(order, place)
+				wanted = append(wanted, place)
 			}
 		}
-		taken, err := f.Withdraw(ctx, order, most)
+		taken, err := f.Withdraw(ctx, wanted, most)
 		if err != nil {
 			return nil //nolint:nilerr // the scheduler ends
 		}
@@ -116,28 +90,16 @@ func (x *run) exhaust() (v verdict, over bool) {
 			name = "reduce task 0"
 		}
 		why := fmt.Sprintf("%s failed %d times, last: %s", name, x.failures[task], x.causes[task])
-		if task == x.Tasks || x.Tasks-x.dropped-1 < units.Ratio(x.MinTasks).Of(x.Tasks) {
+		if task == x.Tasks || !x.Spares(x.dropped) {
 			return verdict{false, why}, true
 		}
 		if err := x.giveUp([]int{task}, why); err != nil {
 			return unrecorded(err), true
 		}
-		x.engine.logger.Warn("task given up", slog.String("job", x.Job), slog.Int("task", task), slog.String("why", why))
+		x.engine.logger.Warn("task given up", slog.String("job", x.ID), slog.Int("task", task), slog.String("why", why))
 	}
 	x.spent = nil
 	return v, false
-}
-
-// summary is the outcome of a run that is done.
-func (x *run) summary() string {
-	if x.dropped == 0 {
-		return fmt.Sprintf("%d of %d tasks done", x.done, x.Tasks)
-	}
-	said := fmt.Sprintf("%d of %d tasks done, %d dropped (at least %d were needed)", x.done, x.Tasks, x.dropped, units.Ratio(x.MinTasks).Of(x.Tasks))
-	if x.ErrorBound || x.untilDeadline() {
-		said += ", error " + units.Percent(float64(x.Tasks-x.done)/float64(x.Tasks))
-	}
-	return said
 }
 
 // report tells the progress.
@@ -146,7 +108,7 @@ func (x *run) report(ctx context.Context) {
 	for _, f := range x.flights {
 		handed += f.Handed()
 	}
-	x.engine.tell(ctx, Event{Job: x.Job, Number: x.Number, Progress: dispatch.EngineProgress{
+	x.engine.tell(ctx, Event{Job: x.ID, Number: x.Number, Progress: dispatch.EngineProgress{
 		Known: true, Tasks: x.Tasks, Done: x.done, Dropped: x.dropped, Running: min(handed, x.Tasks-x.done-x.dropped+1),
 	}})
 }

@@ -20,20 +20,10 @@ const (
 
 // Run is a run of a job.
 type Run struct {
-	Job    string
+	dispatch.Plan
 	Number uint32
 	// High gives its tasks the priority of a short job.
 	High bool
-	// Tasks is the number of map tasks. Reduce says that a reduce task follows.
-	Tasks  int
-	Reduce bool
-	// MinTasks is the least part of the map tasks that counts as a result. With ErrorBound the run ends as soon as they are
-	// done, and otherwise from Deadline on; zero for no deadline.
-	MinTasks   float64
-	ErrorBound bool
-	Deadline   time.Time
-	// MaxAttempts is how often a task may fail.
-	MaxAttempts int
 	// Theta is its drop ratio; Draws are the random numbers that say which tasks are dropped.
 	Theta float64
 	Draws func() func() uint64
@@ -101,7 +91,7 @@ func (e *Engine) Start(r Run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x := newRun(e, r)
-	e.runs[r.Job] = x
+	e.runs[r.ID] = x
 	if e.ctx == nil {
 		e.early = append(e.early, x)
 		return
@@ -148,8 +138,8 @@ func (e *Engine) Deflate(job string, theta float64) {
 func (e *Engine) forget(x *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.runs[x.Job] == x {
-		delete(e.runs, x.Job)
+	if e.runs[x.ID] == x {
+		delete(e.runs, x.ID)
 	}
 }
 

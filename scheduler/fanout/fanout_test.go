@@ -81,7 +81,7 @@ func (s *site) run(tasks int, script string) Run {
 		}
 	}
 	return Run{
-		Job: "j", Number: 1, Tasks: tasks, MinTasks: 1, MaxAttempts: 2, First: 1 << 16,
+		Plan: dispatch.Plan{ID: "j", Tasks: tasks, MinTasks: 1, MaxAttempts: 2}, Number: 1, First: 1 << 16,
 		Draws:  func() func() uint64 { return rand.NewPCG(7, 0).Uint64 },
 		Recall: func() (dispatch.Past, error) { return dispatch.Past{}, nil },
 		Map: func(index int, attempt uint32) *headroomv1.Task {
@@ -214,7 +214,7 @@ func TestDropRatio(t *testing.T) {
 		t.Errorf("dropped %v, want %v", d, order[:4])
 	}
 	r = s.run(10, "test -e go || sleep 0.1")
-	r.Job, r.MinTasks = "k", 0.1
+	r.ID, r.MinTasks = "k", 0.1
 	s.Start(r)
 	s.Deflate("k", 0.3)
 	e, p := s.end(t)

@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -123,7 +122,7 @@ func (x *run) serve(parent context.Context) {
 	x.forwarding.Wait()
 	x.engine.forget(x)
 	if over {
-		x.engine.tell(parent, Event{Job: x.Job, Number: x.Number, Ended: true, OK: v.ok, Outcome: v.outcome})
+		x.engine.tell(parent, Event{Job: x.ID, Number: x.Number, Ended: true, OK: v.ok, Outcome: v.outcome})
 	}
 }
 
@@ -155,7 +154,7 @@ func (x *run) drive(ctx context.Context) (v verdict, over bool) {
 		case r := <-x.results:
 			x.count(r)
 			if r.reduce && r.cause == "" && !r.stopped {
-				return verdict{true, x.summary()}, true
+				return verdict{true, x.Summary(x.done, x.dropped)}, true
 			}
 		case theta := <-x.ratios:
 			if err := x.deflate(ctx, theta); err != nil {
@@ -175,7 +174,7 @@ func (x *run) step(ctx context.Context) (v verdict, over bool, err error) {
 	if v, over := x.exhaust(); over {
 		return v, true, nil
 	}
-	if why := x.bound(time.Now()); why != "" {
+	if why := x.Enough(time.Now(), x.done, x.dropped); why != "" {
 		if err := x.giveUp(x.pending(), why); err != nil {
 			return unrecorded(err), true, nil
 		}
@@ -190,7 +189,7 @@ func (x *run) step(ctx context.Context) (v verdict, over bool, err error) {
 		return v, false, x.submit(ctx, again)
 	}
 	if !x.Reduce || x.reduced {
-		return verdict{true, x.summary()}, true, nil
+		return verdict{true, x.Summary(x.done, x.dropped)}, true, nil
 	}
 	return v, false, x.reduce(ctx)
 }
@@ -264,7 +263,7 @@ func (x *run) fly(ctx context.Context, indexes []int, tasks int, make func(index
 				if !more {
 					return
 				}
-				out := result{reduce: indexes == nil, cause: failure(r.TaskResult), stopped: r.GetError() == local.Stopped}
+				out := result{reduce: indexes == nil, cause: local.Failure(r.TaskResult), stopped: r.GetError() == local.Stopped}
 				if indexes != nil {
 					out.index = indexes[r.Index]
 				}
@@ -279,18 +278,6 @@ func (x *run) fly(ctx context.Context, indexes []int, tasks int, make func(index
 		}
 	})
 	return nil
-}
-
-// failure is empty for success and the cause in words otherwise.
-func failure(r *headroomv1.TaskResult) string {
-	switch {
-	case r.GetError() != "":
-		return r.GetError()
-	case r.GetExitCode() != 0:
-		return fmt.Sprintf("exit status %d", r.GetExitCode())
-	default:
-		return ""
-	}
 }
 
 // count takes a result over.

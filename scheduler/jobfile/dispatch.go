@@ -33,19 +33,16 @@ func (f *File) tasksMost() int {
 	return tasksMax
 }
 
-// checkDispatch checks who dispatches the job's tasks, and what only makes sense with masters.
+// checkDispatch checks who dispatches the job's tasks.
 func (f *File) checkDispatch() error {
-	if f.Dispatch == "" {
-		for _, key := range []string{"dispatch", "length", "task_time"} {
-			if f.names(key) {
-				return f.onlyMasters(key)
-			}
-		}
-		return nil
-	}
+	const unknownHint = "dispatch: pigeon has masters dispatch the tasks; leave it out for the scheduler itself"
 	switch {
+	case f.Dispatch == "" && f.names("dispatch"):
+		return f.ErrorAt("dispatch", "dispatch is empty").WithHint(unknownHint)
+	case f.Dispatch == "":
+		return f.checkNoMasters()
 	case f.Dispatch != Pigeon:
-		return f.ErrorAt("dispatch", "dispatch %q is unknown", f.Dispatch).WithHint("dispatch: pigeon has masters dispatch the tasks; leave it out for the scheduler itself")
+		return f.ErrorAt("dispatch", "dispatch %q is unknown", f.Dispatch).WithHint(unknownHint)
 	case f.Spark != nil:
 		return f.ErrorAt("dispatch", "dispatch beside spark").WithHint("Spark dispatches the tasks of its applications itself; leave dispatch out")
 	case f.names("slots"):
@@ -62,11 +59,14 @@ func (f *File) names(key string) bool {
 	return bytes.Contains(f.text.data, []byte(last)) && f.text.Has(key)
 }
 
-func (f *File) onlyMasters(key string) error {
-	if key == "dispatch" {
-		return f.ErrorAt(key, "dispatch is empty").WithHint("dispatch: pigeon has masters dispatch the tasks; leave it out for the scheduler itself")
+// checkNoMasters refuses what only makes sense with masters.
+func (f *File) checkNoMasters() error {
+	for _, key := range []string{"length", "task_time"} {
+		if f.names(key) {
+			return f.ErrorAt(key, "%s without dispatch: pigeon", key).WithHint("only masters tell short and long jobs apart; leave it out, or add dispatch: pigeon")
+		}
 	}
-	return f.ErrorAt(key, "%s without dispatch: pigeon", key).WithHint("only masters tell short and long jobs apart; leave it out, or add dispatch: pigeon")
+	return nil
 }
 
 func (f *File) checkTaskTime() error {

@@ -37,6 +37,18 @@ const NoSlot = "no free slot"
 
 var errStopped = errors.New(Stopped)
 
+// Failure is empty for a task that has succeeded, and the cause in words otherwise.
+func Failure(r *headroomv1.TaskResult) string {
+	switch {
+	case r.GetError() != "":
+		return r.GetError()
+	case r.GetExitCode() != 0:
+		return fmt.Sprintf("exit status %d", r.GetExitCode())
+	default:
+		return ""
+	}
+}
+
 // Partial is the name of an unfinished output: beside the final one, so that the
 // rename is atomic, and different for each attempt, so that two attempts never
 // write into one file.

@@ -171,6 +171,9 @@ func (d *Distributor[T]) WaitingAt(g Group) int {
 	return x.waiting[low].count + x.waiting[high].count
 }
 
+// OutstandingAt returns how many tasks were handed over to a group and have no result.
+func (d *Distributor[T]) OutstandingAt(g Group) int { return d.groups[g].sent.count }
+
 // Submit takes all tasks of a job, or a part of them that is to be spread by itself, and appends their IDs to ids. It reports false,
 // with nothing kept, if more would wait than WaitMost.
 func (d *Distributor[T]) Submit(tasks []T, highPriority bool, ids []ID) ([]ID, bool) {
