@@ -18,8 +18,8 @@ type Class struct {
 	Jobs int
 	// Completion times, s.
 	P50, P90, P99, Mean float64
-	// Slowdowns at the same percentiles.
-	Slow50, Slow90, Slow99 float64
+	// Slow99 is the slowdown at the 99th percentile.
+	Slow99 float64
 }
 
 // measured collects a class.
@@ -34,7 +34,7 @@ func (m *measured) class() Class {
 	slices.Sort(m.completion)
 	slices.Sort(m.longest)
 	c.P50, c.P90, c.P99 = percentile(m.completion, 0.5), percentile(m.completion, 0.9), percentile(m.completion, 0.99)
-	c.Slow50, c.Slow90, c.Slow99 = c.P50/percentile(m.longest, 0.5), c.P90/percentile(m.longest, 0.9), c.P99/percentile(m.longest, 0.99)
+	c.Slow99 = c.P99 / percentile(m.longest, 0.99)
 	for _, x := range m.completion {
 		c.Mean += x
 	}
