@@ -43,7 +43,7 @@ func modelIDs() (ids []string) {
 	return append(ids, "G3/wait-50-90", "G3/share-100", "G3/share-200")
 }
 
-// each calls a function with the names of the generated traces, and collects what it returns.
+// eachTrace calls a function with the names of the generated traces, and collects what it returns.
 func eachTrace(of func(name string) []string) (ids []string) {
 	for _, p := range allPublished() {
 		ids = append(ids, of(p.name)...)
