@@ -149,7 +149,7 @@ func (o *options) run(ctx context.Context, progress io.Writer) (*figures, error)
 	if err != nil {
 		return nil, err
 	}
-	f := &figures{forms: honestForms(), why: why}
+	f := &figures{scenes: scenes, forms: honestForms(), why: why}
 	if f.exact, err = honestExamples().work(ctx); err != nil {
 		return nil, err
 	}

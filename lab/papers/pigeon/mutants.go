@@ -249,11 +249,7 @@ func (o *options) mutate(ctx context.Context, honest *figures, x mutation) ([]pa
 
 // again runs the scenes that a mistake touches.
 func (o *options) again(ctx context.Context, f *figures, x mutation) error {
-	all, _, err := o.scenes()
-	if err != nil {
-		return err
-	}
-	scenes := slices.DeleteFunc(all, func(s scene) bool {
+	scenes := slices.DeleteFunc(slices.Clone(f.scenes), func(s scene) bool {
 		return !slices.ContainsFunc(x.touches, func(begin string) bool { return strings.HasPrefix(s.name, begin) })
 	})
 	for i := range scenes {

@@ -11,6 +11,7 @@ import (
 
 // figures are the results of a study, from which targets are judged.
 type figures struct {
+	scenes []scene
 	trials []trial
 	forms  forms
 	exact  exact
