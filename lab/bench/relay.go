@@ -61,7 +61,7 @@ func (r *relay) Place(ctx context.Context, st *connect.BidiStream[headroomv1.Pla
 		<-r.workers
 	}
 	const slots = idleWorkers * idleSlots
-	state := &headroomv1.GroupState{Group: "rack/r1", Master: "relay", Active: true, Workers: idleWorkers, Slots: slots, Usable: slots, Window: relayWindow, WindowHigh: relayWindow}
+	state := &headroomv1.GroupState{Group: rackName, Master: "relay", Active: true, Workers: idleWorkers, Slots: slots, Usable: slots, Window: relayWindow, WindowHigh: relayWindow}
 	if err := st.Send(&headroomv1.GroupMessage{Message: &headroomv1.GroupMessage_State{State: state}}); err != nil {
 		return err
 	}
