@@ -186,12 +186,12 @@ func TestUnknownIsNull(t *testing.T) {
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	var ran atomic.Int64
-	testkit.Check(t, together(t.Context(), 100, 4, func(context.Context, int) error { ran.Add(1); return nil }))
+	testkit.Check(t, together(t.Context(), 100, func(context.Context, int) error { ran.Add(1); return nil }))
 	if ran.Load() != 100 {
 		t.Errorf("%d of 100 ran", ran.Load())
 	}
 	failed := errors.New("planned")
-	if err := together(t.Context(), 100, 4, func(_ context.Context, i int) error {
+	if err := together(t.Context(), 100, func(_ context.Context, i int) error {
 		if i == 3 {
 			return failed
 		}
@@ -201,7 +201,7 @@ func TestTogether(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := together(ctx, 100, 4, func(context.Context, int) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := together(ctx, 100, func(context.Context, int) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("broken off: %v", err)
 	}
 }

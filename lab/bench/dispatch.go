@@ -33,14 +33,14 @@ const (
 	idleWorkers, idleSlots = 10, 10
 	// dispatchJob is how many tasks a job has.
 	dispatchJob = 1000
-	// dispatchFlights is how many jobs are under way at once.
-	dispatchFlights = 4
-	dispatchMost    = 50 // us a task: 20,000 tasks a second
-	decisionMost    = 1  // ms
+	// atOnce is how many jobs are under way at once, and how many processes a worker, or the peer, starts at once.
+	atOnce       = 4
+	dispatchMost = 50 // us a task: 20,000 tasks a second
+	decisionMost = 1  // ms
 	// dispatchPatience bounds the start of a group.
 	dispatchPatience = 30 * time.Second
-	// startSlots is how many processes a worker starts at once, startJob how many tasks a job has.
-	startSlots, startJob = 4, 100
+	// startJob is how many tasks a job of processes has.
+	startJob = 100
 )
 
 // dispatchTasks measures tasks a second through one master to workers whose tasks take no time, over RPC on loopback. The peer is a
@@ -143,17 +143,17 @@ func distribute(ctx context.Context, parts *sync.WaitGroup, address string, slot
 
 // runJobs runs so many jobs of so many tasks, a few jobs at a time. Their outputs are in dir.
 func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs, tasks int, argv []string, dir string) error {
-	return together(ctx, jobs, dispatchFlights, func(ctx context.Context, i int) error {
+	return together(ctx, jobs, func(ctx context.Context, i int) error {
 		return runJob(ctx, d, name+strconv.Itoa(i), tasks, argv, dir)
 	})
 }
 
-// together calls do with each number below count, so many at a time, until one fails.
-func together(ctx context.Context, count, most int, do func(ctx context.Context, i int) error) error {
+// together calls do with each number below count, atOnce of them at a time, until one fails.
+func together(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	next, failures := make(chan int), make(chan error, most)
-	for range most {
+	next, failures := make(chan int), make(chan error, atOnce)
+	for range atOnce {
 		go func() {
 			var err error
 			for i := range next {
@@ -173,7 +173,7 @@ func together(ctx context.Context, count, most int, do func(ctx context.Context,
 	}
 	close(next)
 	all := ctx.Err() // a number may be left that nobody has taken
-	for range most {
+	for range atOnce {
 		all = errors.Join(all, <-failures)
 	}
 	return all
@@ -311,14 +311,14 @@ func workerStarts(ctx context.Context, r *run, jobs int) (rate float64, err erro
 	}
 	defer r.end(g.Close)
 	if _, err := g.Start("worker", nil, filepath.Join(r.Bin, "scheduler"), "worker", "--node", "n1", "--scheduler", l.Addr().String(),
-		"--slots", strconv.Itoa(startSlots), "--dir", filepath.Join(r.dir, "work"), "--dev", "--log-level", "warn"); err != nil {
+		"--slots", strconv.Itoa(atOnce), "--dir", filepath.Join(r.dir, "work"), "--dev", "--log-level", "warn"); err != nil {
 		return 0, err
 	}
 	program, err := exec.LookPath("true")
 	if err != nil {
 		return 0, err
 	}
-	d, err := distribute(ctx, &parts, l.Addr().String(), startSlots)
+	d, err := distribute(ctx, &parts, l.Addr().String(), atOnce)
 	if err != nil {
 		return 0, err
 	}
@@ -332,6 +332,6 @@ func workerStarts(ctx context.Context, r *run, jobs int) (rate float64, err erro
 // bareStarts is how many times a second the program true is started and awaited, as many at a time as a worker has slots.
 func bareStarts(ctx context.Context, count int) (float64, error) {
 	began := time.Now()
-	err := together(ctx, count, startSlots, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "true").Run() })
+	err := together(ctx, count, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "true").Run() })
 	return float64(count) / time.Since(began).Seconds(), err
 }

@@ -24,7 +24,7 @@ type relay struct {
 const relayRoom = 256
 
 // relayWindow is how many tasks the distributor may have under way: all that the benchmark has.
-const relayWindow = dispatchFlights * dispatchJob
+const relayWindow = atOnce * dispatchJob
 
 // serveRelay serves until ctx ends.
 func serveRelay(ctx context.Context, l net.Listener) error {
