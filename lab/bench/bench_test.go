@@ -5,12 +5,15 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,5 +180,28 @@ func TestUnknownIsNull(t *testing.T) {
 	}
 	if r["kind"] != "Bench" || !strings.Contains(item["note"].(string), "not run") { //nolint:forcetypeassert // as above
 		t.Errorf("%s", out)
+	}
+}
+
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	var ran atomic.Int64
+	testkit.Check(t, together(t.Context(), 100, func(context.Context, int) error { ran.Add(1); return nil }))
+	if ran.Load() != 100 {
+		t.Errorf("%d of 100 ran", ran.Load())
+	}
+	failed := errors.New("planned")
+	if err := together(t.Context(), 100, func(_ context.Context, i int) error {
+		if i == 3 {
+			return failed
+		}
+		return nil
+	}); !errors.Is(err, failed) || errors.Is(err, context.Canceled) {
+		t.Errorf("one fails: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := together(ctx, 100, func(context.Context, int) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("broken off: %v", err)
 	}
 }

@@ -33,14 +33,14 @@ const (
 	idleWorkers, idleSlots = 10, 10
 	// dispatchJob is how many tasks a job has.
 	dispatchJob = 1000
-	// dispatchFlights is how many jobs are under way at once.
-	dispatchFlights = 4
-	dispatchMost    = 50 // us a task: 20,000 tasks a second
-	decisionMost    = 1  // ms
+	// atOnce is how many jobs are under way at once, and how many processes a worker, or the peer, starts at once.
+	atOnce       = 4
+	dispatchMost = 50 // us a task: 20,000 tasks a second
+	decisionMost = 1  // ms
 	// dispatchPatience bounds the start of a group.
 	dispatchPatience = 30 * time.Second
-	// startSlots is how many processes a worker starts at once, startJob how many tasks a job has.
-	startSlots, startJob = 4, 100
+	// startJob is how many tasks a job of processes has.
+	startJob = 100
 )
 
 // dispatchTasks measures tasks a second through one master to workers whose tasks take no time, over RPC on loopback. The peer is a
@@ -71,7 +71,7 @@ func dispatchTasks(ctx context.Context, r *run) ([]Item, error) {
 // serveMaster serves a master until ctx ends, with its metrics.
 func serveMaster(ctx context.Context, l, metrics net.Listener) error {
 	logger := slog.New(slog.DiscardHandler)
-	m, err := master.New(master.Config{Name: "m1", Group: "rack/r1", Guard: access.New(true, "", logger), Metrics: metrics, Logger: logger})
+	m, err := master.New(master.Config{Name: "m1", Group: rackName, Guard: access.New(true, "", logger), Metrics: metrics, Logger: logger})
 	if err != nil {
 		return err
 	}
@@ -98,14 +98,8 @@ func throughput(ctx context.Context, jobs int, serve func(ctx context.Context, l
 	for i := range idleWorkers {
 		parts.Go(func() { _ = idle(ctx, "n"+strconv.Itoa(i), l.Addr().String()) }) // it ends with ctx, or tasks are missed
 	}
-	d, err := distributor.New(distributor.Config{
-		Name: "d1", Incarnation: 1, Groups: []distributor.Group{{Name: "rack/r1", Masters: []string{l.Addr().String()}}}, Logger: slog.New(slog.DiscardHandler),
-	})
+	d, err := distribute(ctx, &parts, l.Addr().String(), idleWorkers*idleSlots)
 	if err != nil {
-		return 0, 0, err
-	}
-	parts.Go(func() { _ = d.Run(ctx) })
-	if err := awaitSlots(ctx, d, idleWorkers*idleSlots); err != nil {
 		return 0, 0, err
 	}
 	if err := runJobs(ctx, d, "warm", 2, dispatchJob, []string{"true"}, ""); err != nil {
@@ -132,9 +126,16 @@ func throughput(ctx context.Context, jobs int, serve func(ctx context.Context, l
 	return rate, cpu, err
 }
 
-// awaitSlots waits until the only group has so many slots.
-func awaitSlots(ctx context.Context, d *distributor.Distributor, slots int) error {
-	return await(ctx, dispatchPatience, fmt.Sprintf("the group has %d slots", slots), func() bool {
+// distribute runs a distributor over the group of the master at address until ctx ends, and waits until the group has so many slots.
+func distribute(ctx context.Context, parts *sync.WaitGroup, address string, slots int) (*distributor.Distributor, error) {
+	d, err := distributor.New(distributor.Config{
+		Name: "d1", Incarnation: 1, Groups: []distributor.Group{{Name: rackName, Masters: []string{address}}}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, err
+	}
+	parts.Go(func() { _ = d.Run(ctx) })
+	return d, await(ctx, dispatchPatience, fmt.Sprintf("the group has %d slots", slots), func() bool {
 		all, err := d.Status(ctx)
 		return err == nil && len(all) == 1 && int(all[0].GetSlots()) == slots
 	})
@@ -142,14 +143,21 @@ func awaitSlots(ctx context.Context, d *distributor.Distributor, slots int) erro
 
 // runJobs runs so many jobs of so many tasks, a few jobs at a time. Their outputs are in dir.
 func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs, tasks int, argv []string, dir string) error {
-	ctx, cancel := context.WithCancel(ctx)
+	return together(ctx, jobs, func(ctx context.Context, i int) error {
+		return runJob(ctx, d, name+strconv.Itoa(i), tasks, argv, dir)
+	})
+}
+
+// together calls do with each number below count, atOnce of them at a time, until one fails.
+func together(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
+	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	next, failures := make(chan int), make(chan error, dispatchFlights)
-	for range dispatchFlights {
+	next, failures := make(chan int), make(chan error, atOnce)
+	for range atOnce {
 		go func() {
 			var err error
 			for i := range next {
-				if err = runJob(ctx, d, name+strconv.Itoa(i), tasks, argv, dir); err != nil {
+				if err = do(running, i); err != nil {
 					cancel()
 					break
 				}
@@ -157,15 +165,15 @@ func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs,
 			failures <- err
 		}()
 	}
-	for i := range jobs {
+	for i := range count {
 		select {
 		case next <- i:
-		case <-ctx.Done():
+		case <-running.Done():
 		}
 	}
 	close(next)
-	var all error
-	for range dispatchFlights {
+	all := ctx.Err() // a number may be left that nobody has taken
+	for range atOnce {
 		all = errors.Join(all, <-failures)
 	}
 	return all
@@ -303,20 +311,14 @@ func workerStarts(ctx context.Context, r *run, jobs int) (rate float64, err erro
 	}
 	defer r.end(g.Close)
 	if _, err := g.Start("worker", nil, filepath.Join(r.Bin, "scheduler"), "worker", "--node", "n1", "--scheduler", l.Addr().String(),
-		"--slots", strconv.Itoa(startSlots), "--dir", filepath.Join(r.dir, "work"), "--dev", "--log-level", "warn"); err != nil {
+		"--slots", strconv.Itoa(atOnce), "--dir", filepath.Join(r.dir, "work"), "--dev", "--log-level", "warn"); err != nil {
 		return 0, err
 	}
-	d, err := distributor.New(distributor.Config{
-		Name: "d1", Incarnation: 1, Groups: []distributor.Group{{Name: "rack/r1", Masters: []string{l.Addr().String()}}}, Logger: slog.New(slog.DiscardHandler),
-	})
+	program, err := exec.LookPath("true")
 	if err != nil {
 		return 0, err
 	}
-	parts.Go(func() { _ = d.Run(ctx) })
-	program, err := exec.LookPath("true")
-	if err == nil {
-		err = awaitSlots(ctx, d, startSlots)
-	}
+	d, err := distribute(ctx, &parts, l.Addr().String(), atOnce)
 	if err != nil {
 		return 0, err
 	}
@@ -329,24 +331,7 @@ func workerStarts(ctx context.Context, r *run, jobs int) (rate float64, err erro
 
 // bareStarts is how many times a second the program true is started and awaited, as many at a time as a worker has slots.
 func bareStarts(ctx context.Context, count int) (float64, error) {
-	next, failures := make(chan struct{}), make(chan error, startSlots)
 	began := time.Now()
-	for range startSlots {
-		go func() {
-			var err error
-			for range next {
-				err = errors.Join(err, exec.CommandContext(ctx, "true").Run())
-			}
-			failures <- err
-		}()
-	}
-	for range count {
-		next <- struct{}{}
-	}
-	close(next)
-	var all error
-	for range startSlots {
-		all = errors.Join(all, <-failures)
-	}
-	return float64(count) / time.Since(began).Seconds(), all
+	err := together(ctx, count, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "true").Run() })
+	return float64(count) / time.Since(began).Seconds(), err
 }

@@ -24,7 +24,7 @@ type relay struct {
 const relayRoom = 256
 
 // relayWindow is how many tasks the distributor may have under way: all that the benchmark has.
-const relayWindow = dispatchFlights * dispatchJob
+const relayWindow = atOnce * dispatchJob
 
 // serveRelay serves until ctx ends.
 func serveRelay(ctx context.Context, l net.Listener) error {
@@ -61,7 +61,7 @@ func (r *relay) Place(ctx context.Context, st *connect.BidiStream[headroomv1.Pla
 		<-r.workers
 	}
 	const slots = idleWorkers * idleSlots
-	state := &headroomv1.GroupState{Group: "rack/r1", Master: "relay", Active: true, Workers: idleWorkers, Slots: slots, Usable: slots, Window: relayWindow, WindowHigh: relayWindow}
+	state := &headroomv1.GroupState{Group: rackName, Master: "relay", Active: true, Workers: idleWorkers, Slots: slots, Usable: slots, Window: relayWindow, WindowHigh: relayWindow}
 	if err := st.Send(&headroomv1.GroupMessage{Message: &headroomv1.GroupMessage_State{State: state}}); err != nil {
 		return err
 	}

@@ -42,7 +42,6 @@ type task struct {
 type placed struct {
 	task
 	id pigeon.ID // of the distributor
-	at float64   // when it arrived
 }
 
 // group is a master and the slots of its workers. The workers are alike, so that the master has them as one with many slots.
@@ -179,7 +178,7 @@ func (f *flock) step(until float64) bool {
 func (f *flock) take(g int, batch []pigeon.Send[task]) {
 	x := f.groups[g]
 	for _, s := range batch {
-		x.master.Place(placed{s.Task, s.ID, f.now}, s.High)
+		x.master.Place(placed{s.Task, s.ID}, s.High)
 		f.start(g)
 	}
 	f.hear(f.distributors[batch[0].Task.job.distributor], g, x.report(f.now))
@@ -193,10 +192,6 @@ func (f *flock) start(g int) {
 		x.free = x.free[:len(x.free)-1]
 		began := f.now + f.setup.Hop
 		x.slots[i] = slot{id: s.ID, placed: s.Task, started: began, left: s.Task.time, since: began, running: true}
-		if wait := f.now - s.Task.at; wait > 0 {
-			s.Task.job.queued++
-			s.Task.job.wait += wait
-		}
 		x.slots[i].event = f.queue.Push(began+s.Task.time/x.speed+f.setup.Hop, rankTask, flockEvent{kind: taskEnds, group: int32(g), slot: i})
 	}
 }

@@ -164,15 +164,8 @@ func (p *probing) ask(worker int) {
 			p.central.Started(worker, p.now, b.mean)
 		}
 	}
-	if wait := p.now - p.setup.Hop - b.job.arrival; wait > waitLeast {
-		b.job.queued++
-		b.job.wait += wait
-	}
 	p.queue.Push(answer+time, rankTask, probeEvent{kind: taskDone, bid: b, worker: int32(worker), ran: time})
 }
-
-// waitLeast is below any hop and above what rounding makes of none.
-const waitLeast = 1e-7
 
 // free lets a worker go on after a task.
 func (p *probing) free(worker int, b bid) {

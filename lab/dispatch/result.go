@@ -18,8 +18,8 @@ type Class struct {
 	Jobs int
 	// Completion times, s.
 	P50, P90, P99, Mean float64
-	// Slowdowns at the same percentiles.
-	Slow50, Slow90, Slow99 float64
+	// Slow99 is the slowdown at the 99th percentile.
+	Slow99 float64
 }
 
 // measured collects a class.
@@ -33,8 +33,8 @@ func (m *measured) class() Class {
 	c := Class{Jobs: len(m.completion)}
 	slices.Sort(m.completion)
 	slices.Sort(m.longest)
-	c.P50, c.P90, c.P99 = percentile(m.completion, 0.5), percentile(m.completion, 0.9), percentile(m.completion, 0.99)
-	c.Slow50, c.Slow90, c.Slow99 = c.P50/percentile(m.longest, 0.5), c.P90/percentile(m.longest, 0.9), c.P99/percentile(m.longest, 0.99)
+	c.P50, c.P90, c.P99 = Percentile(m.completion, 0.5), Percentile(m.completion, 0.9), Percentile(m.completion, 0.99)
+	c.Slow99 = c.P99 / Percentile(m.longest, 0.99)
 	for _, x := range m.completion {
 		c.Mean += x
 	}
@@ -42,8 +42,8 @@ func (m *measured) class() Class {
 	return c
 }
 
-// percentile interpolates linearly in sorted values.
-func percentile(sorted []float64, p float64) float64 {
+// Percentile returns the value below which the part p of sorted values lies, interpolated linearly between the two nearest; NaN of none.
+func Percentile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
 	}

@@ -27,8 +27,6 @@ type job struct {
 	times       []float64
 	short       bool
 	left        int
-	queued      int
-	wait        float64
 }
 
 // world is what all policies share.
@@ -143,9 +141,7 @@ func (w *world) ended(j *job, ran float64) bool {
 	}
 	w.classes[j.short].add(w.now-j.arrival, j.longest)
 	if w.setup.Ended != nil {
-		w.setup.Ended(Ended{
-			Index: j.index, Short: j.short, Tasks: len(j.times), Completion: w.now - j.arrival, Longest: j.longest, Queued: j.queued, Wait: j.wait,
-		})
+		w.setup.Ended(Ended{Index: j.index, Tasks: len(j.times), Completion: w.now - j.arrival, Longest: j.longest})
 	}
 	w.unused = append(w.unused, j)
 	w.open--

@@ -113,13 +113,9 @@ type Cap struct {
 type Ended struct {
 	// Index counts the jobs as they arrive, from 0.
 	Index int
-	Short bool
 	Tasks int
 	// Completion counts from arrival to the last result, Longest is the time of the longest task.
 	Completion, Longest float64
-	// Queued counts tasks that waited for a slot, Wait is how long all of them did.
-	Queued int
-	Wait   float64
 }
 
 // size is how many workers a group has. Sizes differ by at most one.

@@ -3,6 +3,7 @@ package papers
 import (
 	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -29,6 +30,23 @@ func (t *Traces) Check(paper string) error {
 		return e
 	}
 	return nil
+}
+
+// Tasks reads the first jobs of a trace of tasks into memory, at most so many, or all for 0. Where the trace is not there, why is the reason.
+func (t *Traces) Tasks(name string, most int) (jobs []traces.Job, why string, err error) {
+	why, err = t.Read(name, func(f *traces.File) error {
+		for j, err := range traces.Tasks(f, f.Name()) {
+			if err != nil {
+				return err
+			}
+			jobs = append(jobs, traces.Job{Arrival: j.Arrival, Mean: j.Mean, Times: slices.Clone(j.Times)})
+			if len(jobs) == most {
+				break
+			}
+		}
+		return nil
+	})
+	return jobs, why, err
 }
 
 // Read opens a trace, lets read go through it, and closes it. Where the trace is not there, why is the reason.

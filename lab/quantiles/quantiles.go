@@ -4,10 +4,9 @@
 // VLDB 2019), so that every value is known to within the same relative error, at any quantile and in any order of arrival.
 //
 // Guarantees: a quantile is within [Error] of the exact one, interpolated between ranks; the smallest and the largest value are
-// exact. Merging sketches gives the same buckets as adding all values to one. Memory is bounded (200 KB), whatever is added, and
-// adding does not allocate once the smallest and the largest value have been seen. The package does no I/O, reads no clock and
-// draws no random numbers. It is
-// our own, since these lines need none of the mappings, stores and encodings that libraries of sketches bring.
+// exact. Memory is bounded (200 KB), whatever is added, and adding does not allocate once the smallest and the largest value have
+// been seen. The package does no I/O, reads no clock and draws no random numbers. It is our own, since these lines need none of
+// the mappings, stores and encodings that libraries of sketches bring.
 package quantiles
 
 import (
@@ -37,7 +36,6 @@ type Sketch struct {
 	first     int
 	zeros     uint64
 	total     uint64
-	sum       float64
 	low, high float64
 }
 
@@ -59,21 +57,21 @@ func (s *Sketch) Add(x float64) {
 	}
 	s.low, s.high = min(s.low, x), max(s.high, x)
 	s.total++
-	s.sum += x
 	if x < Least {
 		s.zeros++
 		return
 	}
 	b := bucket(x)
-	s.cover(b, b)
+	s.cover(b)
 	s.counts[b-s.first]++
 }
 
 // step is by how many buckets the sketch grows at a time.
 const step = 256
 
-// cover makes room for the buckets from low to high.
-func (s *Sketch) cover(low, high int) {
+// cover makes room for a bucket.
+func (s *Sketch) cover(bucket int) {
+	low, high := bucket, bucket
 	if len(s.counts) > 0 {
 		if low >= s.first && high < s.first+len(s.counts) {
 			return
@@ -88,35 +86,8 @@ func (s *Sketch) cover(low, high int) {
 	s.first, s.counts = low, counts
 }
 
-// Merge adds all values of another sketch.
-func (s *Sketch) Merge(o *Sketch) {
-	if o.total == 0 {
-		return
-	}
-	if s.total == 0 {
-		s.low, s.high = o.low, o.high
-	}
-	s.low, s.high = min(s.low, o.low), max(s.high, o.high)
-	s.total, s.zeros, s.sum = s.total+o.total, s.zeros+o.zeros, s.sum+o.sum
-	if len(o.counts) == 0 {
-		return
-	}
-	s.cover(o.first, o.first+len(o.counts)-1)
-	for i, n := range o.counts {
-		s.counts[o.first-s.first+i] += n
-	}
-}
-
 // Count returns how many values were added.
 func (s *Sketch) Count() uint64 { return s.total }
-
-// Mean returns the exact mean, up to rounding; ok is false without values.
-func (s *Sketch) Mean() (mean float64, ok bool) {
-	if s.total == 0 {
-		return 0, false
-	}
-	return s.sum / float64(s.total), true
-}
 
 // Quantile returns the value below which the part q of the values lies, from 0 to 1. It interpolates linearly between the two
 // neighbouring ranks, as R (type 7) and numpy do. ok is false without values; q outside 0 to 1 panics.

@@ -1,4 +1,4 @@
-// Claims: quantiles are within the stated error of the exact ones, for any values in any order; merging is adding; memory is
+// Claims: quantiles are within the stated error of the exact ones, for any values in any order; memory is
 // bounded; what is no time panics.
 package quantiles
 
@@ -70,33 +70,6 @@ func TestErrorIsNearTheStated(t *testing.T) {
 	}
 }
 
-func TestMergingIsAdding(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := values().Draw(t, "a"), rapid.SliceOfN(rapid.Float64Range(0, 1e3), 0, 50).Draw(t, "b")
-		var one, other, both Sketch
-		for _, x := range a {
-			one.Add(x)
-			both.Add(x)
-		}
-		for _, x := range b {
-			other.Add(x)
-			both.Add(x)
-		}
-		one.Merge(&other)
-		for _, q := range []float64{0, 0.25, 0.5, 0.99, 1} {
-			x, _ := one.Quantile(q)
-			if y, _ := both.Quantile(q); x != y {
-				t.Fatalf("quantile %v: merged %v, added %v", q, x, y)
-			}
-		}
-		x, _ := one.Mean()
-		if y, _ := both.Mean(); math.Abs(x-y) > 1e-9*y || one.Count() != both.Count() {
-			t.Fatalf("mean %v of %d, want %v of %d", x, one.Count(), y, both.Count())
-		}
-	})
-}
-
 func TestMemoryIsBounded(t *testing.T) {
 	var s Sketch
 	s.Add(Least)
@@ -111,13 +84,9 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	var s, o Sketch
-	s.Merge(&o)
+	var s Sketch
 	if _, ok := s.Quantile(0.5); ok {
 		t.Error("an empty sketch has a median")
-	}
-	if _, ok := s.Mean(); ok {
-		t.Error("an empty sketch has a mean")
 	}
 }
 

@@ -26,6 +26,17 @@ func (j *Job) Work() float64 {
 	return sum
 }
 
+// All yields the jobs of a list, as Tasks does those of a file.
+func All(jobs []Job) iter.Seq2[*Job, error] {
+	return func(yield func(*Job, error) bool) {
+		for i := range jobs {
+			if !yield(&jobs[i], nil) {
+				return
+			}
+		}
+	}
+}
+
 // Tasks reads a trace in the format of Hawk, Eagle and Pigeon. file is its name in errors.
 func Tasks(r io.Reader, file string) iter.Seq2[*Job, error] {
 	l := newLines(r, file)

@@ -41,11 +41,8 @@ func (d *eagleDistributor) hear(m message) (out []outgoing) {
 		for _, node := range d.prober.Again(1, m.Round+1, d.view) {
 			out = append(out, d.probe(node, m.Job, m.Round+1))
 		}
-	case ask:
-		out = append(out, d.held.answer(&m))
-	case ended:
-		d.held.end(&m)
 	default:
+		return d.held.hear(&m)
 	}
 	return out
 }
@@ -68,15 +65,14 @@ func (c *eagleCentral) hear(m message) (out []outgoing) {
 		for _, node := range nodes {
 			out = append(out, outgoing{node, message{Kind: probe, Job: m.Job, Mean: m.Mean, Long: true, Busy: busy, View: view.Sequence}})
 		}
+		return out
 	case ask:
-		out = append(out, c.held.answer(&m))
 		c.central.Started(m.Node, m.at, c.held.mean(m.Job))
 	case ended:
 		c.central.Ended(m.Node, c.held.mean(m.Job))
-		c.held.end(&m)
 	default:
 	}
-	return out
+	return c.held.hear(&m)
 }
 
 type eagleMonitor struct {

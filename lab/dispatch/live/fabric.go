@@ -17,10 +17,10 @@ import (
 // procedure is the one call between node monitors and distributors: a stream in both directions.
 const procedure = "/headroom.lab.v1.DispatchService/Monitor"
 
-// linkRoom bounds the messages that may wait for a peer: more than all probes of a job with the largest fan-out.
-const linkRoom = 1 << 14
+// boxRoom bounds the messages that may wait in an inbox or for a peer: more than all probes of a job with the largest fan-out.
+const boxRoom = 1 << 14
 
-// errSlowPeer is a peer that does not read its messages.
+// errSlowPeer is a peer, or the owner of an inbox, that does not read its messages.
 var errSlowPeer = errors.New("live: too many messages wait for a peer")
 
 // message is what distributors and node monitors say to each other. The frame is the production's protobuf, its content JSON:
@@ -28,7 +28,8 @@ var errSlowPeer = errors.New("live: too many messages wait for a peer")
 type message struct {
 	// Kind says what it is about; the others are used as it needs them.
 	Kind kind
-	// Node is the monitor that speaks or is spoken to, Hub the distributor, both from 0. Whoever receives a message sets who has sent it.
+	// Node is the monitor that speaks or is spoken to, Hub the distributor, both from 0. A monitor sets Node in what it
+	// sends and Hub in what it receives.
 	Node, Hub int
 	// Job is a job's number in the trace, Task a task of it, Length the time that it sleeps, Mean that of the job's tasks, s.
 	Job, Task    int
@@ -59,15 +60,13 @@ const (
 	refuse      // to a distributor: a probe
 )
 
-// link is one side of a stream: what is sent on it arrives in order.
-type link struct{ out chan message }
+// newBox makes an inbox, or one side of a stream: what is put into it arrives in order.
+func newBox() chan message { return make(chan message, boxRoom) }
 
-func newLink() *link { return &link{out: make(chan message, linkRoom)} }
-
-// send never blocks: a peer that does not read ends the run.
-func (l *link) send(m message) error {
+// post never blocks: who does not read ends the run.
+func post(box chan<- message, m message) error {
 	select {
-	case l.out <- m:
+	case box <- m:
 		return nil
 	default:
 		return errSlowPeer
@@ -92,17 +91,17 @@ type stream interface {
 }
 
 // carry passes messages on in both directions until the stream or ctx ends.
-func carry(ctx context.Context, st stream, l *link, heard func(message) error) error {
+func carry(ctx context.Context, st stream, out <-chan message, heard func(message) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	in, broken := rpc.Inbox(ctx, linkRoom, st.Receive)
+	in, broken := rpc.Inbox(ctx, boxRoom, st.Receive)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-broken:
 			return err
-		case m := <-l.out:
+		case m := <-out:
 			b, err := encoded(m)
 			if err == nil {
 				err = st.Send(b)
@@ -131,7 +130,7 @@ type hub struct {
 	heard   func(message) error
 
 	mu    sync.Mutex
-	links map[int]*link
+	links map[int]chan<- message
 }
 
 // serveHub serves on a free loopback port until ctx ends; running has what is to be awaited then.
@@ -140,7 +139,7 @@ func serveHub(ctx context.Context, running *sync.WaitGroup, heard func(message) 
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{address: l.Addr().String(), heard: heard, links: map[int]*link{}}
+	h := &hub{address: l.Addr().String(), heard: heard, links: map[int]chan<- message{}}
 	mux := http.NewServeMux()
 	mux.Handle(procedure, connect.NewBidiStreamHandler(procedure, h.serve, rpc.HandlerOptions()...))
 	srv := &http.Server{Handler: mux, Protocols: cleartext(), ReadHeaderTimeout: startPatience}
@@ -174,22 +173,22 @@ func (h *hub) serve(ctx context.Context, st *connect.BidiStream[wrapperspb.Bytes
 	if err != nil || m.Kind != hello {
 		return fmt.Errorf("live: a stream begins with kind %d: %w", m.Kind, err)
 	}
-	l := newLink()
+	out := newBox()
 	h.mu.Lock()
-	h.links[m.Node] = l
+	h.links[m.Node] = out
 	h.mu.Unlock()
-	return carry(ctx, st, l, h.heard)
+	return carry(ctx, st, out, h.heard)
 }
 
 // send sends a message to a monitor.
 func (h *hub) send(node int, m message) error {
 	h.mu.Lock()
-	l := h.links[node]
+	out := h.links[node]
 	h.mu.Unlock()
-	if l == nil {
+	if out == nil {
 		return fmt.Errorf("live: no stream of node monitor %d", node)
 	}
-	return l.send(m)
+	return post(out, m)
 }
 
 // connected is how many monitors there are.
@@ -200,7 +199,7 @@ func (h *hub) connected() int {
 }
 
 // join opens a monitor's stream to a hub. Each monitor has connections of its own, as one on another machine would.
-func join(ctx context.Context, running *sync.WaitGroup, client connect.HTTPClient, address string, node int, heard func(message) error, broken func(error)) (*link, error) {
+func join(ctx context.Context, running *sync.WaitGroup, client connect.HTTPClient, address string, node int, heard func(message) error, broken func(error)) (chan<- message, error) {
 	st := connect.NewClient[wrapperspb.BytesValue, wrapperspb.BytesValue](client, rpc.BaseURL(address)+procedure, rpc.ClientOptions()...).CallBidiStream(ctx)
 	b, err := encoded(message{Kind: hello, Node: node})
 	if err == nil {
@@ -209,14 +208,14 @@ func join(ctx context.Context, running *sync.WaitGroup, client connect.HTTPClien
 	if err != nil {
 		return nil, fmt.Errorf("live: node monitor %d: %w", node, err)
 	}
-	l := newLink()
+	out := newBox()
 	running.Go(func() {
-		err := carry(ctx, st, l, heard)
+		err := carry(ctx, st, out, heard)
 		_ = st.CloseRequest()
 		_ = st.CloseResponse()
 		if ctx.Err() == nil {
 			broken(err)
 		}
 	})
-	return l, nil
+	return out, nil
 }

@@ -3,6 +3,8 @@ package live
 import (
 	"math"
 	"slices"
+
+	"headroom/lab/dispatch"
 )
 
 // quantiles are those that Fig. 4.11 shows.
@@ -42,17 +44,10 @@ func figuresOf(l *load, took []float64) figures {
 		}
 		slices.Sort(times)
 		for _, q := range quantiles() {
-			f[cell{long, q}] = between(times, q*float64(len(times)-1))
+			f[cell{long, q}] = dispatch.Percentile(times, q)
 		}
 	}
 	return f
-}
-
-// between is the value at a place in sorted ones, interpolated between the two nearest.
-func between(sorted []float64, at float64) float64 {
-	i := min(int(at), len(sorted)-1)
-	next := min(i+1, len(sorted)-1)
-	return sorted[i] + (at-float64(i))*(sorted[next]-sorted[i])
 }
 
 // spread is the mean of a figure over the seeds of the simulation, and their standard deviation.

@@ -37,31 +37,18 @@ const cutoff = 1
 
 // readLoad reads the first jobs of the trace that offers a load, all where jobs is 0, with all times multiplied by scale.
 func readLoad(from *papers.Traces, percent, jobs int, scale float64) (*load, error) {
-	l := &load{percent: percent, cutoff: cutoff * scale}
-	why, err := from.Read("pigeon-google"+strconv.Itoa(percent), func(f *traces.File) error {
-		for j, err := range traces.Tasks(f, f.Name()) {
-			if err != nil {
-				return err
-			}
-			if l.jobs = append(l.jobs, scaled(j, scale)); len(l.jobs) == jobs {
-				break
-			}
-		}
-		return nil
-	})
+	all, why, err := from.Tasks("pigeon-google"+strconv.Itoa(percent), jobs)
 	if err == nil && why != "" {
 		err = cli.Failed("--traces names a folder with pigeon/NGO_trace"+strconv.Itoa(percent), "a load of %d %%: %s", percent, why)
 	}
-	return l, err
-}
-
-// scaled is a copy of a job of which all times are multiplied.
-func scaled(j *traces.Job, by float64) traces.Job {
-	c := traces.Job{Arrival: j.Arrival * by, Mean: j.Mean * by, Times: slices.Clone(j.Times)}
-	for i := range c.Times {
-		c.Times[i] *= by
+	for i := range all {
+		j := &all[i]
+		j.Arrival, j.Mean = j.Arrival*scale, j.Mean*scale
+		for k := range j.Times {
+			j.Times[k] *= scale
+		}
 	}
-	return c
+	return &load{percent: percent, jobs: all, cutoff: cutoff * scale}, err
 }
 
 // long reports whether a job is a long one.

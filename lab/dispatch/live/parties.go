@@ -71,13 +71,13 @@ func startParties(ctx context.Context, p *plant, central int, distributor, monit
 
 func (s *parties) begin(ctx context.Context, distributor, monitor func(at int) part, count int) (err error) {
 	for range s.workers() {
-		s.nodeBox = append(s.nodeBox, make(chan message, linkRoom))
+		s.nodeBox = append(s.nodeBox, newBox())
 	}
 	if s.served, err = serveSlots(s.taskEnded); err != nil {
 		return err
 	}
 	for range count {
-		box := make(chan message, linkRoom)
+		box := newBox()
 		h, err := serveHub(ctx, &s.running, func(m message) error { return post(box, m) })
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func (s *parties) begin(ctx context.Context, distributor, monitor func(at int) p
 func nodeName(i int) string { return "w" + strconv.Itoa(i) }
 
 // joinAll opens a monitor's streams to all distributors.
-func (s *parties) joinAll(ctx context.Context, node int) (links []*link, err error) {
+func (s *parties) joinAll(ctx context.Context, node int) (links []chan<- message, err error) {
 	client := newClient()
 	for at, h := range s.hubs {
 		l, err := join(ctx, &s.running, client, h.address, node, func(m message) error {
@@ -127,16 +127,6 @@ func (s *parties) joinAll(ctx context.Context, node int) (links []*link, err err
 		client.CloseIdleConnections()
 	})
 	return links, nil
-}
-
-// post puts a message into an inbox, which is never full unless its owner hangs.
-func post(box chan message, m message) error {
-	select {
-	case box <- m:
-		return nil
-	default:
-		return errSlowPeer
-	}
 }
 
 // distribute owns a distributor.
@@ -158,7 +148,7 @@ func (s *parties) distribute(ctx context.Context, at int, p part) {
 }
 
 // monitor owns a node monitor.
-func (s *parties) monitor(ctx context.Context, node int, links []*link, p part) {
+func (s *parties) monitor(ctx context.Context, node int, links []chan<- message, p part) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -170,7 +160,7 @@ func (s *parties) monitor(ctx context.Context, node int, links []*link, p part) 
 					continue
 				}
 				o.Node = node
-				s.fail(links[o.to].send(o.message))
+				s.fail(post(links[o.to], o.message))
 			}
 		}
 	}

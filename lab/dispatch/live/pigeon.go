@@ -23,7 +23,7 @@ type pigeonSystem struct {
 	task         func(job string, index int, length float64) *headroomv1.Task
 	stop         context.CancelFunc
 	running      sync.WaitGroup
-	// end ends the processes; nil where they stay.
+	// end ends the processes; it does nothing where they stay.
 	end func() error
 }
 
@@ -61,7 +61,10 @@ func startPigeon(ctx context.Context, p *plant) (system, error) {
 		return nil, err
 	}
 	s.end = p.group.Close
-	return s, s.ready(ctx, p.each)
+	if err := s.ready(ctx, p.each); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
 }
 
 // newPigeon runs so many distributors over groups.
@@ -73,8 +76,7 @@ func newPigeon(ctx context.Context, groups []distributor.Group, count int, sprea
 			Name: "d" + strconv.Itoa(i+1), Incarnation: 1, Groups: groups, Spread: spread, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
-			cancel()
-			return nil, err
+			return nil, errors.Join(err, s.close())
 		}
 		s.distributors = append(s.distributors, d)
 		s.running.Go(func() { _ = d.Run(ctx) }) // it ends with ctx only

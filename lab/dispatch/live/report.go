@@ -1,7 +1,6 @@
 package live
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -170,11 +169,7 @@ func seen(s float64) string { return strconv.FormatFloat(s, 'f', 3, 64) + " s" }
 // files are the report's own.
 func (r *Report) files() papers.Files {
 	f := papers.Files{
-		"real.json": func(w io.Writer) error {
-			e := json.NewEncoder(w)
-			e.SetIndent("", "  ")
-			return e.Encode(r)
-		},
+		"real.json": func(w io.Writer) error { return new(cli.Output).JSON(w, r) },
 		"real.md": func(w io.Writer) error {
 			head := []string{"policy", "load", "jobs", "quantile", "measured", "simulated", "off", "within", "verdict"}
 			return papers.WriteMarkdown(w, append([][]string{head}, r.rows()...))

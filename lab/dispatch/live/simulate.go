@@ -20,19 +20,10 @@ func simulate(ctx context.Context, policy string, of shape, l *load, seed uint64
 			Policy: dispatch.Policy(policy), Workers: of.workers(), Groups: of.groups, Reserved: of.reserved, Cutoff: l.cutoff, Hop: dispatch.HopUsual,
 			Distributors: of.distributors, Seed: seed + uint64(i), Ended: func(e dispatch.Ended) { took[e.Index] = e.Completion },
 		}
-		if _, err := dispatch.Run(ctx, setup, l.each); err != nil {
+		if _, err := dispatch.Run(ctx, setup, traces.All(l.jobs)); err != nil {
 			return nil, err
 		}
 		all = append(all, figuresOf(l, took))
 	}
 	return spreadOf(all), nil
-}
-
-// each yields the jobs, as a trace does.
-func (l *load) each(yield func(*traces.Job, error) bool) {
-	for i := range l.jobs {
-		if !yield(&l.jobs[i], nil) {
-			return
-		}
-	}
 }

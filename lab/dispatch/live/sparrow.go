@@ -72,23 +72,30 @@ func (h *held) end(m *message) {
 	}
 }
 
+// hear answers a monitor that asks, and counts a task that has ended.
+func (h *held) hear(m *message) []outgoing {
+	switch m.Kind {
+	case ask:
+		return []outgoing{h.answer(m)}
+	case ended:
+		h.end(m)
+	default:
+	}
+	return nil
+}
+
 type sparrowDistributor struct {
 	held    held
 	sampler *sparrow.Sampler
 }
 
 func (d *sparrowDistributor) hear(m message) (out []outgoing) {
-	switch m.Kind {
-	case submit:
-		d.held.take(&m)
-		for _, node := range d.sampler.Draw(sparrow.ProbesPerTask * len(m.Lengths)) {
-			out = append(out, outgoing{node, message{Kind: probe, Job: m.Job}})
-		}
-	case ask:
-		out = append(out, d.held.answer(&m))
-	case ended:
-		d.held.end(&m)
-	default:
+	if m.Kind != submit {
+		return d.held.hear(&m)
+	}
+	d.held.take(&m)
+	for _, node := range d.sampler.Draw(sparrow.ProbesPerTask * len(m.Lengths)) {
+		out = append(out, outgoing{node, message{Kind: probe, Job: m.Job}})
 	}
 	return out
 }

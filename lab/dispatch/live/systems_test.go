@@ -1,9 +1,10 @@
-// Claims: Sparrow and Eagle run every task of every job once, on real workers over RPC; long jobs' tasks stay outside of Eagle's
-// short partition; a task that fails, and a worker that is lost, end the replay.
+// Claims: Pigeon, Sparrow and Eagle run every task of every job once, on real workers over RPC; a task that fails ends the replay;
+// a system that does not come up leaves nothing running.
 package live
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -106,4 +107,15 @@ func TestFailedTaskEndsTheReplay(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	testkit.Check(t, s.close())
+}
+
+// The distributors of a system that does not come up end with it.
+func TestStartThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	p := tiny(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s, err := startPigeon(ctx, p); s != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", s, err)
+	}
 }

@@ -45,7 +45,7 @@ func NewCommand() *cobra.Command {
 		Short: "Dispatch of many small tasks over groups of workers (Pigeon)",
 		Long: "Repeats Pigeon's experiments (Li's dissertation, chapter 4): the worked example, the closed forms (4.1) to (4.6), the\n" +
 			"simulation against them on 30,000 workers, and jobs of three traces by Pigeon, Eagle and Sparrow. The policies are those\n" +
-			"of packages pigeon, eagle, sparrow and central, and of powerlab dispatch.\n\n" +
+			"of packages pigeon, eagle and sparrow, and of powerlab dispatch.\n\n" +
 			"The paper's traces are not public as a whole. Jobs are generated with their published moments; Cloudera and Google\n" +
 			"are scaled down, workers and tasks of a job alike. --traces names a folder of published traces, and adds what is\n" +
 			"measured on them:\n\n" +
@@ -110,7 +110,7 @@ func (o *options) scenes() (all []scene, why map[string]string, err error) {
 	all = append(models(jobs), generatedScenes(tasks)...)
 	why = map[string]string{}
 	for _, x := range tracedScenes() {
-		jobs, missing, err := x.read(&o.traces)
+		jobs, missing, err := o.traces.Tasks(x.file, 0)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -149,7 +149,7 @@ func (o *options) run(ctx context.Context, progress io.Writer) (*figures, error)
 	if err != nil {
 		return nil, err
 	}
-	f := &figures{forms: honestForms(), why: why}
+	f := &figures{scenes: scenes, forms: honestForms(), why: why}
 	if f.exact, err = honestExamples().work(ctx); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package pigeon
 
 import (
 	"context"
-	"iter"
 
 	"headroom/lab/dispatch"
 	"headroom/lab/traces"
@@ -16,17 +15,6 @@ func (s setup) dispatch(ctx context.Context, jobs []traces.Job, seed uint64, see
 	set := dispatch.Setup(s)
 	set.Seed = seed
 	set.Ended = func(e dispatch.Ended) { seen(e.Index, e.Completion) }
-	_, err := dispatch.Run(ctx, set, list(jobs))
+	_, err := dispatch.Run(ctx, set, traces.All(jobs))
 	return err
-}
-
-// list hands jobs over one by one.
-func list(jobs []traces.Job) iter.Seq2[*traces.Job, error] {
-	return func(yield func(*traces.Job, error) bool) {
-		for i := range jobs {
-			if !yield(&jobs[i], nil) {
-				return
-			}
-		}
-	}
 }

@@ -3,6 +3,7 @@ package pigeon
 import (
 	"context"
 	"math"
+	"slices"
 
 	policies "headroom/jobs/dispatch/pigeon"
 	"headroom/lab/dispatch"
@@ -40,19 +41,11 @@ func honestExamples() examples {
 	}
 }
 
-// job is a job of an example: so many tasks of a time, or of the given times.
+// job is a job of an example: tasks of the given times.
 func job(at float64, times ...float64) traces.Job {
 	j := traces.Job{Arrival: at, Times: times}
 	j.Mean = j.Work() / float64(len(times))
 	return j
-}
-
-func repeated(n int, time float64) []float64 {
-	times := make([]float64, n)
-	for i := range times {
-		times[i] = time
-	}
-	return times
 }
 
 // work evaluates the examples.
@@ -71,7 +64,7 @@ func (x examples) work(ctx context.Context) (e exact, err error) {
 		return e, err
 	}
 	for _, tasks := range []int{6, 8} {
-		got, err := x.reserved.total(ctx, []traces.Job{job(0, repeated(tasks, 20)...), job(10, 1, 1)})
+		got, err := x.reserved.total(ctx, []traces.Job{job(0, slices.Repeat([]float64{20}, tasks)...), job(10, 1, 1)})
 		if err != nil {
 			return e, err
 		}

@@ -43,7 +43,7 @@ func modelIDs() (ids []string) {
 	return append(ids, "G3/wait-50-90", "G3/share-100", "G3/share-200")
 }
 
-// each calls a function with the names of the generated traces, and collects what it returns.
+// eachTrace calls a function with the names of the generated traces, and collects what it returns.
 func eachTrace(of func(name string) []string) (ids []string) {
 	for _, p := range allPublished() {
 		ids = append(ids, of(p.name)...)
@@ -249,11 +249,7 @@ func (o *options) mutate(ctx context.Context, honest *figures, x mutation) ([]pa
 
 // again runs the scenes that a mistake touches.
 func (o *options) again(ctx context.Context, f *figures, x mutation) error {
-	all, _, err := o.scenes()
-	if err != nil {
-		return err
-	}
-	scenes := slices.DeleteFunc(all, func(s scene) bool {
+	scenes := slices.DeleteFunc(slices.Clone(f.scenes), func(s scene) bool {
 		return !slices.ContainsFunc(x.touches, func(begin string) bool { return strings.HasPrefix(s.name, begin) })
 	})
 	for i := range scenes {

@@ -131,7 +131,7 @@ func (s *scene) measure(ctx context.Context, r run, jobs []traces.Job, seed uint
 	first := int(s.warm * float64(len(jobs)))
 	err := r.dispatch(ctx, jobs, seed, func(job int, took float64) {
 		if job >= first {
-			m.add(jobs[job].Mean <= s.cutoff, took, longest(jobs[job].Times), r.Hop)
+			m.add(jobs[job].Mean <= s.cutoff, took, slices.Max(jobs[job].Times), r.Hop)
 		}
 	})
 	if err != nil {
@@ -144,14 +144,6 @@ func (s *scene) measure(ctx context.Context, r run, jobs []traces.Job, seed uint
 	out := measured{short: m.class(0), long: m.class(1), reached: work / (jobs[len(jobs)-1].Arrival * float64(r.Workers))}
 	out.zero, out.wait = float64(m.zeros)/float64(m.all), m.wait/float64(m.all)
 	return out, nil
-}
-
-func longest(times []float64) float64 {
-	most := 0.0
-	for _, t := range times {
-		most = max(most, t)
-	}
-	return most
 }
 
 // runAll runs all scenes on all seeds, on all cores.

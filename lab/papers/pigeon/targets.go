@@ -11,6 +11,7 @@ import (
 
 // figures are the results of a study, from which targets are judged.
 type figures struct {
+	scenes []scene
 	trials []trial
 	forms  forms
 	exact  exact
@@ -186,13 +187,13 @@ func (f *figures) weights(p published) []papers.Target {
 	}
 }
 
-// cell are a row of Fig. 4.11: percentiles of a policy and class at the loads of 50, 70 and 90 %, s.
+// cell is a row of Fig. 4.11: percentiles of a policy and class at the loads of 50, 70 and 90 %, s.
 type cell struct {
 	run, class string
 	at         map[int][3]float64
 }
 
-// fig411 has the numbers of the public simulator with its leak of reserved workers mended, means of 40 seeds; the figure itself has
+// cells are the numbers of the public simulator with its leak of reserved workers mended, means of 40 seeds; the figure itself has
 // only ratios.
 func cells() []cell {
 	return []cell{

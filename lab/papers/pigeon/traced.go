@@ -2,11 +2,9 @@ package pigeon
 
 import (
 	"math"
-	"slices"
 	"strconv"
 
 	"headroom/lab/dispatch"
-	"headroom/lab/papers"
 	"headroom/lab/traces"
 )
 
@@ -85,17 +83,3 @@ func (x tracedScene) scene(jobs []traces.Job) scene {
 
 // oneGroup is Pigeon with all workers in one group: what the paper calls its centralised version.
 const oneGroup = "pigeon-one-group"
-
-// read reads the jobs of the trace.
-func (x tracedScene) read(from *papers.Traces) (jobs []traces.Job, why string, err error) {
-	why, err = from.Read(x.file, func(f *traces.File) error {
-		for j, err := range traces.Tasks(f, f.Name()) {
-			if err != nil {
-				return err
-			}
-			jobs = append(jobs, traces.Job{Arrival: j.Arrival, Mean: j.Mean, Times: slices.Clone(j.Times)})
-		}
-		return nil
-	})
-	return jobs, why, err
-}
