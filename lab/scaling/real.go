@@ -15,6 +15,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/lab/cluster"
+	"headroom/lab/emulator"
 	"headroom/lab/papers"
 )
 
@@ -25,8 +26,6 @@ import (
 const (
 	// quotaMost is the most of a CPU that one executor or container has.
 	quotaMost = 0.2
-	// hostShare is the part of the host's CPUs that the emulated nodes of `powerlab node` own together.
-	hostShare = 0.75
 	// realMost is the most executors or containers.
 	realMost = 64
 )
@@ -156,7 +155,7 @@ func names(all []program) string {
 
 // owners is by how many nodes the emulated nodes' part of the host is divided, so that none has more than quotaMost.
 func owners(cpus, degree int) int {
-	return max(degree, int(math.Ceil(hostShare*float64(cpus)/quotaMost)))
+	return max(degree, int(math.Ceil(emulator.HostShare*float64(cpus)/quotaMost)))
 }
 
 // engine runs programs at a degree.
@@ -182,7 +181,7 @@ func (o *realOptions) nodes(progress io.Writer, jars ...string) (s *realSite, er
 	}
 	most, cpus := slices.Max(o.degrees), runtime.NumCPU()
 	of := owners(cpus, most)
-	s.Note("%d emulated nodes, each with %.3f of a CPU, on %d CPUs", most, hostShare*float64(cpus)/float64(of), cpus)
+	s.Note("%d emulated nodes, each with %.3f of a CPU, on %d CPUs", most, emulator.HostShare*float64(cpus)/float64(of), cpus)
 	if s.group, err = cluster.NewGroup(s.Path("logs")); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"headroom/internal/testkit"
+	"headroom/lab/emulator"
 	"headroom/lab/papers"
 )
 
@@ -68,7 +69,7 @@ func TestQuotasFit(t *testing.T) {
 	t.Parallel()
 	for cpus := 1; cpus <= 64; cpus++ {
 		for degree := 1; degree <= realMost; degree++ {
-			quota := hostShare * float64(cpus) / float64(owners(cpus, degree))
+			quota := emulator.HostShare * float64(cpus) / float64(owners(cpus, degree))
 			if quota > quotaMost || quota*float64(degree) > float64(cpus) {
 				t.Fatalf("%d CPUs, %d units: %.3f of a CPU each", cpus, degree, quota)
 			}
