@@ -2,10 +2,7 @@ package scaling
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -29,8 +26,6 @@ type onSpark struct {
 	*realSite
 
 	cluster *spark.Cluster
-	dir     string
-	runs    int
 }
 
 func (o *realOptions) startSpark(ctx context.Context, progress io.Writer) (engine, error) {
@@ -46,12 +41,11 @@ func (o *realOptions) startSpark(ctx context.Context, progress io.Writer) (engin
 	for _, name := range s.names {
 		nodes = append(nodes, spark.Node{Name: name, Cores: 1, Wrap: s.on(name)})
 	}
-	dir := s.Path("spark")
-	c, err := spark.Start(ctx, spark.Config{Dir: dir, Release: release, Nodes: nodes})
+	c, err := spark.Start(ctx, spark.Config{Dir: s.Path("spark"), Release: release, Nodes: nodes})
 	if err != nil {
 		return nil, s.fail(err)
 	}
-	return &onSpark{realSite: s, cluster: c, dir: dir}, nil
+	return &onSpark{realSite: s, cluster: c}, nil
 }
 
 func (s *onSpark) Close() error {
@@ -63,8 +57,7 @@ func (s *onSpark) Close() error {
 func (s *onSpark) run(ctx context.Context, program string, size, units, _ int) (Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
-	s.runs++
-	_, err := s.cluster.Run(ctx, spark.Job{
+	r, err := s.cluster.Run(ctx, spark.Job{
 		Name: program, Application: s.Program(jarSparkApps), Main: mainScale, Args: []string{program, strconv.Itoa(size), strconv.Itoa(sparkRows(program))},
 		Conf: map[string]string{
 			"spark.cores.max": strconv.Itoa(units), "spark.executor.cores": "1", "spark.default.parallelism": strconv.Itoa(size),
@@ -74,26 +67,5 @@ func (s *onSpark) run(ctx context.Context, program string, size, units, _ int) (
 	if err != nil {
 		return Run{}, err
 	}
-	return s.newest()
-}
-
-// newest is what the newest event log says.
-func (s *onSpark) newest() (Run, error) {
-	paths, err := filepath.Glob(filepath.Join(s.dir, "events", "*"))
-	if err != nil || len(paths) != s.runs {
-		return Run{}, fmt.Errorf("%d event logs after %d runs: %w", len(paths), s.runs, err)
-	}
-	var newest string
-	var at time.Time
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil && info.ModTime().After(at) {
-			newest, at = path, info.ModTime()
-		}
-	}
-	f, err := os.Open(newest)
-	if err != nil {
-		return Run{}, err
-	}
-	defer func() { _ = f.Close() }()
-	return ReadSparkLog(f)
+	return readOne(r.Log.Path, ReadSparkLog)
 }
