@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -88,12 +89,17 @@ type program struct {
 	tolerance float64
 	// rises says that the serial part grows with the degree, which IPSO's third factor is about; yarn only.
 	rises bool
+	// rows is how many rows a partition has, some seconds of a CPU's work; spark only.
+	rows int
 }
 
 // programs are those of an engine.
 func programs(engine string) []program {
 	if engine == "spark" {
-		return []program{{name: "bayes", tolerance: 0.15}, {name: "forest", tolerance: 0.15}, {name: "svm", tolerance: 0.15}, {name: "rank", tolerance: 0.21}}
+		return []program{
+			{name: "bayes", tolerance: 0.15, rows: 400_000}, {name: "forest", tolerance: 0.15, rows: 20_000},
+			{name: "svm", tolerance: 0.15, rows: 60_000}, {name: "rank", tolerance: 0.21, rows: 40_000},
+		}
 	}
 	return []program{
 		{name: "wordcount", tolerance: 0.15}, {name: "qmc", tolerance: 0.15}, {name: "sort", tolerance: 0.15, rises: true}, {name: "terasort", tolerance: 0.15, rises: true},
@@ -160,8 +166,8 @@ func owners(cpus, degree int) int {
 
 // engine runs programs at a degree.
 type engine interface {
-	// run runs a program of a size on so many units and returns what its log says.
-	run(ctx context.Context, program string, size, units, repeat int) (Run, error)
+	// run runs a program and returns what its log says.
+	run(ctx context.Context, p program, c cell) (Run, error)
 	Close() error
 }
 
@@ -237,7 +243,7 @@ func (o *realOptions) run(ctx context.Context, progress io.Writer) (*papers.Repo
 	for repeat := range o.repeats {
 		for _, p := range chosen {
 			for _, c := range o.cells() {
-				r, err := e.run(ctx, p.name, c.size, c.units, repeat)
+				r, err := patiently(ctx, e, p, c)
 				if err != nil {
 					return nil, fmt.Errorf("scale: %s, size %d on %d, run %d: %w", p.name, c.size, c.units, repeat+1, err)
 				}
@@ -255,6 +261,16 @@ func (o *realOptions) run(ctx context.Context, progress io.Writer) (*papers.Repo
 		report.Targets = append(report.Targets, o.judge(p, all)...)
 	}
 	return report, papers.Files{"report.json": func(w io.Writer) error { return o.out.JSON(w, report) }}.Write(o.dir)
+}
+
+// realPatience bounds one run: the slowest starts executors on a fifth of a CPU and has all partitions on one of them.
+const realPatience = 30 * time.Minute
+
+// patiently makes one run.
+func patiently(ctx context.Context, e engine, p program, c cell) (Run, error) {
+	ctx, cancel := context.WithTimeout(ctx, realPatience)
+	defer cancel()
+	return e.run(ctx, p, c)
 }
 
 func (o *realOptions) start(ctx context.Context, progress io.Writer) (engine, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"strconv"
-	"time"
 
 	"headroom/lab/spark"
 )
@@ -12,14 +11,7 @@ import (
 const (
 	jarSparkApps = "headroom-spark-apps.jar"
 	mainScale    = "headroom.apps.spark.Scale"
-	// realPatience bounds one run: the slowest starts executors on a fifth of a CPU and has all partitions on one of them.
-	realPatience = 30 * time.Minute
 )
-
-// sparkRows is how many rows a partition has: some seconds of a CPU's work.
-func sparkRows(program string) int {
-	return map[string]int{"bayes": 400_000, "forest": 20_000, "svm": 60_000, "rank": 40_000}[program]
-}
 
 // onSpark is a standalone Spark with one Worker of one core on each node.
 type onSpark struct {
@@ -54,13 +46,12 @@ func (s *onSpark) Close() error {
 	return err
 }
 
-func (s *onSpark) run(ctx context.Context, program string, size, units, _ int) (Run, error) {
-	ctx, cancel := context.WithTimeout(ctx, realPatience)
-	defer cancel()
+func (s *onSpark) run(ctx context.Context, p program, on cell) (Run, error) {
+	size := strconv.Itoa(on.size)
 	r, err := s.cluster.Run(ctx, spark.Job{
-		Name: program, Application: s.Program(jarSparkApps), Main: mainScale, Args: []string{program, strconv.Itoa(size), strconv.Itoa(sparkRows(program))},
+		Name: p.name, Application: s.Program(jarSparkApps), Main: mainScale, Args: []string{p.name, size, strconv.Itoa(p.rows)},
 		Conf: map[string]string{
-			"spark.cores.max": strconv.Itoa(units), "spark.executor.cores": "1", "spark.default.parallelism": strconv.Itoa(size),
+			"spark.cores.max": strconv.Itoa(on.units), "spark.executor.cores": "1", "spark.default.parallelism": size,
 			"spark.scheduler.minRegisteredResourcesRatio": "1", "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s", "spark.locality.wait": "0s",
 		},
 	})
