@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strconv"
 
@@ -21,7 +22,7 @@ type onSpark struct {
 }
 
 func (o *realOptions) startSpark(ctx context.Context, progress io.Writer) (engine, error) {
-	s, err := o.nodes(progress, jarSparkApps)
+	s, err := o.site(progress, jarSparkApps)
 	if err != nil {
 		return nil, err
 	}
@@ -30,10 +31,10 @@ func (o *realOptions) startSpark(ctx context.Context, progress io.Writer) (engin
 		return nil, s.fail(err)
 	}
 	var nodes []spark.Node
-	for _, name := range s.names {
+	for _, name := range s.names() {
 		nodes = append(nodes, spark.Node{Name: name, Cores: 1, Wrap: s.on(name)})
 	}
-	c, err := spark.Start(ctx, spark.Config{Dir: s.Path("spark"), Release: release, Nodes: nodes})
+	c, err := spark.Start(ctx, spark.Config{Dir: s.Path("engine"), Release: release, Nodes: nodes})
 	if err != nil {
 		return nil, s.fail(err)
 	}
@@ -41,9 +42,7 @@ func (o *realOptions) startSpark(ctx context.Context, progress io.Writer) (engin
 }
 
 func (s *onSpark) Close() error {
-	err := s.cluster.Close()
-	s.end()
-	return err
+	return errors.Join(s.cluster.Close(), s.end())
 }
 
 func (s *onSpark) run(ctx context.Context, p program, on cell) (Run, error) {

@@ -3,6 +3,7 @@ package scaling
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -31,7 +32,7 @@ type onYARN struct {
 }
 
 func (o *realOptions) startYARN(ctx context.Context, progress io.Writer) (engine, error) {
-	s, err := o.nodes(progress)
+	s, err := o.site(progress)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +50,10 @@ func (o *realOptions) startYARN(ctx context.Context, progress io.Writer) (engine
 		}
 	}
 	nodes := []hadoop.Node{{Name: "master", MemoryMB: yarnMaster, VCores: 1}}
-	for _, name := range s.names {
+	for _, name := range s.names() {
 		nodes = append(nodes, hadoop.Node{Name: name, MemoryMB: yarnMap, VCores: 1, Wrap: s.on(name)})
 	}
-	c, err := hadoop.Start(ctx, hadoop.Config{Dir: s.Path("hadoop"), Jars: jars, Nodes: nodes})
+	c, err := hadoop.Start(ctx, hadoop.Config{Dir: s.Path("engine"), Jars: jars, Nodes: nodes})
 	if err != nil {
 		return nil, s.fail(err)
 	}
@@ -60,9 +61,7 @@ func (o *realOptions) startYARN(ctx context.Context, progress io.Writer) (engine
 }
 
 func (y *onYARN) Close() error {
-	err := y.cluster.Close()
-	y.end()
-	return err
+	return errors.Join(y.cluster.Close(), y.end())
 }
 
 func (y *onYARN) run(ctx context.Context, p program, on cell) (Run, error) {
