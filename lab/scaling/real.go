@@ -98,8 +98,10 @@ type program struct {
 func programs(engine string) []program {
 	if engine == "spark" {
 		return []program{
-			{name: "bayes", tolerance: 0.15, rows: 400_000}, {name: "forest", tolerance: 0.15, rows: 20_000},
-			{name: "svm", tolerance: 0.15, rows: 60_000}, {name: "rank", tolerance: 0.21, rows: 40_000},
+			{name: "bayes", tolerance: 0.15, rows: 400_000},
+			{name: "forest", tolerance: 0.15, rows: 20_000},
+			{name: "svm", tolerance: 0.15, rows: 60_000},
+			{name: "rank", tolerance: 0.21, rows: 40_000},
 		}
 	}
 	return []program{
