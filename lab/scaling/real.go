@@ -171,7 +171,7 @@ func owners(cpus, degree int) int {
 // engine runs programs at a degree.
 type engine interface {
 	// run runs a program and returns what its log says.
-	run(ctx context.Context, p program, c cell) (Run, error)
+	run(ctx context.Context, p program, c cell) (run, error)
 	Close() error
 }
 
@@ -249,7 +249,7 @@ func (s *realSite) end() error {
 
 // measured is one run as runs.csv has it.
 type measured struct {
-	Run
+	run
 
 	program string
 	repeat  int
@@ -294,7 +294,7 @@ func (o *realOptions) run(ctx context.Context, progress io.Writer) (report *pape
 const realPatience = 30 * time.Minute
 
 // patiently makes one run.
-func patiently(ctx context.Context, e engine, p program, c cell) (Run, error) {
+func patiently(ctx context.Context, e engine, p program, c cell) (run, error) {
 	ctx, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
 	return e.run(ctx, p, c)

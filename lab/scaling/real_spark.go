@@ -45,7 +45,7 @@ func (s *onSpark) Close() error {
 	return errors.Join(s.cluster.Close(), s.end())
 }
 
-func (s *onSpark) run(ctx context.Context, p program, on cell) (Run, error) {
+func (s *onSpark) run(ctx context.Context, p program, on cell) (run, error) {
 	size := strconv.Itoa(on.size)
 	r, err := s.cluster.Run(ctx, spark.Job{
 		Name: p.name, Application: s.Program(jarSparkApps), Main: mainScale, Args: []string{p.name, size, strconv.Itoa(p.rows)},
@@ -55,7 +55,7 @@ func (s *onSpark) run(ctx context.Context, p program, on cell) (Run, error) {
 		},
 	})
 	if err != nil {
-		return Run{}, err
+		return run{}, err
 	}
-	return readOne(r.Log.Path, ReadSparkLog)
+	return readOne(r.Log.Path, readSparkLog)
 }

@@ -25,7 +25,7 @@ func madeUp(o *realOptions, name string, rise, held float64) (all []measured) {
 	for repeat := range o.repeats {
 		for _, c := range o.cells() {
 			n, noise := float64(c.size), 1+0.01*math.Sin(float64(7*repeat+c.size))
-			r := Run{Tasks: c.size, Units: c.units, Launch: 5, Parallel: 10 * n * noise, Slowest: 10 * noise, Serial: (2 + rise*(n-1)) * noise, Rest: 8}
+			r := run{Tasks: c.size, Units: c.units, Launch: 5, Parallel: 10 * n * noise, Slowest: 10 * noise, Serial: (2 + rise*(n-1)) * noise, Rest: 8}
 			if slices.Contains(o.held, c.units) {
 				r.Serial *= held
 			}

@@ -64,14 +64,14 @@ func (y *onYARN) Close() error {
 	return errors.Join(y.cluster.Close(), y.end())
 }
 
-func (y *onYARN) run(ctx context.Context, p program, on cell) (Run, error) {
+func (y *onYARN) run(ctx context.Context, p program, on cell) (run, error) {
 	y.runs++
 	r, err := y.cluster.Run(ctx, y.job(p.name, on.size, y.Path("out", strconv.Itoa(y.runs))))
 	if err != nil {
-		return Run{}, err
+		return run{}, err
 	}
 	if !r.Succeeded() || r.History == nil {
-		return Run{}, fmt.Errorf("%s: %s %s", r.Application, r.FinalStatus, r.Diagnostics)
+		return run{}, fmt.Errorf("%s: %s %s", r.Application, r.FinalStatus, r.Diagnostics)
 	}
 	return ofHistory(r.History)
 }
