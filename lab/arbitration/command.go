@@ -126,6 +126,9 @@ func (o *options) run(cmd *cobra.Command) error {
 	if o.seeds < 2 || o.seeds > seedsMost {
 		return cli.Usage("--seeds is %d; give 2 to %d: bounds need more than one", o.seeds, seedsMost)
 	}
+	if o.optimum && o.scaling {
+		return cli.Usage("--optimum and --scaling are two comparisons; give one of them")
+	}
 	if o.optimum {
 		if cmd.Flags().Changed("load") || o.out != "" {
 			return cli.Usage("--optimum draws cases of its own; leave out --load and --out")

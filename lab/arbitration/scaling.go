@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -150,10 +151,15 @@ type ScalingPair struct {
 	Arbiter map[string]papers.Stat `json:"arbiter"`
 }
 
-// scalers are who is compared.
+// scalers are who is compared: the arbiter, and the baselines that run jobs side by side and give up no task.
 func scalers() []variant {
-	all := baselines()
-	return []variant{member(noPrice, usual), all[0].with(0), all[1].with(0), all[3].with(0), all[4].with(0)}
+	all := []variant{member(noPrice, usual)}
+	for _, b := range baselines() {
+		if slices.Contains([]string{"cab", "cab-urgent-first", "urgent-first", "urgent-first-fair"}, b.name) {
+			all = append(all, b.with(0))
+		}
+	}
+	return all
 }
 
 // learning is a way to decide that learns how jobs scale.
@@ -207,10 +213,10 @@ func (o *options) printScaling(cmd *cobra.Command) error {
 }
 
 func (x *Scaling) print(w io.Writer, out *cli.Output) error {
+	bounds := func(s papers.Stat) string { return fmt.Sprintf("%+.3g [%+.3g, %+.3g]", s.Mean, s.Low, s.High) }
 	var rows [][]string
 	for _, p := range x.Pairs {
 		for _, f := range []string{UrgentMean, TolerantMean, TolerantP95, EnergyJ, WeightedS} {
-			bounds := func(s papers.Stat) string { return fmt.Sprintf("%+.3g [%+.3g, %+.3g]", s.Mean, s.Low, s.High) }
 			rows = append(rows, []string{p.Name, f, fmt.Sprintf("%.4g", p.Without[f].Mean), fmt.Sprintf("%.4g", p.With[f].Mean), bounds(p.Change[f]), bounds(p.Arbiter[f])})
 		}
 	}

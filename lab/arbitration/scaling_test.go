@@ -119,6 +119,7 @@ func TestScalingCommand(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--scaling has a load of its own":      {"--scaling", "--load", "steady"},
 		"--seeds is 1; give 2":                 {"--scaling", "--seeds", "1"},
+		"--optimum and --scaling are two":      {"--scaling", "--optimum"},
 		"has a load of its own and five runs,": {"--scaling", "--engine", "local"},
 	} {
 		if text, err := execute(t, "", args...); err == nil || !strings.Contains(err.Error(), want) {

@@ -23,8 +23,6 @@ const (
 	site, rack = "site/demo", "rack/r1"
 	// cutTo is the budget after the cut, as a part of the first one.
 	cutTo = 0.60
-	// hostShare is the part of the host's CPU that the emulated nodes own together.
-	hostShare = 0.75
 	// restartDelay is how long a powerd that ended stays ended.
 	restartDelay = 2 * time.Second
 )
@@ -80,7 +78,7 @@ func newLab(opts options, dir, bin string) (*lab, error) {
 
 // nodeCPUs is how many of the host's CPUs one node owns.
 func (l *lab) nodeCPUs() float64 {
-	return hostShare * float64(runtime.NumCPU()) / float64(l.opts.nodes)
+	return emulator.HostShare * float64(runtime.NumCPU()) / float64(l.opts.nodes)
 }
 
 // slotsFor is enough slots to use the node's CPUs, and enough that a lower cap

@@ -23,9 +23,9 @@ import (
 	"headroom/lab/emulator/treefs"
 )
 
-// hostShare is the part of the host's CPU that all emulated nodes own together;
+// HostShare is the part of the host's CPUs that all emulated nodes own together;
 // the rest is for coordinators, powerds, workers and the plants themselves.
-const hostShare = 0.75
+const HostShare = 0.75
 
 // machine is one running `powerlab node`: a Node in real time with its processes.
 type machine struct {
@@ -98,7 +98,7 @@ func boot(opts options, log *slog.Logger) (*machine, error) {
 		return nil, fmt.Errorf("emulator: node folder: %w", err)
 	}
 	m := &machine{opts: opts, dir: filepath.Join(base, opts.Name), log: log.With(slog.String("node", opts.Name))}
-	m.cores = hostShare * float64(runtime.NumCPU()) / float64(max(1, opts.Nodes))
+	m.cores = HostShare * float64(runtime.NumCPU()) / float64(max(1, opts.Nodes))
 	if err := m.build(base); err != nil {
 		m.release()
 		return nil, err

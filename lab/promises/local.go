@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"headroom/lab/emulator"
 	"headroom/lab/papers"
 )
 
@@ -52,7 +53,7 @@ func local(ctx context.Context, r *papers.Real, quick bool) (*engine, error) {
 	if err := links(r, &l); err != nil {
 		return nil, err
 	}
-	cpus := hostPart * localSpeed * float64(runtime.NumCPU())
+	cpus := emulator.HostShare * localSpeed * float64(runtime.NumCPU())
 	passes, err := r.Passes(ctx, r.Path("pool", "00.txt"), time.Duration(float64(l.task)*cpus/(localSlots*localBusy)))
 	if err != nil {
 		return nil, err

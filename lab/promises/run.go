@@ -17,8 +17,6 @@ import (
 // The cluster of a run.
 const (
 	servers, nodes = 3, 2
-	// hostPart is the part of the host's CPUs that the nodes own.
-	hostPart = 0.75
 	// patience bounds the start of a cluster.
 	patience = 4 * time.Minute
 	reason   = "the comparison"

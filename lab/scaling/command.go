@@ -104,7 +104,7 @@ const (
 )
 
 func (o *fitOptions) fitSpark() (*answer, error) {
-	runs, err := readAll(o.sparkLogs, ReadSparkLog)
+	runs, err := readAll(o.sparkLogs, readSparkLog)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (o *fitOptions) fitSpark() (*answer, error) {
 }
 
 func (o *fitOptions) fitHistories() (*answer, error) {
-	runs, err := readAll(o.histories, ReadHistory)
+	runs, err := readAll(o.histories, readHistory)
 	if err != nil {
 		return nil, err
 	}

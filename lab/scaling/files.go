@@ -22,11 +22,11 @@ const filesMost = 10_000
 const bytesMost = 8 << 30
 
 // readAll reads logs.
-func readAll(names []string, read func(io.Reader) (Run, error)) ([]Run, error) {
+func readAll(names []string, read func(io.Reader) (run, error)) ([]run, error) {
 	if len(names) > filesMost {
 		return nil, cli.Usage("%d logs; at most %d", len(names), filesMost)
 	}
-	runs := make([]Run, 0, len(names))
+	runs := make([]run, 0, len(names))
 	for _, name := range names {
 		r, err := readOne(name, read)
 		if err != nil {
@@ -35,37 +35,36 @@ func readAll(names []string, read func(io.Reader) (Run, error)) ([]Run, error) {
 				Hint: "name the log of a run that has ended; --help shows which logs are read",
 			}
 		}
-		r.File = name
 		runs = append(runs, r)
 	}
 	return runs, nil
 }
 
 // readOne reads a log, or the folder of a rolling one.
-func readOne(name string, read func(io.Reader) (Run, error)) (Run, error) {
+func readOne(name string, read func(io.Reader) (run, error)) (run, error) {
 	parts, err := partsOf(name)
 	if err != nil {
-		return Run{}, err
+		return run{}, err
 	}
 	var readers []io.Reader
 	for _, part := range parts {
 		f, err := os.Open(part)
 		if err != nil {
-			return Run{}, err
+			return run{}, err
 		}
 		defer func() { _ = f.Close() }()
 		plain, err := plainText(f, part)
 		if err != nil {
-			return Run{}, err
+			return run{}, err
 		}
 		readers = append(readers, plain)
 	}
 	bounded := &io.LimitedReader{R: io.MultiReader(readers...), N: bytesMost}
-	run, err := read(bounded)
+	r, err := read(bounded)
 	if err == nil && bounded.N == 0 {
 		err = fmt.Errorf("larger than %d bytes", int64(bytesMost))
 	}
-	return run, err
+	return r, err
 }
 
 // errPacked says what to do about a codec that is not read here.

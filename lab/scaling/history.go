@@ -10,32 +10,32 @@ import (
 	"headroom/lab/hadoop"
 )
 
-// ReadHistory reads the history file (.jhist) of one MapReduce job.
-func ReadHistory(r io.Reader) (Run, error) {
+// readHistory reads the history file (.jhist) of one MapReduce job.
+func readHistory(r io.Reader) (run, error) {
 	h, err := hadoop.ReadHistory(r)
 	if err != nil {
-		return Run{}, err
+		return run{}, err
 	}
 	return ofHistory(h)
 }
 
 // ofHistory is a job's history as a run. Maps are the parallel part. From the last map's end on, reducers are the serial part.
-func ofHistory(h *hadoop.History) (Run, error) {
+func ofHistory(h *hadoop.History) (run, error) {
 	maps, reduces := h.Of("MAP", "SUCCEEDED"), h.Of("REDUCE", "SUCCEEDED")
 	switch {
 	case len(maps) == 0:
-		return Run{}, errors.New("no map has succeeded")
+		return run{}, errors.New("no map has succeeded")
 	case h.Submitted.IsZero() || h.Ended.IsZero():
-		return Run{}, errors.New("the job's submission or its end is missing: the job must have succeeded")
+		return run{}, errors.New("the job's submission or its end is missing: the job must have succeeded")
 	}
-	run := Run{Tasks: len(maps), Units: atOnce(maps)}
+	r := run{Tasks: len(maps), Units: atOnce(maps)}
 	begin, end, longest := maps[0].Started, maps[0].Finished, 0.0
 	for _, a := range maps {
 		d := a.Finished.Sub(a.Started).Seconds()
 		if d < 0 {
-			return Run{}, fmt.Errorf("%s: %w", a.ID, errOrder)
+			return run{}, fmt.Errorf("%s: %w", a.ID, errOrder)
 		}
-		run.Parallel += d
+		r.Parallel += d
 		longest = max(longest, d)
 		if a.Started.Before(begin) {
 			begin = a.Started
@@ -49,16 +49,16 @@ func ofHistory(h *hadoop.History) (Run, error) {
 		if from.Before(end) {
 			from = end
 		}
-		run.Serial = max(run.Serial, a.Finished.Sub(from).Seconds())
+		r.Serial = max(r.Serial, a.Finished.Sub(from).Seconds())
 	}
-	run.Slowest = max(longest, run.Parallel/float64(run.Units))
-	run.Launch = begin.Sub(h.Submitted).Seconds()
-	run.Stages = end.Sub(begin).Seconds() + run.Serial
-	run.Rest = max(0, h.Ended.Sub(h.Submitted).Seconds()-run.Slowest-run.Serial)
-	if !run.finite() {
-		return Run{}, errors.New("its maps took no time, or began before the job was submitted")
+	r.Slowest = max(longest, r.Parallel/float64(r.Units))
+	r.Launch = begin.Sub(h.Submitted).Seconds()
+	r.Stages = end.Sub(begin).Seconds() + r.Serial
+	r.Rest = max(0, h.Ended.Sub(h.Submitted).Seconds()-r.Slowest-r.Serial)
+	if !r.finite() {
+		return run{}, errors.New("its maps took no time, or began before the job was submitted")
 	}
-	return run, nil
+	return r, nil
 }
 
 // atOnce is how many attempts ran at the same time at most.

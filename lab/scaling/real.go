@@ -1,20 +1,23 @@
 package scaling
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
 	"headroom/lab/cluster"
+	"headroom/lab/emulator"
 	"headroom/lab/papers"
 )
 
@@ -25,22 +28,20 @@ import (
 const (
 	// quotaMost is the most of a CPU that one executor or container has.
 	quotaMost = 0.2
-	// hostShare is the part of the host's CPUs that the emulated nodes of `powerlab node` own together.
-	hostShare = 0.75
 	// realMost is the most executors or containers.
 	realMost = 64
 )
 
 // realOptions are the flags of `powerlab scale run`.
 type realOptions struct {
+	papers.Options
+
 	engine  string
 	apps    []string
 	degrees []int
 	held    []int
 	sizes   []int
 	repeats int
-	bin     string
-	dir     string
 	out     cli.Output
 }
 
@@ -76,8 +77,8 @@ func newReal() *cobra.Command {
 	f.IntSliceVar(&o.held, "held-out", o.held, "degrees that the models are not fitted to, but judged on")
 	f.IntSliceVar(&o.sizes, "sizes", o.sizes, "spark: how many partitions")
 	f.IntVar(&o.repeats, "repeats", o.repeats, "runs of each degree")
-	f.StringVar(&o.bin, "bin", "", "folder of the programs and jars (default: beside powerlab)")
-	f.StringVar(&o.dir, "out", "", "folder for what was measured")
+	f.StringVar(&o.Bin, "bin", "", "folder of the programs and jars (default: beside powerlab)")
+	f.StringVar(&o.Out, "out", "", "folder for what was measured")
 	o.out.Flags(cmd)
 	return cmd
 }
@@ -89,12 +90,19 @@ type program struct {
 	tolerance float64
 	// rises says that the serial part grows with the degree, which IPSO's third factor is about; yarn only.
 	rises bool
+	// rows is how many rows a partition has, some seconds of a CPU's work; spark only.
+	rows int
 }
 
 // programs are those of an engine.
 func programs(engine string) []program {
 	if engine == "spark" {
-		return []program{{name: "bayes", tolerance: 0.15}, {name: "forest", tolerance: 0.15}, {name: "svm", tolerance: 0.15}, {name: "rank", tolerance: 0.21}}
+		return []program{
+			{name: "bayes", tolerance: 0.15, rows: 400_000},
+			{name: "forest", tolerance: 0.15, rows: 20_000},
+			{name: "svm", tolerance: 0.15, rows: 60_000},
+			{name: "rank", tolerance: 0.21, rows: 40_000},
+		}
 	}
 	return []program{
 		{name: "wordcount", tolerance: 0.15}, {name: "qmc", tolerance: 0.15}, {name: "sort", tolerance: 0.15, rises: true}, {name: "terasort", tolerance: 0.15, rises: true},
@@ -107,9 +115,7 @@ func (o *realOptions) check() ([]program, error) {
 	switch {
 	case o.engine != "spark" && o.engine != "yarn":
 		return nil, cli.Usage("--engine is %q; it must be spark or yarn", o.engine)
-	case os.Geteuid() != 0:
-		return nil, cli.Failed("run it as root; `powerlab scale fit` needs no rights", "a quota of a CPU is a cgroup, which needs root's rights")
-	case o.dir == "":
+	case o.Out == "":
 		return nil, cli.Usage("--out must name a folder for what is measured")
 	case o.repeats < 1 || o.repeats > 100:
 		return nil, cli.Usage("--repeats is %d; it must be from 1 to 100", o.repeats)
@@ -132,16 +138,19 @@ func (o *realOptions) check() ([]program, error) {
 			return nil, cli.Usage("--held-out has %d; it must be one of --n, and not 1", n)
 		}
 	}
-	if len(o.apps) == 0 {
-		return all, nil
+	chosen := all
+	if len(o.apps) > 0 {
+		chosen = nil
 	}
-	var chosen []program
 	for _, name := range o.apps {
 		i := slices.IndexFunc(all, func(p program) bool { return p.name == name })
 		if i < 0 {
 			return nil, cli.Usage("--app has %q; %s runs %s", name, o.engine, names(all))
 		}
 		chosen = append(chosen, all[i])
+	}
+	if os.Geteuid() != 0 {
+		return nil, cli.Failed("run it as root; `powerlab scale fit` needs no rights", "a quota of a CPU is a cgroup, which needs root's rights")
 	}
 	return chosen, nil
 }
@@ -156,13 +165,13 @@ func names(all []program) string {
 
 // owners is by how many nodes the emulated nodes' part of the host is divided, so that none has more than quotaMost.
 func owners(cpus, degree int) int {
-	return max(degree, int(math.Ceil(hostShare*float64(cpus)/quotaMost)))
+	return max(degree, int(math.Ceil(emulator.HostShare*float64(cpus)/quotaMost)))
 }
 
 // engine runs programs at a degree.
 type engine interface {
-	// run runs a program of a size on so many units and returns what its log says.
-	run(ctx context.Context, program string, size, units, repeat int) (Run, error)
+	// run runs a program and returns what its log says.
+	run(ctx context.Context, p program, c cell) (run, error)
 	Close() error
 }
 
@@ -171,29 +180,38 @@ type realSite struct {
 	*papers.Real
 
 	group *cluster.Group
-	names []string
+	nodes []*cluster.Program
 }
 
-// nodes starts one emulated node for each unit.
-func (o *realOptions) nodes(progress io.Writer, jars ...string) (s *realSite, err error) {
+// nodeGrace is how long an emulated node may take to end what runs on it and to remove its cgroup.
+const nodeGrace = 10 * time.Second
+
+// site starts one emulated node for each unit.
+func (o *realOptions) site(progress io.Writer, jars ...string) (s *realSite, err error) {
 	s = &realSite{}
-	if s.Real, err = papers.NewReal("scale", &papers.Options{Bin: o.bin, Out: o.dir}, progress, o.engine, "make hooks builds the jars into bin/; it needs Maven and a JDK", jars...); err != nil {
+	const hint = "make build puts the programs into bin/; make hooks puts the jars there, and needs Maven and a JDK"
+	if s.Real, err = papers.NewReal("scale", &o.Options, progress, o.engine, hint, append(jars, "powerlab")...); err != nil {
 		return nil, err
 	}
 	most, cpus := slices.Max(o.degrees), runtime.NumCPU()
 	of := owners(cpus, most)
-	s.Note("%d emulated nodes, each with %.3f of a CPU, on %d CPUs", most, hostShare*float64(cpus)/float64(of), cpus)
+	s.Note("%d emulated nodes, each with %.3f of a CPU, on %d CPUs", most, emulator.HostShare*float64(cpus)/float64(of), cpus)
 	if s.group, err = cluster.NewGroup(s.Path("logs")); err != nil {
+		s.Remove()
 		return nil, err
 	}
 	for i := range most {
 		name := fmt.Sprintf("n%d", i+1)
-		if _, err := s.group.Start(name, nil, s.Program("powerlab"), "node", name, "--dir", s.Path("nodes"), "--nodes", fmt.Sprint(of), "--weight", fmt.Sprint(papers.RealWeight), "--no-powerd", "--no-worker"); err != nil {
+		p, err := s.group.Start(name, nil, s.Program("powerlab"), "node", name, "--dir", s.Path("nodes"), "--nodes", fmt.Sprint(of), "--throttle", "cgroup", "--weight", fmt.Sprint(papers.RealWeight), "--no-powerd", "--no-worker")
+		if err != nil {
 			return nil, s.fail(err)
 		}
-		s.names = append(s.names, name)
+		s.nodes = append(s.nodes, p)
 	}
-	if err := cluster.AwaitNodes(s.Path("nodes"), s.names...); err != nil {
+	if err := cluster.AwaitNodes(s.Path("nodes"), s.names()...); err != nil {
+		for _, p := range s.nodes {
+			err = cmp.Or(p.Ended(), err) // why there is no node says more than that there is none
+		}
 		return nil, s.fail(err)
 	}
 	return s, nil
@@ -204,27 +222,41 @@ func (s *realSite) on(node string) func(argv []string) []string {
 	return cluster.OnNode(s.Program("powerlab"), s.Path("nodes"), node)
 }
 
-func (s *realSite) fail(err error) error {
-	s.end()
-	return err
+// names are those of the nodes.
+func (s *realSite) names() (all []string) {
+	for _, p := range s.nodes {
+		all = append(all, p.Name)
+	}
+	return all
 }
 
-func (s *realSite) end() {
-	_ = s.KeepLogs("nodes", s.Path("logs")) // the run's own error is what counts
-	_ = s.group.Close()
+func (s *realSite) fail(err error) error { return errors.Join(err, s.end()) }
+
+// end ends the nodes, which remove their cgroups, and keeps the logs of what has run.
+func (s *realSite) end() error {
+	for _, p := range s.nodes {
+		p.Stop(nodeGrace)
+	}
+	err := s.group.Close()
+	for name, logs := range map[string]string{"nodes": s.Path("logs"), "engine": s.Path("engine", "logs")} {
+		if _, missing := os.Stat(logs); missing == nil {
+			err = errors.Join(err, s.KeepLogs(name, logs))
+		}
+	}
 	s.Remove()
+	return err
 }
 
 // measured is one run as runs.csv has it.
 type measured struct {
-	Run
+	run
 
 	program string
 	repeat  int
 }
 
 // run makes all runs, in rounds, so that what the machine does beside is spread over the degrees.
-func (o *realOptions) run(ctx context.Context, progress io.Writer) (*papers.Report, error) {
+func (o *realOptions) run(ctx context.Context, progress io.Writer) (report *papers.Report, err error) {
 	chosen, err := o.check()
 	if err != nil {
 		return nil, err
@@ -233,34 +265,44 @@ func (o *realOptions) run(ctx context.Context, progress io.Writer) (*papers.Repo
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = e.Close() }()
+	defer func() { err = errors.Join(err, e.Close()) }()
 	var all []measured
 	for repeat := range o.repeats {
 		for _, p := range chosen {
 			for _, c := range o.cells() {
-				r, err := e.run(ctx, p.name, c.size, c.units, repeat)
+				r, err := patiently(ctx, e, p, c)
 				if err != nil {
 					return nil, fmt.Errorf("scale: %s, size %d on %d, run %d: %w", p.name, c.size, c.units, repeat+1, err)
 				}
 				r.Tasks, r.Units = c.size, c.units
 				all = append(all, measured{r, p.name, repeat})
 				cli.Notef(progress, "%s, size %d on %d, run %d of %d: %.1f s in stages, %.1f s before", p.name, c.size, c.units, repeat+1, o.repeats, r.Stages, r.Launch)
-				if err := (papers.Files{"runs.csv": func(w io.Writer) error { return papers.WriteCSV(w, rows(all)) }}).Write(o.dir); err != nil {
+				if err := o.Keep(papers.Files{"runs.csv": func(w io.Writer) error { return papers.WriteCSV(w, rows(all)) }}); err != nil {
 					return nil, err // what is cut short later is not lost
 				}
 			}
 		}
 	}
-	report := &papers.Report{Paper: "scaling"}
+	report = &papers.Report{Paper: "scaling"}
 	for _, p := range chosen {
 		report.Targets = append(report.Targets, o.judge(p, all)...)
 	}
-	return report, papers.Files{"report.json": func(w io.Writer) error { return o.out.JSON(w, report) }}.Write(o.dir)
+	return report, o.Keep(papers.Files{"report.json": func(w io.Writer) error { return o.out.JSON(w, report) }})
+}
+
+// realPatience bounds one run: the slowest starts executors on a fifth of a CPU and has all partitions on one of them.
+const realPatience = 30 * time.Minute
+
+// patiently makes one run.
+func patiently(ctx context.Context, e engine, p program, c cell) (run, error) {
+	ctx, cancel := context.WithTimeout(ctx, realPatience)
+	defer cancel()
+	return e.run(ctx, p, c)
 }
 
 func (o *realOptions) start(ctx context.Context, progress io.Writer) (engine, error) {
-	if err := os.MkdirAll(filepath.Clean(o.dir), 0o755); err != nil {
-		return nil, fmt.Errorf("scale: %w", err)
+	if err := o.Keep(nil); err != nil {
+		return nil, err // the folder cannot be made: better known before the runs than after
 	}
 	if o.engine == "spark" {
 		return o.startSpark(ctx, progress)

@@ -20,12 +20,12 @@ const (
 // judge judges what the models say of one program.
 func (o *realOptions) judge(p program, all []measured) []papers.Target {
 	rounds := make([][]measurement, o.repeats)
-	var runs []Run
+	var runs []run
 	for round := range rounds {
-		var its []Run
+		var its []run
 		for i := range all {
 			if all[i].program == p.name && all[i].repeat == round {
-				its = append(its, all[i].Run)
+				its = append(its, all[i].run)
 			}
 		}
 		rounds[round] = o.speedups(group(its))

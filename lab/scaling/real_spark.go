@@ -2,12 +2,9 @@ package scaling
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"strconv"
-	"time"
 
 	"headroom/lab/spark"
 )
@@ -15,26 +12,17 @@ import (
 const (
 	jarSparkApps = "headroom-spark-apps.jar"
 	mainScale    = "headroom.apps.spark.Scale"
-	// realPatience bounds one run: the slowest starts executors on a fifth of a CPU and has all partitions on one of them.
-	realPatience = 30 * time.Minute
 )
-
-// sparkRows is how many rows a partition has: some seconds of a CPU's work.
-func sparkRows(program string) int {
-	return map[string]int{"bayes": 400_000, "forest": 20_000, "svm": 60_000, "rank": 40_000}[program]
-}
 
 // onSpark is a standalone Spark with one Worker of one core on each node.
 type onSpark struct {
 	*realSite
 
 	cluster *spark.Cluster
-	dir     string
-	runs    int
 }
 
 func (o *realOptions) startSpark(ctx context.Context, progress io.Writer) (engine, error) {
-	s, err := o.nodes(progress, jarSparkApps)
+	s, err := o.site(progress, jarSparkApps)
 	if err != nil {
 		return nil, err
 	}
@@ -43,57 +31,31 @@ func (o *realOptions) startSpark(ctx context.Context, progress io.Writer) (engin
 		return nil, s.fail(err)
 	}
 	var nodes []spark.Node
-	for _, name := range s.names {
+	for _, name := range s.names() {
 		nodes = append(nodes, spark.Node{Name: name, Cores: 1, Wrap: s.on(name)})
 	}
-	dir := s.Path("spark")
-	c, err := spark.Start(ctx, spark.Config{Dir: dir, Release: release, Nodes: nodes})
+	c, err := spark.Start(ctx, spark.Config{Dir: s.Path("engine"), Release: release, Nodes: nodes})
 	if err != nil {
 		return nil, s.fail(err)
 	}
-	return &onSpark{realSite: s, cluster: c, dir: dir}, nil
+	return &onSpark{realSite: s, cluster: c}, nil
 }
 
 func (s *onSpark) Close() error {
-	err := s.cluster.Close()
-	s.end()
-	return err
+	return errors.Join(s.cluster.Close(), s.end())
 }
 
-func (s *onSpark) run(ctx context.Context, program string, size, units, _ int) (Run, error) {
-	ctx, cancel := context.WithTimeout(ctx, realPatience)
-	defer cancel()
-	s.runs++
-	_, err := s.cluster.Run(ctx, spark.Job{
-		Name: program, Application: s.Program(jarSparkApps), Main: mainScale, Args: []string{program, strconv.Itoa(size), strconv.Itoa(sparkRows(program))},
+func (s *onSpark) run(ctx context.Context, p program, on cell) (run, error) {
+	size := strconv.Itoa(on.size)
+	r, err := s.cluster.Run(ctx, spark.Job{
+		Name: p.name, Application: s.Program(jarSparkApps), Main: mainScale, Args: []string{p.name, size, strconv.Itoa(p.rows)},
 		Conf: map[string]string{
-			"spark.cores.max": strconv.Itoa(units), "spark.executor.cores": "1", "spark.default.parallelism": strconv.Itoa(size),
+			"spark.cores.max": strconv.Itoa(on.units), "spark.executor.cores": "1", "spark.default.parallelism": size,
 			"spark.scheduler.minRegisteredResourcesRatio": "1", "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s", "spark.locality.wait": "0s",
 		},
 	})
 	if err != nil {
-		return Run{}, err
+		return run{}, err
 	}
-	return s.newest()
-}
-
-// newest is what the newest event log says.
-func (s *onSpark) newest() (Run, error) {
-	paths, err := filepath.Glob(filepath.Join(s.dir, "events", "*"))
-	if err != nil || len(paths) != s.runs {
-		return Run{}, fmt.Errorf("%d event logs after %d runs: %w", len(paths), s.runs, err)
-	}
-	var newest string
-	var at time.Time
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil && info.ModTime().After(at) {
-			newest, at = path, info.ModTime()
-		}
-	}
-	f, err := os.Open(newest)
-	if err != nil {
-		return Run{}, err
-	}
-	defer func() { _ = f.Close() }()
-	return ReadSparkLog(f)
+	return readOne(r.Log.Path, readSparkLog)
 }

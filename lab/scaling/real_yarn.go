@@ -3,7 +3,7 @@ package scaling
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -32,7 +32,7 @@ type onYARN struct {
 }
 
 func (o *realOptions) startYARN(ctx context.Context, progress io.Writer) (engine, error) {
-	s, err := o.nodes(progress)
+	s, err := o.site(progress)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +50,10 @@ func (o *realOptions) startYARN(ctx context.Context, progress io.Writer) (engine
 		}
 	}
 	nodes := []hadoop.Node{{Name: "master", MemoryMB: yarnMaster, VCores: 1}}
-	for _, name := range s.names {
+	for _, name := range s.names() {
 		nodes = append(nodes, hadoop.Node{Name: name, MemoryMB: yarnMap, VCores: 1, Wrap: s.on(name)})
 	}
-	c, err := hadoop.Start(ctx, hadoop.Config{Dir: s.Path("hadoop"), Jars: jars, Nodes: nodes})
+	c, err := hadoop.Start(ctx, hadoop.Config{Dir: s.Path("engine"), Jars: jars, Nodes: nodes})
 	if err != nil {
 		return nil, s.fail(err)
 	}
@@ -61,21 +61,17 @@ func (o *realOptions) startYARN(ctx context.Context, progress io.Writer) (engine
 }
 
 func (y *onYARN) Close() error {
-	err := y.cluster.Close()
-	y.end()
-	return err
+	return errors.Join(y.cluster.Close(), y.end())
 }
 
-func (y *onYARN) run(ctx context.Context, program string, size, _, _ int) (Run, error) {
-	ctx, cancel := context.WithTimeout(ctx, realPatience)
-	defer cancel()
+func (y *onYARN) run(ctx context.Context, p program, on cell) (run, error) {
 	y.runs++
-	r, err := y.cluster.Run(ctx, y.job(program, size, y.Path("out", strconv.Itoa(y.runs))))
+	r, err := y.cluster.Run(ctx, y.job(p.name, on.size, y.Path("out", strconv.Itoa(y.runs))))
 	if err != nil {
-		return Run{}, err
+		return run{}, err
 	}
 	if !r.Succeeded() || r.History == nil {
-		return Run{}, fmt.Errorf("%s: %s %s", r.Application, r.FinalStatus, r.Diagnostics)
+		return run{}, fmt.Errorf("%s: %s %s", r.Application, r.FinalStatus, r.Diagnostics)
 	}
 	return ofHistory(r.History)
 }
@@ -109,11 +105,9 @@ func writeTera(dir string, n int) error {
 	for file := range n {
 		random := rand.NewChaCha8([32]byte{byte(file)})
 		var b bytes.Buffer
+		row := make([]byte, teraRow)
 		for range yarnBytes / teraRow {
-			row := make([]byte, teraRow)
-			for i := 0; i < teraKey; i += 2 {
-				binary.BigEndian.PutUint16(row[i:], uint16(random.Uint64()))
-			}
+			_, _ = random.Read(row[:teraKey]) // it never fails
 			b.Write(row)
 		}
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("part-%05d", file)), b.Bytes(), 0o644); err != nil {

@@ -11,10 +11,8 @@ import (
 	"headroom/jobs/scaling/ipso"
 )
 
-// Run is what a log says about one run of a job; times are in seconds.
-type Run struct {
-	// File is the log's name.
-	File string
+// run is what a log says about one run of a job; times are in seconds.
+type run struct {
 	// Tasks is the number of tasks of the first stage, or of maps; Units how many executors, or containers for maps, there were at
 	// once.
 	Tasks, Units int
@@ -44,7 +42,7 @@ type measurement struct {
 
 // group makes the means of runs of the same size and degree, smallest first. The overhead of scaling out is what the rest of the
 // time exceeds that of the smallest degree: sequential runs have none.
-func group(runs []Run) []measurement {
+func group(runs []run) []measurement {
 	by := map[[2]int]*measurement{}
 	for i := range runs {
 		r := &runs[i]
@@ -172,7 +170,7 @@ func factorsOf(all []measurement) (*factors, error) {
 func seconds(ms int64) float64 { return float64(ms) / 1000 }
 
 // finite reports whether a run's times can be.
-func (r *Run) finite() bool {
+func (r *run) finite() bool {
 	for _, x := range []float64{r.Launch, r.Stages, r.Parallel, r.Slowest, r.Serial, r.Rest} {
 		if math.IsNaN(x) || x < 0 || x > secondsMost {
 			return false

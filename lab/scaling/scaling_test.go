@@ -223,7 +223,7 @@ func TestHistories(t *testing.T) {
 	if a.Advice == nil || a.Advice.Wasted != nil || a.Advice.Most != 64 {
 		t.Errorf("%+v", a.Advice)
 	}
-	if r := testkit.Need(ReadHistory(strings.NewReader(history(3, 5))))(t); r.Tasks != 3 || r.Units != 3 || r.Parallel != 90 || r.Slowest != 30 || r.Serial != 5 || r.Launch != 4 || math.Abs(r.Rest-4.1) > 1e-9 {
+	if r := testkit.Need(readHistory(strings.NewReader(history(3, 5))))(t); r.Tasks != 3 || r.Units != 3 || r.Parallel != 90 || r.Slowest != 30 || r.Serial != 5 || r.Launch != 4 || math.Abs(r.Rest-4.1) > 1e-9 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -243,7 +243,7 @@ func TestBadLogs(t *testing.T) {
 		strings.Replace(good, `"Timestamp":1000`, `"Timestamp":99000`, 1):                      "begins before the application",
 		strings.Replace(good, `"App Name":"x"`, `"App Name":"`+strings.Repeat("x", 17<<20), 1): "token too long",
 	} {
-		if _, err := ReadSparkLog(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readSparkLog(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %s", text, err, want)
 		}
 	}
@@ -255,7 +255,7 @@ func TestBadLogs(t *testing.T) {
 		strings.ReplaceAll(h, `"startTime":5000`, `"startTime":99000`):  "end before its begin",
 		strings.Replace(h, `"submitTime":1000`, `"submitTime":9000`, 1): "before the job was submitted",
 	} {
-		if _, err := ReadHistory(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readHistory(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %s", text, err, want)
 		}
 	}
@@ -293,7 +293,7 @@ func TestAdvice(t *testing.T) {
 func FuzzReadSparkLog(f *testing.F) {
 	f.Add(eventLog(usba.Model{R: 1, Alpha: 1, Theta: 1}, 4, 2))
 	f.Fuzz(func(t *testing.T, text string) {
-		if r, err := ReadSparkLog(strings.NewReader(text)); err == nil && (!r.finite() || r.Tasks < 1 || r.Units < 1) {
+		if r, err := readSparkLog(strings.NewReader(text)); err == nil && (!r.finite() || r.Tasks < 1 || r.Units < 1) {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -302,7 +302,7 @@ func FuzzReadSparkLog(f *testing.F) {
 func FuzzReadHistory(f *testing.F) {
 	f.Add(history(2, 3))
 	f.Fuzz(func(t *testing.T, text string) {
-		if r, err := ReadHistory(strings.NewReader(text)); err == nil && (!r.finite() || r.Tasks < 1 || r.Units < 1) {
+		if r, err := readHistory(strings.NewReader(text)); err == nil && (!r.finite() || r.Tasks < 1 || r.Units < 1) {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -61,9 +61,9 @@ type sparkLog struct {
 	events int
 }
 
-// ReadSparkLog reads the event log of one application, as Spark writes it without compression: a JSON object a line. Events that
+// readSparkLog reads the event log of one application, as Spark writes it without compression: a JSON object a line. Events that
 // it does not need it passes over.
-func ReadSparkLog(r io.Reader) (Run, error) {
+func readSparkLog(r io.Reader) (run, error) {
 	l := &sparkLog{executors: map[string]bool{}, busy: map[stageKey]map[string]int64{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, lineMost)
@@ -74,14 +74,14 @@ func ReadSparkLog(r io.Reader) (Run, error) {
 		}
 		var e sparkEvent
 		if err := json.Unmarshal(line, &e); err != nil {
-			return Run{}, fmt.Errorf("line %d: not an event of Spark: %w", number, err)
+			return run{}, fmt.Errorf("line %d: not an event of Spark: %w", number, err)
 		}
 		if err := l.take(&e); err != nil {
-			return Run{}, fmt.Errorf("line %d: %w", number, err)
+			return run{}, fmt.Errorf("line %d: %w", number, err)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return Run{}, fmt.Errorf("event log: %w", err)
+		return run{}, fmt.Errorf("event log: %w", err)
 	}
 	return l.run()
 }
@@ -161,16 +161,16 @@ func (l *sparkLog) task(e *sparkEvent) error {
 }
 
 // run is the log as a run.
-func (l *sparkLog) run() (Run, error) {
+func (l *sparkLog) run() (run, error) {
 	switch {
 	case l.launched == 0:
-		return Run{}, errors.New("no SparkListenerApplicationStart: this is no event log, or not its first part")
+		return run{}, errors.New("no SparkListenerApplicationStart: this is no event log, or not its first part")
 	case l.first == 0:
-		return Run{}, errors.New("no stage has ended")
+		return run{}, errors.New("no stage has ended")
 	case l.first < l.launched:
-		return Run{}, fmt.Errorf("the first stage begins before the application: %w", errOrder)
+		return run{}, fmt.Errorf("the first stage begins before the application: %w", errOrder)
 	case l.tasks < 1:
-		return Run{}, errors.New("the first stage has no tasks")
+		return run{}, errors.New("the first stage has no tasks")
 	}
 	var all, slowest int64
 	seen := map[string]bool{}
@@ -183,7 +183,7 @@ func (l *sparkLog) run() (Run, error) {
 		}
 		slowest += longest
 	}
-	r := Run{
+	r := run{
 		Tasks: l.tasks, Units: max(l.most, 1), Launch: seconds(l.first - l.launched), Stages: seconds(l.stages),
 		Parallel: seconds(all), Slowest: seconds(slowest),
 	}
@@ -194,7 +194,7 @@ func (l *sparkLog) run() (Run, error) {
 	r.Serial = max(0, seconds(max(l.last, l.ended)-l.first)-r.Stages)
 	r.Rest = r.Launch + max(0, r.Stages-r.Slowest)
 	if !r.finite() {
-		return Run{}, errors.New("its stages or tasks took no time, or more than 30 years")
+		return run{}, errors.New("its stages or tasks took no time, or more than 30 years")
 	}
 	return r, nil
 }

@@ -103,6 +103,8 @@ type Result struct {
 
 // EventLog is what Spark wrote down of an application.
 type EventLog struct {
+	// Path is its file.
+	Path string
 	// Application is its id.
 	Application string
 	// Stages, in the order in which they ended; one that was begun again is there again.
@@ -259,6 +261,7 @@ func readEventLog(path string) (log EventLog, name string, err error) {
 	if err != nil {
 		return log, "", fmt.Errorf("spark: event log: %w", err)
 	}
+	log.Path = path
 	var begin, end int64
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, eventMost)

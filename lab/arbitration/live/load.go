@@ -12,11 +12,7 @@ import (
 )
 
 // The cluster of a run.
-const (
-	servers, nodes = 3, 2
-	// hostPart is the part of the host's CPUs that the nodes own.
-	hostPart = 0.75
-)
+const servers, nodes = 3, 2
 
 // usual is for how long jobs come in a run, brief the same of --quick.
 const usual, brief = 5 * time.Minute, 150 * time.Second

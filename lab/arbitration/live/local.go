@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"headroom/lab/emulator"
 	"headroom/lab/papers"
 )
 
@@ -43,7 +44,7 @@ func local(ctx context.Context, r *papers.Real) (*engine, error) {
 			return nil, err
 		}
 	}
-	cpus := hostPart * localSpeed * float64(runtime.NumCPU())
+	cpus := emulator.HostShare * localSpeed * float64(runtime.NumCPU())
 	passes, err := r.Passes(ctx, r.Path("in", p.streams[0].name, "00.txt"), time.Duration(float64(localTask)*cpus/localSlots))
 	if err != nil {
 		return nil, err

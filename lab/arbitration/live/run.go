@@ -11,6 +11,7 @@ import (
 
 	"headroom/lab/arbitration"
 	"headroom/lab/cluster"
+	"headroom/lab/emulator"
 	"headroom/lab/papers"
 	"headroom/lab/runs"
 	"headroom/units"
@@ -102,7 +103,7 @@ func (l *lab) end(name string) error {
 }
 
 // busy is how many tasks keep the CPUs busy that a node owns.
-func busy() int { return int(math.Ceil(hostPart * float64(runtime.NumCPU()) / nodes)) }
+func busy() int { return int(math.Ceil(emulator.HostShare * float64(runtime.NumCPU()) / nodes)) }
 
 // start starts the site and gives it budget, joules and the variant's policy.
 func (l *lab) start(ctx context.Context, name string, v *variant) (err error) {
