@@ -68,10 +68,11 @@ final class PigeonScheduler extends TaskSchedulerImpl {
     } catch (ReflectiveOperationException e) {
       throw new IllegalStateException("this Spark schedules tasks in a way that is not known here: " + e.getMessage(), e);
     }
+    // New at each start, so that masters need no number of the start beside it.
     String name = sc.appName().replaceAll("[^A-Za-z0-9._-]", "-");
     String application = name.substring(0, Math.min(NAME_MAX, name.length())) + "-" + UUID.randomUUID();
     for (int i = 0; i < options.masters.size(); i++) {
-      links.add(new Link(i, options.masters.get(i), options, ledger, application, 1, this::granted));
+      links.add(new Link(i, options.masters.get(i), options, ledger, application, this::granted));
     }
   }
 
@@ -198,7 +199,7 @@ final class PigeonScheduler extends TaskSchedulerImpl {
       } else if (silent > Ledger.SILENCE_MS && now() - complained > COMPLAIN_MS) {
         complained = now();
         LOG.warn("no master of a group has been active for {} s, tasks wait: {}", silent / 1000, troubles());
-      } else if (!ledger.idle().isEmpty()) {
+      } else if (ledger.unused()) {
         granted();
       }
     } catch (Exception e) { // any of Scala's: none is checked there, and one that leaves here would end the looks
