@@ -76,7 +76,7 @@ again() {
 	hopeless "$of" && return 1
 	broken "$of" >"$of.broken"
 	[ -s "$of.broken" ] && [ "$(wc -l <"$of.broken")" -le 3 ] || return 1
-	# Two hours are not there for a suite of half an hour.
+	# Two hours are not there for a suite of forty minutes.
 	[ $(($(date +%s) - began)) -lt 3600 ] || return 1
 	cp "$of" "$of.first"
 	while read -r package name; do

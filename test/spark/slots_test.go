@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -93,7 +94,7 @@ func slotsJob(t *testing.T, c *spark.Cluster, certs testkit.Certificates, dir st
 	}
 	return spark.Job{
 		Name: "slots", Application: testkit.Need(filepath.Abs(filepath.Join("testdata", "slots.py")))(t), Master: "spark-pigeon://" + strings.Join(masters, ","),
-		Args: []string{filepath.Join(dir, "ready"), filepath.Join(dir, "go"), "40", "3", "0.3"},
+		Args: []string{filepath.Join(dir, "ready"), filepath.Join(dir, "go"), fmt.Sprint(lowTasks), fmt.Sprint(highTasks), fmt.Sprint(taskTakes.Seconds())},
 		Conf: map[string]string{
 			"spark.headroom.pigeon.executors": c.Master(), "spark.headroom.pigeon.nodes": strings.Join(nodes, ","),
 			"spark.headroom.ca": files.CA, "spark.headroom.cert": files.Cert, "spark.headroom.key": files.Key,

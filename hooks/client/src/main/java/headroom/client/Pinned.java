@@ -57,32 +57,40 @@ public final class Pinned extends X509ExtendedTrustManager {
     if (file.isEmpty()) {
       throw new IOException("https needs the file of the cluster's authority");
     }
-    try (InputStream in = Files.newInputStream(Paths.get(file))) {
+    KeyManager[] own = certificate.isEmpty() ? null : own(certificate, key);
+    Collection<? extends Certificate> authority = certificates(file);
+    try {
       KeyStore roots = KeyStore.getInstance(KeyStore.getDefaultType());
       roots.load(null, null);
-      for (Certificate c : CertificateFactory.getInstance("X.509").generateCertificates(in)) {
+      for (Certificate c : authority) {
         roots.setCertificateEntry("ca" + roots.size(), c);
-      }
-      if (roots.size() == 0) {
-        throw new IOException(file + " holds no certificate");
       }
       TrustManagerFactory factory = TrustManagerFactory.getInstance("PKIX");
       factory.init(roots);
       SSLContext context = SSLContext.getInstance("TLSv1.3");
       X509ExtendedTrustManager chains = (X509ExtendedTrustManager) factory.getTrustManagers()[0];
-      context.init(certificate.isEmpty() ? null : own(certificate, key), new TrustManager[] {new Pinned(chains)}, null);
+      context.init(own, new TrustManager[] {new Pinned(chains)}, null);
       return context.getSocketFactory();
-    } catch (GeneralSecurityException | IllegalArgumentException e) {
+    } catch (GeneralSecurityException e) {
       throw new IOException(file + ": " + e.getMessage(), e);
     }
   }
 
-  private static KeyManager[] own(String certificate, String key) throws IOException, GeneralSecurityException {
-    try (InputStream in = Files.newInputStream(Paths.get(certificate))) {
-      Certificate[] chain = CertificateFactory.getInstance("X.509").generateCertificates(in).toArray(new Certificate[0]);
-      if (chain.length == 0) {
-        throw new IOException(certificate + " holds no certificate");
+  private static Collection<? extends Certificate> certificates(String file) throws IOException {
+    try (InputStream in = Files.newInputStream(Paths.get(file))) {
+      Collection<? extends Certificate> all = CertificateFactory.getInstance("X.509").generateCertificates(in);
+      if (all.isEmpty()) {
+        throw new IOException(file + " holds no certificate");
       }
+      return all;
+    } catch (CertificateException | IllegalArgumentException e) {
+      throw new IOException(file + ": " + e.getMessage(), e);
+    }
+  }
+
+  private static KeyManager[] own(String certificate, String key) throws IOException {
+    Certificate[] chain = certificates(certificate).toArray(new Certificate[0]);
+    try {
       Matcher pem = PRIVATE_KEY.matcher(new String(Files.readAllBytes(Paths.get(key)), StandardCharsets.US_ASCII));
       if (!pem.find()) {
         throw new IOException(key + " holds no PRIVATE KEY");
@@ -94,6 +102,8 @@ public final class Pinned extends X509ExtendedTrustManager {
       KeyManagerFactory factory = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
       factory.init(store, new char[0]);
       return factory.getKeyManagers();
+    } catch (GeneralSecurityException | IllegalArgumentException e) {
+      throw new IOException(key + ": " + e.getMessage(), e);
     }
   }
 

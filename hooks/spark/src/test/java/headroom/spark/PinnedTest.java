@@ -1,4 +1,5 @@
-// Claims: a token goes only to a scheduler of the pinned authority; an https address without one is refused.
+// Claims: a token goes only to a scheduler of the pinned authority; an https address without one is refused;
+// what is wrong with a file is said of that file.
 package headroom.spark;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -10,6 +11,7 @@ import headroom.client.SecureScheduler;
 import java.io.IOException;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
@@ -26,6 +28,7 @@ class PinnedTest {
     try (SecureScheduler s = new SecureScheduler(dir, "headroom://scheduler/s1", FakeScheduler.EXACT)) {
       report(s, s.ca);
       assertEquals("Bearer secret", s.tokens.take());
+      errorsNameTheirFile(dir, s.ca); // here, because a certificate takes seconds
     }
   }
 
@@ -44,6 +47,20 @@ class PinnedTest {
       assertThrows(IOException.class, () -> report(s, other.ca));
       assertTrue(s.tokens.isEmpty());
     }
+  }
+
+  private static void refused(Path ca, Path certificate, Path key, Path named) {
+    String why = assertThrows(IOException.class, () -> Pinned.by(ca.toString(), certificate.toString(), key.toString())).getMessage();
+    assertTrue(why.startsWith(named.toString()), why);
+  }
+
+  private static void errorsNameTheirFile(Path dir, Path ca) throws IOException {
+    Path bad = Files.write(dir.resolve("bad.pem"), "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n".getBytes(StandardCharsets.US_ASCII));
+    Path empty = Files.createFile(dir.resolve("empty.pem"));
+    refused(ca, ca, bad, bad);
+    refused(ca, ca, empty, empty);
+    refused(ca, bad, bad, bad);
+    refused(ca, empty, bad, empty);
   }
 
   @Test

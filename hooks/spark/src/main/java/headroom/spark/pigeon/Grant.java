@@ -1,13 +1,13 @@
 package headroom.spark.pigeon;
 
-/** A slot of a node that a master has granted, and the task that it is for once there is one. */
+/** A slot of a node that a master has granted, and the executor whose task has it. */
 final class Grant {
   final String instance;
   final long number;
   final String node;
   final boolean high;
 
-  /** When it came, or its task ended; for unused ones. */
+  /** When it came. */
   final long since;
 
   /** Null while no task has it. */

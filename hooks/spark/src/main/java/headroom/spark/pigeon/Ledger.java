@@ -1,5 +1,8 @@
 package headroom.spark.pigeon;
 
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Comparator;
@@ -11,7 +14,6 @@ import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.TreeSet;
 
 /**
  * How many slots are wanted of which group, and which are held: the distributor's state. It knows no Spark and no network, and takes
@@ -66,8 +68,13 @@ final class Ledger {
 
   /** Whether the master at this address is the active one of its group. */
   synchronized boolean active(int address) {
+    return activeAt(address) != null;
+  }
+
+  /** The group whose active master is at this address; null for none. */
+  private Group activeAt(int address) {
     Group g = byAddress.get(address);
-    return g != null && g.active == address;
+    return g != null && g.active == address ? g : null;
   }
 
   /** Takes an answer of the master at this address; reports whether there are new grants. */
@@ -93,7 +100,6 @@ final class Ledger {
       change();
     }
     g.heard = now;
-    notifyAll();
     boolean more = false;
     for (Grant s : a.slots) {
       if (s.instance.equals(g.instance) && s.number > g.seen) {
@@ -111,42 +117,26 @@ final class Ledger {
   }
 
   /** What a report to the master at this address says, JSON of SlotReport; null where it is not the active one. */
-  synchronized String report(int address, String application, long incarnation, long now) {
-    Group g = byAddress.get(address);
-    if (g == null || g.active != address) {
+  synchronized String report(int address, String application, long now) {
+    Group g = activeAt(address);
+    if (g == null) {
       return null;
     }
     boolean paused = now < g.pausedUntil;
-    StringBuilder s = new StringBuilder(256).append("{\"application\":").append(quoted(application)).append(",\"incarnation\":").append(incarnation)
-        .append(",\"wantHigh\":").append(paused ? 0 : g.want[1]).append(",\"wantLow\":").append(paused ? 0 : g.want[0])
-        .append(",\"instance\":").append(quoted(g.instance)).append(",\"seen\":").append(g.seen).append(",\"held\":[");
-    String comma = "";
-    for (Grant held : g.held) {
-      s.append(comma).append("{\"instance\":").append(quoted(held.instance)).append(",\"number\":").append(held.number)
-          .append(",\"node\":").append(quoted(held.node)).append(",\"high\":").append(held.high).append('}');
-      comma = ",";
+    ObjectNode o = JsonNodeFactory.instance.objectNode().put("application", application)
+        .put("wantHigh", paused ? 0 : g.want[1]).put("wantLow", paused ? 0 : g.want[0]).put("instance", g.instance).put("seen", g.seen);
+    ArrayNode held = o.putArray("held");
+    for (Grant s : g.held) {
+      held.addObject().put("instance", s.instance).put("number", s.number).put("node", s.node).put("high", s.high);
     }
-    return s.append("]}").toString();
+    return o.toString();
   }
 
   /** What Await says to the master at this address; a look at its role where it is not the active one. */
   synchronized String await(int address, String application, int waitMs) {
-    Group g = byAddress.get(address);
-    boolean active = g != null && g.active == address;
-    return "{\"application\":" + quoted(application) + ",\"instance\":" + quoted(active ? g.instance : "") + ",\"seen\":" + (active ? g.seen : 0)
-        + ",\"waitMs\":" + (active ? waitMs : 0) + "}";
-  }
-
-  private static String quoted(String text) {
-    StringBuilder s = new StringBuilder(text.length() + 2).append('"');
-    for (char c : text.toCharArray()) {
-      if (c == '"' || c == '\\' || c < ' ') {
-        s.append(String.format("\\u%04x", (int) c));
-      } else {
-        s.append(c);
-      }
-    }
-    return s.append('"').toString();
+    Group g = activeAt(address);
+    return JsonNodeFactory.instance.objectNode().put("application", application).put("instance", g == null ? "" : g.instance)
+        .put("seen", g == null ? 0 : g.seen).put("waitMs", g == null ? 0 : waitMs).toString();
   }
 
   /** Makes what is wanted and what is granted without use as much as tasks wait, {low, high}. The rest is given back. */
@@ -288,11 +278,9 @@ final class Ledger {
     groups.values().forEach(g -> g.heard = now - SILENCE_MS);
   }
 
-  /** Nodes with grants that wait for a core. */
-  synchronized Set<String> idle() {
-    Set<String> nodes = new TreeSet<>(unused(false).keySet());
-    nodes.addAll(unused(true).keySet());
-    return nodes;
+  /** Whether there are grants that wait for a core. */
+  synchronized boolean unused() {
+    return groups.values().stream().flatMap(g -> g.held.stream()).anyMatch(s -> s.executor == null);
   }
 
   private void change() {

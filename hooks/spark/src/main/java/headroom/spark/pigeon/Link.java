@@ -1,5 +1,6 @@
 package headroom.spark.pigeon;
 
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import headroom.client.Request;
 import java.io.IOException;
 import java.net.URL;
@@ -32,20 +33,18 @@ final class Link {
   private final Options options;
   private final Ledger ledger;
   private final String application;
-  private final long incarnation;
   private final Runnable granted;
   private final Thread reporter;
   private final Thread waiter;
   private volatile boolean over;
   private volatile String trouble = "it was not asked yet";
 
-  Link(int number, URL address, Options options, Ledger ledger, String application, long incarnation, Runnable granted) {
+  Link(int number, URL address, Options options, Ledger ledger, String application, Runnable granted) {
     this.number = number;
     this.address = address;
     this.options = options;
     this.ledger = ledger;
     this.application = application;
-    this.incarnation = incarnation;
     this.granted = granted;
     reporter = thread("report", this::report);
     waiter = thread("await", this::await);
@@ -74,7 +73,7 @@ final class Link {
     waiter.interrupt();
     if (ledger.active(number)) {
       try {
-        send(REPORT, "{\"application\":\"" + application + "\",\"incarnation\":" + incarnation + ",\"bye\":true}", TIMEOUT_MS);
+        send(REPORT, JsonNodeFactory.instance.objectNode().put("application", application).put("bye", true).toString(), TIMEOUT_MS);
       } catch (IOException e) {
         LOG.info("{} was not told that the application ends: it finds out by silence", address.getAuthority(), e);
       } catch (InterruptedException e) {
@@ -90,7 +89,7 @@ final class Link {
   private void report() {
     loop(() -> {
       long version = ledger.version();
-      String body = ledger.report(number, application, incarnation, PigeonScheduler.now());
+      String body = ledger.report(number, application, PigeonScheduler.now());
       if (body == null) {
         hear(send(AWAIT, ledger.await(number, application, 0), TIMEOUT_MS));
         pause(LOOK_MS, () -> false);

@@ -4,7 +4,6 @@ import headroom.client.Pinned;
 import java.io.IOException;
 import java.net.MalformedURLException;
 import java.net.URL;
-import java.nio.file.InvalidPathException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -52,7 +51,7 @@ final class Options {
     String ca = or(conf, CA, "");
     try {
       tls = ca.isEmpty() ? null : Pinned.by(ca, or(conf, CERT, ""), or(conf, KEY, ""));
-    } catch (IOException | InvalidPathException e) {
+    } catch (IOException e) {
       throw new IllegalArgumentException(CA + ", " + CERT + ", " + KEY + ": " + e.getMessage(), e);
     }
     Matcher m = MASTER.matcher(master);

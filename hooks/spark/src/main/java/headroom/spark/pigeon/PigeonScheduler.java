@@ -68,10 +68,11 @@ final class PigeonScheduler extends TaskSchedulerImpl {
     } catch (ReflectiveOperationException e) {
       throw new IllegalStateException("this Spark schedules tasks in a way that is not known here: " + e.getMessage(), e);
     }
+    // New at each start, so that masters need no number of the start beside it.
     String name = sc.appName().replaceAll("[^A-Za-z0-9._-]", "-");
     String application = name.substring(0, Math.min(NAME_MAX, name.length())) + "-" + UUID.randomUUID();
     for (int i = 0; i < options.masters.size(); i++) {
-      links.add(new Link(i, options.masters.get(i), options, ledger, application, 1, this::granted));
+      links.add(new Link(i, options.masters.get(i), options, ledger, application, this::granted));
     }
   }
 
@@ -163,40 +164,45 @@ final class PigeonScheduler extends TaskSchedulerImpl {
   }
 
   /** Tells the ledger how many tasks wait. */
-  private void want() {
-    synchronized (this) {
-      int[] waiting = new int[2];
-      if (!executors.isEmpty()) {
-        for (Iterator<TaskSetManager> it = rootPool().getSortedTaskSetQueue().iterator(); it.hasNext(); ) {
-          TaskSetManager set = it.next();
-          if (!set.isZombie()) {
-            // A copy of a slow task is wanted beside those that have not begun.
-            waiting[high(set) ? 1 : 0] += Math.max(0, set.numTasks() - set.tasksSuccessful() - set.runningTasks()) + set.speculatableTasks().size();
-          }
+  private synchronized void want() {
+    int[] waiting = new int[2];
+    if (!executors.isEmpty()) {
+      for (Iterator<TaskSetManager> it = rootPool().getSortedTaskSetQueue().iterator(); it.hasNext(); ) {
+        TaskSetManager set = it.next();
+        if (!set.isZombie()) {
+          // A copy of a slow task is wanted beside those that have not begun.
+          waiting[high(set) ? 1 : 0] += Math.max(0, set.numTasks() - set.tasksSuccessful() - set.runningTasks()) + set.speculatableTasks().size();
         }
       }
-      ledger.want(waiting, now());
     }
+    ledger.want(waiting, now());
   }
 
   private void granted() {
     backend().reviveOffers();
   }
 
-  private void look() {
+  /** Fails the jobs that run. Where none does, Spark's error() would throw, as for an application that is not registered. */
+  private synchronized void fail(String why) {
+    if (rootPool().getSortedTaskSetQueue().size() > 0) {
+      error(why);
+    }
+  }
+
+  void look() {
     try {
       want();
       long silent = now() - ledger.lastHeard();
       if (silent > options.patienceMs) {
         ledger.giveUp(now());
-        error("no master of a group has been active for " + silent / 1000 + " s: " + troubles());
+        fail("no master of a group has been active for " + silent / 1000 + " s: " + troubles());
       } else if (silent > Ledger.SILENCE_MS && now() - complained > COMPLAIN_MS) {
         complained = now();
         LOG.warn("no master of a group has been active for {} s, tasks wait: {}", silent / 1000, troubles());
-      } else if (!ledger.idle().isEmpty()) {
+      } else if (ledger.unused()) {
         granted();
       }
-    } catch (RuntimeException e) {
+    } catch (Exception e) { // any of Scala's: none is checked there, and one that leaves here would end the looks
       LOG.warn("looking at what is wanted", e);
     }
   }

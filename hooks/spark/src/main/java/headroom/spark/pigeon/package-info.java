@@ -1,5 +1,5 @@
 /**
- * Lets an unmodified Spark take part in two-layer dispatch: {@code spark.master=pigeon://HOST:PORT,...} names the masters of the groups,
+ * Lets an unmodified Spark take part in two-layer dispatch: {@code spark.master=spark-pigeon://HOST:PORT,...} names the masters of the groups,
  * Spark's own standalone Master starts the executors, and a task begins on one only when a master has granted a slot of that node.
  *
  * <p>The one idea: the driver is a distributor. It tells each group how many slots its tasks want, split evenly, and which slots it

@@ -41,7 +41,7 @@ class LedgerTest {
   }
 
   private JsonNode report(int address) throws IOException {
-    String text = ledger.report(address, "app \"1\"", 7, now);
+    String text = ledger.report(address, "app \"1\"", now);
     return text == null ? null : new ObjectMapper().readTree(text);
   }
 
