@@ -18,6 +18,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/jobs/dispatch/pigeon"
 	"headroom/lab/cluster"
+	"headroom/lab/emulator"
 	"headroom/lab/papers"
 	"headroom/lab/runs"
 	"headroom/lab/traces"
@@ -34,8 +35,6 @@ const (
 	// cappedFan is how many tasks a job has, cappedTask the CPU time of each.
 	cappedFan  = 12
 	cappedTask = 0.1
-	// cappedHost is the part of the host's CPUs that the nodes own.
-	cappedHost = 0.75
 	// cappedLoad is the load, of what both groups could do without caps, and without what workers and the start of tasks take.
 	cappedLoad = 0.3
 	// cappedJobs is how many jobs each run has, cappedFirst how many of them teach, and are not counted.
@@ -55,7 +54,7 @@ func splits() []split { return []split{{"learned", true}, {"even", false}} }
 // cappedJobsOf are jobs of equal tasks that arrive by chance.
 func cappedJobsOf(seed uint64, cpus float64) *load {
 	random := rand.New(rand.NewPCG(seed, 11))
-	every := cappedFan * cappedTask / (cappedLoad * cappedHost * cpus)
+	every := cappedFan * cappedTask / (cappedLoad * emulator.HostShare * cpus)
 	l, at := &load{percent: int(math.Round(100 * cappedLoad)), cutoff: cutoff}, 0.0
 	for range cappedJobs {
 		at += random.ExpFloat64() * every

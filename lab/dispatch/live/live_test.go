@@ -25,6 +25,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/pause"
 	"headroom/internal/testkit"
+	"headroom/lab/emulator"
 	"headroom/lab/papers"
 	"headroom/lab/traces"
 )
@@ -295,7 +296,7 @@ func TestCappedJobs(t *testing.T) {
 	for i := range a.jobs {
 		work += a.jobs[i].Work()
 	}
-	if part := work / a.jobs[cappedJobs-1].Arrival / (2 * cappedHost); math.Abs(part/cappedLoad-1) > 0.4 {
+	if part := work / a.jobs[cappedJobs-1].Arrival / (2 * emulator.HostShare); math.Abs(part/cappedLoad-1) > 0.4 {
 		t.Errorf("the load is %.2f, want about %.2f", part, cappedLoad)
 	}
 	if got := cappedParts(); len(got) != cappedNodes || got[0] != 1 || got[cappedNodes-1] != cappedPart {
