@@ -40,7 +40,7 @@ func main() {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "powerlab",
-		Short:   "Emulated nodes, simulation, benchmarks and the demo of Headroom",
+		Short:   "Run emulated nodes, simulations, benchmarks and the demo of Headroom",
 		Example: "  powerlab node n01 --dir /tmp/lab --no-powerd --no-worker",
 	}
 	root.AddCommand(emulator.NewNodeCommand())

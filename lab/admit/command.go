@@ -83,23 +83,32 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admit",
 		Short: "Simulate admission control of jobs with deadlines",
-		Long: "Simulates which jobs of a file are admitted, and which meet their deadlines:\n\n" +
-			`  {"policy": "adaptive", "capacity": 100, "jobs": [` + "\n" +
-			`    {"arrival_s": 0, "tasks": 40, "work_s": 1000, "deadline_s": 50}, ...]}` + "\n\n" +
-			"work_s is what all tasks of a job take together; only policy oracle is told it before the job has ended.\n" +
-			"deadline_s counts from arrival_s. Jobs are in the order of their arrivals; each may also have a user.\n" +
-			"capacity is in slots. It may change:\n\n" +
-			`  "capacity_changes": [{"at_s": 600, "capacity": 50}, ...], or, with "power": {"idle_w": 1000, "full_w": 3000},` + "\n" +
-			`  "capacity_changes": [{"at_s": 600, "budget_w": 2000}, ...]` + "\n\n" +
-			"Policies:\n" +
-			"  adaptive  learn what jobs need by size class and user; check promises again when capacity changes (default)\n" +
-			"  pythia    the paper's: the largest fraction of tasks that an ended job needed, for all jobs\n" +
-			"  oracle    be told the work of each job\n" +
-			"  nodrop    share slots fairly, end no job\n" +
-			"  reactive  share slots fairly, stop each job at its deadline\n\n" +
-			"decision is admitted (began at once), queued (began later) or refused (never ran). slots is the mean that the job\n" +
-			"held. sdr is the part of the jobs that met their deadlines, ptr their part of all work, wasted the part of the\n" +
-			"slots' time that went to jobs that missed, cpu_frac what was learned, after each end of a job.",
+		Long: `Simulates which jobs are admitted and which meet their deadlines. The input file:
+
+  {"policy": "adaptive", "capacity": 100, "jobs": [
+    {"arrival_s": 0, "tasks": 40, "work_s": 1000, "deadline_s": 50}, ...]}
+
+Jobs are in order of arrival. work_s is the total time of a job's tasks; only the policy oracle knows it in
+advance. deadline_s counts from arrival_s. A job may have a user. capacity is in slots, and may change:
+
+  "capacity_changes": [{"at_s": 600, "capacity": 50}, ...], or, with "power": {"idle_w": 1000, "full_w": 3000},
+  "capacity_changes": [{"at_s": 600, "budget_w": 2000}, ...]
+
+Policies:
+  adaptive  learn the needs of jobs by size class and user; check commitments again when capacity changes
+            (default)
+  pythia    the paper's: use the largest fraction of tasks that an ended job needed, for all jobs
+  oracle    know the work of each job in advance
+  nodrop    share slots fairly, stop no job
+  reactive  share slots fairly, stop each job at its deadline
+
+Output:
+  decision  admitted (started at once), queued (started later) or refused (never ran)
+  slots     mean number of slots that the job held
+  sdr       fraction of jobs that met their deadlines
+  ptr       their fraction of all work
+  wasted    fraction of slot time used by jobs that missed their deadlines
+  cpu_frac  the learned value after the end of each job`,
 		Example: "  powerlab admit --input jobs.json\n  powerlab admit --input - -o json < jobs.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

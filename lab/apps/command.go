@@ -17,8 +17,8 @@ func NewCommand() *cobra.Command {
 	app := &cobra.Command{
 		Use:   "app",
 		Short: "Map and reduce programs for jobs over text",
-		Long: "Map and reduce programs for jobs over text. They are what the demo's jobs run.\n" +
-			"Every one reads files and prints \"word<TAB>count\" lines.",
+		Long: `Map and reduce programs for jobs over text, as run by the demo's jobs. Each one reads files and
+prints "word<TAB>count" lines.`,
 		Example: "  powerlab app wordcount book.txt\n  powerlab app merge map-00000 map-00001",
 		Args:    cobra.NoArgs,
 	}
@@ -51,7 +51,7 @@ func wordcount() *cobra.Command {
 		},
 	}
 	passesFlag(cmd, &passes)
-	cmd.Flags().StringVar(&slow, "slow", "", "folder that counts the attempts of tasks: each takes a random number of times as long (Pareto, at most 10)")
+	cmd.Flags().StringVar(&slow, "slow", "", "folder that counts task attempts; multiplies the duration of each attempt by a random factor (Pareto, at most 10)")
 	return cmd
 }
 
@@ -60,8 +60,8 @@ func topn() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topn FILE...",
 		Short: "Print the most frequent words of text files",
-		Long: "Print the most frequent words of text files, the most frequent first.\n" +
-			"Reduced with mergetop the result is exact as long as every word of it is among the n of each file.",
+		Long: `Prints the most frequent words of text files, most frequent first. The result of mergetop over such
+files is exact as long as each of its words is among the first n of every file.`,
 		Example: "  powerlab app topn -n 100 book.txt",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -148,7 +148,7 @@ func (c counts) total() (sum uint64) {
 }
 
 func passesFlag(cmd *cobra.Command, passes *int) {
-	cmd.Flags().IntVar(passes, "passes", 1, "count this many times from the beginning (a longer task)")
+	cmd.Flags().IntVar(passes, "passes", 1, "number of passes over the text, for a longer task")
 }
 
 func topFlag(cmd *cobra.Command, n *int) {

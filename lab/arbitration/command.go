@@ -53,32 +53,44 @@ func NewCommand(engines map[string]Engine) *cobra.Command {
 	o := options{load: "steady", seed: seedDefault, seeds: seedsDefault}
 	cmd := &cobra.Command{
 		Use:   "arbitrate",
-		Short: "Measure the arbiter against other ways to decide, simulated or on real programs",
-		Long: "Runs the same jobs under each way to decide, on four simulated machines of 28 containers together: urgent jobs with deadlines,\n" +
-			"and tolerant ones that may end on fewer tasks, under a budget that changes. The arbiter is the one that the coordinators run;\n" +
-			"the others are CAB, DIAS and simple rules. All have the same joules for sprints and decide at the same moments.\n\n" +
-			"For each way: latencies by class, missed deadlines, quality (tasks computed of all), energy and joules of sprints, as means over\n" +
-			"the seeds with 95 % bounds. Each other way is then held, seed by seed, against the member of the arbiter's family (by price of\n" +
-			"quality and reserve of joules) that gives up no more tasks (within 0.5 points) and takes no more energy and joules of sprints\n" +
-			"(within 1 % of all its joules). Members and the sprint timers of the others are chosen on 40 seeds that are not judged, from 1 on.\n\n" +
-			"--load names a load (--load list shows them; all runs every one) or a file (- for stdin):\n\n" +
-			`  {"containers": 28, "for_s": 3600, "budget": [{"at_s": 0, "w": 250}, {"at_s": 1200, "w": 175}],` + "\n" +
-			`   "jobs": [{"class": "urgent", "arrival_s": 12.5, "tasks": 40, "task_s": 6.4, "deadline_s": 90, "floor": 1},` + "\n" +
-			`            {"class": "tolerant", "arrival_s": 0, "tasks": 240, "task_s": 7.7, "deadline_s": null, "floor": 0.6}]}` + "\n\n" +
-			"task_s is the mean time of a task on a machine at full speed; each seed draws the tasks around it. deadline_s counts from the\n" +
-			"arrival. 28 containers draw 350 W at full speed, 100 W idle, and cannot be held below 112.5 W.\n\n" +
-			"--out writes figures.csv, judged.csv, quality.svg (tolerant latency over quality) and joules.svg (urgent latency over joules).\n" +
-			"--optimum compares the arbiter with the best schedule that an offline search finds, on small cases known in advance.\n" +
-			"--scaling compares each way with and without knowing how jobs scale, on jobs of the four types of scaling; curves are learned from ended runs.\n\n" +
-			"--engine runs a mixed load on real programs instead: coordinators, the scheduler and two emulated nodes with powerd, under a budget\n" +
-			"that steps. local: the scheduler's own workers run the tasks (an hour and a half); yarn, spark: an unmodified Hadoop or Spark on the nodes\n" +
-			"(about two hours; Java and the hooks' jars are needed). The arbiter stands against urgent-first-fair (urgent jobs first, no sprints,\n" +
-			"no tasks given up) and urgent-first-fair-sprint (the same, and urgent jobs sprint by a timer). All have the same jobs, budgets and\n" +
-			"joules, five runs each, forth and back, or one of fewer jobs with --quick (ten minutes; fifteen on yarn and spark). Figures have the\n" +
-			"same names; joules come from the nodes' counters, and the speed-up by sprints is measured in the runs. --out keeps figures.csv,\n" +
-			"jobs.csv, latency.svg and the logs, after each run. It needs a machine with little else to do.\n\n" +
-			"Exit code 8: the arbiter is behind some other way in some figure, or is ahead in fewer than three;\n" +
-			"with --engine: it is behind in the objective or for urgent jobs. Bounds that decide hold for all figures at once.",
+		Short: "Compare the arbiter with other policies, simulated or on real programs",
+		Long: `Compares the coordinators' arbiter with other policies: CAB, DIAS and simple rules. All run the same jobs on
+four simulated machines with 28 containers in total: urgent jobs with deadlines, and tolerant jobs that may
+skip tasks, under a changing budget. All policies have the same joules for sprints and decide at the same
+moments.
+
+The report has, per policy: latencies by class, missed deadlines, quality (fraction of tasks computed), energy
+and sprint joules, as means over the seeds with 95 % bounds. Each other policy is compared, seed by seed, with
+the member of the arbiter's family (by price of quality and reserve of joules) that drops no more tasks (within
+0.5 points) and uses no more energy and sprint joules (within 1 % of all its joules). Members, and the sprint
+timers of the others, are chosen on 40 separate seeds, starting at 1, which are not judged.
+
+--load names a load ("list" lists them, "all" runs every one) or a file (- for stdin):
+
+  {"containers": 28, "for_s": 3600, "budget": [{"at_s": 0, "w": 250}, {"at_s": 1200, "w": 175}],
+   "jobs": [{"class": "urgent", "arrival_s": 12.5, "tasks": 40, "task_s": 6.4, "deadline_s": 90, "floor": 1},
+            {"class": "tolerant", "arrival_s": 0, "tasks": 240, "task_s": 7.7, "deadline_s": null, "floor": 0.6}]}
+
+task_s is the mean task time on a machine at full speed; each seed draws the tasks around it. deadline_s counts
+from the arrival. 28 containers draw 350 W at full speed and 100 W idle, and cannot be capped below 112.5 W.
+
+--out writes figures.csv, judged.csv, quality.svg (tolerant latency over quality) and joules.svg (urgent latency
+over joules). --optimum compares the arbiter with the best schedule of an offline search, on small cases that are
+known in advance. --scaling compares each policy with and without knowledge of how jobs scale, on jobs of the
+four scaling types; curves are learned from ended runs.
+
+--engine runs a mixed load on real programs instead: coordinators, the scheduler and two emulated nodes with
+powerd, under a budget that changes in steps. With local, the scheduler's own workers run the tasks (an hour and
+a half). With yarn or spark, an unmodified Hadoop or Spark runs on the nodes (about two hours; needs Java and the
+hooks' jars). The arbiter is compared with urgent-first-fair (urgent jobs first, no sprints, no dropped tasks) and
+urgent-first-fair-sprint (the same, and urgent jobs sprint by a timer). All have the same jobs, budgets and
+joules, and run five times each in alternating order. --quick runs each once with fewer jobs (ten minutes; fifteen
+with yarn and spark). Results have the same names; joules come from the nodes' counters, and the speed-up of
+sprints is measured. --out keeps figures.csv, jobs.csv, latency.svg and the logs after each run. Run it on an
+otherwise idle machine.
+
+The exit code is 8 if the arbiter is behind another policy in any result, or ahead in fewer than three; with
+--engine, if it is behind in the objective or for urgent jobs. Bounds that decide hold for all results at once.`,
 		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json --out arbitrate-out\n  powerlab arbitrate --optimum\n" +
 			"  powerlab arbitrate --engine local --quick --out arbitrate-local",
 		Args: cobra.NoArgs,
@@ -93,15 +105,15 @@ func NewCommand(engines map[string]Engine) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.load, "load", o.load, "name of a load, a file, - for stdin, all, or list to show the names")
-	f.IntVar(&o.seeds, "seeds", o.seeds, "how many seeds are judged")
-	f.Uint64Var(&o.seed, "seed", o.seed, "first seed that is judged; the others are the numbers after it")
-	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
-	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases instead")
-	f.BoolVar(&o.scaling, "scaling", false, "compare ways to decide with and without knowing how jobs scale instead")
-	f.StringVar(&o.engine, "engine", "", "run on real programs: local, yarn or spark; the simulation when empty")
+	f.StringVar(&o.load, "load", o.load, "name of a load, a file, - for stdin, all, or list to print the names")
+	f.IntVar(&o.seeds, "seeds", o.seeds, "number of judged seeds")
+	f.Uint64Var(&o.seed, "seed", o.seed, "first judged seed; the others follow it")
+	f.StringVar(&o.out, "out", "", "folder for tables and plots")
+	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases")
+	f.BoolVar(&o.scaling, "scaling", false, "compare policies with and without knowledge of how jobs scale")
+	f.StringVar(&o.engine, "engine", "", "run on real programs: local, yarn or spark (default: simulation)")
 	f.BoolVar(&o.quick, "quick", false, "with --engine: one run of each variant, with fewer jobs")
-	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
+	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: next to powerlab)")
 	o.output.Flags(cmd)
 	return cmd
 }

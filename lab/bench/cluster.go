@@ -80,13 +80,16 @@ func newClusterCommand() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Measure three coordinators under many exchanging nodes, and etcd under the same leases",
-		Long: "Starts three coordinators as processes, and nodes in this process that run powerd's own exchange with them over\n" +
-			"loopback: streams, heartbeats, leases, acknowledgements. Only their hardware takes a cap at once and their state\n" +
-			"directory is memory. Measures exchanges, the coordinators' CPU and log, cuts of the budget and kills of the\n" +
-			"leader; a whole tick of 10,000 simulated nodes; gossip; and etcd, where it is installed, with as many leases: each\n" +
-			"node renews its own and makes one transaction a second. A missed goal is shown and is no failure: exit code 8\n" +
-			"says that a figure could not be measured.",
+		Short: "Benchmark three coordinators under many nodes, and etcd with the same leases",
+		Long: `Starts three coordinators as processes. Nodes in this process run powerd's own exchange with them
+over loopback: streams, heartbeats, leases and acknowledgements. Only their hardware is simplified
+(a cap takes effect at once), and their state directory is in memory.
+
+It measures exchanges, the coordinators' CPU and log, budget cuts, kills of the leader, a whole tick
+of 10,000 simulated nodes, and gossip. Where etcd is installed, it is measured with the same number
+of leases: each node renews its own and makes one transaction a second.
+
+A missed goal is reported but is not a failure. The exit code is 8 if a benchmark could not be measured.`,
 		Example: "  powerlab bench cluster\n  powerlab bench cluster --nodes 100 --duration 5s --cuts 3 --kills 2\n  powerlab bench cluster -o json > cluster.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -104,14 +107,14 @@ func newClusterCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.nodes, "nodes", 1000, "nodes that exchange")
-	f.DurationVar(&o.duration, "duration", 30*time.Second, "how long exchanges, CPU and log are watched; etcd's too, and gossip")
-	f.IntVar(&o.cuts, "cuts", 20, "cuts of the budget")
-	f.IntVar(&o.kills, "kills", 10, "kills of the leader")
-	f.IntVar(&o.gossip, "gossip", 100, "members whose gossip is counted")
+	f.IntVar(&o.nodes, "nodes", 1000, "number of nodes")
+	f.DurationVar(&o.duration, "duration", 30*time.Second, "duration of each measurement of exchanges, CPU, log, etcd and gossip")
+	f.IntVar(&o.cuts, "cuts", 20, "number of budget cuts")
+	f.IntVar(&o.kills, "kills", 10, "number of kills of the leader")
+	f.IntVar(&o.gossip, "gossip", 100, "number of gossip members")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the nodes' loads")
-	f.BoolVar(&o.noEtcd, "no-etcd", false, "leave etcd out")
-	f.StringVar(&o.bin, "bin", "", "folder of the programs (default: that of powerlab)")
+	f.BoolVar(&o.noEtcd, "no-etcd", false, "do not measure etcd")
+	f.StringVar(&o.bin, "bin", "", "folder of the programs (default: next to powerlab)")
 	out.Flags(cmd)
 	return cmd
 }

@@ -95,11 +95,12 @@ func NewCommand() *cobra.Command {
 	list := false
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure Headroom's figures on this machine, against their goals and a peer",
-		Long: "Measures the figures of this machine beside their goals, beside a peer that does the same work in the\n" +
-			"same run, and beside the noise of the machine. Some figures start coordinators and a node as processes on\n" +
-			"loopback; all of them are ended. A missed goal is shown and is no failure: exit code 8 says that a figure\n" +
-			"could not be measured.",
+		Short: "Benchmark Headroom on this machine",
+		Long: `Measures Headroom on this machine. Each result is shown next to its goal, to a peer that does the
+same work in the same run, and to the machine's noise. Some benchmarks start coordinators and a node
+as processes on loopback, and stop them afterwards.
+
+A missed goal is reported but is not a failure. The exit code is 8 if a benchmark could not be measured.`,
 		Example: "  powerlab bench\n  powerlab bench --quick --only cap-step,plan\n  powerlab bench -o json > bench.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -121,10 +122,10 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Only, "only", nil, "only these benchmarks, comma separated (--list names them)")
-	f.BoolVar(&list, "list", false, "list the benchmarks and measure nothing")
-	f.BoolVar(&o.Quick, "quick", false, "fewer repetitions and smaller clusters: at most 40 s")
-	f.StringVar(&o.Bin, "bin", "", "folder of the programs (default: that of powerlab)")
+	f.StringSliceVar(&o.Only, "only", nil, "run only these benchmarks, comma-separated (see --list)")
+	f.BoolVar(&list, "list", false, "list the benchmarks and exit")
+	f.BoolVar(&o.Quick, "quick", false, "fewer repetitions and smaller clusters; takes at most 40 s")
+	f.StringVar(&o.Bin, "bin", "", "folder of the programs (default: next to powerlab)")
 	out.Flags(cmd)
 	cmd.AddCommand(newNodeCommand(), newClusterCommand())
 	return cmd

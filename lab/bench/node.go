@@ -83,11 +83,13 @@ func newNodeCommand() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Measure the node's control law beside others, and what powerd costs",
-		Long: "Tries Headroom's control law and four others on the emulated plant in virtual time: the same random steps\n" +
-			"of the cap under the same loads for each, judged on wall power as a mean of 50 ms. Then measures powerd's\n" +
-			"CPU, memory and start, and a sample's cost beside bare reads and beside prometheus/procfs. Exit code 8 says that a\n" +
-			"cost could not be measured; a law that never settles is a figure, and no failure.",
+		Short: "Benchmark the node's control law against others, and the cost of powerd",
+		Long: `Runs Headroom's control law and four others on the emulated plant in virtual time, all with the same
+random cap steps and loads, and compares wall power averaged over 50 ms. Then it measures powerd's
+CPU, memory and start time, and the cost of one sample compared with bare reads and with
+prometheus/procfs.
+
+A law that never settles is a result, not a failure. The exit code is 8 if a cost could not be measured.`,
 		Example: "  powerlab bench node\n  powerlab bench node --laws-only --plot laws.svg\n  powerlab bench node --soak -o json > node.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -105,12 +107,12 @@ func newNodeCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.Uint64Var(&o.seed, "seed", 1, "seed of steps and loads: the same seed gives the same figures")
-	f.IntVar(&o.steps, "steps", 200, "steps of the cap for each law")
-	f.StringVar(&o.plot, "plot", "", "write a picture of the first steps under every law to this SVG file")
-	f.BoolVar(&o.soak, "soak", false, "also run the law for 24 hours of virtual time and watch its memory")
-	f.BoolVar(&o.lawsOnly, "laws-only", false, "start nothing: only the laws, not what powerd and a sample cost")
-	f.StringVar(&o.bin, "bin", "", "folder of the programs (default: that of powerlab)")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of steps and loads; the same seed gives the same results")
+	f.IntVar(&o.steps, "steps", 200, "number of cap steps for each law")
+	f.StringVar(&o.plot, "plot", "", "write a plot of the first steps under every law to this SVG file")
+	f.BoolVar(&o.soak, "soak", false, "also run the law for 24 hours of virtual time and measure its memory")
+	f.BoolVar(&o.lawsOnly, "laws-only", false, "only compare the laws; start no processes and measure no costs")
+	f.StringVar(&o.bin, "bin", "", "folder of the programs (default: next to powerlab)")
 	out.Flags(cmd)
 	return cmd
 }

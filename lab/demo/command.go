@@ -48,20 +48,26 @@ func NewCommand() *cobra.Command {
 	var opts options
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show a small cluster of real processes holding its power budget",
-		Long: "Starts three coordinators, emulated nodes with powerd and a worker, and a scheduler, as processes of\n" +
-			"this machine; runs word counts of two priorities over real text; cuts the budget to 60 %, kills the\n" +
-			"leader and one powerd with SIGKILL, raises the budget again; and judges from outside whether the budget\n" +
-			"was kept. Needs no root. Ends by itself; exit code 0 only when no promise was broken. Ctrl-C ends\n" +
-			"everything that it started.\n\n" +
-			"With --engine yarn or spark an unmodified Hadoop or Spark runs the jobs, on two emulated nodes: the budget\n" +
-			"steps down twice under jobs of two classes, and what the coordinators do about it (containers that move\n" +
-			"between queues, sprints, tasks that are dropped) stands in a table by step. It needs a JDK, and once Maven or\n" +
-			"Python and the network (sh test/install.sh), and make hooks.\n\n" +
-			"Writes power.csv, power.svg and summary.json. In power.csv, every 250 ms: budget_w is the site's budget as\n" +
-			"last committed; reserved_w what the leader charges all nodes, empty while no leader answers (nothing is\n" +
-			"unmanaged here); held_w the sum of the caps that the nodes hold, from their own state and file trees,\n" +
-			"whether powerd lives or not; measured_w what the nodes draw at the wall, mean over 1 s; then each node's.",
+		Short: "Run a small cluster of real processes under a power budget",
+		Long: `Runs a whole cluster on this machine and checks that it keeps its power budget. Use it to see
+Headroom work, or to get a cluster to try commands on (--keep). It needs no root.
+
+The demo starts three coordinators, emulated nodes with powerd and a worker, and a scheduler. It
+runs word counts of two priorities over real text, lowers the budget to 60 %, kills the leader and
+one powerd with SIGKILL, and raises the budget again. A separate checker watches the budget from
+outside. The exit code is 0 only if every guarantee held. Ctrl-C stops everything it started.
+
+With --engine yarn or spark, an unmodified Hadoop or Spark runs the jobs on two emulated nodes. The
+budget is lowered twice while jobs of two classes run. A table shows, step by step, what the
+coordinators did: containers moved between queues, sprints, and dropped tasks. This needs a JDK and
+"make hooks". The first run also needs the network, and Maven or Python (sh test/install.sh).
+
+Output: power.csv, power.svg and summary.json. power.csv has a row every 250 ms:
+  budget_w    the site's committed budget
+  reserved_w  what the leader charges to all nodes; empty while there is no leader
+  held_w      sum of the caps that the nodes hold, read from their state and file trees, whether
+              powerd is running or not
+  measured_w  power of the nodes at the wall, mean over 1 s; followed by the same for each node`,
 		Example: "  powerlab demo\n  powerlab demo --nodes 8 --out /tmp/demo\n  powerlab demo --keep\n  powerlab demo --engine yarn --keep",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -75,14 +81,14 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.engine, "engine", engineLocal, "what runs the jobs: local (a worker on each node), yarn or spark (a real cluster on the nodes)")
-	f.DurationVar(&opts.length, "for", 75*time.Second, "length of the whole demo, with yarn and spark of the part after the start (default there: 2m30s); jobs that have not ended by then are cancelled")
-	f.IntVar(&opts.nodes, "nodes", 4, "how many emulated nodes (default with yarn and spark: 2)")
-	f.Uint64Var(&opts.seed, "seed", 1, "chooses the text of the jobs, and the node whose powerd is killed")
-	f.StringVar(&opts.out, "out", "demo-out", "folder for the output; a folder of an earlier demo is replaced")
-	f.BoolVar(&opts.keep, "keep", false, "leave the cluster running at the end, with yarn and spark until Ctrl-C, and print the commands to try")
-	f.StringVar(&opts.bin, "bin", "", "folder of the programs (default: that of powerlab)")
-	f.StringVar(&opts.throttle, "throttle", "auto", "what slows the nodes' processes: auto, cgroup or signals")
+	f.StringVar(&opts.engine, "engine", engineLocal, "engine that runs the jobs: local (a worker on each node), yarn or spark (a real cluster on the nodes)")
+	f.DurationVar(&opts.length, "for", 75*time.Second, "duration of the demo; with yarn and spark after the start (default there: 2m30s). Jobs still running at the end are cancelled")
+	f.IntVar(&opts.nodes, "nodes", 4, "number of emulated nodes (default with yarn and spark: 2)")
+	f.Uint64Var(&opts.seed, "seed", 1, "seed of the jobs' text and of the node whose powerd is killed")
+	f.StringVar(&opts.out, "out", "demo-out", "output folder; the output of an earlier demo is replaced")
+	f.BoolVar(&opts.keep, "keep", false, "keep the cluster running at the end (with yarn and spark until Ctrl-C), and print commands to try")
+	f.StringVar(&opts.bin, "bin", "", "folder of the programs (default: next to powerlab)")
+	f.StringVar(&opts.throttle, "throttle", "auto", "how the nodes' processes are slowed down: auto, cgroup or signals")
 	return cmd
 }
 

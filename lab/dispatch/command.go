@@ -75,30 +75,41 @@ func NewCommand() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "dispatch",
-		Short: "Simulate the dispatch of many small tasks on a trace",
-		Long: "Simulates how the jobs of a trace are spread over workers, and how long they take:\n\n" +
-			`  {"policy": "pigeon", "workers": 120, "groups": 3, "reserved": 4, "w": null, "cutoff_s": 1, "hop_s": 0.0005,` + "\n" +
-			`   "distributors": 10, "seed": 1, "trace": "trace.txt", "load": null}` + "\n\n" +
-			"A trace has a line per job: arrival, number of tasks, mean task time, and the time of each task, in seconds. load\n" +
-			"rescales the arrivals so that the tasks are that part of the workers' time; null keeps the arrivals. Jobs with a mean\n" +
-			"task time up to cutoff_s are short: their tasks have high priority. reserved is per group, for short jobs only. While\n" +
-			"tasks of both priorities wait, at least one of every w is of low priority; null is strict priority. hop_s is the time\n" +
-			"between two nodes.\n\n" +
-			"Policies:\n" +
-			"  pigeon        split jobs evenly over groups; the master of each dispatches to its workers\n" +
-			"  central       one master has all workers, and all that the groups reserve\n" +
-			"  sparrow       probe 2 workers per task; groups and reserved are ignored\n" +
-			"  eagle         place long jobs centrally and probe for short ones; groups x reserved workers take no long tasks.\n" +
-			`                It takes "srpt": true and "sbp": true` + "\n" +
-			"  ours          split in proportion to learned power; the remainder goes to the groups with the least ahead\n" +
-			"  ours-weighted split in proportion to learned power; the remainder is random\n" +
-			"  queues        give tasks to the group with the least ahead for its usable slots\n" +
-			"  two-queues    give tasks to the shorter queue of two random groups\n\n" +
-			"Policies with groups take \"placement\": \"round-robin\" (usual) or \"block\", and power caps:\n\n" +
-			`  "caps": [{"at_s": 0, "group": 2, "speed": 0.5, "usable": 30}, ...]` + "\n\n" +
-			"speed is that of the group's slots, 1 by default, and usable how many of them are left, all by default.\n\n" +
-			"Percentiles are exact. A slowdown is a percentile of completion times over that percentile of the jobs' longest tasks.\n" +
-			"util is the part of the workers' time that tasks took, from the first arrival to the last end.",
+		Short: "Simulate the dispatch of many small tasks",
+		Long: `Simulates how the tasks of a trace are dispatched to workers, and how long its jobs take. The input file:
+
+  {"policy": "pigeon", "workers": 120, "groups": 3, "reserved": 4, "w": null, "cutoff_s": 1, "hop_s": 0.0005,
+   "distributors": 10, "seed": 1, "trace": "trace.txt", "load": null}
+
+  trace     file with a line per job: arrival, number of tasks, mean task time, then the time of each task,
+            in seconds
+  load      rescale the arrivals so that tasks take this fraction of the workers' time; null keeps them
+  cutoff_s  jobs with a mean task time up to this are short; their tasks have high priority
+  reserved  workers per group for short jobs only
+  w         while tasks of both priorities wait, at least one of every w has low priority; null is strict
+            priority
+  hop_s     network delay between two nodes
+
+Policies:
+  pigeon         split jobs evenly over groups; the master of each dispatches to its workers
+  central        one master has all workers, including those that the groups reserve
+  sparrow        probe 2 workers per task; groups and reserved are ignored
+  eagle          place long jobs centrally and probe for short ones; groups x reserved workers take no long
+                 tasks. It takes "srpt": true and "sbp": true
+  ours           split in proportion to learned power; the remainder goes to the groups with the least queued work
+  ours-weighted  split in proportion to learned power; the remainder is random
+  queues         give tasks to the group with the least queued work per usable slot
+  two-queues     give tasks to the shorter queue of two random groups
+
+Policies with groups take "placement": "round-robin" (default) or "block", and power caps:
+
+  "caps": [{"at_s": 0, "group": 2, "speed": 0.5, "usable": 30}, ...]
+
+speed is the speed of the group's slots (default 1), and usable how many of them may be used (default all).
+
+Percentiles are exact. A slowdown is a percentile of completion times divided by the same percentile of the
+jobs' longest tasks. util is the fraction of the workers' time that was used, from the first arrival to the
+last end.`,
 		Example: "  powerlab dispatch --input dispatch.json\n  powerlab dispatch --input - -o json < dispatch.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

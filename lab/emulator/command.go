@@ -21,10 +21,13 @@ func NewNodeCommand() *cobra.Command {
 	var looks looks
 	cmd := &cobra.Command{
 		Use:   "node NAME",
-		Short: "Run one emulated node: plant, file tree, powerd and worker",
-		Long: "Runs one emulated node until it is stopped: the physics of a server behind the kernel's file tree,\n" +
-			"with powerd and a scheduler worker on it. The node's processes are really slowed as its limits demand.\n\n" +
-			"Shapes of machines:\n" + shapeHelp(),
+		Short: "Run one emulated node",
+		Long: `Runs one emulated node until it is stopped. The node simulates the physics of a server behind the
+kernel's file tree, and runs powerd and a scheduler worker. Its processes really are slowed down
+when its power limits require it.
+
+Machine shapes:
+` + shapeHelp(),
 		Example: "  powerlab node n01 --dir /tmp/lab --nodes 4 --join 127.0.0.1:7402 --key-file /tmp/lab/gossip.key --scheduler 127.0.0.1:7410\n" +
 			"  powerlab node n01 --dir /tmp/lab --no-powerd --no-worker\n" +
 			"  powerlab node n02 --dir /tmp/lab --shape client-psys-mmio --tree fuse --bmc",
@@ -39,24 +42,24 @@ func NewNodeCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&opts.Nodes, "nodes", 1, "nodes that share this host; each owns 0.75 x its CPUs / this many")
+	flags.IntVar(&opts.Nodes, "nodes", 1, "number of nodes that share this host; each owns 0.75 x CPUs / nodes")
 	flags.StringSliceVar(&opts.Join, "join", nil, "gossip address of any member (repeatable)")
-	flags.StringVar(&opts.KeyFile, "key-file", "", "gossip key file; without it the node stands alone at its fail-safe cap")
-	flags.StringVar(&opts.BrakeKeyFile, "brake-key-file", "", "public keys that a brake is believed by; without them it comes through a leader only")
-	flags.StringVar(&opts.Scheduler, "scheduler", "", "scheduler address for the worker; without it no worker runs")
-	flags.IntVar(&opts.Slots, "slots", 4, "tasks that the worker runs at once")
+	flags.StringVar(&opts.KeyFile, "key-file", "", "gossip key file; without it the node joins no cluster and stays at its fail-safe cap")
+	flags.StringVar(&opts.BrakeKeyFile, "brake-key-file", "", "file of trusted public keys for signed brakes; without it only a leader can brake the node")
+	flags.StringVar(&opts.Scheduler, "scheduler", "", "scheduler address of the worker; empty runs no worker")
+	flags.IntVar(&opts.Slots, "slots", 4, "number of tasks that the worker runs at the same time")
 	flags.StringVar(&opts.Domain, "domain", "rack/r1", "power domain of the node")
-	flags.StringVar(&opts.Bin, "bin", "", "folder of the powerd and scheduler binaries (default: beside powerlab)")
-	flags.StringVar(&opts.Throttle, "throttle", "auto", "what slows the node's processes: auto, cgroup or signals")
-	flags.IntVar(&opts.Weight, "weight", 1, "how many times the host's other work the nodes' processes weigh when CPUs are short (cgroup)")
-	flags.DurationVar(&opts.RestartDelay, "restart-delay", 2*time.Second, "pause before a powerd or worker that ended is started again")
+	flags.StringVar(&opts.Bin, "bin", "", "folder of the programs (default: next to powerlab)")
+	flags.StringVar(&opts.Throttle, "throttle", "auto", "how the node's processes are slowed down: auto, cgroup or signals")
+	flags.IntVar(&opts.Weight, "weight", 1, "CPU weight of the nodes' processes, relative to the host's other processes (cgroup)")
+	flags.DurationVar(&opts.RestartDelay, "restart-delay", 2*time.Second, "delay before a powerd or worker that exited is restarted")
 	flags.BoolVar(&opts.NoPowerd, "no-powerd", false, "do not start powerd")
 	flags.BoolVar(&opts.NoWorker, "no-worker", false, "do not start a worker")
-	flags.StringVar(&opts.Tree, "tree", "files", "the file tree: files (values only), fuse (mounted, with the kernel's errors; needs root), auto (fuse where possible)")
-	flags.StringVar(&looks.name, "shape", kernel.ShapeNames()[0], "what machine it is: "+strings.Join(kernel.ShapeNames(), ", "))
-	flags.IntVar(&looks.sockets, "sockets", 0, "sockets (default: the shape's)")
-	flags.StringVar(&looks.driver, "cpufreq", "", "cpufreq driver: "+strings.Join(kernel.Drivers(), ", ")+", none (default: the shape's)")
-	flags.BoolVar(&opts.BMC, "bmc", false, "give the node a BMC on loopback, and powerd its address")
+	flags.StringVar(&opts.Tree, "tree", "files", "emulated file tree: files (values only), fuse (mounted, with the kernel's errors; needs root) or auto (fuse if possible)")
+	flags.StringVar(&looks.name, "shape", kernel.ShapeNames()[0], "machine shape: "+strings.Join(kernel.ShapeNames(), ", "))
+	flags.IntVar(&looks.sockets, "sockets", 0, "number of sockets (default: the shape's)")
+	flags.StringVar(&looks.driver, "cpufreq", "", "cpufreq driver: "+strings.Join(kernel.Drivers(), ", ")+" or none (default: the shape's)")
+	flags.BoolVar(&opts.BMC, "bmc", false, "emulate a BMC on loopback and let powerd use it")
 	addDir(cmd, &opts.Dir)
 	cmd.AddCommand(newExecCommand(), newFaultCommand())
 	return cmd
@@ -98,7 +101,7 @@ func shapeHelp() string {
 }
 
 func addDir(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "dir", "lab", "folder of the nodes; each has a folder of its own in it")
+	cmd.Flags().StringVar(dir, "dir", "lab", "folder that contains a folder per node")
 }
 
 func runNode(cmd *cobra.Command, opts options) error {
@@ -154,8 +157,9 @@ func newExecCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec NAME --dir DIR -- CMD [ARGS]",
 		Short: "Run a program on a running emulated node",
-		Long: "Runs a program as the node's own process: with this terminal, environment and folder, slowed like the\n" +
-			"node's tasks, its power part of the node's. Ends with the program's exit code; signals are passed on.",
+		Long: `Runs a program as a process of the node, with this terminal, environment and working directory. It
+is slowed like the node's tasks, and its power counts as the node's. Signals are passed on, and the
+exit code is the program's.`,
 		Example: "  powerlab node exec n01 --dir /tmp/lab -- sha256sum /dev/zero",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

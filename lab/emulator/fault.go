@@ -80,23 +80,25 @@ func newFaultCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "fault NAME KIND [ARGS] --dir DIR",
-		Short: "Make something go wrong on a running emulated node",
-		Long: "Makes a fault act on a running emulated node until `clear` ends it. ZONE is a zone by its folder or its own name,\n" +
-			"such as intel-rapl:0 or package-0; without it every zone is meant.\n\n" +
-			"  fail-read [ZONE]      reading a counter fails, EINVAL (needs --tree fuse)\n" +
-			"  fail-write [ZONE]     writing a limit fails, ENODATA (needs --tree fuse)\n" +
-			"  permission [ZONE]     counters and limits cannot be opened, EACCES (needs --tree fuse)\n" +
-			"  offline-cpu N         CPU N goes offline, its policy answers EBUSY (needs --tree fuse)\n" +
-			"  frozen [ZONE]         counters stand still\n" +
-			"  locked [silent]       limits are locked: writes seem to be taken and the old values stay, as on Linux 6.1\n" +
-			"  locked refuse         limits are locked: writes fail, ENODATA (needs --tree fuse)\n" +
-			"  drift WATTS [EVERY]   another writer sets the packages' limits, once or again and again\n" +
-			"  reset                 counters start again at 0\n" +
-			"  jump                  counters leap by what a thousand seconds would draw\n" +
-			"  hot [CELSIUS]         packages are at least so hot; at their trip they slow down\n" +
-			"  no-turbo              the firmware holds the turbo switch, EPERM (needs --tree fuse)\n" +
-			"  bmc FAULT             lag, freeze, lie, hang, slow, restart, ok, or words such as factor=0.5,slow=2s,busy,no-dcmi\n" +
-			"  clear                 ends all of them",
+		Short: "Inject a fault into a running emulated node",
+		Long: `Injects a fault into a running emulated node. The fault lasts until "clear". ZONE is the folder or
+the name of a zone, such as intel-rapl:0 or package-0; the default is every zone.
+
+  fail-read [ZONE]      reading a counter fails with EINVAL (needs --tree fuse)
+  fail-write [ZONE]     writing a limit fails with ENODATA (needs --tree fuse)
+  permission [ZONE]     opening counters and limits fails with EACCES (needs --tree fuse)
+  offline-cpu N         CPU N goes offline; its cpufreq policy returns EBUSY (needs --tree fuse)
+  frozen [ZONE]         counters stop counting
+  locked [silent]       limits are locked: a write succeeds but changes nothing, as on Linux 6.1
+  locked refuse         limits are locked: a write fails with ENODATA (needs --tree fuse)
+  drift WATTS [EVERY]   another program writes the package limits, once or periodically
+  reset                 counters restart at 0
+  jump                  counters advance by the energy of a thousand seconds at once
+  hot [CELSIUS]         packages reach at least this temperature; they throttle at their trip point
+  no-turbo              the firmware holds the turbo switch: EPERM (needs --tree fuse)
+  bmc FAULT             lag, freeze, lie, hang, slow, restart, ok, or settings such as
+                        factor=0.5,slow=2s,busy,no-dcmi
+  clear                 remove all faults`,
 		Example: "  powerlab node fault n01 drift 200W 1s --dir /tmp/lab\n" +
 			"  powerlab node fault n01 bmc hang --dir /tmp/lab\n" +
 			"  powerlab node fault n01 clear --dir /tmp/lab",

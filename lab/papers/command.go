@@ -82,20 +82,28 @@ func (s Study) Command(cmd *cobra.Command, o *Options) *cobra.Command {
 		return report.tell(cmd.OutOrStdout(), &o.output)
 	}
 	f := cmd.Flags()
-	f.Uint64Var(&o.Seed, "seed", judgedSeed, "seed of the first run; the others are the numbers after it. Settings were chosen on seeds below the default")
-	f.IntVar(&o.Seeds, "seeds", o.Seeds, "how many seeds")
-	f.StringVar(&o.Out, "out", "", "folder for tables and plots; none when empty")
-	f.StringVar(&o.engine, "engine", "", "what runs the jobs: "+strings.Join(s.named(), " or ")+"; the simulation when empty")
+	f.Uint64Var(&o.Seed, "seed", judgedSeed, "seed of the first run; the others follow it. Settings were chosen on seeds below the default")
+	f.IntVar(&o.Seeds, "seeds", o.Seeds, "number of seeds")
+	f.StringVar(&o.Out, "out", "", "folder for tables and plots")
+	f.StringVar(&o.engine, "engine", "", s.engineHelp())
 	if s.Mutants != nil {
 		f.BoolVar(&o.mutants, "mutants", false, fmt.Sprintf(
-			"repeat the study with one mistake after another, and print which targets notice it; on %d seeds where --seeds is not given", s.MutantSeeds))
+			"repeat the study with one deliberate mistake at a time, and print which targets detect it (default --seeds: %d)", s.MutantSeeds))
 	}
 	if s.Sweep != nil {
 		f.BoolVar(&o.sweep, "sweep", false, fmt.Sprintf(
-			"judge the study under other choices of what the paper does not give, and print which verdicts depend on them; on %d seeds where --seeds is not given", s.SweepSeeds))
+			"repeat the study with other values for what the paper does not give, and print which verdicts depend on them (default --seeds: %d)", s.SweepSeeds))
 	}
 	o.output.Flags(cmd)
 	return cmd
+}
+
+// engineHelp describes --engine.
+func (s Study) engineHelp() string {
+	if named := s.named(); len(named) > 0 {
+		return "engine that runs the jobs: " + strings.Join(named, " or ") + " (default: simulation)"
+	}
+	return "engine that runs the jobs; this study has only the simulation, which is the default"
 }
 
 // seeds sets how many seeds there are where --seeds does not.
@@ -154,7 +162,7 @@ func (s Study) engine(o *Options) (Engine, error) {
 	run, ok := s.Engines[o.engine]
 	if !ok {
 		e := cli.Usage("--engine %q is not known here", o.engine)
-		e.Hint = "leave it away for the simulation, or name " + strings.Join(s.named(), " or ")
+		e.Hint = "leave --engine out for the simulation, or use " + strings.Join(s.named(), " or ")
 		return nil, e
 	}
 	switch {

@@ -113,12 +113,18 @@ type Report struct {
 func NewCommand(studies ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "paper",
-		Short: "Repeat the papers' experiments and judge them against the papers' numbers",
-		Long: "Each command repeats the experiments of one paper and prints, target by target, what the paper has, what\n" +
-			"came out here, and the verdict: met (within the tolerance of the paper's number, or the paper gives an ordering\n" +
-			"only and it holds), order (only the ordering or the sign holds), short (not even that), not_run (not measured\n" +
-			"by this command). Exit code 8: a target is short.\n\n" +
-			"The column ORACLE has what would come out if all variants were told what nobody can know; it is not judged.",
+		Short: "Repeat the papers' experiments and compare the results with the papers",
+		Long: `Repeats the experiments of one paper per command. The report lists, for each target, the paper's
+value, the value measured here, and a verdict:
+
+  met      within the tolerance of the paper's value, or the paper's ordering holds where it gives
+           only an ordering
+  order    only the ordering or the sign holds
+  short    not even the ordering holds
+  not_run  not measured by this command
+
+The exit code is 8 if any target is short. The ORACLE column shows the result if every variant had
+perfect information; it is not judged.`,
 		Example: "  powerlab paper cab\n  powerlab paper cab -o json\n  powerlab paper cab --mutants -o json",
 	}
 	cmd.AddCommand(studies...)

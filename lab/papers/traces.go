@@ -16,7 +16,7 @@ type Traces struct{ dir string }
 
 // Flag adds --traces.
 func (t *Traces) Flag(f *pflag.FlagSet) {
-	f.StringVar(&t.dir, "traces", "", "folder of published traces; none when empty")
+	f.StringVar(&t.dir, "traces", "", "folder of published traces")
 }
 
 // Check refuses a folder that has none of the traces.

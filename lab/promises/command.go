@@ -50,33 +50,47 @@ func NewCommand() *cobra.Command {
 	o.Seed = seedDefault
 	cmd := &cobra.Command{
 		Use:   "promises",
-		Short: "Measure admission and copies on real programs",
-		Long: "Runs the same jobs with each way to decide about admission and copies of tasks that straggle, on three coordinators, a scheduler\n" +
-			"and two emulated nodes with powerd. The second node is capped harder than the first, both are capped harder in the middle third of a\n" +
-			"run, and tasks are slow processes: each attempt takes a Pareto distributed number of times as long. Sizes of jobs follow a power law.\n" +
-			"A third of the jobs is exact, a third has deadlines (half of these return what is done by then), a third has error bounds of 5 to 30 %.\n\n" +
-			"--engine local: ours (admission adaptive, copies ours, container policy joint), grass (PYTHIA's admission, GRASS's copies), stock (neither),\n" +
-			"stock-best (no admission, Mantri's copies). The others run with container policy fair. All have the same jobs at the same moments,\n" +
-			"the same budgets and joules for sprints; five runs each, forth and back (about two hours), or one of shorter tasks with --quick\n" +
-			"(about ten minutes).\n\n" +
-			"--engine yarn, --engine spark: an unmodified Hadoop or standalone Spark on the nodes (make hooks builds the jars) with ours, stock (its\n" +
-			"defaults: Hadoop's DefaultSpeculator, spark.speculation off) and stock-best (both set to copy soon), whose jobs know nothing of Headroom\n" +
-			"and end when they have done all. These do not tell of wasted work, which is absent. About three hours, 25 minutes with --quick.\n\n" +
-			"Figures: deadlines met of all submitted jobs with one (SDR), container seconds of jobs that met theirs of those of all of them (PTR), the\n" +
-			"part of the tasks done at the deadline (a refused job: 0), the time until an error bound is reached, the latency of exact jobs, wasted\n" +
-			"container seconds (copies that lost, attempts that failed or were killed, all of jobs that missed their deadlines) and joules.\n" +
-			"--out keeps figures.csv, jobs.csv, promises.svg and the logs, after each run. It needs a machine with little else to do.\n\n" +
-			"Exit code 8: ours is behind another way in deadlines met, accuracy or time to the bound, by bounds that hold for all figures at once.",
+		Short: "Compare admission and speculation policies on real programs",
+		Long: `Compares policies of admission and of copies of stragglers. The same jobs run under each policy on three
+coordinators, a scheduler and two emulated nodes with powerd. The second node has a lower cap than the first, and
+both caps are lowered in the middle third of a run. Tasks are slow processes: the time of each attempt is
+multiplied by a Pareto distributed number. Job sizes follow a power law. A third of the jobs is exact, a third has
+deadlines (half of these return the part that is done by then), and a third has error bounds of 5 to 30 %.
+
+--engine local: ours (adaptive admission, copies by ours, container policy joint), grass (PYTHIA's admission,
+GRASS's copies), stock (neither) and stock-best (no admission, Mantri's copies). All but ours use the container
+policy fair. All have the same jobs at the same times, the same budgets and the same sprint joules. Each runs five
+times in alternating order (about two hours), or once with shorter tasks with --quick (about ten minutes).
+
+--engine yarn, --engine spark: an unmodified Hadoop or standalone Spark on the nodes (make hooks builds the jars)
+with ours, stock (its defaults: Hadoop's DefaultSpeculator, spark.speculation off) and stock-best (both set to copy
+early). Under the last two, jobs do not use Headroom and end when all their tasks are done; wasted work is not
+known and is left out. About three hours, 25 minutes with --quick.
+
+Results:
+  SDR       fraction of the submitted jobs with a deadline that met it
+  PTR       container seconds of jobs that met their deadlines, as a fraction of all such jobs' container seconds
+  accuracy  fraction of the tasks done at the deadline (a refused job: 0)
+  bound     time until an error bound is reached
+  latency   of exact jobs
+  wasted    container seconds of copies that lost, of attempts that failed or were killed, and of jobs that missed
+            their deadlines
+  energy    in joules
+
+--out keeps figures.csv, jobs.csv, promises.svg and the logs after each run. Run it on an otherwise idle machine.
+
+The exit code is 8 if ours is behind another policy in deadlines met, accuracy or time to the bound, by bounds that
+hold for all results at once.`,
 		Example: "  powerlab promises --quick --out promises-out\n  powerlab promises --engine local --seed 7 -o json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.engine, "engine", o.engine, "what runs the tasks: "+strings.Join(names(), ", "))
+	f.StringVar(&o.engine, "engine", o.engine, "engine that runs the tasks: "+strings.Join(names(), ", "))
 	f.BoolVar(&o.quick, "quick", false, "one run of each variant, with shorter tasks")
-	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the first run; the others are the numbers after it")
-	f.StringVar(&o.Out, "out", "", "folder for tables, the plot and logs; none when empty")
-	f.StringVar(&o.Bin, "bin", "", "folder of the programs (default: beside powerlab)")
+	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the first run; the others follow it")
+	f.StringVar(&o.Out, "out", "", "folder for tables, plot and logs")
+	f.StringVar(&o.Bin, "bin", "", "folder of the programs (default: next to powerlab)")
 	o.output.Flags(cmd)
 	return cmd
 }

@@ -36,12 +36,13 @@ func NewCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "record",
-		Short: "Plot a running cluster: power under its budget, containers and progress of its jobs",
-		Long: "Looks at a running cluster through its coordinators, at each interval, and draws while it goes on: power\n" +
-			"under the budget; the containers that each job holds; the map tasks done or dropped; and when each job is\n" +
-			"predicted to end, beside when it would without a cap. The picture is replaced as a whole at each look, the\n" +
-			"CSV grows by whole lines: both may be opened at any time. Ends by itself after --for, or with Ctrl-C.\n\n" +
-			"The CSV has a row for each domain, node and job of each look; what is unknown is empty. It changes nothing.",
+		Short: "Plot power, containers and job progress of a running cluster",
+		Long: `Reads a running cluster through its coordinators at a fixed interval and plots it: power under the
+budget, the containers of each job, map tasks done or dropped, and each job's predicted end with and
+without a cap. It changes nothing in the cluster. It stops after --for, or with Ctrl-C.
+
+The plot is replaced atomically at each sample and the CSV grows by whole lines, so both can be opened
+at any time. The CSV has one row per domain, node and job of each sample; unknown values are empty.`,
 		Example: "  powerlab record --addr 127.0.0.1:7400 --out run.svg --csv run.csv --for 60s",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,14 +54,14 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.addr, "addr", os.Getenv("HEADROOM_ADDR"), "RPC addresses of servers, comma separated (HEADROOM_ADDR)")
-	f.StringVar(&o.files.CA, "ca", os.Getenv("HEADROOM_CA"), "the cluster's authority (HEADROOM_CA)")
-	f.StringVar(&o.files.Cert, "cert", os.Getenv("HEADROOM_CERT"), "your certificate (HEADROOM_CERT)")
-	f.StringVar(&o.files.Key, "key", os.Getenv("HEADROOM_KEY"), "its key (HEADROOM_KEY)")
-	f.StringVar(&o.out, "out", "run.svg", "file of the picture")
-	f.StringVar(&o.csv, "csv", "", "file of the rows; none without it")
-	f.DurationVar(&o.length, "for", 60*time.Second, "how long to look; 0: until Ctrl-C")
-	f.DurationVar(&o.interval, "interval", time.Second, "time from one look to the next")
+	f.StringVar(&o.addr, "addr", os.Getenv("HEADROOM_ADDR"), "RPC addresses of servers, comma-separated (HEADROOM_ADDR)")
+	f.StringVar(&o.files.CA, "ca", os.Getenv("HEADROOM_CA"), "CA certificate file of the cluster (HEADROOM_CA)")
+	f.StringVar(&o.files.Cert, "cert", os.Getenv("HEADROOM_CERT"), "client certificate file (HEADROOM_CERT)")
+	f.StringVar(&o.files.Key, "key", os.Getenv("HEADROOM_KEY"), "client key file (HEADROOM_KEY)")
+	f.StringVar(&o.out, "out", "run.svg", "SVG file of the plot")
+	f.StringVar(&o.csv, "csv", "", "CSV file of the samples (default: none)")
+	f.DurationVar(&o.length, "for", 60*time.Second, "duration; 0: until Ctrl-C")
+	f.DurationVar(&o.interval, "interval", time.Second, "time between samples")
 	return cmd
 }
 

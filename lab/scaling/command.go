@@ -13,8 +13,8 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scale",
 		Short: "Predict how a job scales out, and fit scaling models",
-		Long: "How much faster a job is with more units, and where more of them are wasted: by IPSO, USBA, Amdahl's, Gustafson's and\n" +
-			"Sun-Ni's laws. docs/scaling.md has the models and the formats.",
+		Long: `Computes how much faster a job runs with more units, and where more units are wasted. The models are
+IPSO, USBA, Amdahl's, Gustafson's and Sun-Ni's laws; docs/scaling.md describes them and the formats.`,
 		Example: "  powerlab scale fit --input points.json -o json\n  powerlab scale predict --input curve.json",
 	}
 	cmd.AddCommand(newFit(), newPredict(), newReal())
@@ -35,17 +35,22 @@ func newFit() *cobra.Command {
 	o := fitOptions{power: power{worth: worthDefault}}
 	cmd := &cobra.Command{
 		Use:   "fit",
-		Short: "Fit a scaling model to measured speed-ups, or to logs of runs",
-		Long: "Fits a model to the speed-ups in a file:\n\n" +
-			`  {"model": "ipso", "points": [{"n": 1, "speedup": 1}, {"n": 10, "speedup": 7.5}, ...], "predict": [{"n": 200}]}` + "\n\n" +
-			"Models: ipso, amdahl, gustafson, sunni (n is the scale-out degree) and usba (n is the problem size, m the degree). Where\n" +
-			"points have m, and n or n/m is the same in all, m is the degree for the others too. \"fixed\": {\"delta\": 0} holds\n" +
-			"parameters that are known. Bounds are of 95 %: low and high of a parameter hold it, those of a prediction hold a\n" +
-			"further measurement; p is the p-value of the hypothesis that the parameter is 0.\n\n" +
-			"--spark-log and --history take the logs of runs of one job in their place: event logs of Spark (plain or gzip, a file or the\n" +
-			"folder of a rolling log) or history files of MapReduce (.jhist), one of each run. Speed-ups of Spark are against the log of one task\n" +
-			"on one executor, or of as many tasks on one executor. The answer then has what was measured and advice: the number of\n" +
-			"containers beyond which watts are wasted.",
+		Short: "Fit a scaling model to measured speed-ups or to logs of runs",
+		Long: `Fits a model to the speed-ups in a file:
+
+  {"model": "ipso", "points": [{"n": 1, "speedup": 1}, {"n": 10, "speedup": 7.5}, ...], "predict": [{"n": 200}]}
+
+Models: ipso, amdahl, gustafson and sunni (n is the scale-out degree), and usba (n is the problem size,
+m the degree). If points have m, and n or n/m is constant, m is the degree for the other models too.
+"fixed": {"delta": 0} holds known parameters. Bounds are 95 %: low and high are the confidence interval
+of a parameter, or the prediction interval of a further measurement. p is the p-value of the hypothesis
+that the parameter is 0.
+
+With --spark-log or --history the speed-ups come from logs of runs of one job, one log per run: Spark
+event logs (plain or gzip, a file or the folder of a rolling log), or MapReduce history files (.jhist).
+Spark speed-ups are relative to the log with one task on one executor, or with the same number of tasks
+on one executor. The output then also has the measurements, and advice: the number of containers beyond
+which power is wasted.`,
 		Example: "  powerlab scale fit --input points.json -o json\n  powerlab scale fit --spark-log app-1 --spark-log app-2 --container-power 12W --base-power 40W\n" +
 			"  powerlab scale fit --history job_1.jhist --history job_2.jhist",
 		Args: cobra.NoArgs,
@@ -59,12 +64,12 @@ func newFit() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.input, "input", "", "file with model and points; - for stdin")
-	f.StringArrayVar(&o.sparkLogs, "spark-log", nil, "event log of a run of a Spark application; may be repeated")
-	f.StringArrayVar(&o.histories, "history", nil, "history file of a run of a MapReduce job; may be repeated")
-	f.StringVar(&o.model, "model", "", "model for logs; ipso for histories and for runs on one line, otherwise usba")
-	f.Var(&o.power.base, "base-power", "with logs: what a job draws beside its containers")
-	f.Var(&o.power.container, "container-power", "with logs: what each container draws")
-	f.Float64Var(&o.power.worth, "worth", worthDefault, "with logs: percent of speed that each percent of power must give")
+	f.StringArrayVar(&o.sparkLogs, "spark-log", nil, "event log of a run of a Spark application (repeatable)")
+	f.StringArrayVar(&o.histories, "history", nil, "history file of a run of a MapReduce job (repeatable)")
+	f.StringVar(&o.model, "model", "", "with logs: model (default: ipso for histories and for runs on one line, otherwise usba)")
+	f.Var(&o.power.base, "base-power", "with logs: power of a job apart from its containers")
+	f.Var(&o.power.container, "container-power", "with logs: power of each container")
+	f.Float64Var(&o.power.worth, "worth", worthDefault, "with logs: least gain of speed, in percent, per percent of power")
 	o.out.Flags(cmd)
 	return cmd
 }
@@ -171,10 +176,15 @@ func newPredict() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict",
 		Short: "Predict speed-ups from the parameters of a scaling model",
-		Long: "Predicts the speed-ups of a model whose parameters a file gives:\n\n" +
-			`  {"model": "ipso", "parameters": {"eta": 0.97, "beta": 0.001, "gamma": 1.8}, "predict": [{"n": 16}, {"n": 200}]}` + "\n\n" +
-			"Parameters are numbers, or as powerlab scale fit prints them. ipso: eta, and alpha (1), delta, beta, gamma (0) where\n" +
-			"they differ; amdahl and gustafson: eta; sunni: eta and g; usba: r, alpha, beta, gamma, eps, theta.",
+		Long: `Predicts the speed-ups of a model from its parameters:
+
+  {"model": "ipso", "parameters": {"eta": 0.97, "beta": 0.001, "gamma": 1.8}, "predict": [{"n": 16}, {"n": 200}]}
+
+Parameters are numbers, or have the form that "powerlab scale fit" prints.
+  ipso                eta; alpha (default 1), delta, beta and gamma (default 0)
+  amdahl, gustafson   eta
+  sunni               eta, g
+  usba                r, alpha, beta, gamma, eps, theta`,
 		Example: "  powerlab scale predict --input curve.json -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

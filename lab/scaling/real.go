@@ -49,13 +49,17 @@ func newReal() *cobra.Command {
 	o := &realOptions{degrees: []int{1, 2, 4, 6, 8}, held: []int{6, 8}, sizes: []int{8, 16}, repeats: 5}
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Run programs at several degrees on a real Spark or Hadoop, and judge what the models predict",
-		Long: "Runs real programs on a real engine at several scale-out degrees, fits the models to some of them and judges what they\n" +
-			"predict for the others. Each executor or container is alone on an emulated node that owns at most 0.2 of a CPU.\n\n" +
-			"spark: Naive Bayes, random forest and SVM of MLlib, PageRank of GraphX (NWeight, the fourth program of the dissertation, is\n" +
-			"not shipped with GraphX), with USBA; a size is a number of partitions. yarn: WordCount, Sort, TeraSort and QMC (the example pi),\n" +
-			"with IPSO: as many maps as containers, and one reducer.\n\n" +
-			"It needs root's rights, and hours: a run of one degree takes a minute or more. What was measured is in --out after each run.",
+		Short: "Run programs at several degrees on Spark or Hadoop, and test the models' predictions",
+		Long: `Runs real programs on a real engine at several scale-out degrees, fits the models to some of the degrees,
+and compares their predictions with the others. Each executor or container is alone on an emulated node
+that owns at most 0.2 of a CPU.
+
+spark: Naive Bayes, random forest and SVM of MLlib, and PageRank of GraphX, with the model USBA. A size is
+a number of partitions. (NWeight, the dissertation's fourth program, is not shipped with GraphX.)
+yarn: WordCount, Sort, TeraSort and QMC (the example pi), with the model IPSO: as many maps as containers,
+and one reducer.
+
+It needs root, and takes hours: one run takes a minute or more. --out is updated after each run.`,
 		Example: "  sudo bin/powerlab scale run --engine spark --out /tmp/scaling\n" +
 			"  sudo bin/powerlab scale run --engine yarn --app wordcount --n 1,2,4 --held-out 4 --repeats 2 --out /tmp/scaling",
 		Args: cobra.NoArgs,
@@ -71,14 +75,14 @@ func newReal() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.engine, "engine", "", "spark or yarn")
-	f.StringSliceVar(&o.apps, "app", nil, "programs to run (default: all of the engine)")
-	f.IntSliceVar(&o.degrees, "n", o.degrees, "how many executors or containers")
-	f.IntSliceVar(&o.held, "held-out", o.held, "degrees that the models are not fitted to, but judged on")
-	f.IntSliceVar(&o.sizes, "sizes", o.sizes, "spark: how many partitions")
+	f.StringVar(&o.engine, "engine", "", "engine: spark or yarn")
+	f.StringSliceVar(&o.apps, "app", nil, "programs to run (default: all programs of the engine)")
+	f.IntSliceVar(&o.degrees, "n", o.degrees, "degrees: numbers of executors or containers")
+	f.IntSliceVar(&o.held, "held-out", o.held, "degrees to test the models on, left out of the fit")
+	f.IntSliceVar(&o.sizes, "sizes", o.sizes, "spark: numbers of partitions")
 	f.IntVar(&o.repeats, "repeats", o.repeats, "runs of each degree")
-	f.StringVar(&o.Bin, "bin", "", "folder of the programs and jars (default: beside powerlab)")
-	f.StringVar(&o.Out, "out", "", "folder for what was measured")
+	f.StringVar(&o.Bin, "bin", "", "folder of the programs and jars (default: next to powerlab)")
+	f.StringVar(&o.Out, "out", "", "folder for the measurements")
 	o.out.Flags(cmd)
 	return cmd
 }

@@ -43,7 +43,7 @@ func NewCommand() *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Simulate clusters under faults and judge the promises at every event",
+		Short: "Simulate clusters under faults and check the guarantees after every event",
 		Long:  help(),
 		Example: "  powerlab simulate --schedules 500 --seed 1\n" +
 			"  powerlab simulate --schedules 1 --seed 3117946758067592 --trace\n" +
@@ -56,16 +56,16 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&s.schedules, "schedules", 100, "how many schedules to run; 300 with --sabotage")
-	f.Uint64Var(&s.seed, "seed", 1, "seed of the first schedule; the others' are derived from it")
+	f.IntVar(&s.schedules, "schedules", 100, "number of schedules (default with --sabotage: 300)")
+	f.Uint64Var(&s.seed, "seed", 1, "seed of the first schedule; the other seeds are derived from it")
 	f.DurationVar(&s.span, "duration", time.Minute, "virtual time of each schedule")
-	f.StringSliceVar(&s.only, "only", nil, "classes of faults that every schedule has, \"none\" for none; each draws its own otherwise")
-	f.StringSliceVar(&s.keep, "keep", nil, "occurrences that happen, such as crash#3; all otherwise")
-	f.StringVar(&s.sabotage, "sabotage", "", "break this rule of the design on purpose; all: one after the other")
-	f.BoolVar(&s.sabotages, "list-sabotage", false, "list the rules that can be broken, with the promise that each breaks")
-	f.StringVar(&s.replay, "replay", "", "replay the schedule of this file")
-	f.BoolVar(&s.noShrink, "no-shrink", false, "leave a schedule that breaks a promise as it is")
-	f.BoolVar(&s.trace, "trace", false, "print what happens, to stderr")
+	f.StringSliceVar(&s.only, "only", nil, "fault classes of every schedule, or none (default: each schedule draws its own)")
+	f.StringSliceVar(&s.keep, "keep", nil, "fault occurrences to keep, such as crash#3 (default: all)")
+	f.StringVar(&s.sabotage, "sabotage", "", "rule to break on purpose; all: one after the other")
+	f.BoolVar(&s.sabotages, "list-sabotage", false, "list the rules that --sabotage can break, and the guarantee that each breaks")
+	f.StringVar(&s.replay, "replay", "", "replay the schedule in this file")
+	f.BoolVar(&s.noShrink, "no-shrink", false, "do not reduce a schedule that breaks a guarantee")
+	f.BoolVar(&s.trace, "trace", false, "print every event to stderr")
 	s.out.Flags(cmd)
 	cmd.MarkFlagsMutuallyExclusive("replay", "sabotage")
 	return cmd
@@ -73,23 +73,32 @@ func NewCommand() *cobra.Command {
 
 // help is the long text of the command.
 func help() string {
-	return "Simulate runs whole clusters in virtual time: the real ledger, plan, lease and sprint code, with crashes,\n" +
-		"partitions, delays, pauses, wrong clocks, a lost quorum, and operators who change everything. After every\n" +
-		"event what the nodes really hold and draw is judged against the promises. The same seed gives the same\n" +
-		"run, on every machine.\n\n" +
-		"Each schedule is one cluster and has some classes of faults, drawn from its seed. The first violation is\n" +
-		"shrunk to the least schedule that still shows it, and the command line that replays it is printed. With\n" +
-		"-o json that schedule is the field \"shrunk\"; as a file it can be kept, and replayed with --replay.\n\n" +
-		"The table counts how often each fault, and each rare path, was taken: what was never taken is not tried.\n\n" +
-		"--sabotage breaks one rule of the design on purpose, to see that the judges find it: the run ends as soon\n" +
-		"as they do. --list-sabotage names the rules, each with the promise that it breaks and the production file\n" +
-		"that is changed. --sabotage all breaks one after the other and tells how many schedules each took. What is\n" +
-		"broken is the code that runs in production: a build of its own is made with go build -overlay, so this needs\n" +
-		"the source tree and a Go toolchain.\n\n" +
-		"Exit code 0: no promise was broken; with --sabotage all, every sabotage was found. 1: one was broken, which\n" +
-		"with --sabotage is what is wanted; with all, a sabotage was not found. 2: the command line or the file of\n" +
-		"--replay is wrong. 130: it was interrupted.\n\n" +
-		"Classes for --only:\n" + wrapped(Classes(), 104)
+	return `Simulates whole clusters in virtual time with the real ledger, plan, lease and sprint code, under
+crashes, partitions, delays, pauses, wrong clocks, a lost quorum, and operators who change everything.
+After every event, the power that the nodes hold and use is checked against the guarantees. The same
+seed gives the same run on every machine.
+
+Each schedule is one cluster with some fault classes, drawn from its seed. The first violation is reduced
+to the smallest schedule that still shows it, and the command line that replays it is printed. With
+-o json that schedule is in the field "shrunk"; saved to a file, it can be replayed with --replay.
+
+The table counts how often each fault and each rare path occurred. A count of 0 means that it was not
+tested.
+
+--sabotage breaks one rule of the design on purpose, to test that the checks detect it. The run ends at
+the first violation. --list-sabotage lists the rules, each with the guarantee that it breaks and the
+production file that is changed. --sabotage all breaks one rule after the other and prints how many
+schedules each took. The production code itself is changed, in a separate build with go build -overlay,
+so this needs the source tree and a Go toolchain.
+
+Exit codes:
+  0    no guarantee was broken; with --sabotage all: every sabotage was detected
+  1    a guarantee was broken, which is expected with --sabotage NAME; with all: a sabotage was not detected
+  2    error in the command line or in the file of --replay
+  130  interrupted
+
+Classes for --only:
+` + wrapped(Classes(), 104)
 }
 
 // wrapped are the names in lines of at most width bytes.

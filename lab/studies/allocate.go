@@ -58,16 +58,23 @@ type allocatedJob struct {
 func NewAllocateCommand() *cobra.Command {
 	return fileCommand(&cobra.Command{
 		Use:   "allocate",
-		Short: "Divide containers among jobs by one of the policies",
-		Long: "Divides containers among jobs as the coordinators' job loop does, from a file:\n\n" +
-			`  {"policy": "paper", "containers": 28, "jobs": [` + "\n" +
-			`    {"name": "a", "finish_s": 150, "uncapped_finish_s": 100}, ...]}` + "\n\n" +
-			"finish_s is when the job is expected to end, uncapped_finish_s when it would have ended without a cap;\n" +
-			"a job without both gets its equal share. A job may also have containers (what it holds now, and what\n" +
-			"finish_s counts on; otherwise an equal share), elapsed_s (otherwise 0) and least (the fewest containers\n" +
-			"it may get; otherwise 1). The time that is left falls in proportion to containers.\n\n" +
-			"Policies:\n" + policyHelp() + "\n" +
-			"share is the policy's own number, before rounding; containers add up to all there are.",
+		Short: "Divide containers among jobs by a policy",
+		Long: `Divides containers among jobs as the coordinators' job loop does. The input file:
+
+  {"policy": "paper", "containers": 28, "jobs": [
+    {"name": "a", "finish_s": 150, "uncapped_finish_s": 100}, ...]}
+
+Fields of a job:
+  finish_s           expected end
+  uncapped_finish_s  expected end without a cap; a job with neither value gets an equal share
+  containers         containers it holds now, which finish_s assumes (default: an equal share)
+  elapsed_s          time since its start (default 0)
+  least              fewest containers it may get (default 1)
+Remaining time is assumed to be inversely proportional to containers.
+
+Policies:
+` + policyHelp() + `
+share is the policy's own value, before rounding. The sum of containers is always the total.`,
 		Example: "  powerlab allocate --input jobs.json\n  powerlab allocate --input - -o json < jobs.json",
 	}, "policy, containers and jobs", allocate)
 }

@@ -89,24 +89,32 @@ func NewDeflateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deflate",
 		Short: "Choose drop ratios and sprint timeouts by the queueing model",
-		Long: "Chooses what each priority class drops of its tasks and when its jobs sprint, from a file:\n\n" +
-			`  {"discipline": "np", "sprint_budget": {"capacity_j": 22000, "refill_w": 9}, "classes": [` + "\n" +
-			`    {"name": "low", "rate_per_s": 0.0042, "error_max": 0.3,` + "\n" +
-			`     "job": {"slots": 20, "maps": 50, "map_s": 40, "setup_s": 8},` + "\n" +
-			`     "profile": [{"drop": 0.1, "error": 0.085}, {"drop": 0.2, "error": 0.15}, {"drop": 0.4, "error": 0.32}],` + "\n" +
-			`     "percentiles_max_s": {"0.95": 900}},` + "\n" +
-			`    {"name": "high", "rate_per_s": 0.0018, "mean_max_s": 150,` + "\n" +
-			`     "job": {"measured": [{"drop": 0, "mean_s": 148.5, "cv": 0.2}]},` + "\n" +
-			`     "sprint": {"speed_up": 2.5, "extra_w": 90}}]}` + "\n\n" +
-			"Classes are from the lowest to the highest priority, times from arrival to end. A job is what was measured at\n" +
-			"drop ratios, or a model: tasks (maps and reduces on slots, each map_s and reduce_s long in the mean) or, with\n" +
-			`"model": "wave", waves of that mean length and coefficient of variation cv. "stages": "all" drops reduces too.` + "\n" +
-			"profile is a table, or what `powerlab profile --out` has written. thetas and sprint's timeouts_s name what to\n" +
-			"try; otherwise what changes the number of tasks, and eighths of the mean time. weight (1) is how much a class's\n" +
-			"error counts; busy_w is what a running job draws beyond an idle cluster.\n\n" +
-			"Of all settings that keep the bounds the one with the least error is chosen, then with the least power, then with\n" +
-			"the least latency. Where none does, the answer is the nearest one and what it misses. discipline is np (default)\n" +
-			"or pr; sprints is timed (default: a job's time is transformed) or paper (its rates are multiplied).",
+		Long: `Chooses, for each priority class, how many tasks are dropped and when its jobs sprint. The input file:
+
+  {"discipline": "np", "sprint_budget": {"capacity_j": 22000, "refill_w": 9}, "classes": [
+    {"name": "low", "rate_per_s": 0.0042, "error_max": 0.3,
+     "job": {"slots": 20, "maps": 50, "map_s": 40, "setup_s": 8},
+     "profile": [{"drop": 0.1, "error": 0.085}, {"drop": 0.2, "error": 0.15}, {"drop": 0.4, "error": 0.32}],
+     "percentiles_max_s": {"0.95": 900}},
+    {"name": "high", "rate_per_s": 0.0018, "mean_max_s": 150,
+     "job": {"measured": [{"drop": 0, "mean_s": 148.5, "cv": 0.2}]},
+     "sprint": {"speed_up": 2.5, "extra_w": 90}}]}
+
+Classes are listed from lowest to highest priority. Times are from arrival to end.
+  job      either measurements at drop ratios, or a model: maps and reduces on slots with mean times map_s and
+           reduce_s; or, with "model": "wave", waves with that mean and the coefficient of variation cv
+  stages   "all" drops reduces too
+  profile  a table, or the output of "powerlab profile --out"
+  thetas, timeouts_s of sprint
+           values to try; by default every drop ratio that changes the number of tasks, and eighths of the
+           mean time
+  weight   weight of the class's error (default 1)
+  busy_w   power of a running job above that of the idle cluster
+
+Of the settings within all bounds, the one with the least error is chosen, then the least power, then the
+least latency. If there is none, the output is the nearest setting and the bounds it misses. discipline is
+np (default) or pr. sprints is timed (default: a job's time is transformed) or paper (its rates are
+multiplied).`,
 		Example: "  powerlab deflate --input classes.json\n  powerlab deflate --input - -o json < classes.json\n" +
 			"  powerlab deflate --input classes.json --plot frontier.svg",
 		Args: cobra.NoArgs,
@@ -131,7 +139,7 @@ func NewDeflateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&file, "input", "", "file with the classes and their bounds; - for stdin")
-	cmd.Flags().StringVar(&svg, "plot", "", "draw the frontier into this file (SVG)")
+	cmd.Flags().StringVar(&svg, "plot", "", "write a plot of the frontier to this SVG file")
 	out.Flags(cmd)
 	return cmd
 }

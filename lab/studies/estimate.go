@@ -69,19 +69,22 @@ type estimate struct {
 func NewEstimateCommand() *cobra.Command {
 	return fileCommand(&cobra.Command{
 		Use:   "estimate",
-		Short: "Estimate when a job ends from what it has shown",
-		Long: "Estimates a job's progress rate and its end under a cap, for several numbers of containers, from a file:\n\n" +
-			`  {"policy": "paper", "interval_s": 5, "history": [` + "\n" +
-			`     {"rate_per_s": 0.50, "power_w": 250, "containers": 9}, ...],` + "\n" +
-			`   "cap_w": 175, "elapsed_s": 120, "tasks": 200, "done": 60, "containers": [9, 12]}` + "\n\n" +
-			"history is the past, newest first: tasks completed per second over an interval of interval_s (5), the cap\n" +
-			"and the containers then. A value that is null, absent or 0 there is unknown, but for a rate of 0 under\n" +
-			"learned: it is an interval in which no task ended. cap_w is the cap now; containers are the numbers to\n" +
-			"try. rate_per_s and finish_s (seconds after the job's start) are null where nothing can be told.\n\n" +
-			"Policies:\n" +
-			"  learned   how the rate follows cap and containers is learned, with bounds for 9 of 10 cases: the default\n" +
-			"  paper     CAB, equations 1 and 2: the mean rate, in proportion to cap and containers\n" +
-			"  released  CAB's published code: the mean time per task, weighted by the caps; containers left aside",
+		Short: "Estimate when a job ends under a power cap",
+		Long: `Estimates a job's progress rate and end under a cap, for several numbers of containers. The input file:
+
+  {"policy": "paper", "interval_s": 5, "history": [
+     {"rate_per_s": 0.50, "power_w": 250, "containers": 9}, ...],
+   "cap_w": 175, "elapsed_s": 120, "tasks": 200, "done": 60, "containers": [9, 12]}
+
+history is newest first. Each entry covers interval_s (default 5): the tasks completed per second, and the
+cap and containers at that time. A value that is null, absent or 0 is unknown; with learned, a rate of 0
+means that no task ended. cap_w is the cap now, and containers lists the numbers to try. In the output,
+rate_per_s and finish_s (seconds after the job's start) are null where no estimate is possible.
+
+Policies:
+  learned   learn how the rate depends on cap and containers, with 90 % bounds (default)
+  paper     CAB, equations 1 and 2: the mean rate, in proportion to cap and containers
+  released  CAB's published code: the mean time per task weighted by the caps; ignores containers`,
 		Example: "  powerlab estimate --input job.json\n  powerlab estimate --input - -o json < job.json",
 	}, "the job's past and what to estimate", estimateFile)
 }

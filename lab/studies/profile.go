@@ -56,19 +56,24 @@ func NewProfileCommand() *cobra.Command {
 	var p profiling
 	cmd := &cobra.Command{
 		Use:   "profile JOBFILE|APPLICATION",
-		Short: "Measure how good a job's result is on parts of its map tasks",
-		Long: "Runs the map tasks of a scheduler's job file as processes of this machine, then its reduce task over parts\n" +
-			"of their outputs, and compares each result with the exact one. The job's own output folder is left alone.\n\n" +
-			"A result is lines of a key, a tab and a number; a job without a reduce task has its map outputs added up.\n" +
-			"Comparisons:\n" +
-			"  relative  1 - sum |exact - partial| / sum |exact|: the magnitude of the result that is right\n" +
-			"  topk      the part of the greatest keys (--top, otherwise all) that are found\n" +
-			"  value     the mean over the keys of 1 - |exact - partial| / |exact|: for few numbers that count alike\n\n" +
-			"--choice random leaves other tasks out with each seed; first keeps the first ones, as a job that is\n" +
-			"stopped early does. The profile tells the mean, the worst and the best run of each part; where fewer tasks\n" +
-			"seem better than more, by chance, they are pooled with a warning. --out writes it as JSON, --svg draws it.\n\n" +
-			"--engine yarn runs a MapReduce application instead (" + strings.Join(applicationNames(), ", ") + ") on a real Hadoop of one\n" +
-			"node, over generated data or the files of --input, one map each; Headroom's input wrapper drops the others.",
+		Short: "Measure a job's result when it runs only part of its map tasks",
+		Long: `Measures how accurate a job's result is when only part of its map tasks run. It runs the map tasks of a
+scheduler's job file as processes of this machine, runs the reduce task over parts of their outputs, and
+compares each result with the exact one. The job's own output folder is not touched.
+
+A result is lines of a key, a tab and a number. If the job has no reduce task, its map outputs are added up.
+Comparisons:
+  relative  1 - sum |exact - partial| / sum |exact|: the part of the result's magnitude that is right
+  topk      the fraction of the greatest keys (--top, otherwise all) that are found
+  value     the mean over the keys of 1 - |exact - partial| / |exact|: for few numbers of equal importance
+
+--choice random leaves out different tasks with each seed. --choice first keeps the first tasks, as a job
+that is stopped early does. The profile has the mean, the worst and the best run for each part. If fewer
+tasks seem better than more, by chance, those points are pooled with a warning.
+
+--engine yarn runs a MapReduce application instead (` + strings.Join(applicationNames(), ", ") + `) on a real
+Hadoop of one node, over generated data or the files of --input, with one map per file. Headroom's input
+wrapper drops the other maps.`,
 		Example: "  powerlab profile words.yaml --out words.json --svg words.svg\n" +
 			"  powerlab profile top.yaml --ratios 0.25,0.5,0.75 --seeds 10 --compare topk --top 100 -o json\n" +
 			"  powerlab profile words.yaml --scale --choice first\n" +
@@ -80,19 +85,19 @@ func NewProfileCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.Float64SliceVar(&p.ratios, "ratios", []float64{0.1, 0.25, 0.5, 0.75, 0.9}, "parts of the map tasks to try, above 0 and at most 1")
-	f.IntVar(&p.seeds, "seeds", 5, "how many choices of tasks to try for each part")
-	f.StringVar(&p.compare, "compare", string(quality.Relative), "how results are compared: relative|topk|value")
-	f.IntVar(&p.top, "top", 0, "how many of the greatest keys topk looks at; 0 for all of the exact result")
-	f.BoolVar(&p.scale, "scale", false, "scale a partial result's numbers up by the tasks left out, as sums should be")
-	f.StringVar(&p.choice, "choice", chooseRandom, "which tasks run: random|first")
-	f.IntVar(&p.slots, "slots", 0, "map tasks at once; 0 for the job's slots, at most one for each processor")
+	f.Float64SliceVar(&p.ratios, "ratios", []float64{0.1, 0.25, 0.5, 0.75, 0.9}, "fractions of the map tasks to run, above 0 and at most 1")
+	f.IntVar(&p.seeds, "seeds", 5, "number of task choices for each ratio")
+	f.StringVar(&p.compare, "compare", string(quality.Relative), "comparison of results: relative, topk or value")
+	f.IntVar(&p.top, "top", 0, "number of greatest keys that topk compares; 0 for all keys of the exact result")
+	f.BoolVar(&p.scale, "scale", false, "scale up a partial result for the tasks left out, as is right for sums")
+	f.StringVar(&p.choice, "choice", chooseRandom, "choice of the tasks that run: random or first")
+	f.IntVar(&p.slots, "slots", 0, "map tasks at the same time; 0 for the job's slots, at most one per CPU")
 	f.StringVar(&p.file, "out", "", "write the profile as JSON to this file")
-	f.StringVar(&p.svg, "svg", "", "draw the profile into this file")
-	f.StringVar(&p.engine, "engine", engineLocal, "what runs the job: local (a job file) or yarn (an application)")
-	f.StringVar(&p.input, "input", "", "with --engine yarn: folder of the application's input; generated when empty")
+	f.StringVar(&p.svg, "svg", "", "write a plot of the profile to this SVG file")
+	f.StringVar(&p.engine, "engine", engineLocal, "engine that runs the job: local (a job file) or yarn (an application)")
+	f.StringVar(&p.input, "input", "", "with --engine yarn: folder of the application's input (default: generated)")
 	f.IntVar(&p.maps, "maps", yarnMaps, "with --engine yarn: map tasks over generated data")
-	f.StringVar(&p.bin, "bin", "", "with --engine yarn: folder of the hooks' jars (default: beside powerlab)")
+	f.StringVar(&p.bin, "bin", "", "with --engine yarn: folder of the hooks' jars (default: next to powerlab)")
 	p.output.Flags(cmd)
 	return cmd
 }

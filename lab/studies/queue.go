@@ -97,21 +97,28 @@ type queuedSimulation struct {
 func NewQueueCommand() *cobra.Command {
 	return fileCommand(&cobra.Command{
 		Use:   "queue",
-		Short: "Compute how long jobs of each class wait and stay",
-		Long: "Computes waiting and sojourn times of a cluster that serves one job at a time by priority, from a file:\n\n" +
-			`  {"discipline": "np", "arrivals": {"rates": [0.004, 0.0005]},` + "\n" +
-			`   "services": [{"alpha": [1, 0], "A": [[-0.02, 0.02], [0, -0.01]]}, {"alpha": [1], "A": [[-0.02]]}],` + "\n" +
-			`   "percentiles": [0.95], "moments": 3}` + "\n\n" +
-			"Classes are from lowest to highest priority. rates are arrivals per unit of time, one per class; instead,\n" +
-			"D holds the matrices of a marked Markovian arrival process, D0 and one per class. A service is a phase-type\n" +
-			"distribution: where a job begins, and the rates between its phases. rho is the utilisation, sojourn the time\n" +
-			"from arrival to end, wait that to the first service. Times are in the unit of the rates.\n\n" +
-			"Disciplines:\n" +
-			"  np   an arrival waits until the job in service has ended: exact\n" +
-			"  pr   an arrival suspends a job of a lower class, which goes on later: exact\n" +
-			"  p    an arrival kills a job of a lower class, which begins anew: simulated, with 95 % intervals. It takes\n" +
-			`       "simulation": {"jobs": 20000, "replications": 10, "seed": 1}; its waste is the work of killed runs` + "\n\n" +
-			"Exact means are good to 1e-9 and percentiles to 1e-7 of their value, up to the percentile 0.999.",
+		Short: "Compute waiting and sojourn times of priority queues",
+		Long: `Computes waiting and sojourn times of a cluster that serves one job at a time by priority. The input file:
+
+  {"discipline": "np", "arrivals": {"rates": [0.004, 0.0005]},
+   "services": [{"alpha": [1, 0], "A": [[-0.02, 0.02], [0, -0.01]]}, {"alpha": [1], "A": [[-0.02]]}],
+   "percentiles": [0.95], "moments": 3}
+
+Classes are listed from lowest to highest priority. rates are arrivals per unit of time, one per class. D
+may be given in place of rates: the matrices of a marked Markovian arrival process, D0 and one per class. A
+service is a phase-type distribution: the initial probabilities and the rates between phases.
+
+Results are in the time unit of the rates: rho is the utilisation, sojourn the time from arrival to end,
+and wait the time from arrival to the first service.
+
+Disciplines:
+  np   non-preemptive: an arrival waits until the current job has ended (exact)
+  pr   preemptive resume: an arrival suspends a job of a lower class (exact)
+  p    preemptive restart: an arrival kills a job of a lower class, which restarts from the beginning
+       (simulated, with 95 % intervals). It takes "simulation": {"jobs": 20000, "replications": 10, "seed": 1};
+       waste is the work of killed runs
+
+Exact means are accurate to 1e-9, and percentiles up to 0.999 to 1e-7, of their value.`,
 		Example: "  powerlab queue --input queue.json\n  powerlab queue --input - -o json < queue.json",
 	}, "discipline, arrivals and services", queueOf)
 }

@@ -139,27 +139,35 @@ type speculatedAction struct {
 func NewSpeculateCommand() *cobra.Command {
 	return fileCommand(&cobra.Command{
 		Use:   "speculate",
-		Short: "Choose what a job runs next in its free slots: new tasks or copies",
-		Long: "Chooses what a job with a deadline or an error bound runs next in its free slots, from a file:\n\n" +
-			`  {"policy": "ras", "bound": {"deadline_s": 6}, "slots": 1, "now_s": 1, "tasks": [` + "\n" +
-			`    {"id": 1, "state": "running", "t_rem_s": 5, "t_new_s": 2, "copies": 1},` + "\n" +
-			`    {"id": 2, "state": "done"}, {"id": 3, "state": "waiting", "t_new_s": 1}, ...]}` + "\n\n" +
-			"t_rem_s is what the fastest running copy still needs, t_new_s what a new copy takes, copies how many run,\n" +
-			"the original included (otherwise 1). deadline_s is on the clock of now_s. {\"error\": 0.2} instead asks for\n" +
-			"floor(tasks x (1 - error)) tasks, as soon as possible; \"rounding\": \"ceil\" rounds up. An unknown t_new_s\n" +
-			"counts as the median of the others, an unknown t_rem_s as t_new_s.\n\n" +
-			"Policies:\n" + speculationHelp() + "\n" +
-			"There is one action a free slot at most; wait is about all slots that are left. Ties go to the lowest id:\n" +
-			"numbers before texts, texts by their bytes.\n\n" +
-			"A file may also have: width (all slots of the job), typical_s (median duration of completed tasks),\n" +
-			"greedy (the job has switched to gs; the answer says when to set it), and for grass and ours utilisation,\n" +
-			"accuracy and samples of past jobs:\n" +
-			`  {"policy": "gs", "tasks": 100, "deadline_s": 60, "completed": 80, "utilisation": 0.5, "accuracy": 0.7}` + "\n" +
-			`  {"policy": "ras", "tasks": 100, "needed": 80, "took_s": 60, ...}` + "\n" +
-			"With width of all samples, jobs of other widths are compared by what they achieve for each slot.\n" +
-			"For ours a task may have speed (of its node under its cap now, from 0 to 1) and speed_measured (while\n" +
-			"t_rem_s was measured), and slot_speeds gives the speeds of the free slots' nodes, which actions then name\n" +
-			"by slot. For late, rate is the part of a task that is completed per second.",
+		Short: "Choose the next tasks or copies of a job for its free slots",
+		Long: `Chooses what a job with a deadline or an error bound runs next in its free slots: new tasks, or copies of
+stragglers. The input file:
+
+  {"policy": "ras", "bound": {"deadline_s": 6}, "slots": 1, "now_s": 1, "tasks": [
+    {"id": 1, "state": "running", "t_rem_s": 5, "t_new_s": 2, "copies": 1},
+    {"id": 2, "state": "done"}, {"id": 3, "state": "waiting", "t_new_s": 1}, ...]}
+
+  t_rem_s     time that the fastest running copy still needs; if unknown, t_new_s is used
+  t_new_s     time that a new copy takes; if unknown, the median of the other tasks is used
+  copies      number of running copies, the original included (default 1)
+  deadline_s  absolute time, on the clock of now_s
+  error       in place of deadline_s: {"error": 0.2} completes floor(tasks x (1 - error)) tasks as soon as
+              possible; "rounding": "ceil" rounds up
+
+Policies:
+` + speculationHelp() + `
+There is at most one action per free slot; wait covers all remaining slots. Ties go to the lowest id:
+numbers before texts, texts in byte order.
+
+Optional fields: width (all slots of the job), typical_s (median duration of completed tasks), greedy (the
+job has switched to gs; the output says when to set it). grass and ours also take utilisation, accuracy and
+samples of past jobs:
+  {"policy": "gs", "tasks": 100, "deadline_s": 60, "completed": 80, "utilisation": 0.5, "accuracy": 0.7}
+  {"policy": "ras", "tasks": 100, "needed": 80, "took_s": 60, ...}
+If all samples have width, jobs of different widths are compared by the result per slot.
+For ours, a task may have speed (of its node under the current cap, 0 to 1) and speed_measured (while
+t_rem_s was measured). slot_speeds lists the speeds of the free slots' nodes; actions then name the slot.
+For late, rate is the fraction of a task that is completed per second.`,
 		Example: "  powerlab speculate --input job.json\n  powerlab speculate --input - -o json < job.json",
 	}, "policy, bound, slots, now_s and tasks", speculate)
 }

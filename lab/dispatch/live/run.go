@@ -46,10 +46,10 @@ const simulatedSeeds = 20
 
 // Flags adds the flags of a replay that no other study has.
 func (o *Options) Flags(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.Policies, "policy", []string{"pigeon"}, "with --real: "+strings.Join(Policies(), ", "))
+	f.StringSliceVar(&o.Policies, "policy", []string{"pigeon"}, "with --real: policies: "+strings.Join(Policies(), ", "))
 	f.IntSliceVar(&o.Loads, "load", []int{50, 70, 90}, "with --real: loads of the traces, in %")
-	f.IntVar(&o.Jobs, "jobs", 0, "with --real: only so many jobs of each trace; 0 for all")
-	f.Float64Var(&o.Scale, "scale", 1, "with --real: what all times of the trace are multiplied by")
+	f.IntVar(&o.Jobs, "jobs", 0, "with --real: number of jobs of each trace; 0 for all")
+	f.Float64Var(&o.Scale, "scale", 1, "with --real: factor for all times of the trace")
 }
 
 // Engine replays traces as options say when it is run, in the form of all studies.

@@ -73,24 +73,27 @@ func NewCommand() *cobra.Command {
 	o := options{Options: papers.Options{Seeds: seedsDefault}}
 	cmd := &cobra.Command{
 		Short: "QoR-aware power capping for approximate big data processing (CAB)",
-		Long: "Repeats CAB's experiments: three sets of three jobs on a server of 28 containers under power caps, with\n" +
-			"quality floors by Table I, run without a cap, capped, by modified ApproxHadoop, by CAB as printed and as\n" +
-			"published, with equal shares and by ours. The server is the emulated plant in virtual time; the job loop is the\n" +
-			"one that the coordinators run. It learns uncapped finish times from earlier runs of other tasks, for every\n" +
-			"variant alike. The same seeds give the same bytes.\n\n" +
-			"--out writes targets.csv and targets.md, runs.csv (every run), summary.csv (means, bounds, and what an oracle of\n" +
-			"the uncapped finish times would give), containers.csv (the run of Fig. 5), fig4.svg, fig5.svg, table2.svg, and\n" +
-			"policies.md, fig4.md and table1.md, the tables of docs/cab.md.\n\n" +
-			"--mutants repeats it with one mistake after another: no power in eq. (1), no early stop, and others. --sweep\n" +
-			"judges it on servers with another exponent of power over frequency (1 to 2.4) and another part of a core that\n" +
-			"a task keeps busy (0.6 to 1), which the paper does not give.\n\n" +
-			"--engine yarn runs one set in one column of Table I for real: Hadoop's own processes on three emulated nodes\n" +
-			"that powerd caps, without a cap, capped and by ours, and capped under a budget that steps down twice, for D10.\n" +
-			"The variants run in pairs on one running cluster and the same data, every second pair in the opposite order;\n" +
-			"bounds are those over the pairs. Beside each run stands how busy the machine was, and how long a fixed piece of\n" +
-			"work took. It needs root's rights, a JDK and what make build and make hooks make, and a machine with nothing\n" +
-			"else to do; --quick makes one pair, which has no bounds and the verdict order at best. --out keeps runs.csv,\n" +
-			"pairs.csv (noise beside each run), pairs.svg, looks.csv (what the coordinator expected, each second), after each pair, and the logs.",
+		Long: `Repeats CAB's experiments: three sets of three jobs on a server with 28 containers under power caps, with the
+quality floors of Table I. The variants are: no cap, capped, modified ApproxHadoop, CAB as printed and as published,
+equal shares, and ours. The server is the emulated plant in virtual time, and the job loop is the coordinators'. It
+learns uncapped finish times from earlier runs of other tasks, for every variant alike. The same seeds give the same
+bytes.
+
+--out writes targets.csv and targets.md, runs.csv (every run), summary.csv (means, bounds, and the results with an
+oracle of the uncapped finish times), containers.csv (the run of Fig. 5), fig4.svg, fig5.svg, table2.svg, and
+policies.md, fig4.md and table1.md, which are the tables of docs/cab.md.
+
+--mutants repeats the study with one deliberate mistake at a time: no power in eq. (1), no early stop, and others.
+--sweep repeats it with values that the paper does not give: the exponent of power over frequency (1 to 2.4), and the
+fraction of a core that a task keeps busy (0.6 to 1).
+
+--engine yarn runs one set in one column of Table I for real: Hadoop's own processes on three emulated nodes capped by
+powerd, without a cap, capped, ours, and capped under a budget that is lowered twice, for D10. The variants run in
+pairs on one running cluster with the same data, every second pair in the opposite order; bounds are over the pairs.
+Each run also records how busy the machine was, and how long a fixed piece of work took. It needs root, a JDK, "make
+build", "make hooks" and an otherwise idle machine. --quick runs one pair, which has no bounds and reaches the verdict
+order at best. --out keeps runs.csv, pairs.csv (noise of each run), pairs.svg, looks.csv (the coordinator's estimate,
+each second) after each pair, and the logs.`,
 		Example: "  powerlab paper cab\n  powerlab paper cab --seeds 5 --out cab-out\n  powerlab paper cab -o json\n  powerlab paper cab --mutants -o json\n" +
 			"  powerlab paper cab --engine yarn --set 3 --quality 80 --out cab-yarn\n  powerlab paper cab --engine yarn --quick",
 	}
@@ -98,12 +101,12 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.set, "set", 3, "with --engine: the workload set of Table I, 1 to 3")
 	f.IntVar(&o.quality, "quality", 80, "with --engine: the column of Table I: 95, 90, 85 or 80")
 	f.IntVar(&o.maps, "maps", mapsDefault, "with --engine: map tasks of each job")
-	f.Float64Var(&o.cap, "cap", capDefault, "with --engine: the budget under a cap, as a part of the nodes' full power")
-	f.BoolVar(&o.approx, "approx", false, "with --engine: run modified ApproxHadoop too")
-	f.BoolVar(&o.steps, "steps", true, "with --engine: run the set capped under a budget that steps down twice too")
+	f.Float64Var(&o.cap, "cap", capDefault, "with --engine: budget under a cap, as a fraction of the nodes' full power")
+	f.BoolVar(&o.approx, "approx", false, "with --engine: also run modified ApproxHadoop")
+	f.BoolVar(&o.steps, "steps", true, "with --engine: also run the set under a budget that is lowered twice")
 	f.IntVar(&o.pairs, "pairs", pairsDefault, "with --engine: how often every variant runs")
-	f.BoolVar(&o.quick, "quick", false, "with --engine: one pair, without the stepping budget")
-	f.StringVar(&o.Bin, "bin", "", "with --engine: folder of the programs and of the hooks' jars (default: beside powerlab)")
+	f.BoolVar(&o.quick, "quick", false, "with --engine: one pair, without the run under a changing budget")
+	f.StringVar(&o.Bin, "bin", "", "with --engine: folder of the programs and the hooks' jars (default: next to powerlab)")
 	return papers.Study{
 		Paper: "cab", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate, "yarn": o.onYARN},
 		Mutants: o.mutants, MutantSeeds: mutantSeeds, Sweep: o.sweep, SweepSeeds: sweptSeeds,

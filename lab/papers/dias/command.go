@@ -73,33 +73,39 @@ func NewCommand() *cobra.Command {
 	o := options{Options: papers.Options{Seeds: seedsDefault}}
 	cmd := &cobra.Command{
 		Short: "Differential approximation and sprinting for multi-priority jobs (DIAS)",
-		Long: "Repeats DIAS' experiments: prioritised jobs on a cluster that runs one at a time, under preemption with\n" +
-			"restart (P), without preemption (NP), with drop ratios by class (DA), with sprints (NPS) and with both (DIAS).\n" +
-			"The dispatcher is the scheduler's; jobs, sprints and watts are simulated, a job by its tasks on 20 slots. All\n" +
-			"policies get the same jobs. The same seeds give the same bytes.\n\n" +
-			"--out writes runs.csv (every run), summary.csv (means and bounds), table2.csv, and for each of Figs. 4 to 11 what\n" +
-			"it shows, as figN.csv and figN.svg.\n\n" +
-			"--engine local runs a short trace of two classes for real, in some twelve minutes: the scheduler with real tasks on two\n" +
-			"emulated nodes that powerd caps, under p, np, da, nps and dias, with sprints from the coordinators' ledger and joules\n" +
-			"from the nodes' counters, and then the same job at drop ratios from 0 to 90 % (Figs. 4 and 6). It needs a machine with little else to do. --out keeps runs.csv\n" +
-			"(every job), ratios.csv and the logs.\n\n" +
-			"--engine spark runs jobs on an unmodified Spark, which the scheduler starts drivers for, with Spark's workers on two emulated\n" +
-			"nodes with powerd: GraphX's triangle count, which drops in every stage, under the five policies and five times over\n" +
-			"(G1 to G12; bounds are Student's t over the runs), then once a word popularity under the same policies and both programs at\n" +
-			"several drop ratios (L1 to L12, G8, G9). Results are held against exact counts. It takes some 40 minutes on two cores that do\n" +
-			"little else; --quick stops after the five runs, --runs makes more or fewer of them. A single run has no bounds and the verdict order at\n" +
-			"best. It needs what make build and make hooks make, a JDK, and Spark, which it fetches the first time. --out keeps\n" +
-			"runs.csv (every job, written anew after each policy of each run, so that what is cut short is not lost), ratios.csv and the logs.\n\n" +
-			"--engine spark-times records on the same Spark, without a scheduler, how long jobs take at every drop ratio, in some ten\n" +
-			"minutes, and judges the models on that (V1, V2). --out keeps spark.json, the form of the record that the study carries.",
+		Long: `Repeats DIAS' experiments: prioritised jobs on a cluster that runs one job at a time, under preemption with restart (P),
+without preemption (NP), with drop ratios by class (DA), with sprints (NPS) and with both (DIAS). The dispatcher is the
+scheduler's. Jobs, sprints and watts are simulated; a job is simulated task by task on 20 slots. All policies run the
+same jobs. The same seeds give the same bytes.
+
+--out writes runs.csv (every run), summary.csv (means and bounds), table2.csv, and figN.csv and figN.svg for each of
+Figs. 4 to 11.
+
+--engine local runs a short trace of two classes for real, in about twelve minutes: the scheduler with real tasks on two
+emulated nodes capped by powerd, under p, np, da, nps and dias. Sprints come from the coordinators' ledger and joules
+from the nodes' counters. Then the same job runs at drop ratios from 0 to 90 % (Figs. 4 and 6). Run it on an otherwise
+idle machine. --out keeps runs.csv (every job), ratios.csv and the logs.
+
+--engine spark runs jobs on an unmodified Spark: the scheduler starts the drivers, and Spark's workers run on two
+emulated nodes with powerd. It runs GraphX's triangle count, which drops tasks in every stage, five times under each of
+the five policies (G1 to G12; bounds are Student's t over the runs). Then it runs a word popularity count under the
+same policies, and both programs at several drop ratios (L1 to L12, G8, G9). Results are compared with exact counts. It
+takes about 40 minutes on two otherwise idle cores; --quick stops after the five runs, --runs changes their number. A
+single run has no bounds and reaches the verdict order at best. It needs "make build", "make hooks", a JDK, and Spark,
+which it downloads the first time. --out keeps runs.csv (every job, rewritten after each policy of each run, so an
+interrupted run is not lost), ratios.csv and the logs.
+
+--engine spark-times measures on the same Spark, without a scheduler, how long jobs take at every drop ratio, in about
+ten minutes, and judges the models on that (V1, V2). --out keeps spark.json, in the form of the record that the study
+contains.`,
 		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local\n  powerlab paper dias --engine spark --quick --out dias-spark\n  powerlab paper dias --mutants -o json",
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each run; the first tenth is left out of latencies")
+	f.IntVar(&o.jobs, "jobs", jobsDefault, "number of jobs per run; latencies leave out the first tenth")
 	f.IntVar(&o.realJobs, "real-jobs", 0, fmt.Sprintf("with --engine: jobs under each policy; 0 for %d with local, and with spark %d of words and %d of graphs", realJobs, sparkJobs, graphJobs))
-	f.BoolVar(&o.quick, "quick", false, "with --engine spark: the runs of the graph program alone, in some 25 minutes")
+	f.BoolVar(&o.quick, "quick", false, "with --engine spark: only the runs of the graph program, about 25 minutes")
 	f.IntVar(&o.runs, "runs", sparkRuns, "with --engine spark: runs of the graph program, each under all policies")
-	f.StringVar(&o.Bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
+	f.StringVar(&o.Bin, "bin", "", "with --engine: folder of the programs (default: next to powerlab)")
 	return papers.Study{
 		Paper: "dias", Check: o.check, Mutants: o.tryMutants, MutantSeeds: mutantSeeds, Engines: map[string]papers.Engine{"": o.whole(o.simulation), "local": o.whole(o.local), "spark": o.onSpark, "spark-times": o.whole(o.sparkTimes)},
 	}.Command(cmd, &o.Options)

@@ -40,19 +40,21 @@ func NewCommand() *cobra.Command {
 	o := options{Options: papers.Options{Seeds: seedsDefault}}
 	cmd := &cobra.Command{
 		Short: "Speculation for jobs with deadlines and error bounds (GRASS)",
-		Long: "Repeats GRASS's experiments: jobs of three sizes on a fair share of 200 machines, whose tasks take Pareto times,\n" +
-			"with a deadline 2 to 20 % above the ideal, with an error bound of 5 to 30 %, or exact. The policies are those of\n" +
-			"package speculation, and of powerlab speculate: LATE, Mantri, GS, RAS, GRASS with one to three factors and several\n" +
-			"parts of sample jobs, the strawman, and ours, also while a third of the nodes is under a power cap. Estimates come\n" +
-			"from progress reports and tasks that have ended. Every policy runs the same jobs and the same times of copies.\n\n" +
-			"--traces names a folder of published traces: with swim/FB-2010_samples_24_times_1hr_0.tsv the study is repeated on\n" +
-			"its numbers of tasks. Without it those targets are not_run. The same seeds give the same bytes.\n\n" +
-			"--out writes targets.csv and targets.md, runs.csv (every seed), policies.md (the table of docs/speculation.md),\n" +
-			"fig10.svg and fig11.svg (gains by size).",
+		Long: `Repeats GRASS's experiments: jobs of three sizes on a fair share of 200 machines, with Pareto distributed task times and
+either a deadline 2 to 20 % above the ideal, an error bound of 5 to 30 %, or exact results. The policies are those of
+"powerlab speculate": LATE, Mantri, GS, RAS, GRASS with one to three factors and several fractions of sample jobs, the
+strawman, and ours, also while a third of the nodes is under a power cap. Estimates come from progress reports and ended
+tasks. Every policy runs the same jobs with the same times of copies. The same seeds give the same bytes.
+
+--traces names a folder of published traces. With swim/FB-2010_samples_24_times_1hr_0.tsv the study is repeated with its
+numbers of tasks. Without it those targets are not_run.
+
+--out writes targets.csv and targets.md, runs.csv (every seed), policies.md (the table of docs/speculation.md),
+fig10.svg and fig11.svg (gains by size).`,
 		Example: "  powerlab paper grass\n  powerlab paper grass --seeds 2 --jobs 12 -o json\n  powerlab paper grass --traces traces --out grass-out\n  powerlab paper grass --mutants -o json",
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each seed")
+	f.IntVar(&o.jobs, "jobs", jobsDefault, "number of jobs per seed")
 	o.traces.Flag(f)
 	return papers.Study{
 		Paper: "grass", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate}, Mutants: o.mutants, MutantSeeds: mutantSeeds,

@@ -23,10 +23,11 @@ func NewCommand() *cobra.Command {
 	o := options{papers.Options{Seeds: seedsDefault}}
 	cmd := &cobra.Command{
 		Short: "How data-intensive jobs scale out (IPSO)",
-		Long: "Computes the numbers of IPSO: the laws that are its special cases, the types of scaling with their bounds, Table 2.1 with its\n" +
-			"peak, TeraSort's step, and predictions ten times beyond what was measured. Table 2.1 is the paper's. The other\n" +
-			"measurements are not printed; they are drawn with the printed slopes, and a seed draws their noise.\n\n" +
-			"--out writes targets.csv and targets.md, table21.csv, and fig2.8.svg.",
+		Long: `Computes IPSO's results: the laws that are its special cases, the scaling types with their bounds, Table 2.1 with its
+peak, TeraSort's step, and predictions ten times beyond the measured range. Table 2.1 is the paper's own. The paper does
+not print its other measurements; they are generated from the printed slopes, with noise drawn from the seed.
+
+--out writes targets.csv and targets.md, table21.csv, and fig2.8.svg.`,
 		Example: "  powerlab paper ipso\n  powerlab paper ipso --out ipso-out\n  powerlab paper ipso --mutants -o json",
 	}
 	return papers.Study{

@@ -43,33 +43,41 @@ func NewCommand() *cobra.Command {
 	o := options{Options: papers.Options{Seeds: seedsDefault}, jobs: modelJobs}
 	cmd := &cobra.Command{
 		Short: "Dispatch of many small tasks over groups of workers (Pigeon)",
-		Long: "Repeats Pigeon's experiments (Li's dissertation, chapter 4): the worked example, the closed forms (4.1) to (4.6), the\n" +
-			"simulation against them on 30,000 workers, and jobs of three traces by Pigeon, Eagle and Sparrow. The policies are those\n" +
-			"of packages pigeon, eagle and sparrow, and of powerlab dispatch.\n\n" +
-			"The paper's traces are not public as a whole. Jobs are generated with their published moments; Cloudera and Google\n" +
-			"are scaled down, workers and tasks of a job alike. --traces names a folder of published traces, and adds what is\n" +
-			"measured on them:\n\n" +
-			"  pigeon/NGO_trace50 to NGO_trace90                       Fig. 4.11, on 120 workers\n" +
-			"  pigeon/NYH_trace50, NYH_trace70, NYH_trace90            on 330 workers, where they have the loads of their names\n" +
-			"  hawk-format/YH1_sub.tr, YH2_sub.tr, GOOG_subtrace.tr    as Hawk, Eagle and Pigeon publish them\n\n" +
-			"Without it those targets are not_run. A seed draws jobs and what policies choose at random; on a trace only the latter.\n" +
-			"The same seeds give the same bytes.\n\n" +
-			"--out writes targets.csv and targets.md, runs.csv (every run), groups.md (Fig. 4.5, by size of the groups), fig42.svg,\n" +
-			"fig43.svg, fig47.svg and, with --traces, fig411.svg.\n\n" +
-			"--real replays the traces of --load in real time, about ten minutes each, on 120 processes of the scheduler's worker whose\n" +
-			"tasks sleep, with 3 masters and 10 distributors, or by lab-only distributors of Sparrow and Eagle. A quantile is met within\n" +
-			"15 % of the simulation for short jobs, 5 % for long ones, and 3 standard deviations of 20 seeds for the 99th percentile.\n" +
-			"--out gets real.json, real.md, real.svg and each job; what ended is kept where it is broken off.\n\n" +
-			"--engine local burns CPU time on emulated nodes of which half are capped, and compares the split by learned power\n" +
-			"with the even one; --seeds is how many runs each has. It needs root's rights.\n\n" +
-			"--quick takes few jobs, to see that it runs: seconds instead of minutes. Its verdicts say little.\n\n" +
-			fmt.Sprintf("--mutants repeats the study with one mistake after another, on %d jobs of the model and at most %d tasks.", mutantJobs, mutantTasks),
+		Long: `Repeats Pigeon's experiments (Li's dissertation, chapter 4): the worked example, the closed forms (4.1) to (4.6), the
+simulation against them on 30,000 workers, and jobs of three traces under Pigeon, Eagle and Sparrow. The policies are
+those of "powerlab dispatch".
+
+The paper's traces are only partly public. Jobs are generated with their published moments; Cloudera and Google are
+scaled down, workers and tasks per job alike. --traces names a folder of published traces, and adds what is measured on
+them:
+
+  pigeon/NGO_trace50 to NGO_trace90                       Fig. 4.11, on 120 workers
+  pigeon/NYH_trace50, NYH_trace70, NYH_trace90            on 330 workers, where they have the loads of their names
+  hawk-format/YH1_sub.tr, YH2_sub.tr, GOOG_subtrace.tr    as published with Hawk, Eagle and Pigeon
+
+Without it those targets are not_run. A seed draws the jobs and the policies' random choices; on a trace only the latter.
+The same seeds give the same bytes.
+
+--out writes targets.csv and targets.md, runs.csv (every run), groups.md (Fig. 4.5, by group size), fig42.svg,
+fig43.svg, fig47.svg and, with --traces, fig411.svg.
+
+--real replays the traces of --load in real time, about ten minutes each, on 120 processes of the scheduler's worker whose
+tasks sleep, with 3 masters and 10 distributors, or with lab-only distributors of Sparrow and Eagle. A quantile is met
+within 15 % of the simulation for short jobs, 5 % for long ones, and 3 standard deviations of 20 seeds for the 99th
+percentile. --out gets real.json, real.md, real.svg and each job; an interrupted replay keeps the jobs that have ended.
+
+--engine local uses CPU time on emulated nodes of which half are capped, and compares the split by learned power with
+the even split; --seeds is the number of runs of each. It needs root.
+
+--quick runs few jobs, to test that everything works: seconds instead of minutes. Its verdicts mean little.
+
+` + fmt.Sprintf("--mutants repeats the study with one deliberate mistake at a time, on %d jobs of the model and at most %d tasks.", mutantJobs, mutantTasks),
 		Example: "  powerlab paper pigeon\n  powerlab paper pigeon --traces traces --out pigeon-out\n  powerlab paper pigeon --quick --seeds 1 -o json\n  powerlab paper pigeon --mutants -o json",
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.tasks, "tasks", tasksDefault, "tasks of each generated trace")
-	f.BoolVar(&o.real, "real", false, "replay traces in real time on 120 workers that sleep, and compare with the simulation (Fig. 4.11); needs --traces and --out")
-	f.StringVar(&o.Bin, "bin", "", "folder of the programs, for --real and --engine (default: the one of this program)")
+	f.BoolVar(&o.real, "real", false, "replay traces in real time on 120 workers whose tasks sleep, and compare with the simulation (Fig. 4.11); needs --traces and --out")
+	f.StringVar(&o.Bin, "bin", "", "with --real and --engine: folder of the programs (default: next to powerlab)")
 	o.replay.Flags(f)
 	f.BoolVar(&o.quick, "quick", false, fmt.Sprintf("few jobs: %d of the model, and %d tasks of each generated trace", quickJobs, quickTasks))
 	o.traces.Flag(f)

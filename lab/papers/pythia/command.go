@@ -37,23 +37,28 @@ func NewCommand() *cobra.Command {
 	o := options{Options: papers.Options{Seeds: seedsDefault}}
 	cmd := &cobra.Command{
 		Short: "Admission control of jobs with deadlines (PYTHIA)",
-		Long: "Repeats PYTHIA's experiments: jobs with deadlines at the door of a cluster of three capacities, from far too small to\n" +
-			"ample, under the paper's five deadline types and its four policies, and under ours (adaptive), also while the capacity\n" +
-			"is halved for a third of the time. The policies are those of package admission, and of powerlab admit. No policy but oracle is\n" +
-			"told what a job takes before the job has ended.\n\n" +
-			"The paper's traces are not public. Jobs are generated with the published moments of its first trace, on a tenth of its\n" +
-			"slots. --traces names a folder of published traces, and repeats the study on each of them:\n\n" +
-			"  hawk-format/GOOG_subtrace.tr, YH1_sub.tr, YH2_sub.tr    as Hawk, Eagle and Pigeon publish them\n" +
-			"  swim/FB-2010_samples_24_times_1hr_0.tsv                 of SWIM; tasks are made of its bytes\n\n" +
-			"Without it those targets are not_run. A seed draws jobs and deadlines; on a trace it draws the deadlines and the job\n" +
-			"that the trace begins with. The same seeds give the same bytes.\n\n" +
-			"--out writes targets.csv and targets.md, runs.csv (every run), summary.csv (means and bounds), policies.md (the table of\n" +
-			"docs/pythia.md), and of the generated jobs fig2.svg, fig4.svg and fig5.svg.\n\n" +
-			fmt.Sprintf("--mutants repeats the study of generated jobs, at most %d, with one mistake of a policy after another.", mutantJobs),
+		Long: `Repeats PYTHIA's experiments: admission of jobs with deadlines to a cluster of three capacities, from far too small to
+ample, under the paper's five deadline types and four policies, and under ours (adaptive), also while the capacity is
+halved for a third of the time. The policies are those of "powerlab admit". Only the policy oracle knows what a job
+takes before the job has ended.
+
+The paper's traces are not public. Jobs are generated with the published moments of its first trace, on a tenth of its
+slots. --traces names a folder of published traces, and repeats the study on each of them:
+
+  hawk-format/GOOG_subtrace.tr, YH1_sub.tr, YH2_sub.tr    as published with Hawk, Eagle and Pigeon
+  swim/FB-2010_samples_24_times_1hr_0.tsv                 of SWIM; tasks are derived from its bytes
+
+Without it those targets are not_run. A seed draws jobs and deadlines; on a trace it draws the deadlines and the job
+that the trace begins with. The same seeds give the same bytes.
+
+--out writes targets.csv and targets.md, runs.csv (every run), summary.csv (means and bounds), policies.md (the table of
+docs/pythia.md), and for the generated jobs fig2.svg, fig4.svg and fig5.svg.
+
+` + fmt.Sprintf("--mutants repeats the study of generated jobs, at most %d, with one deliberate mistake in a policy at a time.", mutantJobs),
 		Example: "  powerlab paper pythia\n  powerlab paper pythia --seeds 2 --jobs 5000 -o json\n  powerlab paper pythia --traces traces --out pythia-out\n  powerlab paper pythia --mutants -o json",
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.jobs, "jobs", jobsDefault, "generated jobs of each seed")
+	f.IntVar(&o.jobs, "jobs", jobsDefault, "number of generated jobs per seed")
 	o.traces.Flag(f)
 	return papers.Study{
 		Paper: "pythia", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate}, Mutants: o.mutants, MutantSeeds: mutantSeeds,

@@ -21,10 +21,10 @@ func NewCommand() *cobra.Command {
 	o := options{papers.Options{Seeds: 1}}
 	cmd := &cobra.Command{
 		Short: "How jobs of many stages scale with size and degree (USBA)",
-		Long: "Computes the numbers of USBA: Tables 3.1 and 3.3 with the errors that the dissertation claims, and our own fit to the measured\n" +
-			"speed-ups of Table 3.3, which are all the measurements that are printed. Nothing is random: --seed and --seeds change\n" +
-			"nothing.\n\n" +
-			"--out writes targets.csv and targets.md, table33.csv, parameters.csv, and fig3.7.svg.",
+		Long: `Computes USBA's results: Tables 3.1 and 3.3 with the errors that the dissertation claims, and a fit to the measured
+speed-ups of Table 3.3, the only measurements that it prints. Nothing is random: --seed and --seeds have no effect.
+
+--out writes targets.csv and targets.md, table33.csv, parameters.csv, and fig3.7.svg.`,
 		Example: "  powerlab paper usba\n  powerlab paper usba --out usba-out\n  powerlab paper usba --mutants -o json",
 	}
 	return papers.Study{

@@ -43,26 +43,30 @@ func New() *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
 		Use:   "torment",
-		Short: "Run real servers and nodes under random faults and judge them from outside",
-		Long: "Torment starts three coordinators and three emulated nodes with powerd, each in a network namespace of its\n" +
-			"own, and breaks them at random: kill -9, SIGSTOP, cut links, a lost quorum, the whole site dark. Two\n" +
-			"operators change the budget meanwhile and a third reads it.\n\n" +
-			"The judge shares no code with what it judges. It checks what the machines draw by their own physics\n" +
-			"against the budget and against their leases, that changes and reads of the budget are linearizable, and\n" +
-			"that each acknowledged change stands in the audit log exactly once.\n\n" +
-			"The seed draws the faults and their targets; how processes interleave is not reproducible.\n\n" +
-			"It needs network namespaces and nftables: root, or a kernel that lets users make namespaces. Exit code 0:\n" +
-			"no violation. 1: a violation. 8: this machine does not permit it, and not_run says why.",
+		Short: "Run real servers and nodes under random faults and check them from outside",
+		Long: `Runs three coordinators and three emulated nodes with powerd, each in its own network namespace,
+and injects random faults: kill -9, SIGSTOP, cut links, a lost quorum, or every process killed at
+once. Meanwhile two operators change the budget and a third reads it.
+
+The checker shares no code with the programs it checks. It verifies that
+  - measured power stays within the budget and within the leases,
+  - changes and reads of the budget are linearizable,
+  - each acknowledged change is in the audit log exactly once.
+
+The seed determines the faults and their targets. How processes interleave is not reproducible.
+
+It needs nftables and network namespaces: root, or a kernel that allows unprivileged namespaces.
+Exit codes: 0 no violation, 1 a violation, 8 not permitted on this machine (see not_run).`,
 		Example: "  powerlab torment --for 10m --seed 7\n" +
 			"  powerlab torment --for 1m --bin /tmp/other-build -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.DurationVar(&s.For, "for", time.Minute, "how long faults come")
-	f.Uint64Var(&s.Seed, "seed", 1, "seed that the faults are drawn from")
-	f.StringVar(&s.Bin, "bin", "", "folder of the programs (default: beside powerlab)")
-	f.StringVar(&s.Dir, "dir", "", "keep configuration, state and logs in this new folder (default: a temporary one, removed)")
+	f.DurationVar(&s.For, "for", time.Minute, "duration of fault injection")
+	f.Uint64Var(&s.Seed, "seed", 1, "seed of the faults")
+	f.StringVar(&s.Bin, "bin", "", "folder of the programs (default: next to powerlab)")
+	f.StringVar(&s.Dir, "dir", "", "new folder that keeps configuration, state and logs (default: a temporary folder that is removed)")
 	s.out.Flags(cmd)
 	return cmd
 }
