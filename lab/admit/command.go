@@ -132,7 +132,7 @@ func study(stdin io.Reader, name string) (*answer, error) {
 	}
 	policy, err := admission.ParsePolicy(in.Policy)
 	if err != nil {
-		return nil, jsonfile.Bad(name, "policy %q is none of %v", in.Policy, admission.Policies())
+		return nil, jsonfile.Bad(name, "unknown policy %q: must be one of %v", in.Policy, admission.Policies())
 	}
 	l, err := in.load(name)
 	if err != nil {

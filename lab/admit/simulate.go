@@ -205,7 +205,7 @@ func (r *run) start(i int, slots float64) {
 func (r *run) carryOut(d *admission.Decision) error {
 	i, err := strconv.Atoi(d.ID)
 	if err != nil || i < 0 || i >= len(r.Jobs) {
-		return fmt.Errorf("the door decided about job %q, which is none", d.ID)
+		return fmt.Errorf("decision about unknown job %q", d.ID)
 	}
 	e := &r.out.Jobs[i]
 	if d.Verdict != admission.Resized {

@@ -66,7 +66,7 @@ files is exact as long as each of its words is among the first n of every file.`
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if n < 1 {
-				return cli.Usage("-n is %d; it must be at least 1", n)
+				return cli.Usage("-n %d: must be at least 1", n)
 			}
 			c, err := countTimes(passes, files, func() {})
 			if err != nil {
@@ -105,7 +105,7 @@ func mergetop() *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if n < 1 {
-				return cli.Usage("-n is %d; it must be at least 1", n)
+				return cli.Usage("-n %d: must be at least 1", n)
 			}
 			c, err := countFiles(files, counts.countLines)
 			if err != nil {
@@ -122,7 +122,7 @@ func mergetop() *cobra.Command {
 // passes must agree: a file that changes under the task is an error. pause is called after each.
 func countTimes(passes int, files []string, pause func()) (counts, error) {
 	if passes < 1 || passes > passesMax {
-		return nil, cli.Usage("--passes is %d; it must be from 1 to %d", passes, passesMax)
+		return nil, cli.Usage("--passes %d: must be from 1 to %d", passes, passesMax)
 	}
 	var last counts
 	for pass := range passes {
@@ -131,7 +131,7 @@ func countTimes(passes int, files []string, pause func()) (counts, error) {
 			return nil, err
 		}
 		if pass > 0 && c.total() != last.total() {
-			return nil, fmt.Errorf("the input changed while it was counted: %d words, then %d", last.total(), c.total())
+			return nil, fmt.Errorf("the input changed during the count: %d words, then %d", last.total(), c.total())
 		}
 		last = c
 		pause()

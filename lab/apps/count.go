@@ -95,7 +95,7 @@ func (c counts) countLines(r io.Reader) error {
 		word, text, ok := bytes.Cut(lines.Bytes(), []byte{'\t'})
 		n, err := strconv.ParseUint(string(text), 10, 64)
 		if !ok || err != nil || len(word) == 0 {
-			return fmt.Errorf("line %d: %.60q is not word<TAB>count", number, lines.Text())
+			return fmt.Errorf("line %d: %.60q: want word<TAB>count", number, lines.Text())
 		}
 		c.add(word, n)
 	}

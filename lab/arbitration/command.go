@@ -99,7 +99,7 @@ The exit code is 8 if the arbiter is behind another policy in any result, or ahe
 				return o.live(cmd, engines)
 			}
 			if o.quick || o.bin != "" {
-				return cli.Usage("--quick and --bin are for real programs; name them with --engine")
+				return cli.Usage("--quick and --bin need --engine: they are for runs of real programs")
 			}
 			return o.run(cmd)
 		},
@@ -122,13 +122,13 @@ The exit code is 8 if the arbiter is behind another policy in any result, or ahe
 func (o *options) live(cmd *cobra.Command, engines map[string]Engine) error {
 	for _, flag := range []string{"load", "seeds", "optimum", "scaling"} {
 		if cmd.Flags().Changed(flag) {
-			return cli.Usage("--engine %s has a load of its own and five runs, or one with --quick; leave out --%s", o.engine, flag)
+			return cli.Usage("--engine %s cannot be combined with --%s: its load and number of runs are fixed", o.engine, flag)
 		}
 	}
 	run, known := engines[o.engine]
 	if !known {
 		e := cli.Usage("unknown engine %q", o.engine)
-		e.Hint = "name one of " + strings.Join(slices.Sorted(maps.Keys(engines)), ", ") + ", or leave --engine out for the simulation"
+		e.Hint = "use one of " + strings.Join(slices.Sorted(maps.Keys(engines)), ", ") + ", or leave out --engine for the simulation"
 		return e
 	}
 	return run(cmd, &Real{Seed: o.seed, Quick: o.quick, Out: o.out, Bin: o.bin, Output: &o.output})
@@ -136,20 +136,20 @@ func (o *options) live(cmd *cobra.Command, engines map[string]Engine) error {
 
 func (o *options) run(cmd *cobra.Command) error {
 	if o.seeds < 2 || o.seeds > seedsMost {
-		return cli.Usage("--seeds is %d; give 2 to %d: bounds need more than one", o.seeds, seedsMost)
+		return cli.Usage("--seeds %d: must be from 2 to %d, because bounds need more than one", o.seeds, seedsMost)
 	}
 	if o.optimum && o.scaling {
-		return cli.Usage("--optimum and --scaling are two comparisons; give one of them")
+		return cli.Usage("--optimum and --scaling cannot be combined")
 	}
 	if o.optimum {
 		if cmd.Flags().Changed("load") || o.out != "" {
-			return cli.Usage("--optimum draws cases of its own; leave out --load and --out")
+			return cli.Usage("--optimum cannot be combined with --load or --out: it generates its own cases")
 		}
 		return o.printOptimum(cmd)
 	}
 	if o.scaling {
 		if cmd.Flags().Changed("load") || o.out != "" {
-			return cli.Usage("--scaling has a load of its own; leave out --load and --out")
+			return cli.Usage("--scaling cannot be combined with --load or --out: its load is fixed")
 		}
 		return o.printScaling(cmd)
 	}
@@ -176,7 +176,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	}
 	if o.out != "" {
 		if err := report.files().Write(o.out); err != nil {
-			return cli.Failed("name another folder with --out", "--out: %w", err)
+			return cli.Failed("use another folder with --out", "--out: %w", err)
 		}
 	}
 	if err := report.print(cmd.OutOrStdout(), &o.output); err != nil {

@@ -167,7 +167,7 @@ func (l *Load) notes() (out []string) {
 // unknownLoad is the error of a load that is neither known nor a file.
 func unknownLoad(name string, loads []Load) *cli.Error {
 	names := namesOf(loads)
-	err := cli.Usage("--load %q is neither a known load nor a file", name)
+	err := cli.Usage("unknown --load %q: neither a load's name nor a file", name)
 	err.Hint = "powerlab arbitrate --load list names them"
 	if near := cli.Nearest(name, names); near != "" {
 		err.Hint = "did you mean " + near + "?"

@@ -59,8 +59,8 @@ func (r *Report) verdict() error {
 		return nil
 	}
 	return &cli.Error{
-		Code: "short", Exit: cli.ExitDegraded, Message: "the arbiter falls short: " + strings.Join(short, ", "),
-		Hint: "docs/arbiter.md says where it does and why; other seeds (--seed) tell chance from cause",
+		Code: "short", Exit: cli.ExitDegraded, Message: "the arbiter misses its goals: " + strings.Join(short, ", "),
+		Hint: "see docs/arbiter.md for known cases and reasons; repeat with another --seed to rule out chance",
 	}
 }
 

@@ -198,6 +198,6 @@ func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) (
 
 // tooMuch is the error of a load that does not end.
 func tooMuch(l *Load, variant string) error {
-	return cli.Failed("let fewer jobs come, or give more watts or containers",
+	return cli.Failed("reduce the number of jobs, or give more watts or containers",
 		"load %s: under %s, jobs have not ended %v after the last may come", l.Name, variant, drainMost)
 }

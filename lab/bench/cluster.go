@@ -130,11 +130,11 @@ func (o *clusterOptions) check() error {
 		{"gossip", o.gossip, 3, clusterGossipMost},
 	} {
 		if x.v < x.low || x.v > x.high {
-			return cli.Usage("--%s %d is not within %d to %d", x.flag, x.v, x.low, x.high)
+			return cli.Usage("--%s %d: must be from %d to %d", x.flag, x.v, x.low, x.high)
 		}
 	}
 	if o.duration < time.Second || o.duration > clusterSpanMost {
-		return cli.Usage("--duration %v is not within 1s to %v", o.duration, clusterSpanMost)
+		return cli.Usage("--duration %v: must be from 1s to %v", o.duration, clusterSpanMost)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (c *clusterRun) gossipPart(ctx context.Context) error {
 		newItem("gossip-packet", "the largest packet of gossip", "B").is(float64(cost.largest)).aim(atMost(1400, "<= 1400 B")).
 			say("%d members that all came at once", cost.members),
 	)
-	c.note("gossip: %.0f bytes and %.2f packets a second and member of %d; the largest packet had %d bytes",
+	c.note("gossip: %.0f bytes and %.2f packets per second and member of %d; largest packet %d bytes",
 		cost.perSecond, cost.packets, cost.members, cost.largest)
 	return nil
 }
@@ -242,7 +242,7 @@ func (c *clusterRun) planPart(ctx context.Context) error {
 // clusterPart is a group of coordinators and its nodes.
 func (c *clusterRun) clusterPart(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(c.Bin, "coordinator")); err != nil {
-		return fmt.Errorf("there is no program coordinator in %s; make build puts it into bin/: %w", c.Bin, err)
+		return fmt.Errorf("program coordinator not found in %s; build it with make build: %w", c.Bin, err)
 	}
 	g, err := startGroup(ctx, c.run, filepath.Join(c.dir, "group"), 3, c.budget(nodeRated))
 	if err != nil {
@@ -276,7 +276,7 @@ func (c *clusterRun) etcdPart(ctx context.Context) error {
 		return fmt.Errorf("exchanges of both: %w", errNotYet)
 	}
 	if peer.failed > 0 {
-		c.note("etcd: %d of %d exchanges failed; one of them: %v", peer.failed, peer.failed+len(peer.took), peer.failure)
+		c.note("etcd: %d of %d exchanges failed, for example: %v", peer.failed, peer.failed+len(peer.took), peer.failure)
 	}
 	c.compare(peer, etcdVersion(ctx, path))
 	return nil

@@ -171,7 +171,7 @@ func (o *Options) chosen() ([]benchmark, error) {
 	}
 	for _, name := range o.Only {
 		if !slices.Contains(names, name) {
-			err := cli.Usage("--only %q is none of %s", name, strings.Join(names, ", "))
+			err := cli.Usage("unknown benchmark --only %q: must be one of %s", name, strings.Join(names, ", "))
 			if near := cli.Nearest(name, names); near != "" {
 				err.Hint = "did you mean " + near + "?"
 			}
@@ -223,7 +223,7 @@ func (b benchmark) measure(ctx context.Context, r *run) []Item {
 	unknown := newItem(b.name, b.what, "")
 	for _, p := range b.programs {
 		if _, err := os.Stat(filepath.Join(r.Bin, p)); err != nil {
-			return []Item{unknown.say("not run: there is no program %s in %s; make build puts it into bin/", p, r.Bin)}
+			return []Item{unknown.say("not run: program %s not found in %s; build it with make build", p, r.Bin)}
 		}
 	}
 	r.note("%s: %s", b.name, b.what)
@@ -233,7 +233,7 @@ func (b benchmark) measure(ctx context.Context, r *run) []Item {
 	items, err := b.run(ctx, r)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-		items = append(items, unknown.say("not finished: the run's time was over"))
+		items = append(items, unknown.say("not finished: time limit of the run reached"))
 	case err != nil:
 		items = append(items, unknown.say("not measured: %v", err))
 	}
@@ -254,6 +254,6 @@ func (r *Report) verdict() error {
 	}
 	return &cli.Error{
 		Code: "not-measured", Exit: cli.ExitDegraded, Message: "not measured: " + strings.Join(missing, ", "),
-		Hint: "the notes say why; --only measures single ones again",
+		Hint: "see the notes for the reasons; repeat single benchmarks with --only",
 	}
 }

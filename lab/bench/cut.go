@@ -52,7 +52,7 @@ func cutFor(ctx context.Context, r *run, n int) (Item, error) {
 			node.wait()
 		}
 	}()
-	r.note("cut: %d nodes come up", n)
+	r.note("cut: %d nodes starting", n)
 	if err := awaitCap(ctx, nodes, 75*time.Second); err != nil {
 		return Item{}, err
 	}
@@ -77,9 +77,9 @@ func cutFor(ctx context.Context, r *run, n int) (Item, error) {
 		i = i.aim(atMost(2, "p99 <= 2 s"))
 	}
 	if len(after) == 0 {
-		return i.say("no node confirmed in time"), nil
+		return i.say("timed out: no node confirmed"), nil
 	}
-	i = i.say("%d cuts, %d read-backs, the slowest %.2f s; nodes are streams of one process", rounds, len(after), slices.Max(after))
+	i = i.say("%d cuts, %d read-backs, slowest %.2f s; all nodes are in one process", rounds, len(after), slices.Max(after))
 	if again > 0 {
 		i.Note += fmt.Sprintf("; %d cuts more left out: the leader changed in them", again)
 	}

@@ -94,7 +94,7 @@ A law that never settles is a result, not a failure. The exit code is 8 if a cos
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.steps < 1 || o.steps > stepsMost {
-				return cli.Usage("--steps %d is not within 1 to %d", o.steps, stepsMost)
+				return cli.Usage("--steps %d: must be from 1 to %d", o.steps, stepsMost)
 			}
 			report, err := o.run(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {

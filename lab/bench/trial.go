@@ -48,7 +48,7 @@ func (t *trial) comeUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.note("cluster: %d nodes hold a lease after %.1f s", t.nodes, time.Since(began).Seconds())
+	t.note("cluster: %d nodes have a lease after %.1f s", t.nodes, time.Since(began).Seconds())
 	if _, err := t.group.setBudget(ctx, t.budget(tightBudget)); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (t *trial) steady(ctx context.Context) error {
 	if !pause.For(ctx, warmUpSpan) {
 		return ctx.Err()
 	}
-	t.note("cluster: watching for %v", t.duration)
+	t.note("cluster: measuring for %v", t.duration)
 	self, _, errSelf := cpuTime(os.Getpid())
 	t.fleet.collect()
 	var servers []*cluster.Program
@@ -137,7 +137,7 @@ func (t *trial) cutAll(ctx context.Context) error {
 		i = i.aim(atMost(2, "p99 <= 2 s"))
 	}
 	if len(took) == 0 {
-		t.add(i.say("no cut was confirmed by every node within 15 s"))
+		t.add(i.say("timed out: no cut was confirmed by every node within 15 s"))
 		return nil
 	}
 	i = i.say("%d cuts from %v to %v a node; the slowest %.2f s", len(took), tightBudget, cutBudget, slices.Max(took))

@@ -56,7 +56,7 @@ func AwaitNodes(dir string, names ...string) error {
 			}
 			select {
 			case <-late:
-				return fmt.Errorf("cluster: emulated node %s takes no programs after %v", name, nodePatience)
+				return fmt.Errorf("cluster: emulated node %s not ready after %v", name, nodePatience)
 			case <-tick.C:
 			}
 		}

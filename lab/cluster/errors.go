@@ -4,7 +4,7 @@ import "errors"
 
 var (
 	// ErrEnded reports a program that ended by itself; the message has the end of its log.
-	ErrEnded = errors.New("cluster: process ended by itself")
+	ErrEnded = errors.New("cluster: process exited unexpectedly")
 	// ErrUnable reports that this machine lacks what something needs.
 	ErrUnable = errors.New("cluster: not possible on this machine")
 	// ErrConfig reports a Config that cannot be.

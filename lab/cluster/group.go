@@ -198,7 +198,7 @@ func (g *Group) endAll() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if left > 0 {
-		return fmt.Errorf("cluster: %d processes with %s did not end", left, g.mark)
+		return fmt.Errorf("cluster: %d processes with %s still running", left, g.mark)
 	}
 	for _, p := range g.programs {
 		<-p.done

@@ -73,7 +73,7 @@ func NewSite(config Config) (*Site, error) {
 	}
 	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
 		if _, err := os.Stat(s.bin(name)); err != nil {
-			return nil, fmt.Errorf("%w: the program %s is not in %s: make build puts all four there", ErrConfig, name, s.config.Bin)
+			return nil, fmt.Errorf("%w: program %s not found in %s: build it with make build", ErrConfig, name, s.config.Bin)
 		}
 	}
 	var err error
@@ -115,7 +115,7 @@ func FreePorts(n int) (addrs []string, err error) {
 		addrs = append(addrs, l.Addr().String())
 	}
 	if len(addrs) < n {
-		return nil, errors.New("cluster: find a free port: no port is free for both TCP and UDP")
+		return nil, errors.New("cluster: no port is free for both TCP and UDP")
 	}
 	return addrs, nil
 }

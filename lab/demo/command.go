@@ -102,13 +102,13 @@ func (o *options) complete(changed func(flag string) bool) error {
 	}
 	switch {
 	case !slices.Contains([]string{engineLocal, engineYARN, engineSpark}, o.engine):
-		return cli.Usage("--engine %q is none of %s, %s, %s", o.engine, engineLocal, engineYARN, engineSpark)
+		return cli.Usage("unknown --engine %q: must be %s, %s or %s", o.engine, engineLocal, engineYARN, engineSpark)
 	case o.length < lengthLeast || o.length > lengthMost:
-		return cli.Usage("--for is %v; it must be from %v to %v", o.length, lengthLeast, lengthMost)
+		return cli.Usage("--for %v: must be from %v to %v", o.length, lengthLeast, lengthMost)
 	case o.nodes < 1 || o.nodes > nodesMost:
-		return cli.Usage("--nodes is %d; it must be from 1 to %d", o.nodes, nodesMost)
+		return cli.Usage("--nodes %d: must be from 1 to %d", o.nodes, nodesMost)
 	case !slices.Contains([]string{"auto", "cgroup", "signals"}, o.throttle):
-		return cli.Usage("--throttle %q is none of auto, cgroup, signals", o.throttle)
+		return cli.Usage("unknown --throttle %q: must be auto, cgroup or signals", o.throttle)
 	}
 	if o.bin == "" {
 		self, err := os.Executable()
@@ -125,7 +125,7 @@ func (o *options) complete(changed func(flag string) bool) error {
 		return fmt.Errorf("demo: find the folders: %w", err)
 	}
 	if len(o.out) > outLongest {
-		return cli.Usage("--out %s is too long: the nodes' sockets below it may have at most %d characters, it at most %d", o.out, socketLongest, outLongest)
+		return cli.Usage("--out %s is too long: the paths of the nodes' sockets below it have at most %d characters, so it may have at most %d", o.out, socketLongest, outLongest)
 	}
 	return binaries(o.bin)
 }
@@ -140,12 +140,12 @@ func prepareOut(dir string) error {
 	switch {
 	case os.IsNotExist(err):
 	case err != nil:
-		return cli.Failed("--out names the folder for the output", "cannot use the output folder: %w", err)
+		return cli.Failed("use another folder with --out", "cannot use the output folder: %w", err)
 	case len(entries) > 0:
 		if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
 			return &cli.Error{
-				Code: "out", Exit: cli.ExitConflict, Message: fmt.Sprintf("%s is not empty and not of an earlier demo", dir),
-				Hint: "name a new or empty folder with --out",
+				Code: "out", Exit: cli.ExitConflict, Message: fmt.Sprintf("%s is not empty and is not the output of an earlier demo", dir),
+				Hint: "use a new or empty folder with --out",
 			}
 		}
 		if err := clearOut(dir, entries); err != nil {
@@ -153,11 +153,11 @@ func prepareOut(dir string) error {
 		}
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return cli.Failed("--out names the folder for the output", "cannot make the output folder: %w", err)
+		return cli.Failed("use another folder with --out", "cannot make the output folder: %w", err)
 	}
 	text := "Output of powerlab demo. The next demo with the same --out replaces this folder.\n"
 	if err := os.WriteFile(filepath.Join(dir, marker), []byte(text), 0o644); err != nil {
-		return cli.Failed("--out names the folder for the output", "cannot write to the output folder: %w", err)
+		return cli.Failed("use another folder with --out", "cannot write to the output folder: %w", err)
 	}
 	return nil
 }
@@ -166,13 +166,13 @@ func prepareOut(dir string) error {
 func clearOut(dir string, entries []os.DirEntry) error {
 	if pids := keptPIDs(dir); len(pids) > 0 {
 		return &cli.Error{
-			Code: "running", Exit: cli.ExitConflict, Message: fmt.Sprintf("a demo that was kept still runs in %s", dir),
-			Hint: "stop it with " + filepath.Join(dir, stopScript) + ", or name another folder with --out",
+			Code: "running", Exit: cli.ExitConflict, Message: fmt.Sprintf("a demo started with --keep is still running in %s", dir),
+			Hint: "stop it with " + filepath.Join(dir, stopScript) + ", or use another folder with --out",
 		}
 	}
 	for _, e := range entries {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return cli.Failed("name another folder with --out", "cannot clear the folder of an earlier demo: %w", err)
+			return cli.Failed("use another folder with --out", "cannot clear the folder of an earlier demo: %w", err)
 		}
 	}
 	return nil

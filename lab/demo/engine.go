@@ -79,7 +79,7 @@ func newEngine(ctx context.Context, opts options, dir string, note func(string, 
 	apps := map[string]string{engineYARN: "headroom-apps.jar", engineSpark: "headroom-spark-apps.jar"}[opts.engine]
 	for _, jar := range []string{hook, apps} {
 		if _, err := os.Stat(filepath.Join(opts.bin, jar)); err != nil {
-			return nil, cli.Failed("make hooks builds it into bin/; sh test/install.sh installs the Maven and the JDK that this needs. --bin names another folder",
+			return nil, cli.Failed("build it with make hooks (sh test/install.sh installs Maven and a JDK), or set its folder with --bin",
 				"--engine %s needs %s in %s: %w", opts.engine, jar, opts.bin, err)
 		}
 	}
@@ -94,7 +94,7 @@ func newEngine(ctx context.Context, opts options, dir string, note func(string, 
 
 // unavailable is the error of a machine that lacks what an engine needs.
 func unavailable(name string, err error) error {
-	return cli.Failed("sh test/install.sh installs what is missing (JDK, Maven, Python); the release itself is then fetched into the user's cache. Without --engine the demo needs none of it",
+	return cli.Failed("install JDK, Maven and Python with sh test/install.sh; the release is then downloaded to the user's cache. Without --engine none of this is needed",
 		"--engine %s: %w", name, err)
 }
 
@@ -273,7 +273,7 @@ func (d *engineShow) await(ctx context.Context, what string, done func() bool) e
 		}
 		if !pause.For(ctx, againAfter) {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return cli.Failed("the logs are in "+d.lab.path("logs"), "not after %v: %s", engineStart, what)
+				return cli.Failed("the logs are in "+d.lab.path("logs"), "timed out after %v: %s", engineStart, what)
 			}
 			return ctx.Err()
 		}

@@ -84,8 +84,8 @@ func (f *fleet) await(p *program) {
 	select {
 	case f.ended <- &cli.Error{
 		Code: "ended", Exit: cli.ExitFailed, Err: errors.Join(errEnded, p.Ended()),
-		Message: fmt.Sprintf("%s (process %d) ended by itself, with %v: %s", p.Name, p.Pid(), p.State(), lastLine(p.Log)),
-		Hint:    "its log is " + p.Log,
+		Message: fmt.Sprintf("%s (process %d) exited unexpectedly, %v: %s", p.Name, p.Pid(), p.State(), lastLine(p.Log)),
+		Hint:    "see its log: " + p.Log,
 	}:
 	default:
 	}

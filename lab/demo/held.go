@@ -16,7 +16,7 @@ import (
 )
 
 // errMoving says that a node's files changed while they were read.
-var errMoving = errors.New("demo: the node's files changed while they were read")
+var errMoving = errors.New("demo: node's files changed while being read")
 
 // nodeFiles reads what one node holds and draws from the node's own files. It
 // uses none of the code that powerd reads and writes them with.

@@ -198,8 +198,8 @@ func binaries(bin string) error {
 	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			return &cli.Error{
-				Code: "no-program", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("the demo needs the program %s in %s", name, bin),
-				Hint: "make build puts all four programs into bin/; --bin names another folder",
+				Code: "no-program", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("program %s not found in %s", name, bin),
+				Hint: "build the four programs with make build, or set their folder with --bin",
 			}
 		}
 	}

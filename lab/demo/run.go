@@ -185,7 +185,7 @@ func (d *show) conclude(broken []string, err error) error {
 	if len(broken) > 0 {
 		return &cli.Error{
 			Code: "broken", Exit: cli.ExitFailed, Err: errBroken, Message: strings.Join(broken, "; "),
-			Hint: "power.csv shows the moment; the logs are in " + d.lab.path("logs") + " and " + d.lab.path("nodes"),
+			Hint: "see power.csv for the time, and the logs in " + d.lab.path("logs") + " and " + d.lab.path("nodes"),
 		}
 	}
 	_, _ = fmt.Fprintln(d.out, "no promise was broken")

@@ -140,7 +140,7 @@ func (s *story) cut(ctx context.Context) error {
 	from, to := s.lab.full(), s.lab.cut()
 	// A cut below what is drawn shows more than one that nobody feels.
 	await(ctx, biteMost, func() bool { return s.board.draws() > to })
-	s.say("cutting the budget to %.0f %%", 100*cutTo)
+	s.say("lowering the budget to %.0f %%", 100*cutTo)
 	res, err := s.client.setBudget(ctx, to, "feeder maintenance (demo)")
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (s *story) cut(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		s.say("nobody could tell when the nodes read back their new caps: %v", err)
+		s.say("read-back of the new caps could not be observed: %v", err)
 		return nil // what they hold is judged anyway
 	}
 	for _, c := range confirmations {
@@ -161,7 +161,7 @@ func (s *story) cut(ctx context.Context) error {
 		}
 	}
 	slices.Sort(s.settle)
-	s.say("%d of %d lowered nodes have read back their new cap", len(s.settle), len(confirmations))
+	s.say("%d of %d lowered nodes read back their new cap", len(s.settle), len(confirmations))
 	if len(s.settle) < len(confirmations) {
 		return fmt.Errorf("%w: %d of %d lowered nodes did not confirm the cut within %v",
 			errBroken, len(confirmations)-len(s.settle), len(confirmations), confirmMost)
@@ -224,7 +224,7 @@ func (s *story) killLeader(ctx context.Context) error {
 	took := time.Since(killed).Seconds()
 	s.failover = &took
 	id, epoch := s.board.leading()
-	s.board.note(s.board.now(), eventLeader, fmt.Sprintf("%s, epoch %v, grants %.1f s after the kill", id, epoch, took))
+	s.board.note(s.board.now(), eventLeader, fmt.Sprintf("%s, epoch %v, first grant %.1f s after the kill", id, epoch, took))
 	return nil
 }
 
@@ -240,7 +240,7 @@ func (s *story) killPowerd(ctx context.Context) error {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		return fmt.Errorf("demo: kill powerd of %s: %w", n.name, err)
 	}
-	s.board.note(s.board.now(), eventDown, fmt.Sprintf("on %s, process %d, kill -9; started again after %v", n.name, pid, restartDelay))
+	s.board.note(s.board.now(), eventDown, fmt.Sprintf("on %s, process %d, kill -9; restart after %v", n.name, pid, restartDelay))
 	var started time.Time
 	if !await(ctx, failMost, func() bool {
 		var now int
@@ -258,7 +258,7 @@ func (s *story) killPowerd(ctx context.Context) error {
 	_, h, _ := n.held()
 	took := max(0, h.at().Sub(started).Seconds())
 	s.readopt = &took
-	s.say("powerd of %s holds %.1f W %.0f ms after its start; waiting for its lease", n.name, h.CapW, 1000*took)
+	s.say("powerd of %s enforces %.1f W %.0f ms after its start; waiting for its lease", n.name, h.CapW, 1000*took)
 	if !await(ctx, failMost, func() bool {
 		_, h, err := n.held()
 		return err == nil && h.State == "held" && h.at().After(started)

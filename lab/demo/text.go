@@ -76,7 +76,7 @@ func cacheDir() string {
 // affordable is how much text the disk has room for.
 func affordable(cache string, say func(format string, args ...any)) (int64, error) {
 	if err := os.MkdirAll(cache, 0o750); err != nil {
-		return 0, cli.Failed("set XDG_CACHE_HOME to a folder that this user may write", "cannot make the cache folder for the text: %w", err)
+		return 0, cli.Failed("set XDG_CACHE_HOME to a writable folder", "cannot make the cache folder for the text: %w", err)
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(cache, &disk); err != nil {
@@ -85,7 +85,7 @@ func affordable(cache string, say func(format string, args ...any)) (int64, erro
 	free := int64(disk.Bavail) * disk.Bsize
 	size := min(textSize, (free-spareDisk)/2) / partSize * partSize
 	if size < textLeast {
-		return 0, cli.Failed("make room there, or set XDG_CACHE_HOME to a folder on another disk",
+		return 0, cli.Failed("free some space there, or set XDG_CACHE_HOME to a folder on another disk",
 			"the disk of %s has %d MB free; the text needs %d MB beside %d MB to spare", cache, free>>20, 2*textLeast>>20, spareDisk>>20)
 	}
 	if size < textSize {
@@ -256,8 +256,8 @@ func (w *partWriter) repeat(ctx context.Context) error {
 	if w.made == 0 {
 		if w.buf.Len() < foundLeast {
 			return &cli.Error{
-				Code: "no-text", Exit: cli.ExitFailed, Err: errNoText, Message: "too little readable text was found on this machine",
-				Hint: "the demo reads /usr/share/doc, man pages and the Go release; set GOROOT to the folder of one",
+				Code: "no-text", Exit: cli.ExitFailed, Err: errNoText, Message: "not enough readable text found on this machine",
+				Hint: "the demo reads /usr/share/doc, man pages and the Go release; set GOROOT to a Go release",
 			}
 		}
 		if err := w.flush(w.buf.Len()); err != nil {

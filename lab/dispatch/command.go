@@ -172,17 +172,17 @@ func (in *file) setup() (Setup, error) {
 	}
 	switch {
 	case in.Trace == "":
-		return s, errors.New("trace is missing; name a file with a line per job")
+		return s, errors.New("trace is missing: a file with a line per job")
 	case in.Cutoff == nil:
-		return s, errors.New("cutoff_s is missing; give the mean task time up to which a job is short")
+		return s, errors.New("cutoff_s is missing: the mean task time up to which a job is short")
 	case in.W != nil && *in.W < 1:
-		return s, fmt.Errorf("w is %d; it must be at least 1, or null for strict priority", *in.W)
+		return s, fmt.Errorf("w is %d: must be at least 1, or null for strict priority", *in.W)
 	case in.Load != nil && !(*in.Load > 0 && *in.Load <= loadMost):
-		return s, fmt.Errorf("load is %v; it must be above 0 and at most %d, or null to keep the arrivals", *in.Load, loadMost)
+		return s, fmt.Errorf("load is %v: must be above 0 and at most %d, or null to keep the arrivals", *in.Load, loadMost)
 	case (in.SRPT || in.SBP) && in.Policy != Eagle:
-		return s, fmt.Errorf("srpt and sbp are options of policy eagle; leave them out for %s", in.Policy)
+		return s, fmt.Errorf("srpt and sbp are only for policy eagle, not for %s", in.Policy)
 	case in.Placement != "" && !slices.Contains([]string{"round-robin", "block"}, in.Placement):
-		return s, fmt.Errorf("placement %q is neither round-robin nor block", in.Placement)
+		return s, fmt.Errorf("unknown placement %q: must be round-robin or block", in.Placement)
 	}
 	s.Cutoff, s.W = *in.Cutoff, or(in.W, 0)
 	if in.Placement == "block" {
@@ -219,7 +219,7 @@ func (in *file) problem(name string, err error) error {
 	if e, ok := errors.AsType[*traces.Error](err); ok {
 		return &cli.Error{
 			Code: "input", Exit: cli.ExitUsage, Message: e.Error(), Err: err,
-			Hint: "correct the trace: a line has arrival, number of tasks, mean time, and the time of each task, in seconds",
+			Hint: "correct the trace: each line is arrival, number of tasks, mean time, then the time of each task, in seconds",
 		}
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

@@ -83,7 +83,7 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 	}
 	r := w.result()
 	if w.open > 0 {
-		return r, fmt.Errorf("%d of %d jobs never end: no slot may run their tasks", w.open, r.Jobs)
+		return r, fmt.Errorf("%d of %d jobs never end: no slot can run their tasks", w.open, r.Jobs)
 	}
 	return r, nil
 }

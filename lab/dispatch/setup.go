@@ -134,29 +134,29 @@ func (s *Setup) one() {
 func (s *Setup) check() error {
 	switch {
 	case !slices.Contains(Policies(), s.Policy):
-		return fmt.Errorf("policy %q is none of %v", s.Policy, Policies())
+		return fmt.Errorf("unknown policy %q: must be one of %v", s.Policy, Policies())
 	case s.Workers < 1 || s.Workers > workersMost:
-		return fmt.Errorf("workers is %d; it must be from 1 to %d", s.Workers, workersMost)
+		return fmt.Errorf("workers is %d: must be from 1 to %d", s.Workers, workersMost)
 	case s.Groups < 1 || s.Groups > s.Workers:
-		return fmt.Errorf("groups is %d; it must be from 1 to the %d workers", s.Groups, s.Workers)
+		return fmt.Errorf("groups is %d: must be from 1 to %d, the number of workers", s.Groups, s.Workers)
 	case s.Reserved < 0 || s.Reserved > s.Workers/s.Groups:
-		return fmt.Errorf("reserved is %d per group; it must be from 0 to the %d workers of a group", s.Reserved, s.Workers/s.Groups)
+		return fmt.Errorf("reserved is %d per group: must be from 0 to %d, the workers of a group", s.Reserved, s.Workers/s.Groups)
 	case s.Policy != Sparrow && s.Reserved*s.Groups == s.Workers:
-		return fmt.Errorf("reserved is %d per group, which are all workers; long jobs would never run, so reserve fewer", s.Reserved)
+		return fmt.Errorf("reserved is %d per group, which is every worker: long jobs would never run", s.Reserved)
 	case s.Policy == Eagle && s.Reserved == 0:
-		return fmt.Errorf("reserved is 0; policy eagle needs a short partition, so reserve at least 1 per group")
+		return fmt.Errorf("reserved is 0: policy eagle needs at least 1 per group for its short partition")
 	case s.W < 0:
-		return fmt.Errorf("w is %d; it must be at least 1, or null for strict priority", s.W)
+		return fmt.Errorf("w is %d: must be at least 1, or null for strict priority", s.W)
 	case !(s.Cutoff >= 0) || math.IsInf(s.Cutoff, 0):
-		return fmt.Errorf("cutoff_s is %v; it must be 0 or more", s.Cutoff)
+		return fmt.Errorf("cutoff_s is %v: must be at least 0", s.Cutoff)
 	case !(s.Hop >= 0 && s.Hop <= hopMost):
-		return fmt.Errorf("hop_s is %v; it must be from 0 to %d", s.Hop, hopMost)
+		return fmt.Errorf("hop_s is %v: must be from 0 to %d", s.Hop, hopMost)
 	case s.Distributors < 1 || s.Distributors > distributorsMost:
-		return fmt.Errorf("distributors is %d; it must be from 1 to %d", s.Distributors, distributorsMost)
+		return fmt.Errorf("distributors is %d: must be from 1 to %d", s.Distributors, distributorsMost)
 	case !(s.Stretch >= 0) || math.IsInf(s.Stretch, 0):
 		return fmt.Errorf("arrivals cannot be stretched by %v", s.Stretch)
 	case len(s.Caps) > 0 && (s.Policy == Sparrow || s.Policy == Eagle || s.Policy == Central):
-		return fmt.Errorf("caps: policy %s has no groups that could be capped", s.Policy)
+		return fmt.Errorf("caps: policy %s has no groups to cap", s.Policy)
 	}
 	return s.checkCaps()
 }
@@ -170,20 +170,20 @@ func (s *Setup) checkCaps() error {
 	for i, c := range s.Caps {
 		switch {
 		case c.Group < 0 || c.Group >= s.Groups:
-			return fmt.Errorf("caps[%d].group is %d; groups are from 0 to %d", i, c.Group, s.Groups-1)
+			return fmt.Errorf("caps[%d].group is %d: must be from 0 to %d", i, c.Group, s.Groups-1)
 		case !(c.At >= last) || math.IsInf(c.At, 0):
-			return fmt.Errorf("caps[%d].at_s is %v; it must be at least %v, as caps are in the order of their times", i, c.At, last)
+			return fmt.Errorf("caps[%d].at_s is %v: must be at least %v, because caps are in order of time", i, c.At, last)
 		case !(c.Speed > 0 && c.Speed <= speedMost):
-			return fmt.Errorf("caps[%d].speed is %v; it must be above 0 and at most %d", i, c.Speed, speedMost)
+			return fmt.Errorf("caps[%d].speed is %v: must be above 0 and at most %d", i, c.Speed, speedMost)
 		case c.Usable < 0 || c.Usable > s.size(c.Group):
-			return fmt.Errorf("caps[%d].usable is %d; group %d has %d slots", i, c.Usable, c.Group, s.size(c.Group))
+			return fmt.Errorf("caps[%d].usable is %d: group %d has %d slots", i, c.Usable, c.Group, s.size(c.Group))
 		}
 		last = c.At
 		usable[c.Group] = c.Usable
 	}
 	for g, n := range usable {
 		if n <= s.Reserved {
-			return fmt.Errorf("caps leave group %d with %d slots at the end, of which %d are reserved; long tasks there would never run", g, n, s.Reserved)
+			return fmt.Errorf("caps leave group %d with %d slots, of which %d are reserved: its long tasks would never run", g, n, s.Reserved)
 		}
 	}
 	return nil

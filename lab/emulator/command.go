@@ -76,16 +76,16 @@ type looks struct {
 func (l looks) shape() (kernel.Shape, error) {
 	shape, err := kernel.ShapeOf(l.name)
 	if err != nil {
-		return shape, cli.Usage("--shape %q is none of %s", l.name, strings.Join(kernel.ShapeNames(), ", "))
+		return shape, cli.Usage("unknown --shape %q: must be one of %s", l.name, strings.Join(kernel.ShapeNames(), ", "))
 	}
 	if l.sockets != 0 {
 		if shape, err = shape.WithSockets(l.sockets); err != nil {
-			return shape, cli.Usage("--sockets %d: a machine has 1 to 8", l.sockets)
+			return shape, cli.Usage("--sockets %d: must be from 1 to 8", l.sockets)
 		}
 	}
 	if l.driver != "" {
 		if shape, err = shape.WithDriver(l.driver); err != nil {
-			return shape, cli.Usage("--cpufreq %q is none of %s, none", l.driver, strings.Join(kernel.Drivers(), ", "))
+			return shape, cli.Usage("unknown --cpufreq %q: must be one of %s, none", l.driver, strings.Join(kernel.Drivers(), ", "))
 		}
 	}
 	return shape, nil
@@ -118,19 +118,19 @@ func runNode(cmd *cobra.Command, opts options) error {
 // complete checks the flags and fills in what depends on this process.
 func complete(opts *options) error {
 	if !slices.Contains([]string{"auto", "cgroup", "signals"}, opts.Throttle) {
-		return cli.Usage("--throttle %q is none of auto, cgroup, signals", opts.Throttle)
+		return cli.Usage("unknown --throttle %q: must be auto, cgroup or signals", opts.Throttle)
 	}
 	if !slices.Contains([]string{"auto", "fuse", "files"}, opts.Tree) {
-		return cli.Usage("--tree %q is none of auto, fuse, files", opts.Tree)
+		return cli.Usage("unknown --tree %q: must be auto, fuse or files", opts.Tree)
 	}
 	if opts.Nodes < 1 || opts.Slots < 1 {
-		return cli.Usage("--nodes %d and --slots %d must be at least 1", opts.Nodes, opts.Slots)
+		return cli.Usage("--nodes %d, --slots %d: both must be at least 1", opts.Nodes, opts.Slots)
 	}
 	if opts.Weight < 1 || opts.Weight > 100 {
-		return cli.Usage("--weight is %d; it must be from 1 to 100", opts.Weight)
+		return cli.Usage("--weight %d: must be from 1 to 100", opts.Weight)
 	}
 	if len(opts.Join) > 0 && opts.KeyFile == "" {
-		return cli.Usage("--join needs --key-file: members of a gossip share a key")
+		return cli.Usage("--join needs --key-file: all gossip members share a key")
 	}
 	for _, file := range []*string{&opts.KeyFile, &opts.BrakeKeyFile} {
 		if *file == "" {
@@ -165,7 +165,7 @@ exit code is the program's.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code, err := Exec(cmd.Context(), dir, args[0], args[1:])
 			if err == nil && code != 0 {
-				err = &cli.Error{Code: "program", Exit: code, Message: fmt.Sprintf("%s on node %s ended with exit code %d", args[1], args[0], code)}
+				err = &cli.Error{Code: "program", Exit: code, Message: fmt.Sprintf("%s on node %s: exit code %d", args[1], args[0], code)}
 			}
 			return err
 		},

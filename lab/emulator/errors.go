@@ -8,7 +8,7 @@ var (
 	// errName reports a node name that cannot be a folder, a host and a log field.
 	errName = errors.New("emulator: bad node name")
 	// errFault reports a fault that a BMC does not have.
-	errFault = errors.New("emulator: no such fault")
+	errFault = errors.New("emulator: unknown fault")
 	// errNeedsFUSE reports a fault that a tree of plain files cannot show.
-	errNeedsFUSE = errors.New("emulator: plain files cannot show this fault")
+	errNeedsFUSE = errors.New("emulator: fault not supported by plain files")
 )

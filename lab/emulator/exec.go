@@ -150,7 +150,7 @@ func (s *execServer) runProgram(conn *net.UnixConn, files []*os.File) (execResul
 		return s.runFault(request.Fault), nil
 	}
 	if len(request.Argv) == 0 {
-		return execResult{}, errors.New("emulator: no program named")
+		return execResult{}, errors.New("emulator: program name is missing")
 	}
 	cmd := &exec.Cmd{
 		Path: request.Argv[0], Args: request.Argv, Env: request.Env, Dir: request.Dir,
@@ -189,7 +189,7 @@ func (s *execServer) begin(cmd *exec.Cmd) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return errors.New("emulator: the node stops")
+		return errors.New("emulator: node is stopping")
 	}
 	if err := s.family.start(cmd, roleProgram); err != nil {
 		return err
@@ -265,7 +265,7 @@ func receiveFiles(conn *net.UnixConn) ([]*os.File, error) {
 		}
 	}
 	if len(files) != execFiles {
-		return files, fmt.Errorf("emulator: request came with %d files, not %d", len(files), execFiles)
+		return files, fmt.Errorf("emulator: request has %d files, want %d", len(files), execFiles)
 	}
 	return files, nil
 }

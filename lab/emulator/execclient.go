@@ -24,8 +24,8 @@ func Exec(ctx context.Context, dir, name string, argv []string) (int, error) {
 	program, err := exec.LookPath(argv[0])
 	if err != nil {
 		return 0, &cli.Error{
-			Code: "program", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("no program %q to run on node %s", argv[0], name),
-			Hint: "give a path, or correct PATH",
+			Code: "program", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("program %q for node %s not found", argv[0], name),
+			Hint: "use a full path, or correct PATH",
 		}
 	}
 	if program, err = filepath.Abs(program); err != nil {
@@ -48,7 +48,7 @@ func Exec(ctx context.Context, dir, name string, argv []string) (int, error) {
 	if err != nil {
 		return 0, &cli.Error{
 			Code: "failed", Exit: cli.ExitFailed, Err: err,
-			Message: fmt.Sprintf("node %s did not run %s: %v", name, argv[0], err), Hint: "the node's own messages say more",
+			Message: fmt.Sprintf("node %s could not run %s: %v", name, argv[0], err), Hint: "see the messages of powerlab node",
 		}
 	}
 	return result.ExitCode, nil
@@ -60,7 +60,7 @@ func reach(ctx context.Context, dir, name string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, &cli.Error{
 			Code: "unreachable", Exit: cli.ExitUnreachable, Err: err,
-			Message: fmt.Sprintf("node %s does not run in %s", name, dir),
+			Message: fmt.Sprintf("node %s is not running in %s", name, dir),
 			Hint:    fmt.Sprintf("start it: powerlab node %s --dir %s", name, dir),
 		}
 	}

@@ -27,8 +27,8 @@ func (m *machine) inject(fault []string) error {
 	case errors.Is(err, errNeedsFUSE):
 		return &cli.Error{
 			Code: "refused", Exit: cli.ExitRefused, Err: err,
-			Message: fmt.Sprintf("node %s cannot show the fault %q: its file tree is plain files, which carry values only", m.opts.Name, strings.Join(fault, " ")),
-			Hint:    "start the node with --tree fuse (as root, where /dev/fuse is)",
+			Message: fmt.Sprintf("node %s does not support the fault %q: its file tree is plain files, which only have values", m.opts.Name, strings.Join(fault, " ")),
+			Hint:    "start the node with --tree fuse (needs root and /dev/fuse)",
 		}
 	case errors.Is(err, kernel.ErrFault):
 		return &cli.Error{
@@ -48,8 +48,8 @@ func (m *machine) injectBMC(args []string) error {
 	}
 	if len(args) != 1 || m.bmc.inject(args[0]) != nil {
 		return &cli.Error{
-			Code: "usage", Exit: cli.ExitUsage, Err: errFault, Message: fmt.Sprintf("%q is no fault of a BMC", strings.Join(args, " ")),
-			Hint: "bmc takes one of lag, freeze, lie, hang, slow, restart, ok, or words such as factor=0.5,slow=2s,busy,no-dcmi",
+			Code: "usage", Exit: cli.ExitUsage, Err: errFault, Message: fmt.Sprintf("unknown BMC fault %q", strings.Join(args, " ")),
+			Hint: "use lag, freeze, lie, hang, slow, restart, ok, or settings such as factor=0.5,slow=2s,busy,no-dcmi",
 		}
 	}
 	return nil
@@ -66,8 +66,8 @@ func fault(ctx context.Context, dir, name string, fault []string) error {
 	result, err := converse(conn, execRequest{Fault: fault})
 	if err != nil {
 		return &cli.Error{
-			Code: "failed", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("node %s did not answer: %v", name, err),
-			Hint: "the node's own messages say more",
+			Code: "failed", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("no answer from node %s: %v", name, err),
+			Hint: "see the messages of powerlab node",
 		}
 	}
 	if result.Error != "" {

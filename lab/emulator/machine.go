@@ -89,8 +89,8 @@ func boot(opts options, log *slog.Logger) (*machine, error) {
 	if !nodeName.MatchString(opts.Name) {
 		return nil, &cli.Error{
 			Code: "usage", Exit: cli.ExitUsage, Err: errName,
-			Message: fmt.Sprintf("node name %q is not made of letters, digits, dots and dashes", opts.Name),
-			Hint:    "a name such as n01",
+			Message: fmt.Sprintf("invalid node name %q: use letters, digits, dots and dashes", opts.Name),
+			Hint:    "for example n01",
 		}
 	}
 	base, err := filepath.Abs(opts.Dir)
@@ -136,11 +136,11 @@ func (m *machine) makeNode() (*Node, error) {
 	}
 	if m.opts.Tree == "fuse" {
 		return nil, &cli.Error{
-			Code: "fuse", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("the file tree of node %s cannot be mounted: %v", m.opts.Name, err),
-			Hint: "run as root where /dev/fuse is, or use --tree files",
+			Code: "fuse", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot mount the file tree of node %s: %v", m.opts.Name, err),
+			Hint: "run as root with /dev/fuse, or use --tree files",
 		}
 	}
-	m.log.Info("file tree is plain files", slog.String("reason", err.Error()))
+	m.log.Info("using plain files for the file tree", slog.String("reason", err.Error()))
 	opts.Mount = false
 	return NewNodeWith(m.dir, opts)
 }
@@ -163,7 +163,7 @@ func (m *machine) claim() error {
 		return errors.Join(&cli.Error{
 			Code: "running", Exit: cli.ExitConflict, Err: errRunning,
 			Message: fmt.Sprintf("node %s in %s is already running as process %d", m.opts.Name, m.opts.Dir, pid),
-			Hint:    "give this one another name or --dir, or stop the other: kill " + strconv.Itoa(pid),
+			Hint:    "use another name or --dir, or stop the running node: kill " + strconv.Itoa(pid),
 		}, lock.Close())
 	}
 	m.lock = lock
@@ -195,7 +195,7 @@ func (m *machine) chooseThrottle(base string) (throttle.Throttle, error) {
 	if m.opts.Throttle == "cgroup" {
 		return nil, &cli.Error{Code: "cgroup", Exit: cli.ExitFailed, Err: err, Hint: "run as root, or use --throttle signals"}
 	}
-	m.log.Info("node is slowed by signals", slog.String("reason", err.Error()))
+	m.log.Info("using signals to slow down the node", slog.String("reason", err.Error()))
 	return signals, nil
 }
 
@@ -220,7 +220,7 @@ func (m *machine) release() {
 		errs = append(errs, m.lock.Truncate(0), m.lock.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		m.log.Warn("node left something behind", slog.Any("err", err))
+		m.log.Warn("cleanup incomplete", slog.Any("err", err))
 	}
 }
 
@@ -356,12 +356,12 @@ func run(ctx context.Context, opts options, log *slog.Logger, ready func(descrip
 // stop ends everything that runs on the node, tasks before the agent that caps
 // them. The plant goes on stepping meanwhile.
 func (m *machine) stop() {
-	m.log.Info("node stops")
+	m.log.Info("node stopping")
 	m.worker.stop()
 	m.exec.close()
 	m.powerd.stop()
 	if left := m.family.end(); left > 0 {
-		m.log.Warn("processes did not end", slog.Int("count", left))
+		m.log.Warn("processes still running", slog.Int("count", left))
 	}
 }
 

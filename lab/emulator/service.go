@@ -70,7 +70,7 @@ func (s *service) keep(ctx context.Context, started func()) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.log.Warn("process ended, will be started again",
+		s.log.Warn("process exited; restarting",
 			slog.String("process", s.name), slog.Any("err", err), slog.Duration("delay", s.delay))
 		select {
 		case <-ctx.Done():
@@ -94,7 +94,7 @@ func (s *service) once(ctx context.Context, started func()) error {
 	s.pid.Store(int64(cmd.Process.Pid))
 	s.log.Info("process started", slog.String("process", s.name), slog.Int("pid", cmd.Process.Pid))
 	if err := replace(pidFile, []byte(strconv.Itoa(cmd.Process.Pid)+"\n")); err != nil {
-		s.log.Warn("pid file not written", slog.String("process", s.name), slog.Any("err", err))
+		s.log.Warn("cannot write pid file", slog.String("process", s.name), slog.Any("err", err))
 	}
 	started()
 	err = s.family.waitOrEnd(ctx, cmd)

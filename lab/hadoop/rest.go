@@ -139,7 +139,7 @@ func (c *Cluster) await(ctx context.Context, not string, done func() bool) error
 			return err
 		}
 		if !pause.For(ctx, look) {
-			return fmt.Errorf("hadoop: %s: %w; the logs are in %s", not, ctx.Err(), c.path("logs"))
+			return fmt.Errorf("hadoop: %s: %w; see the logs in %s", not, ctx.Err(), c.path("logs"))
 		}
 	}
 	return nil

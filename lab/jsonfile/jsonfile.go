@@ -25,7 +25,7 @@ const fileMost = 16 << 20
 func Bad(file, format string, args ...any) *cli.Error {
 	return &cli.Error{
 		Code: "input", Exit: cli.ExitUsage, Message: Name(file) + ": " + fmt.Sprintf(format, args...),
-		Hint: "correct the file; --help shows what it holds",
+		Hint: "correct the file; see --help for its format",
 	}
 }
 
@@ -41,7 +41,7 @@ func Name(file string) string {
 // the flag that named the file.
 func Read(stdin io.Reader, flag, file string, into any) error {
 	if file == "" {
-		return cli.Usage("%s is missing: name a file, or - for stdin", flag)
+		return cli.Usage("%s is required: a file, or - for stdin", flag)
 	}
 	from := stdin
 	if file != "-" {

@@ -154,22 +154,22 @@ func (s Study) named() []string {
 // engine checks the flags and returns what they ask for.
 func (s Study) engine(o *Options) (Engine, error) {
 	if o.Seeds < 1 || o.Seeds > seedsMost {
-		return nil, cli.Usage("--seeds is %d; it must be from 1 to %d", o.Seeds, seedsMost)
+		return nil, cli.Usage("--seeds %d: must be from 1 to %d", o.Seeds, seedsMost)
 	}
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
 	run, ok := s.Engines[o.engine]
 	if !ok {
-		e := cli.Usage("--engine %q is not known here", o.engine)
+		e := cli.Usage("unknown --engine %q", o.engine)
 		e.Hint = "leave --engine out for the simulation, or use " + strings.Join(s.named(), " or ")
 		return nil, e
 	}
 	switch {
 	case o.mutants && (o.engine != "" || o.Out != "" || o.sweep):
-		return nil, cli.Usage("--mutants runs the simulation and writes no files: leave --engine, --sweep and --out away")
+		return nil, cli.Usage("--mutants cannot be combined with --engine, --sweep or --out: it runs the simulation and writes no files")
 	case o.sweep && o.engine != "":
-		return nil, cli.Usage("--sweep runs the simulation: leave --engine away")
+		return nil, cli.Usage("--sweep cannot be combined with --engine: it runs the simulation")
 	}
 	return run, nil
 }
@@ -180,7 +180,7 @@ func (o *Options) Keep(files Files) error {
 		return nil
 	}
 	if err := files.Write(o.Out); err != nil {
-		return cli.Failed("name another folder with --out", "--out: %w", err)
+		return cli.Failed("use another folder with --out", "--out: %w", err)
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func (r *mutantReport) verdict() error {
 	}
 	return &cli.Error{
 		Code: "short", Exit: cli.ExitDegraded,
-		Message: "targets of " + r.Paper + " miss a mistake: " + strings.Join(wrong, "; "),
-		Hint:    "such a target measures nothing that the mistake touches: sharpen it, or replace it",
+		Message: "targets of " + r.Paper + " did not detect a mistake: " + strings.Join(wrong, "; "),
+		Hint:    "make the target stricter, or replace it: it measures nothing that the mistake affects",
 	}
 }

@@ -207,7 +207,7 @@ func (r *Report) Verdict() error {
 	}
 	return &cli.Error{
 		Code: "short", Exit: cli.ExitDegraded,
-		Message: fmt.Sprintf("%d of %d targets of %s fall short: %s", len(short), len(r.Targets), r.Paper, strings.Join(short, ", ")),
-		Hint:    "the notes say by how much and why; docs/" + r.Paper + ".md has the reasons",
+		Message: fmt.Sprintf("%d of %d targets of %s are short: %s", len(short), len(r.Targets), r.Paper, strings.Join(short, ", ")),
+		Hint:    "see the notes and docs/" + r.Paper + ".md for the reasons",
 	}
 }

@@ -53,7 +53,7 @@ func NewReal(paper string, o *Options, progress io.Writer, engine, hint string, 
 	}
 	for _, name := range files {
 		if _, err := os.Stat(r.Program(name)); err != nil {
-			return nil, cli.Failed(hint+"; --bin names another folder", "--engine %s needs %s in %s: %w", engine, name, r.Folder, err)
+			return nil, cli.Failed(hint+", or set their folder with --bin", "--engine %s needs %s in %s: %w", engine, name, r.Folder, err)
 		}
 	}
 	var err error

@@ -26,7 +26,7 @@ func (t *Traces) Check(paper string) error {
 	}
 	if err := traces.CheckDir(t.dir); err != nil {
 		e := cli.Usage("--traces: %v", err)
-		e.Hint = "name a folder with a file that powerlab paper " + paper + " --help lists"
+		e.Hint = "use a folder with one of the files listed by powerlab paper " + paper + " --help"
 		return e
 	}
 	return nil
@@ -63,11 +63,11 @@ func (t *Traces) Read(name string, read func(f *traces.File) error) (why string,
 	}
 	if bad, ok := errors.AsType[*traces.Error](err); ok {
 		e := cli.Usage("--traces: %v", bad)
-		e.Hint = "get the trace anew, or remove the file to leave its targets out"
+		e.Hint = "download the trace again, or remove the file to skip its targets"
 		return "", e
 	}
 	if err != nil {
-		return "", cli.Failed("name another folder with --traces", "--traces: %w", err)
+		return "", cli.Failed("use another folder with --traces", "--traces: %w", err)
 	}
 	return "", nil
 }

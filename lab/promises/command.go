@@ -101,12 +101,12 @@ func (o *options) run(cmd *cobra.Command) error {
 	p, known := engines()[o.engine]
 	if !known {
 		e := cli.Usage("unknown engine %q", o.engine)
-		e.Hint = "name one of " + strings.Join(names(), ", ")
+		e.Hint = "use one of " + strings.Join(names(), ", ")
 		return e
 	}
-	hint := "make build puts all programs into bin/"
+	hint := "build the programs with make build"
 	if len(p.jars) > 0 {
-		hint += ", make hooks the jars"
+		hint += " and the jars with make hooks"
 	}
 	ctx := cmd.Context()
 	r, err := papers.NewReal("promises", &o.Options, cmd.ErrOrStderr(), o.engine, hint, append([]string{"coordinator", "scheduler", "powerd", "powerlab"}, p.jars...)...)

@@ -69,11 +69,11 @@ at any time. The CSV has one row per domain, node and job of each sample; unknow
 func (o *options) open() (*window, error) {
 	switch {
 	case o.interval < intervalLeast:
-		return nil, cli.Usage("--interval %v: at least %v", o.interval, intervalLeast)
+		return nil, cli.Usage("--interval %v: must be at least %v", o.interval, intervalLeast)
 	case o.length < 0:
-		return nil, cli.Usage("--for %v: a time, or 0 for no end", o.length)
+		return nil, cli.Usage("--for %v: must be a duration, or 0 for no end", o.length)
 	case o.out == "":
-		return nil, cli.Usage("--out names no file")
+		return nil, cli.Usage("--out: file name is empty")
 	}
 	w := &window{peers: rpc.PlainPeers(), wait: lookWait}
 	for a := range strings.SplitSeq(o.addr, ",") {
@@ -87,7 +87,7 @@ func (o *options) open() (*window, error) {
 	if o.files != (secure.Files{}) {
 		k, err := secure.Open(o.files)
 		if err != nil {
-			return nil, &cli.Error{Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(), Hint: "--ca, --cert and --key name three files; coordinator tls inspect shows what is in one"}
+			return nil, &cli.Error{Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(), Hint: "set --ca, --cert and --key to three files; coordinator tls inspect shows what a file contains"}
 		}
 		w.peers = rpc.SecurePeers(k, secure.Server)
 	}
@@ -142,7 +142,7 @@ func (o *options) run(ctx context.Context, w looker, stderr io.Writer) (err erro
 		at := time.Since(began)
 		l, err := w.look(ctx)
 		if err != nil && ctx.Err() == nil && !gap {
-			cli.Notef(stderr, "%.0f s: nobody answers, going on: %v\n", at.Seconds(), err)
+			cli.Notef(stderr, "%.0f s: no answer, retrying: %v\n", at.Seconds(), err)
 		}
 		if gap = err != nil; gap {
 			l = look{}
@@ -155,6 +155,6 @@ func (o *options) run(ctx context.Context, w looker, stderr io.Writer) (err erro
 			return err
 		}
 	}
-	cli.Notef(stderr, "%d looks in %s\n", len(looks), fmt.Sprint(o.out))
+	cli.Notef(stderr, "%d samples in %s\n", len(looks), fmt.Sprint(o.out))
 	return nil
 }

@@ -263,7 +263,7 @@ func (r *Report) Behind(ours string, decides func(figure string) bool) error {
 	}
 	return &cli.Error{
 		Code: "short", Exit: cli.ExitDegraded, Message: ours + " is behind in " + strings.Join(short, ", "),
-		Hint: "jobs.csv in the folder of --out has every job; a machine with other work to do disturbs such runs",
+		Hint: "see jobs.csv in the folder of --out; other load on this machine can distort the results",
 	}
 }
 

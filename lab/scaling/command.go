@@ -84,11 +84,11 @@ func (o *fitOptions) run(cmd *cobra.Command) (*answer, error) {
 	}
 	switch {
 	case given != 1:
-		return nil, cli.Usage("give one of --input, --spark-log and --history")
+		return nil, cli.Usage("exactly one of --input, --spark-log and --history is needed")
 	case o.input != "" && (o.model != "" || o.power.container != 0 || o.power.base != 0):
-		return nil, cli.Usage("--model, --base-power and --container-power are for logs; a file names its model")
+		return nil, cli.Usage("--model, --base-power and --container-power cannot be combined with --input: the file names its model")
 	case !(o.power.worth > 0 && o.power.worth <= worthMost):
-		return nil, cli.Usage("--worth is %v; it must be above 0 and at most %d", o.power.worth, worthMost)
+		return nil, cli.Usage("--worth %v: must be above 0 and at most %d", o.power.worth, worthMost)
 	case o.power.base < 0 || o.power.container < 0 || o.power.base > powerMost || o.power.container > powerMost:
 		return nil, cli.Usage("--base-power and --container-power must be from 0W to %s", powerMost.Exact())
 	case o.power.base > 0 && o.power.container == 0:
@@ -157,7 +157,7 @@ func (o *fitOptions) fitRuns(all []measurement, model string) (*answer, error) {
 	if err != nil {
 		return nil, &cli.Error{
 			Code: "input", Exit: cli.ExitUsage, Message: reason(err), Err: err,
-			Hint: "name logs of more runs, at other degrees; repeats of the same degree are averaged into one point",
+			Hint: "add logs of runs at other degrees; runs of the same degree are averaged into one point",
 		}
 	}
 	a := answerOf(c, nil)

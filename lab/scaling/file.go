@@ -47,7 +47,7 @@ func (g *given) UnmarshalJSON(text []byte) error {
 	}
 	var whole struct{ Value *float64 }
 	if err := json.Unmarshal(text, &whole); err != nil {
-		return errors.New("a parameter must be a number, or an object with a value")
+		return errors.New("a parameter must be a number or an object with a value")
 	}
 	if whole.Value == nil {
 		return errors.New("a parameter has no value")

@@ -24,7 +24,7 @@ const bytesMost = 8 << 30
 // readAll reads logs.
 func readAll(names []string, read func(io.Reader) (run, error)) ([]run, error) {
 	if len(names) > filesMost {
-		return nil, cli.Usage("%d logs; at most %d", len(names), filesMost)
+		return nil, cli.Usage("%d logs: at most %d are allowed", len(names), filesMost)
 	}
 	runs := make([]run, 0, len(names))
 	for _, name := range names {
@@ -32,7 +32,7 @@ func readAll(names []string, read func(io.Reader) (run, error)) ([]run, error) {
 		if err != nil {
 			return nil, &cli.Error{
 				Code: "input", Exit: cli.ExitUsage, Message: fmt.Sprintf("%s: %v", name, err), Err: err,
-				Hint: "name the log of a run that has ended; --help shows which logs are read",
+				Hint: "use the log of a run that has ended; see --help for the formats",
 			}
 		}
 		runs = append(runs, r)
@@ -68,7 +68,7 @@ func readOne(name string, read func(io.Reader) (run, error)) (run, error) {
 }
 
 // errPacked says what to do about a codec that is not read here.
-var errPacked = errors.New("compressed by a codec that is not read here; unpack it, or run with spark.eventLog.compress=false")
+var errPacked = errors.New("unsupported compression; decompress the log, or run with spark.eventLog.compress=false")
 
 // plainText unpacks gzip.
 func plainText(r io.Reader, name string) (io.Reader, error) {
@@ -98,7 +98,7 @@ func partsOf(name string) ([]string, error) {
 	}
 	found, err := filepath.Glob(filepath.Join(name, "events_*"))
 	if err != nil || len(found) == 0 {
-		return nil, errors.Join(errors.New("a folder without events_*: name an event log, or the folder of a rolling one"), err)
+		return nil, errors.Join(errors.New("folder without events_* files: use an event log, or the folder of a rolling event log"), err)
 	}
 	if len(found) > filesMost {
 		return nil, fmt.Errorf("more than %d parts", filesMost)

@@ -56,7 +56,7 @@ func ofHistory(h *hadoop.History) (run, error) {
 	r.Stages = end.Sub(begin).Seconds() + r.Serial
 	r.Rest = max(0, h.Ended.Sub(h.Submitted).Seconds()-r.Slowest-r.Serial)
 	if !r.finite() {
-		return run{}, errors.New("its maps took no time, or began before the job was submitted")
+		return run{}, errors.New("maps have a duration of 0, or started before the job was submitted")
 	}
 	return r, nil
 }

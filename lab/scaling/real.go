@@ -118,11 +118,11 @@ func (o *realOptions) check() ([]program, error) {
 	all := programs(o.engine)
 	switch {
 	case o.engine != "spark" && o.engine != "yarn":
-		return nil, cli.Usage("--engine is %q; it must be spark or yarn", o.engine)
+		return nil, cli.Usage("--engine %q: must be spark or yarn", o.engine)
 	case o.Out == "":
-		return nil, cli.Usage("--out must name a folder for what is measured")
+		return nil, cli.Usage("--out is needed: the folder for the measurements")
 	case o.repeats < 1 || o.repeats > 100:
-		return nil, cli.Usage("--repeats is %d; it must be from 1 to 100", o.repeats)
+		return nil, cli.Usage("--repeats %d: must be from 1 to 100", o.repeats)
 	}
 	for _, list := range []struct {
 		flag string
@@ -130,16 +130,16 @@ func (o *realOptions) check() ([]program, error) {
 	}{{"n", o.degrees}, {"held-out", o.held}, {"sizes", o.sizes}} {
 		for _, n := range list.is {
 			if n < 1 || n > realMost {
-				return nil, cli.Usage("--%s has %d; it must be from 1 to %d", list.flag, n, realMost)
+				return nil, cli.Usage("--%s %d: must be from 1 to %d", list.flag, n, realMost)
 			}
 		}
 	}
 	if !slices.Contains(o.degrees, 1) {
-		return nil, cli.Usage("--n must have 1: speed-ups are relative to it")
+		return nil, cli.Usage("--n must contain 1: speed-ups are relative to it")
 	}
 	for _, n := range o.held {
 		if n == 1 || !slices.Contains(o.degrees, n) {
-			return nil, cli.Usage("--held-out has %d; it must be one of --n, and not 1", n)
+			return nil, cli.Usage("--held-out %d: must be one of --n, and not 1", n)
 		}
 	}
 	chosen := all
@@ -149,12 +149,12 @@ func (o *realOptions) check() ([]program, error) {
 	for _, name := range o.apps {
 		i := slices.IndexFunc(all, func(p program) bool { return p.name == name })
 		if i < 0 {
-			return nil, cli.Usage("--app has %q; %s runs %s", name, o.engine, names(all))
+			return nil, cli.Usage("unknown --app %q: %s runs %s", name, o.engine, names(all))
 		}
 		chosen = append(chosen, all[i])
 	}
 	if os.Geteuid() != 0 {
-		return nil, cli.Failed("run it as root; `powerlab scale fit` needs no rights", "a quota of a CPU is a cgroup, which needs root's rights")
+		return nil, cli.Failed("run it as root; powerlab scale fit needs no privileges", "powerlab scale run needs root: it limits CPUs with cgroups")
 	}
 	return chosen, nil
 }
@@ -193,7 +193,7 @@ const nodeGrace = 10 * time.Second
 // site starts one emulated node for each unit.
 func (o *realOptions) site(progress io.Writer, jars ...string) (s *realSite, err error) {
 	s = &realSite{}
-	const hint = "make build puts the programs into bin/; make hooks puts the jars there, and needs Maven and a JDK"
+	const hint = "build the programs with make build, and the jars with make hooks (needs Maven and a JDK)"
 	if s.Real, err = papers.NewReal("scale", &o.Options, progress, o.engine, hint, append(jars, "powerlab")...); err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (o *realOptions) run(ctx context.Context, progress io.Writer) (report *pape
 				}
 				r.Tasks, r.Units = c.size, c.units
 				all = append(all, measured{r, p.name, repeat})
-				cli.Notef(progress, "%s, size %d on %d, run %d of %d: %.1f s in stages, %.1f s before", p.name, c.size, c.units, repeat+1, o.repeats, r.Stages, r.Launch)
+				cli.Notef(progress, "%s, size %d on %d, run %d of %d: %.1f s in stages, %.1f s for the launch", p.name, c.size, c.units, repeat+1, o.repeats, r.Stages, r.Launch)
 				if err := o.Keep(papers.Files{"runs.csv": func(w io.Writer) error { return papers.WriteCSV(w, rows(all)) }}); err != nil {
 					return nil, err // what is cut short later is not lost
 				}

@@ -99,8 +99,8 @@ func bySparks(all []measurement) (whole bool, err error) {
 		default:
 			return false, &cli.Error{
 				Code: "input", Exit: cli.ExitUsage,
-				Message: fmt.Sprintf("no log to compare with: %d tasks on %d executors need the log of one task on one executor, or of %d tasks on one executor", m.N, m.M, m.N),
-				Hint:    "run the job once like that, and name its log too",
+				Message: fmt.Sprintf("no baseline for %d tasks on %d executors: needs the log of one task on one executor, or of %d tasks on one executor", m.N, m.M, m.N),
+				Hint:    "run the job once with these numbers, and add its log",
 			}
 		}
 	}

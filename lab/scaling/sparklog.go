@@ -87,7 +87,7 @@ func readSparkLog(r io.Reader) (run, error) {
 }
 
 var (
-	errOrder  = errors.New("an end before its begin")
+	errOrder  = errors.New("an end event without a start event")
 	errEvents = fmt.Errorf("more than %d stages and tasks", eventsMost)
 	errUnits  = fmt.Errorf("more than %d executors", unitsMost)
 )
@@ -164,7 +164,7 @@ func (l *sparkLog) task(e *sparkEvent) error {
 func (l *sparkLog) run() (run, error) {
 	switch {
 	case l.launched == 0:
-		return run{}, errors.New("no SparkListenerApplicationStart: this is no event log, or not its first part")
+		return run{}, errors.New("no SparkListenerApplicationStart: not an event log, or not its first part")
 	case l.first == 0:
 		return run{}, errors.New("no stage has ended")
 	case l.first < l.launched:
@@ -194,7 +194,7 @@ func (l *sparkLog) run() (run, error) {
 	r.Serial = max(0, seconds(max(l.last, l.ended)-l.first)-r.Stages)
 	r.Rest = r.Launch + max(0, r.Stages-r.Slowest)
 	if !r.finite() {
-		return run{}, errors.New("its stages or tasks took no time, or more than 30 years")
+		return run{}, errors.New("stages or tasks have a duration of 0, or of more than 30 years")
 	}
 	return r, nil
 }

@@ -122,13 +122,13 @@ func (s *settings) check(cmd *cobra.Command) error {
 	s.only, s.keep = none(s.only), none(s.keep)
 	switch {
 	case s.schedules < 1 || s.schedules > maxSchedules:
-		return cli.Usage("--schedules %d: it must be between 1 and %d", s.schedules, maxSchedules)
+		return cli.Usage("--schedules %d: must be from 1 to %d", s.schedules, maxSchedules)
 	case s.span < minSpan || s.span > maxSpan:
-		return cli.Usage("--duration %v: it must be between %v and %v", s.span, minSpan, maxSpan)
+		return cli.Usage("--duration %v: must be from %v to %v", s.span, minSpan, maxSpan)
 	}
 	for _, class := range s.only {
 		if !slices.Contains(Classes(), class) {
-			return cli.Usage("--only %s: the classes are %s", class, strings.Join(Classes(), ", "))
+			return cli.Usage("unknown class in --only %s: must be one of %s", class, strings.Join(Classes(), ", "))
 		}
 	}
 	if _, err := findSabotage(s.sabotage); err != nil && s.sabotage != allSabotages {
@@ -168,7 +168,7 @@ func (s *settings) run(cmd *cobra.Command) error {
 	cli.Notef(cmd.ErrOrStderr(), "seed %d", s.seed)
 	r, err := run(cmd.Context(), o)
 	if err != nil {
-		cli.Notef(cmd.ErrOrStderr(), "ended after %d of %d schedules", r.Schedules, s.schedules)
+		cli.Notef(cmd.ErrOrStderr(), "interrupted after %d of %d schedules", r.Schedules, s.schedules)
 	} else {
 		s.shrink(cmd, o, r)
 	}
@@ -235,13 +235,13 @@ func (s *settings) breakAll(cmd *cobra.Command) error {
 			missed = append(missed, x.Name)
 		}
 		list = append(list, b)
-		cli.Notef(cmd.ErrOrStderr(), "%d of %d sabotages: %s, found %v in %d schedules", len(list), len(sabotages()), b.Name, b.Found, b.Schedules)
+		cli.Notef(cmd.ErrOrStderr(), "%d of %d sabotages: %s, detected %v in %d schedules", len(list), len(sabotages()), b.Name, b.Found, b.Schedules)
 	}
 	if err := s.printAll(cmd.OutOrStdout(), list); err != nil {
 		return err
 	}
 	if len(missed) > 0 {
-		return cli.Failed("more --schedules", "not found in %d schedules: %s", s.schedules, strings.Join(missed, ", "))
+		return cli.Failed("increase --schedules", "not detected in %d schedules: %s", s.schedules, strings.Join(missed, ", "))
 	}
 	return nil
 }
@@ -275,7 +275,7 @@ func (s *settings) replayFile(cmd *cobra.Command) error {
 		return runSabotaged(cmd)
 	}
 	if x.What != "" {
-		cli.Notef(cmd.ErrOrStderr(), "broke %s once: %s", x.Promise, x.What)
+		cli.Notef(cmd.ErrOrStderr(), "this schedule broke %s when it was saved: %s", x.Promise, x.What)
 	}
 	r, err := x.replay(s.tracer(cmd))
 	if err != nil {
@@ -294,7 +294,7 @@ func (s *settings) shrink(cmd *cobra.Command, o Options, r *Report) {
 		return
 	}
 	first := r.first()
-	cli.Notef(cmd.ErrOrStderr(), "%s is broken with seed %d; shrinking", first.Promise, first.Seed)
+	cli.Notef(cmd.ErrOrStderr(), "seed %d breaks %s; reducing the schedule", first.Seed, first.Promise)
 	x := o.schedule(0)
 	x.Seed = first.Seed
 	if least, ok := shrink(x, first.Promise); ok {

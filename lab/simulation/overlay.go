@@ -50,7 +50,7 @@ func choose(name string) bool {
 )
 
 // errSources means that the sources are not at hand.
-var errSources = errors.New("sabotages need the source tree and a Go toolchain: run it inside a checkout")
+var errSources = errors.New("sabotages need the source tree and a Go toolchain: run inside a checkout")
 
 // sourceTree is the folder of the module that the working folder belongs to.
 func sourceTree(ctx context.Context) (string, error) {
@@ -107,7 +107,7 @@ func writeOverlay(root, dir string) (string, error) {
 // apply makes the edit in a text, in which what it replaces must stand once.
 func (e edit) apply(name, text string) (string, error) {
 	if n := strings.Count(text, e.old); n != 1 {
-		return "", fmt.Errorf("simulation: sabotage %s: what it changes stands %d times in %s: %q", name, n, e.file, e.old)
+		return "", fmt.Errorf("simulation: sabotage %s: text to change found %d times in %s: %q", name, n, e.file, e.old)
 	}
 	return strings.Replace(text, e.old, strings.ReplaceAll(e.new, "BROKEN", fmt.Sprintf("sabotage.On(%q)", name)), 1), nil
 }
@@ -138,10 +138,10 @@ func runSabotaged(cmd *cobra.Command) error {
 		return fmt.Errorf("simulation: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	cli.Notef(cmd.ErrOrStderr(), "building with sabotages")
+	cli.Notef(cmd.ErrOrStderr(), "building the programs with sabotages")
 	program, err := buildSabotaged(cmd.Context(), dir)
 	if err != nil {
-		return &cli.Error{Code: "no-sources", Message: err.Error(), Hint: "run it in the source tree, with Go installed", Err: err}
+		return &cli.Error{Code: "no-sources", Message: err.Error(), Hint: "run it in the source tree with a Go toolchain", Err: err}
 	}
 	args := []string{"simulate"}
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -37,7 +37,7 @@ func findSabotage(name string) (breach, error) {
 		for _, s := range sabotages() {
 			names = append(names, s.Name)
 		}
-		return breach{}, fmt.Errorf("%q is none of %s", name, strings.Join(names, ", "))
+		return breach{}, fmt.Errorf("unknown sabotage %q: must be one of %s", name, strings.Join(names, ", "))
 	}
 	return list[i], nil
 }

@@ -59,11 +59,11 @@ func readSchedule(r io.Reader) (Schedule, error) {
 		return s, fmt.Errorf("simulation: schedule: %w", err)
 	}
 	if s.span() < minSpan || s.span() > maxSpan {
-		return s, fmt.Errorf("simulation: schedule: span_ms is %d; it is from %v to %v", s.SpanMS, minSpan, maxSpan)
+		return s, fmt.Errorf("simulation: schedule: span_ms is %d: must be from %v to %v", s.SpanMS, minSpan, maxSpan)
 	}
 	for _, class := range s.Only {
 		if !slices.Contains(Classes(), class) {
-			return s, fmt.Errorf("simulation: schedule: %q is no class of faults", class)
+			return s, fmt.Errorf("simulation: schedule: unknown fault class %q", class)
 		}
 	}
 	return s, nil

@@ -95,7 +95,7 @@ func allocate(stdin io.Reader, file string) (*allocated, error) {
 	}
 	policy, err := containers.ParsePolicy(in.Policy)
 	if err != nil {
-		return nil, jsonfile.Bad(file, "policy %q is none of %v", in.Policy, containers.Policies())
+		return nil, jsonfile.Bad(file, "unknown policy %q: must be one of %v", in.Policy, containers.Policies())
 	}
 	if in.Containers < 1 || in.Containers > maxContainers {
 		return nil, jsonfile.Bad(file, "containers is %d; it must be from 1 to %d", in.Containers, maxContainers)
@@ -109,7 +109,7 @@ func allocate(stdin io.Reader, file string) (*allocated, error) {
 	plan, err := containers.Allocate(policy, in.Containers, jobs, containers.Settings{})
 	if few, ok := errors.AsType[*containers.TooFewError](err); ok {
 		e := jsonfile.Bad(file, "%v", few)
-		e.Hint = "give more containers, or leave out the jobs that go without"
+		e.Hint = "give more containers, or leave out the jobs that get none"
 		return nil, e
 	}
 	if err != nil {

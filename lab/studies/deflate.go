@@ -132,7 +132,7 @@ multiplied).`,
 					err = renameio.WriteFile(svg, picture, 0o644)
 				}
 				if err != nil {
-					return cli.Failed("is its folder there and writable?", "--plot: %w", err)
+					return cli.Failed("check that the folder exists and is writable", "--plot: %w", err)
 				}
 			}
 			return answer.print(cmd.OutOrStdout(), &out)
@@ -210,13 +210,13 @@ func (c *deflatingClass) class(i int) (deflation.Class, []string, error) {
 	out := deflation.Class{Name: c.Name, Rate: c.Rate, ErrorMax: c.ErrorMax, Weight: c.Weight, Ratios: c.Thetas}
 	if c.MeanMax != nil {
 		if out.MeanMax = *c.MeanMax; !(out.MeanMax > 0) {
-			return out, nil, fmt.Errorf("mean_max_s is %v; it must be above 0, or left out", out.MeanMax)
+			return out, nil, fmt.Errorf("mean_max_s is %v: must be above 0, or left out", out.MeanMax)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Percentiles)) {
 		p, err := strconv.ParseFloat(name, 64)
 		if err != nil {
-			return out, nil, fmt.Errorf("percentiles_max_s names %q; a percentile is a part such as \"0.95\"", name)
+			return out, nil, fmt.Errorf("percentiles_max_s: invalid percentile %q; use a fraction such as \"0.95\"", name)
 		}
 		out.Percentiles = append(out.Percentiles, deflation.Percentile{P: p, Max: c.Percentiles[name]})
 	}
@@ -224,7 +224,7 @@ func (c *deflatingClass) class(i int) (deflation.Class, []string, error) {
 		out.SprintUp, out.SprintExtra, out.SprintShare, out.Timeouts = s.Up, units.FromWatts(s.Extra), s.Share, s.Timeouts
 	}
 	if c.Job == nil {
-		return out, nil, errors.New("job is missing; give what was measured, or a model of tasks")
+		return out, nil, errors.New("job is missing: needs measurements or a task model")
 	}
 	var err error
 	if out.Jobs, err = c.Job.jobs(); err != nil {
@@ -263,7 +263,7 @@ func profileOf(name string, raw json.RawMessage) (*quality.Profile, []string, er
 	table := make([]deflation.Loss, len(rows))
 	for i, r := range rows {
 		if r.Drop == nil || r.Error == nil {
-			return nil, nil, fmt.Errorf("profile[%d] lacks drop or error", i)
+			return nil, nil, fmt.Errorf("profile[%d]: drop or error is missing", i)
 		}
 		table[i] = deflation.Loss{Drop: *r.Drop, Error: *r.Error}
 	}
@@ -280,13 +280,13 @@ func (j *deflatingJob) jobs() (deflation.Jobs, error) {
 	}
 	switch {
 	case j.Slots < 1:
-		return deflation.Jobs{}, fmt.Errorf("slots is %d; a job needs at least 1", j.Slots)
+		return deflation.Jobs{}, fmt.Errorf("slots is %d: must be at least 1", j.Slots)
 	case j.Maps < 1 || j.Maps > queueing.MaxPhases:
-		return deflation.Jobs{}, fmt.Errorf("maps is %d; from 1 to %d are taken", j.Maps, queueing.MaxPhases)
+		return deflation.Jobs{}, fmt.Errorf("maps is %d: must be from 1 to %d", j.Maps, queueing.MaxPhases)
 	case j.Reduces < 0 || j.Reduces > queueing.MaxPhases:
-		return deflation.Jobs{}, fmt.Errorf("reduces is %d; from 0 to %d are taken", j.Reduces, queueing.MaxPhases)
+		return deflation.Jobs{}, fmt.Errorf("reduces is %d: must be from 0 to %d", j.Reduces, queueing.MaxPhases)
 	case j.Stages != "" && j.Stages != "input" && j.Stages != "all":
-		return deflation.Jobs{}, fmt.Errorf("stages is %q, none of input, all", j.Stages)
+		return deflation.Jobs{}, fmt.Errorf("unknown stages %q: must be input or all", j.Stages)
 	}
 	switch j.Model {
 	case "", "task":
@@ -297,7 +297,7 @@ func (j *deflatingJob) jobs() (deflation.Jobs, error) {
 	case "wave":
 		return j.waves()
 	}
-	return deflation.Jobs{}, fmt.Errorf("model is %q, none of task, wave", j.Model)
+	return deflation.Jobs{}, fmt.Errorf("unknown model %q: must be task or wave", j.Model)
 }
 
 func (j *deflatingJob) waves() (deflation.Jobs, error) {

@@ -96,7 +96,7 @@ func estimateFile(stdin io.Reader, file string) (*estimated, error) {
 	}
 	policy, err := progress.ParsePolicy(in.Policy)
 	if err != nil {
-		return nil, jsonfile.Bad(file, "policy %q is none of %v", in.Policy, progress.Policies())
+		return nil, jsonfile.Bad(file, "unknown policy %q: must be one of %v", in.Policy, progress.Policies())
 	}
 	if err := in.check(file); err != nil {
 		return nil, err

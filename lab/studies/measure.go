@@ -56,14 +56,14 @@ func (m *measurement) points(ctx context.Context) ([]quality.Point, error) {
 		return nil, err
 	}
 	if len(exact) == 0 {
-		return nil, cli.Failed("does the job's reduce task print lines of a key, a tab and a number?", "profile: the exact result is empty: nothing can be compared with it")
+		return nil, cli.Failed("check that the job's reduce task prints lines of a key, a tab and a number", "profile: the exact result is empty")
 	}
 	var out []quality.Point
 	last := 0
 	for _, ratio := range sortedRatios(m.ratios) {
 		kept := units.Ratio(ratio).Kept(m.tasks)
 		if kept == last {
-			m.note("%v of %d tasks are %d again: passed over", ratio, m.tasks, kept)
+			m.note("ratio %v of %d tasks skipped: it is %d tasks again", ratio, m.tasks, kept)
 			continue
 		}
 		last = kept
@@ -117,7 +117,7 @@ func (m *measurement) result(ctx context.Context, tasks []int) (quality.Result, 
 	}
 	r, err := quality.ReadResult(bytes.NewReader(lines))
 	if err != nil {
-		return nil, cli.Failed("a profile compares lines of a key, a tab and a number; let the reduce task print such", "profile: the result of %d tasks: %w", len(tasks), err)
+		return nil, cli.Failed("change the reduce task so that it prints lines of a key, a tab and a number", "profile: the result of %d tasks: %w", len(tasks), err)
 	}
 	return r, nil
 }
@@ -244,7 +244,7 @@ func (p *processes) one(ctx context.Context, task *headroomv1.Task, name string)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case r.GetError() != "":
-		return cli.Failed("run it by hand: "+strings.Join(task.GetArgv(), " "), "profile: %s failed: %s", name, r.GetError())
+		return cli.Failed("run it manually: "+strings.Join(task.GetArgv(), " "), "profile: %s failed: %s", name, r.GetError())
 	}
 	return nil
 }

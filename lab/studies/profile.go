@@ -109,7 +109,7 @@ func (p *profiling) run(ctx context.Context, stdout io.Writer) error {
 	}
 	dir, err := os.MkdirTemp("", "headroom-profile-")
 	if err != nil {
-		return cli.Failed("is TMPDIR full, or not writable?", "profile: %w", err)
+		return cli.Failed("check that TMPDIR is writable and has free space", "profile: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	m := measurement{
@@ -176,31 +176,31 @@ func (p *profiling) check() (quality.Comparison, error) {
 	comparison, err := quality.ParseComparison(p.compare)
 	switch {
 	case err != nil:
-		return "", cli.Usage("--compare %q is none of %v", p.compare, quality.Comparisons())
+		return "", cli.Usage("unknown --compare %q: must be one of %v", p.compare, quality.Comparisons())
 	case len(p.ratios) == 0 || len(p.ratios) > maxRatios:
-		return "", cli.Usage("--ratios names %d parts; from 1 to %d can be tried", len(p.ratios), maxRatios)
+		return "", cli.Usage("--ratios has %d values: must be from 1 to %d", len(p.ratios), maxRatios)
 	case p.seeds < 1 || p.seeds > maxSeeds:
-		return "", cli.Usage("--seeds is %d; it must be from 1 to %d", p.seeds, maxSeeds)
+		return "", cli.Usage("--seeds %d: must be from 1 to %d", p.seeds, maxSeeds)
 	case p.top < 0 || p.top > 0 && comparison != quality.TopK:
-		return "", cli.Usage("--top is %d with --compare %s; it is at least 0, and only topk looks at it", p.top, comparison)
+		return "", cli.Usage("--top %d with --compare %s: must be at least 0, and is only for topk", p.top, comparison)
 	case p.slots < 0 || p.slots > maxSlots:
-		return "", cli.Usage("--slots is %d; it must be from 0 to %d", p.slots, maxSlots)
+		return "", cli.Usage("--slots %d: must be from 0 to %d", p.slots, maxSlots)
 	case p.engine != engineLocal && p.engine != engineYARN:
-		return "", cli.Usage("--engine %q is none of %s, %s", p.engine, engineLocal, engineYARN)
+		return "", cli.Usage("unknown --engine %q: must be one of %s, %s", p.engine, engineLocal, engineYARN)
 	case p.maps < 2 || p.maps > yarnMapsMost:
-		return "", cli.Usage("--maps is %d; it must be from 2 to %d", p.maps, yarnMapsMost)
+		return "", cli.Usage("--maps %d: must be from 2 to %d", p.maps, yarnMapsMost)
 	case p.choice != chooseRandom && p.choice != chooseFirst:
-		return "", cli.Usage("--choice %q is none of %s, %s", p.choice, chooseRandom, chooseFirst)
+		return "", cli.Usage("unknown --choice %q: must be %s or %s", p.choice, chooseRandom, chooseFirst)
 	}
 	for _, r := range p.ratios {
 		if !(r > 0 && r <= 1) {
-			return "", cli.Usage("--ratios: %v is not above 0 and at most 1", r)
+			return "", cli.Usage("--ratios %v: must be above 0 and at most 1", r)
 		}
 	}
 	for _, x := range [][2]string{{"--out", p.file}, {"--svg", p.svg}} {
 		folder := filepath.Dir(x[1])
 		if info, err := os.Stat(folder); x[1] != "" && (err != nil || !info.IsDir()) {
-			return "", cli.Usage("%s %s: there is no folder %s", x[0], x[1], folder)
+			return "", cli.Usage("%s %s: folder %s does not exist", x[0], x[1], folder)
 		}
 	}
 	return comparison, nil
@@ -244,7 +244,7 @@ func (p *profiling) write(profile *quality.Profile) error {
 			continue
 		}
 		if err := renameio.WriteFile(x.file, x.data, 0o644); err != nil {
-			return cli.Failed("is its folder writable, and is there room?", "profile: write %s: %w", x.file, err)
+			return cli.Failed("check that the folder is writable and has free space", "profile: write %s: %w", x.file, err)
 		}
 		p.note("wrote %s", x.file)
 	}
@@ -273,7 +273,7 @@ func (p *profiling) print(w io.Writer, profile *quality.Profile) error {
 			needs = append(needs, fmt.Sprintf("%.0f %% needs %.3f", 100*accuracy, f))
 		}
 	}
-	p.note("tasks for an accuracy in the worst run: %s", strings.Join(needs, ", "))
+	p.note("tasks needed for an accuracy in the worst run: %s", strings.Join(needs, ", "))
 	return nil
 }
 

@@ -166,7 +166,7 @@ func (in *queueFile) queue() (queueing.Queue, error) {
 	q := queueing.Queue{Discipline: queueing.Discipline(in.Discipline), Arrivals: queueing.Arrivals{Rates: in.Arrivals.Rates}}
 	all := []queueing.Discipline{queueing.NonPreemptive, queueing.PreemptiveResume, queueing.PreemptiveRepeat}
 	if !slices.Contains(all, q.Discipline) {
-		return q, fmt.Errorf("discipline %q is none of %v", in.Discipline, all)
+		return q, fmt.Errorf("unknown discipline %q: must be one of %v", in.Discipline, all)
 	}
 	for k, s := range in.Services {
 		p, err := queueing.NewPH(s.Alpha, s.A)
@@ -176,7 +176,7 @@ func (in *queueFile) queue() (queueing.Queue, error) {
 		q.Services = append(q.Services, p)
 	}
 	if in.Simulation != nil && q.Discipline != queueing.PreemptiveRepeat {
-		return q, fmt.Errorf("simulation: discipline %s is solved, not simulated; leave it out", in.Discipline)
+		return q, fmt.Errorf("simulation: leave it out; discipline %s is solved exactly", in.Discipline)
 	}
 	if in.Arrivals.D == nil {
 		return q, nil
@@ -196,12 +196,12 @@ func (in *queueFile) queue() (queueing.Queue, error) {
 func square(rows [][]float64) (*mat.Dense, error) {
 	n := len(rows)
 	if n == 0 || n > maxStates {
-		return nil, fmt.Errorf(" has %d rows; from 1 to %d are taken", n, maxStates)
+		return nil, fmt.Errorf(" has %d rows: must be from 1 to %d", n, maxStates)
 	}
 	m := mat.NewDense(n, n, nil)
 	for i, row := range rows {
 		if len(row) != n {
-			return nil, fmt.Errorf("[%d] has %d columns for %d rows; the matrices are square", i, len(row), n)
+			return nil, fmt.Errorf("[%d] has %d columns for %d rows: the matrix must be square", i, len(row), n)
 		}
 		m.SetRow(i, row)
 	}
@@ -216,7 +216,7 @@ func (in *queueFile) options() (queueing.Options, error) {
 	}
 	if in.Moments != nil {
 		if o.Moments = *in.Moments; o.Moments < 1 {
-			return o, fmt.Errorf("moments is %d; at least 1 is computed", o.Moments)
+			return o, fmt.Errorf("moments is %d: must be at least 1", o.Moments)
 		}
 	}
 	return o, nil

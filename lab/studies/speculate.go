@@ -88,7 +88,7 @@ func (id *taskID) UnmarshalJSON(data []byte) error {
 	}
 	n, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {
-		return fmt.Errorf("a task's id is %.40s; it must be a whole number or a text", data)
+		return fmt.Errorf("task id %.40s: must be a whole number or a string", data)
 	}
 	id.number = n
 	return nil
@@ -251,7 +251,7 @@ func (in *speculationFile) sorted() ([]speculation.Task, error) {
 	for i, place := range at {
 		sorted[i] = in.Tasks[place]
 		if i > 0 && sorted[i].ID == sorted[i-1].ID {
-			return nil, fmt.Errorf("tasks[%d]: id %s is that of tasks[%d], too; each task has its own", place, &sorted[i].ID, at[i-1])
+			return nil, fmt.Errorf("tasks[%d]: id %s is already used by tasks[%d]", place, &sorted[i].ID, at[i-1])
 		}
 	}
 	seen := make([]speculation.Task, len(at))
@@ -294,11 +294,11 @@ func (b *speculationBound) bound(now float64) (speculation.Bound, error) {
 	case math.Abs(now) > maxSeconds || b.Deadline != nil && math.Abs(*b.Deadline) > maxSeconds:
 		return speculation.Bound{}, fmt.Errorf("now_s and deadline_s must be within %g", float64(maxSeconds))
 	case b.Rounding != "" && b.Rounding != "floor" && b.Rounding != "ceil":
-		return speculation.Bound{}, fmt.Errorf("bound: rounding %q is neither floor nor ceil", b.Rounding)
+		return speculation.Bound{}, fmt.Errorf("bound: rounding %q: must be floor or ceil", b.Rounding)
 	case b.Error != nil:
 		return speculation.Bound{Error: *b.Error, Ceil: b.Rounding == "ceil"}, nil
 	case *b.Deadline < now:
-		return speculation.Bound{}, fmt.Errorf("bound: deadline_s %v has passed at now_s %v; give a later one", *b.Deadline, now)
+		return speculation.Bound{}, fmt.Errorf("bound: deadline_s %v is before now_s %v", *b.Deadline, now)
 	}
 	return speculation.Bound{ByDeadline: true, Left: seconds(*b.Deadline) - seconds(now)}, nil
 }
@@ -306,7 +306,7 @@ func (b *speculationBound) bound(now float64) (speculation.Bound, error) {
 // span is a time of the file, from 0 on.
 func span(name string, s float64) (time.Duration, error) {
 	if most := speculation.TimeMost.Seconds(); !(s >= 0 && s <= most) {
-		return 0, fmt.Errorf("%s is %v; it must be from 0 to %v", name, s, most)
+		return 0, fmt.Errorf("%s is %v: must be from 0 to %v", name, s, most)
 	}
 	return seconds(s), nil
 }
@@ -319,17 +319,17 @@ func (t *speculationTask) task() (speculation.Task, error) {
 		return speculation.Task{State: speculation.Done}, nil
 	case "waiting":
 		if t.Copies != 0 {
-			return out, fmt.Errorf("copies is %d of a task that waits; it must be 0", t.Copies)
+			return out, fmt.Errorf("copies is %d: must be 0 for a waiting task", t.Copies)
 		}
 	case "running":
 		out.State, out.Copies = speculation.Running, t.Copies
 	default:
-		return out, fmt.Errorf("state %q is none of waiting, running, done", t.State)
+		return out, fmt.Errorf("unknown state %q: must be waiting, running or done", t.State)
 	}
 	var err error
 	if t.New != nil {
 		if out.New, err = span("t_new_s", *t.New); err == nil && out.New == 0 {
-			err = fmt.Errorf("t_new_s is %v; it must be at least 1e-9, or left out where it is unknown", *t.New)
+			err = fmt.Errorf("t_new_s is %v: must be at least 1e-9, or left out if unknown", *t.New)
 		}
 	}
 	if t.Remaining != nil && t.State == "running" && err == nil {
@@ -348,9 +348,9 @@ func (in *speculationFile) past() (*speculation.Samples, error) {
 		}
 		switch {
 		case !x.Greedy && s.Policy != string(speculation.RAS):
-			return nil, fmt.Errorf("samples[%d]: policy %q is neither gs nor ras", i, s.Policy)
+			return nil, fmt.Errorf("samples[%d]: policy %q: must be gs or ras", i, s.Policy)
 		case (s.Deadline != 0) == (s.Needed != 0):
-			return nil, fmt.Errorf("samples[%d]: give either deadline_s and completed, or needed and took_s", i)
+			return nil, fmt.Errorf("samples[%d]: needs either deadline_s and completed, or needed and took_s", i)
 		case x.ByDeadline:
 			x.Size, x.Result = s.Deadline, s.Completed
 		}

@@ -93,7 +93,7 @@ func meanLength(out []byte) ([]byte, error) {
 		}
 	}
 	if count == 0 {
-		return nil, errors.New("wordmean counted no word")
+		return nil, errors.New("wordmean counted no words")
 	}
 	return fmt.Appendf(nil, "mean\t%g\n", length/count), nil
 }
@@ -185,7 +185,7 @@ type yarnRuns struct {
 func newYARNRuns(ctx context.Context, name, in, bin, dir string, maps int, note func(string, ...any)) (r *yarnRuns, err error) {
 	app, known := applications()[name]
 	if !known {
-		return nil, cli.Usage("%q is none of the applications that --engine yarn knows: %s", name, strings.Join(applicationNames(), ", "))
+		return nil, cli.Usage("unknown application %q: --engine yarn runs %s", name, strings.Join(applicationNames(), ", "))
 	}
 	if bin == "" {
 		self, err := os.Executable()
@@ -197,7 +197,7 @@ func newYARNRuns(ctx context.Context, name, in, bin, dir string, maps int, note 
 	r = &yarnRuns{name: name, app: app, dir: dir, bin: bin, in: in, maps: maps}
 	for _, jar := range []string{"headroom-hadoop.jar", "headroom-apps.jar"} {
 		if _, err := os.Stat(r.jar(jar)); err != nil {
-			return nil, cli.Failed("make hooks builds both jars into bin/; it needs Maven and a JDK. --bin names another folder", "--engine yarn needs %s: %w", jar, err)
+			return nil, cli.Failed("build both jars with make hooks (needs Maven and a JDK), or set their folder with --bin", "--engine yarn needs %s: %w", jar, err)
 		}
 	}
 	if err := r.input(); err != nil {
@@ -205,7 +205,7 @@ func newYARNRuns(ctx context.Context, name, in, bin, dir string, maps int, note 
 	}
 	jars, err := hadoop.Fetch(ctx, "")
 	if err != nil {
-		return nil, cli.Failed("install what is missing, or profile a job file without --engine", "--engine yarn: %w", err)
+		return nil, cli.Failed("install the missing programs (sh test/install.sh), or profile a job file without --engine", "--engine yarn: %w", err)
 	}
 	if r.chosen, err = newChosenMaps(); err != nil {
 		return nil, err
@@ -240,7 +240,7 @@ func (r *yarnRuns) input() error {
 		return !f.Type().IsRegular() || strings.HasPrefix(f.Name(), ".") || strings.HasPrefix(f.Name(), "_")
 	})
 	if r.maps = len(files); r.maps < 2 {
-		return cli.Usage("--input %s holds %d files; each is a map task, and at least 2 are needed", r.in, r.maps)
+		return cli.Usage("--input %s has %d files: at least 2 are needed, one per map task", r.in, r.maps)
 	}
 	return nil
 }
@@ -270,11 +270,11 @@ func (r *yarnRuns) Run(ctx context.Context, tasks []int) ([]byte, error) {
 		return nil, err
 	}
 	if !ended.Succeeded() || ended.History == nil {
-		return nil, cli.Failed("the logs are in "+r.cluster.Dir(), "profile: %s with %d of %d maps ended as %s: %s", r.name, len(tasks), r.maps, ended.FinalStatus, ended.Diagnostics)
+		return nil, cli.Failed("the logs are in "+r.cluster.Dir(), "profile: %s with %d of %d maps: final state %s: %s", r.name, len(tasks), r.maps, ended.FinalStatus, ended.Diagnostics)
 	}
 	dropped, _ := ended.History.Counters.Get("headroom.hadoop.EarlyStopCounter", "DROPPED_TASKS")
 	if ran, denied := r.chosen.asked(); ran != len(tasks) || ran+denied != r.maps || int(dropped) != denied {
-		return nil, cli.Failed("files longer than a block are several maps: make them shorter",
+		return nil, cli.Failed("use shorter files: a file longer than a block becomes several maps",
 			"profile: %s was to run %d of %d maps; %d ran, %d were told not to, its counters say %d", r.name, len(tasks), r.maps, ran, denied, dropped)
 	}
 	return r.lines(out)

@@ -137,7 +137,7 @@ func (j *judge) look(now time.Time, draws map[string]float64) {
 	// others get the rest of the budget, or are at their fail-safe caps.
 	budget = max(budget, least)
 	if j.lasts(now, "watts", sum > budget*(1+tolerance)) {
-		j.note("watts", "the nodes draw %.1f W, the budget allows %.1f W", sum, budget)
+		j.note("watts", "power of the nodes is %.1f W, above the budget of %.1f W", sum, budget)
 	}
 }
 
@@ -159,7 +159,7 @@ func (j *judge) lapsed(now time.Time, node string, draws map[string]float64) {
 	}
 	j.checks["lapsed"]++
 	if j.lasts(now, "lapsed "+node, watts > failSafeW*(1+tolerance)) {
-		j.note("lapsed", "%s draws %.1f W %.1f s after the last moment that a grant could reach it, its fail-safe cap is %g W and its lease %g s", node, watts, now.Sub(since).Seconds(), failSafeW, leaseS)
+		j.note("lapsed", "power of %s is %.1f W, %.1f s after the last possible grant; its fail-safe cap is %g W and its lease %g s", node, watts, now.Sub(since).Seconds(), failSafeW, leaseS)
 	}
 }
 

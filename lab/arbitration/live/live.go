@@ -27,9 +27,9 @@ func Engines() map[string]arbitration.Engine {
 func on(name string, prepare func(ctx context.Context, r *papers.Real) (*engine, error), jars ...string) arbitration.Engine {
 	return func(cmd *cobra.Command, o *arbitration.Real) error {
 		ctx, options := cmd.Context(), &papers.Options{Seed: o.Seed, Out: o.Out, Bin: o.Bin}
-		hint := "make build puts all programs into bin/"
+		hint := "build the programs with make build"
 		if len(jars) > 0 {
-			hint += ", make hooks the jars"
+			hint += " and the jars with make hooks"
 		}
 		r, err := papers.NewReal("arbitrate", options, cmd.ErrOrStderr(), name, hint, append([]string{"coordinator", "scheduler", "powerd", "powerlab"}, jars...)...)
 		if err != nil {

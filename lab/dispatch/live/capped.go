@@ -68,9 +68,9 @@ func cappedJobsOf(seed uint64, cpus float64) *load {
 func Capped(o *papers.Options) papers.Engine {
 	return func(ctx context.Context, progress io.Writer) (all []papers.Target, err error) {
 		if os.Geteuid() != 0 {
-			return nil, cli.Failed("run it as root, or leave --engine away: the simulation needs no rights", "--engine local slows real processes by cgroups, which needs root's rights")
+			return nil, cli.Failed("run it as root, or leave out --engine: the simulation needs no privileges", "--engine local needs root: it slows down real processes with cgroups")
 		}
-		r, err := papers.NewReal("pigeon", o, progress, "local", "make build puts all programs into bin/", "coordinator", "scheduler", "powerd", "powerlab")
+		r, err := papers.NewReal("pigeon", o, progress, "local", "build the programs with make build", "coordinator", "scheduler", "powerd", "powerlab")
 		if err != nil {
 			return nil, err
 		}

@@ -21,7 +21,7 @@ const procedure = "/headroom.lab.v1.DispatchService/Monitor"
 const boxRoom = 1 << 14
 
 // errSlowPeer is a peer, or the owner of an inbox, that does not read its messages.
-var errSlowPeer = errors.New("live: too many messages wait for a peer")
+var errSlowPeer = errors.New("live: message queue of a peer is full")
 
 // message is what distributors and node monitors say to each other. The frame is the production's protobuf, its content JSON:
 // these messages are no interface of Headroom.

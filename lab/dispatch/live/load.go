@@ -39,7 +39,7 @@ const cutoff = 1
 func readLoad(from *papers.Traces, percent, jobs int, scale float64) (*load, error) {
 	all, why, err := from.Tasks("pigeon-google"+strconv.Itoa(percent), jobs)
 	if err == nil && why != "" {
-		err = cli.Failed("--traces names a folder with pigeon/NGO_trace"+strconv.Itoa(percent), "a load of %d %%: %s", percent, why)
+		err = cli.Failed("set --traces to a folder that contains pigeon/NGO_trace"+strconv.Itoa(percent), "load %d %%: %s", percent, why)
 	}
 	for i := range all {
 		j := &all[i]

@@ -138,7 +138,7 @@ func (s *pigeonSystem) close() error {
 	return s.end()
 }
 
-var errNoSystem = errors.New("live: no such policy")
+var errNoSystem = errors.New("live: unknown policy")
 
 // start starts the system of a policy, with its files in dir and the programs of bin.
 func start(ctx context.Context, policy, dir, bin string, seed uint64) (s system, err error) {

@@ -64,23 +64,23 @@ func Engine(o *Options) papers.Engine {
 func (o *Options) Check() error {
 	for _, p := range o.Policies {
 		if !slices.Contains(Policies(), p) {
-			return cli.Usage("--policy %q is none of %s", p, strings.Join(Policies(), ", "))
+			return cli.Usage("unknown --policy %q: must be one of %s", p, strings.Join(Policies(), ", "))
 		}
 	}
 	for _, l := range o.Loads {
 		if !slices.Contains(Loads(), l) {
-			return cli.Usage("--load %d is none of %v: those are the loads that traces exist for", l, Loads())
+			return cli.Usage("--load %d: there is no trace with this load, only with %v", l, Loads())
 		}
 	}
 	switch {
 	case len(o.Policies) == 0 || len(o.Loads) == 0:
-		return cli.Usage("--policy and --load must name at least one policy and one load")
+		return cli.Usage("--policy and --load: at least one policy and one load are needed")
 	case o.Out == "":
-		return cli.Usage("--out must name a folder: a replay takes minutes, and what it showed is kept there")
+		return cli.Usage("--real needs --out: a replay takes minutes, and its results are kept there")
 	case !(o.Scale > 0 && o.Scale <= 1):
-		return cli.Usage("--scale is %v; it must be above 0 and at most 1", o.Scale)
+		return cli.Usage("--scale %v: must be above 0 and at most 1", o.Scale)
 	case o.Jobs < 0:
-		return cli.Usage("--jobs is %d; it must be at least 0, which means all", o.Jobs)
+		return cli.Usage("--jobs %d: must be at least 0 (0 means all)", o.Jobs)
 	}
 	return nil
 }
@@ -100,10 +100,10 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*Report, error) {
 		o.Bin = filepath.Dir(self)
 	}
 	if _, err := os.Stat(filepath.Join(o.Bin, "scheduler")); err != nil {
-		return report, cli.Failed("make build puts all programs into bin/; --bin names another folder", "--real needs the scheduler in %s: %w", o.Bin, err)
+		return report, cli.Failed("build the programs with make build, or set their folder with --bin", "--real needs the scheduler in %s: %w", o.Bin, err)
 	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return report, cli.Failed("name another folder with --out", "--out: %w", err)
+		return report, cli.Failed("use another folder with --out", "--out: %w", err)
 	}
 	loads := make([]*load, len(o.Loads))
 	for i, percent := range o.Loads { // before anything runs
@@ -167,7 +167,7 @@ func (o *Options) replay(ctx context.Context, l *load, s system, r *Replay, prog
 			r.LateMax = max(r.LateMax, j.late.Seconds())
 			if time.Since(told) > tellEvery {
 				told = time.Now()
-				cli.Notef(progress, "%s at %d %%: after %v %.0f %% of the jobs are done", r.Policy, r.Load, time.Since(began).Round(time.Second), 100*float64(doneOf(took))/float64(len(took)))
+				cli.Notef(progress, "%s at %d %%: after %v, %.0f %% of the jobs are done", r.Policy, r.Load, time.Since(began).Round(time.Second), 100*float64(doneOf(took))/float64(len(took)))
 			}
 			return errors.Join(rows.Write(jobRow(l, j)), flushed(rows))
 		})

@@ -80,7 +80,7 @@ type BMC struct {
 	enables byte // BMC global enables
 }
 
-var errConfig = errors.New("bmc: Listen, Watts and at most 4 supplies are wanted")
+var errConfig = errors.New("bmc: Listen, Watts and at most 4 supplies are required")
 
 // Start binds the address and serves until Close.
 func Start(cfg Config) (*BMC, error) {

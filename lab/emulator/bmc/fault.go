@@ -70,7 +70,7 @@ func ParseFault(text string) (Fault, error) {
 	return f, nil
 }
 
-var errUnknown = errors.New("have update, delay, freeze, factor, offset, sentinel, hang, slow, busy, no-dcmi, keep-action, hide-limit")
+var errUnknown = errors.New("unknown setting: use update, delay, freeze, factor, offset, sentinel, hang, slow, busy, no-dcmi, keep-action, hide-limit")
 
 func (f *Fault) set(key, value string) (err error) {
 	switch key {
@@ -107,7 +107,7 @@ func (f *Fault) flag(key, value string) error {
 	return nil
 }
 
-var errRange = errors.New("a time from 0 to 1m is wanted")
+var errRange = errors.New("the duration must be from 0 to 1m")
 
 func duration(value string) (time.Duration, error) {
 	d, err := time.ParseDuration(value)
@@ -117,7 +117,7 @@ func duration(value string) (time.Duration, error) {
 	return d, err
 }
 
-var errSentinel = errors.New("have zero, max, inactive, 1970, equal")
+var errSentinel = errors.New("unknown value: use zero, max, inactive, 1970 or equal")
 
 func parseSentinel(value string) (Sentinel, error) {
 	switch s := Sentinel(value); s {

@@ -27,7 +27,7 @@ import (
 )
 
 // ErrNoFUSE reports that this host or user cannot mount a tree.
-var ErrNoFUSE = errors.New("treefs: no mount possible")
+var ErrNoFUSE = errors.New("treefs: cannot mount")
 
 // Unmount takes down whatever is mounted at dir, a mount whose process is gone
 // included. Where nothing is mounted it does nothing. It fails when something

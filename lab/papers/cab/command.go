@@ -117,15 +117,15 @@ each second) after each pair, and the logs.`,
 func (o *options) check() error {
 	switch {
 	case o.set < 1 || o.set > len(sets()):
-		return cli.Usage("--set is %d; Table I has 1 to %d", o.set, len(sets()))
+		return cli.Usage("--set %d: must be from 1 to %d, as in Table I", o.set, len(sets()))
 	case !slices.Contains(qualities(), o.quality):
-		return cli.Usage("--quality is %d; Table I has %v", o.quality, qualities())
+		return cli.Usage("--quality %d: must be one of %v, as in Table I", o.quality, qualities())
 	case o.maps < 4 || o.maps > mapsMost:
-		return cli.Usage("--maps is %d; it must be from 4 to %d", o.maps, mapsMost)
+		return cli.Usage("--maps %d: must be from 4 to %d", o.maps, mapsMost)
 	case o.pairs < 1 || o.pairs > pairsMost:
-		return cli.Usage("--pairs is %d; it must be from 1 to %d", o.pairs, pairsMost)
+		return cli.Usage("--pairs %d: must be from 1 to %d", o.pairs, pairsMost)
 	case !(o.cap > 0.3 && o.cap < 1):
-		return cli.Usage("--cap is %g; it must be above 0.3 and below 1", o.cap)
+		return cli.Usage("--cap %g: must be above 0.3 and below 1", o.cap)
 	}
 	return nil
 }

@@ -106,10 +106,10 @@ type realRun struct {
 // runReal runs the experiment on a real Hadoop.
 func runReal(ctx context.Context, o *options, progress io.Writer) (results *realResults, err error) {
 	if os.Geteuid() != 0 {
-		return nil, cli.Failed("run it as root, or leave --engine away: the simulation needs no rights", "--engine yarn slows real processes by cgroups, which needs root's rights")
+		return nil, cli.Failed("run it as root, or leave out --engine: the simulation needs no privileges", "--engine yarn needs root: it slows down real processes with cgroups")
 	}
 	r := &realRun{o: o}
-	if r.Real, err = papers.NewReal("cab", &o.Options, progress, "yarn", "make hooks builds both jars into bin/; it needs Maven and a JDK", "headroom-hadoop.jar", "headroom-apps.jar"); err != nil {
+	if r.Real, err = papers.NewReal("cab", &o.Options, progress, "yarn", "build both jars with make hooks (needs Maven and a JDK)", "headroom-hadoop.jar", "headroom-apps.jar"); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -223,7 +223,7 @@ func (r *realRun) warm(ctx context.Context) error {
 	r.Note("warming up")
 	ended, err := r.cluster.Run(ctx, r.cluster.Sleep("e1", realNodes*realSlots, time.Millisecond))
 	if err == nil && !ended.Succeeded() {
-		err = fmt.Errorf("cab: the warm-up job ended as %s: %s", ended.FinalStatus, ended.Diagnostics)
+		err = fmt.Errorf("cab: warm-up job: final state %s: %s", ended.FinalStatus, ended.Diagnostics)
 	}
 	return err
 }
@@ -355,7 +355,7 @@ func (r *realRun) begin(ctx context.Context, running []*hadoop.RunningJob, run *
 	run.burn = burn()
 	caps := r.caps(ctx)
 	if len(caps) == 0 {
-		return fmt.Errorf("cab: the coordinators name no cap of a node")
+		return fmt.Errorf("cab: the coordinators report no cap of a node")
 	}
 	run.least, run.most = slices.Min(caps), slices.Max(caps)
 	if err := r.cluster.Offer(ctx, realSlots, realSlots*realUnit); err != nil {
@@ -406,7 +406,7 @@ func (r *realRun) follow(ctx context.Context, running []*hadoop.RunningJob, run 
 	}
 	for i := range run.ended {
 		if e := &run.ended[i]; !e.result.Succeeded() || e.result.History == nil {
-			return fmt.Errorf("cab: %s ended as %s: %s", r.jobs[i].name, e.result.FinalStatus, e.result.Diagnostics)
+			return fmt.Errorf("cab: %s: final state %s: %s", r.jobs[i].name, e.result.FinalStatus, e.result.Diagnostics)
 		}
 	}
 	return r.committed(ctx, running, run)

@@ -62,7 +62,7 @@ func ratioFile(curves ...ratioCurve) func(io.Writer) error {
 func (o *options) whole(run papers.Engine) papers.Engine {
 	return func(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
 		if o.quick || o.runs != sparkRuns {
-			return nil, cli.Usage("--quick and --runs are for --engine spark: leave them away, or name it")
+			return nil, cli.Usage("--quick and --runs need --engine spark")
 		}
 		return run(ctx, progress)
 	}
@@ -115,11 +115,11 @@ contains.`,
 func (o *options) check() error {
 	switch {
 	case o.realJobs != 0 && (o.realJobs < realLeast || o.realJobs > realMost):
-		return cli.Usage("--real-jobs is %d; it must be from %d to %d, or 0 for the engine's own number", o.realJobs, realLeast, realMost)
+		return cli.Usage("--real-jobs %d: must be from %d to %d, or 0 for the engine's default", o.realJobs, realLeast, realMost)
 	case o.runs < 1 || o.runs > sparkRunsMost:
-		return cli.Usage("--runs is %d; it must be from 1 to %d", o.runs, sparkRunsMost)
+		return cli.Usage("--runs %d: must be from 1 to %d", o.runs, sparkRunsMost)
 	case o.jobs < jobsLeast || o.jobs > jobsMost:
-		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
+		return cli.Usage("--jobs %d: must be from %d to %d", o.jobs, jobsLeast, jobsMost)
 	}
 	return nil
 }

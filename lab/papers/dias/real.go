@@ -171,7 +171,7 @@ func realTrace(seed uint64, n int) []arrival {
 // newReal is a real run on an engine, which may need further files beside the programs.
 func newReal(o *options, progress io.Writer, engine string, more ...string) (*papers.Real, error) {
 	files := append([]string{"coordinator", "scheduler", "powerd", "powerlab"}, more...)
-	return papers.NewReal("dias", &o.Options, progress, engine, "make build puts all programs into bin/, make hooks the jars", files...)
+	return papers.NewReal("dias", &o.Options, progress, engine, "build the programs with make build and the jars with make hooks", files...)
 }
 
 // makeInput writes the input of all jobs, and sizes a task so that a job takes about realJob.

@@ -107,7 +107,7 @@ func counted(dir string) (counts map[string]float64, tasks int, err error) {
 			word, number, ok := strings.Cut(strings.TrimSpace(line), "\t")
 			n, err := strconv.ParseFloat(number, 64)
 			if !ok || err != nil {
-				return nil, 0, fmt.Errorf("dias: results: %s has the line %q", f, line)
+				return nil, 0, fmt.Errorf("dias: results: unexpected line in %s: %q", f, line)
 			}
 			counts[word] += n
 		}

@@ -63,7 +63,7 @@ const (
 	judged    = "judge"
 )
 
-var errRecord = errors.New("dias: the record of real runs is not whole")
+var errRecord = errors.New("dias: the record of real runs is incomplete")
 
 // recorded is the record that the repository keeps.
 func recorded() (*record, error) { return readRecord(bytes.NewReader(recordedJSON)) }

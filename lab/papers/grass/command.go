@@ -64,7 +64,7 @@ fig10.svg and fig11.svg (gains by size).`,
 // check checks the flags of its own.
 func (o *options) check() error {
 	if o.jobs < jobsLeast || o.jobs > jobsMost {
-		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
+		return cli.Usage("--jobs %d: must be from %d to %d", o.jobs, jobsLeast, jobsMost)
 	}
 	return o.traces.Check("grass")
 }

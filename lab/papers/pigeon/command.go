@@ -98,7 +98,7 @@ func (o *options) check() error {
 		}
 	}
 	if o.tasks < tasksLeast || o.tasks > tasksMost {
-		return cli.Usage("--tasks is %d; it must be from %d to %d", o.tasks, tasksLeast, tasksMost)
+		return cli.Usage("--tasks %d: must be from %d to %d", o.tasks, tasksLeast, tasksMost)
 	}
 	return o.traces.Check("pigeon")
 }

@@ -68,7 +68,7 @@ docs/pythia.md), and for the generated jobs fig2.svg, fig4.svg and fig5.svg.
 // check checks the flags of its own.
 func (o *options) check() error {
 	if o.jobs < jobsLeast || o.jobs > jobsMost {
-		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
+		return cli.Usage("--jobs %d: must be from %d to %d", o.jobs, jobsLeast, jobsMost)
 	}
 	return o.traces.Check("pythia")
 }

@@ -73,7 +73,7 @@ Exit codes: 0 no violation, 1 a violation, 8 not permitted on this machine (see 
 
 func (s *settings) run(cmd *cobra.Command) error {
 	if s.For < spanLeast || s.For > spanMost {
-		return cli.Usage("--for %v: it must be between %v and %v", s.For, spanLeast, spanMost)
+		return cli.Usage("--for %v: must be from %v to %v", s.For, spanLeast, spanMost)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *settings) inside(cmd *cobra.Command, dir string) error {
 		return err
 	}
 	if len(r.Violations) > 0 {
-		return cli.Failed("repeat it with --dir DIR to keep the logs", "%d violations with seed %d: %s", len(r.Violations), r.Seed, r.Violations[0])
+		return cli.Failed("repeat with --dir DIR to keep the logs", "%d violations with seed %d: %s", len(r.Violations), r.Seed, r.Violations[0])
 	}
 	return nil
 }
