@@ -344,13 +344,13 @@ func TestWhatProgramsLink(t *testing.T) {
 func TestOutsideJudgeSharesNoCode(t *testing.T) {
 	t.Parallel()
 	_, pkgs := read(t)
-	p := pkgs["lab/torment"]
+	p := pkgs["lab/faults"]
 	if p == nil {
-		t.Fatal("there is no package lab/torment")
+		t.Fatal("there is no package lab/faults")
 	}
 	for imported := range p.imports {
 		if strings.HasPrefix(imported, module+"/") && !strings.HasPrefix(imported, module+"/api/") {
-			t.Errorf("torment imports %s: the outside judge knows the API and the promises only", imported)
+			t.Errorf("faults imports %s: the outside judge knows the API and the promises only", imported)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
-	"headroom/lab/ether"
+	"headroom/lab/network"
 	"headroom/units"
 )
 
@@ -30,7 +30,7 @@ import (
 type choir struct {
 	t       *testing.T
 	c       *cluster
-	ether   *ether.Ether
+	network *network.Network
 	key     []byte
 	private brake.PrivateKey
 	keys    brake.Keys
@@ -51,7 +51,7 @@ func newChoir(t *testing.T, c *cluster) *choir {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &choir{t: t, c: c, ether: ether.New(), key: make([]byte, gossip.KeySize), private: private, keys: keys, voices: map[string]*voice{}}
+	h := &choir{t: t, c: c, network: network.New(), key: make([]byte, gossip.KeySize), private: private, keys: keys, voices: map[string]*voice{}}
 	t.Cleanup(func() {
 		for name := range h.voices {
 			h.leave(name)
@@ -73,7 +73,7 @@ func (h *choir) addr(name string) string {
 func (h *choir) start(name, role string, known brake.Signed) *gossip.Gossip {
 	h.t.Helper()
 	cfg := gossip.Config{
-		Name: name, Role: role, Key: h.key, BrakeKeys: h.keys, Brake: known, Transport: h.ether.Attach(h.addr(name)),
+		Name: name, Role: role, Key: h.key, BrakeKeys: h.keys, Brake: known, Transport: h.network.Attach(h.addr(name)),
 		Join: []string{h.addr("c1"), h.addr("c2"), h.addr("c3")},
 	}
 	if role == gossip.RoleCoordinator {
@@ -152,10 +152,10 @@ func (h *choir) leave(name string) {
 func (h *choir) kill(id string) {
 	h.t.Helper()
 	gone := h.addr(id)
-	h.ether.Cut(func(from, to string) bool { return from == gone || to == gone })
+	h.network.Cut(func(from, to string) bool { return from == gone || to == gone })
 	h.leave(id)
 	h.c.kill(id)
-	h.ether.Cut(nil)
+	h.network.Cut(nil)
 }
 
 // all sees n members from everywhere.
@@ -252,7 +252,7 @@ func TestBrakeWithoutALeader(t *testing.T) {
 		left := c.server(c.ids[slices.IndexFunc(c.ids, func(id string) bool { return !slices.Contains(dead, id) })])
 		away, reached := c.nodes[0], c.nodes[1:]
 		cut := h.addr(away.name)
-		h.ether.Cut(func(from, to string) bool { return from == cut || to == cut })
+		h.network.Cut(func(from, to string) bool { return from == cut || to == cut })
 
 		r := setBrake(t, left.server, "smoke in row 3")
 		took := c.until("every node that is reached is at its fail-safe cap", 2*time.Second, func() bool { return failSafe(reached...) })
@@ -289,7 +289,7 @@ func TestBrakeWithoutALeader(t *testing.T) {
 		if x := away.look(); x.effective != 80*units.Watt {
 			t.Errorf("the node that is cut off holds %v", x.effective)
 		}
-		h.ether.Cut(nil)
+		h.network.Cut(nil)
 		c.until("it hears of it too", 2*time.Minute, func() bool { return failSafe(away) })
 		b := c.newest().Brake
 		if b.By != "mia" || b.Reason != "smoke in row 3" || !b.Active() {
@@ -448,7 +448,7 @@ func TestBrakeOfAForgetfulServer(t *testing.T) {
 		fresh := newServer(c.config("c1"), slog.New(slog.DiscardHandler))
 		fresh.brakes.Use(h.keys, &h.private, func([]byte) error { return nil })
 		ctx, cancel := context.WithCancel(context.Background())
-		h.ether.Cut(func(from, to string) bool { return from == h.addr("c9") || to == h.addr("c9") })
+		h.network.Cut(func(from, to string) bool { return from == h.addr("c9") || to == h.addr("c9") })
 		fresh.gossip.Store(h.start("c9", gossip.RoleCoordinator, brake.Signed{}))
 		var running sync.WaitGroup
 		running.Go(func() { _ = fresh.braking.Follow(ctx) })
@@ -458,7 +458,7 @@ func TestBrakeOfAForgetfulServer(t *testing.T) {
 		if r.GetGeneration() != 1 {
 			t.Errorf("it knows of generation %d", r.GetGeneration()-1)
 		}
-		h.ether.Cut(nil)
+		h.network.Cut(nil)
 		c.until("the nodes obey it all the same", 10*time.Second, func() bool { return failSafe(c.nodes...) })
 		if s := h.voice("n01").Brake(); s.Generation != 4 || s.Reason != "real" {
 			t.Errorf("the nodes know %+v", s)

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/gossip/brake"
-	"headroom/lab/ether"
+	"headroom/lab/network"
 )
 
 func brakePair(t testing.TB) (brake.PrivateKey, brake.Keys) {
@@ -41,7 +41,7 @@ func signed(t testing.TB, k brake.PrivateKey, generation uint64, reason string) 
 // band is a group of members on a network in memory.
 type band struct {
 	t       *testing.T
-	ether   *ether.Ether
+	network *network.Network
 	key     []byte
 	private brake.PrivateKey
 	keys    brake.Keys
@@ -50,7 +50,7 @@ type band struct {
 
 func newBand(t *testing.T, n int) *band {
 	t.Helper()
-	b := &band{t: t, ether: ether.New(), key: newKey(t)}
+	b := &band{t: t, network: network.New(), key: newKey(t)}
 	b.private, b.keys = brakePair(t)
 	t.Cleanup(func() { time.Sleep(time.Minute) }) // memberlist's last probes run out
 	for range n {
@@ -66,7 +66,7 @@ func (b *band) at(i int) string { return fmt.Sprintf("10.0.%d.%d:7402", i/250, 1
 func (b *band) join(change func(*Config)) *Gossip {
 	b.t.Helper()
 	i := len(b.all)
-	cfg := Config{Name: fmt.Sprintf("m%03d", i), Role: RoleNode, Key: b.key, BrakeKeys: b.keys, Transport: b.ether.Attach(b.at(i))}
+	cfg := Config{Name: fmt.Sprintf("m%03d", i), Role: RoleNode, Key: b.key, BrakeKeys: b.keys, Transport: b.network.Attach(b.at(i))}
 	if i < 3 {
 		cfg.Role, cfg.RPC = RoleCoordinator, b.at(i)
 	}
@@ -164,7 +164,7 @@ func TestBrakeIsPassedOn(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		b := newBand(t, 40)
 		from, only := b.at(0), b.at(7)
-		b.ether.Cut(func(a, to string) bool { return a == from && to != only })
+		b.network.Cut(func(a, to string) bool { return a == from && to != only })
 		b.all[0].SetBrake(signed(t, b.private, 1, ""))
 		took := b.within(2*time.Second, "everybody knows", func() bool { return know(1, b.all...) })
 		t.Logf("passed on to 40 members in %v", took)
@@ -180,7 +180,7 @@ func TestBrakeAfterAPartition(t *testing.T) {
 		for i := 14; i < 21; i++ {
 			far[b.at(i)] = true
 		}
-		b.ether.Cut(func(a, to string) bool { return far[a] != far[to] })
+		b.network.Cut(func(a, to string) bool { return far[a] != far[to] })
 		b.all[0].SetBrake(signed(t, b.private, 3, ""))
 		b.within(2*time.Second, "this side knows", func() bool { return know(3, b.all[:14]...) })
 		time.Sleep(3 * time.Second)
@@ -191,7 +191,7 @@ func TestBrakeAfterAPartition(t *testing.T) {
 			t.Error("a brake crossed the partition")
 		}
 		time.Sleep(time.Minute) // both sides have given each other up
-		b.ether.Cut(nil)
+		b.network.Cut(nil)
 		b.within(2*healInterval, "the other side knows", func() bool { return know(3, b.all...) })
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"headroom/lab/demo"
 	"headroom/lab/dispatch"
 	"headroom/lab/emulator"
+	faults "headroom/lab/faults/command"
 	"headroom/lab/papers"
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
@@ -30,7 +31,6 @@ import (
 	"headroom/lab/scaling"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
-	torment "headroom/lab/torment/command"
 )
 
 func main() {
@@ -61,6 +61,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(dispatch.NewCommand())
 	root.AddCommand(scaling.NewCommand())
 	root.AddCommand(studies.NewSpeculateCommand())
-	root.AddCommand(torment.New())
+	root.AddCommand(faults.New())
 	return root
 }

@@ -24,9 +24,9 @@ type picture struct {
 
 // chart writes power.svg.
 func (d *show) chart() error {
-	d.board.mu.Lock()
-	defer d.board.mu.Unlock()
-	drawn, err := picture{samples: d.board.samples, events: d.board.events, nodes: d.lab.nodes}.draw()
+	d.tracker.mu.Lock()
+	defer d.tracker.mu.Unlock()
+	drawn, err := picture{samples: d.tracker.samples, events: d.tracker.events, nodes: d.lab.nodes}.draw()
 	if err == nil {
 		err = os.WriteFile(d.lab.path("power.svg"), drawn, 0o644)
 	}

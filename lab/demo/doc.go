@@ -2,7 +2,7 @@
 // its power budget while real jobs run, while the budget is cut, the leader is
 // killed and a powerd is killed.
 //
-// The one idea: the demo is a witness, not an actor. It starts the built
+// The one idea: the demo only observes; it is not part of the cluster. It starts the built
 // programs, tells them what an operator would tell them, kills some of them, and
 // then judges the promises by what it can see from outside: what the
 // coordinators answer, what each node's own state and file tree hold, and what
@@ -14,7 +14,7 @@
 // tasks and let nodes sprint by themselves. What a job dropped is held against its own counters.
 //
 // Parts: text.go makes the input, fleet.go and lab.go start and stop processes,
-// jobs.go and feed.go keep both priority classes busy, witness.go looks,
+// jobs.go and feed.go keep both priority classes busy, sampler.go looks,
 // story.go acts, judge.go (a pure function) decides, the rest writes it down.
 //
 // Guarantees: needs no root and no network beyond loopback; ends by itself; an

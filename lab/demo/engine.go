@@ -143,7 +143,7 @@ func runEngine(ctx context.Context, opts options, out, progress io.Writer) (err 
 	}
 	defer func() { _ = table.close() }() // every row is on disk already
 	d := assembleEngine(l, eng, opts, out)
-	d.witness.csv = table
+	d.sampler.csv = table
 	if err := d.start(ctx, note); err != nil {
 		return err
 	}
@@ -169,12 +169,12 @@ func assembleEngine(l *lab, eng engine, opts options, out io.Writer) *engineShow
 	b := newBoard(l.full())
 	c := newClient(l.addresses(), l.scheduler)
 	d := &engineShow{
-		show:   &show{lab: l, board: b, out: out, opts: opts},
+		show:   &show{lab: l, tracker: b, out: out, opts: opts},
 		engine: eng, name: opts.engine, looks: newLookBook(), dropped: map[string]int{}, moves: map[string][]*headroomv1.JobMove{},
 	}
-	d.witness = &witness{board: b, client: c, nodes: l.nodeViews(), list: c.committed, energy: map[string]float64{}}
-	d.screen = &screen{out: out, terminal: cli.IsTerminal(out), board: b, nodes: l.nodes, rated: l.spec.Rated(), engine: d.looks.lines}
-	d.story = &story{lab: l, board: b, client: c, nodes: l.nodeViews(), say: func(string, ...any) {}}
+	d.sampler = &sampler{tracker: b, client: c, nodes: l.nodeViews(), list: c.committed, energy: map[string]float64{}}
+	d.screen = &screen{out: out, terminal: cli.IsTerminal(out), tracker: b, nodes: l.nodes, rated: l.spec.Rated(), engine: d.looks.lines}
+	d.story = &story{lab: l, tracker: b, client: c, nodes: l.nodeViews(), say: func(string, ...any) {}}
 	return d
 }
 
@@ -216,7 +216,7 @@ func (d *engineShow) start(ctx context.Context, note func(string, ...any)) error
 	}
 	return d.await(ctx, "a task runs", func() bool {
 		jobs, err := d.story.client.committed(ctx)
-		d.board.setJobs(jobs)
+		d.tracker.setJobs(jobs)
 		return err == nil && loadOf(jobs, classLow).running+loadOf(jobs, classHigh).running > 0
 	})
 }
@@ -288,11 +288,11 @@ func (d *engineShow) play(ctx context.Context) error {
 	d.story.run = d.opts.length
 	d.begin()
 	w.fail(d.ended)
-	w.running.Go(func() { d.witness.watchJobs(ctx) })
-	w.running.Go(func() { d.witness.watchNodes(ctx) })
+	w.running.Go(func() { d.sampler.watchJobs(ctx) })
+	w.running.Go(func() { d.sampler.watchNodes(ctx) })
 	w.running.Go(func() { d.watchEngine(ctx) })
 	w.running.Go(func() { d.screen.show(ctx) })
-	w.fail(d.witness.sample)
+	w.fail(d.sampler.sample)
 	submitting, over := context.WithCancel(ctx)
 	defer over()
 	var clients sync.WaitGroup
@@ -303,7 +303,7 @@ func (d *engineShow) play(ctx context.Context) error {
 			}
 		})
 	}))
-	d.end = d.board.now()
+	d.end = d.tracker.now()
 	over()
 	clients.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -352,7 +352,7 @@ func (d *engineShow) settleJobs(ctx context.Context) {
 	d.cancelLive(ctx)
 	ctx, cancel := context.WithTimeout(ctx, askMost)
 	defer cancel()
-	for _, j := range d.board.jobList() {
+	for _, j := range d.tracker.jobList() {
 		if moves, err := d.story.client.moves(ctx, j.GetId()); err == nil {
 			d.moves[j.GetId()] = moves
 		}
@@ -372,7 +372,7 @@ func (d *engineShow) cancelLive(ctx context.Context) {
 	for {
 		jobs, err := d.story.client.committed(ctx)
 		if err == nil {
-			d.board.setJobs(jobs)
+			d.tracker.setJobs(jobs)
 		}
 		if err == nil && loadOf(jobs, classLow).jobs+loadOf(jobs, classHigh).jobs == 0 {
 			return

@@ -112,19 +112,19 @@ func (d *engineShow) watchEngine(ctx context.Context) {
 		if err != nil {
 			queues = nil // not known is not the last value
 		}
-		l := look{at: d.board.now(), queues: queues}
-		for _, j := range d.board.jobList() {
+		l := look{at: d.tracker.now(), queues: queues}
+		for _, j := range d.tracker.jobList() {
 			n := droppedTasks(j)
 			if l.dropped += n; n > gaveUp[j.GetId()] {
-				d.board.note(l.at, eventDrops, fmt.Sprintf("%s: %d -> %d of %d", j.GetId(), gaveUp[j.GetId()], n, j.GetProgress().GetTasks()))
+				d.tracker.note(l.at, eventDrops, fmt.Sprintf("%s: %d -> %d of %d", j.GetId(), gaveUp[j.GetId()], n, j.GetProgress().GetTasks()))
 			}
 			gaveUp[j.GetId()] = n
 			if d.looks.sprints(j) {
-				d.board.note(l.at, eventSprint, j.GetId()+": "+j.GetOutlook().GetMove().GetReason())
+				d.tracker.note(l.at, eventSprint, j.GetId()+": "+j.GetOutlook().GetMove().GetReason())
 			}
 		}
 		if moved := d.looks.add(l); moved != "" {
-			d.board.note(l.at, eventShares, moved)
+			d.tracker.note(l.at, eventShares, moved)
 		}
 	})
 }

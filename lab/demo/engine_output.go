@@ -69,22 +69,22 @@ type engineJob struct {
 
 // summary puts the figures of the run together.
 func (d *engineShow) summary() engineSummary {
-	d.board.mu.Lock()
-	defer d.board.mu.Unlock()
-	v := judge(d.board.samples, d.board.cuts)
+	d.tracker.mu.Lock()
+	defer d.tracker.mu.Unlock()
+	v := judge(d.tracker.samples, d.tracker.cuts)
 	out := engineSummary{
 		Engine: d.name, OverBudget: overBudget{seconds(v.reserved), seconds(v.held), seconds(v.measured)},
-		Breaker: breakerOf(d.board.samples), Nodes: len(d.lab.nodes),
-		Steps: stepsOf(d.steps, d.end, d.board.samples, d.looks.all()), Jobs: []engineJob{}, Events: []eventSummary{},
+		Breaker: breakerOf(d.tracker.samples), Nodes: len(d.lab.nodes),
+		Steps: stepsOf(d.steps, d.end, d.tracker.samples, d.looks.all()), Jobs: []engineJob{}, Events: []eventSummary{},
 	}
 	if len(d.settle) > 0 {
 		p50, p99 := quantile(d.settle, 0.50), quantile(d.settle, 0.99)
 		out.Settle = settle{rounded(&p50), rounded(&p99)}
 	}
-	for _, j := range d.board.jobs {
+	for _, j := range d.tracker.jobs {
 		out.Jobs = append(out.Jobs, d.job(j))
 	}
-	for _, e := range d.board.events {
+	for _, e := range d.tracker.events {
 		out.Events = append(out.Events, eventSummary{seconds(e.at), e.what})
 	}
 	return out
@@ -95,7 +95,7 @@ func (d *engineShow) job(j *headroomv1.Job) engineJob {
 	out := engineJob{
 		jobSummary: jobSummary{
 			Name: j.GetName(), Class: j.GetClass(), State: stateWord(j.GetState()), Tasks: p.GetTasks(), Done: p.GetDone(),
-			RuntimeS: rounded(p.RuntimeS), EnergyJ: *rounded(cli.Known(d.board.energy[j.GetId()], true)),
+			RuntimeS: rounded(p.RuntimeS), EnergyJ: *rounded(cli.Known(d.tracker.energy[j.GetId()], true)),
 		},
 		ID: j.GetId(), Queue: j.GetQueue(), Floor: j.GetFloor(), Dropped: droppedTasks(j), Moves: map[string]int{},
 	}
@@ -299,9 +299,9 @@ func (d *engineShow) write(sum engineSummary) error {
 	if err != nil {
 		return fmt.Errorf("demo: summary.json: %w", err)
 	}
-	d.board.mu.Lock()
-	p := picture{samples: d.board.samples, events: slices.Clone(d.board.events), nodes: d.lab.nodes}
-	d.board.mu.Unlock()
+	d.tracker.mu.Lock()
+	p := picture{samples: d.tracker.samples, events: slices.Clone(d.tracker.events), nodes: d.lab.nodes}
+	d.tracker.mu.Unlock()
 	drawn, err := enginePicture{power: p, looks: d.looks.all()}.draw()
 	if err == nil {
 		err = os.WriteFile(d.lab.path("power.svg"), drawn, 0o644)

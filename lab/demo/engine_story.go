@@ -61,7 +61,7 @@ func (d *engineShow) tell(ctx context.Context, submit func(class string)) error 
 			return ctx.Err()
 		}
 		if a.class != "" {
-			d.board.note(d.board.now(), eventJob, "class "+a.class)
+			d.tracker.note(d.tracker.now(), eventJob, "class "+a.class)
 			submit(a.class)
 			continue
 		}
@@ -69,9 +69,9 @@ func (d *engineShow) tell(ctx context.Context, submit func(class string)) error 
 			return err
 		}
 	}
-	for d.board.now() < d.story.run && ctx.Err() == nil {
-		jobs := d.board.jobList()
-		if d.board.now() > d.steps[len(d.steps)-1].from+lastAct && loadOf(jobs, classHigh).jobs+loadOf(jobs, classLow).jobs == 0 {
+	for d.tracker.now() < d.story.run && ctx.Err() == nil {
+		jobs := d.tracker.jobList()
+		if d.tracker.now() > d.steps[len(d.steps)-1].from+lastAct && loadOf(jobs, classHigh).jobs+loadOf(jobs, classLow).jobs == 0 {
 			break
 		}
 		pause.For(ctx, againAfter)
@@ -86,13 +86,13 @@ func (d *engineShow) step(ctx context.Context, a act) error {
 	if err != nil {
 		return err
 	}
-	d.board.commit(res.GetMeta().GetRevision(), to)
-	at, what := d.board.now(), eventRaised
+	d.tracker.commit(res.GetMeta().GetRevision(), to)
+	at, what := d.tracker.now(), eventRaised
 	if to < from {
-		at, what = d.board.lastCut(), eventLowered
+		at, what = d.tracker.lastCut(), eventLowered
 	}
 	d.steps = append(d.steps, stepSeen{at, to})
-	d.board.note(at, what, fmt.Sprintf("%v -> %v, revision %d", from, to, res.GetMeta().GetRevision()))
+	d.tracker.note(at, what, fmt.Sprintf("%v -> %v, revision %d", from, to, res.GetMeta().GetRevision()))
 	if to > from {
 		return nil
 	}

@@ -153,9 +153,9 @@ func quoted(words []string) string {
 // feeder keeps both classes busy while the budget moves, and lets the jobs run
 // out in time. All its decisions are in want.
 type feeder struct {
-	board  *board
-	client *client
-	work   *workload
+	tracker *tracker
+	client  *client
+	work    *workload
 	// rush takes a class of which a job is wanted now, whether it ends in time or not.
 	rush chan string
 
@@ -183,7 +183,7 @@ func (f *feeder) run(ctx context.Context) error {
 		case rush = <-f.rush:
 		default:
 		}
-		jobs := f.board.jobList()
+		jobs := f.tracker.jobList()
 		now := time.Now()
 		f.rate.look(now, doneTasks(jobs))
 		for _, class := range f.want(jobs, now, rush) {
@@ -230,7 +230,7 @@ func (f *feeder) fits(high, low load, class string) bool {
 		return true // the run has just begun
 	}
 	left := float64(high.left + low.left + f.work.tasks(class))
-	return time.Duration(left/rate*float64(time.Second))+drainSpare < f.board.left()
+	return time.Duration(left/rate*float64(time.Second))+drainSpare < f.tracker.left()
 }
 
 func (f *feeder) submit(ctx context.Context, class string) error {
@@ -245,7 +245,7 @@ func (f *feeder) submit(ctx context.Context, class string) error {
 		f.lastHigh = time.Now()
 	}
 	if jobs, err := f.client.jobs(ctx); err == nil {
-		f.board.setJobs(jobs)
+		f.tracker.setJobs(jobs)
 	}
 	return nil
 }

@@ -51,8 +51,8 @@ func doneJob(name, class string) *headroomv1.Job {
 	}
 }
 
-// complete is the board and the story of a run that kept every promise.
-func complete() (*board, *story) {
+// complete is the tracker and the story of a run that kept every promise.
+func complete() (*tracker, *story) {
 	b := newBoard(482 * w)
 	for i, what := range eventNames() {
 		b.note(time.Duration(i)*time.Second, what, "")
@@ -91,13 +91,13 @@ func TestSummaryNamesWhatBroke(t *testing.T) {
 	if words := summarise(b, s, 2).broken(); len(words) > 0 {
 		t.Errorf("a good run is said to be broken: %v", words)
 	}
-	for name, spoil := range map[string]func(*board){
-		`there was no "powerd back"`:                        func(b *board) { b.events = slices.Delete(b.events, 4, 5) },
-		"job top is failed with 4 of 4 tasks done":          func(b *board) { b.jobs[1].State = headroomv1.JobState_JOB_STATE_FAILED },
-		"held was above the budget for 0.250 s":             func(b *board) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 101}, [2]float64{0, 90}) },
-		"measured was above the budget for 0.250 s by":      func(b *board) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 110}, [2]float64{0, 90}) },
-		"a breaker rated for the budget would have tripped": func(b *board) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 501}, [2]float64{0, 90}) },
-		"no job ran": func(b *board) { b.jobs = nil },
+	for name, spoil := range map[string]func(*tracker){
+		`there was no "powerd back"`:                        func(b *tracker) { b.events = slices.Delete(b.events, 4, 5) },
+		"job top is failed with 4 of 4 tasks done":          func(b *tracker) { b.jobs[1].State = headroomv1.JobState_JOB_STATE_FAILED },
+		"held was above the budget for 0.250 s":             func(b *tracker) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 101}, [2]float64{0, 90}) },
+		"measured was above the budget for 0.250 s by":      func(b *tracker) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 110}, [2]float64{0, 90}) },
+		"a breaker rated for the budget would have tripped": func(b *tracker) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 501}, [2]float64{0, 90}) },
+		"no job ran": func(b *tracker) { b.jobs = nil },
 	} {
 		b, s := complete()
 		spoil(b)
@@ -165,7 +165,7 @@ func TestTableFitsTheScreen(t *testing.T) {
 	s.nodes[3] = nil
 	b.samples = []sample{s}
 	b.slowed, b.tree = "cgroup", "plain files"
-	screen := &screen{board: b, nodes: nodes, rated: 241 * w, run: time.Minute}
+	screen := &screen{tracker: b, nodes: nodes, rated: 241 * w, run: time.Minute}
 	lines := screen.table()
 	if len(lines) > 23 {
 		t.Errorf("%d lines", len(lines))

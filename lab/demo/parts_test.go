@@ -73,8 +73,8 @@ func TestFeederFeedsInTime(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := &feeder{board: newBoard(w), work: &workload{slots: 16}}
-			f.board.begin(c.end)
+			f := &feeder{tracker: newBoard(w), work: &workload{slots: 16}}
+			f.tracker.begin(c.end)
 			f.rate.look(now.Add(-6*time.Second), 0)
 			f.rate.look(now, 60) // 10 tasks a second
 			if got := f.want(c.jobs, now, c.rush); !slices.Equal(got, c.want) {

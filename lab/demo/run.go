@@ -34,7 +34,7 @@ func run(ctx context.Context, opts options, out io.Writer) error {
 	}
 	defer func() { _ = table.close() }() // every row is on disk already
 	d := assemble(l, text, opts, out, say)
-	d.witness.csv = table
+	d.sampler.csv = table
 	say("3 coordinators, %d emulated nodes, a scheduler; jobs over %d MB of text; everything in %s", opts.nodes, text.bytes()>>20, opts.out)
 	err = d.play(ctx, began)
 	if opts.keep && (err == nil || errors.Is(err, errBroken)) {
@@ -49,9 +49,9 @@ func run(ctx context.Context, opts options, out io.Writer) error {
 // show is one demo with all its parts.
 type show struct {
 	lab     *lab
-	board   *board
+	tracker *tracker
 	story   *story
-	witness *witness
+	sampler *sampler
 	feed    *feeder
 	screen  *screen
 	out     io.Writer
@@ -66,11 +66,11 @@ func assemble(l *lab, text corpus, opts options, out io.Writer, say func(string,
 		dir: l.path("jobs"), lab: filepath.Join(l.bin, "powerlab"), text: text, slots: l.slots * len(l.nodes),
 		next: random.IntN(len(text.parts)), made: map[string]int{},
 	}
-	d := &show{lab: l, board: b, out: out, opts: opts}
-	d.feed = &feeder{board: b, client: c, work: work, rush: make(chan string, 1)}
-	d.witness = &witness{board: b, client: c, nodes: l.nodeViews(), list: c.jobs, energy: map[string]float64{}}
-	d.screen = &screen{out: out, terminal: cli.IsTerminal(out), board: b, nodes: l.nodes, rated: l.spec.Rated()}
-	d.story = &story{lab: l, board: b, client: c, nodes: l.nodeViews(), feed: d.feed, rand: random, say: func(string, ...any) {}}
+	d := &show{lab: l, tracker: b, out: out, opts: opts}
+	d.feed = &feeder{tracker: b, client: c, work: work, rush: make(chan string, 1)}
+	d.sampler = &sampler{tracker: b, client: c, nodes: l.nodeViews(), list: c.jobs, energy: map[string]float64{}}
+	d.screen = &screen{out: out, terminal: cli.IsTerminal(out), tracker: b, nodes: l.nodes, rated: l.spec.Rated()}
+	d.story = &story{lab: l, tracker: b, client: c, nodes: l.nodeViews(), feed: d.feed, rand: random, say: func(string, ...any) {}}
 	if !d.screen.terminal {
 		d.story.say = func(format string, args ...any) { say("            "+format, args...) }
 	}
@@ -90,15 +90,15 @@ func (d *show) play(ctx context.Context, began time.Time) error {
 	defer w.end()
 	w.fail(d.ended)
 	w.fail(d.feed.run)
-	w.running.Go(func() { d.witness.watchJobs(ctx) })
+	w.running.Go(func() { d.sampler.watchJobs(ctx) })
 	if err := d.story.ready(ctx); err != nil {
 		return because(ctx, err)
 	}
 	d.story.run = max(d.opts.length-time.Since(began)-stopTime, lengthLeast/2)
 	d.begin()
-	w.running.Go(func() { d.witness.watchNodes(ctx) })
+	w.running.Go(func() { d.sampler.watchNodes(ctx) })
 	w.running.Go(func() { d.screen.show(ctx) })
-	w.fail(d.witness.sample)
+	w.fail(d.sampler.sample)
 	err := because(ctx, d.story.tell(ctx))
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -111,10 +111,10 @@ func (d *show) play(ctx context.Context, began time.Time) error {
 // begin is t = 0.
 func (d *show) begin() {
 	d.screen.run = d.story.run
-	slowed, tree := d.witness.kind()
+	slowed, tree := d.sampler.kind()
 	_, _ = fmt.Fprintf(d.out, "every node is admitted and tasks run: t = 0. The nodes' processes are slowed by %s; their trees are %s (values only)\n",
 		kindInWords(slowed), tree)
-	d.board.begin(d.story.run)
+	d.tracker.begin(d.story.run)
 }
 
 // kindInWords says what slows the nodes.
@@ -156,20 +156,20 @@ func isOurs(err error) bool {
 // cancelRest cancels the jobs that have not ended when the time is over, and
 // takes a last look at them all.
 func (d *show) cancelRest(ctx context.Context) {
-	for _, j := range d.board.jobList() {
+	for _, j := range d.tracker.jobList() {
 		if live(j) {
 			_ = d.story.client.cancelJob(ctx, j.GetId())
 		}
 	}
 	if jobs, err := d.story.client.jobs(ctx); err == nil {
-		d.board.setJobs(jobs)
+		d.tracker.setJobs(jobs)
 	}
 }
 
 // verdict writes the results and says whether a promise was broken; err is why
 // the story did not come to its end, if it did not.
 func (d *show) verdict(err error) error {
-	sum := summarise(d.board, d.story, len(d.lab.nodes))
+	sum := summarise(d.tracker, d.story, len(d.lab.nodes))
 	if written := errors.Join(sum.write(d.lab.path("summary.json")), d.chart()); written != nil {
 		return errors.Join(err, written)
 	}

@@ -27,12 +27,12 @@ const (
 type screen struct {
 	out      io.Writer
 	terminal bool
-	board    *board
+	tracker  *tracker
 	nodes    []string
 	rated    units.Power
 	run      time.Duration
 	// engine is what an engine has to show: lines for the table, and the same in short.
-	// The board is locked. nil where no engine but the workers runs.
+	// The tracker is locked. nil where no engine but the workers runs.
 	engine func() (lines []string, short string)
 
 	told  int // events already printed as lines
@@ -58,9 +58,9 @@ func (s *screen) show(ctx context.Context) {
 
 // draw shows the state once.
 func (s *screen) draw() {
-	s.board.mu.Lock()
-	defer s.board.mu.Unlock()
-	if s.board.zero.IsZero() || len(s.board.samples) == 0 {
+	s.tracker.mu.Lock()
+	defer s.tracker.mu.Unlock()
+	if s.tracker.zero.IsZero() || len(s.tracker.samples) == 0 {
 		return
 	}
 	if !s.terminal {
@@ -97,10 +97,10 @@ func (s *screen) news() {
 	if s.terminal {
 		return
 	}
-	s.board.mu.Lock()
-	defer s.board.mu.Unlock()
-	for ; s.told < len(s.board.events); s.told++ {
-		_, _ = fmt.Fprintln(s.out, eventLine(s.board.events[s.told]))
+	s.tracker.mu.Lock()
+	defer s.tracker.mu.Unlock()
+	for ; s.told < len(s.tracker.events); s.told++ {
+		_, _ = fmt.Fprintln(s.out, eventLine(s.tracker.events[s.told]))
 	}
 }
 
@@ -110,9 +110,9 @@ func eventLine(e event) string {
 
 // line is the state on one line.
 func (s *screen) line() string {
-	last := s.board.samples[len(s.board.samples)-1]
-	tasks, done := taskCounts(s.board.jobs)
-	ended, jobs := jobCounts(s.board.jobs)
+	last := s.tracker.samples[len(s.tracker.samples)-1]
+	tasks, done := taskCounts(s.tracker.jobs)
+	ended, jobs := jobCounts(s.tracker.jobs)
 	text := fmt.Sprintf("%6.1f s  budget %s  reserved %8s  held %8s  measured %8s  leader %-2s  jobs %d/%d  tasks %d/%d",
 		last.at.Seconds(), cli.Watts(last.budget), cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts),
 		cli.Opt(last.measured, cli.Watts), s.leader(), ended, jobs, done, tasks)
@@ -123,17 +123,17 @@ func (s *screen) line() string {
 	return text
 }
 
-// leader is the leader's name while it answers. The board is locked.
+// leader is the leader's name while it answers. The tracker is locked.
 func (s *screen) leader() string {
-	if s.board.leader == "" || time.Since(s.board.heard) > answerFreshness {
+	if s.tracker.leader == "" || time.Since(s.tracker.heard) > answerFreshness {
 		return leaderUnknown
 	}
-	return s.board.leader
+	return s.tracker.leader
 }
 
-// table is the whole screen. The board is locked.
+// table is the whole screen. The tracker is locked.
 func (s *screen) table() []string {
-	b := s.board
+	b := s.tracker
 	last := b.samples[len(b.samples)-1]
 	lines := []string{
 		fmt.Sprintf("Headroom demo  %.1f s of %.0f s   %d nodes slowed by %s, trees of %s",
@@ -178,7 +178,7 @@ const (
 )
 
 func (s *screen) nodeLine(name string, measured *units.Power) string {
-	b := s.board
+	b := s.tracker
 	state, capped := leaderUnknown, leaderUnknown
 	if n := b.nodes[name]; n != nil {
 		state, capped = n.GetState(), cli.Watts(units.Power(n.GetTargetUw()))

@@ -46,14 +46,14 @@ const (
 // story acts: it starts the cluster's load, cuts, kills, raises. What it
 // measures itself is in its result.
 type story struct {
-	lab    *lab
-	board  *board
-	client *client
-	nodes  []nodeFiles
-	feed   *feeder
-	rand   *rand.Rand
-	say    func(format string, args ...any)
-	run    time.Duration // length of the run from t = 0
+	lab     *lab
+	tracker *tracker
+	client  *client
+	nodes   []nodeFiles
+	feed    *feeder
+	rand    *rand.Rand
+	say     func(format string, args ...any)
+	run     time.Duration // length of the run from t = 0
 
 	settle   []float64 // seconds from commit to read-back, one a lowered node
 	failover *float64
@@ -73,10 +73,10 @@ func (s *story) tell(ctx context.Context) error {
 			return err
 		}
 	}
-	after := s.board.now() + lastAct
-	for s.board.now() < s.run && ctx.Err() == nil {
-		jobs := s.board.jobList()
-		if s.board.now() > after && loadOf(jobs, classHigh).jobs+loadOf(jobs, classLow).jobs == 0 {
+	after := s.tracker.now() + lastAct
+	for s.tracker.now() < s.run && ctx.Err() == nil {
+		jobs := s.tracker.jobList()
+		if s.tracker.now() > after && loadOf(jobs, classHigh).jobs+loadOf(jobs, classLow).jobs == 0 {
 			break
 		}
 		pause.For(ctx, againAfter)
@@ -86,7 +86,7 @@ func (s *story) tell(ctx context.Context) error {
 
 // waitUntil waits for a moment of the run.
 func (s *story) waitUntil(ctx context.Context, at time.Duration) {
-	if d := at - s.board.now(); d > 0 {
+	if d := at - s.tracker.now(); d > 0 {
 		pause.For(ctx, d)
 	}
 }
@@ -112,15 +112,15 @@ func (s *story) ready(ctx context.Context) error {
 		if err != nil {
 			return false
 		}
-		s.board.answered(meta)
-		s.board.setNodes(nodes)
+		s.tracker.answered(meta)
+		s.tracker.setNodes(nodes)
 		leased := 0
 		for _, n := range nodes {
 			if n.GetState() == "ok" && n.LeaseMs != nil && n.EffectiveUw != nil {
 				leased++
 			}
 		}
-		jobs := s.board.jobList()
+		jobs := s.tracker.jobList()
 		running := loadOf(jobs, classLow).running + loadOf(jobs, classHigh).running
 		why = fmt.Sprintf("%d of %d nodes hold a lease, %d tasks run", leased, len(s.nodes), running)
 		return leased == len(s.nodes) && running > 0
@@ -139,14 +139,14 @@ func (s *story) ready(ctx context.Context) error {
 func (s *story) cut(ctx context.Context) error {
 	from, to := s.lab.full(), s.lab.cut()
 	// A cut below what is drawn shows more than one that nobody feels.
-	await(ctx, biteMost, func() bool { return s.board.draws() > to })
+	await(ctx, biteMost, func() bool { return s.tracker.draws() > to })
 	s.say("lowering the budget to %.0f %%", 100*cutTo)
 	res, err := s.client.setBudget(ctx, to, "feeder maintenance (demo)")
 	if err != nil {
 		return err
 	}
-	s.board.commit(res.GetMeta().GetRevision(), to)
-	s.board.note(s.board.lastCut(), eventCut, fmt.Sprintf("%v -> %v, revision %d", from, to, res.GetMeta().GetRevision()))
+	s.tracker.commit(res.GetMeta().GetRevision(), to)
+	s.tracker.note(s.tracker.lastCut(), eventCut, fmt.Sprintf("%v -> %v, revision %d", from, to, res.GetMeta().GetRevision()))
 	confirmations, err := s.client.awaitBudget(ctx, res.GetMeta().GetRevision(), confirmMost)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -170,7 +170,7 @@ func (s *story) cut(ctx context.Context) error {
 }
 
 // draws is what the nodes drew together when last looked at; 0 while unknown.
-func (b *board) draws() units.Power {
+func (b *tracker) draws() units.Power {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n := len(b.samples); n > 0 && b.samples[n-1].measured != nil {
@@ -180,7 +180,7 @@ func (b *board) draws() units.Power {
 }
 
 // lastCut is when the newest lower budget was first seen in force.
-func (b *board) lastCut() time.Duration {
+func (b *tracker) lastCut() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.cuts) == 0 {
@@ -191,7 +191,7 @@ func (b *board) lastCut() time.Duration {
 
 // killLeader kills the process of the leader and waits until another one grants.
 func (s *story) killLeader(ctx context.Context) error {
-	s.waitUntil(ctx, s.board.lastCut()+killAfter)
+	s.waitUntil(ctx, s.tracker.lastCut()+killAfter)
 	var m *member
 	var old lease.Epoch
 	if !await(ctx, failMost, func() bool {
@@ -203,7 +203,7 @@ func (s *story) killLeader(ctx context.Context) error {
 	}
 	killed := time.Now()
 	m.program.kill()
-	s.board.note(s.board.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.ID, m.program.Pid()))
+	s.tracker.note(s.tracker.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.ID, m.program.Pid()))
 	ok := await(ctx, failMost, func() bool {
 		nodes, meta, err := s.client.nodes(ctx)
 		if err != nil || wire.Epoch(meta.GetEpoch()).Compare(old) <= 0 {
@@ -211,8 +211,8 @@ func (s *story) killLeader(ctx context.Context) error {
 		}
 		for _, n := range nodes {
 			if n.LeaseMs != nil { // a leader counts only the leases that it granted itself
-				s.board.answered(meta)
-				s.board.setNodes(nodes)
+				s.tracker.answered(meta)
+				s.tracker.setNodes(nodes)
 				return true
 			}
 		}
@@ -223,8 +223,8 @@ func (s *story) killLeader(ctx context.Context) error {
 	}
 	took := time.Since(killed).Seconds()
 	s.failover = &took
-	id, epoch := s.board.leading()
-	s.board.note(s.board.now(), eventLeader, fmt.Sprintf("%s, epoch %v, first grant %.1f s after the kill", id, epoch, took))
+	id, epoch := s.tracker.leading()
+	s.tracker.note(s.tracker.now(), eventLeader, fmt.Sprintf("%s, epoch %v, first grant %.1f s after the kill", id, epoch, took))
 	return nil
 }
 
@@ -240,7 +240,7 @@ func (s *story) killPowerd(ctx context.Context) error {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		return fmt.Errorf("demo: kill powerd of %s: %w", n.name, err)
 	}
-	s.board.note(s.board.now(), eventDown, fmt.Sprintf("on %s, process %d, kill -9; restart after %v", n.name, pid, restartDelay))
+	s.tracker.note(s.tracker.now(), eventDown, fmt.Sprintf("on %s, process %d, kill -9; restart after %v", n.name, pid, restartDelay))
 	var started time.Time
 	if !await(ctx, failMost, func() bool {
 		var now int
@@ -265,21 +265,21 @@ func (s *story) killPowerd(ctx context.Context) error {
 	}) {
 		return orBroken(ctx, "powerd of %s got no lease within %v of its start", n.name, failMost)
 	}
-	s.board.note(s.board.now(), eventBack, fmt.Sprintf("on %s, verified cap %.0f ms after its start, lease after %.1f s",
+	s.tracker.note(s.tracker.now(), eventBack, fmt.Sprintf("on %s, verified cap %.0f ms after its start, lease after %.1f s",
 		n.name, 1000*took, time.Since(started).Seconds()))
 	return nil
 }
 
 // raise gives the first budget back, while tasks of both classes run.
 func (s *story) raise(ctx context.Context) error {
-	at := max(time.Duration(float64(s.run)*raiseAt), s.board.now()+breath)
+	at := max(time.Duration(float64(s.run)*raiseAt), s.tracker.now()+breath)
 	var high, low load
-	s.both = await(ctx, at+bothMost-s.board.now(), func() bool {
-		jobs := s.board.jobList()
+	s.both = await(ctx, at+bothMost-s.tracker.now(), func() bool {
+		jobs := s.tracker.jobList()
 		high, low = loadOf(jobs, classHigh), loadOf(jobs, classLow)
 		s.feed.hurry(high.jobs == 0, classHigh)
 		s.feed.hurry(low.left == 0, classLow)
-		return s.board.now() >= at && high.running > 0 && low.running > 0
+		return s.tracker.now() >= at && high.running > 0 && low.running > 0
 	})
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -289,8 +289,8 @@ func (s *story) raise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.board.commit(res.GetMeta().GetRevision(), to)
-	s.board.note(s.board.now(), eventRaised, fmt.Sprintf("%v -> %v, while %d high and %d low tasks run", from, to, high.running, low.running))
+	s.tracker.commit(res.GetMeta().GetRevision(), to)
+	s.tracker.note(s.tracker.now(), eventRaised, fmt.Sprintf("%v -> %v, while %d high and %d low tasks run", from, to, high.running, low.running))
 	return nil
 }
 

@@ -60,7 +60,7 @@ type eventSummary struct {
 }
 
 // summarise puts the figures of a run together.
-func summarise(b *board, s *story, nodes int) summary {
+func summarise(b *tracker, s *story, nodes int) summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := judge(b.samples, b.cuts)

@@ -24,7 +24,7 @@ func NewNodeCommand() *cobra.Command {
 		Short: "Run one emulated node",
 		Long: `Runs one emulated node until it is stopped. The node simulates the physics of a server behind the
 kernel's file tree, and runs powerd and a scheduler worker. Its processes really are slowed down
-when its power limits require it.
+when its limits require it.
 
 Machine shapes:
 ` + shapeHelp(),

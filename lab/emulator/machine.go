@@ -41,7 +41,7 @@ type machine struct {
 	powerd   *service // nil where it is not wanted
 	worker   *service
 	exec     *execServer
-	bmc      *board // nil where there is none
+	bmc      *controller // nil where there is none
 }
 
 // options say which node is run and with what; the flags of `powerlab node`.
@@ -115,7 +115,7 @@ func (m *machine) build(base string) (err error) {
 		return err
 	}
 	if m.opts.BMC {
-		if m.bmc, err = startBoard(m.dir, m.node); err != nil {
+		if m.bmc, err = startController(m.dir, m.node); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ func (w *world) cutOff(n *node, d time.Duration) {
 // strand starts a node that comes to the cluster late, and loses the quorum while the
 // node cannot reach the servers. What the operators have put aside is older than the
 // node: the log that begins anew does not know that somebody holds a lease.
-func (w *world) strand(r dice) {
+func (w *world) strand(r random) {
 	n := w.nodes[len(w.nodes)-1]
 	joined, wrong := r.between(5*time.Second, 9*time.Second), r.upTo(time.Minute)
 	if n.life > 0 || len(w.seen().Nodes) == 0 || w.restoring {
@@ -66,7 +66,7 @@ func (w *world) putAside() (saved, bool) {
 }
 
 // orderLease is an operator who changes how long leases run.
-func (w *world) orderLease(r dice) {
+func (w *world) orderLease(r random) {
 	length := r.between(ledger.LeaseLeast, 14*time.Second)
 	w.ask(&order{what: "lease", make: func(_ leader.View, c *ledger.Command) error {
 		w.longest = max(w.longest, length) // it may be committed from now on
@@ -77,7 +77,7 @@ func (w *world) orderLease(r dice) {
 
 // liftUnseen is an operator who lifts a generation that is not the one in force: one
 // of before, or a number mistyped.
-func (w *world) liftUnseen(r dice) {
+func (w *world) liftUnseen(r random) {
 	seen, off := w.seen().Brake, uint64(1+r.IntN(3))
 	if !seen.Active() {
 		return
@@ -92,7 +92,7 @@ func (w *world) liftUnseen(r dice) {
 
 // flurry cuts a node off, raises it, and lowers what it may be given at most so often
 // that more targets may still reach the node than the log keeps one by one.
-func (w *world) flurry(r dice) {
+func (w *world) flurry(r random) {
 	n := w.someNode(r)
 	x := w.seen().Nodes[n.spec.Node]
 	room := min(n.spec.Rated, x.Most()) - x.Least()
@@ -133,7 +133,7 @@ func (w *world) whenRaised(node string, above units.Power, tries int, then func(
 // oldLease loses the quorum while a lease is on its way to a node, and begins anew from
 // what was put aside several targets before: what the node names then is above all that
 // the log knows.
-func (w *world) oldLease(r dice) {
+func (w *world) oldLease(r random) {
 	n, wrong := w.someNode(r), r.upTo(time.Minute)
 	x := w.seen().Nodes[n.spec.Node]
 	from, ok := w.putAside()
@@ -164,7 +164,7 @@ func (w *world) oldLease(r dice) {
 // toggleControl is an operator who tells a powerd to hold caps no more, or again, and
 // starts it anew. Once the log knows that nobody holds a cap there, somebody takes the
 // limit away.
-func (w *world) toggleControl(r dice) {
+func (w *world) toggleControl(r random) {
 	n := w.someNode(r)
 	for _, x := range w.nodes {
 		if !x.spec.Controlled && r.chance(0.6) {
@@ -197,7 +197,7 @@ func (w *world) toggleControl(r dice) {
 
 // deafen lets a node's controls fail for a while: nothing that is written takes
 // effect, and nothing can be read back.
-func (w *world) deafen(r dice) {
+func (w *world) deafen(r random) {
 	n := w.someNode(r)
 	n.hw.deaf = w.now + r.between(time.Second, 9*time.Second)
 	w.tracef("%s: its controls fail for %v", n.name, n.hw.deaf-w.now)
@@ -205,7 +205,7 @@ func (w *world) deafen(r dice) {
 
 // raisedRestart starts a powerd anew while somebody else raises the node's limit, and the
 // machine is slow to obey: what the new process reads back is news that proves nothing.
-func (w *world) raisedRestart(r dice) {
+func (w *world) raisedRestart(r random) {
 	n := w.someNode(r)
 	if !n.up || n.paused || n.hw.off || n.hw.booting || !n.spec.Controlled || n.spec.Rated <= n.hw.held {
 		return
@@ -220,7 +220,7 @@ func (w *world) raisedRestart(r dice) {
 
 // echo keeps a heartbeat on its way, until after a newer one has told that somebody
 // else raised the node's limit, and delivers it to a leader that has just begun.
-func (w *world) echo(r dice) {
+func (w *world) echo(r random) {
 	n := w.someNode(r)
 	raised, gap := r.between(50*time.Millisecond, 400*time.Millisecond), r.between(1500*time.Millisecond, 3*time.Second)
 	if !n.up || n.paused || n.exchange.Beats() == 0 || n.hw.off || n.hw.booting || !n.spec.Controlled {
@@ -300,7 +300,7 @@ func (w *world) sprinting() (list []*node) {
 
 // sprinterOff takes the power of a node that has told what it drew of its sprint, while
 // another of the same sprint, of which the powerd was killed, has not.
-func (w *world) sprinterOff(r dice) {
+func (w *world) sprinterOff(r random) {
 	list := w.sprinting()
 	if len(list) < 2 {
 		w.sprintOf(2, true)
@@ -322,7 +322,7 @@ func (w *world) sprinterOff(r dice) {
 // overdraw ends the powerd of a node in its sprint, which leaves the hardware at the
 // sprint's cap; where that becomes a debt the quorum is lost, and what the operators
 // have put aside knows of it.
-func (w *world) overdraw(r dice) {
+func (w *world) overdraw(r random) {
 	back, wrong := r.between(6*time.Second, 10*time.Second), r.upTo(time.Minute)
 	list := w.sprinting()
 	if len(list) == 0 {
@@ -355,7 +355,7 @@ func (w *world) loseInDebt(wrong time.Duration, tries int) {
 
 // killUnsynced lowers a node's fail-safe cap while its disk stands still, and kills its
 // powerd before the lower one can be on disk: the next one starts at the higher.
-func (w *world) killUnsynced(r dice) {
+func (w *world) killUnsynced(r random) {
 	n := w.someNode(r)
 	x := w.seen().Nodes[n.spec.Node]
 	high := min(n.spec.Rated, x.Floor+60*units.Watt)

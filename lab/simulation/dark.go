@@ -14,7 +14,7 @@ const afterDark = 45 * time.Second
 // darken is the loss of the site's power: every server and every node at once. What
 // was not synced is lost, clocks start anew, wall clocks jump, some disks do not come
 // back, and the machines return in any order. Once in a schedule.
-func (w *world) darken(r dice) {
+func (w *world) darken(r random) {
 	if w.dark || w.restoring {
 		return
 	}
@@ -49,7 +49,7 @@ func (w *world) darken(r dice) {
 
 // loseDisks are the places of the servers whose disks do not come back. Where a
 // majority is gone there must be a snapshot to begin anew from.
-func (w *world) loseDisks(r dice) []int {
+func (w *world) loseDisks(r random) []int {
 	share := []float64{0.2, 0.35, 0.7}[r.IntN(3)]
 	var lost []int
 	for i := range w.servers {
@@ -96,7 +96,7 @@ func (w *world) replaceWhenLed(s *server) {
 }
 
 // darkenNode takes a node's power, unless it has none, and gives it back later.
-func (w *world) darkenNode(n *node, r dice) {
+func (w *world) darkenNode(n *node, r random) {
 	dark, boots := r.between(2*time.Second, 20*time.Second), r.between(time.Second, 6*time.Second)
 	lost := r.chance(0.15)
 	if n.hw.off {

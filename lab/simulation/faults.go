@@ -49,7 +49,7 @@ func (w *world) mend() {
 const releasePatience = 5 * time.Second
 
 // killSomebody is kill -9 of a server or of a powerd, which is started again soon.
-func (w *world) killSomebody(r dice) {
+func (w *world) killSomebody(r random) {
 	if r.chance(0.5) {
 		w.killServer(r)
 		return
@@ -69,7 +69,7 @@ func (w *world) killSomebody(r dice) {
 	w.revive(n, r, 20*time.Millisecond+r.about(2*time.Second))
 }
 
-func (w *world) killServer(r dice) {
+func (w *world) killServer(r random) {
 	s := w.servers[r.IntN(len(w.servers))]
 	for _, busy := range w.servers {
 		if r.chance(0.5) && busy.up && len(busy.log)-1 > busy.durable {
@@ -94,11 +94,11 @@ func (w *world) restart(s *server, d time.Duration) {
 	})
 }
 
-func (w *world) someNode(r dice) *node { return w.nodes[r.IntN(len(w.nodes))] }
+func (w *world) someNode(r random) *node { return w.nodes[r.IntN(len(w.nodes))] }
 
 // revive starts a node's powerd after d, perhaps with another configuration or
 // without its state directory.
-func (w *world) revive(n *node, r dice, d time.Duration) {
+func (w *world) revive(n *node, r random, d time.Duration) {
 	life := n.life
 	other, lost, blind := r.chance(0.2), r.chance(0.3), r.IntN(3)
 	if other && w.on["reconfigure"] {
@@ -123,7 +123,7 @@ func (w *world) revive(n *node, r dice, d time.Duration) {
 }
 
 // pauseSomebody stops a server or a powerd for a while (SIGSTOP).
-func (w *world) pauseSomebody(r dice) {
+func (w *world) pauseSomebody(r random) {
 	if n := w.someNode(r); r.chance(0.5) {
 		if n.up && !n.paused {
 			w.hit("node_paused")
@@ -154,7 +154,7 @@ func (w *world) pauseSomebody(r dice) {
 	})
 }
 
-func (w *world) suspendNode(r dice) {
+func (w *world) suspendNode(r random) {
 	n := w.someNode(r)
 	if !n.up || n.paused {
 		return
@@ -195,7 +195,7 @@ func (n *node) wake() {
 }
 
 // rebootNode loses the limits until powerd writes the first one.
-func (w *world) rebootNode(r dice) {
+func (w *world) rebootNode(r random) {
 	n := w.someNode(r)
 	if n.hw.off {
 		return
@@ -214,7 +214,7 @@ func (w *world) rebootNode(r dice) {
 
 // loseNode takes a node out of the operators' sight for long: its links are cut,
 // or its powerd is dead and does not come back, or stands still.
-func (w *world) loseNode(r dice) {
+func (w *world) loseNode(r random) {
 	n := w.someNode(r)
 	d := r.between(8*time.Second, 30*time.Second)
 	kind, oneWay := r.IntN(3), r.IntN(3)
@@ -238,7 +238,7 @@ func (w *world) loseNode(r dice) {
 
 // wedgeNodes stops some powerds for so long that their domain, which has chosen
 // lost-charge fail-safe, stops charging them for more than that.
-func (w *world) wedgeNodes(r dice) {
+func (w *world) wedgeNodes(r random) {
 	d := max(w.timing.Lease, w.seen().LongestLease()) + w.timing.Settle + r.between(2*time.Second, 4*time.Second)
 	for _, n := range w.nodes {
 		if r.chance(0.6) && n.up && !n.paused && n.hw.held > n.disk.FailSafe {
@@ -251,7 +251,7 @@ func (w *world) wedgeNodes(r dice) {
 
 // powerNodeOff takes a node's power away. An operator who has seen it says so,
 // and gives it power again only once that has been answered.
-func (w *world) powerNodeOff(r dice) {
+func (w *world) powerNodeOff(r random) {
 	if n := w.someNode(r); !n.hw.off {
 		w.powerOff(n, r, false)
 	}
@@ -259,7 +259,7 @@ func (w *world) powerNodeOff(r dice) {
 
 // powerOff takes a node's power; where it is surely seen an operator says so as soon as
 // the node counts as silent.
-func (w *world) powerOff(n *node, r dice, surely bool) {
+func (w *world) powerOff(n *node, r random, surely bool) {
 	w.hit("node_powered_off")
 	w.kill(&n.process)
 	n.plug(false)
@@ -293,7 +293,7 @@ func (w *world) powerOff(n *node, r dice, surely bool) {
 
 // overwriteLimit is another program that raises the node's limit; powerd finds
 // it at its next turn.
-func (w *world) overwriteLimit(r dice) {
+func (w *world) overwriteLimit(r random) {
 	n := w.someNode(r)
 	if n.hw.off || n.hw.booting || !n.spec.Controlled || n.hw.held >= n.spec.Rated {
 		return
@@ -322,7 +322,7 @@ const twinBoot = "twin"
 // disk that was cloned. It takes no lease, and its word must lower no charge. (A
 // node that was never given a lease has nothing to prove itself with: of two such
 // machines either may be the one that is charged.)
-func (w *world) doubleIdentity(r dice) {
+func (w *world) doubleIdentity(r random) {
 	n := w.someNode(r)
 	x, until := n.spec, min(w.calm, w.now+r.between(2*time.Second, 12*time.Second))
 	x.Process = r.Uint64() | 1
@@ -353,7 +353,7 @@ func (w *world) doubleIdentity(r dice) {
 }
 
 // freezeDisk lets a machine's disk stand still for a while.
-func (w *world) freezeDisk(r dice) {
+func (w *world) freezeDisk(r random) {
 	d := r.between(500*time.Millisecond, 8*time.Second)
 	if r.chance(0.3) {
 		n := w.someNode(r)
@@ -369,7 +369,7 @@ func (w *world) freezeDisk(r dice) {
 
 // releaseNode is an operator who stops a powerd: it asks the leader whether it
 // may put the originals back, and does so once that is committed.
-func (w *world) releaseNode(r dice) {
+func (w *world) releaseNode(r random) {
 	n := w.someNode(r)
 	if !n.up || n.paused || !n.spec.Controlled || n.asking != "" {
 		return
@@ -394,7 +394,7 @@ func (w *world) releaseNode(r dice) {
 }
 
 // cutOneWay lets nothing pass from one machine to another.
-func (w *world) cutOneWay(r dice) {
+func (w *world) cutOneWay(r random) {
 	n := len(w.net.cuts)
 	from, to := r.IntN(n), r.IntN(n)
 	w.hit("link_cut_one_way")
@@ -403,7 +403,7 @@ func (w *world) cutOneWay(r dice) {
 }
 
 // partition splits all machines into two groups; at times only one way.
-func (w *world) partition(r dice) {
+func (w *world) partition(r random) {
 	side := make([]bool, len(w.net.cuts))
 	for i := range side {
 		side[i] = r.chance(0.5)
@@ -413,7 +413,7 @@ func (w *world) partition(r dice) {
 }
 
 // isolateLeader cuts whoever leads off from some or all of the others.
-func (w *world) isolateLeader(r dice) {
+func (w *world) isolateLeader(r random) {
 	for _, s := range w.servers {
 		if s.up && s.role == leading {
 			side := make([]bool, len(w.net.cuts))
@@ -428,7 +428,7 @@ func (w *world) isolateLeader(r dice) {
 	}
 }
 
-func (w *world) split(side []bool, r dice) {
+func (w *world) split(side []bool, r random) {
 	oneWay := r.chance(0.3)
 	w.tracef("partition %v, one way %v", side, oneWay)
 	w.sever(r.between(500*time.Millisecond, 15*time.Second), func(from, to int) bool {
@@ -437,7 +437,7 @@ func (w *world) split(side []bool, r dice) {
 }
 
 // stepWallClock sets a server's wall clock wrong, often by more than a minute, or right.
-func (w *world) stepWallClock(r dice) {
+func (w *world) stepWallClock(r random) {
 	s := w.servers[r.IntN(len(w.servers))]
 	far, back, right := r.between(0, 3*time.Minute), r.chance(0.5), r.chance(0.3)
 	s.wallOff = far

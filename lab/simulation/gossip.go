@@ -41,7 +41,7 @@ func (w *world) processAt(address int) *process {
 
 // other is another process than p, whether it runs or not.
 func (w *world) other(p *process) *process {
-	i := p.dice.IntN(len(w.servers) + len(w.nodes) - 1)
+	i := p.random.IntN(len(w.servers) + len(w.nodes) - 1)
 	if i >= p.address {
 		i++
 	}
@@ -88,7 +88,7 @@ func (w *world) meet(p *process) {
 	if !w.on["brake"] {
 		return
 	}
-	w.timer(p, p.dice.upTo(2*meetEvery), func() {
+	w.timer(p, p.random.upTo(2*meetEvery), func() {
 		to := w.other(p)
 		known := w.gossipOf(p).known
 		w.send(p, to, func() {
@@ -108,7 +108,7 @@ func (n *node) brake(generation uint64) {
 }
 
 // brake is an operator who sets the brake at any process, and later lifts it.
-func (w *world) brake(r dice) {
+func (w *world) brake(r random) {
 	p := w.processAt(r.IntN(len(w.servers) + len(w.nodes)))
 	if !p.up || p.paused {
 		return

@@ -116,7 +116,7 @@ func (n *node) plug(on bool) {
 
 // writeDelay is how long hardware takes to obey a lower limit, verified.
 func (n *node) writeDelay() time.Duration {
-	w, r := n.w, n.dice
+	w, r := n.w, n.random
 	d, late, stuck := 2*time.Millisecond+r.upTo(40*time.Millisecond), r.chance(w.slowWrite), r.chance(w.stuck)
 	lateBy, stuckFor := r.upTo(1500*time.Millisecond), r.upTo(15*time.Second)
 	if late {
@@ -154,7 +154,7 @@ func (w *world) watchdog(n *node, k *charged) {
 
 // wander changes what a node's work would draw, now and then.
 func (n *node) wander() {
-	changes, part := n.dice.chance(n.w.restless), n.dice.Float64()
+	changes, part := n.random.chance(n.w.restless), n.random.Float64()
 	if n.w.now < n.w.calm && changes {
 		n.hw.next = n.spec.Floor + units.Power(part*float64(n.spec.Rated-n.spec.Floor))
 	}

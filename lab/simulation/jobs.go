@@ -14,7 +14,7 @@ const jobsAtOnce = 3
 // orderJob is what a scheduler and the job loop ask for: a job with a floor, its
 // uncapped finish time, an early stop, tasks dropped or the end. All is asked again
 // while no answer comes, and what was asked once may be asked anew much later.
-func (w *world) orderJob(r dice) {
+func (w *world) orderJob(r random) {
 	running := w.runningJobs()
 	if len(running) == 0 || len(running) < jobsAtOnce && r.chance(0.2) {
 		w.orderNewJob(r)
@@ -52,7 +52,7 @@ func (w *world) runningJobs() (running []string) {
 
 // orderDeflation is what a scheduler asks for before it starts a job, and the arbiter
 // later: a drop ratio, at times beyond the floor, lower than before or by another seed.
-func (w *world) orderDeflation(r dice) {
+func (w *world) orderDeflation(r random) {
 	running := w.runningJobs()
 	if len(running) == 0 {
 		w.orderNewJob(r)
@@ -67,7 +67,7 @@ func (w *world) orderDeflation(r dice) {
 	w.askJob("deflate", func(c *ledger.Command) { c.DeflateJob = x })
 }
 
-func (w *world) orderNewJob(r dice) {
+func (w *world) orderNewJob(r random) {
 	n := len(w.seen().Jobs)
 	floor := []float64{0.3, 0.5, 0.75, 0.9, 1}[r.IntN(5)]
 	w.askJob("job", func(c *ledger.Command) {
@@ -95,7 +95,7 @@ func namesDrops(id string) bool { return jobTasks(id)%2 == 0 }
 
 // orderDrops asks for some tasks to be dropped, at times for what was asked before,
 // out of order.
-func (w *world) orderDrops(r dice, id string) {
+func (w *world) orderDrops(r random, id string) {
 	tasks := int(jobTasks(id))
 	first := r.IntN(tasks)
 	x := &ledger.DropTasks{ID: id, Of: uint32(tasks), Ranges: []ledger.TaskRange{{First: uint32(first), Last: uint32(min(tasks-1, first+r.IntN(4)))}}}

@@ -79,7 +79,7 @@ type process struct {
 	life    uint64 // counts its starts; timers of an earlier life are void
 	backlog []func()
 	since   time.Duration // true time since when it runs without a break
-	dice    dice
+	random  random
 }
 
 // timer plans something that the process itself does; it dies with the process.
@@ -112,7 +112,7 @@ func (w *world) resume(p *process) {
 	waiting := p.backlog
 	p.paused, p.backlog, p.since = false, nil, w.now
 	for _, do := range waiting {
-		d := p.dice.upTo(3 * time.Millisecond)
+		d := p.random.upTo(3 * time.Millisecond)
 		if w.net.reorder == 0 {
 			d = 0
 		}

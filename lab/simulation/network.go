@@ -6,7 +6,7 @@ import "time"
 type network struct {
 	cuts    [][]int           // [from][to]: how many faults let nothing pass
 	last    [][]time.Duration // newest planned arrival, where order is kept
-	dice    []dice            // by sender
+	random  []random          // by sender
 	delay   time.Duration     // usual longest delay
 	spike   time.Duration     // longest delay of a delayed message
 	spiky   float64           // share of messages that are delayed
@@ -21,7 +21,7 @@ type network struct {
 // drawNetwork draws what the network does to messages. All is drawn in any case,
 // so that a class that is turned off moves no other chance.
 func (w *world) drawNetwork() {
-	r := w.dice("network", 0)
+	r := w.random("network", 0)
 	n := &network{
 		delay: 2 * time.Millisecond, loss: w.when("loss", 0.1*r.Float64()), double: w.when("duplicate", 0.2*r.Float64()),
 		reorder: w.when("reorder", r.Float64()), spiky: w.when("delay", 0.3*r.Float64()), spike: r.between(50*time.Millisecond, 15*time.Second),
@@ -29,7 +29,7 @@ func (w *world) drawNetwork() {
 	for i := range len(w.servers) + len(w.nodes) {
 		n.cuts = append(n.cuts, make([]int, len(w.servers)+len(w.nodes)))
 		n.last = append(n.last, make([]time.Duration, len(w.servers)+len(w.nodes)))
-		n.dice = append(n.dice, w.dice("link", i))
+		n.random = append(n.random, w.random("link", i))
 	}
 	w.net = n
 }
@@ -38,7 +38,7 @@ func (w *world) drawNetwork() {
 // A message to a process that has been restarted meanwhile arrives at the new
 // one, which must tell by itself.
 func (w *world) send(from, to *process, arrive func()) {
-	n, r := w.net, w.net.dice[from.address]
+	n, r := w.net, w.net.random[from.address]
 	lost, doubled := r.chance(n.loss), r.chance(n.double)
 	switch {
 	case n.cuts[from.address][to.address] > 0:
@@ -56,7 +56,7 @@ func (w *world) send(from, to *process, arrive func()) {
 }
 
 func (w *world) carry(from, to *process, arrive func()) {
-	n, r := w.net, w.net.dice[from.address]
+	n, r := w.net, w.net.random[from.address]
 	d, late, free := 100*time.Microsecond+r.upTo(n.delay), r.chance(n.spiky), r.chance(n.reorder)
 	if late {
 		w.hit("message_delayed")

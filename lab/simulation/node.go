@@ -61,8 +61,8 @@ type node struct {
 
 func (w *world) newNode(i int) *node {
 	n := &node{w: w}
-	n.process = process{name: fmt.Sprintf("n%02d", i+1), address: len(w.servers) + i, dice: w.dice("node", i)}
-	r, racks := w.dice("machine", i), w.racks()
+	n.process = process{name: fmt.Sprintf("n%02d", i+1), address: len(w.servers) + i, random: w.random("node", i)}
+	r, racks := w.random("machine", i), w.racks()
 	n.clock = w.drawClock(r, -1)
 	n.spec = ledger.Sighting{
 		Node: n.name, MachineID: fmt.Sprintf("machine-%d", i+1), Weight: 1,
@@ -78,7 +78,7 @@ func (w *world) newNode(i int) *node {
 
 // configure draws what an operator may write into the node's configuration;
 // rated watts and floor are physics and stay.
-func (n *node) configure(r dice) {
+func (n *node) configure(r random) {
 	n.spec.FailSafe = n.spec.Floor + r.watts(0, 30)
 	n.spec.Max = min(n.spec.Rated, n.spec.FailSafe+r.watts(20, 150))
 	weight, odd := 0.5+2*r.Float64(), r.chance(0.3)
@@ -102,8 +102,8 @@ func (n *node) now() lease.Instant {
 // fail-safe cap that only its configuration knows is not committed yet.
 func (n *node) boot() {
 	n.w.start(&n.process)
-	n.pid = n.dice.Uint64() | 1
-	n.leader, n.asking = n.dice.IntN(len(n.w.servers)), ""
+	n.pid = n.random.Uint64() | 1
+	n.leader, n.asking = n.random.IntN(len(n.w.servers)), ""
 	n.sent = map[uint64]time.Duration{}
 	n.spec.Process = n.pid
 	n.exchange = lease.NewNode(n.pid, n.disk, n.now())
@@ -115,7 +115,7 @@ func (n *node) boot() {
 	n.w.tracef("%s starts, process %x, fail-safe %v", n.name, n.pid, n.disk.FailSafe)
 	n.write(n.disk.FailSafe)
 	n.step()
-	n.w.timer(&n.process, n.dice.upTo(heartbeatEvery/4), n.beat)
+	n.w.timer(&n.process, n.random.upTo(heartbeatEvery/4), n.beat)
 	n.w.meet(&n.process)
 }
 
@@ -123,7 +123,7 @@ func (n *node) boot() {
 func (n *node) crash() {
 	n.w.kill(&n.process)
 	n.w.tracef("%s killed holding %v", n.name, n.hw.held)
-	if n.dice.chance(0.5) {
+	if n.random.chance(0.5) {
 		n.hw.writing++ // a write on its way is lost
 	}
 }
@@ -138,7 +138,7 @@ func (n *node) released(id string) {
 	n.w.kill(&n.process)
 	n.lose()
 	n.hw.booting = false
-	n.w.revive(n, n.dice, n.dice.about(4*time.Second)+100*time.Millisecond)
+	n.w.revive(n, n.random, n.random.about(4*time.Second)+100*time.Millisecond)
 }
 
 // step is the node's inner loop: the time first, then the cap in force.
@@ -272,13 +272,13 @@ func (n *node) store(m lease.Memory) {
 	n.w.timer(&n.process, n.syncDelay(), func() {
 		n.disk = m
 		n.w.judge.stored(n)
-		n.w.timer(&n.process, n.dice.upTo(time.Millisecond), func() { n.carryOut(n.exchange.Stored(nil, n.now())) })
+		n.w.timer(&n.process, n.random.upTo(time.Millisecond), func() { n.carryOut(n.exchange.Stored(nil, n.now())) })
 	})
 }
 
 // syncDelay is how long a write to the node's disk takes to be durable.
 func (n *node) syncDelay() time.Duration {
-	return n.w.syncDelay(n.dice) + max(0, n.frozen-n.w.now)
+	return n.w.syncDelay(n.random) + max(0, n.frozen-n.w.now)
 }
 
 // took judges a lease that has been taken.

@@ -66,7 +66,7 @@ func (w *world) askAgain(o *order) {
 	if o.tries++; o.tries > 1 {
 		w.hit("order_repeated")
 	}
-	r := w.dice(o.id, o.tries)
+	r := w.random(o.id, o.tries)
 	leads := slices.DeleteFunc(slices.Clone(w.servers), func(s *server) bool { return !s.up || s.lead == nil })
 	if delay := r.upTo(5 * time.Millisecond); len(leads) > 0 {
 		s := leads[r.IntN(len(leads))]
@@ -94,7 +94,7 @@ func (w *world) answered(o *order, output any, err error) {
 func (w *world) seen() *ledger.State { return w.judge.state }
 
 // someDomain is a domain of the tree, in order of names.
-func (w *world) someDomain(r dice) (ledger.Domain, bool) {
+func (w *world) someDomain(r random) (ledger.Domain, bool) {
 	list := w.seen().Domains
 	if len(list) == 0 {
 		return ledger.Domain{}, false
@@ -102,7 +102,7 @@ func (w *world) someDomain(r dice) (ledger.Domain, bool) {
 	return list[pick(r, sortedKeys(list))], true
 }
 
-func (w *world) someKnownNode(r dice) (ledger.Node, bool) {
+func (w *world) someKnownNode(r random) (ledger.Node, bool) {
 	list := w.seen().Nodes
 	if len(list) == 0 {
 		return ledger.Node{}, false
@@ -110,10 +110,10 @@ func (w *world) someKnownNode(r dice) (ledger.Node, bool) {
 	return list[pick(r, sortedKeys(list))], true
 }
 
-func pick(r dice, names []string) string { return names[r.IntN(len(names))] }
+func pick(r random, names []string) string { return names[r.IntN(len(names))] }
 
 // someBudget is a budget for a domain, between too little and ample.
-func (w *world) someBudget(r dice, d ledger.Domain) units.Power {
+func (w *world) someBudget(r random, d ledger.Domain) units.Power {
 	sum := w.seen().Totals()[d.Name]
 	most := sum.Unmanaged + sum.Boot + 20*units.Watt
 	above := w.seen().Tree()
@@ -130,7 +130,7 @@ func (w *world) someBudget(r dice, d ledger.Domain) units.Power {
 	return min(max(units.Watt, to), d.Usable())
 }
 
-func (w *world) orderBudget(r dice) {
+func (w *world) orderBudget(r random) {
 	d, ok := w.someDomain(r)
 	if !ok {
 		return
@@ -154,7 +154,7 @@ func (w *world) askBudget(o *order, d ledger.Domain, to units.Power, until int64
 }
 
 // orderTimed asks for a budget that comes back by the clock, or for a schedule.
-func (w *world) orderTimed(r dice) {
+func (w *world) orderTimed(r random) {
 	d, ok := w.someDomain(r)
 	if !ok {
 		return
@@ -181,7 +181,7 @@ func (w *world) orderTimed(r dice) {
 }
 
 // orderDomain changes what is said of a domain, or adds or removes one.
-func (w *world) orderDomain(r dice) {
+func (w *world) orderDomain(r random) {
 	d, ok := w.someDomain(r)
 	if !ok {
 		return
@@ -217,7 +217,7 @@ func (w *world) orderDomain(r dice) {
 }
 
 // orderSettings changes what operators say of a node, or takes it back.
-func (w *world) orderSettings(r dice) {
+func (w *world) orderSettings(r random) {
 	n, ok := w.someKnownNode(r)
 	if !ok {
 		return
@@ -245,7 +245,7 @@ func (w *world) askSettings(node string, x ledger.Settings) {
 	}})
 }
 
-func (w *world) orderMove(r dice) {
+func (w *world) orderMove(r random) {
 	n, ok := w.someKnownNode(r)
 	d, _ := w.someDomain(r)
 	if ok {
@@ -256,7 +256,7 @@ func (w *world) orderMove(r dice) {
 	}
 }
 
-func (w *world) orderDrain(r dice) {
+func (w *world) orderDrain(r random) {
 	if n, ok := w.someKnownNode(r); ok {
 		resume := n.Drained || r.chance(0.2)
 		w.ask(&order{what: "drain", make: func(_ leader.View, c *ledger.Command) error {
@@ -268,7 +268,7 @@ func (w *world) orderDrain(r dice) {
 
 // orderRemove takes a node out of the cluster without a word on whether it is off:
 // one that does not run, if there is one, since others are refused.
-func (w *world) orderRemove(r dice) {
+func (w *world) orderRemove(r random) {
 	n, ok := w.someKnownNode(r)
 	for _, x := range w.nodes {
 		if known, there := w.seen().Nodes[x.spec.Node]; there && !x.up {
@@ -281,7 +281,7 @@ func (w *world) orderRemove(r dice) {
 	}
 }
 
-func (w *world) orderPolicy(r dice) {
+func (w *world) orderPolicy(r random) {
 	p := budget.Policies()[r.IntN(len(budget.Policies()))]
 	w.ask(&order{what: "policy", make: func(_ leader.View, c *ledger.Command) error {
 		c.Policy = &ledger.Named{Name: string(p)}
@@ -290,10 +290,10 @@ func (w *world) orderPolicy(r dice) {
 }
 
 // orderRead asks what is in force.
-func (w *world) orderRead(dice) { w.ask(&order{what: "read", input: readInput{}}) }
+func (w *world) orderRead(random) { w.ask(&order{what: "read", input: readInput{}}) }
 
 // orderSprint asks for a sprint budget, a sprint, or the end of one.
-func (w *world) orderSprint(r dice) {
+func (w *world) orderSprint(r random) {
 	d, ok := w.someDomain(r)
 	if !ok {
 		return
@@ -308,7 +308,7 @@ func (w *world) orderSprint(r dice) {
 	}
 }
 
-func (w *world) askSprintBudget(r dice, d ledger.Domain) {
+func (w *world) askSprintBudget(r random, d ledger.Domain) {
 	x := &ledger.SetSprintBudget{Domain: d.Name, Capacity: units.Energy(1+r.IntN(8)) * units.Kilojoule, Refill: r.watts(100, 2000)}
 	if w.on["debt"] || w.on["sprinter-off"] { // which show in small budgets
 		x.Capacity, x.Refill = x.Capacity/10, x.Refill/20
@@ -327,7 +327,7 @@ func (w *world) askPot(x *ledger.SetSprintBudget) {
 	}})
 }
 
-func (w *world) cancelSprint(r dice) {
+func (w *world) cancelSprint(r random) {
 	var open []string
 	for _, p := range w.seen().SprintsByTime() {
 		if p.Open() {
@@ -345,7 +345,7 @@ func (w *world) cancelSprint(r dice) {
 }
 
 // askSprint asks for a sprint of some nodes, most often one that fits.
-func (w *world) askSprint(r dice, d ledger.Domain) {
+func (w *world) askSprint(r random, d ledger.Domain) {
 	x := &ledger.GrantSprint{Domain: d.Name, Duration: r.between(time.Second, 10*time.Second)}
 	if len(d.Sprint.Shares) > 0 {
 		x.Class = pick(r, sortedKeys(d.Sprint.Shares))

@@ -10,7 +10,7 @@ import (
 // loseQuorum destroys the disks of the servers. An operator begins them anew from
 // some snapshot that was put aside: what was committed after it is not known any
 // more, while nodes still hold leases of it.
-func (w *world) loseQuorum(r dice) {
+func (w *world) loseQuorum(r random) {
 	if len(w.saves) == 0 || w.restoring {
 		return
 	}

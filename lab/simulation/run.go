@@ -176,7 +176,7 @@ func (w *world) run() {
 		s.boot()
 	}
 	for i, n := range w.nodes {
-		w.add(w.dice("start", i).upTo(3*time.Second), func() {
+		w.add(w.random("start", i).upTo(3*time.Second), func() {
 			if n.life == 0 && !(w.on["stranger"] && i == len(w.nodes)-1) { // which comes late
 				n.boot()
 			}

@@ -120,10 +120,10 @@ func (s *server) confirmed(by int, round uint64) {
 }
 
 func (w *world) newServer(id int) *server {
-	r := w.dice("computer", id)
+	r := w.random("computer", id)
 	s := &server{w: w, id: id, voted: nobody, log: make([]entry, 1), clock: w.drawClock(r, +1)}
 	s.wallOff = r.upTo(200*time.Millisecond) - 100*time.Millisecond
-	s.process = process{name: "c" + string(rune('1'+id)), address: id, dice: w.dice("server", id)}
+	s.process = process{name: "c" + string(rune('1'+id)), address: id, random: w.random("server", id)}
 	return s
 }
 
@@ -161,7 +161,7 @@ func (s *server) crash() {
 
 // await sets the election deadline anew.
 func (s *server) await() {
-	s.deadline = s.w.now + s.dice.between(electionMin, electionMax)
+	s.deadline = s.w.now + s.random.between(electionMin, electionMax)
 	if !s.armed {
 		s.arm()
 	}
@@ -355,12 +355,12 @@ func (s *server) store(prev int, entries []entry) bool {
 func (s *server) sync(last int, done func()) {
 	term := s.log[last].term
 	freeze := max(0, s.frozen-s.w.now)
-	d := s.w.syncDelay(s.dice) + freeze
+	d := s.w.syncDelay(s.random) + freeze
 	if d > writeDeadline {
 		s.w.timer(&s.process, writeDeadline, func() {
 			s.w.hit("write_deadline_missed")
 			s.crash()
-			s.w.restart(s, freeze+s.dice.upTo(time.Second))
+			s.w.restart(s, freeze+s.random.upTo(time.Second))
 		})
 		return
 	}
@@ -465,7 +465,7 @@ func (s *server) save(at int) {
 func (w *world) majority() int { return len(w.servers)/2 + 1 }
 
 // syncDelay is how long a write to a disk takes to be durable.
-func (w *world) syncDelay(r dice) time.Duration {
+func (w *world) syncDelay(r random) time.Duration {
 	d, slow, by := 200*time.Microsecond+r.upTo(2*time.Millisecond), r.chance(w.slowDisk), r.upTo(time.Second)
 	if slow {
 		w.hit("disk_slow")

@@ -16,7 +16,7 @@ type class struct {
 	// usual is the least chance that a schedule has the class.
 	usual float64
 	// do is one occurrence; nil for a class that is a property of the whole schedule.
-	do func(*world, dice)
+	do func(*world, random)
 	// apart: it is drawn apart from the others, so that a schedule which was kept before
 	// there was such a class has the same faults as then.
 	apart bool
@@ -95,11 +95,11 @@ func Classes() []string {
 // drawSwarm decides which classes the schedule has.
 func (w *world) drawSwarm() {
 	w.on = map[string]bool{}
-	r := w.dice("swarm", 0)
+	r := w.random("swarm", 0)
 	density := []float64{0.15, 0.3, 0.5}[r.IntN(3)]
 	for _, c := range classes() {
 		if c.apart {
-			w.on[c.name] = w.dice("swarm-"+c.name, 0).chance(c.usual)
+			w.on[c.name] = w.random("swarm-"+c.name, 0).chance(c.usual)
 			continue
 		}
 		w.on[c.name] = r.chance(max(density, c.usual))
@@ -120,10 +120,10 @@ func (w *world) drawSwarm() {
 		"crash", "pause", "suspend", "reboot", "lost-node", "isolate-leader", "partition", "frozen-disk", "lost-quorum", "brake", "hasty-lift",
 		"budget", "timed-budget", "site-dark", "control", "deaf", "flurry",
 	}
-	if w.dice("undisturbed", 0).chance(0.7) && (w.on["sprinter-off"] || w.on["debt"]) {
+	if w.random("undisturbed", 0).chance(0.7) && (w.on["sprinter-off"] || w.on["debt"]) {
 		w.quiet(append(loud, "stranger", "old-lease"))
 	}
-	if w.dice("undisturbed", 1).chance(0.6) && (w.on["stranger"] || w.on["old-lease"]) {
+	if w.random("undisturbed", 1).chance(0.6) && (w.on["stranger"] || w.on["old-lease"]) {
 		w.quiet(append(loud, "settings", "release", "remove", "drain", "loss"))
 	}
 	if w.schedule.Only != nil {
@@ -154,7 +154,7 @@ func (w *world) disrupt() {
 		if !w.on[c.name] || c.do == nil {
 			continue
 		}
-		r := w.dice(c.name, -1)
+		r := w.random(c.name, -1)
 		mean := r.between(c.most/8, c.most)
 		at := time.Second + r.about(mean)
 		for i := 0; at < w.calm; i++ {
@@ -175,6 +175,6 @@ func (w *world) occur(c class, i int, at time.Duration) {
 	}
 	w.add(at, func() {
 		w.happened = append(w.happened, name)
-		c.do(w, w.dice(c.name, i))
+		c.do(w, w.random(c.name, i))
 	})
 }

@@ -76,27 +76,27 @@ func newWorld(s Schedule, trace io.Writer) *world {
 	if w.calm = w.end; w.end >= 2*calmSpan {
 		w.calm = w.end - calmSpan
 	}
-	r := w.dice("world", 0)
+	r := w.random("world", 0)
 	w.drawFaults(r)
-	w.drawDomains(w.dice("domains", 0))
+	w.drawDomains(w.random("domains", 0))
 	for id := range 3 + 2*r.IntN(2) {
 		w.servers = append(w.servers, w.newServer(id))
 	}
 	for i := range 3 + r.IntN(3) {
 		w.nodes = append(w.nodes, w.newNode(i))
 	}
-	w.drawBudgets(w.dice("budgets", 0))
-	w.drawLeases(w.dice("leases", 0))
+	w.drawBudgets(w.random("budgets", 0))
+	w.drawLeases(w.random("leases", 0))
 	w.drawNetwork()
 	w.judge = newJudge(w)
 	return w
 }
 
-// dice is a stream of chances of this schedule.
-func (w *world) dice(name string, i int) dice { return newDice(w.schedule.Seed, name, i) }
+// random is a stream of chances of this schedule.
+func (w *world) random(name string, i int) random { return newRandom(w.schedule.Seed, name, i) }
 
 // drawFaults draws the properties that hold for the whole schedule.
-func (w *world) drawFaults(r dice) {
+func (w *world) drawFaults(r random) {
 	w.slowDisk, w.slowWrite = w.when("slow-disk", 0.3*r.Float64()), w.when("slow-limit", 0.5*r.Float64())
 	w.stuck, w.restless = w.when("stuck-limit", 0.3*r.Float64()), w.when("restless", 0.5*r.Float64())
 	w.ample, w.adverse = r.chance(0.3), r.chance(0.5)
@@ -133,7 +133,7 @@ func (w *world) tracef(format string, args ...any) {
 
 // drawClock is a machine's clock: usual quartz, or anywhere within one percent.
 // Where clocks are adverse, all of one kind err the same way.
-func (w *world) drawClock(r dice, adverse float64) clock {
+func (w *world) drawClock(r random, adverse float64) clock {
 	off, worst, edge := 50e-6*(2*r.Float64()-1), 2*r.Float64()-1, r.chance(0.3)
 	switch {
 	case !w.on["clock-rate"]:
@@ -155,7 +155,7 @@ func (w *world) drawClock(r dice, adverse float64) clock {
 
 // drawDomains makes a site with one or two racks, at times below feeders.
 // Budgets come with the nodes.
-func (w *world) drawDomains(r dice) {
+func (w *world) drawDomains(r random) {
 	site := ledger.Domain{Domain: budget.Domain{Name: "site/lab"}}
 	w.domains = []ledger.Domain{site}
 	above := site.Name
@@ -182,7 +182,7 @@ func (w *world) drawDomains(r dice) {
 
 // drawLeases gives every server a length of leases of its own, of which the first
 // leader's becomes the committed one.
-func (w *world) drawLeases(r dice) {
+func (w *world) drawLeases(r random) {
 	for _, s := range w.servers {
 		s.length = w.timing.Lease
 		if length := r.between(ledger.LeaseLeast, 14*time.Second); w.on["lease-length"] {
@@ -193,7 +193,7 @@ func (w *world) drawLeases(r dice) {
 }
 
 // watts is a random power of whole eighths of a watt.
-func (r dice) watts(lo, hi int64) units.Power {
+func (r random) watts(lo, hi int64) units.Power {
 	return units.Power(8*lo+r.Int64N(8*(hi-lo)+1)) * budget.Quantum
 }
 
@@ -209,7 +209,7 @@ func (w *world) racks() []string {
 }
 
 // drawBudgets gives every domain a budget between tight and ample.
-func (w *world) drawBudgets(r dice) {
+func (w *world) drawBudgets(r random) {
 	for i := range w.domains {
 		least, most := w.bounds(w.domains[i].Name)
 		w.domains[i].Budget = least + units.Power(r.Int64N(int64(most-least)))

@@ -42,6 +42,7 @@ import (
 	"headroom/lab/bench"
 	"headroom/lab/demo"
 	"headroom/lab/emulator"
+	faults "headroom/lab/faults/command"
 	"headroom/lab/papers"
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
@@ -55,7 +56,6 @@ import (
 	"headroom/lab/scaling"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
-	torment "headroom/lab/torment/command"
 	scheduler "headroom/scheduler/command"
 )
 
@@ -77,7 +77,7 @@ func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	root.AddCommand(apps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
-	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), scaling.NewCommand(), torment.New())
+	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), scaling.NewCommand(), faults.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand(), pigeon.NewCommand(), ipso.NewCommand(), usba.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())

@@ -96,12 +96,12 @@ type cluster struct {
 	nodes   []string
 	state   map[string]string // state_dir by server
 	running map[string]*program
-	witness *witness
+	checker *checker
 	readers []*reader // of the programs' output, where the shape has them piped
 }
 
 // newCluster starts the cluster and waits until every node holds a lease; from then
-// on the witness looks.
+// on the checker looks.
 func newCluster(t *testing.T, s shape) *cluster {
 	t.Helper()
 	if testing.Short() {
@@ -135,7 +135,7 @@ func newCluster(t *testing.T, s shape) *cluster {
 		c.boot(name)
 	}
 	c.leased(c.nodes...)
-	c.witness = newWitness(c)
+	c.checker = newChecker(c)
 	for _, name := range c.nodes {
 		c.busy(name)
 	}
@@ -517,19 +517,19 @@ func reasoned(all []change, reason string) (count int) {
 }
 
 // budget has the operator change the site's budget and waits for the nodes. The
-// witness holds the nodes to the higher of the two until all have read back.
+// checker holds the nodes to the higher of the two until all have read back.
 func (c *cluster) budget(watts float64, reason string) {
 	c.t.Helper()
-	c.witness.allow(max(watts, c.witness.allowed()))
+	c.checker.allow(max(watts, c.checker.allowed()))
 	c.until("a budget of "+strconv.FormatFloat(watts, 'g', -1, 64)+" W", func() bool {
 		_, refused := ask[struct{}](c, "budget", "set", fmt.Sprintf("%gW", watts), "--reason", reason, "--request-id", reason, "--yes")
 		return refused == nil
 	})
 	c.until(fmt.Sprintf("caps of together %g W", watts), func() bool {
-		s, err := c.witness.look()
+		s, err := c.checker.look()
 		return err == nil && s.held <= watts+rounding
 	})
-	c.witness.allow(watts)
+	c.checker.allow(watts)
 }
 
 // led is when a server began to lead in which epoch, by its own log.

@@ -49,7 +49,7 @@ func TestSiteDark(t *testing.T) { //nolint:paralleltest // uses the whole machin
 	}
 	before, domains := c.history(), c.domains()
 	testkit.WriteFile(t, unsynced, "not synced")
-	c.witness.rest() // a machine that boots may hold anything until its powerd has written a limit
+	c.checker.rest() // a machine that boots may hold anything until its powerd has written a limit
 	for _, p := range c.running {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	}
@@ -84,7 +84,7 @@ func TestSiteDark(t *testing.T) { //nolint:paralleltest // uses the whole machin
 		}
 	}
 	c.leased(c.nodes...)
-	c.witness.wake()
+	c.checker.wake()
 	if after := c.history(); !reflect.DeepEqual(before, after) {
 		t.Errorf("the site was dark; the history was\n%+v\nand is\n%+v", before, after)
 	}

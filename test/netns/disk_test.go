@@ -173,7 +173,7 @@ func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machin
 	c.start(full)
 	c.budget(330, "without "+full)
 	c.leased(c.nodes...)
-	c.witness.noFall()
+	c.checker.noFall()
 
 	testkit.Check(t, os.Remove(ballast))
 	testkit.Check(t, unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, fmt.Sprintf("size=%d", 16*smallDisk)))
@@ -277,7 +277,7 @@ func TestFrozenDisk(t *testing.T) { //nolint:paralleltest // uses the whole mach
 	c.budget(340, "with a frozen disk")
 	c.unhealthy(frozen, "member-ended", "member-silent")
 	c.leased(c.nodes...)
-	c.witness.noFall()
+	c.checker.noFall()
 
 	thawed = true
 	testkit.Check(t, thaw(disk))

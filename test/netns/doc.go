@@ -4,7 +4,7 @@
 // or both.
 //
 // The one idea: nothing here is asked of the programs alone. While a scenario cuts,
-// stops, kills, fills or freezes, a witness reads from the emulated machines
+// stops, kills, fills or freezes, a checker reads from the emulated machines
 // themselves, ten times a second, which caps they hold and what they draw, and holds
 // the sums against the budget; what operators are told is read by the command line
 // from a namespace of its own, over TLS, as they would.

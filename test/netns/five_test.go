@@ -38,7 +38,7 @@ func TestFiveServers(t *testing.T) { //nolint:paralleltest // uses the whole mac
 		t.Errorf("a change without a majority: %v; want exit code 3 or 7", refused)
 	}
 	c.until("every node at its fail-safe cap", func() bool {
-		s, err := c.witness.look()
+		s, err := c.checker.look()
 		return err == nil && len(s.fallen) == len(c.nodes) && s.held == failSafe()*float64(len(c.nodes))
 	})
 

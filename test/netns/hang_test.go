@@ -123,7 +123,7 @@ func TestCutWhileReadersAndADiskHang(t *testing.T) { //nolint:paralleltest // us
 	for _, r := range c.readers {
 		r.hang(t)
 	}
-	c.witness.allow(420)
+	c.checker.allow(420)
 	began := time.Now()
 	c.until("a cut with all readers stopped", func() bool {
 		_, refused := ask[struct{}](c, "budget", "set", "300W", "--reason", "while everything hangs", "--request-id", "hang", "--yes", "--wait", "0s")
@@ -148,10 +148,10 @@ func TestCutWhileReadersAndADiskHang(t *testing.T) { //nolint:paralleltest // us
 	}
 	testkit.Check(t, thaw(disk))
 	c.until("caps of together 300 W", func() bool {
-		s, err := c.witness.look()
+		s, err := c.checker.look()
 		return err == nil && s.held <= 300+rounding
 	})
-	c.witness.allow(300)
+	c.checker.allow(300)
 	c.pass(3 * time.Second)
 	c.leased(c.nodes...)
 	c.oneLeader()

@@ -35,7 +35,7 @@ func TestLeaderCutOff(t *testing.T) { //nolint:paralleltest // uses the whole ma
 	}
 	c.budget(450, "by the majority")
 	c.leased(c.nodes...)
-	c.witness.noFall()
+	c.checker.noFall()
 
 	c.net.heal()
 	c.until(old+" to follow", func() bool {
@@ -73,7 +73,7 @@ func TestLeaderHalfCutOff(t *testing.T) { //nolint:paralleltest // uses the whol
 		c.net.heal()
 		c.follower(old)
 	}
-	c.witness.noFall()
+	c.checker.noFall()
 	c.charges()
 	if all := c.history(); reasoned(all, "while the leader hears nobody") != 1 || all[0].ToW != 350 {
 		t.Errorf("the history: %+v", all)
@@ -169,7 +169,7 @@ func (c *cluster) charges() {
 		}
 		return table != nil
 	})
-	if sum > c.witness.allowed()+rounding {
-		c.t.Errorf("charged are%s, more than the budget of %g W", text, c.witness.allowed())
+	if sum > c.checker.allowed()+rounding {
+		c.t.Errorf("charged are%s, more than the budget of %g W", text, c.checker.allowed())
 	}
 }

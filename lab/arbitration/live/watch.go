@@ -31,9 +31,9 @@ type watch struct {
 }
 
 // pace is how much was done in how much time under equal budgets, with all nodes in a sprint and with none.
-type pace struct{ fast, base tally }
+type pace struct{ fast, base total }
 
-type tally struct {
+type total struct {
 	work float64 // tasks
 	time time.Duration
 }
@@ -123,7 +123,7 @@ func (w *watch) count(now moment) {
 	if !was.known || !was.full || !now.full || was.each != now.each || was.sprinting != now.sprinting {
 		return
 	}
-	p, more := w.paces[now.each], tally{now.work - was.work, now.at - was.at}
+	p, more := w.paces[now.each], total{now.work - was.work, now.at - was.at}
 	switch now.sprinting {
 	case nodes:
 		p.fast.add(more)
@@ -133,7 +133,7 @@ func (w *watch) count(now moment) {
 	w.paces[now.each] = p
 }
 
-func (t *tally) add(more tally) {
+func (t *total) add(more total) {
 	t.work += more.work
 	t.time += more.time
 }
@@ -163,4 +163,4 @@ func (w *watch) speedUp() (times float64, known bool) {
 	return sum / weight, true
 }
 
-func (t *tally) rate() float64 { return t.work / t.time.Seconds() }
+func (t *total) rate() float64 { return t.work / t.time.Seconds() }

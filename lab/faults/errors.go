@@ -1,7 +1,7 @@
-package torment
+package faults
 
 import "errors"
 
 // ErrNotPermitted reports that this machine does not permit the namespaces or the
 // filters that a run needs.
-var ErrNotPermitted = errors.New("torment: not permitted on this machine")
+var ErrNotPermitted = errors.New("faults: not permitted on this machine")

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// dice is one stream of chances. A schedule has many: one for each process, each
+// random is one stream of chances. A schedule has many: one for each process, each
 // fault and each order. So a schedule that is run again without one of its faults
 // keeps the chances of all the others, which is what makes it possible to shrink
 // one that failed.
-type dice struct{ *rand.Rand }
+type random struct{ *rand.Rand }
 
-// newDice is stream number i of the given name.
-func newDice(seed uint64, name string, i int) dice {
+// newRandom is stream number i of the given name.
+func newRandom(seed uint64, name string, i int) random {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
-	return dice{rand.New(rand.NewPCG(seed^h.Sum64(), 0x9e3779b97f4a7c15*uint64(i+1)))}
+	return random{rand.New(rand.NewPCG(seed^h.Sum64(), 0x9e3779b97f4a7c15*uint64(i+1)))}
 }
 
 // upTo is a duration from 0 to d, evenly.
-func (r dice) upTo(d time.Duration) time.Duration {
+func (r random) upTo(d time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(max(0, d)) + 1))
 }
 
 // between is a duration from lo to hi, evenly.
-func (r dice) between(lo, hi time.Duration) time.Duration { return lo + r.upTo(hi-lo) }
+func (r random) between(lo, hi time.Duration) time.Duration { return lo + r.upTo(hi-lo) }
 
 // about is a duration with the given mean, often short and at times long.
-func (r dice) about(mean time.Duration) time.Duration {
+func (r random) about(mean time.Duration) time.Duration {
 	return time.Duration(r.ExpFloat64() * float64(mean))
 }
 
 // chance is true with probability p. It draws once, whatever p is.
-func (r dice) chance(p float64) bool { return r.Float64() < p }
+func (r random) chance(p float64) bool { return r.Float64() < p }

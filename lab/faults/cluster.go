@@ -1,4 +1,4 @@
-package torment
+package faults
 
 import (
 	"bytes"
@@ -119,10 +119,10 @@ func (c *cluster) configure(ctx context.Context) error {
 	}
 	for name, text := range files {
 		if err := os.MkdirAll(filepath.Dir(c.path(name)), 0o700); err != nil {
-			return fmt.Errorf("torment: %w", err)
+			return fmt.Errorf("faults: %w", err)
 		}
 		if err := os.WriteFile(c.path(name), []byte(text), 0o600); err != nil {
-			return fmt.Errorf("torment: %w", err)
+			return fmt.Errorf("faults: %w", err)
 		}
 	}
 	return nil
@@ -221,7 +221,7 @@ func (c *cluster) leased(ctx context.Context) error {
 			return nil
 		}
 		if !pause(ctx, 200*time.Millisecond) {
-			return fmt.Errorf("torment: %d of %d nodes have a lease after %v: %s: %w", holding, nodes, bootMost, text, ctx.Err())
+			return fmt.Errorf("faults: %d of %d nodes have a lease after %v: %s: %w", holding, nodes, bootMost, text, ctx.Err())
 		}
 	}
 }

@@ -1,7 +1,7 @@
-// Package command is `powerlab torment`: it gives the outside judge of package torment
-// the namespaces that it needs, prints its report, and turns it into an exit code. It
-// judges nothing, and the judge does not import it: what is shared with the project,
-// flags and output, ends here.
+// Package command is `powerlab faults`. It gives the outside checker of package faults the
+// namespaces that it needs, prints its report, and turns the report into an exit code. The
+// checker does not import it: everything shared with the project, such as flags and output,
+// stays in this package.
 package command
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
-	"headroom/lab/torment"
+	"headroom/lab/faults"
 )
 
 // inner marks the process that runs inside the namespaces; its value is the folder.
-const inner = "HEADROOM_TORMENT_DIR"
+const inner = "HEADROOM_FAULTS_DIR"
 
 const (
 	spanLeast = 10 * time.Second
@@ -34,16 +34,17 @@ const (
 
 // settings are the flags of the command.
 type settings struct {
-	torment.Options
+	faults.Options
 	out cli.Output
 }
 
-// New is `powerlab torment`.
+// New is `powerlab faults`.
 func New() *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
-		Use:   "torment",
-		Short: "Run real servers and nodes under random faults and check them from outside",
+		Use:     "faults",
+		Aliases: []string{"torment"},
+		Short:   "Run real servers and nodes under random faults and check them from outside",
 		Long: `Runs three coordinators and three emulated nodes with powerd, each in its own network namespace,
 and injects random faults: kill -9, SIGSTOP, cut links, a lost quorum, or every process killed at
 once. Meanwhile two operators change the budget and a third reads it.
@@ -57,8 +58,8 @@ The seed determines the faults and their targets. How processes interleave is no
 
 It needs nftables and network namespaces: root, or a kernel that allows unprivileged namespaces.
 Exit codes: 0 no violation, 1 a violation, 8 not permitted on this machine (see not_run).`,
-		Example: "  powerlab torment --for 10m --seed 7\n" +
-			"  powerlab torment --for 1m --bin /tmp/other-build -o json",
+		Example: "  powerlab faults --for 10m --seed 7\n" +
+			"  powerlab faults --for 1m --bin /tmp/other-build -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
@@ -77,7 +78,7 @@ func (s *settings) run(cmd *cobra.Command) error {
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("torment: %w", err)
+		return fmt.Errorf("faults: %w", err)
 	}
 	if s.Bin == "" {
 		s.Bin = filepath.Dir(self)
@@ -99,8 +100,8 @@ func (s *settings) run(cmd *cobra.Command) error {
 // inside is the run itself.
 func (s *settings) inside(cmd *cobra.Command, dir string) error {
 	s.Dir, s.Progress = dir, cmd.ErrOrStderr()
-	r, err := torment.Run(cmd.Context(), s.Options)
-	if errors.Is(err, torment.ErrNotPermitted) {
+	r, err := faults.Run(cmd.Context(), s.Options)
+	if errors.Is(err, faults.ErrNotPermitted) {
 		return s.refused(cmd, err.Error())
 	}
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *settings) outside(cmd *cobra.Command, self string) error {
 	again.Stdout, again.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	again.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := again.Start(); err != nil {
-		return fmt.Errorf("torment: unshare: %w", err)
+		return fmt.Errorf("faults: unshare: %w", err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- again.Wait() }()
@@ -150,10 +151,10 @@ func (s *settings) outside(cmd *cobra.Command, self string) error {
 		return cmd.Context().Err() //nolint:wrapcheck // the frame turns it into an exit code
 	}
 	if code := again.ProcessState.ExitCode(); err != nil && code > 0 {
-		return &cli.Error{Code: "torment", Exit: code, Message: "the run ended as reported above"}
+		return &cli.Error{Code: "faults", Exit: code, Message: "run failed; see the report above"}
 	}
 	if err != nil {
-		return fmt.Errorf("torment: %w", err)
+		return fmt.Errorf("faults: %w", err)
 	}
 	return nil
 }
@@ -161,7 +162,7 @@ func (s *settings) outside(cmd *cobra.Command, self string) error {
 // folder makes the folder of all files.
 func (s *settings) folder() (string, error) {
 	if s.Dir == "" {
-		return os.MkdirTemp("", "headroom-torment-") //nolint:wrapcheck // it names the folder
+		return os.MkdirTemp("", "headroom-faults-") //nolint:wrapcheck // it names the folder
 	}
 	dir, err := filepath.Abs(s.Dir)
 	if err == nil {
@@ -175,13 +176,13 @@ func (s *settings) folder() (string, error) {
 
 // refused reports a run that this machine does not permit.
 func (s *settings) refused(cmd *cobra.Command, why string) error {
-	if err := s.print(cmd, torment.NewReport(s.Options, why)); err != nil {
+	if err := s.print(cmd, faults.NewReport(s.Options, why)); err != nil {
 		return err
 	}
 	return &cli.Error{Code: "not_permitted", Exit: cli.ExitDegraded, Message: why}
 }
 
-func (s *settings) print(cmd *cobra.Command, r *torment.Report) error {
+func (s *settings) print(cmd *cobra.Command, r *faults.Report) error {
 	w := cmd.OutOrStdout()
 	if s.out.IsJSON() {
 		return s.out.JSON(w, r)

@@ -19,7 +19,7 @@ func TestLimitOverIPMIActs(t *testing.T) {
 	t.Parallel()
 	node := testkit.Need(NewNode(t.TempDir(), DefaultSpec()))(t)
 	defer func() { _ = node.Close() }()
-	b := testkit.Need(startBoard(node.Dir(), node))(t)
+	b := testkit.Need(startController(node.Dir(), node))(t)
 	defer b.close()
 	password := testkit.Need(os.ReadFile(b.passwordFile))(t)
 	meter := ipmi.Start(ipmi.Config{

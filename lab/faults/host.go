@@ -1,4 +1,4 @@
-package torment
+package faults
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ func run(ctx context.Context, stdin string, argv ...string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin = strings.NewReader(stdin)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("torment: %s: %w: %s", strings.Join(argv, " "), err, bytes.TrimSpace(out))
+		return fmt.Errorf("faults: %s: %w: %s", strings.Join(argv, " "), err, bytes.TrimSpace(out))
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func run(ctx context.Context, stdin string, argv ...string) error {
 func newNetwork(ctx context.Context, hosts []string) (*network, error) {
 	n := &network{cuts: map[int][]link{}}
 	steps := []string{
-		"mount -t tmpfs torment /run", "mkdir /run/netns", "ip netns add " + bridge,
+		"mount -t tmpfs faults /run", "mkdir /run/netns", "ip netns add " + bridge,
 		"ip -n bridge link set lo up", "ip -n bridge link add br0 type bridge", "ip -n bridge link set br0 up",
 	}
 	for i, h := range hosts {
@@ -118,7 +118,7 @@ type program struct {
 func launch(dir, name, host string, argv ...string) (*program, error) {
 	out, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("torment: start %s: %w", name, err)
+		return nil, fmt.Errorf("faults: start %s: %w", name, err)
 	}
 	defer func() { _ = out.Close() }()
 	argv = inside(host, argv...)
@@ -126,7 +126,7 @@ func launch(dir, name, host string, argv ...string) (*program, error) {
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("torment: start %s: %w", name, err)
+		return nil, fmt.Errorf("faults: start %s: %w", name, err)
 	}
 	go func() {
 		_ = p.cmd.Wait() // how it ended shows in its log

@@ -15,12 +15,12 @@ const (
 	jobsEvery   = 250 * time.Millisecond // the scheduler's list
 )
 
-// witness looks at the cluster from outside and writes down what it sees.
-type witness struct {
-	board  *board
-	client *client
-	nodes  []nodeFiles
-	csv    *csvFile
+// sampler looks at the cluster from outside and writes down what it sees.
+type sampler struct {
+	tracker *tracker
+	client  *client
+	nodes   []nodeFiles
+	csv     *csvFile
 	// list is where the list of jobs comes from.
 	list func(context.Context) ([]*headroomv1.Job, error)
 
@@ -42,26 +42,26 @@ func every(ctx context.Context, d time.Duration, f func()) {
 }
 
 // watchJobs keeps the list of jobs fresh.
-func (w *witness) watchJobs(ctx context.Context) {
+func (w *sampler) watchJobs(ctx context.Context) {
 	every(ctx, jobsEvery, func() {
 		if jobs, err := w.list(ctx); err == nil {
-			w.board.setJobs(jobs)
+			w.tracker.setJobs(jobs)
 		}
 	})
 }
 
 // watchNodes keeps the leader's table fresh.
-func (w *witness) watchNodes(ctx context.Context) {
+func (w *sampler) watchNodes(ctx context.Context) {
 	every(ctx, tableEvery, func() {
 		if nodes, meta, err := w.client.nodes(ctx); err == nil {
-			w.board.setNodes(nodes)
-			w.board.answered(meta)
+			w.tracker.setNodes(nodes)
+			w.tracker.answered(meta)
 		}
 	})
 }
 
 // sample takes rows until ctx ends or one cannot be written.
-func (w *witness) sample(ctx context.Context) (err error) {
+func (w *sampler) sample(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	every(ctx, sampleEvery, func() {
@@ -78,11 +78,11 @@ func (w *witness) sample(ctx context.Context) (err error) {
 
 // look is one row: first the coordinators, then the nodes, so that what a commit
 // brought about is never seen before the commit.
-func (w *witness) look(ctx context.Context) sample {
+func (w *sampler) look(ctx context.Context) sample {
 	var s sample
 	if domain, meta, err := w.client.site(ctx); err == nil {
-		w.board.commit(meta.GetRevision(), units.Power(domain.GetBudgetUw()))
-		w.board.answered(meta)
+		w.tracker.commit(meta.GetRevision(), units.Power(domain.GetBudgetUw()))
+		w.tracker.answered(meta)
 		reserved := units.Power(domain.GetReservedUw())
 		s.reserved = &reserved
 	}
@@ -101,40 +101,40 @@ func (w *witness) look(ctx context.Context) sample {
 			s.measured = nil
 		}
 	}
-	w.board.add(&s)
+	w.tracker.add(&s)
 	return s
 }
 
 // kind is what slows the nodes' processes and what their trees are, as the first
 // plant says.
-func (w *witness) kind() (slowed, tree string) {
+func (w *sampler) kind() (slowed, tree string) {
 	v, err := w.nodes[0].plant(time.Now())
 	if err != nil {
 		return "means unknown", "files"
 	}
-	w.board.setKind(v.ThrottledBy, v.Tree)
+	w.tracker.setKind(v.ThrottledBy, v.Tree)
 	return v.ThrottledBy, v.Tree
 }
 
 // heldBy is the cap that the node holds, or nil.
-func (w *witness) heldBy(n nodeFiles) *units.Power {
+func (w *sampler) heldBy(n nodeFiles) *units.Power {
 	p, _, err := n.held()
 	if err != nil {
 		return nil
 	}
-	w.board.setHolding(n.name, p)
+	w.tracker.setHolding(n.name, p)
 	return &p
 }
 
 // drawnBy is the node's wall power, or nil. What it has used since the last look
 // goes to its jobs.
-func (w *witness) drawnBy(n nodeFiles) *units.Power {
+func (w *sampler) drawnBy(n nodeFiles) *units.Power {
 	v, err := n.plant(time.Now())
 	if err != nil {
 		return nil
 	}
 	if last, ok := w.energy[n.name]; ok {
-		w.board.burnt(n.name, v.EnergyJ-last)
+		w.tracker.burnt(n.name, v.EnergyJ-last)
 	}
 	w.energy[n.name] = v.EnergyJ
 	p := units.FromWatts(v.Wall1sW)
@@ -142,20 +142,20 @@ func (w *witness) drawnBy(n nodeFiles) *units.Power {
 }
 
 // add stamps a sample with the time and the budget in force, and keeps it.
-func (b *board) add(s *sample) {
+func (b *tracker) add(s *sample) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.at, s.budget = b.sinceZero(), b.budget
 	b.samples = append(b.samples, *s)
 }
 
-func (b *board) setHolding(node string, p units.Power) {
+func (b *tracker) setHolding(node string, p units.Power) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.holding[node] = p
 }
 
-func (b *board) setKind(slowed, tree string) {
+func (b *tracker) setKind(slowed, tree string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.slowed, b.tree = slowed, tree

@@ -1,4 +1,4 @@
-package torment
+package faults
 
 import (
 	"fmt"

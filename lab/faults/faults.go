@@ -1,4 +1,4 @@
-package torment
+package faults
 
 import (
 	"context"
@@ -16,20 +16,20 @@ import (
 // claims, one of the whole site waits until no other lasts.
 type fault struct {
 	name   string
-	claims func(*tormentor) []string
+	claims func(*injector) []string
 	// least and more bound how long it lasts.
 	least, more time.Duration
 	// begin makes it happen and returns what ends it.
-	begin func(ctx context.Context, t *tormentor, target string, number int) (end func() error, err error)
+	begin func(ctx context.Context, t *injector, target string, number int) (end func() error, err error)
 }
 
 // beyondLease is how long a cut lasts at least, so that leases end in it and are judged.
 const beyondLease = leaseEnds + settles + 3*time.Second
 
-func onServers(t *tormentor) []string { return t.c.servers }
-func onNodes(t *tormentor) []string   { return t.c.nodes }
-func onBrake(*tormentor) []string     { return []string{"brake"} }
-func onSite(*tormentor) []string      { return nil }
+func onServers(t *injector) []string { return t.c.servers }
+func onNodes(t *injector) []string   { return t.c.nodes }
+func onBrake(*injector) []string     { return []string{"brake"} }
+func onSite(*injector) []string      { return nil }
 
 // faults are all that there are.
 func faults() []fault {
@@ -50,15 +50,15 @@ func faults() []fault {
 	}
 }
 
-// tormentor deals the faults.
-type tormentor struct {
+// injector deals the faults.
+type injector struct {
 	c *cluster
 	j *judge
 	h *history
 	// quiet keeps the operators from changing budgets, while a fault needs one to last.
 	quiet sync.RWMutex
-	// dice are drawn from the seed, in one goroutine only.
-	dice *rand.Rand
+	// random are drawn from the seed, in one goroutine only.
+	random *rand.Rand
 
 	mu    sync.Mutex
 	taken map[string]bool
@@ -71,7 +71,7 @@ const gapMost = 2500 * time.Millisecond
 
 // deal brings faults until the time is over, every kind once before any comes again,
 // and returns when all have ended.
-func (t *tormentor) deal(ctx context.Context) error {
+func (t *injector) deal(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	number, deck := 0, []fault{}
@@ -79,12 +79,12 @@ func (t *tormentor) deal(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if len(deck) == 0 {
 			deck = faults()
-			t.dice.Shuffle(len(deck), func(a, b int) { deck[a], deck[b] = deck[b], deck[a] })
+			t.random.Shuffle(len(deck), func(a, b int) { deck[a], deck[b] = deck[b], deck[a] })
 		}
 		f := deck[0]
 		deck = deck[1:]
-		lasts := f.least + time.Duration(t.dice.Int64N(int64(f.more)))
-		draw, gap := t.dice.IntN(1<<20), time.Duration(t.dice.Int64N(int64(gapMost)))
+		lasts := f.least + time.Duration(t.random.Int64N(int64(f.more)))
+		draw, gap := t.random.IntN(1<<20), time.Duration(t.random.Int64N(int64(gapMost)))
 		number++
 		all := f.claims(t)
 		if len(all) == 0 {
@@ -109,7 +109,7 @@ func (t *tormentor) deal(ctx context.Context) error {
 }
 
 // take waits for a target that no fault has.
-func (t *tormentor) take(ctx context.Context, all []string, draw int) (string, bool) {
+func (t *injector) take(ctx context.Context, all []string, draw int) (string, bool) {
 	for {
 		t.mu.Lock()
 		free := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return t.taken[name] })
@@ -126,14 +126,14 @@ func (t *tormentor) take(ctx context.Context, all []string, draw int) (string, b
 	}
 }
 
-func (t *tormentor) leave(target string) {
+func (t *injector) leave(target string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.taken, target)
 }
 
 // one is one fault from its begin to its end, which comes earlier with that of ctx.
-func (t *tormentor) one(ctx context.Context, f fault, target string, number int, lasts time.Duration) {
+func (t *injector) one(ctx context.Context, f fault, target string, number int, lasts time.Duration) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -153,7 +153,7 @@ func (t *tormentor) one(ctx context.Context, f fault, target string, number int,
 	}
 }
 
-func killServer(_ context.Context, t *tormentor, target string, _ int) (func() error, error) {
+func killServer(_ context.Context, t *injector, target string, _ int) (func() error, error) {
 	p := t.c.program(target)
 	p.signal(syscall.SIGKILL)
 	<-p.done
@@ -161,7 +161,7 @@ func killServer(_ context.Context, t *tormentor, target string, _ int) (func() e
 }
 
 // A server that was stopped may find its lead gone and end itself: it is started again.
-func stopServer(_ context.Context, t *tormentor, target string, _ int) (func() error, error) {
+func stopServer(_ context.Context, t *injector, target string, _ int) (func() error, error) {
 	p := t.c.program(target)
 	p.signal(syscall.SIGSTOP)
 	return func() error {
@@ -175,21 +175,21 @@ func stopServer(_ context.Context, t *tormentor, target string, _ int) (func() e
 	}, nil
 }
 
-func restartServer(_ context.Context, t *tormentor, target string, _ int) (func() error, error) {
+func restartServer(_ context.Context, t *injector, target string, _ int) (func() error, error) {
 	t.c.program(target).end(5 * time.Second)
 	return func() error { return t.c.start(target) }, nil
 }
 
-func cutServer(which func(a, b []string) []link) func(context.Context, *tormentor, string, int) (func() error, error) {
-	return func(ctx context.Context, t *tormentor, target string, number int) (func() error, error) {
+func cutServer(which func(a, b []string) []link) func(context.Context, *injector, string, int) (func() error, error) {
+	return func(ctx context.Context, t *injector, target string, number int) (func() error, error) {
 		others := slices.DeleteFunc(t.c.hosts(), func(h string) bool { return h == target })
 		return func() error { return t.c.net.set(ctx, number, nil) }, t.c.net.set(ctx, number, which([]string{target}, others))
 	}
 }
 
 // cutNode cuts a node off from the servers, or only what it says to them.
-func cutNode(which func(a, b []string) []link) func(context.Context, *tormentor, string, int) (func() error, error) {
-	return func(ctx context.Context, t *tormentor, target string, number int) (func() error, error) {
+func cutNode(which func(a, b []string) []link) func(context.Context, *injector, string, int) (func() error, error) {
+	return func(ctx context.Context, t *injector, target string, number int) (func() error, error) {
 		others := slices.DeleteFunc(t.c.hosts(), func(h string) bool { return h == target })
 		if err := t.c.net.set(ctx, number, which([]string{target}, others)); err != nil {
 			return nil, err
@@ -203,7 +203,7 @@ func cutNode(which func(a, b []string) []link) func(context.Context, *tormentor,
 }
 
 // noQuorum cuts every server off from the others: nobody leads, and no lease is renewed.
-func noQuorum(ctx context.Context, t *tormentor, _ string, number int) (func() error, error) {
+func noQuorum(ctx context.Context, t *injector, _ string, number int) (func() error, error) {
 	if err := t.c.net.set(ctx, number, oneWay(t.c.servers, t.c.servers)); err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func noQuorum(ctx context.Context, t *tormentor, _ string, number int) (func() e
 
 // brake sets the brake at any server and lifts it through the log. Once every member and
 // the log have it, nothing is granted until it is lifted.
-func brake(ctx context.Context, t *tormentor, _ string, number int) (func() error, error) {
+func brake(ctx context.Context, t *injector, _ string, number int) (func() error, error) {
 	id := "brake-" + strconv.Itoa(number)
 	if _, code, _ := t.c.ask(ctx, nil, "brake", "set", "--reason", id, "--request-id", id); code == 0 {
 		t.j.count("braked", 1)
@@ -245,13 +245,13 @@ func brake(ctx context.Context, t *tormentor, _ string, number int) (func() erro
 	}, nil
 }
 
-func killPowerd(_ context.Context, t *tormentor, target string, _ int) (func() error, error) {
+func killPowerd(_ context.Context, t *injector, target string, _ int) (func() error, error) {
 	t.j.alone(target, restarts)
 	signalPowerd(t.c, target, syscall.SIGKILL)
 	return func() error { return nil }, nil
 }
 
-func stopPowerd(_ context.Context, t *tormentor, target string, _ int) (func() error, error) {
+func stopPowerd(_ context.Context, t *injector, target string, _ int) (func() error, error) {
 	t.j.alone(target, time.Hour)
 	pid := signalPowerd(t.c, target, syscall.SIGSTOP)
 	return func() error {
@@ -265,7 +265,7 @@ func stopPowerd(_ context.Context, t *tormentor, target string, _ int) (func() e
 
 // cutPastStopped cuts the budget while a powerd is stopped that cannot hear of it: the
 // others must pay for what that node goes on drawing.
-func cutPastStopped(ctx context.Context, t *tormentor, target string, number int) (func() error, error) {
+func cutPastStopped(ctx context.Context, t *injector, target string, number int) (func() error, error) {
 	t.quiet.Lock()
 	stopped, err := stopPowerd(ctx, t, target, number)
 	end := func() error {
@@ -279,7 +279,7 @@ func cutPastStopped(ctx context.Context, t *tormentor, target string, number int
 	answer, cancel := context.WithTimeout(ctx, healMost)
 	defer cancel()
 	// A quarter of a watt, so that no operator sets the same.
-	t.change(answer, "torment-cut-"+strconv.Itoa(number), pastStoppedW+0.25+float64(number))
+	t.change(answer, "faults-cut-"+strconv.Itoa(number), pastStoppedW+0.25+float64(number))
 	return end, nil
 }
 
@@ -299,7 +299,7 @@ func signalPowerd(c *cluster, node string, s syscall.Signal) int {
 
 // siteDark kills every process of the site at once: all that this namespace has but its
 // first process, which is this one. Later everything starts, in any order.
-func siteDark(_ context.Context, t *tormentor, _ string, _ int) (func() error, error) {
+func siteDark(_ context.Context, t *injector, _ string, _ int) (func() error, error) {
 	if err := syscall.Kill(-1, syscall.SIGKILL); err != nil {
 		return nil, err //nolint:wrapcheck // the caller reports it
 	}

@@ -1,4 +1,4 @@
-package torment
+package faults
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := c.busy(); err != nil {
 		return nil, err
 	}
-	t := &tormentor{c: c, j: j, h: h, dice: rand.New(rand.NewPCG(o.Seed, 0)), taken: map[string]bool{}, hit: map[string]int{}}
+	t := &injector{c: c, j: j, h: h, random: rand.New(rand.NewPCG(o.Seed, 0)), taken: map[string]bool{}, hit: map[string]int{}}
 	_, _ = fmt.Fprintf(o.Progress, "faults for %v, seed %d\n", o.For, o.Seed)
 	if err := t.through(ctx, h, o); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 // through is the time of faults: judge, operators and faults side by side.
-func (t *tormentor) through(ctx context.Context, h *history, o Options) error {
+func (t *injector) through(ctx context.Context, h *history, o Options) error {
 	span, done := context.WithTimeout(ctx, o.For)
 	defer done()
 	heal, healed := context.WithTimeout(ctx, o.For+healMost)
@@ -111,8 +111,8 @@ func (t *tormentor) through(ctx context.Context, h *history, o Options) error {
 	values := rand.New(rand.NewPCG(o.Seed, 1)).Perm(2 * (highestW - lowestW))
 	for i := range 2 {
 		mine := values[i*len(values)/2 : (i+1)*len(values)/2]
-		dice := rand.New(rand.NewPCG(o.Seed, uint64(2+i)))
-		asking.Go(func() { t.changes(span, heal, i, mine, dice) })
+		random := rand.New(rand.NewPCG(o.Seed, uint64(2+i)))
+		asking.Go(func() { t.changes(span, heal, i, mine, random) })
 	}
 	asking.Go(func() { t.reads(span, h) })
 	err := t.deal(span)
@@ -124,10 +124,10 @@ func (t *tormentor) through(ctx context.Context, h *history, o Options) error {
 
 // changes is an operator who sets budgets until span ends, each sent again under its
 // key until it is answered, at the latest when heal ends.
-func (t *tormentor) changes(span, heal context.Context, who int, values []int, dice *rand.Rand) {
-	for n := 0; pause(span, time.Duration(dice.Int64N(int64(thinksMost)))); n++ {
+func (t *injector) changes(span, heal context.Context, who int, values []int, random *rand.Rand) {
+	for n := 0; pause(span, time.Duration(random.Int64N(int64(thinksMost)))); n++ {
 		watts := lowestW + float64(values[n%len(values)])/2
-		id := fmt.Sprintf("torment-%d-%d", who, n)
+		id := fmt.Sprintf("faults-%d-%d", who, n)
 		t.quiet.RLock()
 		t.change(heal, id, watts)
 		t.quiet.RUnlock()
@@ -135,7 +135,7 @@ func (t *tormentor) changes(span, heal context.Context, who int, values []int, d
 }
 
 // change sets the budget, and sends that again until it is answered or ctx ends.
-func (t *tormentor) change(ctx context.Context, id string, watts float64) {
+func (t *injector) change(ctx context.Context, id string, watts float64) {
 	x := t.h.begin(id, watts)
 	for {
 		revision, code, said := t.c.ask(ctx, nil, "budget", "set", strconv.FormatFloat(watts, 'f', -1, 64)+"W",
@@ -152,7 +152,7 @@ func (t *tormentor) change(ctx context.Context, id string, watts float64) {
 }
 
 // reads is an operator who asks for the budget.
-func (t *tormentor) reads(span context.Context, h *history) {
+func (t *injector) reads(span context.Context, h *history) {
 	for pause(span, 400*time.Millisecond) {
 		call := time.Now()
 		if watts, ok := t.budget(span); ok {
@@ -161,7 +161,7 @@ func (t *tormentor) reads(span context.Context, h *history) {
 	}
 }
 
-func (t *tormentor) budget(ctx context.Context) (float64, bool) {
+func (t *injector) budget(ctx context.Context) (float64, bool) {
 	var rows []struct {
 		Domain  string  `json:"domain"`
 		BudgetW float64 `json:"budget_w"`
@@ -176,7 +176,7 @@ func (t *tormentor) budget(ctx context.Context) (float64, bool) {
 }
 
 // verdict checks the history once nothing is broken any more.
-func (t *tormentor) verdict(ctx context.Context, h *history) {
+func (t *injector) verdict(ctx context.Context, h *history) {
 	ctx, cancel := context.WithTimeout(ctx, healMost)
 	defer cancel()
 	var events []event

@@ -12,9 +12,9 @@ import (
 	"headroom/lab/emulator/bmc"
 )
 
-// board is a node's BMC: what it measures is the plant's wall power, and a limit
+// controller is a node's BMC: what it measures is the plant's wall power, and a limit
 // that is active in it acts on the plant, slowly.
-type board struct {
+type controller struct {
 	*bmc.BMC
 	node         *Node
 	passwordFile string
@@ -23,10 +23,10 @@ type board struct {
 // boardUser is the BMC's only account.
 const boardUser = "headroom"
 
-// startBoard starts the node's BMC on loopback. Its address and password are kept
+// startController starts the node's BMC on loopback. Its address and password are kept
 // in the node's folder, so that a powerd.yaml of an earlier start still holds.
-func startBoard(dir string, node *Node) (*board, error) {
-	b := &board{node: node, passwordFile: filepath.Join(dir, "run", "bmc.password")}
+func startController(dir string, node *Node) (*controller, error) {
+	b := &controller{node: node, passwordFile: filepath.Join(dir, "run", "bmc.password")}
 	password, err := keptPassword(b.passwordFile)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func keptPassword(path string) (string, error) {
 }
 
 // act has the BMC's limit, or that there is none, reach the plant.
-func (b *board) act() {
+func (b *controller) act() {
 	if b == nil {
 		return
 	}
@@ -75,14 +75,14 @@ func (b *board) act() {
 }
 
 // close ends the BMC; where there is none (nil) it does nothing.
-func (b *board) close() {
+func (b *controller) close() {
 	if b != nil {
 		b.Close()
 	}
 }
 
 // String is where the BMC is, for the operator.
-func (b *board) String() string {
+func (b *controller) String() string {
 	if b == nil {
 		return "none"
 	}
@@ -101,7 +101,7 @@ const (
 )
 
 // inject makes a fault of the BMC act.
-func (b *board) inject(name string) error {
+func (b *controller) inject(name string) error {
 	switch name {
 	case boardLag:
 		b.SetFault(bmc.Fault{Update: 10 * time.Second, Delay: 10 * time.Second})

@@ -1,7 +1,7 @@
-// Claims: the outside judge finds nothing wrong with the programs as they are, and finds
-// a powerd that ignores the end of its lease by what the machines draw; where the machine does not permit a
-// run, it says so with exit code 8.
-package torment
+// Claims: the outside checker reports no violation for the programs as they are, detects a
+// powerd that ignores the end of its lease by the power of the machines, and ends with exit
+// code 8 where the machine does not permit a run.
+package faults
 
 import (
 	"bytes"
@@ -38,13 +38,13 @@ type report struct {
 	NotRun     []string       `json:"not_run"`
 }
 
-// torment runs the judge of one folder of programs over those of another.
-func torment(t *testing.T, env []string, lab, bin string) (r report, code int) {
+// inject runs the judge of one folder of programs over those of another.
+func inject(t *testing.T, env []string, lab, bin string) (r report, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	dir := filepath.Join(t.TempDir(), "run")
-	cmd := exec.CommandContext(ctx, filepath.Join(lab, "powerlab"), "torment", "--for", "32s", "--seed", seed, "--bin", bin, "--dir", dir, "-o", "json")
+	cmd := exec.CommandContext(ctx, filepath.Join(lab, "powerlab"), "faults", "--for", "32s", "--seed", seed, "--bin", bin, "--dir", dir, "-o", "json")
 	cmd.Env = env
 	said := &bytes.Buffer{}
 	cmd.Stderr = said
@@ -105,7 +105,7 @@ func TestTorment(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	}
 	bin := t.TempDir()
 	testkit.Check(t, cluster.BuildPrograms(t.Context(), bin))
-	r, code := torment(t, []string{"PATH=/nonexistent"}, bin, bin)
+	r, code := inject(t, []string{"PATH=/nonexistent"}, bin, bin)
 	if code != notPermitted || len(r.NotRun) == 0 || len(r.Violations) > 0 {
 		t.Errorf("without any tool of the machine: exit %d, %+v", code, r)
 	}
@@ -115,7 +115,7 @@ func TestTorment(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	}
 	t.Run("clean", func(t *testing.T) {
 		t.Parallel()
-		r, code := torment(t, nil, bin, bin)
+		r, code := inject(t, nil, bin, bin)
 		if code == notPermitted {
 			testkit.NotRun(t, strings.Join(r.NotRun, "; "))
 		}
@@ -131,7 +131,7 @@ func TestTorment(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	for _, s := range sabotages() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			r, code := torment(t, nil, bin, broken[s.name])
+			r, code := inject(t, nil, bin, broken[s.name])
 			if code == notPermitted {
 				testkit.NotRun(t, strings.Join(r.NotRun, "; "))
 			}

@@ -1,14 +1,14 @@
-// Package ether is a network in memory for tests of gossip and of what stands on
-// it: members attach to it instead of to sockets.
+// Package network is an in-memory network for tests of gossip and of the packages that use
+// it. Members attach to it in place of sockets.
 //
-// The one idea: an ether has no time of its own, so inside a bubble of virtual time
-// hundreds of members gossip for minutes in a second, and a partition is a function
-// that tests change while they look on.
+// The one idea: the network has no clock of its own. Inside a bubble of virtual time,
+// hundreds of members gossip for minutes in a second, and a test changes partitions with a
+// function.
 //
-// Like a real network it promises little: a packet may be lost when its receiver is
-// slow, and who dials a member that is cut off waits until the time is over. It is
-// for tests only and never carries the gossip of a program.
-package ether
+// Like a real network it guarantees little: a packet is lost if its receiver is slow, and a
+// dial to an unreachable member blocks until it times out. It is for tests only and never
+// carries the gossip of a program.
+package network
 
 import (
 	"errors"
@@ -25,21 +25,21 @@ import (
 const backlog = 4096
 
 // errNoRoute is what a dial ends with that reaches nobody.
-var errNoRoute = errors.New("ether: no route")
+var errNoRoute = errors.New("network: no route")
 
-// Ether is one network. Its methods may be called from any goroutine.
-type Ether struct {
+// Network is one network. Its methods may be called from any goroutine.
+type Network struct {
 	mu    sync.Mutex
 	ports map[string]*Port
 	cut   func(from, to string) bool
 }
 
 // New is an empty network that loses nothing.
-func New() *Ether { return &Ether{ports: map[string]*Port{}} }
+func New() *Network { return &Network{ports: map[string]*Port{}} }
 
 // Cut loses every packet and connection from one address to another where f says
 // so; nil heals the network.
-func (e *Ether) Cut(f func(from, to string) bool) {
+func (e *Network) Cut(f func(from, to string) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cut = f
@@ -47,16 +47,16 @@ func (e *Ether) Cut(f func(from, to string) bool) {
 
 // Attach joins the network at an address, an IP and a port. It replaces who was
 // there before.
-func (e *Ether) Attach(addr string) *Port {
+func (e *Network) Attach(addr string) *Port {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := &Port{ether: e, addr: addr, packets: make(chan *memberlist.Packet, backlog), streams: make(chan net.Conn)}
+	p := &Port{network: e, addr: addr, packets: make(chan *memberlist.Packet, backlog), streams: make(chan net.Conn)}
 	e.ports[addr] = p
 	return p
 }
 
 // reach is who hears at an address from another; nil for nobody.
-func (e *Ether) reach(from, to string) *Port {
+func (e *Network) reach(from, to string) *Port {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.cut != nil && e.cut(from, to) {
@@ -67,7 +67,7 @@ func (e *Ether) reach(from, to string) *Port {
 
 // Port is one member's place on the network: memberlist's transport.
 type Port struct {
-	ether   *Ether
+	network *Network
 	addr    string
 	packets chan *memberlist.Packet
 	streams chan net.Conn
@@ -79,7 +79,7 @@ var _ memberlist.NodeAwareTransport = (*Port)(nil)
 type address string
 
 // Network names the kind of address.
-func (address) Network() string { return "ether" }
+func (address) Network() string { return "memory" }
 
 // String is host:port.
 func (a address) String() string { return string(a) }
@@ -88,11 +88,11 @@ func (a address) String() string { return string(a) }
 func (p *Port) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	host, text, err := net.SplitHostPort(p.addr)
 	if err != nil {
-		return nil, 0, fmt.Errorf("ether: %w", err)
+		return nil, 0, fmt.Errorf("network: %w", err)
 	}
 	port, err := strconv.Atoi(text)
 	if err != nil {
-		return nil, 0, fmt.Errorf("ether: %w", err)
+		return nil, 0, fmt.Errorf("network: %w", err)
 	}
 	return net.ParseIP(host), port, nil
 }
@@ -100,7 +100,7 @@ func (p *Port) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 // WriteTo sends a packet, which is lost where nobody is reached.
 func (p *Port) WriteTo(b []byte, addr string) (time.Time, error) {
 	now := time.Now()
-	if to := p.ether.reach(p.addr, addr); to != nil {
+	if to := p.network.reach(p.addr, addr); to != nil {
 		select {
 		case to.packets <- &memberlist.Packet{Buf: append([]byte(nil), b...), From: address(p.addr), Timestamp: now}:
 		default:
@@ -121,7 +121,7 @@ func (p *Port) PacketCh() <-chan *memberlist.Packet { return p.packets }
 func (p *Port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	late := time.NewTimer(timeout)
 	defer late.Stop()
-	if to := p.ether.reach(p.addr, addr); to != nil {
+	if to := p.network.reach(p.addr, addr); to != nil {
 		near, far := net.Pipe()
 		select {
 		case to.streams <- far:
@@ -144,10 +144,10 @@ func (p *Port) StreamCh() <-chan net.Conn { return p.streams }
 
 // Shutdown leaves the network.
 func (p *Port) Shutdown() error {
-	p.ether.mu.Lock()
-	defer p.ether.mu.Unlock()
-	if p.ether.ports[p.addr] == p {
-		delete(p.ether.ports, p.addr)
+	p.network.mu.Lock()
+	defer p.network.mu.Unlock()
+	if p.network.ports[p.addr] == p {
+		delete(p.network.ports, p.addr)
 	}
 	return nil
 }

@@ -30,8 +30,8 @@ type event struct {
 	detail string
 }
 
-// board is what is known at this moment, for everybody who shows or judges it.
-type board struct {
+// tracker is what is known at this moment, for everybody who shows or judges it.
+type tracker struct {
 	mu     sync.Mutex
 	zero   time.Time     // t = 0
 	end    time.Duration // when every job should have ended
@@ -52,32 +52,32 @@ type board struct {
 	tree    string // "plain files"
 }
 
-func newBoard(budget units.Power) *board {
-	return &board{budget: budget, energy: map[string]float64{}, holding: map[string]units.Power{}}
+func newBoard(budget units.Power) *tracker {
+	return &tracker{budget: budget, energy: map[string]float64{}, holding: map[string]units.Power{}}
 }
 
 // begin sets t = 0, and when every job should have ended.
-func (b *board) begin(end time.Duration) {
+func (b *tracker) begin(end time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.zero, b.end = time.Now(), end
 }
 
 // left is the time until every job should have ended; 0 before t = 0.
-func (b *board) left() time.Duration {
+func (b *tracker) left() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.end - b.sinceZero()
 }
 
 // now is the time since t = 0; 0 before it.
-func (b *board) now() time.Duration {
+func (b *tracker) now() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sinceZero()
 }
 
-func (b *board) sinceZero() time.Duration {
+func (b *tracker) sinceZero() time.Duration {
 	if b.zero.IsZero() {
 		return 0
 	}
@@ -86,7 +86,7 @@ func (b *board) sinceZero() time.Duration {
 
 // commit takes in the budget as of a revision, and returns when it was first
 // seen to be in force. An older revision than the one known changes nothing.
-func (b *board) commit(revision uint64, budget units.Power) {
+func (b *tracker) commit(revision uint64, budget units.Power) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if revision < b.known {
@@ -100,7 +100,7 @@ func (b *board) commit(revision uint64, budget units.Power) {
 }
 
 // answered notes who leads.
-func (b *board) answered(m *headroomv1.Meta) {
+func (b *tracker) answered(m *headroomv1.Meta) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leader, b.heard = m.GetServer(), time.Now()
@@ -109,7 +109,7 @@ func (b *board) answered(m *headroomv1.Meta) {
 
 // leading is the leader that answered last and its epoch; the name is "-" when
 // none has for a second.
-func (b *board) leading() (string, lease.Epoch) {
+func (b *tracker) leading() (string, lease.Epoch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.leader == "" || time.Since(b.heard) > answerFreshness {
@@ -119,20 +119,20 @@ func (b *board) leading() (string, lease.Epoch) {
 }
 
 // note records an event at the moment at.
-func (b *board) note(at time.Duration, what, detail string) {
+func (b *tracker) note(at time.Duration, what, detail string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.events = append(b.events, event{at, what, detail})
 }
 
 // setJobs and setNodes take in the newest lists.
-func (b *board) setJobs(jobs []*headroomv1.Job) {
+func (b *tracker) setJobs(jobs []*headroomv1.Job) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.jobs = jobs
 }
 
-func (b *board) setNodes(nodes []*headroomv1.Node) {
+func (b *tracker) setNodes(nodes []*headroomv1.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.nodes = make(map[string]*headroomv1.Node, len(nodes))
@@ -142,7 +142,7 @@ func (b *board) setNodes(nodes []*headroomv1.Node) {
 }
 
 // jobList is the newest list of jobs.
-func (b *board) jobList() []*headroomv1.Job {
+func (b *tracker) jobList() []*headroomv1.Job {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.jobs
@@ -151,7 +151,7 @@ func (b *board) jobList() []*headroomv1.Job {
 // burnt shares the energy that a node has used between the jobs that had tasks
 // running on it, by the number of tasks. What a node uses while it runs none is
 // nobody's.
-func (b *board) burnt(node string, joules float64) {
+func (b *tracker) burnt(node string, joules float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	total := uint32(0)

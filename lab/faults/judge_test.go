@@ -1,6 +1,6 @@
 // Claims: too many watts together, and a node above its fail-safe cap after its lease,
 // are found once they last; what the promises allow is not.
-package torment
+package faults
 
 import (
 	"math"

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// sampleEvery is how often the witness looks.
+	// sampleEvery is how often the checker looks.
 	sampleEvery = 100 * time.Millisecond
 	// samplesLeast is how many looks a scenario needs to have proved anything.
 	samplesLeast = 20
@@ -155,8 +155,8 @@ type sample struct {
 	fallen []string // at their fail-safe caps
 }
 
-// witness holds the sums of what the nodes hold and draw against the budget.
-type witness struct {
+// checker holds the sums of what the nodes hold and draw against the budget.
+type checker struct {
 	c *cluster
 
 	mu      sync.Mutex
@@ -171,9 +171,9 @@ type witness struct {
 	wrong   []string
 }
 
-// newWitness looks from now on until the end of the test, and then tells.
-func newWitness(c *cluster) *witness {
-	w := &witness{c: c, budget: c.shape.budget, newest: map[string]lease.Stamp{}, fallen: map[string]bool{}}
+// newChecker looks from now on until the end of the test, and then tells.
+func newChecker(c *cluster) *checker {
+	w := &checker{c: c, budget: c.shape.budget, newest: map[string]lease.Stamp{}, fallen: map[string]bool{}}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -197,7 +197,7 @@ func newWitness(c *cluster) *witness {
 }
 
 // allow sets the watts that the nodes may hold and draw together.
-func (w *witness) allow(watts float64) {
+func (w *checker) allow(watts float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if watts != w.budget {
@@ -205,20 +205,20 @@ func (w *witness) allow(watts float64) {
 	}
 }
 
-func (w *witness) allowed() float64 {
+func (w *checker) allowed() float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.budget
 }
 
-// rest has the witness look away while machines boot, wake has it look again.
-func (w *witness) rest() {
+// rest has the checker look away while machines boot, wake has it look again.
+func (w *checker) rest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.resting = true
 }
 
-func (w *witness) wake() {
+func (w *checker) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.resting = false
@@ -226,7 +226,7 @@ func (w *witness) wake() {
 
 // look is one sample. The caps are those of one moment: all of them are read twice,
 // and are what they were in between when both readings agree.
-func (w *witness) look() (s sample, err error) {
+func (w *checker) look() (s sample, err error) {
 	for range 10 {
 		var one, two map[string]held
 		if one, err = w.caps(); err != nil {
@@ -254,7 +254,7 @@ func (w *witness) look() (s sample, err error) {
 	return s, err
 }
 
-func (w *witness) caps() (map[string]held, error) {
+func (w *checker) caps() (map[string]held, error) {
 	all := map[string]held{}
 	for _, name := range w.c.nodes {
 		h, err := w.c.held(name)
@@ -269,7 +269,7 @@ func (w *witness) caps() (map[string]held, error) {
 // judge takes a sample and notes what is wrong with it. The budget is read first: a
 // raise that comes meanwhile is never held against the nodes, and a cut is allowed
 // only after they follow it.
-func (w *witness) judge() {
+func (w *checker) judge() {
 	budget := w.allowed()
 	s, err := w.look()
 	w.mu.Lock()
@@ -310,7 +310,7 @@ func (w *witness) judge() {
 }
 
 // noFall checks that no node has lost its lease so far.
-func (w *witness) noFall() {
+func (w *checker) noFall() {
 	w.c.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -320,14 +320,14 @@ func (w *witness) noFall() {
 }
 
 // note keeps what is wrong; the first of it is enough to find out why.
-func (w *witness) note(format string, args ...any) {
+func (w *checker) note(format string, args ...any) {
 	if len(w.wrong) < 10 {
 		w.wrong = append(w.wrong, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 	}
 }
 
 // tell reports what was seen.
-func (w *witness) tell(t *testing.T) {
+func (w *checker) tell(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()

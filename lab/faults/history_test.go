@@ -1,6 +1,6 @@
 // Claims: a history that loses, repeats, invents or reorders an acknowledged change is
 // found, and one that only lacks answers is not; a cut counts from its acknowledgement.
-package torment
+package faults
 
 import (
 	"testing"
