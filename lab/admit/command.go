@@ -156,7 +156,7 @@ func (f *file) load(name string) (Load, error) {
 	case f.Capacity == nil:
 		return l, jsonfile.Bad(name, "capacity is missing")
 	case *f.Capacity < 1 || *f.Capacity > admission.CapacityMost:
-		return l, jsonfile.Bad(name, "capacity is %d; it must be from 1 to %d", *f.Capacity, admission.CapacityMost)
+		return l, jsonfile.Bad(name, "capacity is %d: must be from 1 to %d", *f.Capacity, admission.CapacityMost)
 	case len(f.Jobs) > jobsMost:
 		return l, jsonfile.Bad(name, "%d jobs; at most %d", len(f.Jobs), jobsMost)
 	case len(f.Changes) > changesMost:
@@ -195,7 +195,7 @@ func (f *file) change(name string, i int) (Change, error) {
 	case (c.Capacity == nil) == (c.Budget == nil):
 		return Change{}, jsonfile.Bad(name, "capacity_changes[%d]: give one of capacity and budget_w", i)
 	case c.Capacity != nil && (*c.Capacity < 0 || *c.Capacity > admission.CapacityMost):
-		return Change{}, jsonfile.Bad(name, "capacity_changes[%d]: capacity is %d; it must be from 0 to %d", i, *c.Capacity, admission.CapacityMost)
+		return Change{}, jsonfile.Bad(name, "capacity_changes[%d]: capacity is %d: must be from 0 to %d", i, *c.Capacity, admission.CapacityMost)
 	case c.Capacity != nil:
 		return Change{*c.At, *c.Capacity}, nil
 	case f.Power == nil || !(f.Power.Idle >= 0 && f.Power.Full > f.Power.Idle && f.Power.Full <= secondsMost):
@@ -217,7 +217,7 @@ func (j *fileJob) job(name string, i int) (Job, error) {
 	case j.Tasks == nil:
 		return Job{}, jsonfile.Bad(name, "jobs[%d]: tasks is missing", i)
 	case *j.Tasks < 1 || *j.Tasks > admission.TasksMost:
-		return Job{}, jsonfile.Bad(name, "jobs[%d]: tasks is %d; it must be from 1 to %d", i, *j.Tasks, admission.TasksMost)
+		return Job{}, jsonfile.Bad(name, "jobs[%d]: tasks is %d: must be from 1 to %d", i, *j.Tasks, admission.TasksMost)
 	case !given(j.Work, secondsLeast):
 		return Job{}, bad(name, "jobs", i, "work_s", j.Work, secondsLeast)
 	case !given(j.Deadline, secondsLeast):
@@ -234,7 +234,7 @@ func bad(name, list string, i int, field string, x *float64, least float64) erro
 	if x == nil {
 		return jsonfile.Bad(name, "%s[%d]: %s is missing", list, i, field)
 	}
-	return jsonfile.Bad(name, "%s[%d]: %s is %v; it must be from %g to %g", list, i, field, *x, least, secondsMost)
+	return jsonfile.Bad(name, "%s[%d]: %s is %v: must be from %g to %g", list, i, field, *x, least, secondsMost)
 }
 
 // answer is the outcome as it is printed.

@@ -61,7 +61,7 @@ func TestAdmitRefuses(t *testing.T) {
 	t.Parallel()
 	one := func(fields string) string { return `{"capacity":9,"jobs":[{` + fields + `}]}` }
 	for name, c := range map[string]struct{ in, want string }{
-		"policy":      {`{"policy":"best",` + worked, `policy "best" is none of`},
+		"policy":      {`{"policy":"best",` + worked, `policy "best"`},
 		"no capacity": {`{"jobs":[]}`, "capacity is missing"},
 		"capacity":    {`{"capacity":0,"jobs":[]}`, "capacity is 0"},
 		"no tasks":    {one(`"arrival_s":0,"tasks":0,"work_s":1,"deadline_s":1`), "jobs[0]: tasks is 0"},

@@ -66,8 +66,8 @@ func TestBadInput(t *testing.T) {
 		"no file":      {[]string{"wordcount"}, "requires at least 1 arg", cli.ExitUsage},
 		"missing file": {[]string{"wordcount", "/nowhere/at/all"}, "/nowhere/at/all", cli.ExitFailed},
 		"folder":       {[]string{"wordcount", t.TempDir()}, "is a directory", cli.ExitFailed},
-		"no passes":    {[]string{"wordcount", "--passes=0", "x"}, "--passes is 0", cli.ExitUsage},
-		"none of top":  {[]string{"topn", "-n", "0", "x"}, "-n is 0", cli.ExitUsage},
+		"no passes":    {[]string{"wordcount", "--passes=0", "x"}, "--passes 0: must be", cli.ExitUsage},
+		"none of top":  {[]string{"topn", "-n", "0", "x"}, "-n 0: must be", cli.ExitUsage},
 		"not a result": {[]string{"merge", file(t, "a\t1\nthe cap\n")}, "line 2", cli.ExitFailed},
 		"negative":     {[]string{"merge", file(t, "a\t-1\n")}, "line 1", cli.ExitFailed},
 	} {

@@ -38,21 +38,21 @@ func TestReadLoad(t *testing.T) {
 		t.Errorf("%+v", jobs)
 	}
 	for name, x := range map[string]struct{ from, to, want string }{
-		"no containers":        {`"containers": 8`, `"containers": 0`, "stdin: containers is 0; it must be from 1 to 1000"},
+		"no containers":        {`"containers": 8`, `"containers": 0`, "stdin: containers is 0: must be from 1 to 1000"},
 		"text":                 {`"containers": 8`, `"containers": "8"`, "stdin:1:18: containers cannot be a string"},
 		"unknown field":        {`"for_s"`, `"for"`, `stdin:1:19: unknown field "for"`},
-		"no time":              {`"for_s": 120`, `"for_s": 0`, "for_s is 0; it must be from 1 to 86400"},
+		"no time":              {`"for_s": 120`, `"for_s": 0`, "for_s is 0: must be from 1 to 86400"},
 		"a late first step":    {`"at_s": 0`, `"at_s": 5`, "budget[0].at_s is 5; the first step begins at 0"},
 		"steps out of order":   {`"at_s": 60`, `"at_s": 0`, "budget[1].at_s is 0, not after the step before, at 0"},
 		"no watts":             {`, "w": 55.5`, ``, "budget[1].w is missing"},
-		"negative watts":       {`"w": 55.5`, `"w": -1`, "budget[1].w is -1; it must be from 1 to 1e+06"},
-		"no such class":        {`{"class": "urgent", "arrival_s": 4`, `{"class": "rush", "arrival_s": 4`, `jobs[3].class "rush" is neither urgent nor tolerant`},
-		"late arrival":         {`"arrival_s": 10.5`, `"arrival_s": 121`, "jobs[2].arrival_s is 121; it must be from 0 to 120"},
-		"no tasks":             {`"tasks": 8`, `"tasks": 0`, "jobs[2].tasks is 0; it must be from 1 to 100000"},
-		"too many tasks":       {`"tasks": 8`, `"tasks": 100000`, "the number of tasks of all jobs is 100086; it must be from 1 to 100000"},
-		"instant tasks":        {`"tasks": 8, "task_s": 4`, `"tasks": 8, "task_s": 0`, "jobs[2].task_s is 0; it must be from 0.001 to 3600"},
+		"negative watts":       {`"w": 55.5`, `"w": -1`, "budget[1].w is -1: must be from 1 to 1e+06"},
+		"no such class":        {`{"class": "urgent", "arrival_s": 4`, `{"class": "rush", "arrival_s": 4`, `jobs[3].class "rush": must be urgent or tolerant`},
+		"late arrival":         {`"arrival_s": 10.5`, `"arrival_s": 121`, "jobs[2].arrival_s is 121: must be from 0 to 120"},
+		"no tasks":             {`"tasks": 8`, `"tasks": 0`, "jobs[2].tasks is 0: must be from 1 to 100000"},
+		"too many tasks":       {`"tasks": 8`, `"tasks": 100000`, "the number of tasks of all jobs is 100086: must be from 1 to 100000"},
+		"instant tasks":        {`"tasks": 8, "task_s": 4`, `"tasks": 8, "task_s": 0`, "jobs[2].task_s is 0: must be from 0.001 to 3600"},
 		"a deadline at once":   {`"deadline_s": 20, "floor": 1}]`, `"deadline_s": 0, "floor": 1}]`, "jobs[3].deadline_s is 0"},
-		"a floor of nothing":   {`"floor": 0.5},`, `"floor": 0},`, "jobs[0].floor is 0; it must be above 0, and at most 1 for all tasks"},
+		"a floor of nothing":   {`"floor": 0.5},`, `"floor": 0},`, "jobs[0].floor is 0: must be above 0, and at most 1 for all tasks"},
 		"cut short":            {`"floor": 1}]}`, `"floor": 1}`, "it ends too early"},
 		"a number beyond all":  {`"w": 55.5`, `"w": 1e999`, "stdin:1:"},
 		"a second document":    {`"floor": 1}]}`, `"floor": 1}]} {}`, "a second document"},
@@ -124,8 +124,8 @@ func TestCommandRefuses(t *testing.T) {
 	}{
 		{[]string{"--seeds", "1"}, "bounds need more than one"},
 		{[]string{"--seeds", "1001"}, "bounds need more than one"},
-		{[]string{"--load", "stedy"}, `"stedy" is neither a known load nor a file`},
-		{[]string{"--optimum", "--load", "heavy"}, "--optimum draws cases of its own"},
+		{[]string{"--load", "stedy"}, `unknown --load "stedy"`},
+		{[]string{"--optimum", "--load", "heavy"}, "it generates its own cases"},
 		{[]string{"--load", t.TempDir()}, "--load: read"},
 	} {
 		_, err := execute(t, "", x.args...)

@@ -77,7 +77,7 @@ func between(field string, x, low, high float64) string {
 	if x >= low && x <= high {
 		return ""
 	}
-	return fmt.Sprintf("%s is %v; it must be from %v to %v", field, x, low, high)
+	return fmt.Sprintf("%s is %v: must be from %v to %v", field, x, low, high)
 }
 
 // check returns what is wrong with the file, with its place; empty where nothing is.
@@ -122,13 +122,13 @@ func (j *fileJob) check(place string, span float64) string {
 		between(place+"task_s", j.Task, 0.001, taskMost),
 	}
 	if j.Class != Urgent && j.Class != Tolerant {
-		problems = append(problems, fmt.Sprintf("%sclass %q is neither %s nor %s", place, j.Class, Urgent, Tolerant))
+		problems = append(problems, fmt.Sprintf("%sclass %q: must be %s or %s", place, j.Class, Urgent, Tolerant))
 	}
 	if j.Deadline != nil {
 		problems = append(problems, between(place+"deadline_s", *j.Deadline, 0.001, forMost))
 	}
 	if j.Floor != nil && !(*j.Floor > 0 && *j.Floor <= 1) {
-		problems = append(problems, fmt.Sprintf("%sfloor is %v; it must be above 0, and at most 1 for all tasks", place, *j.Floor))
+		problems = append(problems, fmt.Sprintf("%sfloor is %v: must be above 0, and at most 1 for all tasks", place, *j.Floor))
 	}
 	if i := slices.IndexFunc(problems, func(p string) bool { return p != "" }); i >= 0 {
 		return problems[i]

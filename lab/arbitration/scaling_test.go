@@ -117,10 +117,10 @@ func TestKnowingHowJobsScalePays(t *testing.T) {
 func TestScalingCommand(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--scaling has a load of its own":      {"--scaling", "--load", "steady"},
-		"--seeds is 1; give 2":                 {"--scaling", "--seeds", "1"},
-		"--optimum and --scaling are two":      {"--scaling", "--optimum"},
-		"has a load of its own and five runs,": {"--scaling", "--engine", "local"},
+		"--scaling cannot be combined with --load": {"--scaling", "--load", "steady"},
+		"--seeds 1: must be from 2":                {"--scaling", "--seeds", "1"},
+		"--optimum and --scaling cannot":           {"--scaling", "--optimum"},
+		"cannot be combined with --scaling":        {"--scaling", "--engine", "local"},
 	} {
 		if text, err := execute(t, "", args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v\n%s", args, err, text)

@@ -51,7 +51,7 @@ func TestRead(t *testing.T) {
 	if err := jsonfile.Read(nil, "--input", filepath.Join(dir, "x.json"), &d); err != nil || d.N != 3 {
 		t.Errorf("%v, %+v", err, d)
 	}
-	for file, want := range map[string]string{"": "--input is missing", filepath.Join(dir, "none.json"): "--input: open"} {
+	for file, want := range map[string]string{"": "--input is required", filepath.Join(dir, "none.json"): "--input: open"} {
 		if err := jsonfile.Read(nil, "--input", file, &d); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", file, err)
 		}

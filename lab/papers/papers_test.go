@@ -63,7 +63,7 @@ func TestVerdict(t *testing.T) {
 	t.Parallel()
 	r := report()
 	e, ok := errors.AsType[*cli.Error](r.Verdict())
-	if !ok || e.Exit != cli.ExitDegraded || !strings.Contains(e.Message, "1 of 3 targets of cab fall short: D6") || e.Hint == "" {
+	if !ok || e.Exit != cli.ExitDegraded || !strings.Contains(e.Message, "1 of 3 targets of cab are short: D6") || e.Hint == "" {
 		t.Errorf("%+v", e)
 	}
 	r.Targets = slices.Delete(r.Targets, 1, 2)

@@ -50,7 +50,7 @@ func value(bucket int) float64 {
 // Add counts a value. A value that is negative, above Most or not a number is a mistake of the caller and panics.
 func (s *Sketch) Add(x float64) {
 	if !(x >= 0 && x <= Most) {
-		panic(fmt.Sprintf("quantiles: value is %v; it must be from 0 to %g", x, float64(Most)))
+		panic(fmt.Sprintf("quantiles: value is %v: must be from 0 to %g", x, float64(Most)))
 	}
 	if s.total == 0 {
 		s.low, s.high = x, x
@@ -93,7 +93,7 @@ func (s *Sketch) Count() uint64 { return s.total }
 // neighbouring ranks, as R (type 7) and numpy do. ok is false without values; q outside 0 to 1 panics.
 func (s *Sketch) Quantile(q float64) (x float64, ok bool) {
 	if !(q >= 0 && q <= 1) {
-		panic(fmt.Sprintf("quantiles: quantile is %v; it must be from 0 to 1", q))
+		panic(fmt.Sprintf("quantiles: quantile is %v: must be from 0 to 1", q))
 	}
 	if s.total == 0 {
 		return 0, false

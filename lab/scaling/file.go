@@ -155,9 +155,9 @@ func (p *filePoint) point(name, list string, i int) (scaling.Point, error) {
 	case p.N == nil:
 		return scaling.Point{}, jsonfile.Bad(name, "%s[%d]: n is missing", list, i)
 	case *p.N < 1 || *p.N > scaling.DegreeMost:
-		return scaling.Point{}, jsonfile.Bad(name, "%s[%d]: n is %d; it must be from 1 to %d", list, i, *p.N, scaling.DegreeMost)
+		return scaling.Point{}, jsonfile.Bad(name, "%s[%d]: n is %d: must be from 1 to %d", list, i, *p.N, scaling.DegreeMost)
 	case p.M != nil && (*p.M < 1 || *p.M > scaling.DegreeMost):
-		return scaling.Point{}, jsonfile.Bad(name, "%s[%d]: m is %d; it must be from 1 to %d", list, i, *p.M, scaling.DegreeMost)
+		return scaling.Point{}, jsonfile.Bad(name, "%s[%d]: m is %d: must be from 1 to %d", list, i, *p.M, scaling.DegreeMost)
 	case p.M != nil:
 		return scaling.Point{N: *p.N, M: *p.M}, nil
 	}

@@ -85,13 +85,13 @@ func TestQuotasFit(t *testing.T) {
 func TestRealRunsAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		`--engine is "flink"`: {"--engine", "flink"},
-		"--out must name":     {"--engine", "yarn"},
-		"--repeats is 0":      {"--engine", "yarn", "--out", "x", "--repeats", "0"},
-		"--n must have 1":     {"--engine", "yarn", "--out", "x", "--n", "2,4"},
-		"--held-out has 3":    {"--engine", "yarn", "--out", "x", "--held-out", "3"},
-		`--app has "bayes"`:   {"--engine", "yarn", "--out", "x", "--app", "bayes"},
-		"--sizes has 1000":    {"--engine", "spark", "--out", "x", "--sizes", "1000"},
+		`--engine "flink"`:      {"--engine", "flink"},
+		"--out is needed":       {"--engine", "yarn"},
+		"--repeats 0":           {"--engine", "yarn", "--out", "x", "--repeats", "0"},
+		"--n must contain 1":    {"--engine", "yarn", "--out", "x", "--n", "2,4"},
+		"--held-out 3":          {"--engine", "yarn", "--out", "x", "--held-out", "3"},
+		`unknown --app "bayes"`: {"--engine", "yarn", "--out", "x", "--app", "bayes"},
+		"--sizes 1000":          {"--engine", "spark", "--out", "x", "--sizes", "1000"},
 	} {
 		if exit, _, stderr := testkit.Run(t, NewCommand(), "", append([]string{"run"}, args...)...); exit != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%v: exit %d: %s", args, exit, stderr)

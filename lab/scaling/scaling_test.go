@@ -235,10 +235,10 @@ func TestBadLogs(t *testing.T) {
 		"":           "no SparkListenerApplicationStart",
 		"x\n":        "line 1: not an event",
 		good + "{\n": "line 8: not an event",
-		strings.Replace(good, `"Submission Time":`, `"Submission Time":9`, 1):                  "end before its begin",
+		strings.Replace(good, `"Submission Time":`, `"Submission Time":9`, 1):                  "end before its start",
 		strings.Replace(good, `"Finish Time":3000`, `"Finish Time":3`, 1):                      "a task of stage 0",
 		good[:strings.Index(good, `{"Event":"SparkListenerStage`)]:                             "no stage has ended",
-		strings.ReplaceAll(good, `"Executor Run Time":900`, `"Executor Run Time":0`):           "took no time",
+		strings.ReplaceAll(good, `"Executor Run Time":900`, `"Executor Run Time":0`):           "have a duration of 0",
 		strings.Replace(good, `"Number of Tasks":2`, `"Number of Tasks":0`, 1):                 "no tasks",
 		strings.Replace(good, `"Timestamp":1000`, `"Timestamp":99000`, 1):                      "begins before the application",
 		strings.Replace(good, `"App Name":"x"`, `"App Name":"`+strings.Repeat("x", 17<<20), 1): "token too long",
@@ -252,7 +252,7 @@ func TestBadLogs(t *testing.T) {
 		"":            "not Avro-Json",
 		"Avro-Json\n": "no map has succeeded",
 		h[:strings.Index(h, `{"type":"JOB_FINISHED"`)]:                  "its end is missing",
-		strings.ReplaceAll(h, `"startTime":5000`, `"startTime":99000`):  "end before its begin",
+		strings.ReplaceAll(h, `"startTime":5000`, `"startTime":99000`):  "end before its start",
 		strings.Replace(h, `"submitTime":1000`, `"submitTime":9000`, 1): "before the job was submitted",
 	} {
 		if _, err := readHistory(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -87,7 +87,7 @@ func readSparkLog(r io.Reader) (run, error) {
 }
 
 var (
-	errOrder  = errors.New("an end event without a start event")
+	errOrder  = errors.New("end before its start")
 	errEvents = fmt.Errorf("more than %d stages and tasks", eventsMost)
 	errUnits  = fmt.Errorf("more than %d executors", unitsMost)
 )

@@ -98,7 +98,7 @@ func allocate(stdin io.Reader, file string) (*allocated, error) {
 		return nil, jsonfile.Bad(file, "unknown policy %q: must be one of %v", in.Policy, containers.Policies())
 	}
 	if in.Containers < 1 || in.Containers > maxContainers {
-		return nil, jsonfile.Bad(file, "containers is %d; it must be from 1 to %d", in.Containers, maxContainers)
+		return nil, jsonfile.Bad(file, "containers is %d: must be from 1 to %d", in.Containers, maxContainers)
 	}
 	jobs := make([]containers.Job, len(in.Jobs))
 	for i, j := range in.Jobs {
@@ -131,11 +131,11 @@ func (j *allocationJob) job(file string, i int) (containers.Job, error) {
 	case (j.Finish == nil) != (j.Uncapped == nil):
 		return containers.Job{}, jsonfile.Bad(file, "%sfinish_s and uncapped_finish_s go together: give both, or neither where they are unknown", place)
 	case j.Finish != nil && !(*j.Finish > 0 && *j.Finish <= maxSeconds):
-		return containers.Job{}, jsonfile.Bad(file, "%sfinish_s is %v; it must be above 0", place, *j.Finish)
+		return containers.Job{}, jsonfile.Bad(file, "%sfinish_s is %v: must be above 0", place, *j.Finish)
 	case j.Uncapped != nil && !(*j.Uncapped > 0 && *j.Uncapped <= maxSeconds):
-		return containers.Job{}, jsonfile.Bad(file, "%suncapped_finish_s is %v; it must be above 0", place, *j.Uncapped)
+		return containers.Job{}, jsonfile.Bad(file, "%suncapped_finish_s is %v: must be above 0", place, *j.Uncapped)
 	case !(j.Elapsed >= 0 && j.Elapsed <= maxSeconds):
-		return containers.Job{}, jsonfile.Bad(file, "%selapsed_s is %v; it must be 0 or more", place, j.Elapsed)
+		return containers.Job{}, jsonfile.Bad(file, "%selapsed_s is %v: must be 0 or more", place, j.Elapsed)
 	case j.Containers < 0 || j.Containers > maxContainers || j.Least < 0 || j.Least > maxContainers:
 		return containers.Job{}, jsonfile.Bad(file, "%scontainers %d and least %d must be from 0 to %d", place, j.Containers, j.Least, maxContainers)
 	}

@@ -286,7 +286,7 @@ func (j *deflatingJob) jobs() (deflation.Jobs, error) {
 	case j.Reduces < 0 || j.Reduces > queueing.MaxPhases:
 		return deflation.Jobs{}, fmt.Errorf("reduces is %d: must be from 0 to %d", j.Reduces, queueing.MaxPhases)
 	case j.Stages != "" && j.Stages != "input" && j.Stages != "all":
-		return deflation.Jobs{}, fmt.Errorf("unknown stages %q: must be input or all", j.Stages)
+		return deflation.Jobs{}, fmt.Errorf("stages %q: must be input or all", j.Stages)
 	}
 	switch j.Model {
 	case "", "task":
@@ -297,7 +297,7 @@ func (j *deflatingJob) jobs() (deflation.Jobs, error) {
 	case "wave":
 		return j.waves()
 	}
-	return deflation.Jobs{}, fmt.Errorf("unknown model %q: must be task or wave", j.Model)
+	return deflation.Jobs{}, fmt.Errorf("model %q: must be task or wave", j.Model)
 }
 
 func (j *deflatingJob) waves() (deflation.Jobs, error) {

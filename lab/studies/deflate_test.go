@@ -84,9 +84,9 @@ func TestDeflateRefuses(t *testing.T) {
 		"classes[0].rate_per_s is 0":                      {`"rate_per_s": 0.003`, `"rate_per_s": 0`},
 		"classes[0].profile is empty":                     {`[{"drop": 0.1, "error": 0.085}, {"drop": 0.2, "error": 0.15}, {"drop": 0.4, "error": 0.32}]`, `[]`},
 		"classes[0].profile[0].drop is 1.1":               {`"drop": 0.1`, `"drop": 1.1`},
-		"classes[0].profile[0] lacks drop or error":       {`"drop": 0.1, `, ``},
+		"classes[0].profile[0]: drop or error is missing": {`"drop": 0.1, `, ``},
 		`classes[0].profile: unknown field "dorp"`:        {`"drop": 0.1`, `"dorp": 0.1`},
-		"classes[0].percentiles_max_s names":              {`"0.95"`, `"p95"`},
+		"classes[0].percentiles_max_s: invalid":           {`"0.95"`, `"p95"`},
 		"classes[0].percentiles_max_s[0] bounds":          {`"0.95"`, `"95"`},
 		"classes[0].job.slots is 0":                       {`"slots": 20, "maps": 50, "map_s": 40`, `"maps": 50, "map_s": 40`},
 		"classes[0].job.stages":                           {`"setup_s": 5, "shuffle_s"`, `"stages": "some", "shuffle_s"`},
@@ -97,7 +97,7 @@ func TestDeflateRefuses(t *testing.T) {
 		"sprint_budget.refill_w is -9":                    {`"refill_w": 9`, `"refill_w": -9`},
 		`discipline is "fifo"`:                            {`{"sprint_budget"`, `{"discipline": "fifo", "sprint_budget"`},
 		"classes[0].job cannot be modelled":               {`"map_s": 40`, `"map_s": -1`},
-		"classes[0].job is missing; give what was":        {`"job": {"slots": 20, "maps": 50, "map_s": 40, "reduces": 10, "reduce_s": 10, "setup_s": 5, "shuffle_s": 5},`, ``},
+		"classes[0].job is missing: needs":                {`"job": {"slots": 20, "maps": 50, "map_s": 40, "reduces": 10, "reduce_s": 10, "setup_s": 5, "shuffle_s": 5},`, ``},
 		"classes[1].thetas[0] is 2; a drop ratio is from": {`"mean_max_s": 220`, `"thetas": [2]`},
 	} {
 		input := strings.Replace(deflateInput, change[0], change[1], 1)

@@ -136,9 +136,9 @@ func (in *estimation) check(file string) error {
 	}
 	switch tasks, done := *in.Tasks, *in.Done; {
 	case tasks != math.Trunc(tasks):
-		return jsonfile.Bad(file, "tasks is %v; it must be a whole number", tasks)
+		return jsonfile.Bad(file, "tasks is %v: must be a whole number", tasks)
 	case done != math.Trunc(done):
-		return jsonfile.Bad(file, "done is %v; it must be a whole number", done)
+		return jsonfile.Bad(file, "done is %v: must be a whole number", done)
 	case done > tasks:
 		return jsonfile.Bad(file, "done is %v, more than the tasks, %v", done, tasks)
 	}
@@ -171,9 +171,9 @@ func (n number) problem() string {
 	case *n.value < 0:
 		return fmt.Sprintf("%s is %v; it must not be negative", n.path, *n.value)
 	case *n.value < n.low:
-		return fmt.Sprintf("%s is %v; it must be above 0", n.path, *n.value)
+		return fmt.Sprintf("%s is %v: must be above 0", n.path, *n.value)
 	case !(*n.value <= n.high):
-		return fmt.Sprintf("%s is %v; it must be at most %.0f", n.path, *n.value, n.high)
+		return fmt.Sprintf("%s is %v: must be at most %.0f", n.path, *n.value, n.high)
 	}
 	return ""
 }

@@ -128,17 +128,17 @@ func TestProfileRefuses(t *testing.T) {
 	t.Parallel()
 	job, runs := jobOf(t, countRuns, catAll)
 	for want, args := range map[string][]string{
-		"--ratios: 1.5":        {job, "--ratios", "0.5,1.5"},
-		"--ratios: 0 is":       {job, "--ratios", "0"},
-		"--seeds is 0":         {job, "--seeds", "0"},
-		`--compare "vibes"`:    {job, "--compare", "vibes"},
-		"only topk":            {job, "--top", "3"},
-		`--choice "best"`:      {job, "--choice", "best"},
-		"--slots is -1":        {job, "--slots", "-1"},
-		"there is no folder":   {job, "--out", "no/such/folder/p.json"},
-		"no such file":         {"nothing.yaml"},
-		"accepts 1 arg":        {},
-		"unknown flag --ratio": {job, "--ratio", "0.5"},
+		"--ratios 1.5":                         {job, "--ratios", "0.5,1.5"},
+		"--ratios 0:":                          {job, "--ratios", "0"},
+		"--seeds 0":                            {job, "--seeds", "0"},
+		`--compare "vibes"`:                    {job, "--compare", "vibes"},
+		"only for topk":                        {job, "--top", "3"},
+		`--choice "best"`:                      {job, "--choice", "best"},
+		"--slots -1":                           {job, "--slots", "-1"},
+		"folder no/such/folder does not exist": {job, "--out", "no/such/folder/p.json"},
+		"no such file":                         {"nothing.yaml"},
+		"accepts 1 arg":                        {},
+		"unknown flag --ratio":                 {job, "--ratio", "0.5"},
 	} {
 		exit, stdout, stderr := profile(t, args...)
 		if exit != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, "\nhint: ") {

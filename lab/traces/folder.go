@@ -65,7 +65,7 @@ func Open(dir, name string) (*File, error) {
 		}
 		return &File{File: f, Swim: k.swim}, nil
 	}
-	return nil, fmt.Errorf("%w: %q is none of %s", errUnknown, name, strings.Join(names(), ", "))
+	return nil, fmt.Errorf("%w %q: must be one of %s", errUnknown, name, strings.Join(names(), ", "))
 }
 
 // CheckDir reports what is wrong with a folder: it is none, or has none of the traces.

@@ -106,11 +106,11 @@ func (l *lines) seconds(i int, what string) (float64, error) {
 	x, err := strconv.ParseFloat(string(l.fields[i]), 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange) || math.IsInf(x, 0):
-		return 0, l.bad("%s is %s; it must be from 0 to %g", what, short(l.fields[i]), secondsMost)
+		return 0, l.bad("%s is %s: must be from 0 to %g", what, short(l.fields[i]), secondsMost)
 	case err != nil || math.IsNaN(x):
 		return 0, l.bad("%s is %s, which is no number", what, short(l.fields[i]))
 	case !(x >= 0 && x <= secondsMost):
-		return 0, l.bad("%s is %v; it must be from 0 to %g", what, x, secondsMost)
+		return 0, l.bad("%s is %v: must be from 0 to %g", what, x, secondsMost)
 	}
 	return x, nil
 }
@@ -122,7 +122,7 @@ func (l *lines) whole(i int, what string, least, most int64) (int64, error) {
 	case err != nil && !errors.Is(err, strconv.ErrRange):
 		return 0, l.bad("%s is %s, which is no whole number", what, short(l.fields[i]))
 	case err != nil || n < least || n > most:
-		return 0, l.bad("%s is %s; it must be from %d to %d", what, short(l.fields[i]), least, most)
+		return 0, l.bad("%s is %s: must be from %d to %d", what, short(l.fields[i]), least, most)
 	}
 	return n, nil
 }

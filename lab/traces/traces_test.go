@@ -73,11 +73,11 @@ func TestWrongLines(t *testing.T) {
 		"few fields":    {"1 1", "a.tr:1: 2 fields; a line has arrival"},
 		"no number":     {good + "x 1 1 1", `a.tr:2: arrival is "x", which is no number`},
 		"nan":           {"NaN 1 1 1", `a.tr:1: arrival is "NaN", which is no number`},
-		"infinite":      {"1 1 1 Inf", `a.tr:1: time of task 1 is "Inf"; it must be from 0 to 1e+09`},
+		"infinite":      {"1 1 1 Inf", `a.tr:1: time of task 1 is "Inf": must be from 0 to 1e+09`},
 		"huge":          {"1 1 1 1e400", `a.tr:1: time of task 1 is "1e400"`},
-		"negative":      {"1 1 1 -2", "a.tr:1: time of task 1 is -2; it must be from 0"},
-		"zero tasks":    {good + good + "1 0 1", `a.tr:3: number of tasks is "0"; it must be from 1 to 200000`},
-		"many tasks":    {"1 99999999999999999999 1 1", `it must be from 1 to 200000`},
+		"negative":      {"1 1 1 -2", "a.tr:1: time of task 1 is -2: must be from 0"},
+		"zero tasks":    {good + good + "1 0 1", `a.tr:3: number of tasks is "0": must be from 1 to 200000`},
+		"many tasks":    {"1 99999999999999999999 1 1", `: must be from 1 to 200000`},
 		"half a task":   {"1 1.5 1 1", `a.tr:1: number of tasks is "1.5", which is no whole number`},
 		"times missing": {good + "1 3 1 1 1", "a.tr:2: 3 tasks, but the times of 2"},
 		"times over":    {"1 1 1 1 1", "a.tr:1: 1 tasks, but the times of 2"},
@@ -97,7 +97,7 @@ func TestWrongLines(t *testing.T) {
 		"gap":        {first + "job1 50 5 1 1 1", "a.tsv:2: gap is 5 s, but it arrives 45 s after"},
 		"clock back": {first + "job1 4 0 1 1 1", "a.tsv:2: arrival 4 is before 5"},
 		"bytes":      {"job0 1 1 1 x 1", `a.tsv:1: shuffle is "x", which is no whole number`},
-		"negative":   {"job0 1 1 1 1 -1", `a.tsv:1: output is "-1"; it must be from 0`},
+		"negative":   {"job0 1 1 1 1 -1", `a.tsv:1: output is "-1": must be from 0`},
 	} {
 		if _, err := count(Volumes(strings.NewReader(c.in), "a.tsv"), func(*Volume) {}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

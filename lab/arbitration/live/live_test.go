@@ -486,10 +486,10 @@ func TestCommandRefuses(t *testing.T) {
 		"--engine yarn needs headroom-hadoop.jar":      {"--engine", "yarn", "--bin", testkit.Programs(t)},
 		"--engine spark needs headroom-spark-apps.jar": {"--engine", "spark", "--quick", "--bin", testkit.Programs(t, jarSpark)},
 		`unknown engine "abacus"`:                      {"--engine", "abacus"},
-		"leave out --load":                             {"--engine", "local", "--load", "heavy"},
-		"leave out --seeds":                            {"--engine", "local", "--seeds", "3"},
-		"leave out --optimum":                          {"--engine", "local", "--optimum"},
-		"--quick and --bin are for real":               {"--quick"},
+		"cannot be combined with --load":               {"--engine", "local", "--load", "heavy"},
+		"cannot be combined with --seeds":              {"--engine", "local", "--seeds", "3"},
+		"cannot be combined with --optimum":            {"--engine", "local", "--optimum"},
+		"--quick and --bin need":                       {"--quick"},
 		"--engine local needs coordinator":             {"--engine", "local", "--bin", t.TempDir()},
 	} {
 		err := execute(t, args...)

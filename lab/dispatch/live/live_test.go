@@ -226,10 +226,10 @@ func TestOptionsRefused(t *testing.T) {
 		`--policy "hawk"`:     func(o *Options) { o.Policies = []string{"hawk"} },
 		"--load 55":           func(o *Options) { o.Loads = []int{55} },
 		"at least one policy": func(o *Options) { o.Policies = nil },
-		"--out must":          func(o *Options) { o.Out = "" },
-		"--scale is NaN":      func(o *Options) { o.Scale = math.NaN() },
-		"--scale is 2":        func(o *Options) { o.Scale = 2 },
-		"--jobs is -1":        func(o *Options) { o.Jobs = -1 },
+		"--real needs --out":  func(o *Options) { o.Out = "" },
+		"--scale NaN":         func(o *Options) { o.Scale = math.NaN() },
+		"--scale 2":           func(o *Options) { o.Scale = 2 },
+		"--jobs -1":           func(o *Options) { o.Jobs = -1 },
 	} {
 		o := fine
 		change(&o)
@@ -254,7 +254,7 @@ func TestLoadOfATrace(t *testing.T) {
 	if len(l.jobs) != 2 || l.tasks() != 3 || l.jobs[0].Times[1] != 0.5 || l.jobs[1].Arrival != 0.75 || l.long(0) || !l.long(1) || l.takes() != 2750*time.Millisecond {
 		t.Errorf("%v, takes %v: %+v", l, l.takes(), l.jobs)
 	}
-	if _, err := readLoad(from, 50, 0, 1); err == nil || !strings.Contains(fmt.Sprint(err), "a load of 50") {
+	if _, err := readLoad(from, 50, 0, 1); err == nil || !strings.Contains(fmt.Sprint(err), "load 50") {
 		t.Errorf("no such trace: %v", err)
 	}
 	testkit.WriteFile(t, path, "0.5 2 0.75 0.5 1\n1.5 1 4 -4\n")

@@ -104,7 +104,7 @@ func NeedsErrors(name string, args []string) bool {
 func (t *Tree) Fault(name string, args ...string) error {
 	most := map[string]int{FailRead: 1, FailWrite: 1, Frozen: 1, Locked: 1, Drift: 2, OfflineCPU: 1, Permission: 1, Hot: 1}
 	if !slices.Contains(faultNames(), name) {
-		return fmt.Errorf("%w: %q is none of %s", ErrFault, name, strings.Join(faultNames(), ", "))
+		return fmt.Errorf("%w %q: must be one of %s", ErrFault, name, strings.Join(faultNames(), ", "))
 	}
 	if len(args) > most[name] {
 		return fmt.Errorf("%w: %s takes at most %d arguments", ErrFault, name, most[name])

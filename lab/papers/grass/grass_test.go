@@ -197,7 +197,7 @@ func TestFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--jobs", "1"}, "--jobs is 1; it must be from 6 to 600"},
+		{[]string{"--jobs", "1"}, "--jobs 1: must be from 6 to 600"},
 		{[]string{"--traces", t.TempDir()}, "--traces: "},
 		{[]string{"--engine", "yarn"}, "--engine"},
 	} {

@@ -164,7 +164,7 @@ func TestFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--tasks", "1"}, "--tasks is 1; it must be from 10000 to 20000000"},
+		{[]string{"--tasks", "1"}, "--tasks 1: must be from 10000 to 20000000"},
 		{[]string{"--traces", t.TempDir()}, "--traces: "},
 		{[]string{"--engine", "yarn"}, "--engine"},
 		{[]string{"--quick", "--tasks", "20000"}, "quick"},
