@@ -152,7 +152,7 @@ func errorHint(err error) string {
 // degraded passes a report in which the arbiter is behind somewhere: a tiny load shows anything.
 func degraded(t *testing.T, err error) {
 	t.Helper()
-	if e, ok := errors.AsType[*cli.Error](err); err != nil && (!ok || e.Exit != cli.ExitDegraded || !strings.Contains(e.Message, "the arbiter falls short: stdin ")) {
+	if e, ok := errors.AsType[*cli.Error](err); err != nil && (!ok || e.Exit != cli.ExitDegraded || !strings.Contains(e.Message, "the arbiter misses its goals: stdin ")) {
 		t.Fatal(err)
 	}
 }
