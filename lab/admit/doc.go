@@ -1,10 +1,12 @@
-// Package admit is `powerlab admit`: a file of jobs with deadlines goes past the door of package admission, by any of
-// its policies, and the paper's measures come out.
+// Package admit is `powerlab admit`: it simulates the admission of jobs with deadlines by any
+// policy of package admission, and computes the paper's measures.
 //
-// The one idea: Simulate drives the very Controller that a scheduler would drive, with the same calls. It knows
-// what each job takes; the controller is told that only when the job has ended, except under the policy oracle.
+// The one idea: Simulate drives the same Controller as a scheduler, with the same calls. The
+// simulation knows the work of each job; the controller learns it only when the job has ended,
+// except under the policy oracle.
 //
-// Guarantees: the same file gives the same bytes; each job of the file has one entry in the answer; the answer holds no
-// number that is infinite or none. Nothing outside of the file and stdin is read. Jobs progress with perfect speed-up:
-// what a real engine loses between slots is not simulated. The study of the paper (package lab/papers/pythia) runs the same Simulate.
+// Guarantees: the same file gives the same bytes. Each job of the file has one entry in the answer,
+// and every number is finite. Nothing is read except the file and stdin. Jobs have perfect
+// speed-up: losses of a real engine between slots are not simulated. The study of the paper
+// (package lab/papers/pythia) uses the same Simulate.
 package admit

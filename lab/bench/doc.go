@@ -1,27 +1,24 @@
-// Package bench measures the figures that Headroom is judged by, on the machine
-// it runs on: `powerlab bench`.
+// Package bench measures Headroom's performance on this machine: `powerlab bench`.
 //
-// The one idea: a figure means something only beside its goal, beside a peer that
-// does the same work in the same run, and beside the noise of the machine that
-// made it. So every figure names its goal; where another way of doing the same
-// exists it is written here, honestly, and measured in turn; and a fixed loop of
-// arithmetic is timed all through the run, so that a reader sees how much of a
-// difference is the machine's.
+// The one idea: a result is meaningful only next to its goal, to a peer that does the same work in
+// the same run, and to the machine's noise. So every benchmark states its goal. Where there is
+// another way to do the same work, it is implemented here fairly and measured in turn. A fixed loop
+// of arithmetic is timed throughout the run, so that a reader sees which differences come from the
+// machine.
 //
-// Three kinds of figure: the control law on the emulated plant in virtual time
-// (cap-step), pure functions and device reads in this process (sample, plan, arbiter), and
-// real processes on loopback: powerd on an emulated node (agent, start) and a group
-// of three coordinators with streams that act as nodes (cut, failover).
+// There are three kinds of benchmarks: the control law on the emulated plant in virtual time
+// (cap-step); pure functions and device reads in this process (sample, plan, arbiter); and real
+// processes on loopback: powerd on an emulated node (agent, start), and three coordinators with
+// streams that act as nodes (cut, failover).
 //
-// `powerlab bench node` tries the node's whole control law, wall power by a slow BMC
-// included, beside the laws of other systems on the same steps and loads.
+// `powerlab bench node` runs the node's whole control law, including wall power from a slow BMC,
+// and the laws of other systems, on the same steps and loads.
 //
-// `powerlab bench cluster` puts a thousand nodes that run powerd's own exchange on a
-// group of three coordinators, and as many leases on etcd.
+// `powerlab bench cluster` connects a thousand nodes that run powerd's own exchange to three
+// coordinators, and puts as many leases on etcd.
 //
-// Guarantees: every loop is bounded and a whole run has a deadline; everything it
-// starts it ends, by process group; it listens and connects on loopback only and
-// leaves no file behind. A figure that could not be measured is unknown, with the
-// reason, never zero. The package asserts nothing: tests check that each figure
-// comes out finite, and never that it is good.
+// Guarantees: every loop is bounded and a whole run has a deadline. Everything that it starts is
+// stopped, by process group. It uses only loopback and leaves no file behind. A value that could
+// not be measured is unknown, with the reason, never zero. The package makes no assertions: tests
+// check that each result is finite, never that it is good.
 package bench

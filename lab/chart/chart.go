@@ -1,9 +1,9 @@
-// Package chart draws every picture of the lab in one style, on gonum's plot: dark text on
-// white, a light grid, the colours of Okabe and Ito, which everybody can tell apart, units
-// in the names of the axes, and the names of lines beside the plot, not on top of it.
+// Package chart draws all plots of the lab in one style, with gonum's plot: dark text on white, a
+// light grid, the Okabe-Ito colours, which are safe for colour-blind readers, units in the axis
+// labels, and the legend next to the plot, not on top of it.
 //
-// A series may have gaps: what is not known is NaN, and nothing is drawn there. Pictures are
-// SVG. The package knows nothing of what it draws.
+// A series may have gaps: an unknown value is NaN, and nothing is drawn for it. Plots are SVG. The
+// package knows nothing about the data.
 package chart
 
 import (

@@ -21,7 +21,7 @@ func TestBadSitesAreRefused(t *testing.T) {
 		"2 coordinators and 1 nodes": {Bin: all, Coordinators: 2, Nodes: 1},
 		"1 coordinators and 0 nodes": {Bin: all, Coordinators: 1},
 		"3 racks for 2 nodes":        {Bin: all, Coordinators: 1, Nodes: 2, Racks: 3},
-		"program powerd not found":         {Bin: some, Coordinators: 1, Nodes: 1},
+		"program powerd not found":   {Bin: some, Coordinators: 1, Nodes: 1},
 	} {
 		config.Dir = t.TempDir()
 		if _, err := NewSite(config); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {

@@ -1,8 +1,9 @@
 // Package jsonfile reads the JSON files of the lab's commands.
 //
-// The one idea: a file that people write by hand is read strictly, and what is wrong with it is reported with its
-// place. Unknown fields, second documents and files above 16 MiB are refused. Errors of the file are usage errors
-// (exit code 2) with line and column. The package writes nothing, and opens only the file that it is given.
+// The one idea: a file that is written by hand is read strictly, and errors have their position.
+// Unknown fields, second documents and files above 16 MiB are refused. Errors in the file are usage
+// errors (exit code 2) with line and column. The package writes nothing, and opens only the given
+// file.
 package jsonfile
 
 import (

@@ -1,15 +1,15 @@
-// Package papers holds what all studies of the papers share: `powerlab paper`, with one
-// command for each paper, and the form in which every one of them reports.
+// Package papers contains what all studies of the papers share: `powerlab paper`, with one command
+// per paper, and the common form of their reports.
 //
-// The one idea: a paper's number is a target with an id, and a study says for each
-// what it got, with bounds, and one of three verdicts: by the same rule on every run, and
-// with the reason where it is not met. A mutant is a study with one mistake built in: it
-// shows which targets notice that mistake. A study drives the decisions that
-// production runs, on the lab's physics; it decides nothing itself.
+// The one idea: a paper's number is a target with an id. For each target, a study reports its own
+// value with bounds and one of three verdicts, by the same rule on every run, with the reason if it
+// is not met. A mutant is a study with one deliberate mistake, which shows which targets detect it.
+// A study drives the decisions of production code on the lab's physics, and makes no decisions
+// itself.
 //
-// Guarantees: the form of the report is the same for every paper and only ever grows;
-// the same seed gives the same bytes; exit code 0 says that no target is short, 8 that
-// some are, or that a mutant went unnoticed.
+// Guarantees: the form of the report is the same for every paper and only grows. The same seed
+// gives the same bytes. Exit code 0 means that no target is short; 8 means that some are, or that a
+// mutant was not detected.
 package papers
 
 import (

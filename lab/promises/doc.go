@@ -1,13 +1,15 @@
-// Package promises runs jobs with deadlines and error bounds on real programs, with and without what keeps their promises:
-// `powerlab promises`.
+// Package promises compares policies of admission and of copies of stragglers on real programs,
+// with jobs that have deadlines and error bounds: `powerlab promises`.
 //
-// The one idea: coordinators, the scheduler and powerd are the programs that production runs, on emulated nodes of this
-// machine, one of them capped harder than the other; tasks are real programs, of the scheduler itself, an unmodified Hadoop or
-// Spark, and some are slow. All ways to decide about admission and copies get the same jobs at the same moments and the same
-// budgets, one after the other on clusters of their own, forth and back.
+// The one idea: coordinators, the scheduler and powerd are the production programs, on emulated
+// nodes of this machine, one of them with a lower cap than the other. Tasks are real programs of
+// the scheduler itself, of an unmodified Hadoop or of Spark, and some are slow. All policies get
+// the same jobs at the same times and the same budgets. They run one after the other, each on its
+// own cluster, in alternating order.
 //
-// Guarantees: what a job has reached by its deadline is what looks at the scheduler showed by then, and joules are those of
-// the nodes' counters. Figures count all submitted jobs: a refused job has met nothing. What was not measured is absent, and
-// one run has no bounds. The package starts programs on loopback addresses only and ends all of them. It decides nothing
-// that production uses.
+// Guarantees: the result of a job at its deadline is what samples of the scheduler showed by then,
+// and joules come from the nodes' counters. Results count all submitted jobs: a refused job has met
+// nothing. A value that was not measured is absent, and a single run has no bounds. The package
+// starts programs only on loopback addresses and stops all of them. Production code does not use
+// it.
 package promises

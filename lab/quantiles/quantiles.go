@@ -1,12 +1,14 @@
 // Package quantiles estimates quantiles of streams that are too long to keep.
 //
-// The one idea: values are counted in buckets whose bounds grow by a constant factor, as in DDSketch (Masson, Rim, Lee,
-// VLDB 2019), so that every value is known to within the same relative error, at any quantile and in any order of arrival.
+// The one idea: values are counted in buckets whose bounds grow by a constant factor, as in
+// DDSketch (Masson, Rim, Lee, VLDB 2019), so every value is known within the same relative error,
+// at any quantile and in any order of arrival.
 //
-// Guarantees: a quantile is within [Error] of the exact one, interpolated between ranks; the smallest and the largest value are
-// exact. Memory is bounded (200 KB), whatever is added, and adding does not allocate once the smallest and the largest value have
-// been seen. The package does no I/O, reads no clock and draws no random numbers. It is our own, since these lines need none of
-// the mappings, stores and encodings that libraries of sketches bring.
+// Guarantees: a quantile is within [Error] of the exact one, interpolated between ranks; the
+// smallest and the largest value are exact. Memory is bounded (200 KB), and adding does not
+// allocate once the smallest and the largest value have been seen. The package does no I/O, reads
+// no clock and draws no random numbers. It exists because these few lines need none of the
+// mappings, stores and encodings of sketch libraries.
 package quantiles
 
 import (

@@ -1,6 +1,6 @@
-// Package studies holds small studies of the decisions: one command of powerlab each, that
-// feeds a pure package from a file and prints what it decides. Nothing here decides
-// anything, and nothing outside of a file and stdin is read.
+// Package studies contains small powerlab commands that apply one decision each: they feed a pure
+// package from a file and print its decision. The package makes no decisions itself, and reads only
+// a file and stdin.
 package studies
 
 import (

@@ -1,13 +1,14 @@
 // Package traces reads published traces of clusters, job by job.
 //
-// The one idea: a trace is somebody else's file, so nothing in it is believed. Each job is checked before it is handed on, and
-// what is wrong comes with file and line, the rule, and the numbers.
+// The one idea: a trace is an external file, so nothing in it is trusted. Each job is checked
+// before it is returned, and an error has the file, the line, the rule and the numbers.
 //
-// Two formats are read. Tasks are the traces of Hawk, Eagle and Pigeon: a line a job, with its arrival in seconds, the number
-// of its tasks, their mean time and the time of each. Volumes are those of SWIM: a line a job, with its name, its arrival, the
-// gap to the job before it, and the bytes that its maps read, its shuffle moves and its reducers write; Volume.Tasks and Volume.Work
-// make map tasks of them. A folder has a layout: Open opens one of the traces that it may have.
+// There are two formats. Tasks are the traces of Hawk, Eagle and Pigeon: a line per job, with its
+// arrival in seconds, the number of its tasks, their mean time and the time of each. Volumes are
+// those of SWIM: a line per job, with its name, its arrival, the gap to the job before it, and the
+// bytes that its maps read, its shuffle moves and its reducers write. Volume.Tasks and Volume.Work
+// convert them to map tasks. A folder has a fixed layout: Open opens one of its traces.
 //
-// Guarantees: a reader holds one line at a time, and lines, tasks and jobs are bounded; it ends at the first error; no input
-// makes it panic. A job is valid until the next one is read.
+// Guarantees: a reader holds one line at a time; lines, tasks and jobs are bounded. It stops at the
+// first error, and no input makes it panic. A job is valid until the next one is read.
 package traces

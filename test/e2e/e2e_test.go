@@ -1,10 +1,10 @@
-// Package e2e runs the built programs as their users do. What it claims: the
-// demonstration, shortened, keeps the budget through a cut, a killed leader and a
-// killed powerd, as an independent reading of its files shows; and whatever
-// interrupts it, nothing that it started is left.
+// Package e2e runs the built programs as their users do. What it claims: the shortened
+// demonstration keeps the budget through a cut, a killed leader and a killed powerd, as an
+// independent reading of its files shows; and nothing that it started remains, whatever interrupts
+// it.
 //
-// The tests of this package do not run side by side: each one uses most of the
-// machine's CPU.
+// The tests of this package do not run in parallel, because each one uses most of the machine's
+// CPU.
 package e2e
 
 import (

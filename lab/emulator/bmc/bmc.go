@@ -1,15 +1,15 @@
-// Package bmc is a BMC made in this process, for emulated nodes and for tests.
+// Package bmc is an in-process BMC for emulated nodes and for tests.
 //
-// The one idea: what a real BMC does wrong is part of it. It serves IPMI over LAN
-// (RMCP+, cipher suites 3 and 17), and to a virtual machine as its own BMC, with DCMI
-// power commands and watts sensors, takes its watts from a function, and lags, freezes,
-// lies, hangs, forgets its sessions or loses DCMI on command, while it runs.
+// The one idea: it includes the faults of real BMCs. It serves IPMI over LAN (RMCP+, cipher suites
+// 3 and 17), and to a virtual machine as its own BMC, with DCMI power commands and watts sensors.
+// It takes its watts from a function. On command, while it runs, it lags, freezes, reports wrong
+// values, hangs, forgets its sessions or loses DCMI.
 //
-// An active power limit is visible to the plant, and so is the harm it would do: with
-// exception action "hard power off" the BMC says that it would have switched the node off.
+// An active power limit is visible to the plant, and so is the harm that it would do: with the
+// exception action "hard power off", the BMC reports that it would have switched the node off.
 //
-// The protocol is go-ipmi's; ours are the commands that it has not, and the faults. It
-// binds where it is told and never anything but UDP; it never touches the machine.
+// The protocol is go-ipmi's; this package adds the missing commands and the faults. It binds only
+// to the given address, uses only UDP, and never touches the machine.
 package bmc
 
 import (

@@ -1,20 +1,19 @@
-// Package kernel is what the kernel makes of a plant: the files of sysfs and proc
-// with the meaning of reading and writing each.
+// Package kernel emulates the kernel's view of a plant: the files of sysfs and proc, with the
+// meaning of reading and writing each.
 //
-// The one idea: a file of sysfs is two functions. Show gives its text, store takes
-// a text over, and both may answer with an error number. This package knows them
-// for every file of a machine of a given Shape, and nothing about how a file gets
-// to a reader: package treefs puts them behind a FUSE mount, which passes the error
-// numbers on, or copies the values to plain files, which cannot.
+// The one idea: a file of sysfs is two functions. Show returns its text and store accepts a text,
+// and both may return an error number. This package has them for every file of a machine of a given
+// Shape, and knows nothing about how a file reaches a reader. Package treefs puts them behind a
+// FUSE mount, which passes the error numbers on, or copies the values to plain files, which cannot.
 //
-// Semantics are those of Linux 6.1 with its real drivers on simulated registers:
-// a failed zone read is EINVAL, a failed limit write ENODATA, a limit is cut to 15
-// bits of 1/8 W, `enabled` of a locked zone reads 0 and answers ENOSYS, and a driver
-// that ignores what the register did says that all went well. Bounds of frequency can
-// be left to a worker (DeferBounds), as they are since Linux 5.5.
+// The semantics are those of Linux 6.1 with its real drivers on simulated registers: a failed zone
+// read is EINVAL, a failed limit write ENODATA, a limit is truncated to 15 bits of 1/8 W, `enabled`
+// of a locked zone reads 0 and returns ENOSYS, and a driver that ignores the register's result
+// reports success. Frequency bounds can be applied later by a worker (DeferBounds), as since Linux
+// 5.5.
 //
-// Guarantees: pure, so no I/O, no clock, no goroutine; a Tree and its plant belong
-// to one goroutine at a time, and the caller sees to that.
+// Guarantees: it is pure, with no I/O, clock or goroutine. A Tree and its plant must be used by one
+// goroutine at a time; the caller ensures that.
 package kernel
 
 import (

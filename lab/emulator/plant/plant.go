@@ -1,28 +1,26 @@
-// Package plant is the physics of one emulated node: how much power its package,
-// its memory and its wall socket draw while it works under its limits.
+// Package plant simulates the physics of one emulated node: the power of its packages, its memory
+// and its wall socket while it works under its limits.
 //
-// The one idea: power is a consequence, never a setting. The caller says how busy
-// the node is and for how long; frequency follows from the limits, power from
-// frequency and load, energy from power. The same plant steps in virtual time
-// (simulation, property tests) and in real time (powerlab node).
+// The one idea: power is a consequence, never a setting. The caller sets how busy the node is and
+// for how long; frequency follows from the limits, power from frequency and load, energy from
+// power. The same plant steps in virtual time (simulation, property tests) and in real time
+// (powerlab node).
 //
-// Each package (Domain) draws
+// The power of each package (Domain) is
 //
 //	P = Idle + Dynamic * utilisation * (f/FreqMax)^e
 //
-// and follows changes with a first-order response (about 40 ms). Each of the two
-// limits (long term, short term) bounds a running average over its own window: an
-// average below its limit may be exceeded for a while, an average above it is paid
-// back. The frequency is the highest that both limits and the ceilings permit,
-// never below FreqMin, so a limit below what FreqMin draws is not met. Memory
-// follows work done, and the wall pays for the supply's losses on top of it all.
-// A package that becomes too hot slows down by itself, and a limit at the wall
-// (SetWallLimit) is followed within seconds, as a board's controller follows one.
+// and follows changes with a first-order response (about 40 ms). Each of the two limits (long term,
+// short term) bounds a running average over its own window: power may exceed the limit for a while
+// if the average is below it, and must stay below it afterwards. The frequency is the highest that
+// both limits and the ceilings permit, but at least FreqMin, so a limit below the power at FreqMin
+// is not met. Memory power follows the work done, and wall power includes the supply's losses. A
+// package that becomes too hot throttles by itself, and a limit at the wall (SetWallLimit) takes
+// effect within seconds, as with a management controller.
 //
-// Guarantees: energy is the integral of power, to the last fraction of a
-// microjoule, across counter wraps; limits and windows round as the kernel's own
-// driver rounds them; the same steps give the same numbers on every run. A Plant
-// does no I/O, reads no clock, and belongs to one goroutine.
+// Guarantees: energy is the integral of power, to the last fraction of a microjoule, across counter
+// wraps. Limits and windows are rounded as by the kernel's driver. The same steps give the same
+// numbers on every run. A Plant does no I/O, reads no clock, and belongs to one goroutine.
 package plant
 
 import (

@@ -1,14 +1,13 @@
-// Package throttle makes an emulated node's processes as slow as its frequency says.
+// Package throttle slows an emulated node's processes down according to its frequency.
 //
-// The one idea: a node owns a share of the host's CPUs, and its plant says at
-// every step how much of that share its work may use now. Two ways enforce it
-// behind one small interface: a cgroup's CPU bandwidth where the host permits, and
-// stop and continue signals paid from a bucket of CPU time where it does not.
+// The one idea: a node owns a share of the host's CPUs, and at every step its plant determines how
+// much of that share its work may use. One small interface has two implementations: a cgroup's CPU
+// bandwidth where the host permits it, and otherwise stop and continue signals with a token bucket
+// of CPU time.
 //
-// Guarantees: only processes handed to Hold, and what they start, are slowed;
-// nothing stays stopped and no cgroup stays behind after Close. What an earlier,
-// killed run left under the same name is ended at the next start. The package
-// decides nothing about power and starts no process.
+// Guarantees: only processes given to Hold, and their children, are slowed down. After Close no
+// process stays stopped and no cgroup remains. The next start removes what a killed run left under
+// the same name. The package makes no decisions about power and starts no process.
 package throttle
 
 import (

@@ -1,17 +1,15 @@
-// Package treefs puts the kernel's view of a plant (package kernel) where programs
-// can open it: behind a FUSE mount, or as plain files.
+// Package treefs makes the kernel's view of a plant (package kernel) available to programs: as a
+// FUSE mount, or as plain files.
 //
-// The one idea: one source of meaning, two ways to it. Through the mount every
-// read and write is a call of the tree's own functions, error numbers included.
-// Plain files need no privilege and cost a reader nothing, but carry values only:
-// they are written as the plant moves, looked at for what others wrote, and
-// corrected after the fact; a file whose reading fails on a real machine is left
-// out.
+// The one idea: there is one implementation of the files' meaning, and two ways to access it.
+// Through the mount, every read and write calls the tree's own functions, including error numbers.
+// Plain files need no privilege and are cheap to read, but only have values: they are written when
+// the plant changes, checked for the writes of others, and corrected afterwards. A file that is
+// unreadable on a real machine is left out.
 //
-// Guarantees: nothing outside the given folder is written. A mount is gone after
-// Close, whoever still has a file of it open; one that a killed process left
-// behind is taken down by Unmount. Whoever calls a tree does so under the lock
-// that both ways are given.
+// Guarantees: nothing outside the given folder is written. A mount is gone after Close, even if a
+// file of it is still open; Unmount removes one that a killed process left behind. Every call of a
+// tree holds the lock that both ways are given.
 package treefs
 
 import (

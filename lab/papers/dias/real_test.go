@@ -433,10 +433,10 @@ func TestAnswersOfJobs(t *testing.T) {
 func TestQuickIsForSpark(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--engine spark":   {"--quick"},
-		"--quick and --runs need":  {"--engine", "local", "--runs", "2"},
-		"--runs 0: must":      {"--engine", "spark", "--runs", "0"},
-		"--real-jobs 2: must": {"--engine", "spark", "--real-jobs", "2"},
+		"--engine spark":          {"--quick"},
+		"--quick and --runs need": {"--engine", "local", "--runs", "2"},
+		"--runs 0: must":          {"--engine", "spark", "--runs", "0"},
+		"--real-jobs 2: must":     {"--engine", "spark", "--real-jobs", "2"},
 	} {
 		if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", args, err)

@@ -1,12 +1,14 @@
-// Package grass repeats the experiments of GRASS (Ananthanarayanan et al., NSDI 2014): jobs with a deadline or an error
-// bound whose tasks straggle, and policies that decide in each free slot between a new task and another copy of one that
-// runs.
+// Package grass repeats the experiments of GRASS (Ananthanarayanan et al., NSDI 2014): jobs with a
+// deadline or an error bound whose tasks straggle, and policies that choose for each free slot
+// between a new task and another copy of a running one.
 //
-// The one idea: what decides is jobs/speculation, as in production; what it decides on is the lab's discrete-event
-// machine. A job runs on the slots that a fair share of 200 machines gives it, and every policy runs the same jobs: the
-// same sizes of inputs, and the same time of the k-th copy of a task, whichever policy starts it.
+// The one idea: the decisions are made by jobs/speculation, as in production, on the lab's
+// simulated machine. A job runs on its fair share of the slots of 200 machines. Every policy runs
+// the same jobs: the same input sizes, and the same time of the k-th copy of a task, whichever
+// policy starts it.
 //
-// Guarantees: the same seed gives the same numbers; estimates come from progress reports and from tasks that have ended,
-// for all policies alike, and none sees a task before it has ended, but for the oracle, which is only shown; samples of
-// past jobs come from a history of other jobs. There is no clock, no sleep and no network.
+// Guarantees: the same seed gives the same numbers. Estimates come from progress reports and ended
+// tasks, for all policies alike. No policy knows the time of a task before it has ended, except the
+// oracle, which is only shown. Samples of past jobs come from a history of other jobs. There is no
+// clock, no sleep and no network.
 package grass

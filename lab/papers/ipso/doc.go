@@ -1,9 +1,11 @@
-// Package ipso is `powerlab paper ipso`: the numbers of IPSO (Li, Duan, Nguyen, Che, Lei, Jiang: "IPSO: A Scaling Model for
-// Data-Intensive Applications", ICDCS 2019; chapter 2 of Li's dissertation), computed by package jobs/scaling/ipso.
+// Package ipso is `powerlab paper ipso`: the results of IPSO (Li, Duan, Nguyen, Che, Lei, Jiang:
+// "IPSO: A Scaling Model for Data-Intensive Applications", ICDCS 2019; chapter 2 of Li's
+// dissertation), computed by package jobs/scaling/ipso.
 //
-// The one idea: the paper's measurements are the input, its results are computed. Table 2.1 is printed; of the other cases only slopes,
-// a step and a bound are, so that measurements of that shape are drawn, with noise, from seeds.
+// The one idea: the paper's measurements are the input, and its results are computed. The paper
+// prints Table 2.1; for the other cases it prints only slopes, a step and a bound, so measurements
+// of that shape are generated, with noise, from seeds.
 //
-// Guarantees: the same seeds give the same bytes; what is printed is compared within a stated tolerance. Nothing is written
-// outside the folder of --out.
+// Guarantees: the same seeds give the same bytes. Printed values are compared within a stated
+// tolerance. Nothing is written outside the folder of --out.
 package ipso

@@ -1,9 +1,11 @@
-// Package usba is `powerlab paper usba`: the numbers of USBA (Li, Duan, Che: "A Unified Scaling Model in the Era of Big Data
-// Analytics", HP3C 2019; chapter 3 of Li's dissertation), computed by package jobs/scaling/usba.
+// Package usba is `powerlab paper usba`: the results of USBA (Li, Duan, Che: "A Unified Scaling
+// Model in the Era of Big Data Analytics", HP3C 2019; chapter 3 of Li's dissertation), computed by
+// package jobs/scaling/usba.
 //
-// The one idea: Table 3.3's measured speed-ups are all the measurements that are printed. They are the input; the printed parameters
-// of Table 3.1 are judged on them, and so is our own fit. The ratio r of launch and stages is not printed: it is fitted to the
-// column that the paper's model gave.
+// The one idea: the measured speed-ups of Table 3.3 are the only printed measurements, so they are
+// the input. The printed parameters of Table 3.1 and our own fit are judged on them. The ratio r of
+// launch and stages is not printed; it is fitted to the column of the paper's model.
 //
-// Guarantees: there is no randomness: the same bytes on every run. Nothing is written outside the folder of --out.
+// Guarantees: nothing is random, so every run gives the same bytes. Nothing is written outside the
+// folder of --out.
 package usba

@@ -1,9 +1,8 @@
 //go:build guest
 
-// Package guest is the tests that run inside the test machine, against the kernel's
-// own RAPL driver and cpufreq core on simulated registers. Each test loads the
-// simulated hardware as it needs it and takes it away again; they run one after the
-// other, as root, in a machine made for them.
+// Package guest contains the tests that run inside the test machine, against the kernel's own RAPL
+// driver and cpufreq core on simulated registers. Each test loads the simulated hardware that it
+// needs and removes it again. They run one after the other, as root, in a machine made for them.
 package guest
 
 import (
