@@ -25,7 +25,7 @@ func (o *Outcome) Measure(jobs []Job) Measures {
 	return Measures{SDR: ratio(met, all), PTR: ratio(workMet, workAll), Wasted: ratio(lost, spent)}
 }
 
-// Judge decides anew which jobs have met their deadlines, by those of the jobs: for a run by a door that looks at none.
+// Judge decides again which jobs have met their deadlines, by those of the jobs: for a run by a door that looks at none.
 func (o *Outcome) Judge(jobs []Job) {
 	for i := range o.Jobs {
 		e := &o.Jobs[i]

@@ -23,7 +23,7 @@ const (
 )
 
 // slowness returns how many times as long this attempt of a task takes. The folder counts the attempts: the same one of the
-// same task is as slow in every folder of that name, and a second attempt is drawn anew. The task is the one of the
+// same task is as slow in every folder of that name, and a second attempt is drawn again. The task is the one of the
 // environment that the scheduler gives it; the random end of the job's id does not count.
 func slowness(dir string) (float64, error) {
 	job := os.Getenv("HEADROOM_JOB")

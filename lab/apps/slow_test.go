@@ -1,4 +1,4 @@
-// Claims: an attempt of a task is as slow in every folder of the same name, the next attempt is drawn anew, and factors
+// Claims: an attempt of a task is as slow in every folder of the same name, the next attempt is drawn again, and factors
 // are of the bounded Pareto distribution.
 package apps
 

@@ -225,7 +225,7 @@ type Difference struct {
 }
 
 // Compare holds ours against theirs in one of so many figures, run by run; false where they are not as many, or fewer
-// than two. Of a figure that only real runs have, more says whether more is better.
+// than two. Of a figure that only real runs have, more reports whether more is better.
 func Compare(figure string, more bool, ours, theirs []float64, figures int) (d Difference, known bool) {
 	if len(ours) < 2 || len(ours) != len(theirs) {
 		return d, false

@@ -1,6 +1,6 @@
 // Claims: every way to decide runs the same jobs lawfully: joules are there before they are spent, no machine exceeds
 // its cap, floors are kept, each task runs to its end once, and all jobs end; a seed gives the same figures again,
-// however many processors there are.
+// however many CPUs there are.
 package arbitration
 
 import (

@@ -151,7 +151,7 @@ func (b *bench) of(variants []variant) ([]Result, error) {
 	return out, nil
 }
 
-// runAll runs all variants on the seeds of a load, as many at a time as there are processors. What comes of it is in
+// runAll runs all variants on the seeds of a load, as many at a time as there are CPUs. What comes of it is in
 // the order of the variants and seeds.
 func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) ([]Result, error) {
 	runs := make([]map[string]float64, len(variants)*seeds.count)

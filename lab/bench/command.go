@@ -31,7 +31,7 @@ type Options struct {
 	// Bin is the folder of the programs; benchmarks that need them are left out
 	// where they are not there.
 	Bin string
-	// Progress is told what goes on; nil for nobody.
+	// Progress receives progress notes; nil for none.
 	Progress io.Writer
 }
 
@@ -74,14 +74,14 @@ func pick[T any](r *run, full, quick T) T {
 	return full
 }
 
-// end stops what a part has started, and tells what did not end.
+// end stops what a part has started, and reports what is still running.
 func (r *run) end(stop func() error) {
 	if err := stop(); err != nil {
 		r.note("%v", err)
 	}
 }
 
-// note tells how far the run is.
+// note prints the progress of the run.
 func (r *run) note(format string, args ...any) {
 	if r.Progress != nil {
 		cli.Notef(r.Progress, format, args...)

@@ -109,7 +109,7 @@ func (c *etcdClient) grant(ctx context.Context, id int64) error {
 	return err
 }
 
-// txn tells whether the comparison held.
+// txn reports whether the comparison held.
 func (c *etcdClient) txn(ctx context.Context, m *message) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
 	defer cancel()
@@ -164,7 +164,7 @@ func (n *etcdNode) begin(ctx context.Context) error {
 	return err
 }
 
-// run exchanges each second until ctx ends, beginning at wait; took is told each
+// run exchanges each second until ctx ends, beginning at wait; took is called with each
 // exchange's time, and of one that failed.
 func (n *etcdNode) run(ctx context.Context, wait time.Duration, took func(time.Duration, error)) {
 	defer n.client.http.CloseIdleConnections()
@@ -269,7 +269,7 @@ func findEtcd() (string, error) {
 	return path, nil
 }
 
-// etcdVersion is what the program says of itself.
+// etcdVersion is the program's own version output.
 func etcdVersion(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
 	defer cancel()

@@ -39,7 +39,7 @@ func (f *firsts) taken(node int) func(lease.Grant, time.Time) {
 }
 
 // since is when leases of an epoch above old first came after a moment: to the
-// first node, and to the last; complete tells whether every node has one.
+// first node, and to the last; complete reports whether every node has one.
 func (f *firsts) since(old lease.Epoch, from time.Time) (first, last time.Duration, complete bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -45,7 +45,7 @@ func (f *fleet) stop() {
 	}
 }
 
-// loadOf is a load between half and all of the node's processors.
+// loadOf is a load between half and all of the node's CPUs.
 func loadOf(seed, node uint64) func(time.Duration) float64 {
 	phase := rand.New(rand.NewPCG(seed, node)).Int64N(int64(loadLasts))
 	return func(since time.Duration) float64 {

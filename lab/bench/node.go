@@ -34,7 +34,7 @@ type nodeReport struct {
 	API   string `json:"api"`
 	Seed  uint64 `json:"seed"`
 	Steps int    `json:"steps"`
-	// Judge says in words what the figures mean.
+	// Judge describes what the figures mean.
 	Judge string `json:"judge"`
 	// Laws, Headroom's first.
 	Laws []lawFigures `json:"laws"`

@@ -40,7 +40,7 @@ type Item struct {
 	Peer *float64 `json:"peer"`
 	// Ratio is Value over Peer: below 1 is better than the peer.
 	Ratio *float64 `json:"ratio"`
-	// Met tells whether the goal is met; nil without a goal or a value.
+	// Met reports whether the goal is met; nil without a goal or a value.
 	Met *bool `json:"met"`
 	// Note names the peer, the repetitions, or why there is no value.
 	Note string `json:"note"`

@@ -68,14 +68,14 @@ type standing struct {
 // streamWatch sees what a node does. The functions run on its goroutine and must not
 // wait; nil ones are not called.
 type streamWatch struct {
-	// busy is the load's use of the node's processors, 0 to 1, at a time since the node
+	// busy is the load's use of the node's CPUs, 0 to 1, at a time since the node
 	// began; without it the node draws its cap and could use its most.
 	busy func(since time.Duration) float64
-	// taken is told of every grant taken.
+	// taken is called with every grant taken.
 	taken func(g lease.Grant, at time.Time)
-	// stands is told when the standing has changed.
+	// stands is called when the standing has changed.
 	stands func(s standing)
-	// replied is told, for every heartbeat, how long after its sending a lease came that answers it.
+	// replied is called, for every heartbeat, how long after its sending a lease came that answers it.
 	replied func(took time.Duration)
 }
 

@@ -152,7 +152,7 @@ func (t *trial) cutAll(ctx context.Context) error {
 	return nil
 }
 
-// lostLeader tells whether a call failed because the leader changed meanwhile: nobody
+// lostLeader reports whether a call failed because the leader changed meanwhile: nobody
 // answered, or the next leader, which did not follow the cut.
 func lostLeader(err error) bool {
 	code := connect.CodeOf(err)

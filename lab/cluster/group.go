@@ -218,15 +218,15 @@ type Process struct {
 	argv, env []string
 }
 
-// Has tells whether the process has this variable, NAME=VALUE, in its environment.
+// Has reports whether the process has this variable, NAME=VALUE, in its environment.
 func (p Process) Has(variable string) bool { return slices.Contains(p.env, variable) }
 
-// Is tells whether the process is the program at this path, called with arg.
+// Is reports whether the process is the program at this path, called with arg.
 func (p Process) Is(program, arg string) bool {
 	return len(p.argv) > 0 && p.argv[0] == program && slices.Contains(p.argv, arg)
 }
 
-// Called tells whether the process was called with all of these words.
+// Called reports whether the process was called with all of these words.
 func (p Process) Called(words ...string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(p.argv, w) })
 }

@@ -49,7 +49,7 @@ func eventually(t *testing.T, not string, done func() bool) {
 	}
 }
 
-// lives tells whether a process runs; one that has ended and waits to be reaped does not.
+// lives reports whether a process runs; one that has ended and waits to be reaped does not.
 func lives(pid int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

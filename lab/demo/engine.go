@@ -273,7 +273,7 @@ func (d *engineShow) await(ctx context.Context, what string, done func() bool) e
 		}
 		if !pause.For(ctx, againAfter) {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return cli.Failed("the logs are in "+d.lab.path("logs"), "timed out after %v: %s", engineStart, what)
+				return cli.Failed("see the logs in "+d.lab.path("logs"), "timed out after %v: %s", engineStart, what)
 			}
 			return ctx.Err()
 		}
@@ -318,7 +318,7 @@ func (d *engineShow) play(ctx context.Context) error {
 func (d *engineShow) keep(ctx context.Context) {
 	coordinator, scheduler := filepath.Join(d.lab.bin, "coordinator"), filepath.Join(d.lab.bin, "scheduler")
 	lines := []string{
-		"", fmt.Sprintf("%s, %d emulated nodes, %d coordinators and a scheduler run until Ctrl-C. Try:", d.engine.about(), len(d.lab.nodes), servers),
+		"", fmt.Sprintf("%s, %d emulated nodes, %d coordinators and a scheduler are running until Ctrl-C. Try:", d.engine.about(), len(d.lab.nodes), servers),
 		"  export HEADROOM_ADDR=" + strings.Join(d.lab.addresses(), ","),
 		"  " + coordinator + " status --watch",
 		"  " + coordinator + " job list",
@@ -334,7 +334,7 @@ func (d *engineShow) keep(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case err := <-d.lab.fleet.ended:
-		_, _ = fmt.Fprintln(d.out, "a program ended by itself:", err)
+		_, _ = fmt.Fprintln(d.out, "a program exited unexpectedly:", err)
 	}
 }
 

@@ -188,7 +188,7 @@ func (s engineSummary) broken() []string {
 	words := brokenSums(s.OverBudget, s.Breaker)
 	for _, what := range []string{eventLowered, eventRaised} {
 		if !slices.ContainsFunc(s.Events, func(e eventSummary) bool { return e.What == what }) {
-			words = append(words, fmt.Sprintf("there was no %q", what))
+			words = append(words, fmt.Sprintf("event %q did not happen", what))
 		}
 	}
 	for _, j := range s.Jobs {
@@ -196,14 +196,14 @@ func (s engineSummary) broken() []string {
 			words = append(words, fmt.Sprintf("job %s is %s with %d of %d tasks done", j.ID, j.State, j.Done, j.Tasks))
 		}
 		if j.DroppedByCounters != nil && *j.DroppedByCounters != j.Dropped {
-			words = append(words, fmt.Sprintf("job %s has dropped %d tasks by its own counters, %d are committed", j.ID, *j.DroppedByCounters, j.Dropped))
+			words = append(words, fmt.Sprintf("job %s dropped %d tasks by its own counters, but %d are committed", j.ID, *j.DroppedByCounters, j.Dropped))
 		}
 		if least := math.Ceil(j.Floor*float64(j.Tasks) - 1e-9); j.State == "done" && float64(j.Tasks)-float64(j.Dropped) < least {
-			words = append(words, fmt.Sprintf("job %s has dropped %d of %d tasks, its floor is %.0f of them", j.ID, j.Dropped, j.Tasks, least))
+			words = append(words, fmt.Sprintf("job %s dropped %d of %d tasks; its floor is %.0f of them", j.ID, j.Dropped, j.Tasks, least))
 		}
 	}
 	if len(s.Jobs) == 0 {
-		words = append(words, "no job ran")
+		words = append(words, "no jobs ran")
 	}
 	return words
 }
@@ -252,7 +252,7 @@ func (s engineSummary) print(w io.Writer, dir string) {
 	line("cuts          lowered nodes read back their lower caps p50 %s, p99 %s after the commit", shown(s.Settle.P50, " s"), shown(s.Settle.P99, " s"))
 	line("breaker       %s", s.Breaker)
 	if missing := s.missing(); len(missing) > 0 {
-		line("not seen      %s: a busy machine may take too long for it; --for gives more time", strings.Join(missing, ", "))
+		line("not seen      %s; on a busy machine use a longer --for", strings.Join(missing, ", "))
 	}
 	line("files         %s/power.csv, power.svg, summary.json; logs in %s/logs and %s/nodes/*", dir, dir, dir)
 }
@@ -279,7 +279,7 @@ func movesInWords(moves map[string]int) string {
 	return strings.Join(words, ", ")
 }
 
-// verdict writes the results and says whether a promise was broken; err is why the story did
+// verdict writes the results and reports whether a promise was broken; err is why the story did
 // not come to its end, if it did not.
 func (d *engineShow) verdict(err error) error {
 	sum := d.summary()

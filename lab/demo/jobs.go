@@ -223,7 +223,7 @@ func (f *feeder) want(jobs []*headroomv1.Job, now time.Time, rush string) []stri
 	return classes
 }
 
-// fits tells whether one more job of the class will probably have ended at the end.
+// fits reports whether one more job of the class will probably have ended at the end.
 func (f *feeder) fits(high, low load, class string) bool {
 	rate := f.rate.perSecond()
 	if rate == 0 {

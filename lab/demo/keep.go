@@ -80,7 +80,7 @@ end() {
 end TERM
 [ -z "$(left)" ] || end KILL
 if [ -n "$(left)" ]; then
-	echo "some processes did not end:" $(left) >&2
+	echo "processes still running:" $(left) >&2
 	exit 1
 fi
 : >"$dir/pids"

@@ -92,12 +92,12 @@ func TestSummaryNamesWhatBroke(t *testing.T) {
 		t.Errorf("a good run is said to be broken: %v", words)
 	}
 	for name, spoil := range map[string]func(*tracker){
-		`there was no "powerd back"`:                        func(b *tracker) { b.events = slices.Delete(b.events, 4, 5) },
+		`event "powerd back" did not happen`:                func(b *tracker) { b.events = slices.Delete(b.events, 4, 5) },
 		"job top is failed with 4 of 4 tasks done":          func(b *tracker) { b.jobs[1].State = headroomv1.JobState_JOB_STATE_FAILED },
 		"held was above the budget for 0.250 s":             func(b *tracker) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 101}, [2]float64{0, 90}) },
 		"measured was above the budget for 0.250 s by":      func(b *tracker) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 110}, [2]float64{0, 90}) },
 		"a breaker rated for the budget would have tripped": func(b *tracker) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 501}, [2]float64{0, 90}) },
-		"no job ran": func(b *tracker) { b.jobs = nil },
+		"no jobs ran": func(b *tracker) { b.jobs = nil },
 	} {
 		b, s := complete()
 		spoil(b)

@@ -41,7 +41,7 @@ func run(ctx context.Context, opts options, out io.Writer) error {
 		return errors.Join(err, l.keep(out))
 	}
 	if ctx.Err() != nil {
-		say("interrupted: stopping everything that was started")
+		say("interrupted: stopping all processes")
 	}
 	return errors.Join(err, l.stop())
 }
@@ -112,7 +112,7 @@ func (d *show) play(ctx context.Context, began time.Time) error {
 func (d *show) begin() {
 	d.screen.run = d.story.run
 	slowed, tree := d.sampler.kind()
-	_, _ = fmt.Fprintf(d.out, "every node is admitted and tasks run: t = 0. The nodes' processes are slowed by %s; their trees are %s (values only)\n",
+	_, _ = fmt.Fprintf(d.out, "every node is admitted and tasks are running: t = 0. Node processes are slowed down by %s; file trees are %s (values only)\n",
 		kindInWords(slowed), tree)
 	d.tracker.begin(d.story.run)
 }
@@ -166,7 +166,7 @@ func (d *show) cancelRest(ctx context.Context) {
 	}
 }
 
-// verdict writes the results and says whether a promise was broken; err is why
+// verdict writes the results and reports whether a promise was broken; err is why
 // the story did not come to its end, if it did not.
 func (d *show) verdict(err error) error {
 	sum := summarise(d.tracker, d.story, len(d.lab.nodes))
@@ -177,7 +177,7 @@ func (d *show) verdict(err error) error {
 	return d.conclude(sum.broken(), err)
 }
 
-// conclude says whether a promise was broken; err is why the story did not come to its end.
+// conclude reports whether a promise was broken; err is why the story did not come to its end.
 func (d *show) conclude(broken []string, err error) error {
 	if err != nil {
 		broken = append([]string{strings.TrimPrefix(err.Error(), "demo: ")}, broken...)
@@ -188,6 +188,6 @@ func (d *show) conclude(broken []string, err error) error {
 			Hint: "see power.csv for the time, and the logs in " + d.lab.path("logs") + " and " + d.lab.path("nodes"),
 		}
 	}
-	_, _ = fmt.Fprintln(d.out, "no promise was broken")
+	_, _ = fmt.Fprintln(d.out, "all guarantees held")
 	return nil
 }

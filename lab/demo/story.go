@@ -106,7 +106,7 @@ func await(ctx context.Context, most time.Duration, f func() bool) bool {
 
 // ready waits until every node has a lease and tasks run.
 func (s *story) ready(ctx context.Context) error {
-	why := "no coordinator answers"
+	why := "no coordinator reachable"
 	ok := await(ctx, startMost, func() bool {
 		nodes, meta, err := s.client.nodes(ctx)
 		if err != nil {
@@ -122,7 +122,7 @@ func (s *story) ready(ctx context.Context) error {
 		}
 		jobs := s.tracker.jobList()
 		running := loadOf(jobs, classLow).running + loadOf(jobs, classHigh).running
-		why = fmt.Sprintf("%d of %d nodes hold a lease, %d tasks run", leased, len(s.nodes), running)
+		why = fmt.Sprintf("%d of %d nodes have a lease, %d tasks running", leased, len(s.nodes), running)
 		return leased == len(s.nodes) && running > 0
 	})
 	switch {
@@ -131,8 +131,8 @@ func (s *story) ready(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return cli.Failed("the logs in "+s.lab.path("logs")+" and "+s.lab.path("nodes", "n01", "powerd.log")+" tell more",
-		"the cluster was not ready after %v: %s", startMost, why)
+	return cli.Failed("see the logs in "+s.lab.path("logs")+" and "+s.lab.path("nodes", "n01", "powerd.log"),
+		"cluster not ready after %v: %s", startMost, why)
 }
 
 // cut lowers the budget and waits until every lowered node has read back its new cap.
@@ -199,7 +199,7 @@ func (s *story) killLeader(ctx context.Context) error {
 		m, old = s.lab.member(meta.GetServer()), wire.Epoch(meta.GetEpoch())
 		return err == nil && m != nil
 	}) {
-		return orBroken(ctx, "no leader answered for %v", failMost)
+		return orBroken(ctx, "no leader for %v", failMost)
 	}
 	killed := time.Now()
 	m.program.kill()
@@ -234,7 +234,7 @@ func (s *story) killPowerd(ctx context.Context) error {
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
 	pid, _ := n.powerd()
 	if pid == 0 {
-		return fmt.Errorf("%w: no powerd runs on %s", errEnded, n.name)
+		return fmt.Errorf("%w: no powerd running on %s", errEnded, n.name)
 	}
 	killed := time.Now()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -247,13 +247,13 @@ func (s *story) killPowerd(ctx context.Context) error {
 		now, started = n.powerd()
 		return now != 0 && now != pid && started.After(killed)
 	}) {
-		return orBroken(ctx, "powerd of %s was not started again within %v", n.name, failMost)
+		return orBroken(ctx, "powerd of %s not restarted within %v", n.name, failMost)
 	}
 	if !await(ctx, failMost, func() bool {
 		_, h, err := n.held()
 		return err == nil && len(h.Limits) > 0 && h.at().After(started)
 	}) {
-		return orBroken(ctx, "powerd of %s did not hold a verified cap within %v of its start", n.name, failMost)
+		return orBroken(ctx, "powerd of %s had no verified cap within %v of its start", n.name, failMost)
 	}
 	_, h, _ := n.held()
 	took := max(0, h.at().Sub(started).Seconds())
@@ -263,7 +263,7 @@ func (s *story) killPowerd(ctx context.Context) error {
 		_, h, err := n.held()
 		return err == nil && h.State == "held" && h.at().After(started)
 	}) {
-		return orBroken(ctx, "powerd of %s got no lease within %v of its start", n.name, failMost)
+		return orBroken(ctx, "powerd of %s had no lease within %v of its start", n.name, failMost)
 	}
 	s.tracker.note(s.tracker.now(), eventBack, fmt.Sprintf("on %s, verified cap %.0f ms after its start, lease after %.1f s",
 		n.name, 1000*took, time.Since(started).Seconds()))

@@ -135,7 +135,7 @@ func (out summary) broken() []string {
 	words := brokenSums(out.OverBudget, out.Breaker)
 	for _, what := range eventNames() {
 		if !slices.ContainsFunc(out.Events, func(e eventSummary) bool { return e.What == what }) {
-			words = append(words, fmt.Sprintf("there was no %q", what))
+			words = append(words, fmt.Sprintf("event %q did not happen", what))
 		}
 	}
 	for _, j := range out.Jobs {
@@ -144,7 +144,7 @@ func (out summary) broken() []string {
 		}
 	}
 	if len(out.Jobs) == 0 {
-		words = append(words, "no job ran")
+		words = append(words, "no jobs ran")
 	}
 	return words
 }
@@ -177,14 +177,14 @@ func (out summary) print(w io.Writer, s *story, dir string) {
 		out.OverBudget.Reserved, out.OverBudget.Held, out.OverBudget.Measured, 100*measuredTolerance)
 	line("cut           %d nodes read back their lower cap, p50 %s, p99 %s after the commit",
 		len(s.settle), shown(out.Settle.P50), shown(out.Settle.P99))
-	line("failover      %s from the leader's kill to the first lease seen from the next one", shown(out.Failover))
+	line("failover      %s from the leader's kill to the first lease from the next leader", shown(out.Failover))
 	line("powerd        %s from its start to a verified cap", shown(out.Readopt))
 	line("breaker       %s", out.Breaker)
 	for _, class := range []string{classHigh, classLow} {
 		line("jobs %-8s %s", class, out.classLine(class))
 	}
 	if !s.both && slices.ContainsFunc(out.Events, func(e eventSummary) bool { return e.What == eventRaised }) {
-		line("note          tasks of only one class ran when the budget was raised")
+		line("note          tasks of only one class were running when the budget was raised")
 	}
 	line("files         %s/power.csv, power.svg, summary.json; logs in %s/logs and %s/nodes/*", dir, dir, dir)
 }

@@ -56,7 +56,7 @@ func findCorpus(ctx context.Context, cache string, sources []string, say func(fo
 	if c, ok := openCorpus(dir); ok {
 		return c, nil
 	}
-	say("making %d MB of text in %s from files of this machine; this happens once", size>>20, dir)
+	say("creating %d MB of text in %s from files of this machine (once)", size>>20, dir)
 	return makeCorpus(ctx, dir, size, sources)
 }
 
@@ -89,7 +89,7 @@ func affordable(cache string, say func(format string, args ...any)) (int64, erro
 			"the disk of %s has %d MB free; the text needs %d MB beside %d MB to spare", cache, free>>20, 2*textLeast>>20, spareDisk>>20)
 	}
 	if size < textSize {
-		say("the disk of %s has only %d MB free: the text is %d MB instead of %d MB", cache, free>>20, size>>20, textSize>>20)
+		say("only %[2]d MB free on the disk of %[1]s: creating %[3]d MB of text instead of %[4]d MB", cache, free>>20, size>>20, textSize>>20)
 	}
 	return size, nil
 }

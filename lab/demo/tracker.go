@@ -168,7 +168,7 @@ func (b *tracker) burnt(node string, joules float64) {
 	}
 }
 
-// live tells whether a job has not ended.
+// live reports whether a job has not ended.
 func live(j *headroomv1.Job) bool {
 	switch j.GetState() {
 	case headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:

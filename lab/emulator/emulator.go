@@ -33,7 +33,7 @@ package emulator
 
 import "headroom/lab/emulator/plant"
 
-// Spec says what a machine is made of.
+// Spec describes the parts of a machine.
 type Spec = plant.Spec
 
 // DefaultSpec is a one-socket server of 241 W at full load; see plant.DefaultSpec.

@@ -113,7 +113,7 @@ func (s *service) stop() {
 	s.done.Wait()
 }
 
-// String says whether it runs, for the operator.
+// String reports whether it runs, for the operator.
 func (s *service) String() string {
 	if s == nil {
 		return "none"

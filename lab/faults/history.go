@@ -118,7 +118,7 @@ func (h *history) linear() (checked int, wrong string) {
 	}
 	switch porcupine.CheckOperationsTimeout(model, ops, linearMost) {
 	case porcupine.Illegal:
-		return len(ops), fmt.Sprintf("no order explains %d changes and %d reads of the budget", len(h.changes), len(h.reads))
+		return len(ops), fmt.Sprintf("not linearizable: no order explains %d changes and %d reads of the budget", len(h.changes), len(h.reads))
 	case porcupine.Ok:
 		return len(ops), ""
 	default: // the search took too long
@@ -161,11 +161,11 @@ func (h *history) audited(events []event, records []record) (checked int, wrong 
 		x := asked[r.Reason]
 		switch {
 		case x == nil:
-			wrong = append(wrong, fmt.Sprintf("revision %d set the budget to %g W, which nobody asked for (reason %q)", r.Revision, r.ToW, r.Reason))
+			wrong = append(wrong, fmt.Sprintf("revision %d set the budget to %g W without a request (reason %q)", r.Revision, r.ToW, r.Reason))
 		case r.ToW != x.watts:
-			wrong = append(wrong, fmt.Sprintf("change %s asked for %g W, the audit has %g W", x.id, x.watts, r.ToW))
+			wrong = append(wrong, fmt.Sprintf("change %s requested %g W, but the audit log has %g W", x.id, x.watts, r.ToW))
 		case x.revision != 0 && r.Revision != x.revision:
-			wrong = append(wrong, fmt.Sprintf("change %s was acknowledged as revision %d, the audit has %d", x.id, x.revision, r.Revision))
+			wrong = append(wrong, fmt.Sprintf("change %s was acknowledged as revision %d, but the audit log has %d", x.id, x.revision, r.Revision))
 		}
 	}
 	for _, x := range h.changes {
@@ -174,13 +174,13 @@ func (h *history) audited(events []event, records []record) (checked int, wrong 
 		}
 		checked++
 		if count[x.id] != 1 || recorded[x.id] != 1 {
-			wrong = append(wrong, fmt.Sprintf("acknowledged change %s is %d times in the audit log and %d times in the history of budgets", x.id, count[x.id], recorded[x.id]))
+			wrong = append(wrong, fmt.Sprintf("acknowledged change %s is %d times in the audit log and %d times in the budget history", x.id, count[x.id], recorded[x.id]))
 		}
 	}
 	slices.SortFunc(records, func(a, b record) int { return int(a.Revision) - int(b.Revision) })
 	for i, r := range records {
 		if i > 0 && r.FromW != records[i-1].ToW {
-			wrong = append(wrong, fmt.Sprintf("revision %d changed the budget from %g W, but the one before left %g W", r.Revision, r.FromW, records[i-1].ToW))
+			wrong = append(wrong, fmt.Sprintf("revision %d changed the budget from %g W, but the revision before set %g W", r.Revision, r.FromW, records[i-1].ToW))
 		}
 	}
 	return checked, wrong

@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	t := &injector{c: c, j: j, h: h, random: rand.New(rand.NewPCG(o.Seed, 0)), taken: map[string]bool{}, hit: map[string]int{}}
-	_, _ = fmt.Fprintf(o.Progress, "faults for %v, seed %d\n", o.For, o.Seed)
+	_, _ = fmt.Fprintf(o.Progress, "injecting faults for %v, seed %d\n", o.For, o.Seed)
 	if err := t.through(ctx, h, o); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	r.Faults = t.hit
 	var mostW float64
 	r.Checks, r.Violations, mostW = j.report()
-	_, _ = fmt.Fprintf(o.Progress, "the nodes together drew at most %.1f W\n", mostW)
+	_, _ = fmt.Fprintf(o.Progress, "highest total power of the nodes: %.1f W\n", mostW)
 	for _, kind := range []string{"watts", "linearizable", "audited"} {
 		if r.Checks[kind] == 0 {
 			r.NotRun = append(r.NotRun, kind+": nothing to check came about")

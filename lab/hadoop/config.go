@@ -12,14 +12,14 @@ import (
 
 // FairScheduler and CapacityScheduler are the scheduler classes that Hadoop has. The fair one can lose the container
 // of an application's master when a node reports within the application's first ask, which a slow machine makes
-// likely: the application then waits for ever. LiveFairScheduler, of headroom-hadoop.jar, cannot.
+// likely: the application then waits forever. LiveFairScheduler, of headroom-hadoop.jar, cannot.
 const (
 	LiveFairScheduler = "headroom.hadoop.LiveFairScheduler"
 	FairScheduler     = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
 	CapacityScheduler = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
 )
 
-// Config says what cluster is started.
+// Config describes the cluster to start.
 type Config struct {
 	// Dir is the cluster's folder, which is made. One that a cluster has run in is
 	// refused; so is one whose name holds blanks or colons, which class paths cannot.

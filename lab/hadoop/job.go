@@ -53,7 +53,7 @@ type Result struct {
 	History *History
 }
 
-// Succeeded tells whether the job came to a good end.
+// Succeeded reports whether the job succeeded.
 func (r Result) Succeeded() bool { return r.FinalStatus == "SUCCEEDED" }
 
 // Elapsed is the time from submission to end.

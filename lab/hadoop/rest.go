@@ -59,7 +59,7 @@ func request(ctx context.Context, method, resource, body string, into any) error
 	return nil
 }
 
-// NodeState is what the ResourceManager says of a node.
+// NodeState is the ResourceManager's state of a node.
 type NodeState struct {
 	// Name is the node's host name, State such as RUNNING or LOST.
 	Name  string `json:"nodeHostName"`
@@ -145,7 +145,7 @@ func (c *Cluster) await(ctx context.Context, not string, done func() bool) error
 	return nil
 }
 
-// application is what the ResourceManager says of an application.
+// application is the ResourceManager's state of an application.
 type application struct {
 	ID          string `json:"id"`
 	Queue       string `json:"queue"`
@@ -185,7 +185,7 @@ func (c *Cluster) tagged(ctx context.Context, tag string) (application, error) {
 	return answer.Apps.App[0], nil
 }
 
-// attempt is what the ResourceManager says of one life of an application's master.
+// attempt is the ResourceManager's state of one life of an application's master.
 type attempt struct {
 	ID        int    `json:"id"`
 	Container string `json:"containerId"`
@@ -262,5 +262,5 @@ func (c *Cluster) QueueUses(ctx context.Context) ([]QueueUse, error) {
 	return queues, err
 }
 
-// passing tells whether an error may pass: the ResourceManager is away or starts.
+// passing reports whether an error may pass: the ResourceManager is away or starts.
 func passing(err error) bool { return err != nil && !errors.Is(err, errNotFound) }

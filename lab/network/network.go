@@ -55,7 +55,7 @@ func (e *Network) Attach(addr string) *Port {
 	return p
 }
 
-// reach is who hears at an address from another; nil for nobody.
+// reach is who hears at an address from another; nil for none.
 func (e *Network) reach(from, to string) *Port {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -56,7 +56,7 @@ type sparkLab struct {
 	release spark.Release
 }
 
-// onSpark is an unmodified standalone Spark with a Worker on each node, anew for each run.
+// onSpark is an unmodified standalone Spark with a Worker on each node, again for each run.
 func onSpark(ctx context.Context, r *papers.Real, quick bool) (*engine, error) {
 	s, l := &sparkLab{Real: r}, sparkLoad(quick)
 	var err error

@@ -65,7 +65,7 @@ type yarnLab struct {
 	jars hadoop.Jars
 }
 
-// onYARN is an unmodified Hadoop with a NodeManager on each node, anew for each run.
+// onYARN is an unmodified Hadoop with a NodeManager on each node, again for each run.
 func onYARN(ctx context.Context, r *papers.Real, quick bool) (*engine, error) {
 	y, l := &yarnLab{Real: r}, yarnLoad(quick)
 	var err error

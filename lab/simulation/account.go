@@ -102,7 +102,7 @@ func (j *judge) account(c ledger.Command, b before) {
 	for name, n := range j.state.Nodes {
 		a := j.accounts[name]
 		if a == nil {
-			j.broken("P4", "%s is in the log and nothing says how it came there", name)
+			j.broken("P4", "%s is in the log, but no entry added it", name)
 			continue
 		}
 		a.admitted = n.Admitted
@@ -111,17 +111,17 @@ func (j *judge) account(c ledger.Command, b before) {
 		}
 		switch {
 		case n.Admitted && n.Seq < j.seqs[name]:
-			j.broken("P3", "the sequence of %s falls from %d to %d", name, j.seqs[name], n.Seq)
+			j.broken("P3", "sequence of %s fell from %d to %d", name, j.seqs[name], n.Seq)
 		case n.Charge() < a.charge():
-			j.broken("P4", "%s is charged %v, by the rules it is %v", name, n.Charge(), a.charge())
+			j.broken("P4", "%s is charged %v; the rules require %v", name, n.Charge(), a.charge())
 		case a.from != "" && n.From != a.from && n.Domain != a.from:
-			j.broken("P4", "%s has not acknowledged its move and is no longer charged in %s", name, a.from)
+			j.broken("P4", "%s is no longer charged in %s, but has not acknowledged its move", name, a.from)
 		}
 		j.seqs[name] = max(j.seqs[name], n.Seq)
 	}
 	for name := range b.nodes {
 		if _, still := j.state.Nodes[name]; !still && j.accounts[name] != nil {
-			j.broken("P4", "%s is charged no more", name)
+			j.broken("P4", "%s is no longer charged", name)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (j *judge) operated(c ledger.Command, b before) {
 }
 
 // removed is a node that operators have taken out: unless it is off, what it was
-// charged is drawn for ever, for all the log knows.
+// charged is drawn forever, for all the log knows.
 func (j *judge) removed(x *ledger.RemoveNode, b before) {
 	n := b.nodes[x.Node]
 	delete(j.accounts, x.Node)
@@ -234,7 +234,7 @@ func (j *judge) inherited(node string, n ledger.Node, b before) {
 	for _, name := range append(above(b.domains, n.Domain), above(b.domains, n.From)...) {
 		was, now := unmanaged(b.domains, name), unmanaged(j.state.Domains, name)
 		if now < was+n.Charge() {
-			j.broken("P4", "%s is removed at %v, and the unmanaged watts of %s rise from %v to %v only", node, n.Charge(), name, was, now)
+			j.broken("P4", "%s was removed at %v, but the unmanaged watts of %s rose only from %v to %v", node, n.Charge(), name, was, now)
 		}
 	}
 }
@@ -262,6 +262,6 @@ func unmanaged(domains map[string]ledger.Domain, name string) units.Power {
 // truth judges the word that a node is off.
 func (j *judge) truth(node string) {
 	if n := j.w.nodeNamed(node); !n.hw.off {
-		j.broken("P4", "%s is taken to be off and holds %v", node, n.hw.held)
+		j.broken("P4", "%s counts as powered off, but holds %v", node, n.hw.held)
 	}
 }

@@ -19,7 +19,7 @@ const (
 	maxSchedules = 10_000_000
 	minSpan      = time.Second
 	maxSpan      = time.Hour
-	// progressEvery is how often a long run says how far it is.
+	// progressEvery is the time between progress notes of a long run.
 	progressEvery = 5 * time.Second
 )
 
@@ -329,7 +329,7 @@ func verdict(r *Report, o Options) error {
 		len(r.Violations), r.Schedules, first.Promise, first.Seed, first.At, first.What)
 }
 
-// progress tells on stderr how far a long run is.
+// progress prints the progress of a long run to stderr.
 func (s *settings) progress(w io.Writer) func(int, *Report) {
 	last := time.Now()
 	return func(done int, r *Report) {

@@ -29,7 +29,7 @@ func (w *world) cutOff(n *node, d time.Duration) {
 
 // strand starts a node that comes to the cluster late, and loses the quorum while the
 // node cannot reach the servers. What the operators have put aside is older than the
-// node: the log that begins anew does not know that somebody holds a lease.
+// node: the log that begins again does not know that somebody holds a lease.
 func (w *world) strand(r random) {
 	n := w.nodes[len(w.nodes)-1]
 	joined, wrong := r.between(5*time.Second, 9*time.Second), r.upTo(time.Minute)
@@ -130,7 +130,7 @@ func (w *world) whenRaised(node string, above units.Power, tries int, then func(
 	}
 }
 
-// oldLease loses the quorum while a lease is on its way to a node, and begins anew from
+// oldLease loses the quorum while a lease is on its way to a node, and begins again from
 // what was put aside several targets before: what the node names then is above all that
 // the log knows.
 func (w *world) oldLease(r random) {
@@ -161,8 +161,8 @@ func (w *world) oldLease(r random) {
 	})
 }
 
-// toggleControl is an operator who tells a powerd to hold caps no more, or again, and
-// starts it anew. Once the log knows that nobody holds a cap there, somebody takes the
+// toggleControl is an operator who tells a powerd to no longer hold caps, or again, and
+// starts it again. Once the log knows that nobody holds a cap there, somebody takes the
 // limit away.
 func (w *world) toggleControl(r random) {
 	n := w.someNode(r)
@@ -203,7 +203,7 @@ func (w *world) deafen(r random) {
 	w.tracef("%s: its controls fail for %v", n.name, n.hw.deaf-w.now)
 }
 
-// raisedRestart starts a powerd anew while somebody else raises the node's limit, and the
+// raisedRestart starts a powerd again while another program raises the node's limit, and the
 // machine is slow to obey: what the new process reads back is news that proves nothing.
 func (w *world) raisedRestart(r random) {
 	n := w.someNode(r)

@@ -12,7 +12,7 @@ import (
 const afterDark = 45 * time.Second
 
 // darken is the loss of the site's power: every server and every node at once. What
-// was not synced is lost, clocks start anew, wall clocks jump, some disks do not come
+// was not synced is lost, clocks start again, wall clocks jump, some disks do not come
 // back, and the machines return in any order. Once in a schedule.
 func (w *world) darken(r random) {
 	if w.dark || w.restoring {
@@ -30,7 +30,7 @@ func (w *world) darken(r random) {
 		}
 		back := r.between(time.Second, 15*time.Second)
 		switch {
-		case len(lost) >= w.majority(): // an operator begins them anew
+		case len(lost) >= w.majority(): // an operator begins them again
 			w.hit("disk_gone")
 		case slices.Contains(lost, i):
 			s.loseDisk()
@@ -48,7 +48,7 @@ func (w *world) darken(r random) {
 }
 
 // loseDisks are the places of the servers whose disks do not come back. Where a
-// majority is gone there must be a snapshot to begin anew from.
+// majority is gone there must be a snapshot to begin again from.
 func (w *world) loseDisks(r random) []int {
 	share := []float64{0.2, 0.35, 0.7}[r.IntN(3)]
 	var lost []int

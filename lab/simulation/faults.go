@@ -301,7 +301,7 @@ func (w *world) overwriteLimit(r random) {
 	w.raiseLimit(n, n.hw.held+units.Power(r.Float64()*float64(n.spec.Rated-n.hw.held)))
 }
 
-// raiseLimit lets somebody else raise a node's limit.
+// raiseLimit lets another program raise a node's limit.
 func (w *world) raiseLimit(n *node, to units.Power) {
 	if n.hw.off || n.hw.booting || to <= n.hw.held {
 		return

@@ -83,7 +83,7 @@ func (w *world) tell(from, to *process, generation uint64) {
 	w.send(from, to, func() { w.hears(to, generation) })
 }
 
-// meet compares what the process knows with one other, for ever.
+// meet compares what the process knows with one other, forever.
 func (w *world) meet(p *process) {
 	if !w.on["brake"] {
 		return

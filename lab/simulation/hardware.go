@@ -17,7 +17,7 @@ type hardware struct {
 	since   time.Duration
 	writing uint64        // numbers the writes; a write of an earlier powerd is void
 	booting bool          // rebooted, no limit verified since
-	rival   bool          // somebody else has raised the limit since powerd wrote it
+	rival   bool          // another program has raised the limit since powerd wrote it
 	raised  time.Duration // when that was
 	failed  bool          // the newest write had no effect
 	deaf    time.Duration // until when writes have no effect and nothing can be read
@@ -69,7 +69,7 @@ func (n *node) write(p units.Power) {
 	})
 }
 
-// deaf tells whether the machine's controls fail now.
+// deaf reports whether the machine's controls fail now.
 func (n *node) deaf() bool { return n.w.now < n.hw.deaf }
 
 // settle is the moment at which the hardware holds p.

@@ -13,7 +13,7 @@ const jobsAtOnce = 3
 
 // orderJob is what a scheduler and the job loop ask for: a job with a floor, its
 // uncapped finish time, an early stop, tasks dropped or the end. All is asked again
-// while no answer comes, and what was asked once may be asked anew much later.
+// while no answer comes, and what was asked once may be asked again much later.
 func (w *world) orderJob(r random) {
 	running := w.runningJobs()
 	if len(running) == 0 || len(running) < jobsAtOnce && r.chance(0.2) {

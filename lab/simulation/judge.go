@@ -20,7 +20,7 @@ const compareGap = 32
 type judge struct {
 	w *world
 
-	log      []entry // committed since the servers were begun (anew), log[0] a sentinel
+	log      []entry // committed since the servers were begun (again), log[0] a sentinel
 	commands []ledger.Command
 	state    *ledger.State // after log[len(log)-1]
 	epoch    lease.Epoch   // of the newest Lead that was applied
@@ -60,7 +60,7 @@ type charged struct {
 	leased  time.Duration // true time of the heartbeat that the lease answers
 	ends    time.Duration // true time at which the lease ends on the node's clock
 	latest  time.Duration // and the latest at which it may end on any clock (P2)
-	told    bool          // the log has learned that somebody else raised its limit
+	told    bool          // the log has learned that another program raised its limit
 	lost    string        // domain that it drew from when a recovered log lost sight of it; "" when it is known
 	offers  []lease.Grant // leases that were issued to it and may still arrive
 	removed time.Duration // true time at which operators took it out, 0 for never
@@ -120,7 +120,7 @@ func (j *judge) broken(promise, format string, args ...any) {
 	j.w.tracef("VIOLATION of %s: %s", promise, what)
 }
 
-// ended tells whether the schedule has shown what it was run for.
+// ended reports whether the schedule has shown what it was run for.
 func (j *judge) ended() bool { return j.stop != "" && j.once[j.stop] }
 
 // committed takes in an entry that a server is about to apply, and is the command
@@ -134,7 +134,7 @@ func (j *judge) committed(s *server, at int, e entry) (c ledger.Command, ok bool
 		}
 		return j.commands[at], true
 	case at > len(j.log):
-		j.broken("consensus", "entry %d applied before %d", at, len(j.log))
+		j.broken("consensus", "entry %d applied before entry %d", at, len(j.log))
 		return c, false
 	}
 	c, err := ledger.Decode(e.data)
@@ -164,7 +164,7 @@ func (j *judge) apply(at int, c ledger.Command) {
 		j.w.hit("order_known_already")
 		return
 	case c.RequestID != "" && j.carried[c.RequestID]:
-		j.broken("ledger", "%s is carried out a second time", c.RequestID)
+		j.broken("ledger", "%s applied a second time", c.RequestID)
 	}
 	j.carried[c.RequestID] = true
 	j.w.history.aims(before.nodes, j.state.Nodes, j.log[at].made)
@@ -192,7 +192,7 @@ func (j *judge) tell(at int, c ledger.Command) {
 func (j *judge) leads(at int, c ledger.Command) {
 	switch {
 	case c.Lead != nil && c.Epoch.Compare(j.epoch) <= 0, c.Lead == nil && c.Epoch != j.epoch:
-		j.broken("P3", "entry %d of epoch %v is applied, in force is %v", at, c.Epoch, j.epoch)
+		j.broken("P3", "entry %d of epoch %v applied in epoch %v", at, c.Epoch, j.epoch)
 	case c.Lead != nil:
 		j.epoch = c.Epoch
 	}
@@ -220,7 +220,7 @@ func (j *judge) truncates(s *server, at int) {
 	}
 }
 
-// restored learns that the servers were begun anew from a recovered state.
+// restored learns that the servers were begun again from a recovered state.
 func (j *judge) restored(data []byte, pots map[potKey]pot) {
 	s, err := ledger.Restore(data)
 	if err != nil {
@@ -297,10 +297,10 @@ func (j *judge) settled() {
 		over := j.overAbove(j.nodes[i].home)
 		waits := !c.Admitted && (over != nil || j.w.now-j.changed < calmSpan/4) || c.Drained || j.state.Brake.Active()
 		if _, state := n.exchange.Cap(); state != lease.Held && c.Controlled && !c.Released && !waits {
-			j.broken("recovery", "%s has no lease at the end of the calm: %v", n.name, n.exchange.Why())
+			j.broken("recovery", "%s has no lease at the end of the quiet period: %v", n.name, n.exchange.Why())
 		}
 		if over != nil && c.Grantable() && j.w.now-j.changed > calmSpan/4 && c.Charge() > max(c.Least(), c.Stored) {
-			j.broken("P5", "%s is %v over at the end of the calm, and %s is charged %v, its least is %v",
+			j.broken("P5", "%s is %v over its budget at the end of the quiet period, but %s is charged %v and its least is %v",
 				over.name, over.over(), n.name, c.Charge(), c.Least())
 		}
 	}

@@ -19,7 +19,7 @@ type brakeJudge struct {
 func (k *brakeJudge) applied(j *judge) {
 	now := j.state.Brake.Lifted
 	if now > k.lifted && (!k.asked[now] || now > j.w.braked) {
-		j.broken("brake", "the log has lifted generation %d; the highest that was set is %d, and whether anybody asked to lift this one is %v",
+		j.broken("brake", "the log lifted generation %d; highest generation set: %d; lift requested: %v",
 			now, j.w.braked, k.asked[now])
 	}
 	k.lifted = max(k.lifted, now)
@@ -40,10 +40,10 @@ func (j *judge) forgets(n *node) {
 // took judges a lease against the brake that the node has stored.
 func (k *brakeJudge) took(j *judge, n *node, g lease.Grant) {
 	if stored := k.stored[j.index(n)]; g.BrakeLifted < stored {
-		j.broken("brake", "%s has stored generation %d and takes a lease that says %d is lifted", n.name, stored, g.BrakeLifted)
+		j.broken("brake", "%s has stored generation %d, but accepted a lease with generation %d lifted", n.name, stored, g.BrakeLifted)
 	}
 	if g.BrakeLifted > k.lifted {
-		j.broken("brake", "%s is told that %d is lifted, the log has lifted %d", n.name, g.BrakeLifted, k.lifted)
+		j.broken("brake", "%s was sent generation %d as lifted; the log has lifted %d", n.name, g.BrakeLifted, k.lifted)
 	}
 }
 
@@ -54,7 +54,7 @@ func (k *brakeJudge) look(j *judge) {
 			continue
 		}
 		if p, state := n.exchange.Cap(); state == lease.Held && !n.paused {
-			j.broken("brake", "%s holds %v, it has stored generation %d and the log has lifted %d", n.name, p, k.stored[i], k.lifted)
+			j.broken("brake", "%s holds %v; it has stored generation %d and the log has lifted %d", n.name, p, k.stored[i], k.lifted)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (j *judge) braked(generation uint64, at *process) {
 			}
 			j.w.hit("brake_in_time")
 			if p, state := n.exchange.Cap(); n.exchange.Memory().Brake < generation || state == lease.Held {
-				j.broken("brake", "generation %d was set %.1f s ago, %s knows %d and holds %v",
+				j.broken("brake", "generation %d was set %.1f s ago, but %s has generation %d and holds %v",
 					generation, (j.w.now - began).Seconds(), n.name, n.exchange.Memory().Brake, p)
 			}
 		}

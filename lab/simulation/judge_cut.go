@@ -42,7 +42,7 @@ func (j *judge) cut(c ledger.Command, b before) {
 		}
 	}
 	if aimed > units.Watt && high != nil {
-		j.broken("P5", "%s is cut to %v and stays %v over, and %s is not at its least %v: target %v, sprint %q",
+		j.broken("P5", "%s was cut to %v and is still %v over, but %s is not at its least %v: target %v, sprint %q",
 			p.name, p.budget, aimed, high.Name, high.Least(), high.Target, high.Owes)
 	}
 }
@@ -106,10 +106,10 @@ func (k *clockJudge) applied(j *judge, c ledger.Command, b before) {
 		}
 	}
 	if near < j.w.majority() {
-		j.broken("P5", "%s is raised to %v by the clock, and %d of %d clocks are near %s",
+		j.broken("P5", "%s had a scheduled raise to %v, but only %d of %d clocks are near %s",
 			c.Budget.Domain, c.Budget.Budget, near, len(j.w.servers), at.UTC().Format(time.TimeOnly))
 	}
 	if c.At < c.Budget.Clock.Due {
-		j.broken("P5", "%s is raised by the clock before it is due", c.Budget.Domain)
+		j.broken("P5", "%s had a scheduled raise before it was due", c.Budget.Domain)
 	}
 }

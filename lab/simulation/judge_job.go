@@ -25,7 +25,7 @@ type jobBook struct {
 	deflated bool
 }
 
-// restored begins anew from a recovered state: what was committed after its snapshot
+// restored begins again from a recovered state: what was committed after its snapshot
 // is not known any more.
 func (k *jobJudge) restored(s *ledger.State) {
 	k.jobs = map[string]*jobBook{}
@@ -81,7 +81,7 @@ func (k *jobJudge) look(j *judge, id string) {
 	b, now := k.jobs[id], map[uint32]bool{}
 	job, known := j.state.Jobs[id]
 	if !known {
-		j.broken("P9", "the log has forgotten %s", id)
+		j.broken("P9", "%s is missing in the log", id)
 		return
 	}
 	for _, r := range job.Dropped {
@@ -94,16 +94,16 @@ func (k *jobJudge) look(j *judge, id string) {
 		out, tasks = 0, jobTasks(id)
 	}
 	if left := float64(tasks) - float64(len(now)+out); len(now) > 0 && left < b.floor*float64(tasks)-1e-9 {
-		j.broken("P9", "%s has %d of its %d tasks dropped, its floor is %v of them", id, len(now)+out, tasks, b.floor)
+		j.broken("P9", "%s has dropped %d of its %d tasks; its floor is %v of them", id, len(now)+out, tasks, b.floor)
 	}
 	for task := range b.dropped {
 		if !now[task] {
-			j.broken("P9", "%s has a task that was dropped, and is not any more", id)
+			j.broken("P9", "%s has a dropped task that is no longer dropped", id)
 			return
 		}
 	}
 	if len(now) != len(b.dropped) {
-		j.broken("P9", "%s has %d tasks dropped, the entries say %d", id, len(now), len(b.dropped))
+		j.broken("P9", "%s has dropped %d tasks; by the entries it is %d", id, len(now), len(b.dropped))
 	}
 }
 
@@ -111,7 +111,7 @@ func (k *jobJudge) look(j *judge, id string) {
 func (k *jobJudge) deflated(j *judge, x *ledger.DeflateJob) {
 	b := k.jobs[x.ID]
 	if b.deflated && (x.Theta < b.theta || x.Seed != b.seed) {
-		j.broken("P9", "%s runs with a drop ratio of %v by seed %d, and then of %v by seed %d", x.ID, b.theta, b.seed, x.Theta, x.Seed)
+		j.broken("P9", "%s had a drop ratio of %v with seed %d, and then of %v with seed %d", x.ID, b.theta, b.seed, x.Theta, x.Seed)
 	}
 	if b.deflated && x.Theta > b.theta {
 		j.w.hit("job_deflation_raised")
@@ -125,12 +125,12 @@ func (k *jobJudge) deflated(j *judge, x *ledger.DeflateJob) {
 func (k *jobJudge) ratio(j *judge, id string) (out int) {
 	b, now := k.jobs[id], j.state.Jobs[id].Deflation
 	if b.deflated != (now != nil) || now != nil && (now.Theta != b.theta || now.Seed != b.seed) {
-		j.broken("P9", "%s has the drop ratio %+v, the entries say %v by seed %d", id, now, b.theta, b.seed)
+		j.broken("P9", "%s has the drop ratio %+v; by the entries it is %v with seed %d", id, now, b.theta, b.seed)
 	}
 	tasks := jobTasks(id)
 	left := int(math.Ceil(float64(tasks)*(1-b.theta) - 1e-6))
 	if float64(left) < b.floor*float64(tasks)-1e-6 {
-		j.broken("P9", "%s runs on %d of its %d tasks by its drop ratio of %v, its floor is %v of them", id, left, tasks, b.theta, b.floor)
+		j.broken("P9", "%s runs %d of its %d tasks with its drop ratio of %v; its floor is %v of them", id, left, tasks, b.theta, b.floor)
 	}
 	return int(tasks) - left
 }
@@ -141,7 +141,7 @@ func (k *jobJudge) told(j *judge, x *ledger.DropTasks) {
 	for _, r := range x.Ranges {
 		for task := r.First; task <= r.Last; task++ {
 			if b == nil || !b.dropped[task] {
-				j.broken("P9", "task %d of %s is answered as dropped, the log does not have it", task, x.ID)
+				j.broken("P9", "task %d of %s was reported as dropped, but is not dropped in the log", task, x.ID)
 				return
 			}
 		}

@@ -17,7 +17,7 @@ func (j *judge) overstays(i int, slack time.Duration) {
 		return
 	}
 	if p, state := n.exchange.Cap(); state == lease.Held {
-		j.broken("P2", "%s holds %v %.3f s after the heartbeat that its lease answers was sent, at most %.3f s are allowed",
+		j.broken("P2", "%s holds %v %.3f s after the heartbeat of its lease was sent; at most %.3f s are allowed",
 			n.name, p, (j.w.now - k.leased).Seconds(), (most - k.leased).Seconds())
 	}
 }
@@ -32,17 +32,17 @@ func (j *judge) index(n *node) int { return n.address - len(j.w.servers) }
 func (j *judge) lease(n *node) { j.overstays(j.index(n), 0) }
 
 // took judges a grant that a node has taken, where before was the newest it knew.
-// One that has lost its state directory may meet servers that were begun anew by
+// One that has lost its state directory may meet servers that were begun again by
 // a slow clock, whose incarnation is lower: nobody is left who knows a higher one.
 func (j *judge) took(n *node, g lease.Grant, before lease.Stamp) {
 	k := &j.nodes[j.index(n)]
 	anew := k.forgot && g.Stamp.Epoch.Incarnation != k.stamp.Epoch.Incarnation
 	if g.Stamp.Compare(k.stamp) < 0 && !anew || g.Stamp.Compare(before) < 0 {
-		j.broken("P3", "%s took %v after %v", n.name, g.Stamp, k.stamp)
+		j.broken("P3", "%s accepted %v after %v", n.name, g.Stamp, k.stamp)
 	}
 	sent, ok := n.sent[g.Heartbeat]
 	if !ok || g.Process != n.pid {
-		j.broken("P2", "%s took a lease that answers no heartbeat of its process", n.name)
+		j.broken("P2", "%s accepted a lease that does not answer a heartbeat of its process", n.name)
 	}
 	ends, latest := sent+n.clock.wait(g.Duration), sent+slowest(g.Duration)
 	if g.Stamp == k.stamp {
@@ -75,7 +75,7 @@ func (j *judge) arrives(n *node, g lease.Grant) {
 	j.w.add(cutWithin, func() {
 		newer := n.exchange.Memory().Highest.Compare(g.Stamp) > 0
 		if n.up && !n.paused && n.pid == pid && n.since <= at && !newer && n.hw.want > max(most, n.disk.FailSafe) {
-			j.broken("P5", "%s was told to hold %v (%v) %.1f s ago, has run since, and has written %v",
+			j.broken("P5", "%s received a cap of %v (%v) %.1f s ago and has been running since, but has written %v",
 				n.name, g.Cap, g.Stamp, cutWithin.Seconds(), n.hw.want)
 		}
 	})
@@ -94,20 +94,20 @@ func (j *judge) granted(l *leadership, g ledger.NodeGrant) {
 	at, heard := j.arrived[arrival{l, g.Node, g.Grant.Process, g.Grant.Heartbeat}]
 	switch {
 	case !heard:
-		j.broken("P3", "%s answers heartbeat %d of %s, which it never heard", l.s.name, g.Grant.Heartbeat, g.Node)
+		j.broken("P3", "%s answered heartbeat %d of %s, which it never received", l.s.name, g.Grant.Heartbeat, g.Node)
 	case at > l.appended:
-		j.broken("P3", "%s answers heartbeat %d of %s before an entry appended after its arrival has committed",
+		j.broken("P3", "%s answered heartbeat %d of %s before an entry appended after its arrival had committed",
 			l.s.name, g.Grant.Heartbeat, g.Node)
 	case g.Grant.Stamp.Epoch != l.epoch:
-		j.broken("P3", "%s grants in %v, it leads %v", l.s.name, g.Grant.Stamp, l.epoch)
+		j.broken("P3", "%s granted in %v, but leads %v", l.s.name, g.Grant.Stamp, l.epoch)
 	}
 	if g.Grant.Duration > j.w.longest {
-		j.broken("P2", "%s grants %s for %v; no lease is longer than %v", l.s.name, g.Node, g.Grant.Duration, j.w.longest)
+		j.broken("P2", "%s granted %s for %v; the longest lease is %v", l.s.name, g.Node, g.Grant.Duration, j.w.longest)
 	}
 	j.offered(j.w.nodeNamed(g.Node), g.Grant)
 	c, ok := j.caps[capKey{l.s.group, g.Node, g.Grant.Stamp.Seq}]
 	if !ok || c.cap != g.Grant.Cap || c.sprint != g.Grant.Sprint {
-		j.broken("P3", "%s grants %s %v (sprint %v) as %v, committed is %v (sprint %v)",
+		j.broken("P3", "%s granted %s %v (sprint %v) as %v; committed is %v (sprint %v)",
 			l.s.name, g.Node, g.Grant.Cap, g.Grant.Sprint.Cap, g.Grant.Stamp, c.cap, c.sprint.Cap)
 	}
 }

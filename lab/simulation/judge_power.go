@@ -59,7 +59,7 @@ func (j *judge) feed(k *charged, c ledger.Node) {
 	}
 }
 
-// plant makes the tree anew where domains have changed.
+// plant makes the tree again where domains have changed.
 func (j *judge) plant() {
 	names := sortedKeys(j.state.Domains)
 	same := len(names) == len(j.tree)
@@ -139,13 +139,13 @@ func (j *judge) reserve() {
 		}
 		t := totals[p.name]
 		if p.reserved != t.Reserved || p.boot != t.Boot || p.unmanaged != t.Unmanaged {
-			j.broken("P4", "%s reserves %v, boot reserve %v, unmanaged %v; its nodes are charged %v, by the rules it is %v and %v",
+			j.broken("P4", "%s reserves %v, boot reserve %v, unmanaged %v; its nodes are charged %v; the rules require %v and %v",
 				p.name, t.Reserved, t.Boot, t.Unmanaged, p.reserved, p.boot, p.unmanaged)
 		}
 	}
 }
 
-// lies tells whether a place is at or below another.
+// lies reports whether a place is at or below another.
 func (j *judge) lies(place, in int) bool {
 	return place >= 0 && slices.Contains(j.tree[place].above, in)
 }
@@ -195,16 +195,16 @@ func (j *judge) weigh(c ledger.Command, b before) {
 		grown := now.Charge() > max(was, told[n.spec.Node]) || over != nil && old.Name != "" && now.Charge() > 0 && !j.lies(j.placeOf(old.Domain), j.placeOf(over.name))
 		switch {
 		case over != nil && (grown || given):
-			j.broken("P1", "%s is raised (charge %v to %v, target %v to %v) while %s is %v over",
+			j.broken("P1", "%s was raised (charge %v to %v, target %v to %v) while %s was %v over its budget",
 				n.name, was, now.Charge(), old.Target, now.Target, over.name, over.over())
 		case b.braked && given:
-			j.broken("brake", "%s is raised from %v to %v while the brake is set", n.name, old.Target, now.Target)
+			j.broken("brake", "%s was raised from %v to %v while the brake was set", n.name, old.Target, now.Target)
 		case given && j.strangers(k.home) != nil:
 			p := j.strangers(k.home)
-			j.broken("P1", "%s is raised from %v to %v: with what nodes hold that the log does not know, %s is over its %v",
+			j.broken("P1", "%s was raised from %v to %v; with the caps of nodes that the log does not know, %s is over its %v",
 				n.name, old.Target, now.Target, p.name, p.room())
 		case b.restored && given:
-			j.broken("P4", "%s is raised from %v to %v before every node has proved what it holds", n.name, old.Target, now.Target)
+			j.broken("P4", "%s was raised from %v to %v before every node had reported the cap that it holds", n.name, old.Target, now.Target)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func (j *judge) reach(b before) {
 		}
 		for _, g := range k.offers {
 			if g.Cap > k.charge && n.wouldTake(g) {
-				j.broken("P4", "%s is charged %v, and a lease of %v (%v) may still reach it", n.name, k.charge, g.Cap, g.Stamp)
+				j.broken("P4", "%s is charged %v, but a lease of %v (%v) may still reach it", n.name, k.charge, g.Cap, g.Stamp)
 				return
 			}
 		}
@@ -276,7 +276,7 @@ func (j *judge) offered(n *node, g lease.Grant) {
 	k.offers = append(k.offers, g)
 }
 
-// given tells whether the node was given something: a higher target, admission, a sprint.
+// given reports whether the node was given something: a higher target, admission, a sprint.
 func (j *judge) given(old, now ledger.Node) bool {
 	switch {
 	case old.Name == "":
@@ -319,7 +319,7 @@ func (j *judge) told(c ledger.Command, b before) map[string]units.Power {
 }
 
 // look judges what the nodes hold now (P1, P4) and for how long (P2). It runs
-// after every event; the sums are made anew when something has moved.
+// after every event; the sums are made again when something has moved.
 func (j *judge) look() {
 	for i := range j.w.nodes {
 		j.overstays(i, stepEvery)
@@ -334,7 +334,7 @@ func (j *judge) look() {
 			n.hw.booting = false // no limit will come, and the log knows
 		}
 		if k := j.nodes[i]; k.known && n.hw.held > k.charge && !j.excused(i) {
-			j.broken("P4", "%s holds %v and is charged %v", n.name, n.hw.held, k.charge)
+			j.broken("P4", "%s holds %v, but is charged %v", n.name, n.hw.held, k.charge)
 		}
 	}
 	for at, p := range j.tree {
@@ -359,8 +359,8 @@ func (j *judge) look() {
 	}
 }
 
-// excused tells whether the node may hold more than it is charged for the moment:
-// it boots, which a boot reserve is for; somebody else has just raised its limit, and
+// excused reports whether the node may hold more than it is charged for the moment:
+// it boots, which a boot reserve is for; another program has just raised its limit, and
 // the log has not been told;
 // an operator has rightly said that it was off and it is back unheard; or it was
 // removed and came back at once, so that what it was given before may still reach

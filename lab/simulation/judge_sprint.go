@@ -14,7 +14,7 @@ type sprintJudge struct {
 	pots    map[potKey]*pot
 	running []*stint        // by node: the sprint that it is in, nil for none
 	ran     map[string]bool // "node id" of all that ever began
-	old     map[string]bool // ids of sprints from before the servers were begun anew
+	old     map[string]bool // ids of sprints from before the servers were begun again
 	counted map[epochKey]time.Duration
 	began   map[epochKey]time.Duration
 	elapsed time.Duration // as the ledger counts
@@ -88,7 +88,7 @@ func (k *sprintJudge) led(key epochKey, now time.Duration) {
 // drew counts what a node draws while it is in a sprint.
 func (j *judge) drew(n *node, p units.Power, d time.Duration) {
 	x := j.sprints.of(j, n)
-	if x == nil || n.hw.rival { // what somebody else has let it draw is of no sprint
+	if x == nil || n.hw.rival { // what another program has let it use is of no sprint
 		return
 	}
 	x.lasted += d
@@ -130,9 +130,9 @@ func (j *judge) turned(n *node) {
 	}
 	switch {
 	case k.ran[key]:
-		j.broken("P8", "%s runs sprint %s a second time", n.name, status.ID)
+		j.broken("P8", "%s ran sprint %s a second time", n.name, status.ID)
 	case share == nil && !k.old[status.ID]:
-		j.broken("P8", "%s begins sprint %s, for which nothing is put aside", n.name, status.ID)
+		j.broken("P8", "%s started sprint %s without escrow", n.name, status.ID)
 	case share != nil:
 		share.base, share.clock = status.Base, n.clock.rate
 		x = share
@@ -176,7 +176,7 @@ func (k *sprintJudge) applied(j *judge, c ledger.Command, b before) {
 				k.pots[potKey{name, class}] = x
 			}
 			if left := balance.Joules(); left > x.most+x.slack+0.01 {
-				j.broken("P8", "%s, class %q, has %.2f J left, by what was drawn and put aside it is %.2f J", name, class, left, x.most)
+				j.broken("P8", "%s, class %q, has %.2f J left; by energy used and escrow it is %.2f J", name, class, left, x.most)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func (k *sprintJudge) clock(j *judge, c ledger.Command) {
 	k.elapsed = j.state.Elapsed
 	k.counted[key] += gain
 	if most := float64(j.w.now-k.began[key])*(1+ledger.Rho) + 1e6; float64(k.counted[key]) > most {
-		j.broken("P8", "epoch %v has counted %v in %v", c.Epoch, k.counted[key], j.w.now-k.began[key])
+		j.broken("P8", "epoch %v counted %v in %v", c.Epoch, k.counted[key], j.w.now-k.began[key])
 	}
 	if gain <= 0 {
 		return
@@ -265,7 +265,7 @@ func (k *sprintJudge) beside(j *judge, x *ledger.GrantSprint) {
 			continue
 		}
 		if p := j.state.Sprints[now.id]; p.Domain == x.Domain && p.Ended != "" && p.Open() {
-			j.broken("P8", "%s grants sprint %s while %s still holds %v for %s, which has ended",
+			j.broken("P8", "%s granted sprint %s while %s still held %v for %s, which has ended",
 				x.Domain, x.ID, j.w.nodes[i].name, j.w.nodes[i].hw.held, now.id)
 		}
 	}
@@ -316,7 +316,7 @@ func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 		n, c := j.w.nodeNamed(name), j.state.Nodes[name]
 		removed := j.nodes[j.index(n)].removed > p.at // its share was paid in full then, and a lease may still be on its way
 		if now := k.of(j, n); now == x && c.Grantable() && !removed && !j.excused(j.index(n)) {
-			j.broken("P8", "sprint %s is closed and %s still sprints at %v", id, name, n.hw.held)
+			j.broken("P8", "sprint %s is closed, but %s still sprints at %v", id, name, n.hw.held)
 		}
 		k.old[id] = k.old[id] || removed || x.left
 		told := j.state.Sprints[id].Shares[name].Spent

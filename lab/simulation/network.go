@@ -110,7 +110,7 @@ func (w *world) heal() {
 	w.net.heals++
 }
 
-// quietSince tells whether every message has passed unharmed since then.
+// quietSince reports whether every message has passed unharmed since then.
 func (n *network) quietSince(t time.Duration) bool {
 	return n.loss == 0 && n.spiky == 0 && n.broken == 0 && n.whole <= t
 }

@@ -264,7 +264,7 @@ func (n *node) waits(from *server) {
 	n.exchange.Answered(n.exchange.Beats())
 }
 
-// wouldTake tells whether the node would take the grant, did it arrive now.
+// wouldTake reports whether the node would take the grant, did it arrive now.
 func (n *node) wouldTake(g lease.Grant) bool { return n.exchange.Consider(g, n.now()) == nil }
 
 // store makes the memory durable and says so later; a crash may fall in between.

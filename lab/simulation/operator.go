@@ -58,7 +58,7 @@ func (w *world) ask(o *order) {
 }
 
 // askAgain hands the order to a server that takes itself for the leader. An
-// order that was asked of servers that were begun anew since is given up.
+// order that was asked of servers that were begun again since is given up.
 func (w *world) askAgain(o *order) {
 	if o.done || o.tries >= orderTries || o.group != w.group {
 		return

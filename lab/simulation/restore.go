@@ -7,7 +7,7 @@ import (
 	"headroom/units"
 )
 
-// loseQuorum destroys the disks of the servers. An operator begins them anew from
+// loseQuorum destroys the disks of the servers. An operator begins them again from
 // some snapshot that was put aside: what was committed after it is not known any
 // more, while nodes still hold leases of it.
 func (w *world) loseQuorum(r random) {
@@ -22,7 +22,7 @@ func (w *world) loseQuorum(r random) {
 	w.beginAnew(from, wrong, r.between(200*time.Millisecond, 4*time.Second))
 }
 
-// beginAnew ends all servers, and begins them anew from a snapshot after some time.
+// beginAnew ends all servers, and begins them again from a snapshot after some time.
 func (w *world) beginAnew(from saved, wrong, after time.Duration) {
 	w.tracef("the quorum is lost")
 	w.restoring = true
@@ -57,7 +57,7 @@ func (w *world) restore(from saved, wrong time.Duration) {
 	s.AssumeLeases(w.longest)
 	data, err := s.Snapshot()
 	if err != nil {
-		w.judge.broken("ledger", "a recovered state makes no snapshot: %v", err)
+		w.judge.broken("ledger", "a recovered state cannot be saved as a snapshot: %v", err)
 		return
 	}
 	w.group++

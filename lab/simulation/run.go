@@ -78,7 +78,7 @@ func seedOf(seed uint64, i int) uint64 {
 
 // run runs the schedules until all are done, a sabotage is found or ctx ends; the
 // error is that of ctx, or names an unknown sabotage. The report is the same on
-// however many processors they run.
+// however many CPUs they run.
 func run(ctx context.Context, o Options) (*Report, error) {
 	r := &Report{Seed: o.Seed, Sabotage: o.Sabotage, Violations: []Violation{}, FaultsHit: map[string]int{}}
 	for _, name := range marks() {
@@ -119,7 +119,7 @@ func (o Options) schedule(i int) Schedule {
 	return Schedule{Seed: seedOf(o.Seed, i), SpanMS: o.Span.Milliseconds(), Only: o.Only, Keep: o.Keep, Sabotage: o.Sabotage}
 }
 
-// inOrder runs the schedules on all processors and yields them in their order. It
+// inOrder runs the schedules on all CPUs and yields them in their order. It
 // has ended all its goroutines when the loop over it ends.
 func (o Options) inOrder(ctx context.Context) func(yield func(*world) bool) {
 	return func(yield func(*world) bool) {
@@ -194,7 +194,7 @@ func (w *world) run() {
 			return
 		}
 		if w.ran > maxEvents {
-			w.judge.broken("ledger", "more than %d events by %v: something goes round in circles", maxEvents, w.now)
+			w.judge.broken("ledger", "more than %d events by %v: endless loop", maxEvents, w.now)
 			return
 		}
 	}

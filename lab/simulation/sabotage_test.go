@@ -49,7 +49,7 @@ func allBroken(t *testing.T, seed string) {
 	}
 }
 
-// The seeds are not run in parallel: each takes all processors.
+// The seeds are not run in parallel: each takes all CPUs.
 func TestSabotageIsFound(t *testing.T) { allBroken(t, "11") }
 
 func TestBreakAll(t *testing.T) { allBroken(t, "42") }

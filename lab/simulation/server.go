@@ -159,7 +159,7 @@ func (s *server) crash() {
 	s.w.tracef("%s killed", s.name)
 }
 
-// await sets the election deadline anew.
+// await sets the election deadline again.
 func (s *server) await() {
 	s.deadline = s.w.now + s.random.between(electionMin, electionMax)
 	if !s.armed {
@@ -331,7 +331,7 @@ func (s *server) told(by *server, m message) {
 	s.sync(last, func() { s.reply(by, m.round, term, last, true) })
 }
 
-// store puts entries behind prev, and tells whether that changed the log.
+// store puts entries behind prev, and reports whether that changed the log.
 func (s *server) store(prev int, entries []entry) bool {
 	for i, e := range entries {
 		at := prev + 1 + i

@@ -169,7 +169,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// Schedules run on all processors; the report does not tell on how many.
+// Schedules run on all CPUs; the report does not tell on how many.
 func TestReportIsTheSameOnOneProcessor(t *testing.T) {
 	t.Parallel()
 	o := Options{Schedules: 8, Seed: 2, Span: 20 * time.Second}

@@ -36,7 +36,7 @@ type world struct {
 	orders   int
 	named    map[string]*order // by id
 
-	group     int                 // counts the times the servers were begun anew
+	group     int                 // counts the times the servers were begun again
 	drops     []*ledger.DropTasks // all that were asked for
 	restoring bool                // the quorum is lost and not recovered yet
 	saves     []saved             // snapshots that operators have put aside

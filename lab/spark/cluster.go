@@ -44,7 +44,7 @@ const (
 	lastDriver = 253
 )
 
-// Config says what cluster is started.
+// Config describes the cluster to start.
 type Config struct {
 	// Dir is the cluster's folder, which is made. One that a cluster has run in is refused.
 	Dir string
@@ -228,7 +228,7 @@ func await(ctx context.Context, not string, done func() (bool, error)) error {
 	}
 }
 
-// masterState is what the Master's page says.
+// masterState is the state on the Master's page.
 type masterState struct {
 	Alive  int `json:"aliveworkers"`
 	Active []struct {

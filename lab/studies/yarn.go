@@ -270,7 +270,7 @@ func (r *yarnRuns) Run(ctx context.Context, tasks []int) ([]byte, error) {
 		return nil, err
 	}
 	if !ended.Succeeded() || ended.History == nil {
-		return nil, cli.Failed("the logs are in "+r.cluster.Dir(), "profile: %s with %d of %d maps: final state %s: %s", r.name, len(tasks), r.maps, ended.FinalStatus, ended.Diagnostics)
+		return nil, cli.Failed("see the logs in "+r.cluster.Dir(), "profile: %s with %d of %d maps: final state %s: %s", r.name, len(tasks), r.maps, ended.FinalStatus, ended.Diagnostics)
 	}
 	dropped, _ := ended.History.Counters.Get("headroom.hadoop.EarlyStopCounter", "DROPPED_TASKS")
 	if ran, denied := r.chosen.asked(); ran != len(tasks) || ran+denied != r.maps || int(dropped) != denied {

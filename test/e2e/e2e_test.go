@@ -79,7 +79,7 @@ func (s summary) at(t *testing.T, what string) float64 {
 			return e.AtS
 		}
 	}
-	t.Fatalf("there was no %q: %+v", what, s.Events)
+	t.Fatalf("event %q did not happen: %+v", what, s.Events)
 	return 0
 }
 

@@ -89,7 +89,7 @@ func namedBy(t *testing.T, text string) (found []string) {
 	return found
 }
 
-// Clusters start and run beside another one; two that start at once on two processors
+// Clusters start and run beside another one; two that start at once on two CPUs
 // outlast each other's patience.
 func TestClustersBesideTheFirst(t *testing.T) {
 	l := shared(t)

@@ -274,7 +274,7 @@ func (s *site) job(ctx context.Context, id string) (view jobView, ok bool) {
 	return answer.Items[0], true
 }
 
-// nodesHold tells whether so many nodes have a lease.
+// nodesHold reports whether so many nodes have a lease.
 func (s *site) nodesHold(ctx context.Context, n int) bool {
 	var answer struct {
 		Items []struct {

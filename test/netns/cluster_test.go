@@ -60,7 +60,7 @@ type program struct {
 	done chan struct{}
 }
 
-// alive tells whether it has not ended yet.
+// alive reports whether it has not ended yet.
 func (p *program) alive() bool {
 	select {
 	case <-p.done:

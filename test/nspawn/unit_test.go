@@ -103,7 +103,7 @@ func (m *machine) build(t *testing.T) {
 	}
 }
 
-// notifies tells whether this powerd talks to the service manager at all.
+// notifies reports whether this powerd talks to the service manager at all.
 func (m *machine) notifies(t *testing.T) bool {
 	t.Helper()
 	data := testkit.Need(os.ReadFile(m.path("usr/bin/powerd")))(t)

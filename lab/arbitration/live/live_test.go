@@ -1,4 +1,4 @@
-// Claims: all variants get the same jobs, budgets and joules, in an order that goes forth and back; a job file is
+// Claims: all variants get the same jobs, budgets and joules, in alternating order; a job file is
 // one that the scheduler takes; latencies, drops and the speed-up by sprints are what looks at the scheduler show, and
 // what they do not show is absent; one run has no bounds; an arbiter that is behind is said to be; what cannot run is
 // refused with a way out.
@@ -92,7 +92,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// Runs go through the variants forth and back.
+// Runs go through the variants in alternating order.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	var order string

@@ -42,7 +42,7 @@ type sparkLab struct {
 	release spark.Release
 }
 
-// onSpark is an unmodified standalone Spark with a Worker on each node, anew for each run.
+// onSpark is an unmodified standalone Spark with a Worker on each node, again for each run.
 func onSpark(ctx context.Context, r *papers.Real) (*engine, error) {
 	s, p := &sparkLab{Real: r}, sparkPlan()
 	var err error

@@ -50,7 +50,7 @@ type yarnLab struct {
 	jars hadoop.Jars
 }
 
-// onYARN is an unmodified Hadoop with a NodeManager on each node, anew for each run.
+// onYARN is an unmodified Hadoop with a NodeManager on each node, again for each run.
 func onYARN(ctx context.Context, r *papers.Real) (*engine, error) {
 	y := &yarnLab{Real: r, plan: yarnPlan()}
 	var err error

@@ -64,7 +64,7 @@ func cappedJobsOf(seed uint64, cpus float64) *load {
 }
 
 // Capped compares, on emulated nodes under different caps, the split by learned power with the even one: each of so many
-// runs has the same jobs for both, one after the other, forth and back.
+// runs has the same jobs for both, one after the other, in alternating order.
 func Capped(o *papers.Options) papers.Engine {
 	return func(ctx context.Context, progress io.Writer) (all []papers.Target, err error) {
 		if os.Geteuid() != 0 {

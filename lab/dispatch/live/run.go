@@ -148,7 +148,7 @@ func (o *Options) once(ctx context.Context, policy string, l *load, progress io.
 	return r, errors.Join(err, s.close())
 }
 
-// replay replays the load, writes each job that ends to the file of jobs, and says now and then how far it is.
+// replay replays the load, writes each job that ends to the file of jobs, and prints its progress.
 func (o *Options) replay(ctx context.Context, l *load, s system, r *Replay, progress io.Writer) ([]float64, error) {
 	took := make([]float64, len(l.jobs))
 	for i := range took {

@@ -19,7 +19,7 @@ type Fault struct {
 	Update time.Duration
 	// Delay is how old the reading is when it appears; at most a minute.
 	Delay time.Duration
-	// Freeze keeps the present reading for ever.
+	// Freeze keeps the present reading forever.
 	Freeze bool
 	// Factor multiplies the reading; 0 means 1. Offset is added after it.
 	Factor float64

@@ -80,13 +80,13 @@ func (f *faults) shown(a *Attr, text string) string {
 	return text
 }
 
-// lockedAt tells whether writes to a zone's limits are lost; refuses, whether they
+// lockedAt reports whether writes to a zone's limits are lost; refuses, whether they
 // fail.
 func (f *faults) lockedAt(*zone) bool { return f.locked }
 
 func (f *faults) refuses(z *zone) bool { return f.locked && f.refuse || aims(f.failWrite, z) }
 
-// NeedsErrors tells whether a fault is one of error numbers, or of files that come
+// NeedsErrors reports whether a fault is one of error numbers, or of files that come
 // and go, which plain files cannot show.
 func NeedsErrors(name string, args []string) bool {
 	switch name {

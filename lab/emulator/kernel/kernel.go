@@ -62,7 +62,7 @@ type Attr struct {
 	bounds *policy // whose frequency the file bounds, else nil
 }
 
-// writable tells whether the kernel opens the file for writing at all.
+// writable reports whether the kernel opens the file for writing at all.
 func (a *Attr) writable() bool { return a.store != nil || a.msr != nil }
 
 // role is what a fault aims at.

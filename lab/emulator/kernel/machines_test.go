@@ -131,7 +131,7 @@ func TestMirroredCounters(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, named(t, "epyc-mirrored"))
 	read := func(n string) string { return m.read(t, zones+"intel-rapl:"+n+"/energy_uj") }
-	for range 3 { // idle sockets, too, count from beginnings of their own
+	for range 3 { // idle sockets, too, count from different start values
 		if read("0") != read("1") || read("2") != read("3") || read("0") == read("2") {
 			t.Errorf("counters %s %s %s %s", read("0"), read("1"), read("2"), read("3"))
 		}
@@ -139,7 +139,7 @@ func TestMirroredCounters(t *testing.T) {
 	}
 }
 
-// Firmware may hold the turbo switch, and cppc_cpufreq sets every ceiling anew when
+// Firmware may hold the turbo switch, and cppc_cpufreq sets every ceiling again when
 // boost is switched, whatever it was.
 func TestTurboSwitches(t *testing.T) {
 	t.Parallel()

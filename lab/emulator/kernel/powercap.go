@@ -28,7 +28,7 @@ type zone struct {
 	bank   plant.Bank
 }
 
-// matches tells whether a fault that names target aims at the zone: its folder's
+// matches reports whether a fault that names target aims at the zone: its folder's
 // name or what it calls itself; no target aims at all.
 func (z *zone) matches(target string) bool {
 	return target == "" || target == path.Base(z.dir) || target == z.name

@@ -32,7 +32,7 @@ const (
 // The bimetal as a body of one time constant: what it settles at is the square of the
 // load, and it opens at holdRatio squared.
 const (
-	// holdRatio is the load, in ratings, that it just carries for ever: nearer to what
+	// holdRatio is the load, in ratings, that it just carries forever: nearer to what
 	// it must carry than to what must open it.
 	holdRatio = 1.2
 	// warmth is its time constant. At 2.55 times the rating, from cold, it opens after
@@ -67,7 +67,7 @@ func (b *Breaker) Rate(rating units.Power, class Class) error {
 	return nil
 }
 
-// Step lets the breaker carry a power for a time and tells whether it is open at its
+// Step lets the breaker carry a power for a time and reports whether it is open at its
 // end. Less than 0 W counts as 0 W, less time than none as none.
 func (b *Breaker) Step(power units.Power, dt time.Duration) (tripped bool) {
 	if dt <= 0 || b.tripped {
@@ -81,7 +81,7 @@ func (b *Breaker) Step(power units.Power, dt time.Duration) (tripped bool) {
 	return b.tripped
 }
 
-// Tripped tells whether it has opened.
+// Tripped reports whether it has opened.
 func (b *Breaker) Tripped() bool { return b.tripped }
 
 // Margin is what is left of the bimetal's way to opening: 1 cold, 0 open.

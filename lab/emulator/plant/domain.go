@@ -180,7 +180,7 @@ func (d *Domain) Window(b Bank, c Constraint) time.Duration {
 // SetEnabled turns the limits of one bank on or off.
 func (d *Domain) SetEnabled(b Bank, on bool) { d.banks[b].enabled = on }
 
-// Enabled tells whether the limits of one bank are enforced.
+// Enabled reports whether the limits of one bank are enforced.
 func (d *Domain) Enabled(b Bank) bool { return d.banks[b].enabled }
 
 // setCeiling sets the frequency ceiling of one of the domain's own CPUs.
@@ -206,7 +206,7 @@ func (d *Domain) setCeiling(cpu int, to units.Freq) units.Freq {
 
 // substep is one move of gather, decide, apply: averages, frequency, power,
 // energy. managed is what a slower authority lets the package draw, in watts. It
-// tells whether a limit chose the frequency.
+// reports whether a limit chose the frequency.
 func (d *Domain) substep(h time.Duration, managed float64) (limited bool) {
 	seconds := h.Seconds()
 	for b := range d.banks {

@@ -126,7 +126,7 @@ func (p *Plant) SetOnline(cpu int, on bool) {
 	d.setCeiling(own, d.asked[own])
 }
 
-// Online tells whether a virtual CPU (0 to Cores-1) is online.
+// Online reports whether a virtual CPU (0 to Cores-1) is online.
 func (p *Plant) Online(cpu int) bool { return p.At(cpu).online[cpu%p.perDomain()] }
 
 // Step lets dt go by with the node's CPUs busy for util of the time that they

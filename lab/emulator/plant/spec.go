@@ -13,7 +13,7 @@ import (
 // ErrSpec reports a Spec that describes no machine that could exist.
 var ErrSpec = errors.New("plant: impossible machine")
 
-// Spec says what a machine is made of. All powers but FailSafe are behind the
+// Spec describes the parts of a machine. All powers but FailSafe are behind the
 // supply (direct current); FailSafe, Rated and Floor are at the wall. All packages
 // are alike.
 type Spec struct {

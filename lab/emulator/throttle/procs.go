@@ -78,7 +78,7 @@ func names(path string) []string {
 	}
 }
 
-// hasChildrenFiles tells whether this kernel has /proc/PID/task/TID/children.
+// hasChildrenFiles reports whether this kernel has /proc/PID/task/TID/children.
 func hasChildrenFiles() bool {
 	_, err := os.Stat("/proc/thread-self/children")
 	return err == nil

@@ -101,7 +101,7 @@ func (s *Signals) Hold(roots []int) error {
 	return s.note()
 }
 
-// note writes down who is held, so that a killed run leaves nobody stopped for ever.
+// note writes down who is held, so that a killed run leaves nobody stopped forever.
 func (s *Signals) note() error {
 	list := make([]noted, 0, len(s.members))
 	for pid, m := range s.members {

@@ -19,7 +19,7 @@ import (
 type Throttle interface {
 	// Kind is "cgroup" or "signals".
 	Kind() string
-	// String says in words what slows the processes.
+	// String describes what slows the processes.
 	String() string
 	// Hold takes over these processes and everything below them, newcomers and old
 	// acquaintances alike; it is called again and again (every 50 ms) with those

@@ -197,7 +197,7 @@ func (m *maker) folder(name string) (*os.Root, error) {
 	return dir, err
 }
 
-// create makes the file anew with its folders. The descriptor stays writable for
+// create makes the file again with its folders. The descriptor stays writable for
 // us whatever the mode says.
 func (m *maker) create(a *kernel.Attr, text string) (*file, error) {
 	dir, err := m.folder(path.Dir(a.Path))

@@ -43,7 +43,7 @@ func Unmount(dir string) error {
 	return fmt.Errorf("treefs: unmount %s: %w", dir, unix.EBUSY)
 }
 
-// Mounted tells whether something is mounted at dir, alive or not.
+// Mounted reports whether something is mounted at dir, alive or not.
 func Mounted(dir string) (bool, error) {
 	real, err := filepath.EvalSymlinks(filepath.Dir(dir)) // the folder itself may not answer
 	if errors.Is(err, os.ErrNotExist) {

@@ -28,7 +28,7 @@ type physics struct {
 // chosen is the server that targets are judged on. The exponent, 1.15, is chosen once, so
 // that a run under the stepping cap takes about 1.72 times as long as without, as in the
 // paper's Table II; near 1 it says that power follows frequency with nearly the same
-// voltage, as in the lower half of the range of these processors. With 78 % of a core
+// voltage, as in the lower half of the range of these CPUs. With 78 % of a core
 // busy the server draws less than at maximum load, and the paper's highest cap, 250 W,
 // costs little, as the paper says of it.
 func chosen() physics { return physics{exponent: 1.15, busy: 0.78} }

@@ -37,7 +37,7 @@ func smallStudy(t *testing.T) *study {
 	return testkit.Need(small())(t)
 }
 
-// about tells whether two numbers are the same but for a part.
+// about reports whether two numbers are the same but for a part.
 func about(got, want, part float64) bool { return math.Abs(got/want-1) <= part }
 
 // cobham are the mean waits without preemption of jobs that take fixed times: W0 over
@@ -391,7 +391,7 @@ func TestCommand(t *testing.T) {
 	same(t, a, b)
 }
 
-// same tells whether two folders have the same files, and that none is empty.
+// same reports whether two folders have the same files, and that none is empty.
 func same(t *testing.T, a, b string) {
 	t.Helper()
 	files, err := os.ReadDir(a)

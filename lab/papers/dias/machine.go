@@ -125,7 +125,7 @@ type outcome struct {
 	span  float64 // s, from 0 to the last end
 }
 
-// machine is the cluster: one job at a time, as the dispatcher says.
+// machine is the cluster: one job at a time, as the dispatcher decides.
 type machine struct {
 	*trace
 	faults
@@ -180,7 +180,7 @@ func simulate(t *trace, p policy, f faults) (*outcome, error) {
 
 const never = time.Duration(math.MaxInt64)
 
-// step goes to the next event and carries out what the dispatcher says to it.
+// step goes to the next event and carries out what the dispatcher decides to it.
 func (m *machine) step() error {
 	arrival, end, empty, timer := never, never, never, never
 	if m.next < len(m.jobs) {
@@ -218,7 +218,7 @@ func (m *machine) happen(arrival, end, empty time.Duration) error {
 	return nil
 }
 
-// obey carries out what the dispatcher says, until it says nothing more.
+// obey carries out what the dispatcher decides, until it says nothing more.
 func (m *machine) obey() {
 	for {
 		actions := m.b.Step(epoch().Add(m.now))

@@ -17,7 +17,7 @@ const mutantSeeds = 3
 // mutant is a mistake in the study's composition, and the experiments that it can touch.
 type mutant struct {
 	name string
-	// on are the experiments to repeat; models says whether those of Figs. 4 and 5 and of the
+	// on are the experiments to repeat; models reports whether those of Figs. 4 and 5 and of the
 	// queue are asked again, control whether the controller is.
 	on              []string
 	models, control bool

@@ -85,7 +85,7 @@ type realRun struct {
 	engine realEngine
 	jobs   []arrival
 	passes int
-	// took is told what came of each policy as soon as it has ended; nil for nobody.
+	// took is told what came of each policy as soon as it has ended; nil for none.
 	took func(realResult) error
 }
 
@@ -104,7 +104,7 @@ type realEnded struct {
 	class          int
 	response, exec float64
 	runs           int
-	joules         *float64 // nil where nobody measured them
+	joules         *float64 // nil if them not measured
 	theta          float64
 	// sprints is how often it sprinted, spent what these sprints drew above the caps by the
 	// nodes' counters, in joules.
@@ -284,7 +284,7 @@ func (r *realRun) ready(ctx context.Context) error {
 	})
 }
 
-// capped tells whether every node holds a cap of that part of what it is rated, within 2 %.
+// capped reports whether every node holds a cap of that part of what it is rated, within 2 %.
 func (r *realRun) capped(part float64) func(context.Context) bool {
 	return func(ctx context.Context) bool {
 		held := 0

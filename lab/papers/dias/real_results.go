@@ -317,7 +317,7 @@ func writeRuns(w io.Writer, all []realResult) error {
 	return papers.WriteCSV(w, rows)
 }
 
-// numberOrNone is a number as tables have it, empty where nobody measured it.
+// numberOrNone is a number as tables have it, empty if it not measured.
 func numberOrNone(x *float64) string {
 	if x == nil {
 		return ""

@@ -17,7 +17,7 @@ func near(id, what, unit string, paper, tolerance float64, got papers.Stat, orde
 	return papers.From(paper, papers.Around(paper, tolerance), papers.Judge(id, what, unit, got, ordered, why))
 }
 
-// rising tells whether each number is above the one before.
+// rising reports whether each number is above the one before.
 func rising(values ...float64) bool {
 	for i := 1; i < len(values); i++ {
 		if !(values[i] > values[i-1]) {

@@ -24,7 +24,7 @@ const (
 type variant struct {
 	name   string
 	policy speculation.Policy
-	// restarts lets Mantri kill tasks and begin them anew.
+	// restarts lets Mantri kill tasks and begin them again.
 	restarts bool
 	// factors and xi are those of grass and ours.
 	factors speculation.Factors
@@ -49,7 +49,7 @@ type run struct {
 	m        events.Machine[look]
 	copies   []copied // by slot
 	started  []int    // how many copies of each task have started
-	restarts []int    // how often each was begun anew
+	restarts []int    // how often each was begun again
 	nodes    []node   // by slot
 	own      speculation.Durations
 	told     time.Duration // what policies were told of a task with an input of size 1

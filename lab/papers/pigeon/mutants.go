@@ -25,7 +25,7 @@ const (
 type mutation struct {
 	name     string
 	expected []string
-	// forms, examples and setups change what they are given; nil for no change. touches are the beginnings of the names of the
+	// forms, examples and setups change what they are given; nil for no change. touches are the restarts of the names of the
 	// scenes whose setups or jobs change: only these run again.
 	forms    func(*forms)
 	examples func(*examples)
