@@ -24,7 +24,7 @@ type tweak struct {
 	oracle bool
 	// shared: jobs hold no more than their shares while another has room.
 	shared bool
-	// edit changes what the arbiter is told; nil for nothing.
+	// edit changes the arbiter's input; nil for no change.
 	edit func(look *arbiter.Look)
 }
 

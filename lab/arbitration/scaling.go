@@ -50,7 +50,7 @@ func (j *job) teach(b *runs.Book) {
 	}
 }
 
-// advised tells whoever decides what is known of a job that has come.
+// advised passes the known facts about an arrived job to the policy.
 func (j *job) advised(b *runs.Book) {
 	if b == nil || j.Name == "" {
 		return

@@ -48,7 +48,7 @@ type contest struct {
 	shown []variant
 }
 
-// everybody is the contest of `powerlab arbitrate`.
+// everybody is the list of policies that `powerlab arbitrate` compares.
 func everybody() contest {
 	return contest{baselines: baselines(), member: member, prices: prices(), reserves: []reserve{usual, spend, free, save}, shown: shown()}
 }

@@ -258,7 +258,7 @@ func (c *clusterRun) clusterPart(ctx context.Context) error {
 	return errors.Join(t.cutAll(ctx), t.killAll(ctx))
 }
 
-// etcdPart compares with etcd, and says where there is none.
+// etcdPart compares with etcd, and notes if it is not installed.
 func (c *clusterRun) etcdPart(ctx context.Context) error {
 	path, err := findEtcd()
 	if c.noEtcd || err != nil {

@@ -23,7 +23,7 @@ type soak struct {
 	OverRatio float64 `json:"over_ratio"`
 	// MeanError is the mean of wall power against the cap, or the free draw where that is less.
 	MeanError float64 `json:"mean_error"`
-	// Flat says that the memory in use did not grow by more than 256 KiB.
+	// Flat is true if the memory in use did not grow by more than 256 KiB.
 	Flat bool `json:"flat"`
 }
 

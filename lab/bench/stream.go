@@ -79,7 +79,7 @@ type streamWatch struct {
 	replied func(took time.Duration)
 }
 
-// streamEvent is what a stream tells the owner.
+// streamEvent is an event of a stream for its owner.
 type streamEvent struct {
 	link *streamLink
 	up   bool // it has opened or, without a message, closed
@@ -96,7 +96,7 @@ type streamLink struct {
 	epoch  lease.Epoch
 }
 
-// declared is what a stream node says about itself: 60 to 200 W, rated 250 W, fail-safe 80 W.
+// declared is a stream node's description: 60 to 200 W, rated 250 W, fail-safe 80 W.
 func declared(name string) *headroomv1.Hello {
 	return &headroomv1.Hello{
 		Node: name, MachineId: "machine-" + name, BootId: "boot-" + name, ProcessId: rand.Uint64() | 1, Domain: rackName,

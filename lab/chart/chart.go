@@ -40,7 +40,7 @@ var (
 // Colours are those of bars and groups, in their order.
 func Colours() []color.Color { return []color.Color{Grey, Orange, Sky, Pink, Blue} }
 
-// LineColours are those of lines of which nobody knows how many there are.
+// LineColours are the colours of an unknown number of lines.
 func LineColours() []color.Color {
 	return []color.Color{Blue, Red, Green, Pink, Orange, Sky, Brown, Black}
 }

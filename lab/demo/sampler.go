@@ -15,7 +15,7 @@ const (
 	jobsEvery   = 250 * time.Millisecond // the scheduler's list
 )
 
-// sampler looks at the cluster from outside and writes down what it sees.
+// sampler samples the cluster from outside and records what it sees.
 type sampler struct {
 	tracker *tracker
 	client  *client

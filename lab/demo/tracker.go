@@ -30,7 +30,7 @@ type event struct {
 	detail string
 }
 
-// tracker is what is known at this moment, for everybody who shows or judges it.
+// tracker is the current state of the demo, for the screen and the judge.
 type tracker struct {
 	mu     sync.Mutex
 	zero   time.Time     // t = 0

@@ -56,7 +56,7 @@ type group struct {
 	reported report
 }
 
-// report is what a master says of itself.
+// report is a master's report of its own state.
 type report struct {
 	at                  float64
 	usable              int

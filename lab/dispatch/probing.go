@@ -17,7 +17,7 @@ type probing struct {
 	central    *eagle.Central
 }
 
-// bid is what a probe says: whom to ask for a task of which job.
+// bid is the content of a probe: the distributor to ask, and the job.
 type bid struct {
 	// job is another one by now if this one has ended; then the scheduler has no task for id.
 	job         *job

@@ -365,7 +365,7 @@ func (m *machine) stop() {
 	}
 }
 
-// describe says what the node is, in words.
+// describe describes the node.
 func (m *machine) describe() string {
 	means := "values only, no kernel error semantics"
 	if m.node.Tree() == treeFUSE {

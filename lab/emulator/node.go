@@ -30,7 +30,7 @@ const (
 	treeFUSE = "fuse"
 )
 
-// View is what the plant itself knows of one moment; run/plant.json holds it.
+// View is the plant's state at one moment, as written to run/plant.json.
 type View struct {
 	// AtUs is the moment in microseconds of Unix time.
 	AtUs int64 `json:"at_us"`

@@ -57,7 +57,7 @@ type injector struct {
 	h *history
 	// quiet keeps the operators from changing budgets, while a fault needs one to last.
 	quiet sync.RWMutex
-	// random are drawn from the seed, in one goroutine only.
+	// random is seeded from the seed, and used by one goroutine only.
 	random *rand.Rand
 
 	mu    sync.Mutex
@@ -187,7 +187,7 @@ func cutServer(which func(a, b []string) []link) func(context.Context, *injector
 	}
 }
 
-// cutNode cuts a node off from the servers, or only what it says to them.
+// cutNode isolates a node from the servers, or only blocks what it sends to them.
 func cutNode(which func(a, b []string) []link) func(context.Context, *injector, string, int) (func() error, error) {
 	return func(ctx context.Context, t *injector, target string, number int) (func() error, error) {
 		others := slices.DeleteFunc(t.c.hosts(), func(h string) bool { return h == target })
@@ -202,7 +202,7 @@ func cutNode(which func(a, b []string) []link) func(context.Context, *injector, 
 	}
 }
 
-// noQuorum cuts every server off from the others: nobody leads, and no lease is renewed.
+// noQuorum isolates every server from the others: there is no leader, and no lease is renewed.
 func noQuorum(ctx context.Context, t *injector, _ string, number int) (func() error, error) {
 	if err := t.c.net.set(ctx, number, oneWay(t.c.servers, t.c.servers)); err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ type Result struct {
 	Queue string
 	// State is FINISHED, FAILED or KILLED; FinalStatus SUCCEEDED, FAILED or KILLED.
 	State, FinalStatus string
-	// Diagnostics is what YARN says about a bad end.
+	// Diagnostics is YARN's explanation of a failure.
 	Diagnostics string
 	// Started and Finished are as YARN has them.
 	Started, Finished time.Time
@@ -68,7 +68,7 @@ type RunningJob struct {
 	client  *cluster.Program
 }
 
-// Submit starts a job's client and returns when YARN knows the job. FairScheduler can lose
+// Submit starts a job's client and returns when YARN has accepted the job. FairScheduler can lose
 // its first container and leave it waiting: bound ctx.
 func (c *Cluster) Submit(ctx context.Context, job Job) (*RunningJob, error) {
 	tag := "headroom-" + strings.ToLower(rand.Text())
@@ -124,7 +124,7 @@ func (c *Cluster) Sleep(queue string, maps int, each time.Duration) Job {
 	}
 }
 
-// accepted waits until YARN knows the job, or its client gives up.
+// accepted waits until YARN has accepted the job, or its client gives up.
 func (j *RunningJob) accepted(ctx context.Context, tag string) error {
 	var gaveUp error
 	err := j.cluster.await(ctx, "YARN does not know the job yet", func() bool {
@@ -181,7 +181,7 @@ func (j *RunningJob) Wait(ctx context.Context) (Result, error) {
 // Kill has YARN end the job; Wait waits for that.
 func (j *RunningJob) Kill(ctx context.Context) error { return j.cluster.KillApplication(ctx, j.ID) }
 
-// KillApplication has YARN end the application with this id, whoever submitted it.
+// KillApplication ends the application with this id, whoever submitted it.
 func (c *Cluster) KillApplication(ctx context.Context, id string) error {
 	return request(ctx, http.MethodPut, c.RM()+"/ws/v1/cluster/apps/"+id+"/state", `{"state":"KILLED"}`, nil)
 }
@@ -213,7 +213,7 @@ func (j *RunningJob) AwaitContainers(ctx context.Context, n int) error {
 	})
 }
 
-// Progress is how far the job is, as its application master says.
+// Progress returns the job's progress as reported by its application master.
 type Progress struct {
 	// Maps is how many maps there are, MapsDone how many of them have ended well.
 	Maps     int `json:"mapsTotal"`
@@ -238,7 +238,7 @@ func (j *RunningJob) Progress(ctx context.Context) (Progress, error) {
 	return *answer.Job, nil
 }
 
-// Began is when the job's first task started, as its application master says.
+// Began returns when the job's first task started, as reported by its application master.
 func (j *RunningJob) Began(ctx context.Context) (time.Time, error) {
 	var answer struct {
 		Tasks struct {
@@ -262,7 +262,7 @@ func (j *RunningJob) Began(ctx context.Context) (time.Time, error) {
 	return time.UnixMilli(first), nil
 }
 
-// master is where the job's application master tells of it, through the ResourceManager.
+// master is the address of the job's application master, through the ResourceManager.
 func (j *RunningJob) master() string {
 	return j.cluster.RM() + "/proxy/" + j.ID + "/ws/v1/mapreduce/jobs/" + strings.Replace(j.ID, "application", "job", 1)
 }

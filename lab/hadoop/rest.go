@@ -79,7 +79,7 @@ func (n *NodeState) offers(vcores, mb int) bool {
 	return n.UsedMB+n.FreeMB == mb && n.UsedVCores+n.FreeCores == vcores
 }
 
-// States are the nodes that the ResourceManager knows, by name.
+// States returns the ResourceManager's nodes by name.
 func (c *Cluster) States(ctx context.Context) ([]NodeState, error) {
 	var answer struct {
 		Nodes struct {

@@ -24,7 +24,7 @@ import (
 // backlog is how many packets wait for a member, as in a socket's buffer.
 const backlog = 4096
 
-// errNoRoute is what a dial ends with that reaches nobody.
+// errNoRoute is the error of a dial to an unreachable member.
 var errNoRoute = errors.New("network: no route")
 
 // Network is one network. Its methods may be called from any goroutine.
@@ -34,18 +34,18 @@ type Network struct {
 	cut   func(from, to string) bool
 }
 
-// New is an empty network that loses nothing.
+// New returns an empty network that loses nothing.
 func New() *Network { return &Network{ports: map[string]*Port{}} }
 
-// Cut loses every packet and connection from one address to another where f says
-// so; nil heals the network.
+// Cut drops every packet and connection from one address to another for which f returns
+// true; nil heals the network.
 func (e *Network) Cut(f func(from, to string) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cut = f
 }
 
-// Attach joins the network at an address, an IP and a port. It replaces who was
+// Attach joins the network at an address, an IP and a port. It replaces the member that was
 // there before.
 func (e *Network) Attach(addr string) *Port {
 	e.mu.Lock()
@@ -55,7 +55,7 @@ func (e *Network) Attach(addr string) *Port {
 	return p
 }
 
-// reach is who hears at an address from another; nil for none.
+// reach returns the member at an address that can receive from another; nil for none.
 func (e *Network) reach(from, to string) *Port {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,13 +78,13 @@ var _ memberlist.NodeAwareTransport = (*Port)(nil)
 // address is a packet's sender.
 type address string
 
-// Network names the kind of address.
+// Network returns the kind of address.
 func (address) Network() string { return "memory" }
 
 // String is host:port.
 func (a address) String() string { return string(a) }
 
-// FinalAdvertiseAddr is where the port is attached, whatever is asked for.
+// FinalAdvertiseAddr returns the port's own address, whatever the arguments.
 func (p *Port) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	host, text, err := net.SplitHostPort(p.addr)
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *Port) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	return net.ParseIP(host), port, nil
 }
 
-// WriteTo sends a packet, which is lost where nobody is reached.
+// WriteTo sends a packet, which is lost if the address is unreachable.
 func (p *Port) WriteTo(b []byte, addr string) (time.Time, error) {
 	now := time.Now()
 	if to := p.network.reach(p.addr, addr); to != nil {

@@ -218,7 +218,7 @@ func steps(within time.Duration) []step {
 	return []step{{0, []float64{0.80, 0.60}}, {within / 3, []float64{0.70, 0.50}}, {within * 2 / 3, []float64{0.80, 0.60}}}
 }
 
-// says describes the load.
+// says is a description of the load.
 func (l *load) says() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d jobs of %d to %d tasks within %v, a third exact, a third with deadlines, a third with error bounds; nodes held at", l.count, l.least, l.most, l.within)

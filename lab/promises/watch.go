@@ -50,7 +50,7 @@ func (w *watch) refuse(i int, why string) {
 	w.over++
 }
 
-// look takes in what the scheduler says. A job that has not ended as it should is an error.
+// look records the scheduler's state. A job that has not ended as it should is an error.
 func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 	for _, j := range l.GetJobs() {
 		i, ok := w.index[j.GetId()]

@@ -65,7 +65,7 @@ at any time. The CSV has one row per domain, node and job of each sample; unknow
 	return cmd
 }
 
-// open checks the flags and says how the cluster is reached.
+// open checks the flags and returns the connection to the cluster.
 func (o *options) open() (*window, error) {
 	switch {
 	case o.interval < intervalLeast:

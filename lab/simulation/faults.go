@@ -249,7 +249,7 @@ func (w *world) wedgeNodes(r random) {
 	}
 }
 
-// powerNodeOff takes a node's power away. An operator who has seen it says so,
+// powerNodeOff turns a node's power off. An operator who has seen it marks it as off,
 // and gives it power again only once that has been answered.
 func (w *world) powerNodeOff(r random) {
 	if n := w.someNode(r); !n.hw.off {
@@ -318,7 +318,7 @@ func (w *world) raiseLimit(n *node, to units.Power) {
 // twinBoot is the boot of every second machine.
 const twinBoot = "twin"
 
-// doubleIdentity is a second machine that says for a while that it is the node: a
+// doubleIdentity is a second machine that has the node's identity for a while: a
 // disk that was cloned. It takes no lease, and its word must lower no charge. (A
 // node that was never given a lease has nothing to prove itself with: of two such
 // machines either may be the one that is charged.)
@@ -412,7 +412,7 @@ func (w *world) partition(r random) {
 	w.split(side, r)
 }
 
-// isolateLeader cuts whoever leads off from some or all of the others.
+// isolateLeader isolates the leader from some or all of the others.
 func (w *world) isolateLeader(r random) {
 	for _, s := range w.servers {
 		if s.up && s.role == leading {

@@ -18,7 +18,7 @@ const (
 	brakeWithin = 2 * time.Second
 )
 
-// gossip is what one process knows of the brake, and how often it still tells others.
+// gossip is one process's state of the brake, and how often it still sends it.
 type gossip struct {
 	known  uint64
 	rounds int
@@ -66,7 +66,7 @@ func (w *world) hears(p *process, generation uint64) {
 	}
 }
 
-// spread tells some others, round after round.
+// spread sends the state to some other processes, round after round.
 func (w *world) spread(p *process) {
 	g := w.gossipOf(p)
 	if g.rounds == 0 {

@@ -15,7 +15,7 @@ import (
 // compareGap is how many entries lie between two comparisons of whole replicas.
 const compareGap = 32
 
-// judge watches a schedule from outside. It knows what no process knows: true
+// judge checks a schedule from outside. It knows what no process knows: true
 // time, what hardware holds, and the log as it is committed.
 type judge struct {
 	w *world
@@ -46,7 +46,7 @@ type judge struct {
 	stop  string // the promise at whose first violation the schedule ends; empty: none
 }
 
-// charged is what the judge knows of one node.
+// charged is the judge's state of one node.
 type charged struct {
 	known   bool // the log has it
 	off     bool // the log has it as off

@@ -47,7 +47,7 @@ func (k *brakeJudge) took(j *judge, n *node, g lease.Grant) {
 	}
 }
 
-// look judges that nobody who has stored a brake holds a lease until it is lifted.
+// look checks that no node that has stored a brake holds a lease until it is lifted.
 func (k *brakeJudge) look(j *judge) {
 	for i, n := range j.w.nodes {
 		if !n.up || n.exchange == nil || k.stored[i] <= k.lifted {

@@ -147,7 +147,7 @@ func (l *leadership) applied(at int, r ledger.Result, err error) {
 	l.step(func(s *ledger.State, now leader.Moment) []leader.Output { return l.leader.Committed(s, now, r, err) })
 }
 
-// answer tells whoever gave the order what came of it.
+// answer sends the result of an order to its sender.
 func (l *leadership) answer(a leader.Answer) {
 	w := l.s.w
 	o, ok := a.Request.Done.(*order)

@@ -193,7 +193,7 @@ func (n *node) sample() (time.Duration, capping.Reading) {
 	return elapsed, capping.Reading{Power: energy.Over(elapsed), Known: true}
 }
 
-// advance tells the exchange the time.
+// advance passes the time to the exchange.
 func (n *node) advance() {
 	n.carryOut(n.exchange.Advance(n.now()))
 	n.w.judge.lease(n)
@@ -227,7 +227,7 @@ func (n *node) beat() {
 	n.w.timer(&n.process, n.clock.wait(heartbeatEvery), n.beat)
 }
 
-// report sends a heartbeat, to the leader or to everybody.
+// report sends a heartbeat, to the leader or to every server.
 func (n *node) report() {
 	over, known := n.excess()
 	hb, outputs := n.exchange.NextBeat(n.now(), over, known)

@@ -92,7 +92,7 @@ func newWorld(s Schedule, trace io.Writer) *world {
 	return w
 }
 
-// random is a stream of chances of this schedule.
+// random returns a stream of random numbers of this schedule.
 func (w *world) random(name string, i int) random { return newRandom(w.schedule.Seed, name, i) }
 
 // drawFaults draws the properties that hold for the whole schedule.

@@ -14,7 +14,7 @@ const (
 	mainTriangles = "headroom.apps.spark.Triangles"
 )
 
-// Drop says how much of its input an application drops.
+// Drop is how much of its input an application drops.
 type Drop struct {
 	// Theta is the drop ratio, 0 to 1, Seed what chooses.
 	Theta float64

@@ -24,7 +24,7 @@ import (
 	"headroom/units"
 )
 
-// frontierMost is how many points of the frontier are told.
+// frontierMost bounds the printed points of the frontier.
 const frontierMost = 30
 
 // deflating is the file of `powerlab deflate`. What is absent is not bounded, or not there.

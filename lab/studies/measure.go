@@ -122,7 +122,7 @@ func (m *measurement) result(ctx context.Context, tasks []int) (quality.Result, 
 	return r, nil
 }
 
-// noteEvery is how often running map tasks are told of.
+// noteEvery is the time between progress notes about running map tasks.
 const noteEvery = 2 * time.Second
 
 // processes runs a job of a scheduler's job file as processes of this machine. Each

@@ -83,7 +83,7 @@ type queuedInterval struct {
 	Percentiles map[string][2]*float64 `json:"percentiles"`
 }
 
-// queuedSimulation says what was simulated, and what killed runs took.
+// queuedSimulation describes what was simulated, and the work of killed runs.
 type queuedSimulation struct {
 	Jobs          int         `json:"jobs"`
 	Replications  int         `json:"replications"`
@@ -147,7 +147,7 @@ func queueOf(stdin io.Reader, file string) (*queued, error) {
 	return answer, nil
 }
 
-// queueError tells mistakes in the file from limits of the method.
+// queueError distinguishes errors in the file from limits of the method.
 func queueError(file string, err error) error {
 	problem := strings.TrimPrefix(err.Error(), "queueing: ")
 	if e, ok := errors.AsType[*queueing.NumericError](err); ok {

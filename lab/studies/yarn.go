@@ -131,7 +131,7 @@ func newChosenMaps() (*chosenMaps, error) {
 
 func (c *chosenMaps) close() { _ = c.server.Close() }
 
-// choose says which maps of the next job run.
+// choose returns which maps of the next job run.
 func (c *chosenMaps) choose(tasks []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

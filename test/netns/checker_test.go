@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// sampleEvery is how often the checker looks.
+	// sampleEvery is the checker's sampling interval.
 	sampleEvery = 100 * time.Millisecond
 	// samplesLeast is how many looks a scenario needs to have proved anything.
 	samplesLeast = 20
@@ -155,7 +155,7 @@ type sample struct {
 	fallen []string // at their fail-safe caps
 }
 
-// checker holds the sums of what the nodes hold and draw against the budget.
+// checker compares the sums of the nodes' caps and of their power with the budget.
 type checker struct {
 	c *cluster
 
@@ -211,7 +211,7 @@ func (w *checker) allowed() float64 {
 	return w.budget
 }
 
-// rest has the checker look away while machines boot, wake has it look again.
+// rest pauses the checker while machines boot; wake resumes it.
 func (w *checker) rest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

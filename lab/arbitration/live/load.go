@@ -123,7 +123,7 @@ func against(policy, limit, says string) []variant {
 	}
 }
 
-// says describes the load of a run.
+// says is a description of the load of a run.
 func (p *plan) says(within time.Duration) string {
 	var b strings.Builder
 	for _, s := range p.streams {

@@ -62,7 +62,7 @@ func (w *watch) submit(i int, id string, at time.Duration) {
 	w.index[id], w.submitted[i] = i, at
 }
 
-// look takes in what the scheduler says. A job that has not ended as it should is an error.
+// look records the scheduler's state. A job that has not ended as it should is an error.
 func (w *watch) look(at time.Duration, l *headroomv1.ListResponse) error {
 	now := moment{at: at, each: w.each, known: true, work: w.last.work}
 	fast, running := map[string]bool{}, map[string]int{}

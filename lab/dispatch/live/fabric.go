@@ -26,7 +26,7 @@ var errSlowPeer = errors.New("live: message queue of a peer is full")
 // message is what distributors and node monitors say to each other. The frame is the production's protobuf, its content JSON:
 // these messages are no interface of Headroom.
 type message struct {
-	// Kind says what it is about; the others are used as it needs them.
+	// Kind is the type of the message, which determines the fields in use.
 	Kind kind
 	// Node is the monitor that speaks or is spoken to, Hub the distributor, both from 0. A monitor sets Node in what it
 	// sends and Hub in what it receives.
@@ -36,7 +36,7 @@ type message struct {
 	Length, Mean float64
 	// Lengths are those of all tasks of a job that is submitted.
 	Lengths []float64 `json:",omitempty"`
-	// Long tells long jobs from short ones.
+	// Long is true for a long job.
 	Long bool
 	// Busy are the monitors that have tasks of long jobs, as the View of this number has them. Round counts how often a probe was refused.
 	Busy  []int32 `json:",omitempty"`

@@ -166,7 +166,7 @@ func (s *parties) monitor(ctx context.Context, node int, links []chan<- message,
 	}
 }
 
-// taskEnded tells a monitor that its worker's task has ended.
+// taskEnded notifies a monitor that its worker's task has ended.
 func (s *parties) taskEnded(node string, r *headroomv1.TaskResult) {
 	if err := failed(r); err != nil {
 		s.fail(err)

@@ -133,7 +133,7 @@ func (r *Report) Targets() (all []papers.Target) {
 	return all
 }
 
-// note says how a quantile was judged.
+// note describes how a quantile was judged.
 func (p *Replay) note(c *Compared) string {
 	switch {
 	case p.Ended < p.Jobs:

@@ -175,7 +175,7 @@ func (b *BMC) SetPower(on bool) error {
 	return b.store.records.Chassis().SetPower(context.Background(), on)
 }
 
-// PoweredOff tells that a real BMC would have switched the node off: a limit with
+// PoweredOff reports whether a real BMC would have switched the node off: a limit with
 // exception action "hard power off" was active and exceeded for its correction time.
 func (b *BMC) PoweredOff() bool {
 	b.mu.Lock()

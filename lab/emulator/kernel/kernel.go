@@ -28,7 +28,7 @@ import (
 	"headroom/lab/emulator/plant"
 )
 
-// Pace says how soon a file's text changes, or how soon a write to it must act
+// Pace is how soon a file's text changes, or how soon a write to it must act
 // where somebody has to look for writes.
 type Pace int
 
@@ -93,7 +93,7 @@ type Tree struct {
 	elapsed  float64   // all time of one virtual CPU, in USER_HZ
 }
 
-// Identity is what tells one machine and one boot of it from others.
+// Identity distinguishes one machine and one boot of it from others.
 type Identity struct {
 	MachineID string    // 32 hexadecimal digits
 	BootID    string    // a UUID

@@ -10,7 +10,7 @@ import (
 	"headroom/units"
 )
 
-// Powercap says what the powercap tree of a machine can do.
+// Powercap describes the powercap tree of a machine.
 type Powercap int
 
 // Kinds of powercap tree.
@@ -24,7 +24,7 @@ const (
 type Shape struct {
 	// Name is what `powerlab node --shape` takes.
 	Name string
-	// About says in one line which machines look so.
+	// About describes these machines in one line.
 	About string
 	// Spec is what the machine is made of. Spec.Packages is Sockets times Dies.
 	Spec plant.Spec
@@ -43,7 +43,7 @@ type Shape struct {
 
 	// Driver is the cpufreq driver by the name in scaling_driver, "" for none.
 	Driver string
-	// Userspace says that the userspace governor is loaded.
+	// Userspace is true if the userspace governor is loaded.
 	Userspace bool
 	// Hwmon is the name of the temperature driver in hwmon, "" for none; Zones says
 	// that there are thermal zones.

@@ -67,7 +67,7 @@ func (s *Signals) sweep() error {
 // Kind is "signals".
 func (s *Signals) Kind() string { return "signals" }
 
-// String says how the processes are slowed.
+// String describes how the processes are slowed down.
 func (s *Signals) String() string { return "signals: its processes are stopped and continued" }
 
 // Hold takes over roots and their present descendants.
