@@ -16,8 +16,9 @@
 // slots at full speed.
 //
 // Guarantees: slots held never exceed the capacity; each submitted job ends exactly once, by Finished, Withdraw, or a
-// Decision with Refused or Stopped; under exact estimates and constant capacity an admitted job meets its deadline;
-// the same calls at the same times give the same decisions. A time before the newest one counts as the newest.
+// Decision with Refused or Stopped; under exact estimates, constant capacity and true times an admitted job meets its
+// deadline; the same calls at the same times give the same decisions. A time before the newest one counts as the newest,
+// so a late event may admit a job on too few slots.
 // No estimator sees the work of a job before it ended, except that of Oracle, which is for comparison.
 //
 // The package reads no clock and starts nothing. It is no second arbiter: it decides who gets in and the fewest slots
