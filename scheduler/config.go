@@ -20,23 +20,24 @@ import (
 
 // Config is scheduler.yaml.
 type Config struct {
-	// Listen is where users and workers reach the scheduler, host:port.
+	// Listen is the address for users and workers, host:port.
 	Listen string `yaml:"listen"`
 	// Socket is a unix socket for users of this machine; empty for none.
 	Socket string `yaml:"socket"`
-	// SocketGroup is the group whose members operate by the socket; empty for root and the scheduler's own user alone.
+	// SocketGroup is the group whose members may operate through the socket; empty for only root and the scheduler's
+	// user.
 	SocketGroup string `yaml:"socket_group"`
-	// Advertise is the address told to the coordinators; empty stands for the one listened on.
+	// Advertise is the address that the coordinators receive; empty for the one listened on.
 	Advertise string `yaml:"advertise"`
 	// Dir is the scheduler's own folder.
 	Dir string `yaml:"dir"`
-	// Coordinators are RPC addresses of coordinators, host:port; any one is enough.
+	// Coordinators are RPC addresses of coordinators, host:port; one is enough.
 	Coordinators []string `yaml:"coordinators"`
-	// TLS is this scheduler's identity, of role scheduler, towards users, workers and coordinators.
+	// TLS is the identity of this scheduler, of role scheduler, for users, workers and coordinators.
 	TLS secure.Config `yaml:"tls"`
-	// Dev permits connections in the clear, on loopback only.
+	// Dev permits connections without TLS, on loopback only.
 	Dev bool `yaml:"dev"`
-	// MaxWaiting bounds the jobs of one submitter that wait; 0 for no bound of their own.
+	// MaxWaiting bounds the waiting jobs of one submitter; 0 for no limit.
 	MaxWaiting int `yaml:"max_waiting"`
 	// Discipline is how the dispatcher treats running jobs and classes: shared, p, np, da, nps or dias.
 	Discipline string `yaml:"discipline"`
@@ -44,23 +45,23 @@ type Config struct {
 	Width int `yaml:"width"`
 	// Classes are the priority classes, highest first.
 	Classes []Class `yaml:"classes"`
-	// Sprint is what a sprint does, for timers that are to be found.
+	// Sprint is the effect of a sprint, for timers that are to be found.
 	Sprint Sprint `yaml:"sprint"`
-	// Speculation is how copies of tasks that straggle are decided on.
+	// Speculation is how copies of stragglers are decided.
 	Speculation Speculation `yaml:"speculation"`
-	// Admission is how jobs that name a deadline are asked about.
+	// Admission is how jobs with a deadline are admitted.
 	Admission Admission `yaml:"admission"`
-	// Scaling is whether it is learned how jobs scale.
+	// Scaling is whether scaling curves of jobs are learned.
 	Scaling Scaling `yaml:"scaling"`
 	// Profiles is the folder of quality profiles; empty for none.
 	Profiles string `yaml:"profiles"`
-	// Yarn is a Hadoop cluster whose jobs are the coordinators' too; optional.
+	// Yarn is a Hadoop cluster whose jobs the coordinators manage too; optional.
 	Yarn yarn.Config `yaml:"yarn"`
 	// Spark is a Spark cluster that jobs may run on; optional.
 	Spark spark.Config `yaml:"spark"`
-	// Dispatch names the groups whose masters dispatch the tasks of jobs that ask for it; optional.
+	// Dispatch are the groups whose masters dispatch tasks of jobs with dispatch: pigeon; optional.
 	Dispatch Dispatch `yaml:"dispatch"`
-	// Metrics lets Prometheus ask.
+	// Metrics is the listener for Prometheus.
 	Metrics MetricsConfig `yaml:"metrics"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
@@ -209,13 +210,12 @@ metrics:
 log_level: info                       # debug, info, warn, error
 `
 
-// Defaults are the values of keys that scheduler.yaml does not have.
+// Defaults returns the values of keys that are not set.
 func Defaults() Config {
 	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Speculation: speculationDefaults(), Admission: Admission{admission.Adaptive.String()}, Scaling: Scaling{scalingLearned}, Yarn: yarn.Defaults(), Spark: spark.Defaults(), Dispatch: dispatchDefaults()}
 }
 
-// classesMax bounds the priority classes; the papers use two or three. widthMax
-// bounds the jobs at once.
+// classesMax bounds the priority classes; the papers use two or three. widthMax bounds the concurrent jobs.
 const (
 	classesMax = 100
 	widthMax   = 1000
@@ -236,7 +236,7 @@ func LoadConfig(path string) (*Config, error) {
 		e.Message = path + ": " + e.Message
 		return nil, &e
 	}
-	data, err := config.ReadFile(path, 1<<20) // Load took it, so it is shorter
+	data, err := config.ReadFile(path, 1<<20) // Load has read it, so it is within bounds
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: read %s: %w", path, err)
 	}
@@ -253,19 +253,19 @@ func LoadConfig(path string) (*Config, error) {
 func (c *Config) check() *cli.Error {
 	switch {
 	case c.Listen == "":
-		return config.Bad("listen: 127.0.0.1:7410 serves this machine only", "listen is missing")
+		return config.Bad("for example listen: 127.0.0.1:7410, for this machine only", "listen is missing")
 	case c.Dir == "":
-		return config.Bad("dir: /var/lib/headroom/scheduler is the usual place", "dir is missing")
+		return config.Bad("the usual folder is dir: /var/lib/headroom/scheduler", "dir is missing")
 	case len(c.Coordinators) == 0:
-		return config.Bad("coordinators: [127.0.0.1:7400] names one; any one is enough", "coordinators is missing")
+		return config.Bad("for example coordinators: [127.0.0.1:7400]; one is enough", "coordinators is missing")
 	case len(c.Classes) == 0:
-		return config.Bad("classes: [high, low] are two classes, highest first", "classes is missing")
+		return config.Bad("for example classes: [high, low], highest first", "classes is missing")
 	case !slices.Contains(buffers.Disciplines(), buffers.Discipline(c.Discipline)):
-		return config.Bad("one of shared, p, np, da, nps, dias", "discipline %q is unknown", c.Discipline)
+		return config.Bad("want one of shared, p, np, da, nps, dias", "discipline %q is unknown", c.Discipline)
 	case c.Width < 1 || c.Width > widthMax:
-		return config.Bad("width: 1 gives the whole cluster to one job at a time", "width is %d; it must be from 1 to %d", c.Width, widthMax)
+		return config.Bad("width: 1 runs one job at a time on the whole cluster", "width is %d; it must be from 1 to %d", c.Width, widthMax)
 	case len(c.Classes) > classesMax:
-		return config.Bad("a few classes are enough", "%d classes; the most is %d", len(c.Classes), classesMax)
+		return config.Bad(fmt.Sprintf("use at most %d classes", classesMax), "%d classes; the maximum is %d", len(c.Classes), classesMax)
 	}
 	for _, a := range append([]string{c.Listen}, c.Coordinators...) {
 		if _, _, err := net.SplitHostPort(a); err != nil {
@@ -273,7 +273,7 @@ func (c *Config) check() *cli.Error {
 		}
 	}
 	if c.Profiles != "" && !filepath.IsAbs(c.Profiles) {
-		return config.Bad("profiles: /etc/headroom/profiles is the usual place", "profiles %q is not an absolute path", c.Profiles)
+		return config.Bad("the usual folder is profiles: /etc/headroom/profiles", "profiles %q is not an absolute path", c.Profiles)
 	}
 	if err := c.checkAccess(); err != nil {
 		return err
@@ -300,55 +300,55 @@ func (c *Config) check() *cli.Error {
 		return err
 	}
 	if c.Spark.OnYARN() && len(c.Spark.ResourceManager)+len(c.Yarn.ResourceManager) == 0 {
-		return config.Bad("resourcemanager: [http://rm1:8088] is where drivers are followed and ended", "spark.master is yarn, and neither spark.resourcemanager nor yarn.resourcemanager names its ResourceManager")
+		return config.Bad("for example resourcemanager: [http://rm1:8088]; drivers are monitored and killed there", "spark.master is yarn, but neither spark.resourcemanager nor yarn.resourcemanager is set")
 	}
 	if _, err := LogLevel(c.LogLevel); err != nil {
-		return config.Bad("one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)
+		return config.Bad("want one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)
 	}
 	return nil
 }
 
-// checkAccess refuses a configuration that would let anybody in.
+// checkAccess refuses a configuration that gives access to anyone.
 func (c *Config) checkAccess() *cli.Error {
-	const way = "coordinator tls cert create scheduler/NAME makes a certificate, and tls names its files; dev: true is for demos and tests on loopback"
+	const way = "create a certificate with coordinator tls cert create scheduler/NAME and name its files in tls; dev: true is for demos and tests on loopback"
 	if err := c.TLS.Check(false, slices.Concat([]string{c.Listen}, c.Coordinators, c.Dispatch.masters())...); err != nil {
 		return config.Bad(way, "%v", err)
 	}
 	switch {
 	case c.TLS.Off() && !c.Dev:
-		return config.Bad(way, "tls is off and dev is not true: every local user could run jobs through %s in anybody's name", c.Listen)
+		return config.Bad(way, "tls is off and dev is not true: any local user could run jobs as another user through %s", c.Listen)
 	case c.SocketGroup != "" && c.Socket == "":
-		return config.Bad("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket_group without a socket")
+		return config.Bad("the usual path is socket: /run/headroom-scheduler/scheduler.sock", "socket_group without a socket")
 	case c.Socket != "" && !filepath.IsAbs(c.Socket):
-		return config.Bad("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket %q is not an absolute path", c.Socket)
+		return config.Bad("the usual path is socket: /run/headroom-scheduler/scheduler.sock", "socket %q is not an absolute path", c.Socket)
 	case c.MaxWaiting < 0 || c.MaxWaiting > jobsMax:
-		return config.Bad("max_waiting: 200 is the default; 0 sets no bound for one submitter", "max_waiting is %d; it must be from 0 to %d", c.MaxWaiting, jobsMax)
+		return config.Bad("max_waiting: 200 is the default; 0 means no limit per submitter", "max_waiting is %d; it must be from 0 to %d", c.MaxWaiting, jobsMax)
 	}
 	if _, _, err := net.SplitHostPort(c.Metrics.Listen); c.Metrics.Listen != "" && err != nil {
-		return config.Bad("metrics: {listen: \"127.0.0.1:7413\"} is an example", "metrics.listen: %q is not host:port", c.Metrics.Listen)
+		return config.Bad("for example metrics: {listen: \"127.0.0.1:7413\"}", "metrics.listen: %q is not host:port", c.Metrics.Listen)
 	}
 	return c.checkHooks()
 }
 
-// checkHooks refuses hooks that anybody could reach, or speak to.
+// checkHooks refuses hooks that anyone could reach or impersonate.
 func (c *Config) checkHooks() *cli.Error {
 	hadoop, spark := c.Yarn.On() && c.Yarn.Hooks != "", c.Spark.On()
 	switch {
 	case hadoop && c.TLS.Off() && !secure.Loopback(c.Yarn.Hooks):
-		return config.Bad("name a certificate in tls, or write yarn.hooks: 127.0.0.1:7411", "yarn.hooks: tls is off, and %s is no loopback address", c.Yarn.Hooks)
+		return config.Bad("set tls, or use yarn.hooks: 127.0.0.1:7411", "yarn.hooks: tls is off, and %s is not a loopback address", c.Yarn.Hooks)
 	case spark && c.TLS.Off() && !secure.Loopback(c.Spark.Hooks):
-		return config.Bad("name a certificate in tls, or write spark.hooks: 127.0.0.1:0", "spark.hooks: tls is off, and %s is no loopback address", c.Spark.Hooks)
+		return config.Bad("set tls, or use spark.hooks: 127.0.0.1:0", "spark.hooks: tls is off, and %s is not a loopback address", c.Spark.Hooks)
 	case hadoop && c.TLS.Off() && c.Yarn.HooksTokenFile != "":
-		return config.Bad("name a certificate in tls, or leave the token out", "yarn.hooks_token_file: tls is off, and a token would be sent in the clear")
+		return config.Bad("set tls, or remove hooks_token_file", "yarn.hooks_token_file: tls is off; the token would be sent unencrypted")
 	case hadoop && c.TLS.Off() && c.Yarn.HooksKeyFile != "":
-		return config.Bad("name a certificate in tls, or leave the key out", "yarn.hooks_key_file: tls is off, and tokens would be sent in the clear")
+		return config.Bad("set tls, or remove hooks_key_file", "yarn.hooks_key_file: tls is off; tokens would be sent unencrypted")
 	case hadoop && !c.TLS.Off() && c.Yarn.HooksAuth == yarn.AuthCluster && c.Yarn.HooksTokenFile == "":
-		return config.Bad("hooks_token_file: /etc/headroom/hooks.token is the usual place; head -c 32 /dev/urandom | base64 makes a token", "yarn.hooks_token_file is missing: everybody who reaches %s could drop tasks", c.Yarn.Hooks)
+		return config.Bad("the usual path is hooks_token_file: /etc/headroom/hooks.token; create a token with head -c 32 /dev/urandom | base64", "yarn.hooks_token_file is missing: anyone who can connect to %s could drop tasks", c.Yarn.Hooks)
 	}
 	return nil
 }
 
-// LogLevel is the level of that name; info where there is none.
+// LogLevel returns the level of a name, and info for an unknown one.
 func LogLevel(name string) (slog.Level, error) {
 	var l slog.Level
 	if name == "" {

@@ -14,23 +14,23 @@ import (
 	"headroom/scheduler/jobfile"
 )
 
-// auto as the value of theta or sprint_after lets the scheduler find it.
+// auto as the value of theta or sprint_after lets the scheduler choose it.
 const auto = "auto"
 
 // Class is a priority class in scheduler.yaml: its name, or a mapping.
 type Class struct {
-	// Name is letters, digits, dots, dashes and underscores.
+	// Name has letters, digits, dots, dashes and underscores.
 	Name string `yaml:"name"`
-	// Theta is the drop ratio that its jobs start with, "20%", 0.2 or "auto"; empty is 0.
+	// Theta is the drop ratio of its jobs at their start, "20%", 0.2 or "auto"; empty is 0.
 	Theta string `yaml:"theta"`
-	// SprintAfter is the sprint timer from the dispatch, "65s" or "auto"; empty is never.
+	// SprintAfter is the sprint timer, from the dispatch, "65s" or "auto"; empty is never.
 	SprintAfter string `yaml:"sprint_after"`
-	// Deadline is for jobs that name none, from their submission; empty is none.
+	// Deadline is the default for jobs without one, from their submission; empty is none.
 	Deadline string `yaml:"deadline"`
-	// QualityPrice is how many seconds sooner a job must end for one percent of its tasks to be given up; empty is the
-	// arbiter's own price.
+	// QualityPrice is how many seconds earlier a job must end for one percent of its tasks to be dropped; empty is the
+	// arbiter's default.
 	QualityPrice string `yaml:"quality_price"`
-	// MaxError, Profile and Latency are what "auto" keeps to.
+	// MaxError, Profile and Latency are the bounds for "auto".
 	MaxError string  `yaml:"max_error"`
 	Profile  string  `yaml:"profile"`
 	Latency  Latency `yaml:"latency"`
@@ -42,10 +42,10 @@ type Latency struct {
 	P95  string `yaml:"p95"`
 }
 
-// Short tells documents that a name alone is a class too.
+// Short returns the short form of a class for the documentation.
 func (Class) Short() string { return "the name alone" }
 
-// UnmarshalYAML reads a mapping or the name alone.
+// UnmarshalYAML reads a mapping, or only the name.
 func (k *Class) UnmarshalYAML(unmarshal func(any) error) error {
 	var name string
 	if unmarshal(&name) == nil {
@@ -56,7 +56,7 @@ func (k *Class) UnmarshalYAML(unmarshal func(any) error) error {
 	return unmarshal((*mapping)(k))
 }
 
-// names are the classes' names, highest first.
+// names returns the names of the classes, highest first.
 func (c *Config) names() []string {
 	names := make([]string, len(c.Classes))
 	for i, k := range c.Classes {
@@ -65,8 +65,8 @@ func (c *Config) names() []string {
 	return names
 }
 
-// settings are the dispatcher's. What is to be found begins at its safest: nothing
-// is dropped and nothing sprints.
+// settings returns the settings of the dispatcher. Values that are to be found start at their safest: no drops, no
+// sprints.
 func (c *Config) settings() buffers.Settings {
 	s := buffers.Settings{Discipline: buffers.Discipline(c.Discipline), Width: c.Width}
 	for _, k := range c.Classes {
@@ -75,7 +75,7 @@ func (c *Config) settings() buffers.Settings {
 	return s
 }
 
-// point is the operating point that the file gives a class.
+// point returns the configured operating point of a class.
 func (k Class) point() buffers.Class {
 	p := buffers.Class{Name: k.Name}
 	p.Theta, _ = parseTheta(k.Theta)
@@ -87,16 +87,16 @@ func (k Class) point() buffers.Class {
 	return p
 }
 
-// deadline is the class's deadline; 0 for none.
+// deadline returns the class's deadline; 0 for none.
 func (k Class) deadline() time.Duration {
 	if k.Deadline == "" {
 		return 0
 	}
-	d, _ := config.ParseDuration(k.Deadline) // it was checked
+	d, _ := config.ParseDuration(k.Deadline) // it was checked at load
 	return d
 }
 
-// prices are the classes' prices of quality, 0 for the arbiter's own.
+// prices returns the quality prices of the classes, 0 for the arbiter's default.
 func (c *Config) prices() []time.Duration {
 	out := make([]time.Duration, len(c.Classes))
 	for i, k := range c.Classes {
@@ -107,7 +107,7 @@ func (c *Config) prices() []time.Duration {
 	return out
 }
 
-// deadlineFor is the deadline of a job: its own, or its class's; 0 for none.
+// deadlineFor returns the deadline of a job: its own, or its class's; 0 for none.
 func (c *Config) deadlineFor(file *jobfile.File) time.Duration {
 	if d, ok := file.Due(); ok {
 		return d
@@ -120,7 +120,7 @@ func (c *Config) deadlineFor(file *jobfile.File) time.Duration {
 	return 0
 }
 
-// errTheta says that a text is no drop ratio.
+// errTheta is returned for an invalid drop ratio.
 var errTheta = errors.New("must be from 0 to 1 (100%), or auto")
 
 // parseTheta reads "20%", 0.2, "auto" or nothing; the latter two are 0.
@@ -135,7 +135,7 @@ func parseTheta(text string) (float64, error) {
 	return x, nil
 }
 
-// checkClasses tells what is wrong with the classes, and where it stands in the file.
+// checkClasses returns the first error in the classes, with its place in the file.
 func (c *Config) checkClasses(file jobfile.Source) error {
 	seen := make(map[string]bool)
 	for i, k := range c.Classes {
@@ -148,10 +148,10 @@ func (c *Config) checkClasses(file jobfile.Source) error {
 	return nil
 }
 
-// checkQueues tells what is wrong with how jobs of YARN's queues are served, and where it stands in the file.
+// checkQueues returns the first error in the queues of YARN, with its place in the file.
 func (c *Config) checkQueues(file jobfile.Source) error {
 	if !c.Yarn.On() {
-		return nil // whatever stands there is for later
+		return nil // the queues are checked later
 	}
 	for i, q := range c.Yarn.Queues {
 		at := fmt.Sprintf("yarn.queues[%d]", i)
@@ -161,7 +161,7 @@ func (c *Config) checkQueues(file jobfile.Source) error {
 			return e.WithHint(hint)
 		}
 		if q.Class != "" && !slices.Contains(c.names(), q.Class) {
-			return bad(".class", "one of "+strings.Join(c.names(), ", ")+"; or add it to classes", "class %q of queue %s is none of the classes", q.Class, q.Name)
+			return bad(".class", "want one of "+strings.Join(c.names(), ", ")+"; or add it to classes", "class %q of queue %s is unknown", q.Class, q.Name)
 		}
 		if _, err := q.Timer(); err != nil {
 			e, _ := errors.AsType[*cli.Error](err)
@@ -182,17 +182,17 @@ func (c *Config) checkClass(file jobfile.Source, at string, k Class, twice bool)
 	}
 	switch {
 	case k.Name == "":
-		return bad("", "name: high, or the name alone", "a class without a name")
+		return bad("", "use name: high, or only the name", "a class has no name")
 	case !classRule.MatchString(k.Name):
-		return bad(".name", "letters, digits, dots, dashes and underscores, at most 32", "class %q is not a name", k.Name)
+		return bad(".name", "use at most 32 letters, digits, dots, dashes and underscores", "class name %q is invalid", k.Name)
 	case twice:
-		return bad(".name", "name each class once, highest first", "class %q appears twice", k.Name)
+		return bad(".name", "list each class once, highest first", "class %q appears twice", k.Name)
 	}
 	if _, err := parseTheta(k.Theta); err != nil {
-		return bad(".theta", "the part of the map tasks that jobs drop: 20%, 0.2 or auto", "theta %q of class %s %v", k.Theta, k.Name, err)
+		return bad(".theta", "theta is the fraction of map tasks that jobs drop: 20%, 0.2 or auto", "theta %q of class %s %v", k.Theta, k.Name, err)
 	}
 	if _, err := config.ParsePart(k.MaxError); err != nil && k.MaxError != "" {
-		return bad(".max_error", "the most error of a result: 15% or 0.15", "max_error %q of class %s must be from 0 to 1 (100%%)", k.MaxError, k.Name)
+		return bad(".max_error", "max_error is the maximum error of a result: 15% or 0.15", "max_error %q of class %s must be from 0 to 1 (100%%)", k.MaxError, k.Name)
 	}
 	for _, t := range []struct{ key, text string }{
 		{".sprint_after", k.SprintAfter}, {".deadline", k.Deadline}, {".quality_price", k.QualityPrice}, {".latency.mean", k.Latency.Mean}, {".latency.p95", k.Latency.P95},
@@ -205,26 +205,26 @@ func (c *Config) checkClass(file jobfile.Source, at string, k Class, twice bool)
 			return bad(t.key, e.Hint, "%s of class %s: %s", t.key[1:], k.Name, e.Message)
 		}
 		if d == 0 && t.key != ".sprint_after" {
-			return bad(t.key, "write a time, for example 10m, or leave it empty", "%s of class %s is 0", t.key[1:], k.Name)
+			return bad(t.key, "write a duration, for example 10m, or leave it empty", "%s of class %s is 0", t.key[1:], k.Name)
 		}
 	}
 	return c.checkAuto(bad, k)
 }
 
-// checkAuto tells what is missing for values that are to be found.
+// checkAuto returns what is missing for values that are to be found.
 func (c *Config) checkAuto(bad func(key, hint, format string, args ...any) error, k Class) error {
 	bounded := k.Latency != Latency{}
 	switch {
 	case k.Theta == auto && k.Profile == "":
-		return bad(".theta", "profile: NAME says how the error grows with the drop ratio; powerlab profile makes one", "theta auto of class %s without a profile", k.Name)
+		return bad(".theta", "add profile: NAME; measure one with powerlab profile", "theta auto of class %s without a profile", k.Name)
 	case k.Theta == auto && c.Profiles == "":
-		return bad(".theta", "profiles: /etc/headroom/profiles is the usual folder", "theta auto of class %s, and profiles names no folder", k.Name)
+		return bad(".theta", "the usual folder is profiles: /etc/headroom/profiles", "theta auto of class %s needs profiles", k.Name)
 	case k.Theta == auto && k.MaxError == "":
-		return bad(".theta", "max_error: 15% bounds what may be dropped", "theta auto of class %s without max_error", k.Name)
+		return bad(".theta", "add max_error, for example 15%", "theta auto of class %s without max_error", k.Name)
 	case (k.Theta == auto || k.SprintAfter == auto) && !bounded && !slices.ContainsFunc(c.Classes, func(o Class) bool { return o.Latency != Latency{} }):
-		return bad("", "latency: {mean: 100s} of some class is what auto works for", "auto of class %s, and no class bounds its latency", k.Name)
+		return bad("", "set latency: {mean: 100s} for at least one class", "auto of class %s needs a class with a latency bound", k.Name)
 	case k.Profile != "" && !jobfile.ValidName(k.Profile):
-		return bad(".profile", "the name of its file in the folder of profiles, without .json", "profile %q of class %s is not the name of a profile", k.Profile, k.Name)
+		return bad(".profile", "use the name of a file in the profiles folder, without .json", "profile name %q of class %s is invalid", k.Profile, k.Name)
 	}
 	return nil
 }

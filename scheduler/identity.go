@@ -16,22 +16,22 @@ import (
 	"headroom/internal/cli"
 )
 
-// identity is what the scheduler keeps in its folder. Jobs are not in it: they
-// are in the coordinators' log, and their progress is in their output folders.
+// identity is stored in the scheduler's folder. Jobs are not part of it: they are in the coordinators' log, and their
+// progress is in their output folders.
 type identity struct {
-	// ID names the scheduler to the coordinators.
+	// ID identifies the scheduler to the coordinators.
 	ID string `json:"id"`
-	// Run counts the starts, so that attempts of different processes differ.
+	// Run counts the starts, so that attempts of different processes have different numbers.
 	Run uint16 `json:"run"`
 }
 
-// claim takes the folder for this process and counts the start. The lock lasts
-// until release is called or the process ends.
+// claim locks the folder for this process and counts the start. The lock lasts until release is called or the process
+// ends.
 func claim(dir string) (id identity, release func() error, err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return id, nil, &cli.Error{
 			Code: "config", Exit: cli.ExitUsage, Err: err,
-			Message: fmt.Sprintf("dir cannot be made: %v", err), Hint: "dir must name a folder that this user may write to",
+			Message: fmt.Sprintf("cannot create dir: %v", err), Hint: "dir must be a folder that this user can write to",
 		}
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
@@ -41,7 +41,7 @@ func claim(dir string) (id identity, release func() error, err error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return id, nil, errors.Join(&cli.Error{
 			Code: "conflict", Exit: cli.ExitConflict, Err: err,
-			Message: "another scheduler runs on " + dir, Hint: "stop it, or give this one a dir of its own",
+			Message: "another scheduler is using " + dir, Hint: "stop it, or use a different dir",
 		}, lock.Close())
 	}
 	if id, err = next(filepath.Join(dir, "state.json")); err != nil {
@@ -50,12 +50,12 @@ func claim(dir string) (id identity, release func() error, err error) {
 	return id, lock.Close, nil
 }
 
-// next reads the identity, counts this start and writes it back durably.
+// next reads the identity, counts this start and writes it durably.
 func next(path string) (id identity, err error) {
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// A lost folder must not repeat the attempts of before: begin anywhere.
+		// After the loss of the folder, attempt numbers must not repeat: start at a random number.
 		var b [5]byte
 		if _, err := rand.Read(b[:]); err != nil {
 			return id, fmt.Errorf("scheduler: choose an id: %w", err)
@@ -67,7 +67,7 @@ func next(path string) (id identity, err error) {
 		if err := json.Unmarshal(data, &id); err != nil || id.ID == "" {
 			return id, &cli.Error{
 				Code: "state", Exit: cli.ExitFailed, Message: path + " is damaged",
-				Hint: "remove it; jobs are kept by the coordinators and are not lost",
+				Hint: "remove it; no job is lost, because the coordinators store them",
 			}
 		}
 	}

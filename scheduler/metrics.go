@@ -18,7 +18,7 @@ type MetricsConfig struct {
 	Listen string `yaml:"listen"`
 }
 
-// Ports whose connections are bounded, as metrics call them.
+// Ports with bounded connections, as labels of metrics.
 const (
 	portRPC   = "rpc"
 	portYarn  = "yarn-hooks"
@@ -38,16 +38,16 @@ const (
 func metricsTable() scrape.Table {
 	return scrape.Table{
 		scrape.Counter(turnedOut,
-			"Connections that were closed because they had not proved who they are: strangers, or a flood of them; absent for ports in the clear.",
+			"Number of connections closed before they authenticated, because of a failed handshake or too many at once; absent for ports without TLS.",
 			scrape.Of("port", "")),
 		scrape.Counter(admissions,
-			"Decisions about jobs that name a deadline; a job that waits is decided about again.",
+			"Number of admission decisions about jobs with a deadline; a queued job counts again when it is decided.",
 			scrape.Of("decision", "admitted, queued or refused")),
 		scrape.Counter(wasted,
-			"Time of slots that counted for nothing: work of jobs that missed their deadlines, copies that lost, attempts that failed or were killed, and all work of jobs that failed or were cancelled.",
+			"Wasted slot time in seconds: jobs that missed their deadlines, losing copies, failed or killed attempts, and jobs that failed or were cancelled.",
 			scrape.Of("reason", "missed, killed, failed or copy")),
 		scrape.Gauge(groupTasks,
-			"Number of tasks that were handed to the master of a group and have not ended, or that wait for its window; absent without groups.",
+			"Number of tasks of a group that are outstanding at its master, or that wait for its window; absent without groups.",
 			scrape.Of("group", ""), scrape.Of("state", "outstanding or waiting")),
 		scrape.Gauge(groupMasters,
 			"Number of masters of a group by state; absent without groups.",
@@ -55,11 +55,11 @@ func metricsTable() scrape.Table {
 	}
 }
 
-// counts collects what the scheduler's ports have turned out, and what its jobs have come to.
+// counts collects refused connections of the scheduler's ports, and results of its jobs.
 type counts struct {
-	ports map[string]net.Listener // by what they are called
+	ports map[string]net.Listener // by label
 	tally *tally
-	// groups are those that masters dispatch to; nil for none.
+	// groups returns the groups that masters dispatch to; nil for none.
 	groups func() []*headroomv1.DispatchGroup
 	scrape.Descs
 }
@@ -103,7 +103,7 @@ func (c counts) grouped(p scrape.Points) {
 	}
 }
 
-// serveMetrics answers Prometheus until ctx ends.
+// serveMetrics serves Prometheus until ctx ends.
 func (s *Server) serveMetrics(ctx context.Context) error {
 	l, err := scrape.Listen(s.cfg.Metrics.Listen, "scheduler.yaml")
 	if err != nil {

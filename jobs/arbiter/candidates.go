@@ -10,42 +10,41 @@ import (
 	"headroom/units"
 )
 
-// Candidate is one lever at a job whose promise is at risk: it is expected to end past its deadline, or was before the
-// levers were looked at. The numbers are those that the decision has used.
+// Candidate is one lever for a job whose promise is at risk: it is expected to miss its deadline, or was before the
+// levers were applied. The numbers are those of the decision.
 type Candidate struct {
 	Kind MoveKind
-	// Time is by how much its end would move: below 0 it ends earlier. Known with TimeKnown.
+	// Time is by how much its end would change: negative is earlier. Known with TimeKnown.
 	Time      time.Duration
 	TimeKnown bool
-	// Energy is what it takes of the sprint budget, Quality the part of its tasks that it gives up; 0 for nothing.
+	// Energy is what it takes of the sprint budget, Quality the fraction of dropped tasks; 0 for nothing.
 	Energy  units.Energy
 	Quality float64
-	// Worth is the weighted seconds that it saves in all, what it costs others and in quality taken off.
+	// Worth is the weighted seconds that it saves in total, minus what it costs others and in quality.
 	Worth  float64
 	Chosen bool
-	// Why says why it was chosen or not, in words.
+	// Why states why it was chosen or not, in words.
 	Why string
 }
 
-// leverage is what the levers that look at one job after the other have worked out for it, in seconds and weighted
-// seconds.
+// leverage is the result of the levers that consider one job after the other, in seconds and weighted seconds.
 type leverage struct {
-	// passed is what it has gained by passing others, blocked what it would gain by passing one more, and promised what it
-	// gains by what is set aside for it.
+	// passed is what it has gained by passing others, blocked what it would gain by passing one more, and promised what
+	// it gains by its reserved containers.
 	passed, blocked, promised passage
-	// copied is what its copies would save, with the number that was wanted.
+	// copied is what its copies would save, with the wanted number.
 	copied passage
 }
 
-// passage is what one change of place or share of a job means: how much later it ends, what that saves in all, whom it concerns,
-// and how often that was done.
+// passage is the effect of one change of place or share of a job: how much later it ends, what that saves in total,
+// whom it concerns, and how often that was done.
 type passage struct {
 	time, worth float64
 	who         string
 	count       int
 }
 
-// shifted sets by how many seconds the job's end would move.
+// shifted sets by how many seconds the job's end would change.
 func (x *Candidate) shifted(s float64) {
 	if s < 0 {
 		x.Time = -span(-s)
@@ -55,7 +54,7 @@ func (x *Candidate) shifted(s float64) {
 	x.TimeKnown = true
 }
 
-// weigh keeps what a lever has worked out for the job.
+// weigh stores the result of a lever for the job.
 func (r *row) weigh(x Candidate) { r.candidates = append(r.candidates, x) }
 
 // ranked returns the candidates of the job, the best first.
@@ -66,40 +65,40 @@ func (r *row) ranked() []Candidate {
 	return r.candidates
 }
 
-// weighPlace works out what another share of the containers is worth.
+// weighPlace computes what another share of the containers is worth.
 func (r *row) weighPlace(divided, first bool) {
 	x := Candidate{Kind: MoveReallocate}
 	l := &r.leverage
 	switch {
 	case !divided:
-		x.Why = "its engine divides the containers by itself"
+		x.Why = "its engine assigns containers itself"
 	case l.passed.count > 0 || l.promised.count > 0:
 		x.Chosen, x.Worth = true, l.passed.worth+l.promised.worth
 		x.shifted(l.passed.time + l.promised.time)
 		var words []string
 		if l.passed.count > 0 {
-			words = append(words, fmt.Sprintf("it is served before %d others, the last %s: that costs them less than it gains", l.passed.count, l.passed.who))
+			words = append(words, fmt.Sprintf("served before %d others, the last %s: it gains more than they lose", l.passed.count, l.passed.who))
 		}
 		if l.promised.count > 0 {
-			words = append(words, fmt.Sprintf("%d containers are set aside for it, as promised", l.promised.count))
+			words = append(words, fmt.Sprintf("%d containers are reserved for it, as promised", l.promised.count))
 		}
 		if l.blocked.who != "" {
-			words = append(words, fmt.Sprintf("to pass %s too would cost %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth)))
+			words = append(words, fmt.Sprintf("serving it before %s as well would cost %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth)))
 		}
 		x.Why = strings.Join(words, "; ")
 	case l.blocked.who != "":
 		x.Worth = l.blocked.worth
 		x.shifted(l.blocked.time)
-		x.Why = fmt.Sprintf("to be served before %s costs that job and others %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth))
+		x.Why = fmt.Sprintf("serving it before %s would cost that job and others %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth))
 	case first:
-		x.Why = "it is served first already, with all that it can use"
+		x.Why = "already served first, with all containers that it can use"
 	default:
-		x.Why = "those before it gain more by their places"
+		x.Why = "the jobs before it gain more from their places"
 	}
 	r.weigh(x)
 }
 
-// weighDrops works out what giving up tasks is worth, where each less saves so many weighted seconds; d is what was decided.
+// weighDrops computes what dropping tasks is worth, if each saves perTask weighted seconds; d is the decision.
 func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
 	x := Candidate{Kind: MoveDeflate, Chosen: decided}
 	all := r.droppable()
@@ -115,24 +114,24 @@ func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
 	}
 	x.Quality = float64(n) / float64(max(1, r.Tasks))
 	more := float64(n)
-	price := r.price() * more * (0.5 + (float64(r.Dropped)+(more+1)/2)/float64(max(1, all))) // that of each rises by a step
+	price := r.price() * more * (0.5 + (float64(r.Dropped)+(more+1)/2)/float64(max(1, all))) // the price of each rises by a step
 	if r.ErrorBound > 0 {
-		price = 0 // its owner needs no more
+		price = 0 // its owner does not need more
 	}
 	x.Worth = more*saves - price
 	x.shifted(-more * r.task / room)
 	switch {
 	case decided:
-		x.Why = fmt.Sprintf("%d tasks less save more than they cost", n)
+		x.Why = fmt.Sprintf("dropping %d tasks saves more than it costs", n)
 	case x.Worth > 0:
-		x.Why = "a task less saves more than it costs; that is decided once no more would begin anyway, or comes with the next step"
+		x.Why = "dropping a task saves more than it costs; decided when no more tasks would start anyway, or in the next step"
 	default:
-		x.Why = fmt.Sprintf("a task less saves %.3g weighted seconds and costs %.3g", saves, price)
+		x.Why = fmt.Sprintf("dropping a task saves %.3g weighted seconds and costs %.3g", saves, price)
 	}
 	r.weigh(x)
 }
 
-// weighSprint works out what a sprint is worth.
+// weighSprint computes what a sprint is worth.
 func (m *Movers) weighSprint(r *row, values map[string]float64, move Move, decided, taken bool) {
 	x := Candidate{Kind: MoveSprint, Chosen: decided && move.Kind == MoveSprint}
 	lasts := min(r.left, sprintMost.Seconds())
@@ -146,25 +145,25 @@ func (m *Movers) weighSprint(r *row, values map[string]float64, move Move, decid
 	}
 	switch {
 	case x.Chosen && r.Sprint != "":
-		x.Why = "sprint " + r.Sprint + " is open"
+		x.Why = "sprint " + r.Sprint + " is in progress"
 	case x.Chosen:
-		x.Why = "of all sprints in " + r.Offer.Domain + " it saves most for each joule"
+		x.Why = "it saves the most per joule of all sprints in " + r.Offer.Domain
 	case decided:
-		x.Why = "it sprints once a sprint of a lower class, which ends for it, is over"
+		x.Why = "it sprints after a sprint of a lower class has ended for it"
 	case !r.Due && !r.MaySprint:
-		x.Why = cmp.Or(r.SprintWords, "its class may not")
+		x.Why = cmp.Or(r.SprintWords, "sprints are not allowed for its class")
 	case r.containers == 0 || !r.spreadOut():
-		x.Why = "too few of its containers run yet"
+		x.Why = "too few of its containers are running"
 	default:
-		x.Why = cmp.Or(m.hindered(r, taken), "others gain more by the joules")
+		x.Why = cmp.Or(m.hindered(r, taken), "other jobs gain more from the energy")
 	}
 	r.weigh(x)
 }
 
-// watts is what holds are worth.
+// watts is the worth of holds.
 type watts struct {
-	// gainer is the node at which a watt is worth most; empty for none. worth is the weighted seconds that it gains while
-	// the others are held, count how many they are.
+	// gainer is the node on which a watt is worth most; empty for none. worth is the weighted seconds that it gains
+	// while the others are held, count how many they are.
 	gainer string
 	worth  float64
 	count  int
@@ -173,25 +172,25 @@ type watts struct {
 	hold    refusedHold
 }
 
-// refuse keeps the best hold that there is not.
+// refuse stores the best hold that was refused.
 func (w *watts) refuse(worth float64, hold refusedHold) {
 	if worth > w.refused {
 		w.refused, w.hold = worth, hold
 	}
 }
 
-// weighHolds works out what the caps of other jobs' nodes are worth.
+// weighHolds computes what the caps of other jobs' nodes are worth.
 func (r *row) weighHolds(w watts) {
 	x := Candidate{Kind: MoveCap}
 	here := slices.ContainsFunc(r.on, func(p placed) bool { return p.node == w.gainer })
 	switch {
 	case w.gainer == "":
-		x.Why = "no node is short of watts that others could give"
+		x.Why = "no node lacks power that others could give"
 	case !here:
-		x.Why = fmt.Sprintf("a watt is worth more at %s than at its nodes", w.gainer)
+		x.Why = fmt.Sprintf("a watt is worth more on %s than on its nodes", w.gainer)
 	case w.count > 0:
 		x.Chosen, x.Worth = true, w.worth
-		x.Why = fmt.Sprintf("%d nodes whose jobs have time are held lower for %.0f s, so that %s gets their watts", w.count, holdFor.Seconds(), w.gainer)
+		x.Why = fmt.Sprintf("%d nodes whose jobs have slack are held at a lower cap for %.0f s; %s gets their power", w.count, holdFor.Seconds(), w.gainer)
 	default:
 		x.Worth, x.Why = w.refused, w.hold.why()
 	}

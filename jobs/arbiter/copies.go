@@ -2,9 +2,9 @@ package arbiter
 
 import "fmt"
 
-// copyRuns decides how many more copies of tasks that straggle each job of an engine may run. A copy runs about as
-// long as a task. On containers that nobody else can use it costs nothing; elsewhere it delays all who are served
-// behind the job, and is worth that when its end comes sooner by more, in weighted seconds.
+// copyRuns decides how many more copies of stragglers each job of an engine may run. A copy takes about as long as a
+// task. On containers that no other job can use it is free; elsewhere it delays all jobs behind, and is worthwhile if
+// its own job ends earlier by more, in weighted seconds.
 func copyRuns(rows []*row, p Pool, c float64) {
 	if p.Containers <= 0 {
 		return
@@ -33,8 +33,8 @@ func copyRuns(rows []*row, p Pool, c float64) {
 	}
 }
 
-// copiesOf returns how many more copies one job may run, where so many containers are left over, and a second of those
-// behind it costs so much.
+// copiesOf returns how many more copies one job may run, with spare unused containers, if a second of the jobs behind
+// it costs behind.
 func (r *row) copiesOf(spare int, behind, c float64) int {
 	want := min(r.CopiesWanted, max(0, r.atMost()-r.width))
 	if want == 0 {
@@ -50,29 +50,29 @@ func (r *row) copiesOf(spare int, behind, c float64) int {
 	return min(want, spare)
 }
 
-// weighCopies works out what copies are worth.
+// weighCopies computes what copies are worth.
 func (r *row) weighCopies(divided bool) {
 	x := Candidate{Kind: MoveCopy, Chosen: r.copies > 0}
 	l := r.leverage.copied
 	switch {
 	case r.CopiesWanted == 0 && r.Copies > 0:
-		x.Chosen, x.Why = true, fmt.Sprintf("%d copies run, and no more tasks straggle", r.Copies)
+		x.Chosen, x.Why = true, fmt.Sprintf("%d copies running; no other straggler", r.Copies)
 	case r.CopiesWanted == 0:
-		x.Why = "no task straggles of which a copy would help"
+		x.Why = "no straggler that a copy would help"
 	case !divided:
-		x.Why = "its engine decides on copies by itself"
+		x.Why = "its engine decides on copies itself"
 	case l.count == 0:
-		x.Why = "it holds the most containers that it may"
+		x.Why = "it holds its maximum of containers"
 	default:
 		x.Worth = l.worth
 		x.shifted(l.time)
 		switch {
 		case r.copies == 0:
-			x.Why = fmt.Sprintf("%d copies would take more from the jobs behind it than they save", l.count)
+			x.Why = fmt.Sprintf("%d copies would cost the jobs behind it more than they save", l.count)
 		case r.copies < l.count:
-			x.Why = fmt.Sprintf("%d of %d copies run where nobody else can use the containers; more would take more from the jobs behind it than they save", r.copies, l.count)
+			x.Why = fmt.Sprintf("%d of %d copies run in containers that no other job can use; more would cost the jobs behind it more than they save", r.copies, l.count)
 		default:
-			x.Why = fmt.Sprintf("%d copies save more than they take from the jobs behind it", r.copies)
+			x.Why = fmt.Sprintf("%d copies save more than they cost the jobs behind it", r.copies)
 		}
 	}
 	r.weigh(x)
@@ -81,10 +81,10 @@ func (r *row) weighCopies(divided bool) {
 // copied returns the move of a job that runs copies.
 func (r *row) copied() Move {
 	x := Move{Kind: MoveCopy, Mark: fmt.Sprint(r.Copies + r.copies)}
-	x.Reason = fmt.Sprintf("%s; %d more copies of tasks that straggle may run, beside %d that do", r.aim(), r.copies, r.Copies)
+	x.Reason = fmt.Sprintf("%s; %d more copies of stragglers may run (%d running)", r.aim(), r.copies, r.Copies)
 	if l := r.leverage.copied; l.time < 0 {
 		x.Time, x.TimeKnown = -span(-l.time), true
-		x.Reason += fmt.Sprintf("; they let it end %.0f s sooner, and save %.3g weighted seconds with what they take from others", -l.time, l.worth)
+		x.Reason += fmt.Sprintf("; with them it finishes %.0f s earlier; net saving %.3g weighted seconds", -l.time, l.worth)
 	}
 	return x
 }

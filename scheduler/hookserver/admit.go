@@ -13,40 +13,40 @@ import (
 	"headroom/units"
 )
 
-// Application is one that an engine's hook asks about at the door.
+// Application is one that an engine's hook asks admission about.
 type Application struct {
-	// ID is the engine's own, User who submitted it and Queue where to.
+	// ID is the engine's own, User the submitter and Queue its queue.
 	ID, User, Queue string
-	// Tasks is the most containers that it can use at one time; 0: unknown.
+	// Tasks is the maximum of containers that it can use at one time; 0 if unknown.
 	Tasks int
-	// Deadline is when it ought to have ended, from its submission.
+	// Deadline is its deadline, from its submission.
 	Deadline time.Duration
-	// Error is the part of its tasks that its result may lack.
+	// Error is the fraction of its tasks that its result may miss.
 	Error float64
-	// Waits: it would rather wait than be refused.
+	// Waits is whether it prefers to wait over being refused.
 	Waits bool
 }
 
-// Door decides whether an application may begin.
-type Door interface {
-	// Admit decides at once and remembers: an application that is asked about again gets the same answer, or, where it
-	// waits, how it stands.
+// Admitter decides whether an application may start.
+type Admitter interface {
+	// Admit decides at once and keeps the decision: repeated requests get the same answer or, if the application waits,
+	// its state.
 	Admit(ctx context.Context, a Application) (*headroomv1.Admission, error)
 }
 
-// ErrApplication is an application that no door can judge.
-var ErrApplication = errors.New("the application makes no sense")
+// ErrApplication is returned for an application that cannot be judged.
+var ErrApplication = errors.New("invalid application")
 
-// Bounds of an application.
+// Limits of an application.
 const (
-	// DeadlineMost is ten years: the coordinators take no job of more.
+	// DeadlineMost is ten years, the maximum at the coordinators.
 	DeadlineMost = 10 * 365 * 24 * time.Hour
 	// nameMost bounds an id, a user and a queue, in bytes.
 	nameMost = 300
 )
 
 // AdmitHandler serves POST /v1/admit: docs/hooks.md.
-func AdmitHandler(door Door) http.HandlerFunc {
+func AdmitHandler(admitter Admitter) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var ask struct {
 			Application string  `json:"application"`
@@ -58,7 +58,7 @@ func AdmitHandler(door Door) http.HandlerFunc {
 			Wait        bool    `json:"wait"`
 		}
 		if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
-			Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON that docs/hooks.md tells: %w", err))
+			Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON described in docs/hooks.md: %w", err))
 			return
 		}
 		a := Application{ask.Application, ask.User, ask.Queue, ask.Tasks, 0, ask.Error, ask.Wait}
@@ -69,7 +69,7 @@ func AdmitHandler(door Door) http.HandlerFunc {
 			Refuse(w, http.StatusBadRequest, err)
 			return
 		}
-		d, err := door.Admit(r.Context(), a)
+		d, err := admitter.Admit(r.Context(), a)
 		switch {
 		case errors.Is(err, ErrApplication):
 			Refuse(w, http.StatusBadRequest, err)
@@ -89,18 +89,18 @@ func AdmitHandler(door Door) http.HandlerFunc {
 func (a *Application) check() error {
 	switch {
 	case a.ID == "" || a.User == "" || a.Queue == "" || max(len(a.ID), len(a.User), len(a.Queue)) > nameMost:
-		return fmt.Errorf("%w: application, user and queue are needed, each of at most %d bytes", ErrApplication, nameMost)
+		return fmt.Errorf("%w: application, user and queue are required, each of at most %d bytes", ErrApplication, nameMost)
 	case a.Tasks < 0 || a.Tasks > admission.TasksMost:
-		return fmt.Errorf("%w: it has %d tasks; it must be from 0 (unknown) to %d", ErrApplication, a.Tasks, admission.TasksMost)
+		return fmt.Errorf("%w: tasks is %d; it must be from 0 (unknown) to %d", ErrApplication, a.Tasks, admission.TasksMost)
 	case a.Deadline <= 0:
 		return fmt.Errorf("%w: deadline_s must be above 0 and at most %v", ErrApplication, DeadlineMost.Seconds())
 	case !(a.Error >= 0 && a.Error < 1):
-		return fmt.Errorf("%w: error is %v; it must be from 0 to less than 1", ErrApplication, a.Error)
+		return fmt.Errorf("%w: error is %v; it must be at least 0 and below 1", ErrApplication, a.Error)
 	}
 	return nil
 }
 
-// Needed is how many of its tasks the application's promise asks for; 0: unknown.
+// Needed returns how many of its tasks the application's promise requires; 0 if unknown.
 func (a *Application) Needed() int {
 	return units.Ratio(1 - a.Error).Least(a.Tasks)
 }

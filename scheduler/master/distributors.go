@@ -12,18 +12,18 @@ import (
 	"headroom/internal/rpc"
 )
 
-// join takes in a distributor whose stream opens: it is told the state, and what it has not taken yet.
+// join adds a distributor whose stream opens, and sends it the state and its unacknowledged results.
 func (g *group) join(now time.Time, s *placeSession) error {
 	d := g.distributors[s.name]
 	if d == nil {
 		if len(g.distributors) >= distributorsMost {
-			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, fmt.Sprintf("the group has %d distributors, which is the most", distributorsMost), "stop those that are not needed")
+			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, fmt.Sprintf("the group already has the maximum of %d distributors", distributorsMost), "stop distributors that are not needed")
 		}
 		d = &distributor{name: s.name, incarnation: s.incarnation, results: make(map[key]*headroomv1.TaskResult), lost: make(map[key]bool)}
 		g.distributors[s.name] = d
 	}
 	if d.session != nil {
-		d.session.end(rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "another stream has come from distributor "+d.name, "give each distributor a name of its own"))
+		d.session.end(rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "another stream of distributor "+d.name+" replaced this one", "give each distributor a unique name"))
 	}
 	if d.incarnation != s.incarnation {
 		g.renew(now, d)
@@ -39,7 +39,8 @@ func (g *group) join(now time.Time, s *placeSession) error {
 	return nil
 }
 
-// renew parts a distributor from what an earlier process of it has handed over: what waits is forgotten; what runs may be claimed.
+// renew separates a distributor from what an earlier process of it has sent: waiting tasks are removed; running ones
+// may be claimed.
 func (g *group) renew(now time.Time, d *distributor) {
 	for _, t := range g.tasks {
 		if t.from != d {
@@ -62,7 +63,7 @@ func (g *group) renew(now time.Time, d *distributor) {
 	clear(d.lost)
 }
 
-// drop forgets a task that waits.
+// drop removes a waiting task.
 func (g *group) drop(t *task) {
 	if t.id != 0 {
 		g.core.Cancel(t.id)
@@ -70,7 +71,7 @@ func (g *group) drop(t *task) {
 	g.forget(t)
 }
 
-// of is the distributor of a stream; nil for a stream that another one has replaced.
+// of returns the distributor of a stream; nil for a stream that another one has replaced.
 func (g *group) of(s *placeSession, now time.Time) *distributor {
 	if d := g.distributors[s.name]; d != nil && d.session == s {
 		d.heard = now
@@ -79,7 +80,7 @@ func (g *group) of(s *placeSession, now time.Time) *distributor {
 	return nil
 }
 
-// place takes tasks over.
+// place accepts tasks.
 func (g *group) place(now time.Time, s *placeSession, m *headroomv1.PlaceTasks) {
 	d := g.of(s, now)
 	if d == nil {
@@ -98,10 +99,10 @@ func (g *group) place(now time.Time, s *placeSession, m *headroomv1.PlaceTasks) 
 	}
 }
 
-// known is what take returns for a task that is here already or was answered.
+// known is returned by take for a task that is already here or was answered.
 const known = "known"
 
-// take takes one task over; what it returns otherwise is known, or why it is refused.
+// take accepts one task; otherwise it returns known, or why the task is refused.
 func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share int) (refused string) {
 	k, proof := keyOf(x.GetRef()), x.GetRef().GetProof()
 	if t := g.tasks[k]; t != nil {
@@ -124,11 +125,11 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 	}
 	switch {
 	case !g.role.active:
-		return "the master is on standby"
+		return "master is on standby"
 	case d.here[kind(high)] >= overrun*share:
-		return fmt.Sprintf("%d tasks of this priority are here, twice the window", d.here[kind(high)])
+		return fmt.Sprintf("window exceeded: %d tasks of this priority queued", d.here[kind(high)])
 	case len(d.results)+len(d.lost) >= 2*overrun*share:
-		return fmt.Sprintf("%d results are not taken yet", len(d.results)+len(d.lost))
+		return fmt.Sprintf("%d results are pending", len(d.results)+len(d.lost))
 	}
 	t := &task{key: k, proof: proof, message: x, from: d, high: high}
 	g.tasks[k] = t
@@ -143,24 +144,24 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 	return ""
 }
 
-// claim gives a task that is here to its distributor.
+// claim assigns a task that is here to its distributor.
 func (g *group) claim(d *distributor, t *task, x *headroomv1.Task, high bool) (refused string) {
 	switch {
 	case t.proof != x.GetRef().GetProof(), t.from != nil && t.from != d:
-		return "a task of this name is here that was not handed over by this distributor"
+		return "a task with this reference was submitted by another distributor"
 	case t.from == d:
 		return known
 	}
 	g.core.End(t.id) // for its priority, which only the distributor knows
 	t.from, t.message, t.high = d, x, high
-	t.stopped = false // what the worker says of it is for somebody again: that it was stopped, too
+	t.stopped = false // its result counts again, also that it was stopped
 	t.id = g.core.Adopt(t, high, t.on.worker)
 	delete(g.unclaimed, t.key)
 	d.here[kind(high)]++
 	return ""
 }
 
-// taken forgets what a distributor has.
+// taken removes acknowledged results of a distributor.
 func (g *group) taken(now time.Time, s *placeSession, refs []*headroomv1.TaskRef) {
 	if d := g.of(s, now); d != nil {
 		for _, r := range refs {
@@ -170,7 +171,7 @@ func (g *group) taken(now time.Time, s *placeSession, refs []*headroomv1.TaskRef
 	}
 }
 
-// cancel takes tasks back; of a whole job where it is named.
+// cancel cancels tasks, or those of a whole job if it is named.
 func (g *group) cancel(now time.Time, s *placeSession, m *headroomv1.PlaceCancel) {
 	d := g.of(s, now)
 	if d == nil {
@@ -204,7 +205,7 @@ func (g *group) cancel(now time.Time, s *placeSession, m *headroomv1.PlaceCancel
 	}
 }
 
-// takeBack forgets a task that waits, and stops one that runs.
+// takeBack removes a waiting task, and stops a running one.
 func (g *group) takeBack(t *task) {
 	if t.on == nil {
 		g.drop(t)
@@ -213,7 +214,7 @@ func (g *group) takeBack(t *task) {
 	}
 }
 
-// part notes that a distributor's stream has ended: it comes back, or is forgotten after a while.
+// part records that a distributor's stream has ended: it reconnects, or is removed after a while.
 func (g *group) part(now time.Time, s *placeSession) {
 	if d := g.of(s, now); d != nil {
 		d.session = nil
@@ -221,17 +222,17 @@ func (g *group) part(now time.Time, s *placeSession) {
 	}
 }
 
-// expireDistributors forgets those that have been away for too long, with what waits for them, and cuts off those that do not read
-// or say nothing.
+// expireDistributors removes those that have been away for too long, with their waiting tasks, and disconnects those
+// that do not read or send nothing.
 func (g *group) expireDistributors(now time.Time) {
 	for _, d := range g.distributors {
 		switch {
 		case d.session != nil && d.session.box.stalled(now, stallMost):
 			g.cut(now, d.session, errStalled(d.name))
 		case d.session != nil && now.Sub(d.heard) >= workerSilence:
-			g.cut(now, d.session, rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "distributor "+d.name+" was silent for too long", "it connects again by itself"))
+			g.cut(now, d.session, rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "distributor "+d.name+" timed out", "it reconnects automatically"))
 		case d.session == nil && now.Sub(d.heard) >= distributorSilence:
-			g.cfg.Logger.Warn("distributor is forgotten: it has been away for too long",
+			g.cfg.Logger.Warn("distributor removed after a long absence",
 				slog.String("distributor", d.name), slog.Int("waiting", d.here[0]+d.here[1]), slog.Int("results", len(d.results)))
 			g.renew(now, d)
 			delete(g.distributors, d.name)
@@ -239,13 +240,13 @@ func (g *group) expireDistributors(now time.Time) {
 	}
 }
 
-// cut ends the stream of a distributor. The news of its end may have been lost with the request, so nobody waits for it.
+// cut ends the stream of a distributor. The report of its end may be lost with the request, so nothing waits for it.
 func (g *group) cut(now time.Time, s *placeSession, why error) {
 	s.cut(why)
 	g.part(now, s)
 }
 
-// tell sends something to a distributor that is there.
+// tell sends something to a connected distributor.
 func (d *distributor) tell(x placeItem) {
 	if d.session != nil {
 		d.session.put(x)
