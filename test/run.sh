@@ -116,7 +116,7 @@ closing() {
 lap() { echo "   ($(($(date +%s) - began)) s since the start)"; }
 
 failed=0
-whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|torment)(/|$)'
+whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|torment|walk)(/|$)'
 # Tests that wait overlap: two processors would otherwise run two at a time.
 together=6
 packages=$(sh test/packages.sh race) || exit 1
