@@ -208,6 +208,85 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	}
 }
 
+// A table is a header, a line of dashes and rows, without a blank line or a sentence between them.
+func TestTablesAreWhole(t *testing.T) {
+	t.Parallel()
+	dashes := regexp.MustCompile(`^\|( *:?-+:? *\|)+$`)
+	fence := regexp.MustCompile("(?s)```.*?```")
+	for f, text := range markdown(t) {
+		text = fence.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
+		lines := strings.Split(text, "\n")
+		for n := 0; n < len(lines); n++ {
+			first := n
+			for n < len(lines) && strings.HasPrefix(lines[n], "|") {
+				n++
+			}
+			if first == n {
+				continue
+			}
+			if table := lines[first:n]; len(table) < 3 || !dashes.MatchString(table[1]) {
+				t.Errorf("%s:%d: a table needs a header, a line of dashes and rows below each other", f, first+1)
+			}
+		}
+	}
+}
+
+// readmeMost is what a reader takes in before deciding to go on, in bytes.
+const readmeMost = 7000
+
+func TestReadmeIsShort(t *testing.T) {
+	t.Parallel()
+	info, err := os.Stat("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > readmeMost {
+		t.Errorf("README.md has %d bytes, at most %d", info.Size(), readmeMost)
+	}
+}
+
+// The index names every page, or the folder that it is in.
+func TestEveryPageIsInTheIndex(t *testing.T) {
+	t.Parallel()
+	index, err := os.ReadFile("docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for f := range markdown(t) {
+		page, below := strings.CutPrefix(f, "docs/")
+		folder, _, inFolder := strings.Cut(page, "/")
+		switch {
+		case !below || page == "README.md":
+		case inFolder:
+			if !bytes.Contains(index, []byte("]("+folder)) {
+				t.Errorf("docs/README.md does not link docs/%s", folder)
+			}
+		case !bytes.Contains(index, []byte("]("+page+")")):
+			t.Errorf("docs/README.md does not link docs/%s", page)
+		}
+	}
+}
+
+// Blocks of the walked pages that test/walk does not run, and how many of each reason.
+func TestBlocksThatDoNotRun(t *testing.T) {
+	t.Parallel()
+	const most = 20
+	reasons := regexp.MustCompile(`^(hardware|the suite itself|over two minutes|needs .+ installed|another machine)$`)
+	mark := regexp.MustCompile(`(?m)^<!-- not run: (.*) -->$`)
+	found := 0
+	for f, text := range markdown(t) {
+		for _, m := range mark.FindAllStringSubmatch(text, -1) {
+			found++
+			if !reasons.MatchString(m[1]) {
+				t.Errorf("%s: %q is no reason not to run a block", f, m[1])
+			}
+		}
+	}
+	if found > most {
+		t.Errorf("%d blocks do not run, at most %d", found, most)
+	}
+}
+
 func TestReadmeShowsTheTwoCommands(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("README.md")

@@ -15,6 +15,7 @@ package walk
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func (n *network) walk(t *testing.T, machine string, s step, written map[string]
 	default:
 		return
 	}
-	background := strings.Contains(commands.text, "&\n")
+	background := regexp.MustCompile(`[^&]&[ ]*(#.*)?\n`).MatchString(commands.text)
 	began := time.Now()
 	result := n.run(t, machine, commands.text, background, longest)
 	t.Logf("%s:%d on %s: %.1fs", s.page, s.line, machine, time.Since(began).Seconds())
