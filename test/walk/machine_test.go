@@ -104,6 +104,12 @@ func start(tb testing.TB, folder string, machines []string) *network {
 		}
 		_ = log.Close()
 	})
+	for _, m := range machines {
+		testkit.Eventually(tb, time.Minute, "machine "+m, func() bool {
+			_, err := os.Stat(filepath.Join(n.folder, m+".up"))
+			return err == nil
+		})
+	}
 	return n
 }
 

@@ -2,10 +2,11 @@
 // pages on certificates, Hadoop and Spark and of the hooks runs as it stands, one after the other; every YAML block
 // passes config check; and every example of the manual pages is understood and carried out.
 //
-// Each page has a network and machines of its own, made of namespaces: 10.0.0.11 to 10.0.0.40 are there and nothing
-// else, /etc is a copy, /var and /run are empty, and the working directory of the README is an overlay over the
-// repository. Nothing outside changes, and everything that a page started ends with its test. scp and systemctl are
-// stand-ins (testdata/bin): the one copies between machines of the page, the other runs ExecStart of our units.
+// Each page has machines of its own, made of namespaces, on a network of their own: c1 to c3 are 10.0.0.11 to 10.0.0.13,
+// n01 to n16 are 10.0.0.21 to 10.0.0.36, and blocks without a mark run on 10.0.0.20. /etc is a copy, /var and /run are
+// empty, and the working directory of the README is an overlay over the repository. Nothing outside changes, and
+// everything that a page started ends with its test. scp and systemctl are stand-ins (testdata/bin): the one copies
+// between machines of the page, the other runs ExecStart of our units.
 //
 // A block's language decides: sh is run, yaml is checked, and one without a language is output. The comment
 // <!-- on c1 c2 --> in the line before a block names the machines that it runs on, <!-- not run: reason --> says why it

@@ -1,5 +1,5 @@
 #!/bin/bash
-# One machine of a page: a shell with a host name and with /etc, /var and /run of its own. It reads names of files
+# One machine of a page: a shell with a host name, an address, and /etc, /var and /run of its own. It reads names of files
 # with commands from its queue, runs each in this shell, and leaves FILE.out, FILE.failed (exit code and line of each
 # command that failed) and, when it is done, FILE.rc.
 #
@@ -31,11 +31,20 @@ mount --bind "$own/etc" /etc
 mount --bind "$own/var" /var
 mount --bind "$own/run" /run
 hostname "$name"
+: >"/mnt/walk/$name.ready"
+until ip link show eth0 >/dev/null 2>&1; do sleep 0.05; done
+ip link set lo up
+ip link set eth0 up
+# A machine without a name of the hosts is the scheduler's, 10.0.0.20.
+address=$(awk -v name="$name" '$2 == name { print $1 }' /etc/hosts)
+ip addr add "${address:-10.0.0.20}/24" dev eth0
+[ -n "$address" ] || echo "10.0.0.20 $name" >>/etc/hosts
 export HOME=$own/root TMPDIR=/tmp PATH=/mnt/walk/bin:$PATH
 cd "${WALK_FOLDER:-$HOME}"
 exec 9<"/mnt/walk/$name.queue" </dev/null
 set +e
 set -E
+: >"/mnt/walk/$name.up"
 trap 'echo "$? $LINENO" >>"$step.failed"' ERR
 while read -r step <&9; do
 	# shellcheck disable=SC1090 # the step is a file of the page
