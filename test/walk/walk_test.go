@@ -10,7 +10,7 @@
 //
 // A block's language decides: sh is run, yaml is checked, and one without a language is output. The comment
 // <!-- on c1 c2 --> in the line before a block names the machines that it runs on, <!-- not run: reason --> says why it
-// does not run; the test lists those.
+// does not run; the test lists those. A YAML block that begins with "# words.yaml" is a job file.
 package walk
 
 import (
@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"headroom/internal/testkit"
+	"headroom/scheduler/jobfile"
 )
 
 // longest bounds a block. The suite has two and a half minutes for all pages.
@@ -70,6 +71,12 @@ func (n *network) walk(t *testing.T, machine string, s step, written map[string]
 	commands := s
 	switch s.language {
 	case "yaml":
+		if _, err := jobfile.Parse("/jobs/words.yaml", []byte(s.text), []string{"high", "low"}); strings.HasPrefix(s.text, "# words.yaml\n") {
+			if err != nil {
+				t.Errorf("%s:%d: %v", s.page, s.line, err)
+			}
+			return
+		}
 		commands.machines = []string{machine}
 		var err error
 		if commands, err = configuration(commands, written); err != nil {
