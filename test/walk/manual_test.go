@@ -39,6 +39,7 @@ printf 'the same words\n' >text
 cat >words.yaml <<END
 name: words
 class: low
+slots: 2
 map: {input: "$PWD/text", command: [cat, "{input}"]}
 output: "$PWD/out"
 END
@@ -98,17 +99,21 @@ func turn(s step) int {
 }
 
 // try runs an example and reports whether it was carried out. Those that go on until they are stopped are stopped after
-// two seconds.
+// a second.
 func (n *network) try(t *testing.T, s step) (done bool) {
 	t.Helper()
 	stream := regexp.MustCompile(` (run|watch|top|distributor|master|worker)( |$)| --watch| --for (1m|10s|60s)( |$)`)
 	command, most := strings.TrimSpace(s.text), "12"
 	if stream.MatchString(command) {
-		most = "2"
+		most = "1"
 	}
+	began := time.Now()
 	result := n.run(t, workstation, fmt.Sprintf("timeout -s INT %s bash -c %s", most, quoted(command)), false, 30*time.Second)
 	if strings.Contains(command, "brake set") {
 		n.run(t, workstation, "coordinator brake lift --yes", false, 30*time.Second)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Logf("%s:%d: %s took %v", s.page, s.line, command, took.Round(time.Second))
 	}
 	if !result.ended {
 		t.Fatalf("%s:%d: did not end: %s\n%s", s.page, s.line, command, result.output)
@@ -118,7 +123,7 @@ func (n *network) try(t *testing.T, s step) (done bool) {
 	}
 	const stopped, degraded = 124, 8
 	code := result.failures[0].code
-	if code == degraded || code == stopped && most == "2" {
+	if code == degraded || code == stopped && most == "1" {
 		return true
 	}
 	for why, said := range refusals() {
