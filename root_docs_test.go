@@ -1,6 +1,6 @@
-// Claims: what is tracked names no machine and no registry, speaks the glossary's
-// language and keeps no promises for later; links resolve; the commands that the
-// documents show exist; the tables of exit codes and dependencies are complete.
+// Claims: tracked files name no machine and no registry, use the words of the glossary
+// and leave nothing for later; links resolve; documented commands exist; tables are
+// complete; the README is short and every page is in the index.
 package headroom_test
 
 import (
@@ -89,12 +89,12 @@ func TestNothingIsLeftForLater(t *testing.T) {
 	}
 }
 
-// bannedWords have a word of their own in docs/glossary.md.
+// bannedWords maps words to the glossary's word for the same thing.
 func bannedWords() map[string]string {
 	return map[string]string{"throttle quota": "cap", "allocation": "cap, target or container", "power limit": "cap (limit is what hardware holds)"}
 }
 
-// What operators read is in string literals: errors, help texts, tables.
+// Operators read string literals: errors, help texts, tables.
 func TestOneWordForOneThing(t *testing.T) {
 	t.Parallel()
 	fset, pkgs := read(t)
@@ -112,10 +112,9 @@ func TestOneWordForOneThing(t *testing.T) {
 
 func checkWords(t *testing.T, p *pkg, at token.Position, text string) {
 	t.Helper()
-	// What hardware and firmware call a power limit is called so.
+	// Hardware and firmware have power limits.
 	hardware := layers()[p.folder()] == device || strings.Contains(text, "BIOS") || strings.Contains(text, "RAPL")
-	// Hadoop calls the fair scheduler's file its allocation file, and its and Spark's properties
-	// and elements have names of their own.
+	// "Allocation file" is Hadoop's name; properties of Hadoop and Spark contain the word too.
 	text = regexp.MustCompile(`(?i)allocation[ _-]file|spark\.dynamicAllocation\.\w+|\ballocations\b|[\w.-]*[.-]allocation\b[\w.-]*`).ReplaceAllString(text, "")
 	for word, instead := range bannedWords() {
 		if strings.Contains(strings.ToLower(text), word) && (word != "power limit" || !hardware) {
@@ -124,7 +123,7 @@ func checkWords(t *testing.T, p *pkg, at token.Position, text string) {
 	}
 }
 
-// markdown are the documents with their code blocks.
+// markdown returns the documents with their code blocks.
 func markdown(t *testing.T) map[string]string {
 	t.Helper()
 	docs := map[string]string{}
@@ -300,7 +299,7 @@ func TestReadmeShowsTheTwoCommands(t *testing.T) {
 	}
 }
 
-// .ci/run runs what the README tells people to run, and the licence is there.
+// .ci/run runs the command that the README shows, and the licence exists.
 func TestFrameIsComplete(t *testing.T) {
 	t.Parallel()
 	for f, want := range map[string]string{".ci/run": "make --no-print-directory test", "LICENSE": "Apache License", "CONTRIBUTING.md": "make check"} {
