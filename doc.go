@@ -1,12 +1,13 @@
-// Package headroom is the front door of the repository; it holds no code.
+// Package headroom documents the repository; it has no code.
 //
-// Headroom keeps a cluster of servers under its power budget and spends the
-// watts that are left on the jobs that matter. Four programs make it up: powerd
-// on every node, three or five coordinators, a scheduler beside one of them, and
-// powerlab to try all of it on one machine.
+// Headroom keeps a cluster of servers under its power budget and gives the
+// remaining watts to the jobs that matter most. Its programs are powerd on every
+// node, three or five coordinators, a scheduler beside one of them, and powerlab
+// to try all of it on one machine.
 //
-// Start at README.md for what it guarantees and a demonstration, at
-// docs/architecture.md for how a watt and a job travel through the packages, and
-// at docs/glossary.md for the words. The tests in this folder hold the house
-// together: which package may import which, what every package must explain.
+// README.md lists the guarantees and shows a demonstration, docs/README.md lists
+// the documents by reader, docs/architecture.md describes the processes and
+// packages, and docs/glossary.md the words. The tests in this folder check the
+// repository as a whole: which package may import which, what every package must
+// document, and that the documents are complete.
 package headroom

@@ -1,5 +1,4 @@
-// Claims: every alert asks for metrics that the programs serve, and has a page that
-// says what to do.
+// Claims: every alert uses metrics that the programs serve, and has a runbook.
 package headroom_test
 
 import (
@@ -51,7 +50,7 @@ func readAlerts(t *testing.T) []alertRule {
 	return out
 }
 
-// served are the metrics of the generated pages, which other tests hold against
+// served returns the metrics of the generated pages, which other tests compare with
 // the programs.
 func served(t *testing.T) map[string]bool {
 	t.Helper()
@@ -79,11 +78,11 @@ func TestAlertsAskForWhatIsServed(t *testing.T) {
 	for _, a := range readAlerts(t) {
 		asked := name.FindAllString(a.Expr, -1)
 		if len(asked) == 0 {
-			t.Errorf("%s asks for no metric of ours", a.Alert)
+			t.Errorf("%s uses no metric of Headroom", a.Alert)
 		}
 		for _, m := range asked {
 			if !metrics[m] {
-				t.Errorf("%s: nobody serves %s", a.Alert, m)
+				t.Errorf("%s: no program serves %s", a.Alert, m)
 			}
 		}
 		if s := a.Labels["severity"]; s != "warn" && s != "page" {

@@ -1,6 +1,6 @@
-// Claims: what is tracked names no machine and no registry, speaks the glossary's
-// language and keeps no promises for later; links resolve; the commands that the
-// documents show exist; the tables of exit codes and dependencies are complete.
+// Claims: tracked files name no machine and no registry, use the words of the glossary
+// and leave nothing for later; links resolve; documented commands exist; tables are
+// complete; the README is short and every page is in the index.
 package headroom_test
 
 import (
@@ -89,12 +89,12 @@ func TestNothingIsLeftForLater(t *testing.T) {
 	}
 }
 
-// bannedWords have a word of their own in docs/glossary.md.
+// bannedWords maps words to the glossary's word for the same thing.
 func bannedWords() map[string]string {
 	return map[string]string{"throttle quota": "cap", "allocation": "cap, target or container", "power limit": "cap (limit is what hardware holds)"}
 }
 
-// What operators read is in string literals: errors, help texts, tables.
+// Operators read string literals: errors, help texts, tables.
 func TestOneWordForOneThing(t *testing.T) {
 	t.Parallel()
 	fset, pkgs := read(t)
@@ -112,10 +112,9 @@ func TestOneWordForOneThing(t *testing.T) {
 
 func checkWords(t *testing.T, p *pkg, at token.Position, text string) {
 	t.Helper()
-	// What hardware and firmware call a power limit is called so.
+	// Hardware and firmware have power limits.
 	hardware := layers()[p.folder()] == device || strings.Contains(text, "BIOS") || strings.Contains(text, "RAPL")
-	// Hadoop calls the fair scheduler's file its allocation file, and its and Spark's properties
-	// and elements have names of their own.
+	// "Allocation file" is Hadoop's name; properties of Hadoop and Spark contain the word too.
 	text = regexp.MustCompile(`(?i)allocation[ _-]file|spark\.dynamicAllocation\.\w+|\ballocations\b|[\w.-]*[.-]allocation\b[\w.-]*`).ReplaceAllString(text, "")
 	for word, instead := range bannedWords() {
 		if strings.Contains(strings.ToLower(text), word) && (word != "power limit" || !hardware) {
@@ -124,7 +123,7 @@ func checkWords(t *testing.T, p *pkg, at token.Position, text string) {
 	}
 }
 
-// markdown are the documents with their code blocks.
+// markdown returns the documents with their code blocks.
 func markdown(t *testing.T) map[string]string {
 	t.Helper()
 	docs := map[string]string{}
@@ -208,6 +207,85 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	}
 }
 
+// A table is a header, a line of dashes and rows, without a blank line or a sentence between them.
+func TestTablesAreWhole(t *testing.T) {
+	t.Parallel()
+	dashes := regexp.MustCompile(`^\|( *:?-+:? *\|)+$`)
+	fence := regexp.MustCompile("(?s)```.*?```")
+	for f, text := range markdown(t) {
+		text = fence.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
+		lines := strings.Split(text, "\n")
+		for n := 0; n < len(lines); n++ {
+			first := n
+			for n < len(lines) && strings.HasPrefix(lines[n], "|") {
+				n++
+			}
+			if first == n {
+				continue
+			}
+			if table := lines[first:n]; len(table) < 3 || !dashes.MatchString(table[1]) {
+				t.Errorf("%s:%d: a table needs a header, a line of dashes and rows below each other", f, first+1)
+			}
+		}
+	}
+}
+
+// readmeMost is what a reader takes in before deciding to go on, in bytes.
+const readmeMost = 7000
+
+func TestReadmeIsShort(t *testing.T) {
+	t.Parallel()
+	info, err := os.Stat("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > readmeMost {
+		t.Errorf("README.md has %d bytes, at most %d", info.Size(), readmeMost)
+	}
+}
+
+// The index names every page, or the folder that it is in.
+func TestEveryPageIsInTheIndex(t *testing.T) {
+	t.Parallel()
+	index, err := os.ReadFile("docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for f := range markdown(t) {
+		page, below := strings.CutPrefix(f, "docs/")
+		folder, _, inFolder := strings.Cut(page, "/")
+		switch {
+		case !below || page == "README.md":
+		case inFolder:
+			if !bytes.Contains(index, []byte("]("+folder)) {
+				t.Errorf("docs/README.md does not link docs/%s", folder)
+			}
+		case !bytes.Contains(index, []byte("]("+page+")")):
+			t.Errorf("docs/README.md does not link docs/%s", page)
+		}
+	}
+}
+
+// Blocks of the walked pages that test/walk does not run, and how many of each reason.
+func TestBlocksThatDoNotRun(t *testing.T) {
+	t.Parallel()
+	const most = 20
+	reasons := regexp.MustCompile(`^(hardware|the suite itself|over two minutes|needs .+ installed|another machine)$`)
+	mark := regexp.MustCompile(`(?m)^<!-- not run: (.*) -->$`)
+	found := 0
+	for f, text := range markdown(t) {
+		for _, m := range mark.FindAllStringSubmatch(text, -1) {
+			found++
+			if !reasons.MatchString(m[1]) {
+				t.Errorf("%s: %q is no reason not to run a block", f, m[1])
+			}
+		}
+	}
+	if found > most {
+		t.Errorf("%d blocks do not run, at most %d", found, most)
+	}
+}
+
 func TestReadmeShowsTheTwoCommands(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("README.md")
@@ -221,7 +299,7 @@ func TestReadmeShowsTheTwoCommands(t *testing.T) {
 	}
 }
 
-// .ci/run runs what the README tells people to run, and the licence is there.
+// .ci/run runs the command that the README shows, and the licence exists.
 func TestFrameIsComplete(t *testing.T) {
 	t.Parallel()
 	for f, want := range map[string]string{".ci/run": "make --no-print-directory test", "LICENSE": "Apache License", "CONTRIBUTING.md": "make check"} {

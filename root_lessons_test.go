@@ -1,6 +1,6 @@
-// Claims: every lesson of docs/lessons.md has an entry with tests; each of them is
-// there, in that package, and says in its comments which lesson it guards; and what
-// says that it guards a lesson is named there.
+// Claims: every lesson of docs/lessons.md has an entry with tests; each test exists in
+// that package and names its lesson in its comment; and every test that names a
+// lesson is listed in the page.
 package headroom_test
 
 import (

@@ -1,5 +1,5 @@
-// Claims: every bug that docs/robustness.md tells of can be shown again by the make
-// target that it names, and what shows it is there.
+// Claims: every bug in docs/robustness.md can be reproduced by the make target that
+// it names, and the reproducer exists.
 package headroom_test
 
 import (

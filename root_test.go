@@ -21,7 +21,7 @@ import (
 
 const module = "headroom"
 
-// A layer is a floor of the house: docs/architecture.md draws it.
+// A layer is a level of the architecture; docs/architecture.md lists them.
 type layer int
 
 const (
@@ -36,7 +36,7 @@ const (
 	front          // the repository's own folder and tests across packages
 )
 
-// layers says on which floor each top-level folder stands. A new folder gets a
+// layers returns the layer of each top-level folder. A new folder gets a
 // line here before it gets code.
 func layers() map[string]layer {
 	return map[string]layer{
@@ -50,11 +50,10 @@ func layers() map[string]layer {
 	}
 }
 
-// foldersMost bounds the top level: a reader sees the whole house in one look.
+// foldersMost bounds the top level, so that a reader can survey it.
 const foldersMost = 26
 
-// The top level tells the story in one look.
-func TestHouseFitsOneLook(t *testing.T) {
+func TestTopLevelIsSmall(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir(".")
 	if err != nil {
@@ -71,7 +70,7 @@ func TestHouseFitsOneLook(t *testing.T) {
 	}
 }
 
-// below are the floors that each floor may import beside itself.
+// below returns the layers that each layer may import beside itself.
 func below() map[layer][]layer {
 	return map[layer][]layer{
 		pure:     {},
@@ -186,8 +185,8 @@ func isGenerated(src []byte) bool {
 	return bytes.Contains(src, []byte("\n// Code generated ")) || bytes.HasPrefix(src, []byte("// Code generated "))
 }
 
-// A front door has a few sentences: what it is, the idea, what it guarantees.
-const doorWords = 20
+// A package comment has a few sentences: what the package is, its idea, what it guarantees.
+const commentWords = 20
 
 func TestEveryPackageExplainsItself(t *testing.T) {
 	t.Parallel()
@@ -200,8 +199,8 @@ func TestEveryPackageExplainsItself(t *testing.T) {
 		switch {
 		case !strings.HasPrefix(p.doc, opening):
 			t.Errorf("%s: the package comment must start with %q", path, opening)
-		case p.name != "main" && len(strings.Fields(p.doc)) < doorWords:
-			t.Errorf("%s: the package comment is no front door: what, the one idea, guarantees, what it never does", path)
+		case p.name != "main" && len(strings.Fields(p.doc)) < commentWords:
+			t.Errorf("%s: the package comment is too short; it names what the package is, its idea, its guarantees, what it never does", path)
 		}
 	}
 }
@@ -252,7 +251,7 @@ func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) []*ast.Ident {
 	return nil
 }
 
-// receiverExported tells whether a method can be reached by name from outside.
+// receiverExported reports whether a method can be reached by name from outside.
 func receiverExported(d *ast.FuncDecl) bool {
 	if d.Recv == nil {
 		return true
@@ -277,7 +276,7 @@ func TestImportsPointDown(t *testing.T) {
 	for path, p := range pkgs {
 		from := layers()[p.folder()]
 		if from == unknown {
-			t.Errorf("%s: folder %q stands on no floor; give it one in layers()", path, p.folder())
+			t.Errorf("%s: folder %q has no layer; give it one in layers()", path, p.folder())
 			continue
 		}
 		for imported := range p.imports {
@@ -297,9 +296,9 @@ func checkImport(t *testing.T, p *pkg, from layer, other string) {
 	case from == edge && to == edge && !slices.Contains(edgesMet()[p.folder()], folder):
 		t.Errorf("%s imports %s: edges do not import each other", p.path, other)
 	case from == device && to == device && !slices.Contains(devicesMet()[p.folder()], other):
-		t.Errorf("%s imports %s: devices do not know each other", p.path, other)
+		t.Errorf("%s imports %s: device packages do not import each other", p.path, other)
 	case from == device && other == "internal/rpc":
-		t.Errorf("%s imports %s: devices know no RPC", p.path, other)
+		t.Errorf("%s imports %s: device packages do not use RPC", p.path, other)
 	case from != to && !slices.Contains(below()[from], to):
 		t.Errorf("%s imports %s: imports point down only", p.path, other)
 	}
@@ -340,7 +339,7 @@ func TestWhatProgramsLink(t *testing.T) {
 	}
 }
 
-// The outside judge shares no code with what it judges, but the contract.
+// The outside judge shares no code with what it tests, except the API.
 func TestOutsideJudgeSharesNoCode(t *testing.T) {
 	t.Parallel()
 	_, pkgs := read(t)
@@ -350,13 +349,13 @@ func TestOutsideJudgeSharesNoCode(t *testing.T) {
 	}
 	for imported := range p.imports {
 		if strings.HasPrefix(imported, module+"/") && !strings.HasPrefix(imported, module+"/api/") {
-			t.Errorf("faults imports %s: the outside judge knows the API and the promises only", imported)
+			t.Errorf("faults imports %s: the outside judge uses the API only", imported)
 		}
 	}
 }
 
-// The simulation proves what runs in production: what it commits, grants and reports
-// comes out of the state machines that powerd and the coordinator drive, too.
+// The simulation tests the production code: what it commits, grants and reports
+// comes from the state machines that powerd and the coordinator drive.
 func TestSimulationMakesNothingUp(t *testing.T) {
 	t.Parallel()
 	fset, pkgs := read(t)

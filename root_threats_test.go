@@ -1,4 +1,4 @@
-// Claim: what the threat model says is proven by a test is: the test is there.
+// Claim: every test that the threat model names exists.
 package headroom_test
 
 import (
@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-// Every test that the threat model names is there.
 func TestThreatModelNamesTests(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("docs/threat-model.md")

@@ -8,7 +8,7 @@
 # Tests of whole machines and clusters are in neither.
 set -eu
 cd "$(dirname "$0")/.."
-whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|faults)(/| )'
+whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|faults|walk)(/| )'
 pools='^headroom$|/(jobs/deflation|jobs/queueing|lab/papers/.*|lab/studies|lab/arbitration|deploy/.*|internal/vet)$'
 "${GO:-go}" list -f '{{.ImportPath}} {{.Dir}}' ./... | grep -vE "^[^ ]*$whole" | while read -r package dir; do
 	kind=plain

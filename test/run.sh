@@ -2,9 +2,9 @@
 # Runs all tests: the packages with the race detector, those without concurrency and the
 # simulation's sabotages without it, then, one after the other, those of whole machines
 # and clusters: systemd, a virtual machine, a BMC, the demonstration, servers and nodes in
-# networks of their own, Hadoop, Spark. Ends with the slowest tests, the list of what this
-# machine did not permit and go test's own closing lines; the exit code is 0 only when
-# nothing failed.
+# networks of their own, the commands of the documents, Hadoop, Spark. Ends with the slowest
+# tests, the list of what this machine did not permit and go test's own closing lines; the
+# exit code is 0 only when nothing failed.
 #
 # A test that failed runs once more, alone, when at most three did: the machine may have
 # been busy. What then passes is listed as unsteady. A data race, a panic, a package that
@@ -116,7 +116,7 @@ closing() {
 lap() { echo "   ($(($(date +%s) - began)) s since the start)"; }
 
 failed=0
-whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|faults)(/|$)'
+whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|faults|walk)(/|$)'
 # Tests that wait overlap: two processors would otherwise run two at a time.
 together=6
 packages=$(sh test/packages.sh race) || exit 1

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net/url"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -136,6 +137,9 @@ func (p Pair) Write(certFile, keyFile string) error {
 		if _, err := os.Lstat(name); err == nil {
 			return fmt.Errorf("%w: %s", ErrExists, name)
 		}
+	}
+	if err := os.MkdirAll(filepath.Dir(keyFile), 0o700); err != nil {
+		return fmt.Errorf("secure: %w", err)
 	}
 	if err := writeNew(keyFile, p.Key, 0o600); err != nil {
 		return err
