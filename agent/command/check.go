@@ -141,7 +141,7 @@ func report(w io.Writer, out *cli.Output, found []finding) error {
 }
 
 func verdict(failed, warned int) error {
-	e := &cli.Error{Message: fmt.Sprintf("%s, %s", plural(failed, "check failed", "checks failed"), plural(warned, "warning", "warnings"))}
+	e := &cli.Error{Message: outcome(failed, warned)}
 	switch {
 	case failed > 0:
 		e.Code, e.Exit, e.Hint = "check-failed", cli.ExitFailed, "each FAIL line above is followed by a way out"
@@ -151,6 +151,11 @@ func verdict(failed, warned int) error {
 		return nil
 	}
 	return e
+}
+
+// outcome returns the numbers of failures and warnings in words.
+func outcome(failed, warned int) string {
+	return fmt.Sprintf("%s, %s", plural(failed, "check failed", "checks failed"), plural(warned, "warning", "warnings"))
 }
 
 func plural(n int, one, more string) string {
@@ -187,6 +192,6 @@ func reportNagios(w io.Writer, found []finding) error {
 		return err
 	}
 	return &cli.Error{
-		Code: code, Exit: exit, Message: fmt.Sprintf("%d failed, %d warnings", failed, warned), Hint: "powerd check shows each with a way out",
+		Code: code, Exit: exit, Message: outcome(failed, warned), Hint: "powerd check prints a hint for each",
 	}
 }

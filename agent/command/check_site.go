@@ -89,6 +89,9 @@ func askSite(ctx context.Context, peers rpc.Peers, addr, node string) ([]*headro
 
 // checkOriginals looks whether the budget has room for this node without a cap.
 func checkOriginals(s site, domains []*headroomv1.Domain, nodes []*headroomv1.Node) finding {
+	if len(domains) == 0 {
+		return finding{"originals", checkOK, "not checked: the coordinator has no record of " + s.cfg.Node + " yet", ""}
+	}
 	room, at, err := tightest(domains, s.cfg.Domain)
 	if err != nil {
 		return finding{"originals", checkFail, err.Error(), "domain: in powerd.yaml must be one of those that coordinator domain list shows"}

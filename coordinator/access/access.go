@@ -9,7 +9,6 @@ package access
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"connectrpc.com/connect"
 
@@ -122,11 +122,12 @@ func (g *Guard) Admit(ctx context.Context, procedure string, header interface{ G
 	}
 	need := Needs(procedure)
 	switch {
-	case procedure == headroomv1connect.ClusterServiceListDeniedProcedure: // whoever is let in at all may have to refuse others
+	case procedure == headroomv1connect.ClusterServiceListDeniedProcedure: // every peer has to refuse denied certificates
+	case who.Node() != "" && nodeReads(procedure): // the handlers filter: see OwnRow and Caller.Node
 	case who.scheduler && strings.HasPrefix(procedure, "/"+headroomv1connect.JobServiceName+"/"):
 	case who.Server && (need == ledger.RoleObserver || need == ledger.RoleOperator || procedure == headroomv1connect.MemberServiceLastWordsProcedure):
 	case !who.Role.May(need) && !(need == ledger.RoleNode && who.Role == ledger.RoleAdmin):
-		return ctx, g.refused(procedure, Denied(who, need))
+		return ctx, g.refused(procedure, Denied(who, action(procedure), need))
 	}
 	// In the clear nodes have no names: a thousand that come back at once after a
 	// leader's end are not one caller that asks too often.
@@ -152,10 +153,42 @@ func (g *Guard) belongs(who Caller, procedure string) error {
 	return nil
 }
 
-// Denied is the refusal of a caller whose role a call does not take.
-func Denied(who Caller, need ledger.Role) error {
-	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%s may not do this: role %s, it takes %s", who.Name, who.Role, need),
-		"coordinator token create --role "+string(need)+" makes a token for it")
+// nodeReads reports whether a node may call a procedure that reads: its powerd checks
+// that a leader answers and that its domains have room for a release.
+func nodeReads(procedure string) bool {
+	return procedure == headroomv1connect.ClusterServiceListNodesProcedure || procedure == headroomv1connect.ClusterServiceListDomainsProcedure
+}
+
+// Denied returns the refusal of an action that needs another role than the caller has.
+func Denied(who Caller, action string, need ledger.Role) error {
+	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+		fmt.Sprintf("permission denied: %s needs role %s; %s has role %s", action, need, who.Name, who.Role),
+		"coordinator token create NAME --role "+string(need)+" creates a token with that role")
+}
+
+// action returns the words of a procedure as commands have them: SetBudget is
+// "budget set", ListNodes is "node list", GetStatus is "status".
+func action(procedure string) string {
+	var words []string
+	for _, r := range procedure[strings.LastIndex(procedure, "/")+1:] {
+		if unicode.IsUpper(r) || len(words) == 0 {
+			words = append(words, "")
+		}
+		words[len(words)-1] += string(unicode.ToLower(r))
+	}
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	verb, noun := words[0], strings.Join(words[1:], " ")
+	switch {
+	case verb == "get":
+		return noun
+	case verb == "list" && strings.HasSuffix(noun, "ies"):
+		noun = strings.TrimSuffix(noun, "ies") + "y"
+	case verb == "list":
+		noun = strings.TrimSuffix(noun, "s")
+	}
+	return noun + " " + verb
 }
 
 // Identify is who is at the other end.
@@ -347,13 +380,36 @@ func (g *Guard) opened(ctx context.Context) (done func(), err error) {
 	}, nil
 }
 
-var errOtherNode = errors.New("the certificate is another node's")
+// Node returns the name of the calling node, whose reads are filtered to its own row
+// and to the domains above it. It is empty for every other caller.
+func (c Caller) Node() string {
+	if c.Role != ledger.RoleNode {
+		return ""
+	}
+	return c.Name
+}
 
-// OwnNode refuses a node that reports under another's name.
+// OwnRow refuses a node that reads the row of another one, or of all.
+func OwnRow(ctx context.Context, node string) error {
+	who := CallerOf(ctx)
+	if who.Role != ledger.RoleNode || who.Name == node {
+		return nil
+	}
+	row := node
+	if row == "" {
+		row = "all nodes"
+	}
+	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+		fmt.Sprintf("permission denied: node list of %s needs role %s; %s has role %s and reads its own row only", row, ledger.RoleObserver, who.Name, who.Role),
+		"coordinator token create NAME --role "+string(ledger.RoleObserver)+" creates a token with that role")
+}
+
+// OwnNode refuses a node that reports under the name of another one.
 func OwnNode(ctx context.Context, node string) error {
 	if who := CallerOf(ctx); who.Role == ledger.RoleNode && who.Name != node {
-		return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%v: it names %s, the report is of %s", errOtherNode, who.Name, node),
-			"coordinator tls cert create node/"+node+" makes the right one")
+		return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+			fmt.Sprintf("permission denied: the certificate names %s, the report names %s", who.Name, node),
+			"set node in powerd.yaml to the name in the certificate, or create one with coordinator tls cert create node/"+node)
 	}
 	return nil
 }
