@@ -20,7 +20,7 @@ func newConfigCheckCommand() *cobra.Command {
 	var p place
 	var pr printer
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check the configuration as run would", Example: "  powerd config check --config powerd.yaml", Args: cobra.NoArgs,
+		Use: "check", Short: "Check the configuration and its files as powerd run does", Example: "  powerd config check --config powerd.yaml", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := p.load()
 			if err != nil {
@@ -29,7 +29,7 @@ func newConfigCheckCommand() *cobra.Command {
 			v := configJSON{Kind: "ConfigCheck", API: "v1", File: p.config, Node: cfg.Node, Domain: cfg.Domain, OK: true, Warnings: []string{}}
 			if lost, err := machine.UnmatchedControls(cfg); err == nil { // a root that is not here says nothing about the file
 				for _, pattern := range lost {
-					v.Warnings = append(v.Warnings, pattern+unmatchedWords)
+					v.Warnings = append(v.Warnings, unmatchedWords+pattern)
 				}
 			}
 			return pr.print(cmd, v, func(w io.Writer) error {

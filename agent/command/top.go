@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 )
@@ -64,6 +65,10 @@ func powerBar(s *headroomv1.GetAgentStatusResponse) string {
 	if s.PowerUw == nil || limit <= 0 {
 		return fmt.Sprintf("power [%s] %s", strings.Repeat(" ", barWidth), cli.Unknown)
 	}
+	of := watts(&limit)
+	if status.State(s.GetHolding()) == status.Observing {
+		of += " rated, no cap"
+	}
 	full := int(min(barWidth, max(0, s.GetPowerUw()*barWidth/limit)))
-	return fmt.Sprintf("power [%s%s] %s of %s", strings.Repeat("|", full), strings.Repeat(".", barWidth-full), watts(s.PowerUw), watts(&limit))
+	return fmt.Sprintf("power [%s%s] %s of %s", strings.Repeat("|", full), strings.Repeat(".", barWidth-full), watts(s.PowerUw), of)
 }

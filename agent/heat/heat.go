@@ -173,7 +173,7 @@ func (h *Heat) Rows() []*headroomv1.SensorStatus {
 		rows = append(rows, row)
 	}
 	for _, missing := range h.Sensors.Missing() {
-		rows = append(rows, &headroomv1.SensorStatus{Source: "thermal", Name: "-", State: "absent", Text: missing})
+		rows = append(rows, &headroomv1.SensorStatus{Source: missing.Source, Name: missing.Kind, State: "absent", Text: "this machine has no " + missing.Source + " " + missing.Kind})
 	}
 	return rows
 }
