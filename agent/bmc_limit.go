@@ -63,7 +63,7 @@ func (l *bmcLimit) keep(now time.Duration) {
 	}
 	expect := ipmi.Limit{Power: want, Active: true, Correction: max(found.Correction, beat), Period: found.Period}
 	if err := l.records.Trail.NoteValue(remote.BMCPath, originals.Value{Text: originals.EncodeLimit(expect)}, originals.Value{Text: originals.EncodeLimit(found)}); err != nil {
-		l.log.Warn("the BMC's limit is not written", slog.Any("error", err))
+		l.log.Warn("BMC limit not written", slog.Any("error", err))
 		return
 	}
 	l.want, l.at = want, now
@@ -77,7 +77,7 @@ func (l *bmcLimit) told(r remote.LimitReport) {
 		if r.Wrote && l.records.Trail != nil && l.records.Trail.Has(remote.BMCPath) {
 			// The bytes as the BMC took them, so that only they are ever put back over.
 			if err := l.records.Trail.NoteValue(remote.BMCPath, originals.Value{Text: originals.EncodeLimit(r.Limit)}, originals.Value{Text: originals.EncodeLimit(l.read)}); err != nil {
-				l.log.Warn("the BMC's limit is not recorded", slog.Any("error", err))
+				l.log.Warn("BMC limit not recorded", slog.Any("error", err))
 			}
 		}
 		l.read, l.known = r.Limit, true
@@ -86,8 +86,8 @@ func (l *bmcLimit) told(r remote.LimitReport) {
 		l.tally.writeFailed(metrics.BMC, r.Err)
 	}
 	l.health.Warn(r.Err != nil && !errors.Is(r.Err, ipmi.ErrAbsent), "bmc-limit",
-		fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.Err),
-		"the cap is held without it; set ipmi.limit: false if this BMC has none")
+		fmt.Sprintf("BMC limit not set: %v", r.Err),
+		"the cap is enforced without it; set ipmi.limit: false if this BMC has no limit")
 }
 
 // info is the BMC's limit as a rung.

@@ -54,7 +54,7 @@ func (n *node) brakeHeard() {
 	}
 	n.brake.newest = s
 	n.exchange.carryOut(n.lease.Brake(s.Generation, instant()))
-	n.log.Warn("a brake was heard", slog.Uint64("generation", s.Generation), slog.String("actor", s.Actor), slog.String("reason", s.Reason),
+	n.log.Warn("brake received", slog.Uint64("generation", s.Generation), slog.String("actor", s.Actor), slog.String("reason", s.Reason),
 		slog.Bool("lifted", !n.lease.Braked()), slog.Float64("cap_w", n.control.caps.now.Watts()))
 	n.brake.watch(n.control.mode == holding)
 }
@@ -63,7 +63,7 @@ func (n *node) brakeHeard() {
 func (x *exchange) store(m lease.Memory) {
 	data, err := records.EncodeState(records.State{Memory: m, BrakeMessage: x.brake.proof(m.Brake)})
 	if err != nil {
-		x.log.Error("state cannot be encoded", slog.Any("error", err)) // plain numbers: it cannot happen
+		x.log.Error("state.json not encoded", slog.Any("error", err)) // plain numbers: it cannot happen
 		return
 	}
 	x.storeAt = instant().Boot
@@ -81,16 +81,16 @@ func (b *brakeTracker) proof(generation uint64) []byte {
 // watch says in words that the brake is set.
 func (b *brakeTracker) watch(holds bool) {
 	m := b.lease.Memory()
-	does := fmt.Sprintf("the node holds its fail-safe cap of %v and takes no lease until the log has lifted it", m.FailSafe)
+	does := fmt.Sprintf("the node holds its fail-safe cap of %v and accepts no lease until the brake is lifted", m.FailSafe)
 	if !holds {
-		does = "the node holds no cap; the others hold their fail-safe caps"
+		does = "this node holds no cap; the other nodes hold their fail-safe caps"
 	}
 	b.health.Warn(b.lease.Braked(), "brake-set",
 		fmt.Sprintf("the brake is set (generation %d%s): %s", m.Brake, who(b.newest), does),
-		"coordinator brake show tells more; when the reason is gone: coordinator brake lift")
+		"see coordinator brake show; lift it with coordinator brake lift")
 	b.health.Fail(m.Brake > b.lease.OnDisk().Brake && b.failed, "brake-not-stored",
-		fmt.Sprintf("generation %d of the brake is obeyed but not on disk: a restart would forget it", m.Brake),
-		"make room in "+b.cfg.StateDir)
+		fmt.Sprintf("brake generation %d is in force but not on disk; a restart would lose it", m.Brake),
+		"free space in "+b.cfg.StateDir)
 }
 
 // who is who set a brake, and why, as far as that is known.

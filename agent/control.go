@@ -149,8 +149,8 @@ func (c *controller) apply() []lease.Output {
 	}
 	c.writeErr = c.write(covered, instant().Boot)
 	c.health.Fail(c.writeErr != nil, "limit-refused",
-		fmt.Sprintf("a limit was not taken: %v", c.writeErr),
-		"the node reports what reads back and is charged for it; see powerd status")
+		fmt.Sprintf("limit not accepted: %v", c.writeErr),
+		"the node is charged for the limit that reads back; see powerd status")
 	whole := c.writeErr == nil && covered
 	if whole {
 		c.caps.applied, c.caps.stepped = c.caps.now, false
@@ -336,6 +336,6 @@ func (c *controller) mayWriteOver(now, last time.Duration) bool {
 // watch shows what is wrong with the cap itself.
 func (c *controller) watch() {
 	c.health.Warn(c.mode == holding && c.rail() == capping.AtFloor, "cap-below-floor",
-		"the cap asks for less than the processor can be limited to", "raise power.floor: in powerd.yaml to what the node really holds")
+		"the cap is below the lowest limit of the processor", "raise power.floor in powerd.yaml to the power that the node can hold")
 	c.watchSprint()
 }

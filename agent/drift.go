@@ -51,7 +51,7 @@ func (d *driftWatch) rivalsFound(found []systemd.Unit, err error) {
 	r := &d.rivals
 	r.asked = err == nil
 	if err != nil {
-		d.log.Debug("other writers cannot be looked for", slog.Any("error", err))
+		d.log.Debug("scan for other writers failed", slog.Any("error", err))
 		return
 	}
 	var names, words []string
@@ -64,8 +64,8 @@ func (d *driftWatch) rivalsFound(found []systemd.Unit, err error) {
 	slices.Sort(names)
 	r.units, r.words = names, strings.Join(words, ", ")
 	d.health.Warn(len(names) > 0, "rival",
-		fmt.Sprintf("active here and known to write the same controls: %s", r.words),
-		"stop and mask it; rivals: "+d.cfg.Rivals+" says what powerd does about its writes")
+		fmt.Sprintf("another program may write the same controls: %s", r.words),
+		"stop and mask it; rivals: "+d.cfg.Rivals+" in powerd.yaml sets the reaction to its writes")
 }
 
 // words are what is said about a control that another program changed.
@@ -105,8 +105,8 @@ func (d *driftWatch) look(now time.Duration, excess units.Power, known bool) {
 		}
 	}
 	d.health.Warn(!known, "limit-unread",
-		"what the hardware holds cannot be read back: "+d.unread(),
-		"the node reports that it does not know, and writes its limit again; see powerd zone list and powerd freq list")
+		"limit not readable: "+d.unread(),
+		"the node reports its limit as unknown and writes it again; see powerd zone list and powerd freq list")
 	if d.at == 0 || now-d.at > driftShown {
 		d.health.Clear("limit-drift")
 	}
@@ -141,7 +141,7 @@ func (d *driftWatch) resetFields(s *machine.Package) {
 	windows, err := s.Prepare(d.records.Trail.Note)
 	if err := errors.Join(windows, err); err != nil {
 		d.tally.writeFailed(s.Zone.Label, err)
-		d.log.Warn("windows and switches are not as they should be", slog.String("zone", s.Zone.Label), slog.Any("error", err))
+		d.log.Warn("limit window or enable switch changed by another program", slog.String("zone", s.Zone.Label), slog.Any("error", err))
 	}
 }
 

@@ -82,8 +82,8 @@ func (x *exchange) refusedBy(why error) error {
 	first := (x.records.Own || x.control.mode == observing) && x.fresh && !x.lease.EverHeld()
 	if !first || x.control.stopping {
 		x.health.Fail(true, "name-taken",
-			"the coordinator refuses this node: "+why.Error(),
-			"two machines use one name: change node: in powerd.yaml on one of them")
+			"node refused by the coordinator: "+why.Error(),
+			"two machines use the same name; change node: in powerd.yaml on one of them")
 		return nil
 	}
 	return nameTaken(x.cfg.Node, why)
@@ -101,8 +101,8 @@ func (x *exchange) message(m *headroomv1.CoordinatorMessage) {
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
 		x.lease.Answered(x.lease.Beats())
 		x.health.Warn(true, "not-admitted",
-			"the leader grants no lease yet: "+msg.NotAdmitted.GetReason(),
-			"see coordinator node show "+x.cfg.Node)
+			"no lease granted yet: "+msg.NotAdmitted.GetReason(),
+			"see coordinator node explain "+x.cfg.Node)
 	}
 }
 
@@ -135,7 +135,7 @@ func (x *exchange) carryOut(outputs []lease.Output) {
 			x.tally.counters.refusals++
 			x.log.Debug("grant refused", slog.Any("error", o.Err))
 		case lease.Lost:
-			x.log.Warn("lease ended, holding the fail-safe cap",
+			x.log.Warn("lease expired, holding fail-safe cap",
 				slog.String("reason", o.Why.String()), slog.Float64("cap_w", x.lease.Memory().FailSafe.Watts()))
 			x.leaseEnd.Store(0)
 			x.tally.counters.expiries++
@@ -148,7 +148,7 @@ func (x *exchange) took(o lease.Took) {
 	x.leaseEnd.Store(int64(o.End))
 	x.expiry.Reset(o.End - instant().Boot)
 	if o.Began {
-		x.log.Info("lease taken", slog.Float64("cap_w", o.Grant.Cap.Watts()), slog.String("stamp", o.Grant.Stamp.String()))
+		x.log.Info("lease acquired", slog.Float64("cap_w", o.Grant.Cap.Watts()), slog.String("stamp", o.Grant.Stamp.String()))
 		x.health.Clear("lease-expired")
 	}
 }
@@ -156,8 +156,8 @@ func (x *exchange) took(o lease.Took) {
 // memoryStored takes what came of a write to the state directory.
 func (x *exchange) memoryStored(err error) {
 	x.health.Fail(err != nil, "state-not-stored",
-		fmt.Sprintf("state.json cannot be written (%v): no new grant is taken", err),
-		"make room in "+x.cfg.StateDir+"; the node holds its present cap until the lease ends")
+		fmt.Sprintf("state.json not written (%v): no new grant is accepted", err),
+		"free space in "+x.cfg.StateDir+"; the node holds its cap until the lease expires")
 	x.brake.failed = err != nil
 	x.carryOut(x.lease.Stored(err, instant()))
 	x.brake.watch(x.control.mode == holding)
@@ -242,8 +242,8 @@ func (x *exchange) reconcile(ctx context.Context) {
 func (x *exchange) certified(ctx context.Context, c streams.Certificate) {
 	x.streams.Believe(c)
 	x.health.Fail(c.Err != nil, "tls",
-		fmt.Sprintf("no coordinator can be asked: %v", c.Err),
-		"coordinator tls cert create node/"+x.cfg.Node+" makes this node's certificate; tls in powerd.yaml names the files")
+		fmt.Sprintf("no coordinator reachable: %v", c.Err),
+		"coordinator tls cert create node/"+x.cfg.Node+" creates this node's certificate; set its files under tls: in powerd.yaml")
 	if c.Err == nil {
 		x.reconcile(ctx)
 	}
@@ -287,17 +287,17 @@ func (x *exchange) watch(now time.Duration) {
 		x.leaderAt = now
 	}
 	x.health.Warn(!x.cfg.Alone() && now-x.leaderAt > quietLeader, "no-leader",
-		fmt.Sprintf("no coordinator that leads has been reachable for %.0fs", (now-x.leaderAt).Seconds()),
-		"the node holds its cap until the lease ends and its fail-safe cap afterwards; see coordinator status")
+		fmt.Sprintf("no leader reachable for %.0fs", (now-x.leaderAt).Seconds()),
+		"the node holds its cap until the lease expires, then its fail-safe cap; see coordinator status")
 	_, state := x.lease.Cap()
 	x.health.Warn(x.control.mode == holding && x.lease.EverHeld() && state != lease.Held && !x.lease.Braked(), "lease-expired",
-		fmt.Sprintf("no lease (%v): the node holds its fail-safe cap of %v", x.lease.Why(), x.lease.Memory().FailSafe),
-		"it comes back by itself once a leader grants again; see coordinator status")
+		fmt.Sprintf("no lease (%v): holding fail-safe cap %v", x.lease.Why(), x.lease.Memory().FailSafe),
+		"the lease returns once a leader grants it; see coordinator status")
 	if x.lease.Storing() && now-x.storeAt > quietDisk {
 		x.health.Fail(true, "state-not-stored",
-			fmt.Sprintf("the state directory has not answered for %.0fs: lower caps are carried out, and nothing is raised",
+			fmt.Sprintf("state directory not responding for %.0fs: caps are lowered but not raised",
 				(now-x.storeAt).Seconds()),
-			"see whether the disk of "+x.cfg.StateDir+" hangs; the node holds its present cap until the lease ends")
+			"check the disk of "+x.cfg.StateDir+"; the node holds its present cap until the lease ends")
 	}
 	x.answerWaiters(now)
 }

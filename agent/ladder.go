@@ -48,16 +48,16 @@ type ladder struct {
 func (l *ladder) logMachine() {
 	if t := l.machine.Tree; t != nil {
 		for _, r := range t.Remarks() {
-			l.log.Info("about the zones", slog.String("code", r.Code), slog.String("text", r.Text))
+			l.log.Info("zone remark", slog.String("code", r.Code), slog.String("text", r.Text))
 		}
 	}
 	top := l.machine.PackageMax()
 	wall := units.FromWatts((top + l.cfg.Power.Other).Watts() / l.cfg.Power.SupplyEfficiency)
 	// Ranges move with kernels and firmware: never a reason not to start.
 	l.health.Warn(top > 0 && wall < l.cfg.Power.FailSafe, "range-moved",
-		fmt.Sprintf("the packages take at most %v, which goes with %v at the wall: less than the fail-safe cap of %v; limits are clamped",
+		fmt.Sprintf("the packages accept at most %v (%v at the wall), which is below the fail-safe cap of %v; limits are clamped",
 			top, wall, l.cfg.Power.FailSafe),
-		"a kernel or firmware update may have moved the range: bring power.max and fail_safe in powerd.yaml in line")
+		"a kernel or firmware update may have changed the range; adjust power.max and power.fail_safe in powerd.yaml")
 }
 
 // refuseJournal leaves the node at its fail-safe cap without touching the damaged
@@ -90,7 +90,7 @@ func (l *ladder) begin() error {
 		}
 	}
 	if !(l.cfg.Enforce || l.control.draining) || !l.machine.Capable() {
-		return l.observe(l.machine.Ladder.Why, "it is charged its rated watts; set enforce: false if that is meant")
+		return l.observe(l.machine.Ladder.Why, "the node is charged its rated power; set enforce: false to observe only")
 	}
 	for l.machine.Capable() {
 		failed, err := l.climb()
@@ -101,14 +101,14 @@ func (l *ladder) begin() error {
 			l.tidy()
 			l.health.Warn(l.machine.RAPLInfo.State == capping.RungLocked, "bios-lock",
 				"package limits are locked by firmware: "+l.machine.RAPLInfo.Text+"; "+l.machine.Ladder.Why,
-				"look for a RAPL lock or cTDP in the BIOS set-up: frequency holds a cap less exactly")
+				"remove the RAPL lock or cTDP in the BIOS setup; a frequency limit is less exact")
 			l.log.Info("fail-safe cap written", slog.Float64("cap_w", l.lease.Memory().FailSafe.Watts()),
 				slog.Int64("after_ms", (instant().Boot-l.control.began).Milliseconds()), slog.Bool("adopted", !l.records.Own),
 				slog.String("rung", l.machine.Ladder.Use.String()), slog.String("why", l.machine.Ladder.Why))
 			return nil
 		}
 	}
-	return l.observe(l.machine.Ladder.Why, "look for locked RAPL settings in the BIOS set-up; until then it is charged its rated watts")
+	return l.observe(l.machine.Ladder.Why, "check for locked RAPL settings in the BIOS setup; until then the node is charged its rated power")
 }
 
 // observe makes the node one that only looks. Where it was meant to hold a cap,
@@ -116,7 +116,7 @@ func (l *ladder) begin() error {
 func (l *ladder) observe(why, hint string) error {
 	l.control.mode = observing
 	l.health.Warn(l.cfg.Enforce, noRungCode,
-		"this node cannot hold a cap: "+why, hint)
+		"cannot enforce a cap: "+why, hint)
 	return l.records.WriteHeld(l.control.bound())
 }
 
@@ -172,7 +172,7 @@ func (l *ladder) climbRAPL(raise records.Bound, covered bool) (failed error) {
 		failed = errors.Join(failed, wrote, err)
 		l.health.Warn(windows != nil, "window-refused",
 			fmt.Sprintf("%s: %v", s.Zone.Label, windows),
-			"caps settle slower than they could; nothing else is wrong")
+			"new caps take effect more slowly; there is no other effect")
 	}
 	return failed
 }
@@ -213,7 +213,7 @@ func (l *ladder) stepDown(failed error) bool {
 		l.machine.Ladder, l.machine.RAPLInfo, l.machine.FreqInfo = before, infoRAPL, infoFreq
 		return false
 	}
-	l.log.Warn("a rung does not hold, trying the next", slog.String("rung", before.Use.String()), slog.Any("error", failed))
+	l.log.Warn("control failed, trying the next one", slog.String("rung", before.Use.String()), slog.Any("error", failed))
 	if l.records.Own {
 		l.undo()
 	}
@@ -265,8 +265,8 @@ func (l *ladder) stale(k originals.Kind) bool {
 func unsaved(err error) error {
 	return &cli.Error{
 		Code: "unread-control", Exit: cli.ExitFailed, Err: err,
-		Message: fmt.Sprintf("%v; the limits of the powerd before stay written, and its originals saved", err),
-		Hint:    "see powerd zone list and powerd freq list; powerd limit restore --force puts back what was saved",
+		Message: fmt.Sprintf("%v; the limits of the previous powerd stay written, its original limits stay saved", err),
+		Hint:    "see powerd zone list and powerd freq list; powerd limit restore --force restores the saved limits",
 	}
 }
 

@@ -58,7 +58,7 @@ func badLocal(message, hint string) error {
 // lengthOf bounds how long an operator's own limit is to stand.
 func lengthOf(ms int64) (time.Duration, error) {
 	if ms <= 0 || ms > localMost.Milliseconds() {
-		return 0, badLocal("it needs an end: more than 0 and at most 24h", "for example --for 30m; for good, change powerd.yaml or ask the coordinator")
+		return 0, badLocal("duration must be above 0 and at most 24h", "for example --for 30m; for a permanent limit use coordinator node set --max")
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }
@@ -82,11 +82,11 @@ func (l *localLimits) setCap(p units.Power, length time.Duration, change *headro
 	base, _ := l.lease.Cap()
 	switch {
 	case l.control.mode != holding:
-		return 0, localRefused("observing", "this node holds no cap: it only observes", "see powerd status for why; enforce: true in powerd.yaml lets it hold caps")
+		return 0, localRefused("observing", "limit set refused: this node only observes", "powerd status shows the reason; enforce: true in powerd.yaml enables caps")
 	case p > base:
-		return 0, localRefused("above-cap", fmt.Sprintf("%v is above the cap of %v that the node may use", p, base), "a local limit only lowers; ask the coordinator for more")
+		return 0, localRefused("above-cap", fmt.Sprintf("%v is above the cap in force, %v", p, base), "a local limit can only lower the cap")
 	case p < l.cfg.Power.Floor:
-		return 0, localRefused("below-floor", fmt.Sprintf("%v is below %v, the least that the node can hold (power.floor)", p, l.cfg.Power.Floor), "ask for more")
+		return 0, localRefused("below-floor", fmt.Sprintf("%v is below power.floor, %v", p, l.cfg.Power.Floor), "use a higher cap")
 	}
 	now := instant()
 	l.lease.SetLocal(p, now.Boot+length)
@@ -121,9 +121,9 @@ func (l *localLimits) setCeiling(c *ceilingCall) {
 	var err error
 	switch {
 	case f == nil || f.Ceilings == nil:
-		err = localRefused("no-cpufreq", "this machine's frequency cannot be bounded: "+l.machine.FreqInfo.Text, "see powerd freq list")
+		err = localRefused("no-cpufreq", "no frequency control on this machine: "+l.machine.FreqInfo.Text, "see powerd freq list")
 	case l.control.mode != holding:
-		err = localRefused("observing", "this node only observes, so its frequency is left alone", "enforce: true in powerd.yaml lets powerd write")
+		err = localRefused("observing", "freq set refused: this node only observes", "enforce: true in powerd.yaml enables writes")
 	case c.freq < f.Config.Min:
 		err = localRefused("below-range", fmt.Sprintf("%v is below %v, the lowest frequency", c.freq, f.Config.Min), "see powerd freq list")
 	}
@@ -160,7 +160,7 @@ func (l *localLimits) awaitCeiling(now time.Duration) {
 		l.takeCeiling(now, c)
 	case now > c.until:
 		l.control.caps.ceiling.wanted = nil
-		c.answer <- reply[[]int64]{err: localRefused("state-dir", "the frequency's originals could not be saved, so it was not changed", "make room in "+l.cfg.StateDir)}
+		c.answer <- reply[[]int64]{err: localRefused("state-dir", "frequency not changed: original values not saved", "free space in "+l.cfg.StateDir)}
 	}
 }
 
@@ -171,7 +171,7 @@ func (l *localLimits) endCeiling(now time.Duration, change *headroomv1.Change) {
 		return
 	}
 	l.control.caps.ceiling = localCeiling{}
-	l.log.Info("local frequency ceiling over", slog.String("actor", change.GetActor()))
+	l.log.Info("local frequency ceiling ended", slog.String("actor", change.GetActor()))
 	if l.machine.OnRAPL() && l.records.Journal != nil && l.control.mode == holding {
 		l.ladder.tidy()
 		f := l.machine.Freq
@@ -188,7 +188,7 @@ func (l *localLimits) endCeiling(now time.Duration, change *headroomv1.Change) {
 func (l *localLimits) expire(now time.Duration) {
 	if until := l.lease.LocalUntil(); until > 0 && now >= until {
 		l.lease.SetLocal(0, 0)
-		l.log.Info("local limit ended by itself")
+		l.log.Info("local limit expired")
 	}
 	if c := l.control.caps.ceiling; c.until > 0 && now >= c.until {
 		l.endCeiling(now, nil)

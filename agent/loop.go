@@ -236,17 +236,17 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.exchange.reconcile(inner)
 	n.manager.status(n.report.summary)
 	if n.seconds%publishEvery == 0 {
-		n.report.publish(now) // whoever asks gets a fresh one; this is for when the owner is stuck
+		n.report.publish(now) // a query gets a fresh status; this one is for when the owner is stuck
 	}
 }
 
 // watchCut reports whether no link leads to a coordinator, before the lease ends.
 func (n *node) watchCut(now lease.Instant) {
-	text := "no link that leads to a coordinator is up"
+	text := "no link to a coordinator is up"
 	if left, held := n.lease.Remaining(now); held {
-		text += fmt.Sprintf("; the lease ends within %.0fs, then the node holds its fail-safe cap of %v",
+		text += fmt.Sprintf("; the lease expires within %.0fs, then the node holds its fail-safe cap of %v",
 			left.Seconds(), n.lease.Memory().FailSafe)
 	}
-	n.health.Warn(n.network.CutOff, "cut-off",
-		text, "look at the cable, the switch and the address: ip link, ip addr")
+	n.health.Warn(n.network.CutOff, "cut-off", text,
+		"check cable, switch and address: ip link, ip addr")
 }

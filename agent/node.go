@@ -180,7 +180,7 @@ func (n *node) open() error {
 	if n.machine, err = machine.Open(n.root, n.cfg, n.openTree, n.cfg.Enforce || n.control.draining); err != nil {
 		return &cli.Error{
 			Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
-			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
+			Hint: "powerd must be able to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
 	n.meter.Attach(n.machine)
@@ -192,7 +192,7 @@ func (n *node) open() error {
 	}
 	memory, fresh, err := records.LoadState(n.disk, lowest)
 	if err != nil {
-		n.log.Warn("state cannot be used, starting without it", slog.Any("error", err))
+		n.log.Warn("state.json unusable, starting without it", slog.Any("error", err))
 	}
 	memory.FailSafe = min(memory.FailSafe, n.cfg.Power.FailSafe)
 	n.exchange.fresh = fresh

@@ -97,7 +97,7 @@ func refusedRelease(err error, addr string) error {
 func noLeader(err error) error {
 	return &cli.Error{
 		Code: "no-leader", Exit: cli.ExitRefused, Err: errors.Join(errNoLeader, err),
-		Message: "no coordinator that leads answers, so nobody can release this node; its fail-safe cap stays written",
-		Hint:    "try again once coordinator status shows a leader, or put the controls back anyway: powerd limit restore --force",
+		Message: "release failed: no leader reachable; the fail-safe cap stays written",
+		Hint:    "retry when coordinator status shows a leader, or use powerd limit restore --force",
 	}
 }

@@ -23,7 +23,7 @@ const renewWait = 3 * time.Second
 func (x *exchange) renew(answer chan<- reply[struct{}]) {
 	if x.streams.Leader() == nil {
 		settle(answer, reply[struct{}]{err: rpc.Refuse(connect.CodeUnavailable, "no-leader", cli.ExitUnreachable,
-			"no coordinator that leads is reachable", "see powerd lease show and coordinator status")})
+			"no leader reachable", "see powerd lease show and coordinator status")})
 		return
 	}
 	x.heartbeat()
@@ -40,7 +40,7 @@ func (x *exchange) answerWaiters(now time.Duration) {
 			settle(w.answer, reply[struct{}]{})
 		case now > w.until:
 			settle(w.answer, reply[struct{}]{err: rpc.Refuse(connect.CodeDeadlineExceeded, "timeout", cli.ExitUnknown,
-				"the leader did not answer the heartbeat in time", "see powerd lease show")})
+				"heartbeat sent, no answer from the leader in time", "see powerd lease show")})
 		default:
 			left = append(left, w)
 		}

@@ -20,7 +20,7 @@ type serviceManager struct {
 func (m *serviceManager) open(env func(string) string) {
 	var err error
 	if m.notify, err = systemd.OpenNotify(env); err != nil {
-		m.log.Warn("the service manager cannot be told", slog.Any("error", err))
+		m.log.Warn("service manager not reachable", slog.Any("error", err))
 	}
 }
 
@@ -47,12 +47,12 @@ func (m *serviceManager) status(words func() string) {
 
 // stopping tells that the node is about to stop, and asks for the time it takes.
 func (m *serviceManager) stopping() {
-	m.tell(m.notify.Stopping("stopping: asking for a release"))
+	m.tell(m.notify.Stopping("stopping: requesting a release"))
 	m.tell(m.notify.Extend(releaseWait + 3*remote.PutBackWait))
 }
 
 func (m *serviceManager) tell(err error) {
 	if err != nil {
-		m.log.Debug("the service manager was not told", slog.Any("error", err))
+		m.log.Debug("service manager not notified", slog.Any("error", err))
 	}
 }

@@ -63,8 +63,8 @@ func (b *bandwidth) told(found []remote.SliceReport, err error, now time.Duratio
 	}
 	b.used, b.usedAt = used, now
 	b.health.Warn(err != nil || failed != nil, "slices",
-		fmt.Sprintf("slices whose CPU bandwidth cannot be bounded: %v", errors.Join(err, failed)),
-		"name slices of low priority that exist under bandwidth.slices:, and let powerd set their properties (polkit)")
+		fmt.Sprintf("CPU bandwidth of slices not limited: %v", errors.Join(err, failed)),
+		"list existing low-priority slices in bandwidth.slices:, and allow powerd to set their properties (polkit)")
 }
 
 // info is the slices as a rung.
@@ -143,7 +143,7 @@ func (b *bandwidth) ask(want map[string]systemd.Bandwidth) {
 			want[s.Name] = to
 		}
 		if err := b.records.Trail.NoteValue(path, originals.Value{Number: int64(to)}, originals.Value{Number: int64(found)}); err != nil {
-			b.log.Warn("a slice is not bounded", slog.String("slice", s.Name), slog.Any("error", err))
+			b.log.Warn("CPU bandwidth of slice not limited", slog.String("slice", s.Name), slog.Any("error", err))
 			return
 		}
 	}

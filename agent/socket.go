@@ -114,7 +114,7 @@ func (f agentService) SetLocalLimit(ctx context.Context, req *connect.Request[he
 		return nil, err
 	}
 	if req.Msg.GetCapUw() <= 0 {
-		return nil, badLocal("a limit of 0 W is never written", "powerd limit clear takes a local limit away")
+		return nil, badLocal("limit must be above 0 W", "powerd limit clear removes a local limit")
 	}
 	now, err := onLoop(ctx, f.n, func(_ context.Context, answer chan<- reply[units.Power]) {
 		p, err := f.n.locals.setCap(units.Power(req.Msg.GetCapUw()), length, req.Msg.GetChange())
@@ -145,7 +145,7 @@ func (f agentService) SetLocalCeiling(ctx context.Context, req *connect.Request[
 ) {
 	call := &ceilingCall{freq: units.Freq(req.Msg.GetCeilingKhz()), change: req.Msg.GetChange(), answer: make(chan reply[[]int64], 1)}
 	if call.freq < 0 {
-		return nil, badLocal("a frequency below 0", "0 takes the ceiling away")
+		return nil, badLocal("frequency must not be below 0", "0 removes the limit")
 	}
 	if call.freq > 0 {
 		var err error

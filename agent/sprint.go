@@ -30,10 +30,10 @@ func (c *controller) noteSprint(now time.Duration) {
 	}
 	if id != "" {
 		c.tally.counters.sprints++
-		c.log.Info("sprint began", slog.String("id", id), slog.Float64("cap_w", s.Cap.Watts()), slog.Float64("base_w", s.Base.Watts()),
+		c.log.Info("sprint started", slog.String("id", id), slog.Float64("cap_w", s.Cap.Watts()), slog.Float64("base_w", s.Base.Watts()),
 			slog.Float64("escrow_j", s.Escrow.Joules()), slog.Duration("at_most", s.Remaining))
 	} else {
-		c.log.Info("sprint over", slog.String("id", c.caps.running))
+		c.log.Info("sprint ended", slog.String("id", c.caps.running))
 	}
 	c.caps.running = id
 }
@@ -57,6 +57,6 @@ func (c *controller) sprintStatus(now time.Duration) *headroomv1.SprintStatus {
 func (c *controller) watchSprint() {
 	offer, offered := c.lease.Offer()
 	c.health.Warn(offered && !c.cfg.Sprint.Allow, "sprint-refused",
-		fmt.Sprintf("sprint %s is granted but not begun: sprint.allow is false", offer.ID),
-		"set sprint.allow: true in powerd.yaml, or stop granting sprints to this node")
+		fmt.Sprintf("sprint %s granted but not started: sprint.allow is false", offer.ID),
+		"set sprint.allow: true in powerd.yaml, or grant no sprints to this node")
 }

@@ -131,24 +131,24 @@ func (r *reporter) summary() string {
 	var s string
 	switch {
 	case r.control.mode == released:
-		s = "released: the originals are back, only observing"
+		s = "released: original limits restored, observing only"
 	case r.control.mode == observing && !r.cfg.Enforce:
-		s = "observe only: enforce is false"
+		s = "observing only: enforce is false"
 	case r.control.mode == observing:
-		s = "cannot hold a cap: " + r.machine.Ladder.Why
+		s = "cannot enforce a cap: " + r.machine.Ladder.Why
 	case state == lease.Held:
-		s = fmt.Sprintf("holding the lease's cap of %v by %v", base, r.machine.Ladder.Use)
+		s = fmt.Sprintf("holding the lease cap of %v with %v", base, r.machine.Ladder.Use)
 	default:
-		s = fmt.Sprintf("holding the fail-safe cap of %v by %v (%v)", base, r.machine.Ladder.Use, r.lease.Why())
+		s = fmt.Sprintf("holding the fail-safe cap of %v with %v (%v)", base, r.machine.Ladder.Use, r.lease.Why())
 	}
 	if r.control.caps.running != "" {
 		s += "; sprinting"
 	}
 	if r.network.CutOff {
-		s += "; cut off"
+		s += "; no link to a coordinator"
 	}
 	if k := r.health.Len(); k > 0 {
-		s += fmt.Sprintf("; %d warnings, see powerd status", k)
+		s += fmt.Sprintf("; health items: %d, see powerd status", k)
 	}
 	return s
 }

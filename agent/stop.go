@@ -80,7 +80,7 @@ func (r *releaser) restore(ctx context.Context, call *restoreCall) {
 	case r.asked != nil:
 		call.answer(restoreReply{err: &cli.Error{
 			Code: "busy", Exit: cli.ExitConflict,
-			Message: "a release is being asked for already", Hint: "try again in a few seconds",
+			Message: "a release is already in progress", Hint: "retry in a few seconds",
 		}})
 	default:
 		r.ask(ctx, call)
@@ -112,8 +112,8 @@ func (r *releaser) answer(ctx context.Context, err error) (done bool) {
 	r.lease.Stay()
 	if err != nil {
 		r.health.Warn(true, "restore-refused",
-			"the originals stay saved and the fail-safe cap written: "+err.Error(),
-			"make room in the budget, or put them back anyway: powerd limit restore --force")
+			"release refused, the fail-safe cap stays written: "+err.Error(),
+			"free some budget, or use powerd limit restore --force")
 		call.answer(restoreReply{err: err})
 		if r.control.stopping {
 			r.staySafe(err.Error())
@@ -140,7 +140,7 @@ func (r *releaser) beginStop(ctx context.Context) (done bool) {
 		r.putBack()
 		return true
 	case r.asked == nil:
-		r.ask(ctx, &restoreCall{change: r.change("powerd stops")})
+		r.ask(ctx, &restoreCall{change: r.change("powerd stopped")})
 	}
 	return false
 }
@@ -156,9 +156,9 @@ func (r *releaser) staySafe(reason string) {
 			r.log.Warn("held.json not written", slog.Any("error", err))
 		}
 	}
-	r.log.Warn("not released: the fail-safe cap stays written and the originals stay saved",
+	r.log.Warn("not released; fail-safe cap stays written, original limits stay saved",
 		slog.Float64("cap_w", r.lease.Memory().FailSafe.Watts()), slog.String("reason", reason),
-		slog.String("hint", "powerd limit restore --force puts them back anyway"))
+		slog.String("hint", "powerd limit restore --force restores the limits without a release"))
 }
 
 // putBack puts the originals back. From here on the node holds no cap, unless the state
@@ -197,7 +197,7 @@ func (r *releaser) settleWriter() {
 		case j := <-r.records.Writer.Done():
 			r.settled(j)
 		case <-late.C:
-			r.log.Warn("the state directory does not answer", slog.String("state_dir", r.cfg.StateDir))
+			r.log.Warn("state directory not responding", slog.String("state_dir", r.cfg.StateDir))
 			return
 		}
 	}

@@ -222,7 +222,7 @@ func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
 		}
 	}
 	for _, words := range slices.Sorted(maps.Keys(said)) {
-		t.log.Info("beside the cap", slog.String("state", words), slog.String("controls", strings.Join(said[words], ", ")))
+		t.log.Info("energy preference or turbo written", slog.String("state", words), slog.String("controls", strings.Join(said[words], ", ")))
 	}
 	t.say(now)
 	return moved
@@ -387,8 +387,8 @@ func (t *tuner) say(now time.Duration) {
 		drift = drift || k.state == knobDrift
 	}
 	t.health.Warn(len(refused) > 0, "tuning-refused",
-		"not taken, and the cap is held all the same: "+few(refused),
-		"see powerd freq list for what the driver offers, or leave frequency: out of powerd.yaml")
+		"not accepted (the cap is still enforced): "+few(refused),
+		"powerd freq list shows what the driver supports; or remove frequency: from powerd.yaml")
 	if at := t.driftAt; !drift && (at == 0 || now-at > driftShown) {
 		t.health.Clear(tuningDriftCode)
 	}

@@ -77,7 +77,7 @@ func start(cfg Config, log *slog.Logger, open opener, now func() time.Duration) 
 	if absent != nil {
 		m.open = nil
 		m.track.absent(absent.Error())
-		log.Info("no wall power from a BMC", slog.String("why", absent.Error()))
+		log.Info("no BMC power reading", slog.String("why", absent.Error()))
 	}
 	go m.run(ctx)
 	return m

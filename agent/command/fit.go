@@ -92,8 +92,8 @@ const (
 	// steadyFor is how long package and memory power must be steady before it is compared
 	// with the BMC, whose reading is up to 10 s old or a mean over some seconds.
 	steadyFor = 15 * time.Second
-	// steadyWithin is the change of power that ends a steady time, as a part of it.
-	steadyWithin = 0.1
+	// steadyWithin is the change of either power that ends a steady time, as a part of it.
+	steadyWithin = 0.05
 	// steadyLeast is the change that does not, for idle machines: counters are that noisy.
 	steadyLeast = 3 * units.Watt
 	// spreadLeast is the least difference of package and memory power between idle and
@@ -102,10 +102,10 @@ const (
 )
 
 // fit finds power.other and power.supply_efficiency by least squares from
-// wall = (package + dram + other) / efficiency, over the times of steady power.
+// wall = (package + dram + other) / efficiency, over the times in which both are steady.
 type fit struct {
 	window     window
-	at         units.Power // the power that the steady time began with
+	at, wallAt units.Power // package and memory, and the BMC, when the steady time began
 	steady     time.Duration
 	n          int
 	sumX, sumY float64
@@ -125,8 +125,8 @@ func (f *fit) add(elapsed time.Duration, behind, wall *units.Power) {
 	if !full {
 		return
 	}
-	if within := max(steadyLeast, units.FromWatts(steadyWithin*f.at.Watts())); mean > f.at+within || mean < f.at-within {
-		f.at, f.steady = mean, fitOver
+	if !near(mean, f.at) || !near(*wall, f.wallAt) {
+		f.at, f.wallAt, f.steady = mean, *wall, fitOver
 		return
 	}
 	if f.steady += fitOver; f.steady < steadyFor {
@@ -138,6 +138,12 @@ func (f *fit) add(elapsed time.Duration, behind, wall *units.Power) {
 	}
 	f.least, f.most = min(f.least, x), max(f.most, x)
 	f.n, f.sumX, f.sumY, f.xx, f.xy = f.n+1, f.sumX+x, f.sumY+y, f.xx+x*x, f.xy+x*y
+}
+
+// near reports whether p is still the steady power at.
+func near(p, at units.Power) bool {
+	within := max(steadyLeast, units.FromWatts(steadyWithin*at.Watts()))
+	return at-within <= p && p <= at+within
 }
 
 // fitJSON is what a measurement says about the node's model; null with the reason in text.

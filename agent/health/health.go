@@ -55,7 +55,7 @@ func (h *Items) set(bad bool, i Item) {
 	old, shown := h.items[i.Code]
 	switch {
 	case bad && !shown:
-		h.log.Warn("health item appeared", slog.String("code", i.Code), slog.String("text", i.Text), slog.String("hint", i.Hint))
+		h.log.Warn("health item raised", slog.String("code", i.Code), slog.String("text", i.Text), slog.String("hint", i.Hint))
 		h.items[i.Code] = i
 	case bad && old != i:
 		h.items[i.Code] = i

@@ -43,7 +43,7 @@ const (
 
 // errEnded reports a watcher whose socket failed: its state does not follow the
 // machine any more.
-var errEnded = errors.New("links are no longer watched")
+var errEnded = errors.New("link watch ended")
 
 // Watcher follows the links of the node. Its methods may be called by any
 // goroutine.
@@ -149,7 +149,7 @@ func (w *Watcher) run(ctx context.Context, socket io.ReadCloser) {
 	}
 	listener.Wait()
 	if err != nil && ctx.Err() == nil {
-		w.log.Warn("links are no longer watched", slog.Any("error", err))
+		w.log.Warn("link watch ended", slog.Any("error", err))
 		w.mu.Lock()
 		w.err = errors.Join(errEnded, err)
 		w.mu.Unlock()

@@ -246,7 +246,7 @@ func (f *Frequency) Write(most map[string]units.Freq, note func(path string, val
 }
 
 // ErrNotLower reports a ceiling above what was written.
-var ErrNotLower = errors.New("a frequency ceiling reads back higher than it was written")
+var ErrNotLower = errors.New("frequency ceiling reads back higher than written")
 
 // note records every value that write may leave behind. Policies whose record could not
 // be written stay where they are, and keep the others from nothing.

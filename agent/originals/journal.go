@@ -29,7 +29,7 @@ import (
 )
 
 // ErrDamaged reports a journal that cannot be trusted.
-var ErrDamaged = errors.New("the journal is damaged")
+var ErrDamaged = errors.New("journal damaged")
 
 // Saved is one control as it was found.
 type Saved struct {
@@ -104,9 +104,9 @@ func decodeJournal(data []byte) (*Journal, error) {
 	case err != nil:
 		return nil, err
 	case j.Version != JournalVersion:
-		return nil, fmt.Errorf("%w: version %d, this powerd knows %d", ErrDamaged, j.Version, JournalVersion)
+		return nil, fmt.Errorf("%w: version %d, this powerd supports %d", ErrDamaged, j.Version, JournalVersion)
 	case sum != j.Sum:
-		return nil, fmt.Errorf("%w: its checksum does not match", ErrDamaged)
+		return nil, fmt.Errorf("%w: checksum mismatch", ErrDamaged)
 	}
 	for _, c := range j.Controls {
 		if !c.Kind.known() {

@@ -109,8 +109,8 @@ func FilesOnly(c Saved, _ Value, ever bool) (string, bool, error) {
 	case !ever:
 		return c.Kind.Words(c.Found()) + " (never written)", false, nil
 	case c.Kind == Bandwidth:
-		return "", false, errors.New("only the agent puts a slice's bandwidth back: start powerd, or reboot (the bound ends with the boot); it was " +
+		return "", false, errors.New("only a running powerd restores the bandwidth of a slice: start powerd, or reboot (a reboot removes the limit); original value " +
 			c.Kind.Words(c.Found()))
 	}
-	return "", false, errors.New("only the agent reaches the BMC: start powerd, or set the limit by hand; it was " + c.Kind.Words(c.Found()))
+	return "", false, errors.New("only a running powerd reaches the BMC: start powerd, or set the limit by hand; original value " + c.Kind.Words(c.Found()))
 }

@@ -259,7 +259,7 @@ func (f *Remote) PutBack() originals.Remote {
 		var err error
 		switch {
 		case !f.started:
-			err = errors.New("it is put back later: the other program is not asked before the first safe cap")
+			err = errors.New("restored later: the other program is not called before the first safe cap")
 		case c.Kind == originals.Bandwidth:
 			slice := f.manager.Adopt(strings.TrimPrefix(c.Path, SlicePrefix))
 			_, err = slice.PutBack(ctx, systemd.Bandwidth(c.Original), systemd.Bandwidth(wrote.Number))
