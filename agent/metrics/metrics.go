@@ -75,7 +75,7 @@ func all() scrape.Table {
 	return scrape.Table{
 		scrape.Counter(zoneEnergy, "Energy used by a zone since powerd started, in whole joules, across wraps and resets of its counter.", zone, socket),
 		scrape.Gauge(zonePower, "Power of a zone in watts, rounded to 0.1 W.", zone, socket),
-		scrape.Gauge(zoneLimit, "Power limit of a zone in watts: requested, written, or effective (read back).", zone, scrape.Of("constraint", longTerm), stage),
+		scrape.Gauge(zoneLimit, "Limit of a zone in watts: requested, written, or effective (read back).", zone, scrape.Of("constraint", longTerm), stage),
 		scrape.Counter(zoneDrift, "Number of times another program changed a limit or frequency ceiling. A lasting change counts once.", control),
 		scrape.Counter(zoneWriteErrors, "Number of writes that failed or did not read back, by reason.", control, scrape.Of("reason", scrape.Words(reasons()))),
 		scrape.Gauge(nodePower, "Power of the node in watts, rounded to 0.1 W, by source: rapl is packages and memory; dcmi, sdr and model are at the wall; best is the value that caps are enforced on.", scrape.Of("source", "best, rapl, dcmi, sdr, model")),
