@@ -1,22 +1,19 @@
-// Package dvfs reads and bounds processor frequency through the kernel's cpufreq
-// policies.
+// Package dvfs reads and limits processor frequency through the kernel's cpufreq policies.
 //
-// A Policy is a group of CPUs that share one frequency. What bounds it is
-// scaling_max_freq, the one knob that every cpufreq driver has: acpi-cpufreq,
-// cppc_cpufreq, amd-pstate and intel_pstate in either mode differ in governors, in
-// frequency tables and in what their requests mean, but all of them keep below
-// this ceiling. So the package probes the driver and its status file, never the
-// vendor; uses a list of frequencies where there is one and none where there is
-// none; and never changes a governor.
+// A Policy is a group of CPUs that share one frequency. Its limit is scaling_max_freq, the
+// one setting that every cpufreq driver has: acpi-cpufreq, cppc_cpufreq, amd-pstate and
+// intel_pstate in either mode differ in governors, frequency tables and the meaning of their
+// requests, but all of them stay below this ceiling. The package therefore probes the driver
+// and its status file, never the vendor; uses a list of frequencies if there is one; and
+// never changes a governor.
 //
-// Guarantees: every path is resolved inside one os.Root; reading (Policy, Turbo)
-// never changes the machine; the hands that write are other types (Ceiling,
-// Ceilings, Preference, TurboSwitch), and each write is read back, because the
-// kernel clamps and rounds without an error. A ceiling is clamped to what the
-// hardware can do before it is written. Every knob that a hand may write shows
-// its sysfs.Control, so that what was there before can be saved and put back
-// exactly. A policy that fails never stops the others. The package does not know
-// what a watt costs in hertz; that is the control law's part.
+// Guarantees: every path is resolved inside one os.Root; reading (Policy, Turbo) never
+// changes the machine; separate types write (Ceiling, Ceilings, Preference, TurboSwitch), and
+// each write is read back, because the kernel clamps and rounds without an error; a ceiling
+// is clamped to the range of the hardware before it is written; every writable setting has
+// its sysfs.Control, so that its original value can be saved and restored exactly; a failing
+// policy does not stop the others. The package does not relate frequency to power; the
+// control law does.
 package dvfs
 
 import (

@@ -1,17 +1,15 @@
-// Package thermal reads how hot a machine is and whether its processors are held
-// back for it: hwmon chips, thermal zones, throttle counters, and the kernel's
-// thermal events.
+// Package thermal reads temperatures of a machine and detects thermal throttling: hwmon
+// chips, thermal zones, throttle counters, and the kernel's thermal events.
 //
-// The one idea: a reading is a number only when it can be believed. Drivers show
-// "I do not know" as -274 C, as 4294967295000 uW, as an error that passes; all of
-// it comes out as unknown with the reason, never as a number.
+// The one idea: only a plausible reading is a number. Drivers report an unknown value as
+// -274 C, as 4294967295000 uW, or as a temporary error; all of these are returned as unknown
+// with the reason.
 //
-// Guarantees: every path is resolved inside one os.Root; descriptors are opened
-// once and held, so a sample costs one pread for each sensor; one sensor that
-// fails never stops the others; nothing is ever written. A machine without any
-// sensor gives an empty Sensors, and Missing lists the kinds. The package does
-// not decide what is too hot: the trips are the hardware's, the rest is the
-// caller's.
+// Guarantees: every path is resolved inside one os.Root; descriptors are opened once and
+// kept open, so a sample costs one pread for each sensor; a failing sensor does not stop the
+// others; nothing is written. A machine without sensors gives an empty Sensors, and Missing
+// lists the kinds. The package does not decide what is too hot: the trip points are those of
+// the hardware, the rest is the caller's.
 package thermal
 
 import (

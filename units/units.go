@@ -1,14 +1,13 @@
-// Package units holds the typed quantities that cross every border in Headroom:
-// power in microwatts, energy in microjoules, frequency in kilohertz.
+// Package units defines the quantities used by all of Headroom: power in microwatts, energy
+// in microjoules, frequency in kilohertz.
 //
-// The one idea: a number without a unit is never accepted and never shown. The
-// integer types are those the Linux kernel uses (powercap in uW and uJ, cpufreq
-// in kHz), so reading and writing sysfs needs no conversion; floats appear only
-// at the edges (JSON in base SI units, screens).
+// The one idea: a number without a unit is never accepted and never shown. The integer types
+// are those of the Linux kernel (powercap in uW and uJ, cpufreq in kHz), so sysfs needs no
+// conversion; floats appear only at the edges (JSON in base SI units, tables).
 //
-// Guarantees: parsing demands a unit and says where and how the text is wrong;
-// a value printed by Exact and parsed again is the same value. The package does
-// no I/O and keeps no state.
+// Guarantees: parsing requires a unit, and an error gives position and reason; a value
+// printed by Exact and parsed again is the same value. The package does no I/O and keeps no
+// state.
 //
 //headroom:apply
 package units

@@ -1,10 +1,9 @@
-// Package config is powerd.yaml: its keys, their defaults, and what makes sense.
+// Package config reads and validates powerd.yaml.
 //
-// Load returns a configuration that has been checked, or an error with a position, a rule
-// and a way out. What follows from the configuration alone is answered here too: which
-// controls may be written, how the node's BMC and its coordinators are reached, what is
-// done about another program's writes. Beside the files that it names, nothing is read;
-// no device is touched.
+// Load returns a valid configuration, or an error with position, rule and hint. The package
+// also derives settings from the configuration: which controls may be written, how the BMC
+// and the coordinators are reached, and how to react to writes of other programs. It reads
+// only the files that the configuration names, and touches no device.
 package config
 
 import (

@@ -1,9 +1,9 @@
-// Package health keeps the warnings of a node that are visible now.
+// Package health holds the active health items of a node.
 //
-// A warning has a code, a text and a way out. Whoever watches a condition reports it each
-// time it looks, whether it is met or not, so a warning appears and clears itself. Each
-// change is one log line, and nothing is logged while nothing changes. Items belong to one
-// goroutine, powerd's loop; they do no I/O but the log.
+// An item has a code, a text and a hint. The code that watches a condition reports it at
+// every check, met or not, so items appear and clear by themselves. Each change is one log
+// line; without a change nothing is logged. Items belong to one goroutine, powerd's loop,
+// and do no I/O except for the log.
 package health
 
 import (

@@ -1,9 +1,9 @@
-// Package heat tells how hot a node's machine is, and when its hardware holds it back.
+// Package heat reads a node's temperatures and detects thermal throttling.
 //
-// Heat is judged by a temperature and by what the hardware counts or reports as throttling.
-// One goroutine, powerd's loop, looks and takes the kernel's events; reading never writes.
-// What is not known makes nothing hot: sprints then end by their other bounds, and status
-// shows what is missing.
+// A node is hot when a temperature reaches its bound, or when the hardware counts or reports
+// throttling. One goroutine, powerd's loop, reads the sensors and receives the kernel's
+// events; nothing is written. An unknown temperature makes nothing hot: sprints then end by
+// their other bounds, and the status shows the missing sensors.
 package heat
 
 import (

@@ -1,15 +1,14 @@
-// Package links watches the node's network links and addresses: by which address
-// others reach it, and whether it can reach a coordinator at all.
+// Package links watches the node's network links and addresses: the address at which others
+// reach it, and whether it can reach a coordinator at all.
 //
-// The one idea: the kernel's events only say that something changed; what is then
-// believed is a fresh look at everything (View), and what to make of it is a pure
-// function (Choose). So a lost event, or a burst of them, costs nothing but a
-// look.
+// The one idea: an event of the kernel only triggers a fresh read of all links (View), and a
+// pure function (Choose) evaluates it. A lost event or a burst of events therefore costs at
+// most one read.
 //
-// Guarantees: a cable that is pulled shows at once, before a lease has ended;
-// changes are told at most ten times a second, and the last one always; a reader
-// who is slow sees the newest state and blocks nobody. The package changes no
-// link, address or route and sends nothing to anybody.
+// Guarantees: a pulled cable is detected at once, before a lease expires; changes are
+// reported at most ten times a second, and the last one always; a slow reader gets the
+// newest state and blocks nobody. The package changes no link, address or route, and sends
+// nothing.
 package links
 
 import (

@@ -1,14 +1,13 @@
-// Package machine is what a node is measured and held with: the packages and memory that
-// count energy, the limits of the packages, the frequency ceilings of the policies.
+// Package machine holds the devices of a node: energy counters of packages and memory,
+// limits of packages, and frequency ceilings of cpufreq policies.
 //
-// A Machine is read and written by one goroutine, powerd's loop. Look reads the counters,
-// ReadBack the limits and ceilings; Share and Frequency.Step turn what the control law
-// decides into what each package and policy is asked for; Write brings the hardware there
-// and verifies it. What reads back is believed, never what was written. Every value is
-// noted before it is written, by a function of the caller: a value whose note fails is not
-// written. What cannot be read is unknown, and never 0.
+// A Machine belongs to one goroutine, powerd's loop. Look reads the counters, ReadBack reads
+// limits and ceilings. Share and Frequency.Step turn the decisions of the control law into
+// values for each package and policy. Write writes a value and verifies it. Only values that
+// read back count. Every value is recorded before it is written, by a function of the
+// caller; if that fails, the value is not written. An unreadable value is unknown, never 0.
 //
-// Nothing here decides a cap, keeps a file, or knows of coordinators.
+// The package decides no cap, stores no file, and knows no coordinator.
 package machine
 
 import (

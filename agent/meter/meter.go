@@ -1,12 +1,12 @@
-// Package meter tells what a node draws at the wall.
+// Package meter measures what a node draws at the wall.
 //
-// It makes wall power of what the packages and the memory count, by a model that is learned
-// from the node's BMC where there is one, and goes by the BMC alone where nothing counts.
-// Power that is not known is unknown, never 0, and counts towards no mean and no energy. A
-// reading that cannot be true is none.
+// It computes wall power from the energy counters of packages and memory, with a model that
+// is learned from the BMC if there is one. Without counters it uses the BMC alone. Unknown
+// power is unknown, never 0, and is part of no mean and no energy. An implausible reading is
+// unknown.
 //
-// A Meter belongs to one goroutine, powerd's loop. The BMC, which may take seconds, is
-// asked by a goroutine of its own (package ipmi); here its newest reading is looked at.
+// A Meter belongs to one goroutine, powerd's loop. The BMC may take seconds, so a separate
+// goroutine queries it (package ipmi); the Meter uses its newest reading.
 package meter
 
 import (

@@ -1,9 +1,9 @@
-// Package network is how others reach a node: its links, and the gossip, which tells its
+// Package network connects a node to the others: its links, and gossip, which announces its
 // address and carries the brake.
 //
-// It notices that no link leads to a coordinator any more, tells another address when the
-// node's changed, and reads the gossip's keys again when asked to. A Network belongs to one
-// goroutine, powerd's loop; what takes a while runs beside it. Nothing here decides power.
+// It detects that no link to a coordinator is up, announces a new address when the node's
+// address changes, and reloads the gossip keys on request. A Network belongs to one
+// goroutine, powerd's loop; slow work runs in others. It makes no decision about power.
 package network
 
 import (

@@ -1,12 +1,12 @@
-// Package originals keeps what powerd found in every control that it may write, what it
-// has written since, and puts it back.
+// Package originals saves the original values of controls, records what powerd writes, and
+// restores them.
 //
-// A Journal holds the originals and is on disk before any of its controls is written. A
-// Trail records each write before it happens, so that after a kill at any point a control
-// holds the original, a value of its record, or another program's value, which is left
-// alone. PutBack goes the way back with both. Controls are files below a root, or what
-// another program holds for powerd (a slice's bandwidth, the BMC's limit); those are
-// reached through a Remote. Nothing here decides what is written: that is powerd's loop.
+// A Journal holds the original values and is on disk before any of its controls is written.
+// A Trail records each write before it happens. After a kill at any point, a control
+// therefore holds its original value, a recorded value, or a value of another program, which
+// is kept. PutBack restores the originals with both. A control is a file below a root, or a
+// setting of another program (CPU bandwidth of a slice, limit of the BMC), which is reached
+// through a Remote. The package does not decide what is written; powerd's loop does.
 package originals
 
 import (

@@ -1,14 +1,14 @@
-// Package records keeps, on disk, what a node has changed and what it may hold.
+// Package records keeps on disk what a node has changed and what it may hold.
 //
-// Three files tell whoever comes after this process: the journal of the originals and the
-// trail of what was written since (package originals), and held.json, the most that the
-// hardware may hold. Nothing is written before its original is durable, and nothing is
-// raised before held.json covers it. state.json, what powerd remembers of its leases, has
-// its form here too.
+// Three files are for the next process: the journal of original values, the trail of writes
+// (both of package originals), and held.json, the highest limits that the hardware may hold.
+// Nothing is written before its original value is durable, and nothing is raised before
+// held.json covers it. The package also defines the format of state.json, which holds the
+// stored leases.
 //
-// Records belong to one goroutine, powerd's loop, which they never make wait for a disk:
-// once Start was called a goroutine of their own writes. Only what ends a node's control
-// waits for it, within SettleWait.
+// Records belong to one goroutine, powerd's loop, and never block it on a disk: after Start
+// a separate goroutine writes. Only steps that end a node's control wait for it, at most
+// SettleWait.
 package records
 
 import (

@@ -1,10 +1,11 @@
-// Package remote reaches, for powerd's loop, what only another program can write: the CPU
-// bandwidth of slices (systemd) and the BMC's own limit. It looks for rivals too, which are
-// programs that write the same controls.
+// Package remote writes controls that only another program can write: CPU bandwidth of
+// slices (systemd) and the limit of the BMC. It also detects rivals, which are programs that
+// write the same controls.
 //
-// Any of it may take seconds or hang, so goroutines do it. The loop asks for values, where
-// only the newest counts, and takes reports; neither ever waits. Nothing is written before
-// the loop asked for it, and what is put back was recorded before (package originals).
+// These calls may take seconds or hang, so they run in goroutines of their own. The loop
+// submits values, of which only the newest counts, and receives reports; neither blocks.
+// Nothing is written before the loop asks for it, and every original value is recorded first
+// (package originals).
 package remote
 
 import (

@@ -1,5 +1,5 @@
-// Package statedir is powerd's state directory: its files, how they are replaced, and the
-// locks that keep a second powerd from a state directory and from a machine.
+// Package statedir manages powerd's state directory: its files, their replacement, and the
+// locks that prevent a second powerd on a state directory or a machine.
 package statedir
 
 import (

@@ -1,10 +1,11 @@
 // Package access decides who may call a coordinator, and how often.
 //
-// A Guard stands before every procedure: who calls is shown by a certificate, a token of
-// the log or the unix socket, each procedure takes a role (one that nobody has thought of
-// takes an administrator), a node speaks only as itself, and nobody's calls or streams
-// keep others out. Bounds refuses messages that are longer than any honest one. What a
-// call may then do is not decided here.
+// A Guard checks every procedure. The caller is identified by a certificate, a token of the
+// log, or the unix socket. Each procedure needs a role; a procedure without a rule needs role
+// admin. A node acts only under its own name, and reads only its own row and the domains
+// above it. Calls and streams are limited per caller, so that one caller cannot block others.
+// Bounds refuses messages that are longer than any valid one. What a call may then do is not
+// decided here.
 package access
 
 import (
