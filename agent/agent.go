@@ -54,7 +54,7 @@ import (
 	"headroom/internal/cli"
 )
 
-// Version is what powerd says about itself in Hello and `powerd version`.
+// Version is the version of powerd, in Hello and `powerd version`.
 const Version = cli.Version
 
 // Times of the loop. The tests and the figures of the design depend on them.
@@ -63,14 +63,14 @@ const (
 	period = config.Period
 	// beat is the time between heartbeats.
 	beat = config.Beat
-	// releaseWait bounds asking for a release: a stop must not hang on a
+	// releaseWait bounds a request for a release, so that a stop does not hang on a
 	// coordinator that does not answer.
 	releaseWait = 5 * time.Second
 )
 
 // Run is `powerd run`: it holds the node until ctx ends, then asks for a release
-// and puts the original controls back, or leaves the fail-safe cap written. An
-// error is a *cli.Error or wraps one.
+// and restores the original limits, or leaves the fail-safe cap written. An error is a
+// *cli.Error or wraps one.
 func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	n, err := start(cfg, log, statedir.OS{Dir: cfg.StateDir})
 	if err != nil {

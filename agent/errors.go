@@ -8,7 +8,7 @@ import (
 	"headroom/internal/cli"
 )
 
-// errNoLeader reports that no coordinator that leads could be asked.
+// errNoLeader reports that no leader was reachable.
 var errNoLeader = errors.New("no leader reachable")
 
 // errNameTaken reports that another machine is admitted under this node's name.

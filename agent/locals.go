@@ -18,8 +18,7 @@ import (
 	"headroom/units"
 )
 
-// localMost bounds how long an operator's own limit stands: longer is a matter
-// for the configuration.
+// localMost bounds the duration of a local limit; a longer one belongs in the configuration.
 const localMost = 24 * time.Hour
 
 // localCeiling is a frequency ceiling that an operator set on this node.
@@ -27,7 +26,7 @@ type localCeiling struct {
 	freq   units.Freq
 	until  time.Duration
 	change *headroomv1.Change
-	wanted *ceilingCall // waits until what it changes has been saved
+	wanted *ceilingCall // waits until the originals are saved
 }
 
 func (l localCeiling) at(now time.Duration) units.Freq {
@@ -37,7 +36,7 @@ func (l localCeiling) at(now time.Duration) units.Freq {
 	return l.freq
 }
 
-// ceilingCall is a ceiling that an operator asks for.
+// ceilingCall is a request for a ceiling.
 type ceilingCall struct {
 	freq   units.Freq
 	length time.Duration
@@ -46,7 +45,7 @@ type ceilingCall struct {
 	answer chan reply[[]int64]
 }
 
-// localRefused is a refusal of an operator's own limit.
+// localRefused returns the refusal of a local limit.
 func localRefused(short, message, hint string) error {
 	return rpc.Refuse(connect.CodeFailedPrecondition, short, cli.ExitRefused, message, hint)
 }
@@ -55,7 +54,7 @@ func badLocal(message, hint string) error {
 	return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, message, hint)
 }
 
-// lengthOf bounds how long an operator's own limit is to stand.
+// lengthOf returns the duration of a local limit, within localMost.
 func lengthOf(ms int64) (time.Duration, error) {
 	if ms <= 0 || ms > localMost.Milliseconds() {
 		return 0, badLocal("duration must be above 0 and at most 24h", "for example --for 30m; for a permanent limit use coordinator node set --max")
@@ -63,8 +62,8 @@ func lengthOf(ms int64) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// localLimits are what an operator set on this node alone: a cap below its lease and a
-// frequency ceiling, each with an end. It belongs to the owner goroutine.
+// localLimits holds the limits that an operator set on this node: a cap below its lease and
+// a frequency ceiling, each with an end. It belongs to the owner goroutine.
 type localLimits struct {
 	cfg *config.Config
 	log *slog.Logger
@@ -74,10 +73,10 @@ type localLimits struct {
 	control *controller
 	records *records.Records
 	ladder  *ladder
-	changed func(lease.Instant) // has the loop turn, and publishes
+	changed func(lease.Instant) // runs a step of the loop, and publishes
 }
 
-// setCap caps this node below its lease.
+// setCap sets a cap below the one of the lease.
 func (l *localLimits) setCap(p units.Power, length time.Duration, change *headroomv1.Change) (units.Power, error) {
 	base, _ := l.lease.Cap()
 	switch {
@@ -109,7 +108,7 @@ func (l *localLimits) clearCap(change *headroomv1.Change) bool {
 	return was
 }
 
-// setCeiling bounds the frequency, once what it changes has been saved.
+// setCeiling sets a frequency ceiling, once the originals are saved.
 func (l *localLimits) setCeiling(c *ceilingCall) {
 	f := l.machine.Freq
 	now := instant()
@@ -139,7 +138,7 @@ func (l *localLimits) setCeiling(c *ceilingCall) {
 	l.control.caps.ceiling.wanted = c
 }
 
-// takeCeiling writes the ceiling; its controls have been saved.
+// takeCeiling writes the ceiling; the originals are saved.
 func (l *localLimits) takeCeiling(now time.Duration, c *ceilingCall) {
 	l.control.caps.ceiling = localCeiling{freq: c.freq, until: now + c.length, change: c.change}
 	l.log.Info("local frequency ceiling set", slog.String("ceiling", c.freq.String()), slog.Duration("for", c.length),
@@ -148,7 +147,7 @@ func (l *localLimits) takeCeiling(now time.Duration, c *ceilingCall) {
 	c.answer <- reply[[]int64]{value: l.ceilings()}
 }
 
-// awaitCeiling looks after a ceiling that waits for the journal.
+// awaitCeiling continues a ceiling that waits for the journal.
 func (l *localLimits) awaitCeiling(now time.Duration) {
 	c := l.control.caps.ceiling.wanted
 	if c == nil {
@@ -164,8 +163,8 @@ func (l *localLimits) awaitCeiling(now time.Duration) {
 	}
 }
 
-// endCeiling takes the ceiling away. Where the frequency is no rung, everything
-// goes back to what it was.
+// endCeiling removes the ceiling. If frequency is not the rung in use, the originals are
+// restored.
 func (l *localLimits) endCeiling(now time.Duration, change *headroomv1.Change) {
 	if l.control.caps.ceiling.until == 0 {
 		return
@@ -184,7 +183,7 @@ func (l *localLimits) endCeiling(now time.Duration, change *headroomv1.Change) {
 	l.expire(now)
 }
 
-// expire ends what has run out.
+// expire ends limits whose time is up.
 func (l *localLimits) expire(now time.Duration) {
 	if until := l.lease.LocalUntil(); until > 0 && now >= until {
 		l.lease.SetLocal(0, 0)
@@ -195,7 +194,7 @@ func (l *localLimits) expire(now time.Duration) {
 	}
 }
 
-// ceilings are what reads back on each policy, kHz.
+// ceilings returns the ceiling that reads back on each policy, in kHz.
 func (l *localLimits) ceilings() []int64 {
 	f := l.machine.Freq
 	if f == nil {
@@ -212,7 +211,7 @@ func (l *localLimits) ceilings() []int64 {
 	return all
 }
 
-// status is what an operator set here, for status; nil for nothing.
+// status returns the local limits for the status, nil without any.
 func (l *localLimits) status(now time.Duration) *headroomv1.LocalLimit {
 	p, f := l.lease.Local(now), l.control.caps.ceiling.at(now)
 	if p == 0 && f == 0 {

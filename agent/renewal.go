@@ -9,7 +9,7 @@ import (
 	"headroom/internal/rpc"
 )
 
-// waiter is somebody who waits for the answer to a heartbeat.
+// waiter is a call that waits for the answer to a heartbeat.
 type waiter struct {
 	beat   uint64
 	until  time.Duration
@@ -30,7 +30,7 @@ func (x *exchange) renew(answer chan<- reply[struct{}]) {
 	x.waiting = append(x.waiting, &waiter{beat: x.lease.Beats(), until: instant().Boot + renewWait, answer: answer})
 }
 
-// answerWaiters tells those whose heartbeat was answered, or who waited too long.
+// answerWaiters ends the calls whose heartbeat was answered, or that waited too long.
 func (x *exchange) answerWaiters(now time.Duration) {
 	left := x.waiting[:0]
 	for _, w := range x.waiting {
@@ -49,7 +49,7 @@ func (x *exchange) answerWaiters(now time.Duration) {
 	x.waiting = left
 }
 
-// settle answers one who waits. There is room, for each is answered once.
+// settle answers a waiting call. The channel has room: each call is answered once.
 func settle[T any](to chan<- reply[T], r reply[T]) {
 	select {
 	case to <- r:

@@ -97,32 +97,32 @@ func TestSlowBMCIsNotStale(t *testing.T) {
 	s.want(StateOK, "")
 }
 
-func TestWitnessTellsFrozenFromSteady(t *testing.T) {
+func TestReferenceTellsFrozenFromSteady(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)
-	witness := func(watts float64, d time.Duration) {
+	reference := func(watts float64, d time.Duration) {
 		for range int(d / time.Second) {
-			s.track.witnessed(s.now, units.FromWatts(watts))
+			s.track.observeReference(s.now, units.FromWatts(watts))
 			s.answers(140)
 		}
 	}
 	s.answers(150, 140, 150, 140)
-	witness(120, 5*time.Minute) // a steady node is steady at the wall
+	reference(120, 5*time.Minute) // a steady node is steady at the wall
 	s.want(StateOK, "")
-	witness(160, 25*time.Second)
+	reference(160, 25*time.Second)
 	s.want(StateStale, "while the node's load moved")
 	s.answers(180)
 	s.want(StateOK, "")
 }
 
-// A step that the witness, a mean, shows later than the BMC does not speak against the
+// A step that the reference, a mean, shows later than the BMC does not speak against the
 // value that both come to.
-func TestWitnessMayBeLate(t *testing.T) {
+func TestReferenceMayBeLate(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)
-	second := func(witness, wall float64) {
+	second := func(reference, wall float64) {
 		s.answers(wall)
-		s.track.witnessed(s.now, units.FromWatts(witness))
+		s.track.observeReference(s.now, units.FromWatts(reference))
 	}
 	for range 30 {
 		second(100, 120)
@@ -148,11 +148,11 @@ func TestShortBurstsAreNoEvidence(t *testing.T) {
 		for range n {
 			for i := range 600 {
 				s.answers(120)
-				witness := 100.0
+				reference := 100.0
 				if i >= 300 && i < 304 {
-					witness = 130
+					reference = 130
 				}
-				s.track.witnessed(s.now, units.FromWatts(witness))
+				s.track.observeReference(s.now, units.FromWatts(reference))
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func TestShortBurstsAreNoEvidence(t *testing.T) {
 	s.want(StateStale, "while the node's load moved")
 }
 
-// Without a witness, a BMC whose statistics move measures.
+// Without a reference, a BMC whose statistics move measures.
 func TestStatisticsShowThatItMeasures(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)
@@ -240,7 +240,7 @@ func TestReadingLaws(t *testing.T) {
 			case 1:
 				track.insane("odd")
 			case 2:
-				track.witnessed(now, p)
+				track.observeReference(now, p)
 			default:
 				track.good(now, now, p, SourceDCMI, "")
 			}

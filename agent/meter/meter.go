@@ -202,8 +202,8 @@ func (w *Meter) Watch(now, began time.Duration, holding bool, busy float64, busy
 	if w.BMC == nil {
 		return
 	}
-	if p, ok := w.Witness(busy, busyKnown); ok {
-		w.BMC.Witness(p)
+	if p, ok := w.Reference(busy, busyKnown); ok {
+		w.BMC.Reference(p)
 	}
 	asked := w.cfg.IPMI.Mode == config.IPMILAN || w.cfg.IPMI.Mode == config.IPMIInBand
 	late := now-began > quietBMC
