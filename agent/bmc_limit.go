@@ -92,7 +92,7 @@ func (l *bmcLimit) told(r remote.LimitReport) {
 
 // info returns the limit of the BMC as a rung.
 func (l *bmcLimit) info() capping.RungInfo {
-	info := capping.RungInfo{Rung: capping.RungDCMI, State: capping.RungMissing, Text: "no BMC is asked"}
+	info := capping.RungInfo{Rung: capping.RungDCMI, State: capping.RungMissing, Text: "no BMC configured"}
 	switch {
 	case !l.cfg.IPMI.Limit:
 		info.State, info.Text = capping.RungOff, "ipmi.limit is false"

@@ -32,25 +32,23 @@ import (
 // cpufreqDir is where the kernel keeps its policies (admin-guide/pm/cpufreq.rst).
 const cpufreqDir = "sys/devices/system/cpu/cpufreq"
 
-// policiesMax bounds the walk: one policy a CPU on the largest machine known.
+// policiesMax bounds the number of policies: one for each CPU of the largest known machine.
 const policiesMax = 8192
 
-// Set is all policies of one machine. It is for one goroutine at a time.
+// Set holds all policies of one machine. It is for one goroutine at a time.
 type Set struct {
 	root     *os.Root
 	open     sysfs.Opener
 	policies []*Policy
 }
 
-// Open finds the policies below root. It fails with ErrNoPolicy when there is
-// none; a policy that cannot be read (its CPUs are offline) is left out until
-// Refresh finds it.
+// Open finds the policies below root. It returns ErrNoPolicy without any. An unreadable
+// policy (its CPUs are offline) is skipped until Refresh finds it.
 func Open(root *os.Root) (*Set, error) { return openSet(root, Files(root)) }
 
-// Files opens the files below root as numbers that a journal can keep: as
-// sysfs.Disk does, but an energy preference, which the kernel shows as a word, is
-// the number of EPP. Whoever saves or puts back a control of this package opens
-// it through Files.
+// Files opens files below root as numbers for a journal, like sysfs.Disk, except that an
+// energy preference, which the kernel shows as a word, is the number of its EPP. Controls
+// of this package are saved and restored through Files.
 func Files(root *os.Root) sysfs.Opener { return numbered(sysfs.Disk(root)) }
 
 func openSet(root *os.Root, open sysfs.Opener) (*Set, error) {
@@ -65,7 +63,7 @@ func openSet(root *os.Root, open sysfs.Opener) (*Set, error) {
 	return s, nil
 }
 
-// discover opens the policies that are not known yet.
+// discover opens new policies.
 func (s *Set) discover() (added []*Policy, failed []error, err error) {
 	entries, err := fs.ReadDir(s.root.FS(), cpufreqDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -93,13 +91,12 @@ func (s *Set) discover() (added []*Policy, failed []error, err error) {
 	return added, failed, nil
 }
 
-// Policies are in the order of their first CPU.
+// Policies returns the policies in the order of their first CPU.
 func (s *Set) Policies() []*Policy { return s.policies }
 
-// Refresh looks at the machine again, for what moves while it runs: the range of
-// a policy (turbo switched, a new firmware limit), its CPUs, and policies whose
-// CPUs came online since. It returns the policies that are new. A policy that is
-// offline keeps its place and what was last known of it.
+// Refresh reads again what changes at run time: the range of a policy (turbo switched, a
+// new firmware limit), its CPUs, and policies whose CPUs came online. It returns the new
+// policies. An offline policy keeps its place and its last values.
 func (s *Set) Refresh() (added []*Policy, err error) {
 	var errs []error
 	for _, p := range s.policies {
@@ -116,7 +113,7 @@ func (s *Set) Refresh() (added []*Policy, err error) {
 	return added, errors.Join(append(errs, err)...)
 }
 
-// Close gives all descriptors back.
+// Close closes all descriptors.
 func (s *Set) Close() error {
 	var errs []error
 	for _, p := range s.policies {
@@ -125,15 +122,15 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Knob is one control that a hand of this package may write.
+// Knob is one control that a type of this package may write.
 type Knob struct {
-	// Label is for operators: "policy0 frequency ceiling".
+	// Label is shown to operators: "policy0 frequency ceiling".
 	Label string
 	// Control reads and writes it as a number: kHz for ceilings and floors, the
-	// number of EPP for preferences, 0 or 1 for the turbo switch as its file has
-	// it. It belongs to the hand that showed it.
+	// number of EPP for preferences, 0 or 1 for the turbo switch as in its file. It
+	// belongs to the type that returned it.
 	Control *sysfs.Control
 }
 
-// join is the path of a file of the policy called name.
+// join returns the path of a file of the policy called name.
 func join(name, file string) string { return path.Join(cpufreqDir, name, file) }

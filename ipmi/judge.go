@@ -118,9 +118,9 @@ func (t *tracker) measured(now time.Duration, s statistics) {
 func (t *tracker) implausible(now time.Duration, p units.Power) string {
 	switch {
 	case p < t.limits.least:
-		return fmt.Sprintf("%v is less than this node can draw", p)
+		return fmt.Sprintf("%v is below the minimum of this node", p)
 	case p > t.limits.most:
-		return fmt.Sprintf("%v is more than this node can draw", p)
+		return fmt.Sprintf("%v is above the maximum of this node", p)
 	case !t.has || (p < t.value*jumpFactor && p > t.value/jumpFactor):
 		return ""
 	}
@@ -131,7 +131,7 @@ func (t *tracker) implausible(now time.Duration, p units.Power) string {
 	if same && now-t.jumpSince >= jumpTrust {
 		return ""
 	}
-	return fmt.Sprintf("%v after %v is no change of load", p, t.value)
+	return fmt.Sprintf("a change from %[2]v to %[1]v is implausible", p, t.value)
 }
 
 func (t *tracker) learn(gap time.Duration) {
@@ -233,11 +233,11 @@ func (t *tracker) frozen(now time.Duration) string {
 	still, every := now-t.changedAt, t.interval()
 	expected := ""
 	if every > 0 {
-		expected = fmt.Sprintf(", it used to change every %v", every.Round(100*time.Millisecond))
+		expected = fmt.Sprintf(", expected a change every %v", every.Round(100*time.Millisecond))
 	}
 	if t.referenceAt != 0 && now-t.referenceAt < referenceLife {
 		if t.away > max(movedWait, movedFactor*every) {
-			return fmt.Sprintf("the same value for %v while the node's load moved%s", still.Round(time.Second), expected)
+			return fmt.Sprintf("the same value for %v while the load changed%s", still.Round(time.Second), expected)
 		}
 		return ""
 	}

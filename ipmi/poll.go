@@ -189,7 +189,7 @@ func (r *reader) observe(ctx context.Context) (observation, error) {
 		if r.watts = choose(all); len(r.watts) == 0 {
 			r.watts = nil
 			r.hangUp()
-			return observation{}, fmt.Errorf("%w with power readings: it has neither DCMI nor a watts sensor", ErrAbsent)
+			return observation{}, fmt.Errorf("%w with power readings (neither DCMI nor a watt sensor)", ErrAbsent)
 		}
 		r.dcmi = false
 	}

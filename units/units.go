@@ -46,27 +46,27 @@ const (
 	Gigahertz      = 1000 * Megahertz
 )
 
-// Watts is p in watts, for arithmetic in models and for JSON.
+// Watts returns p in watts, for models and JSON.
 func (p Power) Watts() float64 { return float64(p) / float64(Watt) }
 
-// Joules is e in joules.
+// Joules returns e in joules.
 func (e Energy) Joules() float64 { return float64(e) / float64(Joule) }
 
-// Hertz is f in hertz.
+// Hertz returns f in hertz.
 func (f Freq) Hertz() float64 { return float64(f) * 1000 }
 
-// FromWatts is w watts, rounded to the nearest microwatt.
+// FromWatts returns w watts, rounded to the nearest microwatt.
 func FromWatts(w float64) Power { return Power(round(w * float64(Watt))) }
 
-// FromJoules is j joules, rounded to the nearest microjoule.
+// FromJoules returns j joules, rounded to the nearest microjoule.
 func FromJoules(j float64) Energy { return Energy(round(j * float64(Joule))) }
 
-// For is the energy that power p spends in d.
+// For returns the energy that power p uses in d.
 func (p Power) For(d time.Duration) Energy {
 	return Energy(round(float64(p) * d.Seconds()))
 }
 
-// Over is the mean power that spends e in d. It is 0 when d is not positive.
+// Over returns the mean power that uses e in d. It is 0 if d is not positive.
 func (e Energy) Over(d time.Duration) Power {
 	if d <= 0 {
 		return 0

@@ -55,7 +55,7 @@ func (m *Machine) openFreq(cfg *config.Config, enforce bool) {
 	m.FreqInfo.State = capping.RungReady
 	if open := m.Freq.unbounded(m.Root); open > 0 {
 		m.FreqInfo.State = capping.RungRefused
-		m.FreqInfo.Text = fmt.Sprintf("%d CPUs that are online belong to no policy that can be bounded", open)
+		m.FreqInfo.Text = fmt.Sprintf("%d online CPUs belong to no policy with a frequency limit", open)
 		return
 	}
 	if !enforce {

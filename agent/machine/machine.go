@@ -149,7 +149,7 @@ func (m *Machine) openRAPL(controls config.Controls, open func(*os.Root) (*rapl.
 func (m *Machine) noteOdd() {
 	for _, z := range m.Tree.Zones() {
 		if z.Kind == rapl.Other {
-			m.odd = append(m.odd, fmt.Sprintf("%q (a zone of no known kind)", z.Label))
+			m.odd = append(m.odd, fmt.Sprintf("%q (unknown kind of zone)", z.Label))
 		}
 	}
 	if err := m.Tree.Skipped(); err != nil {
@@ -165,7 +165,7 @@ func (m *Machine) addSocket(z *rapl.Zone, enforce bool) {
 	s := &Package{Zone: z, Meter: rapl.NewMeter(z)}
 	m.Packages, m.meters = append(m.Packages, s), append(m.meters, s.Meter)
 	if z.EnergyOnly() {
-		m.RAPLInfo.State, m.RAPLInfo.Text = capping.RungMissing, z.Label+" counts energy and has no limits, which is normal on AMD"
+		m.RAPLInfo.State, m.RAPLInfo.Text = capping.RungMissing, z.Label+" has energy counters but no limits, which is normal on AMD"
 		return
 	}
 	if !enforce {

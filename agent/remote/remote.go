@@ -268,7 +268,7 @@ func (f *Remote) PutBack() originals.Remote {
 			err = f.putBackLimit(ctx, c.Text, wrote.Text)
 		}
 		if errors.Is(err, systemd.ErrChanged) || errors.Is(err, ipmi.ErrLimitChanged) {
-			return fmt.Sprintf("%v; left alone (it was %s)", err, was), true, nil
+			return fmt.Sprintf("%v; kept (original %s)", err, was), true, nil
 		}
 		return was, false, err
 	}

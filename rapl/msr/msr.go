@@ -54,7 +54,7 @@ const top = "msr"
 const counterMask = 1<<32 - 1
 
 // ErrNoRAPL reports a unit register that reads 0, as in virtual machines.
-var ErrNoRAPL = errors.New("the unit register reads 0: no RAPL here, as in a virtual machine")
+var ErrNoRAPL = errors.New("the unit register reads 0: no RAPL (virtual machine?)")
 
 // registers are the registers of a machine's CPUs. They are for one goroutine.
 type registers interface {
@@ -143,7 +143,7 @@ func newSource(root *os.Root, regs registers) (*source, error) {
 		s.addPackage(p, m)
 	}
 	if len(s.zones) == 0 {
-		return nil, fmt.Errorf("msr: no energy counter moves: %w", errors.Join(rapl.ErrNoZone, regs.Close()))
+		return nil, fmt.Errorf("msr: no energy counter advances: %w", errors.Join(rapl.ErrNoZone, regs.Close()))
 	}
 	return s, nil
 }
