@@ -17,7 +17,7 @@ import (
 	"headroom/units"
 )
 
-// bmcLimit keeps the BMC's own limit a little above the cap, as the last line behind the
+// bmcLimit keeps the limit of the BMC a little above the cap, as a last line behind the
 // loop. It belongs to the owner goroutine.
 type bmcLimit struct {
 	cfg    *config.Config
@@ -33,20 +33,20 @@ type bmcLimit struct {
 	known bool
 	err   error // of the newest report
 	want  units.Power
-	at    time.Duration // when that was asked for
+	at    time.Duration // when that was submitted
 }
 
 const (
-	// backstopAbove is how far above the cap the BMC's own limit is kept: behind
-	// the loop, never in its way.
+	// backstopAbove is the distance of the BMC's limit above the cap, so that it does not
+	// interfere with the loop.
 	backstopAbove = 1.05
-	// backstopStep and backstopEvery bound how often it is rewritten: some BMCs
-	// keep it in flash.
+	// backstopStep and backstopEvery limit the number of writes: some BMCs store the
+	// limit in flash.
 	backstopStep  = 2 * units.Watt
 	backstopEvery = 5 * time.Second
 )
 
-// keep keeps the BMC's own limit a little above the cap.
+// keep keeps the limit of the BMC a little above the cap.
 func (l *bmcLimit) keep(now time.Duration) {
 	if !l.cfg.KeepsLimit() || l.control.mode != holding || !l.known {
 		return
@@ -63,36 +63,36 @@ func (l *bmcLimit) keep(now time.Duration) {
 	}
 	expect := ipmi.Limit{Power: want, Active: true, Correction: max(found.Correction, beat), Period: found.Period}
 	if err := l.records.Trail.NoteValue(remote.BMCPath, originals.Value{Text: originals.EncodeLimit(expect)}, originals.Value{Text: originals.EncodeLimit(found)}); err != nil {
-		l.log.Warn("the BMC's limit is not written", slog.Any("error", err))
+		l.log.Warn("BMC limit not written", slog.Any("error", err))
 		return
 	}
 	l.want, l.at = want, now
 	l.remote.SetLimit(want)
 }
 
-// told takes a report about the BMC's limit.
+// told handles a report about the limit of the BMC.
 func (l *bmcLimit) told(r remote.LimitReport) {
 	l.err = r.Err
 	if r.Err == nil {
 		if r.Wrote && l.records.Trail != nil && l.records.Trail.Has(remote.BMCPath) {
-			// The bytes as the BMC took them, so that only they are ever put back over.
+			// The bytes as the BMC accepted them: a restore overwrites only these.
 			if err := l.records.Trail.NoteValue(remote.BMCPath, originals.Value{Text: originals.EncodeLimit(r.Limit)}, originals.Value{Text: originals.EncodeLimit(l.read)}); err != nil {
-				l.log.Warn("the BMC's limit is not recorded", slog.Any("error", err))
+				l.log.Warn("BMC limit not recorded", slog.Any("error", err))
 			}
 		}
 		l.read, l.known = r.Limit, true
 	} else if r.Wrote {
-		l.want = 0 // to be tried again
+		l.want = 0 // retry
 		l.tally.writeFailed(metrics.BMC, r.Err)
 	}
 	l.health.Warn(r.Err != nil && !errors.Is(r.Err, ipmi.ErrAbsent), "bmc-limit",
-		fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.Err),
-		"the cap is held without it; set ipmi.limit: false if this BMC has none")
+		fmt.Sprintf("BMC limit not set: %v", r.Err),
+		"the cap is enforced without it; set ipmi.limit: false if this BMC has no limit")
 }
 
-// info is the BMC's limit as a rung.
+// info returns the limit of the BMC as a rung.
 func (l *bmcLimit) info() capping.RungInfo {
-	info := capping.RungInfo{Rung: capping.RungDCMI, State: capping.RungMissing, Text: "no BMC is asked"}
+	info := capping.RungInfo{Rung: capping.RungDCMI, State: capping.RungMissing, Text: "no BMC configured"}
 	switch {
 	case !l.cfg.IPMI.Limit:
 		info.State, info.Text = capping.RungOff, "ipmi.limit is false"

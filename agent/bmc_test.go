@@ -145,7 +145,7 @@ func TestServiceManagerIsTold(t *testing.T) {
 	go func() { ended <- n.run(ctx) }()
 	hears(t, socket, "READY=1")
 	hears(t, socket, "WATCHDOG=1")
-	hears(t, socket, "STATUS=holding the lease's cap of 190.0 W by rapl")
+	hears(t, socket, "STATUS=holding the lease cap of 190.0 W with rapl")
 	stuck, free := make(chan struct{}), make(chan struct{})
 	n.calls <- func(context.Context) { close(stuck); <-free }
 	<-stuck

@@ -15,19 +15,19 @@ import (
 	"headroom/lease"
 )
 
-// brakeTracker is what the node knows of the brake beside the generation that the
-// holder remembers. It belongs to the owner goroutine.
+// brakeTracker holds the newest brake message; lease.Node stores its generation. It belongs
+// to the owner goroutine.
 type brakeTracker struct {
 	cfg    *config.Config
 	health *health.Items
 	lease  *lease.Node
 
 	keys   brake.Keys
-	newest brake.Signed // of the generation remembered; the zero one while it is not known
+	newest brake.Signed // of the stored generation; the zero value if unknown
 	failed bool         // the last try to store one did not succeed
 }
 
-// open reads the keys that a brake is believed by, where they are configured.
+// open reads the public keys that verify a brake, if configured.
 func (b *brakeTracker) open() (err error) {
 	if b.cfg.Brake.PublicKeyFile != "" {
 		b.keys, err = brake.LoadKeys(b.cfg.Brake.PublicKeyFile)
@@ -35,16 +35,16 @@ func (b *brakeTracker) open() (err error) {
 	return err
 }
 
-// recall takes what earlier processes remembered of the brake. A message that no
-// key proves any more is forgotten; its generation is not.
+// recall takes over the stored brake of an earlier process. A message that no key verifies
+// any longer is dropped; its generation is kept.
 func (b *brakeTracker) recall(r records.State) {
 	if s, err := b.keys.Open(r.BrakeMessage); err == nil && s.Generation == r.Brake {
 		b.newest = s
 	}
 }
 
-// brakeHeard takes the newest brake of the gossip: the lease ends and the fail-safe
-// cap is written before anything else happens, the disk included.
+// brakeHeard handles the newest brake of gossip: the lease ends and the fail-safe cap is
+// written before anything else, also before the disk.
 //
 //headroom:control
 func (n *node) brakeHeard() {
@@ -54,23 +54,23 @@ func (n *node) brakeHeard() {
 	}
 	n.brake.newest = s
 	n.exchange.carryOut(n.lease.Brake(s.Generation, instant()))
-	n.log.Warn("a brake was heard", slog.Uint64("generation", s.Generation), slog.String("actor", s.Actor), slog.String("reason", s.Reason),
+	n.log.Warn("brake received", slog.Uint64("generation", s.Generation), slog.String("actor", s.Actor), slog.String("reason", s.Reason),
 		slog.Bool("lifted", !n.lease.Braked()), slog.Float64("cap_w", n.control.caps.now.Watts()))
 	n.brake.watch(n.control.mode == holding)
 }
 
-// store has the writer make a memory durable.
+// store passes state.json to the writer.
 func (x *exchange) store(m lease.Memory) {
 	data, err := records.EncodeState(records.State{Memory: m, BrakeMessage: x.brake.proof(m.Brake)})
 	if err != nil {
-		x.log.Error("state cannot be encoded", slog.Any("error", err)) // plain numbers: it cannot happen
+		x.log.Error("state.json not encoded", slog.Any("error", err)) // plain numbers: it cannot happen
 		return
 	}
 	x.storeAt = instant().Boot
 	x.records.Writer.Do(statedir.Job{Kind: statedir.Memory, Name: statedir.MemoryFile, Data: data, Durable: true})
 }
 
-// proof is the signed brake of a generation, nil where it is not known.
+// proof returns the signed brake of a generation, nil if unknown.
 func (b *brakeTracker) proof(generation uint64) []byte {
 	if s := b.newest; generation > 0 && s.Generation == generation {
 		return s.Bytes()
@@ -78,22 +78,22 @@ func (b *brakeTracker) proof(generation uint64) []byte {
 	return nil
 }
 
-// watch says in words that the brake is set.
+// watch raises health items about the brake.
 func (b *brakeTracker) watch(holds bool) {
 	m := b.lease.Memory()
-	does := fmt.Sprintf("the node holds its fail-safe cap of %v and takes no lease until the log has lifted it", m.FailSafe)
+	does := fmt.Sprintf("the node holds its fail-safe cap of %v and accepts no lease until the brake is lifted", m.FailSafe)
 	if !holds {
-		does = "the node holds no cap; the others hold their fail-safe caps"
+		does = "this node holds no cap; the other nodes hold their fail-safe caps"
 	}
 	b.health.Warn(b.lease.Braked(), "brake-set",
 		fmt.Sprintf("the brake is set (generation %d%s): %s", m.Brake, who(b.newest), does),
-		"coordinator brake show tells more; when the reason is gone: coordinator brake lift")
+		"see coordinator brake show; lift it with coordinator brake lift")
 	b.health.Fail(m.Brake > b.lease.OnDisk().Brake && b.failed, "brake-not-stored",
-		fmt.Sprintf("generation %d of the brake is obeyed but not on disk: a restart would forget it", m.Brake),
-		"make room in "+b.cfg.StateDir)
+		fmt.Sprintf("brake generation %d is in force but not on disk; a restart would lose it", m.Brake),
+		"free space in "+b.cfg.StateDir)
 }
 
-// who is who set a brake, and why, as far as that is known.
+// who returns the actor and the reason of a brake, as far as known.
 func who(s brake.Signed) string {
 	out := ""
 	if s.Actor != "" {
@@ -105,7 +105,7 @@ func who(s brake.Signed) string {
 	return out
 }
 
-// status is the newest brake for status, nil when none was ever heard.
+// status returns the newest brake for the status, nil if none was received.
 func (b *brakeTracker) status() *headroomv1.BrakeStatus {
 	m, s := b.lease.Memory(), b.newest
 	if m.Brake == 0 {
@@ -122,5 +122,5 @@ func dropsMessage(d gossip.Drops) *headroomv1.BrakeDrops {
 	return &headroomv1.BrakeDrops{Old: d.Old, Forged: d.Forged, Malformed: d.Malformed}
 }
 
-// known are the keys that a brake is believed by, and the newest brake.
+// known returns the public keys, and the newest brake.
 func (b *brakeTracker) known() (brake.Keys, brake.Signed) { return b.keys, b.newest }

@@ -28,12 +28,12 @@ type mode int
 const (
 	observing mode = iota // never writes: enforce is false (see shadows), or nothing to write to
 	holding               // holds its cap
-	released              // the originals are back
+	released              // the originals are restored
 )
 
-// controller is the inner loop: it gathers what the machine shows, decides the cap in
-// force and the limits that go with it, applies them as far as held.json covers them, and
-// verifies what reads back. It belongs to the owner goroutine.
+// controller is the inner loop: it reads the machine, decides the cap in force and its
+// limits, writes them as far as held.json covers them, and verifies them by reading back.
+// It belongs to the owner goroutine.
 type controller struct {
 	cfg    *config.Config
 	log    *slog.Logger
@@ -64,19 +64,18 @@ type controller struct {
 	writeErr  error // of the newest write
 }
 
-// looseElapsed is the shortest time over which a fresh sample is worth taking:
-// counters move once a millisecond, and the parts of one sample are read one
-// after the other.
+// looseElapsed is the shortest time between two samples: counters advance once a
+// millisecond, and the parts of a sample are read one after the other.
 const looseElapsed = 50 * time.Millisecond
 
 const (
-	// settledWithin is how near to a new cap the power has to come to have met it.
+	// settledWithin is the difference to a new cap within which it is met.
 	settledWithin = 0.02
-	// settleMost is when waiting for that is given up: the node does not want it.
+	// settleMost bounds the wait for that: the node may not use its cap.
 	settleMost = 30 * time.Second
 )
 
-// gather reads the limits, and the counters unless that was done just before.
+// gather reads the limits, and the counters unless they were read just before.
 func (c *controller) gather(at lease.Instant) {
 	now := at.Boot
 	c.machine.ReadBack()
@@ -88,7 +87,7 @@ func (c *controller) gather(at lease.Instant) {
 		c.heat.Look(now)
 	}
 	if now-c.machine.LookedAt < looseElapsed {
-		c.meter.Sample.Elapsed = 0 // the last reading, which has been taken in before
+		c.meter.Sample.Elapsed = 0 // the last sample, already counted
 		return
 	}
 	c.meter.Look(at)
@@ -101,7 +100,7 @@ func (c *controller) gather(at lease.Instant) {
 	})
 }
 
-// limited reports whether the cap in force held the node back when it was last seen.
+// limited reports whether the cap in force limited the node in the last sample.
 func (c *controller) limited() bool {
 	if c.mode != holding {
 		return false
@@ -112,7 +111,7 @@ func (c *controller) limited() bool {
 	return c.law.Limited
 }
 
-// decide finds the cap in force and turns it into limits.
+// decide computes the cap in force and its limits.
 func (c *controller) decide(now lease.Instant) {
 	switch {
 	case c.mode == holding:
@@ -136,8 +135,8 @@ func (c *controller) decide(now lease.Instant) {
 	}
 }
 
-// apply writes what was decided, as far as held.json covers it; the rest waits
-// for the writer. Then it verifies. What it returns goes to exchange.carryOut.
+// apply writes the decided limits as far as held.json covers them, and verifies them; the
+// rest waits for the writer. Its results are for exchange.carryOut.
 func (c *controller) apply() []lease.Output {
 	if c.mode != holding {
 		return nil
@@ -149,8 +148,8 @@ func (c *controller) apply() []lease.Output {
 	}
 	c.writeErr = c.write(covered, instant().Boot)
 	c.health.Fail(c.writeErr != nil, "limit-refused",
-		fmt.Sprintf("a limit was not taken: %v", c.writeErr),
-		"the node reports what reads back and is charged for it; see powerd status")
+		fmt.Sprintf("limit not accepted: %v", c.writeErr),
+		"the node is charged for the limit that reads back; see powerd status")
 	whole := c.writeErr == nil && covered
 	if whole {
 		c.caps.applied, c.caps.stepped = c.caps.now, false
@@ -162,7 +161,7 @@ func (c *controller) apply() []lease.Output {
 	return c.lease.Wrote(lease.WriteResult{Excess: excess, Known: known, Whole: whole, Failed: c.writeErr != nil})
 }
 
-// write brings the hardware to what was decided, or to what held.json covers of it.
+// write writes the decided limits, or what held.json covers of them.
 func (c *controller) write(covered bool, now time.Duration) error {
 	var failed error
 	for i, s := range c.machine.Limited() {
@@ -204,7 +203,7 @@ func (c *controller) write(covered bool, now time.Duration) error {
 	return errors.Join(failed, err)
 }
 
-// rail is where the limits stand.
+// rail returns whether the limits are at a bound.
 func (c *controller) rail() capping.Rail {
 	if c.machine.Ladder.Use == capping.RungFreq {
 		return c.machine.Freq.Actions.Rail
@@ -212,7 +211,7 @@ func (c *controller) rail() capping.Rail {
 	return c.act.Rail
 }
 
-// limitedBy is what holds the node back most, "" for nothing.
+// limitedBy returns what limits the node most, "" for nothing.
 func (c *controller) limitedBy(now time.Duration) string {
 	_, state := c.lease.Cap()
 	switch {
@@ -230,10 +229,10 @@ func (c *controller) limitedBy(now time.Duration) string {
 	return "cap"
 }
 
-// rung is the rung that holds the cap, in the words of the contract.
+// rung returns the name of the rung that enforces the cap.
 func (c *controller) rung() string { return c.machine.Ladder.Use.String() }
 
-// leaseInForce is the lease that the cap comes with, nil where it comes with none.
+// leaseInForce returns the lease of the cap, nil without one.
 func (c *controller) leaseInForce() *headroomv1.Stamp {
 	if _, state := c.lease.Cap(); state != lease.Held {
 		return nil
@@ -241,8 +240,8 @@ func (c *controller) leaseInForce() *headroomv1.Stamp {
 	return wire.StampMessage(c.lease.Applied())
 }
 
-// noteSettle counts how long a new cap takes to be met by the measured power, as
-// long as it is the cap that holds the node back.
+// noteSettle counts the time until measured power meets a new cap, while the cap is what
+// limits the node.
 func (c *controller) noteSettle(now time.Duration) {
 	wall := c.meter.Reading()
 	switch {
@@ -255,7 +254,7 @@ func (c *controller) noteSettle(now time.Duration) {
 	}
 }
 
-// decideCap finds the cap for this turn.
+// decideCap computes the cap for this step.
 func (c *controller) decideCap(now lease.Instant) {
 	want := c.lease.Turn(now, lease.TurnInput{
 		Wall: c.meter.Reading(), Elapsed: c.meter.Sample.Elapsed, Effective: c.effective(),
@@ -268,8 +267,8 @@ func (c *controller) decideCap(now lease.Instant) {
 	c.noteSprint(now.Boot)
 }
 
-// effective is the cap that the hardware holds as read back: the one last carried
-// out whole, and what stands above it.
+// effective returns the cap that the hardware holds by reading back: the last one that was
+// written completely, plus the excess above it.
 func (c *controller) effective() capping.Reading {
 	if c.mode != holding || c.caps.applied == 0 || c.writeErr != nil {
 		return capping.Reading{}
@@ -278,8 +277,8 @@ func (c *controller) effective() capping.Reading {
 	return capping.Reading{Power: c.caps.applied + over, Known: ok}
 }
 
-// excessWall is how much more than the cap in force the node may draw, at the
-// wall, by what reads back; false where that cannot be known.
+// excessWall returns how much more than the cap in force the node may draw at the wall, by
+// the limits that read back; false if unknown.
 func (c *controller) excessWall() (units.Power, bool) {
 	switch c.machine.Ladder.Use {
 	case capping.RungRAPL:
@@ -296,7 +295,7 @@ func (c *controller) excessWall() (units.Power, bool) {
 	return 0, false
 }
 
-// bound is what the node is about to hold, no more.
+// bound returns the most that the node is about to hold.
 func (c *controller) bound() records.Bound {
 	_, state := c.lease.Cap()
 	k := records.Bound{Cap: c.caps.now, State: state.String(), Stamp: c.lease.Memory().Highest}
@@ -316,8 +315,8 @@ func (c *controller) bound() records.Bound {
 	return k
 }
 
-// noteOver counts time over the cap. The cap in force is that of the turn before: the one
-// that the power was held by.
+// noteOver counts time over the cap, which is the cap of the step before: it was in force
+// while the power was measured.
 func (c *controller) noteOver(now time.Duration) {
 	inForce := units.Power(0)
 	if c.mode == holding {
@@ -327,15 +326,15 @@ func (c *controller) noteOver(now time.Duration) {
 	c.tally.over(now, capping.Reading{Power: mean, Known: known}, inForce)
 }
 
-// mayWriteOver reports whether a value that another program has changed is written
-// over now; last is when that was done last, 0 for never.
+// mayWriteOver reports whether to overwrite a value of another program now; last is the
+// time of the last overwrite, 0 for never.
 func (c *controller) mayWriteOver(now, last time.Duration) bool {
-	return c.caps.stepped || c.cfg.Fights(now, last) // a new cap is always written, and cuts never wait
+	return c.caps.stepped || c.cfg.Fights(now, last) // a new cap is always written at once
 }
 
-// watch shows what is wrong with the cap itself.
+// watch raises health items about the cap.
 func (c *controller) watch() {
 	c.health.Warn(c.mode == holding && c.rail() == capping.AtFloor, "cap-below-floor",
-		"the cap asks for less than the processor can be limited to", "raise power.floor: in powerd.yaml to what the node really holds")
+		"the cap is below the lowest limit of the processor", "raise power.floor in powerd.yaml to the power that the node can hold")
 	c.watchSprint()
 }

@@ -56,8 +56,8 @@ func (d *denials) save() {
 func (d *denials) stored(j statedir.Job) {
 	d.busy = false
 	d.health.Warn(j.Err != nil, "denied-not-stored",
-		statedir.DeniedFile+" cannot be written: denied servers are refused until powerd ends",
-		"make room in "+d.cfg.StateDir)
+		statedir.DeniedFile+" not written: denied servers are refused until powerd restarts",
+		"free space in "+d.cfg.StateDir)
 	if d.due = d.due || j.Err != nil; j.Err == nil {
 		d.save()
 	}

@@ -19,11 +19,11 @@ import (
 	"headroom/units"
 )
 
-// driftShown is how long a drift stays visible after it was corrected.
+// driftShown is the time for which a corrected drift stays visible.
 const driftShown = 10 * time.Second
 
-// driftWatch looks for controls that hold another value than powerd wrote, and for the
-// programs that may have written it. It belongs to the owner goroutine.
+// driftWatch detects controls with another value than powerd wrote, and programs that may
+// have written it. It belongs to the owner goroutine.
 type driftWatch struct {
 	cfg    *config.Config
 	log    *slog.Logger
@@ -38,20 +38,19 @@ type driftWatch struct {
 	at     time.Duration // last drift seen
 }
 
-// rivals are the other writers of this node's controls. They are found by name
-// and by what they write.
+// rivals are other programs that write this node's controls.
 type rivals struct {
-	units []string // active, as systemd says
-	words string   // the same with what they write
+	units []string // active, according to systemd
+	words string   // the same, with what they write
 	asked bool     // systemd could be asked
 }
 
-// rivalsFound takes what systemd says is active.
+// rivalsFound handles the active units that systemd reports.
 func (d *driftWatch) rivalsFound(found []systemd.Unit, err error) {
 	r := &d.rivals
 	r.asked = err == nil
 	if err != nil {
-		d.log.Debug("other writers cannot be looked for", slog.Any("error", err))
+		d.log.Debug("scan for other writers failed", slog.Any("error", err))
 		return
 	}
 	var names, words []string
@@ -64,11 +63,11 @@ func (d *driftWatch) rivalsFound(found []systemd.Unit, err error) {
 	slices.Sort(names)
 	r.units, r.words = names, strings.Join(words, ", ")
 	d.health.Warn(len(names) > 0, "rival",
-		fmt.Sprintf("active here and known to write the same controls: %s", r.words),
-		"stop and mask it; rivals: "+d.cfg.Rivals+" says what powerd does about its writes")
+		fmt.Sprintf("another program may write the same controls: %s", r.words),
+		"stop and mask it; rivals: "+d.cfg.Rivals+" in powerd.yaml sets the reaction to its writes")
 }
 
-// words are what is said about a control that another program changed.
+// words returns text and hint of a control that another program changed.
 func (d *driftWatch) words(what string) (text, hint string) {
 	who := "another program may be writing"
 	if d.rivals.words != "" {
@@ -86,8 +85,8 @@ func (d *driftWatch) words(what string) (text, hint string) {
 	return what + "; " + who, hint
 }
 
-// look shows the drift of what holds the cap, and keeps the highest excess until a
-// heartbeat has told it. It is called while the node holds a cap.
+// look reports the drift of the controls that enforce the cap, and keeps the highest excess
+// until a heartbeat has reported it. It is called while the node holds a cap.
 func (d *driftWatch) look(now time.Duration, excess units.Power, known bool) {
 	d.lease.Strayed(excess, known)
 	for _, s := range d.machine.Limited() {
@@ -105,22 +104,21 @@ func (d *driftWatch) look(now time.Duration, excess units.Power, known bool) {
 		}
 	}
 	d.health.Warn(!known, "limit-unread",
-		"what the hardware holds cannot be read back: "+d.unread(),
-		"the node reports that it does not know, and writes its limit again; see powerd zone list and powerd freq list")
+		"limit not readable: "+d.unread(),
+		"the node reports its limit as unknown and writes it again; see powerd zone list and powerd freq list")
 	if d.at == 0 || now-d.at > driftShown {
 		d.health.Clear("limit-drift")
 	}
 }
 
-// watchFields looks once a second at what bounds a package beside the limits and
-// their switch, which each turn looks at: the windows, and the clamp where that has
-// a switch of its own.
+// watchFields checks once a second the fields of a package that not every step checks: the
+// windows, and the clamp if it has a switch of its own.
 func (d *driftWatch) watchFields(now time.Duration, mayWriteOver func(now, last time.Duration) bool) {
 	for _, s := range d.machine.Limited() {
 		if s.Zone.Gone() || s.Written.Long == 0 {
 			continue
 		}
-		drifts, _ := s.Limiter.Drift() // each turn tells what cannot be read
+		drifts, _ := s.Limiter.Drift() // every step reports unreadable limits
 		for _, f := range drifts {
 			k, what := machine.ControlKind(s.Limiter, f.Path)
 			if k == originals.Power || f.Path == s.Limiter.SwitchPath() || k.Same(originals.Value{Number: f.Reads}, originals.Value{Number: f.Written}) {
@@ -136,16 +134,16 @@ func (d *driftWatch) watchFields(now time.Duration, mayWriteOver func(now, last 
 	}
 }
 
-// resetFields brings windows and switches back to what they are meant to be.
+// resetFields rewrites windows and switches.
 func (d *driftWatch) resetFields(s *machine.Package) {
 	windows, err := s.Prepare(d.records.Trail.Note)
 	if err := errors.Join(windows, err); err != nil {
 		d.tally.writeFailed(s.Zone.Label, err)
-		d.log.Warn("windows and switches are not as they should be", slog.String("zone", s.Zone.Label), slog.Any("error", err))
+		d.log.Warn("limit window or enable switch changed by another program", slog.String("zone", s.Zone.Label), slog.Any("error", err))
 	}
 }
 
-// unread names the limits that do not read back.
+// unread returns the names of unreadable limits.
 func (d *driftWatch) unread() string {
 	var names []string
 	for _, s := range d.machine.Limited() {
@@ -166,13 +164,13 @@ func (d *driftWatch) unread() string {
 	return strings.Join(names, ", ")
 }
 
-// note says, and counts, that a control stands at another value than was written.
+// note counts and reports a control with another value than powerd wrote.
 func (d *driftWatch) note(now time.Duration, control, what string) {
 	d.tally.drift(now, control, control, period)
 	d.say(now, what)
 }
 
-// say keeps the health item up.
+// say updates the health item.
 func (d *driftWatch) say(now time.Duration, what string) {
 	d.at = now
 	text, hint := d.words(what)

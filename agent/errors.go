@@ -8,17 +8,17 @@ import (
 	"headroom/internal/cli"
 )
 
-// errNoLeader reports that no coordinator that leads could be asked.
-var errNoLeader = errors.New("no coordinator that leads answers")
+// errNoLeader reports that no leader was reachable.
+var errNoLeader = errors.New("no leader reachable")
 
 // errNameTaken reports that another machine is admitted under this node's name.
-var errNameTaken = errors.New("the name belongs to another machine")
+var errNameTaken = errors.New("name in use by another machine")
 
 func damaged(path string, why error) error {
 	return &cli.Error{
 		Code: "journal-damaged", Exit: cli.ExitFailed,
-		Message: fmt.Sprintf("%s is damaged (%v); the fail-safe cap stays written and nothing is restored", path, why),
-		Hint:    "put a copy back; without one, reboot the machine (which resets its limits), move the file away and start powerd again",
+		Message: fmt.Sprintf("%s damaged (%v); the fail-safe cap stays written, nothing is restored", path, why),
+		Hint:    "restore the file from a copy; otherwise reboot the machine (which resets its limits), delete the file and restart powerd",
 		Err:     errors.Join(originals.ErrDamaged, why),
 	}
 }
@@ -26,8 +26,8 @@ func damaged(path string, why error) error {
 func nameTaken(node string, err error) error {
 	return &cli.Error{
 		Code: "name-taken", Exit: cli.ExitConflict,
-		Message: fmt.Sprintf("node %s: the coordinator refuses it: the name is used by another machine; the original limits are back", node),
-		Hint:    "give this machine another name (node: in powerd.yaml), or keep the etc/machine-id of the one it replaces",
+		Message: fmt.Sprintf("node %s refused by the coordinator: name in use by another machine; the original limits are restored", node),
+		Hint:    "set another node: in powerd.yaml, or keep the etc/machine-id of the machine that this one replaces",
 		Err:     errors.Join(errNameTaken, err),
 	}
 }

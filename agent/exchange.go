@@ -24,9 +24,9 @@ import (
 	"headroom/lease"
 )
 
-// exchange is the node's side of the exchange with the coordinators: it keeps the streams,
-// sends heartbeats, takes leases, and carries out in its order what lease.Node asks for.
-// It belongs to the owner goroutine, but for leaseEnd.
+// exchange communicates with the coordinators: it keeps the streams, sends heartbeats,
+// receives leases, and carries out the outputs of lease.Node in order. It belongs to the
+// owner goroutine, except for leaseEnd.
 type exchange struct {
 	cfg    *config.Config
 	log    *slog.Logger
@@ -41,12 +41,12 @@ type exchange struct {
 	brake   *brakeTracker
 	denied  *denials
 	tally   *tally
-	publish func(lease.Instant) // of the report, which is made of this too
+	publish func(lease.Instant) // of the report
 
-	fresh    bool          // no state was found: this may be the node's first start ever
+	fresh    bool          // no state file: this may be the first start of the node
 	expiry   *time.Timer   // fires at the end of the lease
 	leaseEnd atomic.Int64  // on CLOCK_BOOTTIME, ns; 0: none
-	storeAt  time.Duration // when the writer was given a memory
+	storeAt  time.Duration // when the last write of state.json began
 	leaderAt time.Duration // when a leader was last known
 	waiting  []*waiter
 
@@ -54,7 +54,7 @@ type exchange struct {
 	cacheBusy bool
 }
 
-// take is one event of the streams. After an error the node gives up its name.
+// take handles one event of the streams. An error ends powerd.
 func (x *exchange) take(e streams.Event) error {
 	counts, newLeader := x.streams.Take(e)
 	switch {
@@ -73,8 +73,8 @@ func (x *exchange) take(e streams.Event) error {
 	return nil
 }
 
-// refusedBy takes why a stream ended. The one refusal that ends powerd is that of
-// a name which is another machine's, on a start that had nothing to hold before.
+// refusedBy handles the end of a stream. Only one refusal ends powerd: the name belongs to
+// another machine, and this node never held a lease.
 func (x *exchange) refusedBy(why error) error {
 	if connect.CodeOf(why) != connect.CodeAlreadyExists {
 		return nil
@@ -82,8 +82,8 @@ func (x *exchange) refusedBy(why error) error {
 	first := (x.records.Own || x.control.mode == observing) && x.fresh && !x.lease.EverHeld()
 	if !first || x.control.stopping {
 		x.health.Fail(true, "name-taken",
-			"the coordinator refuses this node: "+why.Error(),
-			"two machines use one name: change node: in powerd.yaml on one of them")
+			"node refused by the coordinator: "+why.Error(),
+			"two machines use the same name; change node: in powerd.yaml on one of them")
 		return nil
 	}
 	return nameTaken(x.cfg.Node, why)
@@ -101,12 +101,12 @@ func (x *exchange) message(m *headroomv1.CoordinatorMessage) {
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
 		x.lease.Answered(x.lease.Beats())
 		x.health.Warn(true, "not-admitted",
-			"the leader grants no lease yet: "+msg.NotAdmitted.GetReason(),
-			"see coordinator node show "+x.cfg.Node)
+			"no lease granted yet: "+msg.NotAdmitted.GetReason(),
+			"see coordinator node explain "+x.cfg.Node)
 	}
 }
 
-// granted takes in a lease; a node that holds no cap only hears what it says.
+// granted handles a lease; a node that holds no cap only remembers it.
 func (x *exchange) granted(g lease.Grant) {
 	if x.control.mode != holding || x.control.stopping && x.records.Journal == nil {
 		x.lease.Told(g)
@@ -115,7 +115,7 @@ func (x *exchange) granted(g lease.Grant) {
 	x.carryOut(x.lease.Grant(g, instant()))
 }
 
-// carryOut does what the exchange asks for, in its order.
+// carryOut carries out the outputs of lease.Node in order.
 func (x *exchange) carryOut(outputs []lease.Output) {
 	for _, o := range outputs {
 		switch o := o.(type) {
@@ -135,7 +135,7 @@ func (x *exchange) carryOut(outputs []lease.Output) {
 			x.tally.counters.refusals++
 			x.log.Debug("grant refused", slog.Any("error", o.Err))
 		case lease.Lost:
-			x.log.Warn("lease ended, holding the fail-safe cap",
+			x.log.Warn("lease expired, holding fail-safe cap",
 				slog.String("reason", o.Why.String()), slog.Float64("cap_w", x.lease.Memory().FailSafe.Watts()))
 			x.leaseEnd.Store(0)
 			x.tally.counters.expiries++
@@ -143,28 +143,28 @@ func (x *exchange) carryOut(outputs []lease.Output) {
 	}
 }
 
-// took notes a lease that has been taken.
+// took records an accepted lease.
 func (x *exchange) took(o lease.Took) {
 	x.leaseEnd.Store(int64(o.End))
 	x.expiry.Reset(o.End - instant().Boot)
 	if o.Began {
-		x.log.Info("lease taken", slog.Float64("cap_w", o.Grant.Cap.Watts()), slog.String("stamp", o.Grant.Stamp.String()))
+		x.log.Info("lease acquired", slog.Float64("cap_w", o.Grant.Cap.Watts()), slog.String("stamp", o.Grant.Stamp.String()))
 		x.health.Clear("lease-expired")
 	}
 }
 
-// memoryStored takes what came of a write to the state directory.
+// memoryStored handles the result of a write of state.json.
 func (x *exchange) memoryStored(err error) {
 	x.health.Fail(err != nil, "state-not-stored",
-		fmt.Sprintf("state.json cannot be written (%v): no new grant is taken", err),
-		"make room in "+x.cfg.StateDir+"; the node holds its present cap until the lease ends")
+		fmt.Sprintf("state.json not written (%v): no new grant is accepted", err),
+		"free space in "+x.cfg.StateDir+"; the node holds its cap until the lease expires")
 	x.brake.failed = err != nil
 	x.carryOut(x.lease.Stored(err, instant()))
 	x.brake.watch(x.control.mode == holding)
 }
 
-// heartbeat numbers and sends one heartbeat: to the leader, or to everybody when
-// none is known or it does not answer.
+// heartbeat sends one numbered heartbeat: to the leader, or to all coordinators if none is
+// known or it does not answer.
 //
 //headroom:control
 func (x *exchange) heartbeat() {
@@ -200,7 +200,7 @@ func (x *exchange) beatOf(hb lease.Heartbeat, now lease.Instant) *headroomv1.Hea
 	return b
 }
 
-// holdingOf is the acknowledgement: what is in force and what reads back.
+// holdingOf returns the acknowledgement: the cap in force and the value that reads back.
 func (x *exchange) holdingOf(hb lease.Heartbeat) *headroomv1.Holding {
 	h := wire.HoldingMessage(hb)
 	if x.control.mode != holding {
@@ -211,7 +211,7 @@ func (x *exchange) holdingOf(hb lease.Heartbeat) *headroomv1.Holding {
 	return h
 }
 
-// hello is the first message of each stream.
+// hello returns the first message of each stream.
 func (x *exchange) hello() *headroomv1.Hello {
 	p := x.cfg.Power
 	return &headroomv1.Hello{
@@ -221,7 +221,7 @@ func (x *exchange) hello() *headroomv1.Hello {
 	}
 }
 
-// addresses are where coordinators may be, by the streams and the gossip.
+// addresses returns possible addresses of coordinators, from streams and gossip.
 func (x *exchange) addresses() (settled, onTrial []string) {
 	settled, onTrial = x.streams.Addresses(x.network.Gossiped(), instant().Boot)
 	x.network.TellCoordinators(slices.Concat(settled, onTrial))
@@ -238,18 +238,18 @@ func (x *exchange) reconcile(ctx context.Context) {
 	x.cacheAddresses(settled)
 }
 
-// certified takes what reading the node's certificate came to, and opens the streams.
+// certified handles the result of reading the certificate, and opens the streams.
 func (x *exchange) certified(ctx context.Context, c streams.Certificate) {
 	x.streams.Believe(c)
 	x.health.Fail(c.Err != nil, "tls",
-		fmt.Sprintf("no coordinator can be asked: %v", c.Err),
-		"coordinator tls cert create node/"+x.cfg.Node+" makes this node's certificate; tls in powerd.yaml names the files")
+		fmt.Sprintf("no coordinator reachable: %v", c.Err),
+		"coordinator tls cert create node/"+x.cfg.Node+" creates this node's certificate; set its files under tls: in powerd.yaml")
 	if c.Err == nil {
 		x.reconcile(ctx)
 	}
 }
 
-// reopen starts every stream anew, so that Hello tells what has changed.
+// reopen restarts every stream, so that Hello carries the changes.
 func (x *exchange) reopen(ctx context.Context) {
 	x.streams.Reset()
 	x.reconcile(ctx)
@@ -260,7 +260,7 @@ type addressCache struct {
 	Addresses []string `json:"addresses"`
 }
 
-// cacheAddresses keeps the addresses for `powerd limit restore` with a dead agent.
+// cacheAddresses stores the addresses for `powerd limit restore` without a running powerd.
 func (x *exchange) cacheAddresses(addrs []string) {
 	if len(addrs) == 0 || slices.Equal(addrs, x.cached) || x.cacheBusy {
 		return
@@ -274,30 +274,30 @@ func (x *exchange) cacheAddresses(addrs []string) {
 }
 
 const (
-	// quietLeader is how long no leader may be known before that is a warning.
+	// quietLeader is the time without a leader after which a warning is raised.
 	quietLeader = 5 * time.Second
-	// quietDisk is how long the state directory may take before that is a failure.
+	// quietDisk is the time of a write after which a failure is raised.
 	quietDisk = 3 * time.Second
 )
 
-// watch is what once a second is enough for: whether a leader is known, a lease is held
-// and a memory is stored in time, and who has waited too long for an answer.
+// watch runs once a second: it raises items for a missing leader, an expired lease and a
+// slow state directory, and ends calls that waited too long.
 func (x *exchange) watch(now time.Duration) {
 	if x.streams.Leader() != nil {
 		x.leaderAt = now
 	}
 	x.health.Warn(!x.cfg.Alone() && now-x.leaderAt > quietLeader, "no-leader",
-		fmt.Sprintf("no coordinator that leads has been reachable for %.0fs", (now-x.leaderAt).Seconds()),
-		"the node holds its cap until the lease ends and its fail-safe cap afterwards; see coordinator status")
+		fmt.Sprintf("no leader reachable for %.0fs", (now-x.leaderAt).Seconds()),
+		"the node holds its cap until the lease expires, then its fail-safe cap; see coordinator status")
 	_, state := x.lease.Cap()
 	x.health.Warn(x.control.mode == holding && x.lease.EverHeld() && state != lease.Held && !x.lease.Braked(), "lease-expired",
-		fmt.Sprintf("no lease (%v): the node holds its fail-safe cap of %v", x.lease.Why(), x.lease.Memory().FailSafe),
-		"it comes back by itself once a leader grants again; see coordinator status")
+		fmt.Sprintf("no lease (%v): holding fail-safe cap %v", x.lease.Why(), x.lease.Memory().FailSafe),
+		"the lease returns once a leader grants it; see coordinator status")
 	if x.lease.Storing() && now-x.storeAt > quietDisk {
 		x.health.Fail(true, "state-not-stored",
-			fmt.Sprintf("the state directory has not answered for %.0fs: lower caps are carried out, and nothing is raised",
+			fmt.Sprintf("state directory not responding for %.0fs: caps are lowered but not raised",
 				(now-x.storeAt).Seconds()),
-			"see whether the disk of "+x.cfg.StateDir+" hangs; the node holds its present cap until the lease ends")
+			"check the disk of "+x.cfg.StateDir+"; the node holds its present cap until the lease ends")
 	}
 	x.answerWaiters(now)
 }

@@ -51,31 +51,31 @@ func (h *hotplug) zones() {
 	}
 	c, err := t.Refresh()
 	if err != nil {
-		h.log.Debug("zones not looked for", slog.Any("error", err))
+		h.log.Debug("zone scan failed", slog.Any("error", err))
 	}
 	for _, z := range c.Gone {
-		h.log.Warn("a zone is gone", slog.String("zone", z.Label))
+		h.log.Warn("zone removed", slog.String("zone", z.Label))
 	}
 	for _, z := range c.Back {
-		h.log.Info("a zone is back", slog.String("zone", z.Label))
+		h.log.Info("zone returned", slog.String("zone", z.Label))
 	}
 	for _, z := range c.Added {
-		h.log.Warn("a zone is new", slog.String("zone", z.Label))
+		h.log.Warn("zone added", slog.String("zone", z.Label))
 		if z.Kind == rapl.Package {
 			h.machine.Strange = append(h.machine.Strange, z.Label)
 		}
 	}
 	h.health.Fail(len(h.machine.Strange) > 0, "new-package",
-		"packages that came after the start are not limited: "+strings.Join(h.machine.Strange, ", ")+
-			"; the node is charged its rated watts", "start powerd again: it saves and limits them")
+		"packages added since powerd started are not limited: "+strings.Join(h.machine.Strange, ", ")+
+			"; the node is charged its rated power", "restart powerd to save and limit them")
 	h.machine.Lost = h.machine.FindLost()
 	h.health.Fail(len(h.machine.Lost) > 0, "lost-package",
-		"the limits of "+strings.Join(h.machine.Lost, ", ")+" are gone while its processors run, so nothing holds it;"+
-			" the node is charged its rated watts",
-		"see whether the RAPL driver was unloaded (modprobe intel_rapl_msr); powerd started anew takes the next rung")
+		"the limits of "+strings.Join(h.machine.Lost, ", ")+" are missing while their processors run;"+
+			" the node is charged its rated power",
+		"check whether the RAPL driver was unloaded (modprobe intel_rapl_msr); after a restart powerd uses the next control")
 	held := h.machine.HeldLower()
 	h.health.Warn(len(held) > 0, "twin-limit",
-		"a lower limit wins: "+strings.Join(held, ", "),
+		"a lower limit is in force: "+strings.Join(held, ", "),
 		"firmware or another program set it through memory-mapped registers; the node draws less than its cap allows")
 }
 
@@ -84,10 +84,10 @@ func (h *hotplug) zones() {
 func (h *hotplug) policies(f *machine.Frequency) {
 	added, err := f.Set.Refresh()
 	if err != nil {
-		h.log.Debug("policies not looked for", slog.Any("error", err))
+		h.log.Debug("cpufreq policy scan failed", slog.Any("error", err))
 	}
 	for _, p := range added {
-		h.log.Info("a frequency policy is new", slog.String("policy", p.Name))
+		h.log.Info("cpufreq policy added", slog.String("policy", p.Name))
 	}
 	f.Widen()
 	h.tuner.followPolicies()

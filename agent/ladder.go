@@ -20,15 +20,15 @@ import (
 	"headroom/units"
 )
 
-// Rungs of the actuation ladder, as operators and the coordinator see them.
+// Names of the rungs, which are the controls that can enforce a cap.
 const (
 	rungRAPL    = "rapl"
 	rungCPUFreq = "cpufreq"
 	rungNone    = "none"
 )
 
-// ladder brings the node to its fail-safe cap when powerd begins: by the best rung that
-// takes what is written. It belongs to the owner goroutine.
+// ladder brings the node to its fail-safe cap when powerd starts, with the best rung that
+// accepts its values. It belongs to the owner goroutine.
 type ladder struct {
 	cfg    *config.Config
 	log    *slog.Logger
@@ -44,24 +44,24 @@ type ladder struct {
 	remote  *remote.Remote
 }
 
-// logMachine says once what is unusual about the machine.
+// logMachine logs what is unusual about the machine.
 func (l *ladder) logMachine() {
 	if t := l.machine.Tree; t != nil {
 		for _, r := range t.Remarks() {
-			l.log.Info("about the zones", slog.String("code", r.Code), slog.String("text", r.Text))
+			l.log.Info("zone remark", slog.String("code", r.Code), slog.String("text", r.Text))
 		}
 	}
 	top := l.machine.PackageMax()
 	wall := units.FromWatts((top + l.cfg.Power.Other).Watts() / l.cfg.Power.SupplyEfficiency)
-	// Ranges move with kernels and firmware: never a reason not to start.
+	// Ranges change with kernels and firmware; that must not prevent a start.
 	l.health.Warn(top > 0 && wall < l.cfg.Power.FailSafe, "range-moved",
-		fmt.Sprintf("the packages take at most %v, which goes with %v at the wall: less than the fail-safe cap of %v; limits are clamped",
+		fmt.Sprintf("the packages accept at most %v (%v at the wall), which is below the fail-safe cap of %v; limits are clamped",
 			top, wall, l.cfg.Power.FailSafe),
-		"a kernel or firmware update may have moved the range: bring power.max and fail_safe in powerd.yaml in line")
+		"a kernel or firmware update may have changed the range; adjust power.max and power.fail_safe in powerd.yaml")
 }
 
-// refuseJournal leaves the node at its fail-safe cap without touching the damaged
-// journal: its present limits may not be saved as originals.
+// refuseJournal leaves the node at its fail-safe cap and keeps the damaged journal: the
+// present limits must not be saved as originals.
 func (l *ladder) refuseJournal(damage error) error {
 	unrecorded := func(string, int64, int64) error { return nil }
 	if l.machine.Capable() {
@@ -81,8 +81,8 @@ func (l *ladder) refuseJournal(damage error) error {
 	return damaged(l.cfg.StateDir+"/"+statedir.JournalFile, damage)
 }
 
-// begin decides the mode and, when holding, brings the node to its fail-safe cap
-// by the best rung that takes it.
+// begin decides the mode and, when holding, brings the node to its fail-safe cap with the
+// best rung that accepts it.
 func (l *ladder) begin() error {
 	if l.records.Journal != nil {
 		if err := l.resume(); err != nil {
@@ -90,7 +90,7 @@ func (l *ladder) begin() error {
 		}
 	}
 	if !(l.cfg.Enforce || l.control.draining) || !l.machine.Capable() {
-		return l.observe(l.machine.Ladder.Why, "it is charged its rated watts; set enforce: false if that is meant")
+		return l.observe(l.machine.Ladder.Why, "the node is charged its rated power; set enforce: false to observe only")
 	}
 	for l.machine.Capable() {
 		failed, err := l.climb()
@@ -101,30 +101,29 @@ func (l *ladder) begin() error {
 			l.tidy()
 			l.health.Warn(l.machine.RAPLInfo.State == capping.RungLocked, "bios-lock",
 				"package limits are locked by firmware: "+l.machine.RAPLInfo.Text+"; "+l.machine.Ladder.Why,
-				"look for a RAPL lock or cTDP in the BIOS set-up: frequency holds a cap less exactly")
+				"remove the RAPL lock or cTDP in the BIOS setup; a frequency limit is less exact")
 			l.log.Info("fail-safe cap written", slog.Float64("cap_w", l.lease.Memory().FailSafe.Watts()),
 				slog.Int64("after_ms", (instant().Boot-l.control.began).Milliseconds()), slog.Bool("adopted", !l.records.Own),
 				slog.String("rung", l.machine.Ladder.Use.String()), slog.String("why", l.machine.Ladder.Why))
 			return nil
 		}
 	}
-	return l.observe(l.machine.Ladder.Why, "look for locked RAPL settings in the BIOS set-up; until then it is charged its rated watts")
+	return l.observe(l.machine.Ladder.Why, "check for locked RAPL settings in the BIOS setup; until then the node is charged its rated power")
 }
 
-// observe makes the node one that only looks. Where it was meant to hold a cap,
-// that is said.
+// observe makes the node observe only, with a warning if it was configured to enforce caps.
 func (l *ladder) observe(why, hint string) error {
 	l.control.mode = observing
 	l.health.Warn(l.cfg.Enforce, noRungCode,
-		"this node cannot hold a cap: "+why, hint)
+		"cannot enforce a cap: "+why, hint)
 	return l.records.WriteHeld(l.control.bound())
 }
 
 // noRungCode is the health item of a node that cannot hold a cap.
 const noRungCode = "no-rapl"
 
-// climb saves the originals of the chosen rung and writes the fail-safe cap with
-// it. failed is why the rung did not take it.
+// climb saves the originals of the chosen rung and writes the fail-safe cap with it.
+// failed is the reason if the rung did not accept it.
 func (l *ladder) climb() (failed, err error) {
 	adopted := l.records.Journal != nil && !l.records.Own
 	switch err := l.save(); {
@@ -154,7 +153,7 @@ func (l *ladder) climb() (failed, err error) {
 	return failed, nil
 }
 
-// save makes the originals durable of all that may be written.
+// save stores the originals of all controls that may be written.
 func (l *ladder) save() error {
 	return l.records.Save(l.boot, distinct(l.machine.Controls(), readable(l.tuner.controls())))
 }
@@ -172,13 +171,12 @@ func (l *ladder) climbRAPL(raise records.Bound, covered bool) (failed error) {
 		failed = errors.Join(failed, wrote, err)
 		l.health.Warn(windows != nil, "window-refused",
 			fmt.Sprintf("%s: %v", s.Zone.Label, windows),
-			"caps settle slower than they could; nothing else is wrong")
+			"new caps take effect more slowly; there is no other effect")
 	}
 	return failed
 }
 
-// climbFreq writes and verifies the ceilings; one that cannot be raised safely
-// stays where it is.
+// climbFreq writes and verifies the ceilings; one that cannot be raised safely stays.
 func (l *ladder) climbFreq(covered bool) error {
 	var most map[string]units.Freq
 	if !covered {
@@ -189,9 +187,9 @@ func (l *ladder) climbFreq(covered bool) error {
 	return err
 }
 
-// stepDown rules out the rung that failed, and says whether the next one, or none,
-// is to be tried. A rung that an earlier powerd stood on is kept unless firmware
-// locked it: it may hold limits, and what reads back is reported.
+// stepDown rules out the rung that failed, and reports whether to try the next one. A rung
+// that an earlier powerd used is kept unless firmware locked it: it may hold limits, and
+// the value that reads back is reported.
 func (l *ladder) stepDown(failed error) bool {
 	var lock *rapl.LockedError
 	locked := errors.As(failed, &lock)
@@ -213,14 +211,14 @@ func (l *ladder) stepDown(failed error) bool {
 		l.machine.Ladder, l.machine.RAPLInfo, l.machine.FreqInfo = before, infoRAPL, infoFreq
 		return false
 	}
-	l.log.Warn("a rung does not hold, trying the next", slog.String("rung", before.Use.String()), slog.Any("error", failed))
+	l.log.Warn("control failed, trying the next one", slog.String("rung", before.Use.String()), slog.Any("error", failed))
 	if l.records.Own {
 		l.undo()
 	}
 	return true
 }
 
-// undo puts back what this process's first writes touched.
+// undo restores the controls that this process has written.
 func (l *ladder) undo() {
 	out, err := l.records.PutBack("this machine does not take them", l.remote.PutBack())
 	if out.Failed == 0 {
@@ -231,9 +229,8 @@ func (l *ladder) undo() {
 	}
 }
 
-// tidy puts back what an earlier powerd wrote on a rung that is not stood on
-// any more, or beside it and is wished for no more: the cap is held by the present rung
-// by now.
+// tidy restores unused controls: those that an earlier powerd wrote, and that the present
+// rung and configuration do not use. The present rung enforces the cap by now.
 func (l *ladder) tidy() {
 	patience := originals.SettleAll
 	for _, c := range l.records.Journal.Controls {
@@ -244,7 +241,7 @@ func (l *ladder) tidy() {
 	}
 }
 
-// stale reports whether controls of the kind are none of this process's.
+// stale reports whether controls of the kind are unused by this process.
 func (l *ladder) stale(k originals.Kind) bool {
 	switch k {
 	case originals.Frequency:
@@ -260,18 +257,18 @@ func (l *ladder) stale(k originals.Kind) bool {
 	return false
 }
 
-// unsaved is the error of a control that came since an earlier powerd saved the
-// others, and that cannot be read.
+// unsaved returns the error of an unreadable control that was added after an earlier
+// powerd saved the others.
 func unsaved(err error) error {
 	return &cli.Error{
 		Code: "unread-control", Exit: cli.ExitFailed, Err: err,
-		Message: fmt.Sprintf("%v; the limits of the powerd before stay written, and its originals saved", err),
-		Hint:    "see powerd zone list and powerd freq list; powerd limit restore --force puts back what was saved",
+		Message: fmt.Sprintf("%v; the limits of the previous powerd stay written, its original limits stay saved", err),
+		Hint:    "see powerd zone list and powerd freq list; powerd limit restore --force restores the saved limits",
 	}
 }
 
-// resume takes over the journal of an earlier powerd. Without coordinators it is
-// put back at once; otherwise its limits stay this node's until a release.
+// resume takes over the journal of an earlier powerd. Without coordinators the originals
+// are restored at once; otherwise the limits stay until a release.
 func (l *ladder) resume() error {
 	if err := l.records.Resume(l.machine.Tree); err != nil {
 		return err

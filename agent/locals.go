@@ -18,8 +18,7 @@ import (
 	"headroom/units"
 )
 
-// localMost bounds how long an operator's own limit stands: longer is a matter
-// for the configuration.
+// localMost bounds the duration of a local limit; a longer one belongs in the configuration.
 const localMost = 24 * time.Hour
 
 // localCeiling is a frequency ceiling that an operator set on this node.
@@ -27,7 +26,7 @@ type localCeiling struct {
 	freq   units.Freq
 	until  time.Duration
 	change *headroomv1.Change
-	wanted *ceilingCall // waits until what it changes has been saved
+	wanted *ceilingCall // waits until the originals are saved
 }
 
 func (l localCeiling) at(now time.Duration) units.Freq {
@@ -37,7 +36,7 @@ func (l localCeiling) at(now time.Duration) units.Freq {
 	return l.freq
 }
 
-// ceilingCall is a ceiling that an operator asks for.
+// ceilingCall is a request for a ceiling.
 type ceilingCall struct {
 	freq   units.Freq
 	length time.Duration
@@ -46,7 +45,7 @@ type ceilingCall struct {
 	answer chan reply[[]int64]
 }
 
-// localRefused is a refusal of an operator's own limit.
+// localRefused returns the refusal of a local limit.
 func localRefused(short, message, hint string) error {
 	return rpc.Refuse(connect.CodeFailedPrecondition, short, cli.ExitRefused, message, hint)
 }
@@ -55,16 +54,16 @@ func badLocal(message, hint string) error {
 	return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, message, hint)
 }
 
-// lengthOf bounds how long an operator's own limit is to stand.
+// lengthOf returns the duration of a local limit, within localMost.
 func lengthOf(ms int64) (time.Duration, error) {
 	if ms <= 0 || ms > localMost.Milliseconds() {
-		return 0, badLocal("it needs an end: more than 0 and at most 24h", "for example --for 30m; for good, change powerd.yaml or ask the coordinator")
+		return 0, badLocal("duration must be above 0 and at most 24h", "for example --for 30m; for a permanent limit use coordinator node set --max")
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// localLimits are what an operator set on this node alone: a cap below its lease and a
-// frequency ceiling, each with an end. It belongs to the owner goroutine.
+// localLimits holds the limits that an operator set on this node: a cap below its lease and
+// a frequency ceiling, each with an end. It belongs to the owner goroutine.
 type localLimits struct {
 	cfg *config.Config
 	log *slog.Logger
@@ -74,19 +73,19 @@ type localLimits struct {
 	control *controller
 	records *records.Records
 	ladder  *ladder
-	changed func(lease.Instant) // has the loop turn, and publishes
+	changed func(lease.Instant) // runs a step of the loop, and publishes
 }
 
-// setCap caps this node below its lease.
+// setCap sets a cap below the one of the lease.
 func (l *localLimits) setCap(p units.Power, length time.Duration, change *headroomv1.Change) (units.Power, error) {
 	base, _ := l.lease.Cap()
 	switch {
 	case l.control.mode != holding:
-		return 0, localRefused("observing", "this node holds no cap: it only observes", "see powerd status for why; enforce: true in powerd.yaml lets it hold caps")
+		return 0, localRefused("observing", "limit set refused: this node only observes", "powerd status shows the reason; enforce: true in powerd.yaml enables caps")
 	case p > base:
-		return 0, localRefused("above-cap", fmt.Sprintf("%v is above the cap of %v that the node may use", p, base), "a local limit only lowers; ask the coordinator for more")
+		return 0, localRefused("above-cap", fmt.Sprintf("%v is above the cap in force, %v", p, base), "a local limit can only lower the cap")
 	case p < l.cfg.Power.Floor:
-		return 0, localRefused("below-floor", fmt.Sprintf("%v is below %v, the least that the node can hold (power.floor)", p, l.cfg.Power.Floor), "ask for more")
+		return 0, localRefused("below-floor", fmt.Sprintf("%v is below power.floor, %v", p, l.cfg.Power.Floor), "use a higher cap")
 	}
 	now := instant()
 	l.lease.SetLocal(p, now.Boot+length)
@@ -109,7 +108,7 @@ func (l *localLimits) clearCap(change *headroomv1.Change) bool {
 	return was
 }
 
-// setCeiling bounds the frequency, once what it changes has been saved.
+// setCeiling sets a frequency ceiling, once the originals are saved.
 func (l *localLimits) setCeiling(c *ceilingCall) {
 	f := l.machine.Freq
 	now := instant()
@@ -121,9 +120,9 @@ func (l *localLimits) setCeiling(c *ceilingCall) {
 	var err error
 	switch {
 	case f == nil || f.Ceilings == nil:
-		err = localRefused("no-cpufreq", "this machine's frequency cannot be bounded: "+l.machine.FreqInfo.Text, "see powerd freq list")
+		err = localRefused("no-cpufreq", "no frequency control on this machine: "+l.machine.FreqInfo.Text, "see powerd freq list")
 	case l.control.mode != holding:
-		err = localRefused("observing", "this node only observes, so its frequency is left alone", "enforce: true in powerd.yaml lets powerd write")
+		err = localRefused("observing", "freq set refused: this node only observes", "enforce: true in powerd.yaml enables writes")
 	case c.freq < f.Config.Min:
 		err = localRefused("below-range", fmt.Sprintf("%v is below %v, the lowest frequency", c.freq, f.Config.Min), "see powerd freq list")
 	}
@@ -139,7 +138,7 @@ func (l *localLimits) setCeiling(c *ceilingCall) {
 	l.control.caps.ceiling.wanted = c
 }
 
-// takeCeiling writes the ceiling; its controls have been saved.
+// takeCeiling writes the ceiling; the originals are saved.
 func (l *localLimits) takeCeiling(now time.Duration, c *ceilingCall) {
 	l.control.caps.ceiling = localCeiling{freq: c.freq, until: now + c.length, change: c.change}
 	l.log.Info("local frequency ceiling set", slog.String("ceiling", c.freq.String()), slog.Duration("for", c.length),
@@ -148,7 +147,7 @@ func (l *localLimits) takeCeiling(now time.Duration, c *ceilingCall) {
 	c.answer <- reply[[]int64]{value: l.ceilings()}
 }
 
-// awaitCeiling looks after a ceiling that waits for the journal.
+// awaitCeiling continues a ceiling that waits for the journal.
 func (l *localLimits) awaitCeiling(now time.Duration) {
 	c := l.control.caps.ceiling.wanted
 	if c == nil {
@@ -160,18 +159,18 @@ func (l *localLimits) awaitCeiling(now time.Duration) {
 		l.takeCeiling(now, c)
 	case now > c.until:
 		l.control.caps.ceiling.wanted = nil
-		c.answer <- reply[[]int64]{err: localRefused("state-dir", "the frequency's originals could not be saved, so it was not changed", "make room in "+l.cfg.StateDir)}
+		c.answer <- reply[[]int64]{err: localRefused("state-dir", "frequency not changed: original values not saved", "free space in "+l.cfg.StateDir)}
 	}
 }
 
-// endCeiling takes the ceiling away. Where the frequency is no rung, everything
-// goes back to what it was.
+// endCeiling removes the ceiling. If frequency is not the rung in use, the originals are
+// restored.
 func (l *localLimits) endCeiling(now time.Duration, change *headroomv1.Change) {
 	if l.control.caps.ceiling.until == 0 {
 		return
 	}
 	l.control.caps.ceiling = localCeiling{}
-	l.log.Info("local frequency ceiling over", slog.String("actor", change.GetActor()))
+	l.log.Info("local frequency ceiling ended", slog.String("actor", change.GetActor()))
 	if l.machine.OnRAPL() && l.records.Journal != nil && l.control.mode == holding {
 		l.ladder.tidy()
 		f := l.machine.Freq
@@ -184,18 +183,18 @@ func (l *localLimits) endCeiling(now time.Duration, change *headroomv1.Change) {
 	l.expire(now)
 }
 
-// expire ends what has run out.
+// expire ends limits whose time is up.
 func (l *localLimits) expire(now time.Duration) {
 	if until := l.lease.LocalUntil(); until > 0 && now >= until {
 		l.lease.SetLocal(0, 0)
-		l.log.Info("local limit ended by itself")
+		l.log.Info("local limit expired")
 	}
 	if c := l.control.caps.ceiling; c.until > 0 && now >= c.until {
 		l.endCeiling(now, nil)
 	}
 }
 
-// ceilings are what reads back on each policy, kHz.
+// ceilings returns the ceiling that reads back on each policy, in kHz.
 func (l *localLimits) ceilings() []int64 {
 	f := l.machine.Freq
 	if f == nil {
@@ -212,7 +211,7 @@ func (l *localLimits) ceilings() []int64 {
 	return all
 }
 
-// status is what an operator set here, for status; nil for nothing.
+// status returns the local limits for the status, nil without any.
 func (l *localLimits) status(now time.Duration) *headroomv1.LocalLimit {
 	p, f := l.lease.Local(now), l.control.caps.ceiling.at(now)
 	if p == 0 && f == 0 {

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// publishEvery is the seconds between two published states that nobody asked for.
+	// publishEvery is the number of seconds between two published states without a query.
 	publishEvery = 4
-	// heatEvery is the seconds between two looks at temperatures without a sprint.
+	// heatEvery is the number of seconds between two reads of temperatures without a sprint.
 	heatEvery = 4
 )
 
@@ -34,8 +34,8 @@ func (n *node) serve(ctx context.Context) error {
 	if err := n.network.Start(); err != nil {
 		return n.abandon(errors.Join(err, socket.Close()))
 	}
-	// The gossip's own timers run from now too, at multiples of period: what falls
-	// together costs one waking up.
+	// The timers of gossip start now too, at multiples of period: coinciding timers
+	// cost one wake-up.
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx)) // streams outlive the stop signal
@@ -55,8 +55,8 @@ func (n *node) serve(ctx context.Context) error {
 	return n.loop(ctx, inner, tick.C)
 }
 
-// abandon gives up before the node has ever been in the cluster: what this
-// process changed goes back, what an earlier one left stays.
+// abandon gives up before the node has joined the cluster: it restores what this process
+// changed, and keeps what an earlier one left.
 func (n *node) abandon(err error) error {
 	if n.records.Own && n.control.mode == holding {
 		n.release.putBack()
@@ -140,7 +140,7 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 	}
 }
 
-// turn is one move of the inner loop: gather, decide, apply, verify.
+// turn is one step of the inner loop: gather, decide, apply, verify.
 //
 //headroom:control
 func (n *node) turn(now lease.Instant) {
@@ -155,7 +155,7 @@ func (n *node) turn(now lease.Instant) {
 	n.tally.loop.ObserveStep(instant().Boot - now.Boot)
 }
 
-// remoteTold takes a report of what is reached through another program.
+// remoteTold handles a report about a control of another program.
 func (n *node) remoteTold(r remote.Report, now time.Duration) {
 	switch {
 	case r.LookedForRivals:
@@ -167,7 +167,7 @@ func (n *node) remoteTold(r remote.Report, now time.Duration) {
 	}
 }
 
-// heatTold takes one of the kernel's thermal events; a sprint ends at once.
+// heatTold handles a thermal event of the kernel; a sprint ends at once.
 func (n *node) heatTold(e thermal.Event, open bool) {
 	if !open {
 		n.heat.EndEvents()
@@ -181,7 +181,7 @@ func (n *node) heatTold(e thermal.Event, open bool) {
 	}
 }
 
-// stored takes the writer's report.
+// stored handles a report of the writer.
 //
 //headroom:control
 func (n *node) stored(j statedir.Job) {
@@ -203,7 +203,7 @@ func (n *node) stored(j statedir.Job) {
 	}
 }
 
-// housekeep is what once a second is enough for.
+// housekeep runs once a second.
 //
 //headroom:control
 func (n *node) housekeep(inner context.Context, now lease.Instant) {
@@ -236,17 +236,17 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.exchange.reconcile(inner)
 	n.manager.status(n.report.summary)
 	if n.seconds%publishEvery == 0 {
-		n.report.publish(now) // whoever asks gets a fresh one; this is for when the owner is stuck
+		n.report.publish(now) // a query gets a fresh status; this one is for when the owner is stuck
 	}
 }
 
 // watchCut reports whether no link leads to a coordinator, before the lease ends.
 func (n *node) watchCut(now lease.Instant) {
-	text := "no link that leads to a coordinator is up"
+	text := "no link to a coordinator is up"
 	if left, held := n.lease.Remaining(now); held {
-		text += fmt.Sprintf("; the lease ends within %.0fs, then the node holds its fail-safe cap of %v",
+		text += fmt.Sprintf("; the lease expires within %.0fs, then the node holds its fail-safe cap of %v",
 			left.Seconds(), n.lease.Memory().FailSafe)
 	}
-	n.health.Warn(n.network.CutOff, "cut-off",
-		text, "look at the cable, the switch and the address: ip link, ip addr")
+	n.health.Warn(n.network.CutOff, "cut-off", text,
+		"check cable, switch and address: ip link, ip addr")
 }

@@ -531,7 +531,7 @@ func (b *stand) look(path string) {
 // codes are the health items that were ever shown.
 func (b *stand) codes() []string {
 	var all []string
-	for _, m := range regexp.MustCompile(`health item appeared" code=(\S+)`).FindAllStringSubmatch(b.log.String(), -1) {
+	for _, m := range regexp.MustCompile(`health item raised" code=(\S+)`).FindAllStringSubmatch(b.log.String(), -1) {
 		if !slices.Contains(all, m[1]) {
 			all = append(all, m[1])
 		}

@@ -25,9 +25,8 @@ import (
 	"headroom/systemd"
 )
 
-// node is the whole of a running powerd: its parts, and the loop that owns them. All of
-// it belongs to that goroutine, but for what report publishes and what other goroutines
-// send through channels.
+// node is a running powerd: its parts, and the loop that owns them. Everything belongs to
+// the loop's goroutine, except for what report publishes and what channels carry.
 type node struct {
 	cfg     *config.Config
 	log     *slog.Logger
@@ -70,8 +69,8 @@ type node struct {
 	seconds  uint64        // number of calls of housekeep
 }
 
-// start does all that comes before the network: take the lock, find the devices,
-// save or adopt the originals, and write the fail-safe cap.
+// start does everything that precedes the network: it takes the lock, finds the devices,
+// saves or adopts the originals, and writes the fail-safe cap.
 func start(cfg config.Config, log *slog.Logger, d statedir.Disk) (*node, error) {
 	began := instant().Boot
 	file, err := statedir.Lock(cfg.StateDir)
@@ -83,8 +82,8 @@ func start(cfg config.Config, log *slog.Logger, d statedir.Disk) (*node, error) 
 	return n, n.boot()
 }
 
-// newNode is a node that has not looked at anything yet. Parts know only parts that are
-// made before them; what is found later, attach gives them.
+// newNode returns a node that has not opened anything. A part knows only parts created
+// before it; attach adds what open finds.
 func newNode(cfg config.Config, log *slog.Logger, d statedir.Disk) *node {
 	n := &node{
 		cfg: &cfg, log: log, health: health.New(log), disk: d, manager: serviceManager{log: log},
@@ -123,7 +122,7 @@ func newNode(cfg config.Config, log *slog.Logger, d statedir.Disk) *node {
 	return n
 }
 
-// attach gives the parts what open has found.
+// attach passes what open has found to the parts.
 func (n *node) attach(id machine.Identity) {
 	n.control.machine, n.drift.machine, n.ladder.machine = n.machine, n.machine, n.machine
 	n.hotplug.machine, n.slices.machine, n.locals.machine, n.release.machine, n.report.machine = n.machine, n.machine, n.machine, n.machine, n.machine
@@ -133,7 +132,7 @@ func (n *node) attach(id machine.Identity) {
 	n.exchange.id, n.release.id, n.ladder.boot = id, id, id.Boot
 }
 
-// changed carries out what an operator changed here, and publishes it.
+// changed applies a local change of an operator, and publishes the status.
 func (n *node) changed(now lease.Instant) {
 	n.turn(now)
 	n.report.publish(now)
@@ -151,7 +150,7 @@ func (n *node) boot() error {
 	return nil
 }
 
-// open finds everything and writes nothing.
+// open opens all devices and files; it writes nothing.
 func (n *node) open() error {
 	var err error
 	if err := n.network.LoadKeys(); err != nil {
@@ -180,19 +179,19 @@ func (n *node) open() error {
 	if n.machine, err = machine.Open(n.root, n.cfg, n.openTree, n.cfg.Enforce || n.control.draining); err != nil {
 		return &cli.Error{
 			Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
-			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
+			Hint: "powerd must be able to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
 	n.meter.Attach(n.machine)
 	n.tuner.open(n.machine)
-	n.machine.Look(instant()) // where the counters stand: the first turn of the loop has a sample then
+	n.machine.Look(instant()) // so that the first step of the loop has a sample
 	lowest := n.cfg.Power.Floor
 	if n.cfg.Alone() {
-		lowest = n.cfg.Power.FailSafe // nobody charges it
+		lowest = n.cfg.Power.FailSafe // no coordinator charges it
 	}
 	memory, fresh, err := records.LoadState(n.disk, lowest)
 	if err != nil {
-		n.log.Warn("state cannot be used, starting without it", slog.Any("error", err))
+		n.log.Warn("state.json unusable, starting without it", slog.Any("error", err))
 	}
 	memory.FailSafe = min(memory.FailSafe, n.cfg.Power.FailSafe)
 	n.exchange.fresh = fresh
@@ -208,18 +207,18 @@ func (n *node) open() error {
 	return nil
 }
 
-// run is the life of the node after its first safe cap.
+// run serves after the first safe cap, until ctx ends.
 func (n *node) run(ctx context.Context) error {
 	n.manager.ready(n.report.summary())
 	err := n.serve(ctx)
 	return errors.Join(err, n.close())
 }
 
-// close gives everything back but the limits.
+// close closes everything; limits stay as they are.
 func (n *node) close() error {
 	var errs []error
 	n.meter.Close()
-	errs = append(errs, n.heat.Close(), n.manager.notify.Close(), n.records.Close(), n.remote.Close()) // all that asked it has ended with the servers
+	errs = append(errs, n.heat.Close(), n.manager.notify.Close(), n.records.Close(), n.remote.Close()) // their users have ended with the servers
 	if n.machine != nil {
 		errs = append(errs, n.tuner.close(), n.machine.Close())
 	}

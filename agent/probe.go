@@ -20,24 +20,22 @@ const ProbeFile = "probe.txt"
 // could be lost in rounding.
 const probeGrains = 2
 
-// Probe finds out whether limits are taken, which reading cannot show: it lowers
-// each zone's long-term limit by a fraction of a watt, reads it back and puts it
-// back. What the limit held is on disk before: a probe that is killed leaves its
-// note, and the next Leftovers says so. Zones without a limit, or whose limit was
-// never set, are passed over.
+// Probe tests whether limits can be written, which a read cannot show: it lowers each
+// zone's long-term limit by a fraction of a watt, reads it back and restores it. The
+// original value is on disk before the write: if the probe is killed, Leftovers reports
+// it. Zones without a limit, or whose limit was never set, are skipped.
 //
-// A *cli.Error says that nothing was touched, because a powerd runs on stateDir or
-// has left originals there. Any other error names the zones that did not take
-// their limit.
+// A *cli.Error means that nothing was written, because a powerd runs on stateDir or has
+// left originals there. Any other error names the zones that did not accept their limit.
 func Probe(stateDir string, zones []*rapl.Zone) error {
 	held, err := statedir.Lock(stateDir)
 	if err != nil {
-		return notProbed(err.Error(), "stop powerd first; while it runs it verifies each of its writes itself", err)
+		return notProbed(err.Error(), "stop powerd first; a running powerd verifies its own writes", err)
 	}
 	defer func() { _ = statedir.Unlock(held) }()
 	d := statedir.OS{Dir: stateDir}
 	if j, err := originals.Load(d); err != nil || j != nil {
-		return notProbed("an earlier powerd has saved limits that are not back yet", "powerd limit restore puts them back", err)
+		return notProbed("limits saved by an earlier powerd are not restored yet", "run powerd limit restore first", err)
 	}
 	var errs []error
 	for _, z := range zones {
@@ -77,7 +75,7 @@ func probeOne(d statedir.Disk, z *rapl.Zone) (err error) {
 		errBack = d.Remove(ProbeFile)
 	}
 	if !taken {
-		return fmt.Errorf("%s long_term: write of %s accepted, %s reads back (locked by firmware)", z.Label, cli.Watts(lower), cli.Watts(got))
+		return fmt.Errorf("%s long_term: wrote %s, reads back %s (locked by firmware)", z.Label, cli.Watts(lower), cli.Watts(got))
 	}
 	return errBack
 }

@@ -59,12 +59,12 @@ func TestProbeIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = statedir.Unlock(held) })
-		}, "another powerd runs"},
+		}, "another powerd is running"},
 		"over saved originals": {func(t *testing.T, l *lab) {
 			if err := savedByAnother().Store(statedir.OS{Dir: l.config().StateDir}); err != nil {
 				t.Fatal(err)
 			}
-		}, "not back yet"},
+		}, "not restored yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,10 +19,10 @@ import (
 	"headroom/internal/rpc"
 )
 
-// askWait bounds one server's answer to a release.
+// askWait bounds the call to one server.
 const askWait = 2 * time.Second
 
-// request asks the leader to commit this node's release.
+// request requests this node's release from the leader.
 func (r *releaser) request(ctx context.Context, addrs []string, req *headroomv1.ReleaseRequest) error {
 	peers, err := r.cfg.Peers() // read again: the loop owns its own
 	if err != nil {
@@ -32,9 +32,9 @@ func (r *releaser) request(ctx context.Context, addrs []string, req *headroomv1.
 	return askRelease(ctx, peers, addrs, req)
 }
 
-// askRelease asks the leader to commit the release of a node. It tries addrs in
-// turn and follows where they point to. The error is a *cli.Error with exit code
-// 6: refused, with the numbers of the leader, or nobody leads.
+// askRelease requests the release of a node from the leader. It tries addrs in turn and
+// follows redirects. The error is a *cli.Error with exit code 6: refused, with the leader's
+// numbers, or no leader.
 func askRelease(ctx context.Context, peers rpc.Peers, addrs []string, req *headroomv1.ReleaseRequest) error {
 	tried := map[string]bool{}
 	queue := slices.Clone(addrs)
@@ -72,8 +72,8 @@ func release(ctx context.Context, peers rpc.Peers, addr string, req *headroomv1.
 	return err
 }
 
-// KnownCoordinators are the addresses of coordinators that a node knows without
-// its agent: those of its configuration, and those that powerd has seen last.
+// KnownCoordinators returns the addresses of coordinators without a running powerd: those of
+// the configuration, and those that powerd stored last.
 func KnownCoordinators(cfg config.Config) []string {
 	addrs := slices.Clone(cfg.Coordinators)
 	if data, err := (statedir.OS{Dir: cfg.StateDir}).Read(statedir.CoordinatorsFile); err == nil {
@@ -97,7 +97,7 @@ func refusedRelease(err error, addr string) error {
 func noLeader(err error) error {
 	return &cli.Error{
 		Code: "no-leader", Exit: cli.ExitRefused, Err: errors.Join(errNoLeader, err),
-		Message: "no coordinator that leads answers, so nobody can release this node; its fail-safe cap stays written",
-		Hint:    "try again once coordinator status shows a leader, or put the controls back anyway: powerd limit restore --force",
+		Message: "release failed: no leader reachable; the fail-safe cap stays written",
+		Hint:    "retry when coordinator status shows a leader, or use powerd limit restore --force",
 	}
 }

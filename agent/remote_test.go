@@ -259,7 +259,7 @@ func TestCutOffIsSaid(t *testing.T) {
 	n.network.State = links.State{}
 	n.network.CutOff = n.network.State.CutOff()
 	n.watchCut(instant())
-	if i, _ := n.health.Get("cut-off"); !strings.Contains(i.Text, "lease ends within") || !strings.Contains(n.report.summary(), "cut off") || !n.report.state(instant()).GetCutOff() {
+	if i, _ := n.health.Get("cut-off"); !strings.Contains(i.Text, "lease expires within") || !strings.Contains(n.report.summary(), "no link to a coordinator") || !n.report.state(instant()).GetCutOff() {
 		t.Errorf("item %+v, words %q", i, n.report.summary())
 	}
 	n.network.CutOff = false
@@ -277,7 +277,7 @@ func TestDegradedStatesAreSaidAlike(t *testing.T) {
 	l.remove("sys/class/powercap", "sys/devices/virtual/powercap", "sys/devices/system/cpu/cpufreq")
 	n := loopless(t, l.config("127.0.0.1:1"))
 	s := n.report.state(instant())
-	if !hasStatusItem(s, noRungCode) || !strings.Contains(n.report.summary(), "cannot hold a cap") || s.GetRung() != rungNone {
+	if !hasStatusItem(s, noRungCode) || !strings.Contains(n.report.summary(), "cannot enforce a cap") || s.GetRung() != rungNone {
 		t.Errorf("health %v, words %q, rung %q", s.GetHealth(), n.report.summary(), s.GetRung())
 	}
 	if n.exchange.hello().GetControlled() {

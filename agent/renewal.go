@@ -9,7 +9,7 @@ import (
 	"headroom/internal/rpc"
 )
 
-// waiter is somebody who waits for the answer to a heartbeat.
+// waiter is a call that waits for the answer to a heartbeat.
 type waiter struct {
 	beat   uint64
 	until  time.Duration
@@ -23,14 +23,14 @@ const renewWait = 3 * time.Second
 func (x *exchange) renew(answer chan<- reply[struct{}]) {
 	if x.streams.Leader() == nil {
 		settle(answer, reply[struct{}]{err: rpc.Refuse(connect.CodeUnavailable, "no-leader", cli.ExitUnreachable,
-			"no coordinator that leads is reachable", "see powerd lease show and coordinator status")})
+			"no leader reachable", "see powerd lease show and coordinator status")})
 		return
 	}
 	x.heartbeat()
 	x.waiting = append(x.waiting, &waiter{beat: x.lease.Beats(), until: instant().Boot + renewWait, answer: answer})
 }
 
-// answerWaiters tells those whose heartbeat was answered, or who waited too long.
+// answerWaiters ends the calls whose heartbeat was answered, or that waited too long.
 func (x *exchange) answerWaiters(now time.Duration) {
 	left := x.waiting[:0]
 	for _, w := range x.waiting {
@@ -40,7 +40,7 @@ func (x *exchange) answerWaiters(now time.Duration) {
 			settle(w.answer, reply[struct{}]{})
 		case now > w.until:
 			settle(w.answer, reply[struct{}]{err: rpc.Refuse(connect.CodeDeadlineExceeded, "timeout", cli.ExitUnknown,
-				"the leader did not answer the heartbeat in time", "see powerd lease show")})
+				"heartbeat sent, no answer from the leader in time", "see powerd lease show")})
 		default:
 			left = append(left, w)
 		}
@@ -49,7 +49,7 @@ func (x *exchange) answerWaiters(now time.Duration) {
 	x.waiting = left
 }
 
-// settle answers one who waits. There is room, for each is answered once.
+// settle answers a waiting call. The channel has room: each call is answered once.
 func settle[T any](to chan<- reply[T], r reply[T]) {
 	select {
 	case to <- r:

@@ -7,34 +7,34 @@ import (
 	"headroom/systemd"
 )
 
-// serviceManager is told how this powerd is: ready once a safe cap is held (or the
-// node is known to only observe), a beat with each turn of the owner, so that a
-// stuck owner is restarted and a hung BMC is not, and what it does in words.
+// serviceManager notifies systemd: ready once a safe cap is held (or the node only
+// observes), a watchdog beat with each step of the owner, and a status line. A stuck owner
+// is therefore restarted, a hung BMC is not a reason.
 type serviceManager struct {
 	notify *systemd.Notify
 	log    *slog.Logger
 	said   string
 }
 
-// open finds the manager by the variables that it has set.
+// open finds the manager by its environment variables.
 func (m *serviceManager) open(env func(string) string) {
 	var err error
 	if m.notify, err = systemd.OpenNotify(env); err != nil {
-		m.log.Warn("the service manager cannot be told", slog.Any("error", err))
+		m.log.Warn("service manager not reachable", slog.Any("error", err))
 	}
 }
 
-// ready tells that the node is safe.
+// ready reports that the node is safe.
 func (m *serviceManager) ready(words string) { m.tell(m.notify.Ready(words)) }
 
-// beat proves that the owner turns. Only the loop may call it.
+// beat feeds the watchdog. Only the loop may call it.
 func (m *serviceManager) beat() {
 	if m.notify.Watchdog() > 0 {
 		m.tell(m.notify.Beat())
 	}
 }
 
-// status tells what the node does, when that changed.
+// status reports a changed status line.
 func (m *serviceManager) status(words func() string) {
 	if !m.notify.Listening() {
 		return
@@ -45,14 +45,14 @@ func (m *serviceManager) status(words func() string) {
 	}
 }
 
-// stopping tells that the node is about to stop, and asks for the time it takes.
+// stopping reports that the node is stopping, and requests the time for it.
 func (m *serviceManager) stopping() {
-	m.tell(m.notify.Stopping("stopping: asking for a release"))
+	m.tell(m.notify.Stopping("stopping: requesting a release"))
 	m.tell(m.notify.Extend(releaseWait + 3*remote.PutBackWait))
 }
 
 func (m *serviceManager) tell(err error) {
 	if err != nil {
-		m.log.Debug("the service manager was not told", slog.Any("error", err))
+		m.log.Debug("service manager not notified", slog.Any("error", err))
 	}
 }

@@ -9,22 +9,21 @@ import (
 	"headroom/units"
 )
 
-// A node that was told to observe decides all the same, so that an operator sees what
-// it would do before it may. Nothing of that is a request to anybody: no hand on a
-// control is open, nothing is journalled, and heartbeats and held.json say observing.
+// A node that observes still decides, so that an operator sees what it would write. These
+// decisions have no effect: no control is open for writing, nothing is in the journal, and
+// heartbeats and held.json report observing.
 
 // shadows reports whether the node decides without writing.
 func (c *controller) shadows() bool {
 	return c.mode != holding && !c.cfg.Enforce && c.machine.Capable()
 }
 
-// shadow is decide for such a node: it has no lease, so what it would hold is its
-// fail-safe cap.
+// shadow is decide for such a node: without a lease it would hold its fail-safe cap.
 func (c *controller) shadow(now lease.Instant) {
 	c.decideCap(now)
 	if c.machine.Ladder.Use == capping.RungFreq {
-		// The law learns what power follows from a frequency, and none follows here:
-		// the model decides, as where nothing measures power.
+		// The law learns power from the frequency that it sets, and here nothing is set: the
+		// model decides, as without a measurement of power.
 		c.machine.Freq.Step(capping.FreqSample{Sample: c.meter.Sample}, c.caps.now, true, c.meter.Model)
 		c.machine.Freq.Request(true, 0)
 	} else {
@@ -37,9 +36,8 @@ func (c *controller) shadow(now lease.Instant) {
 	}
 }
 
-// asIfHeld is the sample that a law whose limit was written would see: packages that
-// draw no more than it. With the sample as it is, the law would correct for ever what
-// never follows.
+// asIfHeld returns the sample as if the limit had been written: packages draw at most the
+// limit. With the real sample the feedback would wind up.
 func asIfHeld(in capping.Sample, limit units.Power) capping.Sample {
 	if limit > 0 {
 		in.Package.Power = min(in.Package.Power, limit)

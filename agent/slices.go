@@ -20,8 +20,8 @@ import (
 	"headroom/units"
 )
 
-// bandwidth is the last rung of software: CPU bandwidth of slices of low
-// priority, below the lowest frequency. It belongs to the owner goroutine.
+// bandwidth is the last rung: CPU bandwidth of low-priority slices, below the lowest
+// frequency. It belongs to the owner goroutine.
 type bandwidth struct {
 	cfg    *config.Config
 	log    *slog.Logger
@@ -33,8 +33,8 @@ type bandwidth struct {
 	tally   *tally
 	remote  *remote.Remote
 
-	slices []remote.SliceReport // as last told
-	err    error                // why slices are missing
+	slices []remote.SliceReport // of the last report
+	err    error                // reason for missing slices
 	asked  bool                 // systemd has answered
 	state  capping.BandwidthState
 	wanted map[string]systemd.Bandwidth
@@ -42,10 +42,10 @@ type bandwidth struct {
 	used   map[string]time.Duration
 	cpus   float64 // used by all of them now
 	known  bool
-	least  units.Power // least wall power seen, for what a busy CPU costs
+	least  units.Power // lowest wall power seen, to estimate the power of a busy CPU
 }
 
-// told takes a report about the slices.
+// told handles a report about the slices.
 func (b *bandwidth) told(found []remote.SliceReport, err error, now time.Duration) {
 	b.slices, b.err, b.asked = found, err, true
 	b.known, b.cpus = len(found) > 0 && b.usedAt > 0, 0
@@ -63,11 +63,11 @@ func (b *bandwidth) told(found []remote.SliceReport, err error, now time.Duratio
 	}
 	b.used, b.usedAt = used, now
 	b.health.Warn(err != nil || failed != nil, "slices",
-		fmt.Sprintf("slices whose CPU bandwidth cannot be bounded: %v", errors.Join(err, failed)),
-		"name slices of low priority that exist under bandwidth.slices:, and let powerd set their properties (polkit)")
+		fmt.Sprintf("CPU bandwidth of slices not limited: %v", errors.Join(err, failed)),
+		"list existing low-priority slices in bandwidth.slices:, and allow powerd to set their properties (polkit)")
 }
 
-// info is the slices as a rung.
+// info returns the slices as a rung.
 func (b *bandwidth) info() capping.RungInfo {
 	info := capping.RungInfo{Rung: capping.RungBandwidth, State: capping.RungOff, Text: "bandwidth.slices is empty"}
 	switch {
@@ -84,8 +84,7 @@ func (b *bandwidth) info() capping.RungInfo {
 	return info
 }
 
-// step is the last rung's step, once a second: below the lowest frequency
-// the slices give way.
+// step runs once a second: below the lowest frequency it lowers the bandwidth of the slices.
 func (b *bandwidth) step() {
 	wall, known := b.control.meter.Mean.Value()
 	if known && (b.least == 0 || wall < b.least) {
@@ -109,7 +108,7 @@ func (b *bandwidth) step() {
 	b.ask(want)
 }
 
-// perCPU is what one busy CPU draws at the lowest frequency, 0 while unknown.
+// perCPU returns the power of one busy CPU at the lowest frequency, 0 if unknown.
 func (b *bandwidth) perCPU() units.Power {
 	f := b.machine.Freq
 	full := f.Config.Charge(f.Config.Min, f.State)
@@ -119,7 +118,7 @@ func (b *bandwidth) perCPU() units.Power {
 	return (full - b.least) / units.Power(runtime.NumCPU())
 }
 
-// ask has the bounds carried out, once each slice's own is saved.
+// ask submits the bandwidths, once the original of each slice is saved.
 func (b *bandwidth) ask(want map[string]systemd.Bandwidth) {
 	same := len(want) == len(b.wanted)
 	for name, w := range want {
@@ -143,7 +142,7 @@ func (b *bandwidth) ask(want map[string]systemd.Bandwidth) {
 			want[s.Name] = to
 		}
 		if err := b.records.Trail.NoteValue(path, originals.Value{Number: int64(to)}, originals.Value{Number: int64(found)}); err != nil {
-			b.log.Warn("a slice is not bounded", slog.String("slice", s.Name), slog.Any("error", err))
+			b.log.Warn("CPU bandwidth of slice not limited", slog.String("slice", s.Name), slog.Any("error", err))
 			return
 		}
 	}
@@ -151,7 +150,7 @@ func (b *bandwidth) ask(want map[string]systemd.Bandwidth) {
 	b.remote.SetSlices(want)
 }
 
-// original is what a slice held before powerd bounded it.
+// original returns the bandwidth of a slice before powerd limited it.
 func (b *bandwidth) original(path string) systemd.Bandwidth {
 	for _, c := range b.records.Journal.Controls {
 		if c.Path == path {
@@ -161,7 +160,7 @@ func (b *bandwidth) original(path string) systemd.Bandwidth {
 	return systemd.Unlimited
 }
 
-// rows are the slices for status.
+// rows returns the slices for the status.
 func (b *bandwidth) rows() []*headroomv1.SliceStatus {
 	rows := make([]*headroomv1.SliceStatus, 0, len(b.slices))
 	for _, s := range b.slices {
@@ -182,7 +181,7 @@ func (b *bandwidth) rows() []*headroomv1.SliceStatus {
 	return rows
 }
 
-// cpus is a bandwidth for the wire; nil: not bounded.
+// cpus returns a bandwidth for the status; nil: not limited.
 func cpus(b systemd.Bandwidth) *float64 {
 	if b == systemd.Unlimited {
 		return nil

@@ -23,11 +23,11 @@ type agentService struct {
 	n *node
 }
 
-// freshWait bounds waiting for the owner: one that is stuck is a state to be seen too.
+// freshWait bounds the wait for the owner: the status must be readable while it is stuck.
 const freshWait = 500 * time.Millisecond
 
-// GetAgentStatus is the state of this moment; of an owner that does not answer,
-// the last one it told.
+// GetAgentStatus returns the current status, or the last published one if the owner does
+// not answer.
 func (f agentService) GetAgentStatus(ctx context.Context, _ *connect.Request[headroomv1.GetAgentStatusRequest]) (
 	*connect.Response[headroomv1.GetAgentStatusResponse], error,
 ) {
@@ -43,7 +43,7 @@ func (f agentService) GetAgentStatus(ctx context.Context, _ *connect.Request[hea
 	return connect.NewResponse(f.n.report.snapshot()), nil
 }
 
-// RestoreLimits hands the wish to the owner and waits for how it went.
+// RestoreLimits passes the request to the owner and waits for the result.
 func (f agentService) RestoreLimits(ctx context.Context, req *connect.Request[headroomv1.RestoreLimitsRequest]) (
 	*connect.Response[headroomv1.RestoreLimitsResponse], error,
 ) {
@@ -82,7 +82,7 @@ func (n *node) serveSocket(ctx context.Context, l net.Listener) {
 	}
 }
 
-// reply is a value or why there is none.
+// reply is a value or an error.
 type reply[T any] struct {
 	value T
 	err   error
@@ -105,7 +105,7 @@ func onLoop[T any](ctx context.Context, n *node, do func(context.Context, chan<-
 	}
 }
 
-// SetLocalLimit caps this node below its lease for a time.
+// SetLocalLimit sets a cap below that of the lease for a limited time.
 func (f agentService) SetLocalLimit(ctx context.Context, req *connect.Request[headroomv1.SetLocalLimitRequest]) (
 	*connect.Response[headroomv1.SetLocalLimitResponse], error,
 ) {
@@ -114,7 +114,7 @@ func (f agentService) SetLocalLimit(ctx context.Context, req *connect.Request[he
 		return nil, err
 	}
 	if req.Msg.GetCapUw() <= 0 {
-		return nil, badLocal("a limit of 0 W is never written", "powerd limit clear takes a local limit away")
+		return nil, badLocal("limit must be above 0 W", "powerd limit clear removes a local limit")
 	}
 	now, err := onLoop(ctx, f.n, func(_ context.Context, answer chan<- reply[units.Power]) {
 		p, err := f.n.locals.setCap(units.Power(req.Msg.GetCapUw()), length, req.Msg.GetChange())
@@ -126,7 +126,7 @@ func (f agentService) SetLocalLimit(ctx context.Context, req *connect.Request[he
 	return connect.NewResponse(&headroomv1.SetLocalLimitResponse{CapUw: int64(now)}), nil
 }
 
-// ClearLocalLimit takes a local limit away.
+// ClearLocalLimit removes the local limit.
 func (f agentService) ClearLocalLimit(ctx context.Context, req *connect.Request[headroomv1.ClearLocalLimitRequest]) (
 	*connect.Response[headroomv1.ClearLocalLimitResponse], error,
 ) {
@@ -139,13 +139,13 @@ func (f agentService) ClearLocalLimit(ctx context.Context, req *connect.Request[
 	return connect.NewResponse(&headroomv1.ClearLocalLimitResponse{WasSet: was}), nil
 }
 
-// SetLocalCeiling bounds the frequency for a time; 0 takes the bound away.
+// SetLocalCeiling sets a frequency ceiling for a limited time; 0 removes it.
 func (f agentService) SetLocalCeiling(ctx context.Context, req *connect.Request[headroomv1.SetLocalCeilingRequest]) (
 	*connect.Response[headroomv1.SetLocalCeilingResponse], error,
 ) {
 	call := &ceilingCall{freq: units.Freq(req.Msg.GetCeilingKhz()), change: req.Msg.GetChange(), answer: make(chan reply[[]int64], 1)}
 	if call.freq < 0 {
-		return nil, badLocal("a frequency below 0", "0 takes the ceiling away")
+		return nil, badLocal("frequency must not be below 0", "0 removes the limit")
 	}
 	if call.freq > 0 {
 		var err error
@@ -169,7 +169,7 @@ func (f agentService) SetLocalCeiling(ctx context.Context, req *connect.Request[
 	}
 }
 
-// RenewLease sends a heartbeat at once and tells how the lease stands afterwards.
+// RenewLease sends a heartbeat at once and returns the lease after the answer.
 func (f agentService) RenewLease(ctx context.Context, _ *connect.Request[headroomv1.RenewLeaseRequest]) (
 	*connect.Response[headroomv1.RenewLeaseResponse], error,
 ) {

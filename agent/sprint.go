@@ -9,19 +9,19 @@ import (
 	"headroom/units"
 )
 
-// caps is the cap in force, and what it is made of: the lease or the fail-safe
-// cap, a sprint above it, an operator's own below it.
+// caps is the cap in force and its parts: the lease or the fail-safe cap, a sprint above
+// it, a local limit below it.
 type caps struct {
 	now     units.Power // in force
-	stepped bool        // it changed and was not yet carried out whole
-	applied units.Power // last carried out whole and verified; 0: none
+	stepped bool        // it changed and is not completely written yet
+	applied units.Power // last completely written and verified; 0: none
 
-	running string             // id of the sprint that was under way in the turn before
-	local   *headroomv1.Change // who set the local cap, and why
+	running string             // ID of the sprint that was active in the step before
+	local   *headroomv1.Change // actor and reason of the local cap
 	ceiling localCeiling
 }
 
-// noteSprint says once when a sprint begins and ends.
+// noteSprint logs the start and the end of a sprint.
 func (c *controller) noteSprint(now time.Duration) {
 	s, _ := c.lease.SprintStatus(now)
 	id := c.lease.Sprinting(now)
@@ -30,15 +30,15 @@ func (c *controller) noteSprint(now time.Duration) {
 	}
 	if id != "" {
 		c.tally.counters.sprints++
-		c.log.Info("sprint began", slog.String("id", id), slog.Float64("cap_w", s.Cap.Watts()), slog.Float64("base_w", s.Base.Watts()),
+		c.log.Info("sprint started", slog.String("id", id), slog.Float64("cap_w", s.Cap.Watts()), slog.Float64("base_w", s.Base.Watts()),
 			slog.Float64("escrow_j", s.Escrow.Joules()), slog.Duration("at_most", s.Remaining))
 	} else {
-		c.log.Info("sprint over", slog.String("id", c.caps.running))
+		c.log.Info("sprint ended", slog.String("id", c.caps.running))
 	}
 	c.caps.running = id
 }
 
-// sprintStatus is the sprint under way for status, nil without one.
+// sprintStatus returns the active sprint for the status, nil without one.
 func (c *controller) sprintStatus(now time.Duration) *headroomv1.SprintStatus {
 	s, under := c.lease.SprintStatus(now)
 	if !under {
@@ -53,10 +53,10 @@ func (c *controller) sprintStatus(now time.Duration) *headroomv1.SprintStatus {
 	return row
 }
 
-// watchSprint says when a sprint is offered that this node may not begin.
+// watchSprint raises a health item for a granted sprint that this node may not start.
 func (c *controller) watchSprint() {
 	offer, offered := c.lease.Offer()
 	c.health.Warn(offered && !c.cfg.Sprint.Allow, "sprint-refused",
-		fmt.Sprintf("sprint %s is granted but not begun: sprint.allow is false", offer.ID),
-		"set sprint.allow: true in powerd.yaml, or stop granting sprints to this node")
+		fmt.Sprintf("sprint %s granted but not started: sprint.allow is false", offer.ID),
+		"set sprint.allow: true in powerd.yaml, or grant no sprints to this node")
 }

@@ -21,8 +21,8 @@ import (
 	"headroom/lease"
 )
 
-// reporter makes the node's status. What it publishes may be read by every goroutine;
-// everything else belongs to the owner.
+// reporter builds the node's status. Published status may be read by every goroutine; the
+// rest belongs to the owner.
 type reporter struct {
 	cfg    *config.Config
 	health *health.Items
@@ -46,11 +46,11 @@ type reporter struct {
 	latest atomic.Pointer[headroomv1.GetAgentStatusResponse]
 }
 
-// publish makes the node's state visible to other goroutines: what changes with
-// each turn. What is costly to read is added when somebody asks.
+// publish publishes the state for other goroutines. Values that are costly to read are added
+// on a query only.
 func (r *reporter) publish(now lease.Instant) { r.latest.Store(r.state(now)) }
 
-// state is what the owner knows by itself.
+// state returns the status without values that must be read first.
 func (r *reporter) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	excess, known := r.control.excessWall()
 	s := &headroomv1.GetAgentStatusResponse{
@@ -84,7 +84,7 @@ func (r *reporter) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	return s
 }
 
-// details is the state with what has to be read for it.
+// details returns the complete status.
 func (r *reporter) details(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	s := r.state(now)
 	s.Sensors, s.Policies, s.Turbo = r.sensors(now.Boot), r.policies(), r.tuner.turboRow(r.control.mode == holding)
@@ -100,7 +100,7 @@ func ladderRows(all []capping.RungInfo) []*headroomv1.RungStatus {
 	return rows
 }
 
-// snapshot is the state last published, with the times of now.
+// snapshot returns the last published status, with current times.
 func (r *reporter) snapshot() *headroomv1.GetAgentStatusResponse {
 	s := proto.CloneOf(r.latest.Load())
 	now := instant().Boot
@@ -111,7 +111,7 @@ func (r *reporter) snapshot() *headroomv1.GetAgentStatusResponse {
 	return s
 }
 
-// ladderRows are the rungs for status, with what was found out far away.
+// ladderRows returns the rungs for the status, including those of other programs.
 func (r *reporter) ladderRows() []capping.RungInfo {
 	l := capping.Choose([]capping.RungInfo{r.machine.RAPLInfo, r.machine.FreqInfo, r.slices.info(), r.limit.info()})
 	if r.control.mode == holding {
@@ -125,42 +125,42 @@ func (r *reporter) ladderRows() []capping.RungInfo {
 	return l.Rungs
 }
 
-// summary is the node in one line. It holds no figure that changes all the time.
+// summary describes the node in one line, without figures that change constantly.
 func (r *reporter) summary() string {
 	base, state := r.lease.Cap()
 	var s string
 	switch {
 	case r.control.mode == released:
-		s = "released: the originals are back, only observing"
+		s = "released: original limits restored, observing only"
 	case r.control.mode == observing && !r.cfg.Enforce:
-		s = "observe only: enforce is false"
+		s = "observing only: enforce is false"
 	case r.control.mode == observing:
-		s = "cannot hold a cap: " + r.machine.Ladder.Why
+		s = "cannot enforce a cap: " + r.machine.Ladder.Why
 	case state == lease.Held:
-		s = fmt.Sprintf("holding the lease's cap of %v by %v", base, r.machine.Ladder.Use)
+		s = fmt.Sprintf("holding the lease cap of %v with %v", base, r.machine.Ladder.Use)
 	default:
-		s = fmt.Sprintf("holding the fail-safe cap of %v by %v (%v)", base, r.machine.Ladder.Use, r.lease.Why())
+		s = fmt.Sprintf("holding the fail-safe cap of %v with %v (%v)", base, r.machine.Ladder.Use, r.lease.Why())
 	}
 	if r.control.caps.running != "" {
 		s += "; sprinting"
 	}
 	if r.network.CutOff {
-		s += "; cut off"
+		s += "; no link to a coordinator"
 	}
 	if k := r.health.Len(); k > 0 {
-		s += fmt.Sprintf("; %d warnings, see powerd status", k)
+		s += fmt.Sprintf("; health items: %d, see powerd status", k)
 	}
 	return s
 }
 
-// sensors are all sources of power and temperature, each with its age and how far
-// it is from the node's best figure.
+// sensors returns all sources of power and temperature, with age and difference to the power
+// that powerd uses.
 func (r *reporter) sensors(now time.Duration) []*headroomv1.SensorStatus {
 	rows := append(r.machine.SensorRows(), r.meter.BMCRow(now), r.meter.ModelRow(now))
 	return append(rows, r.heat.Rows()...)
 }
 
-// policies are the cpufreq policies for status.
+// policies returns the cpufreq policies for the status.
 func (r *reporter) policies() []*headroomv1.PolicyStatus {
 	f := r.machine.Freq
 	if f == nil {

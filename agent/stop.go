@@ -21,14 +21,14 @@ import (
 	"headroom/lease"
 )
 
-// restoreCall is an operator's wish to have the originals back, or powerd's own.
+// restoreCall is a request to restore the originals, from an operator or from powerd.
 type restoreCall struct {
 	force  bool
 	change *headroomv1.Change
-	reply  chan restoreReply // nil: nobody waits
+	reply  chan restoreReply // nil: no caller waits
 }
 
-// restoreReply is how it went.
+// restoreReply is the result.
 type restoreReply struct {
 	out originals.Outcome
 	err error
@@ -40,8 +40,8 @@ func (c *restoreCall) answer(r restoreReply) {
 	}
 }
 
-// releaser puts the originals back: for an operator, when powerd stops, and when a
-// release of its own is granted. It belongs to the owner goroutine.
+// releaser restores the originals: for an operator, when powerd stops, and when a release
+// of its own is granted. It belongs to the owner goroutine.
 type releaser struct {
 	cfg    *config.Config
 	log    *slog.Logger
@@ -60,10 +60,10 @@ type releaser struct {
 
 	asked   *restoreCall  // waits for the leader's answer
 	answers chan error    // of request
-	retryAt time.Duration // of the next release that nobody waits for
+	retryAt time.Duration // of the next release without a caller
 }
 
-// change is what powerd says when it asks for something on its own account.
+// change describes a request of powerd itself.
 func (r *releaser) change(reason string) *headroomv1.Change {
 	return &headroomv1.Change{Actor: "powerd/" + r.cfg.Node, Reason: reason, RequestId: cli.RequestID()}
 }
@@ -80,14 +80,14 @@ func (r *releaser) restore(ctx context.Context, call *restoreCall) {
 	case r.asked != nil:
 		call.answer(restoreReply{err: &cli.Error{
 			Code: "busy", Exit: cli.ExitConflict,
-			Message: "a release is being asked for already", Hint: "try again in a few seconds",
+			Message: "a release is already in progress", Hint: "retry in a few seconds",
 		}})
 	default:
 		r.ask(ctx, call)
 	}
 }
 
-// ask asks the leader for a release without making the loop wait.
+// ask requests a release from the leader without blocking the loop.
 func (r *releaser) ask(ctx context.Context, call *restoreCall) {
 	r.asked = call
 	r.lease.Leave()
@@ -104,16 +104,16 @@ func (r *releaser) ask(ctx context.Context, call *restoreCall) {
 	})
 }
 
-// answer takes the leader's answer to a release. done says that powerd was only
-// waiting for it to stop.
+// answer handles the leader's answer to a release. done reports whether powerd was waiting
+// for it in order to stop.
 func (r *releaser) answer(ctx context.Context, err error) (done bool) {
 	call := r.asked
 	r.asked = nil
 	r.lease.Stay()
 	if err != nil {
 		r.health.Warn(true, "restore-refused",
-			"the originals stay saved and the fail-safe cap written: "+err.Error(),
-			"make room in the budget, or put them back anyway: powerd limit restore --force")
+			"release refused, the fail-safe cap stays written: "+err.Error(),
+			"free some budget, or use powerd limit restore --force")
 		call.answer(restoreReply{err: err})
 		if r.control.stopping {
 			r.staySafe(err.Error())
@@ -129,8 +129,7 @@ func (r *releaser) answer(ctx context.Context, err error) (done bool) {
 	return r.control.stopping
 }
 
-// beginStop starts leaving the machine as it was found. done says that nothing
-// has to be waited for.
+// beginStop begins to restore the machine. done reports whether nothing is pending.
 func (r *releaser) beginStop(ctx context.Context) (done bool) {
 	r.control.stopping = true
 	switch {
@@ -140,29 +139,29 @@ func (r *releaser) beginStop(ctx context.Context) (done bool) {
 		r.putBack()
 		return true
 	case r.asked == nil:
-		r.ask(ctx, &restoreCall{change: r.change("powerd stops")})
+		r.ask(ctx, &restoreCall{change: r.change("powerd stopped")})
 	}
 	return false
 }
 
-// staySafe leaves the node at its fail-safe cap and says so.
+// staySafe leaves the node at its fail-safe cap, with a log line.
 func (r *releaser) staySafe(reason string) {
 	r.lease.Drop()
 	r.control.decide(instant())
-	r.control.apply() // nobody is told any more
+	r.control.apply() // no coordinator is connected
 	r.settleWriter()
 	if want := r.control.bound(); r.control.writeErr == nil && r.records.OnDisk().Allows(want) {
 		if err := r.records.WriteHeld(want); err != nil {
 			r.log.Warn("held.json not written", slog.Any("error", err))
 		}
 	}
-	r.log.Warn("not released: the fail-safe cap stays written and the originals stay saved",
+	r.log.Warn("not released; fail-safe cap stays written, original limits stay saved",
 		slog.Float64("cap_w", r.lease.Memory().FailSafe.Watts()), slog.String("reason", reason),
-		slog.String("hint", "powerd limit restore --force puts them back anyway"))
+		slog.String("hint", "powerd limit restore --force restores the limits without a release"))
 }
 
-// putBack puts the originals back. From here on the node holds no cap, unless the state
-// directory does not answer: then nothing goes back, and it goes on holding.
+// putBack restores the originals. The node then holds no cap, unless the state directory
+// does not answer: then nothing is restored, and it keeps its cap.
 func (r *releaser) putBack() originals.Outcome {
 	r.settleWriter()
 	err := r.records.WriteHeld(records.Bound{Cap: r.cfg.Power.Rated, State: records.StateReleased, Stamp: r.lease.Memory().Highest})
@@ -187,8 +186,8 @@ func (r *releaser) putBack() originals.Outcome {
 	return out
 }
 
-// settleWriter waits until the writer has nothing under way, so that an older
-// held.json cannot come after a newer one.
+// settleWriter waits until the writer is idle, so that an older held.json cannot replace a
+// newer one.
 func (r *releaser) settleWriter() {
 	late := time.NewTimer(records.SettleWait)
 	defer late.Stop()
@@ -197,13 +196,13 @@ func (r *releaser) settleWriter() {
 		case j := <-r.records.Writer.Done():
 			r.settled(j)
 		case <-late.C:
-			r.log.Warn("the state directory does not answer", slog.String("state_dir", r.cfg.StateDir))
+			r.log.Warn("state directory not responding", slog.String("state_dir", r.cfg.StateDir))
 			return
 		}
 	}
 }
 
-// settled is stored for a job that nobody waits for any more.
+// settled is stored for a job without a waiting caller.
 func (r *releaser) settled(j statedir.Job) {
 	switch j.Kind {
 	case statedir.Held:
@@ -218,17 +217,17 @@ func (r *releaser) settled(j statedir.Job) {
 	}
 }
 
-// retryRelease is the pause between two requests for a release that nobody waits for.
+// retryRelease is the pause between two requests for a release without a caller.
 const retryRelease = 10 * time.Second
 
-// drain releases what an earlier powerd left, where this one may not write: now and then,
-// until it is granted.
+// drain requests a release of the controls that an earlier powerd left, if this one may not
+// write, until it is granted.
 func (r *releaser) drain(ctx context.Context, now time.Duration) {
 	if !r.control.draining || r.control.mode != holding || now < r.retryAt {
 		return
 	}
 	switch {
-	case r.cfg.Alone() && now-r.control.began > remote.PutBackWait: // what stands in other programs goes back by now
+	case r.cfg.Alone() && now-r.control.began > remote.PutBackWait: // controls of other programs are restored by now
 		r.retryAt = now + retryRelease
 		r.putBack()
 	case r.exchange.streams.Leader() != nil && r.asked == nil:

@@ -32,7 +32,7 @@ func (n *node) startMetrics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.log.Info("metrics are served", slog.String("address", l.Addr().String()))
+	n.log.Info("serving metrics", slog.String("address", l.Addr().String()))
 	told := metrics.New(Version, func() *headroomv1.GetAgentStatusResponse { return n.scraped(ctx) }, n.tally.loop)
 	n.servers.Go(func() {
 		if err := metrics.Serve(ctx, l, told, n.log); err != nil {

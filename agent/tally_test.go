@@ -69,7 +69,7 @@ func TestAgentServesMetrics(t *testing.T) {
 			t.Errorf("powerd ended with %v", err)
 		}
 	}()
-	address := regexp.MustCompile(`metrics are served.* address=(\S+)`)
+	address := regexp.MustCompile(`serving metrics.* address=(\S+)`)
 	var addr string
 	waitFor(t, "the address of the metrics", func() bool {
 		select {

@@ -23,7 +23,7 @@ import (
 	"headroom/rapl/sysfs"
 )
 
-// knob is one of the controls beside the cap: a policy's energy preference, or the machine's turbo switch.
+// knob is a control that does not enforce the cap: the energy preference of a policy, or the turbo switch.
 type knob struct {
 	originals.Control
 
@@ -36,10 +36,10 @@ type knob struct {
 	want   int64 // as the file has it
 	now    int64 // as read back
 	known  bool
-	stood  bool // what is wanted read back when it was last looked at, or written
+	stood  bool // the wanted value read back at the last read or write
 	state  string
 	text   string
-	// When another writer's change was last written over, and when it was last refused.
+	// Time of the last overwrite of another program's value, and of the last refusal.
 	rewroteAt, refusedAt time.Duration
 }
 
@@ -57,16 +57,15 @@ const (
 )
 
 const (
-	// tuneEvery is the time between two looks at what others made of the knobs: reading
-	// a preference wakes its processor.
+	// tuneEvery is the time between two drift checks of the knobs: reading a preference
+	// wakes its processor.
 	tuneEvery = 4 * time.Second
-	// tuneRetry is the time between two attempts at what was refused.
+	// tuneRetry is the time between two attempts after a refusal.
 	tuneRetry = 30 * time.Second
 )
 
-// tuner keeps what the node sets beside its cap: energy preferences and turbo. It never
-// decides whether a cap is held: whatever goes wrong here is said, and nothing more. It
-// belongs to the owner goroutine.
+// tuner sets energy preferences and turbo. It never affects whether a cap is enforced; its
+// failures are only reported. It belongs to the owner goroutine.
 type tuner struct {
 	cfg     *config.Config
 	log     *slog.Logger
@@ -78,10 +77,10 @@ type tuner struct {
 	root    *os.Root
 	freq    *machine.Frequency // nil: there are no policies
 
-	inUse  bool             // something is asked for
+	inUse  bool             // any of it is configured
 	knobs  []*knob          // the turbo switch first
-	closed map[string]error // why a policy, or "" for the machine, has no knob
-	noEPP  error            // why no preference may be written
+	closed map[string]error // reason why a policy, or "" for the machine, has no knob
+	noEPP  error            // reason why no preference may be written
 	turbo  *dvfs.Turbo
 	hands  []io.Closer
 
@@ -90,7 +89,7 @@ type tuner struct {
 	driftAt   time.Duration // last drift seen
 }
 
-// open opens what the configuration asks for; nothing is written yet.
+// open opens the configured knobs; it writes nothing.
 func (t *tuner) open(m *machine.Machine) {
 	t.root, t.freq = m.Root, m.Freq
 	if !t.cfg.Enforce || !t.cfg.Frequency.Used() {
@@ -137,7 +136,7 @@ func (t *tuner) openTurbo() {
 	})
 }
 
-// turboKind is the kind of the switch's file: the two of the kernel mean opposite things.
+// turboKind returns the kind of the switch: the kernel has two with opposite meanings.
 func turboKind(t *dvfs.Turbo) originals.Kind {
 	if t.Raw(true) == 0 {
 		return originals.NoTurbo
@@ -177,8 +176,8 @@ func (t *tuner) followPolicies() {
 	}
 }
 
-// controls are the files that may be written. Turbo comes with the ceilings: switching
-// it moves what they read back, and with some drivers what they are.
+// controls returns the files that may be written. Turbo includes the ceilings, because the
+// switch changes their values with some drivers.
 func (t *tuner) controls() []originals.Control {
 	var all []originals.Control
 	for _, k := range t.knobs {
@@ -190,8 +189,8 @@ func (t *tuner) controls() []originals.Control {
 	return all
 }
 
-// readable are those that can be read now, and so be saved: a policy whose processors
-// are away is saved when it is back.
+// readable returns the controls that can be read, and so be saved, now: a policy whose
+// processors are offline is saved when it returns.
 func readable(all []originals.Control) []originals.Control {
 	return slices.DeleteFunc(all, func(c originals.Control) bool {
 		_, err := c.Read()
@@ -199,8 +198,8 @@ func readable(all []originals.Control) []originals.Control {
 	})
 }
 
-// tune brings the knobs to what is wished for now, once their originals are saved, and
-// looks now and then what others made of them. moved says that the turbo switch was.
+// tune writes the wanted values once the originals are saved, and checks for drift at an
+// interval. moved reports whether the turbo switch changed.
 func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
 	if !t.inUse || t.records.Trail == nil {
 		return false
@@ -222,7 +221,7 @@ func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
 		}
 	}
 	for _, words := range slices.Sorted(maps.Keys(said)) {
-		t.log.Info("beside the cap", slog.String("state", words), slog.String("controls", strings.Join(said[words], ", ")))
+		t.log.Info("energy preference or turbo written", slog.String("state", words), slog.String("controls", strings.Join(said[words], ", ")))
 	}
 	t.say(now)
 	return moved
@@ -235,7 +234,7 @@ func (t *tuner) saved() bool {
 	return len(unsaved) == 0 || t.records.Saved(unsaved...)
 }
 
-// turn is one knob's step: gather, decide, apply, verify.
+// turn is the step of one knob: gather, decide, apply, verify.
 func (t *tuner) turn(now time.Duration, k *knob, saved bool) (moved bool) {
 	wish, wished := k.wish(t.sprinting)
 	if wished != k.wished || wish != k.want {
@@ -264,7 +263,7 @@ func (t *tuner) turn(now time.Duration, k *knob, saved bool) (moved bool) {
 	return false
 }
 
-// writesOver reports whether another writer's change is written over now.
+// writesOver reports whether to overwrite the value of another program now.
 func (t *tuner) writesOver(now time.Duration, k *knob) bool {
 	if k.state != knobDrift {
 		t.tally.counters.drifts++
@@ -277,7 +276,7 @@ func (t *tuner) writesOver(now time.Duration, k *knob) bool {
 	return true
 }
 
-// drifted reports whether somebody else has changed the knob.
+// drifted reports whether another program has changed the knob.
 func (t *tuner) drifted(now time.Duration, k *knob) {
 	text, hint := t.drift.words(fmt.Sprintf("the %s is %s, %s was written", k.Label, k.Kind.Words(originals.Value{Number: k.now}), k.Kind.Words(originals.Value{Number: k.want})))
 	if t.cfg.Rivals == config.RivalsYield {
@@ -290,7 +289,7 @@ func (t *tuner) drifted(now time.Duration, k *knob) {
 // tuningDriftCode is the health item of a knob that another program changed.
 const tuningDriftCode = "tuning-drift"
 
-// set records what it is about to do, writes, and believes what reads back.
+// set records the write, writes, and uses the value that reads back.
 func (t *tuner) set(now time.Duration, k *knob) (moved bool) {
 	err := t.records.Trail.Note(k.Path, k.want, k.now)
 	if err == nil {
@@ -304,8 +303,7 @@ func (t *tuner) set(now time.Duration, k *knob) (moved bool) {
 	return k.policy == nil
 }
 
-// refused says why a knob was not taken. Only what neither the driver nor the
-// firmware is made like is a refusal.
+// refused records why a write failed. A property of driver or firmware is no refusal.
 func (t *tuner) refused(now time.Duration, k *knob, err error) {
 	switch {
 	case errors.Is(err, dvfs.ErrPinned):
@@ -319,10 +317,10 @@ func (t *tuner) refused(now time.Duration, k *knob, err error) {
 		t.tally.counters.writeErrors++
 	}
 	k.stood, k.text, k.refusedAt = false, err.Error(), now
-	_ = k.look() // what stands there now; unknown where that fails too
+	_ = k.look() // the current value; unknown if that fails too
 }
 
-// putBack puts a knob back that is wished for no more.
+// putBack restores a knob that is no longer wanted.
 func (t *tuner) putBack(k *knob) {
 	k.state, k.text, k.stood = knobLeft, "", false
 	wrote, ever := t.records.Trail.Wrote(k.Path)
@@ -338,7 +336,7 @@ func (t *tuner) putBack(k *knob) {
 	_ = k.look() // as above
 }
 
-// look reads what stands there. A policy that went away and came back has new files.
+// look reads the current value. A policy that was removed and returned has new files.
 func (k *knob) look() error {
 	v, err := k.Read()
 	if errors.Is(err, unix.ENODEV) && k.file.Reopen() == nil {
@@ -348,18 +346,18 @@ func (k *knob) look() error {
 	return err
 }
 
-// stands reports whether what is wanted reads back.
+// stands reports whether the wanted value reads back.
 func (k *knob) stands() bool {
 	return k.known && k.Kind.Same(originals.Value{Number: k.now}, originals.Value{Number: k.want})
 }
 
-// pinned reports whether the performance governor holds the preference. It is asked before
-// anything is written, which it would refuse.
+// pinned reports whether the performance governor fixes the preference, and so would refuse
+// a write.
 func (k *knob) pinned() bool {
 	return k.policy != nil && k.Kind.Same(originals.Value{Number: k.now}, originals.Value{Number: int64(dvfs.EPPPerformance)}) && k.policy.Pinned()
 }
 
-// words is how the knob stands, for the log.
+// words describes the knob for the log.
 func (k *knob) words() string {
 	switch k.state {
 	case knobLeft:
@@ -370,8 +368,8 @@ func (k *knob) words() string {
 	return k.state + ": " + k.text
 }
 
-// say keeps the health items. What drivers and firmware are made like (pinned,
-// locked, absent) is no item: status says it.
+// say updates the health items. Properties of drivers and firmware (pinned, locked, absent)
+// are shown in the status only.
 func (t *tuner) say(now time.Duration) {
 	var refused []string
 	for _, name := range slices.Sorted(maps.Keys(t.closed)) {
@@ -387,14 +385,14 @@ func (t *tuner) say(now time.Duration) {
 		drift = drift || k.state == knobDrift
 	}
 	t.health.Warn(len(refused) > 0, "tuning-refused",
-		"not taken, and the cap is held all the same: "+few(refused),
-		"see powerd freq list for what the driver offers, or leave frequency: out of powerd.yaml")
+		"not accepted (the cap is still enforced): "+few(refused),
+		"powerd freq list shows what the driver supports; or remove frequency: from powerd.yaml")
 	if at := t.driftAt; !drift && (at == 0 || now-at > driftShown) {
 		t.health.Clear(tuningDriftCode)
 	}
 }
 
-// few is the first of several texts and how many there are.
+// few returns the first text and the number of the others.
 func few(texts []string) string {
 	switch len(texts) {
 	case 0:
@@ -405,7 +403,7 @@ func few(texts []string) string {
 	return fmt.Sprintf("%s (and %d more)", texts[0], len(texts)-1)
 }
 
-// closedAs is the state of a knob that could not be opened.
+// closedAs returns the state of a knob that could not be opened.
 func closedAs(err error) string {
 	var denied config.DeniedError
 	switch {
@@ -419,7 +417,7 @@ func closedAs(err error) string {
 	return knobRefused
 }
 
-// forget is for a node whose originals are back.
+// forget is called when the originals are restored.
 func (t *tuner) forget() {
 	for _, k := range t.knobs {
 		k.stood, k.wished, k.state, k.text = false, false, "", ""
@@ -435,7 +433,7 @@ func (t *tuner) close() error {
 	return errors.Join(errs...)
 }
 
-// distinct is all with those of more that it lacks.
+// distinct returns all, plus those of more that it lacks.
 func distinct(all, more []originals.Control) []originals.Control {
 	for _, c := range more {
 		if !slices.ContainsFunc(all, func(a originals.Control) bool { return a.Path == c.Path }) {

@@ -1,30 +1,27 @@
-// Package capping is the control law of a node: what to write to the processor
-// so that the whole machine keeps a cap at the wall.
+// Package capping is the control law of a node: which limits to write so that the whole
+// machine keeps a cap at the wall.
 //
-// The one idea: a model says which package limit goes with a cap,
+// The one idea: a model relates the package limit to the cap,
 //
 //	wall = (package + DRAM + other) / efficiency
 //	package limit = cap * efficiency - other - DRAM
 //
-// so a change of the cap moves the limit at once (feed-forward), and the
-// processor's own RAPL controller carries it out within milliseconds. What the
-// model gets wrong is taken out afterwards by a slow integral of the difference
-// between cap and power (feedback), down fast and up slow. Lefurgy, Wang and
-// Ware ("Server-level power control", ICAC 2007) close the loop on wall power
-// alone and need several readings to settle; the model saves those.
+// so a new cap changes the limit at once (feed-forward), and the RAPL controller of the
+// processor follows within milliseconds. A slow integral of the difference between cap and
+// power corrects the errors of the model (feedback), down fast and up slowly. Lefurgy, Wang
+// and Ware ("Server-level power control", ICAC 2007) use feedback of wall power only and need
+// several readings to settle; the model avoids those.
 //
-// Around Step stand: Learner, the slow half of the control, which learns from a
-// late BMC what the wall draws beyond the model and gives Step a better Config;
-// Share, which divides a limit between sockets; StepFreq and StepBandwidth, which
-// hold a cap where there are no limits to write; Choose, which says on which of
-// these rungs a node stands, and why; Sprint, which lifts a cap for a time; and
-// Demand, which says what the node could use.
+// Besides Step: Learner, the slow half of the control, learns from a late BMC how the wall
+// differs from the model and gives Step a better Config. Share divides a limit between
+// sockets. StepFreq and StepBandwidth enforce a cap without package limits. Choose selects
+// the control that a node uses, with the reason. Sprint raises a cap for a limited time.
+// Demand estimates the power that the node could use.
 //
-// Guarantees: Step is a function of its arguments and nothing else; a limit is a
-// multiple of 1/8 W, never 0, never above what the zone takes; a sample that is
-// not known never raises a limit; the integral never winds up while the
-// processor does not reach its limit or the limit stands at a rail. The package
-// does no I/O, starts no goroutine and never reads a clock.
+// Guarantees: Step depends on its arguments only; a limit is a multiple of 1/8 W, never 0,
+// never above the maximum of the zone; an unknown sample never raises a limit; the integral
+// does not wind up while the processor does not reach its limit or the limit is at a bound.
+// The package does no I/O, starts no goroutine and reads no clock.
 package capping
 
 import (

@@ -42,7 +42,14 @@ func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
 	if (r.GetCreateToken() == nil && r.GetRevokeToken() == "" && r.GetDeny() == nil) || who.Role.May(ledger.RoleAdmin) {
 		return nil
 	}
-	return access.Denied(who, ledger.RoleAdmin)
+	action := "token create"
+	switch {
+	case r.GetRevokeToken() != "":
+		action = "token revoke"
+	case r.GetDeny() != nil:
+		action = "tls deny"
+	}
+	return access.Denied(who, action, ledger.RoleAdmin)
 }
 
 // operate carries out a change, or tells what it would do.

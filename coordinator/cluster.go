@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/access"
 	"headroom/coordinator/alarms"
 	"headroom/coordinator/leading"
 	"headroom/coordinator/view"
@@ -60,9 +61,10 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 func (c clusterService) ListDomains(ctx context.Context, r *connect.Request[headroomv1.ListDomainsRequest]) (*connect.Response[headroomv1.ListDomainsResponse], error) {
 	out := &headroomv1.ListDomainsResponse{}
 	var err error
+	node := access.CallerOf(ctx).Node()
 	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, k *leading.Known) {
 		for _, dom := range view.Domains(st, k.Heard(), view.Nodes(st, k.Heard())) {
-			if r.Msg.GetDomain() == "" || r.Msg.GetDomain() == dom.GetName() {
+			if (r.Msg.GetDomain() == "" || r.Msg.GetDomain() == dom.GetName()) && (node == "" || above(st, node, dom.GetName())) {
 				out.Domains = append(out.Domains, dom)
 			}
 		}
@@ -76,12 +78,22 @@ func (c clusterService) ListDomains(ctx context.Context, r *connect.Request[head
 	return connect.NewResponse(out), nil
 }
 
+// above reports whether a domain is that of a node, or one above it.
+func above(st *ledger.State, node, domain string) bool {
+	n, known := st.Nodes[node]
+	tree := st.Tree()
+	return known && tree != nil && slices.Contains(tree.Above(n.Domain), domain)
+}
+
 func unknownDomain(name string) error {
 	return rpc.Refuse(connect.CodeNotFound, "unknown-domain", cli.ExitUsage, fmt.Sprintf("domain %q: unknown domain", name), "coordinator budget show lists the domains")
 }
 
 // ListNodes implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) ListNodes(ctx context.Context, r *connect.Request[headroomv1.ListNodesRequest]) (*connect.Response[headroomv1.ListNodesResponse], error) {
+	if err := access.OwnRow(ctx, r.Msg.GetNode()); err != nil {
+		return nil, err
+	}
 	out := &headroomv1.ListNodesResponse{}
 	var err error
 	known := false

@@ -273,6 +273,51 @@ func TestActorIsTheCaller(t *testing.T) {
 	}
 }
 
+// A node reads its own row and the domains above it; the rows of others are refused or left out.
+func TestNodeReadsItsOwnRow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 1, 700*units.Watt)
+		c.leader()
+		c.addNode(declared("n01"))
+		beside := declared("n02")
+		beside.Domain = "site/lab"
+		c.addNode(beside)
+		c.allHeld(20 * time.Second)
+		s := c.leader().server
+		ctx, err := s.guard.Admit(rpc.WithCaller(t.Context(), shown("node", "n01")), headroomv1connect.ClusterServiceListNodesProcedure, http.Header{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := clusterService{s}.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{Node: "n01"}))
+		if err != nil || len(own.Msg.GetNodes()) != 1 || own.Msg.GetNodes()[0].GetName() != "n01" {
+			t.Errorf("its own row: %v, %v", own, err)
+		}
+		for _, node := range []string{"n02", ""} {
+			if _, err := (clusterService{s}).ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{Node: node})); connect.CodeOf(err) != connect.CodePermissionDenied {
+				t.Errorf("n01 read the row of %q: %v", node, err)
+			}
+		}
+		for node, want := range map[string][]string{"n01": {"rack/r1", "site/lab"}, "n02": {"site/lab"}, "n99": nil} {
+			ctx, err := s.guard.Admit(rpc.WithCaller(t.Context(), shown("node", node)), headroomv1connect.ClusterServiceListDomainsProcedure, http.Header{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := clusterService{s}.ListDomains(ctx, connect.NewRequest(&headroomv1.ListDomainsRequest{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, d := range got.Msg.GetDomains() {
+				names = append(names, d.GetName())
+			}
+			slices.Sort(names)
+			if !slices.Equal(names, want) {
+				t.Errorf("%s reads the domains %v, want %v", node, names, want)
+			}
+		}
+	})
+}
+
 // by shows a certificate.
 func shown(role, name string) rpc.Caller {
 	return rpc.Caller{Shown: true, Identity: secure.Identity{Role: role, Name: name}}

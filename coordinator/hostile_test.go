@@ -266,7 +266,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		}{
 			"a reason without end": {
 				headroomv1connect.ClusterServiceSetBudgetProcedure,
-				&headroomv1.SetBudgetRequest{BudgetUw: 600e6, Change: &headroomv1.Change{Reason: long}}, "invalid_argument", "reason has 16385 bytes, at most 16384 are taken",
+				&headroomv1.SetBudgetRequest{BudgetUw: 600e6, Change: &headroomv1.Change{Reason: long}}, "invalid_argument", "reason has 16385 bytes, the maximum is 16384",
 			},
 			"a name in a list": {
 				headroomv1connect.ClusterServiceChangeProcedure,
@@ -280,7 +280,7 @@ func TestRequestsAreBounded(t *testing.T) {
 			"more nodes than there can be": {
 				headroomv1connect.ClusterServiceChangeProcedure,
 				&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_GrantSprint{GrantSprint: &headroomv1.GrantSprint{Nodes: make([]string, access.MostItems+1)}}},
-				"invalid_argument", "nodes names 20001, at most 20000 are taken",
+				"invalid_argument", "nodes has 20001 entries, the maximum is 20000",
 			},
 			"a margin that is no number": {
 				headroomv1connect.ClusterServiceChangeProcedure,

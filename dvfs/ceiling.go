@@ -11,18 +11,18 @@ import (
 	"headroom/units"
 )
 
-// Ceiling is the hand on a policy's highest frequency. There is at most one for
-// a policy. It is for one goroutine.
+// Ceiling writes a policy's highest frequency. There is at most one for a policy. It is
+// for one goroutine.
 type Ceiling struct {
 	policy  *Policy
 	control *sysfs.Control
 	floor   *sysfs.Control // nil: the floor cannot be written
-	// found is the floor that stood before a ceiling went below it, lowered what
-	// was written instead; both 0 while the floor is as it was.
+	// found is the floor before a ceiling went below it, lowered the floor written
+	// instead; both are 0 while the floor is unchanged.
 	found, lowered units.Freq
 }
 
-// Ceiling opens the policy's ceiling for writing; nothing is written yet.
+// Ceiling opens the policy's ceiling for writing, without writing.
 func (p *Policy) Ceiling() (*Ceiling, error) {
 	c, err := sysfs.NewControl(p.path("scaling_max_freq"), p.open)
 	if err != nil {
@@ -30,19 +30,19 @@ func (p *Policy) Ceiling() (*Ceiling, error) {
 	}
 	floor, err := sysfs.NewControl(p.path("scaling_min_freq"), p.open)
 	if err != nil {
-		floor = nil // the ceiling alone does, but for old kernels with a raised floor
+		floor = nil // the ceiling is enough, except on old kernels with a raised floor
 	}
 	return &Ceiling{policy: p, control: c, floor: floor}, nil
 }
 
-// Policy is the policy below the ceiling.
+// Policy returns the policy of the ceiling.
 func (c *Ceiling) Policy() *Policy { return c.policy }
 
-// fileControl is the file behind the ceiling, for saving and putting back.
+// fileControl returns the file of the ceiling, for saving and restoring it.
 func (c *Ceiling) fileControl() *sysfs.Control { return c.control }
 
-// Leave has policies that a later Refresh adds left alone where why gives a reason:
-// Set fails for them with it, writes nothing, and goes on. Those open by now stay.
+// Leave excludes policies that a later Refresh adds if why returns a reason: Set fails for
+// them with it, writes nothing, and goes on. Policies that are open stay.
 func (c *Ceilings) Leave(why func(p *Policy) error) { c.leave = why }
 
 func (c *Ceilings) open(p *Policy) (*Ceiling, error) {
@@ -54,8 +54,8 @@ func (c *Ceilings) open(p *Policy) (*Ceiling, error) {
 	return p.Ceiling()
 }
 
-// knobs are the controls that Set may write, in the order in which they are to be
-// put back: the ceiling first, as kernels may refuse a floor above it.
+// knobs returns the controls that Set may write, in the order of a restore: the ceiling
+// first, because kernels may refuse a floor above it.
 func (c *Ceiling) knobs() []Knob {
 	knobs := []Knob{{c.policy.Name + " frequency ceiling", c.control}}
 	if c.floor != nil {
@@ -64,29 +64,28 @@ func (c *Ceiling) knobs() []Knob {
 	return knobs
 }
 
-// clamp is the nearest ceiling to f that lies in the hardware's range.
+// clamp returns the ceiling nearest to f within the range of the hardware.
 func (c *Ceiling) clamp(f units.Freq) units.Freq { return c.policy.within(f) }
 
-// Set writes a ceiling, clamped to what the hardware can do and lowered to a
-// frequency that the policy has, and returns what reads back. The driver may
-// still round down; a ceiling that reads back higher than what was written is a
-// *WriteError. A floor that stands above the ceiling is lowered first, and goes
-// back to where it was when a later ceiling allows it.
+// Set writes a ceiling, clamped to the range of the hardware and lowered to a frequency of
+// the policy, and returns the value that reads back. The driver may round down; a ceiling
+// that reads back higher than written is a *WriteError. A floor above the ceiling is
+// lowered first, and restored when a later ceiling allows it.
 func (c *Ceiling) Set(f units.Freq) (units.Freq, error) {
 	w := c.begin(f)
 	settle([]*underWay{w})
 	return w.end()
 }
 
-// makeRoom lowers a floor above want. Kernels before 5.4 refuse a ceiling below
-// the floor (EINVAL); later ones let the ceiling win.
+// makeRoom lowers a floor above want. Kernels before 5.4 refuse a ceiling below the floor
+// (EINVAL); later ones apply the ceiling.
 func (c *Ceiling) makeRoom(want units.Freq) error {
 	if c.floor == nil {
 		return nil
 	}
 	now, err := c.floor.Read()
 	if err != nil || units.Freq(now) <= want {
-		return nil // an unreadable floor is the ceiling's trouble, and shows there
+		return nil // if an unreadable floor matters, the write of the ceiling fails
 	}
 	if c.lowered == 0 || units.Freq(now) != c.lowered {
 		c.found = units.Freq(now)
@@ -99,9 +98,9 @@ func (c *Ceiling) makeRoom(want units.Freq) error {
 	return nil
 }
 
-// giveBack raises a floor that was lowered, once the ceiling allows it and while
-// nobody else has changed it. A floor that is not taken now is put back with the
-// other saved controls.
+// giveBack restores a lowered floor, once the ceiling allows it and unless another program
+// has changed it. A floor that is not accepted now is restored with the other saved
+// controls.
 func (c *Ceiling) giveBack(ceiling units.Freq) {
 	if c.lowered == 0 || c.found > ceiling {
 		return
@@ -114,8 +113,8 @@ func (c *Ceiling) giveBack(ceiling units.Freq) {
 	c.found, c.lowered = 0, 0
 }
 
-// write writes one of the policy's controls; one whose policy went away and came
-// back is opened again, once.
+// write writes a control of the policy. If the policy was removed and returned, it opens
+// the file again, once.
 func (c *Ceiling) write(to *sysfs.Control, f units.Freq) (units.Freq, error) {
 	v, err := to.Write(int64(f))
 	if errors.Is(err, unix.ENODEV) {
@@ -127,7 +126,7 @@ func (c *Ceiling) write(to *sysfs.Control, f units.Freq) (units.Freq, error) {
 	return units.Freq(v), offline(err)
 }
 
-// Close gives the descriptors back. The ceiling stays as it is.
+// Close closes the descriptors. The ceiling does not change.
 func (c *Ceiling) Close() error {
 	err := c.control.Close()
 	if c.floor != nil {
@@ -136,23 +135,23 @@ func (c *Ceiling) Close() error {
 	return err
 }
 
-// State is how a policy stands to the ceiling that was written last.
+// State is the state of a policy relative to the last written ceiling.
 type State string
 
 // States of a ceiling.
 const (
-	// Unset: nothing was written yet.
+	// Unset: nothing was written.
 	Unset State = "unset"
-	// Held: what was written reads back.
+	// Held: the written value reads back.
 	Held State = "held"
-	// Lower: a lower ceiling reads back: firmware or somebody else bounds it more.
+	// Lower: a lower ceiling reads back, set by firmware or another program.
 	Lower State = "lower"
 	// Drifted: a higher ceiling reads back. Another program wrote it, or it was
 	// lost in suspend.
 	Drifted State = "drifted"
-	// Offline: the policy's CPUs are away.
+	// Offline: the policy's CPUs are offline.
 	Offline State = "offline"
-	// Failed: the ceiling could not be written or not be read.
+	// Failed: the ceiling could not be written or read.
 	Failed State = "failed"
 )
 
@@ -160,23 +159,23 @@ const (
 type Result struct {
 	// Policy is the policy's directory name.
 	Policy string
-	// Requested is what was asked for, Written what was sent (0: nothing yet), and
-	// Effective what reads back, 0 when unknown.
+	// Requested is the wanted value, Written the value sent (0: none), and Effective
+	// the value that reads back, 0 if unknown.
 	Requested, Written, Effective units.Freq
-	// Known says whether Effective stands on a reading.
+	// Known reports whether Effective was read.
 	Known bool
-	// State is how Effective stands to Written.
+	// State compares Effective with Written.
 	State State
-	// Err is why not, for Offline and Failed: a *WriteError after a Set.
+	// Err is the reason for Offline and Failed: a *WriteError after a Set.
 	Err error
 }
 
-// Report is what all policies hold, in the order of the policies.
+// Report holds the ceilings of all policies, in their order.
 type Report []Result
 
-// Highest is the highest ceiling that any policy may hold now. It is not known
-// when an online policy could not be read. Offline policies do not count; with no
-// other ones the answer is 0 and not known.
+// Highest returns the highest ceiling that any policy may hold now. It is unknown if an
+// online policy is unreadable. Offline policies do not count; if all are offline, the
+// result is 0 and unknown.
 func (r Report) Highest() (highest units.Freq, known bool) {
 	online := 0
 	for _, one := range r {
@@ -192,8 +191,8 @@ func (r Report) Highest() (highest units.Freq, known bool) {
 	return highest, online > 0
 }
 
-// Held says whether every online policy holds at most what was written, and at
-// least one is online.
+// Held reports whether every online policy holds at most the written value, and at least
+// one is online.
 func (r Report) Held() bool {
 	online := false
 	for _, one := range r {
@@ -208,7 +207,7 @@ func (r Report) Held() bool {
 	return online
 }
 
-// Drifted are the names of the policies whose ceiling is not what was written.
+// Drifted returns the names of the policies with another ceiling than written.
 func (r Report) Drifted() []string {
 	var names []string
 	for _, one := range r {
@@ -219,7 +218,7 @@ func (r Report) Drifted() []string {
 	return names
 }
 
-// Err joins the errors of the policies that failed; offline ones are no failure.
+// Err joins the errors of failed policies; an offline policy is no failure.
 func (r Report) Err() error {
 	var errs []error
 	for _, one := range r {
@@ -230,27 +229,27 @@ func (r Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// reached is one policy with its hand, as far as it could be opened.
+// reached is one policy with its Ceiling, as far as it could be opened.
 type reached struct {
 	policy    *Policy
 	ceiling   *Ceiling // nil: not opened yet, with the reason in failed
 	failed    error
 	requested units.Freq
 	written   units.Freq // as sent; 0: nothing yet
-	stood     units.Freq // as read back right after that; 0: not taken
+	stood     units.Freq // as read back right after that; 0: not accepted
 	underWay  *underWay  // while a Set runs
 }
 
-// Ceilings is the hand on all policies of a Set. It is for one goroutine.
+// Ceilings writes the ceilings of all policies of a Set. It is for one goroutine.
 type Ceilings struct {
 	set   *Set
 	all   []*reached
-	leave func(p *Policy) error // nil: none is left alone
+	leave func(p *Policy) error // nil: none is excluded
 }
 
-// Ceilings opens the ceilings of all policies. A policy whose ceiling cannot be
-// opened does not stop the others: Set tries it again and says so. It fails only
-// when not one can be opened.
+// Ceilings opens the ceilings of all policies. A ceiling that cannot be opened does not
+// stop the others: Set tries it again and returns its error. Ceilings fails only if none
+// can be opened.
 func (s *Set) Ceilings() (*Ceilings, error) {
 	c := &Ceilings{set: s}
 	c.follow()
@@ -284,9 +283,9 @@ func (c *Ceilings) follow() {
 	}
 }
 
-// Knobs are the controls that Set may write, in the order in which they are to be
-// put back. They are complete for the policies that are open now; after a Refresh
-// that added policies, their knobs are to be saved before the next Set.
+// Knobs returns the controls that Set may write, in the order of a restore, for the
+// policies that are open now. After a Refresh that added policies, save their knobs before
+// the next Set.
 func (c *Ceilings) Knobs() []Knob {
 	c.follow()
 	var knobs []Knob
@@ -298,14 +297,14 @@ func (c *Ceilings) Knobs() []Knob {
 	return knobs
 }
 
-// Set writes the ceiling f to every policy, each within its own range, and goes
-// on past those that fail.
+// Set writes the ceiling f to every policy, each within its own range; a failing policy
+// does not stop the others.
 func (c *Ceilings) Set(f units.Freq) Report {
 	return c.SetEach(func(*Policy) units.Freq { return f })
 }
 
-// SetEach writes to every policy the ceiling that want gives for it, and goes on
-// past those that fail.
+// SetEach writes the ceiling of want to every policy; a failing policy does not stop the
+// others.
 func (c *Ceilings) SetEach(want func(p *Policy) units.Freq) Report {
 	c.follow()
 	var all []*underWay
@@ -357,7 +356,7 @@ func (r *reached) end() Result {
 func (r *reached) readBack() Result {
 	got, err := r.policy.CeilingNow()
 	if err == nil && r.ceiling == nil {
-		// It may be read but not be held.
+		// It is readable but not writable.
 		res := r.result(got, r.failed)
 		res.Known, res.Effective = true, got
 		return res
@@ -387,7 +386,7 @@ func (r *reached) result(got units.Freq, err error) Result {
 	return res
 }
 
-// Close gives the descriptors back. The ceilings stay as they are.
+// Close closes the descriptors. The ceilings do not change.
 func (c *Ceilings) Close() error {
 	var errs []error
 	for _, r := range c.all {

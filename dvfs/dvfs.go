@@ -1,22 +1,19 @@
-// Package dvfs reads and bounds processor frequency through the kernel's cpufreq
-// policies.
+// Package dvfs reads and limits processor frequency through the kernel's cpufreq policies.
 //
-// A Policy is a group of CPUs that share one frequency. What bounds it is
-// scaling_max_freq, the one knob that every cpufreq driver has: acpi-cpufreq,
-// cppc_cpufreq, amd-pstate and intel_pstate in either mode differ in governors, in
-// frequency tables and in what their requests mean, but all of them keep below
-// this ceiling. So the package probes the driver and its status file, never the
-// vendor; uses a list of frequencies where there is one and none where there is
-// none; and never changes a governor.
+// A Policy is a group of CPUs that share one frequency. Its limit is scaling_max_freq, the
+// one setting that every cpufreq driver has: acpi-cpufreq, cppc_cpufreq, amd-pstate and
+// intel_pstate in either mode differ in governors, frequency tables and the meaning of their
+// requests, but all of them stay below this ceiling. The package therefore probes the driver
+// and its status file, never the vendor; uses a list of frequencies if there is one; and
+// never changes a governor.
 //
-// Guarantees: every path is resolved inside one os.Root; reading (Policy, Turbo)
-// never changes the machine; the hands that write are other types (Ceiling,
-// Ceilings, Preference, TurboSwitch), and each write is read back, because the
-// kernel clamps and rounds without an error. A ceiling is clamped to what the
-// hardware can do before it is written. Every knob that a hand may write shows
-// its sysfs.Control, so that what was there before can be saved and put back
-// exactly. A policy that fails never stops the others. The package does not know
-// what a watt costs in hertz; that is the control law's part.
+// Guarantees: every path is resolved inside one os.Root; reading (Policy, Turbo) never
+// changes the machine; separate types write (Ceiling, Ceilings, Preference, TurboSwitch), and
+// each write is read back, because the kernel clamps and rounds without an error; a ceiling
+// is clamped to the range of the hardware before it is written; every writable setting has
+// its sysfs.Control, so that its original value can be saved and restored exactly; a failing
+// policy does not stop the others. The package does not relate frequency to power; the
+// control law does.
 package dvfs
 
 import (
@@ -35,25 +32,23 @@ import (
 // cpufreqDir is where the kernel keeps its policies (admin-guide/pm/cpufreq.rst).
 const cpufreqDir = "sys/devices/system/cpu/cpufreq"
 
-// policiesMax bounds the walk: one policy a CPU on the largest machine known.
+// policiesMax bounds the number of policies: one for each CPU of the largest known machine.
 const policiesMax = 8192
 
-// Set is all policies of one machine. It is for one goroutine at a time.
+// Set holds all policies of one machine. It is for one goroutine at a time.
 type Set struct {
 	root     *os.Root
 	open     sysfs.Opener
 	policies []*Policy
 }
 
-// Open finds the policies below root. It fails with ErrNoPolicy when there is
-// none; a policy that cannot be read (its CPUs are offline) is left out until
-// Refresh finds it.
+// Open finds the policies below root. It returns ErrNoPolicy without any. An unreadable
+// policy (its CPUs are offline) is skipped until Refresh finds it.
 func Open(root *os.Root) (*Set, error) { return openSet(root, Files(root)) }
 
-// Files opens the files below root as numbers that a journal can keep: as
-// sysfs.Disk does, but an energy preference, which the kernel shows as a word, is
-// the number of EPP. Whoever saves or puts back a control of this package opens
-// it through Files.
+// Files opens files below root as numbers for a journal, like sysfs.Disk, except that an
+// energy preference, which the kernel shows as a word, is the number of its EPP. Controls
+// of this package are saved and restored through Files.
 func Files(root *os.Root) sysfs.Opener { return numbered(sysfs.Disk(root)) }
 
 func openSet(root *os.Root, open sysfs.Opener) (*Set, error) {
@@ -68,7 +63,7 @@ func openSet(root *os.Root, open sysfs.Opener) (*Set, error) {
 	return s, nil
 }
 
-// discover opens the policies that are not known yet.
+// discover opens new policies.
 func (s *Set) discover() (added []*Policy, failed []error, err error) {
 	entries, err := fs.ReadDir(s.root.FS(), cpufreqDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -96,13 +91,12 @@ func (s *Set) discover() (added []*Policy, failed []error, err error) {
 	return added, failed, nil
 }
 
-// Policies are in the order of their first CPU.
+// Policies returns the policies in the order of their first CPU.
 func (s *Set) Policies() []*Policy { return s.policies }
 
-// Refresh looks at the machine again, for what moves while it runs: the range of
-// a policy (turbo switched, a new firmware limit), its CPUs, and policies whose
-// CPUs came online since. It returns the policies that are new. A policy that is
-// offline keeps its place and what was last known of it.
+// Refresh reads again what changes at run time: the range of a policy (turbo switched, a
+// new firmware limit), its CPUs, and policies whose CPUs came online. It returns the new
+// policies. An offline policy keeps its place and its last values.
 func (s *Set) Refresh() (added []*Policy, err error) {
 	var errs []error
 	for _, p := range s.policies {
@@ -119,7 +113,7 @@ func (s *Set) Refresh() (added []*Policy, err error) {
 	return added, errors.Join(append(errs, err)...)
 }
 
-// Close gives all descriptors back.
+// Close closes all descriptors.
 func (s *Set) Close() error {
 	var errs []error
 	for _, p := range s.policies {
@@ -128,15 +122,15 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Knob is one control that a hand of this package may write.
+// Knob is one control that a type of this package may write.
 type Knob struct {
-	// Label is for operators: "policy0 frequency ceiling".
+	// Label is shown to operators: "policy0 frequency ceiling".
 	Label string
 	// Control reads and writes it as a number: kHz for ceilings and floors, the
-	// number of EPP for preferences, 0 or 1 for the turbo switch as its file has
-	// it. It belongs to the hand that showed it.
+	// number of EPP for preferences, 0 or 1 for the turbo switch as in its file. It
+	// belongs to the type that returned it.
 	Control *sysfs.Control
 }
 
-// join is the path of a file of the policy called name.
+// join returns the path of a file of the policy called name.
 func join(name, file string) string { return path.Join(cpufreqDir, name, file) }

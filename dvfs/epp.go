@@ -21,10 +21,9 @@ const (
 	governorPins = "performance"
 )
 
-// EPP is an energy performance preference: how much a processor that chooses its
-// frequency itself leans to speed or to saving. Values 0 (speed) to 255 (saving)
-// are the register's own; those above stand for the kernel's words and never
-// change their meaning, because journals keep them.
+// EPP is an energy performance preference of a processor that selects its own frequency.
+// Values 0 (performance) to 255 (power saving) are those of the register; higher ones are
+// the words of the kernel. Their meaning never changes, because journals store them.
 type EPP int64
 
 // The kernel's words.
@@ -51,7 +50,7 @@ func ParseEPP(text string) (EPP, error) {
 	return EPP(v), nil
 }
 
-// String is the preference as the kernel takes it.
+// String returns the preference as the kernel accepts it.
 func (e EPP) String() string {
 	switch e {
 	case EPPDefault:
@@ -68,7 +67,7 @@ func (e EPP) String() string {
 	return strconv.FormatInt(int64(e), 10)
 }
 
-// EPP reads the energy preference in force. ErrNoPreference where the driver has
+// EPP reads the energy preference in force. It returns ErrNoPreference if the driver has
 // none.
 func (p *Policy) EPP() (EPP, error) {
 	v, err := p.open.ReadInt(p.path(eppFile))
@@ -78,7 +77,7 @@ func (p *Policy) EPP() (EPP, error) {
 	return EPP(v), nil
 }
 
-// epps are the preferences that the policy offers by name; nil where it has none.
+// epps returns the named preferences of the policy, nil without any.
 func (p *Policy) epps() []EPP {
 	text, err := p.text(eppListFile)
 	if err != nil {
@@ -93,22 +92,21 @@ func (p *Policy) epps() []EPP {
 	return list
 }
 
-// Pinned says whether the performance governor is in force, which holds the energy
+// Pinned reports whether the performance governor is in force, which fixes the energy
 // preference at "performance".
 func (p *Policy) Pinned() bool {
 	g, err := p.Governor()
 	return err == nil && g == governorPins
 }
 
-// Preference is the hand on a policy's energy preference. It is for one
-// goroutine.
+// Preference writes a policy's energy preference. It is for one goroutine.
 type Preference struct {
 	policy  *Policy
 	control *sysfs.Control
 }
 
-// Preference opens the policy's energy preference for writing; nothing is written
-// yet. ErrNoPreference where the driver has none.
+// Preference opens the policy's energy preference for writing, without writing. It returns
+// ErrNoPreference if the driver has none.
 func (p *Policy) Preference() (*Preference, error) {
 	c, err := sysfs.NewControl(p.path(eppFile), p.open)
 	if err != nil {
@@ -117,11 +115,11 @@ func (p *Policy) Preference() (*Preference, error) {
 	return &Preference{p, c}, nil
 }
 
-// Knob is the file behind the preference, for saving and putting back.
+// Knob returns the file of the preference, for saving and restoring it.
 func (p *Preference) Knob() Knob { return Knob{p.policy.Name + " energy preference", p.control} }
 
-// Set writes a preference and returns what reads back. Under the performance
-// governor it is ErrPinned, and the preference stays.
+// Set writes a preference and returns the value that reads back. Under the performance
+// governor it returns ErrPinned and changes nothing.
 func (p *Preference) Set(e EPP) (EPP, error) {
 	v, err := p.control.Write(int64(e))
 	if errors.Is(err, unix.ENODEV) && p.control.Reopen() == nil {
@@ -140,7 +138,7 @@ func (p *Preference) Set(e EPP) (EPP, error) {
 	return got, nil
 }
 
-// busy tells the two meanings of EBUSY apart: pinned by the governor, or offline.
+// busy distinguishes the two meanings of EBUSY: pinned by the governor, or offline.
 func (p *Preference) busy() error {
 	if p.policy.Pinned() {
 		return ErrPinned
@@ -148,11 +146,11 @@ func (p *Preference) busy() error {
 	return ErrOffline
 }
 
-// Close gives the descriptors back. The preference stays as it is.
+// Close closes the descriptors. The preference does not change.
 func (p *Preference) Close() error { return p.control.Close() }
 
-// sameEPP says whether got is what want asked for: the default is whatever the
-// firmware chose, and reads back by another name.
+// sameEPP reports whether got matches want: the default is the choice of the firmware, and
+// reads back by another name.
 func sameEPP(got, want EPP) bool {
 	switch {
 	case got == want || want == EPPDefault:
@@ -188,8 +186,8 @@ type eppNumber struct{ file sysfs.File }
 // eppTextMax is enough for the longest word.
 const eppTextMax = 64
 
-// Pread gives the number of the preference. A text that is none passes as it is,
-// so that the error quotes it.
+// Pread returns the number of the preference. An invalid text is returned unchanged, so
+// that the error quotes it.
 func (n *eppNumber) Pread(buf []byte) (int, error) {
 	var text [eppTextMax]byte
 	size, err := n.file.Pread(text[:])
@@ -204,7 +202,7 @@ func (n *eppNumber) Pread(buf []byte) (int, error) {
 	return copy(buf, strconv.FormatInt(int64(e), 10)+"\n"), nil
 }
 
-// Pwrite takes the number of a preference and writes its word.
+// Pwrite writes the word of a preference given as a number.
 func (n *eppNumber) Pwrite(text []byte) (int, error) {
 	v, err := sysfs.ParseInt(eppFile, text)
 	if err != nil {
@@ -221,5 +219,5 @@ func (n *eppNumber) Pwrite(text []byte) (int, error) {
 	return len(text), err
 }
 
-// Close gives the file back.
+// Close closes the file.
 func (n *eppNumber) Close() error { return n.file.Close() }

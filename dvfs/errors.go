@@ -16,15 +16,15 @@ var ErrNoPolicy = errors.New("no cpufreq policy")
 
 // ErrNotTaken reports a value that was written without an error and then did not
 // read back: for a ceiling, one that reads back above what was asked for.
-var ErrNotTaken = errors.New("written, but it does not read back")
+var ErrNotTaken = errors.New("written, but another value reads back")
 
 // ErrOffline reports a policy that cannot be asked because its CPUs are offline
 // or gone. It draws nothing then, and must be bounded again when it is back.
-var ErrOffline = errors.New("the policy's processors are offline")
+var ErrOffline = errors.New("processors of the policy are offline")
 
 // ErrPinned reports an energy preference that the performance governor holds at
 // "performance". That is how the drivers are made, and no fault.
-var ErrPinned = errors.New("the performance governor pins the energy preference")
+var ErrPinned = errors.New("energy preference fixed by the performance governor")
 
 // ErrNoPreference reports a policy without an energy preference.
 var ErrNoPreference = errors.New("no energy preference")
@@ -33,7 +33,7 @@ var ErrNoPreference = errors.New("no energy preference")
 var ErrNoTurbo = errors.New("no turbo switch")
 
 // ErrTurboLocked reports a turbo switch that firmware holds.
-var ErrTurboLocked = errors.New("firmware holds the turbo switch")
+var ErrTurboLocked = errors.New("turbo switch locked by firmware")
 
 // errNotPreference reports a text or a number that is no energy preference.
 var errNotPreference = errors.New("not an energy preference")

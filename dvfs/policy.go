@@ -20,15 +20,15 @@ type Policy struct {
 	Name string
 	// Driver is the scaling driver: "intel_pstate", "acpi-cpufreq", "amd-pstate-epp".
 	Driver string
-	// Mode is who chooses the frequency below the ceiling.
+	// Mode is what selects the frequency below the ceiling.
 	Mode Mode
-	// Min and Max are what the hardware can do. With acpi-cpufreq, Max may be the
-	// base clock, and boost lies hidden above it (Turbo).
+	// Min and Max are the range of the hardware. With acpi-cpufreq, Max may be the base
+	// clock, with boost above it (Turbo).
 	Min, Max units.Freq
-	// Base is the frequency without turbo, 0 where the driver does not say.
+	// Base is the frequency without turbo, 0 if the driver does not report it.
 	Base units.Freq
-	// Table are the frequencies that the driver can set, lowest first, turbo ones
-	// included; empty where it can set any (Autonomous and CPPC drivers).
+	// Table lists the frequencies of the driver, lowest first, with those of turbo; empty
+	// if it can set any (Autonomous and CPPC drivers).
 	Table []units.Freq
 	// CPUs are the numbers of the online CPUs that share the policy.
 	CPUs []int
@@ -55,7 +55,7 @@ func openPolicy(open sysfs.Opener, name string) (*Policy, error) {
 	return p, nil
 }
 
-// refresh reads what is known of the policy; on an error nothing changes.
+// refresh reads the policy again; on an error nothing changes.
 func (p *Policy) refresh() error {
 	driver, err := p.text("scaling_driver")
 	lowest, errMin := p.freq("cpuinfo_min_freq")
@@ -64,7 +64,7 @@ func (p *Policy) refresh() error {
 		return offline(err)
 	}
 	if lowest == 0 || lowest > highest || highest > freqMost { // a ceiling of 0 must never be written
-		return fmt.Errorf("dvfs: %s: range %v to %v makes no sense", p.Name, lowest, highest)
+		return fmt.Errorf("dvfs: %s: invalid range %v to %v", p.Name, lowest, highest)
 	}
 	p.Driver, p.Min, p.Max = driver, lowest, highest
 	p.Mode = modeOf(driver, statusOf(p.open, driver), p.governors())
@@ -106,9 +106,9 @@ func (p *Policy) freq(file string) (units.Freq, error) {
 	return units.Freq(v), err
 }
 
-// held reads an attribute that stays open. A policy that went away and came back
-// (a driver that changed its mode, a CPU that was plugged) has new files, and the
-// old descriptor answers ENODEV for ever: it is opened again, once.
+// held reads an open attribute. A policy that was removed and returned (the driver changed
+// its mode, a CPU was plugged) has new files, and the old descriptor always returns
+// ENODEV: held opens it again, once.
 func (p *Policy) held(a *sysfs.Attr) (units.Freq, error) {
 	v, err := a.Int()
 	if errors.Is(err, unix.ENODEV) {
@@ -130,7 +130,7 @@ func (p *Policy) first() int {
 // Governor reads the governor in force, e.g. "performance".
 func (p *Policy) Governor() (string, error) { return p.text("scaling_governor") }
 
-// governors are those that the policy offers; nil where it does not say.
+// governors returns the governors of the policy, nil if unknown.
 func (p *Policy) governors() []string {
 	text, err := p.text("scaling_available_governors")
 	if err != nil {
@@ -139,8 +139,8 @@ func (p *Policy) governors() []string {
 	return strings.Fields(text)
 }
 
-// Frequency reads the current frequency. Where the hardware does not count its
-// cycles this is what was last asked for, not what runs.
+// Frequency reads the current frequency. If the hardware does not count its cycles, this is
+// the last requested frequency, not the real one.
 func (p *Policy) Frequency() (units.Freq, error) {
 	if p.cur == nil {
 		return 0, fmt.Errorf("dvfs: %s: scaling_cur_freq: %w", p.Name, fs.ErrNotExist)
@@ -148,9 +148,9 @@ func (p *Policy) Frequency() (units.Freq, error) {
 	return p.held(p.cur)
 }
 
-// measured reads the frequency that the hardware says it runs at: the mean that
-// newer kernels count, else cpuinfo_cur_freq, which only root may read. It fails
-// with fs.ErrNotExist or fs.ErrPermission where there is neither.
+// measured reads the frequency reported by the hardware: the mean of newer kernels,
+// otherwise cpuinfo_cur_freq, which only root may read. Without either it returns
+// fs.ErrNotExist or fs.ErrPermission.
 func (p *Policy) measured() (units.Freq, error) {
 	mean, errMean := p.freq("cpuinfo_avg_freq") // EAGAIN while the CPUs idle
 	if errMean == nil && mean > 0 {

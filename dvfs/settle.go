@@ -9,18 +9,18 @@ import (
 	"headroom/units"
 )
 
-// Since Linux 5.5 a write to scaling_max_freq or scaling_min_freq hands the new bound to
-// a worker (kernel: drivers/base/power/qos.c, cpufreq.c refresh_frequency_limits), so
-// what reads back at once may still be the old one.
+// Since Linux 5.5 a write to scaling_max_freq or scaling_min_freq takes effect in a worker
+// (kernel: drivers/base/power/qos.c, cpufreq.c refresh_frequency_limits), so an immediate
+// read may return the old value.
 const (
-	// SettleMost is how long the kernel is given to carry bounds out, however many.
+	// SettleMost bounds the wait for the kernel, for any number of writes.
 	SettleMost = 40 * time.Millisecond
 	settleStep = 2 * time.Millisecond
 )
 
-// Settle reads a bound that was just written and came back as got, until done says that
-// it stands or patience is used up, and returns what reads back at last. What it waits
-// is taken off patience.
+// Settle reads a value that was just written and read back as got, until done reports that
+// it is in effect or patience is used up. It returns the last value read, and subtracts
+// the wait from patience.
 func Settle(control *sysfs.Control, got units.Freq, done func(units.Freq) bool, patience *time.Duration) (units.Freq, error) {
 	for !done(got) && *patience > 0 {
 		time.Sleep(settleStep)
@@ -34,7 +34,7 @@ func Settle(control *sysfs.Control, got units.Freq, done func(units.Freq) bool, 
 	return got, nil
 }
 
-// underWay is a ceiling that was written and may not be carried out yet.
+// underWay is a ceiling that was written and may not be in effect yet.
 type underWay struct {
 	ceiling       *Ceiling
 	want, got     units.Freq
@@ -49,16 +49,16 @@ func (c *Ceiling) begin(f units.Freq) *underWay {
 	return w
 }
 
-// late says whether an older, higher ceiling still stands.
+// late reports whether an older, higher ceiling is still in effect.
 func (w *underWay) late() bool { return w.err == nil && w.got > w.want }
 
-// look reads again what stands.
+// look reads the value in effect.
 func (w *underWay) look() {
 	v, err := w.ceiling.control.Read()
 	w.got, w.err = units.Freq(v), offline(err)
 }
 
-// settle waits for all of them together: their workers run side by side.
+// settle waits for all of them together; their workers run in parallel.
 func settle(all []*underWay) {
 	for waited := time.Duration(0); waited < SettleMost && slices.ContainsFunc(all, (*underWay).late); waited += settleStep {
 		time.Sleep(settleStep)
@@ -70,14 +70,14 @@ func settle(all []*underWay) {
 	}
 }
 
-// end is what came of it.
+// end returns the outcome.
 func (w *underWay) end() (units.Freq, error) {
 	if w.err == nil && w.got > w.want {
 		w.err = ErrNotTaken
 	}
 	if w.err == nil {
-		// The ceiling stands, so what happened to the floor does not matter. One that was
-		// raised may read back lower for a moment.
+		// The ceiling is in effect, so the floor does not matter. A raised ceiling may
+		// read back lower for a moment.
 		w.ceiling.giveBack(w.want)
 		return w.got, nil
 	}

@@ -53,9 +53,9 @@ func (c completion) String() string {
 	case codeInvalid, codeInvalidLUN:
 		return fmt.Sprintf("no such command (code %#02x)", byte(c))
 	case codeTimeout, codeDestination:
-		return fmt.Sprintf("timed out behind the BMC (code %#02x)", byte(c))
+		return fmt.Sprintf("timeout behind the BMC (code %#02x)", byte(c))
 	case codePrivilege:
-		return "the user's privilege is too low (code 0xd4)"
+		return "insufficient privilege (code 0xd4)"
 	case codeState, codeDisabled:
 		return fmt.Sprintf("not available now (code %#02x)", byte(c))
 	default:
@@ -123,17 +123,17 @@ func (a powerAnswer) strange() string {
 	equal := a.now == a.least && a.now == a.most && a.now == a.mean
 	switch {
 	case !a.active:
-		return "the BMC says that its power measurement is not active"
+		return "power measurement of the BMC is not active"
 	case a.now == 0:
 		return "the BMC reads 0 W"
 	case a.now == 0xffff:
 		return "the BMC reads 65535 W, which means no reading"
 	case a.stamp == 0:
-		return "the BMC's reading is dated 1970: it never measured"
+		return "the reading of the BMC is dated 1970: nothing was measured"
 	case equal && a.stamp < unsetClock:
-		return "the BMC's reading has no date, and present, least, most and mean are the same"
+		return "the reading of the BMC has no date, and its current, minimum, maximum and mean are equal"
 	case a.least != 0 && a.most != 0 && a.least > a.most:
-		return "the BMC's least power is above its most"
+		return "the minimum power of the BMC is above its maximum"
 	default:
 		return ""
 	}

@@ -1,20 +1,19 @@
-// Package ipmi reads the node's wall power from its BMC, and holds the BMC's own
-// power limit as the last line of defence.
+// Package ipmi reads the node's wall power from its BMC, and sets the BMC's own power limit
+// as the last line of defence.
 //
-// The one idea: a BMC is slow, odd and sometimes dead, so it gets a goroutine of
-// its own and is believed only on evidence. A number counts as fresh because the
-// value changed, not because the BMC answered; what cannot be true is unknown with
-// the reason, never a number.
+// The one idea: a BMC is slow, inconsistent and sometimes dead, so it has a goroutine of its
+// own and its values are verified. A value is fresh if it changed, not because the BMC
+// answered. An implausible value is unknown, with the reason.
 //
-// A Meter asks over /dev/ipmi0 or over LAN (RMCP+, cipher suite 3, then 17), by DCMI
-// where the BMC has it, else by the watts sensors of its sensor records. It logs in
-// again when the BMC has restarted, and gives every call a deadline.
+// A Meter queries the BMC over /dev/ipmi0 or over LAN (RMCP+, cipher suite 3, then 17), by
+// DCMI if the BMC supports it, otherwise by the watt sensors of its sensor records. It logs
+// in again after a restart of the BMC, and every call has a deadline.
 //
-// Guarantees: Latest never waits for the BMC, Close returns within two seconds even
-// when it hangs, and a limit is activated only after the BMC has shown that its
-// exception action is none and its correction time no shorter than our loop.
+// Guarantees: Latest never waits for the BMC; Close returns within two seconds even if the
+// BMC hangs; a limit is activated only after the BMC has confirmed that its exception action
+// is none and its correction time is no shorter than the control loop.
 //
-// It never powers anything off, never logs the password, starts no program.
+// The package never powers anything off, never logs the password, and starts no program.
 package ipmi
 
 import (

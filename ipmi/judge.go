@@ -29,19 +29,19 @@ const (
 	// mixes up W and mW; jumpTrust is how long it must stay before it is believed.
 	jumpFactor = 100
 	jumpTrust  = 5 * time.Minute
-	// A witness that stands off by more than both of these, for movedFactor intervals
+	// A reference that stands off by more than both of these, for movedFactor intervals
 	// altogether and at least movedWait, while the value stands still, shows that the value
 	// is frozen. Less than that falls between two readings of a BMC that is well.
 	movedShare  = 0.05
 	movedLeast  = 5 * units.Watt
 	movedFactor = 4
 	movedWait   = 10 * time.Second
-	// witnessSmooth is the time constant of the witness, witnessLife how long it counts,
-	// witnessLag how much later than the BMC it may show a step: it is a mean over a second,
+	// referenceSmooth is the time constant of the reference, referenceLife how long it counts,
+	// referenceLag how much later than the BMC it may show a step: it is a mean over a second,
 	// told once a second.
-	witnessSmooth = 2 * time.Second
-	witnessLife   = 5 * time.Second
-	witnessLag    = 2 * time.Second
+	referenceSmooth = 2 * time.Second
+	referenceLife   = 5 * time.Second
+	referenceLag    = 2 * time.Second
 )
 
 // event is what happened last between the meter and the BMC.
@@ -75,12 +75,12 @@ type tracker struct {
 	jumpSince        time.Duration   // of an implausible jump that persists
 	jumpValue        units.Power
 
-	// The witness in watts, smoothed; between what it stood when the value changed last,
+	// The reference in watts, smoothed; between what it stood when the value changed last,
 	// and how long it stood off since.
-	witness                 float64
-	witnessAt               time.Duration
-	witnessLow, witnessHigh float64
-	away                    time.Duration
+	reference                   float64
+	referenceAt                 time.Duration
+	referenceLow, referenceHigh float64
+	away                        time.Duration
 }
 
 func newTracker(l limits) tracker { return tracker{limits: l} }
@@ -102,7 +102,7 @@ func (t *tracker) good(asked, now time.Duration, p units.Power, source Source, s
 	t.has, t.value, t.source, t.sensors = true, p, source, sensors
 	t.changedAt, t.asked = now, asked
 	t.serial++
-	t.witnessLow, t.witnessHigh, t.away = t.witness, t.witness, 0
+	t.referenceLow, t.referenceHigh, t.away = t.reference, t.reference, 0
 }
 
 // measured takes the BMC's own statistics: as long as they change, it measures.
@@ -118,9 +118,9 @@ func (t *tracker) measured(now time.Duration, s statistics) {
 func (t *tracker) implausible(now time.Duration, p units.Power) string {
 	switch {
 	case p < t.limits.least:
-		return fmt.Sprintf("%v is less than this node can draw", p)
+		return fmt.Sprintf("%v is below the minimum of this node", p)
 	case p > t.limits.most:
-		return fmt.Sprintf("%v is more than this node can draw", p)
+		return fmt.Sprintf("%v is above the maximum of this node", p)
 	case !t.has || (p < t.value*jumpFactor && p > t.value/jumpFactor):
 		return ""
 	}
@@ -131,7 +131,7 @@ func (t *tracker) implausible(now time.Duration, p units.Power) string {
 	if same && now-t.jumpSince >= jumpTrust {
 		return ""
 	}
-	return fmt.Sprintf("%v after %v is no change of load", p, t.value)
+	return fmt.Sprintf("a change from %[2]v to %[1]v is implausible", p, t.value)
 }
 
 func (t *tracker) learn(gap time.Duration) {
@@ -163,22 +163,22 @@ func (t *tracker) absent(why string) { t.last, t.why = eventAbsent, why }
 // reset forgets what a restarted BMC may do differently: the learned interval.
 func (t *tracker) reset() { t.gaps = nil }
 
-// witnessed takes the node's power by other sensors.
-func (t *tracker) witnessed(now time.Duration, p units.Power) {
-	w, gap := p.Watts(), now-t.witnessAt
-	known := t.witnessAt != 0 && gap < witnessLife
-	t.witnessAt = now
+// observeReference takes the node's power by other sensors.
+func (t *tracker) observeReference(now time.Duration, p units.Power) {
+	w, gap := p.Watts(), now-t.referenceAt
+	known := t.referenceAt != 0 && gap < referenceLife
+	t.referenceAt = now
 	if !known {
-		t.witness, t.witnessLow, t.witnessHigh, t.away = w, w, w, 0
+		t.reference, t.referenceLow, t.referenceHigh, t.away = w, w, w, 0
 		return
 	}
-	t.witness += (w - t.witness) * (1 - math.Exp(-gap.Seconds()/witnessSmooth.Seconds()))
-	if now-t.changedAt <= witnessLag {
-		t.witnessLow, t.witnessHigh = min(t.witnessLow, w), max(t.witnessHigh, w)
+	t.reference += (w - t.reference) * (1 - math.Exp(-gap.Seconds()/referenceSmooth.Seconds()))
+	if now-t.changedAt <= referenceLag {
+		t.referenceLow, t.referenceHigh = min(t.referenceLow, w), max(t.referenceHigh, w)
 		return
 	}
 	slack := max(movedLeast.Watts(), movedShare*t.value.Watts())
-	if t.witness < t.witnessLow-slack || t.witness > t.witnessHigh+slack {
+	if t.reference < t.referenceLow-slack || t.reference > t.referenceHigh+slack {
 		t.away += gap
 	}
 }
@@ -233,11 +233,11 @@ func (t *tracker) frozen(now time.Duration) string {
 	still, every := now-t.changedAt, t.interval()
 	expected := ""
 	if every > 0 {
-		expected = fmt.Sprintf(", it used to change every %v", every.Round(100*time.Millisecond))
+		expected = fmt.Sprintf(", expected a change every %v", every.Round(100*time.Millisecond))
 	}
-	if t.witnessAt != 0 && now-t.witnessAt < witnessLife {
+	if t.referenceAt != 0 && now-t.referenceAt < referenceLife {
 		if t.away > max(movedWait, movedFactor*every) {
-			return fmt.Sprintf("the same value for %v while the node's load moved%s", still.Round(time.Second), expected)
+			return fmt.Sprintf("the same value for %v while the load changed%s", still.Round(time.Second), expected)
 		}
 		return ""
 	}

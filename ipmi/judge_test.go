@@ -97,32 +97,32 @@ func TestSlowBMCIsNotStale(t *testing.T) {
 	s.want(StateOK, "")
 }
 
-func TestWitnessTellsFrozenFromSteady(t *testing.T) {
+func TestReferenceTellsFrozenFromSteady(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)
-	witness := func(watts float64, d time.Duration) {
+	reference := func(watts float64, d time.Duration) {
 		for range int(d / time.Second) {
-			s.track.witnessed(s.now, units.FromWatts(watts))
+			s.track.observeReference(s.now, units.FromWatts(watts))
 			s.answers(140)
 		}
 	}
 	s.answers(150, 140, 150, 140)
-	witness(120, 5*time.Minute) // a steady node is steady at the wall
+	reference(120, 5*time.Minute) // a steady node is steady at the wall
 	s.want(StateOK, "")
-	witness(160, 25*time.Second)
-	s.want(StateStale, "while the node's load moved")
+	reference(160, 25*time.Second)
+	s.want(StateStale, "while the load changed")
 	s.answers(180)
 	s.want(StateOK, "")
 }
 
-// A step that the witness, a mean, shows later than the BMC does not speak against the
+// A step that the reference, a mean, shows later than the BMC does not speak against the
 // value that both come to.
-func TestWitnessMayBeLate(t *testing.T) {
+func TestReferenceMayBeLate(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)
-	second := func(witness, wall float64) {
+	second := func(reference, wall float64) {
 		s.answers(wall)
-		s.track.witnessed(s.now, units.FromWatts(witness))
+		s.track.observeReference(s.now, units.FromWatts(reference))
 	}
 	for range 30 {
 		second(100, 120)
@@ -136,7 +136,7 @@ func TestWitnessMayBeLate(t *testing.T) {
 	for range 15 {
 		second(230, 220)
 	}
-	s.want(StateStale, "while the node's load moved")
+	s.want(StateStale, "while the load changed")
 }
 
 // A burst that falls between two readings of a slow BMC does not speak against it; bursts
@@ -148,21 +148,21 @@ func TestShortBurstsAreNoEvidence(t *testing.T) {
 		for range n {
 			for i := range 600 {
 				s.answers(120)
-				witness := 100.0
+				reference := 100.0
 				if i >= 300 && i < 304 {
-					witness = 130
+					reference = 130
 				}
-				s.track.witnessed(s.now, units.FromWatts(witness))
+				s.track.observeReference(s.now, units.FromWatts(reference))
 			}
 		}
 	}
 	bursts(1)
 	s.want(StateOK, "")
 	bursts(5)
-	s.want(StateStale, "while the node's load moved")
+	s.want(StateStale, "while the load changed")
 }
 
-// Without a witness, a BMC whose statistics move measures.
+// Without a reference, a BMC whose statistics move measures.
 func TestStatisticsShowThatItMeasures(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)
@@ -199,9 +199,9 @@ func TestThousandfoldJumpIsInsane(t *testing.T) {
 	s.track.limits.least, s.track.limits.most = units.Milliwatt, 1000*plausibleMost
 	s.answers(140, 141)
 	s.answers(141_000)
-	s.want(StateInsane, "no change of load")
+	s.want(StateInsane, "is implausible")
 	s.answers(0.141)
-	s.want(StateInsane, "no change of load")
+	s.want(StateInsane, "is implausible")
 	s.answers(142)
 	s.want(StateOK, "")
 	for range 200 {
@@ -214,9 +214,9 @@ func TestImpossiblePowerIsInsane(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)
 	s.answers(25_000)
-	s.want(StateInsane, "more than this node can draw")
+	s.want(StateInsane, "above the maximum of this node")
 	s.answers(2)
-	s.want(StateInsane, "less than this node can draw")
+	s.want(StateInsane, "below the minimum of this node")
 	s.answers(140)
 	s.want(StateOK, "")
 }
@@ -240,7 +240,7 @@ func TestReadingLaws(t *testing.T) {
 			case 1:
 				track.insane("odd")
 			case 2:
-				track.witnessed(now, p)
+				track.observeReference(now, p)
 			default:
 				track.good(now, now, p, SourceDCMI, "")
 			}

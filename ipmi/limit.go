@@ -94,7 +94,7 @@ func writeLimit(ctx context.Context, l link, want Limit) error {
 	case code == codeLimitRange:
 		return fmt.Errorf("%w: %v", ErrLimitRange, want.Power)
 	case code == codeLimitTime:
-		return fmt.Errorf("%w: the BMC takes no correction time of %v", ErrLimitUnsafe, want.Correction)
+		return fmt.Errorf("%w: correction time %v not accepted", ErrLimitUnsafe, want.Correction)
 	case code != codeOK:
 		return refused("set power limit", code)
 	}
@@ -108,13 +108,13 @@ func verify(ctx context.Context, l link, want Limit, active bool) error {
 	case err != nil:
 		return err
 	case !shown:
-		return fmt.Errorf("%w: the BMC does not show an inactive limit", ErrLimitUnsafe)
+		return fmt.Errorf("%w: inactive limit not readable", ErrLimitUnsafe)
 	case got.Action != ActionNone:
 		return fmt.Errorf("%w: its exception action is %v", ErrLimitUnsafe, got.Action)
 	case got.Power != want.Power || got.Correction < want.Correction:
 		return fmt.Errorf("%w: wanted %v within %v, have %v within %v", ErrLimitUnsafe, want.Power, want.Correction, got.Power, got.Correction)
 	case active && !got.Active:
-		return fmt.Errorf("%w: it was activated and is not active", ErrLimitUnsafe)
+		return fmt.Errorf("%w: activated, but not active", ErrLimitUnsafe)
 	}
 	return nil
 }

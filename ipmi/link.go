@@ -32,7 +32,7 @@ func openerOf(cfg Config) (opener, error) {
 	case ModeLAN:
 		return func(ctx context.Context) (link, error) { return dialLAN(ctx, cfg) }, nil
 	case ModeOff:
-		return nil, fmt.Errorf("%w: switched off by configuration", ErrAbsent)
+		return nil, fmt.Errorf("%w: disabled by configuration", ErrAbsent)
 	default:
 		return nil, fmt.Errorf("%w: mode %q", ErrConfig, cfg.Mode)
 	}
@@ -43,7 +43,7 @@ var deviceForm = regexp.MustCompile(`^/dev/(?:ipmi|ipmi/|ipmidev/)([0-9]{1,3})$`
 func deviceNumber(device string) (int32, error) {
 	m := deviceForm.FindStringSubmatch(device)
 	if m == nil {
-		return 0, fmt.Errorf("%w: device %q is none of /dev/ipmiN, /dev/ipmi/N, /dev/ipmidev/N", ErrConfig, device)
+		return 0, fmt.Errorf("%w: device %q: must be /dev/ipmiN, /dev/ipmi/N or /dev/ipmidev/N", ErrConfig, device)
 	}
 	n, err := strconv.ParseInt(m[1], 10, 32)
 	if err != nil {
@@ -77,7 +77,7 @@ func mayOpen(path string) error {
 	case err == nil:
 		return f.Close()
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w: there is no %s", ErrAbsent, path)
+		return fmt.Errorf("%w: %s does not exist", ErrAbsent, path)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w: no permission to open %s", ErrAbsent, path)
 	default:

@@ -77,7 +77,7 @@ func start(cfg Config, log *slog.Logger, open opener, now func() time.Duration) 
 	if absent != nil {
 		m.open = nil
 		m.track.absent(absent.Error())
-		log.Info("no wall power from a BMC", slog.String("why", absent.Error()))
+		log.Info("no BMC power reading", slog.String("why", absent.Error()))
 	}
 	go m.run(ctx)
 	return m
@@ -90,16 +90,16 @@ func (m *Meter) Latest() Reading {
 	return m.track.reading(m.now())
 }
 
-// Witness tells the meter what the node draws by other sensors, about once a second and
-// as a mean over a second: a wall value that stands still while the witness moves is
-// stale early, and one that stands still together with the witness stays good for ever.
+// Reference tells the meter what the node draws by other sensors, about once a second and
+// as a mean over a second: a wall value that stands still while the reference moves is
+// stale early, and one that stands still together with the reference stays good for ever.
 // Only its changes count, so any figure in step with the power will do; what was learned
-// from this meter will not, for it would move with the learning. Without a witness only
+// from this meter will not, for it would move with the learning. Without a reference only
 // the time without a change of the value, or of the BMC's statistics, is judged.
-func (m *Meter) Witness(p units.Power) {
+func (m *Meter) Reference(p units.Power) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.track.witnessed(m.now(), p)
+	m.track.observeReference(m.now(), p)
 }
 
 // Close stops the meter within two seconds, even when the BMC hangs; a call that the

@@ -112,9 +112,9 @@ func TestAbsentIsSaid(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"off":          {Config{Mode: ModeOff}, "switched off"},
+		"off":          {Config{Mode: ModeOff}, "disabled by configuration"},
 		"no device":    {Config{Device: "/dev/ipmi987"}, "/dev/ipmi987"},
-		"other device": {Config{Mode: ModeInBand, Device: "/etc/passwd"}, "none of /dev/ipmiN"},
+		"other device": {Config{Mode: ModeInBand, Device: "/etc/passwd"}, "must be /dev/ipmiN"},
 		"no address":   {Config{Mode: ModeLAN}, "address is missing"},
 		"wrong mode":   {Config{Mode: "redfish"}, "have off, auto, in-band, lan"},
 	}

@@ -130,10 +130,10 @@ func (r *reader) say(now Reading) {
 	}
 	r.said = now.State
 	if now.State == StateOK {
-		r.m.log.Info("wall power from the BMC", slog.String("source", string(now.Source)), slog.String("sensors", now.Sensors))
+		r.m.log.Info("BMC power reading available", slog.String("source", string(now.Source)), slog.String("sensors", now.Sensors))
 		return
 	}
-	r.m.log.Warn("no wall power from the BMC", slog.String("state", string(now.State)), slog.String("why", now.Why))
+	r.m.log.Warn("BMC power reading lost", slog.String("state", string(now.State)), slog.String("why", now.Why))
 }
 
 // connect opens the link when there is none, and finds out what the BMC can do.
@@ -189,7 +189,7 @@ func (r *reader) observe(ctx context.Context) (observation, error) {
 		if r.watts = choose(all); len(r.watts) == 0 {
 			r.watts = nil
 			r.hangUp()
-			return observation{}, fmt.Errorf("%w with power readings: it has neither DCMI nor a watts sensor", ErrAbsent)
+			return observation{}, fmt.Errorf("%w with power readings (neither DCMI nor a watt sensor)", ErrAbsent)
 		}
 		r.dcmi = false
 	}

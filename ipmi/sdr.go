@@ -103,7 +103,7 @@ func (s sensor) convert(raw byte) float64 {
 func (s sensor) decodeReading(data []byte) (watts float64, why string) {
 	switch {
 	case len(data) < 2:
-		return 0, fmt.Sprintf("sensor %q: an answer of %d bytes", s.name, len(data))
+		return 0, fmt.Sprintf("sensor %q: answer of %d bytes", s.name, len(data))
 	case data[1]&sensorUnavailable != 0:
 		return 0, fmt.Sprintf("sensor %q is unavailable", s.name)
 	case data[1]&sensorScanning == 0:

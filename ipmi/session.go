@@ -63,7 +63,7 @@ const statusFull = 0x01
 type statusError byte
 
 func (e statusError) Error() string {
-	return fmt.Sprintf("status %#02x of the session set-up", byte(e))
+	return fmt.Sprintf("session setup failed with status %#02x", byte(e))
 }
 
 // login opens the session with the first suite and privilege that the BMC takes.
@@ -137,7 +137,7 @@ func (s *session) handshake(ctx context.Context, su rmcp.Suite, privilege byte) 
 		return err
 	}
 	if len(answer) < 8+su.Sign || !hmac.Equal(answer[8:8+su.Sign], su.MAC(sik, nonce[:], managed, guid)[:su.Sign]) {
-		return fmt.Errorf("%w: %s: the BMC does not know the password", ErrDenied, s.cfg.Address)
+		return fmt.Errorf("%w: %s: password not accepted", ErrDenied, s.cfg.Address)
 	}
 	k := rmcp.DeriveKeys(su, sik)
 	s.keys, s.suite, s.id = &k, su.ID, binary.LittleEndian.Uint32(managed)

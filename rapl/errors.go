@@ -20,28 +20,28 @@ var ErrNoConstraint = errors.New("no such constraint")
 
 // errNotPackage reports an attempt to limit a zone that is no processor package:
 // cores, memory and the platform may show limits too, but a cap is a package's.
-var errNotPackage = errors.New("only a processor package takes a cap")
+var errNotPackage = errors.New("only a processor package can be limited")
 
 // ErrZeroLimit reports an attempt to write a limit of 0 W (or less), which
 // hardware may take as "as slow as you can": it is never written.
-var ErrZeroLimit = errors.New("a limit of 0 W is never written")
+var ErrZeroLimit = errors.New("a limit of 0 W is not allowed")
 
 // ErrTooHigh reports a limit that does not fit the register's 15 bits: the kernel
 // would write what is left of it after cutting the rest off.
-var ErrTooHigh = errors.New("a limit too high for the register, which would be cut short, is never written")
+var ErrTooHigh = errors.New("the limit does not fit the register")
 
 // errZeroWindow reports an attempt to write an averaging window of nothing.
-var errZeroWindow = errors.New("an averaging window of 0 is never written")
+var errZeroWindow = errors.New("an averaging window of 0 is not allowed")
 
 // errGone reports a zone that is not there any more.
-var errGone = errors.New("the zone is gone")
+var errGone = errors.New("zone removed")
 
 // errImplausible reports a counter that stands above its own range.
-var errImplausible = errors.New("the counter stands above its own range")
+var errImplausible = errors.New("the counter is above its range")
 
 // ErrNotTaken reports a value that was written without an error and then did
 // not read back.
-var ErrNotTaken = errors.New("written, but it does not read back")
+var ErrNotTaken = errors.New("written, but another value reads back")
 
 // WriteError reports a limit that the hardware did not take as written.
 type WriteError struct {

@@ -41,7 +41,7 @@ func (w Why) String() string {
 	case WhyMeasured:
 		return "measured"
 	case WhyFailed:
-		return "counter cannot be read"
+		return "counter not readable"
 	case WhySameTime:
 		return "no time passed"
 	case WhyReset:
@@ -49,12 +49,12 @@ func (w Why) String() string {
 	case WhyJump:
 		return "counter jumped"
 	case WhyGap:
-		return "too long since the last look"
+		return "too long since the last read"
 	case WhySuspended:
-		return "the machine slept"
+		return "the machine was suspended"
 	case WhyFirst:
 	}
-	return "first look"
+	return "first read"
 }
 
 // Reading is what a Meter learned from one look at the counter.

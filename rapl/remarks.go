@@ -42,7 +42,7 @@ func (t *Tree) Remarks() []Remark {
 	say(RemarkSwitched, t.labels(func(z *Zone) bool { return z.Kind == Package && z.enabled != nil && !z.on() }),
 		"limits read as switched off: nobody has switched them on yet, or firmware has locked them")
 	if t.skipped != nil {
-		all = append(all, Remark{Code: RemarkSkipped, Text: fmt.Sprintf("some zones are left out: %v", t.skipped)})
+		all = append(all, Remark{Code: RemarkSkipped, Text: fmt.Sprintf("skipped zones: %v", t.skipped)})
 	}
 	return all
 }

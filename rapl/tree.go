@@ -1,20 +1,17 @@
 // Package rapl measures and limits processor power through the powercap tree.
 //
-// A Zone is one power domain, found by what it calls itself (its name file) and
-// by the device it stands for, never by the number in its directory's name:
-// numbers follow the order of registration, and "intel-rapl:1" is the second
-// socket on one machine and the whole platform on the next. Reading (Zone,
-// Meter) never changes the machine; what can write is another type (Limiter),
-// and each write is read back, because firmware may refuse or round a limit
-// without an error.
+// A Zone is one power domain. It is identified by its name file and its device, never by the
+// number in its directory's name: numbers follow the order of registration, and
+// "intel-rapl:1" is the second socket on one machine and the whole platform on another.
+// Reading (Zone, Meter) never changes the machine. A separate type (Limiter) writes, and
+// reads back each write, because firmware may refuse or round a limit without an error.
 //
-// Guarantees: every path is resolved inside one os.Root; a zone that shows up
-// under several links is one zone; a counter that wrapped is told from one that
-// was reset, and what cannot be known is reported as unknown with the reason,
-// never guessed; a limit that is 0 W, or that the register would cut short, is
-// never written; a write that changed nothing is reported as a lock, whatever
-// the kernel answered. The package knows no caps, no leases and no network, and
-// it never decides what to write.
+// Guarantees: every path is resolved inside one os.Root; a zone that appears under several
+// links is one zone; a wrapped counter is distinguished from a reset one; an unknown value is
+// reported as unknown with the reason, never guessed; a limit of 0 W, or one that the
+// register would truncate, is never written; a write without effect is reported as a lock,
+// whatever the kernel returned. The package knows no caps, leases or network, and does not
+// decide what to write.
 package rapl
 
 import (

@@ -65,7 +65,7 @@ type wire struct {
 	end  context.CancelFunc
 }
 
-// Units asks for loaded units by state and name.
+// Units returns loaded units by state and name.
 func (w *wire) Units(ctx context.Context, states, patterns []string) ([]Unit, error) {
 	list, err := w.conn.ListUnitsByPatternsContext(ctx, states, patterns)
 	if err != nil {
@@ -78,7 +78,7 @@ func (w *wire) Units(ctx context.Context, states, patterns []string) ([]Unit, er
 	return units, nil
 }
 
-// Group is in the unit's Slice, whether the unit is active or not.
+// Group returns the cgroup in the unit's Slice, whether the unit is active or not.
 func (w *wire) Group(ctx context.Context, unit string) (string, error) {
 	slice, err := property[string](ctx, w, unit, "Slice")
 	if err != nil || slice == "" || slice == rootSlice {
@@ -98,7 +98,7 @@ func (w *wire) SetQuota(ctx context.Context, slice string, usec uint64) error {
 	return denied(w.conn.SetUnitPropertiesContext(ctx, slice, runtimeOnly, dbus.Property{Name: quotaSetting, Value: godbus.MakeVariant(usec)}))
 }
 
-// Close gives the connection back; it never fails.
+// Close closes the connection; it never fails.
 func (w *wire) Close() error {
 	w.conn.Close()
 	w.end()
@@ -120,7 +120,7 @@ func property[T any](ctx context.Context, w *wire, unit, name string) (T, error)
 	return v, nil
 }
 
-// kind is a unit's kind as systemd's interfaces name it: "Slice" of "batch.slice".
+// kind returns a unit's kind as in systemd's interfaces: "Slice" for "batch.slice".
 func kind(unit string) string {
 	suffix := unit[strings.LastIndexByte(unit, '.')+1:]
 	if suffix == "" {
@@ -129,8 +129,8 @@ func kind(unit string) string {
 	return strings.ToUpper(suffix[:1]) + suffix[1:]
 }
 
-// denied gives refusals of rights their own name, and those of a bus that systemd has
-// not joined, as early in a boot.
+// denied translates permission errors, and errors of a bus that systemd has not joined, as
+// early in a boot.
 func denied(err error) error {
 	e, ok := errors.AsType[godbus.Error](err)
 	if !ok {
@@ -148,7 +148,7 @@ func denied(err error) error {
 	return err
 }
 
-// saidNo tells whether systemd itself answered with an error: the connection is good.
+// saidNo reports whether systemd itself returned the error: then the connection is good.
 func saidNo(err error) bool {
 	_, ok := errors.AsType[godbus.Error](err)
 	return ok

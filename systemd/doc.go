@@ -1,23 +1,21 @@
-// Package systemd is what powerd and its sisters say to the service manager and ask
-// of it: they report their own state (Notify), bound the CPU bandwidth of slices of
-// low priority (Slice), and learn which units are active (Manager.ActiveUnits), to
-// name other writers of the same controls.
+// Package systemd talks to the service manager: a service reports its own state (Notify),
+// limits the CPU bandwidth of low-priority slices (Slice), and lists active units
+// (Manager.ActiveUnits) to find other writers of the same controls.
 //
-// The idea: systemd owns the tree of cgroups, so a bound goes through it and never
-// into cpu.max behind its back; but only what reads back is believed, and that is
-// read from the kernel's own file wherever there is one.
+// The one idea: systemd owns the tree of cgroups, so a limit is set through it and never by
+// writing cpu.max directly. Only the value that reads back counts, from the kernel's own
+// file if there is one.
 //
-// Guarantees: a notification never waits for the service manager, but for the first
-// and the last one, which wait at most a second. Every call to the manager ends
-// after CallTimeout. A bound lasts until the next boot at most. A slice that holds
-// one of Headroom's own services is refused, each time anew, and so is a bound of
-// nothing: a slice always keeps BandwidthMin. An original goes back only while the
-// slice still holds what was last written.
+// Guarantees: a notification never waits for the service manager, except for the first and
+// the last one, which wait at most a second. Every call to the manager ends after
+// CallTimeout. A limit lasts until the next boot at most. A slice that contains a service of
+// Headroom is refused, and so is a limit of 0: a slice always keeps BandwidthMin. An original
+// value is restored only while the slice still holds the last written one.
 //
-// A machine without D-Bus, without systemd or with another file system root has
-// fewer abilities, not errors at start: each call says in words what is missing.
+// On a machine without D-Bus, without systemd or with another root, start-up does not fail:
+// each call returns an error that names what is missing.
 //
-// The package starts no program, and never starts, stops or kills a unit. Nothing runs
-// in the background before the first call of a Manager; from then on its connection
-// (go-systemd's) has goroutines of its own until Manager.Close.
+// The package starts no program, and never starts, stops or kills a unit. Nothing runs in
+// the background before the first call of a Manager; from then on its connection (of
+// go-systemd) has goroutines until Manager.Close.
 package systemd

@@ -7,34 +7,34 @@ import (
 
 // Sentinels of this package.
 var (
-	// ErrNoBus says that systemd cannot be asked: no system bus, or a file system
-	// root that is not this machine's.
+	// ErrNoBus reports that there is no system bus, or that the root is not this
+	// machine's.
 	ErrNoBus = errors.New("systemd: no system bus")
-	// ErrNoSystemd says that neither a bus nor a cgroup tree of systemd is there.
+	// ErrNoSystemd reports that there is neither a bus nor a cgroup tree of systemd.
 	ErrNoSystemd = errors.New("systemd: not running here")
-	// ErrDenied says that systemd does not let this user change units.
+	// ErrDenied reports that this user may not change units.
 	ErrDenied = errors.New("systemd: not permitted (a polkit rule must let this user set properties of the slice)")
-	// ErrNotTaken says that the kernel holds another bandwidth than was written.
+	// ErrNotTaken reports that the kernel holds another bandwidth than written.
 	ErrNotTaken = errors.New("systemd: the kernel does not hold the bandwidth written")
-	// ErrChanged says that another writer has changed the slice since.
+	// ErrChanged reports that another program has changed the slice.
 	ErrChanged = errors.New("systemd: another writer has changed the bandwidth")
-	// ErrTooSmall says that a bandwidth is below BandwidthMin.
+	// ErrTooSmall reports a bandwidth below BandwidthMin.
 	ErrTooSmall = errors.New("systemd: bandwidth too small")
-	// ErrNotifyAddress says that NOTIFY_SOCKET names no socket that can be used.
+	// ErrNotifyAddress reports an unusable NOTIFY_SOCKET.
 	ErrNotifyAddress = errors.New("systemd: NOTIFY_SOCKET is no socket path")
-	// ErrMalformed says that the kernel or the bus answered with something unreadable.
+	// ErrMalformed reports an unreadable answer of the kernel or the bus.
 	ErrMalformed = errors.New("systemd: malformed answer")
-	// ErrNoSocket says that this process was not started for exactly one socket.
+	// ErrNoSocket reports that this process was not started for exactly one socket.
 	ErrNoSocket = errors.New("systemd: this process was not started for a socket (LISTEN_FDS)")
 )
 
-// RefusedError says why the bandwidth of a slice is not to be touched.
+// RefusedError gives the reason why the bandwidth of a slice must not be changed.
 type RefusedError struct {
 	Slice  string
 	Reason string // in words, for an operator
 }
 
-// Error is one sentence.
+// Error implements error.
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("systemd: bandwidth of %s is not touched: %s", e.Slice, e.Reason)
 }

@@ -23,55 +23,57 @@ type Unit struct {
 	Sub         string // "running", "exited"; empty where unknown
 }
 
-// Bus is what is asked of systemd. SystemBus is the real one; tests need none.
-// Every method ends with its context.
+// Bus is the interface to systemd; SystemBus returns the real one. Every method ends with
+// its context.
 type Bus interface {
-	// Units are the loaded units in one of the states (none given: in any) whose name
+	// Units returns the loaded units in one of the states (none given: any) whose name
 	// matches one of the patterns ("*" and "?" as in a shell).
 	Units(ctx context.Context, states, patterns []string) ([]Unit, error)
-	// Group is the path of a service's cgroup below the root of the tree: where it
-	// is, or would be if the service ran.
+	// Group returns the path of a service's cgroup below the root of the tree, whether
+	// the service runs or not.
 	Group(ctx context.Context, unit string) (string, error)
-	// Quota is the slice's CPUQuotaPerSecUSec.
+	// SetQuota
+	// Quota returns the slice's CPUQuotaPerSecUSec.
+	// SetQuota
 	Quota(ctx context.Context, slice string) (usec uint64, err error)
 	// SetQuota sets CPUQuotaPerSecUSec until the next boot.
 	SetQuota(ctx context.Context, slice string, usec uint64) error
-	// Close gives the connection back.
+	// Close closes the connection.
 	Close() error
 }
 
-// Options make a Manager.
+// Options configure a Manager.
 type Options struct {
-	// Root is the machine's file system, for its cgroup tree and /proc. It stays its
-	// owner's.
+	// Root is the machine's file system, for its cgroup tree and /proc. The caller closes
+	// it.
 	Root *os.Root
-	// Dial connects to systemd, usually SystemBus; nil where Root is not this
-	// machine's own: then no bus is ever asked.
+	// Dial connects to systemd, usually SystemBus; nil if Root is not this machine's
+	// own: then no bus is used.
 	Dial func(context.Context) (Bus, error)
-	// Own are name patterns of services that a bounded slice must not hold; nil is
+	// Own lists name patterns of services that a limited slice must not contain; nil is
 	// OwnServices.
 	Own []string
 }
 
-// ownServices are the patterns of Headroom's own services: a bound on them would slow
-// down what keeps the budget. Workers may be bounded: their tasks are the load.
+// ownServices returns the patterns of Headroom's services, which must not be slowed down.
+// Workers may be limited: their tasks are the load.
 func ownServices() []string {
 	return []string{"*powerd*.service", "*coordinator*.service", "headroom-scheduler*.service"}
 }
 
-// Manager asks one machine's systemd. It connects when it is first needed and again
-// after a broken connection. Safe for concurrent use, one call at a time; a call
-// takes up to CallTimeout, so a control loop leaves it to another goroutine.
+// Manager calls the systemd of one machine. It connects on first use and again after a
+// broken connection. It is safe for concurrent use, one call at a time; a call takes up to
+// CallTimeout, so a control loop must use another goroutine.
 type Manager struct {
 	root *os.Root
 	dial func(context.Context) (Bus, error)
 	own  []string
 
-	turn chan struct{} // holds one token: a turn that is waited for ends with its context
+	turn chan struct{} // holds one token: waiting for it ends with the context
 	bus  Bus           // nil: not connected; owned by whose turn it is
 }
 
-// New makes a Manager; it does nothing yet.
+// New returns a Manager; it does not connect.
 func New(o Options) *Manager {
 	own := o.Own
 	if own == nil {
@@ -92,8 +94,8 @@ func (m *Manager) Close() error {
 	return err
 }
 
-// ask runs one conversation on the bus. A conversation that fails ends the
-// connection, unless systemd itself said no.
+// ask runs one exchange on the bus. A failure closes the connection, unless systemd itself
+// returned the error.
 func (m *Manager) ask(ctx context.Context, talk func(context.Context, Bus) error) error {
 	if m.dial == nil {
 		return ErrNoBus
@@ -121,10 +123,9 @@ func (m *Manager) ask(ctx context.Context, talk func(context.Context, Bus) error
 	return err
 }
 
-// ActiveUnits are the units that are active, or becoming so, and match one of the
-// names; a name may hold "*" and "?". Without a bus the cgroup tree answers, which
-// shows units that have processes (not "active (exited)" ones). The unit of this
-// process is left out.
+// ActiveUnits returns the active and activating units that match one of the names, which
+// may contain "*" and "?". Without a bus it uses the cgroup tree, which shows units with
+// processes (not "active (exited)" ones). The unit of this process is excluded.
 func (m *Manager) ActiveUnits(ctx context.Context, names ...string) ([]Unit, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -149,7 +150,7 @@ func (m *Manager) ActiveUnits(ctx context.Context, names ...string) ([]Unit, err
 
 func activeStates() []string { return []string{"active", "activating", "reloading"} }
 
-// matches tells whether a unit's name is one of the names or patterns.
+// matches reports whether a unit's name matches one of the names or patterns.
 func matches(name string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, err := path.Match(p, name)
@@ -157,7 +158,7 @@ func matches(name string, patterns []string) bool {
 	})
 }
 
-// sliceGroup is the cgroup path of a slice: "a-b.slice" lies in "a.slice".
+// sliceGroup returns the cgroup path of a slice: "a-b.slice" is in "a.slice".
 func sliceGroup(slice string) string {
 	stem, group := strings.TrimSuffix(slice, sliceSuffix), ""
 	for i, r := range stem {

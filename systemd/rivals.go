@@ -1,15 +1,15 @@
 package systemd
 
-// Rival is a unit that is known to write controls that powerd writes too.
+// Rival is a unit that may write the same controls as powerd.
 type Rival struct {
 	// Unit is its name, or a pattern for Manager.ActiveUnits.
 	Unit string
-	// Writes says in words what it changes.
+	// Writes describes what it changes.
 	Writes string
 }
 
-// rivals are the units that are known to write the same controls. Which of them run
-// here Manager.ActiveUnits tells; which of them one found belongs to, RivalOf.
+// rivals returns the known rivals. Manager.ActiveUnits returns those that run, RivalOf the
+// entry of one of them.
 func rivals() []Rival {
 	const (
 		limits    = "RAPL limits"
@@ -37,7 +37,7 @@ func rivals() []Rival {
 	}
 }
 
-// RivalUnits are the names and patterns of Rivals, for Manager.ActiveUnits.
+// RivalUnits returns the names and patterns of all rivals, for Manager.ActiveUnits.
 func RivalUnits() []string {
 	all := rivals()
 	names := make([]string, len(all))
@@ -47,7 +47,7 @@ func RivalUnits() []string {
 	return names
 }
 
-// RivalOf says what a found unit is known to write.
+// RivalOf returns the rival that a unit belongs to.
 func RivalOf(unit string) (Rival, bool) {
 	for _, r := range rivals() {
 		if matches(unit, []string{r.Unit}) {

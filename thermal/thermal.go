@@ -1,17 +1,15 @@
-// Package thermal reads how hot a machine is and whether its processors are held
-// back for it: hwmon chips, thermal zones, throttle counters, and the kernel's
-// thermal events.
+// Package thermal reads temperatures of a machine and detects thermal throttling: hwmon
+// chips, thermal zones, throttle counters, and the kernel's thermal events.
 //
-// The one idea: a reading is a number only when it can be believed. Drivers show
-// "I do not know" as -274 C, as 4294967295000 uW, as an error that passes; all of
-// it comes out as unknown with the reason, never as a number.
+// The one idea: only a plausible reading is a number. Drivers report an unknown value as
+// -274 C, as 4294967295000 uW, or as a temporary error; all of these are returned as unknown
+// with the reason.
 //
-// Guarantees: every path is resolved inside one os.Root; descriptors are opened
-// once and held, so a sample costs one pread for each sensor; one sensor that
-// fails never stops the others; nothing is ever written. A machine without any
-// sensor gives an empty Sensors, and Missing says so in words. The package does
-// not decide what is too hot: the trips are the hardware's, the rest is the
-// caller's.
+// Guarantees: every path is resolved inside one os.Root; descriptors are opened once and
+// kept open, so a sample costs one pread for each sensor; a failing sensor does not stop the
+// others; nothing is written. A machine without sensors gives an empty Sensors, and Missing
+// lists the kinds. The package does not decide what is too hot: the trip points are those of
+// the hardware, the rest is the caller's.
 package thermal
 
 import (
@@ -78,11 +76,19 @@ type Sensors struct {
 	meters   []*PowerMeter
 	zones    []*Zone
 	throttle throttles
-	missing  []string
+	missing  []Missing
+}
+
+// Missing is a kind of sensor that a machine lacks.
+type Missing struct {
+	// Source is where the kernel would show it, as in Reading.
+	Source string
+	// Kind is what it would be, e.g. "power meter".
+	Kind string
 }
 
 // Open finds the sensors below root. It fails only when the tree cannot be
-// listed; a machine without sensors has none, and Missing says so.
+// listed; for a machine without sensors Missing lists every kind.
 func Open(root *os.Root) (*Sensors, error) {
 	s := &Sensors{root: root, bound: powerMax}
 	if err := s.find(); err != nil {
@@ -93,21 +99,22 @@ func Open(root *os.Root) (*Sensors, error) {
 
 func (s *Sensors) find() error {
 	errs := []error{s.findHwmon(), s.findZones(), s.findThrottles()}
-	s.say("no hwmon thermometer", len(s.thermo))
-	s.say("no hwmon power meter", len(s.meters))
-	s.say("no thermal zone", len(s.zones))
-	s.say("no throttle counters", len(s.throttle.cores)+len(s.throttle.packages))
+	s.count(sourceHwmon, "thermometer", len(s.thermo))
+	s.count(sourceHwmon, "power meter", len(s.meters))
+	s.count(sourceThermal, "zone", len(s.zones))
+	s.count(sourceThermal, "throttle counter", len(s.throttle.cores)+len(s.throttle.packages))
 	return errors.Join(errs...)
 }
 
-func (s *Sensors) say(what string, n int) {
+// count notes a kind of sensor of which there is none.
+func (s *Sensors) count(source, kind string, n int) {
 	if n == 0 {
-		s.missing = append(s.missing, what)
+		s.missing = append(s.missing, Missing{source, kind})
 	}
 }
 
-// Missing names the kinds of sensor that the machine lacks, in words.
-func (s *Sensors) Missing() []string { return s.missing }
+// Missing returns the kinds of sensor that the machine lacks.
+func (s *Sensors) Missing() []Missing { return s.missing }
 
 // Thermometers are those of hwmon, in the order of their chips.
 func (s *Sensors) Thermometers() []*Thermometer { return s.thermo }

@@ -103,7 +103,7 @@ func receive(socket receiver, id uint16, log *slog.Logger) ([]Event, error) {
 		}
 		more, err := parse(m.Data)
 		if err != nil {
-			log.Warn("thermal message not understood", slog.Any("error", err))
+			log.Warn("invalid thermal message", slog.Any("error", err))
 			continue
 		}
 		events = append(events, more...)

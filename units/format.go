@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// String is p for a screen: watts with one decimal, rounded ("190.0 W").
+// String returns p in watts with one decimal, rounded ("190.0 W").
 func (p Power) String() string { return fixed(int64(p), int64(Watt), 1) + " W" }
 
-// String is e for a screen: kilojoules with two decimals, rounded ("6.31 kJ").
+// String returns e in kilojoules with two decimals, rounded ("6.31 kJ").
 func (e Energy) String() string { return fixed(int64(e), int64(Kilojoule), 2) + " kJ" }
 
-// String is f for a screen: whole megahertz, rounded ("2410 MHz").
+// String returns f in whole megahertz, rounded ("2410 MHz").
 func (f Freq) String() string { return fixed(int64(f), int64(Megahertz), 0) + " MHz" }
 
-// Exact is p without loss: ParsePower of it is p, for every p of at least 0.
+// Exact returns p without loss: ParsePower of it is p, for every p of at least 0.
 func (p Power) Exact() string { return exact(int64(p), int64(Watt)) + "W" }
 
-// Exact is e without loss: ParseEnergy of it is e, for every e of at least 0.
+// Exact returns e without loss: ParseEnergy of it is e, for every e of at least 0.
 func (e Energy) Exact() string { return exact(int64(e), int64(Joule)) + "J" }
 
-// Exact is f without loss: ParseFreq of it is f, for every f of at least 0.
+// Exact returns f without loss: ParseFreq of it is f, for every f of at least 0.
 func (f Freq) Exact() string { return exact(int64(f), int64(Megahertz)) + "MHz" }
 
 // UnmarshalYAML reads a power with its unit from a configuration file.
@@ -68,8 +68,8 @@ func set[T any](to *T, s string, parse func(string) (T, error)) error {
 	return nil
 }
 
-// scalar is the text of a plain or quoted YAML scalar. Quantities need no
-// escapes, so none are read.
+// scalar returns the text of a plain or quoted YAML scalar. Quantities need no escapes, so
+// none are supported.
 func scalar(b []byte) string {
 	s := strings.TrimSpace(string(b))
 	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
@@ -78,7 +78,7 @@ func scalar(b []byte) string {
 	return s
 }
 
-// magnitude is |v| with its sign apart; it holds for the smallest int64 too.
+// magnitude returns |v| and its sign, also for the smallest int64.
 func magnitude(v int64) (u uint64, sign string) {
 	if v < 0 {
 		return uint64(-(v + 1)) + 1, "-"
@@ -86,8 +86,8 @@ func magnitude(v int64) (u uint64, sign string) {
 	return uint64(v), ""
 }
 
-// fixed is v/unit with so many decimals, halves rounded away from zero, in
-// integers: what a screen shows never depends on binary fractions.
+// fixed returns v/unit with a number of decimals, halves rounded away from zero. It uses
+// integers, so that the result never depends on binary fractions.
 func fixed(v, unit int64, decimals int) string {
 	u, sign := magnitude(v)
 	step := uint64(unit)
@@ -111,7 +111,7 @@ func fixed(v, unit int64, decimals int) string {
 	return sign + s[:len(s)-decimals] + "." + s[len(s)-decimals:]
 }
 
-// exact is v/unit with as many decimals as it takes; unit is a power of ten.
+// exact returns v/unit with as many decimals as needed; unit is a power of ten.
 func exact(v, unit int64) string {
 	u, sign := magnitude(v)
 	scale := uint64(unit)

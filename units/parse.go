@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// ParseError says what is wrong with a text that should be a quantity.
+// ParseError describes why a text is not a quantity.
 type ParseError struct {
 	Input      string // the whole text
-	Pos        int    // where it goes wrong, in characters, counted from 1
+	Pos        int    // position of the error, in characters, counted from 1
 	Problem    string // what is wrong, without the text itself
-	Suggestion string // a text that would do and was probably meant; may be empty
+	Suggestion string // a valid text that was probably meant; may be empty
 }
 
-// Error is one line: the text, the position, the problem and the suggestion.
+// Error returns one line: the text, the position, the problem and the suggestion.
 func (e *ParseError) Error() string {
 	s := fmt.Sprintf("%q: position %d: %s", shown(e.Input), e.Pos, e.Problem)
 	if e.Suggestion != "" {
@@ -26,7 +26,7 @@ func (e *ParseError) Error() string {
 // maxInput bounds the text of a quantity; the longest exact one has 26 characters.
 const maxInput = 64
 
-// shown keeps an absurdly long text out of an error line.
+// shown truncates a long text for an error line.
 func shown(s string) string {
 	if len(s) <= maxInput {
 		return s
@@ -34,7 +34,7 @@ func shown(s string) string {
 	return s[:maxInput] + "..."
 }
 
-// scale is one unit: so many base units are num/den of it.
+// scale is one unit, num/den base units.
 type scale struct {
 	name     string
 	num, den int64
@@ -77,24 +77,24 @@ func freqKind() kind {
 }
 
 // ParsePower reads a power of at least 0 with its unit: W, kW, MW, mW or uW.
-// Fractions are exact; what is finer than 1 uW is refused, never rounded. The
-// error is a *ParseError.
+// Fractions are exact; a value finer than 1 uW is refused, not rounded. The error is a
+// *ParseError.
 func ParsePower(s string) (Power, error) {
 	v, err := parse(s, powerKind())
 	return Power(v), err
 }
 
 // ParseEnergy reads an energy of at least 0 with its unit: J, kJ, MJ, mJ, uJ, Wh
-// or kWh. Fractions are exact; what is finer than 1 uJ is refused, never
-// rounded. The error is a *ParseError.
+// or kWh. Fractions are exact; a value finer than 1 uJ is refused, not rounded. The error
+// is a *ParseError.
 func ParseEnergy(s string) (Energy, error) {
 	v, err := parse(s, energyKind())
 	return Energy(v), err
 }
 
 // ParseFreq reads a frequency of at least 0 with its unit: Hz, kHz, MHz or GHz.
-// What is finer than 1 kHz, the kernel's unit, is refused, never rounded. The
-// error is a *ParseError.
+// A value finer than 1 kHz, the unit of the kernel, is refused, not rounded. The error is
+// a *ParseError.
 func ParseFreq(s string) (Freq, error) {
 	v, err := parse(s, freqKind())
 	return Freq(v), err
@@ -126,7 +126,7 @@ type parser struct {
 	kind  kind
 }
 
-// fail is the error at byte offset pos.
+// fail returns the error at byte offset pos.
 func (p *parser) fail(pos int, problem, suggestion string) error {
 	chars := len([]rune(p.input[:min(pos, len(p.input))]))
 	return &ParseError{Input: p.input, Pos: chars + 1, Problem: problem, Suggestion: suggestion}
@@ -194,8 +194,8 @@ func (p *parser) unit(digits, fraction string) (scale, error) {
 	return scale{}, p.fail(p.at, fmt.Sprintf("unknown unit %q; use %s", rest, p.names()), "")
 }
 
-// withPoint is the text with a point for its comma, where that is what was
-// meant. Three digits behind it may as well be thousands: nothing is proposed.
+// withPoint returns the text with a point for its comma, if that was meant. Three digits
+// behind it may be thousands: then there is no suggestion.
 func (p *parser) withPoint(number, rest string) string {
 	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
 	if strings.Contains(number, ".") || digits == 0 || digits == 3 {
@@ -208,8 +208,8 @@ func (p *parser) withPoint(number, rest string) string {
 	return proposal
 }
 
-// nearUnit is the one unit that differs from text only in case or by its long
-// name. mW and MW differ only in case: between them nothing is proposed.
+// nearUnit returns the unit that differs from text only in case or by its long name. mW and
+// MW differ only in case: between them there is no suggestion.
 func (p *parser) nearUnit(text string) string {
 	near := ""
 	for _, u := range p.kind.scales {
@@ -236,7 +236,7 @@ func (p *parser) names() string {
 	return strings.Join(names, ", ")
 }
 
-// value is exact: all digits times the unit, divided by the power of ten.
+// value is exact: all digits times the unit, divided by a power of ten.
 func (p *parser) value(digits, fraction string, u scale) (int64, error) {
 	v, ok := new(big.Int).SetString(digits+fraction, 10)
 	if !ok {

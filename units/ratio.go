@@ -8,14 +8,14 @@ import (
 // Ratio is a part of a whole, from 0 to 1: a drop ratio, or a floor of a job's tasks.
 type Ratio float64
 
-// ratioSlack is by how much a ratio, or a part of a number of tasks, may miss a bound
-// because of rounding: in binary 1 - 0.9 is less than 0.1, and 0.1 of 30 is more than 3.
+// ratioSlack is the rounding error allowed at a bound: in binary 1 - 0.9 is less than 0.1,
+// and 0.1 of 30 is more than 3.
 const ratioSlack = 1e-9
 
 // Above reports whether the ratio is above the bound by more than rounding.
 func (r Ratio) Above(bound Ratio) bool { return r > bound+ratioSlack }
 
-// Reaches reports whether the ratio is at the bound or above, but for rounding.
+// Reaches reports whether the ratio is at or above the bound, within rounding.
 func (r Ratio) Reaches(bound Ratio) bool { return r >= bound-ratioSlack }
 
 // Of returns the ratio of n tasks, rounded up; 0 of a ratio that is not a number.
@@ -44,5 +44,5 @@ func (r Ratio) Least(n int) int {
 	return r.Kept(n)
 }
 
-// Percent is a part of a whole in words, with four digits.
+// Percent returns a ratio as a percentage with four digits.
 func Percent(x float64) string { return fmt.Sprintf("%.4g %%", 100*x) }

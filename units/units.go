@@ -1,14 +1,13 @@
-// Package units holds the typed quantities that cross every border in Headroom:
-// power in microwatts, energy in microjoules, frequency in kilohertz.
+// Package units defines the quantities used by all of Headroom: power in microwatts, energy
+// in microjoules, frequency in kilohertz.
 //
-// The one idea: a number without a unit is never accepted and never shown. The
-// integer types are those the Linux kernel uses (powercap in uW and uJ, cpufreq
-// in kHz), so reading and writing sysfs needs no conversion; floats appear only
-// at the edges (JSON in base SI units, screens).
+// The one idea: a number without a unit is never accepted and never shown. The integer types
+// are those of the Linux kernel (powercap in uW and uJ, cpufreq in kHz), so sysfs needs no
+// conversion; floats appear only at the edges (JSON in base SI units, tables).
 //
-// Guarantees: parsing demands a unit and says where and how the text is wrong;
-// a value printed by Exact and parsed again is the same value. The package does
-// no I/O and keeps no state.
+// Guarantees: parsing requires a unit, and an error gives position and reason; a value
+// printed by Exact and parsed again is the same value. The package does no I/O and keeps no
+// state.
 //
 //headroom:apply
 package units
@@ -47,27 +46,27 @@ const (
 	Gigahertz      = 1000 * Megahertz
 )
 
-// Watts is p in watts, for arithmetic in models and for JSON.
+// Watts returns p in watts, for models and JSON.
 func (p Power) Watts() float64 { return float64(p) / float64(Watt) }
 
-// Joules is e in joules.
+// Joules returns e in joules.
 func (e Energy) Joules() float64 { return float64(e) / float64(Joule) }
 
-// Hertz is f in hertz.
+// Hertz returns f in hertz.
 func (f Freq) Hertz() float64 { return float64(f) * 1000 }
 
-// FromWatts is w watts, rounded to the nearest microwatt.
+// FromWatts returns w watts, rounded to the nearest microwatt.
 func FromWatts(w float64) Power { return Power(round(w * float64(Watt))) }
 
-// FromJoules is j joules, rounded to the nearest microjoule.
+// FromJoules returns j joules, rounded to the nearest microjoule.
 func FromJoules(j float64) Energy { return Energy(round(j * float64(Joule))) }
 
-// For is the energy that power p spends in d.
+// For returns the energy that power p uses in d.
 func (p Power) For(d time.Duration) Energy {
 	return Energy(round(float64(p) * d.Seconds()))
 }
 
-// Over is the mean power that spends e in d. It is 0 when d is not positive.
+// Over returns the mean power that uses e in d. It is 0 if d is not positive.
 func (e Energy) Over(d time.Duration) Power {
 	if d <= 0 {
 		return 0

@@ -14,16 +14,16 @@ import (
 	"headroom/internal/rpc"
 )
 
-// fetchStatus asks the running agent. The error is a *cli.Error.
+// fetchStatus returns the status of the running powerd. The error is a *cli.Error.
 func fetchStatus(ctx context.Context, dir string) (*headroomv1.GetAgentStatusResponse, error) {
 	res, err := agent.Client(dir).GetAgentStatus(ctx, connect.NewRequest(&headroomv1.GetAgentStatusRequest{}))
 	if err != nil {
-		return nil, asked(err, "status", dir, "")
+		return nil, socketError(err, "status", dir, "")
 	}
 	return res.Msg, nil
 }
 
-// answering is the answer of the agent of a state directory, nil when there is none.
+// answering returns the status of the powerd of a state directory, nil if none runs.
 func answering(ctx context.Context, dir string) *headroomv1.GetAgentStatusResponse {
 	if dir == "" {
 		return nil
@@ -38,8 +38,8 @@ func answering(ctx context.Context, dir string) *headroomv1.GetAgentStatusRespon
 	return s
 }
 
-// show asks the running agent and hands its answer to each: once, or at each
-// interval of a watch.
+// show passes the status of the running powerd to each: once, or at each interval of
+// a watch.
 func (p *place) show(cmd *cobra.Command, w *cli.Watch, each func(*headroomv1.GetAgentStatusResponse) error) error {
 	dir, err := p.state()
 	if err != nil {
@@ -54,28 +54,28 @@ func (p *place) show(cmd *cobra.Command, w *cli.Watch, each func(*headroomv1.Get
 	})
 }
 
-// asked makes an error of the agent's socket one that an operator understands.
-func asked(err error, doing, dir, requestID string) error {
+// socketError translates an error of powerd's socket for the operator.
+func socketError(err error, doing, dir, requestID string) error {
 	e := rpc.AsCLI(err, doing, agent.SocketPath(dir))
 	e.RequestID = requestID
 	switch {
 	case e.Code == "unreachable":
-		e.Message, e.Hint = "no powerd answers on "+agent.SocketPath(dir), "start it with powerd run, or name another one with --state-dir"
+		e.Message, e.Hint = "no powerd answers on "+agent.SocketPath(dir), "start powerd, or select another state directory with --state-dir"
 	case connect.CodeOf(err) == connect.CodeUnimplemented:
-		e.Message, e.Hint = doing+": the powerd that runs here does not know this", "it is another version than this command: powerd status, powerd version"
+		e.Message, e.Hint = doing+": not supported by the running powerd", "its version differs from this command's: see powerd status and powerd version"
 	}
 	return e
 }
 
-// changing are the flags of commands that change something on this node.
+// changing holds the flags of commands that change this node.
 type changing struct {
 	reason    string
 	requestID string
 }
 
 func (c *changing) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.reason, "reason", "", "why, for the audit log")
-	cmd.Flags().StringVar(&c.requestID, "request-id", "", "idempotency key; one is made when absent")
+	cmd.Flags().StringVar(&c.reason, "reason", "", "reason, for the audit log")
+	cmd.Flags().StringVar(&c.requestID, "request-id", "", "idempotency key (default: generated)")
 }
 
 func (c *changing) change() *headroomv1.Change {

@@ -10,7 +10,7 @@ import (
 	"headroom/internal/cli"
 )
 
-// brakeJSON is the newest brake a node has heard, in JSON.
+// brakeJSON is the newest brake that the node has received.
 type brakeJSON struct {
 	Generation uint64  `json:"generation"`
 	Set        bool    `json:"set"`
@@ -20,7 +20,7 @@ type brakeJSON struct {
 	Stored     bool    `json:"stored"`
 }
 
-// brakeLine is a brake that is in force, on a screen; "" when none is.
+// brakeLine describes the brake in force; "" if none is.
 func brakeLine(b *headroomv1.BrakeStatus) string {
 	if !b.GetSet() {
 		return ""
@@ -38,24 +38,24 @@ func brakeLine(b *headroomv1.BrakeStatus) string {
 	return line
 }
 
-// checkBrake looks whether a brake would reach this node without a leader.
+// checkBrake checks whether a brake would reach this node without a leader.
 func checkBrake(s site) finding {
 	switch {
 	case s.cfg == nil || s.cfg.Alone():
-		return finding{"brake", checkOK, "no coordinator configured, not looked for", ""}
+		return finding{"brake", checkOK, "no coordinator configured, not checked", ""}
 	case s.cfg.Brake.PublicKeyFile == "":
 		return finding{
-			"brake", checkWarn, "no public key: a brake reaches this node through a leader only, or when its lease ends",
-			"copy the coordinators' brake.pub here and name it in brake.public_key_file",
+			"brake", checkWarn, "no public key: without a leader, a brake takes effect only when the lease expires",
+			"copy brake.pub from a coordinator and set brake.public_key_file in powerd.yaml",
 		}
 	}
 	if _, err := brake.LoadKeys(s.cfg.Brake.PublicKeyFile); err != nil {
 		return finding{"brake", checkFail, err.Error(), hintOf(err)}
 	}
-	return finding{"brake", checkOK, "heard by gossip, believed by " + s.cfg.Brake.PublicKeyFile, ""}
+	return finding{"brake", checkOK, "received by gossip, verified with " + s.cfg.Brake.PublicKeyFile, ""}
 }
 
-// hintOf is the way out that an error names, if any.
+// hintOf returns the hint of an error, if any.
 func hintOf(err error) string {
 	if e, ok := errors.AsType[*cli.Error](err); ok {
 		return e.Hint

@@ -2,9 +2,11 @@ package command
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,8 +21,8 @@ import (
 
 func newDebugCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "debug", Short: "Collect what a bug report needs; no promise of compatibility",
-		Example: "  powerd debug bundle --out bundle.tar.gz",
+		Use: "debug", Short: "Collect information for a bug report (output may change)",
+		Example: "  powerd debug bundle",
 	}
 	cmd.AddCommand(newBundleCommand())
 	return cmd
@@ -30,15 +32,15 @@ func newBundleCommand() *cobra.Command {
 	var p place
 	file := ""
 	cmd := &cobra.Command{
-		Use: "bundle", Short: "Write status, zones, check, configuration and saved state into one file",
-		Long: "Write what a bug report needs into one gzipped tar file: version, status, zones, the outcome of powerd\n" +
-			"check, the configuration, and the files of the state directory. It holds no key and no password: the\n" +
-			"configuration only names the files that do.",
-		Example: "  powerd debug bundle --out bundle.tar.gz", Args: cobra.NoArgs,
+		Use: "bundle", Short: "Write status, checks, configuration and state to one file",
+		Long: "Write a gzipped tar file for a bug report: version, status, zones, the results of powerd check, the\n" +
+			"configuration and the files of the state directory. It contains no keys and no passwords. The path of\n" +
+			"the file is printed to stdout.",
+		Example: "  powerd debug bundle\n  powerd debug bundle --out bundle.tar.gz", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return writeBundle(cmd, &p, file) },
 	}
 	p.flags(cmd)
-	cmd.Flags().StringVar(&file, "out", "powerd-bundle.tar.gz", "file to write")
+	cmd.Flags().StringVar(&file, "out", "", "file to write (default powerd-bundle-TIME.tar.gz in the working directory)")
 	return cmd
 }
 
@@ -50,13 +52,15 @@ func writeBundle(cmd *cobra.Command, p *place, file string) (err error) {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
+	file = cmp.Or(file, "powerd-bundle-"+now.Format("20060102-150405")+".tar.gz")
 	f, err := createOut(file, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	packed := gzip.NewWriter(f)
-	b := &bundle{tar: tar.NewWriter(packed), now: time.Now()}
+	b := &bundle{tar: tar.NewWriter(packed), now: now}
 	b.json("version.json", versionJSON{Kind: "Version", API: "v1", Version: agent.Version})
 	if s.status != nil {
 		b.json("status.json", statusJSON(s.status))
@@ -82,11 +86,12 @@ func writeBundle(cmd *cobra.Command, p *place, file string) (err error) {
 	if err := errors.Join(b.err, b.tar.Close(), packed.Close()); err != nil {
 		return err
 	}
-	cli.Notef(cmd.ErrOrStderr(), "note: wrote %s; read it before you send it", file)
-	return nil
+	cli.Notef(cmd.ErrOrStderr(), "note: review the file before you send it")
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), file)
+	return err
 }
 
-// bundle collects files; its first error stays.
+// bundle collects files and keeps its first error.
 type bundle struct {
 	tar *tar.Writer
 	now time.Time

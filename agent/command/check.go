@@ -32,12 +32,12 @@ func newCheckCommand() *cobra.Command {
 	var out cli.Output
 	nagios, probe := false, false
 	cmd := &cobra.Command{
-		Use: "check", Short: "Look whether this machine can be held at a cap, and by what it may be disturbed",
-		Long: "Look at kernel, permissions, BIOS lock, rival writers, sensors, the BMC, the ladder of controls, which\n" +
-			"of them may be written, the clock, the leader, the state directory, the configuration, and whether the budget has room for this node without a\n" +
-			"cap. Nothing is written, unless --probe is given: then each package's limit is saved, lowered by a\n" +
-			"fraction of a watt, read back and put back, which shows a lock that reading cannot show.\n" +
-			"Exit code 1 with failures, 8 with warnings only; with --nagios 0, 1 (warning), 2 (critical) or 3 (unknown).",
+		Use: "check", Short: "Check whether this machine can enforce a power cap",
+		Long: "Check kernel, permissions, firmware locks, other programs that write the same controls, sensors, BMC,\n" +
+			"available controls, clock, state directory, configuration and leader, and whether the budget has room for\n" +
+			"this node without a cap. Nothing is written unless --probe is given: it saves each package's limit,\n" +
+			"lowers it by a fraction of a watt, reads it back and restores it. Only that detects some firmware locks.\n\n" +
+			"Exit code: 1 on a failure, 8 on warnings only; with --nagios 0 (OK), 1 (warning), 2 (critical) or 3\n(unknown).",
 		Example: "  powerd check\n  powerd check --probe\n  powerd check --root n01/root -o json\n  powerd check --nagios",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,19 +50,19 @@ func newCheckCommand() *cobra.Command {
 	}
 	p.flags(cmd)
 	out.Flags(cmd)
-	cmd.Flags().BoolVar(&nagios, "nagios", false, "one line and the exit codes of a Nagios plugin")
-	cmd.Flags().BoolVar(&probe, "probe", false, "lower each package's limit by a fraction of a watt and put it back; needs powerd stopped")
+	cmd.Flags().BoolVar(&nagios, "nagios", false, "print one line and use the exit codes of a Nagios plugin")
+	cmd.Flags().BoolVar(&probe, "probe", false, "lower each package's limit by a fraction of a watt and restore it (powerd must be stopped)")
 	return cmd
 }
 
-// checkAll runs every check. One that cannot be run says so and stops no other.
+// checkAll runs every check. A check that could not run reports that; the others go on.
 func checkAll(ctx context.Context, p *place, probe bool) []finding {
 	config, s := checkConfig(p)
 	found := []finding{config}
 	s.status = answering(ctx, s.stateDir)
 	o, err := openOwn(s.root)
 	if err != nil {
-		return append(found, finding{"kernel", checkFail, err.Error(), "--root must name a directory that holds sys, proc and etc; on a real machine it is /"})
+		return append(found, finding{"kernel", checkFail, err.Error(), "--root must be a directory that contains sys, proc and etc; on a real machine it is /"})
 	}
 	found = append(found, checkKernel(o), checkPermission(s, o), checkLock(s, o, probe), checkRivals(s), checkSensor(ctx, s, o), checkBMC(ctx, s), checkLadder(s, o), checkControls(s, o), checkClock(s))
 	found = append(found, checkStateDir(s), checkBrake(s))
@@ -71,7 +71,7 @@ func checkAll(ctx context.Context, p *place, probe bool) []finding {
 	return found
 }
 
-// checkConfig is the first check: the others stand on what it finds.
+// checkConfig is the first check; the others use the configuration that it finds.
 func checkConfig(p *place) (finding, site) {
 	s, err := p.settle()
 	switch {
@@ -86,18 +86,18 @@ func checkConfig(p *place) (finding, site) {
 		}
 		return finding{"config", checkFail, e.Message, e.Hint}, bare
 	case s.cfg == nil && p.root != "":
-		return finding{"config", checkOK, "none: only the tree below " + s.root + " is looked at", ""}, s
+		return finding{"config", checkOK, "none; only the tree below " + s.root + " is checked", ""}, s
 	case s.cfg == nil:
-		return finding{"config", checkWarn, "no " + p.config, "powerd config example > " + defaultConfig + ", then set node, domain and power"}, s
+		return finding{"config", checkWarn, "no " + p.config, "create it with powerd config example > " + defaultConfig + ", then set domain and power"}, s
 	}
-	what := "observe only"
+	what := "observes only"
 	if s.cfg.Enforce {
-		what = "holds caps"
+		what = "enforces caps"
 	}
 	return finding{"config", checkOK, fmt.Sprintf("%s: node %s in %s, %s", p.config, s.cfg.Node, s.cfg.Domain, what), ""}, s
 }
 
-// counts are the numbers of failures and warnings.
+// counts returns the numbers of failures and warnings.
 func counts(found []finding) (failed, warned int) {
 	for _, f := range found {
 		switch f.State {
@@ -141,16 +141,27 @@ func report(w io.Writer, out *cli.Output, found []finding) error {
 }
 
 func verdict(failed, warned int) error {
-	e := &cli.Error{Message: fmt.Sprintf("%s, %s", plural(failed, "check failed", "checks failed"), plural(warned, "warning", "warnings"))}
+	e := &cli.Error{Message: outcome(failed, warned)}
 	switch {
 	case failed > 0:
-		e.Code, e.Exit, e.Hint = "check-failed", cli.ExitFailed, "each FAIL line above is followed by a way out"
+		e.Code, e.Exit, e.Hint = "check-failed", cli.ExitFailed, "see the hint below each FAIL line"
 	case warned > 0:
-		e.Code, e.Exit, e.Hint = "check-warned", cli.ExitDegraded, "powerd can run; each warn line above is followed by a way out"
+		e.Code, e.Exit, e.Hint = "check-warned", cli.ExitDegraded, "powerd can run; see the hint below each warn line"
 	default:
 		return nil
 	}
 	return e
+}
+
+// outcome returns the numbers of failures and warnings in words.
+func outcome(failed, warned int) string {
+	switch {
+	case failed == 0:
+		return plural(warned, "warning", "warnings")
+	case warned == 0:
+		return plural(failed, "check failed", "checks failed")
+	}
+	return plural(failed, "check failed", "checks failed") + ", " + plural(warned, "warning", "warnings")
 }
 
 func plural(n int, one, more string) string {
@@ -166,7 +177,7 @@ const (
 	nagiosCritical = 2
 )
 
-// reportNagios is one line for a monitoring system.
+// reportNagios prints one line for a monitoring system.
 func reportNagios(w io.Writer, found []finding) error {
 	failed, warned := counts(found)
 	word, code, exit := "OK", "", 0
@@ -176,7 +187,7 @@ func reportNagios(w io.Writer, found []finding) error {
 	case warned > 0:
 		word, code, exit = "WARNING", "check-warned", nagiosWarning
 	}
-	worst := fmt.Sprintf("%d checks passed", len(found))
+	worst := plural(len(found), "check passed", "checks passed")
 	for _, state := range []string{checkFail, checkWarn} {
 		if at := slices.IndexFunc(found, func(f finding) bool { return f.State == state }); at >= 0 {
 			worst = found[at].Check + ": " + found[at].Text
@@ -187,6 +198,6 @@ func reportNagios(w io.Writer, found []finding) error {
 		return err
 	}
 	return &cli.Error{
-		Code: code, Exit: exit, Message: fmt.Sprintf("%d failed, %d warnings", failed, warned), Hint: "powerd check shows each with a way out",
+		Code: code, Exit: exit, Message: outcome(failed, warned), Hint: "powerd check prints a hint for each",
 	}
 }

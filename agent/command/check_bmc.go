@@ -13,30 +13,30 @@ import (
 	"headroom/ipmi"
 )
 
-// bmcWait bounds asking a BMC: one that hangs must not hold the other checks up.
+// bmcWait bounds a BMC query; a BMC that hangs must not delay the other checks.
 const bmcWait = 3 * time.Second
 
-// checkBMC looks what the BMC is good for: by the agent's word where it runs, since
-// sessions of a BMC are few, and by asking it elsewhere. Nothing is written.
+// checkBMC checks the BMC: as the running powerd reports it, because a BMC has few
+// sessions, or by a query. Nothing is written.
 func checkBMC(ctx context.Context, s site) finding {
 	switch {
 	case s.cfg == nil && s.status == nil:
-		return finding{"bmc", checkOK, "no configuration, not asked", ""}
+		return finding{"bmc", checkOK, "no configuration, not checked", ""}
 	case s.status != nil:
 		return toldBMC(s)
 	}
 	cfg, err := s.cfg.BMC()
 	if err != nil {
-		f := finding{"bmc", checkFail, "not asked: " + err.Error(), "ipmi.password_file must hold the password and nothing else, readable by its owner alone"}
+		f := finding{"bmc", checkFail, "not queried: " + err.Error(), "ipmi.password_file must contain only the password and be readable only by its owner"}
 		if e, ok := errors.AsType[*cli.Error](err); ok {
 			f.Hint = e.Hint
 		}
 		return f
 	}
 	if cfg.Mode == ipmi.ModeOff {
-		text := "not asked: ipmi.mode is " + s.cfg.IPMI.Mode
+		text := "not queried: ipmi.mode is " + s.cfg.IPMI.Mode
 		if s.cfg.IPMI.Mode != string(ipmi.ModeOff) {
-			text += ", and the node stands below another root"
+			text += " and root is not /"
 		}
 		return finding{"bmc", checkOK, text, ""}
 	}
@@ -49,26 +49,26 @@ func checkBMC(ctx context.Context, s site) finding {
 	return foundBMC(found, s.cfg.IPMI.Limit)
 }
 
-// silentBMC is a BMC that did not answer. One that was only looked for may be missing.
+// silentBMC returns the finding for a BMC that did not answer; in mode auto it may be absent.
 func silentBMC(cfg ipmi.Config, err error) finding {
-	f := finding{"bmc", checkFail, oneLine(err), "see that ipmi.address is that of the BMC, and that the BMC has IPMI over LAN switched on"}
+	f := finding{"bmc", checkFail, oneLine(err), "check ipmi.address, and enable IPMI over LAN on the BMC"}
 	switch {
 	case errors.Is(err, ipmi.ErrAbsent) && cfg.Mode == ipmi.ModeAuto:
 		f.State, f.Text = checkOK, "none in use: "+f.Text
 	case errors.Is(err, ipmi.ErrDenied):
-		f.Hint = "see ipmi.user and ipmi.password_file; the BMC must let that user use IPMI over LAN, with cipher suite 3 or 17"
+		f.Hint = "check ipmi.user and ipmi.password_file; the BMC must allow IPMI over LAN for this user, with cipher suite 3 or 17"
 	case errors.Is(err, ipmi.ErrRefused):
-		f.State, f.Hint = checkWarn, "a BMC that is busy, or has no free session, answers again by itself; else ipmitool mc reset cold"
+		f.State, f.Hint = checkWarn, "a BMC that is busy or has no free session recovers; otherwise run ipmitool mc reset cold"
 	case errors.Is(err, ipmi.ErrNoAnswer):
 		f.Text = fmt.Sprintf("no answer within %v: %s", bmcWait, f.Text)
-		f.Hint += "; one that hangs comes back with ipmitool mc reset cold, which leaves the host alone"
+		f.Hint += "; if the BMC hangs, ipmitool mc reset cold restarts it and does not affect the host"
 	case cfg.Mode != ipmi.ModeLAN:
-		f.Hint = "modprobe ipmi_devintf ipmi_si, and run as a user who may open the device; set ipmi.mode: off where there is no BMC"
+		f.Hint = "load ipmi_devintf and ipmi_si, and run as a user who may open the device; without a BMC set ipmi.mode: off"
 	}
 	return f
 }
 
-// foundBMC judges what a BMC answered; keep says that its limit is to be kept.
+// foundBMC returns the finding for a BMC that answered; keep is ipmi.limit.
 func foundBMC(b ipmi.Found, keep bool) finding {
 	way := "in-band"
 	if b.Suite > 0 {
@@ -86,33 +86,33 @@ func foundBMC(b ipmi.Found, keep bool) finding {
 	case b.LimitErr == nil && b.Limit.Active && b.Limit.Action == ipmi.ActionPowerOff:
 		f.State, f.Hint = checkFail, offHint
 	case keep && b.LimitErr != nil:
-		f.State, f.Hint = checkFail, "ipmi.limit is true: the user needs the operator's privilege for it; set ipmi.limit: false if this BMC has none"
+		f.State, f.Hint = checkFail, "ipmi.limit: true needs operator privilege; set ipmi.limit: false if this BMC has no limit"
 	case b.Why != "":
-		f.State, f.Hint = checkWarn, "powerd goes by its model then, with a margin; a BMC that lies comes back with ipmitool mc reset cold, or set ipmi.mode: off"
+		f.State, f.Hint = checkWarn, "powerd uses its model with a margin; run ipmitool mc reset cold if the BMC is stuck, or set ipmi.mode: off"
 	case b.LimitErr == nil && b.Limit.Active && b.Limit.Action != ipmi.ActionNone && b.Limit.Action != ipmi.ActionLog:
-		f.State, f.Hint = checkWarn, "see the vendor's manual for what it does when the limit is exceeded; ipmi.limit: true sets it to none"
+		f.State, f.Hint = checkWarn, "the vendor's manual describes the action when the limit is exceeded; ipmi.limit: true sets the action to none"
 	}
 	return f
 }
 
-// offHint is the way out of a limit that takes the machine down.
-const offHint = "the machine is switched off when the limit is exceeded: ipmitool dcmi power deactivate, or ipmi.limit: true, which sets the action to none"
+// offHint is the hint for a limit that powers the machine off.
+const offHint = "the BMC powers the machine off when the limit is exceeded: run ipmitool dcmi power deactivate, or set ipmi.limit: true, which sets the action to none"
 
 func limitText(b ipmi.Found) string {
 	switch {
 	case errors.Is(b.LimitErr, ipmi.ErrNoLimit):
-		return "it has no limit of its own"
+		return "no limit of its own"
 	case b.LimitErr != nil:
-		return "its limit is not shown: " + oneLine(b.LimitErr)
+		return "limit not readable: " + oneLine(b.LimitErr)
 	case !b.Limit.Active:
-		return "no limit is set"
+		return "no limit set"
 	}
 	return fmt.Sprintf("limit %s with exception action %v", cli.Watts(b.Limit.Power), b.Limit.Action)
 }
 
-// toldBMC is the running agent's word about its BMC.
+// toldBMC returns the finding as the running powerd reports its BMC.
 func toldBMC(s site) finding {
-	f := finding{"bmc", checkOK, "powerd asks none", ""}
+	f := finding{"bmc", checkOK, "powerd reads no BMC", ""}
 	var row *headroomv1.SensorStatus
 	for _, r := range s.status.GetSensors() {
 		if r.GetSource() == string(ipmi.SourceDCMI) || r.GetSource() == string(ipmi.SourceSDR) {
@@ -128,15 +128,15 @@ func toldBMC(s site) finding {
 			f.Text += fmt.Sprintf(" over LAN with cipher suite %d", row.GetCipherSuite())
 		}
 	case row.GetState() == string(ipmi.StateAbsent) && (s.cfg == nil || s.cfg.IPMI.Mode == string(ipmi.ModeAuto) || s.cfg.IPMI.Mode == string(ipmi.ModeOff)):
-		f.Text = "powerd has none: " + row.GetText()
+		f.Text = "none: " + row.GetText()
 	default:
-		f.State, f.Text = checkWarn, fmt.Sprintf("powerd reads none: %s: %s", row.GetState(), row.GetText())
-		f.Hint = "powerd sensor list shows it; see ipmi: in powerd.yaml; a BMC that hangs comes back with ipmitool mc reset cold"
+		f.State, f.Text = checkWarn, fmt.Sprintf("no reading: %s: %s", row.GetState(), row.GetText())
+		f.Hint = "see powerd sensor list and ipmi: in powerd.yaml; if the BMC hangs, run ipmitool mc reset cold"
 	}
 	return toldLimit(f, s)
 }
 
-// toldLimit adds what the agent says about the BMC's limit.
+// toldLimit adds the state of the BMC's limit as the running powerd reports it.
 func toldLimit(f finding, s site) finding {
 	for _, r := range s.status.GetLadder() {
 		switch {
@@ -144,7 +144,7 @@ func toldLimit(f finding, s site) finding {
 		case strings.HasSuffix(r.GetText(), ipmi.ActionPowerOff.String()):
 			return finding{f.Check, checkFail, f.Text + "; limit " + r.GetText(), offHint}
 		case r.GetState() == "refused" && f.State == checkOK:
-			return finding{f.Check, checkWarn, f.Text + "; limit refused: " + r.GetText(), "the cap is held without it; set ipmi.limit: false if this BMC has none"}
+			return finding{f.Check, checkWarn, f.Text + "; limit refused: " + r.GetText(), "the cap is enforced without it; set ipmi.limit: false if this BMC has no limit"}
 		default:
 			f.Text += "; limit: " + r.GetText()
 		}

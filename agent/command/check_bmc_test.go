@@ -58,7 +58,7 @@ func TestCheckAsksTheBMC(t *testing.T) {
 		state  string
 		words  []string // all of them are in the text
 	}{
-		"well": {state: checkOK, words: []string{"dcmi 143.0 W", "cipher suite 3", "no limit is set"}},
+		"well": {state: checkOK, words: []string{"dcmi 143.0 W", "cipher suite 3", "no limit set"}},
 		"suite 17 only": {
 			server: func(c *bmc.Config) { c.CipherSuites = []byte{17} }, state: checkOK, words: []string{"cipher suite 17"},
 		},
@@ -73,8 +73,8 @@ func TestCheckAsksTheBMC(t *testing.T) {
 		"wrong user":         {node: func(c *config.Config) { c.IPMI.User = "nobody" }, state: checkFail, words: []string{"refuses the user"}},
 		"no password file":   {node: func(c *config.Config) { c.IPMI.PasswordFile += ".none" }, state: checkFail, words: []string{"no such file"}},
 		"switched off":       {node: func(c *config.Config) { c.IPMI = config.IPMI{Mode: "off"} }, state: checkOK, words: []string{"ipmi.mode is off"}},
-		"another root": {
-			node: func(c *config.Config) { c.IPMI, c.Root = config.IPMI{Mode: "auto"}, "/somewhere" }, state: checkOK, words: []string{"another root"},
+		"root is not /": {
+			node: func(c *config.Config) { c.IPMI, c.Root = config.IPMI{Mode: "auto"}, "/somewhere" }, state: checkOK, words: []string{"root is not /"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestCheckTakesTheAgentsWordForTheBMC(t *testing.T) {
 		"asked for":  {row("dcmi", "absent", "there is no /dev/ipmi0", nil), nil, "in-band", checkWarn, "there is no /dev/ipmi0"},
 		"refused":    {lan, &headroomv1.RungStatus{Rung: "dcmi", State: "refused", Text: "privilege"}, "lan", checkWarn, "limit refused: privilege"},
 		"power off":  {lan, &headroomv1.RungStatus{Rung: "dcmi", State: "ready", Text: "holds 200 W with exception action hard power off"}, "lan", checkFail, "hard power off"},
-		"no sensors": {nil, nil, "auto", checkOK, "asks none"},
+		"no sensors": {nil, nil, "auto", checkOK, "reads no BMC"},
 	} {
 		s := &headroomv1.GetAgentStatusResponse{}
 		if c.sensor != nil {

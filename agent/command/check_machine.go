@@ -28,7 +28,7 @@ import (
 	"headroom/units"
 )
 
-// checkKernel looks at what the kernel offers.
+// checkKernel checks which RAPL zones the kernel offers.
 func checkKernel(o *own) finding {
 	release, err := sysfs.ReadText(o.root, "proc/sys/kernel/osrelease")
 	if err != nil {
@@ -41,7 +41,7 @@ func checkKernel(o *own) finding {
 	if o.tree == nil {
 		return finding{
 			"kernel", checkWarn, fmt.Sprintf("%s, no RAPL: %v", release, o.bare),
-			"modprobe intel_rapl_msr; a virtual machine or a kernel without CONFIG_POWERCAP has none: the next rung is used",
+			"load intel_rapl_msr; a virtual machine, or a kernel without CONFIG_POWERCAP, has no RAPL and uses the next control",
 		}
 	}
 	controls := map[string]int{}
@@ -50,30 +50,30 @@ func checkKernel(o *own) finding {
 	}
 	parts := make([]string, 0, len(controls))
 	for control, n := range controls {
-		parts = append(parts, fmt.Sprintf("%s with %d zones", control, n))
+		parts = append(parts, control+" with "+plural(n, "zone", "zones"))
 	}
 	slices.Sort(parts)
 	f := finding{"kernel", checkOK, release + ", " + strings.Join(parts, ", "), ""}
 	if skipped := o.tree.Skipped(); skipped != nil {
-		f.State, f.Text, f.Hint = checkWarn, f.Text+"; left out: "+oneLine(skipped), "powerd zone list shows the zones that can be used"
+		f.State, f.Text, f.Hint = checkWarn, f.Text+"; skipped: "+oneLine(skipped), "powerd zone list shows the usable zones"
 	}
 	return f
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// checkPermission looks whether this user may read counters and write limits. It
-// opens files and writes nothing.
+// checkPermission checks whether this user may read counters and write limits. It opens
+// files and writes nothing.
 func checkPermission(s site, o *own) finding {
 	who := fmt.Sprintf("as user %s", cli.Actor())
 	if s.status != nil {
-		who = "as user " + cli.Actor() + " (powerd runs and uses its own rights)"
+		who = "as user " + cli.Actor() + " (powerd is running, with permissions of its own)"
 	}
 	for _, z := range o.zones() {
 		if _, err := z.Energy(); errors.Is(err, fs.ErrPermission) {
 			return finding{
-				"permission", failUnless(s.status != nil), z.Label + ": energy_uj may not be read " + who,
-				"it is readable by root only since Linux 5.10: run as root or with CAP_DAC_OVERRIDE, as the unit powerd.service does",
+				"permission", failUnless(s.status != nil), z.Label + ": energy_uj is not readable " + who,
+				"since Linux 5.10 only root may read it: run as root or with CAP_DAC_OVERRIDE, as headroom-powerd.service does",
 			}
 		}
 	}
@@ -85,20 +85,20 @@ func checkPermission(s site, o *own) finding {
 			_ = l.Close()
 		case errors.Is(err, fs.ErrPermission):
 			return finding{
-				"permission", failUnless(s.status != nil), z.Label + ": limits may not be written " + who,
-				"run as root or with CAP_DAC_OVERRIDE, as the unit powerd.service does",
+				"permission", failUnless(s.status != nil), z.Label + ": limits are not writable " + who,
+				"run as root or with CAP_DAC_OVERRIDE, as headroom-powerd.service does",
 			}
 		case errors.Is(err, rapl.ErrNoConstraint):
-			return finding{"permission", checkOK, "counters readable " + who + "; " + z.Label + " has no limits to write (AMD has none)", ""}
+			return finding{"permission", checkOK, "counters readable " + who + "; " + z.Label + " has no limits (normal on AMD)", ""}
 		}
 	}
 	if len(packages) == 0 {
-		return finding{"permission", checkOK, "no package zone, nothing to write", ""}
+		return finding{"permission", checkOK, "no package zone", ""}
 	}
 	return finding{"permission", checkOK, "counters readable and limits writable " + who, ""}
 }
 
-// failUnless is a failure, or a warning when it does not matter.
+// failUnless returns FAIL, or warn if it is harmless.
 func failUnless(harmless bool) string {
 	if harmless {
 		return checkWarn
@@ -106,7 +106,7 @@ func failUnless(harmless bool) string {
 	return checkFail
 }
 
-// packages are the package zones of the machine, each once.
+// packages returns the package zones of the machine, each once.
 func (o *own) packages() []*rapl.Zone {
 	if o.tree == nil {
 		return nil
@@ -114,9 +114,8 @@ func (o *own) packages() []*rapl.Zone {
 	return o.tree.OfKind(rapl.Package)
 }
 
-// checkLock looks for limits that firmware has locked. Reading shows it only
-// where the lock also switched the limits off; the agent knows from its writes,
-// and a probe writes.
+// checkLock looks for limits that firmware has locked. A read shows a lock only where the
+// lock also disabled the limits; a running powerd knows from its writes, and --probe writes.
 func checkLock(s site, o *own, probe bool) finding {
 	if s.status != nil {
 		for _, i := range s.status.GetHealth() {
@@ -124,10 +123,10 @@ func checkLock(s site, o *own, probe bool) finding {
 				return finding{"bios-lock", checkFail, i.GetText(), i.GetHint()}
 			}
 		}
-		return finding{"bios-lock", checkOK, "powerd runs here and reads every limit back after writing it", ""}
+		return finding{"bios-lock", checkOK, "none found; the running powerd reads back every limit that it writes", ""}
 	}
 	if len(o.packages()) == 0 {
-		return finding{"bios-lock", checkOK, "no package limits to lock", ""}
+		return finding{"bios-lock", checkOK, "no package limits", ""}
 	}
 	if probe {
 		return probeLimits(s, o)
@@ -135,34 +134,34 @@ func checkLock(s site, o *own, probe bool) finding {
 	for _, z := range o.packages() {
 		if on, err := z.Enabled(); err == nil && !on {
 			return finding{
-				"bios-lock", checkWarn, z.Label + ": limits are off: locked by firmware, or never switched on",
-				"powerd check --probe tells which; a lock is undone in the BIOS set-up (RAPL or PL1/PL2 lock)",
+				"bios-lock", checkWarn, z.Label + ": limits are disabled, or locked by firmware",
+				"powerd check --probe tells them apart; remove a lock in the BIOS setup (RAPL or PL1/PL2 lock)",
 			}
 		}
 	}
-	return finding{"bios-lock", checkOK, "limits are on; only a write shows whether they are taken: powerd check --probe", ""}
+	return finding{"bios-lock", checkOK, "limits are enabled; powerd check --probe also tests a write", ""}
 }
 
-// probeLimits lowers each package's limit by a fraction of a watt for a moment.
+// probeLimits lowers each package's limit by a fraction of a watt and restores it.
 func probeLimits(s site, o *own) finding {
 	if s.cfg == nil {
-		return finding{"bios-lock", checkWarn, "not probed: no configuration, so no state directory to save the limits in", "give --config"}
+		return finding{"bios-lock", checkWarn, "not probed: without a configuration there is no state directory to save the limits in", "use --config"}
 	}
 	if why := s.cfg.Controls.DeniedRAPL(o.packages()); why != "" {
-		return finding{"bios-lock", checkWarn, "not probed: " + why, "a probe writes the limits; allow them in controls: of powerd.yaml for that"}
+		return finding{"bios-lock", checkWarn, "not probed: " + why, "a probe writes the limits; allow them with controls: in powerd.yaml"}
 	}
 	err := agent.Probe(s.stateDir, o.packages())
 	if e, ok := errors.AsType[*cli.Error](err); ok {
 		return finding{"bios-lock", checkWarn, e.Message, e.Hint}
 	}
 	if err != nil {
-		return finding{"bios-lock", checkFail, oneLine(err), "unlock RAPL (PL1/PL2) in the BIOS set-up; until then the next rung of the ladder is used"}
+		return finding{"bios-lock", checkFail, oneLine(err), "unlock RAPL (PL1/PL2) in the BIOS setup; until then powerd uses the next control"}
 	}
-	return finding{"bios-lock", checkOK, "each package took a limit, read it back and has its own back", ""}
+	return finding{"bios-lock", checkOK, "every package accepted a lower limit; the original limits are restored", ""}
 }
 
-// rivalPrograms are programs known to write the same controls, by the name of
-// their process, which the kernel cuts at 15 characters.
+// rivalPrograms returns the programs known to write the same controls, by process name,
+// which the kernel truncates to 15 characters.
 func rivalPrograms() map[string]string {
 	return map[string]string{
 		"thermald": "thermald", "tuned": "tuned", "power-profiles-": "power-profiles-daemon", "eard": "eard (EAR)", "geopmd": "geopmd (GEOPM)",
@@ -170,18 +169,18 @@ func rivalPrograms() map[string]string {
 	}
 }
 
-// checkRivals looks for other writers: the agent's finding, or running processes.
+// checkRivals looks for other writers: as the running powerd reports them, or by process name.
 func checkRivals(s site) finding {
 	names := slices.Clone(s.status.GetRivals())
 	if s.status == nil {
 		names = rivalProcesses(s.root)
 	}
 	if len(names) == 0 {
-		return finding{"rival", checkOK, "no program that is known to write limits or frequencies runs", ""}
+		return finding{"rival", checkOK, "no other program that writes limits or frequencies is running", ""}
 	}
 	return finding{
-		"rival", checkWarn, strings.Join(names, ", ") + " runs and may rewrite limits or frequencies",
-		"stop it, or choose what powerd does about it: rivals: fight, tolerate or yield in powerd.yaml",
+		"rival", checkWarn, strings.Join(names, ", ") + " may overwrite limits or frequencies",
+		"stop it, or set rivals: fight, tolerate or yield in powerd.yaml",
 	}
 }
 
@@ -208,30 +207,30 @@ func rivalProcesses(root string) []string {
 	return found
 }
 
-// disagreeMax is how far sources may differ before that is a warning.
+// disagreeMax is the difference between sources above which check warns.
 const disagreeMax = 0.10
 
-// checkSensor looks whether power can be measured, and whether the sources agree.
+// checkSensor checks whether power can be measured and whether the sources agree.
 func checkSensor(ctx context.Context, s site, o *own) finding {
 	if s.status != nil {
 		return toldSensor(s)
 	}
 	if len(o.packages()) == 0 {
-		return finding{"sensor", checkWarn, "no package counter", "wall power from a BMC is used when powerd runs with ipmi.mode set"}
+		return finding{"sensor", checkWarn, "no package counter", "set ipmi.mode in powerd.yaml to measure power with the BMC"}
 	}
 	o.look()
 	if err := awaitLook(ctx, cli.WatchLeast); err != nil {
-		return finding{"sensor", checkWarn, "interrupted", "run it again"}
+		return finding{"sensor", checkWarn, "interrupted", "run powerd check again"}
 	}
 	o.look()
 	p := o.total(rapl.Package)
 	if p == nil {
-		return finding{"sensor", checkFail, "package power is unknown: the counter cannot be read, or did not behave in two looks", "powerd zone list shows which zone"}
+		return finding{"sensor", checkFail, "package power unknown: a counter is unreadable or inconsistent", "powerd zone list shows the zone"}
 	}
 	if *p == 0 {
-		return finding{"sensor", checkWarn, "the package counter does not move", "energy filtering, an emulator, or a virtual machine that fakes RAPL: powerd sensor watch"}
+		return finding{"sensor", checkWarn, "the package counter does not advance", "cause: energy filtering, an emulator, or a virtual machine with a fake RAPL; see powerd sensor watch"}
 	}
-	return finding{"sensor", checkOK, "rapl, packages draw " + cli.Watts(*p), ""}
+	return finding{"sensor", checkOK, "rapl; package power " + cli.Watts(*p), ""}
 }
 
 func toldSensor(s site) finding {
@@ -245,25 +244,25 @@ func toldSensor(s site) finding {
 	}
 	switch {
 	case s.status.PowerUw == nil:
-		return finding{"sensor", checkFail, "powerd does not know this node's power", "powerd sensor list says why"}
+		return finding{"sensor", checkFail, "the power of this node is unknown", "powerd sensor list shows the reason of each source"}
 	case len(bad) > 0:
-		return finding{"sensor", checkWarn, strings.Join(bad, "; "), "powerd sensor list shows all sources"}
+		return finding{"sensor", checkWarn, strings.Join(bad, "; "), "see powerd sensor list"}
 	case worst > disagreeMax:
 		return finding{
 			"sensor", checkWarn, fmt.Sprintf("sources differ by %.1f %% (limit %.0f %%)", 100*worst, 100*disagreeMax),
-			"compare with a meter, and set power.other and power.supply_efficiency; energy filtering skews RAPL",
+			"set power.other and power.supply_efficiency (see docs/calibration.md); energy filtering biases RAPL",
 		}
 	}
 	return finding{"sensor", checkOK, fmt.Sprintf("%s; sources differ by at most %.1f %%", watts(s.status.PowerUw), 100*worst), ""}
 }
 
-// checkLadder looks which rung can hold a cap.
+// checkLadder checks which control can enforce a cap.
 func checkLadder(s site, o *own) finding {
 	if s.status != nil {
 		if r := s.status.GetRung(); r != capping.RungNone.String() {
-			return finding{"ladder", checkOK, "stands on " + r, ""}
+			return finding{"ladder", checkOK, "cap enforced with " + r, ""}
 		}
-		return finding{"ladder", enforced(s), "no rung holds a cap: the node is charged its rated watts", "powerd status says why for each rung"}
+		return finding{"ladder", enforced(s), "no control can enforce a cap; the node is charged its rated power", "powerd status shows the reason for each control"}
 	}
 	limits := 0
 	for _, z := range o.packages() {
@@ -286,37 +285,36 @@ func checkLadder(s site, o *own) finding {
 		}
 	}
 	if s.cfg != nil && len(s.cfg.AllowedSlices()) > 0 {
-		return finding{"ladder", checkWarn, "CPU bandwidth of " + strings.Join(s.cfg.AllowedSlices(), ", ") + " alone", "no package limits and no cpufreq here"}
+		return finding{"ladder", checkWarn, "CPU bandwidth of " + strings.Join(s.cfg.AllowedSlices(), ", ") + " only", "this machine has no package limits and no cpufreq"}
 	}
 	return finding{
-		"ladder", enforced(s), "nothing to hold a cap with: no package limits, no cpufreq, no slices" + deniedWords(controls),
-		"the node is charged its rated watts; name slices in bandwidth.slices, or set enforce: false if that is meant",
+		"ladder", enforced(s), "no control can enforce a cap: no package limits, no cpufreq, no slices" + deniedWords(controls),
+		"the node is charged its rated power; set bandwidth.slices, or enforce: false to observe only",
 	}
 }
 
-// deniedWords says that it may be the configuration that keeps rungs from being used.
+// deniedWords mentions the configuration, which may deny the use of controls.
 func deniedWords(c config.Controls) string {
 	if len(c.Allow)+len(c.Deny) == 0 {
 		return ""
 	}
-	return " that controls: in powerd.yaml lets it write"
+	return " allowed by controls: in powerd.yaml"
 }
 
-// checkControls looks what the configuration keeps powerd from writing, and whether
-// each of its patterns means anything here.
+// checkControls checks whether each pattern of controls: matches a control of this machine.
 func checkControls(s site, o *own) finding {
 	switch {
 	case s.cfg == nil:
-		return finding{"controls", checkOK, "no configuration: all may be written", ""}
+		return finding{"controls", checkOK, "no configuration; all controls may be written", ""}
 	case len(s.cfg.Controls.Allow)+len(s.cfg.Controls.Deny) == 0:
-		return finding{"controls", checkOK, "all may be written", ""}
+		return finding{"controls", checkOK, "all controls may be written", ""}
 	}
 	lost, err := machine.UnmatchedControls(*s.cfg)
 	switch {
 	case err != nil:
-		return finding{"controls", checkWarn, err.Error(), "--root must name a directory that holds sys, proc and etc"}
+		return finding{"controls", checkWarn, err.Error(), "--root must be a directory that contains sys, proc and etc"}
 	case len(lost) > 0:
-		return finding{"controls", checkWarn, strings.Join(lost, ", ") + unmatchedWords, unmatchedHint}
+		return finding{"controls", checkWarn, unmatchedWords + strings.Join(lost, ", "), unmatchedHint}
 	}
 	text := "every pattern matches"
 	if why := s.cfg.Controls.DeniedRAPL(o.packages()); why != "" {
@@ -325,71 +323,71 @@ func checkControls(s site, o *own) finding {
 	return finding{"controls", checkOK, text, ""}
 }
 
-// What is said about a pattern that matches nothing.
+// Text and hint of a pattern that matches nothing.
 const (
-	unmatchedWords = " matches no control of this machine"
-	unmatchedHint  = "names are those of powerd zone list and powerd freq list, slice:NAME of bandwidth.slices, and rapl, cpufreq, bandwidth, epp, turbo, bmc"
+	unmatchedWords = "no control of this machine matches "
+	unmatchedHint  = "valid names: zones of powerd zone list, policies of powerd freq list, slice:NAME, rapl, cpufreq, bandwidth, epp, turbo, bmc"
 )
 
-// enforced is a failure where a cap is to be held, and a warning elsewhere.
+// enforced returns FAIL on a node that enforces caps, and warn on one that observes.
 func enforced(s site) string { return failUnless(s.cfg == nil || !s.cfg.Enforce) }
 
-// checkClock looks at the clock that leases are counted on.
+// checkClock checks the clock that measures leases.
 func checkClock(s site) finding {
 	if agent.BootTime() <= 0 {
-		return finding{"clock", checkFail, "CLOCK_BOOTTIME cannot be read", "leases are counted on it: the kernel is older than 2.6.39, or a sandbox forbids it"}
+		return finding{"clock", checkFail, "CLOCK_BOOTTIME is unavailable", "leases need it; the kernel is older than 2.6.39, or a sandbox forbids it"}
 	}
 	source, err := os.ReadFile(filepath.Join(s.root, "sys/devices/system/clocksource/clocksource0/current_clocksource"))
-	text := "CLOCK_BOOTTIME, through suspend; the wall clock is not used for leases"
+	text := "CLOCK_BOOTTIME, which includes suspend; leases do not use the wall clock"
 	if name := strings.TrimSpace(string(source)); err == nil && name != "" {
 		text += "; source " + name
 	}
 	return finding{"clock", checkOK, text, ""}
 }
 
-// stateRoom is what the state directory should have free: all its files twice.
+// stateRoom is the free space that the state directory needs: twice the size of its files.
 const stateRoom = 1 << 20
 
-// checkStateDir looks whether originals can be saved before the first write.
+// checkStateDir checks whether originals can be saved before the first write.
 func checkStateDir(s site) finding {
 	switch {
 	case s.stateDir == "":
-		return finding{"state-dir", checkOK, "none named, not looked at", ""}
+		return finding{"state-dir", checkOK, "none configured, not checked", ""}
 	case s.status != nil:
 		return finding{"state-dir", checkOK, s.stateDir + ", in use by the running powerd", ""}
 	}
 	var room unix.Statfs_t
 	if err := unix.Statfs(s.stateDir, &room); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return finding{"state-dir", checkOK, s.stateDir + " is not there yet: powerd run makes it", ""}
+			return finding{"state-dir", checkOK, s.stateDir + " does not exist yet; powerd run creates it", ""}
 		}
-		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", s.stateDir, err), "state_dir: in powerd.yaml must name a folder that powerd may write"}
+		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", s.stateDir, err), "state_dir: in powerd.yaml must be a directory that powerd may write"}
 	}
 	if err := unix.Access(s.stateDir, unix.W_OK); err != nil {
-		return finding{"state-dir", checkFail, fmt.Sprintf("%s may not be written as user %s", s.stateDir, cli.Actor()), "state_dir: in powerd.yaml must name a folder that powerd may write"}
+		return finding{"state-dir", checkFail, fmt.Sprintf("%s is not writable as user %s", s.stateDir, cli.Actor()), "state_dir: in powerd.yaml must be a directory that powerd may write"}
 	}
 	if free := room.Bavail * uint64(room.Bsize); free < stateRoom {
-		return finding{"state-dir", checkFail, fmt.Sprintf("%s has %d kB free", s.stateDir, free>>10), "make room: originals are saved there before the first write"}
+		return finding{"state-dir", checkFail, fmt.Sprintf("%s has %d kB free", s.stateDir, free>>10), "free some space; originals are saved there before the first write"}
 	}
 	left, err := agent.Leftovers(s.stateDir)
 	switch {
 	case err != nil:
-		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", filepath.Join(s.stateDir, statedir.JournalFile), err), "powerd run and powerd limit restore refuse it; put a copy back"}
+		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", filepath.Join(s.stateDir, statedir.JournalFile), err), "powerd run and powerd limit restore refuse this file; restore it from a copy"}
 	case left.Journal:
 		return finding{
-			"state-dir", checkWarn, fmt.Sprintf("no powerd runs, and %d controls that an earlier one saved are not back", left.Controls),
-			"start powerd, which goes on with them, or powerd limit restore",
+			"state-dir", checkWarn, fmt.Sprintf("powerd is not running; %s not restored", plural(left.Controls, "saved control is", "saved controls are")),
+			"start powerd, which takes them over, or run powerd limit restore",
 		}
 	case left.Probe != "":
-		return finding{"state-dir", checkWarn, "a probe was interrupted and this limit may be a fraction of a watt low: " + left.Probe, "write the value back, or reboot; then remove " + agent.ProbeFile}
+		return finding{"state-dir", checkWarn, "an interrupted probe may have left this limit a fraction of a watt low: " + left.Probe, "write the value back, or reboot; then delete " + agent.ProbeFile}
 	}
 	return finding{"state-dir", checkOK, s.stateDir + ", writable", ""}
 }
 
-// roomText is headroom with its sign in words.
+// roomText returns headroom in words; negative headroom is a shortfall.
 func roomText(p units.Power) string {
 	if p < 0 {
-		return cli.Watts(-p) + " short"
+		return cli.Watts(-p) + " of shortfall"
 	}
 	return cli.Watts(p) + " of headroom"
 }

@@ -19,27 +19,25 @@ import (
 )
 
 const (
-	// leaderWait bounds the whole search for a coordinator that leads.
+	// leaderWait bounds the search for the leader.
 	leaderWait = 5 * time.Second
-	// leaderPatience is how long none may lead until the search gives up: an election
-	// takes one to three seconds.
+	// leaderPatience bounds the wait for an election, which takes one to three seconds.
 	leaderPatience = 2 * time.Second
 )
 
-// checkLeader looks for a coordinator that leads, and asks it whether this node
-// could be released now: whether its originals could go back.
+// checkLeader looks for the leader and checks whether this node could be released now.
 func checkLeader(ctx context.Context, s site) []finding {
 	switch {
 	case s.cfg == nil:
-		return []finding{{"leader", checkOK, "no configuration, not looked for", ""}}
+		return []finding{{"leader", checkOK, "no configuration, not checked", ""}}
 	case s.cfg.Alone():
-		return []finding{{"leader", checkOK, "no coordinator configured: the node holds its fail-safe cap and needs no release", ""}}
+		return []finding{{"leader", checkOK, "no coordinator configured; the node holds its fail-safe cap", ""}}
 	}
 	addrs := agent.KnownCoordinators(*s.cfg)
 	if len(addrs) == 0 {
 		return []finding{{
-			"leader", checkWarn, "no coordinator's address is known yet: only gossip is configured, and powerd has not run",
-			"powerd run learns it; or name one in coordinators: in powerd.yaml",
+			"leader", checkWarn, "no coordinator address known: only gossip is configured, and powerd has not run yet",
+			"start powerd, or set coordinators: in powerd.yaml",
 		}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaderWait)
@@ -60,13 +58,13 @@ func checkLeader(ctx context.Context, s site) []finding {
 	took := time.Since(began)
 	if err != nil {
 		return []finding{{
-			"leader", checkFail, fmt.Sprintf("no coordinator that leads answers at %s: %s", strings.Join(addrs, ", "), oneLine(err)),
-			"start one, or look at coordinator status; without one the node holds its fail-safe cap",
+			"leader", checkFail, fmt.Sprintf("no leader reachable at %s: %s", strings.Join(addrs, ", "), oneLine(err)),
+			"see coordinator status on a server; without a leader the node holds its fail-safe cap",
 		}}
 	}
 	f := finding{"leader", checkOK, fmt.Sprintf("%s answered in %.1f ms", leader, float64(took.Microseconds())/1e3), ""}
 	if s.status != nil && s.status.GetLeader() == "" {
-		f = finding{"leader", checkWarn, leader + " leads, but powerd has no stream to it", "powerd status says why (health)"}
+		f = finding{"leader", checkWarn, leader + " is the leader, but powerd has no stream to it", "powerd status shows the reason"}
 	}
 	return []finding{f, checkOriginals(s, domains, nodes)}
 }
@@ -79,7 +77,7 @@ func askSite(ctx context.Context, peers rpc.Peers, addr, node string) ([]*headro
 	}
 	nodes, err := c.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{Node: node}))
 	if connect.CodeOf(err) == connect.CodeNotFound {
-		return domains.Msg.GetDomains(), nil, nil // not known yet: nothing is charged
+		return domains.Msg.GetDomains(), nil, nil // not charged yet
 	}
 	if err != nil {
 		return nil, nil, err
@@ -87,11 +85,14 @@ func askSite(ctx context.Context, peers rpc.Peers, addr, node string) ([]*headro
 	return domains.Msg.GetDomains(), nodes.Msg.GetNodes(), nil
 }
 
-// checkOriginals looks whether the budget has room for this node without a cap.
+// checkOriginals checks whether the budget has room for this node without a cap.
 func checkOriginals(s site, domains []*headroomv1.Domain, nodes []*headroomv1.Node) finding {
+	if len(domains) == 0 {
+		return finding{"originals", checkOK, "not checked: the coordinator has no record of " + s.cfg.Node + " yet", ""}
+	}
 	room, at, err := tightest(domains, s.cfg.Domain)
 	if err != nil {
-		return finding{"originals", checkFail, err.Error(), "domain: in powerd.yaml must be one of those that coordinator domain list shows"}
+		return finding{"originals", checkFail, err.Error(), "set domain: in powerd.yaml to one of coordinator domain list"}
 	}
 	needs := s.cfg.Power.Rated
 	for _, n := range nodes {
@@ -100,18 +101,17 @@ func checkOriginals(s site, domains []*headroomv1.Domain, nodes []*headroomv1.No
 		}
 	}
 	if needs <= room {
-		return finding{"originals", checkOK, fmt.Sprintf("%s has %s, a release needs %s", at, roomText(room), cli.Watts(max(0, needs))), ""}
+		return finding{"originals", checkOK, fmt.Sprintf("%s has %s; a release needs %s", at, roomText(room), cli.Watts(max(0, needs))), ""}
 	}
 	return finding{
-		"originals", checkWarn, fmt.Sprintf("%s has %s, a release of this node needs %s: at a stop its fail-safe cap stays written", at, roomText(room), cli.Watts(needs)),
-		"make room in the budget before this node is taken out of service; see coordinator budget show",
+		"originals", checkWarn, fmt.Sprintf("%s has %s; a release of this node needs %s, so its fail-safe cap stays written when powerd stops", at, roomText(room), cli.Watts(needs)),
+		"free budget before you take this node out of service; see coordinator budget show",
 	}
 }
 
-// errNoDomain reports a domain that the coordinator does not know.
-var errNoDomain = errors.New("the coordinator does not know the domain")
+var errNoDomain = errors.New("domain unknown to the coordinator:")
 
-// tightest is the least headroom of a domain and all above it.
+// tightest returns the least headroom of a domain and all above it.
 func tightest(domains []*headroomv1.Domain, name string) (room units.Power, at string, err error) {
 	by := make(map[string]*headroomv1.Domain, len(domains))
 	for _, d := range domains {

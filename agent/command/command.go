@@ -1,18 +1,16 @@
-// Package command is powerd's command line: what an operator types on a node, and
-// what answers on the screen or in JSON.
+// Package command is powerd's command line.
 //
-// The one idea: a command asks the running powerd (agent.Client) and shows its
-// answer. Where none runs, commands that only look read the machine itself, and
-// what is unknown is shown as such: "-" or null, never 0. Requested, written,
-// effective and measured are kept apart on every screen.
+// The one idea: a command asks the running powerd (agent.Client) and prints its answer.
+// If none runs, read-only commands read the machine directly. An unknown value is "-" or
+// null, never 0. Requested, written, effective and measured values are always separate.
 //
-// Guarantees: JSON only ever gains fields; every refusal is a cause, a way out and
-// an exit code of package cli; each command shows an example. The manual pages and
-// docs/metrics.md are generated from here.
+// Guarantees: JSON fields are only added; every error has a cause, a hint and an exit code
+// of package cli; every command has an example; commands that raise or remove a cap ask
+// first. The manual pages and docs/metrics.md are generated from here.
 //
-// It decides nothing and writes no control: whatever changes the machine is done
-// by package agent (Run, Restore, Probe) or asked of the powerd that runs. One
-// command starts a program: `powerd measure -- CMD`, as the user who typed it.
+// It makes no decision and writes no control: package agent does (Run, Restore, Probe), or
+// the running powerd. One command starts a program: `powerd measure -- CMD`, as the user
+// who typed it.
 package command
 
 import (
@@ -31,14 +29,15 @@ import (
 	"headroom/internal/manual"
 )
 
-// New is powerd's command line, for cli.Run.
+// New returns powerd's command line, for cli.Run.
 func New() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "powerd",
-		Short: "Hold this node at its power cap",
-		Long: "powerd holds this node at the cap that its lease grants, and at its fail-safe cap without one.\n" +
-			"It saves every limit before it first writes it, and puts it back when the node is released.",
-		Example: "  powerd run --config /etc/headroom/powerd.yaml\n  powerd status\n  powerd limit restore",
+		Short: "Hold a node at its power cap",
+		Long: "powerd holds this node at the cap that its lease grants, or at its fail-safe cap without a lease.\n" +
+			"It saves every limit before it first writes it, and restores it when the node is released.\n\n" +
+			"Commands that raise or remove a cap ask for confirmation; use --yes in a script.",
+		Example: "  powerd check\n  powerd run --config /etc/headroom/powerd.yaml\n  powerd status",
 	}
 	root.AddCommand(
 		newRunCommand(), newStatusCommand(), newCheckCommand(), newZoneCommand(), newLimitCommand(), newFreqCommand(), newSensorCommand(),
@@ -52,7 +51,8 @@ func newRunCommand() *cobra.Command {
 	var p place
 	cmd := &cobra.Command{
 		Use:     "run",
-		Short:   "Start the agent",
+		Short:   "Start powerd",
+		Long:    "Start powerd. With enforce: false in the configuration (the default) it observes: it measures, reports\nand shows what it would write, and writes nothing. It stops on SIGTERM and reads its keys again on SIGHUP.",
 		Example: "  powerd run --config /etc/headroom/powerd.yaml\n  powerd run --config n01/powerd.yaml --log-level debug",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,28 +67,26 @@ func newRunCommand() *cobra.Command {
 		},
 	}
 	p.flags(cmd)
-	cmd.Flags().StringVar(&p.logLevel, "log-level", "", "debug, info, warn or error, instead of the configured one")
+	cmd.Flags().StringVar(&p.logLevel, "log-level", "", "debug, info, warn or error (default: log_level in the configuration)")
 	return cmd
 }
 
 const (
-	// memoryGoal keeps the process inside its 20 MB: 13 of them are the program's
-	// own pages.
+	// memoryGoal keeps the process below 20 MB, of which 13 MB are the program's own pages.
 	memoryGoal = 12 << 20
 	gcPercent  = 50
 )
 
-// smallProcess makes the Go runtime spend little: powerd wakes up a few times a
-// second for some microseconds, and a second thread that looks for work would
-// cost more than the work.
+// smallProcess limits the Go runtime: powerd wakes up a few times a second for some
+// microseconds, and a second thread that looks for work would cost more than the work.
 func smallProcess() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryGoal)
 }
 
-// newLog writes as text what powerd says, each line with the node's name. Whoever
-// reads it never makes powerd wait.
+// newLog returns a text logger that adds the node's name to each line. A slow reader of
+// the log does not block powerd.
 func newLog(w io.Writer, cfg config.Config) (*slog.Logger, *logs.Queue) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(cfg.LogLevel)) // cfg has been validated, the level too

@@ -175,7 +175,7 @@ func TestCheckVerdicts(t *testing.T) {
 		exit, nagios   int
 		line, contains string
 	}{
-		{"well", []finding{ok}, 0, 0, "POWERD OK - 1 checks passed | failed=0 warnings=0\n", "ok    a           fine\n"},
+		{"well", []finding{ok}, 0, 0, "POWERD OK - 1 check passed | failed=0 warnings=0\n", "ok    a           fine\n"},
 		{"warned", []finding{ok, warned}, cli.ExitDegraded, 1, "POWERD WARNING - b: so so | failed=0 warnings=1\n", "      hint: do this\n"},
 		{"failed", []finding{warned, failed}, cli.ExitFailed, 2, "POWERD CRITICAL - c: bad | failed=1 warnings=1\n", "FAIL  c           bad\n"},
 	} {
@@ -210,12 +210,12 @@ func TestCheckSaysWhatIsMissing(t *testing.T) {
 		files map[string]string
 		want  map[string]string // check: state and a part of the text
 	}{
-		{"bare virtual machine", map[string]string{"sys/kernel/x": ""}, map[string]string{"kernel": "warn no powercap tree", "ladder": "warn nothing to hold a cap"}},
+		{"bare virtual machine", map[string]string{"sys/kernel/x": ""}, map[string]string{"kernel": "warn no powercap tree", "ladder": "warn no control can enforce a cap"}},
 		{
 			"locked", zoneFiles(powercap+"intel-rapl:0", "package-0", locked),
-			map[string]string{"bios-lock": "warn limits are off", "sensor": "warn does not move", "ladder": "ok rapl"},
+			map[string]string{"bios-lock": "warn limits are disabled, or locked", "sensor": "warn does not advance", "ladder": "ok rapl"},
 		},
-		{"AMD", zoneFiles(powercap+"intel-rapl:0", "package-0", nil), map[string]string{"permission": "ok AMD has none", "ladder": "warn no package limits"}},
+		{"AMD", zoneFiles(powercap+"intel-rapl:0", "package-0", nil), map[string]string{"permission": "ok normal on AMD", "ladder": "warn no package limits"}},
 		{
 			"rival",
 			map[string]string{"proc/17/comm": "thermald", "proc/18/comm": "power-profiles-", "proc/self/comm": "tuned", "sys/x": ""},

@@ -22,7 +22,7 @@ import (
 
 func newFreqCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "freq", Short: "Show and bound the frequencies of the processors",
+		Use: "freq", Short: "Show or limit the processor frequency",
 		Example: "  powerd freq list\n  powerd freq set 2400MHz --for 10m\n  powerd freq clear",
 	}
 	cmd.AddCommand(newFreqListCommand(), newFreqSetCommand(), newFreqClearCommand())
@@ -33,9 +33,10 @@ func newFreqListCommand() *cobra.Command {
 	var p place
 	var pr printer
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the cpufreq policies: driver, governor, ceiling as requested, written and effective",
-		Long: "List the cpufreq policies. A running powerd is asked; without one the machine itself is read.\n" +
-			"A machine without cpufreq has none: the list is empty and a note says why.",
+		Use: "list", Short: "List the cpufreq policies and their frequency limits",
+		Long: "List the cpufreq policies: driver, governor, frequency, and limit as requested and effective. Figures\n" +
+			"come from the running powerd, or from the machine if none runs. On a machine without cpufreq the list\n" +
+			"is empty and a note gives the reason.",
 		Example: "  powerd freq list\n  powerd freq list --root n01/root -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := p.find(cmd.Context())
@@ -60,7 +61,7 @@ func newFreqListCommand() *cobra.Command {
 	return cmd
 }
 
-// freqRows are the agent's policies, or the machine's own.
+// freqRows returns the policies as the running powerd reports them, or as the machine shows them.
 func freqRows(s site, notes io.Writer) (rows []policyJSON, err error) {
 	if len(s.status.GetPolicies()) > 0 {
 		return cli.Filled[policyJSON](s.status.GetPolicies()), nil
@@ -72,7 +73,7 @@ func freqRows(s site, notes io.Writer) (rows []policyJSON, err error) {
 	defer func() { err = errors.Join(err, root.Close()) }()
 	set, err := dvfs.Open(root)
 	if errors.Is(err, dvfs.ErrNoPolicy) {
-		cli.Notef(notes, "note: no policies: %v; it is a virtual machine, or its kernel has no cpufreq driver", err)
+		cli.Notef(notes, "note: no cpufreq policies: %v; this is a virtual machine, or the kernel has no cpufreq driver", err)
 		return nil, nil
 	}
 	if err != nil {
@@ -115,9 +116,9 @@ func newFreqSetCommand() *cobra.Command {
 	var c changing
 	var lasts time.Duration
 	cmd := &cobra.Command{
-		Use: "set FREQ", Short: "Bound the frequency of every processor for a time",
-		Long: "Bound the frequency of every processor for a time. It only ever lowers, ends by itself, with powerd\n" +
-			"freq clear, and when powerd stops.",
+		Use: "set FREQ", Short: "Set a frequency limit on every processor for a limited time",
+		Long: "Set a frequency limit on every processor for a limited time. It can only lower the frequency. It ends\n" +
+			"when its time is up, with powerd freq clear, or when powerd stops.",
 		Example: "  powerd freq set 2400MHz --for 10m --reason \"heat\"", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			want, err := units.ParseFreq(args[0])
@@ -125,7 +126,7 @@ func newFreqSetCommand() *cobra.Command {
 				return quantityError("FREQ", err)
 			}
 			if want <= 0 {
-				return cli.Usage("FREQ: a ceiling of 0 is none; powerd freq clear ends one")
+				return cli.Usage("FREQ: must be above 0; powerd freq clear removes the limit")
 			}
 			if err := needFor(lasts); err != nil {
 				return err
@@ -145,7 +146,7 @@ func newFreqSetCommand() *cobra.Command {
 	p.flags(cmd)
 	out.Flags(cmd)
 	c.flags(cmd)
-	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, for example 10m; required")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "duration, for example 10m (required)")
 	return cmd
 }
 
@@ -157,7 +158,7 @@ func setCeiling(ctx context.Context, dir string, want units.Freq, lasts time.Dur
 		if want == 0 {
 			doing = "freq clear"
 		}
-		return nil, asked(err, doing, dir, change.GetRequestId())
+		return nil, socketError(err, doing, dir, change.GetRequestId())
 	}
 	return res.Msg.GetEffectiveKhz(), nil
 }
@@ -185,11 +186,15 @@ func newFreqClearCommand() *cobra.Command {
 	var p place
 	var out cli.Output
 	var c changing
+	var sure confirming
 	cmd := &cobra.Command{
-		Use: "clear", Short: "End the local bound of the frequency", Example: "  powerd freq clear", Args: cobra.NoArgs,
+		Use: "clear", Short: "Clear the local frequency limit", Example: "  powerd freq clear --yes", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := p.state()
 			if err != nil {
+				return err
+			}
+			if err := sure.ask(cmd, "clear the local frequency limit"); err != nil {
 				return err
 			}
 			s, err := fetchStatus(cmd.Context(), dir)
@@ -201,11 +206,12 @@ func newFreqClearCommand() *cobra.Command {
 				return err
 			}
 			was := s.GetLocal().GetCeilingKhz() > 0
-			return printCleared(cmd.OutOrStdout(), &out, "local ceiling", was, change.GetRequestId())
+			return printCleared(cmd.OutOrStdout(), &out, "local frequency limit", was, change.GetRequestId())
 		},
 	}
 	p.flags(cmd)
 	out.Flags(cmd)
 	c.flags(cmd)
+	sure.flags(cmd)
 	return cmd
 }

@@ -8,8 +8,7 @@ import (
 	"headroom/internal/cli"
 )
 
-// agentJSON is `powerd status -o json`: base units, null for unknown. Fields are
-// only ever added.
+// agentJSON is `powerd status -o json`: base units, null for unknown. Fields are only added.
 type agentJSON struct {
 	Kind         string        `json:"kind" of:"-"`
 	API          string        `json:"api" of:"-"`
@@ -174,7 +173,7 @@ func statusJSON(s *headroomv1.GetAgentStatusResponse) agentJSON {
 	return j
 }
 
-// holdingOf is what the node holds, never nil.
+// holdingOf returns what the node holds, never nil.
 func holdingOf(s *headroomv1.GetAgentStatusResponse) *headroomv1.Holding {
 	if h := s.GetHolding(); h != nil {
 		return h
@@ -182,7 +181,7 @@ func holdingOf(s *headroomv1.GetAgentStatusResponse) *headroomv1.Holding {
 	return &headroomv1.Holding{}
 }
 
-// jsonLease is the lease that the node holds, nil without one.
+// jsonLease returns the lease that the node holds, nil without one.
 func jsonLease(s *headroomv1.GetAgentStatusResponse) *leaseJSON {
 	h := s.GetHolding()
 	if h.GetState() != headroomv1.LeaseState_LEASE_STATE_HELD {

@@ -15,8 +15,8 @@ import (
 
 func newLeaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "lease", Short: "Show, renew or give back the lease of this node",
-		Example: "  powerd lease show\n  powerd lease renew\n  powerd lease release --reason \"out of service\"",
+		Use: "lease", Short: "Show, renew or release the lease of this node",
+		Example: "  powerd lease show\n  powerd lease renew\n  powerd lease release --yes --reason \"out of service\"",
 	}
 	cmd.AddCommand(newLeaseShowCommand(), newLeaseRenewCommand(), newLeaseReleaseCommand())
 	return cmd
@@ -40,7 +40,7 @@ func newLeaseShowCommand() *cobra.Command {
 	var p place
 	var pr printer
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show the cap that this node may use, its epoch and sequence, and when it ends",
+		Use: "show", Short: "Show the lease: cap, epoch, sequence and remaining time",
 		Example: "  powerd lease show\n  powerd lease show --watch", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
@@ -80,8 +80,8 @@ func newLeaseRenewCommand() *cobra.Command {
 	var p place
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use: "renew", Short: "Send a heartbeat at once and tell how the lease stands afterwards",
-		Long:    "Send a heartbeat at once and tell how the lease stands afterwards. powerd does this every second by\nitself; exit code 8 says that there is no lease afterwards either.",
+		Use: "renew", Short: "Send a heartbeat now and show the renewed lease",
+		Long:    "Send a heartbeat now and show the renewed lease. powerd sends one every second without being asked.\nThe exit code is 8 if no lease was granted.",
 		Example: "  powerd lease renew\n  powerd lease renew -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := p.state()
@@ -90,7 +90,7 @@ func newLeaseRenewCommand() *cobra.Command {
 			}
 			res, err := agent.Client(dir).RenewLease(cmd.Context(), connect.NewRequest(&headroomv1.RenewLeaseRequest{}))
 			if err != nil {
-				return asked(err, "lease renew", dir, "")
+				return socketError(err, "lease renew", dir, "")
 			}
 			return printRenewed(cmd.OutOrStdout(), &out, res.Msg)
 		},
@@ -112,8 +112,8 @@ func printRenewed(w io.Writer, out *cli.Output, m *headroomv1.RenewLeaseResponse
 		return err
 	}
 	return &cli.Error{
-		Code: "no-lease", Exit: cli.ExitDegraded, Message: "asked, and there is no lease: the node holds its fail-safe cap or only observes",
-		Hint: "powerd status says why; coordinator node show tells the other side",
+		Code: "no-lease", Exit: cli.ExitDegraded, Message: "heartbeat sent, no lease granted: the node holds its fail-safe cap or observes",
+		Hint: "powerd status shows the reason; coordinator node explain NODE shows the coordinator's view",
 	}
 }
 
@@ -121,19 +121,21 @@ func newLeaseReleaseCommand() *cobra.Command {
 	var p place
 	var out cli.Output
 	var c changing
+	var sure confirming
 	cmd := &cobra.Command{
-		Use: "release", Short: "Give the lease back: ask for a release, then put the original limits back",
-		Long: "Ask the coordinator to commit that this node is charged its rated watts, and put the original limits\n" +
-			"back when it has. Refused (exit code 6) when that does not fit the budget: then nothing changes.\n" +
-			"The same as powerd limit restore without --force.",
-		Example: "  powerd lease release --reason \"out of service\"", Args: cobra.NoArgs,
+		Use: "release", Short: "Release the lease, then restore the original limits",
+		Long: "Ask the coordinator to charge this node its rated power, then restore the original limits. If that does\n" +
+			"not fit the budget, the release is refused with exit code 6 and nothing changes. Same as powerd limit\n" +
+			"restore without --force. Asks for confirmation; use --yes in a script.",
+		Example: "  powerd lease release --yes --reason \"out of service\"", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return restore(cmd, &p, &out, agent.RestoreOptions{Change: c.change()})
+			return restore(cmd, &p, &out, &sure, agent.RestoreOptions{Change: c.change()})
 		},
 	}
 	p.flags(cmd)
 	out.Flags(cmd)
 	c.flags(cmd)
+	sure.flags(cmd)
 	return cmd
 }
 
@@ -157,9 +159,9 @@ func newSprintStatusCommand() *cobra.Command {
 	var p place
 	var pr printer
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show the sprint under way: caps, when it ends, joules spent of its escrow",
-		Long: "Show the sprint under way. It ends by itself: when its time is up, its joules are spent, the lease ends,\n" +
-			"or the processor gets too hot; its end never raises a cap.",
+		Use: "status", Short: "Show the active sprint: caps, remaining time, energy used",
+		Long: "Show the active sprint: caps, remaining time, and energy used of its escrow. A sprint ends when its time\n" +
+			"is up, its energy is used, the lease expires, or the processor gets too hot. Its end never raises a cap.",
 		Example: "  powerd sprint status\n  powerd sprint status -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {

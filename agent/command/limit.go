@@ -17,7 +17,7 @@ import (
 
 func newLimitCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "limit", Short: "Put saved limits back, or hold this node below its lease for a while",
+		Use: "limit", Short: "Show, set, clear or restore the limits of this node",
 		Example: "  powerd limit list\n  powerd limit set 120W --for 10m --reason \"fan test\"\n  powerd limit clear\n  powerd limit restore",
 	}
 	cmd.AddCommand(newLimitListCommand(), newLimitSetCommand(), newLimitClearCommand(), newRestoreCommand())
@@ -28,7 +28,7 @@ func newLimitListCommand() *cobra.Command {
 	var p place
 	var pr printer
 	cmd := &cobra.Command{
-		Use: "list", Short: "List what holds this node: lease, local limit, and every zone's limit as requested, written and effective",
+		Use: "list", Short: "List the node's caps and the limit of every zone",
 		Example: "  powerd limit list\n  powerd limit list -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
@@ -43,7 +43,7 @@ func newLimitListCommand() *cobra.Command {
 	return cmd
 }
 
-// limitRow is one thing that bounds the node; null is unknown or not applicable.
+// limitRow is one cap or limit; null is unknown or not applicable.
 type limitRow struct {
 	Limit      string   `json:"limit"`
 	Of         string   `json:"of"`
@@ -54,7 +54,7 @@ type limitRow struct {
 	State      string   `json:"state"`
 }
 
-// limitRows are the node's caps at the wall, then the limits of its zones.
+// limitRows returns the node's caps at the wall, then the limits of its zones.
 func limitRows(s *headroomv1.GetAgentStatusResponse) []limitRow {
 	h := holdingOf(s)
 	rows := []limitRow{{Limit: "fail-safe", Of: "node", RequestedW: status.Micro(&h.FailSafeUw), State: "stored"}}
@@ -92,9 +92,10 @@ func newLimitSetCommand() *cobra.Command {
 	var c changing
 	var lasts time.Duration
 	cmd := &cobra.Command{
-		Use: "set CAP", Short: "Hold this node at a lower cap for a time",
-		Long: "Hold this node at a lower cap for a time, at the wall. It is never above the cap in force and never\n" +
-			"below the floor; it ends by itself, with powerd limit clear, and when powerd stops.",
+		Use: "set CAP", Short: "Set a lower cap on this node for a limited time",
+		Long: "Set a lower cap on this node, in watts at the wall, for a limited time. The cap must be at least the\n" +
+			"floor and at most the cap in force. It ends when its time is up, with powerd limit clear, or when\n" +
+			"powerd stops.",
 		Example: "  powerd limit set 120W --for 10m --reason \"fan test\"", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			want, err := units.ParsePower(args[0])
@@ -114,11 +115,11 @@ func newLimitSetCommand() *cobra.Command {
 	p.flags(cmd)
 	out.Flags(cmd)
 	c.flags(cmd)
-	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, for example 10m; required")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "duration, for example 10m (required)")
 	return cmd
 }
 
-// quantityError is a usage error of an argument with its proposal.
+// quantityError returns the usage error of an argument that is not a quantity.
 func quantityError(what string, err error) error {
 	e := cli.Usage("%s: %w", what, err)
 	if problem, hint, ok := cli.Quantity(err); ok {
@@ -127,14 +128,13 @@ func quantityError(what string, err error) error {
 	return e
 }
 
-// needFor refuses a change without an end: what is set on one node must not be
-// forgotten there.
+// needFor refuses a local change without an end, which could be forgotten on the node.
 func needFor(d time.Duration) error {
 	if d > 0 {
 		return nil
 	}
-	e := cli.Usage("--for is missing: what is set on a node itself must end")
-	e.Hint = "add --for with a time, for example --for 10m"
+	e := cli.Usage("--for is required: a local limit must end")
+	e.Hint = "add a duration, for example --for 10m"
 	return e
 }
 
@@ -146,14 +146,14 @@ func setLimit(cmd *cobra.Command, dir string, want units.Power, lasts time.Durat
 	if h := s.GetHolding(); status.State(h) != status.Observing && want > units.Power(h.GetCapUw()) && s.GetLocal() == nil {
 		return &cli.Error{
 			Code: "above-cap", Exit: cli.ExitRefused, RequestID: change.GetRequestId(),
-			Message: fmt.Sprintf("%v is above the cap in force, %v: a local limit only ever lowers", want, units.Power(h.GetCapUw())),
-			Hint:    "raise the budget instead: coordinator budget set; or name a lower cap",
+			Message: fmt.Sprintf("limit set %v: above the cap in force, %v; a local limit can only lower it", want, units.Power(h.GetCapUw())),
+			Hint:    "use a lower cap, or raise the budget with coordinator budget set",
 		}
 	}
 	req := &headroomv1.SetLocalLimitRequest{CapUw: int64(want), DurationMs: lasts.Milliseconds(), Change: change}
 	res, err := agent.Client(dir).SetLocalLimit(cmd.Context(), connect.NewRequest(req))
 	if err != nil {
-		return asked(err, "limit set", dir, change.GetRequestId())
+		return socketError(err, "limit set", dir, change.GetRequestId())
 	}
 	if out.IsJSON() {
 		return out.JSON(cmd.OutOrStdout(), setJSON{
@@ -165,7 +165,7 @@ func setLimit(cmd *cobra.Command, dir string, want units.Power, lasts time.Durat
 	return err
 }
 
-// setJSON is what a local change came to.
+// setJSON is the outcome of a local change.
 type setJSON struct {
 	Kind        string    `json:"kind"`
 	API         string    `json:"api"`
@@ -179,18 +179,23 @@ func newLimitClearCommand() *cobra.Command {
 	var p place
 	var out cli.Output
 	var c changing
+	var sure confirming
 	cmd := &cobra.Command{
-		Use: "clear", Short: "End the local limit: the node goes back to the cap of its lease",
-		Example: "  powerd limit clear --reason \"test is over\"", Args: cobra.NoArgs,
+		Use: "clear", Short: "Clear the local limit; the node returns to the cap of its lease",
+		Long:    "Clear the local limit; the node returns to the cap of its lease. This raises the node's cap, so it asks\nfor confirmation; use --yes in a script.",
+		Example: "  powerd limit clear --yes --reason \"test finished\"", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := p.state()
 			if err != nil {
 				return err
 			}
+			if err := sure.ask(cmd, "clear the local limit and return to the cap of the lease"); err != nil {
+				return err
+			}
 			change := c.change()
 			res, err := agent.Client(dir).ClearLocalLimit(cmd.Context(), connect.NewRequest(&headroomv1.ClearLocalLimitRequest{Change: change}))
 			if err != nil {
-				return asked(err, "limit clear", dir, change.GetRequestId())
+				return socketError(err, "limit clear", dir, change.GetRequestId())
 			}
 			return printCleared(cmd.OutOrStdout(), &out, "local limit", res.Msg.GetWasSet(), change.GetRequestId())
 		},
@@ -198,10 +203,11 @@ func newLimitClearCommand() *cobra.Command {
 	p.flags(cmd)
 	out.Flags(cmd)
 	c.flags(cmd)
+	sure.flags(cmd)
 	return cmd
 }
 
-// clearedJSON tells whether there was anything to clear: a script may clear twice.
+// clearedJSON reports whether there was anything to clear; a script may clear twice.
 type clearedJSON struct {
 	Kind      string `json:"kind"`
 	API       string `json:"api"`

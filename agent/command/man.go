@@ -11,7 +11,7 @@ import (
 
 //go:generate go run headroom/cmd/powerd docs ../../docs
 
-// generatedDocs are the pages that follow from the program.
+// generatedDocs returns the pages generated from the program.
 func generatedDocs() manual.Pages {
 	return manual.Pages{
 		"man/powerd.8":      programPage(),
@@ -20,7 +20,7 @@ func generatedDocs() manual.Pages {
 	}
 }
 
-// configFile is powerd.yaml as it is documented.
+// configFile describes powerd.yaml.
 func configFile() manual.File {
 	return manual.File{
 		Name: "powerd.yaml", Program: "powerd", Version: agent.Version, Example: config.Example, Default: config.Defaults(),
@@ -32,22 +32,22 @@ func programPage() string {
 	dir := config.Defaults().StateDir + "/"
 	return manual.Program{
 		Root: New(), Version: agent.Version, Purpose: "hold a node at its power cap",
-		Output: "Tables are plain text; with -o json the answer is one JSON object, and one a line in a watch. JSON carries base units " +
-			"with the unit in the key (cap_w, energy_j, freq_hz, remaining_s), and null for what is unknown; a table shows -. " +
-			"Fields are only ever added. Requested, written, effective and measured are kept apart: what was asked for, what was " +
-			"sent to the hardware, what reads back, what is drawn.\n\nAn error is two lines on stderr, the cause and a hint; with -o json it is one JSON object there.",
+		Output: "Tables are plain text. With -o json the output is one JSON object, or one object per line with --watch. JSON values are in base " +
+			"units with the unit in the key (cap_w, energy_j, freq_hz, remaining_s). An unknown value is null in JSON and - in a table. " +
+			"Fields are only added. Four values are separate everywhere: requested (by the plan), written (to the hardware), effective " +
+			"(read back) and measured power.\n\nAn error is two lines on stderr, the cause and a hint; with -o json it is one JSON object on stderr.",
 		Exit: map[int]string{
-			cli.ExitUnreachable: "No powerd or no coordinator answered; nothing was done.",
-			cli.ExitConflict:    "Conflict: another powerd runs, or the name belongs to another machine.",
+			cli.ExitUnreachable: "No powerd or no coordinator answered; nothing was changed.",
+			cli.ExitConflict:    "Conflict: another powerd is running, or the node name belongs to another machine.",
 			cli.ExitChanges:     "",
 		},
-		ExitNote: "powerd measure passes the exit code of the measured command on; powerd check --nagios ends with 0, 1, 2 or 3.",
+		ExitNote: "powerd measure returns the exit code of the measured command; powerd check --nagios returns 0, 1, 2 or 3.",
 		Files: []manual.Item{
 			{Term: defaultConfig, Text: "Configuration, see powerd.yaml(5)."},
-			{Term: dir + statedir.JournalFile, Text: "What each control held before powerd first wrote it."},
-			{Term: dir + statedir.MemoryFile, Text: "The highest stamp, the fail-safe cap and the brake that the node has stored."},
-			{Term: dir + statedir.HeldFile, Text: "What the node may hold now, for other programs of the host."},
-			{Term: agent.SocketPath(config.Defaults().StateDir), Text: "Where the running powerd answers the commands above."},
+			{Term: dir + statedir.JournalFile, Text: "The value of each control before powerd first wrote it."},
+			{Term: dir + statedir.MemoryFile, Text: "The highest stamp, the fail-safe cap and the brake."},
+			{Term: dir + statedir.HeldFile, Text: "The cap and limits in force, for other programs of the host."},
+			{Term: agent.SocketPath(config.Defaults().StateDir), Text: "Socket of the running powerd."},
 		},
 		SeeAlso: []string{"powerd.yaml(5)", "coordinator(8)", "headroom(7)"},
 	}.Page()

@@ -17,7 +17,7 @@ import (
 	"headroom/units"
 )
 
-// measured is what `powerd measure` found; null is unknown.
+// measured is `powerd measure`; null is unknown.
 type measured struct {
 	Kind     string       `json:"kind"`
 	API      string       `json:"api"`
@@ -32,6 +32,8 @@ type measured struct {
 	PeakS    float64      `json:"peak_over_s"`
 	LimitedS *float64     `json:"limited_s"`
 	Zones    []zoneEnergy `json:"zones"`
+	Sources  []sourceJSON `json:"sources"`
+	Fit      *fitJSON     `json:"fit"`
 	ExitCode *int         `json:"exit_code"`
 }
 
@@ -48,16 +50,18 @@ func newMeasureCommand() *cobra.Command {
 	interval := cli.WatchLeast
 	cmd := &cobra.Command{
 		Use:   "measure [-- CMD...]",
-		Short: "Measure the energy of a command, of a time, or until interrupted",
-		Long: "Measure energy by zone, mean and peak power: of a command, of a time (--for), or until interrupted.\n" +
-			"With a command the result goes to stderr, because stdout is the command's, and its exit code is\n" +
-			"passed on. This is the only command of powerd that starts a program, as the user who typed it.\n" +
-			"Wall energy needs a configuration (supply and other) or a running powerd; without one the figures\n" +
-			"are those of packages and memory, and say so.",
+		Short: "Measure the energy of a command or of an interval",
+		Long: "Measure energy by zone, and the minimum, mean and maximum power of every source: while a command runs,\n" +
+			"for a duration (--for), or until interrupted. With a command the result goes to stderr, because stdout\n" +
+			"belongs to the command, and its exit code is returned. The command runs as the user who typed it.\n\n" +
+			"Wall power needs a configuration (other and supply_efficiency) or a running powerd. Without one the\n" +
+			"figures are those of packages and memory. If the running powerd reads a BMC, and the measurement has\n" +
+			"at least 30 s of idle time and 30 s of load, the line fit shows power.other and\n" +
+			"power.supply_efficiency for powerd.yaml (see docs/calibration.md).",
 		Example: "  powerd measure --for 10s\n  powerd measure -- ./job.sh --size 3\n  powerd measure --for 1m -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				e := cli.Usage("%q: a command to measure stands behind --", args[0])
+				e := cli.Usage("%q: put -- before the command to measure", args[0])
 				e.Hint = "powerd measure -- " + strings.Join(args, " ")
 				return e
 			}
@@ -65,21 +69,21 @@ func newMeasureCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && lasts > 0 {
-				return cli.Usage("--for and a command exclude each other")
+				return cli.Usage("--for cannot be used with a command")
 			}
 			return measure(cmd, &p, &out, lasts, interval, args)
 		},
 	}
 	p.flags(cmd)
 	out.Flags(cmd)
-	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, for example 10s; without it until interrupted")
-	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two looks, which is what peak is the mean over")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "duration, for example 10s (default: until interrupted)")
+	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two samples; peak is a mean over it")
 	return cmd
 }
 
 func measure(cmd *cobra.Command, p *place, out *cli.Output, lasts, interval time.Duration, args []string) (err error) {
 	if interval < lookMin {
-		return cli.Usage("--interval is %v; it must be at least %v", interval, lookMin)
+		return cli.Usage("--interval %v: must be at least %v", interval, lookMin)
 	}
 	s, err := p.sampler(cmd.Context())
 	if err != nil {
@@ -112,7 +116,7 @@ func measure(cmd *cobra.Command, p *place, out *cli.Output, lasts, interval time
 	return cmd.Context().Err()
 }
 
-// tally adds samples up.
+// tally adds up samples.
 type tally struct {
 	elapsed        time.Duration
 	pack, dram     energySum
@@ -124,7 +128,13 @@ type tally struct {
 	peakOver       time.Duration
 	limited        time.Duration
 	dramSeen, some bool
+	sources        [4]rangeOf // by sourceNames
+	bmc            string     // source of the BMC's reading: dcmi or sdr, "" without one
+	fit            fit
 }
+
+// sourceNames returns the names of tally.sources; bmc is that of the BMC's reading.
+func sourceNames(bmc string) [4]string { return [4]string{"package", "dram", "wall", bmc} }
 
 // run samples until ctx ends or, with a child, until that has ended. A SIGTERM is
 // passed to the child, which is always waited for.
@@ -158,6 +168,14 @@ func (m *tally) add(s sample) {
 		return
 	}
 	m.elapsed += s.elapsed
+	m.sources[0].add(s.pack, s.elapsed)
+	m.sources[1].add(s.dram, s.elapsed)
+	m.sources[2].add(s.wall, s.elapsed)
+	if s.bmc != nil {
+		m.bmc = s.bmcSource
+	}
+	m.sources[3].add(s.bmc, s.elapsed)
+	m.fit.add(s.elapsed, s.behind(), s.bmc)
 	m.pack.add(s.pack, s.elapsed)
 	if s.hasDRAM {
 		m.dramSeen = true
@@ -214,10 +232,20 @@ func (m *tally) result(asked bool, end *childEnd) measured {
 	if end != nil {
 		r.ExitCode = new(end.code)
 	}
+	r.Sources = []sourceJSON{}
+	for i, name := range sourceNames(m.bmc) {
+		if x := m.sources[i]; x.elapsed > 0 {
+			r.Sources = append(r.Sources, x.row(name))
+		}
+	}
+	if m.bmc != "" {
+		f := m.fit.result()
+		r.Fit = &f
+	}
 	return r
 }
 
-// orZero is v, 0 when it is not known.
+// orZero returns v, or 0 if it is unknown.
 func orZero(v *float64) float64 {
 	if v == nil {
 		return 0
@@ -243,24 +271,45 @@ func printMeasured(w io.Writer, out *cli.Output, r measured) error {
 	if r.At == "wall" {
 		parts += ", other " + bare(r.OtherJ) + " model"
 	} else {
-		parts += "; without supply and other: no configuration"
+		parts += "; no configuration, so without other and supply"
 	}
 	limited := cli.Opt(r.LimitedS, func(s float64) string { return fmt.Sprintf("   limited %.1f s", s) })
 	if r.LimitedS == nil {
 		limited = ""
 	}
-	_, err := fmt.Fprintf(w, "wall %.1f s   energy %s %s (%s)   mean %s   peak %s (%v)%s\n", r.TimeS, bare(r.EnergyJ), unit, parts,
-		screenW(r.MeanW), screenW(r.PeakW), time.Duration(r.PeakS*float64(time.Second)), limited)
+	if _, err := fmt.Fprintf(w, "wall %.1f s   energy %s %s (%s)   mean %s   peak %s (%v)%s\n\n", r.TimeS, bare(r.EnergyJ), unit, parts,
+		screenW(r.MeanW), screenW(r.PeakW), time.Duration(r.PeakS*float64(time.Second)), limited); err != nil {
+		return err
+	}
+	rows := make([][]string, 0, len(r.Sources))
+	for _, s := range r.Sources {
+		rows = append(rows, []string{s.Source, screenW(s.MinW), screenW(&s.MeanW), screenW(s.MaxW)})
+	}
+	if err := out.Table(w, []string{"SOURCE", "MIN", "MEAN", "MAX"}, rows); err != nil {
+		return err
+	}
+	return printFit(w, r.Fit)
+}
+
+func printFit(w io.Writer, f *fitJSON) error {
+	if f == nil {
+		return nil
+	}
+	if f.OtherW == nil {
+		_, err := fmt.Fprintf(w, "\nfit  none: %s\n", f.Text)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nfit  power.other %s, power.supply_efficiency %.3f   (%s)\n", screenW(f.OtherW), *f.Efficiency, f.Text)
 	return err
 }
 
-// childEnd is how a measured command ended.
+// childEnd is the exit of a measured command.
 type childEnd struct {
 	code   int
 	signal string
 }
 
-// asError passes the command's exit code on; nil when it is 0.
+// asError returns the command's exit code as an error, nil if it is 0.
 func (e *childEnd) asError(name string) error {
 	if e.code == 0 {
 		return nil
@@ -269,10 +318,10 @@ func (e *childEnd) asError(name string) error {
 	if e.signal != "" {
 		how = "signal: " + e.signal
 	}
-	return &cli.Error{Code: "command", Exit: e.code, Message: fmt.Sprintf("%s ended with %s", name, how), Hint: "the measurement above is complete; this is the command's own exit code"}
+	return &cli.Error{Code: "command", Exit: e.code, Message: fmt.Sprintf("%s ended with %s", name, how), Hint: "the measurement above is complete; this is the exit code of the command"}
 }
 
-// startChild starts the command that an operator wants to be measured.
+// startChild starts the command to measure.
 func startChild(args []string) (*os.Process, error) {
 	path, err := findProgram(args[0], os.Getenv("PATH"))
 	if err != nil {
@@ -280,12 +329,12 @@ func startChild(args []string) (*os.Process, error) {
 	}
 	child, err := os.StartProcess(path, args, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
 	if err != nil {
-		return nil, &cli.Error{Code: "usage", Exit: cli.ExitUsage, Err: err, Message: fmt.Sprintf("cannot start %s: %v", args[0], err), Hint: "name a program that this user may run"}
+		return nil, &cli.Error{Code: "usage", Exit: cli.ExitUsage, Err: err, Message: fmt.Sprintf("cannot start %s: %v", args[0], err), Hint: "use a program that this user may run"}
 	}
 	return child, nil
 }
 
-// findProgram is the file that a shell would run: a path as it is, a name along search.
+// findProgram returns the file that a shell would run: a path as it is, a name along search.
 func findProgram(name, search string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -297,10 +346,10 @@ func findProgram(name, search string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: name + ": no such program", Hint: "name a program on the PATH, or give its path"}
+	return "", &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: name + ": program not found", Hint: "use a program on the PATH, or its path"}
 }
 
-// signalBase is what a shell adds to the number of the signal that ended a command.
+// signalBase is added to the number of the signal that ended a command, as shells do.
 const signalBase = 128
 
 func waitChild(child *os.Process) childEnd {

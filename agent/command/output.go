@@ -19,11 +19,11 @@ func (p *printer) print(cmd *cobra.Command, v any, text func(io.Writer) error) e
 	return p.out.Print(cmd, &p.watch, v, text)
 }
 
-// createOut makes the file that --out names anew.
+// createOut creates or truncates the file of --out.
 func createOut(path string, mode os.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
 	if err != nil {
-		return nil, &cli.Error{Code: "usage", Exit: cli.ExitUsage, Err: err, Message: "--out: " + err.Error(), Hint: "name a file that this user may write"}
+		return nil, &cli.Error{Code: "usage", Exit: cli.ExitUsage, Err: err, Message: "--out: " + err.Error(), Hint: "use a file that this user may write"}
 	}
 	return f, nil
 }

@@ -14,8 +14,7 @@ import (
 	"headroom/units"
 )
 
-// own is a command's own look at a machine: the way to figures while no agent
-// runs. It only ever reads.
+// own reads a machine directly, for commands while no powerd runs. It writes nothing.
 type own struct {
 	root   *os.Root
 	tree   *rapl.Tree // nil: the machine has no RAPL zone
@@ -24,8 +23,7 @@ type own struct {
 	powers []*units.Power // of the last look, nil where unknown
 }
 
-// openOwn opens a machine. A machine without RAPL is no error: what is missing
-// is unknown.
+// openOwn opens a machine. A machine without RAPL is no error: its figures are unknown.
 func openOwn(path string) (*own, error) {
 	root, err := machine.OpenRoot(path)
 	if err != nil {
@@ -46,7 +44,7 @@ func openOwn(path string) (*own, error) {
 	return o, nil
 }
 
-// zones are the machine's zones, none without RAPL.
+// zones returns the zones of the machine, none without RAPL.
 func (o *own) zones() []*rapl.Zone {
 	if o.tree == nil {
 		return nil
@@ -54,7 +52,7 @@ func (o *own) zones() []*rapl.Zone {
 	return o.tree.Zones()
 }
 
-// names are the names of the zones.
+// names returns the names of the zones.
 func (o *own) names() []string {
 	var names []string
 	for _, z := range o.zones() {
@@ -63,7 +61,7 @@ func (o *own) names() []string {
 	return names
 }
 
-// look reads every counter; powers are the means since the look before.
+// look reads every counter; powers then holds the means since the look before.
 func (o *own) look() {
 	now := agent.BootTime()
 	for i, m := range o.meters {
@@ -75,7 +73,7 @@ func (o *own) look() {
 	}
 }
 
-// total is the power of all independent zones of one kind, nil when one is unknown.
+// total returns the power of all independent zones of one kind, nil if one is unknown.
 func (o *own) total(k rapl.Kind) *units.Power {
 	var sum units.Power
 	found := false
@@ -94,7 +92,7 @@ func (o *own) total(k rapl.Kind) *units.Power {
 	return &sum
 }
 
-// counts tells whether a zone is one of its kind's independent ones.
+// counts reports whether a zone is an independent one of its kind.
 func (o *own) counts(z *rapl.Zone, k rapl.Kind) bool {
 	return z.Kind == k && slices.Contains(o.tree.OfKind(k), z)
 }
@@ -107,14 +105,14 @@ func (o *own) close() error {
 	return errors.Join(err, o.root.Close())
 }
 
-// lookMin is the shortest time between two looks of a command: counters move once
-// a millisecond, and energy at a high rate is nothing to hand around.
+// lookMin is the shortest time between two looks: counters advance once a millisecond,
+// and energy at a high rate leaks secrets of other processes (CVE-2020-8694).
 const lookMin = 50 * time.Millisecond
 
-// awaitLook waits between two looks; an error says that the command was interrupted.
+// awaitLook waits between two looks; it returns an error if the command was interrupted.
 func awaitLook(ctx context.Context, d time.Duration) error {
 	if d < lookMin {
-		return cli.Usage("--interval is %v; it must be at least %v", d, lookMin)
+		return cli.Usage("--interval %v: must be at least %v", d, lookMin)
 	}
 	late := time.NewTimer(d)
 	defer late.Stop()

@@ -18,8 +18,7 @@ import (
 // defaultConfig is where powerd looks for its configuration.
 const defaultConfig = "/etc/headroom/powerd.yaml"
 
-// place is how a command finds its node: a configuration file, and what of it is
-// overridden.
+// place holds the flags that select the node of a command.
 type place struct {
 	cmd      *cobra.Command
 	config   string
@@ -31,11 +30,11 @@ type place struct {
 func (p *place) flags(cmd *cobra.Command) {
 	p.cmd = cmd
 	cmd.Flags().StringVar(&p.config, "config", defaultConfig, "configuration file")
-	cmd.Flags().StringVar(&p.root, "root", "", "file system to look for sys, proc and etc in, instead of the configured one")
-	cmd.Flags().StringVar(&p.stateDir, "state-dir", "", "state directory, instead of the configured one")
+	cmd.Flags().StringVar(&p.root, "root", "", "directory with sys, proc and etc (default: root in the configuration)")
+	cmd.Flags().StringVar(&p.stateDir, "state-dir", "", "state directory (default: state_dir in the configuration)")
 }
 
-// load reads the configuration and lays the flags over it.
+// load reads the configuration and applies the flags.
 func (p *place) load() (config.Config, error) {
 	cfg, err := config.Load(p.config)
 	if err != nil {
@@ -46,7 +45,7 @@ func (p *place) load() (config.Config, error) {
 	return cfg, cfg.Validate()
 }
 
-// state is the state directory; a flag alone is enough, without a configuration.
+// state returns the state directory; with the flag no configuration is needed.
 func (p *place) state() (string, error) {
 	if p.stateDir != "" {
 		return p.stateDir, nil
@@ -55,24 +54,24 @@ func (p *place) state() (string, error) {
 	return cfg.StateDir, err
 }
 
-// named tells whether the operator named a configuration file.
+// named reports whether the operator gave --config.
 func (p *place) named() bool { return p.cmd != nil && p.cmd.Flags().Changed("config") }
 
-// site is what a command that only looks can build on: each part may be missing.
+// site is what a read-only command knows of its node; each part may be missing.
 type site struct {
 	// cfg is nil without a configuration.
 	cfg *config.Config
 	// root is the path of the node's file system.
 	root string
-	// stateDir is empty when nobody has named one.
+	// stateDir is empty if none is configured.
 	stateDir string
-	// status is the running agent's answer, nil when none answers.
+	// status is that of the running powerd, nil if none runs.
 	status *headroomv1.GetAgentStatusResponse
 }
 
-// find looks for the configuration, the root and the running agent. A machine
-// without a configuration is looked at as it stands, from "/"; a root that the
-// operator names is looked at for itself, unless the configuration is about it.
+// find looks for the configuration, the root and the running powerd. Without a
+// configuration the root is "/". With --root the configuration counts only if its root
+// is the same.
 func (p *place) find(ctx context.Context) (site, error) {
 	s, err := p.settle()
 	if err != nil {
@@ -80,7 +79,7 @@ func (p *place) find(ctx context.Context) (site, error) {
 	}
 	s.status = answering(ctx, s.stateDir)
 	if s.status != nil && s.cfg == nil && p.root == "" {
-		s.root = status.Root(s.status.GetTree()) // the agent's machine, not the one that the command runs on
+		s.root = status.Root(s.status.GetTree()) // the machine that powerd reads, not the one of this command
 	}
 	return s, nil
 }
@@ -98,7 +97,7 @@ func (p *place) settle() (site, error) {
 		}
 		return bare, nil
 	case err != nil && (p.root != "" || p.stateDir != ""):
-		return bare, nil // the flags are about another node than the file that cannot be used
+		return bare, nil // the flags select another node than the unusable file
 	case err != nil:
 		return site{}, err
 	case !p.named() && p.root != "" && !samePath(p.root, cfg.Root):

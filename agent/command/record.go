@@ -24,29 +24,29 @@ func newRecordCommand() *cobra.Command {
 	format, file := "csv", ""
 	lasts, interval := time.Duration(0), time.Second
 	cmd := &cobra.Command{
-		Use: "record", Short: "Write a time series of power to a file or stdout",
-		Long: "Write a time series of power: one line for each interval, as CSV or as one JSON object a line.\n" +
-			"Each value is the mean over the interval; what is unknown is empty, or null.",
+		Use: "record", Short: "Record power as a time series",
+		Long: "Record power as a time series: one line for each interval, in CSV or as one JSON object per line. Values\n" +
+			"are means over the interval; an unknown value is empty in CSV and null in JSON.",
 		Example: "  powerd record --for 60s --out power.csv\n  powerd record --for 10s --interval 250ms -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case !slices.Contains([]string{"csv", "json"}, format):
-				return cli.Usage("-o %s: a time series is written as csv or json", format)
+				return cli.Usage("-o %s: use csv or json", format)
 			case lasts <= 0:
-				e := cli.Usage("--for is missing: a recording must end")
-				e.Hint = "add --for with a time, for example --for 60s"
+				e := cli.Usage("--for is required: a recording must end")
+				e.Hint = "add a duration, for example --for 60s"
 				return e
 			case interval < lookMin || interval > lasts:
-				return cli.Usage("--interval is %v; it must be at least %v and at most --for %v", interval, lookMin, lasts)
+				return cli.Usage("--interval %v: must be at least %v and at most --for, %v", interval, lookMin, lasts)
 			}
 			return recordTo(cmd, &p, format, file, lasts, interval)
 		},
 	}
 	p.flags(cmd)
-	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, for example 60s; required")
-	cmd.Flags().DurationVar(&interval, "interval", time.Second, "time between two lines, at least 50ms")
-	cmd.Flags().StringVarP(&format, "output", "o", "csv", "csv|json")
-	cmd.Flags().StringVar(&file, "out", "", "file to write; without it stdout")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "duration, for example 60s (required)")
+	cmd.Flags().DurationVar(&interval, "interval", time.Second, "time between two samples, at least 50ms")
+	cmd.Flags().StringVarP(&format, "output", "o", "csv", "output format: csv|json")
+	cmd.Flags().StringVar(&file, "out", "", "file to write (default: stdout)")
 	return cmd
 }
 
@@ -67,7 +67,7 @@ func recordTo(cmd *cobra.Command, p *place, format, file string, lasts, interval
 	}
 	lines, err := recordSeries(cmd.Context(), s, newSeries(w, format), lasts, interval)
 	if file != "" && err == nil {
-		cli.Notef(cmd.ErrOrStderr(), "note: %d lines in %s", lines, file)
+		cli.Notef(cmd.ErrOrStderr(), "note: wrote %d lines to %s", lines, file)
 	}
 	return err
 }
@@ -161,7 +161,7 @@ func (s *series) writeCSV(line sampleJSON, first bool) error {
 	return c.Error()
 }
 
-// cell is a value in CSV: empty when it is unknown.
+// cell returns a value in CSV, empty if it is unknown.
 func cell(v *float64) string {
 	if v == nil {
 		return ""

@@ -16,30 +16,40 @@ func newRestoreCommand() *cobra.Command {
 	var p place
 	var out cli.Output
 	var c changing
+	var sure confirming
 	force := false
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Put every limit back to what it was before powerd first wrote it",
-		Long: "Put every limit back to what it was before powerd first wrote it, once the coordinator has committed that this node is released\n" +
-			"and charged its rated watts. Works with powerd running, which then only observes until it is\n" +
-			"started again, and with powerd dead. Without a release nothing changes, unless forced.",
-		Example: "  powerd limit restore --reason \"taking n03 out of service\"\n  powerd limit restore --force",
+		Short: "Restore every limit to its value before powerd first wrote it",
+		Long: "Restore every limit to its value before powerd first wrote it, after the coordinator has released this\n" +
+			"node and charged it its rated power. Without a release nothing changes, unless --force is given.\n" +
+			"A running powerd does it and then observes until it is restarted; if none runs, this command does it.\n" +
+			"Restoring removes the cap, so it asks for confirmation; use --yes in a script.",
+		Example: "  powerd limit restore --yes --reason \"taking n03 out of service\"\n  powerd limit restore --yes --force",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return restore(cmd, &p, &out, agent.RestoreOptions{Force: force, Change: c.change()})
+			return restore(cmd, &p, &out, &sure, agent.RestoreOptions{Force: force, Change: c.change()})
 		},
 	}
 	p.flags(cmd)
 	out.Flags(cmd)
 	c.flags(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "do not ask the coordinator: it goes on charging this node what it last held")
+	sure.flags(cmd)
+	cmd.Flags().BoolVar(&force, "force", false, "restore without a release; the coordinator keeps charging the last cap")
 	return cmd
 }
 
-// restore puts the originals back and prints what came of it.
-func restore(cmd *cobra.Command, p *place, out *cli.Output, o agent.RestoreOptions) error {
+// restore restores the originals and prints the outcome.
+func restore(cmd *cobra.Command, p *place, out *cli.Output, sure *confirming, o agent.RestoreOptions) error {
 	cfg, err := p.load()
 	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("restore the original limits of %s, which removes its cap (rated %s)", cfg.Node, cli.Watts(cfg.Power.Rated))
+	if o.Force {
+		what += ", without a release"
+	}
+	if err := sure.ask(cmd, what); err != nil {
 		return err
 	}
 	done, err := agent.Restore(cmd.Context(), cfg, o)
@@ -49,15 +59,15 @@ func restore(cmd *cobra.Command, p *place, out *cli.Output, o agent.RestoreOptio
 	return printOutcome(cmd.OutOrStdout(), out, done)
 }
 
-// printOutcome prints one line a control. Controls that did not go back make it
-// "done but degraded".
+// printOutcome prints one line for each control. Controls that were not restored make
+// the outcome "done but degraded".
 func printOutcome(w io.Writer, out *cli.Output, o originals.Outcome) error {
 	if out.IsJSON() {
 		err := out.JSON(w, map[string][]string{"restored": append([]string{}, o.Restored...), "kept": append([]string{}, o.Kept...)})
 		return errors.Join(err, degraded(o))
 	}
 	if len(o.Restored)+len(o.Kept) == 0 {
-		_, err := io.WriteString(w, "nothing to restore: no limit is saved\n")
+		_, err := io.WriteString(w, "nothing to restore: no limits are saved\n")
 		return err
 	}
 	for _, line := range o.Restored {
@@ -73,14 +83,14 @@ func printOutcome(w io.Writer, out *cli.Output, o originals.Outcome) error {
 	return degraded(o)
 }
 
-// degraded is the error of an outcome in which not every control went back.
+// degraded returns the error of an outcome in which not every control was restored.
 func degraded(o originals.Outcome) error {
 	if len(o.Kept) == 0 {
 		return nil
 	}
 	return &cli.Error{
 		Code: "degraded", Exit: cli.ExitDegraded,
-		Message: fmt.Sprintf("%d of %d controls were not put back", len(o.Kept), len(o.Kept)+len(o.Restored)),
-		Hint:    "the lines above say why; what another program wrote is left to that program",
+		Message: fmt.Sprintf("%d of %d controls were not restored", len(o.Kept), len(o.Kept)+len(o.Restored)),
+		Hint:    "the lines above give the reasons; a value that another program wrote is kept",
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"headroom/units"
 )
 
-// zonePower is what one zone drew in a sample.
+// zonePower is the power of one zone in a sample.
 type zonePower struct {
 	zone, kind string
 	power      *units.Power // nil: unknown
 }
 
-// sample is the mean of everything since the sample before; nil is unknown.
+// sample holds the means since the sample before; nil is unknown.
 type sample struct {
 	at      time.Time
 	elapsed time.Duration
@@ -29,11 +29,14 @@ type sample struct {
 	hasDRAM bool
 	wall    *units.Power
 	limit   *units.Power // the cap in force
+	bmc     *units.Power // the BMC's reading at the wall
 	limited bool         // a limit held the node back
+	// bmcSource is dcmi or sdr.
+	bmcSource string
 }
 
-// sampler takes samples for `powerd measure` and `powerd record`: from the
-// machine's own counters, or from the running agent where those may not be read.
+// sampler takes samples for `powerd measure` and `powerd record`: from the counters of
+// the machine, or from the running powerd if this user may not read them.
 type sampler struct {
 	site    site
 	own     *own
@@ -41,7 +44,7 @@ type sampler struct {
 	askedAt time.Duration
 }
 
-// askEvery is the time between two questions to the agent: it has news once a second.
+// askEvery is the time between two queries of powerd, whose status changes once a second.
 const askEvery = time.Second
 
 func (p *place) sampler(ctx context.Context) (*sampler, error) {
@@ -61,17 +64,17 @@ func (p *place) sampler(ctx context.Context) (*sampler, error) {
 	if s.status != nil {
 		return sm, nil
 	}
-	why := errors.New("the counters cannot be read")
+	why := errors.New("energy counters not readable")
 	if o != nil && o.bare != nil {
 		why = o.bare
 	}
 	return nil, errors.Join(&cli.Error{
-		Code: "no-sensor", Exit: cli.ExitFailed, Err: why, Message: "nothing to measure with: " + why.Error(),
-		Hint: "energy_uj is readable by root only: run as root, or start powerd, which is asked then; see powerd check",
+		Code: "no-sensor", Exit: cli.ExitFailed, Err: why, Message: "no source of power: " + why.Error(),
+		Hint: "only root may read energy_uj: run as root, or start powerd; see powerd check",
 	}, sm.close())
 }
 
-// readable tells whether this user may read a package's counter.
+// readable reports whether this user may read a package's counter.
 func (s *sampler) readable() bool {
 	if s.own == nil {
 		return false
@@ -84,7 +87,7 @@ func (s *sampler) readable() bool {
 	return false
 }
 
-// take is the mean since the sample before.
+// take returns the means since the sample before.
 func (s *sampler) take(ctx context.Context) sample {
 	now := agent.BootTime()
 	out := sample{at: time.Now().UTC(), elapsed: now - s.last}
@@ -97,6 +100,7 @@ func (s *sampler) take(ctx context.Context) sample {
 	} else {
 		s.toldSample(&out)
 	}
+	out.bmcSource, out.bmc = wallOf(s.site.status)
 	if st := s.site.status; st.GetHolding().GetCapUw() > 0 && status.State(st.GetHolding()) != status.Observing {
 		out.limit = new(units.Power(st.GetHolding().GetCapUw()))
 	}
@@ -127,7 +131,7 @@ func (s *sampler) ownSample(out *sample) {
 	out.wall = new(units.FromWatts(behind.Watts() / p.SupplyEfficiency))
 }
 
-// toldSample takes the agent's figures.
+// toldSample takes the figures of the running powerd.
 func (s *sampler) toldSample(out *sample) {
 	var pack, dram units.Power
 	known := len(s.site.status.GetZones()) > 0
@@ -163,7 +167,7 @@ func (s *sampler) close() error {
 	return s.own.close()
 }
 
-// energySum is energy added up over samples; one unknown sample makes it unknown.
+// energySum adds up energy over samples; one unknown sample makes it unknown.
 type energySum struct {
 	energy units.Energy
 	seen   bool
@@ -178,7 +182,7 @@ func (t *energySum) add(p *units.Power, d time.Duration) {
 	t.energy, t.seen = t.energy+p.For(d), true
 }
 
-// joules is the energy in joules, nil when unknown.
+// joules returns the energy in joules, nil if unknown.
 func (t *energySum) joules() *float64 {
 	if t.gap || !t.seen {
 		return nil
@@ -186,13 +190,18 @@ func (t *energySum) joules() *float64 {
 	return new(t.energy.Joules())
 }
 
-// best is the wall power where it is known, else that of packages and memory.
+// best returns the wall power if it is known, else that of packages and memory.
 func (s *sample) best() (p *units.Power, wall bool) {
 	if s.wall != nil {
 		return s.wall, true
 	}
+	return s.behind(), false
+}
+
+// behind returns the power of packages and memory, nil if it is unknown.
+func (s *sample) behind() *units.Power {
 	if s.pack == nil || (s.hasDRAM && s.dram == nil) {
-		return nil, false
+		return nil
 	}
-	return new(*s.pack + *cmp.Or(s.dram, new(units.Power))), false
+	return new(*s.pack + *cmp.Or(s.dram, new(units.Power)))
 }

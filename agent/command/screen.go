@@ -9,8 +9,7 @@ import (
 	"headroom/units"
 )
 
-// Values as screens show them: the agent's integers, or JSON's base units. What is
-// unknown is cli.Unknown.
+// The functions below format values for tables; an unknown value is cli.Unknown.
 
 func watts(uw *int64) string {
 	return cli.Opt(uw, func(v int64) string { return cli.Watts(units.Power(v)) })
@@ -32,7 +31,7 @@ func screenS(s *float64) string {
 	return cli.Opt(s, func(v float64) string { return fmt.Sprintf("%.2fs", v) })
 }
 
-// screenAge is how long ago something was, or how long it lasts.
+// screenAge formats an age or a remaining time.
 func screenAge(s *float64) string {
 	return cli.Opt(s, func(v float64) string { return cli.Age(time.Duration(v * float64(time.Second))) })
 }
@@ -47,7 +46,7 @@ func celsius(milli int64) string { return fmt.Sprintf("%.0f C", float64(milli)/1
 
 func age(ms int64) string { return cli.Age(time.Duration(ms) * time.Millisecond) }
 
-// text is a text that may be unknown: null when it is empty.
+// text returns nil for an empty text, which is unknown.
 func text(s string) *string {
 	if s == "" {
 		return nil

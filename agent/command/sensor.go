@@ -12,7 +12,7 @@ import (
 
 func newSensorCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "sensor", Short: "Show every source of power and temperature, its age and its agreement",
+		Use: "sensor", Short: "Show the sensors of power and temperature",
 		Example: "  powerd sensor list\n  powerd sensor watch",
 	}
 	cmd.AddCommand(newSensorListCommand("list", false), newSensorListCommand("watch", true))
@@ -24,21 +24,22 @@ func newSensorListCommand(use string, goesOn bool) *cobra.Command {
 	var p place
 	var pr printer
 	pr.watch.On = goesOn
-	short := "List every source: rapl, dcmi, sdr, hwmon, thermal, model; age of its value, difference to the best figure"
+	short := "List all sensors of power and temperature"
 	if goesOn {
-		short = "Print the sources again and again; one JSON object a line with -o json"
+		short = "Print the sensors at an interval, with -o json one object per line"
 	}
 	cmd := &cobra.Command{
 		Use: use, Short: short,
-		Long: short + ".\n\nA running powerd is asked; without one the energy counters of the machine are the only source that is\n" +
-			"read: BMC and model belong to powerd.",
+		Long: short + ".\n\nSources are rapl, dcmi, sdr, hwmon, thermal and model. AGE is the age of the value, DIFFERS its difference\n" +
+			"to the power that powerd uses. Figures come from the running powerd; if none runs, only the energy\n" +
+			"counters of the machine are read.",
 		Example: "  powerd sensor " + use + "\n  powerd sensor " + use + " -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listSensors(cmd, &p, &pr) },
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
 	if goesOn {
-		pr.watch.Pace(cmd, "how often, at least 250ms")
+		pr.watch.Pace(cmd, "time between two updates, at least 250ms")
 	} else {
 		pr.watch.Flags(cmd)
 	}
@@ -73,7 +74,8 @@ func listSensors(cmd *cobra.Command, p *place, pr *printer) (err error) {
 	})
 }
 
-// sensorRows are the agent's sources, or the counters of the machine.
+// sensorRows returns the sensors as the running powerd reports them, or the counters of
+// the machine.
 func sensorRows(s site, o *own) []sensorJSON {
 	if o == nil {
 		return cli.Filled[sensorJSON](s.status.GetSensors())
@@ -81,7 +83,7 @@ func sensorRows(s site, o *own) []sensorJSON {
 	var rows []sensorJSON
 	o.look()
 	for i, z := range o.zones() {
-		row := sensorJSON{Source: "rapl", Sensor: z.Label, State: "unknown", Text: "the counter cannot be read, or was reset"}
+		row := sensorJSON{Source: "rapl", Sensor: z.Label, State: "unknown", Text: "counter not readable, or reset"}
 		if p := o.powers[i]; p != nil {
 			row.PowerW, row.AgeS, row.State, row.Text = new(p.Watts()), new(0.0), status.OK, ""
 		}

@@ -23,7 +23,7 @@ func newStatusCommand() *cobra.Command {
 	var pr printer
 	cmd := &cobra.Command{
 		Use:     "status",
-		Short:   "Show lease, caps, zones and health of this node",
+		Short:   "Show the lease, caps, zones and health of this node",
 		Example: "  powerd status\n  powerd status --watch\n  powerd status -o json --state-dir n01/state",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +38,7 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-// printStatus is the one screen that tells how a node stands.
+// printStatus prints the status of the node.
 func printStatus(w io.Writer, out *cli.Output, s *headroomv1.GetAgentStatusResponse) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  powerd %s  up %s  %s   health: %s\n", s.GetNode(), s.GetVersion(), age(s.GetUptimeMs()), s.GetDomain(), healthWord(s.GetHealth()))
@@ -55,8 +55,8 @@ func printStatus(w io.Writer, out *cli.Output, s *headroomv1.GetAgentStatusRespo
 	return printHealth(w, s.GetHealth())
 }
 
-// statusLines are the lines between the title and the zones; what does not apply
-// to a node is left out.
+// statusLines returns the lines between the title and the zones, without those that do
+// not apply to the node.
 func statusLines(s *headroomv1.GetAgentStatusResponse) [][2]string {
 	by := ""
 	if s.GetLimitedBy() != "" {
@@ -74,7 +74,7 @@ func statusLines(s *headroomv1.GetAgentStatusResponse) [][2]string {
 	}
 	lines = append(lines,
 		[2]string{"demand", watts(s.DemandUw)},
-		[2]string{"limited", cli.Opt(s.LimitedRatio, cli.Percent) + " of last minute" + by})
+		[2]string{"limited", cli.Opt(s.LimitedRatio, cli.Percent) + " of the last minute" + by})
 	if l := s.GetLocal(); l != nil {
 		lines = append(lines, [2]string{"local", localLine(l)})
 	}
@@ -88,12 +88,12 @@ func statusLines(s *headroomv1.GetAgentStatusResponse) [][2]string {
 		lines = append(lines, [2]string{"rivals", strings.Join(s.GetRivals(), ", ")})
 	}
 	if s.GetCutOff() {
-		lines = append(lines, [2]string{"network", "cut off: no link that leads to a coordinator is up"})
+		lines = append(lines, [2]string{"network", "no link to a coordinator is up"})
 	}
 	return append(lines, [2]string{"saved", savedLine(s)})
 }
 
-// statusRows are the zones, and what is drawn beside them.
+// statusRows returns the zones, and the power drawn beside them.
 func statusRows(s *headroomv1.GetAgentStatusResponse) [][]string {
 	rows := make([][]string, 0, len(s.GetZones())+1)
 	for _, z := range s.GetZones() {
@@ -109,8 +109,8 @@ func statusRows(s *headroomv1.GetAgentStatusResponse) [][]string {
 	return rows
 }
 
-// packages counts the package zones: with one of them, what is measured of the
-// whole machine is measured of it.
+// packages returns the number of package zones: with one, the figures of the machine are
+// those of the package.
 func packages(s *headroomv1.GetAgentStatusResponse) int {
 	n := 0
 	for _, z := range s.GetZones() {
@@ -121,8 +121,8 @@ func packages(s *headroomv1.GetAgentStatusResponse) int {
 	return n
 }
 
-// zoneFreq is the mean frequency of a package's cores, nil where the policies
-// cannot be told to belong to it.
+// zoneFreq returns the mean frequency of a package's cores, nil if it is unknown which
+// policies belong to it.
 func zoneFreq(s *headroomv1.GetAgentStatusResponse, z *headroomv1.ZoneStatus) *int64 {
 	if z.GetKind() != rapl.Package.String() || packages(s) != 1 {
 		return nil
@@ -139,7 +139,7 @@ func zoneFreq(s *headroomv1.GetAgentStatusResponse, z *headroomv1.ZoneStatus) *i
 	return new(sum / n)
 }
 
-// zoneTemp is the highest temperature told of a package, nil when none is.
+// zoneTemp returns the highest temperature of a package, nil without one.
 func zoneTemp(s *headroomv1.GetAgentStatusResponse, z *headroomv1.ZoneStatus) *int64 {
 	if z.GetKind() != rapl.Package.String() {
 		return nil
@@ -155,8 +155,8 @@ func zoneTemp(s *headroomv1.GetAgentStatusResponse, z *headroomv1.ZoneStatus) *i
 	return hottest
 }
 
-// sensorLine sums up the sources of power: those that are well by name, the
-// others with what is wrong.
+// sensorLine summarizes the sources of power: those that are ok by name, the others with
+// their state.
 func sensorLine(sensors []*headroomv1.SensorStatus) string {
 	var well, rest []string
 	for _, s := range sensors {
@@ -167,7 +167,7 @@ func sensorLine(sensors []*headroomv1.SensorStatus) string {
 				well = append(well, s.GetSource())
 			}
 		case s.GetState() == status.OK:
-			rest = append(rest, fmt.Sprintf("%s %s %s ago (%+.1f %%)", s.GetSource(), watts(s.PowerUw), cli.Opt(s.AgeMs, age), 100*s.GetDisagreement()))
+			rest = append(rest, fmt.Sprintf("%s %s%s (%+.1f %%)", s.GetSource(), watts(s.PowerUw), agoText(s.AgeMs), 100*s.GetDisagreement()))
 		default:
 			rest = append(rest, s.GetSource()+" "+s.GetState())
 		}
@@ -178,15 +178,23 @@ func sensorLine(sensors []*headroomv1.SensorStatus) string {
 	return strings.Join(rest, "; ")
 }
 
+// agoText returns the age of a reading in words, "" if it is unknown.
+func agoText(ms *int64) string {
+	if ms == nil {
+		return ""
+	}
+	return " " + age(*ms) + " ago"
+}
+
 func sprintLine(p *headroomv1.SprintStatus) string {
 	if p == nil {
 		return "none active"
 	}
 	left := cli.Opt(p.SpentUj, func(uj int64) string { return units.Energy(uj).String() + " of " })
 	if p.SpentUj == nil {
-		left = "unknown part of "
+		left = "unknown of "
 	}
-	return fmt.Sprintf("%s: %s instead of %s, ends in %s, %s%s spent", p.GetId(), cli.Watts(units.Power(p.GetCapUw())),
+	return fmt.Sprintf("%s: %s instead of %s, ends in %s, %s%s used", p.GetId(), cli.Watts(units.Power(p.GetCapUw())),
 		cli.Watts(units.Power(p.GetBaseUw())), age(p.GetRemainingMs()), left, units.Energy(p.GetEscrowUj()))
 }
 
@@ -198,7 +206,7 @@ func localLine(l *headroomv1.LocalLimit) string {
 	if l.CeilingKhz != nil {
 		parts = append(parts, "ceiling "+megahertz(l.GetCeilingKhz()))
 	}
-	line := fmt.Sprintf("%s for another %s", strings.Join(parts, ", "), age(l.GetRemainingMs()))
+	line := fmt.Sprintf("%s, %s left", strings.Join(parts, ", "), age(l.GetRemainingMs()))
 	if who := l.GetChange().GetActor(); who != "" {
 		line += ", set by " + who
 	}
@@ -245,10 +253,10 @@ func leaseLine(s *headroomv1.GetAgentStatusResponse) string {
 		return fmt.Sprintf("%s   ends in %s   from %s epoch %v seq %d   fail-safe %s",
 			granted, cli.Opt(s.LeaseMs, age), cmp.Or(s.GetLeader(), cli.Unknown), epoch, st.GetSeq(), failSafe)
 	case headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE:
-		return fmt.Sprintf("none: holds its fail-safe cap %s", granted)
+		return fmt.Sprintf("none, holding fail-safe cap %s", granted)
 	case headroomv1.LeaseState_LEASE_STATE_OBSERVING, headroomv1.LeaseState_LEASE_STATE_UNSPECIFIED:
 	}
-	return fmt.Sprintf("none: observe only, charged its rated %s", granted)
+	return fmt.Sprintf("none, observing only, charged rated power %s", granted)
 }
 
 func ofCap(s *headroomv1.GetAgentStatusResponse) string {
@@ -261,7 +269,7 @@ func ofCap(s *headroomv1.GetAgentStatusResponse) string {
 
 func savedLine(s *headroomv1.GetAgentStatusResponse) string {
 	if s.GetSaved() == 0 {
-		return "nothing: no control has been written"
+		return "nothing, no control has been written"
 	}
-	return fmt.Sprintf("%d controls, %s (go back when the node is released)", s.GetSaved(), cli.Clock(time.UnixMicro(s.GetSavedUs())))
+	return fmt.Sprintf("%s, %s (restored when the node is released)", plural(int(s.GetSaved()), "control", "controls"), cli.Clock(time.UnixMicro(s.GetSavedUs())))
 }

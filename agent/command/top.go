@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 )
@@ -15,16 +16,16 @@ func newTopCommand() *cobra.Command {
 	var p place
 	w := cli.Watch{On: true}
 	cmd := &cobra.Command{
-		Use: "top", Short: "Show this node full-screen, refreshed; ends with Ctrl-C",
-		Long: "Show this node full-screen: the power beside the cap, zones, sources, processors and health. It only\n" +
-			"reads. Into a pipe it writes one screen after the other.",
+		Use: "top", Short: "Show this node full-screen until Ctrl-C",
+		Long: "Show power and cap, zones, sensors, processors and health, refreshed until Ctrl-C. In a pipe it prints\n" +
+			"one screen after the other.",
 		Example: "  powerd top\n  powerd top --interval 500ms", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.show(cmd, &w, func(s *headroomv1.GetAgentStatusResponse) error { return printTop(cmd.OutOrStdout(), s) })
 		},
 	}
 	p.flags(cmd)
-	w.Pace(cmd, "how often, at least 250ms")
+	w.Pace(cmd, "time between two updates, at least 250ms")
 	return cmd
 }
 
@@ -58,12 +59,16 @@ func printTop(w io.Writer, s *headroomv1.GetAgentStatusResponse) error {
 // barWidth fits, with its figures, into 80 columns.
 const barWidth = 40
 
-// powerBar is the measured power as a part of the cap, in plain characters.
+// powerBar shows the measured power as a part of the cap.
 func powerBar(s *headroomv1.GetAgentStatusResponse) string {
 	limit := s.GetHolding().GetCapUw()
 	if s.PowerUw == nil || limit <= 0 {
 		return fmt.Sprintf("power [%s] %s", strings.Repeat(" ", barWidth), cli.Unknown)
 	}
+	of := watts(&limit)
+	if status.State(s.GetHolding()) == status.Observing {
+		of += " rated, no cap"
+	}
 	full := int(min(barWidth, max(0, s.GetPowerUw()*barWidth/limit)))
-	return fmt.Sprintf("power [%s%s] %s of %s", strings.Repeat("|", full), strings.Repeat(".", barWidth-full), watts(s.PowerUw), watts(&limit))
+	return fmt.Sprintf("power [%s%s] %s of %s", strings.Repeat("|", full), strings.Repeat(".", barWidth-full), watts(s.PowerUw), of)
 }

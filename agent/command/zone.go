@@ -27,12 +27,11 @@ func newZoneCommand() *cobra.Command {
 	return cmd
 }
 
-const zoneLong = `A running powerd is asked for its figures; without one the machine itself is read, twice, and the power
-is the mean between the two looks. Then energy is what the counter reads (it began at an arbitrary
-moment); with powerd it is what was spent since powerd started, through wraps and resets. Zones that
-powerd does not watch (cores, graphics, the platform) are read from the machine either way.
-With --root alone any tree is read, and no configuration is needed. A machine without RAPL has no
-zones: the list is empty, a note says why, and the exit code is 0.`
+const zoneLong = `Figures come from the running powerd. If none runs, the machine is read twice, and power is the mean
+between the two reads. ENERGY is then the raw counter; with powerd it is the energy used since powerd
+started, across wraps and resets. Zones that powerd does not watch (cores, graphics, platform) are
+always read from the machine. With --root no configuration is needed. On a machine without RAPL the
+list is empty, a note gives the reason, and the exit code is 0.`
 
 func newZoneListCommand() *cobra.Command {
 	var p place
@@ -40,8 +39,8 @@ func newZoneListCommand() *cobra.Command {
 	interval := cli.WatchLeast
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List every zone: power, energy, and its limit as requested, written and effective",
-		Long:    "List every zone: power, energy, and its limit as requested, written and effective.\n\n" + zoneLong,
+		Short:   "List the zones with power, energy and limits",
+		Long:    "List the zones with power, energy, and the limit as requested, written and effective.\n\n" + zoneLong,
 		Example: "  powerd zone list\n  powerd zone list --root n01/root -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,8 +49,8 @@ func newZoneListCommand() *cobra.Command {
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	cmd.Flags().BoolVarP(&pr.watch.On, "watch", "w", false, "go on, and print again at each interval")
-	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two looks")
+	cmd.Flags().BoolVarP(&pr.watch.On, "watch", "w", false, "print again at each interval")
+	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two reads")
 	return cmd
 }
 
@@ -61,13 +60,13 @@ func newZoneWatchCommand() *cobra.Command {
 	pr.watch.On = true
 	interval := time.Second
 	cmd := &cobra.Command{
-		Use: "watch", Short: "Print the zones again and again; one JSON object a line with -o json",
+		Use: "watch", Short: "Print the zones at an interval, with -o json one object per line",
 		Example: "  powerd zone watch\n  powerd zone watch --interval 500ms -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listZones(cmd, &p, &pr, interval) },
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	cmd.Flags().DurationVar(&interval, "interval", time.Second, "how often, at least 250ms")
+	cmd.Flags().DurationVar(&interval, "interval", time.Second, "time between two updates, at least 250ms")
 	return cmd
 }
 
@@ -81,7 +80,7 @@ func listZones(cmd *cobra.Command, p *place, pr *printer, interval time.Duration
 	case err != nil && s.status == nil:
 		return err
 	case err != nil:
-		o = nil // the agent may see a tree that this user may not
+		o = nil // powerd may read a tree that this user may not
 	default:
 		defer func() { err = errors.Join(err, o.close()) }()
 	}
@@ -102,10 +101,10 @@ func listZones(cmd *cobra.Command, p *place, pr *printer, interval time.Duration
 	})
 }
 
-// noteBare says why a machine has no zone.
+// noteBare prints why a machine has no zone.
 func noteBare(w io.Writer, s site, o *own) {
 	if o != nil && o.bare != nil && len(s.status.GetZones()) == 0 {
-		cli.Notef(w, "note: no zones: %v; it has no RAPL, is a virtual machine, or its kernel lacks CONFIG_POWERCAP (modprobe intel_rapl_msr)", o.bare)
+		cli.Notef(w, "note: no zones: %v; this is a virtual machine, has no RAPL, or its kernel lacks the driver (modprobe intel_rapl_msr)", o.bare)
 	}
 }
 
@@ -136,8 +135,7 @@ type zoneRow struct {
 	Path   string   `json:"path"`
 }
 
-// zoneRows are the agent's figures where it runs, and the machine's own otherwise;
-// what only one of both knows is taken from that one.
+// zoneRows returns the figures of the running powerd, and those that it lacks from the machine.
 func zoneRows(s site, o *own) []zoneRow {
 	var rows []zoneRow
 	if o != nil {
@@ -159,8 +157,8 @@ func zoneRows(s site, o *own) []zoneRow {
 	return rows
 }
 
-// told lays the agent's figures over a row. A zone that powerd does not watch, a
-// package's cores for example, keeps what the machine itself was read to say.
+// told puts powerd's figures into a row. A zone that powerd does not watch, the cores of
+// a package for example, keeps those of the machine.
 func told(row *zoneRow, z *headroomv1.ZoneStatus) {
 	row.RequestedW, row.WrittenW = status.Micro(z.RequestedUw), status.Micro(z.WrittenUw)
 	row.State = z.GetState()
@@ -210,9 +208,9 @@ func ownLimit(row *zoneRow, z *rapl.Zone) {
 		row.WindowS = new(w.Seconds())
 	}
 	if on, err := z.Enabled(); err == nil && !on {
-		row.State = "off" // not switched on, or locked by firmware: both read so
+		row.State = "off" // disabled, or locked by firmware: both read the same
 		if value, err := c.Power(); err == nil && value == 0 {
-			row.EffectiveW, row.WindowS = nil, nil // a limit that was never set is none, not one of 0 W
+			row.EffectiveW, row.WindowS = nil, nil // a limit that was never set, not one of 0 W
 		}
 	}
 }
@@ -222,7 +220,7 @@ func newZoneShowCommand() *cobra.Command {
 	var pr printer
 	interval := cli.WatchLeast
 	cmd := &cobra.Command{
-		Use: "show ZONE", Short: "Show one zone with all its constraints",
+		Use: "show ZONE", Short: "Show one zone and its constraints",
 		Example: "  powerd zone show package-0\n  powerd zone show dram-0 --root n01/root -o json", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return showZone(cmd, &p, &pr, interval, args[0]) },
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -231,7 +229,7 @@ func newZoneShowCommand() *cobra.Command {
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two looks")
+	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two reads")
 	return cmd
 }
 
@@ -292,7 +290,7 @@ func showZone(cmd *cobra.Command, p *place, pr *printer, interval time.Duration,
 }
 
 func noZone(name string, o *own) error {
-	e := &cli.Error{Code: "no-zone", Exit: cli.ExitUsage, Message: fmt.Sprintf("no zone %q", name), Hint: "powerd zone list names the zones of this machine"}
+	e := &cli.Error{Code: "no-zone", Exit: cli.ExitUsage, Message: fmt.Sprintf("zone %q: not found", name), Hint: "powerd zone list lists the zones of this machine"}
 	if near := cli.Nearest(name, o.names()); near != "" {
 		e.Hint = "did you mean " + near + "?"
 	}

@@ -1,10 +1,9 @@
-// Package config is powerd.yaml: its keys, their defaults, and what makes sense.
+// Package config reads and validates powerd.yaml.
 //
-// Load returns a configuration that has been checked, or an error with a position, a rule
-// and a way out. What follows from the configuration alone is answered here too: which
-// controls may be written, how the node's BMC and its coordinators are reached, what is
-// done about another program's writes. Beside the files that it names, nothing is read;
-// no device is touched.
+// Load returns a valid configuration, or an error with position, rule and hint. The package
+// also derives settings from the configuration: which controls may be written, how the BMC
+// and the coordinators are reached, and how to react to writes of other programs. It reads
+// only the files that the configuration names, and touches no device.
 package config
 
 import (
@@ -12,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -29,7 +29,7 @@ import (
 
 // Config is powerd.yaml.
 type Config struct {
-	// Node is the name of the node, unique in the cluster.
+	// Node is the name of the node, unique in the cluster; by default the host's.
 	Node string `yaml:"node"`
 	// Domain that the node draws from, e.g. rack/r1.
 	Domain string `yaml:"domain"`
@@ -241,7 +241,7 @@ func Defaults() Config {
 // Example is a powerd.yaml with every key, as `powerd config example` prints it.
 const Example = `# powerd.yaml: the agent of one node.
 
-node: n01                             # unique in the cluster
+node: n01                             # unique in the cluster; default: the name of the host
 domain: rack/r1                       # the domain whose budget it draws from
 root: /                               # where sys, proc and etc are looked for
 state_dir: /var/lib/headroom/powerd   # saved originals, highest stamp, socket
@@ -300,11 +300,15 @@ metrics:
 log_level: info                       # debug, info, warn or error
 `
 
-// Load reads and checks the file at path. Errors are *cli.Error, exit 2.
+// Load reads and checks the file at path. Without node the node has the name of the
+// host. Errors are *cli.Error, exit 2.
 func Load(path string) (Config, error) {
 	cfg := Defaults()
 	if err := config.Load(path, &cfg); err != nil {
 		return Config{}, err
+	}
+	if cfg.Node == "" {
+		cfg.Node, _ = os.Hostname() // Validate refuses an empty name
 	}
 	if err := cfg.Validate(); err != nil {
 		e := cli.Usage("%s: %w", path, err)
@@ -323,7 +327,7 @@ func (c *Config) Validate() error {
 	p := c.Power
 	switch {
 	case !nameForm.MatchString(c.Node):
-		return badConfig(fmt.Sprintf("node: %q is no node name", c.Node), "use letters, digits, '-' and '.', at most 63 of them, a letter or digit first")
+		return badConfig(fmt.Sprintf("node: invalid name %q", c.Node), "use at most 63 letters, digits, '-' and '.', beginning with a letter or digit")
 	case c.Domain == "":
 		return badConfig("domain: is missing", "name the domain that the node draws from, for example rack/r1")
 	case c.StateDir == "" || c.Root == "":
@@ -427,7 +431,7 @@ func (c *Config) validateAddresses() error {
 		addrs = append(slices.Clone(addrs), c.Gossip.Bind)
 	}
 	if err := c.TLS.Check(false, addrs...); err != nil {
-		return badConfig(err.Error(), "coordinator tls cert create node/"+c.Node+" makes this node's certificate; tls in powerd.yaml names the files")
+		return badConfig(err.Error(), "coordinator tls cert create node/"+c.Node+" creates this node's certificate; set its files under tls: in powerd.yaml")
 	}
 	switch {
 	case c.Gossip.Bind == "" && len(c.Gossip.Join) > 0:
@@ -444,13 +448,13 @@ func (c *Config) validateAddresses() error {
 func (c *Config) Peers() (rpc.Peers, error) {
 	p, err := rpc.OpenPeers(c.TLS)
 	if err != nil {
-		return rpc.Peers{}, badConfig(err.Error(), "coordinator tls inspect FILE shows what a certificate says")
+		return rpc.Peers{}, badConfig(err.Error(), "coordinator tls cert create node/"+c.Node+" creates a certificate; coordinator tls inspect FILE shows one")
 	}
 	denials := secure.NewDenials()
 	if c.StateDir != "" {
 		known, err := secure.ReadDenials(filepath.Join(c.StateDir, statedir.DeniedFile))
 		if err != nil {
-			return rpc.Peers{}, badConfig(err.Error(), "move the file aside: coordinators tell which servers are denied when they are asked next")
+			return rpc.Peers{}, badConfig(err.Error(), "move the file aside; the coordinators send the denials again")
 		}
 		denials.Add(known...)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/internal/testkit"
 )
 
 func TestConfig(t *testing.T) {
@@ -20,7 +21,7 @@ func TestConfig(t *testing.T) {
 		{"unknown key", "weight:", "wieght:", "wieght"},
 		{"no unit", "floor: 70W", "floor: 70", "needs a unit"},
 		{"wrong unit", "rated: 250W", "rated: 250MHz", "250MHz"},
-		{"no node", "node: n01 ", "node: \"\" ", "node"},
+		{"invalid node", "node: n01 ", "node: \"n 01\" ", "node"},
 		{"fail-safe below floor", "fail_safe: 95W", "fail_safe: 60W", "fail_safe"},
 		{"max below fail-safe", "max: 220W", "max: 90W", "max"},
 		{"rated below max", "rated: 250W", "rated: 200W", "rated"},
@@ -66,6 +67,22 @@ func TestConfig(t *testing.T) {
 				t.Errorf("%v (hint %q), want exit 2 naming %s and %q", err, bad.Hint, path, c.want)
 			}
 		})
+	}
+}
+
+// A configuration without node, as the packages install it, has the host's name.
+func TestNodeIsTheHostsName(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil || !nameForm.MatchString(host) {
+		testkit.NotRun(t, "the name of this host is no node name")
+	}
+	path := filepath.Join(t.TempDir(), "powerd.yaml")
+	if err := os.WriteFile(path, []byte(strings.Replace(Example, "node: n01 ", "# ", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err := Load(path); err != nil || cfg.Node != host {
+		t.Errorf("the node is %q, want %q: %v", cfg.Node, host, err)
 	}
 }
 

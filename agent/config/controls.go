@@ -102,7 +102,7 @@ func (c Controls) validate() error {
 	for key, patterns := range map[string][]string{"allow": c.Allow, "deny": c.Deny} {
 		for _, p := range patterns {
 			if _, err := path.Match(p, ""); err != nil || p == "" {
-				return badConfig(fmt.Sprintf("controls.%s: %q is no pattern", key, p), "write names with * and ?, for example package-*; see powerd status")
+				return badConfig(fmt.Sprintf("controls.%s: invalid pattern %q", key, p), "use names with * and ?, for example package-*; see powerd zone list")
 			}
 		}
 	}

@@ -1,9 +1,9 @@
-// Package health keeps the warnings of a node that are visible now.
+// Package health holds the active health items of a node.
 //
-// A warning has a code, a text and a way out. Whoever watches a condition reports it each
-// time it looks, whether it is met or not, so a warning appears and clears itself. Each
-// change is one log line, and nothing is logged while nothing changes. Items belong to one
-// goroutine, powerd's loop; they do no I/O but the log.
+// An item has a code, a text and a hint. The code that watches a condition reports it at
+// every check, met or not, so items appear and clear by themselves. Each change is one log
+// line; without a change nothing is logged. Items belong to one goroutine, powerd's loop,
+// and do no I/O except for the log.
 package health
 
 import (
@@ -55,7 +55,7 @@ func (h *Items) set(bad bool, i Item) {
 	old, shown := h.items[i.Code]
 	switch {
 	case bad && !shown:
-		h.log.Warn("health item appeared", slog.String("code", i.Code), slog.String("text", i.Text), slog.String("hint", i.Hint))
+		h.log.Warn("health item raised", slog.String("code", i.Code), slog.String("text", i.Text), slog.String("hint", i.Hint))
 		h.items[i.Code] = i
 	case bad && old != i:
 		h.items[i.Code] = i

@@ -34,7 +34,7 @@ func TestItemsAppearAndClearOnce(t *testing.T) {
 	if _, ok := h.Get("sensor"); ok || h.Len() != 1 {
 		t.Errorf("%v after it cleared", h.List())
 	}
-	for line, want := range map[string]int{"appeared": 2, "cleared": 1} {
+	for line, want := range map[string]int{"raised": 2, "cleared": 1} {
 		if got := strings.Count(log.String(), line); got != want {
 			t.Errorf("%d lines of %q, want %d:\n%s", got, line, want, log.String())
 		}

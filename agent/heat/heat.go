@@ -1,9 +1,9 @@
-// Package heat tells how hot a node's machine is, and when its hardware holds it back.
+// Package heat reads a node's temperatures and detects thermal throttling.
 //
-// Heat is judged by a temperature and by what the hardware counts or reports as throttling.
-// One goroutine, powerd's loop, looks and takes the kernel's events; reading never writes.
-// What is not known makes nothing hot: sprints then end by their other bounds, and status
-// shows what is missing.
+// A node is hot when a temperature reaches its bound, or when the hardware counts or reports
+// throttling. One goroutine, powerd's loop, reads the sensors and receives the kernel's
+// events; nothing is written. An unknown temperature makes nothing hot: sprints then end by
+// their other bounds, and the status shows the missing sensors.
 package heat
 
 import (
@@ -48,7 +48,7 @@ func Open(root *os.Root, cfg *config.Config, log *slog.Logger) *Heat {
 	h := &Heat{log: log, max: thermal.Temp(cfg.Sprint.TempMax * float64(thermal.Degree))}
 	sensors, err := thermal.Open(root)
 	if err != nil {
-		log.Warn("no temperatures", slog.Any("error", err))
+		log.Warn("temperatures not available", slog.Any("error", err))
 		return h
 	}
 	sensors.Bound(config.SaneAbove * cfg.Power.Rated)
@@ -65,9 +65,9 @@ func (h *Heat) Watch(ctx context.Context, cfg *config.Config) {
 	events, err := thermal.Watch(ctx, h.log)
 	switch {
 	case errors.Is(err, thermal.ErrNoEvents):
-		h.log.Info("temperatures are polled", slog.Any("because", err))
+		h.log.Info("no thermal events, polling temperatures", slog.Any("because", err))
 	case err != nil:
-		h.log.Warn("temperatures are polled", slog.Any("because", err))
+		h.log.Warn("no thermal events, polling temperatures", slog.Any("because", err))
 	default:
 		h.Events = events
 	}
@@ -136,8 +136,8 @@ func (h *Heat) Close() error {
 //headroom:control
 func (h *Heat) Report(now time.Duration, health *health.Items) (cores, packages, events uint64) {
 	health.Warn(h.Slow(now), "thermal",
-		fmt.Sprintf("the processor is held back for its heat (%s)", h.words()),
-		"look at fans and inlet temperature; no sprint is begun meanwhile")
+		fmt.Sprintf("the processor is throttled by heat (%s)", h.words()),
+		"check fans and inlet temperature; no sprint starts meanwhile")
 	return h.slowed.cores, h.slowed.packages, h.slowed.events
 }
 
@@ -173,7 +173,7 @@ func (h *Heat) Rows() []*headroomv1.SensorStatus {
 		rows = append(rows, row)
 	}
 	for _, missing := range h.Sensors.Missing() {
-		rows = append(rows, &headroomv1.SensorStatus{Source: "thermal", Name: "-", State: "absent", Text: missing})
+		rows = append(rows, &headroomv1.SensorStatus{Source: missing.Source, Name: missing.Kind, State: "absent", Text: "this machine has no " + missing.Source + " " + missing.Kind})
 	}
 	return rows
 }
@@ -184,6 +184,6 @@ func (h *Heat) Refresh(rest bool) {
 		return
 	}
 	if err := h.Sensors.Refresh(); err != nil {
-		h.log.Debug("sensors not looked for", slog.Any("error", err))
+		h.log.Debug("sensor scan failed", slog.Any("error", err))
 	}
 }

@@ -1,15 +1,14 @@
-// Package links watches the node's network links and addresses: by which address
-// others reach it, and whether it can reach a coordinator at all.
+// Package links watches the node's network links and addresses: the address at which others
+// reach it, and whether it can reach a coordinator at all.
 //
-// The one idea: the kernel's events only say that something changed; what is then
-// believed is a fresh look at everything (View), and what to make of it is a pure
-// function (Choose). So a lost event, or a burst of them, costs nothing but a
-// look.
+// The one idea: an event of the kernel only triggers a fresh read of all links (View), and a
+// pure function (Choose) evaluates it. A lost event or a burst of events therefore costs at
+// most one read.
 //
-// Guarantees: a cable that is pulled shows at once, before a lease has ended;
-// changes are told at most ten times a second, and the last one always; a reader
-// who is slow sees the newest state and blocks nobody. The package changes no
-// link, address or route and sends nothing to anybody.
+// Guarantees: a pulled cable is detected at once, before a lease expires; changes are
+// reported at most ten times a second, and the last one always; a slow reader gets the
+// newest state and blocks nobody. The package changes no link, address or route, and sends
+// nothing.
 package links
 
 import (
@@ -43,7 +42,7 @@ const (
 
 // errEnded reports a watcher whose socket failed: its state does not follow the
 // machine any more.
-var errEnded = errors.New("links are no longer watched")
+var errEnded = errors.New("link watch ended")
 
 // Watcher follows the links of the node. Its methods may be called by any
 // goroutine.
@@ -149,7 +148,7 @@ func (w *Watcher) run(ctx context.Context, socket io.ReadCloser) {
 	}
 	listener.Wait()
 	if err != nil && ctx.Err() == nil {
-		w.log.Warn("links are no longer watched", slog.Any("error", err))
+		w.log.Warn("link watch ended", slog.Any("error", err))
 		w.mu.Lock()
 		w.err = errors.Join(errEnded, err)
 		w.mu.Unlock()

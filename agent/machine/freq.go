@@ -55,7 +55,7 @@ func (m *Machine) openFreq(cfg *config.Config, enforce bool) {
 	m.FreqInfo.State = capping.RungReady
 	if open := m.Freq.unbounded(m.Root); open > 0 {
 		m.FreqInfo.State = capping.RungRefused
-		m.FreqInfo.Text = fmt.Sprintf("%d CPUs that are online belong to no policy that can be bounded", open)
+		m.FreqInfo.Text = fmt.Sprintf("%d online CPUs belong to no policy with a frequency limit", open)
 		return
 	}
 	if !enforce {
@@ -246,7 +246,7 @@ func (f *Frequency) Write(most map[string]units.Freq, note func(path string, val
 }
 
 // ErrNotLower reports a ceiling above what was written.
-var ErrNotLower = errors.New("a frequency ceiling reads back higher than it was written")
+var ErrNotLower = errors.New("frequency ceiling reads back higher than written")
 
 // note records every value that write may leave behind. Policies whose record could not
 // be written stay where they are, and keep the others from nothing.

@@ -36,7 +36,7 @@ func OpenRoot(path string) (*os.Root, error) {
 		_ = root.Close()
 	}
 	e := &cli.Error{Code: "no-sysfs", Exit: cli.ExitUsage, Err: err, Message: fmt.Sprintf("no sysfs tree below %s: %v", path, err)}
-	e.Hint = "root: (or --root) must name a directory that holds sys, proc and etc; on a real machine it is /"
+	e.Hint = "root: (or --root) must be a directory that contains sys, proc and etc; on a real machine it is /"
 	if errors.Is(err, fs.ErrNotExist) {
 		e.Message = "no sysfs tree below " + path
 	}
@@ -51,8 +51,8 @@ func ReadIdentity(root *os.Root) (Identity, error) {
 	if err := errors.Join(errMachine, errBoot); err != nil || machine == "" || boot == "" {
 		return Identity{}, &cli.Error{
 			Code: "no-identity", Exit: cli.ExitUsage, Err: errors.Join(errNoIdentity, err),
-			Message: fmt.Sprintf("the machine has no identity: %s and %s must be readable", machineIDFile, BootIDFile),
-			Hint:    "systemd-machine-id-setup makes a machine id",
+			Message: fmt.Sprintf("machine identity unknown: %s and %s must be readable", machineIDFile, BootIDFile),
+			Hint:    "systemd-machine-id-setup creates a machine id",
 		}
 	}
 	var b [8]byte
@@ -63,4 +63,4 @@ func ReadIdentity(root *os.Root) (Identity, error) {
 }
 
 // errNoIdentity reports a root without a machine id or boot id.
-var errNoIdentity = errors.New("the machine has no identity")
+var errNoIdentity = errors.New("machine identity unknown")

@@ -1,14 +1,13 @@
-// Package machine is what a node is measured and held with: the packages and memory that
-// count energy, the limits of the packages, the frequency ceilings of the policies.
+// Package machine holds the devices of a node: energy counters of packages and memory,
+// limits of packages, and frequency ceilings of cpufreq policies.
 //
-// A Machine is read and written by one goroutine, powerd's loop. Look reads the counters,
-// ReadBack the limits and ceilings; Share and Frequency.Step turn what the control law
-// decides into what each package and policy is asked for; Write brings the hardware there
-// and verifies it. What reads back is believed, never what was written. Every value is
-// noted before it is written, by a function of the caller: a value whose note fails is not
-// written. What cannot be read is unknown, and never 0.
+// A Machine belongs to one goroutine, powerd's loop. Look reads the counters, ReadBack reads
+// limits and ceilings. Share and Frequency.Step turn the decisions of the control law into
+// values for each package and policy. Write writes a value and verifies it. Only values that
+// read back count. Every value is recorded before it is written, by a function of the
+// caller; if that fails, the value is not written. An unreadable value is unknown, never 0.
 //
-// Nothing here decides a cap, keeps a file, or knows of coordinators.
+// The package decides no cap, stores no file, and knows no coordinator.
 package machine
 
 import (
@@ -150,7 +149,7 @@ func (m *Machine) openRAPL(controls config.Controls, open func(*os.Root) (*rapl.
 func (m *Machine) noteOdd() {
 	for _, z := range m.Tree.Zones() {
 		if z.Kind == rapl.Other {
-			m.odd = append(m.odd, fmt.Sprintf("%q (a zone of no known kind)", z.Label))
+			m.odd = append(m.odd, fmt.Sprintf("%q (unknown kind of zone)", z.Label))
 		}
 	}
 	if err := m.Tree.Skipped(); err != nil {
@@ -166,7 +165,7 @@ func (m *Machine) addSocket(z *rapl.Zone, enforce bool) {
 	s := &Package{Zone: z, Meter: rapl.NewMeter(z)}
 	m.Packages, m.meters = append(m.Packages, s), append(m.meters, s.Meter)
 	if z.EnergyOnly() {
-		m.RAPLInfo.State, m.RAPLInfo.Text = capping.RungMissing, z.Label+" counts energy and has no limits, which is normal on AMD"
+		m.RAPLInfo.State, m.RAPLInfo.Text = capping.RungMissing, z.Label+" has energy counters but no limits, which is normal on AMD"
 		return
 	}
 	if !enforce {

@@ -59,7 +59,7 @@ func (m *Machine) HeldLower() []string {
 		}
 		b, err := m.Tree.Binding(s.Zone, rapl.LongTerm)
 		if err == nil && b.Zone != s.Zone && b.Limit < s.Written.Long-rapl.Rounding {
-			held = append(held, fmt.Sprintf("%s to %v by %s (%v was written)", s.Zone.Label, b.Limit, b.Zone.Label, s.Written.Long))
+			held = append(held, fmt.Sprintf("%s to %v by %s (wrote %v)", s.Zone.Label, b.Limit, b.Zone.Label, s.Written.Long))
 		}
 	}
 	return held

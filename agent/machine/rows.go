@@ -30,9 +30,9 @@ func raplRow(name string, power capping.Reading, still time.Duration) *headroomv
 	row := &headroomv1.SensorStatus{Source: "rapl", Name: name, State: status.OK, AgeMs: new(still.Milliseconds())}
 	switch {
 	case still > sensorOld:
-		row.State, row.Text = "stale", "the counter does not move"
+		row.State, row.Text = "stale", "counter does not advance"
 	case !power.Known:
-		row.State, row.Text, row.AgeMs = "unknown", "the counter cannot be read, or was reset", nil
+		row.State, row.Text, row.AgeMs = "unknown", "counter not readable, or reset", nil
 	default:
 		row.PowerUw = new(int64(power.Power))
 	}

@@ -1,12 +1,12 @@
-// Package meter tells what a node draws at the wall.
+// Package meter measures what a node draws at the wall.
 //
-// It makes wall power of what the packages and the memory count, by a model that is learned
-// from the node's BMC where there is one, and goes by the BMC alone where nothing counts.
-// Power that is not known is unknown, never 0, and counts towards no mean and no energy. A
-// reading that cannot be true is none.
+// It computes wall power from the energy counters of packages and memory, with a model that
+// is learned from the BMC if there is one. Without counters it uses the BMC alone. Unknown
+// power is unknown, never 0, and is part of no mean and no energy. An implausible reading is
+// unknown.
 //
-// A Meter belongs to one goroutine, powerd's loop. The BMC, which may take seconds, is
-// asked by a goroutine of its own (package ipmi); here its newest reading is looked at.
+// A Meter belongs to one goroutine, powerd's loop. The BMC may take seconds, so a separate
+// goroutine queries it (package ipmi); the Meter uses its newest reading.
 package meter
 
 import (
@@ -66,7 +66,7 @@ func (w *Meter) Attach(m *machine.Machine) {
 func (w *Meter) Start() {
 	cfg, err := w.cfg.BMC()
 	w.health.Fail(err != nil, "bmc-password",
-		fmt.Sprintf("the BMC is not asked: %v", err), config.HintOf(err))
+		fmt.Sprintf("BMC not queried: %v", err), config.HintOf(err))
 	if err != nil || cfg.Mode == ipmi.ModeOff {
 		return
 	}
@@ -202,8 +202,8 @@ func (w *Meter) Watch(now, began time.Duration, holding bool, busy float64, busy
 	if w.BMC == nil {
 		return
 	}
-	if p, ok := w.Witness(busy, busyKnown); ok {
-		w.BMC.Witness(p)
+	if p, ok := w.Reference(busy, busyKnown); ok {
+		w.BMC.Reference(p)
 	}
 	asked := w.cfg.IPMI.Mode == config.IPMILAN || w.cfg.IPMI.Mode == config.IPMIInBand
 	late := now-began > quietBMC
@@ -217,8 +217,8 @@ func (w *Meter) Watch(now, began time.Duration, holding bool, busy float64, busy
 	}
 	agreement := w.learner.Agreement(now)
 	w.health.Warn(agreement.State == capping.Disagrees, "sensor-disagree",
-		fmt.Sprintf("wall power of the BMC and of the model %v; the wall counts", agreement),
-		"look at power.other and supply_efficiency, at the unit of the BMC's reading, and at energy filtering (SGX) in the BIOS")
+		fmt.Sprintf("wall power of BMC and model: %v; the BMC is used", agreement),
+		"check power.other and power.supply_efficiency (docs/calibration.md), the unit of the BMC reading, and energy filtering (SGX) in the BIOS")
 }
 
 // quietSensor is how long power may be unknown before that is a warning.
@@ -230,8 +230,8 @@ const quietBMC = 6 * time.Second
 func (w *Meter) sayBMC(bad bool) {
 	r := w.told
 	w.health.Warn(bad, "bmc",
-		fmt.Sprintf("wall power from the BMC is %s: %s; the model alone goes on, with a margin", r.State, r.Why),
-		"see powerd sensor list; a BMC that hangs comes back with ipmitool mc reset cold, which leaves the host alone")
+		fmt.Sprintf("BMC power reading %s: %s; using the model with a margin", r.State, r.Why),
+		"see powerd sensor list; if the BMC hangs, run ipmitool mc reset cold, which does not affect the host")
 }
 
 // Close ends the asking.
@@ -245,13 +245,13 @@ func (w *Meter) Close() {
 func (w *Meter) watchSensor(now, began time.Duration, holding bool) {
 	if len(w.machine.Packages) == 0 {
 		w.health.Warn(w.Blind() && now-began > quietSensor, "sensor",
-			"nothing here measures power: "+blindWords(holding),
-			"give the node a BMC that tells it (ipmi in powerd.yaml), or load the RAPL driver; see powerd sensor list")
+			"no source of power: "+blindWords(holding),
+			"configure a BMC (ipmi: in powerd.yaml) or load the RAPL driver; see powerd sensor list")
 		return
 	}
 	w.health.Warn(now-max(w.knownAt, began) > quietSensor, "sensor",
-		"power cannot be read ("+strings.Join(w.machine.Unmeasured(), ", ")+"): limits hold or fall, and never rise",
-		"energy_uj is readable by root only, and a counter that stands still counts for nothing; see powerd zone list")
+		"power not readable ("+strings.Join(w.machine.Unmeasured(), ", ")+"): limits are kept or lowered, not raised",
+		"only root may read energy_uj, and a counter that does not advance is ignored; see powerd zone list")
 }
 
 // blindWords are what a node without any measurement goes by.

@@ -3,6 +3,7 @@ package meter
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"headroom/agent/config"
@@ -44,12 +45,12 @@ func (w *Meter) BMCRow(now time.Duration) *headroomv1.SensorStatus {
 
 func (w *Meter) noBMC() string {
 	if w.cfg.IPMI.Mode == config.IPMIAuto {
-		return "no BMC of this node is asked (ipmi.mode is auto, and the node stands below another root)"
+		return "not read: ipmi.mode is auto and root is not /"
 	}
 	if w.cfg.IPMI.Mode == config.IPMIOff {
-		return "ipmi.mode is off"
+		return "not read: ipmi.mode is off"
 	}
-	return "the password file cannot be used"
+	return "not read: ipmi.password_file is unusable"
 }
 
 // ModelRow is what the model makes of package power, against the BMC.
@@ -67,7 +68,7 @@ func (w *Meter) ModelRow(now time.Duration) *headroomv1.SensorStatus {
 			row.Disagreement, row.Text = new(a.Ratio), "as configured, "+a.String()+" with the BMC"
 		}
 		if m := w.learner.Margin(); m > 0 {
-			row.Text += fmt.Sprintf(" (margin %.1f %%)", 100*m)
+			row.Text = strings.TrimPrefix(fmt.Sprintf("%s; margin %.1f %%", row.Text, 100*m), "; ")
 		}
 	}
 	return row

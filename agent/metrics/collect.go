@@ -13,12 +13,12 @@ import (
 	"headroom/units"
 )
 
-// Source is the node's state as of now, with what remains of the lease; nil while
-// there is none. It may wait for the loop, within bounds.
+// Source returns the current status of the node, nil while there is none. It may wait
+// for the loop, within bounds.
 type Source func() *headroomv1.GetAgentStatusResponse
 
-// Collector turns a status and the loop's own counts into metrics. It keeps
-// nothing between two scrapes.
+// Collector turns a status and the loop's counts into metrics. It keeps no state between
+// scrapes.
 type Collector struct {
 	version string
 	status  Source
@@ -26,19 +26,19 @@ type Collector struct {
 	descs   scrape.Descs
 }
 
-// New is the collector of a powerd of that version.
+// New returns the collector of a powerd of that version.
 func New(version string, status Source, loop *Loop) *Collector {
 	return &Collector{version: version, status: status, loop: loop, descs: all().Descs()}
 }
 
-// Describe tells every metric that Collect may tell.
+// Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.loop.step.Describe(ch)
 	c.loop.settle.Describe(ch)
 	c.descs.Describe(ch)
 }
 
-// Collect asks for the status once and tells what it says.
+// Collect implements prometheus.Collector; it reads the status once.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.status()
 	c.loop.step.Collect(ch)
@@ -65,7 +65,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 // points are the metrics of one scrape.
 type points struct{ scrape.Points }
 
-// known tells a value that may be unknown, in the unit that of makes of it.
+// known adds a value that may be unknown, converted by of.
 func known[T ~int64](p *points, name string, value *int64, of func(T) float64, labels ...string) {
 	if value != nil {
 		p.Add(name, of(T(*value)), labels...)
@@ -78,13 +78,13 @@ func ratio(p *points, name string, value *float64, labels ...string) {
 	}
 }
 
-// tenths is a power in watts, rounded to 0.1 W.
+// tenths returns a power in watts, rounded to 0.1 W.
 func tenths(w units.Power) float64 { return math.Round(w.Watts()*10) / 10 }
 
-// whole is an energy in whole joules.
+// whole returns an energy in whole joules.
 func whole(e units.Energy) float64 { return math.Floor(e.Joules()) }
 
-// milli is what is told in thousandths: milliseconds, millidegrees.
+// milli converts thousandths (milliseconds, millidegrees).
 func milli(v int64) float64 { return float64(v) / 1e3 }
 
 func (p *points) loop(l *Loop) {
@@ -106,8 +106,8 @@ func (p *points) counters(c *headroomv1.AgentCounters) {
 	p.Add(sprintsBegun, float64(c.GetSprints()))
 }
 
-// controls tells what went wrong with each control. One that powerd may write is
-// there with 0, drift only where it is looked for.
+// controls adds the drifts and failed writes of each control: 0 for every control that
+// powerd may write, drift only for those that it checks.
 func (p *points) controls(s *headroomv1.GetAgentStatusResponse, l *Loop) {
 	drifts, writes := l.wrong()
 	for control, n := range drifts {
@@ -117,7 +117,7 @@ func (p *points) controls(s *headroomv1.GetAgentStatusResponse, l *Loop) {
 		p.Add(zoneWriteErrors, float64(n), f.control, string(f.why))
 	}
 	watched, written := controlsOf(s)
-	for _, control := range watched { // what was counted has been told: the first counts
+	for _, control := range watched { // of two points with the same labels the first is used
 		p.Add(zoneDrift, 0, control)
 	}
 	for _, control := range append(watched, written...) {
@@ -127,8 +127,8 @@ func (p *points) controls(s *headroomv1.GetAgentStatusResponse, l *Loop) {
 	}
 }
 
-// controlsOf are what powerd may write on this node: with drift looked for, and
-// only written.
+// controlsOf returns the controls that powerd may write on this node: those checked for
+// drift, and those only written.
 func controlsOf(s *headroomv1.GetAgentStatusResponse) (watched, written []string) {
 	for _, z := range s.GetZones() {
 		if z.GetKind() == packageKind && z.GetControlType() != twinControl {
@@ -155,7 +155,7 @@ func controlsOf(s *headroomv1.GetAgentStatusResponse) (watched, written []string
 const (
 	packageKind = "package"
 	dramKind    = "dram"
-	twinControl = "intel-rapl-mmio" // shows the same packages once more
+	twinControl = "intel-rapl-mmio" // the same packages a second time
 	observing   = "observing"
 	believed    = "ok"
 	absent      = "absent"
@@ -173,7 +173,7 @@ func (p *points) zones(s *headroomv1.GetAgentStatusResponse) {
 	}
 }
 
-// socketOf is the first number in a zone's name, "" where it has none.
+// socketOf returns the first number in a zone's name, "" if it has none.
 func socketOf(zone string) string {
 	for number := range strings.FieldsFuncSeq(zone, func(r rune) bool { return r < '0' || r > '9' }) {
 		return number
@@ -219,8 +219,7 @@ func stateOf(h *headroomv1.Holding) string {
 	return observing
 }
 
-// packagesAndMemory is the sum over the zones that count what no other does, nil
-// when one of them is unknown.
+// packagesAndMemory returns the power of packages and memory, nil if one is unknown.
 func packagesAndMemory(s *headroomv1.GetAgentStatusResponse) *int64 {
 	var sum *int64
 	for _, z := range s.GetZones() {
@@ -237,8 +236,8 @@ func packagesAndMemory(s *headroomv1.GetAgentStatusResponse) *int64 {
 	return sum
 }
 
-// onlySensor is the power that the one sensor of a source tells, nil when it tells
-// none, is not believed, or is not the only one.
+// onlySensor returns the power of the only sensor of a source, nil if it is not ok or
+// there are several.
 func onlySensor(s *headroomv1.GetAgentStatusResponse, source string) *int64 {
 	var found *int64
 	for _, n := range s.GetSensors() {
@@ -276,8 +275,8 @@ func (p *points) sensors(all []*headroomv1.SensorStatus) {
 	}
 }
 
-// compared are the two sources of a disagreement: the model's is that of the BMC
-// with it, any other one that of the source with the node's best figure.
+// compared returns the two sources of a disagreement: the model is compared with the
+// BMC, any other source with the node's best value.
 func compared(n *headroomv1.SensorStatus, all []*headroomv1.SensorStatus) (pair [2]string) {
 	if n.GetSource() != modelSource {
 		return [2]string{n.GetSource(), "best"}
@@ -299,7 +298,7 @@ func (p *points) policies(all []*headroomv1.PolicyStatus) {
 	}
 }
 
-// health tells what is visible, then 0 for whatever else might be.
+// health adds 1 for each active item, then 0 for the others.
 func (p *points) health(visible []*headroomv1.HealthItem) {
 	shown := map[string]float64{warn: 0, fail: 0}
 	for _, i := range visible {

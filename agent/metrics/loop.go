@@ -13,9 +13,8 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 )
 
-// Loop is what only powerd's loop can count. Its methods may be called while a
-// scrape reads; what is called in every turn costs some ten nanoseconds and makes
-// no garbage.
+// Loop holds the counts of powerd's loop. Its methods may be called during a scrape. Those
+// called in every step take about ten nanoseconds and do not allocate.
 type Loop struct {
 	step, settle prometheus.Histogram
 	limited      []atomic.Int64  // nanoseconds, in the order of limiters()
@@ -26,51 +25,51 @@ type Loop struct {
 	writes map[failure]uint64
 }
 
-// Reason is why a write did not hold.
+// Reason is the reason of a failed write.
 type Reason string
 
-// Reasons of writes that did not hold.
+// Reasons of failed writes.
 const (
-	// Locked: firmware holds the control until the next reboot.
+	// Locked: firmware has locked the control until the next reboot.
 	Locked Reason = "locked"
-	// NotTaken: written without an error, and something else reads back.
+	// NotTaken: the write succeeded, but another value reads back.
 	NotTaken Reason = "not-taken"
-	// Refused: the kernel, systemd or the BMC said no, or the value is never written.
+	// Refused: the kernel, systemd or the BMC refused, or the value is never written.
 	Refused Reason = "refused"
-	// IO: it could not be written or read back, or not be recorded before.
+	// IO: the write, the read-back, or the record before the write failed.
 	IO Reason = "io"
 )
 
-// reasons are all of them.
+// reasons returns all reasons.
 func reasons() []Reason { return []Reason{Locked, NotTaken, Refused, IO} }
 
-// failure is a way in which writes of a control fail.
+// failure is a control and the reason of a failed write.
 type failure struct {
 	control string
 	why     Reason
 }
 
-// stepBuckets are for one turn of the loop, in seconds: tens of microseconds as a
-// rule, a whole period when something is wrong.
+// stepBuckets are in seconds: a step usually takes tens of microseconds, and a whole
+// period when something is wrong.
 func stepBuckets() []float64 {
 	return []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3}
 }
 
-// settleBuckets are for meeting a new cap, in seconds: the goal is 1 s.
+// settleBuckets are in seconds; the goal for meeting a new cap is 1 s.
 func settleBuckets() []float64 {
 	return []float64{0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10}
 }
 
 const (
-	// nativeFactor is how much wider each bucket of the native histogram is than the
-	// one before: eight to each doubling.
+	// nativeFactor is the growth of the buckets of the native histogram: eight for each
+	// doubling.
 	nativeFactor = 1.1
-	// nativeMost bounds its buckets: eight to each doubling from 1 us to 1 s. Beyond,
-	// they become wider; nothing is ever reset.
+	// nativeMost bounds its buckets: eight for each doubling from 1 us to 1 s. Beyond that
+	// they become wider; nothing is reset.
 	nativeMost = 160
 )
 
-// NewLoop is a loop that has counted nothing.
+// NewLoop returns a Loop with all counts 0.
 func NewLoop() *Loop {
 	return &Loop{
 		step: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -83,11 +82,11 @@ func NewLoop() *Loop {
 	}
 }
 
-// ObserveStep counts one turn of the loop that took d.
+// ObserveStep counts one step that took d.
 func (l *Loop) ObserveStep(d time.Duration) { l.step.Observe(d.Seconds()) }
 
-// ObserveSettle counts one new cap, which the measured power met after d. of is the
-// lease that the cap came with, nil where it came with none.
+// ObserveSettle counts one new cap that measured power met after d. of is the lease of
+// the cap, nil without one.
 func (l *Loop) ObserveSettle(d time.Duration, of *headroomv1.Stamp) {
 	settle, ok := l.settle.(prometheus.ExemplarObserver)
 	if of == nil || !ok {
@@ -101,37 +100,37 @@ func (l *Loop) ObserveSettle(d time.Duration, of *headroomv1.Stamp) {
 	})
 }
 
-// AddLimited counts time in which the node was held back; by is as in status
-// ("cap", "thermal", "sprint", "local", "fail-safe"), others are not counted.
+// AddLimited counts time in which the node was limited by a cause of limiters; others are
+// not counted.
 func (l *Loop) AddLimited(by string, d time.Duration) {
 	if i := slices.Index(limiters(), by); i >= 0 && d > 0 {
 		l.limited[i].Add(int64(d))
 	}
 }
 
-// SetThrottled takes how often heat slowed a processor down since powerd started:
-// by the counters of cores, by those of packages, and by the kernel's events.
+// SetThrottled sets the thermal throttle events since powerd started, by the counters of
+// cores, those of packages, and the kernel's events.
 func (l *Loop) SetThrottled(cores, packages, events uint64) {
 	for i, n := range [...]uint64{cores, packages, events} {
 		l.throttled[i].Store(n)
 	}
 }
 
-// Drifted counts that a control was found at another value than was written.
+// Drifted counts that another program changed a control.
 func (l *Loop) Drifted(control string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drifts[control]++
 }
 
-// WriteFailed counts a write of a control that did not hold.
+// WriteFailed counts a failed write of a control.
 func (l *Loop) WriteFailed(control string, why Reason) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.writes[failure{control, why}]++
 }
 
-// wrong is a copy of what went wrong so far.
+// wrong returns copies of the counts of drifts and failures.
 func (l *Loop) wrong() (drifts map[string]uint64, writes map[failure]uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,28 +1,25 @@
-// Package metrics tells Prometheus how a node is: what powerd's status says, what
-// its loop alone can count, and what the process costs.
+// Package metrics serves powerd's metrics to Prometheus: its status, the counts of its
+// loop, and the resource use of the process.
 //
-// The one idea: nothing is kept for a scrape. The collector turns the status
-// message of this moment, and the loop's own counts, into metrics; whoever never
-// scrapes pays for a few atomic additions and nothing else.
+// The one idea: a scrape keeps no state. The collector turns the current status message
+// and the loop's counts into metrics. Without scrapes the cost is a few atomic additions.
 //
 // Guarantees:
-//   - whatever the rate of the scrapes, values change at most once a second, and
-//     powers and energies are coarse: RAPL read often and exactly gives away what a
-//     processor computes (PLATYPUS, CVE-2020-8694 and CVE-2020-8695);
-//   - the loop is asked at most once for each of those seconds, and a scrape resets
-//     nothing;
-//   - what is unknown is absent; a counter is there with 0 before its first event;
-//   - labels are valid and of bounded length, whatever a machine calls its parts, and
-//     two points with the same labels never break a scrape: the first counts;
-//   - a slow or hostile client holds a connection for seconds and never powerd.
+//   - values change at most once a second, whatever the rate of scrapes, and powers and
+//     energies are rounded: frequent and exact RAPL readings leak what a processor
+//     computes (PLATYPUS, CVE-2020-8694 and CVE-2020-8695);
+//   - the loop is queried at most once a second, and a scrape resets nothing;
+//   - an unknown value is absent; a counter is 0 before its first event;
+//   - labels are valid and of bounded length, whatever names a machine uses; of two points
+//     with the same labels the first is used;
+//   - a slow or hostile client can hold a connection for seconds, and never blocks powerd.
 //
-// The registry is the package's own: nothing is registered with Prometheus' default
-// one, and nothing in it is served.
+// The package has its own registry and does not use Prometheus' default one.
 package metrics
 
 import "headroom/internal/scrape"
 
-// Metrics by name, for those who fill them in.
+// Names of the metrics.
 const (
 	zoneEnergy      = "headroom_zone_energy_joules_total"
 	zonePower       = "headroom_zone_power_watts"
@@ -65,69 +62,69 @@ const (
 	buildInfo       = "headroom_build_info"
 )
 
-// all are the metrics of powerd, in the order of the page that lists them.
+// all returns the metrics of powerd, in the order of docs/metrics.md.
 func all() scrape.Table {
 	zone := scrape.Of("zone", "zones of powerd zone list")
-	socket := scrape.Of("socket", "number of the socket, empty where the zone tells none")
-	control := scrape.Of("zone", "zones of powerd zone list; where something else is written, its name: policies of powerd freq list, names of slices, "+BMC)
+	socket := scrape.Of("socket", "number of the socket, empty if the zone has none")
+	control := scrape.Of("zone", "zones of powerd zone list, policies of powerd freq list, names of slices, "+BMC)
 	stage := scrape.Of("stage", "requested, written, effective")
 	source := scrape.Of("source", sources)
 	sensor := scrape.Of("sensor", "sensors of powerd sensor list")
 	policy := scrape.Of("policy", "policies of powerd freq list")
 	severity := scrape.Of("severity", scrape.Words(severities()))
 	return scrape.Table{
-		scrape.Counter(zoneEnergy, "Energy that a zone has spent since powerd started, through wraps and resets of its counter; whole joules.", zone, socket),
-		scrape.Gauge(zonePower, "Power of a zone, rounded to 0.1 W.", zone, socket),
-		scrape.Gauge(zoneLimit, "Limit of a zone, as it was asked for, as it was written, and as it reads back.", zone, scrape.Of("constraint", longTerm), stage),
-		scrape.Counter(zoneDrift, "Times that a limit or ceiling was found at another value than powerd wrote; once however long it lasts.", control),
-		scrape.Counter(zoneWriteErrors, "Writes that failed or did not read back, by why.", control, scrape.Of("reason", scrape.Words(reasons()))),
-		scrape.Gauge(nodePower, "Power of the node, rounded to 0.1 W: rapl is packages and memory; dcmi, sdr and model are at the wall; best is what caps are held by.", scrape.Of("source", "best, rapl, dcmi, sdr, model")),
-		scrape.Gauge(nodeCap, "Cap in force, at the wall; absent while the node only observes."),
-		scrape.Gauge(nodeFailSafe, "Fail-safe cap, at the wall."),
-		scrape.Gauge(nodeDemand, "What the node could use if it were not held, at the wall, rounded to 0.1 W."),
-		scrape.Gauge(nodeLimited, "Part of the last minute in which the node was held back."),
-		scrape.Counter(nodeLimitedBy, "Time in which the node was held back, by what did it.", scrape.Of("by", scrape.Words(limiters()))),
-		scrape.Counter(nodeOverTime, "Time in which the measured power, as a mean over 1 s, stood above the cap in force by more than 2 %; time of unknown power counts neither way."),
-		scrape.Counter(nodeOverEnergy, "Energy drawn above the cap in that time; whole joules."),
-		scrape.Gauge(nodeState, "1 for what the node does with its cap, 0 for the others.", scrape.Of("state", scrape.Words(nodeStates()))),
-		scrape.Gauge(nodeRung, "1 for the rung of the ladder on which the node stands, 0 for the others.", scrape.Of("rung", scrape.Words(rungs()))),
-		scrape.Gauge(nodeCutOff, "1 while no link that leads to a coordinator is up."),
-		scrape.Gauge(leaseRemaining, "Time until the lease ends; absent without one."),
-		scrape.Counter(leaseRenewals, "Answers to heartbeats: leases taken, and leases refused.", scrape.Of("result", "ok, refused")),
-		scrape.Counter(leaseExpiries, "Leases that ended without a new one."),
-		scrape.Histogram(controlStep, "Time that one turn of the loop took; also a native histogram."),
-		scrape.Counter(controlMisses, "Turns of the loop that came later than the loop promises."),
-		scrape.Histogram(controlSettle, "Time from a new cap until the measured power stayed within 2 % of it."),
-		scrape.Gauge(sensorAge, "Time since a source's value last changed; of several sensors, the oldest.", source),
-		scrape.Gauge(sensorApart, "How far source a is from b, up or down, as a part of b; best is what caps are held by.", scrape.Of("a", "dcmi, sdr"), scrape.Of("b", "best, model")),
-		scrape.Gauge(sensorTemp, "Temperature that a sensor tells.", source, sensor),
-		scrape.Gauge(sensorOK, "1 for a sensor that is believed, 0 for one that is stale, insane or silent.", source, sensor),
-		scrape.Gauge(cpuFreq, "Frequency of a policy's processors.", policy),
-		scrape.Gauge(cpuCeiling, "Frequency ceiling of a policy, as it was asked for, written, and reads back.", policy, stage),
-		scrape.Counter(cpuThrottled, "Events in which heat slowed a processor down: core and package are its own counters, event is what the kernel told; one cause may count in each.", scrape.Of("kind", scrape.Words(throttleKinds()))),
-		scrape.Gauge(sprintEscrow, "Energy put aside for the sprint under way; 0 without one."),
-		scrape.Gauge(sprintSpent, "Energy that the sprint under way has drawn above its base cap; absent while unknown."),
-		scrape.Counter(sprintsBegun, "Sprints begun."),
-		scrape.Gauge(healthShown, "1 while a health item is visible, 0 while it is not.", scrape.Of("code", scrape.Words(healthCodes())), severity),
-		scrape.Gauge(healthItems, "Health items visible.", severity),
-		scrape.Gauge(brakeGeneration, "Highest generation of the brake that the node has heard; 0 when it has heard none."),
-		scrape.Gauge(brakeSet, "1 while a brake is in force on the node: no lease has told that it is lifted."),
-		scrape.Counter(brakeDropped, "Brakes that were heard and not believed: of a generation that was known, signed with another key, or not understood.", scrape.Of("reason", "old, forged, malformed")),
-		scrape.Gauge(savedControls, "Controls whose originals are saved."),
-		scrape.Gauge(buildInfo, "1, with the version of powerd.", scrape.Of("version", ""), scrape.Of("goversion", "")),
+		scrape.Counter(zoneEnergy, "Energy used by a zone since powerd started, in whole joules, across wraps and resets of its counter.", zone, socket),
+		scrape.Gauge(zonePower, "Power of a zone in watts, rounded to 0.1 W.", zone, socket),
+		scrape.Gauge(zoneLimit, "Limit of a zone in watts: requested, written, or effective (read back).", zone, scrape.Of("constraint", longTerm), stage),
+		scrape.Counter(zoneDrift, "Number of times another program changed a limit or frequency ceiling. A lasting change counts once.", control),
+		scrape.Counter(zoneWriteErrors, "Number of writes that failed or did not read back, by reason.", control, scrape.Of("reason", scrape.Words(reasons()))),
+		scrape.Gauge(nodePower, "Power of the node in watts, rounded to 0.1 W, by source: rapl is packages and memory; dcmi, sdr and model are at the wall; best is the value that caps are enforced on.", scrape.Of("source", "best, rapl, dcmi, sdr, model")),
+		scrape.Gauge(nodeCap, "Cap in force in watts at the wall. Absent while the node observes."),
+		scrape.Gauge(nodeFailSafe, "Fail-safe cap in watts at the wall."),
+		scrape.Gauge(nodeDemand, "Power in watts at the wall that the node could use without a cap, rounded to 0.1 W."),
+		scrape.Gauge(nodeLimited, "Ratio of the last minute in which the node was limited."),
+		scrape.Counter(nodeLimitedBy, "Time in seconds in which the node was limited, by cause.", scrape.Of("by", scrape.Words(limiters()))),
+		scrape.Counter(nodeOverTime, "Time in seconds in which measured power (mean over 1 s) exceeded the cap in force by more than 2 %. Time with unknown power is not counted."),
+		scrape.Counter(nodeOverEnergy, "Energy above the cap in whole joules, while measured power exceeded it by more than 2 %."),
+		scrape.Gauge(nodeState, "1 for the current state of the node, 0 for the others.", scrape.Of("state", scrape.Words(nodeStates()))),
+		scrape.Gauge(nodeRung, "1 for the control that enforces the cap, 0 for the others.", scrape.Of("rung", scrape.Words(rungs()))),
+		scrape.Gauge(nodeCutOff, "1 if no link to a coordinator is up, 0 otherwise."),
+		scrape.Gauge(leaseRemaining, "Time in seconds until the lease expires. Absent without a lease."),
+		scrape.Counter(leaseRenewals, "Number of leases received, by result.", scrape.Of("result", "ok, refused")),
+		scrape.Counter(leaseExpiries, "Number of leases that expired without a renewal."),
+		scrape.Histogram(controlStep, "Duration in seconds of one control step. Also a native histogram."),
+		scrape.Counter(controlMisses, "Number of control steps that missed their deadline."),
+		scrape.Histogram(controlSettle, "Time in seconds from a new cap until measured power stayed within 2 % of it."),
+		scrape.Gauge(sensorAge, "Time in seconds since a source's value last changed. Oldest sensor if it has several.", source),
+		scrape.Gauge(sensorApart, "Absolute difference of source a from source b, as a ratio of b. best is the value that caps are enforced on.", scrape.Of("a", "dcmi, sdr"), scrape.Of("b", "best, model")),
+		scrape.Gauge(sensorTemp, "Temperature of a sensor in degrees Celsius.", source, sensor),
+		scrape.Gauge(sensorOK, "1 if the sensor is ok, 0 if it is stale, implausible or silent.", source, sensor),
+		scrape.Gauge(cpuFreq, "Frequency in hertz of the processors of a cpufreq policy.", policy),
+		scrape.Gauge(cpuCeiling, "Frequency ceiling in hertz of a cpufreq policy: requested, written, or effective (read back).", policy, stage),
+		scrape.Counter(cpuThrottled, "Number of thermal throttle events: core and package are counters of the processor, event is a kernel event. One cause may count in each.", scrape.Of("kind", scrape.Words(throttleKinds()))),
+		scrape.Gauge(sprintEscrow, "Energy in joules reserved for the active sprint. 0 without one."),
+		scrape.Gauge(sprintSpent, "Energy in joules that the active sprint has used above its base cap. Absent if unknown."),
+		scrape.Counter(sprintsBegun, "Number of sprints started."),
+		scrape.Gauge(healthShown, "1 if the health item is active, 0 otherwise.", scrape.Of("code", scrape.Words(healthCodes())), severity),
+		scrape.Gauge(healthItems, "Number of active health items.", severity),
+		scrape.Gauge(brakeGeneration, "Highest brake generation that the node has received. 0 if none."),
+		scrape.Gauge(brakeSet, "1 if the brake is in force on this node, 0 otherwise."),
+		scrape.Counter(brakeDropped, "Number of brake messages dropped: old generation, forged (unknown key), or malformed.", scrape.Of("reason", "old, forged, malformed")),
+		scrape.Gauge(savedControls, "Number of controls with a saved original value."),
+		scrape.Gauge(buildInfo, "Always 1, labeled with the version of powerd.", scrape.Of("version", ""), scrape.Of("goversion", "")),
 	}
 }
 
 const (
-	// sources are those of power and temperature.
+	// sources lists the sources of power and temperature.
 	sources = "rapl, dcmi, sdr, hwmon, thermal, model"
-	// longTerm is the constraint that status tells of.
+	// longTerm is the constraint in the status.
 	longTerm = "long_term"
-	// BMC is the BMC's own limit, as counts name it.
+	// BMC is the name of the BMC's limit in counters.
 	BMC = "bmc"
 )
 
-// limiters are what may hold a node back.
+// limiters returns the causes that may limit a node.
 func limiters() []string { return []string{"cap", "thermal", "sprint", "local", "fail-safe"} }
 
 func nodeStates() []string { return []string{"held", "fail-safe", observing} }
@@ -144,11 +141,11 @@ const (
 
 func severities() []string { return []string{warn, fail} }
 
-// HealthItem is a code of powerd's warnings, with its severity.
+// HealthItem is the code of a health item, with its severity.
 type HealthItem struct{ Code, Severity string }
 
-// HealthItems are the warnings that powerd may show, in the order of their codes.
-// One that is missing here is served while it is visible, and absent otherwise.
+// HealthItems returns the health items of powerd, ordered by code. One that is missing
+// here is served while it is active, and absent otherwise.
 func HealthItems() []HealthItem {
 	return []HealthItem{
 		{"bios-lock", warn},

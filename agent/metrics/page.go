@@ -2,23 +2,23 @@ package metrics
 
 import "headroom/internal/scrape"
 
-// processMetrics are those of Prometheus' own process collector. Where the kernel
-// does not tell one, it is absent.
+// processMetrics lists the metrics of Prometheus' process collector. One that the kernel
+// does not provide is absent.
 func processMetrics() scrape.Table {
 	return scrape.Table{
-		scrape.Counter("process_cpu_seconds_total", "CPU time that powerd has used, user and system."),
-		scrape.Gauge("process_resident_memory_bytes", "Memory of powerd that is resident."),
-		scrape.Gauge("process_virtual_memory_bytes", "Address space of powerd."),
-		scrape.Gauge("process_virtual_memory_max_bytes", "Most address space that powerd may have."),
-		scrape.Gauge("process_start_time_seconds", "When powerd was started, as Unix time."),
-		scrape.Gauge("process_open_fds", "Files that powerd has open."),
-		scrape.Gauge("process_max_fds", "Most files that powerd may have open."),
-		scrape.Counter("process_network_receive_bytes_total", "Bytes that powerd's network namespace has received."),
-		scrape.Counter("process_network_transmit_bytes_total", "Bytes that powerd's network namespace has sent."),
+		scrape.Counter("process_cpu_seconds_total", "CPU time used by powerd in seconds, user and system."),
+		scrape.Gauge("process_resident_memory_bytes", "Resident memory of powerd in bytes."),
+		scrape.Gauge("process_virtual_memory_bytes", "Address space of powerd in bytes."),
+		scrape.Gauge("process_virtual_memory_max_bytes", "Maximum address space of powerd in bytes."),
+		scrape.Gauge("process_start_time_seconds", "Start time of powerd as Unix time in seconds."),
+		scrape.Gauge("process_open_fds", "Number of open files of powerd."),
+		scrape.Gauge("process_max_fds", "Maximum number of open files of powerd."),
+		scrape.Counter("process_network_receive_bytes_total", "Number of bytes received in the network namespace of powerd."),
+		scrape.Counter("process_network_transmit_bytes_total", "Number of bytes sent in the network namespace of powerd."),
 	}
 }
 
-// Page is docs/metrics.md.
+// Page returns docs/metrics.md.
 func Page() string {
 	return pageIntro + append(all(), processMetrics()...).Rows() + pageOutro
 }
@@ -27,39 +27,45 @@ const pageIntro = `# Metrics of powerd
 
 This page is generated from the program (` + "`go generate ./agent/command`" + `).
 
-powerd serves these for Prometheus at ` + "`http://ADDRESS/metrics`" + ` when ` + "`metrics.listen`" + ` names an address in powerd.yaml; by
-default it serves none. The units are base units, ratios go from 0 to 1. What is unknown is absent: never 0, never -1. A counter
-is there with 0 before its first event. A scrape changes nothing and resets nothing.
+powerd serves these metrics at ` + "`http://ADDRESS/metrics`" + ` if ` + "`metrics.listen`" + ` is set in powerd.yaml; the default is off.
+Values are in base units, and ratios go from 0 to 1. An unknown value is absent, never 0 or -1. A counter is 0 before its first
+event. A scrape resets nothing.
 
 | metric | kind | labels | meaning |
 | --- | --- | --- | --- |
 `
 
 const pageOutro = `
-No label of powerd is called instance or job: those are Prometheus' own. The label ` + "`sensor`" + ` stands only where each sensor has
-a value of its own; age and disagreement are those of the source.
+powerd uses no label named instance or job, which belong to Prometheus. Age and disagreement have no label ` + "`sensor`" + `, because they
+are values of a source.
 
-The reasons of ` + "`headroom_zone_write_errors_total`" + `: locked, firmware holds the control until the next reboot; not-taken, it was written
-without an error and something else reads back; refused, the kernel, systemd or the BMC said no, or the value is one that is never
-written; io, it could not be written or read back, or not be recorded on disk before. Drift is looked for on zones and policies, not
-on slices and the BMC.
+Reasons of ` + "`headroom_zone_write_errors_total`" + `:
+
+| reason | meaning |
+| --- | --- |
+| ` + "`locked`" + ` | firmware has locked the control until the next reboot |
+| ` + "`not-taken`" + ` | the write succeeded, but another value reads back |
+| ` + "`refused`" + ` | the kernel, systemd or the BMC refused the write, or the value is never written |
+| ` + "`io`" + ` | the write, the read-back, or the record on disk before the write failed |
+
+Drift is checked on zones and policies, not on slices and the BMC.
 
 ## Histograms
 
 The buckets of ` + "`headroom_control_step_duration_seconds`" + ` go from 50 us to 250 ms, those of ` + "`headroom_control_settle_seconds`" + ` from 50 ms
-to 10 s. A Prometheus server that scrapes native histograms gets the first one as such too, with eight buckets to each doubling.
-Where OpenMetrics is negotiated, each bucket of the second carries the lease whose cap was met last: incarnation, epoch and
-sequence, as ` + "`powerd lease show`" + ` tells them.
+to 10 s. A Prometheus server that scrapes native histograms gets the first one as a native histogram too, with eight buckets for
+each doubling. With OpenMetrics, each bucket of the second one has an exemplar: incarnation, epoch and sequence of the last lease
+whose cap was met, as in ` + "`powerd lease show`" + `.
 
-## Why the values are coarse
+## Why values are rounded
 
-Power that is read often and exactly gives away what a processor computes (PLATYPUS, CVE-2020-8694 and CVE-2020-8695): that is why
-the kernel lets only root read energy counters. powerd may read them, so it must not hand them on. Whatever the rate of the
-scrapes, values change at most once a second; energy is in whole joules and power in tenths of a watt. The socket on which
-` + "`powerd status`" + ` asks is in the state directory and open to those who may enter that.
+Frequent and exact power readings leak what a processor computes (PLATYPUS, CVE-2020-8694 and CVE-2020-8695). This is why the
+kernel lets only root read energy counters, and why powerd does not export them exactly. Values change at most once a second,
+energy is in whole joules, and power is in tenths of a watt. The socket of ` + "`powerd status`" + ` is in the state directory, and open to
+users who may enter it.
 
-## Who may ask
+## Access
 
-Anybody who reaches the address: bind it to loopback or to a network that you trust. A request is read and answered within
-10 s, 16 connections are held and 4 scrapes answered at a time; the others are turned away.
+Anyone who can reach the address can scrape, so bind it to loopback or to a trusted network. A request must finish within 10 s.
+powerd holds at most 16 connections and answers at most 4 scrapes at a time; it refuses the others.
 `

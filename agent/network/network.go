@@ -1,9 +1,9 @@
-// Package network is how others reach a node: its links, and the gossip, which tells its
+// Package network connects a node to the others: its links, and gossip, which announces its
 // address and carries the brake.
 //
-// It notices that no link leads to a coordinator any more, tells another address when the
-// node's changed, and reads the gossip's keys again when asked to. A Network belongs to one
-// goroutine, powerd's loop; what takes a while runs beside it. Nothing here decides power.
+// It detects that no link to a coordinator is up, announces a new address when the node's
+// address changes, and reloads the gossip keys on request. A Network belongs to one
+// goroutine, powerd's loop; slow work runs in others. It makes no decision about power.
 package network
 
 import (
@@ -95,7 +95,7 @@ func (w *Network) Close() {
 
 func (w *Network) end(g *gossip.Gossip) {
 	if err := g.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		w.log.Debug("gossip did not close cleanly", slog.Any("error", err))
+		w.log.Debug("gossip close failed", slog.Any("error", err))
 	}
 }
 
@@ -126,7 +126,7 @@ func (w *Network) Follow(ctx context.Context) {
 	}
 	watcher, err := links.Watch(ctx, w.log)
 	if err != nil {
-		w.log.Warn("links are not watched: a cut is noticed when the lease ends", slog.Any("error", err))
+		w.log.Warn("links not watched; a lost link is detected when the lease expires", slog.Any("error", err))
 		return
 	}
 	w.watcher, w.Changed = watcher, watcher.Changed()
@@ -147,7 +147,7 @@ func (w *Network) LinksTold() {
 	settled := w.known != nil && w.settled
 	w.settled = w.known != nil
 	if settled && was.Advertise != w.State.Advertise {
-		w.log.Info("the node's address changed", slog.String("from", was.Advertise.String()),
+		w.log.Info("node address changed", slog.String("from", was.Advertise.String()),
 			slog.String("to", w.State.Advertise.String()), slog.String("link", w.State.Interface))
 	}
 	w.readvertise()
@@ -215,7 +215,7 @@ func (w *Network) readvertise() {
 		w.end(old)
 		g, err := gossip.Start(cfg)
 		if err != nil {
-			w.log.Warn("gossip is not back with the new address", slog.String("advertise", to), slog.Any("error", err))
+			w.log.Warn("gossip not restarted with the new address, retrying", slog.String("advertise", to), slog.Any("error", err))
 		}
 		w.Moved <- g
 	})
@@ -230,7 +230,7 @@ func (w *Network) GossipMoved(g *gossip.Gossip) {
 	}
 	w.gossip = g
 	w.rekey(w.keys) // they may have changed meanwhile
-	w.log.Info("gossip tells another address", slog.String("advertise", w.advertised))
+	w.log.Info("gossip address changed", slog.String("advertise", w.advertised))
 }
 
 // Address is the address that others are told, for status.
@@ -249,7 +249,7 @@ func (w *Network) Housekeep(now time.Duration) {
 	if w.gossip == nil && w.keys != nil && !w.moving && now >= w.retryAt {
 		w.retryAt = now + retryGossip
 		if err := w.Start(); err != nil {
-			w.log.Warn("gossip does not start", slog.Any("error", err))
+			w.log.Warn("gossip not started", slog.Any("error", err))
 		}
 		return
 	}
@@ -273,12 +273,12 @@ func (w *Network) BrakeDrops() gossip.Drops {
 // gossip. It runs beside the loop, which no file holds up.
 func (w *Network) Reload(ctx context.Context, owner chan<- func(context.Context)) {
 	if w.cfg.Gossip.Bind == "" {
-		w.log.Info("nothing to read again: there is no gossip, and certificates are read again by themselves")
+		w.log.Info("nothing to reload: gossip is not configured, and certificates are reloaded automatically")
 		return
 	}
 	keys, err := gossip.LoadKeys(w.cfg.Gossip.KeyFile)
 	if err != nil {
-		w.log.Warn("the gossip keys stay as they are", slog.Any("error", err))
+		w.log.Warn("gossip keys not reloaded, keeping the old ones", slog.Any("error", err))
 		return
 	}
 	select {
@@ -294,6 +294,6 @@ func (w *Network) rekey(keys gossip.Keys) {
 		return
 	}
 	if err := w.gossip.SetKeys(keys); err != nil {
-		w.log.Warn("the gossip keys stay as they are", slog.Any("error", err))
+		w.log.Warn("gossip keys not reloaded, keeping the old ones", slog.Any("error", err))
 	}
 }

@@ -134,7 +134,7 @@ func FileControl(c *sysfs.Control, label string, k Kind) Control {
 
 // ErrUnread reports a control that cannot be read, so that it cannot be saved and
 // must not be written.
-var ErrUnread = errors.New("what it holds cannot be read")
+var ErrUnread = errors.New("current value not readable")
 
 // save is the control as it stands now.
 func (c Control) save() (Saved, error) {
@@ -147,7 +147,7 @@ func (c Control) save() (Saved, error) {
 
 // errNoFile reports a control that is no file, so that only another program can
 // say what it holds.
-var errNoFile = errors.New("agent: this control is no file")
+var errNoFile = errors.New("agent: control is not a file")
 
 // Open opens the control's file, which may be a register shown as one.
 func (c Saved) Open(root *os.Root) (*sysfs.Control, error) {

@@ -1,12 +1,12 @@
-// Package originals keeps what powerd found in every control that it may write, what it
-// has written since, and puts it back.
+// Package originals saves the original values of controls, records what powerd writes, and
+// restores them.
 //
-// A Journal holds the originals and is on disk before any of its controls is written. A
-// Trail records each write before it happens, so that after a kill at any point a control
-// holds the original, a value of its record, or another program's value, which is left
-// alone. PutBack goes the way back with both. Controls are files below a root, or what
-// another program holds for powerd (a slice's bandwidth, the BMC's limit); those are
-// reached through a Remote. Nothing here decides what is written: that is powerd's loop.
+// A Journal holds the original values and is on disk before any of its controls is written.
+// A Trail records each write before it happens. After a kill at any point, a control
+// therefore holds its original value, a recorded value, or a value of another program, which
+// is kept. PutBack restores the originals with both. A control is a file below a root, or a
+// setting of another program (CPU bandwidth of a slice, limit of the BMC), which is reached
+// through a Remote. The package does not decide what is written; powerd's loop does.
 package originals
 
 import (
@@ -29,7 +29,7 @@ import (
 )
 
 // ErrDamaged reports a journal that cannot be trusted.
-var ErrDamaged = errors.New("the journal is damaged")
+var ErrDamaged = errors.New("journal damaged")
 
 // Saved is one control as it was found.
 type Saved struct {
@@ -104,9 +104,9 @@ func decodeJournal(data []byte) (*Journal, error) {
 	case err != nil:
 		return nil, err
 	case j.Version != JournalVersion:
-		return nil, fmt.Errorf("%w: version %d, this powerd knows %d", ErrDamaged, j.Version, JournalVersion)
+		return nil, fmt.Errorf("%w: version %d, this powerd supports %d", ErrDamaged, j.Version, JournalVersion)
 	case sum != j.Sum:
-		return nil, fmt.Errorf("%w: its checksum does not match", ErrDamaged)
+		return nil, fmt.Errorf("%w: checksum mismatch", ErrDamaged)
 	}
 	for _, c := range j.Controls {
 		if !c.Kind.known() {

@@ -84,9 +84,9 @@ func PutBackOne(root *os.Root, c Saved, t *Trail, far Remote, patience *time.Dur
 	case now == c.Found():
 		return was + " (already)", false, nil
 	case !t.ours(c, now) && !c.byTurbo(root, t, now):
-		return fmt.Sprintf("holds %s, which powerd did not write; left alone (it was %s)", c.Kind.Words(now), was), true, nil
+		return fmt.Sprintf("kept %s, which powerd did not write (original %s)", c.Kind.Words(now), was), true, nil
 	case c.Kind == Power && c.Original == 0:
-		return "was 0 W, which is never written; holds " + c.Kind.Words(now), true, nil
+		return "original is 0 W, which is never written; current value " + c.Kind.Words(now), true, nil
 	}
 	if err := t.NoteValue(c.Path, c.Found(), now); err != nil {
 		return "", false, err
@@ -95,7 +95,7 @@ func PutBackOne(root *os.Root, c Saved, t *Trail, far Remote, patience *time.Dur
 	switch {
 	case err != nil || c.Kind.Same(got, c.Found()):
 	case rangeMoved(root, c, got.Number):
-		was = fmt.Sprintf("%s, which is as far as the range goes now (it was %s)", c.Kind.Words(got), was)
+		was = fmt.Sprintf("%s, the nearest value in the present range (original %s)", c.Kind.Words(got), was)
 	case c.took(root, got, c.Found()):
 	default:
 		err = fmt.Errorf("wrote %s, reads %s", was, c.Kind.Words(got))
@@ -109,8 +109,8 @@ func FilesOnly(c Saved, _ Value, ever bool) (string, bool, error) {
 	case !ever:
 		return c.Kind.Words(c.Found()) + " (never written)", false, nil
 	case c.Kind == Bandwidth:
-		return "", false, errors.New("only the agent puts a slice's bandwidth back: start powerd, or reboot (the bound ends with the boot); it was " +
+		return "", false, errors.New("only a running powerd restores the bandwidth of a slice: start powerd, or reboot (a reboot removes the limit); original value " +
 			c.Kind.Words(c.Found()))
 	}
-	return "", false, errors.New("only the agent reaches the BMC: start powerd, or set the limit by hand; it was " + c.Kind.Words(c.Found()))
+	return "", false, errors.New("only a running powerd reaches the BMC: start powerd, or set the limit by hand; original value " + c.Kind.Words(c.Found()))
 }

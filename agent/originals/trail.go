@@ -33,7 +33,7 @@ const (
 
 // errRecordLate reports a value that is not written, because the record of it is still
 // on its way to a disk that does not answer.
-var errRecordLate = errors.New("agent: the record of what is written is not on disk yet")
+var errRecordLate = errors.New("agent: write record not on disk yet")
 
 // record is what was about to be written to a control, and what stood there.
 type record struct {

@@ -113,10 +113,10 @@ func LoadState(d statedir.Disk, lowest units.Power) (m State, fresh bool, err er
 		err = json.Unmarshal(data, &m)
 	}
 	if err == nil && m.FailSafe <= 0 {
-		err = errors.New("it holds no fail-safe cap")
+		err = errors.New("no fail-safe cap in it")
 	}
 	if err != nil {
-		return none, true, fmt.Errorf("agent: %s cannot be used: %w", statedir.MemoryFile, err)
+		return none, true, fmt.Errorf("agent: %s unusable: %w", statedir.MemoryFile, err)
 	}
 	return m, false, nil
 }

@@ -1,14 +1,14 @@
-// Package records keeps, on disk, what a node has changed and what it may hold.
+// Package records keeps on disk what a node has changed and what it may hold.
 //
-// Three files tell whoever comes after this process: the journal of the originals and the
-// trail of what was written since (package originals), and held.json, the most that the
-// hardware may hold. Nothing is written before its original is durable, and nothing is
-// raised before held.json covers it. state.json, what powerd remembers of its leases, has
-// its form here too.
+// Three files are for the next process: the journal of original values, the trail of writes
+// (both of package originals), and held.json, the highest limits that the hardware may hold.
+// Nothing is written before its original value is durable, and nothing is raised before
+// held.json covers it. The package also defines the format of state.json, which holds the
+// stored leases.
 //
-// Records belong to one goroutine, powerd's loop, which they never make wait for a disk:
-// once Start was called a goroutine of their own writes. Only what ends a node's control
-// waits for it, within SettleWait.
+// Records belong to one goroutine, powerd's loop, and never block it on a disk: after Start
+// a separate goroutine writes. Only steps that end a node's control wait for it, at most
+// SettleWait.
 package records
 
 import (
@@ -111,7 +111,7 @@ func (r *Records) saveMore(boot string, controls []originals.Control) error {
 	}
 	err = r.Journal.Store(r.disk)
 	if err != nil && !more {
-		r.log.Warn("journal not brought up to this boot", slog.Any("error", err))
+		r.log.Warn("journal not updated for this boot", slog.Any("error", err))
 		return nil
 	}
 	if err != nil || !more {
@@ -126,8 +126,8 @@ func (r *Records) saveMore(boot string, controls []originals.Control) error {
 func saveFailed(stateDir string, err error) error {
 	return &cli.Error{
 		Code: "state-dir", Exit: cli.ExitFailed, Err: err,
-		Message: fmt.Sprintf("cannot save the original limits: %v; nothing was written", err),
-		Hint:    "make room in " + stateDir + " and start powerd again",
+		Message: fmt.Sprintf("original limits not saved, nothing written: %v", err),
+		Hint:    "free space in " + stateDir + " and restart powerd",
 	}
 }
 
@@ -152,7 +152,7 @@ func (r *Records) Saved(controls ...originals.Control) bool {
 	}
 	next := r.Journal.Clone()
 	if _, err := next.Extend(r.root, controls); err != nil {
-		r.log.Warn("controls not saved, so they are not written", slog.Any("error", err))
+		r.log.Warn("controls not saved, not writing them", slog.Any("error", err))
 		return false
 	}
 	r.storeJournal(next)
@@ -163,7 +163,7 @@ func (r *Records) Saved(controls ...originals.Control) bool {
 func (r *Records) storeJournal(next *originals.Journal) {
 	data, err := next.Encode()
 	if err != nil {
-		r.log.Error("journal cannot be encoded", slog.Any("error", err))
+		r.log.Error("journal not encoded", slog.Any("error", err))
 		return
 	}
 	r.next = next
@@ -177,8 +177,8 @@ func (r *Records) JournalStored(err error) {
 	next := r.next
 	r.next = nil
 	r.health.Warn(err != nil, "journal-not-stored",
-		fmt.Sprintf("%s cannot be written (%v): no further control is touched", statedir.JournalFile, err),
-		"make room in "+r.cfg.StateDir)
+		fmt.Sprintf("%s not written (%v): no further control is changed", statedir.JournalFile, err),
+		"free space in "+r.cfg.StateDir)
 	if err != nil || r.Journal == nil {
 		return
 	}
@@ -195,8 +195,8 @@ func (r *Records) Keep() {
 		err = r.Trail.CatchUp()
 	}
 	r.health.Warn(err != nil, "records-not-stored",
-		fmt.Sprintf("%s cannot be written (%v): lower limits are written, and nothing is raised", statedir.WrittenFile, err),
-		"see whether the disk of "+r.cfg.StateDir+" hangs or is full")
+		fmt.Sprintf("%s not written (%v): limits are lowered but not raised", statedir.WrittenFile, err),
+		"check whether the disk of "+r.cfg.StateDir+" is full or not responding")
 }
 
 // forget removes the journal: nothing is left to be put back.
@@ -219,10 +219,10 @@ func (r *Records) now(j statedir.Job) error {
 // error is about forgetting it.
 func (r *Records) PutBack(because string, afar originals.Remote) (originals.Outcome, error) {
 	out := originals.PutBack(r.root, r.Journal, r.Trail, afar)
-	r.log.Info("originals put back", slog.String("because", because),
+	r.log.Info("original limits restored", slog.String("because", because),
 		slog.Int("restored", len(out.Restored)), slog.Int("kept", len(out.Kept)), slog.Int("failed", out.Failed))
 	for _, line := range out.Kept {
-		r.log.Warn("control not put back", slog.String("control", line))
+		r.log.Warn("control not restored", slog.String("control", line))
 	}
 	if out.Failed > 0 {
 		return out, nil // the journal stays, and with it what is still to be put back
@@ -245,7 +245,7 @@ func (r *Records) NotPutBack(why error) originals.Outcome {
 //headroom:control
 func (r *Records) PutBackOne(c originals.Saved, because string, afar originals.Remote, patience *time.Duration) {
 	line, kept, err := originals.PutBackOne(r.root, c, r.Trail, afar, patience)
-	r.log.Info("one control put back", slog.String("because", because), slog.String("control", c.Label), slog.String("outcome", line), slog.Bool("kept", kept), slog.Any("error", err))
+	r.log.Info("control restored", slog.String("because", because), slog.String("control", c.Label), slog.String("outcome", line), slog.Bool("kept", kept), slog.Any("error", err))
 }
 
 // Ask has held.json written. A bound that lies inside the present one counts
@@ -258,7 +258,7 @@ func (r *Records) Ask(c Bound) {
 	}
 	data, err := EncodeHeld(r.cfg, c)
 	if err != nil {
-		r.log.Error("held.json cannot be encoded", slog.Any("error", err))
+		r.log.Error("held.json not encoded", slog.Any("error", err))
 		return
 	}
 	if r.onDisk.Allows(c) {
@@ -301,8 +301,8 @@ func (r *Records) Begin(c Bound) {
 //headroom:control
 func (r *Records) NoteHeld(err error) {
 	r.health.Warn(err != nil, "held-not-stored",
-		fmt.Sprintf("held.json cannot be written (%v): no raise is carried out", err),
-		"make room in "+r.cfg.StateDir)
+		fmt.Sprintf("held.json not written (%v): limits are not raised", err),
+		"free space in "+r.cfg.StateDir)
 }
 
 // WriteHeld writes held.json before it returns: before the loop runs, and when the

@@ -1,10 +1,11 @@
-// Package remote reaches, for powerd's loop, what only another program can write: the CPU
-// bandwidth of slices (systemd) and the BMC's own limit. It looks for rivals too, which are
-// programs that write the same controls.
+// Package remote writes controls that only another program can write: CPU bandwidth of
+// slices (systemd) and the limit of the BMC. It also detects rivals, which are programs that
+// write the same controls.
 //
-// Any of it may take seconds or hang, so goroutines do it. The loop asks for values, where
-// only the newest counts, and takes reports; neither ever waits. Nothing is written before
-// the loop asked for it, and what is put back was recorded before (package originals).
+// These calls may take seconds or hang, so they run in goroutines of their own. The loop
+// submits values, of which only the newest counts, and receives reports; neither blocks.
+// Nothing is written before the loop asks for it, and every original value is recorded first
+// (package originals).
 package remote
 
 import (
@@ -259,7 +260,7 @@ func (f *Remote) PutBack() originals.Remote {
 		var err error
 		switch {
 		case !f.started:
-			err = errors.New("it is put back later: the other program is not asked before the first safe cap")
+			err = errors.New("restored later: the other program is not called before the first safe cap")
 		case c.Kind == originals.Bandwidth:
 			slice := f.manager.Adopt(strings.TrimPrefix(c.Path, SlicePrefix))
 			_, err = slice.PutBack(ctx, systemd.Bandwidth(c.Original), systemd.Bandwidth(wrote.Number))
@@ -267,7 +268,7 @@ func (f *Remote) PutBack() originals.Remote {
 			err = f.putBackLimit(ctx, c.Text, wrote.Text)
 		}
 		if errors.Is(err, systemd.ErrChanged) || errors.Is(err, ipmi.ErrLimitChanged) {
-			return fmt.Sprintf("%v; left alone (it was %s)", err, was), true, nil
+			return fmt.Sprintf("%v; kept (original %s)", err, was), true, nil
 		}
 		return was, false, err
 	}

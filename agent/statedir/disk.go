@@ -1,5 +1,5 @@
-// Package statedir is powerd's state directory: its files, how they are replaced, and the
-// locks that keep a second powerd from a state directory and from a machine.
+// Package statedir manages powerd's state directory: its files, their replacement, and the
+// locks that prevent a second powerd on a state directory or a machine.
 package statedir
 
 import (
@@ -93,22 +93,22 @@ func (d OS) syncDir() error {
 func Lock(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, &cli.Error{
-			Code: "state-dir", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot use the state directory %s: %v", dir, err),
-			Hint: "state_dir: in powerd.yaml must name a folder that this user may write",
+			Code: "state-dir", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("state directory %s unusable: %v", dir, err),
+			Hint: "state_dir: in powerd.yaml must be a directory that this user may write",
 		}
 	}
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, &cli.Error{
-			Code: "state-dir", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot lock the state directory: %v", err),
-			Hint: "state_dir: in powerd.yaml must name a folder that this user may write",
+			Code: "state-dir", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("state directory not locked: %v", err),
+			Hint: "state_dir: in powerd.yaml must be a directory that this user may write",
 		}
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		return nil, &cli.Error{
-			Code: "running", Exit: cli.ExitConflict, Err: err, Message: "another powerd runs on the state directory " + dir,
-			Hint: "one powerd holds a node; stop the other one, or ask it: powerd status",
+			Code: "running", Exit: cli.ExitConflict, Err: err, Message: "another powerd is running on the state directory " + dir,
+			Hint: "only one powerd may run on a node; see powerd status",
 		}
 	}
 	return f, nil
@@ -135,8 +135,8 @@ func Claim(root *os.Root) (*os.File, error) {
 		_ = f.Close()
 		return nil, &cli.Error{
 			Code: "running", Exit: cli.ExitConflict, Err: err,
-			Message: "another powerd, with another state directory, writes the controls of " + root.Name(),
-			Hint:    "one powerd holds a machine; stop the other one, or set enforce: false to observe beside it",
+			Message: "another powerd, with another state directory, is running on " + root.Name(),
+			Hint:    "stop the other powerd, or set enforce: false to observe only",
 		}
 	}
 	return nil, f.Close()

@@ -6,7 +6,7 @@ import (
 )
 
 // ErrLate reports a state directory that does not answer.
-var ErrLate = errors.New("the state directory does not answer")
+var ErrLate = errors.New("state directory not responding")
 
 // Kind says what a job is about.
 type Kind int

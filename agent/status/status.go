@@ -1,11 +1,10 @@
-// Package status is how an agent's status is read: the words in it, and its
-// numbers in base units.
+// Package status defines the words and units of powerd's status.
 //
-// An agent tells its state as one message (GetAgentStatus). Screens, JSON and
-// metrics show the same figures from it, so what they must agree on stands here
-// once: which word is said for which state, and that unknown is nil, never 0.
+// powerd reports its status as one message (GetAgentStatus). Tables, JSON and metrics show
+// the same figures from it, so their common rules are here: the word for each state, and
+// that an unknown value is nil, never 0.
 //
-// It asks no agent, prints nothing and knows no unit but those of the message.
+// The package reads no status itself and prints nothing.
 package status
 
 import (

@@ -1,9 +1,9 @@
-// Package streams keeps a node's streams to the coordinators: which addresses are worth
-// one, with which certificate, and whose coordinator leads.
+// Package streams keeps a node's streams to the coordinators: which addresses to connect to,
+// with which certificate, and which coordinator is the leader.
 //
-// Streams belong to one goroutine, powerd's loop, and never make it wait: each stream has
-// goroutines of its own, which tell of it by events, and the certificate is read beside the
-// loop. What comes over a stream is not judged here: that is lease.Node's part.
+// Streams belong to one goroutine, powerd's loop, and never block it: each stream has
+// goroutines of its own, which report by events, and the certificate is read in another one.
+// The content of a stream is evaluated by lease.Node, not here.
 package streams
 
 import (

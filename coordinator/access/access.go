@@ -1,15 +1,15 @@
 // Package access decides who may call a coordinator, and how often.
 //
-// A Guard stands before every procedure: who calls is shown by a certificate, a token of
-// the log or the unix socket, each procedure takes a role (one that nobody has thought of
-// takes an administrator), a node speaks only as itself, and nobody's calls or streams
-// keep others out. Bounds refuses messages that are longer than any honest one. What a
-// call may then do is not decided here.
+// A Guard checks every procedure. The caller is identified by a certificate, a token of the
+// log, or the unix socket. Each procedure needs a role; a procedure without a rule needs role
+// admin. A node acts only under its own name, and reads only its own row and the domains
+// above it. Calls and streams are limited per caller, so that one caller cannot block others.
+// Bounds refuses messages that are longer than any valid one. What a call may then do is not
+// decided here.
 package access
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"connectrpc.com/connect"
 
@@ -29,22 +30,22 @@ import (
 	"headroom/ledger"
 )
 
-// Caller is who asks, and what they may do.
+// Caller is the caller of a procedure.
 type Caller struct {
 	Role ledger.Role
 	Name string
-	// Server says that another coordinator server asks.
+	// Server is set for another coordinator server.
 	Server bool
-	// scheduler says that the scheduler of jobs asks: it does what concerns jobs.
+	// scheduler is set for the scheduler, which may call every procedure about jobs.
 	scheduler bool
 }
 
-// key is the caller as bounds know it.
+// key identifies the caller for the limits.
 func (c Caller) key() string { return string(c.Role) + "/" + c.Name }
 
 type callerKey struct{}
 
-// CallerOf is who asked; without the guard, an administrator without a name.
+// CallerOf returns the caller; without a guard, an administrator without a name.
 func CallerOf(ctx context.Context) Caller {
 	c, ok := ctx.Value(callerKey{}).(Caller)
 	if !ok {
@@ -53,14 +54,14 @@ func CallerOf(ctx context.Context) Caller {
 	return c
 }
 
-// Guard lets calls in by certificate, token or unix socket, and bounds how many
-// one caller may make.
+// Guard admits calls by certificate, token or unix socket, and limits the calls of each
+// caller.
 type Guard struct {
 	view    func(func(*ledger.State)) // reads what the log has
 	logger  *slog.Logger
 	now     func() time.Time
 	Revoked *secure.Denials
-	// Member tells whether a server belongs to the group; nil: each that has a certificate.
+	// Member reports whether a server is a member; nil: every server with a certificate is.
 	Member func(id string) bool
 
 	mu      sync.Mutex
@@ -69,20 +70,20 @@ type Guard struct {
 	denied  time.Time      // when a refusal was last logged
 }
 
-// New is a guard that finds tokens in the state that view reads.
+// New returns a guard that finds tokens in the state of view.
 func New(view func(func(*ledger.State)), logger *slog.Logger) *Guard {
 	return &Guard{view: view, logger: logger, now: time.Now, Revoked: secure.NewDenials(), pace: map[string]*pace{}, streams: map[string]int{}}
 }
 
-// Open is how many streams are open, over all callers.
+// Open returns the number of callers with open streams.
 func (g *Guard) Open() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.streams)
 }
 
-// Needs is the role that a call takes. What is not listed takes an administrator:
-// a new call is closed until somebody thinks about it.
+// Needs returns the role that a procedure needs. A procedure without a rule needs role
+// admin, so that a new one is closed by default.
 func Needs(procedure string) ledger.Role {
 	verb := procedure[strings.LastIndex(procedure, "/")+1:]
 	switch service := strings.TrimSuffix(strings.TrimPrefix(procedure, "/"), "/"+verb); {
@@ -91,7 +92,7 @@ func Needs(procedure string) ledger.Role {
 	case verb == "ListTokens":
 		return ledger.RoleAdmin
 	case procedure == headroomv1connect.MemberServiceDescribeServerProcedure:
-		return ledger.RoleObserver // servers ask each other, and it tells less than a list does
+		return ledger.RoleObserver // servers call each other; it contains less than a list
 	case service == headroomv1connect.NodeServiceName:
 		return ledger.RoleNode
 	case service == headroomv1connect.JobServiceName && verb != "ListJobs" && verb != "ExplainJob":
@@ -104,7 +105,7 @@ func Needs(procedure string) ledger.Role {
 	return ledger.RoleAdmin
 }
 
-// Admit says who asks, or why they may not.
+// Admit returns a context with the caller, or the reason of the refusal.
 func (g *Guard) Admit(ctx context.Context, procedure string, header interface{ Get(string) string }) (context.Context, error) {
 	who, err := g.Identify(rpc.CallerOf(ctx), header.Get("Authorization"))
 	if err != nil {
@@ -112,7 +113,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string, header interface{ G
 	}
 	if !listen.Prove(ctx, listen.Guest{Name: who.Name, First: who.Server || who.Role.May(ledger.RoleOperator)}) {
 		return ctx, g.refused(procedure, rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitUnreachable,
-			"all places of this port are taken but those that are kept for operators and servers", "try again, or ask another coordinator"))
+			"too many connections; the remaining ones are reserved for operators and servers", "retry, or use another coordinator"))
 	}
 	if err := g.belongs(who, procedure); err != nil {
 		return ctx, g.refused(procedure, err)
@@ -122,43 +123,75 @@ func (g *Guard) Admit(ctx context.Context, procedure string, header interface{ G
 	}
 	need := Needs(procedure)
 	switch {
-	case procedure == headroomv1connect.ClusterServiceListDeniedProcedure: // whoever is let in at all may have to refuse others
+	case procedure == headroomv1connect.ClusterServiceListDeniedProcedure: // every peer has to refuse denied certificates
+	case who.Node() != "" && nodeReads(procedure): // the handlers filter: see OwnRow and Caller.Node
 	case who.scheduler && strings.HasPrefix(procedure, "/"+headroomv1connect.JobServiceName+"/"):
 	case who.Server && (need == ledger.RoleObserver || need == ledger.RoleOperator || procedure == headroomv1connect.MemberServiceLastWordsProcedure):
 	case !who.Role.May(need) && !(need == ledger.RoleNode && who.Role == ledger.RoleAdmin):
-		return ctx, g.refused(procedure, Denied(who, need))
+		return ctx, g.refused(procedure, Denied(who, action(procedure), need))
 	}
-	// In the clear nodes have no names: a thousand that come back at once after a
-	// leader's end are not one caller that asks too often.
+	// Without TLS nodes have no names: a thousand that reconnect after a change of
+	// leader are not one caller with too many calls.
 	nameless := need == ledger.RoleNode && who.Name == ""
 	if !nameless && !g.paced(who) {
 		return ctx, rpc.Refuse(connect.CodeResourceExhausted, "too-many", cli.ExitUnreachable,
-			fmt.Sprintf("%s asks more than %d times a second", who.Name, callsPerSecond), "wait a moment; use --watch instead of a loop")
+			fmt.Sprintf("too many calls: %s exceeded %d calls per second", who.Name, callsPerSecond), "retry in a moment; use --watch instead of a loop")
 	}
 	return context.WithValue(ctx, callerKey{}, who), nil
 }
 
-// belongs refuses a server that is no member of the group, by this server's log: a
-// certificate names it and does not say that it was ever taken in. It may ask one
-// thing, whether it is one.
+// belongs refuses a server that is not a member according to this server's log: its
+// certificate does not prove membership. It may only ask whether it is a member.
 func (g *Guard) belongs(who Caller, procedure string) error {
 	if !who.Server || g.Member == nil || procedure == headroomv1connect.MemberServiceDescribeServerProcedure {
 		return nil
 	}
 	if id := strings.TrimPrefix(who.Name, secure.Server+"/"); !g.Member(id) {
-		return rpc.Refuse(connect.CodePermissionDenied, "no-member", cli.ExitDenied, who.Name+" is no member of this group, by this server's log",
-			"coordinator member list tells the members, coordinator member add takes one in; coordinator tls revoke "+who.Name+" denies its certificate")
+		return rpc.Refuse(connect.CodePermissionDenied, "no-member", cli.ExitDenied, "permission denied: "+who.Name+" is not a member of this cluster",
+			"coordinator member list lists the members, coordinator member add adds one; coordinator tls revoke "+who.Name+" denies its certificate")
 	}
 	return nil
 }
 
-// Denied is the refusal of a caller whose role a call does not take.
-func Denied(who Caller, need ledger.Role) error {
-	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%s may not do this: role %s, it takes %s", who.Name, who.Role, need),
-		"coordinator token create --role "+string(need)+" makes a token for it")
+// nodeReads reports whether a node may call a procedure that reads: its powerd checks
+// that a leader answers and that its domains have room for a release.
+func nodeReads(procedure string) bool {
+	return procedure == headroomv1connect.ClusterServiceListNodesProcedure || procedure == headroomv1connect.ClusterServiceListDomainsProcedure
 }
 
-// Identify is who is at the other end.
+// Denied returns the refusal of an action that needs another role than the caller has.
+func Denied(who Caller, action string, need ledger.Role) error {
+	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+		fmt.Sprintf("permission denied: %s needs role %s; %s has role %s", action, need, who.Name, who.Role),
+		"coordinator token create NAME --role "+string(need)+" creates a token with that role")
+}
+
+// action returns the words of a procedure as commands have them: SetBudget is
+// "budget set", ListNodes is "node list", GetStatus is "status".
+func action(procedure string) string {
+	var words []string
+	for _, r := range procedure[strings.LastIndex(procedure, "/")+1:] {
+		if unicode.IsUpper(r) || len(words) == 0 {
+			words = append(words, "")
+		}
+		words[len(words)-1] += string(unicode.ToLower(r))
+	}
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	verb, noun := words[0], strings.Join(words[1:], " ")
+	switch {
+	case verb == "get":
+		return noun
+	case verb == "list" && strings.HasSuffix(noun, "ies"):
+		noun = strings.TrimSuffix(noun, "ies") + "y"
+	case verb == "list":
+		noun = strings.TrimSuffix(noun, "s")
+	}
+	return noun + " " + verb
+}
+
+// Identify returns the caller at the other end of a connection.
 func (g *Guard) Identify(c rpc.Caller, authorization string) (Caller, error) {
 	if secret, ok := strings.CutPrefix(authorization, "Bearer "); ok {
 		return g.bearer(secret)
@@ -166,37 +199,37 @@ func (g *Guard) Identify(c rpc.Caller, authorization string) (Caller, error) {
 	switch {
 	case c.Shown && !c.Ends.IsZero() && !g.now().Before(c.Ends):
 		return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
-			fmt.Sprintf("the certificate of %s has ended on %s", c.Identity, c.Ends.UTC().Format(time.RFC3339)),
-			"coordinator tls cert create "+c.Identity.String()+" makes a new one")
+			fmt.Sprintf("the certificate of %s expired on %s", c.Identity, c.Ends.UTC().Format(time.RFC3339)),
+			"coordinator tls cert create "+c.Identity.String()+" creates a new one")
 	case c.Shown && g.Revoked.Check(c.Certificate) != nil:
 		return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "certificate-denied", cli.ExitDenied, g.Revoked.Check(c.Certificate).Error(),
-			"coordinator tls denied lists the denials; coordinator tls cert create "+c.Identity.String()+" makes a new certificate for whoever may have one")
+			"coordinator tls denied lists the denials; coordinator tls cert create "+c.Identity.String()+" creates a new certificate")
 	case c.Shown:
 		return certified(c.Identity), nil
 	case c.Local:
 		return Local(c.UID)
 	case c.Clear:
-		return Caller{Role: ledger.RoleAdmin}, nil // tls is off: whoever reaches the address is let in, as the configuration says
+		return Caller{Role: ledger.RoleAdmin}, nil // tls is off: every caller is admitted
 	}
 	return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
-		"this server asks for a certificate or a token, and got neither", "--cert, --key and --ca name a certificate; --token-file a token; on a server itself use the unix socket")
+		"authentication required: no certificate and no token", "use --cert, --key and --ca, or --token-file; on a server use the unix socket")
 }
 
-// certified is the bearer of a certificate.
+// certified returns the caller with a certificate.
 func certified(i secure.Identity) Caller {
 	switch i.Role {
 	case secure.Server:
 		return Caller{Role: ledger.RoleObserver, Name: i.String(), Server: true}
 	case secure.Node:
 		return Caller{Role: ledger.RoleNode, Name: i.Name}
-	case secure.Scheduler, secure.Worker, secure.Submitter: // none of the log's roles: they may do what is said of them alone
+	case secure.Scheduler, secure.Worker, secure.Submitter: // not roles of the log: they have rules of their own
 		return Caller{Role: ledger.Role(i.Role), Name: i.Name, scheduler: i.Role == secure.Scheduler}
 	}
 	return Caller{Role: ledger.Role(i.Role), Name: i.Name}
 }
 
-// Local is the user at the other end of the unix socket: root, and whoever the
-// server runs as, administrate.
+// Local returns the user at the other end of the unix socket: root and the user of the
+// server are administrators.
 func Local(uid uint32) (Caller, error) {
 	name := "uid " + strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
@@ -206,7 +239,7 @@ func Local(uid uint32) (Caller, error) {
 		return Caller{Role: ledger.RoleAdmin, Name: name}, nil
 	}
 	return Caller{}, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
-		name+" may not use this server's socket", "become root or the server's user, or use a token over the network")
+		"permission denied: the socket of this server needs root or the user of the server; this is "+name, "use sudo, or a token over the network")
 }
 
 func (g *Guard) bearer(text string) (Caller, error) {
@@ -215,13 +248,13 @@ func (g *Guard) bearer(text string) (Caller, error) {
 	ok := false
 	g.view(func(s *ledger.State) { t, ok = s.Bearer(id, secret, g.now().UnixMicro()) })
 	if !ok {
-		return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied, "the token is unknown, revoked or has ended",
-			"coordinator token list shows the tokens; an administrator makes a new one")
+		return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied, "the token is unknown, revoked or expired",
+			"coordinator token list lists the tokens; an administrator can create a new one")
 	}
 	return Caller{Role: t.Role, Name: t.Name}, nil
 }
 
-// deniedEvery is how often refusals are logged: whoever tries keys must not fill the log.
+// deniedEvery limits the log of refusals, so that guessing keys cannot fill it.
 const deniedEvery = time.Second
 
 func (g *Guard) refused(procedure string, err error) error {
@@ -235,21 +268,21 @@ func (g *Guard) refused(procedure string, err error) error {
 }
 
 const (
-	// callsPerSecond is how many calls one caller may make.
+	// callsPerSecond limits the calls of one caller.
 	callsPerSecond = 200
-	// CallBurst is how many of them at once.
+	// CallBurst is the number of calls at once.
 	CallBurst = 400
-	// pacedMost bounds how many callers are remembered.
+	// pacedMost bounds the number of remembered callers.
 	pacedMost = 10_000
 )
 
-// pace is one caller's bucket of calls.
+// pace is the token bucket of one caller.
 type pace struct {
 	left float64
 	at   time.Time
 }
 
-// paced takes one call out of the caller's bucket, and tells whether there was one.
+// paced takes a token out of the caller's bucket, and reports whether there was one.
 func (g *Guard) paced(who Caller) bool {
 	key := who.key()
 	g.mu.Lock()
@@ -310,7 +343,7 @@ func (g *Guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	}
 }
 
-// guardedConn asks at sent messages too: a token may be revoked while nothing is received.
+// guardedConn checks sent messages too: a token may be revoked while nothing is received.
 type guardedConn struct{ rpc.Guarded }
 
 // Send implements connect.StreamingHandlerConn.
@@ -321,11 +354,11 @@ func (c guardedConn) Send(m any) error {
 	return c.StreamingHandlerConn.Send(m)
 }
 
-// StreamsPerCaller bounds the streams that one caller holds open: a node or a
-// scheduler has one, and another for a moment when it connects anew.
+// StreamsPerCaller bounds the open streams of one caller: a node or a scheduler has one,
+// and a second one while it reconnects.
 const StreamsPerCaller = 32
 
-// opened counts a stream until done is called. In the clear all callers are one.
+// opened counts a stream until done is called. Without TLS callers are not distinguished.
 func (g *Guard) opened(ctx context.Context) (done func(), err error) {
 	if rpc.CallerOf(ctx).Clear {
 		return func() {}, nil
@@ -335,7 +368,7 @@ func (g *Guard) opened(ctx context.Context) (done func(), err error) {
 	defer g.mu.Unlock()
 	if g.streams[who.key()] >= StreamsPerCaller {
 		return nil, rpc.Refuse(connect.CodeResourceExhausted, "too-many", cli.ExitUnreachable,
-			fmt.Sprintf("%s has %d streams open, at most %d are kept", who.Name, g.streams[who.key()], StreamsPerCaller), "close those that are not used")
+			fmt.Sprintf("too many streams: %s has %d open, the maximum is %d", who.Name, g.streams[who.key()], StreamsPerCaller), "close unused streams")
 	}
 	g.streams[who.key()]++
 	return func() {
@@ -347,22 +380,45 @@ func (g *Guard) opened(ctx context.Context) (done func(), err error) {
 	}, nil
 }
 
-var errOtherNode = errors.New("the certificate is another node's")
+// Node returns the name of the calling node, whose reads are filtered to its own row
+// and to the domains above it. It is empty for every other caller.
+func (c Caller) Node() string {
+	if c.Role != ledger.RoleNode {
+		return ""
+	}
+	return c.Name
+}
 
-// OwnNode refuses a node that reports under another's name.
+// OwnRow refuses a node that reads the row of another one, or of all.
+func OwnRow(ctx context.Context, node string) error {
+	who := CallerOf(ctx)
+	if who.Role != ledger.RoleNode || who.Name == node {
+		return nil
+	}
+	row := node
+	if row == "" {
+		row = "all nodes"
+	}
+	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+		fmt.Sprintf("permission denied: node list of %s needs role %s; %s has role %s and reads its own row only", row, ledger.RoleObserver, who.Name, who.Role),
+		"coordinator token create NAME --role "+string(ledger.RoleObserver)+" creates a token with that role")
+}
+
+// OwnNode refuses a node that reports under the name of another one.
 func OwnNode(ctx context.Context, node string) error {
 	if who := CallerOf(ctx); who.Role == ledger.RoleNode && who.Name != node {
-		return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%v: it names %s, the report is of %s", errOtherNode, who.Name, node),
-			"coordinator tls cert create node/"+node+" makes the right one")
+		return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+			fmt.Sprintf("permission denied: the certificate names %s, the report names %s", who.Name, node),
+			"set node in powerd.yaml to the name in the certificate, or create one with coordinator tls cert create node/"+node)
 	}
 	return nil
 }
 
-// ForwardedHeader carries who asked on the unix socket of a server that does not
-// lead: ROLE/NAME. Only another server is believed.
+// ForwardedHeader carries the caller on the unix socket of a follower: ROLE/NAME. It is
+// accepted from servers only.
 const ForwardedHeader = "Headroom-Caller"
 
-// forwarded is the caller that another server speaks for.
+// forwarded returns the caller that another server forwards.
 func forwarded(who Caller, header string) Caller {
 	role, name, ok := strings.Cut(header, "/")
 	if r, err := ledger.ParseRole(role); ok && err == nil {

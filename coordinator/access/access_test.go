@@ -54,7 +54,11 @@ func TestRoles(t *testing.T) {
 		"an administrator does":                   {by("admin", "root"), tokens, true},
 		"an operator calls the unknown":           {by("operator", "mia"), unknown, false},
 		"a node reports":                          {by("node", "n03"), exchange, true},
-		"a node reads":                            {by("node", "n03"), read, false},
+		"a node reads nodes":                      {by("node", "n03"), read, true},
+		"a node reads domains":                    {by("node", "n03"), headroomv1connect.ClusterServiceListDomainsProcedure, true},
+		"a node without a name reads nodes":       {by("node", ""), read, false},
+		"a node reads the audit log":              {by("node", "n03"), headroomv1connect.ClusterServiceListEventsProcedure, false},
+		"a node reads the status":                 {by("node", "n03"), headroomv1connect.ClusterServiceGetStatusProcedure, false},
 		"an operator reports as a node":           {by("operator", "mia"), exchange, false},
 		"another server asks for itself":          {by("server", "c2"), headroomv1connect.ClusterServiceListMembersProcedure, true},
 		"another server looks at tokens":          {by("server", "c2"), tokens, false},
@@ -138,6 +142,41 @@ func TestNodeReportsAsItself(t *testing.T) {
 	}
 	if err := OwnNode(node, "n04"); connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), "n03") {
 		t.Errorf("n03 reported as n04: %v", err)
+	}
+}
+
+func TestNodeReadsItsOwnRow(t *testing.T) {
+	t.Parallel()
+	node := context.WithValue(t.Context(), callerKey{}, certified(secure.Identity{Role: secure.Node, Name: "n03"}))
+	if err := OwnRow(node, "n03"); err != nil {
+		t.Error(err)
+	}
+	for _, other := range []string{"n04", ""} {
+		if err := OwnRow(node, other); connect.CodeOf(err) != connect.CodePermissionDenied {
+			t.Errorf("n03 read the row of %q: %v", other, err)
+		}
+	}
+	observer := context.WithValue(t.Context(), callerKey{}, certified(secure.Identity{Role: "observer", Name: "mia"}))
+	if err := OwnRow(observer, "n04"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A refusal names the action as commands have it, the role it needs and the caller's role.
+func TestRefusalNamesAction(t *testing.T) {
+	t.Parallel()
+	for procedure, want := range map[string]string{
+		headroomv1connect.ClusterServiceSetBudgetProcedure: "budget set", headroomv1connect.ClusterServiceListNodesProcedure: "node list",
+		headroomv1connect.ClusterServiceListPoliciesProcedure: "policy list", headroomv1connect.ClusterServiceGetStatusProcedure: "status",
+		headroomv1connect.ClusterServiceRollbackProcedure: "rollback", headroomv1connect.MemberServiceGetMemberHealthProcedure: "member health", "": "",
+	} {
+		if got := action(procedure); got != want {
+			t.Errorf("%s is %q, want %q", procedure, got, want)
+		}
+	}
+	_, err := testGuard(t).Admit(rpc.WithCaller(t.Context(), by("node", "n03")), headroomv1connect.ClusterServiceSetBudgetProcedure, http.Header{})
+	if want := "permission denied: budget set needs role operator; n03 has role node"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("refused with %v, want %q", err, want)
 	}
 }
 

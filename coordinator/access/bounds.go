@@ -16,21 +16,20 @@ import (
 )
 
 const (
-	// LongestText bounds a text of a request, bytes. Much of what is said stays: in
-	// the audit log, in a thousand lines of it.
+	// LongestText bounds a text of a request, in bytes: texts stay in the audit log.
 	LongestText = 16 << 10
-	// longestBytes bounds what a request holds that is no text: a job's file.
+	// longestBytes bounds binary data of a request: a job's file.
 	longestBytes = ledger.MaxJobSpec
 	// MostItems bounds a list of a request: it may name every node once.
 	MostItems = ledger.MaxNodes
 	// LongestRequest bounds one request: a sprint that names every node, a report of every job.
 	LongestRequest = 2 << 20
-	// LongestReport bounds what a node says at once: the newest of each node is kept.
+	// LongestReport bounds a report of a node: the newest of each node is kept.
 	LongestReport = 256 << 10
 )
 
-// Bounds refuses what nobody sends who means well, before anything is made of it:
-// texts and lists without end, and numbers that are none.
+// Bounds refuses messages with texts or lists that are too long, and invalid numbers,
+// before they are handled.
 type Bounds struct{}
 
 // WrapUnary implements connect.Interceptor.
@@ -55,7 +54,7 @@ func (Bounds) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.St
 	}
 }
 
-// boundedConn looks at each message that comes on a stream.
+// boundedConn checks every message received on a stream.
 type boundedConn struct{ connect.StreamingHandlerConn }
 
 // Receive implements connect.StreamingHandlerConn.
@@ -70,7 +69,7 @@ func (c boundedConn) Receive(m any) error {
 	return bounded(m)
 }
 
-// bounded says what is beyond the bounds in a message, naming the field.
+// bounded returns an error that names the field of a message that exceeds the bounds.
 func bounded(m any) error {
 	x, ok := m.(proto.Message)
 	if !ok {
@@ -84,16 +83,16 @@ func bounded(m any) error {
 	if text == "" {
 		return nil
 	}
-	return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, text, "nothing was changed; send less, and numbers that are finite")
+	return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, text, "nothing was changed; send fewer or shorter values, and finite numbers")
 }
 
-// beyond is what is wrong with a field and what is in it, in words; empty when nothing is.
+// beyond describes why a field exceeds the bounds; empty if it does not.
 func beyond(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	switch {
 	case f.IsList():
 		list := v.List()
 		if list.Len() > MostItems {
-			return fmt.Sprintf("%s names %d, at most %d are taken", f.Name(), list.Len(), MostItems)
+			return fmt.Sprintf("%s has %d entries, the maximum is %d", f.Name(), list.Len(), MostItems)
 		}
 		for i := range list.Len() {
 			if text := beyondOne(f, list.Get(i)); text != "" {
@@ -109,7 +108,7 @@ func beyond(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
 
 func beyondMap(f protoreflect.FieldDescriptor, m protoreflect.Map) (text string) {
 	if m.Len() > MostItems {
-		return fmt.Sprintf("%s names %d, at most %d are taken", f.Name(), m.Len(), MostItems)
+		return fmt.Sprintf("%s has %d entries, the maximum is %d", f.Name(), m.Len(), MostItems)
 	}
 	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
 		if text = beyondOne(f.MapKey(), k.Value()); text == "" {
@@ -124,15 +123,15 @@ func beyondOne(f protoreflect.FieldDescriptor, v protoreflect.Value) (text strin
 	switch f.Kind() { //nolint:exhaustive // the other kinds have no bounds of their own
 	case protoreflect.StringKind:
 		if n := len(v.String()); n > LongestText {
-			return fmt.Sprintf("%s has %d bytes, at most %d are taken", f.Name(), n, LongestText)
+			return fmt.Sprintf("%s has %d bytes, the maximum is %d", f.Name(), n, LongestText)
 		}
 	case protoreflect.BytesKind:
 		if n := len(v.Bytes()); n > longestBytes {
-			return fmt.Sprintf("%s has %d bytes, at most %d are taken", f.Name(), n, longestBytes)
+			return fmt.Sprintf("%s has %d bytes, the maximum is %d", f.Name(), n, longestBytes)
 		}
 	case protoreflect.DoubleKind, protoreflect.FloatKind:
 		if x := v.Float(); math.IsNaN(x) || math.IsInf(x, 0) {
-			return fmt.Sprintf("%s is %v, which is no number", f.Name(), x)
+			return fmt.Sprintf("%s is %v, which is not a finite number", f.Name(), x)
 		}
 	case protoreflect.MessageKind:
 		v.Message().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {

@@ -15,7 +15,7 @@ import (
 
 type nodeLeaseItem struct {
 	Node       string   `json:"node" of:"name"`
-	CapW       float64  `json:"cap_w" of:"target_uw"`
+	CapW       *float64 `json:"cap_w" of:"target_uw"`
 	FailSafeW  float64  `json:"fail_safe_w"`
 	Epoch      uint64   `json:"epoch" of:"stamp.epoch.term"`
 	Seq        uint64   `json:"seq" of:"stamp.seq"`
@@ -42,7 +42,7 @@ func leaseCommand(o *operator) *cobra.Command {
 				rows := [][]string{}
 				for _, n := range r.GetNodes() {
 					rows = append(rows, []string{
-						n.GetName(), n.GetState(), shownWatts(n.GetTargetUw()), cli.Opt(n.LeaseMs, shownAge), shownWatts(n.GetFailSafeUw()),
+						n.GetName(), n.GetState(), nodeCap(n), cli.Opt(n.LeaseMs, shownAge), shownWatts(n.GetFailSafeUw()),
 						fmt.Sprint(n.GetStamp().GetEpoch().GetTerm()), fmt.Sprint(n.GetStamp().GetSeq()), n.GetSprint().GetId(),
 					})
 				}

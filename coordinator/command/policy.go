@@ -119,7 +119,7 @@ func policyFor(cmd *cobra.Command, name, of string) (string, error) {
 
 type explainItem struct {
 	Node        string             `json:"node"`
-	CapW        float64            `json:"cap_w"`
+	CapW        *float64           `json:"cap_w"`
 	MinW        float64            `json:"min_w"`
 	MaxW        float64            `json:"max_w"`
 	Weight      float64            `json:"weight"`
@@ -144,7 +144,7 @@ func policyExplain(o *operator) *cobra.Command {
 			}
 			n := r.GetNode()
 			item := explainItem{
-				Node: n.GetName(), CapW: watts(n.GetTargetUw()), MinW: watts(n.GetLeastUw()), MaxW: watts(n.GetMaxUw()), Weight: n.GetWeight(),
+				Node: n.GetName(), CapW: optWatts(cli.Known(n.GetTargetUw(), n.GetTargetUw() > 0)), MinW: watts(n.GetLeastUw()), MaxW: watts(n.GetMaxUw()), Weight: n.GetWeight(),
 				DemandW: optWatts(n.DemandUw), PlannedW: optWatts(r.PlannedUw), Policy: r.GetPolicy(), BoundBy: r.GetBoundBy(),
 				BoundDomain: cli.Known(r.GetBoundDomain(), r.GetBoundDomain() != ""), Why: r.GetWhy(), SpareW: map[string]float64{}, LastMoves: cli.Filled[eventItem](r.GetLast()),
 			}
@@ -162,7 +162,7 @@ func policyExplain(o *operator) *cobra.Command {
 func explainText(w io.Writer, r *headroomv1.ExplainNodeResponse) error {
 	n := r.GetNode()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  cap %s  (min %.1f, max %.1f, weight %.1f)   policy %s\n", n.GetName(), shownWatts(n.GetTargetUw()), watts(n.GetLeastUw()), watts(n.GetMaxUw()),
+	fmt.Fprintf(&b, "%s  cap %s  (min %.1f, max %.1f, weight %.1f)   policy %s\n", n.GetName(), nodeCap(n), watts(n.GetLeastUw()), watts(n.GetMaxUw()),
 		n.GetWeight(), r.GetPolicy())
 	fmt.Fprintf(&b, "  demand      %s\n", cli.Opt(n.DemandUw, shownWatts))
 	fmt.Fprintf(&b, "  planned     %s\n", cli.Opt(r.PlannedUw, shownWatts))

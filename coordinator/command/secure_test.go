@@ -121,10 +121,10 @@ func TestSecureServer(t *testing.T) {
 		code int
 		says string
 	}{
-		"an observer changes":            {as("eve", "budget", "set", "800W"), cli.ExitDenied, "role observer, it takes operator"},
-		"an operator makes a token":      {as("mia", "token", "create", "x", "--role", "admin"), cli.ExitDenied, "it takes admin"},
-		"a node reads":                   {as("n01", "node", "list"), cli.ExitDenied, "role node"},
-		"a token of an observer changes": {append([]string{"budget", "set", "800W"}, bearing...), cli.ExitDenied, "it takes operator"},
+		"an observer changes":            {as("eve", "budget", "set", "800W"), cli.ExitDenied, "permission denied: budget set needs role operator; eve has role observer"},
+		"an operator makes a token":      {as("mia", "token", "create", "x", "--role", "admin"), cli.ExitDenied, "permission denied: token create needs role admin; mia has role operator"},
+		"a node reads":                   {as("n01", "node", "list"), cli.ExitDenied, "permission denied: node list of all nodes needs role observer; n01 has role node"},
+		"a token of an observer changes": {append([]string{"budget", "set", "800W"}, bearing...), cli.ExitDenied, "budget set needs role operator"},
 		"nobody, in the clear":           {[]string{"status", "--addr", addr, "--patience", "1s"}, cli.ExitUnknown, "the server may ask for a certificate"},
 		"a key that is another's":        {append([]string{"status"}, "--addr", addr, "--ca", in("ca.crt"), "--cert", in("mia.crt"), "--key", in("eve.key")), cli.ExitUsage, "private key does not match"},
 		"an authority that is none":      {append([]string{"status"}, "--addr", addr, "--ca", in("token"), "--token-file", in("token")), cli.ExitUsage, "no certificate of an authority"},

@@ -231,8 +231,8 @@ type leaseItem struct {
 type nodeItem struct {
 	Name         string      `json:"name"`
 	State        string      `json:"state"`
-	CapW         float64     `json:"cap_w" of:"target_uw"`
-	RequestedW   float64     `json:"requested_w" of:"target_uw"`
+	CapW         *float64    `json:"cap_w" of:"target_uw"`
+	RequestedW   *float64    `json:"requested_w" of:"target_uw"`
 	EffectiveW   *float64    `json:"effective_w"`
 	PowerW       *float64    `json:"power_w"`
 	DemandW      *float64    `json:"demand_w"`
@@ -291,7 +291,7 @@ func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
 			use = cli.Percent(watts(n.GetPowerUw()) / watts(n.GetTargetUw()))
 		}
 		row := []string{
-			n.GetName(), n.GetState(), shownWatts(n.GetTargetUw()), cli.Opt(n.PowerUw, shownWatts), use, shownWatts(n.GetFailSafeUw()),
+			n.GetName(), n.GetState(), nodeCap(n), cli.Opt(n.PowerUw, shownWatts), use, shownWatts(n.GetFailSafeUw()),
 			cli.Opt(n.LeaseMs, shownAge), cli.Opt(n.LimitedRatio, cli.Percent), n.GetDomain(),
 		}
 		if o.out.IsWide() {
@@ -301,6 +301,12 @@ func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
 		rows = append(rows, row)
 	}
 	return o.out.Table(w, head, rows)
+}
+
+// nodeCap is a node's cap in a table, unknown for a node without one: it observes, or
+// has not been admitted.
+func nodeCap(n *headroomv1.Node) string {
+	return cli.Opt(cli.Known(n.GetTargetUw(), n.GetTargetUw() > 0), shownWatts)
 }
 
 // ratedText is the accepted rating, and what the node declares where that differs.

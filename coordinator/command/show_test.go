@@ -1,10 +1,14 @@
 package command
 
 import (
+	"bytes"
+	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
 )
 
 // Only those that vote count towards what the group tolerates.
@@ -31,6 +35,24 @@ func TestTokenIDsAreNoFlags(t *testing.T) {
 		id, secret := newSecret()
 		if strings.Trim(id, "0123456789abcdef") != "" || len(id) != 12 || len(secret) < 40 {
 			t.Fatalf("token %q with a secret of %d letters", id, len(secret))
+		}
+	}
+}
+
+// A node without a cap, one that observes for example, has an unknown cap, never 0.
+func TestUnknownCapIsNotZero(t *testing.T) {
+	t.Parallel()
+	n := &headroomv1.Node{Name: "n01", State: "observing", FailSafeUw: 95e6}
+	var table bytes.Buffer
+	if err := (&operator{}).nodeTable(&table, []*headroomv1.Node{n}); err != nil {
+		t.Fatal(err)
+	}
+	if text := table.String(); !regexp.MustCompile(`n01 +observing +- +- +- +95\.0 W`).MatchString(text) {
+		t.Errorf("the table is\n%s", text)
+	}
+	for _, item := range []any{cli.Filled[nodeItem]([]*headroomv1.Node{n}), cli.Filled[nodeLeaseItem]([]*headroomv1.Node{n})} {
+		if data, err := json.Marshal(item); err != nil || !strings.Contains(string(data), `"cap_w":null`) {
+			t.Errorf("%s, %v", data, err)
 		}
 	}
 }

@@ -1,11 +1,10 @@
-// Package rmcp holds the frames of IPMI over LAN: RMCP+ packets, their encryption and
+// Package rmcp encodes and decodes IPMI over LAN: RMCP+ packets, their encryption and
 // signature, and the IPMI messages inside.
 //
-// The one idea: bytes in, bytes out. It is the end that asks (the sessions of package
-// ipmi), and it cannot be made to panic by what comes over a wire.
+// The one idea: bytes in, bytes out, for the client side of a session (package ipmi).
 //
-// It guarantees that nothing of a protected packet is looked at before its signature is
-// right. It never does I/O, and knows no command.
+// Guarantees: no input from the network causes a panic; a protected packet is decoded only
+// after its signature has been verified. The package does no I/O and knows no command.
 package rmcp
 
 import (

@@ -1,21 +1,19 @@
-// Package msr reads RAPL from the processor's model-specific registers, for
-// machines whose kernel has no powercap driver and whose operator asks for it
-// by name (rapl.source: msr).
+// Package msr reads RAPL from model-specific registers of the processor, for machines whose
+// kernel has no powercap driver, and only if the operator selects it (rapl.source: msr).
 //
-// The one idea: the registers are shown as a powercap tree. Each zone is a set
-// of small text attributes, so that everything which package rapl knows about
-// zones, counters, locks and reading back holds here unchanged, and the result
-// is a *rapl.Tree like any other. Two attributes are more than powercap has:
-// "clamp" beside "enabled", and "locked".
+// The one idea: the registers are presented as a powercap tree. Each zone is a set of small
+// text attributes, so all of package rapl (zones, counters, locks, reading back) works
+// unchanged, and the result is a *rapl.Tree. Two attributes are not in powercap: "clamp"
+// beside "enabled", and "locked".
 //
-// Guarantees: a unit register of 0 means "no RAPL", never units of 1 W; a limit
-// that does not fit its 15 bits, or would be 0 W, is refused before the write;
-// a write changes the bits of its own field and no others; registers are written
-// only through a rapl.Limiter or OpenControl, never by opening the tree.
+// Guarantees: a unit register of 0 means "no RAPL", never units of 1 W; a limit that does not
+// fit its 15 bits, or would be 0 W, is refused before the write; a write changes only the
+// bits of its own field; registers are written only through a rapl.Limiter or OpenControl,
+// never by opening the tree.
 //
-// Registers are read by one pread on a held descriptor of dev/cpu/N/msr below
-// the caller's os.Root. The libraries that exist name that device by its
-// absolute path and open it for each read, so nothing could stand in for it.
+// Registers are read by one pread on an open descriptor of dev/cpu/N/msr below the caller's
+// os.Root. Existing libraries use the absolute path of that device and open it for each
+// read, so a test could not replace it.
 package msr
 
 import (
@@ -56,7 +54,7 @@ const top = "msr"
 const counterMask = 1<<32 - 1
 
 // ErrNoRAPL reports a unit register that reads 0, as in virtual machines.
-var ErrNoRAPL = errors.New("the unit register reads 0: no RAPL here, as in a virtual machine")
+var ErrNoRAPL = errors.New("the unit register reads 0: no RAPL (virtual machine?)")
 
 // registers are the registers of a machine's CPUs. They are for one goroutine.
 type registers interface {
@@ -145,7 +143,7 @@ func newSource(root *os.Root, regs registers) (*source, error) {
 		s.addPackage(p, m)
 	}
 	if len(s.zones) == 0 {
-		return nil, fmt.Errorf("msr: no energy counter moves: %w", errors.Join(rapl.ErrNoZone, regs.Close()))
+		return nil, fmt.Errorf("msr: no energy counter advances: %w", errors.Join(rapl.ErrNoZone, regs.Close()))
 	}
 	return s, nil
 }

@@ -1,18 +1,16 @@
-// Package sysfs reads and writes the small text attributes through which the
-// kernel shows a device: one file, one value, on its first line.
+// Package sysfs reads and writes the small text attributes of the kernel: one file, one
+// value, on its first line.
 //
-// The one idea: an attribute is opened once and then read by one pread, because
-// a read through open, read and close costs ten times as much and because a
-// held descriptor keeps naming the same device when the tree around it changes.
-// The value is the first line and nothing after it: a plain file that stands in
-// for an attribute is overwritten in place and may keep the tail of an older,
+// The one idea: an attribute is opened once and then read by one pread. Opening and closing
+// it for each read costs ten times as much, and an open descriptor refers to the same device
+// when the tree around it changes. The value is the first line only: a plain file that
+// replaces an attribute in a test is overwritten in place and may keep the tail of an older,
 // longer value.
 //
-// Guarantees: no path leaves the os.Root that was given; reading never changes
-// the machine; a write is one pwrite on a descriptor opened O_WRONLY (never
-// O_CREATE, never O_TRUNC) and is read back at once; an unreadable value is an
-// error that names the file and quotes the text. The package never writes on
-// its own account: what to write is its caller's decision.
+// Guarantees: no path leaves the given os.Root; reading never changes the machine; a write is
+// one pwrite on a descriptor opened O_WRONLY (never O_CREATE, never O_TRUNC) and is read back
+// at once; an unreadable value is an error that names the file and quotes the text. The
+// package does not decide what to write.
 package sysfs
 
 import (

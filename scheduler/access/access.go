@@ -1,12 +1,11 @@
-// Package access decides who may call what: by certificate, by the unix socket, and in the
-// clear only where the configuration says dev.
+// Package access decides who may call what: by certificate, by the unix socket, and without
+// either only if the configuration says dev.
 //
-// The one idea: a call carries who is proven to have sent it, never who they say they are.
-// A method that is not listed takes an administrator: a new one is closed until somebody
-// has thought about it.
+// The one idea: a call carries the identity that was proven, never the one that it claims. A
+// method without a rule needs role admin.
 //
-// Guarantees: a certificate that has expired or is denied is refused, on streams that are
-// open too; a worker speaks for its own node, and a submitter changes their own jobs only.
+// Guarantees: an expired or denied certificate is refused, on open streams too; a worker acts
+// only for its own node, and a submitter changes only their own jobs.
 package access
 
 import (

@@ -194,7 +194,7 @@ func (s *site) agent(name string) {
 func (s *site) restore() {
 	s.t.Helper()
 	for _, name := range s.agents {
-		cmd := exec.Command(filepath.Join(s.bin, "powerd"), "limit", "restore", "--force", "--config", s.path(name+".yaml"))
+		cmd := exec.Command(filepath.Join(s.bin, "powerd"), "limit", "restore", "--yes", "--force", "--config", s.path(name+".yaml"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			s.t.Errorf("restore the limits of %s: %v: %s", name, err, out)
 		}

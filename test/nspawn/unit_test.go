@@ -253,7 +253,7 @@ func testStoppedLonely(t *testing.T, m *machine) {
 	m.capped(t)
 	m.stopped(t)
 	m.capped(t)
-	m.do(t, "powerd", "limit", "restore", "--force")
+	m.do(t, "powerd", "limit", "restore", "--yes", "--force")
 	if long, short := m.limits(); long != longOriginal || short != shortOriginal {
 		t.Errorf("after a forced restore the limits are %d and %d uW", long, short)
 	}
@@ -275,7 +275,7 @@ func testRemoved(t *testing.T, m *machine) {
 		t.Errorf("removal leaves the unit %s and says %q", got, said)
 	}
 	m.capped(t)
-	m.do(t, "powerd", "limit", "restore", "--force")
+	m.do(t, "powerd", "limit", "restore", "--yes", "--force")
 }
 
 // Only READY makes a unit active, and only beats keep it so.

@@ -1,4 +1,4 @@
-// Claims: what bears witness to the BMC moves with the node's load and with nothing
+// Claims: what the BMC is checked against moves with the node's load and with nothing
 // else, not with what is learned from that BMC; so a steady node keeps its BMC, and one
 // whose load moved under a frozen value loses it, with counters or without.
 package agent
@@ -88,8 +88,8 @@ func (s *still) second(t *testing.T, load float64) {
 }
 
 // A machine whose memory no counter shows is told more of it than it draws: the model
-// comes down as it learns, and the witness stays.
-func TestLearningIsNoWitness(t *testing.T) {
+// comes down as it learns, and the reference stays.
+func TestLearningIsNoReference(t *testing.T) {
 	t.Parallel()
 	s := newStill(t, "epyc")
 	low, high := s.steady(t)
@@ -98,12 +98,12 @@ func TestLearningIsNoWitness(t *testing.T) {
 		t.Errorf("%v learned, %v configured: nothing was learned, so nothing is shown", learned, configured)
 	}
 	if high-low > units.Watt {
-		t.Errorf("the witness of a steady node went from %v to %v", low, high)
+		t.Errorf("the reference of a steady node went from %v to %v", low, high)
 	}
 }
 
-// Dies that turn out to show one counter halve the sum, and not the witness.
-func TestMirroredCountersAreNoWitness(t *testing.T) {
+// Dies that turn out to show one counter halve the sum, and not the reference.
+func TestMirroredCountersAreNoReference(t *testing.T) {
 	t.Parallel()
 	s := newStill(t, "epyc-mirrored")
 	s.second(t, 0.02)
@@ -114,21 +114,21 @@ func TestMirroredCountersAreNoWitness(t *testing.T) {
 		t.Errorf("packages %v, then %v: the mirrors were not found, so nothing is shown", before, after)
 	}
 	if high-low > units.Watt {
-		t.Errorf("the witness of a steady node went from %v to %v", low, high)
+		t.Errorf("the reference of a steady node went from %v to %v", low, high)
 	}
 }
 
-// steady is between what the witness stays through two minutes of little load, once it
+// steady is between what the reference stays through two minutes of little load, once it
 // has settled.
 func (s *still) steady(t *testing.T) (low, high units.Power) {
 	t.Helper()
 	for i := range 120 {
 		s.second(t, 0.02)
-		w, ok := s.meter.Witness(s.control.busy, s.control.busyKnown)
+		w, ok := s.meter.Reference(s.control.busy, s.control.busyKnown)
 		switch {
 		case i < 5:
 		case !ok:
-			t.Fatalf("no witness after %d s", i)
+			t.Fatalf("no reference after %d s", i)
 		case low == 0:
 			low, high = w, w
 		}
@@ -137,18 +137,18 @@ func (s *still) steady(t *testing.T) (low, high units.Power) {
 	return low, high
 }
 
-// Where nothing counts energy, CPU use bears witness: it holds while the load holds,
+// Where nothing counts energy, CPU use is the reference: it holds while the load holds,
 // and leaves the slack that the meter gives when the load moves, either way.
-func TestLoadIsAWitness(t *testing.T) {
+func TestLoadIsAReference(t *testing.T) {
 	t.Parallel()
 	s := newStill(t, "arm-cppc")
 	at := func(load float64) units.Power {
 		for range 3 {
 			s.second(t, load)
 		}
-		w, ok := s.meter.Witness(s.control.busy, s.control.busyKnown)
+		w, ok := s.meter.Reference(s.control.busy, s.control.busyKnown)
 		if !ok {
-			t.Fatal("no witness")
+			t.Fatal("no reference")
 		}
 		return w
 	}
