@@ -110,15 +110,9 @@ func (s *server) identify() error {
 		s.logger.Warn("tls is off: whoever reaches this machine's loopback may command the cluster")
 		return nil
 	}
-	k, err := secure.Open(s.cfg.TLS.Files())
-	if err == nil && k.Identity() != (secure.Identity{Role: secure.Server, Name: s.cfg.ID}) {
-		err = fmt.Errorf("tls.cert names %s, this is server/%s", k.Identity(), s.cfg.ID)
-	}
+	k, err := s.cfg.identity()
 	if err != nil {
-		return &cli.Error{
-			Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(),
-			Hint: "coordinator tls cert create server/" + s.cfg.ID + " makes it; coordinator tls inspect shows what a certificate says",
-		}
+		return err
 	}
 	k.Deny(s.guard.Revoked)
 	k.Vet(s.vet)
@@ -171,7 +165,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "make the folder, or name another in state_dir"}
 	}
 	s := newServer(cfg, logger)
-	if err := s.brakes.Open(brakes.Files{PublicKey: cfg.Brake.PublicKeyFile, PrivateKey: cfg.Brake.PrivateKeyFile, StateDir: cfg.StateDir}); err != nil {
+	if err := s.brakes.Open(cfg.brakeFiles()); err != nil {
 		return err
 	}
 	s.denials.Recall()

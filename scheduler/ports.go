@@ -31,12 +31,9 @@ func openEdge(cfg Config, l net.Listener) (edge, error) {
 	}
 	e := edge{peers: rpc.PlainPeers()}
 	if !cfg.TLS.Off() {
-		k, err := secure.Open(cfg.TLS.Files())
+		k, err := cfg.identity()
 		if err != nil {
-			return edge{}, config.Bad("inspect the certificate with coordinator tls inspect FILE", "%v", err)
-		}
-		if who := k.Identity(); who.Role != secure.Scheduler {
-			return edge{}, config.Bad("create one with coordinator tls cert create scheduler/NAME", "tls.cert names %s; the scheduler needs a certificate of role scheduler", who)
+			return edge{}, err
 		}
 		l = rpc.SecureListener(l, k)
 		e.peers, e.keeper = rpc.SecurePeers(k, secure.Server), k

@@ -80,29 +80,34 @@ type Files struct {
 	StateDir string
 }
 
+// Load reads the keys: the public ones, and the private one or nil without.
+func (f Files) Load() (brake.Keys, *brake.PrivateKey, error) {
+	keys, err := brake.LoadKeys(f.PublicKey)
+	if err != nil || f.PrivateKey == "" {
+		return keys, nil, err
+	}
+	private, err := brake.LoadPrivateKey(f.PrivateKey)
+	if err != nil {
+		return brake.Keys{}, nil, err
+	}
+	if !keys.Match(private) {
+		return brake.Keys{}, nil, &cli.Error{
+			Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("brake.private_key_file %s is not the pair of any key in %s", f.PrivateKey, f.PublicKey),
+			Hint: "no node would accept this server's brake; name the two files that coordinator brake key made",
+		}
+	}
+	return keys, &private, nil
+}
+
 // Open reads the keys that are configured, and the newest brake that this server
-// has known before.
+// stored before.
 func (b *Store) Open(f Files) error {
 	if f.PublicKey == "" {
 		return nil
 	}
-	keys, err := brake.LoadKeys(f.PublicKey)
+	keys, private, err := f.Load()
 	if err != nil {
 		return err
-	}
-	var private *brake.PrivateKey
-	if f.PrivateKey != "" {
-		key, err := brake.LoadPrivateKey(f.PrivateKey)
-		if err != nil {
-			return err
-		}
-		if !keys.Match(key) {
-			return &cli.Error{
-				Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("brake.private_key_file %s is not the pair of any key in %s", f.PrivateKey, f.PublicKey),
-				Hint: "no node would believe this server; name the two files that coordinator brake key made",
-			}
-		}
-		private = &key
 	}
 	path := filepath.Join(f.StateDir, brakeFile)
 	b.Use(keys, private, func(data []byte) error { return storeFile(path, data) })

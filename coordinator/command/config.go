@@ -1,12 +1,15 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"headroom/coordinator"
 	"headroom/internal/cli"
+	"headroom/internal/config"
 )
 
 func configCommand(out *cli.Output) *cobra.Command {
@@ -16,32 +19,69 @@ func configCommand(out *cli.Output) *cobra.Command {
 
 // configJSON is `coordinator config check -o json`.
 type configJSON struct {
-	Kind    string `json:"kind"`
-	API     string `json:"api"`
-	File    string `json:"file"`
-	ID      string `json:"id"`
-	Servers int    `json:"servers"`
-	OK      bool   `json:"ok"`
+	Kind    string     `json:"kind"`
+	API     string     `json:"api"`
+	File    string     `json:"file"`
+	ID      string     `json:"id"`
+	Servers int        `json:"servers"`
+	OK      bool       `json:"ok"`
+	Checks  cli.Checks `json:"checks"`
 }
 
+// serviceUser is the user of the packaged service.
+const serviceUser = "headroom-coordinator"
+
+const configCheckLong = `Check the configuration as coordinator run does: its syntax and values, and then this machine: every file that it
+names can be read by the user of the service, certificate and key belong together and are valid, the addresses are
+this machine's, and state_dir can be written.
+
+Root checks with the rights of the user ` + serviceUser + ` where it exists; --user names another one. Use --syntax-only on a
+machine that is not the server.`
+
 func configCheck(out *cli.Output) *cobra.Command {
-	var path string
+	var path, user string
+	var syntaxOnly bool
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check a configuration file as start-up does", Args: cobra.NoArgs, Example: "  coordinator config check --config coordinator.yaml",
+		Use: "check", Short: "Check a configuration and the files that it names", Long: configCheckLong, Args: cobra.NoArgs,
+		Example: "  coordinator config check\n  coordinator config check --config coordinator.yaml --syntax-only",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := coordinator.LoadConfig(path)
 			if err != nil {
 				return err
 			}
-			if out.IsJSON() {
-				return out.JSON(cmd.OutOrStdout(), configJSON{Kind: "ConfigCheck", API: "v1", File: path, ID: c.ID, Servers: len(c.Servers), OK: true})
+			checks := cli.Checks{config.Passed("syntax", fmt.Sprintf("%s: server %s of %d", path, c.ID, len(c.Servers)))}
+			if !syntaxOnly {
+				found, err := checkMachine(c, path, user)
+				if err != nil {
+					return err
+				}
+				checks = append(checks, found...)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, server %s of %d\n", path, c.ID, len(c.Servers))
-			return err
+			failed, _ := checks.Count()
+			if out.IsJSON() {
+				err = out.JSON(cmd.OutOrStdout(), configJSON{
+					Kind: "ConfigCheck", API: "v1", File: path, ID: c.ID, Servers: len(c.Servers), OK: failed == 0, Checks: checks,
+				})
+			} else {
+				err = checks.Print(cmd.OutOrStdout(), out)
+			}
+			return cmp.Or(err, checks.ConfigVerdict())
 		},
 	}
 	configFlag(cmd, &path)
+	cmd.Flags().StringVar(&user, "user", "", "user that runs the server, instead of "+serviceUser)
+	cmd.Flags().BoolVar(&syntaxOnly, "syntax-only", false, "check the file alone, not this machine")
 	return cmd
+}
+
+// checkMachine runs the checks of the start with the rights of the user that runs the server.
+func checkMachine(c coordinator.Config, path, user string) (checks cli.Checks, err error) {
+	account, err := config.ServiceAccount(user, serviceUser)
+	if err != nil {
+		return nil, err
+	}
+	err = account.Do(func() { checks = append(cli.Checks{config.CheckFile("file", path)}, c.Preflight(time.Now())...) })
+	return checks, err
 }
 
 func configFlag(cmd *cobra.Command, path *string) {

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/config"
+	"headroom/internal/testkit"
 	"headroom/units"
 )
 
@@ -152,6 +154,32 @@ func TestProgram(t *testing.T) {
 	root.Commands()[1].Example = "  tool list"
 	if err := CheckCommands(root); err == nil {
 		t.Error("an example of another command is taken")
+	}
+}
+
+// What man shows of an example can be copied into a file: YAML needs its indentation.
+func TestExampleRendered(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("man"); err != nil {
+		testkit.NotRun(t, "man is not installed")
+	}
+	path := filepath.Join(t.TempDir(), "sample.yaml.5")
+	testkit.WriteFile(t, path, sampleFile(sampleText).Page())
+	c := exec.CommandContext(t.Context(), "man", "-l", path)
+	c.Env = append(os.Environ(), "MANPAGER=cat", "MANWIDTH=200", "LC_ALL=C.UTF-8", "GROFF_NO_SGR=1")
+	out, err := c.Output()
+	if err != nil {
+		testkit.NotRun(t, "man does not render here: "+err.Error())
+	}
+	_, text, _ := strings.Cut(string(out), "EXAMPLES\n")
+	text, _, _ = strings.Cut(text, "DESCRIPTION\n")
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	margin := len(lines[0]) - len(strings.TrimLeft(lines[0], " "))
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], strings.Repeat(" ", margin))
+	}
+	if got, want := strings.Join(lines, "\n"), strings.TrimRight(sampleText, "\n"); got != want {
+		t.Errorf("man shows\n%s\nwant\n%s", got, want)
 	}
 }
 

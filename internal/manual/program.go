@@ -2,6 +2,7 @@ package manual
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,7 +62,7 @@ func (m Program) Page() string {
 		p.items(m.Environment)
 	}
 	p.section("FILES")
-	p.items(m.Files)
+	p.items(append(slices.Clone(m.Files), Item{Term: "/usr/share/doc/headroom/runbooks/", Text: "What to do about each alarm, one file for each."}))
 	p.seeAlso(m.SeeAlso)
 	return p.String()
 }

@@ -45,13 +45,29 @@ func (p *page) paragraphs(text string) {
 	}
 }
 
-// example writes lines as they are typed.
+// example writes lines as they are typed. The indentation that all lines share is
+// removed; the rest is kept, because YAML needs it.
 func (p *page) example(text string) {
 	p.b.WriteString(".PP\n.nf\n.RS 4\n")
-	for line := range strings.SplitSeq(text, "\n") {
-		p.line(strings.TrimPrefix(line, "  "))
+	for line := range strings.SplitSeq(dedent(text), "\n") {
+		p.line(line)
 	}
 	p.b.WriteString(".RE\n.fi\n")
+}
+
+// dedent removes the two spaces that cobra's examples start every line with.
+func dedent(text string) string {
+	const indent = "  "
+	lines := strings.Split(text, "\n")
+	for _, line := range lines {
+		if line != "" && !strings.HasPrefix(line, indent) {
+			return text
+		}
+	}
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], indent)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // item writes a term and what it means.

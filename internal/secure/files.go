@@ -144,6 +144,20 @@ func (k *Keeper) Ends() time.Time {
 	return cert.Leaf.NotAfter
 }
 
+// Verify checks that the process's certificate is signed by the authority and valid at
+// the time.
+func (k *Keeper) Verify(at time.Time) error {
+	cert, roots := k.now()
+	_, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	if err == nil {
+		return nil
+	}
+	if at.After(cert.Leaf.NotAfter) {
+		return fmt.Errorf("tls.cert: %s: expired at %s", k.files.Cert, cert.Leaf.NotAfter.Format(time.RFC3339))
+	}
+	return fmt.Errorf("tls.cert: %s: not valid with tls.ca %s: %w", k.files.Cert, k.files.CA, err)
+}
+
 // Server is the configuration of a server that asks every client for a
 // certificate, and takes one without only where a token may stand in for it.
 func (k *Keeper) Server(protocols ...string) *tls.Config {

@@ -1,12 +1,15 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/internal/config"
 	"headroom/internal/manual"
 	"headroom/scheduler"
 )
@@ -21,11 +24,23 @@ func configCommand() *cobra.Command {
 	return configFile().Group(configCheck(), func(cmd *cobra.Command) { configFlag(cmd, &path) }, func() (any, error) { return scheduler.LoadConfig(path) }, nil)
 }
 
+// serviceUser is the user of the packaged service.
+const serviceUser = "headroom-scheduler"
+
+const configCheckLong = `Check the configuration as scheduler run does: its syntax and values, and then this machine: every file that it
+names can be read by the user of the service, certificate and key belong together and are valid, the addresses are
+this machine's, and the scheduler's folder can be written.
+
+Root checks with the rights of the user ` + serviceUser + ` where it exists; --user names another one. Use --syntax-only on a
+machine that does not run the scheduler.`
+
 func configCheck() *cobra.Command {
-	var path string
+	var path, user string
+	var syntaxOnly bool
 	cmd := &cobra.Command{
 		Use:     "check",
-		Short:   "Check scheduler.yaml without starting anything",
+		Short:   "Check a configuration and the files that it names",
+		Long:    configCheckLong,
 		Example: "  scheduler config check --config /etc/headroom/scheduler.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,22 +48,36 @@ func configCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := cfg.Yarn.CheckFiles(); err != nil {
-				return err
-			}
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "ok    %s\n", path); err != nil {
-				return err
+			checks := cli.Checks{config.Passed("syntax", path)}
+			if !syntaxOnly {
+				found, err := checkMachine(cfg, path, user)
+				if err != nil {
+					return err
+				}
+				checks = append(checks, found...)
 			}
 			for _, note := range append(separation(cfg), cfg.Yarn.Notes()...) {
 				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "note  %s\n", note); err != nil {
 					return err
 				}
 			}
-			return nil
+			return cmp.Or(checks.Print(cmd.OutOrStdout(), &cli.Output{}), checks.ConfigVerdict())
 		},
 	}
 	configFlag(cmd, &path)
+	cmd.Flags().StringVar(&user, "user", "", "user that runs the scheduler, instead of "+serviceUser)
+	cmd.Flags().BoolVar(&syntaxOnly, "syntax-only", false, "check the file alone, not this machine")
 	return cmd
+}
+
+// checkMachine runs the checks of the start with the rights of the user that runs the scheduler.
+func checkMachine(c *scheduler.Config, path, user string) (checks cli.Checks, err error) {
+	account, err := config.ServiceAccount(user, serviceUser)
+	if err != nil {
+		return nil, err
+	}
+	err = account.Do(func() { checks = append(cli.Checks{config.CheckFile("file", path)}, c.Preflight(time.Now())...) })
+	return checks, err
 }
 
 // separation says which programs of other people share a user, which a configuration that

@@ -35,7 +35,7 @@ func TestConfigCheckEndsSoon(t *testing.T) {
 		path, says string
 		code       int
 	}{
-		{chain, "ok, server c1", 0},
+		{chain, "server c1 of 1", 0},
 		{brackets, "brackets.yaml:1:37: nested", 2},
 		{fifo, "fifo: not a regular file", 2},
 		{"/dev/zero", "/dev/zero: not a regular file", 2},

@@ -1,0 +1,107 @@
+package coordinator
+
+import (
+	"fmt"
+	"time"
+
+	"headroom/coordinator/brakes"
+	"headroom/gossip"
+	"headroom/internal/cli"
+	"headroom/internal/config"
+	"headroom/internal/secure"
+)
+
+// packagedStateDir is the folder that systemd makes for the packaged service.
+const packagedStateDir = "/var/lib/headroom/coordinator"
+
+// expiresSoon is how long before its end a certificate is a warning, as for the alarm CertExpires.
+const expiresSoon = 14 * 24 * time.Hour
+
+// Preflight checks what Run needs of this machine, by the functions that Run calls: the
+// files that the configuration names, the addresses and the state directory. It changes nothing.
+func (c Config) Preflight(now time.Time) cli.Checks {
+	self, _ := c.Self()
+	checks := cli.Checks{c.checkIdentity(now)}
+	if c.Gossip.Bind != "" {
+		checks = append(checks, c.checkGossipKeys())
+	}
+	if c.Brake.PublicKeyFile != "" {
+		checks = append(checks, c.checkBrakeKeys())
+	}
+	if c.BMC.User != "" {
+		checks = append(checks, c.checkBMC())
+	}
+	addrs := map[string]string{"rpc": self.RPC, "raft": self.Raft, "gossip.bind": c.Gossip.Bind, "metrics.listen": c.Metrics.Listen}
+	return append(checks,
+		config.CheckAddresses(addrs, "rpc", "raft", "gossip.bind", "metrics.listen"),
+		config.CheckStateDir("state_dir", c.StateDir, packagedStateDir))
+}
+
+// identity reads this server's certificate.
+func (c Config) identity() (*secure.Keeper, error) {
+	k, err := secure.Open(c.TLS.Files())
+	if err == nil && k.Identity() != (secure.Identity{Role: secure.Server, Name: c.ID}) {
+		err = fmt.Errorf("tls.cert names %s, this is server/%s", k.Identity(), c.ID)
+	}
+	if err != nil {
+		return nil, &cli.Error{
+			Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(),
+			Hint: "coordinator tls cert create server/" + c.ID + " makes it; coordinator tls inspect shows what a certificate says",
+		}
+	}
+	return k, nil
+}
+
+func (c Config) brakeFiles() brakes.Files {
+	return brakes.Files{PublicKey: c.Brake.PublicKeyFile, PrivateKey: c.Brake.PrivateKeyFile, StateDir: c.StateDir}
+}
+
+func (c Config) checkIdentity(now time.Time) cli.Check {
+	const name = "tls"
+	if c.TLS.Off() {
+		return config.Passed(name, "off: loopback only")
+	}
+	k, err := c.identity()
+	if err != nil {
+		return config.Failed(name, err)
+	}
+	if err := k.Verify(now); err != nil {
+		return config.Failed(name, &cli.Error{Message: err.Error(), Hint: "coordinator tls cert create server/" + c.ID + " makes a new one"})
+	}
+	if left := k.Ends().Sub(now); left < expiresSoon {
+		return cli.Check{
+			Name: name, State: cli.CheckWarn, Text: fmt.Sprintf("%s expires at %s", c.TLS.Cert, k.Ends().Format(time.RFC3339)),
+			Hint: "coordinator tls cert create server/" + c.ID + " makes a new one",
+		}
+	}
+	return config.Secrets(config.Passed(name, fmt.Sprintf("%s until %s", k.Identity(), k.Ends().Format(time.RFC3339))), c.TLS.Key)
+}
+
+func (c Config) checkGossipKeys() cli.Check {
+	const name = "gossip"
+	keys, err := gossip.LoadKeys(c.Gossip.KeyFile)
+	if err != nil {
+		return config.Failed(name, err)
+	}
+	return config.Secrets(config.Passed(name, cli.Count(len(keys), "key")+" in "+c.Gossip.KeyFile), c.Gossip.KeyFile)
+}
+
+func (c Config) checkBrakeKeys() cli.Check {
+	const name = "brake"
+	_, private, err := c.brakeFiles().Load()
+	switch {
+	case err != nil:
+		return config.Failed(name, err)
+	case private == nil:
+		return config.Passed(name, "accepts a brake; cannot set one without brake.private_key_file")
+	}
+	return config.Passed(name, "the keys are a pair")
+}
+
+func (c Config) checkBMC() cli.Check {
+	const name = "bmc"
+	if _, err := c.BMC.poweredOff(); err != nil {
+		return config.Failed(name, err)
+	}
+	return config.Secrets(config.Passed(name, c.BMC.PasswordFile), c.BMC.PasswordFile)
+}
