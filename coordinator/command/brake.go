@@ -88,7 +88,7 @@ func anyServer[Req, Res any](
 			}
 		}
 	}
-	return nil, at, o.explain(rpc.AsCLI(err, doing, at))
+	return nil, at, o.explain(ctx, failure{err: err, doing: doing, at: at})
 }
 
 // brakeSetItem is `coordinator brake set`; what was not awaited is null.

@@ -65,10 +65,10 @@ func wrap(kind string, m *headroomv1.Meta, items any) envelope {
 	}
 }
 
-// staleNote tells on stderr that an answer may be old.
+// staleNote prints on stderr that an answer may be old.
 func staleNote(cmd *cobra.Command, m *headroomv1.Meta) {
 	if m.GetConsistency() == "stale" {
-		cli.Notef(cmd.ErrOrStderr(), "note: read from %s without asking the leader; it may be behind\n", m.GetServer())
+		cli.Notef(cmd.ErrOrStderr(), "note: read from %s without asking the leader; it may be behind", m.GetServer())
 	}
 }
 

@@ -65,15 +65,15 @@ func (o *operator) anyMembers(ctx context.Context) ([]*headroomv1.Member, *headr
 		return nil, nil, err
 	}
 	for _, addr := range addrs {
-		ctx, cancel := context.WithTimeout(ctx, serverPatience)
+		asked, cancel := context.WithTimeout(ctx, serverPatience)
 		var r *connect.Response[headroomv1.GetStatusResponse]
 		r, err = headroomv1connect.NewClusterServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...).
-			GetStatus(ctx, connect.NewRequest(&headroomv1.GetStatusRequest{Stale: true}))
+			GetStatus(asked, connect.NewRequest(&headroomv1.GetStatusRequest{Stale: true}))
 		cancel()
 		if err == nil {
 			return r.Msg.GetServers(), r.Msg.GetMeta(), nil
 		}
-		err = o.explain(rpc.AsCLI(err, "status", addr))
+		err = o.explain(ctx, failure{err, "status", addr, true})
 	}
 	return nil, nil, err
 }
