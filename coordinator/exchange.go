@@ -43,7 +43,7 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 	if err := access.OwnNode(ctx, hello.GetNode()); err != nil {
 		return err
 	}
-	s, err := n.welcome(hello)
+	s, err := n.welcome(hello, rpc.CallerOf(ctx).Ends)
 	if err != nil {
 		return err
 	}
@@ -62,13 +62,13 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 	return err
 }
 
-// welcome opens the stream of a node, or says why not.
-func (n nodeService) welcome(hello *headroomv1.Hello) (*streams.Node, error) {
+// welcome opens the stream of a node whose certificate ends at that time, or returns why it is refused.
+func (n nodeService) welcome(hello *headroomv1.Hello, ends time.Time) (*streams.Node, error) {
 	who := sightingOf(hello)
 	if err := n.refusal(who); err != nil {
 		return nil, err
 	}
-	s, by := n.streams.Nodes.Open(streams.Origin{Node: who.Node, Machine: who.MachineID, Boot: hello.GetBootId(), Process: who.Process})
+	s, by := n.streams.Nodes.Open(streams.Origin{Node: who.Node, Machine: who.MachineID, Boot: hello.GetBootId(), Process: who.Process, CertificateEnds: ends})
 	if s == nil {
 		n.logger.Warn("node refused", slog.String("node", who.Node), slog.String("machine", who.MachineID), slog.String("name_used_by", by))
 		return nil, nameTaken(who.Node, by)

@@ -130,8 +130,7 @@ func (c clusterService) ListAlarms(ctx context.Context, r *connect.Request[headr
 	out := &headroomv1.ListAlarmsResponse{}
 	var err error
 	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, k *leading.Known) {
-		now := append(c.braking.Alarms(s), k.Alarms(s, view.Nodes(s, k.Heard()))...)
-		out.Alarms = k.AlarmMessages(s, now)
+		out.Alarms = k.AlarmMessages(s, c.alarms(s, k, view.Nodes(s, k.Heard())))
 	})
 	if err != nil {
 		return nil, err

@@ -85,19 +85,82 @@ func Of(s *ledger.State, domains []*headroomv1.Domain, nodes []*headroomv1.Node,
 	out = append(out, stateAlarms(s)...)
 	out = append(out, domainAlarms(domains)...)
 	for _, n := range nodes {
-		if n.GetState() == view.StateLost {
-			add("node-lost", Warn, n.GetName(), "see its powerd's log; coordinator node remove NODE --powered-off frees it if the machine is off",
-				"%s is lost, charged at %v", n.GetName(), units.Power(n.GetChargeUw()))
-		}
+		out = append(out, nodeAlarms(n, time.Now())...)
 		for _, h := range n.GetHealth() {
 			add(h.GetCode(), h.GetSeverity(), n.GetName(), h.GetHint(), "%s: %s", n.GetName(), h.GetText())
 		}
 	}
 	out = append(out, own...)
-	slices.SortStableFunc(out, func(a, b Alarm) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject))
-	})
+	sortAlarms(out)
 	return out
+}
+
+// sortAlarms sorts by severity, the worst first; a cause stands above its consequence
+// though it may be less severe by itself.
+func sortAlarms(all []Alarm) {
+	worst := map[string]bool{}
+	for _, a := range all {
+		for _, cause := range causesOf(a.Code) {
+			worst[cause] = true
+		}
+	}
+	rank := func(a Alarm) int {
+		switch {
+		case worst[a.Code]:
+			return 0
+		case a.Severity == Fail && causesOf(a.Code) == nil:
+			return 1
+		case a.Severity == Fail:
+			return 2
+		}
+		return 3
+	}
+	slices.SortStableFunc(all, func(a, b Alarm) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject))
+	})
+}
+
+// causesOf returns the codes of alarms that may have caused one.
+func causesOf(code string) []string {
+	switch code {
+	case "measured-above-reserved":
+		return []string{"limit-drift", "limit-refused", "limit-unread", "lost-package", "new-package", "rating-exceeded", "rival", "twin-limit"}
+	case "shortfall":
+		return []string{"brake-set", "node-lost", "rating-waits", "restored"}
+	}
+	return nil
+}
+
+// CertificateSoon is how long before its end a certificate is an alarm.
+const CertificateSoon = 14 * 24 * time.Hour
+
+// nodeAlarms are those of one node that the coordinator raises itself.
+func nodeAlarms(n *headroomv1.Node, now time.Time) []Alarm {
+	var out []Alarm
+	name := n.GetName()
+	if n.GetState() == view.StateLost {
+		age := "no report since this server became leader"
+		if n.HeardMs != nil {
+			age = "last report " + cli.Age(time.Duration(n.GetHeardMs())*time.Millisecond) + " ago"
+		}
+		out = append(out, New("node-lost", Warn, name, fmt.Sprintf("%s is lost, charged %v; %s", name, units.Power(n.GetChargeUw()), age),
+			fmt.Sprintf("check powerd and the network of %s; if the machine is off, coordinator node remove %s --powered-off frees its charge", name, name)))
+	}
+	if heard := n.HeardMs != nil && time.Duration(n.GetHeardMs())*time.Millisecond <= view.StaleReport; heard && n.PowerUw == nil {
+		out = append(out, New("power-unknown", Warn, name, fmt.Sprintf("%s reports no power; the power of its domains is a lower bound", name),
+			"powerd sensor list on "+name+" shows which sensor is missing"))
+	}
+	if ends := time.UnixMicro(n.GetCertificateEndsUs()); n.CertificateEndsUs != nil && ends.Sub(now) < CertificateSoon {
+		out = append(out, New("cert-expires", Warn, name, fmt.Sprintf("the certificate of %s expires in %s, at %s", name, cli.Age(max(0, ends.Sub(now))), cli.Clock(ends)),
+			"coordinator tls cert create makes a new one; restart powerd with it"))
+	}
+	return out
+}
+
+// NoLeader is the alarm of a server that sees no leader.
+func NoLeader(server string) Alarm {
+	return New("no-leader", Fail, "cluster", server+" sees no leader: leases expire, and nodes fall to their fail-safe caps",
+		"coordinator status --all shows the servers; docs/runbooks/no-leader.md")
 }
 
 // stateAlarms are those that the committed state shows.
@@ -182,19 +245,31 @@ func domainAlarms(domains []*headroomv1.Domain) []Alarm {
 				"coordinator node list shows who is charged what; bring lost nodes back, or raise the budget",
 			})
 		}
-		reserved := dom.GetReservedUw()
-		if dom.GetMeasuredBy() != view.MeasuredByNodes {
-			reserved += dom.GetUnmanagedUw() // a meter sees what nobody manages as well
-		}
-		if dom.MeasuredUw != nil && dom.GetMeasuredUw() > reserved {
+		// A meter measures unmanaged power as well, nodes do not.
+		reserved := dom.GetReservedUw() + dom.GetUnmanagedUw() - dom.GetUnmeteredUw()
+		if dom.PowerKnownUw != nil && dom.GetPowerKnownUw() > reserved {
 			out = append(out, Alarm{
-				"measured-above-reserved", Fail, name, fmt.Sprintf("%s draws %v by %s, charged are only %v", name,
-					units.Power(dom.GetMeasuredUw()), dom.GetMeasuredBy(), units.Power(reserved)),
-				"compare coordinator node list: a node draws more than its cap, or more is unmanaged than is set",
+				"measured-above-reserved", Fail, name, fmt.Sprintf("%s draws %s, but only %v is charged", name, drawnText(dom), units.Power(reserved)),
+				"a node draws more than its cap (coordinator node list), or unmanaged power is set too low (coordinator domain set --unmanaged)",
 			})
 		}
 	}
 	return out
+}
+
+// drawnText is what a domain draws, by its source or as a lower bound.
+func drawnText(dom *headroomv1.Domain) string {
+	if dom.MeasuredUw == nil {
+		return fmt.Sprintf("at least %v (power of %s unknown)", units.Power(dom.GetPowerKnownUw()), count(int(dom.GetPowerUnknownNodes()), "node"))
+	}
+	return fmt.Sprintf("%v measured by %s", units.Power(dom.GetMeasuredUw()), dom.GetMeasuredBy())
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Items are alarms as status shows them.

@@ -53,7 +53,7 @@ func leaseCommand(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(list)
-	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	list.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	group.AddCommand(list, leaseShow(o), leaseSet(o))
 	return group
 }

@@ -52,7 +52,7 @@ func statusCommand(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	cmd.Flags().BoolVar(&all, "all", false, "ask every server by itself, and show where they differ; exit code 8 when one does not answer")
 	return cmd
 }
@@ -64,6 +64,8 @@ type statusItem struct {
 	UnmanagedW float64           `json:"unmanaged_w" of:"site.unmanaged_uw"`
 	HeadroomW  float64           `json:"headroom_w" of:"site.headroom_uw"`
 	PowerW     *float64          `json:"power_w" of:"site.measured_uw"`
+	KnownW     *float64          `json:"power_known_w" of:"site.power_known_uw"`
+	Unknown    *uint32           `json:"power_unknown_nodes" of:"site.power_unknown_nodes"`
 	Nodes      map[string]uint32 `json:"nodes" of:"-"`
 	Leader     *string           `json:"leader"`
 	Servers    []memberItem      `json:"servers"`
@@ -78,23 +80,55 @@ type alarmItem struct {
 }
 
 func newStatusItem(r *headroomv1.GetStatusResponse) statusItem {
-	item := statusItem{Nodes: map[string]uint32{"ok": r.GetNodesOk(), "lost": r.GetNodesLost(), "other": r.GetNodesOther()}}
+	item := statusItem{Nodes: map[string]uint32{"ok": r.GetNodesOk(), "lost": r.GetNodesLost(), "other": r.GetNodesOther(), "unknown": r.GetNodesUnknown()}}
 	cli.Fill(&item, r)
 	return item
 }
 
+// powerText is a domain's measured power; while nodes are unknown the known sum, a lower bound.
+func powerText(d *headroomv1.Domain) string {
+	unknown := d.GetPowerUnknownNodes()
+	switch {
+	case d.MeasuredUw != nil:
+		return shownWatts(d.GetMeasuredUw())
+	case d.PowerKnownUw != nil:
+		return fmt.Sprintf("%s + %s unknown", shownWatts(d.GetPowerKnownUw()), plural(int(unknown), "node"))
+	case unknown > 0:
+		return plural(int(unknown), "node") + " unknown"
+	}
+	return cli.Unknown
+}
+
+// plural is a number with its noun: "1 node", "2 nodes".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// nodesText are the numbers of nodes by state.
+func nodesText(r *headroomv1.GetStatusResponse) string {
+	var parts []string
+	for _, x := range []struct {
+		n     uint32
+		state string
+	}{{r.GetNodesOk(), "ok"}, {r.GetNodesLost(), "lost"}, {r.GetNodesUnknown(), "unknown"}, {r.GetNodesOther(), "other"}} {
+		if x.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", x.n, x.state))
+		}
+	}
+	if len(parts) == 0 {
+		return "0 ok"
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (o *operator) statusTable(w io.Writer, r *headroomv1.GetStatusResponse) error {
 	s := r.GetSite()
-	nodes := fmt.Sprintf("%d ok", r.GetNodesOk())
-	if n := r.GetNodesLost(); n > 0 {
-		nodes += fmt.Sprintf(", %d lost", n)
-	}
-	if n := r.GetNodesOther(); n > 0 {
-		nodes += fmt.Sprintf(", %d other", n)
-	}
 	err := o.out.Table(w, []string{"SITE", "BUDGET", "RESERVED", "UNMANAGED", "HEADROOM", "POWER", "NODES", "LEADER", "EPOCH", "REVISION"}, [][]string{{
 		strings.TrimPrefix(s.GetName(), "site/"), shownWatts(s.GetBudgetUw()), shownWatts(s.GetReservedUw()), shownWatts(s.GetUnmanagedUw()),
-		shownWatts(s.GetHeadroomUw()), cli.Opt(s.MeasuredUw, shownWatts), nodes, r.GetLeader(),
+		shownWatts(s.GetHeadroomUw()), powerText(s), nodesText(r), r.GetLeader(),
 		fmt.Sprint(r.GetMeta().GetEpoch().GetTerm()), fmt.Sprint(r.GetMeta().GetRevision()),
 	}})
 	if err != nil {
@@ -104,7 +138,7 @@ func (o *operator) statusTable(w io.Writer, r *headroomv1.GetStatusResponse) err
 		return err
 	}
 	for _, a := range r.GetAlarms() {
-		if _, err := fmt.Fprintf(w, "alarm:   %s %s: %s\n         hint: %s\n", a.GetSeverity(), a.GetCode(), a.GetText(), a.GetHint()); err != nil {
+		if _, err := fmt.Fprintf(w, "alarm:   %s %s: %s\n         hint: %s\n", severityWord(a), a.GetCode(), a.GetText(), a.GetHint()); err != nil {
 			return err
 		}
 	}
@@ -187,8 +221,8 @@ func nodeCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{Use: "node", Short: "Show and change nodes", Example: "  coordinator node list\n  coordinator node set n03 --weight 2"}
 	group.AddCommand(
 		nodeList(o, "list [NODE...]", "List the nodes with cap, power and state", false, cobra.ArbitraryArgs, "  coordinator node list --domain rack/r1"),
-		nodeList(o, "show NODE...", "Show some nodes", false, cobra.MinimumNArgs(1), "  coordinator node show n03 -o wide"),
-		nodeList(o, "watch [NODE...]", "List the nodes again and again", true, cobra.ArbitraryArgs, "  coordinator node watch --interval 2s"),
+		nodeShow(o),
+		nodeList(o, "watch [NODE...]", "List the nodes, refreshed", true, cobra.ArbitraryArgs, "  coordinator node watch --interval 2s"),
 	)
 	group.AddCommand(nodeChanges(o)...)
 	return group
@@ -218,7 +252,7 @@ func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalA
 	}
 	w.Flags(cmd)
 	x.flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 
@@ -259,7 +293,12 @@ type nodeItem struct {
 	BMC        *string           `json:"bmc" of:"settings.bmc"`
 	MovingFrom *string           `json:"moving_from"`
 	OffBy      *string           `json:"off_by"`
-	Sprint     *nodeSprintItem   `json:"sprint"`
+
+	StateSince      *string `json:"state_since" of:"state_since_us"`
+	LastDrift       *string `json:"last_drift" of:"last_drift_us"`
+	CertificateEnds *string `json:"certificate_ends" of:"certificate_ends_us"`
+
+	Sprint *nodeSprintItem `json:"sprint"`
 }
 
 type nodeSprintItem struct {
@@ -394,7 +433,7 @@ func eventCommand(o *operator) *cobra.Command {
 	w.Flags(list)
 	list.Flags().Uint64Var(&since, "since", 0, "only after this revision")
 	list.Flags().Uint32Var(&limit, "limit", 0, "only the newest so many; 0 is all that are kept")
-	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	list.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	group.AddCommand(list)
 	return group
 }

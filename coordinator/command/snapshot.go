@@ -65,7 +65,7 @@ func snapshotSave(o *operator) *cobra.Command {
 			return o.saved(cmd, &g, args[0], h, stale)
 		},
 	}
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace a file that exists")
 	cmd.Flags().BoolVar(&g.dry, "dry-run", false, "fetch and check it, write nothing")
 	return cmd

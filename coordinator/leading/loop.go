@@ -47,8 +47,10 @@ type NodeStreams interface {
 	Grant(g ledger.NodeGrant)
 	// Wait tells a node that it is charged but not granted a lease, and why.
 	Wait(node, reason string)
-	// Conflicts are the nodes under whose name another machine has tried to connect lately, each in words.
+	// Conflicts returns, by node name, why another machine that used the name lately was refused.
 	Conflicts() map[string]string
+	// CertificateEnds returns the ends of the certificates that connected nodes have shown, by node.
+	CertificateEnds() map[string]time.Time
 }
 
 // SchedulerStreams is what the loop needs of the streams to schedulers; nothing of it waits.
