@@ -40,7 +40,7 @@ func TestMissedDeadlineIsAnAlarm(t *testing.T) {
 		s.Jobs[id] = j
 	}
 	got := jobAlarms(s, now)
-	if len(got) != 1 || got[0].Key() != "deadline-missed/late" || got[0].Severity != Warn || !strings.Contains(got[0].Text, "its deadline was 1m00s after it was submitted, 9m00s ago") {
+	if len(got) != 1 || got[0].Key() != "deadline-missed/late" || got[0].Severity != Warn || !strings.Contains(got[0].Text, "its deadline (1m00s after submission) passed 9m00s ago") {
 		t.Errorf("alarms %+v", got)
 	}
 }
