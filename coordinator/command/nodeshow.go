@@ -138,7 +138,7 @@ func alarmRows(node string, alarms []*headroomv1.Alarm) [][]string {
 	for _, a := range alarms {
 		if a.GetSubject() == node {
 			i := a.GetItem()
-			rows = append(rows, []string{"alarm", severityWord(i) + " " + i.GetCode(), i.GetText()}, []string{"", "to do", i.GetHint()})
+			rows = append(rows, []string{"alarm", severityWord(i) + " " + i.GetCode(), i.GetText()}, []string{"to do", " ", i.GetHint()})
 		}
 	}
 	if len(rows) == 0 {
