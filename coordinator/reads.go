@@ -148,7 +148,7 @@ func (c clusterService) Rollback(ctx context.Context, r *connect.Request[headroo
 		was, ok := s.BudgetAt(set.GetDomain(), r.Msg.GetRevision())
 		if set.BudgetUw = int64(was); !ok {
 			return rpc.Refuse(connect.CodeNotFound, "unknown-revision", cli.ExitUsage,
-				fmt.Sprintf("the history does not tell the budget of %s at revision %d", set.GetDomain(), r.Msg.GetRevision()),
+				fmt.Sprintf("the history has no budget of %s at revision %d", set.GetDomain(), r.Msg.GetRevision()),
 				"coordinator budget history lists the changes")
 		}
 		return nil

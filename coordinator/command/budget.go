@@ -138,7 +138,7 @@ func (b *budgetChange) setFlags(cmd *cobra.Command) {
 	b.asksFlag(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&b.force, "force", false, "accept a budget below the floor: every node is driven to its fail-safe cap")
-	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit 10 when there would be changes")
+	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit with 10 if there would be changes")
 	f.DurationVar(&b.wait, "wait", 10*time.Second, "wait so long for the nodes to read back their new caps; 0s returns after the commit")
 }
 
@@ -359,7 +359,7 @@ func (b *budgetChange) closing(r *headroomv1.SetBudgetResponse, confirmed []*hea
 	case b.dryRun:
 		return fmt.Sprintf("nothing changed; coordinator budget set %s --check-revision %d makes it so\n", b.to.Exact(), r.GetMeta().GetRevision())
 	case r.GetAlready():
-		return "status: already so; nothing changed\n"
+		return "status: no change needed\n"
 	}
 	text := fmt.Sprintf("committed  revision %d, epoch %d, request %s", r.GetMeta().GetRevision(), r.GetMeta().GetEpoch().GetTerm(), b.request)
 	if !b.until.at.IsZero() {

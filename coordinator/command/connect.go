@@ -46,17 +46,17 @@ type operator struct {
 func (o *operator) flags(cmd *cobra.Command) {
 	o.stderr = cmd.ErrOrStderr
 	f := cmd.PersistentFlags()
-	f.StringVar(&o.addr, "addr", os.Getenv("HEADROOM_ADDR"), "RPC addresses of servers, comma separated (HEADROOM_ADDR); the unix socket of this machine's server when it is left out")
+	f.StringVar(&o.addr, "addr", os.Getenv("HEADROOM_ADDR"), "RPC addresses of servers, comma separated (HEADROOM_ADDR); without it, the unix socket of this machine's server")
 	f.StringVar(&o.socket, "socket", defaultSocket, "unix socket of this machine's server")
-	f.StringVar(&o.files.CA, "ca", os.Getenv("HEADROOM_CA"), "the cluster's authority (HEADROOM_CA)")
-	f.StringVar(&o.files.Cert, "cert", os.Getenv("HEADROOM_CERT"), "your certificate (HEADROOM_CERT)")
-	f.StringVar(&o.files.Key, "key", os.Getenv("HEADROOM_KEY"), "its key (HEADROOM_KEY)")
-	f.StringVar(&o.tokenFile, "token-file", os.Getenv("HEADROOM_TOKEN_FILE"), "a file with a token, instead of a certificate (HEADROOM_TOKEN_FILE)")
+	f.StringVar(&o.files.CA, "ca", os.Getenv("HEADROOM_CA"), "file of the cluster's certificate authority (HEADROOM_CA)")
+	f.StringVar(&o.files.Cert, "cert", os.Getenv("HEADROOM_CERT"), "file of your certificate (HEADROOM_CERT)")
+	f.StringVar(&o.files.Key, "key", os.Getenv("HEADROOM_KEY"), "file of its key (HEADROOM_KEY)")
+	f.StringVar(&o.tokenFile, "token-file", os.Getenv("HEADROOM_TOKEN_FILE"), "file of a token, instead of a certificate (HEADROOM_TOKEN_FILE)")
 	f.DurationVar(&o.patience, "patience", rpc.ElectionWait, "how long to wait for an election while a server answers")
 }
 
-// reach is how the servers are reached: by certificate or token where one is
-// named, by this machine's socket where no address is, in the clear otherwise.
+// reach returns the peers and addresses of the servers: by certificate or token if one is
+// named, through this machine's socket without an address, in the clear otherwise.
 func (o *operator) reach() (rpc.Peers, []string, error) {
 	addrs := o.addrs()
 	if o.peers != nil {
@@ -77,7 +77,7 @@ func (o *operator) open(addressed bool) (rpc.Peers, error) {
 	case o.files.Cert != "" || o.files.Key != "":
 		k, err := secure.Open(o.files)
 		if err != nil {
-			return rpc.Peers{}, &cli.Error{Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(), Hint: "--ca, --cert and --key name three files; coordinator tls inspect shows what is in one"}
+			return rpc.Peers{}, &cli.Error{Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(), Hint: "--ca, --cert and --key need one file each; coordinator tls inspect shows a file's content"}
 		}
 		return rpc.SecurePeers(k, secure.Server), nil
 	case addressed:
@@ -93,16 +93,16 @@ func (o *operator) open(addressed bool) (rpc.Peers, error) {
 func (o *operator) byToken() (rpc.Peers, error) {
 	text, err := os.ReadFile(o.tokenFile)
 	if err != nil {
-		return rpc.Peers{}, &cli.Error{Code: "token", Exit: cli.ExitUsage, Err: err, Message: "--token-file: " + err.Error(), Hint: "coordinator token create prints a token; put it into a file that only you can read"}
+		return rpc.Peers{}, &cli.Error{Code: "token", Exit: cli.ExitUsage, Err: err, Message: "--token-file: " + err.Error(), Hint: "coordinator token create prints a token; store it in a file that only you can read"}
 	}
 	p, err := rpc.TokenPeers(o.files.CA, strings.TrimSpace(string(text)))
 	if err != nil {
-		return rpc.Peers{}, &cli.Error{Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(), Hint: "--ca names the cluster's authority"}
+		return rpc.Peers{}, &cli.Error{Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(), Hint: "--ca needs the file of the cluster's certificate authority"}
 	}
 	return p, nil
 }
 
-// addrs are the servers to ask; one without a name when the unix socket is asked.
+// addrs returns the servers' addresses; a placeholder for the unix socket.
 func (o *operator) addrs() []string {
 	var out []string
 	for a := range strings.SplitSeq(o.addr, ",") {
@@ -116,8 +116,8 @@ func (o *operator) addrs() []string {
 	return out
 }
 
-// fromLeader are the addresses with the one that answered last in front: a command
-// of several requests waits once for servers that are away, not once a request.
+// fromLeader returns the addresses, the one that answered last first: a command with
+// several requests waits once for unreachable servers, not once for each request.
 func (o *operator) fromLeader(addrs []string) []string {
 	if o.leader == "" {
 		return addrs
@@ -126,7 +126,7 @@ func (o *operator) fromLeader(addrs []string) []string {
 	return append([]string{o.leader}, rest...)
 }
 
-// call sends one request to the server that leads and turns what comes back into what the operator reads.
+// call sends a request to the leader. An error is a *cli.Error for the operator.
 func call[Req, Res any](
 	ctx context.Context, o *operator, doing string, req *Req,
 	method func(headroomv1connect.ClusterServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
@@ -143,7 +143,7 @@ func callOn[Client, Req, Res any](
 	return callWithin(ctx, o, doing, o.patience, req, client, method)
 }
 
-// callWithin is callOn with another patience for a leader.
+// callWithin is callOn with its own patience.
 func callWithin[Client, Req, Res any](
 	ctx context.Context, o *operator, doing string, patience time.Duration, req *Req,
 	client func(connect.HTTPClient, string, ...connect.ClientOption) Client,

@@ -55,7 +55,7 @@ func budgetHistory(o *operator) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Uint32Var(&req.Limit, "limit", 0, "only the newest so many; 0 is all that are kept")
+	cmd.Flags().Uint32Var(&req.Limit, "limit", 0, "only the newest N; 0 is all that are kept")
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }

@@ -15,10 +15,10 @@ import (
 	"headroom/units"
 )
 
-// watts is a power of a message as JSON shows it.
+// watts converts a power of a message for JSON.
 func watts(uw int64) float64 { return units.Power(uw).Watts() }
 
-// optWatts is an optional power of a message as JSON shows it: null while unknown.
+// optWatts converts an optional power of a message for JSON: null while unknown.
 func optWatts(uw *int64) *float64 {
 	if uw == nil {
 		return nil
@@ -27,14 +27,14 @@ func optWatts(uw *int64) *float64 {
 	return &w
 }
 
-// shownWatts is a power of a message on a screen.
+// shownWatts formats a power of a message for a table.
 func shownWatts(uw int64) string { return cli.Watts(units.Power(uw)) }
 
 func statusCommand(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale, all := false, false
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show the site at a glance", Args: cobra.NoArgs,
+		Use: "status", Short: "Show budget, power, nodes, servers and alarms of the site", Args: cobra.NoArgs,
 		Example: "  coordinator status\n  coordinator status --watch\n  coordinator status --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
@@ -53,7 +53,7 @@ func statusCommand(o *operator) *cobra.Command {
 	}
 	w.Flags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
-	cmd.Flags().BoolVar(&all, "all", false, "ask every server by itself, and show where they differ; exit code 8 when one does not answer")
+	cmd.Flags().BoolVar(&all, "all", false, "read every server's own state and show where they differ; exits with 8 if one does not answer")
 	return cmd
 }
 
@@ -170,7 +170,7 @@ func serversLine(members []*headroomv1.Member) string {
 	return fmt.Sprintf("%s   (tolerates %d failures)", strings.Join(parts, ", "), tolerates)
 }
 
-// nodeSelection says which nodes a list is about.
+// nodeSelection selects the nodes of a list.
 type nodeSelection struct {
 	domain string
 	labels []string
@@ -181,7 +181,7 @@ func (x *nodeSelection) flags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&x.labels, "labels", "l", nil, "only nodes with these labels, NAME=VALUE")
 }
 
-// of are the nodes that are meant. names may hold folded sets; none means all.
+// of returns the selected nodes. names may hold folded sets; none selects all.
 func (x *nodeSelection) of(nodes []*headroomv1.Node, names []string) ([]*headroomv1.Node, error) {
 	var wanted []string
 	for _, n := range names {
@@ -342,7 +342,7 @@ func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
 	return o.out.Table(w, head, rows)
 }
 
-// ratedText is the accepted rating, and what the node declares where that differs.
+// ratedText is the accepted rating, and the declared one if it differs.
 func ratedText(n *headroomv1.Node) string {
 	if n.DeclaredRatedUw == nil {
 		return shownWatts(n.GetRatedUw())
@@ -351,10 +351,10 @@ func ratedText(n *headroomv1.Node) string {
 }
 
 func memberCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "member", Short: "Show and change the servers of the group", Example: "  coordinator member list\n  coordinator member health"}
+	group := &cobra.Command{Use: "member", Short: "Show and change the servers of the cluster", Example: "  coordinator member list\n  coordinator member health"}
 	var w cli.Watch
 	list := &cobra.Command{
-		Use: "list", Short: "List the servers, who leads, and how far each has come", Args: cobra.NoArgs, Example: "  coordinator member list",
+		Use: "list", Short: "List the servers with role, commit index and lag", Args: cobra.NoArgs, Example: "  coordinator member list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "member list", &headroomv1.ListMembersRequest{}, headroomv1connect.ClusterServiceClient.ListMembers)
@@ -413,7 +413,7 @@ func eventCommand(o *operator) *cobra.Command {
 	var limit uint32
 	stale := false
 	list := &cobra.Command{
-		Use: "list", Aliases: []string{"watch"}, Short: "List what was changed, by whom, and why; watch goes on", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"watch"}, Short: "List committed changes: what, who and why", Args: cobra.NoArgs,
 		Example: "  coordinator event list --since 120\n  coordinator event watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.On = w.On || cmd.CalledAs() == "watch"
@@ -432,7 +432,7 @@ func eventCommand(o *operator) *cobra.Command {
 	}
 	w.Flags(list)
 	list.Flags().Uint64Var(&since, "since", 0, "only after this revision")
-	list.Flags().Uint32Var(&limit, "limit", 0, "only the newest so many; 0 is all that are kept")
+	list.Flags().Uint32Var(&limit, "limit", 0, "only the newest N; 0 is all that are kept")
 	list.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	group.AddCommand(list)
 	return group

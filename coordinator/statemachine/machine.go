@@ -44,7 +44,7 @@ func New() *Machine {
 }
 
 // errOutdated ends a server that does not know the rules of an entry.
-var errOutdated = errors.New("the log has an entry of rules that this version does not know")
+var errOutdated = errors.New("the log has an entry with rules that this version does not support")
 
 // Applied is what Apply answers to the proposer.
 type Applied struct {

@@ -89,16 +89,16 @@ func AsCLI(err error, doing, addr string) *cli.Error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		e.Code, e.Exit, e.Message = "interrupted", cli.ExitInterrupted, doing+": interrupted"
-		e.Hint = "the outcome is unknown if it was a change; look before repeating it"
+		e.Hint = "a change may have been made; check before you repeat it"
 	case NotSent(err):
 		e.Code, e.Exit, e.Message = "unreachable", cli.ExitUnreachable, fmt.Sprintf("%s: cannot reach %s: %s", doing, addr, cause(err))
-		e.Hint = "check that the server runs and listens there; --addr names another one"
+		e.Hint = "check that the server runs and listens there, or use --addr for another one"
 	case refusedHandshake(err):
 		e.Code, e.Exit, e.Message = "unauthenticated", cli.ExitDenied, fmt.Sprintf("%s: TLS handshake with %s failed, nothing was sent: %s", doing, addr, message(err))
 		e.Hint = "the certificate must be valid and of this cluster's authority; coordinator tls inspect shows it"
 	case sentWithoutAnswer(err):
 		e.Code, e.Exit, e.Message = "unknown", cli.ExitUnknown, fmt.Sprintf("%s: %s did not answer: %s", doing, addr, cause(err))
-		e.Hint = "the outcome is unknown; a change may be repeated with the same --request-id"
+		e.Hint = "the outcome is unknown; it is safe to retry a change with the same --request-id"
 	default:
 		byCode(e, err, doing)
 	}
@@ -109,7 +109,7 @@ func AsCLI(err error, doing, addr string) *cli.Error {
 func noLeader(none *NoLeaderError, doing string) *cli.Error {
 	e := &cli.Error{Code: "no-leader", Exit: cli.ExitUnreachable, Message: doing + ": " + none.Error(), Hint: noLeaderHint, Err: none}
 	if none.Answered() == "" {
-		e.Code, e.Hint = "unreachable", "start the servers, or check that they listen there; --addr names other ones"
+		e.Code, e.Hint = "unreachable", "start the servers, or use --addr for other ones"
 	}
 	return e
 }
@@ -153,11 +153,11 @@ func byCode(e *cli.Error, err error, doing string) {
 	e.Message = doing + ": " + message(err)
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:
-		e.Code, e.Exit, e.Hint = "unavailable", cli.ExitUnreachable, "try again in a moment"
+		e.Code, e.Exit, e.Hint = "unavailable", cli.ExitUnreachable, "retry in a moment"
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
-		e.Code, e.Exit, e.Hint = "denied", cli.ExitDenied, "this caller may not do that"
+		e.Code, e.Exit, e.Hint = "denied", cli.ExitDenied, "use an identity with a role that allows this"
 	case connect.CodeAlreadyExists, connect.CodeAborted:
-		e.Code, e.Exit, e.Hint = "conflict", cli.ExitConflict, "look at the present state and try again"
+		e.Code, e.Exit, e.Hint = "conflict", cli.ExitConflict, "check the present state and retry"
 	case connect.CodeFailedPrecondition:
 		e.Code, e.Exit = "refused", cli.ExitRefused
 	case connect.CodeInvalidArgument:

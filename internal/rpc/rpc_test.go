@@ -146,9 +146,9 @@ func TestRefusalsArrive(t *testing.T) {
 		},
 		"not leader":  {rpc.NotLeader("c2", "127.0.0.1:7"), 3, "not-leader", "this server is not the leader; the leader is c2 at 127.0.0.1:7", "use --addr 127.0.0.1:7"},
 		"no leader":   {rpc.NotLeader("", ""), 3, "no-leader", "no leader", "a majority"},
-		"unavailable": {connect.NewError(connect.CodeUnavailable, errors.New("busy")), 3, "unavailable", "node release: busy", "try again"},
-		"denied":      {connect.NewError(connect.CodePermissionDenied, errors.New("no")), 4, "denied", "node release: no", "this caller"},
-		"conflict":    {connect.NewError(connect.CodeAborted, errors.New("moved")), 5, "conflict", "node release: moved", "look at"},
+		"unavailable": {connect.NewError(connect.CodeUnavailable, errors.New("busy")), 3, "unavailable", "node release: busy", "retry"},
+		"denied":      {connect.NewError(connect.CodePermissionDenied, errors.New("no")), 4, "denied", "node release: no", "use an identity"},
+		"conflict":    {connect.NewError(connect.CodeAborted, errors.New("moved")), 5, "conflict", "node release: moved", "check the present"},
 		"bad":         {connect.NewError(connect.CodeInvalidArgument, errors.New("bad")), 2, "usage", "node release: bad", ""},
 		"internal":    {connect.NewError(connect.CodeInternal, errors.New("oops")), 1, "internal", "node release: oops", ""},
 	} {
