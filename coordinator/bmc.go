@@ -29,7 +29,7 @@ func (c BMCConfig) poweredOff() (func(ctx context.Context, address string) (bool
 	if err != nil {
 		return nil, &cli.Error{
 			Code: "bmc", Exit: cli.ExitUsage, Err: err, Message: "bmc: password_file: " + err.Error(),
-			Hint: "put the password of the BMCs' account into a file with mode 0600, or leave bmc.user empty",
+			Hint: "store the password of the BMC account in a file with mode 0600, or leave bmc.user empty",
 		}
 	}
 	password := strings.TrimRight(string(text), "\r\n")

@@ -25,7 +25,7 @@ type brakeService struct{ *server }
 func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv1.SetBrakeRequest]) (*connect.Response[headroomv1.SetBrakeResponse], error) {
 	if !b.brakes.CanSet() {
 		return nil, rpc.Refuse(connect.CodeFailedPrecondition, "no-brake-key", cli.ExitRefused, b.cfg.ID+": "+brakes.ErrNoKey.Error(),
-			"ask a server that has brake.private_key_file; with a leader, coordinator budget set 1W --force drives every node to its fail-safe cap too")
+			"use a server with brake.private_key_file; with a leader, coordinator budget set 1W --force also drives every node to its fail-safe cap")
 	}
 	if b.gossip.Load() == nil && !b.requests.leads() {
 		return nil, b.requests.notLeader() // nobody would hear of it from here
@@ -107,7 +107,7 @@ func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv
 }
 
 // errTold means a generation that no node tells.
-var errTold = errors.New("no node that is heard tells this generation without a proof")
+var errTold = errors.New("no connected node reports this generation without a proof")
 
 // SkipBrake implements headroomv1connect.BrakeServiceHandler. A brake that was heard
 // is committed first: one that is signed is never passed over.
@@ -115,7 +115,7 @@ func (b brakeService) SkipBrake(ctx context.Context, r *connect.Request[headroom
 	out, err := b.requests.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(v leader.View, c *ledger.Command) error {
 		if g := r.Msg.GetGeneration(); g > v.State.Brake.Set && !b.brakes.Tells(g) {
 			return rpc.Refuse(connect.CodeFailedPrecondition, "not-told", cli.ExitRefused, fmt.Sprintf("generation %d: %v", g, errTold),
-				"coordinator alarm list names the node and the generation that it tells")
+				"coordinator alarm list shows the node and the generation that it reports")
 		}
 		c.SkipBrake = &ledger.SkipBrake{Generation: r.Msg.GetGeneration()}
 		return nil
@@ -133,7 +133,7 @@ func (b brakeService) LiftBrake(ctx context.Context, r *connect.Request[headroom
 	out, err := b.requests.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(_ leader.View, c *ledger.Command) error {
 		c.LiftBrake = &ledger.LiftBrake{Generation: r.Msg.GetGeneration()}
 		return nil
-	}, conflict("coordinator brake show tells which is in force, who set it and why"))
+	}, conflict("coordinator brake show shows the brake in force, who set it and why"))
 	if err != nil {
 		return nil, err
 	}

@@ -268,7 +268,7 @@ func TestBrakeWithoutALeader(t *testing.T) {
 			t.Errorf("shown without a leader: %v", show)
 		}
 		al, err := clusterService{left.server}.ListAlarms(t.Context(), connect.NewRequest(&headroomv1.ListAlarmsRequest{Stale: true}))
-		if err != nil || al.Msg.GetAlarms()[0].GetKey() != "brake-set/"+left.cfg.ID {
+		if err != nil || len(al.Msg.GetAlarms()) != 2 || al.Msg.GetAlarms()[0].GetKey() != "no-leader/cluster" || al.Msg.GetAlarms()[1].GetKey() != "brake-set/"+left.cfg.ID {
 			t.Errorf("alarms without a leader: %v, %v", al, err)
 		}
 		c.until("the node that is cut off runs out", 11*time.Second, func() bool { return failSafe(away) })

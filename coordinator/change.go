@@ -157,7 +157,7 @@ func buildSprint(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Command
 }
 
 var (
-	errNoChange = errors.New("the request names no change that this server knows")
+	errNoChange = errors.New("the request has no change that this server supports")
 	errZone     = errors.New("unknown time zone")
 )
 

@@ -43,11 +43,13 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 				out.NodesOk++
 			case view.StateLost:
 				out.NodesLost++
+			case view.StateUnknown:
+				out.NodesUnknown++
 			default:
 				out.NodesOther++
 			}
 		}
-		out.Alarms = alarms.Items(append(c.braking.Alarms(st), k.Alarms(st, nodes)...))
+		out.Alarms = alarms.Items(c.alarms(st, k, nodes))
 	})
 	if err != nil {
 		return nil, err

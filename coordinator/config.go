@@ -112,78 +112,76 @@ type DomainConfig struct {
 }
 
 // ExampleConfig is a coordinator.yaml with every key, as `coordinator config example` prints it.
-const ExampleConfig = `# coordinator.yaml: one server of the group that holds the power budget.
+const ExampleConfig = `# coordinator.yaml: one coordinator server.
 
-id: c1                                # this server, one of the list below
-state_dir: /var/lib/headroom/coordinator # log, vote and snapshots; for this server alone
+id: c1                                # this server's id in the list below
+state_dir: /var/lib/headroom/coordinator # log, vote and snapshots; one server only
 
-# The first membership, the same list on every server: 1, 3 or 5 of them. Once the
-# group is founded "coordinator member" changes it.
+# The initial servers, the same list on each: 1, 3 or 5. Later "coordinator member"
+# changes the membership.
 servers:
-  - id: c1                            # name of a server, as its certificate has it
+  - id: c1                            # name of the server, as in its certificate
     rpc: 127.0.0.1:7400               # host:port for nodes, schedulers and operators
     raft: 127.0.0.1:7401              # host:port between the servers
 
-# A server that is added to a running group lists itself alone above and names
-# servers of the group here. With an empty state_dir it waits until
-# "coordinator member add" takes it in; afterwards the group tells it the others.
-join: []                              # RPC addresses of servers of the group, e.g. ["10.0.0.11:7400", "10.0.0.12:7400"]
+# A server that is added to a running cluster lists only itself above, and servers of
+# the cluster here. With an empty state_dir it waits for "coordinator member add", and
+# then learns the other servers.
+join: []                              # RPC addresses of servers of the cluster, e.g. ["10.0.0.11:7400", "10.0.0.12:7400"]
 
-# Who this server is: a certificate of the cluster's own authority, made by
-# "coordinator tls ca create" and "coordinator tls cert create server/c1". Nodes,
-# schedulers and operators show theirs.
+# This server's certificate, made by "coordinator tls ca create" and
+# "coordinator tls cert create server/c1". Nodes, schedulers and operators have their own.
 tls:
-  mode: on                            # on, or off: everything in the clear and open to whoever reaches it, on loopback only
-  ca: /etc/headroom/ca.crt            # the authority that all certificates are checked against
-  cert: /etc/headroom/server.crt      # this server's certificate, server/ID; read again when the file changes
-  key: /etc/headroom/server.key       # its key, readable by this server's user alone
+  mode: on                            # on, or off: no encryption and no authentication, on loopback only
+  ca: /etc/headroom/ca.crt            # certificate authority of the cluster
+  cert: /etc/headroom/server.crt      # certificate server/ID; reloaded when the file changes
+  key: /etc/headroom/server.key       # its key, readable only by this server's user
 
 # A unix socket where root and this server's user need no certificate.
 socket: ""                            # empty: coordinator.sock in state_dir
 
-# Nodes find the servers, and each other, through any one member.
+# Gossip: nodes and servers find each other through any member.
 gossip:
   bind: 127.0.0.1:7402                # host:port for TCP and UDP; empty: no gossip
   join: []                            # gossip addresses of any members; the first server needs none
-  key_file: /etc/headroom/gossip.key  # a line for each key, the first to send with (coordinator gossip key); read again at SIGHUP; who has it can be a member
+  key_file: /etc/headroom/gossip.key  # one key a line, the first is used to send (coordinator gossip key); reloaded at SIGHUP
 
-# Asked over LAN whether a lost node's machine is off; its address is set by
-# "coordinator node set NODE --bmc HOST".
+# BMC account, used to check over LAN whether the machine of a lost node is off.
+# "coordinator node set NODE --bmc HOST" sets the address.
 bmc:
-  user: ""                            # an account with the privilege of a user; empty: nobody is asked
-  password_file: ""                   # holds the password and nothing else
+  user: ""                            # account with user privilege; empty: no BMC is used
+  password_file: ""                   # file with the password only
 
-# Served to Prometheus at http://ADDRESS/metrics.
+# Metrics for Prometheus at http://ADDRESS/metrics.
 metrics:
-  listen: ""                          # host:port, e.g. 127.0.0.1:7403; empty: none. Who reaches it may ask: loopback or a network that you trust
+  listen: ""                          # host:port, e.g. 127.0.0.1:7403; empty: off. No authentication: use loopback or a trusted network
 
 debug:
-  flight_recorder: false              # true: keep the last seconds of the process in memory (8 MB), and write them to state_dir/debug when a tick came too late
+  flight_recorder: false              # true: keep the last seconds of a runtime trace in memory (8 MB), and write them to state_dir/debug after a late tick
 
-# Spans of ticks, heartbeats, changes and forwarded requests, for a collector of
-# OpenTelemetry. Off, it costs nothing.
+# OpenTelemetry spans of ticks, heartbeats, changes and forwarded requests.
 otel:
   endpoint: ""                        # OTLP over HTTP, e.g. http://127.0.0.1:4318/v1/traces; beyond this machine https only; empty: off
-  sample: 1                           # share that is recorded, above 0 and at most 1; a thousand nodes make a thousand spans a second
+  sample: 1                           # ratio of recorded spans, above 0 and at most 1; 1000 nodes make 1000 spans a second
 
-# The brake: "coordinator brake set" drives every node to its fail-safe cap, with no
-# leader too. "coordinator brake key" makes the pair of keys.
+# The brake: "coordinator brake set" drives every node to its fail-safe cap, even without
+# a leader. "coordinator brake key" makes the key pair.
 brake:
   public_key_file: ""                 # e.g. /etc/headroom/brake.pub; the same file on every server and node; empty: no brake
   private_key_file: ""                # e.g. /etc/headroom/brake.key; on servers only
 
-# The power tree that an EMPTY cluster starts with. Afterwards it is in the
-# replicated log, and "coordinator budget set" and "coordinator domain set" change it.
+# The initial power tree of an EMPTY cluster. Later it is in the replicated log, and
+# "coordinator budget set" and "coordinator domain set" change it.
 site:
   - name: site/lab                    # level/name, unique
     budget: 3200W                     # what the domain may draw, above 0 W
-    unmanaged: 240W                   # what no powerd controls; 0 W when left out
-    rated_max: 500W                   # the highest rating that a node below may declare; above it waits for coordinator node set NODE --rated; absent: the first one counts
+    unmanaged: 240W                   # power of machines without powerd; default 0W
+    rated_max: 500W                   # highest rating that a node may declare; a higher one waits for coordinator node set NODE --rated; default: the first one declared is accepted
   - name: rack/r1
-    parent: site/lab                  # the domain above; the one root has none
+    parent: site/lab                  # parent domain; the root has none
     budget: 2400W
 
-lease: 10s                            # how long a node of a new group holds its cap without hearing from us, 3s to 2m; then: coordinator lease set
+lease: 10s                            # length of leases in a new cluster, 3s to 2m; later: coordinator lease set
 log_level: info                       # debug, info, warn, error
 `
 
@@ -212,9 +210,9 @@ func (c Config) check() error {
 		return fmt.Errorf("state_dir is missing")
 	}
 	if n := len(c.Servers); len(c.Join) > 0 && n != 1 {
-		return fmt.Errorf("servers has %d entries; with join it lists this server alone", n)
+		return fmt.Errorf("servers has %d entries, must list only this server if join is set", n)
 	} else if n != 1 && n != 3 && n != 5 {
-		return fmt.Errorf("servers has %d entries; a group has 1, 3 or 5", n)
+		return fmt.Errorf("servers has %d entries, must have 1, 3 or 5", n)
 	}
 	if _, ok := c.Self(); !ok {
 		return fmt.Errorf("id %q is not among the servers", c.ID)

@@ -159,11 +159,11 @@ func (s debugService) CollectTrace(
 ) error {
 	d := time.Duration(r.Msg.GetDurationMs()) * time.Millisecond
 	if d <= 0 || d > recordMost {
-		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, fmt.Sprintf("a recording of %v: it runs 1ms at least and %v at most", d, recordMost), "name another time, e.g. --for 5s")
+		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, fmt.Sprintf("recording of %v: must be between 1ms and %v", d, recordMost), "use a shorter time, e.g. --for 5s")
 	}
 	data, err := s.record(ctx, d)
 	if err != nil {
-		return rpc.Refuse(connect.CodeFailedPrecondition, "recording", cli.ExitRefused, view.Plain(err), "another recording may run; try again when it has ended")
+		return rpc.Refuse(connect.CodeFailedPrecondition, "recording", cli.ExitRefused, view.Plain(err), "another recording may be in progress; retry when it has finished")
 	}
 	for len(data) > 0 {
 		n := min(len(data), bundlePiece)

@@ -43,7 +43,7 @@ func denialMessages(all []secure.Denial) []*headroomv1.Denial {
 	return out
 }
 
-var errNoMember = errors.New("it is no member of this group")
+var errNoMember = errors.New("it is not a member of this cluster")
 
 // vet lets no server speak for the log that is no member of the group.
 func (s *server) vet(who secure.Identity) error {

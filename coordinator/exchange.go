@@ -43,7 +43,7 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 	if err := access.OwnNode(ctx, hello.GetNode()); err != nil {
 		return err
 	}
-	s, err := n.welcome(hello)
+	s, err := n.welcome(hello, rpc.CallerOf(ctx).Ends)
 	if err != nil {
 		return err
 	}
@@ -62,13 +62,13 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 	return err
 }
 
-// welcome opens the stream of a node, or says why not.
-func (n nodeService) welcome(hello *headroomv1.Hello) (*streams.Node, error) {
+// welcome opens the stream of a node whose certificate ends at that time, or returns why it is refused.
+func (n nodeService) welcome(hello *headroomv1.Hello, ends time.Time) (*streams.Node, error) {
 	who := sightingOf(hello)
 	if err := n.refusal(who); err != nil {
 		return nil, err
 	}
-	s, by := n.streams.Nodes.Open(streams.Origin{Node: who.Node, Machine: who.MachineID, Boot: hello.GetBootId(), Process: who.Process})
+	s, by := n.streams.Nodes.Open(streams.Origin{Node: who.Node, Machine: who.MachineID, Boot: hello.GetBootId(), Process: who.Process, CertificateEnds: ends})
 	if s == nil {
 		n.logger.Warn("node refused", slog.String("node", who.Node), slog.String("machine", who.MachineID), slog.String("name_used_by", by))
 		return nil, nameTaken(who.Node, by)
@@ -122,7 +122,7 @@ func (n nodeService) heartbeat(ctx context.Context, s *streams.Node, hello *head
 	}
 	if i := hb.GetHighest().GetEpoch().GetIncarnation(); i > ledger.MaxIncarnation { // a restored group would try in vain, again and again, to come after it
 		return rpc.Refuse(connect.CodeInvalidArgument, "bad-report", cli.ExitUsage,
-			fmt.Sprintf("node %s says that it was granted in incarnation %d, which cannot be", hello.GetNode(), i), "the file in its state directory is damaged: stop powerd, move it aside, start powerd")
+			fmt.Sprintf("node %s reports a grant of incarnation %d, which is impossible", hello.GetNode(), i), "the file in its state directory is damaged; stop powerd, move the file aside, start powerd")
 	}
 	l := n.requests.loop.Load()
 	if hb == nil || l == nil {
@@ -174,7 +174,7 @@ func hasDomain(s *ledger.State, name string) bool {
 func nameTaken(node, by string) error {
 	return rpc.Refuse(connect.CodeAlreadyExists, "name-taken", cli.ExitConflict,
 		fmt.Sprintf("node name %s is used by %s", node, by),
-		"give this machine another node name in its powerd.yaml; if it replaces the other one, keep the other's etc/machine-id")
+		"use another node name in powerd.yaml; a machine that replaces the other one must keep its /etc/machine-id")
 }
 
 func sightingOf(h *headroomv1.Hello) ledger.Sighting {

@@ -65,8 +65,8 @@ func (f *forwarder) forward(own http.Handler) http.Handler {
 func (f *forwarder) unforwarded(peer string) func(http.ResponseWriter, *http.Request, error) {
 	answer := connect.NewErrorWriter(rpc.HandlerOptions()...)
 	return func(w http.ResponseWriter, r *http.Request, err error) {
-		f.logger.Warn("call not passed on", slog.String("to", peer), slog.Any("error", err))
-		refusal := rpc.Refuse(connect.CodeUnknown, "unknown", cli.ExitUnknown, fmt.Sprintf("%s did not answer: %v", peer, err), "send it again with the same --request-id")
+		f.logger.Warn("call not forwarded", slog.String("to", peer), slog.Any("error", err))
+		refusal := rpc.Refuse(connect.CodeUnknown, "unknown", cli.ExitUnknown, fmt.Sprintf("%s did not answer: %v", peer, err), "retry with the same --request-id")
 		if rpc.NotSent(err) {
 			refusal = rpc.NotLeader("", "") // nothing has happened, and who leads next is not known
 		}

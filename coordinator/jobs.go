@@ -39,15 +39,15 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 	if s := job.GetDeadlineS(); s != 0 {
 		if !(s > 0 && s <= longestDeadline.Seconds()) {
 			return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
-				fmt.Sprintf("job %q: a deadline of %v s after it was submitted; more than 0 s and at most %v are taken", job.GetId(), s, longestDeadline), "leave the deadline out for none")
+				fmt.Sprintf("job %q: a deadline of %v s after it was submitted; more than 0 s and at most %v are taken", job.GetId(), s, longestDeadline), "omit the deadline if there is none")
 		}
 		c.Job.Deadline = time.Duration(s * float64(time.Second))
 	}
 	if err := c.Job.Admission.Check(job.GetId()); err != nil {
-		return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, view.Plain(err), "leave the admission out for a job that was not asked about")
+		return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, view.Plain(err), "omit the admission of a job that was not checked")
 	}
 	if err := c.Job.Scaling.Check(job.GetId()); err != nil {
-		return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, view.Plain(err), "leave the scaling curve out for a job of which none is known")
+		return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, view.Plain(err), "omit the scaling curve if it is unknown")
 	}
 	if c.Job.Engine == arbitration.EngineLocal {
 		c.Job.Engine = ""
@@ -149,7 +149,7 @@ func jobPage(s *ledger.State, k *leading.Known, r *headroomv1.ListJobsRequest, o
 	if after := r.GetAfter(); after != "" {
 		i := slices.IndexFunc(jobs, func(j ledger.Job) bool { return j.ID == after })
 		if i < 0 {
-			return rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, fmt.Sprintf("job %q is not there any more", after), "list the jobs again from the first one")
+			return rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, fmt.Sprintf("job %q no longer exists", after), "list the jobs again from the first one")
 		}
 		jobs = jobs[i+1:]
 	}

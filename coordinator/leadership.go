@@ -97,7 +97,7 @@ func (w *leadershipWatcher) lead(ctx context.Context, term uint64) (stop func())
 	return func() {
 		cancel()
 		<-done
-		w.logger.Info("leading no more", slog.Uint64("term", term))
+		w.logger.Info("lost leadership", slog.Uint64("term", term))
 	}
 }
 
@@ -113,7 +113,7 @@ func (w *leadershipWatcher) keepLoop(ctx context.Context, term uint64) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.logger.Warn("leader's loop ended, opening another while this server leads", slog.Any("error", err))
+		w.logger.Warn("leader's loop ended, restarting it", slog.Any("error", err))
 		if !pause.For(ctx, loopPause) {
 			return
 		}

@@ -42,10 +42,10 @@ func (m memberService) LastWords(
 	id := r.Msg.GetId()
 	if who := access.CallerOf(ctx); who.Server && who.Name != (secure.Identity{Role: secure.Server, Name: id}).String() {
 		return nil, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%s speaks for server %s", who.Name, id),
-			"a server tells its own end only")
+			"a server may report only its own end")
 	}
 	if slices.ContainsFunc(m.members.Roster.Seats(), func(x members.Seat) bool { return x.ID == id }) {
-		m.logger.Warn("server ended itself", slog.String("server", id), slog.String("why", m.members.Facts.KeepLastWords(id, r.Msg.GetText())))
+		m.logger.Warn("server exited", slog.String("server", id), slog.String("why", m.members.Facts.KeepLastWords(id, r.Msg.GetText())))
 	}
 	return connect.NewResponse(&headroomv1.LastWordsResponse{}), nil
 }

@@ -22,7 +22,7 @@ func (c clusterService) ReportMeter(ctx context.Context, r *connect.Request[head
 	x, out := r.Msg, &headroomv1.ReportMeterResponse{}
 	if x.GetPowerUw() < 0 || x.GetPowerUw() > int64(ledger.MaxNodes*ledger.MaxPower) || x.GetAgeMs() < 0 || x.GetMeter() == "" {
 		return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
-			"a meter report needs a meter's name, a power from 0 W on and an age from 0 s on", "coordinator domain report rack/r1 2310W --meter pdu-7")
+			"a meter report needs the meter's name, a power of at least 0 W and an age of at least 0 s", "coordinator domain report rack/r1 2310W --meter pdu-7")
 	}
 	var err, unknown error
 	out.Meta, err = c.requests.read(ctx, false, func(s *ledger.State, k *leading.Known) {

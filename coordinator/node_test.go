@@ -160,7 +160,7 @@ func (n *node) connect() {
 		if s == nil || old != nil || n.isCut(id) {
 			continue
 		}
-		x, err := nodeService{s.server}.welcome(n.hello)
+		x, err := nodeService{s.server}.welcome(n.hello, time.Time{})
 		n.set(func(n *node) { n.refused = err })
 		if err != nil {
 			continue

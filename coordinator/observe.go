@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/alarms"
 	"headroom/coordinator/leading"
 	"headroom/coordinator/members"
@@ -34,7 +35,7 @@ func (s *server) observe() *metrics.View {
 		if k != nil {
 			v.EnergyByClass, v.EnergyIdle = k.Energy()
 		}
-		v.Health = alarms.Items(append(s.braking.Alarms(st), k.Alarms(st, v.Nodes)...))
+		v.Health = alarms.Items(s.alarms(st, k, v.Nodes))
 	})
 	if v.Leads {
 		s.observeGroup(v)
@@ -51,7 +52,16 @@ func (s *server) observe() *metrics.View {
 	return v
 }
 
-// observeGroup adds what the leader knows of the servers.
+// alarms returns the alarms of the cluster as far as this server can tell; k is nil on a follower.
+func (s *server) alarms(st *ledger.State, k *leading.Known, nodes []*headroomv1.Node) []alarms.Alarm {
+	out := append(s.braking.Alarms(st), k.Alarms(st, nodes)...)
+	if id, _ := s.group.Leader(); k == nil && id == "" {
+		out = append([]alarms.Alarm{alarms.NoLeader(s.cfg.ID)}, out...)
+	}
+	return out
+}
+
+// observeGroup adds what the leader has of the servers.
 func (s *server) observeGroup(v *metrics.View) {
 	h, err := s.members.Health(members.Lately())
 	if err != nil {

@@ -369,14 +369,14 @@ func TestNameOfAnotherMachine(t *testing.T) {
 		thief := declared("n01")
 		thief.MachineId, thief.ProcessId = "another", 7
 		for _, id := range c.ids {
-			_, err := nodeService{c.server(id).server}.welcome(thief)
+			_, err := nodeService{c.server(id).server}.welcome(thief, time.Time{})
 			if connect.CodeOf(err) != connect.CodeAlreadyExists {
 				t.Errorf("%s: %v", id, err)
 			}
 		}
 		c.nodes[0].vanish(true)
 		time.Sleep(20 * time.Second)
-		if _, err := (nodeService{c.leader().server}).welcome(thief); connect.CodeOf(err) != connect.CodeAlreadyExists {
+		if _, err := (nodeService{c.leader().server}).welcome(thief, time.Time{}); connect.CodeOf(err) != connect.CodeAlreadyExists {
 			t.Errorf("with the owner lost: %v", err)
 		}
 		if now := c.newest(); now.Revision != before || now.Nodes["n01"].MachineID != "machine-n01" {
@@ -396,12 +396,12 @@ func TestCopyOfAMachine(t *testing.T) {
 		c.allHeld(5 * time.Second)
 		twin := declared("n01")
 		twin.BootId, twin.ProcessId = "another boot", 7
-		if _, err := (nodeService{c.leader().server}).welcome(twin); connect.CodeOf(err) != connect.CodeAlreadyExists {
+		if _, err := (nodeService{c.leader().server}).welcome(twin, time.Time{}); connect.CodeOf(err) != connect.CodeAlreadyExists {
 			t.Errorf("the copy: %v", err)
 		}
 		c.nodes[0].vanish(true)
 		time.Sleep(4 * time.Second) // longer than a stream counts as live
-		if _, err := (nodeService{c.leader().server}).welcome(twin); err != nil {
+		if _, err := (nodeService{c.leader().server}).welcome(twin, time.Time{}); err != nil {
 			t.Errorf("after a reboot: %v", err)
 		}
 		hb := &headroomv1.Heartbeat{Number: 1}

@@ -40,7 +40,7 @@ func TestMegawattNodeCutsNobody(t *testing.T) {
 		}
 		a := slices.DeleteFunc(alarms.Of(s, nil, nil, nil), func(a alarms.Alarm) bool { return !strings.HasPrefix(a.Code, "rating-") })
 		if len(a) != 1 || a[0].Code != "rating-waits" || a[0].Subject != "n01" ||
-			!strings.Contains(a[0].Text, "accepted are 500.0 W") || !strings.Contains(a[0].Hint, "coordinator node set n01 --rated 1000000W accepts") {
+			!strings.Contains(a[0].Text, "500.0 W is accepted") || !strings.Contains(a[0].Hint, "coordinator node set n01 --rated 1000000W accepts") {
 			t.Errorf("alarms: %+v", a)
 		}
 		server := c.leader()

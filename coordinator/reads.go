@@ -130,8 +130,7 @@ func (c clusterService) ListAlarms(ctx context.Context, r *connect.Request[headr
 	out := &headroomv1.ListAlarmsResponse{}
 	var err error
 	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, k *leading.Known) {
-		now := append(c.braking.Alarms(s), k.Alarms(s, view.Nodes(s, k.Heard()))...)
-		out.Alarms = k.AlarmMessages(s, now)
+		out.Alarms = k.AlarmMessages(s, c.alarms(s, k, view.Nodes(s, k.Heard())))
 	})
 	if err != nil {
 		return nil, err
@@ -149,7 +148,7 @@ func (c clusterService) Rollback(ctx context.Context, r *connect.Request[headroo
 		was, ok := s.BudgetAt(set.GetDomain(), r.Msg.GetRevision())
 		if set.BudgetUw = int64(was); !ok {
 			return rpc.Refuse(connect.CodeNotFound, "unknown-revision", cli.ExitUsage,
-				fmt.Sprintf("the history does not tell the budget of %s at revision %d", set.GetDomain(), r.Msg.GetRevision()),
+				fmt.Sprintf("the history has no budget of %s at revision %d", set.GetDomain(), r.Msg.GetRevision()),
 				"coordinator budget history lists the changes")
 		}
 		return nil

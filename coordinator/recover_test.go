@@ -187,7 +187,7 @@ func TestLostOnesComeBack(t *testing.T) {
 		}
 		c.heal("c1")
 		c.until("the lost ones have ended", time.Minute, func() bool { return c.expelledWith("c2") != nil && c.expelledWith("c3") != nil })
-		if e := c.expelledWith("c2"); !errors.Is(e, members.ErrExpelled) || !strings.Contains(e.Error(), "begun without this server") {
+		if e := c.expelledWith("c2"); !errors.Is(e, members.ErrExpelled) || !strings.Contains(e.Error(), "began without this server") {
 			t.Errorf("c2 ended with %v", e)
 		}
 		if c.expelledWith("c1") != nil {

@@ -43,7 +43,7 @@ func (q *requests) refuse(err error, own ...refusalRule) error {
 	if _, ok := errors.AsType[leader.RefusedError](err); ok {
 		return rpc.Refuse(connect.CodeFailedPrecondition, "refused", cli.ExitRefused, text, "nothing was changed")
 	}
-	return rpc.Refuse(connect.CodeUnknown, "unknown-outcome", cli.ExitUnknown, text, "look at the present state; the same --request-id may be sent again safely")
+	return rpc.Refuse(connect.CodeUnknown, "unknown-outcome", cli.ExitUnknown, text, "check the present state; it is safe to retry with the same --request-id")
 }
 
 type refusalRule struct {
@@ -56,25 +56,25 @@ type refusalRule struct {
 
 func refusals() []refusalRule {
 	return []refusalRule{
-		{ledger.ErrConflict, connect.CodeAborted, "conflict", cli.ExitConflict, "look at coordinator event list, then plan again"},
-		{ledger.ErrOverBudget, connect.CodeFailedPrecondition, "over-budget", cli.ExitRefused, "lower other nodes or raise the budget first: coordinator budget show tells the headroom"},
+		{ledger.ErrConflict, connect.CodeAborted, "conflict", cli.ExitConflict, "see coordinator event list, then plan again"},
+		{ledger.ErrOverBudget, connect.CodeFailedPrecondition, "over-budget", cli.ExitRefused, "lower other nodes or raise the budget first; coordinator budget show shows the headroom"},
 		{ledger.ErrUnknownDomain, connect.CodeNotFound, "unknown-domain", cli.ExitUsage, "coordinator budget show lists the domains"},
 		{ledger.ErrUnknownNode, connect.CodeNotFound, "unknown-node", cli.ExitUsage, "coordinator node list lists the nodes"},
 		{ledger.ErrUnknownJob, connect.CodeNotFound, "unknown-job", cli.ExitUsage, "coordinator job list lists the jobs"},
 		{ledger.ErrIdentity, connect.CodeAlreadyExists, "name-taken", cli.ExitConflict, "another machine has this node name"},
-		{ledger.ErrJob, connect.CodeAlreadyExists, "bad-job", cli.ExitConflict, "coordinator job list shows what the log has"},
-		{ledger.ErrFloor, connect.CodeFailedPrecondition, "floor", cli.ExitRefused, "coordinator job show JOB tells the quality floor and what may still be dropped"},
-		{ledger.ErrNoStop, connect.CodeFailedPrecondition, "no-stop", cli.ExitRefused, "tasks are dropped only after the coordinators have decided it; let the job run on"},
-		{ledger.ErrStop, connect.CodeInvalidArgument, "bad-stop", cli.ExitUsage, "coordinator job show JOB tells its tasks and the early stop in force"},
-		{ledger.ErrDeflation, connect.CodeInvalidArgument, "bad-deflation", cli.ExitUsage, "a drop ratio is from 0 to 1, rises only and keeps its seed: coordinator job show JOB tells the one in force"},
+		{ledger.ErrJob, connect.CodeAlreadyExists, "bad-job", cli.ExitConflict, "coordinator job list lists the committed jobs"},
+		{ledger.ErrFloor, connect.CodeFailedPrecondition, "floor", cli.ExitRefused, "coordinator job show JOB shows the quality floor and how many tasks may still be dropped"},
+		{ledger.ErrNoStop, connect.CodeFailedPrecondition, "no-stop", cli.ExitRefused, "tasks may be dropped only after an early stop is committed; continue the job"},
+		{ledger.ErrStop, connect.CodeInvalidArgument, "bad-stop", cli.ExitUsage, "coordinator job show JOB shows its tasks and its early stop"},
+		{ledger.ErrDeflation, connect.CodeInvalidArgument, "bad-deflation", cli.ExitUsage, "a drop ratio is from 0 to 1, can only rise and keeps its seed; coordinator job show JOB shows it"},
 		{ledger.ErrTarget, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
 		{ledger.ErrNotGrantable, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
-		{ledger.ErrEpoch, connect.CodeUnavailable, "no-leader", cli.ExitUnreachable, "the leader changed meanwhile; send it again with the same --request-id"},
-		{ledger.ErrFull, connect.CodeResourceExhausted, "full", cli.ExitRefused, "remove what is not needed any more"},
-		{budget.ErrAmount, connect.CodeInvalidArgument, "usage", cli.ExitUsage, "give a budget above 0 W, e.g. 2800W"},
+		{ledger.ErrEpoch, connect.CodeUnavailable, "no-leader", cli.ExitUnreachable, "the leader changed; retry with the same --request-id"},
+		{ledger.ErrFull, connect.CodeResourceExhausted, "full", cli.ExitRefused, "remove unused entries first"},
+		{budget.ErrAmount, connect.CodeInvalidArgument, "usage", cli.ExitUsage, "use a budget above 0 W, e.g. 2800W"},
 		{consensus.ErrTooLarge, connect.CodeInvalidArgument, "too-large", cli.ExitUsage, "make the request smaller"},
-		{consensus.ErrBusy, connect.CodeUnavailable, "busy", cli.ExitUnreachable, "nothing was done; try again in a moment"},
-		{ledger.ErrNotFounded, connect.CodeUnavailable, "not-founded", cli.ExitUnreachable, "the group is starting; try again in a moment"},
+		{consensus.ErrBusy, connect.CodeUnavailable, "busy", cli.ExitUnreachable, "nothing was done; retry in a moment"},
+		{ledger.ErrNotFounded, connect.CodeUnavailable, "not-founded", cli.ExitUnreachable, "the cluster is starting; retry in a moment"},
 	}
 }
 
@@ -84,18 +84,18 @@ func memberRefusals() []refusalRule {
 	return []refusalRule{
 		{consensus.ErrUnknownServer, missing, "unknown-server", cli.ExitUsage, "coordinator member list lists the servers"},
 		{ledger.ErrUnknownServer, missing, "unknown-server", cli.ExitUsage, "coordinator member list lists the servers"},
-		{ledger.ErrServer, connect.CodeInvalidArgument, "bad-server", cli.ExitUsage, "give its id and its RPC address: coordinator member add c4 --rpc HOST:PORT"},
-		{consensus.ErrTooManyServers, failed, "too-many-servers", cli.ExitRefused, "remove one first: five that vote tolerate two failures, and more only slow every commit"},
-		{consensus.ErrAddressTaken, exists, "address-taken", cli.ExitConflict, "give every server a raft address of its own"},
-		{consensus.ErrNotStable, failed, "not-stable", cli.ExitRefused, "coordinator member health tells how it does; --wait waits until it is stable"},
+		{ledger.ErrServer, connect.CodeInvalidArgument, "bad-server", cli.ExitUsage, "name its id and its RPC address: coordinator member add c4 --rpc HOST:PORT"},
+		{consensus.ErrTooManyServers, failed, "too-many-servers", cli.ExitRefused, "remove one first; five voters tolerate two failures, and more only slow down commits"},
+		{consensus.ErrAddressTaken, exists, "address-taken", cli.ExitConflict, "use a different raft address for each server"},
+		{consensus.ErrNotStable, failed, "not-stable", cli.ExitRefused, "coordinator member health shows the reason; --wait waits until it is stable"},
 		{consensus.ErrNotVoter, failed, "no-voter", cli.ExitRefused, "coordinator member promote gives it a vote first"},
 		{consensus.ErrLastVoter, failed, "last-voter", cli.ExitRefused, "add and promote another server first"},
-		{consensus.ErrLosesQuorum, failed, "loses-quorum", cli.ExitRefused, "bring the others back first, or remove the ones that are gone: coordinator member health names them"},
-		{consensus.ErrLeads, failed, "leads", cli.ExitRefused, "coordinator member transfer hands the lead over first"},
+		{consensus.ErrLosesQuorum, failed, "loses-quorum", cli.ExitRefused, "restart the unreachable servers first, or remove them; coordinator member health names them"},
+		{consensus.ErrLeads, failed, "leads", cli.ExitRefused, "run coordinator member transfer first"},
 		{members.ErrNoAnswer, failed, "no-answer", cli.ExitRefused, "start it first, with an empty state_dir and join: in its configuration"},
 		{members.ErrOtherServer, exists, "other-server", cli.ExitConflict, "compare the id and the addresses with its configuration"},
 		{members.ErrHasLog, exists, "has-log", cli.ExitConflict, "stop it, move its state_dir aside, and start it with join: in its configuration"},
-		{members.ErrRules, failed, "rules", cli.ExitRefused, "install the version on it that the other servers run"},
-		{ledger.ErrRules, failed, "old-rules", cli.ExitRefused, "a server of an older version is in the group; coordinator member health names it: upgrade it, and the rules follow by themselves"},
+		{members.ErrRules, failed, "rules", cli.ExitRefused, "install the version of the other servers on it"},
+		{ledger.ErrRules, failed, "old-rules", cli.ExitRefused, "upgrade the server of an older version, which coordinator member health names; the rules then follow automatically"},
 	}
 }

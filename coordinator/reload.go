@@ -14,11 +14,11 @@ import (
 func (s *server) rereads(ctx context.Context) {
 	cli.OnHangup(ctx, func() {
 		if s.gossip.Load() == nil {
-			s.logger.Info("nothing to read again: there is no gossip, and certificates are read again by themselves")
+			s.logger.Info("nothing to reload: gossip is off, and certificates are reloaded automatically")
 			return
 		}
 		if err := s.gossip.Load().Reload(s.cfg.Gossip.KeyFile); err != nil {
-			s.logger.Warn("the gossip keys stay as they are", slog.Any("error", err))
+			s.logger.Warn("gossip keys not reloaded", slog.Any("error", err))
 		}
 	})
 }

@@ -132,6 +132,9 @@ func (q *requests) read(ctx context.Context, stale bool, f func(st *ledger.State
 		return meta, nil
 	}
 	meta.Consistency = "stale"
+	if age := q.machine.Age(); age > 0 {
+		meta.AgeMs = new(age.Milliseconds())
+	}
 	look(nil)
 	return meta, nil
 }

@@ -107,7 +107,7 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 // identify reads who this server is.
 func (s *server) identify() error {
 	if s.cfg.TLS.Off() {
-		s.logger.Warn("tls is off: whoever reaches this machine's loopback may command the cluster")
+		s.logger.Warn("tls is off; everybody who can connect to this machine's loopback can control the cluster")
 		return nil
 	}
 	k, err := s.cfg.identity()
@@ -162,7 +162,7 @@ func (s *server) foundedElsewhere(dir string) bool {
 func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	self, _ := cfg.Self()
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "make the folder, or name another in state_dir"}
+		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "create the folder, or name another in state_dir"}
 	}
 	s := newServer(cfg, logger)
 	if err := s.brakes.Open(cfg.brakeFiles()); err != nil {
@@ -240,7 +240,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 // die ends the process when the log can no longer be trusted: a leader whose
 // disk hangs would otherwise go on answering for ever (promise P3).
 func (s *server) die(err error) {
-	s.logger.Error("the log failed, ending", slog.Any("error", err))
+	s.logger.Error("log failed, exiting", slog.Any("error", err))
 	if s.members != nil { // otherwise it ends while it opens its log: nobody has heard of it yet
 		s.members.Facts.SayLastWords(err)
 	}

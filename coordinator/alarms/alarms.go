@@ -1,11 +1,11 @@
-// Package alarms are the warnings of the whole cluster, each with a code, a subject and a
-// way out, the worst first.
+// Package alarms derives the alarms of the whole cluster, each with a code, a subject and a
+// hint, the worst first and causes above their consequences.
 //
-// The one idea: an alarm is there while its cause is. None is stored; each is made anew
-// from the state and from what is heard, and a Tracker remembers since when it is there.
-// An acknowledgement counts for an alarm that had begun before it.
+// The one idea: an alarm is active as long as its cause. None is stored; all are derived
+// from the state and from what the leader hears, and a Tracker remembers since when each is
+// active. An acknowledgement counts for an alarm that began before it.
 //
-// What it never does: notify anybody, or hide an alarm that was acknowledged.
+// What it never does: notify anybody, or hide an acknowledged alarm.
 package alarms
 
 import (
@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -22,8 +23,11 @@ import (
 	"headroom/units"
 )
 
-// ErrUnknown means the key of an alarm that is not there.
-var ErrUnknown = errors.New("there is no such alarm now")
+// ErrUnknown means that no alarm with the key is active.
+var ErrUnknown = errors.New("no such alarm is active")
+
+// runbooks is where the packages install the runbook pages.
+const runbooks = "/usr/share/doc/headroom/runbooks/"
 
 // Severities of an alarm, the worst first.
 const (
@@ -31,28 +35,28 @@ const (
 	Warn = "warn"
 )
 
-// Alarm is one warning of the cluster.
+// Alarm is one alarm of the cluster.
 type Alarm struct {
 	Code, Severity, Subject, Text, Hint string
 }
 
-// New is an alarm with its code, its severity, what it is about, what is wrong and the way out.
+// New returns an alarm. subject is what it is about, text what is wrong, hint what to do.
 func New(code, severity, subject, text, hint string) Alarm {
 	return Alarm{code, severity, subject, text, hint}
 }
 
-// Key is what an alarm is acknowledged by.
+// Key identifies an alarm when it is acknowledged.
 func (a Alarm) Key() string { return a.Code + "/" + a.Subject }
 
-// Tracker remembers since when each alarm is there. Only one goroutine may use it.
+// Tracker remembers since when each alarm is active. Only one goroutine may use it.
 type Tracker struct {
 	since map[string]time.Time
 }
 
-// NewTracker is one that has seen no alarm yet.
+// NewTracker returns an empty tracker.
 func NewTracker() *Tracker { return &Tracker{since: map[string]time.Time{}} }
 
-// Look takes in the alarms of now: what is new begins, what is gone is forgotten.
+// Look records the active alarms: new ones begin, ended ones are removed.
 func (t *Tracker) Look(now []Alarm, at time.Time) {
 	here := make(map[string]bool, len(now))
 	for _, a := range now {
@@ -68,7 +72,7 @@ func (t *Tracker) Look(now []Alarm, at time.Time) {
 	}
 }
 
-// Check refuses the key of an alarm that is not there.
+// Check returns ErrUnknown if no alarm with the key is active.
 func (t *Tracker) Check(key string) error {
 	if _, ok := t.since[key]; !ok {
 		return fmt.Errorf("alarm %q: %w", key, ErrUnknown)
@@ -76,7 +80,7 @@ func (t *Tracker) Check(key string) error {
 	return nil
 }
 
-// Of are the warnings of the whole cluster, the worst first. own are those that only this server can know.
+// Of returns the alarms of the whole cluster, sorted. own are those that only this server can raise.
 func Of(s *ledger.State, domains []*headroomv1.Domain, nodes []*headroomv1.Node, own []Alarm) []Alarm {
 	var out []Alarm
 	add := func(code, severity, subject, hint, format string, args ...any) {
@@ -85,28 +89,91 @@ func Of(s *ledger.State, domains []*headroomv1.Domain, nodes []*headroomv1.Node,
 	out = append(out, stateAlarms(s)...)
 	out = append(out, domainAlarms(domains)...)
 	for _, n := range nodes {
-		if n.GetState() == view.StateLost {
-			add("node-lost", Warn, n.GetName(), "see its powerd's log; coordinator node remove NODE --powered-off frees it if the machine is off",
-				"%s is lost, charged at %v", n.GetName(), units.Power(n.GetChargeUw()))
-		}
+		out = append(out, nodeAlarms(n, time.Now())...)
 		for _, h := range n.GetHealth() {
 			add(h.GetCode(), h.GetSeverity(), n.GetName(), h.GetHint(), "%s: %s", n.GetName(), h.GetText())
 		}
 	}
 	out = append(out, own...)
-	slices.SortStableFunc(out, func(a, b Alarm) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject))
-	})
+	sortAlarms(out)
 	return out
 }
 
-// stateAlarms are those that the committed state shows.
+// sortAlarms sorts by severity, the worst first; a cause stands above its consequence
+// though it may be less severe by itself.
+func sortAlarms(all []Alarm) {
+	worst := map[string]bool{}
+	for _, a := range all {
+		for _, cause := range causesOf(a.Code) {
+			worst[cause] = true
+		}
+	}
+	rank := func(a Alarm) int {
+		switch {
+		case worst[a.Code]:
+			return 0
+		case a.Severity == Fail && causesOf(a.Code) == nil:
+			return 1
+		case a.Severity == Fail:
+			return 2
+		}
+		return 3
+	}
+	slices.SortStableFunc(all, func(a, b Alarm) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject))
+	})
+}
+
+// causesOf returns the codes of alarms that may have caused one.
+func causesOf(code string) []string {
+	switch code {
+	case "measured-above-reserved":
+		return []string{"limit-drift", "limit-refused", "limit-unread", "lost-package", "new-package", "rating-exceeded", "rival", "twin-limit"}
+	case "shortfall":
+		return []string{"brake-set", "node-lost", "rating-waits", "restored"}
+	}
+	return nil
+}
+
+// CertificateSoon is how long before its end a certificate is an alarm.
+const CertificateSoon = 14 * 24 * time.Hour
+
+// nodeAlarms are those of one node that the coordinator raises itself.
+func nodeAlarms(n *headroomv1.Node, now time.Time) []Alarm {
+	var out []Alarm
+	name := n.GetName()
+	if n.GetState() == view.StateLost {
+		age := "no report since this server became leader"
+		if n.HeardMs != nil {
+			age = "last report " + cli.Age(time.Duration(n.GetHeardMs())*time.Millisecond) + " ago"
+		}
+		out = append(out, New("node-lost", Warn, name, fmt.Sprintf("%s is lost, charged %v; %s", name, units.Power(n.GetChargeUw()), age),
+			fmt.Sprintf("check powerd and the network of %s; if the machine is off, coordinator node remove %s --powered-off frees its charge", name, name)))
+	}
+	if heard := n.HeardMs != nil && time.Duration(n.GetHeardMs())*time.Millisecond <= view.StaleReport; heard && n.PowerUw == nil {
+		out = append(out, New("power-unknown", Warn, name, fmt.Sprintf("%s reports no power; the power of its domains is a lower bound", name),
+			"powerd sensor list on "+name+" shows which sensor is missing"))
+	}
+	if ends := time.UnixMicro(n.GetCertificateEndsUs()); n.CertificateEndsUs != nil && ends.Sub(now) < CertificateSoon {
+		out = append(out, New("cert-expires", Warn, name, fmt.Sprintf("the certificate of %s expires in %s, at %s", name, cli.Age(max(0, ends.Sub(now))), cli.Clock(ends)),
+			"coordinator tls cert create makes a new one; restart powerd with it"))
+	}
+	return out
+}
+
+// NoLeader is the alarm of a server that sees no leader.
+func NoLeader(server string) Alarm {
+	return New("no-leader", Fail, "cluster", server+" sees no leader: leases expire, and nodes fall to their fail-safe caps",
+		"coordinator status --all shows the servers; see "+runbooks+"no-leader.md")
+}
+
+// stateAlarms returns those that follow from the committed state.
 func stateAlarms(s *ledger.State) []Alarm {
 	var out []Alarm
 	if s.Brake.Active() {
 		out = append(out, Alarm{
-			"brake-set", Fail, "cluster", fmt.Sprintf("the brake is set (generation %d, by %s): every node at its fail-safe cap", s.Brake.Set, s.Brake.By),
-			"coordinator brake lift, when the reason is gone",
+			"brake-set", Fail, "cluster", fmt.Sprintf("the brake is set (generation %d, by %s): every node is at its fail-safe cap", s.Brake.Set, s.Brake.By),
+			"coordinator brake lift, once the reason is gone",
 		})
 	}
 	if s.Restored {
@@ -117,87 +184,99 @@ func stateAlarms(s *ledger.State) []Alarm {
 			}
 		}
 		out = append(out, Alarm{
-			"restored", Warn, "cluster", fmt.Sprintf("incarnation %d: nothing is raised until %d nodes have shown what they hold: %v", s.Epoch.Incarnation, len(silent), silent),
-			"bring them back, or say which are off: coordinator node remove NODE --powered-off",
+			"restored", Warn, "cluster", fmt.Sprintf("restored as incarnation %d: no cap is raised until %s reported: %s", s.Epoch.Incarnation, count(len(silent), "more node"), strings.Join(silent, ", ")),
+			"start powerd on them; for a machine that is off: coordinator node remove NODE --powered-off",
 		})
 	}
 	out = append(out, ratingAlarms(s)...)
 	return append(out, jobAlarms(s, time.Now())...)
 }
 
-// ratingAlarms are nodes that may draw more than they are charged when nothing holds them.
+// ratingAlarms returns the nodes that may draw more than their rating.
 func ratingAlarms(s *ledger.State) []Alarm {
 	var out []Alarm
 	for _, n := range s.NodesByName() {
 		if claim := n.Claimed(); claim > 0 {
 			out = append(out, Alarm{
-				"rating-waits", Fail, n.Name, fmt.Sprintf("%s says that it is rated %v; accepted are %v, and it is charged %v until an operator decides", n.Name, claim, n.Rated, n.Charge()),
-				fmt.Sprintf("look at the machine; coordinator node set %s --rated %.0fW accepts it, and coordinator node set %s --rated sets any other", n.Name, claim.Watts(), n.Name),
+				"rating-waits", Fail, n.Name, fmt.Sprintf("%s declares a rating of %v; %v is accepted, and it is charged %v until an operator decides", n.Name, claim, n.Rated, n.Charge()),
+				fmt.Sprintf("check the machine; coordinator node set %s --rated %.0fW accepts the rating, another value refuses it", n.Name, claim.Watts()),
 			})
 		}
 		if n.Drawn > n.Rated {
 			out = append(out, Alarm{
-				"rating-exceeded", Warn, n.Name, fmt.Sprintf("%s drew %v and is rated %v; it is charged %v when nothing holds it", n.Name, n.Drawn, n.Rated, n.Full()),
-				"coordinator node set " + n.Name + " --rated sets what it draws at most, and ends this",
+				"rating-exceeded", Warn, n.Name, fmt.Sprintf("%s drew %v, above its rating of %v; it is charged %v while it has no cap", n.Name, n.Drawn, n.Rated, n.Full()),
+				"correct the rating: coordinator node set " + n.Name + " --rated",
 			})
 		}
 	}
 	return out
 }
 
-// floorAlarmLife is how long a job that ended below its quality floor is an alarm: whoever waits for its result has seen it by then.
+// floorAlarmLife is how long a job that ended below its quality floor is an alarm: long enough for its owner to see it.
 const floorAlarmLife = 24 * time.Hour
 
-// jobAlarms are jobs that ended on fewer tasks than they were promised, and those that have not ended by their deadlines.
+// jobAlarms returns jobs that ended below their quality floors, and jobs that have missed their deadlines.
 func jobAlarms(s *ledger.State, now time.Time) []Alarm {
 	var out []Alarm
 	for _, j := range s.Jobs { // in any order: all alarms are sorted
 		if j.BelowFloor() && now.Sub(time.UnixMicro(j.Ended)) < floorAlarmLife {
 			out = append(out, Alarm{
-				"quality-floor", Fail, j.ID, fmt.Sprintf("job %s is done on %d of %d tasks, its quality floor is %d (%.4g %%); recorded as dropped are %d",
+				"quality-floor", Fail, j.ID, fmt.Sprintf("job %s finished with %d of %d tasks, its quality floor is %d (%.4g %%); %d are recorded as dropped",
 					j.ID, j.Done, j.Tasks, ledger.LeastTasks(j.Floor, j.Tasks), 100*j.Floor, j.DroppedTasks()),
-				"do not use its result as if it were whole; docs/runbooks/quality-floor.md tells what to look at",
+				"do not use its result as complete; see " + runbooks + "quality-floor.md",
 			})
 		}
 		if late := now.Sub(time.UnixMicro(j.Submitted).Add(j.Deadline)); j.State == ledger.JobAccepted && j.Deadline > 0 && late > 0 {
 			out = append(out, Alarm{
-				"deadline-missed", Warn, j.ID, fmt.Sprintf("job %s has not ended, its deadline was %s after it was submitted, %s ago", j.ID, cli.Age(j.Deadline), cli.Age(late)),
-				"coordinator job explain " + j.ID + " tells what is done about it, and what keeps it from more",
+				"deadline-missed", Warn, j.ID, fmt.Sprintf("job %s still runs; its deadline (%s after submission) passed %s ago", j.ID, cli.Age(j.Deadline), cli.Age(late)),
+				"coordinator job explain " + j.ID + " shows what is done for it, and what limits it",
 			})
 		}
 	}
 	return out
 }
 
-// domainAlarms are shortfall, and power that nobody is charged for.
+// domainAlarms returns shortfalls, and power drawn beyond what is charged.
 func domainAlarms(domains []*headroomv1.Domain) []Alarm {
 	var out []Alarm
 	for _, dom := range domains {
 		name := dom.GetName()
 		if dom.GetHeadroomUw() < 0 {
 			out = append(out, Alarm{
-				"shortfall", Fail, name, fmt.Sprintf("%s is %v short: charged %v, %v unmanaged, %v kept for boots, budget %v", name,
+				"shortfall", Fail, name, fmt.Sprintf("%s is %v short: %v charged, %v unmanaged, %v reserved for boots, budget %v", name,
 					-units.Power(dom.GetHeadroomUw()), units.Power(dom.GetReservedUw()), units.Power(dom.GetUnmanagedUw()),
 					units.Power(dom.GetBootReserveUw()), units.Power(dom.GetBudgetUw())),
-				"coordinator node list shows who is charged what; bring lost nodes back, or raise the budget",
+				"bring lost nodes back, or raise the budget; coordinator node list -o wide shows each node's charge",
 			})
 		}
-		reserved := dom.GetReservedUw()
-		if dom.GetMeasuredBy() != view.MeasuredByNodes {
-			reserved += dom.GetUnmanagedUw() // a meter sees what nobody manages as well
-		}
-		if dom.MeasuredUw != nil && dom.GetMeasuredUw() > reserved {
+		// A meter measures unmanaged power as well, nodes do not.
+		reserved := dom.GetReservedUw() + dom.GetUnmanagedUw() - dom.GetUnmeteredUw()
+		if dom.PowerKnownUw != nil && dom.GetPowerKnownUw() > reserved {
 			out = append(out, Alarm{
-				"measured-above-reserved", Fail, name, fmt.Sprintf("%s draws %v by %s, charged are only %v", name,
-					units.Power(dom.GetMeasuredUw()), dom.GetMeasuredBy(), units.Power(reserved)),
-				"compare coordinator node list: a node draws more than its cap, or more is unmanaged than is set",
+				"measured-above-reserved", Fail, name, fmt.Sprintf("%s draws %s, but only %v is charged", name, drawnText(dom), units.Power(reserved)),
+				"a node draws more than its cap (coordinator node list), or unmanaged power is set too low (coordinator domain set --unmanaged)",
 			})
 		}
 	}
 	return out
 }
 
-// Items are alarms as status shows them.
+// drawnText is what a domain draws, by its source or as a lower bound.
+func drawnText(dom *headroomv1.Domain) string {
+	if dom.MeasuredUw == nil {
+		return fmt.Sprintf("at least %v (power of %s unknown)", units.Power(dom.GetPowerKnownUw()), count(int(dom.GetPowerUnknownNodes()), "node"))
+	}
+	return fmt.Sprintf("%v measured by %s", units.Power(dom.GetMeasuredUw()), dom.GetMeasuredBy())
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Items converts alarms to the form of status.
 func Items(list []Alarm) []*headroomv1.HealthItem {
 	out := make([]*headroomv1.HealthItem, 0, len(list))
 	for _, a := range list {
@@ -206,8 +285,8 @@ func Items(list []Alarm) []*headroomv1.HealthItem {
 	return out
 }
 
-// Messages are alarms with who acknowledged them: an acknowledgement counts
-// for an alarm that had begun before it. since is nil on a server that does not lead.
+// Messages converts alarms, with who acknowledged each: an acknowledgement counts for an
+// alarm that began before it. since is nil on a follower.
 func Messages(s *ledger.State, since *Tracker, list []Alarm) []*headroomv1.Alarm {
 	out := make([]*headroomv1.Alarm, 0, len(list))
 	for _, a := range list {

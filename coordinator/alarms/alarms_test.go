@@ -1,4 +1,5 @@
-// Claims: a job that ended below its quality floor is an alarm for a day; one that has not
+// Claims: a cause stands above its consequence; nodes without power or with a certificate that expires soon are
+// alarms; power above what is charged is an alarm though a node is unknown; a job that ended below its quality floor is an alarm for a day; one that has not
 // ended by its deadline is one until it ends.
 package alarms
 
@@ -7,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/ledger"
 )
 
@@ -38,7 +40,49 @@ func TestMissedDeadlineIsAnAlarm(t *testing.T) {
 		s.Jobs[id] = j
 	}
 	got := jobAlarms(s, now)
-	if len(got) != 1 || got[0].Key() != "deadline-missed/late" || got[0].Severity != Warn || !strings.Contains(got[0].Text, "its deadline was 1m00s after it was submitted, 9m00s ago") {
+	if len(got) != 1 || got[0].Key() != "deadline-missed/late" || got[0].Severity != Warn || !strings.Contains(got[0].Text, "its deadline (1m00s after submission) passed 9m00s ago") {
 		t.Errorf("alarms %+v", got)
+	}
+}
+
+func TestCauseStandsAboveItsConsequence(t *testing.T) {
+	t.Parallel()
+	all := []Alarm{{Code: "measured-above-reserved", Severity: Fail}, {Code: "group-even", Severity: Warn}, {Code: "limit-drift", Severity: Warn}, {Code: "outgrown", Severity: Fail}}
+	sortAlarms(all)
+	var got []string
+	for _, a := range all {
+		got = append(got, a.Code)
+	}
+	if want := "limit-drift outgrown measured-above-reserved group-even"; strings.Join(got, " ") != want {
+		t.Errorf("sorted %v, want %s", got, want)
+	}
+}
+
+func TestNodeAlarms(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for want, n := range map[string]*headroomv1.Node{
+		"":                 {Name: "n1", State: "ok", HeardMs: new(int64(100)), PowerUw: new(int64(1)), CertificateEndsUs: new(now.Add(CertificateSoon + time.Minute).UnixMicro())},
+		"node-lost/n1":     {Name: "n1", State: "lost", HeardMs: new(int64(9000))},
+		"power-unknown/n1": {Name: "n1", State: "observing", HeardMs: new(int64(100))},
+		"cert-expires/n1":  {Name: "n1", State: "ok", HeardMs: new(int64(100)), PowerUw: new(int64(1)), CertificateEndsUs: new(now.Add(CertificateSoon - time.Minute).UnixMicro())},
+	} {
+		got := nodeAlarms(n, now)
+		if len(got) > 1 || len(got) == 0 && want != "" || len(got) == 1 && (got[0].Key() != want || got[0].Hint == "") {
+			t.Errorf("%v, want %q", got, want)
+		}
+	}
+}
+
+func TestLowerBoundAboveTheCharge(t *testing.T) {
+	t.Parallel()
+	d := &headroomv1.Domain{Name: "rack/r1", ReservedUw: 100e6, UnmanagedUw: 40e6, UnmeteredUw: 40e6, PowerKnownUw: new(int64(101e6)), PowerUnknownNodes: new(uint32(1))}
+	got := domainAlarms([]*headroomv1.Domain{d})
+	if len(got) != 1 || got[0].Text != "rack/r1 draws at least 101.0 W (power of 1 node unknown), but only 100.0 W is charged" {
+		t.Errorf("alarms %v", got)
+	}
+	d.PowerKnownUw = new(int64(100e6))
+	if got := domainAlarms([]*headroomv1.Domain{d}); len(got) != 0 {
+		t.Errorf("alarms %v", got)
 	}
 }

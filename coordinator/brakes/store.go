@@ -35,8 +35,8 @@ const (
 
 var (
 	// ErrNoKey means a server without a private key.
-	ErrNoKey  = errors.New("this server has no private key to set the brake with")
-	errNoMore = errors.New("the generations of the brake are used up")
+	ErrNoKey  = errors.New("this server has no private key for the brake")
+	errNoMore = errors.New("no brake generation left")
 )
 
 // Store is what this server knows of the brake and how it sets one. It is safe
@@ -113,7 +113,7 @@ func (b *Store) Open(f Files) error {
 	b.Use(keys, private, func(data []byte) error { return storeFile(path, data) })
 	data, err := os.ReadFile(filepath.Clean(path))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		b.logger.Warn("the brake known before cannot be read; the log and the gossip tell of it", slog.Any("error", err))
+		b.logger.Warn("stored brake unreadable; learning it from the log and gossip", slog.Any("error", err))
 	}
 	b.recall(data)
 	return nil
@@ -136,7 +136,7 @@ func (b *Store) recall(data []byte) {
 	s, err := b.keys.Open(data)
 	if err != nil {
 		b.claimed, _ = brake.Generation(data)
-		b.logger.Warn("the brake known before is not proven", slog.Any("error", err))
+		b.logger.Warn("stored brake not proven", slog.Any("error", err))
 		return
 	}
 	b.newest, b.stored = s, s.Generation
@@ -294,7 +294,7 @@ func (b *Store) Keep(ctx context.Context) error {
 		b.mu.Unlock()
 		err := save(s.Bytes())
 		if err != nil {
-			b.logger.Error("the brake is not stored: a restart may have to hear of it from others", slog.Any("error", err))
+			b.logger.Error("brake not stored; after a restart it must be learned from others", slog.Any("error", err))
 		}
 		b.mu.Lock()
 		if b.storeErr = err; err == nil {
@@ -332,8 +332,8 @@ func (b *Store) Alarms() []alarms.Alarm {
 	for _, node := range slices.Sorted(maps.Keys(b.unproven)) {
 		out = append(out, alarms.New(
 			"brake-unproven", alarms.Warn, node,
-			fmt.Sprintf("%s tells generation %d of the brake, which no key of this cluster has signed: only %s obeys it", node, b.unproven[node], node),
-			fmt.Sprintf("compare its brake.public_key_file with the servers'; where nobody has set that brake: coordinator brake skip %d; a node of another cluster needs a new state directory", b.unproven[node]),
+			fmt.Sprintf("%s reports brake generation %d, which is not signed by a key of this cluster; only %s obeys it", node, b.unproven[node], node),
+			fmt.Sprintf("compare its brake.public_key_file with the servers'; if nobody set that brake: coordinator brake skip %d; a node of another cluster needs a new state directory", b.unproven[node]),
 		))
 	}
 	return out

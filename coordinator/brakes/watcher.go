@@ -44,8 +44,8 @@ func (w *Watcher) Alarms(st *ledger.State) []alarms.Alarm {
 	}
 	return []alarms.Alarm{alarms.New(
 		"brake-set", alarms.Fail, w.Server,
-		fmt.Sprintf("%s has heard brake %d by %s (%s), which its log does not have: nothing is granted before it has", w.Server, b.Generation, b.Actor, b.Reason),
-		"coordinator brake show; it is lifted when there is a leader",
+		fmt.Sprintf("%s received brake %d by %s (%s), which is not committed yet; no lease is granted before it is", w.Server, b.Generation, b.Actor, b.Reason),
+		"coordinator brake show shows it; it can be lifted once there is a leader",
 	)}
 }
 
@@ -66,7 +66,7 @@ func (w *Watcher) Follow(ctx context.Context) error {
 			continue
 		}
 		if b, ok := w.Store.again(time.Now(), w.InLog()); ok {
-			w.Logger.Warn("another brake outranks the one set here: set anew", slog.Uint64("generation", b.Generation))
+			w.Logger.Warn("another brake has precedence over the one set here, setting it again", slog.Uint64("generation", b.Generation))
 			w.Gossip().SetBrake(b)
 			w.Hasten(ctx)
 		}
@@ -76,7 +76,7 @@ func (w *Watcher) Follow(ctx context.Context) error {
 // hear takes in a brake that is proven.
 func (w *Watcher) hear(ctx context.Context, b brake.Signed) {
 	if w.Store.hear(b) {
-		w.Logger.Warn("a brake was heard", slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor), slog.String("reason", b.Reason))
+		w.Logger.Warn("brake received", slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor), slog.String("reason", b.Reason))
 		w.Hasten(ctx)
 	}
 }
@@ -89,7 +89,7 @@ func (w *Watcher) Told(ctx context.Context, node string, hb *headroomv1.Heartbea
 		return w.Store.believed(node, 0, 0)
 	}
 	if b, news := w.Store.prove(hb.GetBrake()); news {
-		w.Logger.Warn("a node tells of a brake", slog.String("node", node), slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor))
+		w.Logger.Warn("brake reported by a node", slog.String("node", node), slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor))
 		if w.Gossip() != nil {
 			w.Gossip().PassOn(b)
 		}

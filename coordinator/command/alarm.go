@@ -1,8 +1,10 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +15,7 @@ import (
 )
 
 func alarmCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "alarm", Short: "Show and acknowledge warnings", Example: "  coordinator alarm list\n  coordinator alarm ack node-lost/n16"}
+	group := &cobra.Command{Use: "alarm", Short: "List and acknowledge alarms", Example: "  coordinator alarm list\n  coordinator alarm ack node-lost/n16"}
 	group.AddCommand(alarmList(o), alarmAck(o))
 	return group
 }
@@ -33,7 +35,7 @@ func alarmList(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the active warnings, the worst first", Args: cobra.NoArgs, Example: "  coordinator alarm list -o json",
+		Use: "list", Short: "List the active alarms, the worst first and causes above consequences", Args: cobra.NoArgs, Example: "  coordinator alarm list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "alarm list", &headroomv1.ListAlarmsRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.ListAlarms)
@@ -48,7 +50,7 @@ func alarmList(o *operator) *cobra.Command {
 					if a.GetSinceUs() != 0 {
 						since = cli.Clock(time.UnixMicro(a.GetSinceUs()))
 					}
-					rows = append(rows, []string{a.GetKey(), i.GetSeverity(), since, a.GetAckedBy(), i.GetText(), i.GetHint()})
+					rows = append(rows, []string{a.GetKey(), severityWord(i), since, a.GetAckedBy(), i.GetText(), i.GetHint()})
 				}
 				return o.print(cmd, &w, wrap("AlarmList", r.GetMeta(), cli.Filled[alarmListItem](r.GetAlarms())), func(out io.Writer) error {
 					return o.out.Table(out, []string{"ALARM", "SEVERITY", "SINCE", "ACKED BY", "TEXT", "HINT"}, rows)
@@ -57,14 +59,14 @@ func alarmList(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 
 func alarmAck(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
-		Use: "ack ALARM", Short: "Say that somebody has seen an alarm", Args: cobra.ExactArgs(1), Example: "  coordinator alarm ack node-lost/n16 --reason \"ticket 12\"",
+		Use: "ack ALARM", Short: "Acknowledge an alarm", Args: cobra.ExactArgs(1), Example: "  coordinator alarm ack node-lost/n16 --reason \"ticket 12\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.send(cmd, "alarm ack", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_AckAlarm{AckAlarm: args[0]}})
 		},
@@ -73,45 +75,24 @@ func alarmAck(o *operator) *cobra.Command {
 	return cmd
 }
 
-// checkCommand is for monitoring: it says in one line and by its exit code how the cluster is.
+// checkCommand is for monitoring.
 func checkCommand(o *operator) *cobra.Command {
 	nagios := false
 	cmd := &cobra.Command{
-		Use: "check", Short: "Tell monitoring how the cluster is", Args: cobra.NoArgs, Example: "  coordinator check --nagios",
-		Long: "check ends with 0 when all is well, 8 when there are warnings, 1 when something failed, 3 when no leader answers;\n" +
-			"with --nagios with 0, 1, 2 and 3.",
+		Use: "check", Short: "Report the health of the cluster to monitoring", Args: cobra.NoArgs, Example: "  coordinator check --nagios",
+		Long: "check prints the active alarms. It exits with 0 without alarms, 8 with warnings, 1 with failures, 3 without a leader.\n" +
+			"With --nagios it is a Nagios plug-in: a status line first, and exit code 0, 1, 2 or 3; without a leader it is CRITICAL.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := call(cmd.Context(), o, "check", &headroomv1.ListAlarmsRequest{}, headroomv1connect.ClusterServiceClient.ListAlarms)
-			if err != nil {
-				return o.checkEnd(err, nagios, nagiosUnknown)
-			}
-			failed, warned := 0, 0
-			for _, a := range r.GetAlarms() {
-				if a.GetItem().GetSeverity() == "fail" {
-					failed++
-				} else {
-					warned++
-				}
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%-5s %s: %s\n", a.GetItem().GetSeverity(), a.GetKey(), a.GetItem().GetText()); err != nil {
-					return err
-				}
-			}
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%d failed, %d warnings, leader %s\n", failed, warned, r.GetMeta().GetServer()); err != nil {
+			if err != nil && nagios {
+				return nagiosFailed(cmd.OutOrStdout(), err)
+			} else if err != nil {
 				return err
 			}
-			e := &cli.Error{Code: "alarms", Message: fmt.Sprintf("%d failed, %d warnings", failed, warned), Hint: "coordinator alarm list shows each with its way out"}
-			switch {
-			case failed > 0:
-				e.Exit = cli.ExitFailed
-				return o.checkEnd(e, nagios, nagiosCritical)
-			case warned > 0:
-				e.Exit = cli.ExitDegraded
-				return o.checkEnd(e, nagios, nagiosWarning)
-			}
-			return nil
+			return newCheck(r).report(cmd.OutOrStdout(), nagios)
 		},
 	}
-	cmd.Flags().BoolVar(&nagios, "nagios", false, "exit codes as Nagios has them: 0 ok, 1 warning, 2 critical, 3 unknown")
+	cmd.Flags().BoolVar(&nagios, "nagios", false, "print a Nagios status line, and exit with 0 ok, 1 warning, 2 critical or 3 unknown")
 	return cmd
 }
 
@@ -122,10 +103,68 @@ const (
 	nagiosUnknown  = 3
 )
 
-// checkEnd gives an error the exit code that was asked for.
-func (o *operator) checkEnd(err error, nagios bool, code int) error {
-	if !nagios {
+// nagiosFailed prints the status line of a check that failed. A cluster that cannot be
+// reached or has no leader is critical; whatever else fails is a fault of the check.
+func nagiosFailed(w io.Writer, err error) error {
+	word, code := "UNKNOWN", nagiosUnknown
+	if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit == cli.ExitUnreachable {
+		word, code = "CRITICAL", nagiosCritical
+	}
+	if _, err := fmt.Fprintf(w, "%s: %s\n", word, strings.TrimPrefix(err.Error(), "check: ")); err != nil {
 		return err
 	}
-	return &cli.Error{Code: "check", Exit: code, Message: err.Error(), Hint: "coordinator alarm list shows each with its way out", Err: err}
+	return &cli.Error{Code: "check", Exit: code, Message: err.Error(), Hint: "coordinator status --all shows the servers", Err: err}
+}
+
+// severityWord is an alarm's severity on a screen.
+func severityWord(i *headroomv1.HealthItem) string {
+	if i.GetSeverity() == "fail" {
+		return "FAIL"
+	}
+	return i.GetSeverity()
+}
+
+// check is the result of a check.
+type check struct {
+	lines          []string
+	failed, warned int
+	leader         string
+}
+
+func newCheck(r *headroomv1.ListAlarmsResponse) check {
+	c := check{leader: r.GetMeta().GetServer()}
+	for _, a := range r.GetAlarms() {
+		if a.GetItem().GetSeverity() == "fail" {
+			c.failed++
+		} else {
+			c.warned++
+		}
+		c.lines = append(c.lines, fmt.Sprintf("%-5s %s: %s", severityWord(a.GetItem()), a.GetKey(), a.GetItem().GetText()))
+	}
+	return c
+}
+
+func (c check) String() string {
+	return fmt.Sprintf("%d failed, %s", c.failed, plural(c.warned, "warning"))
+}
+
+// report prints the result, and returns an error with the exit code of its worst alarm.
+func (c check) report(w io.Writer, nagios bool) error {
+	word, exit, critical := "OK", cli.ExitOK, 0
+	switch {
+	case c.failed > 0:
+		word, exit, critical = "CRITICAL", cli.ExitFailed, nagiosCritical
+	case c.warned > 0:
+		word, exit, critical = "WARNING", cli.ExitDegraded, nagiosWarning
+	}
+	summary := fmt.Sprintf("%s, leader %s", c, c.leader)
+	text := strings.Join(append(c.lines, summary), "\n")
+	if nagios {
+		exit = critical
+		text = strings.Join(append([]string{word + ": " + summary}, c.lines...), "\n")
+	}
+	if _, err := fmt.Fprintln(w, text); err != nil || exit == cli.ExitOK {
+		return err
+	}
+	return &cli.Error{Code: "alarms", Exit: exit, Message: c.String(), Hint: "coordinator alarm list shows each alarm with what to do"}
 }

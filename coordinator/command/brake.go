@@ -88,7 +88,7 @@ func anyServer[Req, Res any](
 			}
 		}
 	}
-	return nil, at, o.explain(rpc.AsCLI(err, doing, at))
+	return nil, at, o.explain(ctx, failure{err: err, doing: doing, at: at})
 }
 
 // brakeSetItem is `coordinator brake set`; what was not awaited is null.
@@ -343,7 +343,7 @@ func brakeShow(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 

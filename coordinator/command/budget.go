@@ -39,7 +39,7 @@ func budgetShow(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 
@@ -51,15 +51,19 @@ func first(args []string) string {
 }
 
 type domainItem struct {
-	Domain       string   `json:"domain" of:"name"`
-	Parent       *string  `json:"parent"`
-	BudgetW      float64  `json:"budget_w"`
-	ReservedW    float64  `json:"reserved_w"`
-	UnmanagedW   float64  `json:"unmanaged_w"`
-	HeadroomW    float64  `json:"headroom_w"`
-	FloorW       float64  `json:"floor_w"`
-	MeasuredW    *float64 `json:"measured_w"`
-	MeasuredBy   *string  `json:"measured_by"`
+	Domain     string   `json:"domain" of:"name"`
+	Parent     *string  `json:"parent"`
+	BudgetW    float64  `json:"budget_w"`
+	ReservedW  float64  `json:"reserved_w"`
+	UnmanagedW float64  `json:"unmanaged_w"`
+	HeadroomW  float64  `json:"headroom_w"`
+	FloorW     float64  `json:"floor_w"`
+	MeasuredW  *float64 `json:"measured_w"`
+	MeasuredBy *string  `json:"measured_by"`
+
+	PowerKnownW       *float64 `json:"power_known_w"`
+	PowerUnknownNodes *uint32  `json:"power_unknown_nodes"`
+
 	Nodes        uint32   `json:"nodes"`
 	RatingW      *float64 `json:"rating_w"`
 	Margin       float64  `json:"margin"`
@@ -81,10 +85,10 @@ func (o *operator) domainTable(w io.Writer, domains []*headroomv1.Domain) error 
 	for _, d := range domains {
 		rows = append(rows, []string{
 			d.GetName(), shownWatts(d.GetBudgetUw()), shownWatts(d.GetReservedUw()), shownWatts(d.GetUnmanagedUw()), shownWatts(d.GetHeadroomUw()),
-			cli.Opt(d.MeasuredUw, shownWatts), shownWatts(d.GetFloorUw()), fmt.Sprint(d.GetNodes()), d.GetParent(),
+			powerText(d), shownWatts(d.GetFloorUw()), fmt.Sprint(d.GetNodes()), d.GetParent(),
 		})
 	}
-	return o.out.Table(w, []string{"DOMAIN", "BUDGET", "RESERVED", "UNMANAGED", "HEADROOM", "MEASURED", "FLOOR", "NODES", "PARENT"}, rows)
+	return o.out.Table(w, []string{"DOMAIN", "BUDGET", "RESERVED", "UNMANAGED", "HEADROOM", "POWER", "FLOOR", "NODES", "PARENT"}, rows)
 }
 
 // budgetChange is one `budget set` or `budget plan`.
@@ -134,7 +138,7 @@ func (b *budgetChange) setFlags(cmd *cobra.Command) {
 	b.asksFlag(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&b.force, "force", false, "accept a budget below the floor: every node is driven to its fail-safe cap")
-	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit 10 when there would be changes")
+	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit with 10 if there would be changes")
 	f.DurationVar(&b.wait, "wait", 10*time.Second, "wait so long for the nodes to read back their new caps; 0s returns after the commit")
 }
 
@@ -355,7 +359,7 @@ func (b *budgetChange) closing(r *headroomv1.SetBudgetResponse, confirmed []*hea
 	case b.dryRun:
 		return fmt.Sprintf("nothing changed; coordinator budget set %s --check-revision %d makes it so\n", b.to.Exact(), r.GetMeta().GetRevision())
 	case r.GetAlready():
-		return "status: already so; nothing changed\n"
+		return "status: no change needed\n"
 	}
 	text := fmt.Sprintf("committed  revision %d, epoch %d, request %s", r.GetMeta().GetRevision(), r.GetMeta().GetEpoch().GetTerm(), b.request)
 	if !b.until.at.IsZero() {

@@ -30,12 +30,12 @@ func (c *changing) flags(cmd *cobra.Command) {
 	f.StringVar(&c.reason, "reason", "", "why, for the audit log")
 	f.StringVar(&c.request, "request-id", "", "idempotency key; the same key is carried out once")
 	f.Uint64Var(&c.check, "check-revision", 0, "refuse if budgets or nodes changed after this revision")
-	f.BoolVar(&c.dryRun, "dry-run", false, "tell what would change, change nothing")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print what would change; change nothing")
 }
 
 // asksFlag is for commands in the direction that is not safe.
 func (c *changing) asksFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "skip the confirmation, for non-interactive use")
 }
 
 // message is who asks, why and under which key.
@@ -108,7 +108,7 @@ func (c *changing) text(w io.Writer, r *headroomv1.ChangeResponse) error {
 	var b strings.Builder
 	switch {
 	case r.GetAlready():
-		b.WriteString("status: already so; nothing changed\n")
+		b.WriteString("status: no change needed\n")
 	case c.dryRun:
 		fmt.Fprintf(&b, "would be: %s\n", r.GetWhat())
 	default:

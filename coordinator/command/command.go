@@ -54,21 +54,26 @@ type envelope struct {
 	Consistency string  `json:"consistency"`
 	Server      string  `json:"server"`
 	Epoch       *uint64 `json:"epoch"`
-	Items       any     `json:"items"`
+	// AgeS is the age of the state in a stale answer.
+	AgeS  *float64 `json:"age_s,omitempty"`
+	Items any      `json:"items"`
 }
 
 func wrap(kind string, m *headroomv1.Meta, items any) envelope {
-	term := m.GetEpoch().GetTerm()
+	term, age := m.GetEpoch().GetTerm(), (*float64)(nil)
+	if m != nil {
+		age = seconds(m.AgeMs)
+	}
 	return envelope{
 		Kind: kind, API: "v1", Revision: m.GetRevision(), AsOf: time.UnixMicro(m.GetAsOfUs()).UTC().Format(time.RFC3339Nano),
-		Consistency: m.GetConsistency(), Server: m.GetServer(), Epoch: cli.Known(term, m.GetEpoch() != nil), Items: items,
+		Consistency: m.GetConsistency(), Server: m.GetServer(), Epoch: cli.Known(term, m.GetEpoch() != nil), AgeS: age, Items: items,
 	}
 }
 
-// staleNote tells on stderr that an answer may be old.
+// staleNote prints on stderr that an answer may be old.
 func staleNote(cmd *cobra.Command, m *headroomv1.Meta) {
 	if m.GetConsistency() == "stale" {
-		cli.Notef(cmd.ErrOrStderr(), "note: read from %s without asking the leader; it may be behind\n", m.GetServer())
+		cli.Notef(cmd.ErrOrStderr(), "note: read from %s without a leader; its newest state is %s old", m.GetServer(), cli.Opt(m.AgeMs, shownAge))
 	}
 }
 

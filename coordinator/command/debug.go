@@ -18,7 +18,6 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
-	"headroom/internal/rpc"
 )
 
 func debugCommand(o *operator) *cobra.Command {
@@ -93,7 +92,7 @@ func intoFile(
 	client := headroomv1connect.NewDebugServiceClient(peers.HTTP(), peers.URL(addrs[0]), peers.Options()...)
 	err = fetch(ctx, client, f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return o.explain(rpc.AsCLI(errors.Join(err, os.Remove(file)), doing, addrs[0]))
+		return o.explain(ctx, failure{errors.Join(err, os.Remove(file)), doing, addrs[0], true})
 	}
 	cli.Notef(cmd.ErrOrStderr(), "note: wrote %s; read it before you send it", file)
 	return nil

@@ -100,7 +100,7 @@ func TestDevServerRefuses(t *testing.T) {
 		"the last port":        {[]string{"--dev", "--rpc", "127.0.0.1:65535"}, "no host:port"},
 		"no watts":             {[]string{"--dev", "--budget", "0W"}, "budget"},
 		"a configuration too":  {[]string{"--dev", "--config", "coordinator.yaml"}, "none of the others can be"},
-		"a budget without dev": {[]string{"--budget", "2kW"}, "belong to --dev"},
+		"a budget without dev": {[]string{"--budget", "2kW"}, "require --dev"},
 	} {
 		code, _, errs := run(t, append([]string{"run"}, c.args...)...)
 		if code != cli.ExitUsage || !strings.Contains(errs, c.says) {

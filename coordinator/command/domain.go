@@ -43,7 +43,7 @@ func domainList(o *operator) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return fetch(cmd, first(args)) },
 	}
 	w.Flags(list)
-	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	list.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return list
 }
 
@@ -59,7 +59,7 @@ func (o *operator) treeTable(w io.Writer, domains []*headroomv1.Domain) error {
 		}
 		row := []string{
 			d.GetName(), shownWatts(d.GetBudgetUw()), rating, shownWatts(d.GetReservedUw()), shownWatts(d.GetUnmanagedUw()), boot,
-			shownWatts(d.GetHeadroomUw()), cli.Opt(d.MeasuredUw, shownWatts), fmt.Sprint(d.GetNodes()), d.GetParent(),
+			shownWatts(d.GetHeadroomUw()), powerText(d), fmt.Sprint(d.GetNodes()), d.GetParent(),
 		}
 		if o.out.IsWide() {
 			back := cli.Unknown
@@ -70,7 +70,7 @@ func (o *operator) treeTable(w io.Writer, domains []*headroomv1.Domain) error {
 		}
 		rows = append(rows, row)
 	}
-	head := []string{"DOMAIN", "BUDGET", "RATING", "RESERVED", "UNMANAGED", "BOOT", "HEADROOM", "MEASURED", "NODES", "PARENT"}
+	head := []string{"DOMAIN", "BUDGET", "RATING", "RESERVED", "UNMANAGED", "BOOT", "HEADROOM", "POWER", "NODES", "PARENT"}
 	if o.out.IsWide() {
 		head = append(head, "MEASURED BY", "LOST-CHARGE", "BACK TO")
 	}

@@ -55,8 +55,8 @@ func budgetHistory(o *operator) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Uint32Var(&req.Limit, "limit", 0, "only the newest so many; 0 is all that are kept")
-	cmd.Flags().BoolVar(&req.Stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().Uint32Var(&req.Limit, "limit", 0, "only the newest N; 0 is all that are kept")
+	cmd.Flags().BoolVar(&req.Stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 
@@ -141,7 +141,7 @@ func scheduleList(o *operator) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 

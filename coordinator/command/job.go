@@ -43,7 +43,7 @@ func jobList(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 
@@ -75,7 +75,7 @@ func jobShow(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 

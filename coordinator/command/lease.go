@@ -25,11 +25,11 @@ type nodeLeaseItem struct {
 }
 
 func leaseCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "lease", Short: "Show who may use how much until when", Example: "  coordinator lease list"}
+	group := &cobra.Command{Use: "lease", Short: "List leases, and show and set their length", Example: "  coordinator lease list"}
 	var w cli.Watch
 	stale := false
 	list := &cobra.Command{
-		Use: "list", Aliases: []string{"watch"}, Short: "List the leases as the leader counts them; watch goes on", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"watch"}, Short: "List the leases: cap, remaining time and fail-safe cap of each node", Args: cobra.NoArgs,
 		Example: "  coordinator lease list\n  coordinator lease watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.On = w.On || cmd.CalledAs() == "watch"
@@ -53,7 +53,7 @@ func leaseCommand(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(list)
-	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	list.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	group.AddCommand(list, leaseShow(o), leaseSet(o))
 	return group
 }
@@ -66,7 +66,7 @@ type leaseLengthItem struct {
 
 func leaseShow(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "show", Short: "Show how long leases run, and the longest that may still be out", Args: cobra.NoArgs, Example: "  coordinator lease show",
+		Use: "show", Short: "Show the length of leases, and the longest that may still be in use", Args: cobra.NoArgs, Example: "  coordinator lease show",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := call(cmd.Context(), o, "lease show", &headroomv1.GetStatusRequest{}, headroomv1connect.ClusterServiceClient.GetStatus)
 			if err != nil {
@@ -81,7 +81,7 @@ func leaseShow(o *operator) *cobra.Command {
 					}
 					return (time.Duration(ms) * time.Millisecond).String()
 				}
-				return o.out.Table(out, []string{"LEASE", "LONGEST OUT", "SETTLE"}, [][]string{{span(r.GetLeaseMs()), span(r.GetLongestLeaseMs()), span(r.GetSettleMs())}})
+				return o.out.Table(out, []string{"LEASE", "LONGEST IN USE", "SETTLE"}, [][]string{{span(r.GetLeaseMs()), span(r.GetLongestLeaseMs()), span(r.GetSettleMs())}})
 			})
 		},
 	}
@@ -91,15 +91,15 @@ func leaseSet(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	var settle time.Duration
 	cmd := &cobra.Command{
-		Use: "set DURATION", Short: "Set how long leases run", Args: cobra.ExactArgs(1),
-		Long: "Set how long leases run. The length is committed; lease: in the servers' configurations counts for a new group only. Waits for leases\n" +
-			"to end go on counting with the longer length until the last lease granted with it is over. --settle is how much longer a node that is\n" +
-			"lost may take to be at its fail-safe cap: powerd hangs, its watchdog starts it again, it writes the cap. It begins at 30s.",
+		Use: "set DURATION", Short: "Set the length of leases", Args: cobra.ExactArgs(1),
+		Long: "Set the length of leases. The length is committed; lease: in the servers' configuration applies to a new cluster only. The longer\n" +
+			"of the two lengths counts until the last lease granted with it has expired. --settle is the additional time that a lost node may\n" +
+			"need to reach its fail-safe cap: powerd hangs, its watchdog restarts it, and it writes the cap. The default is 30s.",
 		Example: "  coordinator lease set 20s --reason \"long garbage collections\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := time.ParseDuration(args[0])
 			if err != nil || d < ledger.LeaseLeast || d > ledger.LeaseMost {
-				return flagError(fmt.Sprintf("%q is not the length of a lease", args[0]), fmt.Sprintf("write a time from %v to %v, e.g. 10s", ledger.LeaseLeast, ledger.LeaseMost))
+				return flagError(fmt.Sprintf("%q is not a valid lease length", args[0]), fmt.Sprintf("write a time from %v to %v, e.g. 10s", ledger.LeaseLeast, ledger.LeaseMost))
 			}
 			if cmd.Flags().Changed("settle") && (settle < ledger.SettleLeast || settle > ledger.SettleMost) {
 				return flagError(fmt.Sprintf("--settle %v is out of bounds", settle), fmt.Sprintf("write a time from %v to %v, e.g. 30s", ledger.SettleLeast, ledger.SettleMost))
@@ -109,6 +109,6 @@ func leaseSet(o *operator) *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	cmd.Flags().DurationVar(&settle, "settle", 0, "how much longer a lost node may take to be at its fail-safe cap (default: as it is)")
+	cmd.Flags().DurationVar(&settle, "settle", 0, "additional time for a lost node to reach its fail-safe cap (default: unchanged)")
 	return cmd
 }

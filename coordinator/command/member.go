@@ -24,7 +24,7 @@ func memberClient(peers rpc.Peers, addr string) headroomv1connect.MemberServiceC
 	return headroomv1connect.NewMemberServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...)
 }
 
-// callMember sends one request about the group to the server that leads.
+// callMember sends a membership request to the leader.
 func callMember[Req, Res any](
 	ctx context.Context, o *operator, doing string, req *Req,
 	method func(headroomv1connect.MemberServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
@@ -32,7 +32,7 @@ func callMember[Req, Res any](
 	return callOn(ctx, o, doing, req, headroomv1connect.NewMemberServiceClient, method)
 }
 
-// groupChange are the flags of every command that changes the group.
+// groupChange has the flags of every command that changes the membership.
 type groupChange struct {
 	reason, request  string
 	dry, yes, exited bool
@@ -42,26 +42,26 @@ func (g *groupChange) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&g.reason, "reason", "", "why, for the audit log")
 	f.StringVar(&g.request, "request-id", "", "idempotency key; the same key is carried out once")
-	f.BoolVar(&g.dry, "dry-run", false, "tell what would change, change nothing")
-	f.BoolVar(&g.exited, "exit-code", false, "with --dry-run: exit 10 when there would be changes")
-	f.BoolVar(&g.yes, "yes", false, "do not ask")
+	f.BoolVar(&g.dry, "dry-run", false, "print what would change; change nothing")
+	f.BoolVar(&g.exited, "exit-code", false, "with --dry-run: exit with 10 if there would be changes")
+	f.BoolVar(&g.yes, "yes", false, "skip the confirmation, for non-interactive use")
 }
 
-// message is the change as the server takes it, with a key of its own where none was given.
+// message returns the change for the server, with a generated request id if none was given.
 func (g *groupChange) message() *headroomv1.Change {
 	g.request = cmp.Or(g.request, cli.RequestID())
 	return &headroomv1.Change{Actor: cli.Actor(), Reason: g.reason, RequestId: g.request}
 }
 
-// confirm asks before what cannot simply be taken back, where somebody can answer.
+// confirm asks on a terminal before a change that is hard to undo, and otherwise requires --yes.
 func (g *groupChange) confirm(cmd *cobra.Command, what string) error {
 	if g.yes || g.dry {
 		return nil
 	}
 	if !cli.IsTerminal(cmd.InOrStdin()) {
 		return &cli.Error{
-			Code: "unconfirmed", Exit: cli.ExitUsage, Message: what + " needs a yes", RequestID: g.request,
-			Hint: "add --yes when no one is there to be asked; --dry-run tells what would change",
+			Code: "unconfirmed", Exit: cli.ExitUsage, Message: "confirmation required: " + what, RequestID: g.request,
+			Hint: "use --yes for non-interactive use; --dry-run prints what would change",
 		}
 	}
 	cli.Notef(cmd.ErrOrStderr(), "%s? [y/N] ", what)
@@ -83,10 +83,10 @@ func (g *groupChange) named(err error) error {
 	return err
 }
 
-// ends is the error of a dry run that is asked for by exit code.
+// ends returns the error of a dry run with --exit-code that found changes.
 func (g *groupChange) ends(already bool) error {
 	if g.dry && g.exited && !already {
-		return &cli.Error{Code: "changes", Exit: cli.ExitChanges, Message: "there would be changes", Hint: "without --dry-run they are made", RequestID: g.request}
+		return &cli.Error{Code: "changes", Exit: cli.ExitChanges, Message: "there would be changes", Hint: "run the command without --dry-run to make them", RequestID: g.request}
 	}
 	return nil
 }
@@ -100,15 +100,15 @@ func memberAdd(o *operator) *cobra.Command {
 	var g groupChange
 	addr := ""
 	cmd := &cobra.Command{
-		Use: "add SERVER --rpc HOST:PORT", Short: "Take a server into the group; it gets the log and does not vote yet", Args: cobra.ExactArgs(1),
-		Long: "Take a server into the group. Start it first, with an empty state_dir and with join: naming a server of the group:\n" +
-			"it waits. Once it is added it gets the log; coordinator member promote gives it a vote when it is stable.\n" +
-			"A server of the group that is added again gets the addresses that it now has.",
+		Use: "add SERVER --rpc HOST:PORT", Short: "Add a non-voting server", Args: cobra.ExactArgs(1),
+		Long: "Add a non-voting server to the cluster. Start it first, with an empty state_dir and with a server of the cluster in join:; it waits\n" +
+			"until it is added. Then it replicates the log; coordinator member promote gives it a vote once it is stable.\n" +
+			"Adding a server that is already a member updates its addresses.",
 		Example: "  coordinator member add c4 --rpc 10.0.0.14:7400 --reason \"replaces c2\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if addr == "" {
 				e := cli.Usage("coordinator member add: --rpc is missing")
-				e.Hint = "give the RPC address of the server that waits, e.g. --rpc 10.0.0.14:7400"
+				e.Hint = "name the RPC address of the waiting server, e.g. --rpc 10.0.0.14:7400"
 				return e
 			}
 			req := &headroomv1.AddMemberRequest{Id: args[0], RpcAddress: addr, DryRun: g.dry, Change: g.message()}
@@ -116,20 +116,20 @@ func memberAdd(o *operator) *cobra.Command {
 			if err != nil {
 				return g.named(err)
 			}
-			text := "added      server %s, log at %s; it gets the log, and votes after coordinator member promote %s\n"
+			text := "added      server %s (raft %s), non-voting; coordinator member promote %s gives it a vote\n"
 			if g.dry {
-				text = "nothing changed; server %s, log at %s, may be added, and promoted after: %s\n"
+				text = "nothing changed; server %s (raft %s) can be added; then promote %s\n"
 			}
 			m := r.GetMember()
 			return g.answer(cmd, o, "MemberAdd", r.GetMeta(), m, r.GetAlready(), fmt.Sprintf(text, args[0], m.GetRaftAddress(), args[0]))
 		},
 	}
 	g.flags(cmd)
-	cmd.Flags().StringVar(&addr, "rpc", "", "RPC address of the server that waits; it tells the rest")
+	cmd.Flags().StringVar(&addr, "rpc", "", "RPC address of the waiting server")
 	return cmd
 }
 
-// answer prints what a change has made.
+// answer prints the result of a change.
 func (g *groupChange) answer(cmd *cobra.Command, o *operator, kind string, meta *headroomv1.Meta, m *headroomv1.MemberHealth, already bool, text string) error {
 	item := struct {
 		serverItem
@@ -142,7 +142,7 @@ func (g *groupChange) answer(cmd *cobra.Command, o *operator, kind string, meta 
 	case o.out.IsJSON():
 		err = o.out.JSON(cmd.OutOrStdout(), wrap(kind, meta, []any{item}))
 	case already:
-		_, err = io.WriteString(cmd.OutOrStdout(), "status: already so; nothing changed\n")
+		_, err = io.WriteString(cmd.OutOrStdout(), "status: no change needed\n")
 	case g.dry:
 		_, err = io.WriteString(cmd.OutOrStdout(), text)
 	default:
@@ -151,14 +151,14 @@ func (g *groupChange) answer(cmd *cobra.Command, o *operator, kind string, meta 
 	return errors.Join(err, g.ends(already))
 }
 
-// promoteRetry is how often a promotion that waits for a stable server is asked again.
+// promoteRetry is the interval at which a promotion is retried until the server is stable.
 const promoteRetry = 500 * time.Millisecond
 
 func memberPromote(o *operator) *cobra.Command {
 	var g groupChange
 	wait := time.Duration(0)
 	cmd := &cobra.Command{
-		Use: "promote SERVER", Short: "Give a server a vote, once it has caught up and has been healthy for ten seconds", Args: cobra.ExactArgs(1),
+		Use: "promote SERVER", Short: "Give a server a vote, once it has been healthy and up to date for ten seconds", Args: cobra.ExactArgs(1),
 		Example: "  coordinator member promote c4 --wait 1m",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &headroomv1.PromoteMemberRequest{Id: args[0], DryRun: g.dry, Change: g.message()}
@@ -169,15 +169,15 @@ func memberPromote(o *operator) *cobra.Command {
 			if err != nil {
 				return g.named(err)
 			}
-			text := fmt.Sprintf("promoted   server %s votes\n", args[0])
+			text := fmt.Sprintf("promoted   server %s is a voter\n", args[0])
 			if g.dry {
-				text = fmt.Sprintf("nothing changed; server %s is stable and may be promoted\n", args[0])
+				text = fmt.Sprintf("nothing changed; server %s is stable and can be promoted\n", args[0])
 			}
 			return g.answer(cmd, o, "MemberPromote", r.GetMeta(), r.GetMember(), r.GetAlready(), text)
 		},
 	}
 	g.flags(cmd)
-	cmd.Flags().DurationVar(&wait, "wait", 0, "wait so long for the server to be stable")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait until the server is stable")
 	return cmd
 }
 
@@ -189,10 +189,10 @@ func notStable(err error) bool {
 func memberRemove(o *operator) *cobra.Command {
 	var g groupChange
 	cmd := &cobra.Command{
-		Use: "remove SERVER", Short: "Take a server out of the group; one that leads hands its lead over first", Args: cobra.ExactArgs(1),
+		Use: "remove SERVER", Short: "Remove a server; a leader transfers leadership first", Args: cobra.ExactArgs(1),
 		Example: "  coordinator member remove c2 --reason \"its disk is dying\" --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := g.confirm(cmd, "remove server "+args[0]+" from the group"); err != nil {
+			if err := g.confirm(cmd, "remove server "+args[0]+" from the cluster"); err != nil {
 				return err
 			}
 			req := &headroomv1.RemoveMemberRequest{Id: args[0], DryRun: g.dry, Change: g.message()}
@@ -200,9 +200,9 @@ func memberRemove(o *operator) *cobra.Command {
 			if err != nil {
 				return g.named(err)
 			}
-			text := fmt.Sprintf("removed    server %s; stop it, and empty its state_dir before it is ever added again\n", args[0])
+			text := fmt.Sprintf("removed    server %s; stop it, and empty its state_dir before adding it again\n", args[0])
 			if g.dry {
-				text = fmt.Sprintf("nothing changed; server %s may be removed, the rest has a healthy majority\n", args[0])
+				text = fmt.Sprintf("nothing changed; server %s can be removed, the others have a healthy majority\n", args[0])
 			}
 			return g.answer(cmd, o, "MemberRemove", r.GetMeta(), r.GetMember(), r.GetAlready(), text)
 		},
@@ -214,10 +214,10 @@ func memberRemove(o *operator) *cobra.Command {
 func memberTransfer(o *operator) *cobra.Command {
 	var g groupChange
 	cmd := &cobra.Command{
-		Use: "transfer [SERVER]", Short: "Hand the lead to another server; without SERVER to the one closest to the end of the log", Args: cobra.MaximumNArgs(1),
+		Use: "transfer [SERVER]", Short: "Transfer leadership to SERVER, or to the most up-to-date follower", Args: cobra.MaximumNArgs(1),
 		Example: "  coordinator member transfer c3 --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := g.confirm(cmd, "hand the lead to "+cmp.Or(first(args), "another server")); err != nil {
+			if err := g.confirm(cmd, "transfer leadership to "+cmp.Or(first(args), "another server")); err != nil {
 				return err
 			}
 			req := &headroomv1.TransferLeadRequest{Id: first(args), DryRun: g.dry, Change: g.message()}
@@ -239,11 +239,11 @@ func (g *groupChange) transferred(cmd *cobra.Command, o *operator, r *headroomv1
 	case o.out.IsJSON():
 		err = o.out.JSON(cmd.OutOrStdout(), wrap("MemberTransfer", r.GetMeta(), []any{item}))
 	case r.GetAlready():
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "status: %s leads already; nothing changed\n", r.GetTo())
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "status: %s is already the leader; nothing changed\n", r.GetTo())
 	case g.dry:
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "nothing changed; %s would hand the lead to %s\n", r.GetFrom(), r.GetTo())
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "nothing changed; %s would transfer leadership to %s\n", r.GetFrom(), r.GetTo())
 	default:
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "transferred  the lead went from %s to %s\n", r.GetFrom(), r.GetTo())
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "transferred  leadership from %s to %s\n", r.GetFrom(), r.GetTo())
 	}
 	return errors.Join(err, g.ends(r.GetAlready()))
 }
@@ -251,8 +251,8 @@ func (g *groupChange) transferred(cmd *cobra.Command, o *operator, r *headroomv1
 func memberHealth(o *operator) *cobra.Command {
 	var w cli.Watch
 	cmd := &cobra.Command{
-		Use: "health", Short: "Show how every server does, and why one is not healthy", Args: cobra.NoArgs,
-		Long:    "Show how every server does: whether it is heard and keeps up, its disk, its clock, its version. Exit code 1 when a server is not healthy.",
+		Use: "health", Short: "Show the health of every server", Args: cobra.NoArgs,
+		Long:    "Show the health of every server: contact, lag, disk, clock and version. Exits with 1 if a server is not healthy.",
 		Example: "  coordinator member health\n  coordinator member health -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
@@ -276,7 +276,7 @@ func memberHealth(o *operator) *cobra.Command {
 	return cmd
 }
 
-// unhealthy is the error of a group in which not every server is healthy.
+// unhealthy returns an error if some server is not healthy.
 func unhealthy(r *headroomv1.GetMemberHealthResponse) error {
 	var ill []string
 	for _, m := range r.GetMembers() {
@@ -289,7 +289,7 @@ func unhealthy(r *headroomv1.GetMemberHealthResponse) error {
 	}
 	return &cli.Error{
 		Code: "unhealthy", Exit: cli.ExitFailed, Message: fmt.Sprintf("%d of %d servers not healthy: %s", len(ill), len(r.GetMembers()), strings.Join(ill, ", ")),
-		Hint: "the lines above tell why, and what to do",
+		Hint: "the lines above have the reasons and what to do",
 	}
 }
 
@@ -376,11 +376,11 @@ func (o *operator) healthTable(w io.Writer, r *headroomv1.GetMemberHealthRespons
 	}
 	for _, m := range r.GetMembers() {
 		for _, h := range m.GetHealth() {
-			text += fmt.Sprintf("%s %s %s: %s\n     hint: %s\n", h.GetSeverity(), h.GetCode(), m.GetId(), h.GetText(), h.GetHint())
+			text += fmt.Sprintf("%s %s %s: %s\n     hint: %s\n", severityWord(h), h.GetCode(), m.GetId(), h.GetText(), h.GetHint())
 		}
 	}
 	for _, h := range r.GetHealth() {
-		text += fmt.Sprintf("%s %s: %s\n     hint: %s\n", h.GetSeverity(), h.GetCode(), h.GetText(), h.GetHint())
+		text += fmt.Sprintf("%s %s: %s\n     hint: %s\n", severityWord(h), h.GetCode(), h.GetText(), h.GetHint())
 	}
 	_, err := io.WriteString(w, text)
 	return err

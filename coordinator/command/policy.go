@@ -53,7 +53,7 @@ func policyList(o *operator) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 

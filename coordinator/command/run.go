@@ -18,17 +18,17 @@ func runCommand() *cobra.Command {
 	var path, level string
 	var d devServer
 	cmd := &cobra.Command{
-		Use: "run", Short: "Start a server of the group", Args: cobra.NoArgs,
-		Long: "run starts one server of the group, as its configuration says, until it is stopped. Every connection asks for a certificate.\n\n" +
-			"With --dev it needs no configuration: it starts a group of one server on loopback, for trying things out, with a budget to begin\n" +
-			"with and no TLS, so that every user of this machine may command it. Without --state-dir its state is gone when it ends.",
+		Use: "run", Short: "Run a coordinator server", Args: cobra.NoArgs,
+		Long: "Run one server of the cluster with its configuration file until it is stopped. Every connection requires a certificate.\n\n" +
+			"With --dev it needs no configuration: it runs a cluster of one server on loopback for trials, with an initial budget and\n" +
+			"without TLS, so every user of this machine can control it. Without --state-dir its state is deleted when it stops.",
 		Example: "  coordinator run --config /etc/headroom/coordinator.yaml\n  coordinator run --dev --budget 1kW",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.on {
 				return d.run(cmd, level)
 			}
 			if d.budget != devBudget || d.dir != "" || d.rpc != devAddr {
-				return cli.Usage("--budget, --state-dir and --rpc belong to --dev; without it the configuration file says them")
+				return cli.Usage("--budget, --state-dir and --rpc require --dev; otherwise they are set in the configuration file")
 			}
 			cfg, err := coordinator.LoadConfig(path)
 			if err != nil {
@@ -38,7 +38,7 @@ func runCommand() *cobra.Command {
 		},
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().StringVar(&level, "log-level", "", "debug, info, warn or error; over log_level in the file")
+	cmd.Flags().StringVar(&level, "log-level", "", "debug, info, warn or error; overrides log_level in the file")
 	d.flags(cmd)
 	cmd.MarkFlagsMutuallyExclusive("dev", "config")
 	return cmd
@@ -60,7 +60,7 @@ func runServer(cmd *cobra.Command, cfg coordinator.Config, level string) error {
 func newLogger(w io.Writer, level string) (*slog.Logger, *logs.Queue, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, nil, cli.Usage("log level %q is none of debug, info, warn, error", level)
+		return nil, nil, cli.Usage("log level %q: must be debug, info, warn or error", level)
 	}
 	logger, queue := logs.New(w, l)
 	return logger, queue, nil
@@ -82,32 +82,32 @@ type devServer struct {
 func (d *devServer) flags(cmd *cobra.Command) {
 	d.budget = devBudget
 	f := cmd.Flags()
-	f.BoolVar(&d.on, "dev", false, "one server on loopback without a configuration and without TLS, for trying things out; never for machines that matter")
-	f.StringVar(&d.dir, "state-dir", "", "with --dev: keep the state in this folder; a temporary one without it")
-	f.StringVar(&d.rpc, "rpc", devAddr, "with --dev: loopback address to listen on; the two ports behind it are taken too")
-	f.Var(&d.budget, "budget", "with --dev: what a group that begins may draw")
+	f.BoolVar(&d.on, "dev", false, "run one server on loopback without configuration and TLS, for trials only")
+	f.StringVar(&d.dir, "state-dir", "", "with --dev: keep the state in this folder (default: a temporary folder)")
+	f.StringVar(&d.rpc, "rpc", devAddr, "with --dev: loopback address to listen on; the next two ports are used as well")
+	f.Var(&d.budget, "budget", "with --dev: initial budget")
 }
 
 func (d *devServer) run(cmd *cobra.Command, level string) (err error) {
 	dir, kept := d.dir, "kept"
 	if dir == "" {
-		kept = "gone at the end"
+		kept = "deleted when the server stops"
 		if dir, err = os.MkdirTemp("", "headroom-dev-"); err != nil {
 			return fmt.Errorf("development server: %w", err)
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 	} else if err := os.MkdirAll(dir, 0o700); err != nil {
-		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("--state-dir: %v", err), Hint: "name a folder that you may write to"}
+		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("--state-dir: %v", err), Hint: "name a folder that you can write to"}
 	}
 	cfg, err := coordinator.DevConfig(dir, d.rpc, d.budget)
 	if err != nil {
 		return err
 	}
 	out := cmd.ErrOrStderr()
-	cli.Notef(out, "note: DEVELOPMENT SERVER: one server, no TLS, no authentication. Every user of this machine may command it.")
+	cli.Notef(out, "note: DEVELOPMENT SERVER: one server, no TLS, no authentication. Every user of this machine can control it.")
 	cli.Notef(out, "note: budget %s for site/dev and rack/r1 if its log is empty; state in %s, %s", cli.Watts(d.budget), dir, kept)
 	cli.Notef(out, "note: try  coordinator status --addr %s", d.rpc)
 	cli.Notef(out, "note:      powerlab node n01 --no-worker --join %s --key-file %s --brake-key-file %s", cfg.Gossip.Bind, cfg.Gossip.KeyFile, cfg.Brake.PublicKeyFile)
-	cli.Notef(out, "note: for machines that matter: coordinator tls ca create, coordinator config example, coordinator run --config")
+	cli.Notef(out, "note: for production: coordinator tls ca create, coordinator config example, coordinator run --config")
 	return runServer(cmd, cfg, level)
 }

@@ -116,6 +116,11 @@ func TestSecureServer(t *testing.T) {
 	if text := good(t, append([]string{"token", "self"}, bearing...)...); !strings.Contains(text, "prometheus, role observer") {
 		t.Errorf("the bearer is %s", text)
 	}
+	if err := os.Mkdir(in("other"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	good(t, "tls", "ca", "create", "--dir", in("other"), "--name", "other")
+	good(t, "tls", "cert", "create", "operator/eve", "--ca-dir", in("other"), "--dir", in("other"))
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -125,7 +130,9 @@ func TestSecureServer(t *testing.T) {
 		"an operator makes a token":      {as("mia", "token", "create", "x", "--role", "admin"), cli.ExitDenied, "permission denied: token create needs role admin; mia has role operator"},
 		"a node reads":                   {as("n01", "node", "list"), cli.ExitDenied, "permission denied: node list of all nodes needs role observer; n01 has role node"},
 		"a token of an observer changes": {append([]string{"budget", "set", "800W"}, bearing...), cli.ExitDenied, "budget set needs role operator"},
-		"nobody, in the clear":           {[]string{"status", "--addr", addr, "--patience", "1s"}, cli.ExitUnknown, "the server may ask for a certificate"},
+		"nobody, in the clear":           {[]string{"status", "--addr", addr, "--patience", "1s"}, cli.ExitDenied, "requires a certificate"},
+		"a budget set, in the clear":     {[]string{"budget", "set", "800W", "--addr", addr, "--patience", "1s"}, cli.ExitDenied, "nothing was done"},
+		"another authority's operator":   {append([]string{"status"}, "--addr", addr, "--ca", in("other/ca.crt"), "--cert", in("other/eve.crt"), "--key", in("other/eve.key")), cli.ExitDenied, "nothing was sent"},
 		"a key that is another's":        {append([]string{"status"}, "--addr", addr, "--ca", in("ca.crt"), "--cert", in("mia.crt"), "--key", in("eve.key")), cli.ExitUsage, "private key does not match"},
 		"an authority that is none":      {append([]string{"status"}, "--addr", addr, "--ca", in("token"), "--token-file", in("token")), cli.ExitUsage, "no certificate of an authority"},
 	} {

@@ -20,7 +20,7 @@ import (
 // serverPatience is how long one server of `status --all` may take to answer.
 const serverPatience = 2 * time.Second
 
-// serverView is what one server says of itself and of the site, by its own log.
+// serverView is one server's own view of itself and of the site.
 type serverView struct {
 	Server    string   `json:"server"`
 	Address   string   `json:"rpc_address"`
@@ -34,8 +34,8 @@ type serverView struct {
 	Error     *string  `json:"error"`
 }
 
-// everyone asks each server of the group by itself: no leader is needed, and who
-// differs from the others is seen.
+// everyone reads each server's own state: it needs no leader, and shows where servers
+// differ.
 func (o *operator) everyone(cmd *cobra.Command, w *cli.Watch) error {
 	members, meta, err := o.anyMembers(cmd.Context())
 	if err != nil {
@@ -44,7 +44,7 @@ func (o *operator) everyone(cmd *cobra.Command, w *cli.Watch) error {
 	views := make([]serverView, len(members))
 	var all sync.WaitGroup
 	for i, m := range members {
-		all.Go(func() { views[i] = o.viewOf(cmd.Context(), m) })
+		all.Go(func() { views[i] = o.viewOf(cmd.Context(), m, meta.GetServer()) })
 	}
 	all.Wait()
 	e := wrap("ServerViewList", meta, views)
@@ -53,36 +53,43 @@ func (o *operator) everyone(cmd *cobra.Command, w *cli.Watch) error {
 		return err
 	}
 	if w.On {
-		return nil // the next look may find them
+		return nil // they may answer at the next refresh
 	}
 	return silentOf(views)
 }
 
-// anyMembers are the servers that the first one to answer knows.
+// anyMembers returns the servers as the first one that answers has them.
 func (o *operator) anyMembers(ctx context.Context) ([]*headroomv1.Member, *headroomv1.Meta, error) {
 	peers, addrs, err := o.reach()
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, addr := range addrs {
-		ctx, cancel := context.WithTimeout(ctx, serverPatience)
+		asked, cancel := context.WithTimeout(ctx, serverPatience)
 		var r *connect.Response[headroomv1.GetStatusResponse]
 		r, err = headroomv1connect.NewClusterServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...).
-			GetStatus(ctx, connect.NewRequest(&headroomv1.GetStatusRequest{Stale: true}))
+			GetStatus(asked, connect.NewRequest(&headroomv1.GetStatusRequest{Stale: true}))
 		cancel()
 		if err == nil {
 			return r.Msg.GetServers(), r.Msg.GetMeta(), nil
 		}
-		err = o.explain(rpc.AsCLI(err, "status", addr))
+		err = o.explain(ctx, failure{err, "status", addr, true})
 	}
 	return nil, nil, err
 }
 
-func (o *operator) viewOf(ctx context.Context, m *headroomv1.Member) serverView {
+// viewOf reads one server's view. On this machine's socket only the server there is asked; the
+// others are as it sees them.
+func (o *operator) viewOf(ctx context.Context, m *headroomv1.Member, here string) serverView {
 	v := serverView{Server: m.GetId(), Address: m.GetRpcAddress(), Version: cli.Known(m.GetVersion(), m.GetVersion() != "")}
-	if v.Address == "" {
-		why := "its rpc address is not known"
-		v.Error = &why
+	switch socket := o.addr == "" && m.GetId() != here; {
+	case v.Address == "":
+		v.Error = new("its RPC address is unknown")
+		return v
+	case socket && m.GetRole() == roleAway:
+		v.Error = new("unreachable from " + here)
+		return v
+	case socket:
 		return v
 	}
 	ctx, cancel := context.WithTimeout(ctx, serverPatience)
@@ -90,8 +97,7 @@ func (o *operator) viewOf(ctx context.Context, m *headroomv1.Member) serverView 
 	r, err := headroomv1connect.NewClusterServiceClient(o.peers.HTTP(), o.peers.URL(v.Address), o.peers.Options()...).
 		GetStatus(ctx, connect.NewRequest(&headroomv1.GetStatusRequest{Stale: true}))
 	if err != nil {
-		why := rpc.AsCLI(err, "status", v.Address).Message
-		v.Error = &why
+		v.Error = new(rpc.Tried{Addr: v.Address, Err: err}.Why())
 		return v
 	}
 	term, revision, alarms := r.Msg.GetMeta().GetEpoch().GetTerm(), r.Msg.GetMeta().GetRevision(), len(r.Msg.GetAlarms())
@@ -121,7 +127,7 @@ func (o *operator) viewTable(w io.Writer, views []serverView) error {
 	return err
 }
 
-// silentOf is the error of a group in which some server does not answer.
+// silentOf returns an error if some server does not answer.
 func silentOf(views []serverView) error {
 	var silent []string
 	for _, v := range views {
@@ -133,7 +139,7 @@ func silentOf(views []serverView) error {
 		return nil
 	}
 	return &cli.Error{
-		Code: "silent", Exit: cli.ExitDegraded, Message: fmt.Sprintf("%d of %d servers do not answer: %s", len(silent), len(views), strings.Join(silent, ", ")),
-		Hint: "coordinator member health tells why a server is not healthy",
+		Code: "silent", Exit: cli.ExitDegraded, Message: fmt.Sprintf("%d of %s not answering: %s", len(silent), plural(len(views), "server"), strings.Join(silent, ", ")),
+		Hint: "check the coordinator on each of them: journalctl -u headroom-coordinator",
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"headroom/units"
 )
 
-// watts is a power of a message as JSON shows it.
+// watts converts a power of a message for JSON.
 func watts(uw int64) float64 { return units.Power(uw).Watts() }
 
-// optWatts is an optional power of a message as JSON shows it: null while unknown.
+// optWatts converts an optional power of a message for JSON: null while unknown.
 func optWatts(uw *int64) *float64 {
 	if uw == nil {
 		return nil
@@ -27,14 +27,14 @@ func optWatts(uw *int64) *float64 {
 	return &w
 }
 
-// shownWatts is a power of a message on a screen.
+// shownWatts formats a power of a message for a table.
 func shownWatts(uw int64) string { return cli.Watts(units.Power(uw)) }
 
 func statusCommand(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale, all := false, false
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show the site at a glance", Args: cobra.NoArgs,
+		Use: "status", Short: "Show budget, power, nodes, servers and alarms of the site", Args: cobra.NoArgs,
 		Example: "  coordinator status\n  coordinator status --watch\n  coordinator status --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
@@ -52,8 +52,8 @@ func statusCommand(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
-	cmd.Flags().BoolVar(&all, "all", false, "ask every server by itself, and show where they differ; exit code 8 when one does not answer")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
+	cmd.Flags().BoolVar(&all, "all", false, "read every server's own state and show where they differ; exits with 8 if one does not answer")
 	return cmd
 }
 
@@ -64,6 +64,8 @@ type statusItem struct {
 	UnmanagedW float64           `json:"unmanaged_w" of:"site.unmanaged_uw"`
 	HeadroomW  float64           `json:"headroom_w" of:"site.headroom_uw"`
 	PowerW     *float64          `json:"power_w" of:"site.measured_uw"`
+	KnownW     *float64          `json:"power_known_w" of:"site.power_known_uw"`
+	Unknown    *uint32           `json:"power_unknown_nodes" of:"site.power_unknown_nodes"`
 	Nodes      map[string]uint32 `json:"nodes" of:"-"`
 	Leader     *string           `json:"leader"`
 	Servers    []memberItem      `json:"servers"`
@@ -78,23 +80,55 @@ type alarmItem struct {
 }
 
 func newStatusItem(r *headroomv1.GetStatusResponse) statusItem {
-	item := statusItem{Nodes: map[string]uint32{"ok": r.GetNodesOk(), "lost": r.GetNodesLost(), "other": r.GetNodesOther()}}
+	item := statusItem{Nodes: map[string]uint32{"ok": r.GetNodesOk(), "lost": r.GetNodesLost(), "other": r.GetNodesOther(), "unknown": r.GetNodesUnknown()}}
 	cli.Fill(&item, r)
 	return item
 }
 
+// powerText is a domain's measured power; while nodes are unknown the known sum, a lower bound.
+func powerText(d *headroomv1.Domain) string {
+	unknown := d.GetPowerUnknownNodes()
+	switch {
+	case d.MeasuredUw != nil:
+		return shownWatts(d.GetMeasuredUw())
+	case d.PowerKnownUw != nil:
+		return fmt.Sprintf("%s + %s unknown", shownWatts(d.GetPowerKnownUw()), plural(int(unknown), "node"))
+	case unknown > 0:
+		return plural(int(unknown), "node") + " unknown"
+	}
+	return cli.Unknown
+}
+
+// plural is a number with its noun: "1 node", "2 nodes".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// nodesText are the numbers of nodes by state.
+func nodesText(r *headroomv1.GetStatusResponse) string {
+	var parts []string
+	for _, x := range []struct {
+		n     uint32
+		state string
+	}{{r.GetNodesOk(), "ok"}, {r.GetNodesLost(), "lost"}, {r.GetNodesUnknown(), "unknown"}, {r.GetNodesOther(), "other"}} {
+		if x.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", x.n, x.state))
+		}
+	}
+	if len(parts) == 0 {
+		return "0 ok"
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (o *operator) statusTable(w io.Writer, r *headroomv1.GetStatusResponse) error {
 	s := r.GetSite()
-	nodes := fmt.Sprintf("%d ok", r.GetNodesOk())
-	if n := r.GetNodesLost(); n > 0 {
-		nodes += fmt.Sprintf(", %d lost", n)
-	}
-	if n := r.GetNodesOther(); n > 0 {
-		nodes += fmt.Sprintf(", %d other", n)
-	}
 	err := o.out.Table(w, []string{"SITE", "BUDGET", "RESERVED", "UNMANAGED", "HEADROOM", "POWER", "NODES", "LEADER", "EPOCH", "REVISION"}, [][]string{{
 		strings.TrimPrefix(s.GetName(), "site/"), shownWatts(s.GetBudgetUw()), shownWatts(s.GetReservedUw()), shownWatts(s.GetUnmanagedUw()),
-		shownWatts(s.GetHeadroomUw()), cli.Opt(s.MeasuredUw, shownWatts), nodes, r.GetLeader(),
+		shownWatts(s.GetHeadroomUw()), powerText(s), nodesText(r), r.GetLeader(),
 		fmt.Sprint(r.GetMeta().GetEpoch().GetTerm()), fmt.Sprint(r.GetMeta().GetRevision()),
 	}})
 	if err != nil {
@@ -104,7 +138,7 @@ func (o *operator) statusTable(w io.Writer, r *headroomv1.GetStatusResponse) err
 		return err
 	}
 	for _, a := range r.GetAlarms() {
-		if _, err := fmt.Fprintf(w, "alarm:   %s %s: %s\n         hint: %s\n", a.GetSeverity(), a.GetCode(), a.GetText(), a.GetHint()); err != nil {
+		if _, err := fmt.Fprintf(w, "alarm:   %s %s: %s\n         hint: %s\n", severityWord(a), a.GetCode(), a.GetText(), a.GetHint()); err != nil {
 			return err
 		}
 	}
@@ -136,7 +170,7 @@ func serversLine(members []*headroomv1.Member) string {
 	return fmt.Sprintf("%s   (tolerates %d failures)", strings.Join(parts, ", "), tolerates)
 }
 
-// nodeSelection says which nodes a list is about.
+// nodeSelection selects the nodes of a list.
 type nodeSelection struct {
 	domain string
 	labels []string
@@ -147,7 +181,7 @@ func (x *nodeSelection) flags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&x.labels, "labels", "l", nil, "only nodes with these labels, NAME=VALUE")
 }
 
-// of are the nodes that are meant. names may hold folded sets; none means all.
+// of returns the selected nodes. names may hold folded sets; none selects all.
 func (x *nodeSelection) of(nodes []*headroomv1.Node, names []string) ([]*headroomv1.Node, error) {
 	var wanted []string
 	for _, n := range names {
@@ -187,8 +221,8 @@ func nodeCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{Use: "node", Short: "Show and change nodes", Example: "  coordinator node list\n  coordinator node set n03 --weight 2"}
 	group.AddCommand(
 		nodeList(o, "list [NODE...]", "List the nodes with cap, power and state", false, cobra.ArbitraryArgs, "  coordinator node list --domain rack/r1"),
-		nodeList(o, "show NODE...", "Show some nodes", false, cobra.MinimumNArgs(1), "  coordinator node show n03 -o wide"),
-		nodeList(o, "watch [NODE...]", "List the nodes again and again", true, cobra.ArbitraryArgs, "  coordinator node watch --interval 2s"),
+		nodeShow(o),
+		nodeList(o, "watch [NODE...]", "List the nodes, refreshed", true, cobra.ArbitraryArgs, "  coordinator node watch --interval 2s"),
 	)
 	group.AddCommand(nodeChanges(o)...)
 	return group
@@ -218,7 +252,7 @@ func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalA
 	}
 	w.Flags(cmd)
 	x.flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 
@@ -259,7 +293,12 @@ type nodeItem struct {
 	BMC        *string           `json:"bmc" of:"settings.bmc"`
 	MovingFrom *string           `json:"moving_from"`
 	OffBy      *string           `json:"off_by"`
-	Sprint     *nodeSprintItem   `json:"sprint"`
+
+	StateSince      *string `json:"state_since" of:"state_since_us"`
+	LastDrift       *string `json:"last_drift" of:"last_drift_us"`
+	CertificateEnds *string `json:"certificate_ends" of:"certificate_ends_us"`
+
+	Sprint *nodeSprintItem `json:"sprint"`
 }
 
 type nodeSprintItem struct {
@@ -309,7 +348,7 @@ func nodeCap(n *headroomv1.Node) string {
 	return cli.Opt(cli.Known(n.GetTargetUw(), n.GetTargetUw() > 0), shownWatts)
 }
 
-// ratedText is the accepted rating, and what the node declares where that differs.
+// ratedText is the accepted rating, and the declared one if it differs.
 func ratedText(n *headroomv1.Node) string {
 	if n.DeclaredRatedUw == nil {
 		return shownWatts(n.GetRatedUw())
@@ -318,10 +357,10 @@ func ratedText(n *headroomv1.Node) string {
 }
 
 func memberCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "member", Short: "Show and change the servers of the group", Example: "  coordinator member list\n  coordinator member health"}
+	group := &cobra.Command{Use: "member", Short: "Show and change the servers of the cluster", Example: "  coordinator member list\n  coordinator member health"}
 	var w cli.Watch
 	list := &cobra.Command{
-		Use: "list", Short: "List the servers, who leads, and how far each has come", Args: cobra.NoArgs, Example: "  coordinator member list",
+		Use: "list", Short: "List the servers with role, commit index and lag", Args: cobra.NoArgs, Example: "  coordinator member list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "member list", &headroomv1.ListMembersRequest{}, headroomv1connect.ClusterServiceClient.ListMembers)
@@ -380,7 +419,7 @@ func eventCommand(o *operator) *cobra.Command {
 	var limit uint32
 	stale := false
 	list := &cobra.Command{
-		Use: "list", Aliases: []string{"watch"}, Short: "List what was changed, by whom, and why; watch goes on", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"watch"}, Short: "List committed changes: what, who and why", Args: cobra.NoArgs,
 		Example: "  coordinator event list --since 120\n  coordinator event watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.On = w.On || cmd.CalledAs() == "watch"
@@ -399,8 +438,8 @@ func eventCommand(o *operator) *cobra.Command {
 	}
 	w.Flags(list)
 	list.Flags().Uint64Var(&since, "since", 0, "only after this revision")
-	list.Flags().Uint32Var(&limit, "limit", 0, "only the newest so many; 0 is all that are kept")
-	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	list.Flags().Uint32Var(&limit, "limit", 0, "only the newest N; 0 is all that are kept")
+	list.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	group.AddCommand(list)
 	return group
 }

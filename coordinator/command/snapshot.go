@@ -65,7 +65,7 @@ func snapshotSave(o *operator) *cobra.Command {
 			return o.saved(cmd, &g, args[0], h, stale)
 		},
 	}
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace a file that exists")
 	cmd.Flags().BoolVar(&g.dry, "dry-run", false, "fetch and check it, write nothing")
 	return cmd
@@ -401,14 +401,15 @@ func (o *operator) fetchSnapshot(ctx context.Context, stale bool) (snapshot.Head
 	if err != nil {
 		return h, nil, err
 	}
-	addr, err := rpc.ToLeader(ctx, addrs, o.patience, func(addr string) error {
+	search := rpc.Search{Addrs: addrs, Patience: o.patience, Refused: rpc.RefusedWait, Waiting: o.waiting("snapshot save", o.patience)}
+	addr, err := search.ToLeader(ctx, func(addr string) error {
 		return rpc.Opened(func() (err error) {
 			h, state, err = receiveSnapshot(ctx, memberClient(peers, addr), stale)
 			return err
 		})
 	})
 	if err != nil {
-		return h, nil, rpc.AsCLI(err, "snapshot save", addr)
+		return h, nil, o.explain(ctx, failure{err, "snapshot save", addr, true})
 	}
 	sum := sha256.Sum256(state)
 	if len(state) != h.Bytes || hex.EncodeToString(sum[:]) != h.SHA256 {

@@ -87,7 +87,7 @@ func sprintList(o *operator) *cobra.Command {
 	}
 	w.Flags(cmd)
 	cmd.Flags().BoolVar(&req.All, "all", false, "closed ones as well")
-	cmd.Flags().BoolVar(&req.Stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&req.Stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
 

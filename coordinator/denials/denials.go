@@ -80,7 +80,7 @@ func (s *Store) touch() {
 func (s *Store) Recall() {
 	all, err := secure.ReadDenials(filepath.Join(s.stateDir, file))
 	if err != nil {
-		s.logger.Error("the denials beside the log cannot be read; those in the log hold", slog.Any("error", err))
+		s.logger.Error("denials file unreadable; using those in the log", slog.Any("error", err))
 	}
 	s.denials.Add(all...)
 }
@@ -94,7 +94,7 @@ func (s *Store) Keep(ctx context.Context) error {
 		case <-s.dirty:
 		}
 		if err := secure.WriteDenials(filepath.Join(s.stateDir, file), s.denials.All()); err != nil {
-			s.logger.Error("denials are not stored beside the log; the log has them", slog.Any("error", err))
+			s.logger.Error("denials file not written; the log has them", slog.Any("error", err))
 			if pause.For(ctx, time.Second) {
 				s.touch()
 			}
@@ -116,7 +116,7 @@ func (s *Store) CommitMissing(ctx context.Context) {
 	for _, x := range missing {
 		d := ledger.Denial(x)
 		if err := s.commit(ctx, ledger.Command{Deny: &d, Actor: s.server, Reason: "denied before the group began anew"}); err != nil {
-			s.logger.Warn("a denial is not back in the log", slog.String("denied", x.Key()), slog.Any("error", err))
+			s.logger.Warn("denial not restored to the log", slog.String("denied", x.Key()), slog.Any("error", err))
 			return
 		}
 	}

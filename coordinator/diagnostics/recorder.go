@@ -92,9 +92,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 		}
 		last = now
 		if path, err := r.save(now); err != nil {
-			r.logger.Warn("a tick was missed, recording not written", slog.Any("error", err))
+			r.logger.Warn("tick missed; recording not written", slog.Any("error", err))
 		} else {
-			r.logger.Warn("a tick was missed, recording written", slog.String("file", path))
+			r.logger.Warn("tick missed; recording written", slog.String("file", path))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Claims: the time above a budget is counted while the power is known, and only then; a tick
+// Claims: the time above a budget is counted by the known power, with unknown nodes too; a tick
 // that comes too late is counted and asks for a recording.
 package leading
 
@@ -8,7 +8,6 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/metrics"
-	"headroom/coordinator/view"
 	"headroom/internal/scrape"
 )
 
@@ -33,16 +32,16 @@ func counted(t *testing.T, counts *metrics.Counts, domains []*headroomv1.Domain)
 	return out
 }
 
-// Time counts while measured power is known and above what the budget leaves it,
-// and a long gap counts as far as a measurement is believed.
+// Time counts while the known power is above what the budget leaves it, even if a node is
+// unknown, and a long gap counts up to the age at which a measurement expires.
 func TestTimeAboveTheBudget(t *testing.T) {
 	t.Parallel()
 	counts := metrics.NewCounts()
 	b := budgetWatch{counts: counts}
 	uw := func(w int64) *int64 { w *= 1_000_000; return &w }
-	over := &headroomv1.Domain{Name: "metered", BudgetUw: *uw(100), UnmanagedUw: *uw(30), MeasuredUw: uw(110), MeasuredBy: "pdu-7"}
-	nodes := &headroomv1.Domain{Name: "nodes", BudgetUw: *uw(100), UnmanagedUw: *uw(30), MeasuredUw: uw(80), MeasuredBy: view.MeasuredByNodes}
-	below := &headroomv1.Domain{Name: "below", BudgetUw: *uw(100), MeasuredUw: uw(100), MeasuredBy: "pdu-8"}
+	over := &headroomv1.Domain{Name: "metered", BudgetUw: *uw(100), UnmanagedUw: *uw(30), PowerKnownUw: uw(110), MeasuredBy: "pdu-7"}
+	nodes := &headroomv1.Domain{Name: "nodes", BudgetUw: *uw(100), UnmanagedUw: *uw(30), UnmeteredUw: *uw(30), PowerKnownUw: uw(80), PowerUnknownNodes: new(uint32(1))}
+	below := &headroomv1.Domain{Name: "below", BudgetUw: *uw(100), PowerKnownUw: uw(100), MeasuredBy: "pdu-8"}
 	unknown := &headroomv1.Domain{Name: "unknown", BudgetUw: *uw(100), HeadroomUw: -1}
 	all := []*headroomv1.Domain{over, nodes, below, unknown}
 	b.look(all, 2*time.Second)

@@ -159,7 +159,7 @@ func (l *jobLoop) leaveWatts() {
 	for _, h := range l.decided.Holds {
 		holds[h.Node] = ledger.Hold{Most: h.Most, Until: l.looked + h.For}
 		if _, held := l.lead.Table().Held(h.Node, l.looked); !held {
-			l.logger.Info("node held below its share", slog.String("node", h.Node), slog.Float64("most_w", h.Most.Watts()), slog.String("reason", h.Reason))
+			l.logger.Info("node cap limited below its share", slog.String("node", h.Node), slog.Float64("most_w", h.Most.Watts()), slog.String("reason", h.Reason))
 		}
 	}
 	l.lead.Table().Holds(holds)
@@ -175,7 +175,7 @@ func (l *jobLoop) keepErrors(errs map[string][]*headroomv1.EstimateError) {
 			l.counts.Estimated(e.GetPolicy(), e.GetMeanError())
 			words = append(words, slog.Float64(e.GetPolicy(), e.GetMeanError()), slog.Uint64("looks", uint64(e.GetSamples())))
 		}
-		l.logger.Info("job done: mean errors of its finish times, as parts of its runtime", words...)
+		l.logger.Info("job finished; mean errors of its predicted finish times", words...)
 	}
 	l.machine.View(func(s *ledger.State) {
 		maps.DeleteFunc(l.errors, func(id string, _ []*headroomv1.EstimateError) bool { _, known := s.Jobs[id]; return !known })
@@ -197,7 +197,7 @@ func (l *jobLoop) commitDecision(ctx context.Context, c ledger.Command) bool {
 	case refused: // it ended meanwhile, or the arbiter and the log disagree
 		l.refused(c, err)
 	default:
-		l.logger.Error("decision about a job not committed", slog.Any("error", err))
+		l.logger.Error("job decision not committed", slog.Any("error", err))
 		l.todo = nil
 	}
 	return true
@@ -224,7 +224,7 @@ func (l *jobLoop) refused(c ledger.Command, err error) {
 		return
 	}
 	l.refusals[id] = err.Error()
-	l.logger.Warn("decision about a job refused", slog.String("job", id), slog.Any("error", err))
+	l.logger.Warn("job decision rejected", slog.String("job", id), slog.Any("error", err))
 }
 
 // show is a job with what this leader knows of it beside the log.
@@ -270,20 +270,20 @@ func (l *jobLoop) alarms() []alarms.Alarm {
 	for _, subject := range slices.Sorted(maps.Keys(l.reports.refusals)) {
 		out = append(out, alarms.New(
 			"directive-refused", alarms.Warn, subject, fmt.Sprintf("the scheduler could not set %s: %s", subject, l.reports.refusals[subject]),
-			"see the scheduler's log; it is told again every few seconds",
+			"see the scheduler's log; it is sent again every few seconds",
 		))
 	}
 	for engine, e := range l.reports.reported(time.Now()) {
 		if e.GetTrouble() != "" {
 			out = append(out, alarms.New(
-				"engine-trouble", alarms.Warn, engine, fmt.Sprintf("containers of %s cannot be shared out: %s", engine, e.GetTrouble()),
-				"mend what is said; until then its jobs run as the engine divides them",
+				"engine-trouble", alarms.Warn, engine, fmt.Sprintf("containers of %s cannot be divided: %s", engine, e.GetTrouble()),
+				"correct the cause; until then the engine divides them itself",
 			))
 		}
 	}
 	for engine, why := range l.decided.Troubles {
 		out = append(out, alarms.New(
-			"engine-trouble", alarms.Warn, engine+"/containers", fmt.Sprintf("%s: %s", engine, why), "add nodes to the engine, or let fewer jobs run at once",
+			"engine-trouble", alarms.Warn, engine+"/containers", fmt.Sprintf("%s: %s", engine, why), "add nodes to the engine, or run fewer jobs at once",
 		))
 	}
 	return out

@@ -13,9 +13,9 @@ import (
 	"headroom/ledger/leader"
 )
 
-// Known is what a leader knows beside the committed state: what it hears of nodes, meters and
-// jobs, what it has done, and its alarms. It runs on the loop's goroutine. A server that does not
-// lead has a nil one: what Heard, Alarms, Job and the like return is then what the log alone says.
+// Known is what a leader has beside the committed state: reports of nodes, meters and jobs, its
+// own decisions, and its alarms. It runs on the loop's goroutine. On a follower it is nil, and
+// Heard, Alarms, Job and the like return what follows from the committed state alone.
 type Known struct {
 	*leadership
 
@@ -24,6 +24,7 @@ type Known struct {
 	brakes  Brakes
 	jobs    *jobLoop
 	targets *targetHistory
+	states  *nodeHistory
 	meters  meters
 	alarms  *alarms.Tracker
 	budgets budgetWatch
@@ -32,36 +33,40 @@ type Known struct {
 func newKnown(c Config, l *leadership, jobs *jobLoop) *Known {
 	return &Known{
 		leadership: l, server: c.Server, nodes: c.Nodes, brakes: c.Brakes, jobs: jobs,
-		targets: newTargetHistory(), meters: meters{}, alarms: alarms.NewTracker(), budgets: budgetWatch{counts: c.Counts},
+		targets: newTargetHistory(), states: newNodeHistory(), meters: meters{}, alarms: alarms.NewTracker(), budgets: budgetWatch{counts: c.Counts},
 	}
 }
 
-// note takes in what has been committed since the last tick.
+// note updates the histories and the alarms after a tick.
 func (k *Known) note() {
 	at := time.Now()
 	k.machine.View(func(s *ledger.State) {
 		k.jobs.energy.look(s)
 		k.targets.look(s, at)
 		nodes := view.Nodes(s, k.Heard())
+		k.states.look(nodes, at)
 		k.alarms.Look(k.Alarms(s, nodes), at)
 		k.budgets.look(view.Domains(s, k.Heard(), nodes), k.now())
 	})
 }
 
-// Heard is what this leader hears from nodes and meters; nil on a server that does not lead.
+// Heard returns what this leader hears from nodes and meters; nil on a follower.
 func (k *Known) Heard() *view.Heard {
 	if k == nil {
 		return nil
 	}
-	return &view.Heard{Table: k.lead.Table(), Now: k.now(), Lost: k.timing.Lost, Meters: k.meters.counting(k.now())}
+	return &view.Heard{
+		Table: k.lead.Table(), Now: k.now(), Lost: k.timing.Lost, Meters: k.meters.counting(k.now()),
+		CertificateEnds: k.nodes.CertificateEnds(), Since: k.states.since, Drifted: k.states.drifted,
+	}
 }
 
-// ReportMeter takes in a reading of a domain's meter that is so old.
+// ReportMeter records a reading of a domain's meter that is age old.
 func (k *Known) ReportMeter(domain string, r view.Reading, age time.Duration) {
 	k.meters.report(domain, r, k.now()-age)
 }
 
-// Alarms are the alarms of the cluster as this leader, or without one this server, knows them.
+// Alarms returns the alarms of the cluster, as far as this server can tell.
 func (k *Known) Alarms(s *ledger.State, nodes []*headroomv1.Node) []alarms.Alarm {
 	var own []alarms.Alarm
 	if k != nil {
@@ -70,29 +75,29 @@ func (k *Known) Alarms(s *ledger.State, nodes []*headroomv1.Node) []alarms.Alarm
 	return alarms.Of(s, view.Domains(s, k.Heard(), nodes), nodes, own)
 }
 
-// own are the alarms that only the leader can know.
+// own returns the alarms that only the leader can raise.
 func (k *Known) own() []alarms.Alarm {
 	out := k.jobs.alarms()
 	if x, why := k.lead.ClockTrouble(); why != nil {
 		out = append(out, alarms.New(
-			"clocks-disagree", alarms.Fail, "cluster", fmt.Sprintf("%s should go to %v since %s: %s", x.Domain, x.Budget, x.At.UTC().Format(time.RFC3339), view.Plain(why)),
-			"set the servers' clocks (coordinator member list shows them); the raise waits until a quorum agrees within a minute",
+			"clocks-disagree", alarms.Fail, "cluster", fmt.Sprintf("%s: scheduled budget %v is due since %s but not set: %s", x.Domain, x.Budget, x.At.UTC().Format(time.RFC3339), view.Plain(why)),
+			"correct the servers' clocks (coordinator member health shows them); the budget is raised once a quorum agrees within a minute",
 		))
 	}
 	doubles := k.lead.Table().Conflicts(k.now())
 	maps.Copy(doubles, k.nodes.Conflicts())
 	for node, why := range doubles {
-		out = append(out, alarms.New("identity-conflict", alarms.Fail, node, why, "give one of the machines its own etc/machine-id and node name"))
+		out = append(out, alarms.New("identity-conflict", alarms.Fail, node, why, "give one of the machines its own /etc/machine-id and node name"))
 	}
 	if why := k.lead.Outgrown(); why != "" {
 		out = append(out, alarms.New(
-			"outgrown", alarms.Fail, "cluster", why, "stop this group, or stop the other and restore this one from its newest snapshot",
+			"outgrown", alarms.Fail, "cluster", why, "stop this cluster, or stop the other one and restore this one from its newest snapshot",
 		))
 	}
 	return append(out, k.brakes.Alarms()...)
 }
 
-// AlarmMessages are alarms with since when each is there, where this server leads.
+// AlarmMessages returns alarms, on the leader with the time when each began.
 func (k *Known) AlarmMessages(s *ledger.State, now []alarms.Alarm) []*headroomv1.Alarm {
 	if k == nil {
 		return alarms.Messages(s, nil, now)
@@ -101,19 +106,19 @@ func (k *Known) AlarmMessages(s *ledger.State, now []alarms.Alarm) []*headroomv1
 	return alarms.Messages(s, k.alarms, now)
 }
 
-// CheckAlarm refuses the key of an alarm that is not there.
+// CheckAlarm returns an error if no alarm with that key is active.
 func (k *Known) CheckAlarm(s *ledger.State, key string) error {
 	k.alarms.Look(k.Alarms(s, view.Nodes(s, k.Heard())), time.Now())
 	return k.alarms.Check(key)
 }
 
-// Confirmations are the nodes that a change of a budget has lowered, with when each has read its
-// cap back; false when this leader does not follow that change.
+// Confirmations returns the nodes that a budget change has lowered, with when each has read its
+// cap back; false if this leader does not track that change.
 func (k *Known) Confirmations(revision uint64) ([]leader.Awaited, bool) {
 	return k.lead.Confirmations(revision)
 }
 
-// Change is a change of a budget, with who has confirmed it where this server leads.
+// Change returns a budget change, on the leader with its confirmations.
 func (k *Known) Change(x ledger.BudgetChange) *headroomv1.BudgetChange {
 	m := &headroomv1.BudgetChange{
 		Revision: x.Revision, AtUs: x.At, Actor: x.Actor, Domain: x.Domain, FromUw: int64(x.From), ToUw: int64(x.To), Reason: x.Reason, UntilUs: x.Until,
@@ -137,7 +142,7 @@ func (k *Known) Change(x ledger.BudgetChange) *headroomv1.BudgetChange {
 	return m
 }
 
-// ExplainNode fills in why the node has its cap.
+// ExplainNode fills in the reasons for the node's cap.
 func (k *Known) ExplainNode(out *headroomv1.ExplainNodeResponse, s *ledger.State, n ledger.Node) {
 	for _, m := range view.Nodes(s, k.Heard()) {
 		if m.GetName() == n.Name {
@@ -162,7 +167,7 @@ func (k *Known) ExplainNode(out *headroomv1.ExplainNodeResponse, s *ledger.State
 	}
 }
 
-// Job is a job with what is known of it here.
+// Job returns a job, on the leader with its progress.
 func (k *Known) Job(j ledger.Job) *headroomv1.Job {
 	if k == nil {
 		return view.Job(j)
@@ -170,7 +175,7 @@ func (k *Known) Job(j ledger.Job) *headroomv1.Job {
 	return k.jobs.show(j)
 }
 
-// JobMoves are the moves of a job that are remembered, oldest first.
+// JobMoves returns the remembered moves of a job, oldest first.
 func (k *Known) JobMoves(id string) []*headroomv1.JobMove {
 	if k == nil {
 		return nil
@@ -178,7 +183,7 @@ func (k *Known) JobMoves(id string) []*headroomv1.JobMove {
 	return k.jobs.moves.all(id)
 }
 
-// JobsRunning counts the running jobs by engine.
+// JobsRunning returns the number of running jobs by engine.
 func (k *Known) JobsRunning(s *ledger.State) map[string]int {
 	if k == nil {
 		return map[string]int{}
@@ -186,16 +191,16 @@ func (k *Known) JobsRunning(s *ledger.State) map[string]int {
 	return k.jobs.running(s)
 }
 
-// FinalEnergy is what was drawn for a job that ends now, nil while unknown.
+// FinalEnergy returns the energy attributed to a job that ends now, nil while unknown.
 func (k *Known) FinalEnergy(id string) *ledger.JobEnergy { return k.jobs.energy.final(id) }
 
-// Energy is what was measured by class and while no job ran, in joules.
+// Energy returns the energy by class and while no job ran, in joules.
 func (k *Known) Energy() (byClass map[string]float64, idle float64) {
 	return k.jobs.energy.classes(), k.jobs.energy.idle()
 }
 
-// ReportJobs takes in the progress of jobs as a scheduler reports it.
+// ReportJobs records a scheduler's report of its jobs' progress.
 func (k *Known) ReportJobs(r *headroomv1.ProgressReport) { k.jobs.report(r) }
 
-// Acknowledge takes in what a scheduler says to a directive.
+// Acknowledge records a scheduler's answer to a directive.
 func (k *Known) Acknowledge(a *headroomv1.DirectiveAck) { k.jobs.acknowledge(a) }

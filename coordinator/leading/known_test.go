@@ -62,12 +62,12 @@ func TestAlarms(t *testing.T) {
 	d.jobs.reports.newestRefused, d.jobs.reports.refusal = 3, "no such node"
 	items := alarms.Items(d.known.Alarms(s, view.Nodes(s, d.known.Heard())))
 	text := alarmText(items)
-	for _, want := range []string{"shortfall fail site/lab is 390.0 W short", "node-lost warn a is lost, charged at 150.0 W", "directive-refused warn", "limit-drift warn b: drifts"} {
+	for _, want := range []string{"shortfall fail site/lab is 390.0 W short", "node-lost warn a is lost, charged 150.0 W", "directive-refused warn", "limit-drift warn b: drifts"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if items[0].GetSeverity() != "fail" {
+	if items[0].GetCode() != "node-lost" || items[1].GetCode() != "shortfall" { // the cause first
 		t.Errorf("the first alarm is %v", items[0])
 	}
 	for _, i := range items {

@@ -33,7 +33,7 @@ const (
 )
 
 // ErrDeposed is what a question gets when the loop ends before it has answered.
-var ErrDeposed = errors.New("coordinator: this server leads no more")
+var ErrDeposed = errors.New("coordinator: this server lost leadership")
 
 // Log is what the loop needs of the log.
 type Log interface {
@@ -47,8 +47,10 @@ type NodeStreams interface {
 	Grant(g ledger.NodeGrant)
 	// Wait tells a node that it is charged but not granted a lease, and why.
 	Wait(node, reason string)
-	// Conflicts are the nodes under whose name another machine has tried to connect lately, each in words.
+	// Conflicts returns, by node name, why another machine that used the name lately was refused.
 	Conflicts() map[string]string
+	// CertificateEnds returns the ends of the certificates that connected nodes have shown, by node.
+	CertificateEnds() map[string]time.Time
 }
 
 // SchedulerStreams is what the loop needs of the streams to schedulers; nothing of it waits.
@@ -289,10 +291,10 @@ func (l *Loop) carryOut(ctx context.Context, o leader.Output) {
 		}()
 	case leader.Braked:
 		if o.Err != nil {
-			l.logger.Error("the brake is not in the log: nobody is granted anything", slog.Any("error", o.Err))
+			l.logger.Error("brake not committed; granting no leases", slog.Any("error", o.Err))
 			return
 		}
-		l.logger.Warn("the brake is set in the log", slog.Uint64("generation", o.Brake.Generation), slog.String("reason", o.Brake.Reason))
+		l.logger.Warn("brake committed", slog.Uint64("generation", o.Brake.Generation), slog.String("reason", o.Brake.Reason))
 	case leader.Over:
 		l.over = o.Err
 	}
@@ -321,13 +323,13 @@ func (l *Loop) answer(a leader.Answer) {
 	x, clock := a.Request.ByClock()
 	switch {
 	case clock && a.Err == nil:
-		l.logger.Info("budget changed by the clock", slog.String("domain", x.Domain), slog.Float64("budget_w", x.Budget.Watts()), slog.String("schedule", x.Schedule))
+		l.logger.Info("scheduled budget change committed", slog.String("domain", x.Domain), slog.Float64("budget_w", x.Budget.Watts()), slog.String("schedule", x.Schedule))
 	case clock:
-		l.logger.Warn("budget not changed by the clock", slog.String("domain", x.Domain), slog.Any("error", a.Err))
+		l.logger.Warn("scheduled budget change failed", slog.String("domain", x.Domain), slog.Any("error", a.Err))
 	case a.Request.Dated() != "" && a.Err == nil:
-		l.logger.Info("schedule counts from now; a wrong clock had dated it ahead", slog.String("schedule", a.Request.Dated()))
+		l.logger.Info("schedule reset to the present time; a wrong clock had dated it ahead", slog.String("schedule", a.Request.Dated()))
 	case a.Err != nil:
-		l.logger.Warn("not committed", slog.String("reason", a.Request.Command.Reason), slog.Any("error", a.Err))
+		l.logger.Warn("command not committed", slog.String("reason", a.Request.Command.Reason), slog.Any("error", a.Err))
 	}
 }
 
@@ -353,7 +355,7 @@ func (l *Loop) propose(ctx context.Context, c ledger.Command) (ledger.Result, er
 	}
 	a, ok := answer.(statemachine.Applied)
 	if !ok {
-		return ledger.Result{}, fmt.Errorf("coordinator: propose: the log answered %T", answer)
+		return ledger.Result{}, fmt.Errorf("coordinator: propose: the log returned %T", answer)
 	}
 	l.counts.Committed(time.Since(began), a.Result.Revision)
 	if a.Err != nil {

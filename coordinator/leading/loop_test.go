@@ -111,7 +111,8 @@ func (o *outbox) Wait(node, reason string) {
 
 func (o *outbox) Lead(lease.Epoch) {}
 
-func (o *outbox) Conflicts() map[string]string { return map[string]string{} }
+func (o *outbox) Conflicts() map[string]string          { return map[string]string{} }
+func (o *outbox) CertificateEnds() map[string]time.Time { return nil }
 
 func (o *outbox) PushCaps(_ lease.Epoch, caps []leader.Cap) {
 	o.mu.Lock()

@@ -22,7 +22,7 @@ const (
 )
 
 // errStuck ends a server whose leadership stands still.
-var errStuck = errors.New("the leader's loop stands still")
+var errStuck = errors.New("the leader's loop is stuck")
 
 // stall counts the looks at which a loop had not turned since the look before. Looks, not
 // time: a process that was stopped as a whole (SIGSTOP, a suspended machine) has not looked
@@ -65,10 +65,10 @@ func (w *watchdog) run(ctx context.Context) {
 		}
 		switch s.look(w.turns.Load()) {
 		case stuckLooks:
-			w.logger.Error("leader's loop stands still, giving up the lead", slog.Duration("for", time.Duration(stuckLooks)*watchEvery))
+			w.logger.Error("leader's loop stuck, transferring leadership", slog.Duration("for", time.Duration(stuckLooks)*watchEvery))
 			go func() {
 				if err := w.giveUp(ctx); err != nil && ctx.Err() == nil {
-					w.logger.Error("lead not given up", slog.Any("error", err))
+					w.logger.Error("leadership not transferred", slog.Any("error", err))
 				}
 			}()
 		case stuckEnd:

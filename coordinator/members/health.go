@@ -149,28 +149,28 @@ func (j judged) place(add adder) {
 	}
 	switch {
 	case j.x.Leaving:
-		add(false, "member-leaving", "it is to leave the group"+why, "coordinator member add takes that back")
+		add(false, "member-leaving", "its removal is in progress"+why, "coordinator member add cancels it")
 	case j.raft == nil:
-		add(true, "member-joining", "it is to join the group"+why, "start it with an empty state_dir and join: in its configuration")
+		add(true, "member-joining", "it has not joined yet"+why, "start it with an empty state_dir and join: in its configuration")
 	case j.x.Voter && !j.raft.Voter:
-		add(false, "member-joining", "it votes as soon as it is stable"+why, "wait: it takes ten seconds")
+		add(false, "member-joining", "it becomes a voter once it is stable"+why, "wait: it takes ten seconds")
 	}
 }
 
 // presence is whether it is heard and keeps up.
 func (j judged) presence(add adder, now time.Time) {
 	if j.fact.said == nil && j.words.text != "" {
-		add(true, "member-ended", fmt.Sprintf("it ended itself %v ago: %s", now.Sub(j.words.at).Round(time.Second), j.words.text),
-			"mend what it says and start it again; the group goes on without it")
+		add(true, "member-ended", fmt.Sprintf("it exited %v ago: %s", now.Sub(j.words.at).Round(time.Second), j.words.text),
+			"correct the cause and restart it; the cluster continues without it")
 	}
 	if j.raft != nil && j.raft.Fault != nil {
-		code, hint := "member-silent", "is it running, and can the servers reach each other's raft addresses?"
+		code, hint := "member-silent", "check that it runs, and that the servers can reach each other's raft addresses"
 		if j.raft.Lag != nil && *j.raft.Lag > consensus.MaxLag {
-			code, hint = "member-behind", "it catches up by itself when its disk and the network keep pace"
+			code, hint = "member-behind", "it catches up once its disk and the network are fast enough"
 		}
 		add(true, code, j.raft.Fault.Error(), hint)
 	} else if j.fact.said == nil && j.raft != nil && !j.raft.Self {
-		add(false, "member-no-rpc", "it does not answer at its RPC address", "can the servers reach each other's rpc addresses?")
+		add(false, "member-no-rpc", "it does not answer at its RPC address", "check that the servers can reach each other's rpc addresses")
 	}
 }
 
@@ -179,22 +179,22 @@ func (j judged) disk(add adder) {
 	f := j.fact.said
 	if f.DiskFreeBytes != nil && f.GetDiskFreeBytes() < diskLow {
 		add(f.GetDiskFreeBytes() < diskFull, "member-disk-full",
-			fmt.Sprintf("%d MiB are free on the disk under its log; below %d MiB it may end itself", f.GetDiskFreeBytes()>>20, diskFull>>20),
-			"make room, or move its state_dir to a larger disk")
+			fmt.Sprintf("%d MiB free on the disk of its log; below %d MiB it may exit", f.GetDiskFreeBytes()>>20, diskFull>>20),
+			"free space, or move its state_dir to a larger disk")
 	}
 	slow, deadline := time.Duration(f.GetSlowestWriteUs())*time.Microsecond, time.Duration(f.GetWriteDeadlineUs())*time.Microsecond
 	if deadline > 0 && slow > deadline/4 {
 		add(slow > deadline/2, "member-disk-slow",
-			fmt.Sprintf("a write of its log took %v in the last two minutes; after %v it ends itself", slow.Round(time.Millisecond), deadline),
-			"give the log a disk of its own; coordinator member transfer takes the lead off this one meanwhile")
+			fmt.Sprintf("a write to its log took %v in the last two minutes; above %v it exits", slow.Round(time.Millisecond), deadline),
+			"use a separate disk for the log; if it is the leader: coordinator member transfer")
 	}
 }
 
 // clock is whether its wall clock agrees with the leader's.
 func (j judged) clock(add adder) {
 	if off := j.fact.offset; off.Abs() > clockWarn {
-		add(off.Abs() > clockFail, "member-clock", fmt.Sprintf("its wall clock is %v off the leader's", off.Round(10*time.Millisecond)),
-			"set its clock by NTP; budgets rise by the clock only while a majority of clocks agree")
+		add(off.Abs() > clockFail, "member-clock", fmt.Sprintf("its clock differs from the leader's by %v", off.Round(10*time.Millisecond)),
+			"synchronize its clock with NTP; scheduled budgets are raised only while a majority of clocks agree")
 	}
 }
 
@@ -203,11 +203,11 @@ func (j judged) version(add adder) {
 	f := j.fact.said
 	switch {
 	case int(f.GetRulesNewest()) < j.rules:
-		add(true, "member-version", fmt.Sprintf("version %s knows rules up to %d, in force are %d", f.GetVersion(), f.GetRulesNewest(), j.rules),
-			"install the version on it that the other servers run")
+		add(true, "member-version", fmt.Sprintf("version %s supports rules up to %d, but rules %d are in force", f.GetVersion(), f.GetRulesNewest(), j.rules),
+			"install the version of the other servers on it")
 	case int(f.GetRulesNewest()) < j.newest:
-		add(false, "member-version", fmt.Sprintf("version %s knows rules up to %d; rules %d wait for it", f.GetVersion(), f.GetRulesNewest(), j.newest),
-			"install the version on it that the leader runs")
+		add(false, "member-version", fmt.Sprintf("version %s supports rules up to %d and delays rules %d", f.GetVersion(), f.GetRulesNewest(), j.newest),
+			"install the leader's version on it")
 	}
 }
 
@@ -215,8 +215,8 @@ func (j judged) version(add adder) {
 func (j judged) gossip(add adder) {
 	f := j.fact.said
 	if ago := time.Duration(f.GetForeignGossipMs()) * time.Millisecond; f.ForeignGossipMs != nil && ago < foreignShown {
-		add(false, "gossip-foreign-key", fmt.Sprintf("%v ago it refused %s, who gossips with another key than %s", ago.Round(time.Second), f.GetForeignGossipFrom(), strings.Join(f.GetGossipKeys(), ", ")),
-			"if that is a member: copy gossip.key to it, and systemctl reload it; coordinator gossip key show FILE tells which keys a file holds")
+		add(false, "gossip-foreign-key", fmt.Sprintf("%v ago it rejected gossip from %s, whose key is not among %s", ago.Round(time.Second), f.GetForeignGossipFrom(), strings.Join(f.GetGossipKeys(), ", ")),
+			"if that is a member, copy gossip.key to it and reload it with systemctl; coordinator gossip key show FILE lists the keys of a file")
 	}
 }
 
@@ -240,8 +240,8 @@ func gossipKeys(members []*headroomv1.MemberHealth) []*headroomv1.HealthItem {
 		parts = append(parts, strings.Join(senders[key], ", ")+" with "+key)
 	}
 	return []*headroomv1.HealthItem{{
-		Code: "gossip-keys", Severity: "warn", Text: "the servers send gossip with different keys: " + strings.Join(parts, "; "),
-		Hint: "bring the change of the key to its end: one gossip.key for all, and systemctl reload on each",
+		Code: "gossip-keys", Severity: "warn", Text: "servers send gossip with different keys: " + strings.Join(parts, "; "),
+		Hint: "finish the key rotation: install the same gossip.key on all servers, and reload each with systemctl",
 	}}
 }
 
@@ -271,14 +271,14 @@ func groupHealth(now membership) []*headroomv1.HealthItem {
 	var out []*headroomv1.HealthItem
 	if left <= 0 && voters > 1 {
 		out = append(out, &headroomv1.HealthItem{
-			Code: "group-fragile", Severity: "warn", Text: "the next server that fails leaves the group without a majority",
-			Hint: "bring back the server that is not healthy, or remove it and add another",
+			Code: "group-fragile", Severity: "warn", Text: "the cluster loses its majority if one more server fails",
+			Hint: "restart the unhealthy server, or remove it and add another",
 		})
 	}
 	if voters%2 == 0 {
 		out = append(out, &headroomv1.HealthItem{
 			Code: "group-even", Severity: "warn",
-			Text: fmt.Sprintf("%d servers vote: they tolerate no more failures than %d", voters, voters-1),
+			Text: fmt.Sprintf("%d voters tolerate no more failures than %d", voters, voters-1),
 			Hint: "add and promote one more, or remove one",
 		})
 	}

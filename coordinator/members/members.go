@@ -155,9 +155,9 @@ func (m *Members) lost() bool {
 // waitForGroup says once what this server waits for.
 func (m *Members) waitForGroup(ctx context.Context) {
 	self := m.Roster.self
-	text := fmt.Sprintf("coordinator member add %s --rpc %s takes this server into its group", self.ID, self.RPC)
+	text := fmt.Sprintf("run coordinator member add %s --rpc %s on a server of the cluster", self.ID, self.RPC)
 	if len(m.Facts.Gather(ctx, m.join)) == 0 {
-		text = "no server of the group answers at " + strings.Join(m.join, ", ")
+		text = "no server of the cluster answers at " + strings.Join(m.join, ", ")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,7 +168,7 @@ func (m *Members) waitForGroup(ctx context.Context) {
 }
 
 // ErrExpelled means that the group goes on without this server.
-var ErrExpelled = errors.New("the group goes on without this server")
+var ErrExpelled = errors.New("the cluster continues without this server")
 
 // expelled says that this server has no place in the group any more, where a
 // leader of it has said so: one of the same site, in the same incarnation or a
@@ -178,7 +178,7 @@ func (m *Members) expelled(answers []*headroomv1.DescribeServerResponse) error {
 	if e == nil {
 		return nil
 	}
-	m.logger.Error("this server has no place in the group", slog.String("why", e.Message), slog.String("hint", e.Hint))
+	m.logger.Error("this server was removed from the cluster", slog.String("why", e.Message), slog.String("hint", e.Hint))
 	return e
 }
 
@@ -197,11 +197,11 @@ func expulsion(own *headroomv1.ServerFacts, stateDir string, answers []*headroom
 		}
 		switch {
 		case from.GetIncarnation() > own.GetIncarnation():
-			e.Message = fmt.Sprintf("%s leads incarnation %d of the group, begun without this server, which is still in incarnation %d",
+			e.Message = fmt.Sprintf("%s leads incarnation %d of the cluster, which began without this server; this server is in incarnation %d",
 				from.GetId(), from.GetIncarnation(), own.GetIncarnation())
 		case own.GetRole() == roleLeader:
-			e.Message = fmt.Sprintf("%s leads another group of the same incarnation %d: it was restored on two servers", from.GetId(), own.GetIncarnation())
-			e.Hint = "decide for one of them; on the other, move the state_dir aside and start it with join:"
+			e.Message = fmt.Sprintf("%s leads another cluster of the same incarnation %d: a snapshot was restored on two servers", from.GetId(), own.GetIncarnation())
+			e.Hint = "keep one of them; on the other, move the state_dir aside and start it with join:"
 		}
 		return e
 	}
@@ -257,12 +257,12 @@ func (m *Members) carryOn(ctx context.Context) {
 		err := m.take(ctx, x)
 		switch {
 		case err == nil:
-			m.logger.Info("membership step taken", slog.String("step", string(x.kind)), slog.String("server", x.server.ID))
+			m.logger.Info("membership change done", slog.String("step", string(x.kind)), slog.String("server", x.server.ID))
 		case errors.Is(err, consensus.ErrNotLeader):
 			return // the next leader carries on
 		default:
 			stuck[x.server.ID] = err
-			m.logger.Debug("membership step not taken", slog.String("step", string(x.kind)), slog.String("server", x.server.ID), slog.Any("error", err))
+			m.logger.Debug("membership change failed", slog.String("step", string(x.kind)), slog.String("server", x.server.ID), slog.Any("error", err))
 		}
 	}
 	m.mu.Lock()

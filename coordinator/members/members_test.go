@@ -33,7 +33,7 @@ func TestRestoredTwice(t *testing.T) {
 		want   string
 	}{
 		"restored twice":          {func(*headroomv1.DescribeServerResponse) {}, "restored on two servers"},
-		"a later incarnation":     {func(a *headroomv1.DescribeServerResponse) { a.Server.Incarnation = 2 }, "incarnation 2 of the group"},
+		"a later incarnation":     {func(a *headroomv1.DescribeServerResponse) { a.Server.Incarnation = 2 }, "incarnation 2 of the cluster"},
 		"a member":                {func(a *headroomv1.DescribeServerResponse) { a.Standing = &headroomv1.Standing{Member: true} }, ""},
 		"not proven":              {func(a *headroomv1.DescribeServerResponse) { a.Standing = nil }, ""},
 		"an earlier incarnation":  {func(a *headroomv1.DescribeServerResponse) { a.Server.Incarnation = 0 }, ""},

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"maps"
+	"math"
 	"regexp"
 	"runtime"
 	"slices"
@@ -14,39 +15,38 @@ import (
 	"headroom/units"
 )
 
-// View is what a server knows at one moment.
+// View is what a server has at one moment.
 type View struct {
-	// Leads is whether this server leads and has just proved it.
+	// Leads reports whether this server is the leader and has just proved it.
 	Leads bool
 	// Revision of the state that is applied here.
 	Revision uint64
-	// Domains and Nodes as lists show them; what only the leader hears is missing in
-	// those of a follower.
+	// Domains and Nodes as lists show them; on a follower without what only the leader hears.
 	Domains []*headroomv1.Domain
 	Nodes   []*headroomv1.Node
-	// JobsRunning counts the running jobs by engine, as far as the leader has heard of them.
+	// JobsRunning is the number of running jobs by engine, as far as schedulers have reported them.
 	JobsRunning map[string]int
-	// EnergyByClass is what nodes drew for the jobs of each class, and EnergyIdle what they drew
-	// while no job ran on them, in joules since the leader began to lead.
+	// EnergyByClass is the energy of nodes attributed to the jobs of each class, and EnergyIdle
+	// their energy while no job ran on them, in joules since this server became the leader.
 	EnergyByClass map[string]float64
 	EnergyIdle    float64
-	// Health are the alarms of the cluster and of the group.
+	// Health are the alarms of the cluster and its servers.
 	Health []*headroomv1.HealthItem
-	// Lag of each server in entries, as far as it is known.
+	// Lag is how many entries each server is behind, where that is known.
 	Lag map[string]uint64
-	// SnapshotBytes and LogBytes are what is on disk; nil while unknown.
+	// SnapshotBytes and LogBytes are sizes on disk; nil while unknown.
 	SnapshotBytes, LogBytes *int64
-	// CertificateEnds is when the server's certificate ends; zero without one.
+	// CertificateEnds is when the server's certificate expires; zero without one.
 	CertificateEnds time.Time
-	// TurnedOut are the connections that were closed because they had not proved
-	// themselves; nil where nothing bounds them.
+	// TurnedOut is the number of connections closed before authentication; nil where
+	// they are not bounded.
 	TurnedOut *uint64
 }
 
-// Source is what the server knows as of now. It may wait, within bounds.
+// Source returns the present view. It may wait, within bounds.
 type Source func() *View
 
-// Collector turns a view and the server's counts into metrics. It keeps nothing
+// Collector converts a view and the server's counts to metrics. It keeps nothing
 // between two scrapes.
 type Collector struct {
 	version string
@@ -55,12 +55,12 @@ type Collector struct {
 	descs   scrape.Descs
 }
 
-// New is the collector of a server of that version.
+// New returns the collector of a server of that version.
 func New(version string, view Source, counts *Counts) *Collector {
 	return &Collector{version: version, view: view, counts: counts, descs: all().Descs(rpcRequests)}
 }
 
-// Describe tells every metric that Collect may tell.
+// Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, own := range c.counts.own() {
 		own.Describe(ch)
@@ -68,7 +68,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.descs.Describe(ch)
 }
 
-// Collect asks for the view once and tells what it says.
+// Collect implements prometheus.Collector. It takes the view once.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	v := c.view()
 	for _, own := range c.counts.own() {
@@ -110,11 +110,17 @@ func (p *points) domains(all []*headroomv1.Domain) {
 		if d.MeasuredUw != nil {
 			p.Add(measuredWatts, watts(d.GetMeasuredUw()), name)
 		}
+		if d.PowerKnownUw != nil {
+			p.Add(knownWatts, watts(d.GetPowerKnownUw()), name)
+		}
+		if d.PowerUnknownNodes != nil {
+			p.Add(unknownNodes, float64(d.GetPowerUnknownNodes()), name)
+		}
 	}
 }
 
-// counts tells the server's own counts. A domain that is gone keeps none: only
-// those that there are now are told, so that the label stays bounded.
+// counts adds the server's own counts, for the present domains only, so that the label
+// stays bounded.
 func (p *points) counts(c *Counts, domains []*headroomv1.Domain) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,9 +158,15 @@ func (p *points) disk(v *View) {
 }
 
 func (p *points) nodes(all []*headroomv1.Node) {
-	count := map[string]int{}
+	count, first := map[string]int{}, int64(math.MaxInt64)
 	for _, n := range all {
 		count[n.GetState()]++
+		if n.CertificateEndsUs != nil {
+			first = min(first, n.GetCertificateEndsUs())
+		}
+	}
+	if first < math.MaxInt64 {
+		p.Add(nodeCertificate, float64(first)/float64(time.Second/time.Microsecond))
 	}
 	for _, state := range nodeStates() {
 		p.Add(nodes, float64(count[state]), state)
@@ -174,16 +186,16 @@ func (p *points) jobs(running map[string]int) {
 	}
 }
 
-// otherEngine counts the jobs of engines without a line of their own: their names come from schedulers.
+// otherEngine stands for engines that are not listed: their names come from schedulers.
 const otherEngine = "other"
 
-// foreignMost is how many warnings of nodes one scrape tells: a node may report
-// any code, and a label must not grow with what it makes up.
+// foreignMost bounds the warnings of nodes in one scrape: a node may report any code, and
+// a label must stay bounded.
 const foreignMost = 64
 
 var codeForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 
-// health tells what is there, then 0 for whatever else this server could know of.
+// health adds 1 for active alarms, then 0 for the others that this server could raise.
 func (p *points) health(v *View) {
 	foreign := 0
 	for _, i := range v.Health {

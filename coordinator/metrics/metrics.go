@@ -1,29 +1,29 @@
-// Package metrics tells Prometheus how the group and the cluster are, as one
-// coordinator server knows it: the committed state, what the leader has heard,
-// and what this process alone can count.
+// Package metrics exports the state of the cluster to Prometheus, as one coordinator server
+// has it: the committed state, what the leader hears, and the counts of this process.
 //
-// The one idea: a server tells what it knows and nothing else. A follower tells
-// the committed state; what only the leader hears (measured power, states of
-// nodes, lag of the other servers) is absent there. Nothing is kept for a scrape:
-// the collector turns a View of this moment, and the server's own counts, into
-// metrics.
+// The one idea: a server exports only what it has. A follower exports the committed state;
+// what only the leader hears (measured power, states of nodes, lag of the other servers) is
+// absent there. The collector converts a View of this moment, and the server's counts, to
+// metrics at each scrape, and keeps nothing between two.
 //
 // Guarantees:
-//   - what is unknown is absent, never 0; a counter is there with 0 before its
-//     first event; a scrape resets nothing;
-//   - labels are valid, and bounded in length and number, whatever a node reports;
-//     two points with the same labels never break a scrape: the first counts;
-//   - counting costs some ten nanoseconds and never waits for a scrape.
+//   - an unknown value is absent, never 0; a counter is 0 before its first event; a scrape
+//     resets nothing;
+//   - labels are valid, and bounded in length and number, whatever a node reports; of two
+//     points with the same labels the first counts;
+//   - counting takes about ten nanoseconds and never waits for a scrape.
 package metrics
 
 import "headroom/internal/scrape"
 
-// Metrics by name, for those who fill them in.
+// Names of the metrics.
 const (
 	budgetWatts      = "headroom_budget_watts"
 	reservedWatts    = "headroom_reserved_watts"
 	unmanagedWatts   = "headroom_unmanaged_watts"
 	measuredWatts    = "headroom_measured_watts"
+	knownWatts       = "headroom_measured_known_watts"
+	unknownNodes     = "headroom_unknown_nodes"
 	headroomWatts    = "headroom_budget_headroom_watts"
 	violationSeconds = "headroom_budget_violation_seconds_total"
 	violationJoules  = "headroom_budget_violation_joules_total"
@@ -53,6 +53,7 @@ const (
 	snapshotBytes    = "headroom_snapshot_bytes"
 	logBytes         = "headroom_log_bytes"
 	certificateEnds  = "headroom_certificate_expiry_timestamp_seconds"
+	nodeCertificate  = "headroom_node_certificate_expiry_timestamp_seconds"
 	healthShown      = "headroom_health"
 	buildInfo        = "headroom_build_info"
 )
@@ -62,50 +63,53 @@ func all() scrape.Table {
 	domain := scrape.Of("domain", "domains of coordinator domain list")
 	method := scrape.Of("method", "calls as /headroom.v1.SERVICE/CALL")
 	return scrape.Table{
-		scrape.Gauge(budgetWatts, "Budget of a domain.", domain),
-		scrape.Gauge(reservedWatts, "What the nodes of a domain are charged: at least what they may draw.", domain),
-		scrape.Gauge(unmanagedWatts, "Power in a domain that no node is charged for.", domain),
-		scrape.Gauge(measuredWatts, "Measured power of a domain: by its meter, else the sum of its nodes; absent while one of them is unknown, and on followers.", domain),
-		scrape.Gauge(headroomWatts, "What a domain has left to give; below 0 it is short.", domain),
-		scrape.Counter(violationSeconds, "Time in which the measured power was above the budget, while this server led and the power was known; where it is the sum of nodes, above what the budget leaves beside unmanaged power.", domain),
+		scrape.Gauge(budgetWatts, "Power budget of a domain in watts.", domain),
+		scrape.Gauge(reservedWatts, "Power in watts charged to the nodes of a domain: at least what they may draw.", domain),
+		scrape.Gauge(unmanagedWatts, "Power in watts set aside in a domain for machines without powerd.", domain),
+		scrape.Gauge(measuredWatts, "Measured power of a domain in watts: the reading of its meter, or else the sum of the domains and nodes below. Absent while the power of a node is unknown, and on followers.", domain),
+		scrape.Gauge(knownWatts, "Sum in watts of the measured power that is known in a domain: a lower bound while nodes are unknown. Absent while nothing is known, and on followers.", domain),
+		scrape.Gauge(unknownNodes, "Number of nodes in a domain whose power is unknown. Absent on followers.", domain),
+		scrape.Gauge(headroomWatts, "Power in watts that a domain has left to grant; negative if it is short.", domain),
+		scrape.Counter(violationSeconds, "Time in which the power drawn was above the budget, while this server was the leader. While nodes are unknown, the known power counts. Without a meter, unmanaged power is added.", domain),
 		scrape.Counter(violationJoules, "Energy drawn above the budget in that time.", domain),
-		scrape.Counter(shortfallSeconds, "Time in which a domain was short, its headroom below 0, while this server led: power that may be drawn, not power that was.", domain),
-		scrape.Gauge(nodes, "Nodes by what they are to the leader; absent on followers.", scrape.Of("state", scrape.Words(nodeStates()))),
-		scrape.Gauge(jobs, "Jobs that run, by the engine that runs them; absent on followers.", scrape.Of("engine", scrape.Words(engines()))),
-		scrape.Counter(jobStops, "Early stops of jobs that this server has committed."),
-		scrape.Counter(tasksDropped, "Map tasks that will never run, as this server has committed them."),
-		scrape.Counter(jobMoves, "Moves of jobs that differ from the ones before, as this server has decided them.", scrape.Of("kind", scrape.Words(moveKinds()))),
-		scrape.Counter(jobSprints, "Sprints that this server's job loop has granted."),
-		scrape.Histogram(estimateError, "How far the finish times foreseen of a job were off, in the mean, as a part of its runtime; one for each job that is done, on the leader.", scrape.Of("policy", scrape.Words(estimators()))),
-		scrape.Counter(classJoules, "Energy that nodes have measured at the wall for the jobs of a class, shared by containers, since this server leads; time in which a node was silent counts nothing; absent on followers.", scrape.Of("class", "classes of the scheduler")),
-		scrape.Counter(idleJoules, "Energy that nodes have measured while no job ran on them, since this server leads; absent on followers."),
-		scrape.Counter(grants, "Answers to heartbeats: leases sent, and nodes told that they are not admitted.", scrape.Of("result", scrape.Words(grantResults()))),
+		scrape.Counter(shortfallSeconds, "Time in which the headroom of a domain was negative, while this server was the leader.", domain),
+		scrape.Gauge(nodes, "Number of nodes by state. Absent on followers.", scrape.Of("state", scrape.Words(nodeStates()))),
+		scrape.Gauge(jobs, "Number of running jobs by engine. Absent on followers.", scrape.Of("engine", scrape.Words(engines()))),
+		scrape.Counter(jobStops, "Number of early stops of jobs that this server committed."),
+		scrape.Counter(tasksDropped, "Number of map tasks that this server committed as dropped."),
+		scrape.Counter(jobMoves, "Number of changed moves of jobs that this server decided.", scrape.Of("kind", scrape.Words(moveKinds()))),
+		scrape.Counter(jobSprints, "Number of sprints that this server granted to jobs."),
+		scrape.Histogram(estimateError, "Mean error of a job's predicted finish times, as a ratio of its runtime; one observation for each finished job, on the leader.", scrape.Of("policy", scrape.Words(estimators()))),
+		scrape.Counter(classJoules, "Energy attributed to the jobs of a class by their containers since this server became the leader, measured at the wall. Time without a node's reports is not counted. Absent on followers.", scrape.Of("class", "classes of the scheduler")),
+		scrape.Counter(idleJoules, "Energy of nodes while no job ran on them since this server became the leader. Absent on followers."),
+		scrape.Counter(grants, "Number of answers to heartbeats by result: leases granted, and nodes not admitted.", scrape.Of("result", scrape.Words(grantResults()))),
 		scrape.Histogram(grantLatency, "Time from a heartbeat until its lease was sent."),
-		scrape.Gauge(revision, "Revision of the state that is applied here."),
+		scrape.Gauge(revision, "Revision of the state that is applied on this server."),
 		scrape.Histogram(commitDuration, "Time until an entry of the log was committed and applied, on the leader."),
-		scrape.Histogram(applyDuration, "Time that applying one entry took."),
-		scrape.Histogram(policyDuration, "Time that planning one tick took, by policy.", scrape.Of("policy", scrape.Words(policies()))),
-		scrape.Counter(ticksMissed, "Ticks that came later than two ticks after the one before."),
-		scrape.Gauge(leader, "1 while this server leads and can prove it, else 0."),
-		scrape.Counter(leaderChanges, "Times that this server saw another leader than before."),
-		scrape.Gauge(memberLag, "Entries that a server is behind the leader; absent on followers.", scrape.Of("member", "servers of coordinator member list")),
-		scrape.Counter(rpcRequests, "Calls that have ended, by outcome; a stream counts when it ends.", method, scrape.Of("code", scrape.Words(codes()))),
-		scrape.Histogram(rpcDuration, "Time that calls took; streams are not counted, they last.", method),
-		scrape.Counter(turnedOut, "Connections to the RPC port that were closed because they had not proved who they are: strangers, or a flood of them; absent with tls off."),
-		scrape.Gauge(snapshotBytes, "Size of the newest snapshot on disk."),
-		scrape.Gauge(logBytes, "Size of the log's files on disk."),
-		scrape.Gauge(certificateEnds, "When this server's certificate ends, as Unix time; absent with tls off."),
-		scrape.Gauge(healthShown, "1 while an alarm is there, 0 while it is not; on followers only those that the committed state shows. Warnings of nodes are there while they last.", scrape.Of("code", scrape.Words(healthCodes())+", and those of nodes"), scrape.Of("severity", scrape.Words(severities()))),
-		scrape.Gauge(buildInfo, "1, with the version of the coordinator.", scrape.Of("version", ""), scrape.Of("goversion", "")),
+		scrape.Histogram(applyDuration, "Time to apply one entry."),
+		scrape.Histogram(policyDuration, "Time to plan one tick, by policy.", scrape.Of("policy", scrape.Words(policies()))),
+		scrape.Counter(ticksMissed, "Number of ticks that came more than two tick intervals after the one before."),
+		scrape.Gauge(leader, "1 if this server is the leader and can prove it, 0 otherwise."),
+		scrape.Counter(leaderChanges, "Number of leader changes that this server has seen."),
+		scrape.Gauge(memberLag, "Number of log entries that a server is behind the leader. Absent on followers.", scrape.Of("member", "servers of coordinator member list")),
+		scrape.Counter(rpcRequests, "Number of finished calls by result; a stream counts when it ends.", method, scrape.Of("code", scrape.Words(codes()))),
+		scrape.Histogram(rpcDuration, "Duration of calls, streams excluded.", method),
+		scrape.Counter(turnedOut, "Number of connections to the RPC port that were closed before authentication. Absent with tls off."),
+		scrape.Gauge(snapshotBytes, "Size in bytes of the newest snapshot on disk."),
+		scrape.Gauge(logBytes, "Size in bytes of the log's files on disk."),
+		scrape.Gauge(certificateEnds, "Time when this server's certificate expires, in seconds since the Unix epoch. Absent with tls off."),
+		scrape.Gauge(nodeCertificate, "Time when the first certificate of a connected node expires, in seconds since the Unix epoch. Absent with tls off, and on followers."),
+		scrape.Gauge(healthShown, "1 if the alarm is active, 0 otherwise. Followers have only alarms that follow from the committed state.", scrape.Of("code", scrape.Words(healthCodes())+", and those of nodes"), scrape.Of("severity", scrape.Words(severities()))),
+		scrape.Gauge(buildInfo, "1, labelled with the version of the coordinator.", scrape.Of("version", ""), scrape.Of("goversion", "")),
 	}
 }
 
-// nodeStates are the states of nodes in lists.
+// nodeStates returns the states of nodes on the leader.
 func nodeStates() []string {
 	return []string{"ok", "waiting", "lost", "observing", "released", "drained", "off"}
 }
 
-// engines are those that jobs are counted by.
+// engines returns the values of the label engine.
 func engines() []string { return []string{"local", "yarn", otherEngine} }
 
 // Results of a heartbeat.
@@ -121,17 +125,18 @@ func severities() []string { return []string{"warn", "fail"} }
 // HealthItem is a code of the coordinator's alarms, with its severity.
 type HealthItem struct {
 	Code, Severity string
-	// LeaderOnly says that a follower cannot know it.
+	// LeaderOnly is true if a follower cannot raise it.
 	LeaderOnly bool
 }
 
-// HealthItems are the alarms of the cluster and of the group, in the order of
-// their codes. One that is missing here is served while it is there, and absent
+// HealthItems returns the alarms of the cluster and its servers, in the order of
+// their codes. One that is missing here is exported while it is active, and absent
 // otherwise.
 func HealthItems() []HealthItem {
 	return []HealthItem{
 		{"brake-set", "fail", false},
 		{"brake-unproven", "warn", true},
+		{"cert-expires", "warn", true},
 		{"clocks-disagree", "fail", true},
 		{"deadline-missed", "warn", false},
 		{"directive-refused", "warn", true},
@@ -157,8 +162,10 @@ func HealthItems() []HealthItem {
 		{"member-silent", "fail", true},
 		{"member-version", "fail", true},
 		{"member-version", "warn", true},
+		{"no-leader", "fail", false},
 		{"node-lost", "warn", true},
 		{"outgrown", "fail", true},
+		{"power-unknown", "warn", true},
 		{"quality-floor", "fail", false},
 		{"rating-exceeded", "warn", false},
 		{"rating-waits", "fail", false},

@@ -38,10 +38,10 @@ func leaderView() *View {
 	return &View{
 		Leads: true, Revision: 4812,
 		Domains: []*headroomv1.Domain{
-			{Name: "site/lab", BudgetUw: 3_200_000_000, ReservedUw: 2_700_500_000, UnmanagedUw: 240_000_000, HeadroomUw: 259_500_000, MeasuredUw: new(int64(2_612_000_000))},
-			{Name: "rack/r1", Parent: "site/lab", BudgetUw: 2_400_000_000, ReservedUw: 2_500_000_000, HeadroomUw: -100_000_000},
+			{Name: "site/lab", BudgetUw: 3_200_000_000, ReservedUw: 2_700_500_000, UnmanagedUw: 240_000_000, HeadroomUw: 259_500_000, MeasuredUw: new(int64(2_612_000_000)), PowerKnownUw: new(int64(2_612_000_000)), PowerUnknownNodes: new(uint32(0))},
+			{Name: "rack/r1", Parent: "site/lab", BudgetUw: 2_400_000_000, ReservedUw: 2_500_000_000, HeadroomUw: -100_000_000, PowerKnownUw: new(int64(122_000_000)), PowerUnknownNodes: new(uint32(1))},
 		},
-		Nodes:       []*headroomv1.Node{{Name: "n1", State: "ok"}, {Name: "n2", State: "ok"}, {Name: "n3", State: "lost"}},
+		Nodes:       []*headroomv1.Node{{Name: "n1", State: "ok"}, {Name: "n2", State: "ok", CertificateEndsUs: new(int64(1_790_000_000_000_000))}, {Name: "n3", State: "lost"}},
 		Health:      []*headroomv1.HealthItem{{Code: "node-lost", Severity: "warn"}, {Code: "thermal", Severity: "warn"}, {Code: "thermal", Severity: "warn"}},
 		JobsRunning: map[string]int{"local": 2, "slurm": 1, "spark": 1}, EnergyByClass: map[string]float64{"high": 7850, "low": 26150.5}, EnergyIdle: 900,
 		Lag: map[string]uint64{"c1": 0, "c2": 3}, SnapshotBytes: new(int64(81_920)), LogBytes: new(int64(67_108_864)),
@@ -54,7 +54,7 @@ func followerView() *View {
 	v := leaderView()
 	v.Leads, v.Lag, v.Health = false, nil, nil
 	for _, d := range v.Domains {
-		d.MeasuredUw = nil
+		d.MeasuredUw, d.PowerKnownUw, d.PowerUnknownNodes = nil, nil, nil
 	}
 	return v
 }

@@ -22,7 +22,7 @@ func swapDirs(a, b string) error {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EXDEV):
 		return &cli.Error{
 			Exit: cli.ExitFailed, Message: fmt.Sprintf("cannot replace %s: it is a mount point", b), Err: err,
-			Hint: "make state_dir a folder inside of the mount, and move its content there",
+			Hint: "make state_dir a folder inside the mount, and move its content there",
 		}
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return &cli.Error{
@@ -36,7 +36,7 @@ func swapDirs(a, b string) error {
 func cannotWrite(path string, err error) error {
 	return &cli.Error{
 		Exit: cli.ExitFailed, Message: fmt.Sprintf("cannot write %s: %v", path, err), Err: err,
-		Hint: "run as the user that owns the state_dir, or as root; the folder above it must be writable and have room",
+		Hint: "run as the owner of state_dir, or as root; its parent folder must be writable and have free space",
 	}
 }
 

@@ -109,13 +109,13 @@ func (b Recovery) Renew(st *ledger.State) error {
 	if errors.Is(err, ledger.ErrUnknownToken) {
 		return &cli.Error{
 			Code: "unknown-token", Exit: cli.ExitUsage, Message: view.Plain(err), Err: err, RequestID: b.RequestID,
-			Hint: "--keep-token takes the name or the id of a token in the saved state",
+			Hint: "--keep-token needs the name or id of a token in the saved state",
 		}
 	}
 	if err != nil {
 		return &cli.Error{
 			Code: "infeasible", Exit: cli.ExitRefused, Message: view.Plain(err), Err: err, RequestID: b.RequestID,
-			Hint: "coordinator domain list tells rating and margin of each domain where another server still answers",
+			Hint: "coordinator domain list shows rating and margin of each domain, if another server still answers",
 		}
 	}
 	if b.LongestLease > 0 {

@@ -85,7 +85,7 @@ func Write(path string, h Header, state []byte) error {
 	if err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
 		return &cli.Error{
 			Exit: cli.ExitFailed, Message: fmt.Sprintf("cannot write %s: %v", path, err),
-			Hint: "choose a file on a disk with room, in a folder that this user may write", Err: err,
+			Hint: "name a file in a folder that you can write to, on a disk with free space", Err: err,
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func Load(path string) (Header, *ledger.State, error) {
 	if err != nil {
 		return Header{}, nil, &cli.Error{
 			Code: "no-file", Exit: cli.ExitUsage, Message: fmt.Sprintf("cannot read %s: %v", path, errors.Unwrap(err)),
-			Hint: "name a file that coordinator snapshot save has written", Err: err,
+			Hint: "name a file written by coordinator snapshot save", Err: err,
 		}
 	}
 	defer func() { _ = f.Close() }()
@@ -160,7 +160,7 @@ func Load(path string) (Header, *ledger.State, error) {
 	if err != nil {
 		return h, nil, &cli.Error{
 			Code: "bad-snapshot", Exit: cli.ExitFailed, Message: fmt.Sprintf("%s: %v", path, err),
-			Hint: "take another copy of it, or an older snapshot", Err: err,
+			Hint: "use another copy of the file, or an older snapshot", Err: err,
 		}
 	}
 	return h, st, nil

@@ -44,7 +44,7 @@ func New() *Machine {
 }
 
 // errOutdated ends a server that does not know the rules of an entry.
-var errOutdated = errors.New("the log has an entry of rules that this version does not know")
+var errOutdated = errors.New("the log has an entry with rules that this version does not support")
 
 // Applied is what Apply answers to the proposer.
 type Applied struct {
@@ -132,6 +132,20 @@ func (m *Machine) Gap() time.Duration {
 		return 0
 	}
 	return time.Since(m.ticked)
+}
+
+// Age returns the time since the newest tick that is applied here; 0 while unknown. A tick
+// applied before the start counts by the wall clock of the leader that made it.
+func (m *Machine) Age() time.Duration {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	switch {
+	case !m.ticked.IsZero():
+		return time.Since(m.ticked)
+	case m.state.Ticked > 0:
+		return max(0, time.Since(time.UnixMicro(m.state.Ticked)))
+	}
+	return 0
 }
 
 // View lets f read the state. f must not keep it.

@@ -32,10 +32,12 @@ type Node struct {
 	heard  time.Time // last message; the lock of Nodes guards it
 }
 
-// Origin is who is at the other end of a stream.
+// Origin identifies the other end of a stream.
 type Origin struct {
 	Node, Machine, Boot string
 	Process             uint64
+	// CertificateEnds is the end of the certificate that was shown; zero without one.
+	CertificateEnds time.Time
 }
 
 // Box holds the messages to send.
@@ -101,7 +103,20 @@ func (n *Nodes) refuse(who Origin, by string) {
 	}
 }
 
-// Conflicts are the nodes under whose name another machine has tried to connect lately, each in words.
+// CertificateEnds returns the ends of the certificates that connected nodes have shown, by node.
+func (n *Nodes) CertificateEnds() map[string]time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make(map[string]time.Time, len(n.open))
+	for name, s := range n.open {
+		if !s.who.CertificateEnds.IsZero() {
+			out[name] = s.who.CertificateEnds
+		}
+	}
+	return out
+}
+
+// Conflicts returns, by node name, why another machine that used the name lately was refused.
 func (n *Nodes) Conflicts() map[string]string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

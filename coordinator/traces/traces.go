@@ -126,9 +126,9 @@ func (q *quiet) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error
 	err := q.SpanExporter.ExportSpans(ctx, spans)
 	switch {
 	case err != nil && !q.failing.Swap(true):
-		q.logger.Warn("traces cannot be sent, and are dropped", slog.Any("error", err))
+		q.logger.Warn("traces not sent, dropping them", slog.Any("error", err))
 	case err == nil && q.failing.Swap(false):
-		q.logger.Info("traces are sent again")
+		q.logger.Info("sending traces again")
 	}
 	return nil
 }

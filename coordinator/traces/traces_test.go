@@ -181,7 +181,7 @@ func TestNoCollector(t *testing.T) {
 		}
 	}
 	tr.Close()
-	if n := strings.Count(log.String(), "traces cannot be sent"); n != 1 {
+	if n := strings.Count(log.String(), "traces not sent"); n != 1 {
 		t.Errorf("said %d times: %s", n, log.String())
 	}
 }

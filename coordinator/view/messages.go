@@ -1,10 +1,10 @@
-// Package view shows the committed state, and what a leader hears beside it, as messages:
+// Package view converts the committed state, and what a leader hears beside it, to messages:
 // nodes, domains and sprints.
 //
-// The one idea: what is not known is absent, never zero and never the value that was asked
-// for. A server that does not lead shows what the log says; a leader adds what it hears.
+// The one idea: an unknown value is absent, never zero and never the requested value. A
+// follower shows the committed state, and nodes as "unknown"; a leader adds what it hears.
 //
-// What it never does: decide, or show a measurement that is too old to be true.
+// What it never does: decide, or show a measurement that is too old to count.
 package view
 
 import (
@@ -25,15 +25,20 @@ const (
 	stateReleased  = "released"
 	stateDrained   = "drained"
 	stateOff       = "off"
+	StateUnknown   = "unknown"
 )
 
-// MeasuredByNodes says that a domain's power is the sum of its nodes'.
-const MeasuredByNodes = "nodes"
+// Sources of a domain's power that has no meter of its own: the sum of its nodes, or of the
+// meters of domains below and of nodes.
+const (
+	MeasuredByNodes  = "nodes"
+	MeasuredByMeters = "meters"
+)
 
-// StaleReport is how old a measurement may be to count into a domain's measured power.
+// StaleReport is the age up to which a measurement counts into a domain's measured power.
 const StaleReport = 3 * time.Second
 
-// Nodes are all nodes by name. h is nil on a server that does not lead: what only the leader hears is absent then.
+// Nodes returns all nodes by name. On a follower h is nil, and what only the leader hears is absent.
 func Nodes(s *ledger.State, h *Heard) []*headroomv1.Node {
 	out := make([]*headroomv1.Node, 0, len(s.Nodes))
 	for _, n := range s.NodesByName() {
@@ -42,7 +47,7 @@ func Nodes(s *ledger.State, h *Heard) []*headroomv1.Node {
 	return out
 }
 
-// Node is one of them.
+// Node returns one node.
 func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
 	m := &headroomv1.Node{
 		Name: n.Name, Domain: n.Domain, TargetUw: int64(n.Target), CeilingUw: int64(n.Ceiling), ChargeUw: int64(n.Charge()),
@@ -59,13 +64,15 @@ func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
 	if n.Grantable() {
 		m.State = StateOK
 	}
-	if h != nil {
+	if h == nil {
+		m.State = StateUnknown
+	} else {
 		h.add(m, n)
 	}
 	switch {
 	case n.Off != "":
 		m.State = stateOff
-	case n.Drained && m.GetState() == StateOK:
+	case n.Drained && n.Grantable() && m.GetState() != StateLost:
 		m.State = stateDrained
 	case n.Released:
 		m.State = stateReleased
@@ -75,25 +82,29 @@ func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
 	return m
 }
 
-// Heard is what only a leader knows: what it hears from nodes and meters.
+// Heard is what only a leader has: reports of nodes and readings of meters.
 type Heard struct {
 	// Table of the reports of nodes, and Now, the leader's monotonic time.
 	Table *ledger.Table
 	Now   time.Duration
-	// Lost is how old the newest report of a node may be before the node counts as lost.
+	// Lost is the age of a node's newest report from which the node counts as lost.
 	Lost time.Duration
 	// Meters are the readings of domains' meters that count now, by domain.
 	Meters map[string]Reading
+	// CertificateEnds are the ends of the certificates that connected nodes have shown, by node.
+	CertificateEnds map[string]time.Time
+	// Since is when each node entered its state, and Drifted when a limit of it last drifted, by node.
+	Since, Drifted map[string]time.Time
 }
 
-// Reading is what a meter of a domain has read.
+// Reading is one reading of a domain's meter.
 type Reading struct {
-	// Power that the meter has read, and Meter, its name.
+	// Power is the value, and Meter the name of the meter.
 	Power units.Power
 	Meter string
 }
 
-// of is what is heard of a node; known is false while nothing is, or it is too old to count.
+// of returns the newest report of a node; known is false if there is none, or it is too old to count.
 func (h *Heard) of(node string) (v ledger.View, known bool) {
 	v, ok := h.Table.View(node, h.Now)
 	return v, ok && v.Age <= h.Lost
@@ -101,6 +112,7 @@ func (h *Heard) of(node string) (v ledger.View, known bool) {
 
 // add adds what the leader has heard of the node.
 func (h *Heard) add(m *headroomv1.Node, n ledger.Node) {
+	m.CertificateEndsUs, m.StateSinceUs, m.LastDriftUs = moment(h.CertificateEnds[n.Name]), moment(h.Since[n.Name]), moment(h.Drifted[n.Name])
 	v, ok := h.Table.View(n.Name, h.Now)
 	if !ok || v.Age > h.Lost {
 		m.State = StateLost
@@ -108,7 +120,7 @@ func (h *Heard) add(m *headroomv1.Node, n ledger.Node) {
 	if !ok {
 		return
 	}
-	// A lease counts from a heartbeat, so none runs longer than a lease after the last one heard.
+	// A lease runs from a heartbeat, so none lasts longer than its length after the last one heard.
 	remains := min(v.Lease, v.Length-v.Age)
 	age, left := v.Age.Milliseconds(), remains.Milliseconds()
 	m.HeardMs, m.Rung, m.Version = &age, v.Report.Rung, v.Report.Version
@@ -141,6 +153,14 @@ func nodeSprintMessage(p *ledger.NodeSprint) *headroomv1.Sprint {
 	return wire.SprintMessage(p.Lease())
 }
 
+// moment returns a time in microseconds since the Unix epoch, nil for the zero time.
+func moment(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UnixMicro())
+}
+
 func microwatts(p *units.Power) *int64 {
 	if p == nil {
 		return nil
@@ -149,39 +169,29 @@ func microwatts(p *units.Power) *int64 {
 	return &v
 }
 
-// Domains are all domains, parents before children, with the measured power where every node below has reported.
+// Domains returns all domains, parents before children. What is measured is absent if h is nil.
 func Domains(s *ledger.State, h *Heard, nodes []*headroomv1.Node) []*headroomv1.Domain {
 	tree := s.Tree()
 	if tree == nil {
 		return nil
 	}
 	totals := s.Totals()
-	measured, unknown := map[string]units.Power{}, map[string]units.Power{}
-	for _, n := range nodes {
-		if n.PowerUw == nil {
-			unknown[n.GetDomain()]++
-			continue
-		}
-		measured[n.GetDomain()] += units.Power(n.GetPowerUw())
+	var powers map[string]power
+	if h != nil {
+		powers = domainPowers(s, tree, h, nodes)
 	}
-	measured, unknown = tree.Totals(measured), tree.Totals(unknown)
 	var out []*headroomv1.Domain
-	for _, dom := range tree.Domains() {
-		m := domainMessage(s, s.Domains[dom.Name], totals[dom.Name])
-		if sum := measured[dom.Name]; h != nil && unknown[dom.Name] == 0 && totals[dom.Name].Nodes > 0 {
-			m.MeasuredUw, m.MeasuredBy = microwatts(&sum), MeasuredByNodes
-		}
-		if h != nil {
-			if r, ok := h.Meters[dom.Name]; ok {
-				m.MeasuredUw, m.MeasuredBy = microwatts(&r.Power), r.Meter
-			}
+	for _, d := range tree.Domains() {
+		m := domainMessage(s, s.Domains[d.Name], totals[d.Name])
+		if p, ok := powers[d.Name]; ok {
+			p.fill(m)
 		}
 		out = append(out, m)
 	}
 	return out
 }
 
-// domainMessage is a domain with its sums and everything that operators say of it.
+// domainMessage returns a domain with its sums and its settings.
 func domainMessage(s *ledger.State, d ledger.Domain, t ledger.Totals) *headroomv1.Domain {
 	m := Totals(d.Name, t)
 	m.Parent, m.RatingUw, m.Margin, m.BootNodes = d.Parent, int64(d.Rating), d.Margin, uint32(d.BootNodes)
@@ -194,7 +204,7 @@ func domainMessage(s *ledger.State, d ledger.Domain, t ledger.Totals) *headroomv
 	return m
 }
 
-// Totals is a domain with its sums alone.
+// Totals returns a domain with its sums alone.
 func Totals(name string, t ledger.Totals) *headroomv1.Domain {
 	return &headroomv1.Domain{
 		Name: name, BudgetUw: int64(t.Budget), UnmanagedUw: int64(t.Unmanaged), ReservedUw: int64(t.Reserved),
@@ -202,8 +212,8 @@ func Totals(name string, t ledger.Totals) *headroomv1.Domain {
 	}
 }
 
-// BrakeStored counts the nodes that are heard, and names those of them that have not
-// stored the generation of the brake that is in force.
+// BrakeStored returns the number of nodes that are heard, and the names of those that have
+// not stored the generation of the brake that is in force.
 func (h *Heard) BrakeStored(s *ledger.State, generation uint64) (nodes *uint32, behind []string) {
 	n := uint32(0)
 	for _, x := range s.NodesByName() {

@@ -122,3 +122,59 @@ func TestStatesOfNodes(t *testing.T) {
 		}
 	}
 }
+
+// While a node is unknown, the known sum is a lower bound; a machine that is off is not unknown.
+func TestPowerIsALowerBound(t *testing.T) {
+	t.Parallel()
+	s := stateOfThree()
+	delete(s.Nodes, "c")
+	power := 122 * units.Watt
+	d := heardFrom(ledger.Report{Sighting: ledger.Sighting{Node: "a", Process: 1}, Number: 1, Power: &power})
+	for _, m := range Domains(s, d, Nodes(s, d)) {
+		if m.MeasuredUw != nil || m.GetPowerKnownUw() != int64(power) || m.GetPowerUnknownNodes() != 1 || m.GetUnmeteredUw() != m.GetUnmanagedUw() {
+			t.Errorf("one node unheard: %v", m)
+		}
+	}
+	b := s.Nodes["b"]
+	b.Off = "mia"
+	s.Nodes["b"] = b
+	for _, m := range Domains(s, d, Nodes(s, d)) {
+		if m.GetMeasuredUw() != int64(power) || m.GetPowerUnknownNodes() != 0 {
+			t.Errorf("one machine off: %v", m)
+		}
+	}
+	for _, m := range Domains(s, nil, Nodes(s, nil)) {
+		if m.PowerKnownUw != nil || m.PowerUnknownNodes != nil {
+			t.Errorf("a follower: %v", m)
+		}
+	}
+}
+
+// A parent without a meter has the reading of its child's meter, which knows the lost node too.
+func TestMetersRollUp(t *testing.T) {
+	t.Parallel()
+	s := stateOfThree()
+	d := heardFrom()
+	d.Meters = map[string]Reading{"rack/r1": {Power: 300 * units.Watt, Meter: "pdu-7"}}
+	m := Domains(s, d, Nodes(s, d))
+	if m[0].GetMeasuredUw() != int64(300*units.Watt) || m[0].GetMeasuredBy() != MeasuredByMeters || m[0].GetPowerUnknownNodes() != 0 {
+		t.Errorf("the parent: %v", m[0])
+	}
+	if drawn, known := DrawnAtLeast(m[0]); !known || drawn != 340*units.Watt {
+		t.Errorf("the parent draws %v, want the meter's 300 W and 40 W unmanaged that it does not see", drawn)
+	}
+	if m[1].GetMeasuredBy() != "pdu-7" || m[1].GetUnmeteredUw() != 0 {
+		t.Errorf("the child: %v", m[1])
+	}
+}
+
+// A follower does not hear nodes, so none of them is "ok".
+func TestFollowerSaysUnknown(t *testing.T) {
+	t.Parallel()
+	s := stateOfThree()
+	for name, want := range map[string]string{"a": StateUnknown, "b": stateReleased, "c": stateObserving} {
+		if got := Node(s, nil, s.Nodes[name]).GetState(); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}

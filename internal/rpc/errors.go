@@ -27,10 +27,10 @@ func Refuse(code connect.Code, short string, exit int, message, hint string) *co
 // NotLeader is the error of a server that does not lead. id and address name
 // the leader; both are empty while there is none.
 func NotLeader(id, address string) *connect.Error {
-	message, hint := "this server does not lead; "+id+" at "+address+" does", "ask "+address
+	message, hint := "this server is not the leader; the leader is "+id+" at "+address, "use --addr "+address
 	short := "not-leader"
 	if address == "" {
-		short, message, hint = "no-leader", "there is no leader", "a majority of the servers must run and reach each other; --stale reads without a leader"
+		short, message, hint = "no-leader", "no leader", noLeaderHint
 	}
 	e := Refuse(connect.CodeUnavailable, short, cli.ExitUnreachable, message, hint)
 	if d, err := connect.NewErrorDetail(&headroomv1.NotLeader{LeaderId: id, LeaderAddress: address}); err == nil {
@@ -39,8 +39,11 @@ func NotLeader(id, address string) *connect.Error {
 	return e
 }
 
-// LeaderOf is the leader's RPC address that a NotLeader error carries. ok says
-// that err is such an error; the address is empty while there is no leader.
+// noLeaderHint is the way out while there is no leader.
+const noLeaderHint = "a majority of the servers must run and reach each other; --stale reads without a leader"
+
+// LeaderOf returns the leader's RPC address that a NotLeader error carries. ok reports
+// whether err is such an error; the address is empty while there is no leader.
 func LeaderOf(err error) (address string, ok bool) {
 	d := detail[*headroomv1.NotLeader](err)
 	return d.GetLeaderAddress(), d != nil
@@ -76,6 +79,9 @@ func AsCLI(err error, doing, addr string) *cli.Error {
 	if own, ok := errors.AsType[*cli.Error](err); ok {
 		return own
 	}
+	if none, ok := errors.AsType[*NoLeaderError](err); ok {
+		return noLeader(none, doing)
+	}
 	if r := detail[*headroomv1.Refusal](err); r != nil {
 		return refusal(err, r)
 	}
@@ -83,15 +89,27 @@ func AsCLI(err error, doing, addr string) *cli.Error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		e.Code, e.Exit, e.Message = "interrupted", cli.ExitInterrupted, doing+": interrupted"
-		e.Hint = "the outcome is unknown if it was a change; look before repeating it"
+		e.Hint = "a change may have been made; check before you repeat it"
 	case NotSent(err):
 		e.Code, e.Exit, e.Message = "unreachable", cli.ExitUnreachable, fmt.Sprintf("%s: cannot reach %s: %s", doing, addr, cause(err))
-		e.Hint = "check that the server runs and listens there; --addr names another one"
+		e.Hint = "check that the server runs and listens there, or use --addr for another one"
+	case refusedHandshake(err):
+		e.Code, e.Exit, e.Message = "unauthenticated", cli.ExitDenied, fmt.Sprintf("%s: TLS handshake with %s failed, nothing was sent: %s", doing, addr, message(err))
+		e.Hint = "the certificate must be valid and of this cluster's authority; coordinator tls inspect shows it"
 	case sentWithoutAnswer(err):
 		e.Code, e.Exit, e.Message = "unknown", cli.ExitUnknown, fmt.Sprintf("%s: %s did not answer: %s", doing, addr, cause(err))
-		e.Hint = "the outcome is unknown; a change may be repeated with the same --request-id"
+		e.Hint = "the outcome is unknown; it is safe to retry a change with the same --request-id"
 	default:
 		byCode(e, err, doing)
+	}
+	return e
+}
+
+// noLeader is the error of a command that found no leader at several addresses.
+func noLeader(none *NoLeaderError, doing string) *cli.Error {
+	e := &cli.Error{Code: "no-leader", Exit: cli.ExitUnreachable, Message: doing + ": " + none.Error(), Hint: noLeaderHint, Err: none}
+	if none.Answered() == "" {
+		e.Code, e.Hint = "unreachable", "start the servers, or use --addr for other ones"
 	}
 	return e
 }
@@ -110,6 +128,16 @@ func NotSent(err error) bool {
 	return ok && op.Op == "dial"
 }
 
+// refusedHandshake reports whether one side refused the other's certificate: the server
+// reads no request before it has accepted the client's.
+func refusedHandshake(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		return true
+	}
+	_, ok := errors.AsType[handshakeError](err)
+	return ok
+}
+
 // sentWithoutAnswer says that the request may have reached the server. Connect
 // calls it "canceled" when the server hung up while the request was being written.
 func sentWithoutAnswer(err error) bool {
@@ -125,11 +153,11 @@ func byCode(e *cli.Error, err error, doing string) {
 	e.Message = doing + ": " + message(err)
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:
-		e.Code, e.Exit, e.Hint = "unavailable", cli.ExitUnreachable, "try again in a moment"
+		e.Code, e.Exit, e.Hint = "unavailable", cli.ExitUnreachable, "retry in a moment"
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
-		e.Code, e.Exit, e.Hint = "denied", cli.ExitDenied, "this caller may not do that"
+		e.Code, e.Exit, e.Hint = "denied", cli.ExitDenied, "use an identity with a role that allows this"
 	case connect.CodeAlreadyExists, connect.CodeAborted:
-		e.Code, e.Exit, e.Hint = "conflict", cli.ExitConflict, "look at the present state and try again"
+		e.Code, e.Exit, e.Hint = "conflict", cli.ExitConflict, "check the present state and retry"
 	case connect.CodeFailedPrecondition:
 		e.Code, e.Exit = "refused", cli.ExitRefused
 	case connect.CodeInvalidArgument:

@@ -9,16 +9,18 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"headroom/internal/cli"
 	"headroom/internal/rpc"
 )
 
-var errRefused = connect.NewError(connect.CodeUnavailable, &net.OpError{Op: "dial", Err: errors.New("connection refused")})
+var errRefused = connect.NewError(connect.CodeUnavailable, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
 
 // group answers calls: by address, what the server there says.
 type group struct {
@@ -90,4 +92,38 @@ func TestToLeaderWithoutAddress(t *testing.T) {
 	if _, err := rpc.ToLeader(t.Context(), nil, time.Second, nil); !errors.Is(err, rpc.ErrNoAddress) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// When every server refuses the connection, the search ends within a second and names them all.
+func TestToLeaderRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{answers: map[string]func() error{"a": says(errRefused), "b": says(errRefused)}}
+		began := time.Now()
+		_, err := rpc.Search{Addrs: []string{"a", "b"}, Patience: rpc.ElectionWait, Refused: rpc.RefusedWait, Waiting: func() { t.Error("waits for an election") }}.ToLeader(t.Context(), g.call)
+		if e := rpc.AsCLI(err, "status", "a"); e.Exit != cli.ExitUnreachable || e.Message != "status: no server reachable: a, b connection refused" {
+			t.Errorf("got %d %q", e.Exit, e.Message)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("gave up after %v", took)
+		}
+	})
+}
+
+// A server that answers without a leader is waited for, for one election, and the caller learns of it; the error names the reason of each.
+func TestToLeaderNames(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{answers: map[string]func() error{"a": says(rpc.NotLeader("", "")), "b": says(errRefused), "c": says(errRefused)}}
+		began, waits := time.Now(), 0
+		s := rpc.Search{Addrs: []string{"a", "b", "c"}, Patience: rpc.ElectionWait, Refused: rpc.RefusedWait, Waiting: func() { waits++ }}
+		at, err := s.ToLeader(t.Context(), g.call)
+		e := rpc.AsCLI(err, "status", at)
+		if at != "a" || e.Code != "no-leader" || e.Exit != cli.ExitUnreachable || e.Message != "status: no leader: a not leader; b, c connection refused" {
+			t.Errorf("got %s %s %d %q", at, e.Code, e.Exit, e.Message)
+		}
+		if took := time.Since(began); waits != 1 || took < rpc.ElectionWait || took > rpc.ElectionWait+time.Second {
+			t.Errorf("told %d times, gave up after %v", waits, took)
+		}
+	})
 }

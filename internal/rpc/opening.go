@@ -2,8 +2,14 @@ package rpc
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"headroom/internal/cli"
 )
@@ -51,4 +57,26 @@ func WantsCertificate(e *cli.Error) bool {
 	ends := []string{neverOpened, "malformed HTTP", "EOF", "connection reset"}
 	return (e.Exit == cli.ExitUnreachable || e.Exit == cli.ExitUnknown) &&
 		slices.ContainsFunc(ends, func(words string) bool { return strings.Contains(e.Message, words) })
+}
+
+// probeWait bounds the handshake of SpeaksTLS: the server has just been connected to.
+const probeWait = time.Second
+
+// SpeaksTLS reports whether the server at addr offers a certificate. It trusts none, so
+// that nothing is sent after the handshake.
+func SpeaksTLS(ctx context.Context, addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	d := tls.Dialer{Config: &tls.Config{RootCAs: x509.NewCertPool(), ServerName: host, MinVersion: tls.VersionTLS13}}
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err == nil {
+		_ = c.Close() // cannot be: no certificate is trusted
+		return true
+	}
+	_, offered := errors.AsType[*tls.CertificateVerificationError](err)
+	return offered
 }

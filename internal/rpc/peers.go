@@ -103,10 +103,16 @@ func dialTLS(ctx context.Context, d *net.Dialer, config *tls.Config, l *live, ne
 	}
 	_ = c.NetConn().Close()
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-		err = &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: err}
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: err}
 	}
-	return nil, err
+	return nil, handshakeError{err}
 }
+
+// handshakeError means that the two sides did not agree on each other; nothing was sent.
+type handshakeError struct{ error }
+
+// Unwrap returns the cause.
+func (e handshakeError) Unwrap() error { return e.error }
 
 // HTTP is the client to make Connect clients with.
 func (p Peers) HTTP() connect.HTTPClient { return p.client }

@@ -63,7 +63,7 @@ func Listen(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, &cli.Error{
 			Code: "listen", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot listen on %s: %s", addr, cause(err)),
-			Hint: "another process may hold the port; choose another address",
+			Hint: "another process may use the port; choose another address",
 		}
 	}
 	return l, nil

@@ -46,7 +46,7 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, &cli.Error{
 			Code: "listen", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot listen on %s: %s", path, cause(err)),
-			Hint: "its folder must exist and be writable for this user",
+			Hint: "its folder must exist and be writable by this user",
 		}
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
@@ -95,7 +95,7 @@ func removeStale(path string) error {
 		return &cli.Error{Code: "listen", Exit: cli.ExitFailed, Message: path + " exists and is not a socket", Hint: "remove it or choose another path"}
 	}
 	if answers(path) {
-		return &cli.Error{Code: "listen", Exit: cli.ExitConflict, Message: "another process answers on " + path, Hint: "stop it first; two must not run on one state directory"}
+		return &cli.Error{Code: "listen", Exit: cli.ExitConflict, Message: "another process answers on " + path, Hint: "stop it first; only one may use a state directory"}
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("rpc: replace socket %s: %w", path, err)

@@ -153,7 +153,10 @@ type Meta struct {
 	// Id of the answering server.
 	Server string `protobuf:"bytes,4,opt,name=server,proto3" json:"server,omitempty"`
 	// Epoch of the present leadership.
-	Epoch         *Epoch `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch *Epoch `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Age of the state in a stale answer: time since its newest tick, milliseconds; absent in
+	// a linearizable answer, and while unknown.
+	AgeMs         *int64 `protobuf:"varint,6,opt,name=age_ms,json=ageMs,proto3,oneof" json:"age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +226,13 @@ func (x *Meta) GetEpoch() *Epoch {
 	return nil
 }
 
+func (x *Meta) GetAgeMs() int64 {
+	if x != nil && x.AgeMs != nil {
+		return *x.AgeMs
+	}
+	return 0
+}
+
 type GetStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
@@ -283,7 +293,9 @@ type GetStatusResponse struct {
 	LeaseMs        int64 `protobuf:"varint,9,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	LongestLeaseMs int64 `protobuf:"varint,10,opt,name=longest_lease_ms,json=longestLeaseMs,proto3" json:"longest_lease_ms,omitempty"`
 	// How long after the expiry of its lease a lost node may take to reach its fail-safe cap, milliseconds; 0 is unknown.
-	SettleMs      int64 `protobuf:"varint,11,opt,name=settle_ms,json=settleMs,proto3" json:"settle_ms,omitempty"`
+	SettleMs int64 `protobuf:"varint,11,opt,name=settle_ms,json=settleMs,proto3" json:"settle_ms,omitempty"`
+	// Nodes whose state this server does not know, because it is not the leader.
+	NodesUnknown  uint32 `protobuf:"varint,12,opt,name=nodes_unknown,json=nodesUnknown,proto3" json:"nodes_unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +407,13 @@ func (x *GetStatusResponse) GetSettleMs() int64 {
 	return 0
 }
 
+func (x *GetStatusResponse) GetNodesUnknown() uint32 {
+	if x != nil {
+		return x.NodesUnknown
+	}
+	return 0
+}
+
 // Domain is one node of the power tree, with its budget and its charges.
 type Domain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -410,7 +429,7 @@ type Domain struct {
 	ReservedUw int64 `protobuf:"varint,5,opt,name=reserved_uw,json=reservedUw,proto3" json:"reserved_uw,omitempty"`
 	// budget - unmanaged - reserved; negative is shortfall. Microwatts.
 	HeadroomUw int64 `protobuf:"varint,6,opt,name=headroom_uw,json=headroomUw,proto3" json:"headroom_uw,omitempty"`
-	// Sum of the measured power of the nodes in the domain; absent unless every node has reported recently.
+	// Measured power; absent unless it is known of every node below, see power_known_uw.
 	MeasuredUw *int64 `protobuf:"varint,7,opt,name=measured_uw,json=measuredUw,proto3,oneof" json:"measured_uw,omitempty"`
 	// Least power that the domain can be lowered to: fail-safe charges + unmanaged, microwatts.
 	FloorUw int64  `protobuf:"varint,8,opt,name=floor_uw,json=floorUw,proto3" json:"floor_uw,omitempty"`
@@ -427,12 +446,21 @@ type Domain struct {
 	// If set: the budget that is restored by the clock, and when (microseconds since the Unix epoch).
 	BackUw   *int64 `protobuf:"varint,15,opt,name=back_uw,json=backUw,proto3,oneof" json:"back_uw,omitempty"`
 	BackAtUs int64  `protobuf:"varint,16,opt,name=back_at_us,json=backAtUs,proto3" json:"back_at_us,omitempty"`
-	// Source of the measured power: "nodes", or the name of a meter.
+	// Source of the measured power: "nodes", the name of the domain's meter, or "meters" (meters
+	// of domains below, and nodes).
 	MeasuredBy string `protobuf:"bytes,17,opt,name=measured_by,json=measuredBy,proto3" json:"measured_by,omitempty"`
 	// Budget of energy for sprints; absent without one.
 	Sprint *SprintBudget `protobuf:"bytes,18,opt,name=sprint,proto3" json:"sprint,omitempty"`
 	// Maximum rating that a node in the domain may declare, microwatts; 0: as the parent domain.
-	RatedMaxUw    int64 `protobuf:"varint,19,opt,name=rated_max_uw,json=ratedMaxUw,proto3" json:"rated_max_uw,omitempty"`
+	RatedMaxUw int64 `protobuf:"varint,19,opt,name=rated_max_uw,json=ratedMaxUw,proto3" json:"rated_max_uw,omitempty"`
+	// Sum of the power that is known below: a lower bound while nodes are unknown, microwatts;
+	// absent while nothing is known.
+	PowerKnownUw *int64 `protobuf:"varint,20,opt,name=power_known_uw,json=powerKnownUw,proto3,oneof" json:"power_known_uw,omitempty"`
+	// Number of nodes below whose power is unknown; absent on a server that is not the leader.
+	PowerUnknownNodes *uint32 `protobuf:"varint,21,opt,name=power_unknown_nodes,json=powerUnknownNodes,proto3,oneof" json:"power_unknown_nodes,omitempty"`
+	// Unmanaged power below that power_known_uw does not contain, microwatts: meters measure
+	// it, nodes do not.
+	UnmeteredUw   int64 `protobuf:"varint,22,opt,name=unmetered_uw,json=unmeteredUw,proto3" json:"unmetered_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -596,6 +624,27 @@ func (x *Domain) GetSprint() *SprintBudget {
 func (x *Domain) GetRatedMaxUw() int64 {
 	if x != nil {
 		return x.RatedMaxUw
+	}
+	return 0
+}
+
+func (x *Domain) GetPowerKnownUw() int64 {
+	if x != nil && x.PowerKnownUw != nil {
+		return *x.PowerKnownUw
+	}
+	return 0
+}
+
+func (x *Domain) GetPowerUnknownNodes() uint32 {
+	if x != nil && x.PowerUnknownNodes != nil {
+		return *x.PowerUnknownNodes
+	}
+	return 0
+}
+
+func (x *Domain) GetUnmeteredUw() int64 {
+	if x != nil {
+		return x.UnmeteredUw
 	}
 	return 0
 }
@@ -1345,7 +1394,7 @@ type Node struct {
 	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
 	// "ok", "waiting" (seen, not admitted), "lost", "observing", "released",
-	// "drained", "off".
+	// "drained", "off", "unknown" (this server is not the leader).
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	// The requested cap of the plan, microwatts.
 	TargetUw int64 `protobuf:"varint,4,opt,name=target_uw,json=targetUw,proto3" json:"target_uw,omitempty"`
@@ -1385,7 +1434,15 @@ type Node struct {
 	// Microwatts; absent if they agree.
 	DeclaredRatedUw *int64 `protobuf:"varint,28,opt,name=declared_rated_uw,json=declaredRatedUw,proto3,oneof" json:"declared_rated_uw,omitempty"`
 	// Measured power above the rating, microwatts; absent without one.
-	DrawnUw       *int64 `protobuf:"varint,29,opt,name=drawn_uw,json=drawnUw,proto3,oneof" json:"drawn_uw,omitempty"`
+	DrawnUw *int64 `protobuf:"varint,29,opt,name=drawn_uw,json=drawnUw,proto3,oneof" json:"drawn_uw,omitempty"`
+	// End of the certificate that the node showed this leader, microseconds since the Unix
+	// epoch; absent while unknown.
+	CertificateEndsUs *int64 `protobuf:"varint,30,opt,name=certificate_ends_us,json=certificateEndsUs,proto3,oneof" json:"certificate_ends_us,omitempty"`
+	// Since when this leader has seen the node in its state, microseconds since the Unix epoch.
+	StateSinceUs *int64 `protobuf:"varint,31,opt,name=state_since_us,json=stateSinceUs,proto3,oneof" json:"state_since_us,omitempty"`
+	// When this leader last heard that a limit of the node drifted, microseconds since the Unix
+	// epoch; absent when it has not.
+	LastDriftUs   *int64 `protobuf:"varint,32,opt,name=last_drift_us,json=lastDriftUs,proto3,oneof" json:"last_drift_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1619,6 +1676,27 @@ func (x *Node) GetDeclaredRatedUw() int64 {
 func (x *Node) GetDrawnUw() int64 {
 	if x != nil && x.DrawnUw != nil {
 		return *x.DrawnUw
+	}
+	return 0
+}
+
+func (x *Node) GetCertificateEndsUs() int64 {
+	if x != nil && x.CertificateEndsUs != nil {
+		return *x.CertificateEndsUs
+	}
+	return 0
+}
+
+func (x *Node) GetStateSinceUs() int64 {
+	if x != nil && x.StateSinceUs != nil {
+		return *x.StateSinceUs
+	}
+	return 0
+}
+
+func (x *Node) GetLastDriftUs() int64 {
+	if x != nil && x.LastDriftUs != nil {
+		return *x.LastDriftUs
 	}
 	return 0
 }
@@ -5021,15 +5099,17 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\aRefusal\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04exit\x18\x02 \x01(\x05R\x04exit\x12\x12\n" +
-	"\x04hint\x18\x03 \x01(\tR\x04hint\"\xa0\x01\n" +
+	"\x04hint\x18\x03 \x01(\tR\x04hint\"\xc7\x01\n" +
 	"\x04Meta\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x18\n" +
 	"\bas_of_us\x18\x02 \x01(\x03R\x06asOfUs\x12 \n" +
 	"\vconsistency\x18\x03 \x01(\tR\vconsistency\x12\x16\n" +
 	"\x06server\x18\x04 \x01(\tR\x06server\x12(\n" +
-	"\x05epoch\x18\x05 \x01(\v2\x12.headroom.v1.EpochR\x05epoch\"(\n" +
+	"\x05epoch\x18\x05 \x01(\v2\x12.headroom.v1.EpochR\x05epoch\x12\x1a\n" +
+	"\x06age_ms\x18\x06 \x01(\x03H\x00R\x05ageMs\x88\x01\x01B\t\n" +
+	"\a_age_ms\"(\n" +
 	"\x10GetStatusRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"\x98\x03\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xbd\x03\n" +
 	"\x11GetStatusResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12'\n" +
 	"\x04site\x18\x02 \x01(\v2\x13.headroom.v1.DomainR\x04site\x12\x19\n" +
@@ -5044,7 +5124,8 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\blease_ms\x18\t \x01(\x03R\aleaseMs\x12(\n" +
 	"\x10longest_lease_ms\x18\n" +
 	" \x01(\x03R\x0elongestLeaseMs\x12\x1b\n" +
-	"\tsettle_ms\x18\v \x01(\x03R\bsettleMs\"\xf8\x04\n" +
+	"\tsettle_ms\x18\v \x01(\x03R\bsettleMs\x12#\n" +
+	"\rnodes_unknown\x18\f \x01(\rR\fnodesUnknown\"\xa6\x06\n" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -5073,10 +5154,15 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"measuredBy\x121\n" +
 	"\x06sprint\x18\x12 \x01(\v2\x19.headroom.v1.SprintBudgetR\x06sprint\x12 \n" +
 	"\frated_max_uw\x18\x13 \x01(\x03R\n" +
-	"ratedMaxUwB\x0e\n" +
+	"ratedMaxUw\x12)\n" +
+	"\x0epower_known_uw\x18\x14 \x01(\x03H\x02R\fpowerKnownUw\x88\x01\x01\x123\n" +
+	"\x13power_unknown_nodes\x18\x15 \x01(\rH\x03R\x11powerUnknownNodes\x88\x01\x01\x12!\n" +
+	"\funmetered_uw\x18\x16 \x01(\x03R\vunmeteredUwB\x0e\n" +
 	"\f_measured_uwB\n" +
 	"\n" +
-	"\b_back_uw\"x\n" +
+	"\b_back_uwB\x11\n" +
+	"\x0f_power_known_uwB\x16\n" +
+	"\x14_power_unknown_nodes\"x\n" +
 	"\fSprintBudget\x12\x1f\n" +
 	"\vcapacity_uj\x18\x01 \x01(\x03R\n" +
 	"capacityUj\x12\x1b\n" +
@@ -5129,7 +5215,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x06domain\x18\x03 \x01(\tR\x06domain\"c\n" +
 	"\x11ListNodesResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12'\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x11.headroom.v1.NodeR\x05nodes\"\xa7\b\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x11.headroom.v1.NodeR\x05nodes\"\xed\t\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x14\n" +
@@ -5164,7 +5250,11 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\bleast_uw\x18\x1a \x01(\x03R\aleastUw\x12\x15\n" +
 	"\x06off_by\x18\x1b \x01(\tR\x05offBy\x12/\n" +
 	"\x11declared_rated_uw\x18\x1c \x01(\x03H\x06R\x0fdeclaredRatedUw\x88\x01\x01\x12\x1e\n" +
-	"\bdrawn_uw\x18\x1d \x01(\x03H\aR\adrawnUw\x88\x01\x01B\x0f\n" +
+	"\bdrawn_uw\x18\x1d \x01(\x03H\aR\adrawnUw\x88\x01\x01\x123\n" +
+	"\x13certificate_ends_us\x18\x1e \x01(\x03H\bR\x11certificateEndsUs\x88\x01\x01\x12)\n" +
+	"\x0estate_since_us\x18\x1f \x01(\x03H\tR\fstateSinceUs\x88\x01\x01\x12'\n" +
+	"\rlast_drift_us\x18  \x01(\x03H\n" +
+	"R\vlastDriftUs\x88\x01\x01B\x0f\n" +
 	"\r_effective_uwB\v\n" +
 	"\t_power_uwB\f\n" +
 	"\n" +
@@ -5173,7 +5263,10 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x0e_limited_ratioB\v\n" +
 	"\t_heard_msB\x14\n" +
 	"\x12_declared_rated_uwB\v\n" +
-	"\t_drawn_uw\"\xf5\x02\n" +
+	"\t_drawn_uwB\x16\n" +
+	"\x14_certificate_ends_usB\x11\n" +
+	"\x0f_state_since_usB\x10\n" +
+	"\x0e_last_drift_us\"\xf5\x02\n" +
 	"\fNodeSettings\x12\x1a\n" +
 	"\x06min_uw\x18\x01 \x01(\x03H\x00R\x05minUw\x88\x01\x01\x12\x1a\n" +
 	"\x06max_uw\x18\x02 \x01(\x03H\x01R\x05maxUw\x88\x01\x01\x12%\n" +
@@ -5697,6 +5790,7 @@ func file_headroom_v1_cluster_proto_init() {
 		return
 	}
 	file_headroom_v1_node_proto_init()
+	file_headroom_v1_cluster_proto_msgTypes[2].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[5].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[15].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[18].OneofWrappers = []any{}
