@@ -197,7 +197,7 @@ func nodeCommand(o *operator) *cobra.Command {
 func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalArgs, example string) *cobra.Command {
 	var w cli.Watch
 	var x nodeSelection
-	stale := false
+	stale, perNode := false, strings.HasPrefix(use, "show")
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: args, Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -212,12 +212,13 @@ func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalA
 				if err != nil {
 					return err
 				}
-				return o.print(cmd, &w, wrap("NodeList", r.GetMeta(), cli.Filled[nodeItem](nodes)), func(out io.Writer) error { return o.nodeTable(out, nodes) })
+				return o.print(cmd, &w, wrap("NodeList", r.GetMeta(), cli.Filled[nodeItem](nodes)), func(out io.Writer) error { return o.nodeTable(out, nodes, !perNode) })
 			})
 		},
 	}
 	w.Flags(cmd)
 	x.flags(cmd)
+	cmd.Flags().BoolVar(&perNode, "per-node", perNode, "one line per node; otherwise nodes with equal state, cap and domain are folded into one line of means")
 	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd
 }
@@ -279,7 +280,7 @@ func seconds(ms *int64) *float64 {
 
 func shownAge(ms int64) string { return cli.Age(time.Duration(ms) * time.Millisecond) }
 
-func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
+func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node, fold bool) error {
 	head := []string{"NODE", "STATE", "CAP", "POWER", "USE", "FAIL-SAFE", "LEASE", "LIMITED", "DOMAIN"}
 	if o.out.IsWide() {
 		head = append(head, "EFFECTIVE", "CEILING", "CHARGE", "DEMAND", "HEARD", "RUNG", "SEQ", "RATED")
@@ -300,7 +301,11 @@ func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
 		}
 		rows = append(rows, row)
 	}
-	return o.out.Table(w, head, rows)
+	table := cli.Table{Head: head, Rows: rows, Noun: "node"}
+	if fold && !o.out.IsWide() {
+		table.Fold = []string{"STATE", "CAP", "FAIL-SAFE", "DOMAIN"}
+	}
+	return o.out.TableOf(w, table)
 }
 
 // ratedText is the accepted rating, and what the node declares where that differs.

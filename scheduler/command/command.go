@@ -94,7 +94,7 @@ func openFiles(files secure.Files) (*secure.Keeper, error) {
 func (t *target) peers() (rpc.Peers, error) {
 	switch {
 	case t.socket != "":
-		return rpc.UnixPeers(t.socket), nil
+		return rpc.UnixPeers(t.socket), cli.SocketExists(t.socket)
 	case t.files.Cert != "" || t.files.Key != "":
 		k, err := openFiles(t.files)
 		if err != nil {
