@@ -1,7 +1,6 @@
 package command
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -22,10 +21,13 @@ func configCommand() *cobra.Command {
 }
 
 func configCheck() *cobra.Command {
-	var path string
+	var (
+		path string
+		out  cli.Output
+	)
 	cmd := &cobra.Command{
 		Use:     "check",
-		Short:   "Check scheduler.yaml without starting anything",
+		Short:   "Check scheduler.yaml",
 		Example: "  scheduler config check --config /etc/headroom/scheduler.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,27 +38,30 @@ func configCheck() *cobra.Command {
 			if err := cfg.Yarn.CheckFiles(); err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "ok    %s\n", path); err != nil {
+			checks := cli.Checks{{Name: "config", State: cli.CheckOK, Text: path}}
+			for _, warning := range separation(cfg) {
+				checks = append(checks, cli.Check{Name: "users", State: cli.CheckWarn, Text: warning})
+			}
+			for _, warning := range cfg.Yarn.Notes() {
+				checks = append(checks, cli.Check{Name: "yarn", State: cli.CheckWarn, Text: warning})
+			}
+			if err := checks.Print(cmd.OutOrStdout(), &out); err != nil {
 				return err
 			}
-			for _, note := range append(separation(cfg), cfg.Yarn.Notes()...) {
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "note  %s\n", note); err != nil {
-					return err
-				}
-			}
-			return nil
+			return checks.ConfigVerdict()
 		},
 	}
 	configFlag(cmd, &path)
+	out.Flags(cmd)
 	return cmd
 }
 
-// separation says which programs of other people share a user, which a configuration that
-// is right does not show.
+// separation returns warnings about programs of different owners that run as one user. A
+// valid configuration alone does not show this.
 func separation(c *scheduler.Config) []string {
-	notes := []string{"one user runs the tasks of all jobs on a node, and jobs can change each other's files, unless its worker has --task-user"}
+	notes := []string{"the tasks of all jobs run as one user and can change each other's files; give the workers --task-user"}
 	if c.Spark.On() && !slices.Contains(c.Spark.Driver, "start-driver") {
-		notes = append(notes, "drivers of Spark run as the scheduler's user and can read its keys; driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs them as headroom-driver")
+		notes = append(notes, "Spark drivers run as the scheduler's user and can read its keys; set driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock]")
 	}
 	return notes
 }
@@ -68,7 +73,7 @@ func configFlag(cmd *cobra.Command, path *string) {
 // generatedDocs are the pages that follow from the program.
 func generatedDocs() manual.Pages {
 	page := manual.Program{
-		Root: New(), Version: cli.Version, Purpose: "run jobs by priority on nodes whose power is capped",
+		Root: New(), Version: cli.Version, Purpose: "run jobs by priority on power-capped nodes",
 		Environment: []manual.Item{
 			{Term: addrEnv, Text: "As --addr."},
 			{Term: socketEnv, Text: "As --socket."},
