@@ -3,7 +3,7 @@
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
-PROGRAMS := powerd coordinator scheduler powerlab
+PROGRAMS := headroom powerd coordinator scheduler powerlab
 # Formatting covers what people write, not what protoc does.
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE '^(api/headroom|internal/pins)/')
 FUZZTIME ?= 10s
@@ -14,7 +14,7 @@ FUZZTIME ?= 10s
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## put powerd, coordinator, scheduler and powerlab into bin/
+build: ## put headroom, powerd, coordinator, scheduler and powerlab into bin/
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/ $(PROGRAMS:%=./cmd/%)
 

@@ -1,5 +1,5 @@
-// Command coordinator is one server of the group that holds the power budget,
-// and the operators' command line.
+// Command coordinator runs one server of the cluster that enforces the power budget,
+// and is the operators' command line.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command powerd holds one node at its power cap. The commands themselves are in
+// Command powerd enforces the power cap of one node. The commands themselves are in
 // package agent/command.
 package main
 

@@ -1,5 +1,5 @@
-// Command powerlab is for those who study or try Headroom: emulated nodes,
-// simulation, benchmarks and the demo. It holds no code of its own beyond wiring.
+// Command powerlab runs the demo, emulated nodes, simulations and benchmarks of
+// Headroom. Its commands are in the packages below lab.
 package main
 
 import (
@@ -62,5 +62,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(scaling.NewCommand())
 	root.AddCommand(studies.NewSpeculateCommand())
 	root.AddCommand(faults.New())
+	root.AddCommand(cli.VersionCommand("powerlab"))
 	return root
 }

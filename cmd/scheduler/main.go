@@ -1,5 +1,5 @@
-// Command scheduler runs jobs by priority on nodes whose power is capped: the
-// server, the worker of each node, and the users' commands.
+// Command scheduler runs jobs by priority on power-capped nodes. It is the server, the
+// worker of each node, and the users' command line.
 package main
 
 import (

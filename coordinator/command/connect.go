@@ -83,8 +83,12 @@ func (o *operator) open(addressed bool) (rpc.Peers, error) {
 	case addressed:
 		return rpc.PlainPeers(), nil
 	}
-	if _, err := os.Stat(o.socket); err == nil {
+	err := cli.SocketExists(o.socket)
+	switch {
+	case err == nil:
 		return rpc.UnixPeers(o.socket), nil
+	case o.socket != defaultSocket: // the operator named it: nothing else is tried
+		return rpc.Peers{}, err
 	}
 	o.addr = "127.0.0.1:7400"
 	return rpc.PlainPeers(), nil

@@ -231,7 +231,7 @@ func nodeCommand(o *operator) *cobra.Command {
 func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalArgs, example string) *cobra.Command {
 	var w cli.Watch
 	var x nodeSelection
-	stale := false
+	stale, perNode := false, strings.HasPrefix(use, "show")
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: args, Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -246,12 +246,13 @@ func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalA
 				if err != nil {
 					return err
 				}
-				return o.print(cmd, &w, wrap("NodeList", r.GetMeta(), cli.Filled[nodeItem](nodes)), func(out io.Writer) error { return o.nodeTable(out, nodes) })
+				return o.print(cmd, &w, wrap("NodeList", r.GetMeta(), cli.Filled[nodeItem](nodes)), func(out io.Writer) error { return o.nodeTable(out, nodes, !perNode) })
 			})
 		},
 	}
 	w.Flags(cmd)
 	x.flags(cmd)
+	cmd.Flags().BoolVar(&perNode, "per-node", perNode, "one line per node; otherwise nodes with equal state, cap and domain are folded into one line of means")
 	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
@@ -318,7 +319,7 @@ func seconds(ms *int64) *float64 {
 
 func shownAge(ms int64) string { return cli.Age(time.Duration(ms) * time.Millisecond) }
 
-func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
+func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node, fold bool) error {
 	head := []string{"NODE", "STATE", "CAP", "POWER", "USE", "FAIL-SAFE", "LEASE", "LIMITED", "DOMAIN"}
 	if o.out.IsWide() {
 		head = append(head, "EFFECTIVE", "CEILING", "CHARGE", "DEMAND", "HEARD", "RUNG", "SEQ", "RATED")
@@ -339,7 +340,11 @@ func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
 		}
 		rows = append(rows, row)
 	}
-	return o.out.Table(w, head, rows)
+	table := cli.Table{Head: head, Rows: rows, Noun: "node"}
+	if fold && !o.out.IsWide() {
+		table.Fold = []string{"STATE", "CAP", "FAIL-SAFE", "DOMAIN"}
+	}
+	return o.out.TableOf(w, table)
 }
 
 // nodeCap is a node's cap in a table, unknown for a node without one: it observes, or

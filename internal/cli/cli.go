@@ -111,6 +111,8 @@ func prepare(root *cobra.Command, stdout, stderr io.Writer) *bool {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = Version
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -125,6 +127,9 @@ func prepareTree(cmd *cobra.Command, started *bool) {
 	case cmd.RunE != nil:
 		run := cmd.RunE
 		cmd.RunE = func(c *cobra.Command, args []string) error {
+			if err := checkOutput(c); err != nil {
+				return err
+			}
 			*started = true
 			return run(c, args)
 		}
@@ -167,7 +172,7 @@ func usageOf(cmd *cobra.Command, err error) *Error {
 	return e
 }
 
-func helpOf(cmd *cobra.Command) string { return cmd.CommandPath() + " --help shows how it is used" }
+func helpOf(cmd *cobra.Command) string { return cmd.CommandPath() + " --help shows the usage" }
 
 // wantsJSON looks for -o json in the raw arguments: an error in the command line
 // must be printed in the right form although it was never parsed to its end.

@@ -1,10 +1,6 @@
 package cli
 
 import (
-	"encoding/csv"
-	"encoding/json"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -15,129 +11,64 @@ import (
 // Output is how a command prints what it was asked for. The zero value prints a
 // table.
 type Output struct {
-	// Format is one of table, wide, json, csv, name; empty stands for table.
+	// Format is one of table, wide, json, yaml, csv, name; empty stands for table.
 	Format string
 	// NoHeaders leaves out the first line of tables and CSV.
 	NoHeaders bool
 
-	color string
+	columns []string
+	sortBy  string
+	color   string
+	// cmd is the command that has the flags; its stderr takes the notes.
+	cmd *cobra.Command
+	// headed is set once CSV has its header, so that a watch prints it once.
+	headed bool
 }
 
-// Flags adds -o/--output and --no-headers to cmd and to the commands below it.
+// Flags adds the flags of output to cmd and to the commands below it: -o/--output,
+// --columns, --sort-by, --no-headers and --color.
 func (o *Output) Flags(cmd *cobra.Command) {
 	if o.Format == "" {
 		o.Format = "table"
 	}
+	o.cmd = cmd
 	f := cmd.PersistentFlags()
 	f.VarP((*formatValue)(&o.Format), "output", "o", "output format: "+strings.Join(formats(), "|"))
+	f.StringSliceVar(&o.columns, "columns", nil, "print only these columns, comma separated; with -o csv, names of JSON fields")
+	f.StringVar(&o.sortBy, "sort-by", "", "sort by this column; with -o csv, the name of a JSON field")
+	f.BoolVar(&o.NoHeaders, "no-headers", o.NoHeaders, "omit the header line")
 	o.colorFlag(cmd)
-	f.BoolVar(&o.NoHeaders, "no-headers", o.NoHeaders, "leave out the header line")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp)) // fails for a flag that is not there
 }
 
-// IsJSON tells whether the command is to print JSON.
-func (o *Output) IsJSON() bool { return o.Format == "json" }
-
-// IsWide tells whether the command is to print the additional columns.
-func (o *Output) IsWide() bool { return o.Format == "wide" }
-
-// JSON writes v as one indented JSON document and a line break.
-func (o *Output) JSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-// jsonLine writes v as one line of JSON, for watches and logs.
-func (o *Output) jsonLine(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
-// Table writes rows under head: columns aligned by two spaces, or CSV, or only
-// the first column with -o name. An empty cell is printed as "-" inside a row and
-// as nothing at its end. Control characters never reach the terminal.
-func (o *Output) Table(w io.Writer, head []string, rows [][]string) error {
-	switch o.Format {
-	case "csv":
-		return o.writeCSV(w, head, rows)
-	case "name":
-		return writeNames(w, rows)
-	default:
-		return o.writeTable(w, head, rows)
-	}
-}
-
-func (o *Output) writeTable(w io.Writer, head []string, rows [][]string) error {
-	lines := make([][]string, 0, len(rows)+1)
-	if !o.NoHeaders && len(head) > 0 {
-		lines = append(lines, head)
-	}
-	for _, row := range rows {
-		lines = append(lines, printable(row))
-	}
-	width := widths(lines)
-	var b strings.Builder
-	for _, line := range lines {
-		b.WriteString(align(line, width))
-		b.WriteByte('\n')
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func (o *Output) writeCSV(w io.Writer, head []string, rows [][]string) error {
-	c := csv.NewWriter(w)
-	if !o.NoHeaders && len(head) > 0 {
-		if err := c.Write(head); err != nil {
-			return err
-		}
-	}
-	for _, row := range rows {
-		if err := c.Write(known(row)); err != nil {
-			return err
-		}
-	}
-	c.Flush()
-	return c.Error()
-}
-
-// writeNames prints the first column, for scripts that loop over it.
-func writeNames(w io.Writer, rows [][]string) error {
-	for _, row := range rows {
-		if len(row) == 0 {
-			continue
-		}
-		if _, err := fmt.Fprintln(w, clean(row[0])); err != nil {
-			return err
+// checkOutput returns a usage error for flags of output that do not go together,
+// before a command does anything.
+func checkOutput(cmd *cobra.Command) error {
+	for _, name := range []string{"columns", "sort-by"} {
+		f, format := cmd.Flags().Lookup(name), cmd.Flags().Lookup("output")
+		switch {
+		case f == nil || !f.Changed || format == nil:
+		case cmd.Flags().Lookup("dry-run") != nil:
+			return Usage("--%s is for lists; %s changes something", name, cmd.CommandPath())
+		case slices.Contains([]string{"json", "yaml", "name"}, format.Value.String()):
+			e := Usage("--%s needs -o table, wide or csv, not %s", name, format.Value)
+			e.Hint = "-o csv takes the names of JSON fields"
+			return e
 		}
 	}
 	return nil
 }
 
-// known is row with unknown values empty, as CSV has them.
-func known(row []string) []string {
-	out := slices.Clone(row)
-	for i, cell := range out {
-		if cell == Unknown {
-			out[i] = ""
-		}
-	}
-	return out
-}
+// IsJSON reports whether the answer is printed from its JSON document: as JSON,
+// as YAML, or as CSV. Output.JSON writes each of them.
+func (o *Output) IsJSON() bool { return o.Format == "json" || o.Format == "yaml" || o.Format == "csv" }
 
-func printable(row []string) []string {
-	out := make([]string, len(row))
-	for i, cell := range row {
-		out[i] = clean(cell)
-		if out[i] == "" && i < len(row)-1 {
-			out[i] = Unknown
-		}
-	}
-	return out
-}
+// IsWide reports whether the table has its additional columns.
+func (o *Output) IsWide() bool { return o.Format == "wide" || len(o.columns) > 0 || o.sortBy != "" }
+
+// IsTable reports whether the answer is printed for people, as a table with what
+// stands around it.
+func (o *Output) IsTable() bool { return o.Format == "table" || o.Format == "wide" || o.Format == "" }
 
 // clean replaces control characters: a name that came over the network must not
 // move the cursor of whoever reads it.
@@ -150,32 +81,8 @@ func clean(s string) string {
 	}, s)
 }
 
-func widths(lines [][]string) []int {
-	var width []int
-	for _, line := range lines {
-		for i, cell := range line {
-			if i == len(width) {
-				width = append(width, 0)
-			}
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	return width
-}
-
-func align(line []string, width []int) string {
-	var b strings.Builder
-	for i, cell := range line {
-		b.WriteString(cell)
-		if i < len(line)-1 {
-			b.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+2))
-		}
-	}
-	return strings.TrimRight(b.String(), " ")
-}
-
 // formats are the values of -o, the default first.
-func formats() []string { return []string{"table", "wide", "json", "csv", "name"} }
+func formats() []string { return []string{"table", "wide", "json", "yaml", "csv", "name"} }
 
 // formatValue is Output.Format as a flag that refuses what it does not know.
 type formatValue string

@@ -8,9 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Version of the programs: those of one build have one.
-const Version = "0.1.0"
-
 // Actor is who runs the command, for audit logs: the user's name, or "uid 1000"
 // where the system knows none.
 func Actor() string {

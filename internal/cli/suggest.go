@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,21 +28,34 @@ func flagError(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if ok && unknown.GetSpecifiedShortnames() == "" {
 		e.Message = cmd.CommandPath() + ": unknown flag --" + unknown.GetSpecifiedName()
-		near := nearest(unknown.GetSpecifiedName(), flagNames(cmd))
-		if near != "" {
-			near = "--" + near
-		}
-		e.Hint = didYouMean(near, e.Hint)
+		e.Hint = flagHint(unknown.GetSpecifiedName(), flagNames(cmd), e.Hint)
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		e.Message = cmd.CommandPath() + ": --" + invalid.GetFlag().Name + ": " + errText(invalid.Unwrap(), err)
 		e.Hint = cmd.CommandPath() + " --help shows what --" + invalid.GetFlag().Name + " takes"
+		if value := invalid.GetValue(); invalid.GetFlag().Value.Type() == "duration" && bareNumber(value) {
+			e.Message = fmt.Sprintf("%s: --%s: %q needs a unit: %ss", cmd.CommandPath(), invalid.GetFlag().Name, value, value)
+			e.Hint = didYouMean(value+"s", "")
+		}
 		if problem, hint, ok := Quantity(err); ok {
 			e.Message = cmd.CommandPath() + ": --" + invalid.GetFlag().Name + ": " + problem
 			e.Hint = cmp.Or(hint, e.Hint)
 		}
 	}
 	return e
+}
+
+// flagHint proposes the flag that was probably meant. What begins with a digit is a
+// value, for which no flag is proposed.
+func flagHint(word string, flags []string, otherwise string) string {
+	if isDigit(rune(word[0])) {
+		return "a value stands without --: " + word
+	}
+	near := nearest(word, flags)
+	if near == "" {
+		return otherwise
+	}
+	return didYouMean("--"+near, otherwise)
 }
 
 // Quantity takes the *units.ParseError in err apart, for an error of two lines:

@@ -54,10 +54,10 @@ func Age(d time.Duration) string {
 	}
 }
 
-// Clock is a moment on a screen, in local time ("2026-11-21 14:02:11").
+// Clock is a time on a screen: local time with its zone ("2026-11-21 14:02:11 CET").
 func Clock(t time.Time) string {
 	if t.IsZero() {
 		return Unknown
 	}
-	return t.Local().Format(time.DateTime)
+	return t.Local().Format(time.DateTime + " MST")
 }

@@ -58,12 +58,12 @@ func (w *Watch) Run(cmd *cobra.Command, once func() error) error {
 // clearScreen brings the cursor home and clears what is below it.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// Print writes an answer in the form that was asked for: v as JSON, one line of it
-// in a watch, or the text.
+// Print writes an answer in the form that was asked for: from its document v, see
+// Output.JSON, or the text. A watch repeats the document, see Output.next.
 func (o *Output) Print(cmd *cobra.Command, w *Watch, v any, text func(io.Writer) error) error {
 	switch {
 	case o.IsJSON() && w.On:
-		return o.jsonLine(cmd.OutOrStdout(), v)
+		return o.next(cmd.OutOrStdout(), v)
 	case o.IsJSON():
 		return o.JSON(cmd.OutOrStdout(), v)
 	}

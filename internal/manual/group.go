@@ -34,7 +34,7 @@ func (f File) show(flags func(*cobra.Command), load func() (any, error), out *cl
 			if err != nil {
 				return err
 			}
-			return config.Show(cmd.OutOrStdout(), c, out.IsJSON())
+			return config.Show(cmd.OutOrStdout(), c, out.Format == "json")
 		},
 	}
 	flags(cmd)

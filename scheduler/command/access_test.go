@@ -57,7 +57,7 @@ func TestPortAsksForCertificates(t *testing.T) {
 			t.Errorf("%s: exit %d: %s %s", k.name, exit, out, errs)
 		}
 	}
-	if out, errs, exit := c.run("list"); exit == cli.ExitOK || !strings.Contains(errs, "--ca, --cert and --key name yours") {
+	if out, errs, exit := c.run("list"); exit == cli.ExitOK || !strings.Contains(errs, "use --ca, --cert and --key") {
 		t.Errorf("asked in the clear: exit %d: %s%s", exit, out, errs)
 	}
 	work := func(node string) error {

@@ -1,12 +1,12 @@
-// Package command is the scheduler program's command line: the server, the worker, and
-// what users ask of the server.
+// Package command is the command line of the scheduler program: the server, the worker,
+// and the users' commands.
 //
-// The one idea: a command asks and prints, it never decides. Every command that
-// changes something sends one request with an idempotency key, so that repeating it
-// is safe; every list has the same frame in JSON.
+// The one idea: a command sends one request and prints the answer. It makes no
+// decisions. Every change carries an idempotency key, so that it can be retried
+// safely. All lists share one JSON envelope.
 //
-// What it never does: read the scheduler's folder, or a coordinator's state, other
-// than by asking the scheduler.
+// It never reads the scheduler's files or a coordinator's state directly, only
+// through the scheduler's API.
 package command
 
 import (
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -37,23 +38,26 @@ const (
 	// callWait bounds one command; longer than the scheduler's own bounds, so that
 	// its answer arrives.
 	callWait = 15 * time.Second
+	// completionWait bounds how long a shell waits for completions.
+	completionWait = 500 * time.Millisecond
 )
 
-// New is "scheduler": the server, the worker and the users' commands.
+// New returns the root command of the scheduler program.
 func New() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "scheduler",
-		Short: "Run jobs by priority on nodes whose power is capped",
-		Long: "Run jobs by priority on nodes whose power is capped: one buffer per class, first come first served\n" +
-			"inside a class. Jobs share the slots, or run one at a time by a discipline of scheduler.yaml. A node with a lower cap gets fewer tasks at once.",
-		Example: "  scheduler submit words.yaml\n  scheduler list\n  scheduler cancel words-7f3a90c1 --reason \"wrong input\"",
+		Short: "Run jobs by priority on power-capped nodes",
+		Long: "Run jobs by priority on power-capped nodes. Each class has one buffer, which is first come, first served.\n" +
+			"Jobs share the slots, or run one at a time under a discipline set in scheduler.yaml. A node with a lower cap runs\n" +
+			"fewer tasks at once.",
+		Example: "  scheduler submit words.yaml\n  scheduler job list\n  scheduler job cancel words-7f3a90c1 --reason \"wrong input\"",
 		Args:    cobra.NoArgs,
 	}
-	root.AddCommand(runCommand(), workerCommand(), masterCommand(), distributorCommand(), submitCommand(), listCommand(), showCommand(), cancelCommand(), drainCommand(), hookCommand(), driveCommand(), runTasksCommand(), startDriverCommand(), runDriverCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), versionCommand())
+	root.AddCommand(runCommand(), workerCommand(), masterCommand(), distributorCommand(), submitCommand("scheduler submit"), jobCommand(), hidden(listCommand("scheduler list")), hidden(showCommand("scheduler show")), hidden(cancelCommand("scheduler cancel")), drainCommand(), hookCommand(), driveCommand(), runTasksCommand(), startDriverCommand(), runDriverCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), cli.VersionCommand("scheduler"))
 	return root
 }
 
-// target is the scheduler that a command talks to.
+// target is the scheduler that a command calls.
 type target struct {
 	addr, socket string
 	files        secure.Files
@@ -65,16 +69,16 @@ func (t *target) flags(cmd *cobra.Command) {
 		addr = addrDefault
 	}
 	cmd.Flags().StringVar(&t.addr, "addr", addr, "address of the scheduler, host:port ("+addrEnv+")")
-	cmd.Flags().StringVar(&t.socket, "socket", os.Getenv(socketEnv), "the scheduler's unix socket on this machine, instead of --addr ("+socketEnv+")")
+	cmd.Flags().StringVar(&t.socket, "socket", os.Getenv(socketEnv), "unix socket of the scheduler on this machine, instead of --addr ("+socketEnv+")")
 	certFlags(cmd, &t.files)
 }
 
 // certFlags are the files of the caller's certificate.
 func certFlags(cmd *cobra.Command, files *secure.Files) {
 	f := cmd.Flags()
-	f.StringVar(&files.CA, "ca", os.Getenv("HEADROOM_CA"), "the cluster's authority (HEADROOM_CA)")
-	f.StringVar(&files.Cert, "cert", os.Getenv("HEADROOM_CERT"), "your certificate (HEADROOM_CERT)")
-	f.StringVar(&files.Key, "key", os.Getenv("HEADROOM_KEY"), "its key (HEADROOM_KEY)")
+	f.StringVar(&files.CA, "ca", os.Getenv("HEADROOM_CA"), "CA certificate of the cluster (HEADROOM_CA)")
+	f.StringVar(&files.Cert, "cert", os.Getenv("HEADROOM_CERT"), "client certificate (HEADROOM_CERT)")
+	f.StringVar(&files.Key, "key", os.Getenv("HEADROOM_KEY"), "key of the client certificate (HEADROOM_KEY)")
 }
 
 // openFiles reads the caller's certificate.
@@ -83,18 +87,18 @@ func openFiles(files secure.Files) (*secure.Keeper, error) {
 	if err != nil {
 		return nil, &cli.Error{
 			Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(),
-			Hint: "--ca, --cert and --key name three files; coordinator tls inspect shows what is in one",
+			Hint: "check the files of --ca, --cert and --key; coordinator tls inspect FILE shows a certificate",
 		}
 	}
 	return k, nil
 }
 
-// peers is how the scheduler is reached: by its socket or by certificate where one is
-// named, and otherwise in the clear, on this machine only.
+// peers returns the connection to the scheduler: through its socket or with a certificate
+// where one is given, otherwise in plain text on loopback only.
 func (t *target) peers() (rpc.Peers, error) {
 	switch {
 	case t.socket != "":
-		return rpc.UnixPeers(t.socket), nil
+		return rpc.UnixPeers(t.socket), cli.SocketExists(t.socket)
 	case t.files.Cert != "" || t.files.Key != "":
 		k, err := openFiles(t.files)
 		if err != nil {
@@ -102,14 +106,14 @@ func (t *target) peers() (rpc.Peers, error) {
 		}
 		return rpc.SecurePeers(k, secure.Scheduler), nil
 	case !secure.Loopback(t.addr):
-		e := cli.Usage("%s is no loopback address, and no certificate is named", t.addr)
-		e.Hint = "--ca, --cert and --key name a certificate; coordinator tls cert create submitter/NAME makes one"
+		e := cli.Usage("%s is not a loopback address and needs a client certificate", t.addr)
+		e.Hint = "use --ca, --cert and --key; coordinator tls cert create submitter/NAME creates a certificate"
 		return rpc.Peers{}, e
 	}
 	return rpc.PlainPeers(), nil
 }
 
-// ask sends a request to the scheduler, and turns a refusal into the two-line error.
+// ask sends a request to the scheduler and returns failures as a *cli.Error.
 func ask[Q, A any](parent context.Context, t *target, doing string, method func(headroomv1connect.SchedulerServiceClient, context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
 	peers, err := t.peers()
 	if err != nil {
@@ -131,45 +135,69 @@ func ask[Q, A any](parent context.Context, t *target, doing string, method func(
 	return resp.Msg, nil
 }
 
-// failed is the two-line error of a call.
+// failed returns the error of a call with its hint.
 func (t *target) failed(doing string, err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" { // an alert of TLS: nothing was carried out
 		return &cli.Error{
 			Code: "denied", Exit: cli.ExitDenied, Err: err, Message: fmt.Sprintf("%s: the scheduler refused the certificate: %v", doing, op.Err),
-			Hint: "coordinator tls inspect shows when a certificate ends and of which authority it is; coordinator tls denied lists those that are denied",
+			Hint: "coordinator tls inspect shows the expiry and the CA of a certificate; coordinator tls denied lists denied certificates",
 		}
 	}
 	e := rpc.AsCLI(err, doing, t.addr)
 	if clear := t.socket == "" && t.files.Cert == "" && t.files.Key == ""; clear && e.Exit == cli.ExitUnknown {
-		e.Hint = "a scheduler with certificates does not answer in the clear: --ca, --cert and --key name yours; " + e.Hint
+		e.Hint = "if the scheduler requires TLS, use --ca, --cert and --key; " + e.Hint
 	}
 	return e
 }
 
-// change is who changes something, why, and the key that makes it happen once.
+// change is the reason of a change and its idempotency key.
 type change struct{ reason, requestID string }
 
 func (c *change) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.reason, "reason", "", "why, for the event log")
-	cmd.Flags().StringVar(&c.requestID, "request-id", "", "idempotency key: repeat it to repeat a command safely (made up when empty)")
+	cmd.Flags().StringVar(&c.reason, "reason", "", "reason, for the event log")
+	cmd.Flags().StringVar(&c.requestID, "request-id", "", "idempotency key for safe retries (generated when empty)")
 }
 
-// fill chooses a request id when the user gave none.
+// fill generates a request id when the user gave none.
 func (c *change) fill() {
 	if c.requestID == "" {
 		c.requestID = cli.RequestID()
 	}
 }
 
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  scheduler version",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "scheduler", cli.Version)
-			return err
-		},
+// jobCommand is the group of commands about jobs. "scheduler list", "show" and "cancel"
+// are older names of its commands.
+func jobCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use: "job", Short: "Submit, list, show or cancel jobs",
+		Example: "  scheduler job list\n  scheduler job show words-7f3a90c1",
 	}
+	group.AddCommand(submitCommand("scheduler job submit"), listCommand("scheduler job list"), showCommand("scheduler job show"), cancelCommand("scheduler job cancel"))
+	return group
+}
+
+// hidden keeps an older name of a command out of help and manual.
+func hidden(cmd *cobra.Command) *cobra.Command {
+	cmd.Hidden = true
+	return cmd
+}
+
+// jobIDs completes the id of a job.
+func (t *target) jobIDs(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
+	defer cancel()
+	resp, err := t.list(ctx, "")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []string
+	for _, j := range resp.GetJobs() {
+		if strings.HasPrefix(j.GetId(), typed) {
+			ids = append(ids, j.GetId())
+		}
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
 }

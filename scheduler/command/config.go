@@ -1,8 +1,6 @@
 package command
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -35,8 +33,11 @@ Root checks with the rights of the user ` + serviceUser + ` where it exists; --u
 machine that does not run the scheduler.`
 
 func configCheck() *cobra.Command {
-	var path, user string
-	var syntaxOnly bool
+	var (
+		path, user string
+		syntaxOnly bool
+		out        cli.Output
+	)
 	cmd := &cobra.Command{
 		Use:     "check",
 		Short:   "Check a configuration and the files that it names",
@@ -56,17 +57,22 @@ func configCheck() *cobra.Command {
 				}
 				checks = append(checks, found...)
 			}
-			for _, note := range append(separation(cfg), cfg.Yarn.Notes()...) {
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "note  %s\n", note); err != nil {
-					return err
-				}
+			for _, warning := range separation(cfg) {
+				checks = append(checks, cli.Check{Name: "users", State: cli.CheckWarn, Text: warning})
 			}
-			return cmp.Or(checks.Print(cmd.OutOrStdout(), &cli.Output{}), checks.ConfigVerdict())
+			for _, warning := range cfg.Yarn.Notes() {
+				checks = append(checks, cli.Check{Name: "yarn", State: cli.CheckWarn, Text: warning})
+			}
+			if err := checks.Print(cmd.OutOrStdout(), &out); err != nil {
+				return err
+			}
+			return checks.ConfigVerdict()
 		},
 	}
 	configFlag(cmd, &path)
+	out.Flags(cmd)
 	cmd.Flags().StringVar(&user, "user", "", "user that runs the scheduler, instead of "+serviceUser)
-	cmd.Flags().BoolVar(&syntaxOnly, "syntax-only", false, "check the file alone, not this machine")
+	cmd.Flags().BoolVar(&syntaxOnly, "syntax-only", false, "check only the file, not this machine")
 	return cmd
 }
 
@@ -80,12 +86,12 @@ func checkMachine(c *scheduler.Config, path, user string) (checks cli.Checks, er
 	return checks, err
 }
 
-// separation says which programs of other people share a user, which a configuration that
-// is right does not show.
+// separation returns warnings about programs of different owners that run as one user. A
+// valid configuration alone does not show this.
 func separation(c *scheduler.Config) []string {
-	notes := []string{"one user runs the tasks of all jobs on a node, and jobs can change each other's files, unless its worker has --task-user"}
+	notes := []string{"the tasks of all jobs run as one user and can change each other's files; give the workers --task-user"}
 	if c.Spark.On() && !slices.Contains(c.Spark.Driver, "start-driver") {
-		notes = append(notes, "drivers of Spark run as the scheduler's user and can read its keys; driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs them as headroom-driver")
+		notes = append(notes, "Spark drivers run as the scheduler's user and can read its keys; set driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock]")
 	}
 	return notes
 }
@@ -97,7 +103,7 @@ func configFlag(cmd *cobra.Command, path *string) {
 // generatedDocs are the pages that follow from the program.
 func generatedDocs() manual.Pages {
 	page := manual.Program{
-		Root: New(), Version: cli.Version, Purpose: "run jobs by priority on nodes whose power is capped",
+		Root: New(), Version: cli.Version, Purpose: "run jobs by priority on power-capped nodes",
 		Environment: []manual.Item{
 			{Term: addrEnv, Text: "As --addr."},
 			{Term: socketEnv, Text: "As --socket."},

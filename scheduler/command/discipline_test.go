@@ -234,7 +234,7 @@ func TestDrainOutlivesTheScheduler(t *testing.T) {
 	c.ready(1)
 	first := c.submit(wordsJob(1))
 	c.ends(first, "done")
-	if out, errs, exit := c.run("drain", "--wait", "--reason", "new kernel"); exit != cli.ExitOK || out != "drained: no job begins; 0 running, 0 waiting\n" {
+	if out, errs, exit := c.run("drain", "--wait", "--reason", "new kernel"); exit != cli.ExitOK || out != "drained: no new jobs start; 0 running, 0 waiting\n" {
 		t.Fatalf("drain: %d %q %q", exit, out, errs)
 	}
 	id := c.submit(strings.Replace(wordsJob(1), "name: words", "name: second", 1))

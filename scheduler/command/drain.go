@@ -14,7 +14,7 @@ import (
 	"headroom/internal/pause"
 )
 
-// drainLook is the time between two looks at how many jobs still run.
+// drainLook is the polling interval of the number of running jobs.
 const drainLook = time.Second
 
 func drainCommand() *cobra.Command {
@@ -26,14 +26,14 @@ func drainCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "drain",
-		Short: "Let running jobs end and begin none",
-		Long: "Let running jobs end and begin none, before maintenance. Jobs can be submitted; they wait. A drained scheduler\n" +
-			"stays drained over a restart, until \"scheduler drain --off\".",
+		Short: "Finish running jobs and start no new ones",
+		Long: "Finish running jobs and start no new ones. Use it before maintenance. Jobs can still be submitted and wait.\n" +
+			"The scheduler stays drained across restarts until \"scheduler drain --off\".",
 		Example: "  scheduler drain --wait --reason \"new kernel\"\n  scheduler drain --off",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if off && wait {
-				return cli.Usage("--wait beside --off: jobs begin at once, there is nothing to wait for")
+				return cli.Usage("--wait cannot be combined with --off: jobs start at once")
 			}
 			why.fill()
 			resp, err := to.drain(cmd.Context(), &headroomv1.DrainRequest{
@@ -53,8 +53,8 @@ func drainCommand() *cobra.Command {
 	to.flags(cmd)
 	why.flags(cmd)
 	out.Flags(cmd)
-	cmd.Flags().BoolVar(&off, "off", false, "let jobs begin again")
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no job runs, and tell how many still do")
+	cmd.Flags().BoolVar(&off, "off", false, "start jobs again")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no job is running; print the number of running jobs")
 	return cmd
 }
 
@@ -62,14 +62,14 @@ func (t *target) drain(ctx context.Context, req *headroomv1.DrainRequest) (*head
 	return ask(ctx, t, "drain", headroomv1connect.SchedulerServiceClient.Drain, req)
 }
 
-// untilDrained looks until no job runs, and tells on standard error when the number
-// of those that do has changed. It ends early when somebody lets jobs begin again.
+// untilDrained polls until no job is running and prints each change of their number to
+// stderr. It returns an error when the drain is ended meanwhile.
 func (t *target) untilDrained(cmd *cobra.Command, resp *headroomv1.DrainResponse) (*headroomv1.DrainResponse, error) {
 	told := uint32(0)
 	for resp.GetRunning() > 0 && resp.GetDrained() {
 		if resp.GetRunning() != told {
 			told = resp.GetRunning()
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d jobs still run\n", told) // progress is a courtesy
+			cli.Notef(cmd.ErrOrStderr(), "%s still running", cli.Count(int(told), "job"))
 		}
 		if !pause.For(cmd.Context(), drainLook) {
 			return nil, cmd.Context().Err()
@@ -81,7 +81,7 @@ func (t *target) untilDrained(cmd *cobra.Command, resp *headroomv1.DrainResponse
 	}
 	if !resp.GetDrained() {
 		return nil, &cli.Error{
-			Code: "conflict", Exit: cli.ExitConflict, Message: "somebody let jobs begin again meanwhile", Hint: "scheduler drain --wait again",
+			Code: "conflict", Exit: cli.ExitConflict, Message: "drain was ended by another user", Hint: "repeat scheduler drain --wait",
 		}
 	}
 	return resp, nil
@@ -95,9 +95,9 @@ func printDrain(w io.Writer, out *cli.Output, r *headroomv1.DrainResponse) error
 			Waiting uint32 `json:"waiting"`
 		}{r.GetDrained(), r.GetRunning(), r.GetWaiting()}}))
 	}
-	text := "drained: no job begins"
+	text := "drained: no new jobs start"
 	if !r.GetDrained() {
-		text = "not drained: jobs begin"
+		text = "not drained: jobs start"
 	}
 	_, err := fmt.Fprintf(w, "%s; %d running, %d waiting\n", text, r.GetRunning(), r.GetWaiting())
 	return err

@@ -137,7 +137,7 @@ func TestCancelStopsTasks(t *testing.T) {
 	}
 	testkit.Eventually(t, patience, "slots free", func() bool {
 		out, _, _ := c.run("list", "--workers", "-o", "csv", "--no-headers")
-		return strings.TrimSpace(out) == "n01,ok,2,2,0"
+		return strings.TrimSpace(out) == "n01,2,2,0,true"
 	})
 	if out, _, exit := c.run("cancel", id); exit != cli.ExitOK || !strings.Contains(out, "before") {
 		t.Errorf("second cancel: %d %q", exit, out)

@@ -20,7 +20,7 @@ import (
 	"headroom/scheduler/jobfile"
 )
 
-func submitCommand() *cobra.Command {
+func submitCommand(path string) *cobra.Command {
 	var (
 		to     target
 		why    change
@@ -31,31 +31,31 @@ func submitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit FILE",
 		Short: "Submit a job",
-		Long: "Submit a job. The command returns when the job is committed: from then on it survives every crash.\n\n" +
-			"Keys of a job file (YAML); relative paths begin at folder, and folder at the job file's own:\n" +
-			"  name            short name; the job's id begins with it\n" +
-			"  class           priority class, one of the scheduler's\n" +
-			"  slots           most tasks at once\n" +
+		Long: "Submit a job. The command returns once the job is committed; it then survives a crash of any server.\n\n" +
+			"Keys of a job file (YAML). Relative paths are relative to folder; folder is relative to the job file:\n" +
+			"  name            short name, the prefix of the job's id\n" +
+			"  class           priority class defined in scheduler.yaml\n" +
+			"  slots           maximum number of concurrent tasks\n" +
 			"  map.input       glob; each file is the input of one map task\n" +
 			"  map.command     program and arguments; {input}, {output} and {index} are replaced\n" +
-			"  reduce.command  program and arguments, the map outputs follow; without reduce those are the result\n" +
+			"  reduce.command  program and arguments, followed by the map outputs; without reduce, the map outputs are the result\n" +
 			"  output          folder for the results\n" +
-			"  min_tasks       least part of the map tasks that counts as a result, 75% or 0.75; otherwise all\n" +
-			"  quality         least accuracy of the result, 90% or 0.9: as many map tasks as its profile says\n" +
-			"  profile         name of that profile in the scheduler's folder of profiles; otherwise the job's name\n" +
-			"  error           part of the map tasks that the result may do without, 5% or 0.05: the job ends as soon as the others are done\n" +
-			"  max_attempts    how often one task may fail; otherwise 3\n" +
-			"  deadline        when it ought to have ended, from its submission, 5m; otherwise its class's. A job that names one is\n" +
-			"                  accepted only where the deadline can be kept, and where it may end on fewer tasks, it then ends\n" +
-			"  folder          where tasks run\n\n" +
-			"An application of Spark has a section spark instead of map, reduce and output, and slots are its most cores:\n" +
-			"  spark.application  jar or Python program; spark.main is the class of a jar\n" +
+			"  min_tasks       minimum fraction of the map tasks needed for a result, 75% or 0.75; default all\n" +
+			"  quality         minimum accuracy of the result, 90% or 0.9; the profile gives the number of map tasks\n" +
+			"  profile         name of the profile in the scheduler's profile folder; default the job's name\n" +
+			"  error           fraction of the map tasks that may be missing, 5% or 0.05; the job ends once the others are done\n" +
+			"  max_attempts    maximum attempts of one task; default 3\n" +
+			"  deadline        time from submission to completion, 5m; default that of its class. A job with a deadline is accepted\n" +
+			"                  only if the deadline can be met; a job that may end with fewer tasks ends at its deadline\n" +
+			"  folder          working directory of the tasks\n\n" +
+			"A Spark application has a section spark instead of map, reduce and output; slots is its maximum number of cores:\n" +
+			"  spark.application  jar or Python program; spark.main is the main class of a jar\n" +
 			"  spark.args         its arguments\n" +
 			"  spark.conf         properties, spark.executor.memory: 1g\n" +
-			"  spark.jars         further jars\n\n" +
-			"The strictest of min_tasks, quality and error counts, as it is at the submission. Where no profile can be used, all\n" +
-			"map tasks must be done, and scheduler show tells why.",
-		Example: "  scheduler submit words.yaml --reason \"weekly report\"\n  scheduler submit words.yaml --dry-run\n  scheduler submit words.yaml --queue",
+			"  spark.jars         additional jars\n\n" +
+			"The strictest of min_tasks, quality and error applies, as evaluated at submission. Without a usable profile all map\n" +
+			"tasks must be done; scheduler job show prints the reason.",
+		Example: "  " + path + " words.yaml --reason \"weekly report\"\n  " + path + " words.yaml --dry-run\n  " + path + " words.yaml --queue",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			why.fill()
@@ -76,8 +76,8 @@ func submitCommand() *cobra.Command {
 	to.flags(cmd)
 	why.flags(cmd)
 	out.Flags(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the job, and ask whether its deadline can be kept; accept nothing")
-	cmd.Flags().BoolVar(&queue, "queue", false, "where too few slots are free for the deadline, wait for them as long as it can be kept")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the job and whether its deadline can be met; submit nothing")
+	cmd.Flags().BoolVar(&queue, "queue", false, "if too few slots are free for the deadline, wait for them while it can still be met")
 	return cmd
 }
 
@@ -96,7 +96,7 @@ func submitRequest(name string, dryRun, queue bool, why change) (*headroomv1.Sub
 	}, nil
 }
 
-// readJobFile reads no more than the scheduler would take.
+// readJobFile reads a job file up to the size that the scheduler accepts.
 func readJobFile(path string) ([]byte, error) {
 	data, err := config.ReadFile(path, jobfile.SizeMax+1)
 	if err == nil {
@@ -112,7 +112,7 @@ func readJobFile(path string) ([]byte, error) {
 	}
 }
 
-// withRequest adds the key to repeat the command with.
+// withRequest adds the idempotency key to retry with.
 func withRequest(err error, id string) error {
 	e, ok := errors.AsType[*cli.Error](err)
 	if !ok {
@@ -121,7 +121,7 @@ func withRequest(err error, id string) error {
 	named := *e
 	named.RequestID = id
 	if named.Exit == cli.ExitUnknown {
-		named.Hint = "the outcome is unknown; repeat the command with --request-id " + id
+		named.Hint = "outcome unknown; retry with --request-id " + id
 	}
 	return &named
 }
@@ -145,9 +145,9 @@ func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitRes
 	case dryRun:
 		did = "would be accepted (dry run, nothing changed)"
 	case r.GetRevision() == 0:
-		did = "was accepted before by the same request, " + stateWord(j) + " now"
+		did = "was already accepted by the same request, now " + stateWord(j)
 	}
-	work := number(j.GetProgress().GetTasks()) + " tasks"
+	work := cli.Count(int(j.GetProgress().GetTasks()), "task")
 	switch j.GetEngine() {
 	case "":
 	case jobfile.Pigeon:
@@ -164,7 +164,7 @@ func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitRes
 	return out.Table(w, nil, admissionRows(j))
 }
 
-func listCommand() *cobra.Command {
+func listCommand(path string) *cobra.Command {
 	var (
 		to      target
 		out     cli.Output
@@ -173,8 +173,8 @@ func listCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List jobs, the workers, or the groups of workers that masters dispatch to",
-		Example: "  scheduler list\n  scheduler list -o json\n  scheduler list --workers\n  scheduler list --groups",
+		Short:   "List jobs, workers, or groups of workers",
+		Example: "  " + path + "\n  " + path + " -o json\n  " + path + " --workers\n  " + path + " --groups",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			resp, err := to.list(cmd.Context(), "")
@@ -192,8 +192,8 @@ func listCommand() *cobra.Command {
 	}
 	to.flags(cmd)
 	out.Flags(cmd)
-	cmd.Flags().BoolVar(&workers, "workers", false, "list the workers of the nodes instead")
-	cmd.Flags().BoolVar(&groups, "groups", false, "list the groups of workers instead, with their masters and what waits for them")
+	cmd.Flags().BoolVar(&workers, "workers", false, "list workers instead")
+	cmd.Flags().BoolVar(&groups, "groups", false, "list groups of workers instead, with their masters and queues")
 	cmd.MarkFlagsMutuallyExclusive("workers", "groups")
 	return cmd
 }
@@ -202,7 +202,7 @@ func (t *target) list(ctx context.Context, id string) (*headroomv1.ListResponse,
 	return ask(ctx, t, "list", headroomv1connect.SchedulerServiceClient.List, &headroomv1.ListRequest{Id: id})
 }
 
-func showCommand() *cobra.Command {
+func showCommand(path string) *cobra.Command {
 	var (
 		to  target
 		out cli.Output
@@ -210,8 +210,8 @@ func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show ID",
 		Short:   "Show one job",
-		Example: "  scheduler show words-7f3a90c1",
-		Args:    cobra.ExactArgs(1),
+		Example: "  " + path + " words-7f3a90c1",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: to.jobIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			resp, err := to.list(cmd.Context(), args[0])
 			if err != nil {
@@ -228,16 +228,16 @@ func showCommand() *cobra.Command {
 	return cmd
 }
 
-func cancelCommand() *cobra.Command {
+func cancelCommand(path string) *cobra.Command {
 	var (
 		to  target
 		why change
 		out cli.Output
 	)
 	cmd := &cobra.Command{
-		Use:     "cancel ID",
-		Short:   "Cancel a job and stop its tasks",
-		Example: "  scheduler cancel words-7f3a90c1 --reason \"wrong input\"",
+		Use:   "cancel ID",
+		Short: "Cancel a job and stop its tasks", ValidArgsFunction: to.jobIDs,
+		Example: "  " + path + " words-7f3a90c1 --reason \"wrong input\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			why.fill()
@@ -266,7 +266,7 @@ func printCancelled(w io.Writer, out *cli.Output, id string, revision uint64) er
 	}
 	text := fmt.Sprintf("job %s cancelled at revision %d", id, revision)
 	if revision == 0 {
-		text = fmt.Sprintf("job %s was cancelled before", id)
+		text = fmt.Sprintf("job %s was already cancelled", id)
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

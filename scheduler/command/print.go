@@ -276,7 +276,7 @@ func printJobs(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) erro
 		}
 		rows = append(rows, row)
 	}
-	if err := out.Table(w, head, rows); err != nil || (out.Format != "table" && out.Format != "wide") || out.NoHeaders {
+	if err := out.Table(w, head, rows); err != nil || !out.IsTable() || out.NoHeaders {
 		return err
 	}
 	_, err := io.WriteString(w, dispatchText(resp.GetDispatch()))
@@ -287,7 +287,7 @@ func printJobs(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) erro
 func dispatchText(d *headroomv1.Dispatch) string {
 	var b strings.Builder
 	if d.GetDrained() {
-		b.WriteString("drained: no job begins, until scheduler drain --off\n")
+		b.WriteString("drained: no new jobs start until scheduler drain --off\n")
 	}
 	if d == nil || d.GetWidth() == 0 {
 		return b.String()
@@ -401,21 +401,21 @@ func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows
 		run += ", since " + cli.Clock(time.UnixMicro(d.GetBeganUs()))
 	}
 	if d.GetStopping() != "" {
-		run += ", is killed for " + d.GetStopping()
+		run += ", being stopped for " + d.GetStopping()
 	}
 	if p.GetRun() > 0 {
 		rows = append(rows, []string{"run", run})
 	}
 	switch {
 	case d.GetDeciding():
-		rows = append(rows, []string{"drop ratio", "waits for the coordinators"})
+		rows = append(rows, []string{"drop ratio", "waiting for the coordinators"})
 	case d.GetThetaWhy() != "":
 		rows = append(rows, []string{"drop ratio", fmt.Sprintf("%s: %s", thetaText(p), d.GetThetaWhy())})
 	}
 	if p != nil && p.SprintAfterS != nil {
 		text := "due after " + cli.Age(seconds(p.GetSprintAfterS()))
 		if p.GetSprintDue() {
-			text = "due since " + cli.Clock(time.UnixMicro(d.GetBeganUs()).Add(seconds(p.GetSprintAfterS()))) + ", waits for the coordinators"
+			text = "due since " + cli.Clock(time.UnixMicro(d.GetBeganUs()).Add(seconds(p.GetSprintAfterS()))) + ", waiting for the coordinators"
 		}
 		if d.GetSprint() == nil {
 			rows = append(rows, []string{"sprint", text})
@@ -506,7 +506,7 @@ func printWorkers(w io.Writer, out *cli.Output, workers []*headroomv1.Worker) er
 		}
 		rows = append(rows, []string{k.GetNode(), state, number(k.GetSlots()), number(k.GetUsable()), number(k.GetRunning())})
 	}
-	return out.Table(w, []string{"NODE", "STATE", "SLOTS", "USABLE", "RUNNING"}, rows)
+	return out.TableOf(w, cli.Table{Head: []string{"NODE", "STATE", "SLOTS", "USABLE", "RUNNING"}, Rows: rows, Noun: "worker"})
 }
 
 func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
@@ -543,7 +543,7 @@ func runningOn(p *headroomv1.JobProgress) string {
 
 func submittedAt(j *headroomv1.Job) time.Time { return time.UnixMicro(j.GetSubmittedUs()) }
 
-// ended reports whether the job runs no longer.
+// ended reports whether the job is in a final state.
 func ended(j *headroomv1.Job) bool {
 	switch j.GetState() {
 	case headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:

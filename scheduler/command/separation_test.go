@@ -15,7 +15,7 @@ func TestCheckSaysWhoSharesAUser(t *testing.T) {
 		t.Errorf("without Spark: %s", got)
 	}
 	c.Spark.Master = "spark://10.0.0.20:7077"
-	if got := strings.Join(separation(&c), "\n"); !strings.Contains(got, "drivers of Spark run as the scheduler's user") {
+	if got := strings.Join(separation(&c), "\n"); !strings.Contains(got, "Spark drivers run as the scheduler's user") {
 		t.Errorf("drivers beside the scheduler: %s", got)
 	}
 	c.Spark.Driver = []string{"/usr/bin/scheduler", "start-driver", "/run/headroom-driver.sock"}
