@@ -19,6 +19,8 @@ type Output struct {
 	Format string
 	// NoHeaders leaves out the first line of tables and CSV.
 	NoHeaders bool
+
+	color string
 }
 
 // Flags adds -o/--output and --no-headers to cmd and to the commands below it.
@@ -28,6 +30,7 @@ func (o *Output) Flags(cmd *cobra.Command) {
 	}
 	f := cmd.PersistentFlags()
 	f.VarP((*formatValue)(&o.Format), "output", "o", "output format: "+strings.Join(formats(), "|"))
+	o.colorFlag(cmd)
 	f.BoolVar(&o.NoHeaders, "no-headers", o.NoHeaders, "leave out the header line")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp)) // fails for a flag that is not there
 }
