@@ -225,7 +225,7 @@ func brakeLift(o *operator) *cobra.Command {
 				req.Generation = r.GetLog().GetGeneration()
 				what = recordWords(r.GetLog())
 			}
-			if err := c.confirm(cmd, "lift "+what+", so that nodes are raised again"); err != nil {
+			if err := ask(cmd, "lift "+what+", so that nodes are raised again"); err != nil {
 				return err
 			}
 			req.Change, req.DryRun = c.message(cmd), c.dryRun
@@ -237,7 +237,6 @@ func brakeLift(o *operator) *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	c.asksFlag(cmd)
 	cmd.Flags().Uint64Var(&req.Generation, "generation", 0, "the generation that you have seen in force; the present one when it is left out")
 	return cmd
 }
@@ -255,7 +254,7 @@ func brakeSkip(o *operator) *cobra.Command {
 			if err != nil || generation == 0 {
 				return cli.Usage("GENERATION %q is no number above 0", args[0])
 			}
-			if err := c.confirm(cmd, fmt.Sprintf("pass over brake generations up to %d", generation)); err != nil {
+			if err := ask(cmd, fmt.Sprintf("pass over brake generations up to %d", generation)); err != nil {
 				return err
 			}
 			req := &headroomv1.SkipBrakeRequest{Generation: generation, Change: c.message(cmd), DryRun: c.dryRun}
@@ -267,7 +266,6 @@ func brakeSkip(o *operator) *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	c.asksFlag(cmd)
 	return cmd
 }
 

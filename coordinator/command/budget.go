@@ -95,6 +95,7 @@ type budgetChange struct {
 	until    untilFlag
 	force    bool
 	exitCode bool
+	confirm  repeated
 	wait     time.Duration
 }
 
@@ -131,8 +132,8 @@ func budgetSet(o *operator) *cobra.Command {
 
 func (b *budgetChange) setFlags(cmd *cobra.Command) {
 	b.flags(cmd)
-	b.asksFlag(cmd)
 	f := cmd.Flags()
+	b.confirm.flag(f)
 	f.BoolVar(&b.force, "force", false, "accept a budget below the floor: every node is driven to its fail-safe cap")
 	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit 10 when there would be changes")
 	f.DurationVar(&b.wait, "wait", 10*time.Second, "wait so long for the nodes to read back their new caps; 0s returns after the commit")
@@ -211,11 +212,8 @@ func (b *budgetChange) run(cmd *cobra.Command) error {
 	if b.dryRun {
 		return b.planned(cmd, plan)
 	}
-	if b.to > units.Power(plan.GetBefore().GetBudgetUw()) {
-		question := fmt.Sprintf("raise %s from %s to %s", plan.GetBefore().GetName(), shownWatts(plan.GetBefore().GetBudgetUw()), cli.Watts(b.to))
-		if err := b.confirm(cmd, question); err != nil {
-			return err
-		}
+	if err := b.confirm.raise(cmd, plan.GetBefore(), int64(b.to)); err != nil {
+		return b.named(err)
 	}
 	done, err := b.ask(cmd, false)
 	if err != nil {
@@ -230,7 +228,7 @@ func (b *budgetChange) run(cmd *cobra.Command) error {
 
 // ask asks the leader to plan the change, or to make it.
 func (b *budgetChange) ask(cmd *cobra.Command, dry bool) (*headroomv1.SetBudgetResponse, error) {
-	req := &headroomv1.SetBudgetRequest{Domain: b.domain, BudgetUw: int64(b.to), Force: b.force, DryRun: dry, Change: b.message(cmd)}
+	req := &headroomv1.SetBudgetRequest{Domain: b.domain, BudgetUw: int64(b.to), Force: b.force, DryRun: dry, ConfirmUw: b.confirm.uw64(), Change: b.message(cmd)}
 	if !b.until.at.IsZero() {
 		req.UntilUs = b.until.at.UnixMicro()
 	}

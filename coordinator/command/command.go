@@ -41,6 +41,7 @@ func New() *cobra.Command {
 	root.AddCommand(runCommand(), statusCommand(o), checkCommand(o), budgetCommand(o), domainCommand(o), nodeCommand(o), leaseCommand(o), policyCommand(o),
 		jobCommand(o), sprintCommand(o), brakeCommand(o), eventCommand(o), alarmCommand(o), memberCommand(o), snapshotCommand(o), tokenCommand(o), tlsCommand(o), gossipCommand(&o.out),
 		debugCommand(o), configCommand(&o.out), manual.Command("coordinator", generatedDocs), versionCommand(&o.out))
+	applyRules(root, rules())
 	o.complete(root)
 	return root
 }

@@ -25,14 +25,10 @@ func tlsRevoke(o *operator) *cobra.Command {
 			if err != nil {
 				return tlsError(err)
 			}
-			if err := c.confirm(cmd, "deny "+d.Key()+" for good"); err != nil {
-				return err
-			}
 			return c.send(cmd, "tls revoke", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_Deny{Deny: &headroomv1.Denial{Identity: d.Identity, Serial: d.Serial}}})
 		},
 	}
 	c.flags(cmd)
-	c.asksFlag(cmd)
 	return cmd
 }
 

@@ -119,14 +119,10 @@ func domainRemove(o *operator) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "remove DOMAIN", Short: "Remove a domain with nothing in it", Args: cobra.ExactArgs(1), Example: "  coordinator domain remove pdu/p1 --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := c.confirm(cmd, "remove "+args[0]); err != nil {
-				return err
-			}
 			return c.send(cmd, "domain remove", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveDomain{RemoveDomain: args[0]}})
 		},
 	}
 	c.flags(cmd)
-	c.asksFlag(cmd)
 	return cmd
 }
 

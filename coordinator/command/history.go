@@ -148,6 +148,7 @@ func scheduleList(o *operator) *cobra.Command {
 func scheduleAdd(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	x := &headroomv1.Schedule{}
+	var again repeated
 	cmd := &cobra.Command{
 		Use: "add CRON POWER [DOMAIN]", Short: "Set a budget again and again, at the times of CRON", Args: cobra.RangeArgs(2, 3),
 		Long: "add sets a budget again and again. CRON is five fields as in crontab(5): minute, hour, day, month, weekday.\n" +
@@ -162,13 +163,30 @@ func scheduleAdd(o *operator) *cobra.Command {
 			if x.Name == "" {
 				return cli.Usage("a schedule needs a name: --name evening")
 			}
+			if err := again.scheduled(cmd, o, x); err != nil {
+				return c.named(err)
+			}
 			return c.send(cmd, "budget schedule add", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSchedule{SetSchedule: x}})
 		},
 	}
 	c.flags(cmd)
+	again.flag(cmd.Flags())
 	cmd.Flags().StringVar(&x.Name, "name", "", "name of the schedule; one of the same name is replaced")
 	cmd.Flags().StringVar(&x.Zone, "zone", "", "time zone of CRON, e.g. Europe/Berlin; UTC when it is left out")
 	return cmd
+}
+
+// scheduled asks before a schedule that raises its domain above its present budget.
+func (x *repeated) scheduled(cmd *cobra.Command, o *operator, s *headroomv1.Schedule) error {
+	r, err := call(cmd.Context(), o, "budget schedule add", &headroomv1.ListDomainsRequest{Domain: s.GetDomain()}, headroomv1connect.ClusterServiceClient.ListDomains)
+	if err != nil || len(r.GetDomains()) == 0 {
+		return err
+	}
+	if err := x.raise(cmd, r.GetDomains()[0], s.GetBudgetUw()); err != nil {
+		return err
+	}
+	s.ConfirmUw = x.uw64()
+	return nil
 }
 
 func scheduleRemove(o *operator) *cobra.Command {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 )
 
@@ -16,41 +17,29 @@ import (
 func nodeChanges(o *operator) []*cobra.Command {
 	return []*cobra.Command{
 		nodeSet(o),
-		nodeVerb(o, "drain", "Walk a node to its least cap, then grant it nothing", "drain %s", false, func(n string) *headroomv1.ChangeRequest {
+		nodeVerb(o, "drain", "Drain a node: lower it to its least cap, then grant it nothing", func(n string) *headroomv1.ChangeRequest {
 			return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_DrainNode{DrainNode: n}}
 		}),
-		nodeVerb(o, "resume", "Take a drain back", "resume %s", false, func(n string) *headroomv1.ChangeRequest {
+		nodeVerb(o, "resume", "Resume a drained node", func(n string) *headroomv1.ChangeRequest {
 			return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_ResumeNode{ResumeNode: n}}
 		}),
-		nodeVerb(o, "release", "Let a node put its original controls back; it is charged its rated watts", "release %s, which may then draw its rated watts", true,
-			func(n string) *headroomv1.ChangeRequest {
-				return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_ReleaseNode{ReleaseNode: n}}
-			}),
+		nodeVerb(o, "release", "Release a node: it restores its original limits and is charged its rated power", func(n string) *headroomv1.ChangeRequest {
+			return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_ReleaseNode{ReleaseNode: n}}
+		}),
 		nodeRemove(o),
 	}
 }
 
-// nodeVerb is a command that names a node and nothing else. asks says that its
-// direction is not the safe one.
-func nodeVerb(o *operator, verb, short, question string, asks bool, build func(node string) *headroomv1.ChangeRequest) *cobra.Command {
+// nodeVerb is a command that names a node and nothing else.
+func nodeVerb(o *operator, verb, short string, build func(node string) *headroomv1.ChangeRequest) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
 		Use: verb + " NODE", Short: short, Args: cobra.ExactArgs(1), Example: "  coordinator node " + verb + " n03",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			node := nodeName(args[0])
-			if asks {
-				if err := c.confirm(cmd, fmt.Sprintf(question, node)); err != nil {
-					return err
-				}
-			}
-			return c.send(cmd, "node "+verb, build(node))
+			return c.send(cmd, "node "+verb, build(nodeName(args[0])))
 		},
 	}
 	c.flags(cmd)
-	if asks {
-		c.asksFlag(cmd)
-		cmd.Example += " --yes"
-	}
 	return cmd
 }
 
@@ -68,9 +57,6 @@ func nodeRemove(o *operator) *cobra.Command {
 			if keep && !off {
 				return cli.Usage("--keep goes with --powered-off")
 			}
-			if err := c.confirm(cmd, "remove "+node); err != nil {
-				return err
-			}
 			r := &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveNode{RemoveNode: &headroomv1.RemoveNode{Node: node, PoweredOff: off}}}
 			if keep {
 				r.What = &headroomv1.ChangeRequest_PowerOffNode{PowerOffNode: node}
@@ -79,7 +65,6 @@ func nodeRemove(o *operator) *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	c.asksFlag(cmd)
 	cmd.Flags().BoolVar(&off, "powered-off", false, "the machine is off: free its watts")
 	cmd.Flags().BoolVar(&keep, "keep", false, "with --powered-off: keep the node in the list")
 	return cmd
@@ -112,6 +97,9 @@ func nodeSet(o *operator) *cobra.Command {
 			if err := readLabels(x, labels); err != nil {
 				return err
 			}
+			if err := c.raisesMax(cmd, x.GetNode(), high); err != nil {
+				return err
+			}
 			return c.send(cmd, "node set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{SetNode: x}})
 		},
 	}
@@ -127,6 +115,21 @@ func nodeSet(o *operator) *cobra.Command {
 	f.StringSliceVar(&x.Clear, "clear", nil, "settings to take back: min, max, fail-safe, rated, weight, bmc, labels")
 	f.StringVar(&domain, "domain", "", "move it to this domain; it is charged in both until it has acknowledged")
 	return cmd
+}
+
+// raisesMax asks before a node's highest cap is raised; lowering it does not ask.
+func (c *changing) raisesMax(cmd *cobra.Command, node string, to powerFlag) error {
+	if to.uw == nil || c.dryRun || isSet(cmd, "yes") {
+		return nil
+	}
+	r, err := call(cmd.Context(), c.o, "node set", &headroomv1.ExplainNodeRequest{Node: node}, headroomv1connect.ClusterServiceClient.ExplainNode)
+	if err != nil {
+		return c.named(err)
+	}
+	if now := r.GetNode().GetMaxUw(); *to.uw > now {
+		return ask(cmd, fmt.Sprintf("raise the highest cap of %s from %s to %s", node, shownWatts(now), shownWatts(*to.uw)))
+	}
+	return nil
 }
 
 func changedAny(cmd *cobra.Command, names ...string) bool {

@@ -274,7 +274,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 			if err != nil {
 				return f.named(err)
 			}
-			if err := f.confirm(cmd, fmt.Sprintf("begin %s anew from revision %d in %s", h.Cluster, h.Revision, b.Server.StateDir)); err != nil {
+			if err := ask(cmd, fmt.Sprintf("begin %s anew from revision %d in %s", h.Cluster, h.Revision, b.Server.StateDir)); err != nil {
 				return err
 			}
 			r, err := b.Restore(h, st)
@@ -311,8 +311,8 @@ func memberRecover(o *operator) *cobra.Command {
 			if err != nil {
 				return f.named(err)
 			}
-			ask := fmt.Sprintf("begin the group anew from the log of %s alone, which ends at term %d, index %d", b.Server.ID, end.Term, end.Index)
-			if err := f.confirm(cmd, ask); err != nil {
+			question := fmt.Sprintf("begin the group anew from the log of %s alone, which ends at term %d, index %d", b.Server.ID, end.Term, end.Index)
+			if err := ask(cmd, question); err != nil {
 				return err
 			}
 			r, err := b.Recover()

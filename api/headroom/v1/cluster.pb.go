@@ -434,7 +434,9 @@ type Domain struct {
 	Sprint *SprintBudget `protobuf:"bytes,18,opt,name=sprint,proto3" json:"sprint,omitempty"`
 	// Highest rating that is accepted from a node below by its own word, microwatts; 0: as
 	// the domain above.
-	RatedMaxUw    int64 `protobuf:"varint,19,opt,name=rated_max_uw,json=ratedMaxUw,proto3" json:"rated_max_uw,omitempty"`
+	RatedMaxUw int64 `protobuf:"varint,19,opt,name=rated_max_uw,json=ratedMaxUw,proto3" json:"rated_max_uw,omitempty"`
+	// Highest budget ever committed for the domain, microwatts; 0: unknown.
+	HighestUw     int64 `protobuf:"varint,20,opt,name=highest_uw,json=highestUw,proto3" json:"highest_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -598,6 +600,13 @@ func (x *Domain) GetSprint() *SprintBudget {
 func (x *Domain) GetRatedMaxUw() int64 {
 	if x != nil {
 		return x.RatedMaxUw
+	}
+	return 0
+}
+
+func (x *Domain) GetHighestUw() int64 {
+	if x != nil {
+		return x.HighestUw
 	}
 	return 0
 }
@@ -852,7 +861,10 @@ type SetBudgetRequest struct {
 	DryRun bool    `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	Change *Change `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
 	// When the budget in force now comes back, microseconds since the Unix epoch; 0: it does not.
-	UntilUs       int64 `protobuf:"varint,6,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
+	UntilUs int64 `protobuf:"varint,6,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
+	// The budget again, microwatts. Required for a budget above the highest one ever
+	// committed for the domain; otherwise it may be 0.
+	ConfirmUw     int64 `protobuf:"varint,7,opt,name=confirm_uw,json=confirmUw,proto3" json:"confirm_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -925,6 +937,13 @@ func (x *SetBudgetRequest) GetChange() *Change {
 func (x *SetBudgetRequest) GetUntilUs() int64 {
 	if x != nil {
 		return x.UntilUs
+	}
+	return 0
+}
+
+func (x *SetBudgetRequest) GetConfirmUw() int64 {
+	if x != nil {
+		return x.ConfirmUw
 	}
 	return 0
 }
@@ -2981,8 +3000,11 @@ type Schedule struct {
 	Zone     string `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
 	BudgetUw int64  `protobuf:"varint,5,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
 	// When it comes next and came last, microseconds since the Unix epoch; only in answers.
-	NextUs        *int64 `protobuf:"varint,6,opt,name=next_us,json=nextUs,proto3,oneof" json:"next_us,omitempty"`
-	LastUs        *int64 `protobuf:"varint,7,opt,name=last_us,json=lastUs,proto3,oneof" json:"last_us,omitempty"`
+	NextUs *int64 `protobuf:"varint,6,opt,name=next_us,json=nextUs,proto3,oneof" json:"next_us,omitempty"`
+	LastUs *int64 `protobuf:"varint,7,opt,name=last_us,json=lastUs,proto3,oneof" json:"last_us,omitempty"`
+	// The budget again, microwatts; only in requests. Required for a budget above the highest
+	// one ever committed for the domain.
+	ConfirmUw     int64 `protobuf:"varint,8,opt,name=confirm_uw,json=confirmUw,proto3" json:"confirm_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3062,6 +3084,13 @@ func (x *Schedule) GetNextUs() int64 {
 func (x *Schedule) GetLastUs() int64 {
 	if x != nil && x.LastUs != nil {
 		return *x.LastUs
+	}
+	return 0
+}
+
+func (x *Schedule) GetConfirmUw() int64 {
+	if x != nil {
+		return x.ConfirmUw
 	}
 	return 0
 }
@@ -5051,7 +5080,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\blease_ms\x18\t \x01(\x03R\aleaseMs\x12(\n" +
 	"\x10longest_lease_ms\x18\n" +
 	" \x01(\x03R\x0elongestLeaseMs\x12\x1b\n" +
-	"\tsettle_ms\x18\v \x01(\x03R\bsettleMs\"\xf8\x04\n" +
+	"\tsettle_ms\x18\v \x01(\x03R\bsettleMs\"\x97\x05\n" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -5080,7 +5109,9 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"measuredBy\x121\n" +
 	"\x06sprint\x18\x12 \x01(\v2\x19.headroom.v1.SprintBudgetR\x06sprint\x12 \n" +
 	"\frated_max_uw\x18\x13 \x01(\x03R\n" +
-	"ratedMaxUwB\x0e\n" +
+	"ratedMaxUw\x12\x1d\n" +
+	"\n" +
+	"highest_uw\x18\x14 \x01(\x03R\thighestUwB\x0e\n" +
 	"\f_measured_uwB\n" +
 	"\n" +
 	"\b_back_uw\"x\n" +
@@ -5101,14 +5132,16 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"k\n" +
 	"\x13ListDomainsResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12-\n" +
-	"\adomains\x18\x02 \x03(\v2\x13.headroom.v1.DomainR\adomains\"\xbe\x01\n" +
+	"\adomains\x18\x02 \x03(\v2\x13.headroom.v1.DomainR\adomains\"\xdd\x01\n" +
 	"\x10SetBudgetRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x1b\n" +
 	"\tbudget_uw\x18\x02 \x01(\x03R\bbudgetUw\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12+\n" +
 	"\x06change\x18\x05 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x19\n" +
-	"\buntil_us\x18\x06 \x01(\x03R\auntilUs\"\xf9\x01\n" +
+	"\buntil_us\x18\x06 \x01(\x03R\auntilUs\x12\x1d\n" +
+	"\n" +
+	"confirm_uw\x18\a \x01(\x03R\tconfirmUw\"\xf9\x01\n" +
 	"\x11SetBudgetResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12+\n" +
 	"\x06before\x18\x02 \x01(\v2\x13.headroom.v1.DomainR\x06before\x12)\n" +
@@ -5305,7 +5338,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"RemoveNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1f\n" +
 	"\vpowered_off\x18\x02 \x01(\bR\n" +
-	"poweredOff\"\xcf\x01\n" +
+	"poweredOff\"\xee\x01\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
@@ -5313,7 +5346,9 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x1b\n" +
 	"\tbudget_uw\x18\x05 \x01(\x03R\bbudgetUw\x12\x1c\n" +
 	"\anext_us\x18\x06 \x01(\x03H\x00R\x06nextUs\x88\x01\x01\x12\x1c\n" +
-	"\alast_us\x18\a \x01(\x03H\x01R\x06lastUs\x88\x01\x01B\n" +
+	"\alast_us\x18\a \x01(\x03H\x01R\x06lastUs\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"confirm_uw\x18\b \x01(\x03R\tconfirmUwB\n" +
 	"\n" +
 	"\b_next_usB\n" +
 	"\n" +
