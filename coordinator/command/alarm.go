@@ -57,14 +57,14 @@ func alarmList(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read from the addressed server without asking the leader")
 	return cmd
 }
 
 func alarmAck(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
-		Use: "ack ALARM", Short: "Say that somebody has seen an alarm", Args: cobra.ExactArgs(1), Example: "  coordinator alarm ack node-lost/n16 --reason \"ticket 12\"",
+		Use: "ack ALARM", Short: "Acknowledge an alarm", Args: cobra.ExactArgs(1), Example: "  coordinator alarm ack node-lost/n16 --reason \"ticket 12\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.send(cmd, "alarm ack", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_AckAlarm{AckAlarm: args[0]}})
 		},
@@ -77,7 +77,7 @@ func alarmAck(o *operator) *cobra.Command {
 func checkCommand(o *operator) *cobra.Command {
 	nagios := false
 	cmd := &cobra.Command{
-		Use: "check", Short: "Tell monitoring how the cluster is", Args: cobra.NoArgs, Example: "  coordinator check --nagios",
+		Use: "check", Short: "Check the cluster for a monitoring system", Args: cobra.NoArgs, Example: "  coordinator check --nagios",
 		Long: "check ends with 0 when all is well, 8 when there are warnings, 1 when something failed, 3 when no leader answers;\n" +
 			"with --nagios with 0, 1, 2 and 3.",
 		RunE: func(cmd *cobra.Command, _ []string) error {

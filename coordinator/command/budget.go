@@ -15,7 +15,7 @@ import (
 )
 
 func budgetCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "budget", Short: "Show and change what a domain may draw", Example: "  coordinator budget show\n  coordinator budget set 2800W"}
+	group := &cobra.Command{Use: "budget", Short: "Show and set power budgets", Example: "  coordinator budget show\n  coordinator budget set 2800W"}
 	group.AddCommand(budgetShow(o), budgetSet(o), budgetPlan(o), budgetHistory(o), budgetRollback(o), scheduleCommand(o))
 	return group
 }
@@ -24,7 +24,7 @@ func budgetShow(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
-		Use: "show [DOMAIN]", Short: "Show budget, reserved, unmanaged, headroom and measured power", Args: cobra.MaximumNArgs(1),
+		Use: "show [DOMAIN]", Short: "Show budget, reserved power, headroom and measured power", Args: cobra.MaximumNArgs(1),
 		Example: "  coordinator budget show rack/r1 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.Run(cmd, func() error {
@@ -39,7 +39,7 @@ func budgetShow(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read from the addressed server without asking the leader")
 	return cmd
 }
 
@@ -116,7 +116,7 @@ func (b *budgetChange) args(args []string) error {
 func budgetSet(o *operator) *cobra.Command {
 	b := &budgetChange{changing: changing{o: o}}
 	cmd := &cobra.Command{
-		Use: "set POWER [DOMAIN]", Short: "Change what a domain may draw; without DOMAIN the whole site", Args: cobra.RangeArgs(1, 2),
+		Use: "set POWER [DOMAIN]", Short: "Set the budget of a domain, or of the whole site", Args: cobra.RangeArgs(1, 2),
 		Example: "  coordinator budget set 2800W --reason \"feeder B maintenance\" --until 18:00\n  coordinator budget set 1.2kW rack/r1 --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := b.args(args); err != nil {
@@ -190,7 +190,7 @@ func (u *untilFlag) Set(s string) error {
 func budgetPlan(o *operator) *cobra.Command {
 	b := &budgetChange{changing: changing{o: o, dryRun: true}}
 	cmd := &cobra.Command{
-		Use: "plan POWER [DOMAIN]", Short: "Tell what a budget would change, node by node, and change nothing", Args: cobra.RangeArgs(1, 2),
+		Use: "plan POWER [DOMAIN]", Short: "Plan a budget: show what would change on each node", Args: cobra.RangeArgs(1, 2),
 		Example: "  coordinator budget plan 2800W",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := b.args(args); err != nil {

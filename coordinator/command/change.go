@@ -26,9 +26,9 @@ type changing struct {
 func (c *changing) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&c.reason, "reason", "", "why, for the audit log")
-	f.StringVar(&c.request, "request-id", "", "idempotency key; the same key is carried out once")
+	f.StringVar(&c.request, "request-id", "", "idempotency key; a request with the same key is executed once")
 	f.Uint64Var(&c.check, "check-revision", 0, "refuse if budgets or nodes changed after this revision")
-	f.BoolVar(&c.dryRun, "dry-run", false, "tell what would change, change nothing")
+	f.BoolVar(&c.dryRun, "dry-run", false, "show what would change without changing it")
 }
 
 // message is who asks, why and under which key.

@@ -23,7 +23,7 @@ import (
 
 func debugCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
-		Use: "debug", Short: "Collect what a bug report needs; no promise of compatibility",
+		Use: "debug", Short: "Collect diagnostics for a bug report (output format is not stable)",
 		Example: "  coordinator debug bundle c1.tar.gz",
 	}
 	group.AddCommand(debugBundle(o), debugTrace(o), debugRaftLog(o))
@@ -32,7 +32,7 @@ func debugCommand(o *operator) *cobra.Command {
 
 func debugBundle(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "bundle FILE", Short: "Write state, log, metrics and stacks of one server into one file", Args: cobra.ExactArgs(1),
+		Use: "bundle FILE", Short: "Write diagnostics of one server to a file", Args: cobra.ExactArgs(1),
 		Long: "Write what a bug report needs into one gzipped tar file: build, configuration, the newest log lines, metrics,\n" +
 			"status, nodes, alarms, events, health of the servers, what every goroutine does, and the last recording of a\n" +
 			"missed tick. It asks the first server of --addr, whether that leads or not. It holds no key, no token and no\n" +
@@ -47,7 +47,7 @@ func debugBundle(o *operator) *cobra.Command {
 func debugTrace(o *operator) *cobra.Command {
 	d := 5 * time.Second
 	cmd := &cobra.Command{
-		Use: "trace FILE", Short: "Record what the threads and goroutines of one server do", Args: cobra.ExactArgs(1),
+		Use: "trace FILE", Short: "Record an execution trace of one server", Args: cobra.ExactArgs(1),
 		Long: "Record the first server of --addr for a while, into a file that go tool trace shows: where it waits, for whom,\n" +
 			"and how long. It costs the server a few percent while it runs. What held up a missed tick is in the bundle,\n" +
 			"where debug.flight_recorder is on.",

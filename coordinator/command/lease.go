@@ -25,11 +25,11 @@ type nodeLeaseItem struct {
 }
 
 func leaseCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "lease", Short: "Show who may use how much until when", Example: "  coordinator lease list"}
+	group := &cobra.Command{Use: "lease", Short: "List and configure leases", Example: "  coordinator lease list"}
 	var w cli.Watch
 	stale := false
 	list := &cobra.Command{
-		Use: "list", Aliases: []string{"watch"}, Short: "List the leases as the leader counts them; watch goes on", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"watch"}, Short: "List leases", Args: cobra.NoArgs,
 		Example: "  coordinator lease list\n  coordinator lease watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.On = w.On || cmd.CalledAs() == "watch"
@@ -53,7 +53,7 @@ func leaseCommand(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(list)
-	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	list.Flags().BoolVar(&stale, "stale", false, "read from the addressed server without asking the leader")
 	group.AddCommand(list, leaseShow(o), leaseSet(o))
 	return group
 }
@@ -66,7 +66,7 @@ type leaseLengthItem struct {
 
 func leaseShow(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "show", Short: "Show how long leases run, and the longest that may still be out", Args: cobra.NoArgs, Example: "  coordinator lease show",
+		Use: "show", Short: "Show the lease length, and the longest lease that may still be held", Args: cobra.NoArgs, Example: "  coordinator lease show",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := call(cmd.Context(), o, "lease show", &headroomv1.GetStatusRequest{}, headroomv1connect.ClusterServiceClient.GetStatus)
 			if err != nil {
@@ -91,8 +91,8 @@ func leaseSet(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	var settle time.Duration
 	cmd := &cobra.Command{
-		Use: "set DURATION", Short: "Set how long leases run", Args: cobra.ExactArgs(1),
-		Long: "Set how long leases run. The length is committed; lease: in the servers' configurations counts for a new group only. Waits for leases\n" +
+		Use: "set DURATION", Short: "Set the lease length", Args: cobra.ExactArgs(1),
+		Long: "Set the lease length. The length is committed; lease: in the servers' configurations counts for a new group only. Waits for leases\n" +
 			"to end go on counting with the longer length until the last lease granted with it is over. --settle is how much longer a node that is\n" +
 			"lost may take to be at its fail-safe cap: powerd hangs, its watchdog starts it again, it writes the cap. It begins at 30s.",
 		Example: "  coordinator lease set 20s --reason \"long garbage collections\"",

@@ -40,8 +40,8 @@ type groupChange struct {
 func (g *groupChange) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&g.reason, "reason", "", "why, for the audit log")
-	f.StringVar(&g.request, "request-id", "", "idempotency key; the same key is carried out once")
-	f.BoolVar(&g.dry, "dry-run", false, "tell what would change, change nothing")
+	f.StringVar(&g.request, "request-id", "", "idempotency key; a request with the same key is executed once")
+	f.BoolVar(&g.dry, "dry-run", false, "show what would change without changing it")
 	f.BoolVar(&g.exited, "exit-code", false, "with --dry-run: exit 10 when there would be changes")
 	f.Bool("yes", false, "do not ask for confirmation")
 }
@@ -80,8 +80,8 @@ func memberAdd(o *operator) *cobra.Command {
 	var g groupChange
 	addr := ""
 	cmd := &cobra.Command{
-		Use: "add SERVER --rpc HOST:PORT", Short: "Take a server into the group; it gets the log and does not vote yet", Args: cobra.ExactArgs(1),
-		Long: "Take a server into the group. Start it first, with an empty state_dir and with join: naming a server of the group:\n" +
+		Use: "add SERVER --rpc HOST:PORT", Short: "Add a non-voting server", Args: cobra.ExactArgs(1),
+		Long: "Add a server to the cluster. Start it first, with an empty state_dir and with join: naming a server of the group:\n" +
 			"it waits. Once it is added it gets the log; coordinator member promote gives it a vote when it is stable.\n" +
 			"A server of the group that is added again gets the addresses that it now has.",
 		Example: "  coordinator member add c4 --rpc 10.0.0.14:7400 --reason \"replaces c2\"",
@@ -138,7 +138,7 @@ func memberPromote(o *operator) *cobra.Command {
 	var g groupChange
 	wait := time.Duration(0)
 	cmd := &cobra.Command{
-		Use: "promote SERVER", Short: "Give a server a vote, once it has caught up and has been healthy for ten seconds", Args: cobra.ExactArgs(1),
+		Use: "promote SERVER", Short: "Make a server a voter, once it has been healthy and up to date for ten seconds", Args: cobra.ExactArgs(1),
 		Example: "  coordinator member promote c4 --wait 1m",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &headroomv1.PromoteMemberRequest{Id: args[0], DryRun: g.dry, Change: g.message()}
@@ -169,7 +169,7 @@ func notStable(err error) bool {
 func memberRemove(o *operator) *cobra.Command {
 	var g groupChange
 	cmd := &cobra.Command{
-		Use: "remove SERVER", Short: "Take a server out of the group; one that leads hands its lead over first", Args: cobra.ExactArgs(1),
+		Use: "remove SERVER", Short: "Remove a server from the cluster", Args: cobra.ExactArgs(1),
 		Example: "  coordinator member remove c2 --reason \"its disk is dying\" --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := ask(cmd, "remove server "+args[0]+" from the group"); err != nil {
@@ -194,7 +194,7 @@ func memberRemove(o *operator) *cobra.Command {
 func memberTransfer(o *operator) *cobra.Command {
 	var g groupChange
 	cmd := &cobra.Command{
-		Use: "transfer [SERVER]", Short: "Hand the lead to another server; without SERVER to the one closest to the end of the log", Args: cobra.MaximumNArgs(1),
+		Use: "transfer [SERVER]", Short: "Transfer leadership to another server", Args: cobra.MaximumNArgs(1),
 		Example: "  coordinator member transfer c3 --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := ask(cmd, "hand the lead to "+cmp.Or(first(args), "another server")); err != nil {
@@ -231,8 +231,8 @@ func (g *groupChange) transferred(cmd *cobra.Command, o *operator, r *headroomv1
 func memberHealth(o *operator) *cobra.Command {
 	var w cli.Watch
 	cmd := &cobra.Command{
-		Use: "health", Short: "Show how every server does, and why one is not healthy", Args: cobra.NoArgs,
-		Long:    "Show how every server does: whether it is heard and keeps up, its disk, its clock, its version. Exit code 1 when a server is not healthy.",
+		Use: "health", Short: "Show the health of every server", Args: cobra.NoArgs,
+		Long:    "Show the health of every server: contact, replication lag, disk, clock and version. Exit code 1 when a server is not healthy.",
 		Example: "  coordinator member health\n  coordinator member health -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {

@@ -27,6 +27,7 @@ func nodeChanges(o *operator) []*cobra.Command {
 			return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_ReleaseNode{ReleaseNode: n}}
 		}),
 		nodeRemove(o),
+		explainCommand(o, "node explain"),
 	}
 }
 
@@ -47,10 +48,10 @@ func nodeRemove(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	off, keep := false, false
 	cmd := &cobra.Command{
-		Use: "remove NODE", Short: "Forget a node that is gone, or say that its machine is off", Args: cobra.ExactArgs(1),
-		Long: "remove forgets a node. With --powered-off its charge is free at once: you say that the machine is off. Without it its charge\n" +
-			"becomes unmanaged watts of its domain, because it may go on drawing them. With --keep --powered-off it stays in the list as off,\n" +
-			"and is charged again when it is heard.",
+		Use: "remove NODE", Short: "Remove a node, or mark its machine as powered off", Args: cobra.ExactArgs(1),
+		Long: "Remove a node. With --powered-off its charge is freed at once: use it only if the machine is off. Otherwise the charge\n" +
+			"becomes unmanaged power of its domain, because the machine may still draw it. With --keep --powered-off the node stays in\n" +
+			"the list as off, and is charged again when it reports.",
 		Example: "  coordinator node remove n16 --powered-off --yes\n  coordinator node remove n16 --powered-off --keep",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node := nodeName(args[0])
@@ -78,7 +79,7 @@ func nodeSet(o *operator) *cobra.Command {
 	var labels []string
 	var domain string
 	cmd := &cobra.Command{
-		Use: "set NODE", Short: "Set a node's caps, rating, weight, labels, BMC or domain, over what it declares", Args: cobra.ExactArgs(1),
+		Use: "set NODE", Short: "Override a node's settings, or move it to another domain", Args: cobra.ExactArgs(1),
 		Example: "  coordinator node set n03 --min 100W --max 220W --weight 2\n  coordinator node set n03 --labels app=spark --clear min\n  coordinator node set n03 --domain rack/r2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			x.Node = nodeName(args[0])

@@ -18,7 +18,7 @@ func runCommand() *cobra.Command {
 	var path, level string
 	var d devServer
 	cmd := &cobra.Command{
-		Use: "run", Short: "Start a server of the group", Args: cobra.NoArgs,
+		Use: "run", Short: "Start a server", Args: cobra.NoArgs,
 		Long: "run starts one server of the group, as its configuration says, until it is stopped. Every connection asks for a certificate.\n\n" +
 			"With --dev it needs no configuration: it starts a group of one server on loopback, for trying things out, with a budget to begin\n" +
 			"with and no TLS, so that every user of this machine may command it. Without --state-dir its state is gone when it ends.",

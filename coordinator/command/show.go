@@ -34,7 +34,7 @@ func statusCommand(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale, all := false, false
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show the site at a glance", Args: cobra.NoArgs,
+		Use: "status", Short: "Show the state of the site", Args: cobra.NoArgs,
 		Example: "  coordinator status\n  coordinator status --watch\n  coordinator status --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
@@ -52,7 +52,7 @@ func statusCommand(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read from the addressed server without asking the leader")
 	cmd.Flags().BoolVar(&all, "all", false, "ask every server by itself, and show where they differ; exit code 8 when one does not answer")
 	return cmd
 }
@@ -218,7 +218,7 @@ func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalA
 	}
 	w.Flags(cmd)
 	x.flags(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read from the addressed server without asking the leader")
 	return cmd
 }
 
@@ -312,10 +312,10 @@ func ratedText(n *headroomv1.Node) string {
 }
 
 func memberCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "member", Short: "Show and change the servers of the group", Example: "  coordinator member list\n  coordinator member health"}
+	group := &cobra.Command{Use: "member", Short: "Show and change the cluster's servers", Example: "  coordinator member list\n  coordinator member health"}
 	var w cli.Watch
 	list := &cobra.Command{
-		Use: "list", Short: "List the servers, who leads, and how far each has come", Args: cobra.NoArgs, Example: "  coordinator member list",
+		Use: "list", Short: "List the servers, their roles and replication progress", Args: cobra.NoArgs, Example: "  coordinator member list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "member list", &headroomv1.ListMembersRequest{}, headroomv1connect.ClusterServiceClient.ListMembers)
@@ -374,7 +374,7 @@ func eventCommand(o *operator) *cobra.Command {
 	var limit uint32
 	stale := false
 	list := &cobra.Command{
-		Use: "list", Aliases: []string{"watch"}, Short: "List what was changed, by whom, and why; watch goes on", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"watch"}, Short: "List changes: what, who and why", Args: cobra.NoArgs,
 		Example: "  coordinator event list --since 120\n  coordinator event watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.On = w.On || cmd.CalledAs() == "watch"
@@ -394,7 +394,7 @@ func eventCommand(o *operator) *cobra.Command {
 	w.Flags(list)
 	list.Flags().Uint64Var(&since, "since", 0, "only after this revision")
 	list.Flags().Uint32Var(&limit, "limit", 0, "only the newest so many; 0 is all that are kept")
-	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	list.Flags().BoolVar(&stale, "stale", false, "read from the addressed server without asking the leader")
 	group.AddCommand(list)
 	return group
 }
