@@ -84,7 +84,7 @@ func (o *operator) domainTable(w io.Writer, domains []*headroomv1.Domain) error 
 			cli.Opt(d.MeasuredUw, shownWatts), shownWatts(d.GetFloorUw()), fmt.Sprint(d.GetNodes()), d.GetParent(),
 		})
 	}
-	return o.out.Table(w, []string{"DOMAIN", "BUDGET", "RESERVED", "UNMANAGED", "HEADROOM", "MEASURED", "FLOOR", "NODES", "PARENT"}, rows)
+	return o.out.Table(w, []string{"DOMAIN", "BUDGET", "RESERVED", "UNMANAGED", "HEADROOM", "POWER", "FLOOR", "NODES", "PARENT"}, rows)
 }
 
 // budgetChange is one `budget set` or `budget plan`.

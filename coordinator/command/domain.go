@@ -70,7 +70,7 @@ func (o *operator) treeTable(w io.Writer, domains []*headroomv1.Domain) error {
 		}
 		rows = append(rows, row)
 	}
-	head := []string{"DOMAIN", "BUDGET", "RATING", "RESERVED", "UNMANAGED", "BOOT", "HEADROOM", "MEASURED", "NODES", "PARENT"}
+	head := []string{"DOMAIN", "BUDGET", "RATING", "RESERVED", "UNMANAGED", "BOOT", "HEADROOM", "POWER", "NODES", "PARENT"}
 	if o.out.IsWide() {
 		head = append(head, "MEASURED BY", "LOST-CHARGE", "BACK TO")
 	}
