@@ -122,7 +122,10 @@ func build(v leader.View, r *headroomv1.ChangeRequest, c *ledger.Command) error 
 			Name: x.SetSchedule.GetName(), Domain: rootOr(s, x.SetSchedule.GetDomain()), Cron: x.SetSchedule.GetCron(),
 			Zone: x.SetSchedule.GetZone(), Budget: units.Power(x.SetSchedule.GetBudgetUw()),
 		}
-		return checkZone(x.SetSchedule.GetZone())
+		if err := checkZone(x.SetSchedule.GetZone()); err != nil || r.GetDryRun() {
+			return err
+		}
+		return confirmed(s, c.Schedule.Domain, c.Schedule.Budget, units.Power(x.SetSchedule.GetConfirmUw()))
 	case *headroomv1.ChangeRequest_RemoveSchedule:
 		c.RemoveSchedule = &ledger.Named{Name: x.RemoveSchedule}
 	case *headroomv1.ChangeRequest_CreateToken:
@@ -270,6 +273,7 @@ func changeRefusals() []refusalRule {
 		{errNoChange, bad, "usage", cli.ExitUsage, "use a coordinator command of this version"},
 		{leader.ErrHeard, fixed, "alive", cli.ExitRefused, "stop its powerd or switch the machine off first, and wait until coordinator node list says lost"},
 		{leader.ErrAboveParent, fixed, "above-parent", cli.ExitRefused, "raise the budget of the domain above first; coordinator budget show lists both"},
+		{errUnconfirmed, fixed, "unconfirmed", cli.ExitUsage, "repeat the value to confirm it: --confirm POWER"},
 		{errZone, bad, "usage", cli.ExitUsage, "a zone is an IANA name like Europe/Berlin; UTC is the default"},
 		{alarms.ErrUnknown, connect.CodeNotFound, "unknown-alarm", cli.ExitUsage, "coordinator alarm list shows the keys"},
 		{ledger.ErrBraked, fixed, "braked", cli.ExitRefused, "coordinator brake show tells who set it; coordinator brake lift lifts it"},
@@ -280,6 +284,7 @@ func changeRefusals() []refusalRule {
 		{ledger.ErrSettings, bad, "usage", cli.ExitUsage, "coordinator node show NODE -o json shows what the node declares"},
 		{ledger.ErrMoving, fixed, "moving", cli.ExitRefused, "wait until the node has acknowledged its last move"},
 		{ledger.ErrUnknownSprint, connect.CodeNotFound, "unknown-sprint", cli.ExitUsage, "coordinator sprint list shows the sprints"},
+		{ledger.ErrAtRated, fixed, "at-rated", cli.ExitRefused, "lower the budget, or the node's cap first: coordinator node set NODE --max"},
 		{ledger.ErrSprint, fixed, "no-sprint", cli.ExitRefused, "coordinator sprint list shows the budget of energy and who sprints"},
 		{ledger.ErrUnknownSchedule, connect.CodeNotFound, "unknown-schedule", cli.ExitUsage, "coordinator budget schedule list shows them"},
 		{ledger.ErrLease, bad, "usage", cli.ExitUsage, "coordinator lease set 10s; it takes from 3s to 2m"},

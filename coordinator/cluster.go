@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -194,9 +195,26 @@ func budgetRequest(ctx context.Context, r *headroomv1.SetBudgetRequest, first fu
 				}
 			}
 			*b = leader.Budget{Domain: r.GetDomain(), To: units.Power(r.GetBudgetUw()), Force: r.GetForce(), Until: r.GetUntilUs()}
-			return b.Build(v, c)
+			if err := b.Build(v, c); err != nil || r.GetDryRun() {
+				return err
+			}
+			return confirmed(v.State, b.Domain, b.To, units.Power(r.GetConfirmUw()))
 		},
 	}, b
+}
+
+// errUnconfirmed means a budget above every budget that its domain has had, without a
+// confirmation of the value.
+var errUnconfirmed = errors.New("confirmation required")
+
+// confirmed refuses a budget above the highest one ever committed for the domain, unless
+// the request repeats it: a slip of a digit must not become the budget.
+func confirmed(s *ledger.State, domain string, to, confirm units.Power) error {
+	d, ok := s.Domains[domain]
+	if !ok || d.Highest == 0 || to <= d.Highest || confirm == to {
+		return nil
+	}
+	return fmt.Errorf("%w: %v for %s is above the highest budget it ever had, %v", errUnconfirmed, to, domain, d.Highest)
 }
 
 // budgetResponse is what a change of a budget does, or would do.
@@ -208,6 +226,7 @@ func budgetResponse(q *leader.Request, b *leader.Budget, a leader.Answer) *headr
 	if q.DryRun && !out.GetAlready() {
 		out.Meta.Revision = q.Tried.Revision
 	}
+	out.Before.HighestUw = int64(b.Highest)
 	for _, m := range b.Plan.Moves {
 		out.Moves = append(out.Moves, &headroomv1.TargetMove{Node: m.Node, FromUw: int64(m.From), ToUw: int64(m.To)})
 	}

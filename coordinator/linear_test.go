@@ -264,7 +264,7 @@ func (c *clients) budgets(client int, dice *rand.Rand, stop chan struct{}) {
 		called, q, r := time.Now(), *open, reply{}
 		ok, _ := c.put(dice, func(ctx context.Context, s clusterService) error {
 			out, err := s.SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{
-				BudgetUw: q.to, Change: &headroomv1.Change{RequestId: q.request, CheckRevision: q.after},
+				BudgetUw: q.to, ConfirmUw: q.to, Change: &headroomv1.Change{RequestId: q.request, CheckRevision: q.after},
 			}))
 			r = told(err, out != nil && out.Msg.GetAlready(), 0)
 			if err == nil {

@@ -251,7 +251,7 @@ func listed(t *testing.T, c *cluster, name string) *headroomv1.Node {
 }
 
 func setBudget(ctx context.Context, c *cluster, to units.Power) (*headroomv1.SetBudgetResponse, error) {
-	r, err := clusterService{c.leader().server}.SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{BudgetUw: int64(to)}))
+	r, err := clusterService{c.leader().server}.SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{BudgetUw: int64(to), ConfirmUw: int64(to)}))
 	if err != nil {
 		return nil, err
 	}

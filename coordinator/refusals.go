@@ -32,6 +32,9 @@ func (q *requests) refuse(err error, own ...refusalRule) error {
 		return rpc.Refuse(connect.CodeFailedPrecondition, "above-rating", cli.ExitRefused, text,
 			fmt.Sprintf("at most %s; coordinator domain set %s --rating changes what the breaker carries", rating.Usable.Exact(), rating.Domain))
 	}
+	if escrow, ok := errors.AsType[*ledger.EscrowError](err); ok {
+		return rpc.Refuse(connect.CodeFailedPrecondition, "no-energy", cli.ExitRefused, text, escrowHint(escrow))
+	}
 	if refusal, ok := errors.AsType[*connect.Error](err); ok {
 		return refusal
 	}
@@ -44,6 +47,18 @@ func (q *requests) refuse(err error, own ...refusalRule) error {
 		return rpc.Refuse(connect.CodeFailedPrecondition, "refused", cli.ExitRefused, text, "nothing was changed")
 	}
 	return rpc.Refuse(connect.CodeUnknown, "unknown-outcome", cli.ExitUnknown, text, "check the present state; it is safe to retry with the same --request-id")
+}
+
+// escrowHint is how long to wait until the budget can pay the sprint, or what to change
+// where it never can.
+func escrowHint(e *ledger.EscrowError) string {
+	if wait, ok := e.Wait(); ok {
+		return fmt.Sprintf("retry in %v: %v refills it; or ask for a shorter sprint or a lower --cap", wait, e.Refill)
+	}
+	if e.Refill <= 0 && e.Escrow <= e.Room {
+		return "the budget has no refill: coordinator sprint budget ENERGY --refill POWER"
+	}
+	return fmt.Sprintf("at most %v can become available: ask for a shorter sprint or a lower --cap", e.Room)
 }
 
 type refusalRule struct {

@@ -251,8 +251,9 @@ func (h *history) operate(dice *rand.Rand, stop chan struct{}) {
 		}
 		if !again {
 			request++
+			to := int64(units.Power(400+10*dice.IntN(31)) * units.Watt)
 			r = &headroomv1.SetBudgetRequest{
-				BudgetUw: int64(units.Power(400+10*dice.IntN(31)) * units.Watt), Change: &headroomv1.Change{RequestId: fmt.Sprint("request ", request)},
+				BudgetUw: to, ConfirmUw: to, Change: &headroomv1.Change{RequestId: fmt.Sprint("request ", request)},
 			}
 		}
 		again = true

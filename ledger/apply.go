@@ -187,7 +187,7 @@ func (t *tx) found(c Command, f *Found) error {
 		if d.Sprint != nil { // it starts empty, whatever the command says
 			d.Sprint = d.Sprint.anew(nil)
 		}
-		put(t, t.Domains, d.Name, d)
+		put(t, t.Domains, d.Name, d.marked())
 	}
 	t.recordPower(c, fmt.Sprintf("cluster founded with %d domains", len(f.Domains)))
 	t.ChangesFrom = t.Revision // the history of budgets is complete from here on

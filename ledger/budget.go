@@ -82,7 +82,7 @@ func (t *tx) changeBudget(c Command, d Domain, b *SetBudget) error {
 	if err := d.validate(); err != nil {
 		return err
 	}
-	put(t, t.Domains, d.Name, d)
+	put(t, t.Domains, d.Name, d.marked())
 	if b.Clock != nil {
 		t.carriedOut(b.Clock)
 	} else { // a raise by the clock that still waits for its quorum must not come after an operator's word

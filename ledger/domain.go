@@ -41,6 +41,9 @@ type Domain struct {
 	RatedMax units.Power `json:"rated_max_uw,omitempty"`
 	// LostCharge of the nodes below.
 	LostCharge LostCharge `json:"lost_charge,omitempty"`
+	// Highest is the highest budget ever committed for the domain. A raise above it takes
+	// the operator's confirmation of the value. Apply decides nothing by it.
+	Highest units.Power `json:"highest_uw,omitempty"`
 	// Back, when set, is the budget that returns by the clock.
 	Back *Back `json:"back,omitempty"`
 	// Sprint is the domain's budget of energy for sprints; nil for none.
@@ -70,6 +73,29 @@ func (d Domain) Usable() units.Power {
 		return math.MaxInt64
 	}
 	return units.Power(math.Round(float64(d.Rating) * (1 - d.Margin)))
+}
+
+// marked returns the domain with Highest at least its budget.
+func (d Domain) marked() Domain {
+	d.Highest = max(d.Highest, d.Budget)
+	return d
+}
+
+// mark sets every domain's Highest to at least its budget and the budgets of the
+// history: a snapshot of an older version has no Highest.
+func (s *State) mark() {
+	for _, x := range s.Changes {
+		if d, ok := s.Domains[x.Domain]; ok {
+			d.Highest = max(d.Highest, x.From, x.To)
+			s.Domains[x.Domain] = d
+		}
+	}
+	for name, d := range s.Domains {
+		if d.Back != nil {
+			d.Highest = max(d.Highest, d.Back.Budget)
+		}
+		s.Domains[name] = d.marked()
+	}
 }
 
 func (d Domain) validate() error {
@@ -341,7 +367,7 @@ func (t *tx) setDomain(c Command, x *SetDomain) error {
 			return fmt.Errorf("schedule %s: %w", p.Name, &RatingError{Domain: d.Name, Budget: p.Budget, Rating: d.Rating, Usable: d.Usable()})
 		}
 	}
-	put(t, t.Domains, d.Name, d)
+	put(t, t.Domains, d.Name, d.marked())
 	if _, err := newTree(t.Domains); err != nil {
 		return fmt.Errorf("domain %q: %w", x.Name, err)
 	}

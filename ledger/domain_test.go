@@ -6,6 +6,7 @@ package ledger_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"headroom/budget"
@@ -292,4 +293,27 @@ func TestSumsDoNotRunOver(t *testing.T) {
 	if _, err := s.Apply(withEpoch(big)); errors.As(err, &r) {
 		t.Errorf("%v without a rating", err)
 	}
+}
+
+// A domain keeps the highest budget that it ever had, over cuts, and in snapshots; one of
+// an older version has it from its history.
+func TestHighestBudget(t *testing.T) {
+	t.Parallel()
+	s := founded(t, site(600))
+	at := func(s *ledger.State, want units.Power) {
+		t.Helper()
+		if got := s.Domains["site/lab"].Highest; got != want*watt {
+			t.Errorf("highest is %v, want %v", got, want*watt)
+		}
+	}
+	at(s, 600)
+	do(t, s, ledger.Command{Budget: &ledger.SetBudget{Domain: "site/lab", Budget: 800 * watt}})
+	do(t, s, ledger.Command{Budget: &ledger.SetBudget{Domain: "site/lab", Budget: 500 * watt}})
+	at(s, 800)
+	at(restored(t, s), 800)
+	old, err := ledger.Restore([]byte(strings.ReplaceAll(snapshot(t, s), `,"highest_uw":800000000`, "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at(old, 800)
 }

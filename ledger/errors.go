@@ -3,6 +3,8 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"math"
+	"time"
 
 	"headroom/units"
 )
@@ -75,6 +77,8 @@ var (
 	ErrIncarnation = errors.New("a node has heard of a newer incarnation of this cluster")
 	// ErrBudgetNotNamed: a recovery must name the budget of every domain.
 	ErrBudgetNotNamed = errors.New("its budget must be named: the snapshot may hold an older one")
+	// ErrAtRated: a sprint of a node whose cap is its rating already.
+	ErrAtRated = errors.New("a sprint cannot raise it further")
 	// ErrSprint: a sprint that may not be granted.
 	ErrSprint = errors.New("no sprint")
 	// ErrUnknownSprint and the next ones: there is none of this name.
@@ -168,8 +172,12 @@ func (e *RatingError) Unwrap() error { return ErrRating }
 
 // EscrowError refuses a sprint that its budget of energy cannot pay.
 type EscrowError struct {
-	Domain, Class   string
-	Escrow, Balance units.Energy
+	Domain, Class string
+	// Escrow is what the sprint needs, Balance what the pot has, Room the most that it
+	// can have while open sprints hold their part of it.
+	Escrow, Balance, Room units.Energy
+	// Refill of the pot.
+	Refill units.Power
 }
 
 // Error names the numbers.
@@ -178,7 +186,16 @@ func (e *EscrowError) Error() string {
 	if e.Class != "" {
 		of += ", class " + e.Class
 	}
-	return fmt.Sprintf("the sprint needs %v of %s, which has %v", e.Escrow, of, e.Balance)
+	return fmt.Sprintf("sprint budget of %s is too low: %v needed, %v available", of, e.Escrow, e.Balance)
+}
+
+// Wait returns how long the refill takes until the budget can pay the sprint, and
+// false when it never can.
+func (e *EscrowError) Wait() (time.Duration, bool) {
+	if e.Escrow > e.Room || e.Refill <= 0 {
+		return 0, false
+	}
+	return time.Duration(math.Ceil(float64(e.Escrow-e.Balance)/float64(e.Refill))) * time.Second, true
 }
 
 // Unwrap makes errors.Is(err, ErrSprint) true.

@@ -51,7 +51,7 @@ func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason 
 			t.rollback()
 			return fmt.Errorf("ledger: recover: %w", err)
 		}
-		put(t, t.Domains, name, d)
+		put(t, t.Domains, name, d.marked())
 		t.changed(c, BudgetChange{Domain: name, From: was, To: d.Budget})
 		t.supersede(name, at)
 	}

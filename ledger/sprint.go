@@ -316,7 +316,10 @@ func (t *tx) grantSprint(c Command, x *GrantSprint) error {
 	pot, _ := d.Sprint.pot(x.Class)
 	left := d.Sprint.Balances[pot] - p.Escrow()
 	if left < 0 {
-		return &EscrowError{Domain: d.Name, Class: x.Class, Escrow: p.Escrow(), Balance: d.Sprint.Balances[pot]}
+		return &EscrowError{
+			Domain: d.Name, Class: x.Class, Escrow: p.Escrow(), Balance: d.Sprint.Balances[pot], Room: d.Sprint.room(pot) - t.Escrowed(d.Name, pot),
+			Refill: units.Power(float64(d.Sprint.Refill) * d.Sprint.Part(pot)),
+		}
 	}
 	d.Sprint = d.Sprint.with(pot, left)
 	put(t, t.Domains, d.Name, d)
@@ -372,6 +375,8 @@ func (t *tx) maySprintOn(x *GrantSprint, g Target, totals map[string]Totals) (No
 		return n, fmt.Errorf("sprint %q: node %q is in sprint %s: %w", x.ID, g.Node, n.Owes, ErrSprint)
 	case !slices.Contains(t.above(n.Domain), x.Domain):
 		return n, fmt.Errorf("sprint %q: node %q is not in %s: %w", x.ID, g.Node, x.Domain, ErrSprint)
+	case n.Target >= n.Rated:
+		return n, fmt.Errorf("sprint %q: node %q has its rated cap of %v already: %w", x.ID, g.Node, n.Rated, ErrAtRated)
 	case g.Cap <= n.Target || g.Cap > n.Rated: // the max of a node bounds its plans: a sprint is what may go beyond
 		return n, fmt.Errorf("sprint %q: node %q: %v must be above its cap %v and at most what it is rated, %v: %w", x.ID, g.Node, g.Cap, n.Target, n.Rated, ErrTarget)
 	}

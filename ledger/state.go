@@ -256,6 +256,7 @@ func (k Known) Restore(data []byte) (*State, error) {
 	if err := s.sound(); err != nil {
 		return nil, fmt.Errorf("ledger: snapshot: %w", err)
 	}
+	s.mark()
 	return s, nil
 }
 

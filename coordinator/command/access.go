@@ -24,7 +24,7 @@ import (
 )
 
 func tokenCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "token", Short: "Let people and programs in by token", Example: "  coordinator token create mia --role operator"}
+	group := &cobra.Command{Use: "token", Short: "Create, list and revoke tokens", Example: "  coordinator token create mia --role operator"}
 	group.AddCommand(tokenCreate(o), tokenList(o), tokenRevoke(o), tokenSelf(o))
 	return group
 }
@@ -54,7 +54,7 @@ func tokenCreate(o *operator) *cobra.Command {
 	var role string
 	var life time.Duration
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make a token and print it; it is not kept anywhere", Args: cobra.ExactArgs(1),
+		Use: "create NAME", Short: "Create a token and print it once", Args: cobra.ExactArgs(1),
 		Example: "  coordinator token create mia --role operator --for 2160h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := ledger.ParseRole(role); err != nil {
@@ -77,7 +77,7 @@ func tokenCreate(o *operator) *cobra.Command {
 				item := tokenItem{ID: id, Name: args[0], Role: role, Created: stamped(time.Now().UnixMicro()), Expires: cli.Known(stamped(t.GetExpiresUs()), t.GetExpiresUs() != 0), Token: id + "." + secret}
 				return o.out.JSON(cmd.OutOrStdout(), wrap("Token", out.GetMeta(), []tokenItem{item}))
 			}
-			cli.Notef(cmd.ErrOrStderr(), "note: this is the only time that the token is shown; put it into a file with mode 0600")
+			cli.Notef(cmd.ErrOrStderr(), "note: the token is shown only once; store it in a file with mode 0600")
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s.%s\n", id, secret)
 			return err
 		},
@@ -115,7 +115,7 @@ func tokenList(o *operator) *cobra.Command {
 func tokenRevoke(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
-		Use: "revoke ID", Short: "Let a token in no more", Args: cobra.ExactArgs(1), Example: "  coordinator token revoke 7Gq0aBcD12",
+		Use: "revoke ID", Short: "Revoke a token", Args: cobra.ExactArgs(1), Example: "  coordinator token revoke 7Gq0aBcD12",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.send(cmd, "token revoke", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RevokeToken{RevokeToken: args[0]}})
 		},
@@ -131,7 +131,7 @@ type selfItem struct {
 
 func tokenSelf(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "self", Short: "Tell who you are to the server", Args: cobra.NoArgs, Example: "  coordinator token self",
+		Use: "self", Short: "Show your name and role as the server sees them", Args: cobra.NoArgs, Example: "  coordinator token self",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := call(cmd.Context(), o, "token self", &headroomv1.GetSelfRequest{}, headroomv1connect.ClusterServiceClient.GetSelf)
 			if err != nil {
@@ -148,12 +148,12 @@ func tokenSelf(o *operator) *cobra.Command {
 
 func tlsCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
-		Use: "tls", Short: "Make the cluster's authority and certificates, and take certificates back",
+		Use: "tls", Short: "Create and revoke the cluster's certificates",
 		Example: "  coordinator tls ca create\n  coordinator tls cert create server/c1\n  coordinator tls cert create node/n03",
 	}
-	ca := &cobra.Command{Use: "ca", Short: "The cluster's authority", Example: "  coordinator tls ca create --name lab"}
+	ca := &cobra.Command{Use: "ca", Short: "Create the cluster's certificate authority", Example: "  coordinator tls ca create --name lab"}
 	ca.AddCommand(authorityCreate())
-	cert := &cobra.Command{Use: "cert", Short: "Certificates of servers, nodes and people", Example: "  coordinator tls cert create operator/mia"}
+	cert := &cobra.Command{Use: "cert", Short: "Create certificates for servers, nodes and people", Example: "  coordinator tls cert create operator/mia"}
 	cert.AddCommand(certCreate())
 	group.AddCommand(ca, cert, tlsInspect(&o.out), tlsRevoke(o), tlsDenied(o))
 	return group
@@ -175,7 +175,7 @@ func authorityCreate() *cobra.Command {
 	var dir, name string
 	var life time.Duration
 	cmd := &cobra.Command{
-		Use: "create", Short: "Make the authority: ca.crt for everybody, ca.key for nobody else", Args: cobra.NoArgs,
+		Use: "create", Short: "Create the certificate authority: ca.crt and ca.key", Args: cobra.NoArgs,
 		Long: "create makes the cluster's authority. Everybody gets ca.crt. Whoever has ca.key can make an administrator: keep it off the\n" +
 			"servers, and copy it where it is safe.",
 		Example: "  coordinator tls ca create --name lab --dir ~/headroom-ca",
@@ -202,7 +202,7 @@ func certCreate() *cobra.Command {
 	var dir, ca string
 	var life time.Duration
 	cmd := &cobra.Command{
-		Use: "create ROLE/NAME...", Short: "Make certificates: NAME.crt and NAME.key for each", Args: cobra.MinimumNArgs(1),
+		Use: "create ROLE/NAME...", Short: "Create certificates: NAME.crt and NAME.key for each identity", Args: cobra.MinimumNArgs(1),
 		Long: "create makes a certificate for each identity. Roles: server (a coordinator), node (a powerd), scheduler,\n" +
 			"worker (of jobs, on the node that it names), submitter (of jobs), observer, operator and admin (people).",
 		Example: "  coordinator tls cert create server/c1 server/c2 server/c3\n  coordinator tls cert create 'node/n[01-16]' --for 8760h",
@@ -278,7 +278,7 @@ type certItem struct {
 
 func tlsInspect(out *cli.Output) *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect FILE...", Short: "Show who certificates were given to, and when they end", Args: cobra.MinimumNArgs(1),
+		Use: "inspect FILE...", Short: "Show the identity and expiry of certificates", Args: cobra.MinimumNArgs(1),
 		Example: "  coordinator tls inspect /etc/headroom/server.crt",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			items, rows := []certItem{}, [][]string{}

@@ -34,7 +34,7 @@ const (
 
 func brakeCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
-		Use: "brake", Short: "Drive every node to its fail-safe cap now, with a leader or without",
+		Use: "brake", Short: "Set and lift the emergency brake, which lowers every node to its fail-safe cap",
 		Example: "  coordinator brake set --reason \"smoke in row 3\"\n  coordinator brake lift",
 	}
 	group.AddCommand(brakeSet(o), brakeLift(o), brakeSkip(o), brakeShow(o), brakeKey(o))
@@ -108,7 +108,7 @@ func brakeSet(o *operator) *cobra.Command {
 	req := &headroomv1.SetBrakeRequest{Change: &headroomv1.Change{}}
 	wait := 2 * time.Second
 	cmd := &cobra.Command{
-		Use: "set", Short: "Drive every node that can be reached to its fail-safe cap, now", Args: cobra.NoArgs,
+		Use: "set", Short: "Lower every reachable node to its fail-safe cap now, with or without a leader", Args: cobra.NoArgs,
 		Long: "set asks the servers of --addr one after the other; the first that answers signs a brake of a new generation and tells\n" +
 			"every member of the gossip at once. It needs neither a leader nor a quorum, and it never asks.\n" +
 			"Nodes that have heard it take no lease until the log has lifted it. Exit code 8: set, but not everybody has answered.",
@@ -211,7 +211,7 @@ func brakeLift(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	req := &headroomv1.LiftBrakeRequest{}
 	cmd := &cobra.Command{
-		Use: "lift", Short: "Lift the brake, through the log", Args: cobra.NoArgs,
+		Use: "lift", Short: "Lift the brake", Args: cobra.NoArgs,
 		Long: "lift needs a leader: the nodes believe only what the log has lifted. Without --generation it shows the brake in force\n" +
 			"and asks; with it, another generation in force is a conflict (exit code 5).",
 		Example: "  coordinator brake lift\n  coordinator brake lift --generation 5 --yes --reason \"the fire is out\"",
@@ -225,7 +225,7 @@ func brakeLift(o *operator) *cobra.Command {
 				req.Generation = r.GetLog().GetGeneration()
 				what = recordWords(r.GetLog())
 			}
-			if err := c.confirm(cmd, "lift "+what+", so that nodes are raised again"); err != nil {
+			if err := ask(cmd, "lift "+what+", so that nodes are raised again"); err != nil {
 				return err
 			}
 			req.Change, req.DryRun = c.message(cmd), c.dryRun
@@ -237,7 +237,6 @@ func brakeLift(o *operator) *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	c.asksFlag(cmd)
 	cmd.Flags().Uint64Var(&req.Generation, "generation", 0, "the generation that you have seen in force; the present one when it is left out")
 	return cmd
 }
@@ -245,7 +244,7 @@ func brakeLift(o *operator) *cobra.Command {
 func brakeSkip(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
-		Use: "skip GENERATION", Short: "Pass over a generation that a node tells and nobody has signed", Args: cobra.ExactArgs(1),
+		Use: "skip GENERATION", Short: "Skip a brake generation that no key of this cluster has signed", Args: cobra.ExactArgs(1),
 		Long: "skip lets a node be granted again that obeys a brake which no key of this cluster has signed: the alarm brake-unproven names it and\n" +
 			"the generation. The next brake is of a higher one. A brake that somebody has set is lifted, never skipped. A server that is cut off\n" +
 			"and sets a brake at or below that generation is not obeyed: look that all servers are there.",
@@ -255,7 +254,7 @@ func brakeSkip(o *operator) *cobra.Command {
 			if err != nil || generation == 0 {
 				return cli.Usage("GENERATION %q is no number above 0", args[0])
 			}
-			if err := c.confirm(cmd, fmt.Sprintf("pass over brake generations up to %d", generation)); err != nil {
+			if err := ask(cmd, fmt.Sprintf("pass over brake generations up to %d", generation)); err != nil {
 				return err
 			}
 			req := &headroomv1.SkipBrakeRequest{Generation: generation, Change: c.message(cmd), DryRun: c.dryRun}
@@ -267,7 +266,6 @@ func brakeSkip(o *operator) *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	c.asksFlag(cmd)
 	return cmd
 }
 
@@ -320,7 +318,7 @@ func brakeShow(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show what the log and the gossip know of the brake", Args: cobra.NoArgs,
+		Use: "show", Short: "Show the state of the brake", Args: cobra.NoArgs,
 		Long: "show asks the leader; where none answers within a second it tells what one server knows, which may be behind.\n" +
 			"Gossip may know a brake that the log has not heard of: then no leader grants anything before it has.",
 		Example: "  coordinator brake show\n  coordinator brake show --stale --addr 10.0.0.12:7400 -o json",
@@ -393,7 +391,7 @@ type brakeKeyItem struct {
 func brakeKey(o *operator) *cobra.Command {
 	private, public := "brake.key", "brake.pub"
 	cmd := &cobra.Command{
-		Use: "key", Short: "Make the pair of keys that the brake is signed and believed with", Args: cobra.NoArgs,
+		Use: "key", Short: "Create the key pair that signs and verifies the brake", Args: cobra.NoArgs,
 		Long: "key makes a pair on this machine and asks nobody. It writes over no file. To change keys, add the new public key to every\n" +
 			"member's file and restart them, then change the servers' private key, then take the old public key away.",
 		Example: "  coordinator brake key\n  coordinator brake key --private /etc/headroom/brake.key --public /etc/headroom/brake.pub",

@@ -15,7 +15,7 @@ import (
 )
 
 func budgetCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "budget", Short: "Show and change what a domain may draw", Example: "  coordinator budget show\n  coordinator budget set 2800W"}
+	group := &cobra.Command{Use: "budget", Short: "Show and set power budgets", Example: "  coordinator budget show\n  coordinator budget set 2800W"}
 	group.AddCommand(budgetShow(o), budgetSet(o), budgetPlan(o), budgetHistory(o), budgetRollback(o), scheduleCommand(o))
 	return group
 }
@@ -24,7 +24,7 @@ func budgetShow(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
-		Use: "show [DOMAIN]", Short: "Show budget, reserved, unmanaged, headroom and measured power", Args: cobra.MaximumNArgs(1),
+		Use: "show [DOMAIN]", Short: "Show budget, reserved power, headroom and measured power", Args: cobra.MaximumNArgs(1),
 		Example: "  coordinator budget show rack/r1 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.Run(cmd, func() error {
@@ -99,6 +99,7 @@ type budgetChange struct {
 	until    untilFlag
 	force    bool
 	exitCode bool
+	confirm  repeated
 	wait     time.Duration
 }
 
@@ -119,7 +120,7 @@ func (b *budgetChange) args(args []string) error {
 func budgetSet(o *operator) *cobra.Command {
 	b := &budgetChange{changing: changing{o: o}}
 	cmd := &cobra.Command{
-		Use: "set POWER [DOMAIN]", Short: "Change what a domain may draw; without DOMAIN the whole site", Args: cobra.RangeArgs(1, 2),
+		Use: "set POWER [DOMAIN]", Short: "Set the budget of a domain, or of the whole site", Args: cobra.RangeArgs(1, 2),
 		Example: "  coordinator budget set 2800W --reason \"feeder B maintenance\" --until 18:00\n  coordinator budget set 1.2kW rack/r1 --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := b.args(args); err != nil {
@@ -135,8 +136,8 @@ func budgetSet(o *operator) *cobra.Command {
 
 func (b *budgetChange) setFlags(cmd *cobra.Command) {
 	b.flags(cmd)
-	b.asksFlag(cmd)
 	f := cmd.Flags()
+	b.confirm.flag(f)
 	f.BoolVar(&b.force, "force", false, "accept a budget below the floor: every node is driven to its fail-safe cap")
 	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit with 10 if there would be changes")
 	f.DurationVar(&b.wait, "wait", 10*time.Second, "wait so long for the nodes to read back their new caps; 0s returns after the commit")
@@ -193,7 +194,7 @@ func (u *untilFlag) Set(s string) error {
 func budgetPlan(o *operator) *cobra.Command {
 	b := &budgetChange{changing: changing{o: o, dryRun: true}}
 	cmd := &cobra.Command{
-		Use: "plan POWER [DOMAIN]", Short: "Tell what a budget would change, node by node, and change nothing", Args: cobra.RangeArgs(1, 2),
+		Use: "plan POWER [DOMAIN]", Short: "Plan a budget: show what would change on each node", Args: cobra.RangeArgs(1, 2),
 		Example: "  coordinator budget plan 2800W",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := b.args(args); err != nil {
@@ -215,11 +216,8 @@ func (b *budgetChange) run(cmd *cobra.Command) error {
 	if b.dryRun {
 		return b.planned(cmd, plan)
 	}
-	if b.to > units.Power(plan.GetBefore().GetBudgetUw()) {
-		question := fmt.Sprintf("raise %s from %s to %s", plan.GetBefore().GetName(), shownWatts(plan.GetBefore().GetBudgetUw()), cli.Watts(b.to))
-		if err := b.confirm(cmd, question); err != nil {
-			return err
-		}
+	if err := b.confirm.raise(cmd, plan.GetBefore(), int64(b.to)); err != nil {
+		return b.named(err)
 	}
 	done, err := b.ask(cmd, false)
 	if err != nil {
@@ -234,7 +232,7 @@ func (b *budgetChange) run(cmd *cobra.Command) error {
 
 // ask asks the leader to plan the change, or to make it.
 func (b *budgetChange) ask(cmd *cobra.Command, dry bool) (*headroomv1.SetBudgetResponse, error) {
-	req := &headroomv1.SetBudgetRequest{Domain: b.domain, BudgetUw: int64(b.to), Force: b.force, DryRun: dry, Change: b.message(cmd)}
+	req := &headroomv1.SetBudgetRequest{Domain: b.domain, BudgetUw: int64(b.to), Force: b.force, DryRun: dry, ConfirmUw: b.confirm.uw64(), Change: b.message(cmd)}
 	if !b.until.at.IsZero() {
 		req.UntilUs = b.until.at.UnixMicro()
 	}

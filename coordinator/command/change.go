@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -22,20 +21,14 @@ type changing struct {
 	request string
 	check   uint64
 	dryRun  bool
-	yes     bool
 }
 
 func (c *changing) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&c.reason, "reason", "", "why, for the audit log")
-	f.StringVar(&c.request, "request-id", "", "idempotency key; the same key is carried out once")
+	f.StringVar(&c.request, "request-id", "", "idempotency key; a request with the same key is executed once")
 	f.Uint64Var(&c.check, "check-revision", 0, "refuse if budgets or nodes changed after this revision")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would change; change nothing")
-}
-
-// asksFlag is for commands in the direction that is not safe.
-func (c *changing) asksFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.yes, "yes", false, "skip the confirmation, for non-interactive use")
 }
 
 // message is who asks, why and under which key.
@@ -58,30 +51,35 @@ func (c *changing) named(err error) error {
 	return err
 }
 
-// confirm asks before the direction that is not safe: it takes a word.
-func (c *changing) confirm(cmd *cobra.Command, question string) error {
-	if c.yes || c.dryRun {
-		return nil
-	}
-	if !cli.IsTerminal(cmd.InOrStdin()) {
-		return &cli.Error{Code: "unconfirmed", Exit: cli.ExitUsage, Message: question + " needs a yes", Hint: "add --yes when no one is there to be asked"}
-	}
-	cli.Notef(cmd.ErrOrStderr(), "%s? [y/N] ", question)
-	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if err == nil && strings.EqualFold(strings.TrimSpace(line), "y") {
-		return nil
-	}
-	return &cli.Error{Code: "unconfirmed", Exit: cli.ExitFailed, Message: "nothing changed", Hint: "answer y, or add --yes"}
-}
-
 // send carries out one change and prints what it did.
 func (c *changing) send(cmd *cobra.Command, doing string, r *headroomv1.ChangeRequest) error {
+	if err := c.planned(cmd, doing, r); err != nil {
+		return err
+	}
 	r.Change, r.DryRun = c.message(cmd), c.dryRun
 	out, err := call(cmd.Context(), c.o, doing, r, headroomv1connect.ClusterServiceClient.Change)
 	if err != nil {
 		return c.named(err)
 	}
 	return c.print(cmd, out)
+}
+
+// planned asks for confirmation of a change that its rule asks for, with the numbers of
+// the plan.
+func (c *changing) planned(cmd *cobra.Command, doing string, r *headroomv1.ChangeRequest) error {
+	rule := rules()[commandPath(cmd)]
+	if rule.asks == never || c.dryRun || isSet(cmd, "yes") {
+		return nil
+	}
+	r.Change, r.DryRun = c.message(cmd), true
+	plan, err := call(cmd.Context(), c.o, doing, r, headroomv1connect.ClusterServiceClient.Change)
+	switch {
+	case err != nil:
+		return c.named(err)
+	case !rule.needs(cmd, plan):
+		return nil
+	}
+	return c.named(ask(cmd, question(doing, plan)))
 }
 
 type changeItem struct {

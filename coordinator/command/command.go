@@ -25,14 +25,14 @@ import (
 // New is the coordinator program: the server and the operators' command line.
 func New() *cobra.Command {
 	root := &cobra.Command{
-		Use: "coordinator", Short: "Hold a cluster inside its power budget",
-		Long: "coordinator is one server of the group that holds the power budget, and the operators' command line to it.\n\n" +
-			"A command asks the server that leads. Without --addr it asks this machine's own server through its unix socket, where root\n" +
-			"and the server's user need no certificate. Elsewhere name addresses, and show who you are: --ca, --cert and --key, or --ca\n" +
+		Use: "coordinator", Short: "Keep a cluster within its power budget",
+		Long: "coordinator runs one server of the cluster that enforces the power budget. It is also the operators' command line.\n\n" +
+			"Commands talk to the leader. Without --addr they use the local server's unix socket, where root\n" +
+			"and the server's user need no certificate. For remote servers give --addr and credentials: --ca, --cert and --key, or --ca\n" +
 			"and --token-file.\n\n" +
-			"Lowering a budget or a cap never asks; what raises, removes or restores asks on a terminal, and wants --yes without one.\n" +
-			"Whatever changes something says the revision that it made, and takes --reason for the audit log, --dry-run, and\n" +
-			"--request-id: sent again with the same id it is carried out once.",
+			"Lowering a budget or a cap never asks. Raising, removing, restoring and transferring ask on a terminal and require --yes without one.\n" +
+			"A command that changes something reports the revision it made. It takes --reason for the audit log, --dry-run, and\n" +
+			"--request-id: a request with the same id is executed once.",
 		Example: "  coordinator status\n  coordinator budget set 2800W --reason \"feeder B maintenance\"",
 	}
 	o := &operator{}
@@ -41,6 +41,7 @@ func New() *cobra.Command {
 	root.AddCommand(runCommand(), statusCommand(o), checkCommand(o), budgetCommand(o), domainCommand(o), nodeCommand(o), leaseCommand(o), policyCommand(o),
 		jobCommand(o), sprintCommand(o), brakeCommand(o), eventCommand(o), alarmCommand(o), memberCommand(o), snapshotCommand(o), tokenCommand(o), tlsCommand(o), gossipCommand(&o.out),
 		debugCommand(o), configCommand(&o.out), manual.Command("coordinator", generatedDocs), versionCommand(&o.out))
+	applyRules(root, rules())
 	o.complete(root)
 	return root
 }

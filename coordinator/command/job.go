@@ -27,7 +27,7 @@ func jobList(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"watch"}, Short: "List jobs with their progress; watch goes on", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"watch"}, Short: "List jobs and their progress", Args: cobra.NoArgs,
 		Example: "  coordinator job list\n  coordinator job watch --interval 2s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.On = w.On || cmd.CalledAs() == "watch"
@@ -51,7 +51,7 @@ func jobShow(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
-		Use: "show JOB...", Short: "Show some jobs: where they run, how they ended, and their job file", Args: cobra.MinimumNArgs(1),
+		Use: "show JOB...", Short: "Show jobs in detail", Args: cobra.MinimumNArgs(1),
 		Example: "  coordinator job show words-7f3a\n  coordinator job show words-7f3a --watch",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return w.Run(cmd, func() error {

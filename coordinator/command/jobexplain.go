@@ -72,7 +72,7 @@ type inputsItem struct {
 func jobExplain(o *operator) *cobra.Command {
 	var w cli.Watch
 	cmd := &cobra.Command{
-		Use: "explain JOB", Short: "Say what is done about a job, why, what it costs, and what was done before", Args: cobra.ExactArgs(1),
+		Use: "explain JOB", Short: "Explain the actions taken for a job, with reasons and costs", Args: cobra.ExactArgs(1),
 		Long: "explain tells the move in force: sprint (its nodes run faster, paid from the sprint budget), cap (it bears the cap of its nodes),\n" +
 			"reallocate (another share of the containers), deflate (fewer of its tasks), copy (tasks that straggle run a second time) or none;\n" +
 			"with the reason in numbers and the cost. Below stand what decided, while its deadline is at risk what else could be done with time,\n" +

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -34,8 +33,8 @@ func callMember[Req, Res any](
 
 // groupChange has the flags of every command that changes the membership.
 type groupChange struct {
-	reason, request  string
-	dry, yes, exited bool
+	reason, request string
+	dry, exited     bool
 }
 
 func (g *groupChange) flags(cmd *cobra.Command) {
@@ -44,32 +43,13 @@ func (g *groupChange) flags(cmd *cobra.Command) {
 	f.StringVar(&g.request, "request-id", "", "idempotency key; the same key is carried out once")
 	f.BoolVar(&g.dry, "dry-run", false, "print what would change; change nothing")
 	f.BoolVar(&g.exited, "exit-code", false, "with --dry-run: exit with 10 if there would be changes")
-	f.BoolVar(&g.yes, "yes", false, "skip the confirmation, for non-interactive use")
+	f.Bool("yes", false, "skip the confirmation, for non-interactive use")
 }
 
 // message returns the change for the server, with a generated request id if none was given.
 func (g *groupChange) message() *headroomv1.Change {
 	g.request = cmp.Or(g.request, cli.RequestID())
 	return &headroomv1.Change{Actor: cli.Actor(), Reason: g.reason, RequestId: g.request}
-}
-
-// confirm asks on a terminal before a change that is hard to undo, and otherwise requires --yes.
-func (g *groupChange) confirm(cmd *cobra.Command, what string) error {
-	if g.yes || g.dry {
-		return nil
-	}
-	if !cli.IsTerminal(cmd.InOrStdin()) {
-		return &cli.Error{
-			Code: "unconfirmed", Exit: cli.ExitUsage, Message: "confirmation required: " + what, RequestID: g.request,
-			Hint: "use --yes for non-interactive use; --dry-run prints what would change",
-		}
-	}
-	cli.Notef(cmd.ErrOrStderr(), "%s? [y/N] ", what)
-	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if err == nil && strings.EqualFold(strings.TrimSpace(answer), "y") {
-		return nil
-	}
-	return &cli.Error{Code: "unconfirmed", Exit: cli.ExitFailed, Message: "nothing was changed", Hint: "answer y, or add --yes", RequestID: g.request}
 }
 
 // named adds the request id to an error, so that the same request can be sent again.
@@ -192,7 +172,7 @@ func memberRemove(o *operator) *cobra.Command {
 		Use: "remove SERVER", Short: "Remove a server; a leader transfers leadership first", Args: cobra.ExactArgs(1),
 		Example: "  coordinator member remove c2 --reason \"its disk is dying\" --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := g.confirm(cmd, "remove server "+args[0]+" from the cluster"); err != nil {
+			if err := ask(cmd, "remove server "+args[0]+" from the cluster"); err != nil {
 				return err
 			}
 			req := &headroomv1.RemoveMemberRequest{Id: args[0], DryRun: g.dry, Change: g.message()}
@@ -217,7 +197,7 @@ func memberTransfer(o *operator) *cobra.Command {
 		Use: "transfer [SERVER]", Short: "Transfer leadership to SERVER, or to the most up-to-date follower", Args: cobra.MaximumNArgs(1),
 		Example: "  coordinator member transfer c3 --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := g.confirm(cmd, "transfer leadership to "+cmp.Or(first(args), "another server")); err != nil {
+			if err := ask(cmd, "transfer leadership to "+cmp.Or(first(args), "another server")); err != nil {
 				return err
 			}
 			req := &headroomv1.TransferLeadRequest{Id: first(args), DryRun: g.dry, Change: g.message()}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 )
 
@@ -16,41 +17,30 @@ import (
 func nodeChanges(o *operator) []*cobra.Command {
 	return []*cobra.Command{
 		nodeSet(o),
-		nodeVerb(o, "drain", "Walk a node to its least cap, then grant it nothing", "drain %s", false, func(n string) *headroomv1.ChangeRequest {
+		nodeVerb(o, "drain", "Drain a node: lower it to its least cap, then grant it nothing", func(n string) *headroomv1.ChangeRequest {
 			return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_DrainNode{DrainNode: n}}
 		}),
-		nodeVerb(o, "resume", "Take a drain back", "resume %s", false, func(n string) *headroomv1.ChangeRequest {
+		nodeVerb(o, "resume", "Resume a drained node", func(n string) *headroomv1.ChangeRequest {
 			return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_ResumeNode{ResumeNode: n}}
 		}),
-		nodeVerb(o, "release", "Let a node put its original controls back; it is charged its rated watts", "release %s, which may then draw its rated watts", true,
-			func(n string) *headroomv1.ChangeRequest {
-				return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_ReleaseNode{ReleaseNode: n}}
-			}),
+		nodeVerb(o, "release", "Release a node: it restores its original limits and is charged its rated power", func(n string) *headroomv1.ChangeRequest {
+			return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_ReleaseNode{ReleaseNode: n}}
+		}),
 		nodeRemove(o),
+		explainCommand(o, "node explain"),
 	}
 }
 
-// nodeVerb is a command that names a node and nothing else. asks says that its
-// direction is not the safe one.
-func nodeVerb(o *operator, verb, short, question string, asks bool, build func(node string) *headroomv1.ChangeRequest) *cobra.Command {
+// nodeVerb is a command that names a node and nothing else.
+func nodeVerb(o *operator, verb, short string, build func(node string) *headroomv1.ChangeRequest) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
 		Use: verb + " NODE", Short: short, Args: cobra.ExactArgs(1), Example: "  coordinator node " + verb + " n03",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			node := nodeName(args[0])
-			if asks {
-				if err := c.confirm(cmd, fmt.Sprintf(question, node)); err != nil {
-					return err
-				}
-			}
-			return c.send(cmd, "node "+verb, build(node))
+			return c.send(cmd, "node "+verb, build(nodeName(args[0])))
 		},
 	}
 	c.flags(cmd)
-	if asks {
-		c.asksFlag(cmd)
-		cmd.Example += " --yes"
-	}
 	return cmd
 }
 
@@ -58,18 +48,15 @@ func nodeRemove(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	off, keep := false, false
 	cmd := &cobra.Command{
-		Use: "remove NODE", Short: "Forget a node that is gone, or say that its machine is off", Args: cobra.ExactArgs(1),
-		Long: "remove forgets a node. With --powered-off its charge is free at once: you say that the machine is off. Without it its charge\n" +
-			"becomes unmanaged watts of its domain, because it may go on drawing them. With --keep --powered-off it stays in the list as off,\n" +
-			"and is charged again when it is heard.",
+		Use: "remove NODE", Short: "Remove a node, or mark its machine as powered off", Args: cobra.ExactArgs(1),
+		Long: "Remove a node. With --powered-off its charge is freed at once: use it only if the machine is off. Otherwise the charge\n" +
+			"becomes unmanaged power of its domain, because the machine may still draw it. With --keep --powered-off the node stays in\n" +
+			"the list as off, and is charged again when it reports.",
 		Example: "  coordinator node remove n16 --powered-off --yes\n  coordinator node remove n16 --powered-off --keep",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node := nodeName(args[0])
 			if keep && !off {
 				return cli.Usage("--keep goes with --powered-off")
-			}
-			if err := c.confirm(cmd, "remove "+node); err != nil {
-				return err
 			}
 			r := &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveNode{RemoveNode: &headroomv1.RemoveNode{Node: node, PoweredOff: off}}}
 			if keep {
@@ -79,7 +66,6 @@ func nodeRemove(o *operator) *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	c.asksFlag(cmd)
 	cmd.Flags().BoolVar(&off, "powered-off", false, "the machine is off: free its watts")
 	cmd.Flags().BoolVar(&keep, "keep", false, "with --powered-off: keep the node in the list")
 	return cmd
@@ -93,7 +79,7 @@ func nodeSet(o *operator) *cobra.Command {
 	var labels []string
 	var domain string
 	cmd := &cobra.Command{
-		Use: "set NODE", Short: "Set a node's caps, rating, weight, labels, BMC or domain, over what it declares", Args: cobra.ExactArgs(1),
+		Use: "set NODE", Short: "Override a node's settings, or move it to another domain", Args: cobra.ExactArgs(1),
 		Example: "  coordinator node set n03 --min 100W --max 220W --weight 2\n  coordinator node set n03 --labels app=spark --clear min\n  coordinator node set n03 --domain rack/r2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			x.Node = nodeName(args[0])
@@ -112,6 +98,9 @@ func nodeSet(o *operator) *cobra.Command {
 			if err := readLabels(x, labels); err != nil {
 				return err
 			}
+			if err := c.raisesMax(cmd, x.GetNode(), high); err != nil {
+				return err
+			}
 			return c.send(cmd, "node set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{SetNode: x}})
 		},
 	}
@@ -127,6 +116,21 @@ func nodeSet(o *operator) *cobra.Command {
 	f.StringSliceVar(&x.Clear, "clear", nil, "settings to take back: min, max, fail-safe, rated, weight, bmc, labels")
 	f.StringVar(&domain, "domain", "", "move it to this domain; it is charged in both until it has acknowledged")
 	return cmd
+}
+
+// raisesMax asks before a node's highest cap is raised; lowering it does not ask.
+func (c *changing) raisesMax(cmd *cobra.Command, node string, to powerFlag) error {
+	if to.uw == nil || c.dryRun || isSet(cmd, "yes") {
+		return nil
+	}
+	r, err := call(cmd.Context(), c.o, "node set", &headroomv1.ExplainNodeRequest{Node: node}, headroomv1connect.ClusterServiceClient.ExplainNode)
+	if err != nil {
+		return c.named(err)
+	}
+	if now := r.GetNode().GetMaxUw(); *to.uw > now {
+		return ask(cmd, fmt.Sprintf("raise the highest cap of %s from %s to %s", node, shownWatts(now), shownWatts(*to.uw)))
+	}
+	return nil
 }
 
 func changedAny(cmd *cobra.Command, names ...string) bool {

@@ -41,7 +41,7 @@ func nodeShow(o *operator) *cobra.Command {
 				}
 				return o.print(cmd, &w, wrap("NodeList", r.GetMeta(), cli.Filled[nodeItem](nodes)), func(out io.Writer) error {
 					if o.out.Format != "table" {
-						return o.nodeTable(out, nodes)
+						return o.nodeTable(out, nodes, false)
 					}
 					return o.nodeAccounts(out, nodes, a.GetAlarms())
 				})

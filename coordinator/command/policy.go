@@ -19,9 +19,9 @@ import (
 
 func policyCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
-		Use: "policy", Short: "Show and choose how watts and containers are divided", Example: "  coordinator policy list\n  coordinator policy explain n03",
+		Use: "policy", Short: "Show and set the policies that divide watts and containers", Example: "  coordinator policy list\n  coordinator policy set progress",
 	}
-	group.AddCommand(policyList(o), policySet(o), policyExplain(o))
+	group.AddCommand(policyList(o), policySet(o), explainCommand(o, "policy explain"))
 	return group
 }
 
@@ -36,7 +36,7 @@ func policyList(o *operator) *cobra.Command {
 	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"show"}, Short: "List the policies, and which is in force", Args: cobra.NoArgs, Example: "  coordinator policy list",
+		Use: "list", Aliases: []string{"show"}, Short: "List the policies", Args: cobra.NoArgs, Example: "  coordinator policy list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := call(cmd.Context(), o, "policy list", &headroomv1.ListPoliciesRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.ListPolicies)
 			if err != nil {
@@ -77,7 +77,7 @@ func policySet(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	of := ""
 	cmd := &cobra.Command{
-		Use: "set POLICY", Short: "Choose the policy that divides the watts, or the containers", Args: cobra.ExactArgs(1),
+		Use: "set POLICY", Short: "Set the policy that divides watts or containers", Args: cobra.ExactArgs(1),
 		Long: "Choose the policy that divides the watts among the nodes, or the containers of an engine among its jobs.\n" +
 			"A name that only one of the two has needs no --for; one that both have means watts without it.",
 		Example: "  coordinator policy set progress --reason \"deadline tonight\"\n  coordinator policy set equal --for containers",
@@ -133,12 +133,13 @@ type explainItem struct {
 	LastMoves   []eventItem        `json:"last_moves"`
 }
 
-func policyExplain(o *operator) *cobra.Command {
+// explainCommand is `node explain`, and its alias `policy explain`.
+func explainCommand(o *operator, doing string) *cobra.Command {
 	return &cobra.Command{
-		Use: "explain NODE", Short: "Say why a node has its cap", Args: cobra.ExactArgs(1), Example: "  coordinator policy explain n03",
+		Use: "explain NODE", Short: "Explain a node's cap", Args: cobra.ExactArgs(1), Example: "  coordinator " + doing + " n03",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &headroomv1.ExplainNodeRequest{Node: nodeName(args[0])}
-			r, err := call(cmd.Context(), o, "policy explain", req, headroomv1connect.ClusterServiceClient.ExplainNode)
+			r, err := call(cmd.Context(), o, doing, req, headroomv1connect.ClusterServiceClient.ExplainNode)
 			if err != nil {
 				return err
 			}

@@ -33,7 +33,7 @@ type rawEntry struct {
 func debugRaftLog(o *operator) *cobra.Command {
 	config, from, limit := "", uint64(0), 100
 	cmd := &cobra.Command{
-		Use: "raft-log", Short: "Print the entries of this stopped server's log", Args: cobra.NoArgs,
+		Use: "raft-log", Short: "Print the Raft log of a stopped server", Args: cobra.NoArgs,
 		Long: "Print what stands in the log on this server's disk, entry by entry, and change nothing. The server must not run.\n" +
 			"Entries older than the newest snapshot may be gone. Whether the last ones were committed, one log alone cannot tell.",
 		Example: "  coordinator debug raft-log --limit 20\n  coordinator debug raft-log --from 4100 -o json",

@@ -142,7 +142,7 @@ func TestSecureServer(t *testing.T) {
 		}
 	}
 	id, _, _ := strings.Cut(token, ".")
-	good(t, append([]string{"token", "revoke", id}, socket...)...)
+	good(t, append([]string{"token", "revoke", id, "--yes"}, socket...)...)
 	if code, _, errs := run(t, append([]string{"status"}, bearing...)...); code != cli.ExitDenied {
 		t.Errorf("a revoked token: %d, %s", code, errs)
 	}

@@ -32,7 +32,7 @@ import (
 
 func snapshotCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
-		Use: "snapshot", Short: "Save, inspect and restore what the group has committed",
+		Use: "snapshot", Short: "Save, inspect and restore snapshots",
 		Example: "  coordinator snapshot save today.snap\n  coordinator snapshot inspect today.snap",
 	}
 	group.AddCommand(snapshotSave(o), snapshotInspect(o), snapshotRestore(o))
@@ -43,7 +43,7 @@ func snapshotSave(o *operator) *cobra.Command {
 	var g groupChange
 	stale, overwrite := false, false
 	cmd := &cobra.Command{
-		Use: "save FILE", Short: "Save the whole committed state into a file, for its owner only", Args: cobra.ExactArgs(1),
+		Use: "save FILE", Short: "Save the committed state to a file", Args: cobra.ExactArgs(1),
 		Long: "Save the whole committed state into a file: power tree, budgets, nodes with their charges, jobs, servers, tokens (as hashes), audit log.\n" +
 			"The leader saves it, so that nothing acknowledged before is missing; with --stale the server that --addr names, of what it has.",
 		Example: "  coordinator snapshot save /var/backups/headroom.snap\n  coordinator snapshot save c2.snap --addr 10.0.0.12:7400 --stale",
@@ -126,7 +126,7 @@ func (o *operator) saved(cmd *cobra.Command, g *groupChange, file string, h snap
 
 func snapshotInspect(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect FILE", Short: "Check a snapshot file and tell what it holds; needs no server", Args: cobra.ExactArgs(1),
+		Use: "inspect FILE", Short: "Verify a snapshot file and show its contents", Args: cobra.ExactArgs(1),
 		Example: "  coordinator snapshot inspect /var/backups/headroom.snap",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, st, err := snapshot.Load(args[0])
@@ -258,8 +258,8 @@ func checkServers(self members.Server, servers []members.Server) error {
 func snapshotRestore(o *operator) *cobra.Command {
 	var f recoveryFlags
 	cmd := &cobra.Command{
-		Use: "restore FILE --budget DOMAIN=POWER", Short: "Begin the group anew from a snapshot, on this stopped server", Args: cobra.ExactArgs(1),
-		Long: "Begin the group anew from a snapshot, on this stopped server. Do it on ONE server: the others of the group to be are started\n" +
+		Use: "restore FILE --budget DOMAIN=POWER", Short: "Restore a snapshot as a new cluster (server must be stopped)", Args: cobra.ExactArgs(1),
+		Long: "Restore a snapshot as a new cluster (server must be stopped). Do it on ONE server: the others of the group to be are started\n" +
 			"with an empty state_dir and join:, and take the state from it. What was committed after the snapshot is lost; therefore a new\n" +
 			"incarnation begins: every node is charged its rated watts until it shows what it holds, nothing is raised before, and the budget\n" +
 			"of every domain has to be named. Tokens are dropped but for those that --keep-token names; denied certificates stay denied. The old state is kept beside the new one. See docs/runbooks/lost-quorum.md.",
@@ -274,7 +274,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 			if err != nil {
 				return f.named(err)
 			}
-			if err := f.confirm(cmd, fmt.Sprintf("begin %s anew from revision %d in %s", h.Cluster, h.Revision, b.Server.StateDir)); err != nil {
+			if err := ask(cmd, fmt.Sprintf("begin %s anew from revision %d in %s", h.Cluster, h.Revision, b.Server.StateDir)); err != nil {
 				return err
 			}
 			r, err := b.Restore(h, st)
@@ -291,7 +291,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 func memberRecover(o *operator) *cobra.Command {
 	var f recoveryFlags
 	cmd := &cobra.Command{
-		Use: "recover --budget DOMAIN=POWER", Short: "Begin the group anew from this stopped server's log, when the majority is lost for good", Args: cobra.NoArgs,
+		Use: "recover --budget DOMAIN=POWER", Short: "Recover a cluster that lost its majority from this stopped server's log", Args: cobra.NoArgs,
 		Long: "Begin the group anew from the log of this stopped server, when the majority of the servers is lost for good. Do it on ONE server,\n" +
 			"the survivor whose log ends last (--dry-run tells where it ends); the others that are named are started with an empty state_dir and\n" +
 			"join:. Make sure that no other server of the old group can come back: docs/runbooks/lost-quorum.md. A new incarnation begins: every\n" +
@@ -311,8 +311,8 @@ func memberRecover(o *operator) *cobra.Command {
 			if err != nil {
 				return f.named(err)
 			}
-			ask := fmt.Sprintf("begin the group anew from the log of %s alone, which ends at term %d, index %d", b.Server.ID, end.Term, end.Index)
-			if err := f.confirm(cmd, ask); err != nil {
+			question := fmt.Sprintf("begin the group anew from the log of %s alone, which ends at term %d, index %d", b.Server.ID, end.Term, end.Index)
+			if err := ask(cmd, question); err != nil {
 				return err
 			}
 			r, err := b.Recover()

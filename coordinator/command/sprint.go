@@ -18,7 +18,7 @@ import (
 
 func sprintCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
-		Use: "sprint", Short: "Let nodes run faster for a while, from a budget of energy",
+		Use: "sprint", Short: "Let nodes exceed their caps for a while, within an energy budget",
 		Example: "  coordinator sprint list\n  coordinator sprint grant n01 n02 --for 30s --reason \"deadline\"",
 	}
 	group.AddCommand(sprintList(o), sprintGrant(o), sprintCancel(o), sprintBudget(o))
@@ -70,7 +70,7 @@ func sprintList(o *operator) *cobra.Command {
 	var w cli.Watch
 	req := &headroomv1.ListSprintsRequest{}
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the sprints, and what the budgets of energy hold", Args: cobra.NoArgs, Example: "  coordinator sprint list --all",
+		Use: "list", Short: "List sprints and sprint budgets", Args: cobra.NoArgs, Example: "  coordinator sprint list --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "sprint list", req, headroomv1connect.ClusterServiceClient.ListSprints)
@@ -139,9 +139,9 @@ func sprintGrant(o *operator) *cobra.Command {
 	var lasts time.Duration
 	var to powerFlag
 	cmd := &cobra.Command{
-		Use: "grant NODE...", Short: "Put energy aside and let nodes sprint", Args: cobra.MinimumNArgs(1),
-		Long: "grant puts aside, for each node, the energy between its cap and the sprint's cap for the whole time. What is not spent comes\n" +
-			"back when every node has shown that it is at its base cap again.",
+		Use: "grant NODE...", Short: "Grant a sprint", Args: cobra.MinimumNArgs(1),
+		Long: "Grant a sprint. The energy between each node's cap and the sprint's cap is reserved for the whole time.\n" +
+			"Unused energy is refunded once every node is back at its base cap. A new sprint budget is empty: wait until it refills.",
 		Example: "  coordinator sprint grant n01 n02 --for 30s --reason \"deadline\"\n  coordinator sprint grant 'n[01-04]' --cap 240W --for 10s --class gold",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, a := range args {
@@ -180,7 +180,7 @@ func sprintGrant(o *operator) *cobra.Command {
 func sprintCancel(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
-		Use: "cancel ID", Short: "Take every node of a sprint back to its base cap", Args: cobra.ExactArgs(1), Example: "  coordinator sprint cancel 01KABM6Q3V",
+		Use: "cancel ID", Short: "End a sprint", Args: cobra.ExactArgs(1), Example: "  coordinator sprint cancel 01KABM6Q3V",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.send(cmd, "sprint cancel", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_EndSprint{EndSprint: args[0]}})
 		},
@@ -195,7 +195,7 @@ func sprintBudget(o *operator) *cobra.Command {
 	var refill powerFlag
 	var shares []string
 	cmd := &cobra.Command{
-		Use: "budget ENERGY [DOMAIN]", Short: "Give a domain a budget of energy for sprints; 0J takes it away", Args: cobra.RangeArgs(1, 2),
+		Use: "budget ENERGY [DOMAIN]", Short: "Set the sprint budget of a domain; 0J removes it", Args: cobra.RangeArgs(1, 2),
 		Example: "  coordinator sprint budget 6kJ rack/r1 --refill 20W\n  coordinator sprint budget 6kJ --refill 20W --share gold=0.7 --share silver=0.3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := units.ParseEnergy(args[0])

@@ -195,7 +195,7 @@ func Domains(s *ledger.State, h *Heard, nodes []*headroomv1.Node) []*headroomv1.
 func domainMessage(s *ledger.State, d ledger.Domain, t ledger.Totals) *headroomv1.Domain {
 	m := Totals(d.Name, t)
 	m.Parent, m.RatingUw, m.Margin, m.BootNodes = d.Parent, int64(d.Rating), d.Margin, uint32(d.BootNodes)
-	m.RatedMaxUw = int64(d.RatedMax)
+	m.RatedMaxUw, m.HighestUw = int64(d.RatedMax), int64(d.Highest)
 	m.LostCharge, m.Sprint = string(d.LostCharge), sprintBudgetMessage(s, d)
 	if d.Back != nil {
 		back := int64(d.Back.Budget)

@@ -149,7 +149,7 @@ func caughtUp(members []*headroomv1.Member) bool {
 // setBudget changes the site's budget and returns the revision that it made.
 func (g *group) setBudget(ctx context.Context, to units.Power) (uint64, error) {
 	req := &headroomv1.SetBudgetRequest{
-		Domain: siteName, BudgetUw: int64(to), Change: &headroomv1.Change{Actor: "bench", Reason: "bench", RequestId: rand.Text()},
+		Domain: siteName, BudgetUw: int64(to), ConfirmUw: int64(to), Change: &headroomv1.Change{Actor: "bench", Reason: "bench", RequestId: rand.Text()},
 	}
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()

@@ -104,7 +104,7 @@ func (c *client) nodes(ctx context.Context) ([]*headroomv1.Node, *headroomv1.Met
 func (c *client) setBudget(ctx context.Context, to units.Power, reason string) (*headroomv1.SetBudgetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
-	req := &headroomv1.SetBudgetRequest{Domain: site, BudgetUw: int64(to), Change: change(reason)}
+	req := &headroomv1.SetBudgetRequest{Domain: site, BudgetUw: int64(to), ConfirmUw: int64(to), Change: change(reason)}
 	var res *headroomv1.SetBudgetResponse
 	err := persist(ctx, func() (err error) {
 		res, err = ask(ctx, c, changeWait, headroomv1connect.ClusterServiceClient.SetBudget, req)

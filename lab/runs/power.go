@@ -40,7 +40,7 @@ func (p Power) Hold(ctx context.Context, was, next float64, caps ...float64) err
 func (p Power) budget(ctx context.Context, part float64) error {
 	to := units.FromWatts(math.Round(p.Site.Full().Watts() * part))
 	err := p.Leader(ctx, func(ctx context.Context, base string) error {
-		_, err := p.Operators(base).SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(to), Change: p.Signed(p.Reason)}))
+		_, err := p.Operators(base).SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(to), ConfirmUw: int64(to), Change: p.Signed(p.Reason)}))
 		return err
 	})
 	if err != nil {

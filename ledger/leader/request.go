@@ -140,8 +140,10 @@ type Budget struct {
 	// clock, microseconds since the Unix epoch, 0 for never.
 	Force bool
 	Until int64
-	// Plan is what it does, once it has been built.
-	Plan ledger.BudgetPlan
+	// Plan is what it does, once it has been built; Highest is the highest budget that the
+	// domain has had before.
+	Plan    ledger.BudgetPlan
+	Highest units.Power
 }
 
 // Build plans the change: lowers are in the same entry as the budget.
@@ -159,6 +161,7 @@ func (b *Budget) Build(v View, c *ledger.Command) error {
 	}
 	c.Budget = &ledger.SetBudget{Domain: b.Domain, Budget: b.To, Force: b.Force, Until: b.Until, Targets: b.Plan.Lowers()}
 	d := s.Domains[b.Domain]
+	b.Highest = d.Highest
 	if d.Budget == b.To && b.Until == 0 && d.Back == nil {
 		return errSame
 	}

@@ -321,8 +321,8 @@ func TestAJobUnderACut(t *testing.T) {
 		judge(t, view, int(math.Ceil((1-d.Theta)*float64(view.Tasks)-1e-9)), r, input)
 	}
 
-	testkit.Check(t, s.command(ctx, nil, "budget", "set", fmt.Sprintf("%dW", 2*rated), "--reason", "test", "--yes"))
-	testkit.Check(t, s.command(ctx, nil, "policy", "set", "stretch", "--for", "containers", "--reason", "test"))
+	testkit.Check(t, s.command(ctx, nil, "budget", "set", fmt.Sprintf("%dW", 2*rated), "--reason", "test", "--confirm", fmt.Sprintf("%dW", 2*rated)))
+	testkit.Check(t, s.command(ctx, nil, "policy", "set", "stretch", "--for", "containers", "--reason", "test", "--yes"))
 	view, r = s.cut(ctx, "q1", in, filepath.Join(out, "stretch"))
 	if view.Stop == nil || view.Deflation != nil {
 		t.Errorf("no early stop, or a drop ratio beside it: %+v", view)
@@ -345,11 +345,11 @@ func (s *site) sprint(ctx context.Context) {
 	const low = 100
 	nodes := []string{"n1", "n2"}
 	for _, n := range nodes {
-		testkit.Check(s.t, s.command(ctx, nil, "node", "set", n, "--max", fmt.Sprintf("%dW", low), "--reason", "test"))
+		testkit.Check(s.t, s.command(ctx, nil, "node", "set", n, "--max", fmt.Sprintf("%dW", low), "--reason", "test", "--yes"))
 	}
 	// What a node holds its package to is less than its cap.
 	s.await(ctx, "the nodes are not capped", func() bool { return s.limitOf("n1") < low*1e6 && s.limitOf("n2") < low*1e6 })
-	testkit.Check(s.t, s.command(ctx, nil, "sprint", "budget", "50kJ", "--refill", "500W", "--reason", "test"))
+	testkit.Check(s.t, s.command(ctx, nil, "sprint", "budget", "50kJ", "--refill", "500W", "--reason", "test", "--yes"))
 	sleep := s.Sleep("q3", 200, time.Second)
 	sleep.Properties = maps.Clone(sleep.Properties)
 	if sleep.Properties == nil {
@@ -381,9 +381,9 @@ func (s *site) sprint(ctx context.Context) {
 	s.await(ctx, "its nodes do not run above their caps", func() bool { return s.limitOf("n1") > low*1e6 && s.limitOf("n2") > low*1e6 })
 	testkit.Check(s.t, job.Kill(ctx))
 	s.await(ctx, "the sprint does not end with its job", func() bool { return s.limitOf("n1") < low*1e6 && s.limitOf("n2") < low*1e6 })
-	s.await(ctx, "the sprint is not settled", func() bool { return s.command(ctx, nil, "sprint", "budget", "0J", "--reason", "test") == nil })
+	s.await(ctx, "the sprint is not settled", func() bool { return s.command(ctx, nil, "sprint", "budget", "0J", "--reason", "test", "--yes") == nil })
 	for _, n := range nodes {
-		testkit.Check(s.t, s.command(ctx, nil, "node", "set", n, "--clear", "max", "--reason", "test"))
+		testkit.Check(s.t, s.command(ctx, nil, "node", "set", n, "--clear", "max", "--reason", "test", "--yes"))
 	}
 }
 

@@ -460,7 +460,9 @@ type Domain struct {
 	PowerUnknownNodes *uint32 `protobuf:"varint,21,opt,name=power_unknown_nodes,json=powerUnknownNodes,proto3,oneof" json:"power_unknown_nodes,omitempty"`
 	// Unmanaged power below that power_known_uw does not contain, microwatts: meters measure
 	// it, nodes do not.
-	UnmeteredUw   int64 `protobuf:"varint,22,opt,name=unmetered_uw,json=unmeteredUw,proto3" json:"unmetered_uw,omitempty"`
+	UnmeteredUw int64 `protobuf:"varint,22,opt,name=unmetered_uw,json=unmeteredUw,proto3" json:"unmetered_uw,omitempty"`
+	// Highest budget ever committed for the domain, microwatts; 0: unknown.
+	HighestUw     int64 `protobuf:"varint,23,opt,name=highest_uw,json=highestUw,proto3" json:"highest_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +647,13 @@ func (x *Domain) GetPowerUnknownNodes() uint32 {
 func (x *Domain) GetUnmeteredUw() int64 {
 	if x != nil {
 		return x.UnmeteredUw
+	}
+	return 0
+}
+
+func (x *Domain) GetHighestUw() int64 {
+	if x != nil {
+		return x.HighestUw
 	}
 	return 0
 }
@@ -898,7 +907,10 @@ type SetBudgetRequest struct {
 	DryRun bool    `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	Change *Change `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
 	// When the present budget is restored, microseconds since the Unix epoch; 0: never.
-	UntilUs       int64 `protobuf:"varint,6,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
+	UntilUs int64 `protobuf:"varint,6,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
+	// The budget again, microwatts. Required for a budget above the highest one ever
+	// committed for the domain; otherwise it may be 0.
+	ConfirmUw     int64 `protobuf:"varint,7,opt,name=confirm_uw,json=confirmUw,proto3" json:"confirm_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -971,6 +983,13 @@ func (x *SetBudgetRequest) GetChange() *Change {
 func (x *SetBudgetRequest) GetUntilUs() int64 {
 	if x != nil {
 		return x.UntilUs
+	}
+	return 0
+}
+
+func (x *SetBudgetRequest) GetConfirmUw() int64 {
+	if x != nil {
+		return x.ConfirmUw
 	}
 	return 0
 }
@@ -3054,8 +3073,11 @@ type Schedule struct {
 	Zone     string `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
 	BudgetUw int64  `protobuf:"varint,5,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
 	// When it runs next and ran last, microseconds since the Unix epoch; only in answers.
-	NextUs        *int64 `protobuf:"varint,6,opt,name=next_us,json=nextUs,proto3,oneof" json:"next_us,omitempty"`
-	LastUs        *int64 `protobuf:"varint,7,opt,name=last_us,json=lastUs,proto3,oneof" json:"last_us,omitempty"`
+	NextUs *int64 `protobuf:"varint,6,opt,name=next_us,json=nextUs,proto3,oneof" json:"next_us,omitempty"`
+	LastUs *int64 `protobuf:"varint,7,opt,name=last_us,json=lastUs,proto3,oneof" json:"last_us,omitempty"`
+	// The budget again, microwatts; only in requests. Required for a budget above the highest
+	// one ever committed for the domain.
+	ConfirmUw     int64 `protobuf:"varint,8,opt,name=confirm_uw,json=confirmUw,proto3" json:"confirm_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3135,6 +3157,13 @@ func (x *Schedule) GetNextUs() int64 {
 func (x *Schedule) GetLastUs() int64 {
 	if x != nil && x.LastUs != nil {
 		return *x.LastUs
+	}
+	return 0
+}
+
+func (x *Schedule) GetConfirmUw() int64 {
+	if x != nil {
+		return x.ConfirmUw
 	}
 	return 0
 }
@@ -5125,7 +5154,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x10longest_lease_ms\x18\n" +
 	" \x01(\x03R\x0elongestLeaseMs\x12\x1b\n" +
 	"\tsettle_ms\x18\v \x01(\x03R\bsettleMs\x12#\n" +
-	"\rnodes_unknown\x18\f \x01(\rR\fnodesUnknown\"\xa6\x06\n" +
+	"\rnodes_unknown\x18\f \x01(\rR\fnodesUnknown\"\xc5\x06\n" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -5157,7 +5186,9 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"ratedMaxUw\x12)\n" +
 	"\x0epower_known_uw\x18\x14 \x01(\x03H\x02R\fpowerKnownUw\x88\x01\x01\x123\n" +
 	"\x13power_unknown_nodes\x18\x15 \x01(\rH\x03R\x11powerUnknownNodes\x88\x01\x01\x12!\n" +
-	"\funmetered_uw\x18\x16 \x01(\x03R\vunmeteredUwB\x0e\n" +
+	"\funmetered_uw\x18\x16 \x01(\x03R\vunmeteredUw\x12\x1d\n" +
+	"\n" +
+	"highest_uw\x18\x17 \x01(\x03R\thighestUwB\x0e\n" +
 	"\f_measured_uwB\n" +
 	"\n" +
 	"\b_back_uwB\x11\n" +
@@ -5180,14 +5211,16 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"k\n" +
 	"\x13ListDomainsResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12-\n" +
-	"\adomains\x18\x02 \x03(\v2\x13.headroom.v1.DomainR\adomains\"\xbe\x01\n" +
+	"\adomains\x18\x02 \x03(\v2\x13.headroom.v1.DomainR\adomains\"\xdd\x01\n" +
 	"\x10SetBudgetRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x1b\n" +
 	"\tbudget_uw\x18\x02 \x01(\x03R\bbudgetUw\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12+\n" +
 	"\x06change\x18\x05 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x19\n" +
-	"\buntil_us\x18\x06 \x01(\x03R\auntilUs\"\xf9\x01\n" +
+	"\buntil_us\x18\x06 \x01(\x03R\auntilUs\x12\x1d\n" +
+	"\n" +
+	"confirm_uw\x18\a \x01(\x03R\tconfirmUw\"\xf9\x01\n" +
 	"\x11SetBudgetResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12+\n" +
 	"\x06before\x18\x02 \x01(\v2\x13.headroom.v1.DomainR\x06before\x12)\n" +
@@ -5391,7 +5424,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"RemoveNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1f\n" +
 	"\vpowered_off\x18\x02 \x01(\bR\n" +
-	"poweredOff\"\xcf\x01\n" +
+	"poweredOff\"\xee\x01\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
@@ -5399,7 +5432,9 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x1b\n" +
 	"\tbudget_uw\x18\x05 \x01(\x03R\bbudgetUw\x12\x1c\n" +
 	"\anext_us\x18\x06 \x01(\x03H\x00R\x06nextUs\x88\x01\x01\x12\x1c\n" +
-	"\alast_us\x18\a \x01(\x03H\x01R\x06lastUs\x88\x01\x01B\n" +
+	"\alast_us\x18\a \x01(\x03H\x01R\x06lastUs\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"confirm_uw\x18\b \x01(\x03R\tconfirmUwB\n" +
 	"\n" +
 	"\b_next_usB\n" +
 	"\n" +

@@ -290,7 +290,7 @@ func (r *realRun) part(v realVariant) float64 {
 func (r *realRun) setBudget(ctx context.Context, v realVariant, part float64) error {
 	total := units.FromWatts(math.Round(r.Site.Full().Watts() * part))
 	r.Note("%s: budget %.0f of %.0f W", v.name, total.Watts(), r.Site.Full().Watts())
-	req := &headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(total), Change: r.Signed("the variant " + v.name)}
+	req := &headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(total), ConfirmUw: int64(total), Change: r.Signed("the variant " + v.name)}
 	err := r.Leader(ctx, func(ctx context.Context, base string) error {
 		_, err := r.Operators(base).SetBudget(ctx, connect.NewRequest(req))
 		return err
