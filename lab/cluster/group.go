@@ -237,7 +237,7 @@ func (g *Group) Kill(which func(Process) bool) int {
 	return g.signal(which, syscall.SIGKILL)
 }
 
-// Count returns the number of the group's processes for which which returns true.
+// Count returns the number of the group's processes that the function selects.
 func (g *Group) Count(which func(Process) bool) int { return g.signal(which, 0) }
 
 func (g *Group) signal(which func(Process) bool, sig syscall.Signal) (found int) {
