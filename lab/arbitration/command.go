@@ -34,7 +34,7 @@ type options struct {
 	output  cli.Output
 }
 
-// Real is what is asked of a run on real programs.
+// Real has the options of a run on real programs.
 type Real struct {
 	Seed uint64
 	// Quick is a single run of each variant, with fewer jobs.

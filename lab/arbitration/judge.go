@@ -224,7 +224,7 @@ type Difference struct {
 	AtOnce, Alone Standing
 }
 
-// Compare holds ours against theirs in one of so many figures, run by run; false where they are not as many, or fewer
+// Compare compares ours with theirs in one of so many figures, run by run; false where they are not as many, or fewer
 // than two. Of a figure that only real runs have, more reports whether more is better.
 func Compare(figure string, more bool, ours, theirs []float64, figures int) (d Difference, known bool) {
 	if len(ours) < 2 || len(ours) != len(theirs) {

@@ -60,14 +60,14 @@ type Step struct {
 	Budget units.Power
 }
 
-// Load is what comes to a cluster.
+// Load is a cluster's load.
 type Load struct {
 	Name, Says string
 	Containers int
-	// For is how long jobs come.
+	// For is the time during which jobs arrive.
 	For    time.Duration
 	Budget []Step
-	// Jobs are those of a seed, by their arrival.
+	// Jobs returns the jobs of a seed in order of arrival.
 	Jobs func(seed uint64) []Job
 	// Fails is the mean time between two failures of a machine, 0 for none; Stragglers the part of tasks that
 	// take stragglerTimes as long.

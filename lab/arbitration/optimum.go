@@ -212,7 +212,7 @@ func smallCase(seed uint64) (jobs []Job) {
 	return sorted(jobs)
 }
 
-// Optimum is how near the arbiter comes to the offline optimum of small cases.
+// Optimum compares the arbiter with the offline optimum of small cases.
 type Optimum struct {
 	Seed  uint64 `json:"seed"`
 	Cases []Case `json:"cases"`

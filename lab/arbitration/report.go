@@ -19,7 +19,7 @@ import (
 	"headroom/lab/papers"
 )
 
-// Report is what a call found on its loads.
+// Report is the result of a call on its loads.
 type Report struct {
 	Seed  uint64   `json:"seed"`
 	Seeds int      `json:"seeds"`

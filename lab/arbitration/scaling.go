@@ -132,7 +132,7 @@ func scalingLoad() Load {
 	return Load{Name: "scaling", Says: "urgent jobs once a minute, tolerant ones of the four types of scaling every two minutes, for three hours", Containers: perServer, For: scalingFor, Budget: cut(), Jobs: fourTypes}
 }
 
-// Scaling is what knowing how jobs scale is worth to each way to decide.
+// Scaling is the benefit of knowing how jobs scale, for each policy.
 type Scaling struct {
 	Seed  uint64        `json:"seed"`
 	Seeds int           `json:"seeds"`

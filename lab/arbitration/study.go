@@ -15,7 +15,7 @@ import (
 // after the judged ones.
 const tuningSeeds = 40
 
-// Result is what came of one way to decide.
+// Result is the result of one policy.
 type Result struct {
 	Name    string                 `json:"name"`
 	Says    string                 `json:"says"`
@@ -24,7 +24,7 @@ type Result struct {
 	each map[string][]float64
 }
 
-// Answer is what `powerlab arbitrate` found on one load.
+// Answer is the result of `powerlab arbitrate` on one load.
 type Answer struct {
 	Seed  uint64 `json:"seed"`
 	Seeds int    `json:"seeds"`

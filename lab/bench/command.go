@@ -24,7 +24,7 @@ const (
 
 // Options say what is measured and how thoroughly.
 type Options struct {
-	// Only names the benchmarks to run; empty runs all.
+	// Only lists the benchmarks to run; empty runs all.
 	Only []string
 	// Quick runs fewer repetitions on smaller clusters.
 	Quick bool

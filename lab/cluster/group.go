@@ -63,7 +63,7 @@ type Group struct {
 
 // Program is one process that was started in a Group.
 type Program struct {
-	// Name is what it was started as, Log the file of its output.
+	// Name is the name of the process, Log the file of its output.
 	Name, Log string
 
 	cmd  *exec.Cmd
@@ -213,7 +213,7 @@ func (g *Group) endAll() error {
 	return nil
 }
 
-// Process is what the kernel tells of a process.
+// Process is the kernel's information about a process.
 type Process struct {
 	argv, env []string
 }
@@ -237,7 +237,7 @@ func (g *Group) Kill(which func(Process) bool) int {
 	return g.signal(which, syscall.SIGKILL)
 }
 
-// Count is how many of the group's processes which picks.
+// Count returns the number of the group's processes that the function selects.
 func (g *Group) Count(which func(Process) bool) int { return g.signal(which, 0) }
 
 func (g *Group) signal(which func(Process) bool, sig syscall.Signal) (found int) {

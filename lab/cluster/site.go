@@ -26,12 +26,12 @@ type Config struct {
 	Dir string
 	// Bin is the folder with the programs coordinator, scheduler, powerd and powerlab.
 	Bin string
-	// Coordinators is how many there are: 1 or 3.
+	// Coordinators is the number of coordinators: 1 or 3.
 	Coordinators int
 	// Nodes is how many emulated nodes there are, n1 and up. They own three quarters of
 	// the host's CPUs together.
 	Nodes int
-	// Racks is how many racks the nodes are divided among, the first ones in the first rack; 0 means 1.
+	// Racks is the number of racks that the nodes are divided among, the first ones in the first rack; 0 means 1.
 	Racks int
 	// Workers runs a scheduler's worker on each node.
 	Workers bool
@@ -148,7 +148,7 @@ func (s *Site) Addresses() []string { return s.servers.Addresses() }
 // Nodes are the names of the emulated nodes, NodeDir the folder that holds theirs.
 func (s *Site) Nodes() []string { return slices.Clone(s.nodes) }
 
-// NodeDir is what `powerlab node exec` takes as --dir.
+// NodeDir returns the --dir of `powerlab node exec`.
 func (s *Site) NodeDir() string { return s.Path("nodes") }
 
 // Path is a path below the site's folder.

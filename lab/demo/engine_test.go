@@ -124,8 +124,8 @@ func TestEngineVerdict(t *testing.T) {
 		"held was above the budget for 0.250 s":                                           func(s *engineSummary) { s.OverBudget.Held = 0.25 },
 		`event "budget raised" did not happen`:                                            func(s *engineSummary) { s.Events = s.Events[:4] },
 		"job application_1_0002 is running with 1 of 24":                                  func(s *engineSummary) { s.Jobs[1].State = "running" },
-		"job application_1_0001 has dropped 7 tasks by its own counters, 6 are committed": func(s *engineSummary) { s.Jobs[0].DroppedByCounters = new(7) },
-		"job application_1_0001 has dropped 6 of 24 tasks, its floor is 22 of them":       func(s *engineSummary) { s.Jobs[0].Floor = 0.9 },
+		"job application_1_0001 dropped 7 tasks by its own counters, but 6 are committed": func(s *engineSummary) { s.Jobs[0].DroppedByCounters = new(7) },
+		"job application_1_0001 dropped 6 of 24 tasks; its floor is 22 of them":           func(s *engineSummary) { s.Jobs[0].Floor = 0.9 },
 		"no jobs ran": func(s *engineSummary) { s.Jobs = nil },
 		"a breaker rated for the budget would have tripped": func(s *engineSummary) { s.Breaker = &breakerSummary{Tripped: true} },
 	} {

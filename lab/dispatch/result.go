@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Result is what a simulation has measured.
+// Result is the result of a simulation.
 type Result struct {
 	Short, Long Class
 	Tasks, Jobs int

@@ -75,7 +75,7 @@ const (
 	DistributorsUsual = 10
 )
 
-// Setup is what is simulated.
+// Setup describes a simulation.
 type Setup struct {
 	Policy  Policy
 	Workers int
@@ -99,7 +99,7 @@ type Setup struct {
 	Ended func(Ended)
 }
 
-// Cap is what a power cap makes of a group from a time on.
+// Cap is the effect of a power cap on a group from a given time on.
 type Cap struct {
 	At    float64 // s, after stretching
 	Group int

@@ -81,7 +81,7 @@ func (b *controller) close() {
 	}
 }
 
-// String is where the BMC is, for the operator.
+// String describes the BMC's address for the operator.
 func (b *controller) String() string {
 	if b == nil {
 		return "none"

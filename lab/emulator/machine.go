@@ -48,7 +48,7 @@ type machine struct {
 type options struct {
 	// Name is the node's name: letters, digits, dots and dashes.
 	Name string
-	// Dir holds the folders of all nodes of a run.
+	// Dir contains the folders of all nodes of a run.
 	Dir string
 	// Nodes counts the nodes that share the host: each owns 0.75 x cores / Nodes.
 	Nodes int
@@ -57,11 +57,11 @@ type options struct {
 	// Join are gossip addresses of any members; KeyFile is the gossip key.
 	Join    []string
 	KeyFile string
-	// BrakeKeyFile holds the public keys that powerd believes a brake by; empty for none.
+	// BrakeKeyFile has the public keys that powerd trusts for brakes; empty for none.
 	BrakeKeyFile string
-	// Scheduler is where the worker pulls its tasks; without it no worker runs.
+	// Scheduler is the address of the worker's scheduler; without it no worker runs.
 	Scheduler string
-	// Slots is how many tasks the worker runs at once.
+	// Slots is the number of tasks that the worker runs at the same time.
 	Slots int
 	// Bin is the folder of the powerd and scheduler binaries.
 	Bin string
@@ -70,15 +70,15 @@ type options struct {
 	// Weight is how many times the host's other work the nodes' processes weigh when CPUs
 	// are short, 1 to 100; only a cgroup can.
 	Weight int
-	// RestartDelay is how long a powerd or worker that ended stays ended.
+	// RestartDelay is the delay before a powerd or worker that exited is restarted.
 	RestartDelay time.Duration
 	// NoPowerd and NoWorker leave these processes out.
 	NoPowerd, NoWorker bool
-	// Shape is what the machine is made of and looks like to its kernel.
+	// Shape describes the machine's parts and its appearance to the kernel.
 	Shape kernel.Shape
 	// Tree is auto, fuse or files: whether the file tree is mounted.
 	Tree string
-	// BMC gives the node a BMC on loopback, and powerd its address.
+	// BMC emulates a BMC on loopback, which powerd uses.
 	BMC bool
 }
 

@@ -80,9 +80,9 @@ type Node struct {
 
 // NodeOptions say what NewNodeWith makes.
 type NodeOptions struct {
-	// Shape is what the machine is made of and looks like to its kernel.
+	// Shape describes the machine's parts and its appearance to the kernel.
 	Shape kernel.Shape
-	// Mount has the tree mounted, with the kernel's error semantics; without it the
+	// Mount mounts the tree, with the kernel's error semantics; without it the
 	// tree is plain files.
 	Mount bool
 }

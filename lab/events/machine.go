@@ -9,7 +9,7 @@ import (
 // none is no task or no slot.
 const none = -1
 
-// State is where a task stands.
+// State is the state of a task.
 type State uint8
 
 // The states of a task.
@@ -20,13 +20,13 @@ const (
 	Dropped
 )
 
-// Job is how far the tasks of a job are.
+// Job is the progress of a job's tasks.
 type Job struct {
 	// First is its first task; the others follow. Tasks is how many there are.
 	First, Tasks int
 	// Waiting, Running, Done and Dropped add up to Tasks. Copies is how many copies run.
 	Waiting, Running, Done, Dropped, Copies int
-	// Useful is how long slots ran copies that ended their tasks, s; Lost how long they ran copies that were killed.
+	// Useful is the slot time of copies that ended their tasks, s; Lost that of copies that were killed.
 	Useful, Lost float64
 }
 
@@ -186,7 +186,7 @@ func (m *Machine[E]) Kill(slot int) {
 	}
 }
 
-// Drop gives a task up that has not ended, and kills its copies.
+// Drop drops a task that has not ended, and kills its copies.
 func (m *Machine[E]) Drop(task int) {
 	t := &m.tasks[task]
 	j := &m.jobs[t.job]
@@ -226,7 +226,7 @@ func (m *Machine[E]) until() (at float64, ok bool) {
 	return at, ok && !math.IsInf(at, 1)
 }
 
-// Next lets the time go on to the next event and returns it; false if nothing more happens.
+// Next advances the time to the next event and returns it; false if there is none.
 func (m *Machine[E]) Next() (e Event[E], ok bool) {
 	if _, ok = m.until(); !ok {
 		return e, false

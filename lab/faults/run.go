@@ -24,7 +24,7 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Report is what a run did and found.
+// Report is the result of a run.
 type Report struct {
 	Seed       uint64         `json:"seed"`
 	ForS       float64        `json:"for_s"`

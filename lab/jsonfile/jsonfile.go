@@ -30,7 +30,7 @@ func Bad(file, format string, args ...any) *cli.Error {
 	}
 }
 
-// Name is how a file is named in errors.
+// Name returns the name of a file for errors.
 func Name(file string) string {
 	if file == "-" {
 		return "stdin"

@@ -114,7 +114,7 @@ func (p *Port) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error)
 	return p.WriteTo(b, a.Addr)
 }
 
-// PacketCh brings the packets for this member.
+// PacketCh returns the channel of packets for this member.
 func (p *Port) PacketCh() <-chan *memberlist.Packet { return p.packets }
 
 // DialTimeout opens a connection, or waits in vain.
@@ -139,7 +139,7 @@ func (p *Port) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (
 	return p.DialTimeout(a.Addr, timeout)
 }
 
-// StreamCh brings the connections to this member.
+// StreamCh returns the channel of connections to this member.
 func (p *Port) StreamCh() <-chan net.Conn { return p.streams }
 
 // Shutdown leaves the network.

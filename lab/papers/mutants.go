@@ -20,7 +20,7 @@ type Mutant struct {
 	Targets func(ctx context.Context) ([]Target, error)
 }
 
-// Mutants are what --mutants tries.
+// Mutants are the mistakes that --mutants tries.
 type Mutants struct {
 	// Honest are the targets without any mistake, on the same seeds.
 	Honest []Target
@@ -55,7 +55,7 @@ type fallen struct {
 	Fell     []string `json:"fell"`
 }
 
-// CanFall are those of the targets that can get worse: one that is short without any mistake cannot.
+// CanFall returns the targets that can get worse: one that is short without any mistake cannot.
 func (m *Mutants) CanFall(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		return slices.ContainsFunc(m.Honest, func(t Target) bool { return t.ID == id && t.Verdict == Short })

@@ -24,7 +24,7 @@ import (
 	"headroom/internal/cli"
 )
 
-// Target is one number of a paper and what came of it here.
+// Target is one number of a paper and the value measured here.
 type Target struct {
 	// ID is the target's, with what it is for behind a slash: "D1/95".
 	ID   string
@@ -33,29 +33,29 @@ type Target struct {
 	Unit string
 	// Paper is the paper's own number; absent where it gives an ordering only.
 	Paper *float64
-	// Got is what came out, Low and High its bounds: 95 of 100 sets of seeds give a mean within them.
+	// Got is the value measured here, Low and High its 95 % bounds of the mean.
 	Got  *float64
 	Low  *float64
 	High *float64
-	// Oracle is what would come out if everybody were told what nobody can know. It is
+	// Oracle is the result with perfect information. It is
 	// shown and never judged; nil where no such run was made.
 	Oracle  *float64
 	Verdict Verdict
-	// Note says how the target was judged, and by how much and why it falls short where it does.
+	// Note describes how the target was judged, and if it is short, by how much and why.
 	Note string
 }
 
-// Verdict is how near a target comes to the paper.
+// Verdict is the result of comparing a target with the paper.
 type Verdict string
 
 // The verdicts, the best first. NotRun is none: the experiment was not made.
 const (
-	// Met says that the value lies within the target's tolerance of the paper's number, or,
+	// Met means that the value is within the target's tolerance of the paper's number, or,
 	// where the paper gives an ordering only, that the ordering holds.
 	Met Verdict = "met"
-	// Order says that only the ordering or the sign of the paper's number holds.
+	// Order means that only the ordering or the sign of the paper's number holds.
 	Order Verdict = "order"
-	// Short says that not even that holds, or that nothing was measured.
+	// Short means that not even that holds, or that nothing was measured.
 	Short  Verdict = "short"
 	NotRun Verdict = "not_run"
 )
@@ -102,7 +102,7 @@ func (t *Target) MarshalJSON() ([]byte, error) {
 	}{t.ID, t.What, t.Unit, t.Paper, t.Got, t.Low, t.High, t.Oracle, t.met(), t.Verdict, t.Note})
 }
 
-// Report is what a study found.
+// Report is the result of a study.
 type Report struct {
 	Paper   string   `json:"paper"`
 	Seed    uint64   `json:"seed"`

@@ -31,7 +31,7 @@ type Real struct {
 	*Options
 	// Dir is the run's folder, Folder the one of the programs.
 	Dir, Folder string
-	// Via is how servers are reached.
+	// Via is the connection to the servers.
 	Via connect.HTTPClient
 	// Site is the present site; nil before there is one.
 	Site *cluster.Site

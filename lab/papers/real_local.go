@@ -77,7 +77,7 @@ func (r *Real) scheduler() headroomv1connect.SchedulerServiceClient {
 	return headroomv1connect.NewSchedulerServiceClient(r.Via, rpc.BaseURL(r.Site.Scheduler()), rpc.ClientOptions()...)
 }
 
-// List is what the scheduler says of its jobs and workers.
+// List is the scheduler's list of jobs and workers.
 func (r *Real) List(ctx context.Context) (*headroomv1.ListResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -106,7 +106,7 @@ func (r *Real) submit(ctx context.Context, req *headroomv1.SubmitRequest) (strin
 	return answer.Msg.GetJob().GetId(), nil
 }
 
-// Workers is how many workers the scheduler has; -1 while it does not answer.
+// Workers returns the number of the scheduler's workers; -1 while it is unreachable.
 func (r *Real) Workers(ctx context.Context) int {
 	answer, err := r.List(ctx)
 	if err != nil {

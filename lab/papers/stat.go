@@ -21,7 +21,7 @@ type Stat struct {
 	Known bool    `json:"-"`
 }
 
-// Confidence is how sure bounds are to hold their mean.
+// Confidence is the confidence level of bounds of a mean.
 const Confidence = 0.95
 
 // Once is the stat of a single value, which has no bounds.
@@ -79,7 +79,7 @@ func Judge(id, what, unit string, got Stat, ordered bool, note string) Target {
 	return t
 }
 
-// Range is what a tolerance leaves around a paper's number, both ends included.
+// Range is the tolerance range around a paper's number, both ends included.
 type Range struct{ Low, High float64 }
 
 // Around is the range from number - by to number + by.

@@ -4,20 +4,20 @@ import "slices"
 
 // Tasks are the map tasks of a simulated job, each of which runs in a container.
 type Tasks struct {
-	// Times is how long each takes at full speed, s.
+	// Times is the time of each task at full speed, s.
 	Times                []float64
 	Begun, Done, Dropped int
 
 	left, length []float64 // of each running task, s at full speed
 }
 
-// Pending is how many have not begun.
+// Pending returns the number of tasks that have not started.
 func (t *Tasks) Pending() int { return max(0, len(t.Times)-t.Begun-t.Dropped) }
 
 // Over reports whether none is left to run or to end.
 func (t *Tasks) Over() bool { return t.Done+t.Dropped >= len(t.Times) }
 
-// Running is how many run.
+// Running returns the number of running tasks.
 func (t *Tasks) Running() int { return len(t.left) }
 
 // Begin starts the next.
@@ -26,16 +26,16 @@ func (t *Tasks) Begin() {
 	t.Begun++
 }
 
-// Drop gives up to n of those up that have not begun.
+// Drop drops up to n tasks that have not started.
 func (t *Tasks) Drop(n int) { t.Dropped += max(0, min(n, t.Pending())) }
 
-// Kill gives up those that run, with what they have done.
+// Kill kills the running tasks, whose work is lost.
 func (t *Tasks) Kill() {
 	t.Dropped += len(t.left)
 	t.left, t.length = nil, nil
 }
 
-// Work lets those that run progress by so many seconds at full speed.
+// Work advances the running tasks by the given seconds at full speed.
 func (t *Tasks) Work(seconds float64) {
 	kept := 0
 	for i := range t.left {

@@ -23,7 +23,7 @@ const settled = 0.02
 type Power struct {
 	*papers.Real
 
-	// Reason is what the coordinators' log says of the changes.
+	// Reason is the reason of the changes in the coordinators' log.
 	Reason string
 }
 

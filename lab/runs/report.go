@@ -31,7 +31,7 @@ func Turn[V any](variants []V, run int) []V {
 	return all
 }
 
-// Result is what one run of a variant showed.
+// Result is the result of one run of a variant.
 type Result struct {
 	Variant string
 	// Run counts from 0.
@@ -48,7 +48,7 @@ type Column struct {
 	Sign float64
 }
 
-// Comparison is what is compared: the first variant against the others, by the figures of the columns.
+// Comparison compares the first variant with the others, by the figures of the columns.
 type Comparison struct {
 	Engine   string
 	Seed     uint64
@@ -65,7 +65,7 @@ type Bounded struct {
 	Mean float64  `json:"mean"`
 	Low  *float64 `json:"low"`
 	High *float64 `json:"high"`
-	// Runs is how many runs have shown it.
+	// Runs is the number of runs that yielded it.
 	Runs int `json:"runs"`
 }
 
@@ -98,7 +98,7 @@ type Difference struct {
 // Unknown is the verdict where too few runs have shown the figure.
 const Unknown arbitration.Standing = "unknown"
 
-// Report is what came of all runs.
+// Report is the result of all runs.
 type Report struct {
 	Engine      string       `json:"engine"`
 	Seed        uint64       `json:"seed"`

@@ -30,7 +30,7 @@ type advice struct {
 	Size int `json:"size"`
 	// Most is the largest degree that was looked at.
 	Most int `json:"most"`
-	// Peak is where the job is fastest; null where more containers never slow it down.
+	// Peak is the number of containers at which the job is fastest; null if more containers never slow it down.
 	Peak *peak `json:"peak"`
 	// Ninety is the least degree with 90 % of the largest speed-up up to Most.
 	Ninety peak `json:"ninety"`

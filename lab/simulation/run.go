@@ -10,7 +10,7 @@ import (
 
 // Options say what to run.
 type Options struct {
-	// Schedules is how many to run.
+	// Schedules is the number of schedules to run.
 	Schedules int
 	// Seed of the first; the others' are derived from it.
 	Seed uint64
@@ -43,7 +43,7 @@ type Violation struct {
 	What string `json:"what"`
 }
 
-// Report is what a run found.
+// Report is the result of a run.
 type Report struct {
 	// Seed of the first schedule.
 	Seed uint64 `json:"seed"`

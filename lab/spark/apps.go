@@ -28,7 +28,7 @@ type Answer struct {
 	// Theta, Kept and Total are how much of the input's partitions the answer was made from.
 	Theta       float64
 	Kept, Total int
-	// Seconds is how long the computation took inside the driver.
+	// Seconds is the time of the computation inside the driver.
 	Seconds float64
 	// Words are the most frequent, with their counts scaled to the whole input.
 	Words []Word

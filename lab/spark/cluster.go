@@ -48,7 +48,7 @@ const (
 type Config struct {
 	// Dir is the cluster's folder, which is made. One that a cluster has run in is refused.
 	Dir string
-	// Release is what Fetch returned.
+	// Release is the result of Fetch.
 	Release Release
 	// Nodes are the machines that a Worker runs on.
 	Nodes []Node
@@ -63,7 +63,7 @@ type Node struct {
 	// Cores and MemoryMB are what its Worker offers; 0 means 1 and 768. Each application has one
 	// executor on it, with all cores.
 	Cores, MemoryMB int
-	// Wrap makes the command line that starts the Worker out of the Worker's own; nil runs
+	// Wrap converts the Worker's command line to the one that is run; nil runs
 	// it as it is. See cluster.OnNode: its executors are then on that node too.
 	Wrap func(argv []string) []string
 }
@@ -264,7 +264,7 @@ func (c *Cluster) Applications(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// Cores are those that each running application has, by its name.
+// Cores returns the cores of each running application by its name.
 func (c *Cluster) Cores(ctx context.Context) (map[string]int, error) {
 	s, err := c.state(ctx)
 	cores := map[string]int{}
@@ -281,7 +281,7 @@ func (c *Cluster) Close() error {
 	return c.group.Close()
 }
 
-// Master is what applications connect to, spark://HOST:PORT.
+// Master returns the address for applications, spark://HOST:PORT.
 func (c *Cluster) Master() string { return c.master }
 
 // Web is the address of the Master's page, http://HOST:PORT.
@@ -290,7 +290,7 @@ func (c *Cluster) Web() string { return c.web }
 // Release is what runs.
 func (c *Cluster) Release() Release { return c.config.Release }
 
-// ConfDir is what a driver needs as SPARK_CONF_DIR.
+// ConfDir returns the SPARK_CONF_DIR for drivers.
 func (c *Cluster) ConfDir() string { return c.path("conf") }
 
 // Hosts are the names of the nodes by their Workers' hosts.
@@ -308,7 +308,7 @@ func (c *Cluster) KillExecutors(node string) int {
 	return c.group.Kill(func(p cluster.Process) bool { return i >= 0 && p.Called(mainExecutor, c.address(i+1)) })
 }
 
-// Executors is how many executors there are on all nodes.
+// Executors is the number of executors on all nodes.
 func (c *Cluster) Executors() int {
 	return c.group.Count(func(p cluster.Process) bool { return p.Called(mainExecutor) })
 }

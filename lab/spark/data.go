@@ -30,7 +30,7 @@ type Posts struct {
 	Words int
 	// Skew is Zipf's exponent, above 1; 0 means 1.1.
 	Skew float64
-	// Topics is how many topics the file goes through; 0 means 12.
+	// Topics is the number of topics in the file; 0 means 12.
 	Topics int
 	// Topical is the part of the words that are of the topic, 0 to 1.
 	Topical float64

@@ -90,18 +90,18 @@ type RunningJob struct {
 	began   time.Time
 }
 
-// Result is how an application ended.
+// Result is the result of an application.
 type Result struct {
 	// Began is when the driver was started, Elapsed how long it then ran.
 	Began   time.Time
 	Elapsed time.Duration
-	// Output is what the driver printed.
+	// Output is the driver's output.
 	Output string
 	// Log is its event log.
 	Log EventLog
 }
 
-// EventLog is what Spark wrote down of an application.
+// EventLog is Spark's event log of an application.
 type EventLog struct {
 	// Path is its file.
 	Path string
@@ -109,7 +109,7 @@ type EventLog struct {
 	Application string
 	// Stages, in the order in which they ended; one that was begun again is there again.
 	Stages []StageRecord
-	// InputBytes is what all tasks that succeeded have read from files.
+	// InputBytes is the number of bytes that successful tasks read from files.
 	InputBytes int64
 	// Attempts is how many attempts of tasks ended, Succeeded how many of those well.
 	Attempts, Succeeded int

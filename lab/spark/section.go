@@ -12,7 +12,7 @@ type Section struct {
 	Home, Master, Web string
 	// Plugin is headroom-spark.jar, ConfDir the drivers' folder of settings.
 	Plugin, ConfDir string
-	// Cores is how many an executor has.
+	// Cores is the number of cores of an executor.
 	Cores int
 	// Hosts are the nodes' names by their Workers' hosts.
 	Hosts map[string]string

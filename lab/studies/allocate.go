@@ -67,7 +67,7 @@ func NewAllocateCommand() *cobra.Command {
 Fields of a job:
   finish_s           expected end
   uncapped_finish_s  expected end without a cap; a job with neither value gets an equal share
-  containers         containers it holds now, which finish_s assumes (default: an equal share)
+  containers         number it holds now, which finish_s assumes (default: an equal share)
   elapsed_s          time since its start (default 0)
   least              fewest containers it may get (default 1)
 Remaining time is assumed to be inversely proportional to containers.

@@ -108,7 +108,7 @@ Classes are listed from lowest to highest priority. Times are from arrival to en
   thetas, timeouts_s of sprint
            values to try; by default every drop ratio that changes the number of tasks, and eighths of the
            mean time
-  weight   weight of the class's error (default 1)
+  weight   factor of the class's error (default 1)
   busy_w   power of a running job above that of the idle cluster
 
 Of the settings within all bounds, the one with the least error is chosen, then the least power, then the

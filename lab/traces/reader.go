@@ -31,7 +31,7 @@ const (
 type Error struct {
 	File string
 	Line int
-	// Problem is what is wrong, by which rule, with the numbers.
+	// Problem describes the error, with the rule and the numbers.
 	Problem string
 	// Err is what the reader of the file returned, if that failed.
 	Err error

@@ -14,7 +14,7 @@ import (
 // runsUsual is how often each variant runs, runsQuick the same of --quick.
 const runsUsual, runsQuick = 5, 1
 
-// Engines are what can run the load, by the name of --engine.
+// Engines returns the engines that can run the load, by the name of --engine.
 func Engines() map[string]arbitration.Engine {
 	return map[string]arbitration.Engine{
 		"local": on("local", local),

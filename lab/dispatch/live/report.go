@@ -19,7 +19,7 @@ const (
 	deviations = 3
 )
 
-// Report is what all replays showed.
+// Report is the result of all replays.
 type Report struct {
 	Replays []Replay `json:"replays"`
 }
@@ -30,11 +30,11 @@ type Replay struct {
 	Load   int    `json:"load_percent"`
 	Jobs   int    `json:"jobs"`
 	Tasks  int    `json:"tasks"`
-	// Ended is how many jobs ended before the replay was over.
+	// Ended is the number of jobs that ended before the replay was over.
 	Ended int `json:"ended"`
 	// LateMax is by how much a job was submitted later than the trace says, at most.
 	LateMax float64 `json:"late_max_s"`
-	// Scale is what all times of the trace were multiplied by.
+	// Scale is the factor of all times of the trace.
 	Scale float64 `json:"scale"`
 	// LoadAverage are the machine's load averages over a minute, before and after.
 	LoadAverage [2]*float64 `json:"load_average"`
@@ -52,7 +52,7 @@ type Compared struct {
 	Seeds     int      `json:"seeds"`
 	// Off is by which part of the simulated value the measured one is longer.
 	Off *float64 `json:"off"`
-	// Within is how far it may be off.
+	// Within is its tolerance.
 	Within  string         `json:"within"`
 	Verdict papers.Verdict `json:"verdict"`
 }

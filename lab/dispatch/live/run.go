@@ -19,10 +19,10 @@ import (
 	"headroom/lab/papers"
 )
 
-// Policies are those that can be run, as Fig. 4.11 has them.
+// Policies returns the available policies, in the order of Fig. 4.11.
 func Policies() []string { return []string{"pigeon", "sparrow", "eagle"} }
 
-// Loads are those that traces exist for, in %.
+// Loads returns the loads of the existing traces, in %.
 func Loads() []int { return []int{50, 60, 70, 80, 90} }
 
 // Options say what is replayed.
@@ -35,7 +35,7 @@ type Options struct {
 	Out, Bin string
 	// Jobs bounds the jobs of each trace; 0 for all.
 	Jobs int
-	// Scale is what all times are multiplied by, above 0 and up to 1.
+	// Scale is the factor of all times, above 0 and at most 1.
 	Scale float64
 	// Seed is the first of the seeds of the simulation, and what Sparrow's and Eagle's probes are drawn by.
 	Seed uint64

@@ -38,7 +38,7 @@ type Config struct {
 	// Watts is the node's power at the wall now. It is called every 100 ms from a
 	// goroutine of the BMC.
 	Watts func() units.Power
-	// Update is how often the reading is renewed; 0: 1 s.
+	// Update is the update interval of the reading; 0: 1 s.
 	Update time.Duration
 	// Supplies is the number of power supplies with an input sensor each, which share the
 	// power equally; 0: one sensor of the system board instead. At most 4.
@@ -116,7 +116,7 @@ func Start(cfg Config) (*BMC, error) {
 	return b, nil
 }
 
-// Addr is where the BMC listens, host:port.
+// Addr returns the BMC's listen address, host:port.
 func (b *BMC) Addr() string { return b.socket.LocalAddr().String() }
 
 // Close ends the BMC and its goroutines.

@@ -13,9 +13,9 @@ import (
 // errFault is returned for a fault that cannot be read.
 var errFault = errors.New("bmc: fault")
 
-// Fault is what the BMC does wrong from now on; the zero value is a healthy BMC.
+// Fault is the BMC's present fault; the zero value is a healthy BMC.
 type Fault struct {
-	// Update is how often the reading is renewed; 0: Config.Update.
+	// Update is the update interval of the reading; 0: Config.Update.
 	Update time.Duration
 	// Delay is how old the reading is when it appears; at most a minute.
 	Delay time.Duration
@@ -28,7 +28,7 @@ type Fault struct {
 	Sentinel Sentinel
 	// Hang: no answer to anything.
 	Hang bool
-	// Slow holds every answer up.
+	// Slow delays every response.
 	Slow time.Duration
 	// Busy is answered as completion code of every power command and sensor; 0: none.
 	Busy byte

@@ -49,7 +49,7 @@ type Attr struct {
 	Path string
 	// Mode is the file's permission bits.
 	Mode fs.FileMode
-	// Pace is how soon it changes.
+	// Pace is how soon the text changes.
 	Pace Pace
 
 	show  func() (string, error)

@@ -20,13 +20,13 @@ const (
 	Counters                   // zones count energy and nothing else, as on AMD
 )
 
-// Shape is what a machine looks like to its kernel, and what it is made of.
+// Shape describes a machine: its parts, and its appearance to the kernel.
 type Shape struct {
-	// Name is what `powerlab node --shape` takes.
+	// Name is the value of `powerlab node --shape`.
 	Name string
 	// About describes these machines in one line.
 	About string
-	// Spec is what the machine is made of. Spec.Packages is Sockets times Dies.
+	// Spec describes the machine's parts. Spec.Packages is Sockets times Dies.
 	Spec plant.Spec
 
 	// Powercap is what its RAPL zones can do; Core, Uncore and DRAM say which zones
@@ -36,9 +36,9 @@ type Shape struct {
 	Psys               bool
 	// Dies counts the dies of a socket that have zones of their own; 0 counts as 1.
 	Dies int
-	// Mirrored has every die of a socket show the whole socket's counter.
+	// Mirrored makes every die of a socket show the whole socket's counter.
 	Mirrored bool
-	// MaxShort is what constraint_1_max_power_uw shows.
+	// MaxShort is the value of constraint_1_max_power_uw.
 	MaxShort units.Power
 
 	// Driver is the cpufreq driver by the name in scaling_driver, "" for none.

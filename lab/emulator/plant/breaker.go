@@ -84,7 +84,7 @@ func (b *Breaker) Step(power units.Power, dt time.Duration) (tripped bool) {
 // Tripped reports whether it has opened.
 func (b *Breaker) Tripped() bool { return b.tripped }
 
-// Margin is what is left of the bimetal's way to opening: 1 cold, 0 open.
+// Margin returns the bimetal's remaining way to opening: 1 cold, 0 open.
 func (b *Breaker) Margin() float64 {
 	if b.tripped {
 		return 0

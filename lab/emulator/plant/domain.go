@@ -342,7 +342,7 @@ func (d *Domain) core() float64 { return math.Max(0, d.pkg-0.8*d.spec.Idle.Watts
 // uncore is the part that graphics and the like draw: a tenth of idling.
 func (d *Domain) uncore() float64 { return math.Min(d.pkg-d.core(), 0.1*d.spec.Idle.Watts()) }
 
-// Package is what the domain draws now, memory not counted.
+// Package returns the domain's power without memory.
 func (d *Domain) Package() units.Power { return units.FromWatts(d.pkg) }
 
 // Energy is the package counter: 0 to Spec.PackageWrap, then it wraps.
@@ -360,7 +360,7 @@ func (d *Domain) DRAMEnergy() units.Energy { return units.Energy(d.energy[counte
 // ResetEnergy sets all counters to 0, as a reset of the package does.
 func (d *Domain) ResetEnergy() { d.energy = [counters]float64{} }
 
-// SkipEnergy puts e on all counters though nothing was drawn, as a faulty
+// SkipEnergy adds e to all counters without any power use, as a faulty
 // counter does.
 func (d *Domain) SkipEnergy(e units.Energy) {
 	for i := range d.energy {
@@ -378,5 +378,5 @@ func (d *Domain) SetHeat(celsius float64) { d.heat = celsius }
 // down by itself, and sums up for how long it did.
 func (d *Domain) Trips() (count int, total time.Duration) { return d.trips, d.trippedIn }
 
-// Utilisation is how busy the domain was in the last step, 0 to 1.
+// Utilisation returns the domain's utilisation in the last step, 0 to 1.
 func (d *Domain) Utilisation() float64 { return d.util }

@@ -71,7 +71,7 @@ func (p *Plant) Clone() *Plant {
 	return &c
 }
 
-// Spec is what the machine is made of.
+// Spec describes the machine's parts.
 func (p *Plant) Spec() Spec { return p.spec }
 
 // Domains are the packages in their order, socket by socket. The slice is the
@@ -184,19 +184,19 @@ func (p *Plant) sum(of func(*Domain) float64) units.Power {
 	return units.FromWatts(total)
 }
 
-// Package is what all packages draw now.
+// Package returns the power of all packages.
 func (p *Plant) Package() units.Power { return p.sum(func(d *Domain) float64 { return d.pkg }) }
 
-// Core is what the packages' cores draw now; a part of Package.
+// Core returns the power of the packages' cores, which is part of Package.
 func (p *Plant) Core() units.Power { return p.sum((*Domain).core) }
 
-// DRAM is what all memory draws now.
+// DRAM returns the power of all memory.
 func (p *Plant) DRAM() units.Power { return p.sum(func(d *Domain) float64 { return d.dram }) }
 
-// Platform is what everything behind the supply draws now.
+// Platform returns the power of everything behind the supply.
 func (p *Plant) Platform() units.Power { return units.FromWatts(p.direct()) }
 
-// Wall is what the whole machine draws now at its socket.
+// Wall returns the power of the whole machine at its wall socket.
 func (p *Plant) Wall() units.Power { return units.FromWatts(p.wall()) }
 
 // PackageEnergy is the first package's counter; see Domain.Energy.
@@ -245,7 +245,7 @@ func (p *Plant) Speed() float64 {
 	return total / float64(len(p.domains))
 }
 
-// Utilisation is how busy the node was in the last step, 0 to 1.
+// Utilisation returns the node's utilisation in the last step, 0 to 1.
 func (p *Plant) Utilisation() float64 {
 	total := 0.0
 	for _, d := range p.domains {

@@ -17,9 +17,9 @@ var ErrSpec = errors.New("plant: impossible machine")
 // supply (direct current); FailSafe, Rated and Floor are at the wall. All packages
 // are alike.
 type Spec struct {
-	// Idle is what the package draws with nothing to do.
+	// Idle is the power of an idle package.
 	Idle units.Power
-	// Dynamic is what full load at FreqMax adds to Idle.
+	// Dynamic is the additional power at full load and FreqMax.
 	Dynamic units.Power
 	// Exponent e of the law P = Idle + Dynamic * utilisation * (f/FreqMax)^e:
 	// 1 is frequency alone, 3 is frequency with voltage in step. 1 to 4.
@@ -140,7 +140,7 @@ func (s Spec) Validate() error {
 // maxCores bounds the virtual CPUs: each costs a few polled files.
 const maxCores = 256
 
-// Rated is what the machine draws at the wall at full load with no cap at all.
+// Rated returns the machine's wall power at full load without a cap.
 func (s Spec) Rated() units.Power {
 	return units.FromWatts(s.wall(s.fullLoad(1)))
 }
@@ -151,7 +151,7 @@ func (s Spec) Floor() units.Power {
 	return units.FromWatts(s.wall(s.fullLoad(s.slowest())))
 }
 
-// IdleWall is what the machine draws at the wall with nothing to do.
+// IdleWall returns the machine's wall power when idle.
 func (s Spec) IdleWall() units.Power {
 	return units.FromWatts(s.wall((units.Power(s.packages())*(s.Idle+s.DRAMIdle) + s.Other).Watts()))
 }

@@ -28,7 +28,7 @@ type Throttle interface {
 	// Step lets dt go by: from now on the processes may use cores CPUs on average,
 	// and used is the CPU time they used since the last step.
 	Step(dt time.Duration, cores float64) (used time.Duration, err error)
-	// Next is how soon the throttle needs its next step; 0 when any time will do.
+	// Next returns the time until the throttle needs its next step; 0 for any time.
 	Next() time.Duration
 	// Kill ends every process held (SIGKILL), stopped ones too.
 	Kill() error
