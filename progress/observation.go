@@ -59,13 +59,13 @@ type Observation struct {
 func (o *Observation) check() error {
 	switch {
 	case o.Elapsed < 0 || o.Elapsed > longest:
-		return fmt.Errorf("%w: %v after its start", errNonsense, o.Elapsed)
+		return fmt.Errorf("%w: %v since its start", errNonsense, o.Elapsed)
 	case o.Tasks < 0 || o.Done < 0 || o.Done > o.Tasks:
 		return fmt.Errorf("%w: %d of %d tasks done", errNonsense, o.Done, o.Tasks)
 	case math.IsNaN(o.Work) || o.Work > float64(o.Tasks)*1.001+1e-6:
-		return fmt.Errorf("%w: the work of %g tasks done, of %d", errNonsense, o.Work, o.Tasks)
+		return fmt.Errorf("%w: work of %g tasks done of %d", errNonsense, o.Work, o.Tasks)
 	case math.IsNaN(o.Reduced) || o.Reduced > 1:
-		return fmt.Errorf("%w: %g of the reduce work done", errNonsense, o.Reduced)
+		return fmt.Errorf("%w: reduce work %g done", errNonsense, o.Reduced)
 	case !(o.Containers >= 0) || math.IsInf(o.Containers, 1):
 		return fmt.Errorf("%w: %g containers", errNonsense, o.Containers)
 	case o.Power < 0 || o.Full < 0:

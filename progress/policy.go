@@ -30,5 +30,5 @@ func ParsePolicy(name string) (Policy, error) {
 	if p := Policy(name); slices.Contains(Policies(), p) {
 		return p, nil
 	}
-	return "", fmt.Errorf("%w: %q is none of %v", errPolicy, name, Policies())
+	return "", fmt.Errorf("%w: %q; want one of %v", errPolicy, name, Policies())
 }

@@ -52,11 +52,11 @@ type Sprint struct {
 // check tells what is wrong, or missing for classes whose timers are to be found.
 func (s Sprint) check(classes []Class) *cli.Error {
 	if s.SpeedUp != 0 && (math.IsNaN(s.SpeedUp) || s.SpeedUp < 1 || s.SpeedUp > 100) {
-		return config.Bad("how many times as fast a sprint makes a job: 2.5", "sprint.speed_up is %v; it must be from 1 to 100", s.SpeedUp)
+		return config.Bad("speed_up is how many times as fast a sprint makes a job, for example 2.5", "sprint.speed_up is %v; it must be from 1 to 100", s.SpeedUp)
 	}
 	for _, k := range classes {
 		if k.SprintAfter == auto && s.SpeedUp == 0 {
-			return config.Bad("sprint: {speed_up: 2.5, extra: 90W} says what a sprint does", "sprint_after auto of class %s without sprint.speed_up", k.Name)
+			return config.Bad("for example sprint: {speed_up: 2.5, extra: 90W}", "sprint_after auto of class %s without sprint.speed_up", k.Name)
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func (c *Config) look(now time.Time, last []buffers.Class, histories []history, 
 	out := found{points: slices.Clone(last), why: make([]string, len(c.Classes))}
 	for i, k := range c.Classes {
 		if out.why[i] = PointGiven; k.Theta == auto || k.SprintAfter == auto {
-			out.why[i] = "no jobs of this class yet"
+			out.why[i] = "no job of this class yet"
 		}
 	}
 	problem, index, why := c.problem(now, histories, known)
@@ -214,7 +214,7 @@ func (c *Config) look(now time.Time, last []buffers.Class, histories []history, 
 			continue
 		}
 		if why != "" {
-			out.why[i] = "last point stays: " + why
+			out.why[i] = "last point kept: " + why
 			continue
 		}
 		set := answer.Chosen.Classes[n]
@@ -247,7 +247,7 @@ func (c *Config) problem(now time.Time, histories []history, known func(name str
 		}
 		index = append(index, i)
 		if n := len(histories[i].samples); n < samplesLeast {
-			why = fmt.Sprintf("%d of %d jobs of class %s have ended", n, samplesLeast, c.Classes[i].Name)
+			why = fmt.Sprintf("%d of %d required jobs of class %s have ended", n, samplesLeast, c.Classes[i].Name)
 			continue
 		}
 		k, err := c.modelled(c.Classes[i], &histories[i], known)
@@ -282,7 +282,7 @@ func (c *Config) modelled(k Class, h *history, known func(name string) (quality.
 		out.ErrorMax, _ = config.ParsePart(k.MaxError)
 		runs := h.finished(up)
 		if len(runs) < samplesLeast {
-			return out, fmt.Errorf("%d of %d jobs of class %s told how long their map tasks took", len(runs), samplesLeast, k.Name)
+			return out, fmt.Errorf("%d of %d required jobs of class %s reported the duration of their map tasks", len(runs), samplesLeast, k.Name)
 		}
 		model, _ := deflation.Learn(runs)
 		out.Jobs = model.Jobs(deflation.DropWithin(&profile, out.ErrorMax))
@@ -308,11 +308,11 @@ func (c *Config) modelled(k Class, h *history, known func(name string) (quality.
 func (c *Config) infeasible(a *deflation.Answer, index []int) string {
 	switch {
 	case a.Nearest != nil:
-		return "no setting keeps the bounds; the nearest misses " + c.missedWords(a.Nearest.Missed, index)
+		return "no setting meets the bounds; the nearest misses " + c.missedWords(a.Nearest.Missed, index)
 	case a.Overload != nil:
-		return fmt.Sprintf("the load is %.2f, and %.2f with all that may be dropped and sprinted", a.Overload.Plain, a.Overload.Least)
+		return fmt.Sprintf("overload: load %.2f, or %.2f with the maximum of drops and sprints", a.Overload.Plain, a.Overload.Least)
 	}
-	return "no setting keeps the bounds"
+	return "no setting meets the bounds"
 }
 
 // missedWords are bounds that are not kept, with numbers.
@@ -336,7 +336,7 @@ func (c *Config) foundWords(set deflation.Setting, a *deflation.Answer, n int, i
 	}
 	for _, b := range a.Binding {
 		if b.Class == n && len(b.Missed) > 0 {
-			return text + "; a step back would miss " + c.missedWords(b.Missed, index)
+			return text + "; the previous step would miss " + c.missedWords(b.Missed, index)
 		}
 	}
 	return text
@@ -381,11 +381,11 @@ func (e pointEvent) apply(l *loop, _ time.Time) {
 		if k == l.queue.Classes[i] && e.why[i] == l.points[i] {
 			continue
 		}
-		l.logger.Info("operating point", slog.String("class", k.Name), slog.Float64("theta", k.Theta), slog.Bool("sprint", k.Sprint),
+		l.logger.Info("operating point changed", slog.String("class", k.Name), slog.Float64("theta", k.Theta), slog.Bool("sprint", k.Sprint),
 			slog.Float64("sprint_after_s", k.SprintAfter.Seconds()), slog.String("why", e.why[i]))
 	}
 	if err := l.queue.Point(e.points); err != nil {
-		l.logger.Warn("operating points not taken", slog.Any("error", err))
+		l.logger.Warn("operating points rejected", slog.Any("error", err))
 		return
 	}
 	l.points = e.why

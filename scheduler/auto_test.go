@@ -89,11 +89,11 @@ func TestPointsStay(t *testing.T) {
 		want      string
 	}{
 		"infeasible": {busy, "21s", losing, "the nearest misses mean of class high ("},
-		"overloaded": {[]history{steady(noon, 10, 20), steady(noon, 150, 100)}, "1h", losing, "the load is 2."},
-		"too few":    {few, "1h", losing, "3 of 5 jobs of class low have ended"},
-		"no course":  {blind, "1h", losing, "0 of 5 jobs of class low told how long their map tasks took"},
+		"overloaded": {[]history{steady(noon, 10, 20), steady(noon, 150, 100)}, "1h", losing, "overload: load 2."},
+		"too few":    {few, "1h", losing, "3 of 5 required jobs of class low have ended"},
+		"no course":  {blind, "1h", losing, "0 of 5 required jobs of class low reported the duration of their map tasks"},
 		"no profile": {busy, "1h", func(string) (quality.Profile, error) { return quality.Profile{}, errors.New("gone") }, "profile words of class low: gone"},
-		"no jobs":    {make([]history, 2), "1h", losing, "no jobs of this class yet"},
+		"no jobs":    {make([]history, 2), "1h", losing, "no job of this class yet"},
 	} {
 		got := autoConfig(c.latency).look(noon, last, c.histories, c.known)
 		if got.points[1] != last[1] || !strings.Contains(got.why[1], c.want) {

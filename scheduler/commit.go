@@ -63,7 +63,7 @@ func (c *committer) commitEnd(ctx context.Context, e dispatch.EndJob) {
 		return err
 	})
 	if err != nil {
-		c.logger.Warn("end of job refused by the coordinators", slog.String("job", e.Job), slog.Any("error", err))
+		c.logger.Warn("coordinators refused the end of a job", slog.String("job", e.Job), slog.Any("error", err))
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *committer) commitAdmission(ctx context.Context, j *headroomv1.Job) {
 		return err
 	})
 	if err != nil {
-		c.logger.Warn("admission of job refused by the coordinators", slog.String("job", j.GetId()), slog.Any("error", err))
+		c.logger.Warn("coordinators refused the admission of a job", slog.String("job", j.GetId()), slog.Any("error", err))
 	}
 }
 
@@ -149,7 +149,7 @@ func (c *committer) commitTheta(parent context.Context, a dispatch.Deflate) (the
 			return a.Run.Theta, ""
 		}
 		if leader.Settled(err) || !pause.For(ctx, commitRetry) {
-			c.logger.Warn("job runs on all of its tasks", slog.String("job", a.Job), slog.Any("error", err))
+			c.logger.Warn("drop ratio not committed; running all tasks", slog.String("job", a.Job), slog.Any("error", err))
 			return 0, "all tasks run: " + plain(err)
 		}
 	}

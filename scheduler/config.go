@@ -253,19 +253,19 @@ func LoadConfig(path string) (*Config, error) {
 func (c *Config) check() *cli.Error {
 	switch {
 	case c.Listen == "":
-		return config.Bad("listen: 127.0.0.1:7410 serves this machine only", "listen is missing")
+		return config.Bad("for example listen: 127.0.0.1:7410, for this machine only", "listen is missing")
 	case c.Dir == "":
-		return config.Bad("dir: /var/lib/headroom/scheduler is the usual place", "dir is missing")
+		return config.Bad("the usual folder is dir: /var/lib/headroom/scheduler", "dir is missing")
 	case len(c.Coordinators) == 0:
-		return config.Bad("coordinators: [127.0.0.1:7400] names one; any one is enough", "coordinators is missing")
+		return config.Bad("for example coordinators: [127.0.0.1:7400]; one is enough", "coordinators is missing")
 	case len(c.Classes) == 0:
-		return config.Bad("classes: [high, low] are two classes, highest first", "classes is missing")
+		return config.Bad("for example classes: [high, low], highest first", "classes is missing")
 	case !slices.Contains(buffers.Disciplines(), buffers.Discipline(c.Discipline)):
-		return config.Bad("one of shared, p, np, da, nps, dias", "discipline %q is unknown", c.Discipline)
+		return config.Bad("want one of shared, p, np, da, nps, dias", "discipline %q is unknown", c.Discipline)
 	case c.Width < 1 || c.Width > widthMax:
-		return config.Bad("width: 1 gives the whole cluster to one job at a time", "width is %d; it must be from 1 to %d", c.Width, widthMax)
+		return config.Bad("width: 1 runs one job at a time on the whole cluster", "width is %d; it must be from 1 to %d", c.Width, widthMax)
 	case len(c.Classes) > classesMax:
-		return config.Bad("a few classes are enough", "%d classes; the most is %d", len(c.Classes), classesMax)
+		return config.Bad(fmt.Sprintf("use at most %d classes", classesMax), "%d classes; the maximum is %d", len(c.Classes), classesMax)
 	}
 	for _, a := range append([]string{c.Listen}, c.Coordinators...) {
 		if _, _, err := net.SplitHostPort(a); err != nil {
@@ -273,7 +273,7 @@ func (c *Config) check() *cli.Error {
 		}
 	}
 	if c.Profiles != "" && !filepath.IsAbs(c.Profiles) {
-		return config.Bad("profiles: /etc/headroom/profiles is the usual place", "profiles %q is not an absolute path", c.Profiles)
+		return config.Bad("the usual folder is profiles: /etc/headroom/profiles", "profiles %q is not an absolute path", c.Profiles)
 	}
 	if err := c.checkAccess(); err != nil {
 		return err
@@ -300,32 +300,32 @@ func (c *Config) check() *cli.Error {
 		return err
 	}
 	if c.Spark.OnYARN() && len(c.Spark.ResourceManager)+len(c.Yarn.ResourceManager) == 0 {
-		return config.Bad("resourcemanager: [http://rm1:8088] is where drivers are followed and ended", "spark.master is yarn, and neither spark.resourcemanager nor yarn.resourcemanager names its ResourceManager")
+		return config.Bad("for example resourcemanager: [http://rm1:8088]; drivers are monitored and killed there", "spark.master is yarn, but neither spark.resourcemanager nor yarn.resourcemanager is set")
 	}
 	if _, err := LogLevel(c.LogLevel); err != nil {
-		return config.Bad("one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)
+		return config.Bad("want one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)
 	}
 	return nil
 }
 
 // checkAccess refuses a configuration that would let anybody in.
 func (c *Config) checkAccess() *cli.Error {
-	const way = "coordinator tls cert create scheduler/NAME makes a certificate, and tls names its files; dev: true is for demos and tests on loopback"
+	const way = "create a certificate with coordinator tls cert create scheduler/NAME and name its files in tls; dev: true is for demos and tests on loopback"
 	if err := c.TLS.Check(false, slices.Concat([]string{c.Listen}, c.Coordinators, c.Dispatch.masters())...); err != nil {
 		return config.Bad(way, "%v", err)
 	}
 	switch {
 	case c.TLS.Off() && !c.Dev:
-		return config.Bad(way, "tls is off and dev is not true: every local user could run jobs through %s in anybody's name", c.Listen)
+		return config.Bad(way, "tls is off and dev is not true: any local user could run jobs as another user through %s", c.Listen)
 	case c.SocketGroup != "" && c.Socket == "":
-		return config.Bad("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket_group without a socket")
+		return config.Bad("the usual path is socket: /run/headroom-scheduler/scheduler.sock", "socket_group without a socket")
 	case c.Socket != "" && !filepath.IsAbs(c.Socket):
-		return config.Bad("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket %q is not an absolute path", c.Socket)
+		return config.Bad("the usual path is socket: /run/headroom-scheduler/scheduler.sock", "socket %q is not an absolute path", c.Socket)
 	case c.MaxWaiting < 0 || c.MaxWaiting > jobsMax:
-		return config.Bad("max_waiting: 200 is the default; 0 sets no bound for one submitter", "max_waiting is %d; it must be from 0 to %d", c.MaxWaiting, jobsMax)
+		return config.Bad("max_waiting: 200 is the default; 0 means no limit per submitter", "max_waiting is %d; it must be from 0 to %d", c.MaxWaiting, jobsMax)
 	}
 	if _, _, err := net.SplitHostPort(c.Metrics.Listen); c.Metrics.Listen != "" && err != nil {
-		return config.Bad("metrics: {listen: \"127.0.0.1:7413\"} is an example", "metrics.listen: %q is not host:port", c.Metrics.Listen)
+		return config.Bad("for example metrics: {listen: \"127.0.0.1:7413\"}", "metrics.listen: %q is not host:port", c.Metrics.Listen)
 	}
 	return c.checkHooks()
 }
@@ -335,15 +335,15 @@ func (c *Config) checkHooks() *cli.Error {
 	hadoop, spark := c.Yarn.On() && c.Yarn.Hooks != "", c.Spark.On()
 	switch {
 	case hadoop && c.TLS.Off() && !secure.Loopback(c.Yarn.Hooks):
-		return config.Bad("name a certificate in tls, or write yarn.hooks: 127.0.0.1:7411", "yarn.hooks: tls is off, and %s is no loopback address", c.Yarn.Hooks)
+		return config.Bad("set tls, or use yarn.hooks: 127.0.0.1:7411", "yarn.hooks: tls is off, and %s is not a loopback address", c.Yarn.Hooks)
 	case spark && c.TLS.Off() && !secure.Loopback(c.Spark.Hooks):
-		return config.Bad("name a certificate in tls, or write spark.hooks: 127.0.0.1:0", "spark.hooks: tls is off, and %s is no loopback address", c.Spark.Hooks)
+		return config.Bad("set tls, or use spark.hooks: 127.0.0.1:0", "spark.hooks: tls is off, and %s is not a loopback address", c.Spark.Hooks)
 	case hadoop && c.TLS.Off() && c.Yarn.HooksTokenFile != "":
-		return config.Bad("name a certificate in tls, or leave the token out", "yarn.hooks_token_file: tls is off, and a token would be sent in the clear")
+		return config.Bad("set tls, or remove hooks_token_file", "yarn.hooks_token_file: tls is off; the token would be sent unencrypted")
 	case hadoop && c.TLS.Off() && c.Yarn.HooksKeyFile != "":
-		return config.Bad("name a certificate in tls, or leave the key out", "yarn.hooks_key_file: tls is off, and tokens would be sent in the clear")
+		return config.Bad("set tls, or remove hooks_key_file", "yarn.hooks_key_file: tls is off; tokens would be sent unencrypted")
 	case hadoop && !c.TLS.Off() && c.Yarn.HooksAuth == yarn.AuthCluster && c.Yarn.HooksTokenFile == "":
-		return config.Bad("hooks_token_file: /etc/headroom/hooks.token is the usual place; head -c 32 /dev/urandom | base64 makes a token", "yarn.hooks_token_file is missing: everybody who reaches %s could drop tasks", c.Yarn.Hooks)
+		return config.Bad("the usual path is hooks_token_file: /etc/headroom/hooks.token; create a token with head -c 32 /dev/urandom | base64", "yarn.hooks_token_file is missing: anyone who can connect to %s could drop tasks", c.Yarn.Hooks)
 	}
 	return nil
 }

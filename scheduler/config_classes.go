@@ -161,7 +161,7 @@ func (c *Config) checkQueues(file jobfile.Source) error {
 			return e.WithHint(hint)
 		}
 		if q.Class != "" && !slices.Contains(c.names(), q.Class) {
-			return bad(".class", "one of "+strings.Join(c.names(), ", ")+"; or add it to classes", "class %q of queue %s is none of the classes", q.Class, q.Name)
+			return bad(".class", "want one of "+strings.Join(c.names(), ", ")+"; or add it to classes", "class %q of queue %s is unknown", q.Class, q.Name)
 		}
 		if _, err := q.Timer(); err != nil {
 			e, _ := errors.AsType[*cli.Error](err)
@@ -182,17 +182,17 @@ func (c *Config) checkClass(file jobfile.Source, at string, k Class, twice bool)
 	}
 	switch {
 	case k.Name == "":
-		return bad("", "name: high, or the name alone", "a class without a name")
+		return bad("", "use name: high, or only the name", "a class has no name")
 	case !classRule.MatchString(k.Name):
-		return bad(".name", "letters, digits, dots, dashes and underscores, at most 32", "class %q is not a name", k.Name)
+		return bad(".name", "use at most 32 letters, digits, dots, dashes and underscores", "class name %q is invalid", k.Name)
 	case twice:
-		return bad(".name", "name each class once, highest first", "class %q appears twice", k.Name)
+		return bad(".name", "list each class once, highest first", "class %q appears twice", k.Name)
 	}
 	if _, err := parseTheta(k.Theta); err != nil {
-		return bad(".theta", "the part of the map tasks that jobs drop: 20%, 0.2 or auto", "theta %q of class %s %v", k.Theta, k.Name, err)
+		return bad(".theta", "theta is the fraction of map tasks that jobs drop: 20%, 0.2 or auto", "theta %q of class %s %v", k.Theta, k.Name, err)
 	}
 	if _, err := config.ParsePart(k.MaxError); err != nil && k.MaxError != "" {
-		return bad(".max_error", "the most error of a result: 15% or 0.15", "max_error %q of class %s must be from 0 to 1 (100%%)", k.MaxError, k.Name)
+		return bad(".max_error", "max_error is the maximum error of a result: 15% or 0.15", "max_error %q of class %s must be from 0 to 1 (100%%)", k.MaxError, k.Name)
 	}
 	for _, t := range []struct{ key, text string }{
 		{".sprint_after", k.SprintAfter}, {".deadline", k.Deadline}, {".quality_price", k.QualityPrice}, {".latency.mean", k.Latency.Mean}, {".latency.p95", k.Latency.P95},
@@ -205,7 +205,7 @@ func (c *Config) checkClass(file jobfile.Source, at string, k Class, twice bool)
 			return bad(t.key, e.Hint, "%s of class %s: %s", t.key[1:], k.Name, e.Message)
 		}
 		if d == 0 && t.key != ".sprint_after" {
-			return bad(t.key, "write a time, for example 10m, or leave it empty", "%s of class %s is 0", t.key[1:], k.Name)
+			return bad(t.key, "write a duration, for example 10m, or leave it empty", "%s of class %s is 0", t.key[1:], k.Name)
 		}
 	}
 	return c.checkAuto(bad, k)
@@ -216,15 +216,15 @@ func (c *Config) checkAuto(bad func(key, hint, format string, args ...any) error
 	bounded := k.Latency != Latency{}
 	switch {
 	case k.Theta == auto && k.Profile == "":
-		return bad(".theta", "profile: NAME says how the error grows with the drop ratio; powerlab profile makes one", "theta auto of class %s without a profile", k.Name)
+		return bad(".theta", "add profile: NAME; measure one with powerlab profile", "theta auto of class %s without a profile", k.Name)
 	case k.Theta == auto && c.Profiles == "":
-		return bad(".theta", "profiles: /etc/headroom/profiles is the usual folder", "theta auto of class %s, and profiles names no folder", k.Name)
+		return bad(".theta", "the usual folder is profiles: /etc/headroom/profiles", "theta auto of class %s needs profiles", k.Name)
 	case k.Theta == auto && k.MaxError == "":
-		return bad(".theta", "max_error: 15% bounds what may be dropped", "theta auto of class %s without max_error", k.Name)
+		return bad(".theta", "add max_error, for example 15%", "theta auto of class %s without max_error", k.Name)
 	case (k.Theta == auto || k.SprintAfter == auto) && !bounded && !slices.ContainsFunc(c.Classes, func(o Class) bool { return o.Latency != Latency{} }):
-		return bad("", "latency: {mean: 100s} of some class is what auto works for", "auto of class %s, and no class bounds its latency", k.Name)
+		return bad("", "set latency: {mean: 100s} for at least one class", "auto of class %s needs a class with a latency bound", k.Name)
 	case k.Profile != "" && !jobfile.ValidName(k.Profile):
-		return bad(".profile", "the name of its file in the folder of profiles, without .json", "profile %q of class %s is not the name of a profile", k.Profile, k.Name)
+		return bad(".profile", "use the name of a file in the profiles folder, without .json", "profile name %q of class %s is invalid", k.Profile, k.Name)
 	}
 	return nil
 }

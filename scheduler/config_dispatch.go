@@ -57,15 +57,15 @@ func (d Dispatch) check() *cli.Error {
 	_, placement := placements()[d.Placement]
 	switch {
 	case !spread:
-		return config.Bad("one of power, level, even", "dispatch.spread %q is unknown", d.Spread)
+		return config.Bad("want one of power, level, even", "dispatch.spread %q is unknown", d.Spread)
 	case !placement:
-		return config.Bad("one of round-robin, block", "dispatch.placement %q is unknown", d.Placement)
+		return config.Bad("want one of round-robin, block", "dispatch.placement %q is unknown", d.Placement)
 	case d.Cutoff <= 0:
 		return config.Bad("cutoff: 10s is the default", "dispatch.cutoff is %v; it must be above 0", d.Cutoff)
 	case d.MaxTasks < 1 || d.MaxTasks > maxTasksMost:
 		return config.Bad("max_tasks: 300000 is the default", "dispatch.max_tasks is %d; it must be from 1 to %d", d.MaxTasks, maxTasksMost)
 	case len(d.Groups) > groupsMax:
-		return config.Bad("a group has 50 to 100 workers", "%d dispatch.groups; the most is %d", len(d.Groups), groupsMax)
+		return config.Bad("use larger groups, of 50 to 100 workers each", "%d dispatch.groups; the maximum is %d", len(d.Groups), groupsMax)
 	}
 	var addresses []string
 	for _, name := range slices.Sorted(maps.Keys(d.Groups)) {
@@ -81,16 +81,16 @@ func (d Dispatch) check() *cli.Error {
 func checkGroup(name string, masters, others []string) *cli.Error {
 	switch {
 	case !jobfile.ValidName(strings.ReplaceAll(name, "/", "-")):
-		return config.Bad("the name of a domain of the power tree, for example rack/r1", "dispatch.groups: %q is no name of a group", name)
+		return config.Bad("use the name of a power domain, for example rack/r1", "dispatch.groups: group name %q is invalid", name)
 	case len(masters) < 1 || len(masters) > mastersMax:
-		return config.Bad(`rack/r1: ["10.0.1.1:7420", "10.0.1.2:7420"] are the two masters of a group`, "dispatch.groups: %s has %d masters; it must have 1 or %d", name, len(masters), mastersMax)
+		return config.Bad(`for example rack/r1: ["10.0.1.1:7420", "10.0.1.2:7420"]`, "dispatch.groups: %s has %d masters; it must have 1 or %d", name, len(masters), mastersMax)
 	}
 	for i, a := range masters {
 		if _, _, err := net.SplitHostPort(a); err != nil {
 			return config.Bad("write host:port, for example 10.0.1.1:7420", "dispatch.groups: %s: %q is not an address", name, a)
 		}
 		if slices.Contains(others, a) || slices.Contains(masters[:i], a) {
-			return config.Bad("a master serves one group", "dispatch.groups: %s: %s is named twice", name, a)
+			return config.Bad("a master serves one group", "dispatch.groups: %s: %s appears twice", name, a)
 		}
 	}
 	return nil

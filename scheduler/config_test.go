@@ -37,7 +37,7 @@ func TestConfigRefuses(t *testing.T) {
 		"odd coordinator": {`["127.0.0.1:7400"]`, "[nowhere]", `"nowhere" is not an address`},
 		"no classes":      {classes, "", "classes is missing"},
 		"repeated class":  {classes, "classes: [high, high]", `class "high" appears twice`},
-		"odd class":       {classes, `classes: ["a b"]`, `class "a b" is not a name`},
+		"odd class":       {classes, `classes: ["a b"]`, `class name "a b" is invalid`},
 		"unknown level":   {"log_level: info", "log_level: loud", `log_level "loud" is unknown`},
 		"unknown key":     {"log_level: info", "loglevel: info", `unknown key "loglevel"`},
 		"discipline":      {"discipline: shared", "discipline: fifo", `discipline "fifo" is unknown`},
@@ -45,8 +45,8 @@ func TestConfigRefuses(t *testing.T) {
 		"theta":           {"theta: 0%", "theta: 120%", `theta "120%" of class high must be from 0 to 1`},
 		"speculation":     {"policy: ours ", "policy: fast ", `speculation.policy "fast" is unknown`},
 		"samples":         {"xi: 15%", "xi: 150%", `speculation.xi "150%" must be from 0 to 1 (100%)`},
-		"no name":         {"  - name: low", "  - theta: 10%", "a class without a name"},
-		"empty name":      {classes, `classes: [high, ""]`, "a class without a name"},
+		"no name":         {"  - name: low", "  - theta: 10%", "a class has no name"},
+		"empty name":      {classes, `classes: [high, ""]`, "a class has no name"},
 		"timer":           {`sprint_after: ""`, "sprint_after: 65", `sprint_after of class high: "65": a duration needs a unit`},
 		"past deadline":   {`deadline: ""`, "deadline: 0s", "deadline of class high is 0"},
 		"auto alone":      {"theta: 0%", "theta: auto", "theta auto of class high without a profile"},
@@ -81,7 +81,7 @@ func TestClassErrorsHaveAPlace(t *testing.T) {
 func TestAutoNeedsABound(t *testing.T) {
 	t.Parallel()
 	c := Config{Discipline: "da", Profiles: "/p", Classes: []Class{{Name: "low", Theta: auto, Profile: "words", MaxError: "10%"}}}
-	if err := c.checkClasses(jobfile.NewSource("f", nil)); err == nil || !strings.Contains(err.Error(), "no class bounds its latency") {
+	if err := c.checkClasses(jobfile.NewSource("f", nil)); err == nil || !strings.Contains(err.Error(), "needs a class with a latency bound") {
 		t.Errorf("without a bound: %v", err)
 	}
 	c.Classes[0].Latency.P95 = "100s"

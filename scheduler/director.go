@@ -59,7 +59,7 @@ func (d *director) run(ctx context.Context) error {
 			wait, down = directBackoffMin, false
 		}
 		if !down && err != nil {
-			d.logger.Warn("no stream to the leading coordinator", slog.String("address", address), slog.Any("error", err))
+			d.logger.Warn("no stream to the leader of the coordinators", slog.String("address", address), slog.Any("error", err))
 			down = true
 		}
 		if err != nil {
@@ -134,7 +134,7 @@ func (d *director) leads(l *headroomv1.Leader, address string) (moved bool, err 
 	switch {
 	case l.GetSelf():
 		d.leader.Follow(address)
-		d.logger.Info("follows the leading coordinator", slog.String("leader", l.GetId()), slog.String("address", address))
+		d.logger.Info("connected to the leader of the coordinators", slog.String("leader", l.GetId()), slog.String("address", address))
 		wake(d.led)
 		return false, nil
 	case l.GetAddress() == "":

@@ -41,7 +41,7 @@ type Admission struct {
 
 func (a Admission) check() *cli.Error {
 	if p, err := admission.ParsePolicy(a.Policy); a.Policy != admissionOff && (err != nil || a.Policy == "" || p == admission.Oracle) {
-		return config.Bad("one of adaptive, pythia, reactive, nodrop, off", "admission.policy %q is unknown", a.Policy)
+		return config.Bad("want one of adaptive, pythia, reactive, nodrop, off", "admission.policy %q is unknown", a.Policy)
 	}
 	return nil
 }
@@ -168,8 +168,8 @@ func (l *loop) ask(now time.Time, p *promise) (d admission.Decision, why string)
 		d, err = g.Ask(now, p.job, slots, others)
 	}
 	if err != nil {
-		l.logger.Warn("admission could not judge a job", slog.String("job", p.job.ID), slog.Any("error", err))
-		return d, "admission could not judge it: " + err.Error()
+		l.logger.Warn("admission of job failed", slog.String("job", p.job.ID), slog.Any("error", err))
+		return d, "admission failed: " + err.Error()
 	}
 	return d, ""
 }
@@ -184,8 +184,8 @@ func (l *loop) enterGate(now time.Time, p *promise) {
 		out, err = g.Submit(now, p.job)
 	}
 	if err != nil {
-		l.logger.Warn("admission could not judge a job", slog.String("job", p.job.ID), slog.Any("error", err))
-		p.open, p.waits, p.answer = true, false, openly("admission could not judge it: "+err.Error())
+		l.logger.Warn("admission of job failed", slog.String("job", p.job.ID), slog.Any("error", err))
+		p.open, p.waits, p.answer = true, false, openly("admission failed: "+err.Error())
 		l.enterCore(now, p)
 		return
 	}
@@ -236,20 +236,20 @@ func (l *loop) passDeadlines(now time.Time) {
 func (l *loop) room(now time.Time, engine string, rank int) (slots, others int, why string) {
 	switch {
 	case l.queue.Discipline != buffers.Shared:
-		return 0, 0, fmt.Sprintf("under discipline %s jobs have the cluster one after the other; no slots are promised", l.queue.Discipline)
+		return 0, 0, fmt.Sprintf("discipline %s runs jobs one after the other; no slots are promised", l.queue.Discipline)
 	case now.Before(l.door.opens):
-		return 0, 0, "the scheduler has just started, and does not know all slots yet"
+		return 0, 0, "the scheduler has just started; not all slots are known"
 	case engine == jobfile.Pigeon:
 		return 0, 0, "masters dispatch its tasks; no slots are promised"
 	case engine != "":
 		cores, trouble := l.engines.spark.Capacity()
 		if trouble != "" || cores == 0 {
-			return 0, 0, "the cores of the engine are not known: " + trouble
+			return 0, 0, "the cores of the engine are unknown: " + trouble
 		}
 		slots = cores
 	default:
 		if slots = l.core.Capacity(); slots == 0 {
-			return 0, 0, "no worker is connected, so nobody knows how many slots there will be"
+			return 0, 0, "no worker is connected, so the number of slots is unknown"
 		}
 	}
 	for _, p := range l.door.promises {
@@ -277,7 +277,7 @@ func (l *loop) gate(now time.Time, engine string, slots int) (*admission.Control
 	}
 	for _, x := range l.door.lessons[engine] {
 		if err := g.Learn(x.job, x.work); err != nil {
-			l.logger.Debug("an ended job teaches nothing", slog.String("job", x.job.ID), slog.Any("error", err))
+			l.logger.Debug("nothing learned from an ended job", slog.String("job", x.job.ID), slog.Any("error", err))
 		}
 	}
 	l.door.gates[engine] = g
@@ -313,7 +313,7 @@ func (l *loop) takeOver(now time.Time, p *promise) {
 	p.job.Waited = max(0, now.Sub(p.submitted))
 	out, err := l.door.gates[p.engine].Resume(now, p.job, int(max(p.answer.GetSlots(), p.answer.GetNeed())))
 	if err != nil {
-		l.logger.Warn("promise of a job is not known any more", slog.String("job", p.job.ID), slog.Any("error", err))
+		l.logger.Warn("promise of job lost", slog.String("job", p.job.ID), slog.Any("error", err))
 		p.open = true
 		return
 	}
@@ -401,7 +401,7 @@ func (l *loop) readmit(p *promise, e addEvent) {
 	select {
 	case l.commits.admitted <- p.told(e):
 	default:
-		l.logger.Warn("admission of job not committed: too many wait for the coordinators", slog.String("job", p.job.ID))
+		l.logger.Warn("admission of job not committed: queue to the coordinators is full", slog.String("job", p.job.ID))
 	}
 }
 
@@ -429,7 +429,7 @@ func (l *loop) restored(e addEvent) *promise {
 // keepWaiting lists a job among those that wait outside the dispatcher.
 func (l *loop) keepWaiting(p *promise) {
 	j := p.told(*p.waiting)
-	j.Outcome = "waits for admission: " + p.answer.GetReason()
+	j.Outcome = "waiting for admission: " + p.answer.GetReason()
 	l.waiting[p.job.ID] = j
 }
 
@@ -460,7 +460,7 @@ func (l *loop) attend(now time.Time) {
 		case p.later:
 			if slots, _, why := l.room(now, p.engine, p.rank); why == "" {
 				if _, err := l.gate(now, p.engine, slots); err != nil {
-					l.logger.Warn("admission does not begin", slog.Any("error", err))
+					l.logger.Warn("admission not started", slog.Any("error", err))
 				}
 			} else if p.waits && p.waiting != nil && !now.Before(p.submitted.Add(p.job.Deadline)) {
 				p.refused, p.answer = true, said(p.answer, "its deadline has passed: "+why)
@@ -470,7 +470,7 @@ func (l *loop) attend(now time.Time) {
 	}
 	for engine, g := range d.gates {
 		if err := l.countSlots(now, engine, 0); err != nil {
-			l.logger.Warn("admission does not know the slots", slog.Any("error", err))
+			l.logger.Warn("admission: number of slots unknown", slog.Any("error", err))
 		}
 		if at, due := g.NextTick(); due && !now.Before(at) {
 			l.heed(now, g.Tick(now))
@@ -521,7 +521,7 @@ func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
 	}
 	out, err := doors.Ended(g, now, p.job, work)
 	if err != nil {
-		l.logger.Debug("an ended job teaches nothing", slog.String("job", a.Job), slog.Any("error", err))
+		l.logger.Debug("nothing learned from an ended job", slog.String("job", a.Job), slog.Any("error", err))
 	}
 	l.heed(now, out)
 }

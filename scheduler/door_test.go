@@ -249,7 +249,7 @@ func TestUnknownCapacityAdmits(t *testing.T) {
 	p.worker(4)
 	r := p.record("a", "low", "deadline: 10m\n")
 	r.deadline = 2 * admission.TimeMost // more than admission takes
-	if a := p.accept(r, false); a.GetDecision() != "admitted" || !strings.Contains(a.GetReason(), "could not judge it") || p.state("a") != "queued" {
+	if a := p.accept(r, false); a.GetDecision() != "admitted" || !strings.Contains(a.GetReason(), "admission failed") || p.state("a") != "queued" {
 		t.Errorf("%v, job %s", a, p.state("a"))
 	}
 }
@@ -280,7 +280,7 @@ func TestCapCutsPromise(t *testing.T) {
 	if got := p.promised("a"); got > 1 {
 		t.Errorf("%d slots are promised of 1", got)
 	}
-	if a := p.door.promises["a"].answer; !strings.Contains(a.GetReason(), "the capacity changed") {
+	if a := p.door.promises["a"].answer; !strings.Contains(a.GetReason(), "capacity changed") {
 		t.Errorf("%v", a)
 	}
 }

@@ -59,7 +59,7 @@ func stand(b *buffers.Buffers, cfg Config) error {
 	if err != nil {
 		return &cli.Error{
 			Code: "state", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("%s cannot be used: %v", path, err),
-			Hint: "remove it; then jobs begin although the scheduler may have been drained, see scheduler drain",
+			Hint: "remove it; the scheduler then starts jobs even if it was drained before: see scheduler drain",
 		}
 	}
 	b.Drain(k.Drained)
@@ -98,7 +98,7 @@ func (l *loop) keepStanding() error {
 // noteStanding says once that the standing cannot be written.
 func (l *loop) noteStanding(err error) {
 	if err != nil && !l.unkept {
-		l.logger.Warn("dispatcher's state not recorded", slog.Any("error", err))
+		l.logger.Warn("drain state not stored", slog.Any("error", err))
 	}
 	l.unkept = err != nil
 }
@@ -117,8 +117,8 @@ type drainAnswer struct {
 func (e drainEvent) apply(l *loop, _ time.Time) {
 	if err := e.change(l); err != nil {
 		e.reply <- drainAnswer{err: &cli.Error{
-			Code: "state", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("it could not be recorded, and was not done: %v", err),
-			Hint: "dir of scheduler.yaml must be writable, with room on its disk",
+			Code: "state", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("drain state not changed: cannot store it: %v", err),
+			Hint: "dir in scheduler.yaml must be writable and have free disk space",
 		}}
 		return
 	}
@@ -139,7 +139,7 @@ func (e drainEvent) change(l *loop) error {
 		l.queue.Drain(e.off)
 		return err
 	}
-	l.logger.Info("dispatcher drained", slog.Bool("drained", !e.off))
+	l.logger.Info("drain state changed", slog.Bool("drained", !e.off))
 	return nil
 }
 

@@ -156,7 +156,7 @@ func (l *loop) startRun(now time.Time, a dispatch.StartRun) {
 	}
 	if err := l.engines.spark.Start(l.order(a.Job, a.Run)); err != nil {
 		l.logger.Warn("run not started", slog.String("job", a.Job), slog.Any("error", err))
-		l.core.RunEnded(now, a.Job, a.Run.Number, false, "cannot be started: "+err.Error())
+		l.core.RunEnded(now, a.Job, a.Run.Number, false, "start failed: "+err.Error())
 	}
 }
 
@@ -175,7 +175,7 @@ func (l *loop) adoptRun(now time.Time, a dispatch.AdoptRun) {
 		l.startRun(now, dispatch.StartRun(a))
 	case err != nil:
 		l.logger.Warn("run not taken over", slog.String("job", a.Job), slog.Any("error", err))
-		l.core.RunEnded(now, a.Job, a.Run.Number, false, "cannot be taken over after a restart of the scheduler: "+err.Error())
+		l.core.RunEnded(now, a.Job, a.Run.Number, false, "not resumed after a restart of the scheduler: "+err.Error())
 	default:
 		l.logger.Info("run taken over", slog.String("job", a.Job), slog.Any("run", a.Run.Number), slog.Bool("running", running))
 	}
@@ -223,7 +223,7 @@ func (l *loop) sweep(id string, run dispatch.RunRecord) {
 		return // masters stop by themselves what nobody claims
 	}
 	if running, err := l.engines.spark.Adopt(l.order(id, run)); err == nil && running {
-		l.logger.Info("run of an ended job is ended", slog.String("job", id))
+		l.logger.Info("ending the run of an ended job", slog.String("job", id))
 		l.engines.spark.Kill(id, run.Number)
 	}
 }

@@ -29,8 +29,8 @@ type event interface {
 func errNotReady() error {
 	e := &cli.Error{
 		Code: "starting", Exit: cli.ExitUnreachable,
-		Message: "the scheduler has not read its jobs from the coordinators yet",
-		Hint:    "nothing was changed; check that the coordinators have a leader and that scheduler.yaml names one of them",
+		Message: "the scheduler has not yet read its jobs from the coordinators",
+		Hint:    "nothing was changed; check that the coordinators have a leader and that coordinators in scheduler.yaml is right",
 	}
 	return refusal(e, "")
 }
@@ -53,7 +53,7 @@ func (e helloEvent) apply(l *loop, now time.Time) {
 	if old := l.sessions[e.session.node]; old != nil {
 		if now.Sub(old.heard) < takeoverAfter {
 			e.reply <- rpc.Refuse(codeFor(cli.ExitConflict), "conflict", cli.ExitConflict,
-				fmt.Sprintf("another worker of node %s is connected", e.session.node), "run one worker per node, each with its node's own name")
+				fmt.Sprintf("another worker of node %s is connected", e.session.node), "run one worker per node, each under its own node name")
 			return
 		}
 		l.drop(old)
@@ -133,7 +133,7 @@ func (e addEvent) apply(l *loop, now time.Time) {
 	}
 	if err := l.core.Add(now, e.plan, e.past); err != nil {
 		// The class was removed from scheduler.yaml. An accepted job is not lost for that.
-		l.logger.Warn("job of an unknown class runs in the lowest", slog.String("job", e.plan.ID), slog.String("class", e.plan.Class))
+		l.logger.Warn("unknown class; running job in the lowest class", slog.String("job", e.plan.ID), slog.String("class", e.plan.Class))
 		e.plan.Class = l.cfg.Classes[len(l.cfg.Classes)-1].Name
 		_ = l.core.Add(now, e.plan, e.past) // this class is known
 	}
@@ -174,7 +174,7 @@ type waitEvent struct{ job *headroomv1.Job }
 
 func (e waitEvent) apply(l *loop, _ time.Time) {
 	if l.waiting[e.job.GetId()].GetOutcome() != e.job.GetOutcome() {
-		l.logger.Warn("job cannot be restored yet", slog.String("job", e.job.GetId()), slog.String("why", e.job.GetOutcome()))
+		l.logger.Warn("job not restored; retrying", slog.String("job", e.job.GetId()), slog.String("why", e.job.GetOutcome()))
 	}
 	l.waiting[e.job.GetId()] = e.job
 }
@@ -240,7 +240,7 @@ func (e directiveEvent) apply(l *loop, now time.Time) {
 	}
 	if e.shares != nil {
 		l.core.Share(sharesFromProto(e.shares))
-		l.logger.Info("shares of slots", slog.Int("jobs", len(e.shares.GetJobs())), slog.String("reason", e.reason))
+		l.logger.Info("shares of slots changed", slog.Int("jobs", len(e.shares.GetJobs())), slog.String("reason", e.reason))
 	}
 	if d := e.deflate; d != nil {
 		e.reply <- l.core.Deflate(d.GetId(), d.GetTheta(), d.GetSeed(), e.reason)

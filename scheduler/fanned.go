@@ -101,9 +101,9 @@ func (r *record) lengthOf(cfg Config) string {
 
 // noMasters refuses a job whose tasks nobody dispatches.
 func noMasters(file *jobfile.File) error {
-	e := file.ErrorAt("dispatch", "this scheduler has no masters")
+	e := file.ErrorAt("dispatch", "this scheduler has no masters configured")
 	e.Err = errNoEngine
-	return e.WithHint("the section dispatch of scheduler.yaml names groups with their masters; or leave dispatch out and add slots")
+	return e.WithHint("configure groups and masters in the section dispatch of scheduler.yaml, or replace dispatch by slots")
 }
 
 // checkTasks refuses a job whose tasks would be too many beside those that have not ended: what waits is bounded.
@@ -122,8 +122,8 @@ func (s *service) checkTasks(r *record, v view) error {
 	}
 	return &cli.Error{
 		Code: "full", Exit: cli.ExitRefused,
-		Message: fmt.Sprintf("%d tasks for masters have not ended; the %d of this job would exceed dispatch.max_tasks of %d", waiting, len(r.inputs), s.cfg.Dispatch.MaxTasks),
-		Hint:    "submit it again when some have ended; scheduler list shows them, and scheduler list --groups what the groups do",
+		Message: fmt.Sprintf("%d tasks are outstanding at masters; %d more would exceed dispatch.max_tasks of %d", waiting, len(r.inputs), s.cfg.Dispatch.MaxTasks),
+		Hint:    "submit again when some have ended; see scheduler job list and scheduler job list --groups",
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *Server) groups(ctx context.Context) []*headroomv1.DispatchGroup {
 	defer cancel()
 	all, err := s.engines.masters.Status(ctx)
 	if err != nil {
-		s.logger.Debug("nobody says what the groups do", slog.Any("error", err))
+		s.logger.Debug("status of groups unknown", slog.Any("error", err))
 	}
 	return all
 }

@@ -31,7 +31,7 @@ func claim(dir string) (id identity, release func() error, err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return id, nil, &cli.Error{
 			Code: "config", Exit: cli.ExitUsage, Err: err,
-			Message: fmt.Sprintf("dir cannot be made: %v", err), Hint: "dir must name a folder that this user may write to",
+			Message: fmt.Sprintf("cannot create dir: %v", err), Hint: "dir must be a folder that this user can write to",
 		}
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
@@ -41,7 +41,7 @@ func claim(dir string) (id identity, release func() error, err error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return id, nil, errors.Join(&cli.Error{
 			Code: "conflict", Exit: cli.ExitConflict, Err: err,
-			Message: "another scheduler runs on " + dir, Hint: "stop it, or give this one a dir of its own",
+			Message: "another scheduler is using " + dir, Hint: "stop it, or use a different dir",
 		}, lock.Close())
 	}
 	if id, err = next(filepath.Join(dir, "state.json")); err != nil {
@@ -67,7 +67,7 @@ func next(path string) (id identity, err error) {
 		if err := json.Unmarshal(data, &id); err != nil || id.ID == "" {
 			return id, &cli.Error{
 				Code: "state", Exit: cli.ExitFailed, Message: path + " is damaged",
-				Hint: "remove it; jobs are kept by the coordinators and are not lost",
+				Hint: "remove it; no job is lost, because the coordinators store them",
 			}
 		}
 	}

@@ -221,10 +221,10 @@ func (l *loop) requeueJob(a dispatch.RequeueJob) {
 	l.keepRun(a.Job, a.Run)
 	if r.file.Spark == nil {
 		if err := r.dir.Discard(len(r.inputs)); err != nil {
-			l.logger.Warn("outputs of a killed run are left", slog.String("job", a.Job), slog.Any("error", err))
+			l.logger.Warn("outputs of a killed run not removed", slog.String("job", a.Job), slog.Any("error", err))
 		}
 	}
-	l.logger.Info("job killed and back in its buffer", slog.String("job", a.Job), slog.Any("run", a.Run.Number), slog.String("for", a.For))
+	l.logger.Info("job preempted and queued again", slog.String("job", a.Job), slog.Any("run", a.Run.Number), slog.String("for", a.For))
 }
 
 // startJob notes when the job started, so that its runtime survives a restart.
@@ -234,7 +234,7 @@ func (l *loop) startJob(a dispatch.StartJob) {
 	r.started, r.run, r.dir.Run, r.sprint, r.fast = &at, a.Run, a.Run.Number, nil, nil
 	if r.dir.Run > 1 && r.file.Spark == nil {
 		if _, err := jobdir.MakeAll(r.dir.Path(r.dir.OfRun(""))); err != nil {
-			l.logger.Warn("folder of the run not made", slog.String("job", a.Job), slog.Any("error", err))
+			l.logger.Warn("folder of the run not created", slog.String("job", a.Job), slog.Any("error", err))
 		}
 	}
 	if err := r.dir.WriteManifest(r.manifest()); err != nil {
@@ -258,7 +258,7 @@ func (r *record) manifest() jobdir.Manifest {
 func (l *loop) dropTasks(now time.Time, a dispatch.DropTasks) {
 	r := l.records[a.Job]
 	if err := recordDrops(l.logger, r.dir, r.inputs, a.Indexes, a.Why); err != nil {
-		l.core.Fail(now, a.Job, "dropped tasks could not be recorded: "+err.Error())
+		l.core.Fail(now, a.Job, "dropped tasks not recorded: "+err.Error())
 	}
 }
 
@@ -284,12 +284,12 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 	l.samples.keep(a.Sample)
 	if r.file.Spark == nil {
 		if err := r.dir.Tidy(len(r.inputs)); err != nil {
-			l.logger.Warn("unfinished outputs of a job are left", slog.String("job", a.Job), slog.Any("error", err))
+			l.logger.Warn("unfinished outputs of a job not removed", slog.String("job", a.Job), slog.Any("error", err))
 		}
 	}
 	if a.State == dispatch.Done && r.file.Reduce != nil {
 		if err := r.dir.Publish(); err != nil {
-			l.logger.Warn("result link not made", slog.String("job", a.Job), slog.Any("error", err))
+			l.logger.Warn("result link not created", slog.String("job", a.Job), slog.Any("error", err))
 		}
 	}
 	l.logger.Info("job ended", slog.String("job", a.Job), slog.String("state", a.State.String()), slog.String("outcome", a.Outcome),
@@ -330,7 +330,7 @@ func (l *loop) send(node string, m *headroomv1.WorkMessage) {
 	select {
 	case s.out <- m:
 	default:
-		l.logger.Warn("worker does not read its stream", slog.String("node", node))
+		l.logger.Warn("worker is not reading its stream", slog.String("node", node))
 		l.drop(s)
 	}
 }

@@ -33,10 +33,10 @@ func openEdge(cfg Config, l net.Listener) (edge, error) {
 	if !cfg.TLS.Off() {
 		k, err := secure.Open(cfg.TLS.Files())
 		if err != nil {
-			return edge{}, config.Bad("coordinator tls inspect FILE shows what a certificate says", "%v", err)
+			return edge{}, config.Bad("inspect the certificate with coordinator tls inspect FILE", "%v", err)
 		}
 		if who := k.Identity(); who.Role != secure.Scheduler {
-			return edge{}, config.Bad("coordinator tls cert create scheduler/NAME makes the right one", "tls.cert names %s; the scheduler needs a certificate of role scheduler", who)
+			return edge{}, config.Bad("create one with coordinator tls cert create scheduler/NAME", "tls.cert names %s; the scheduler needs a certificate of role scheduler", who)
 		}
 		l = rpc.SecureListener(l, k)
 		e.peers, e.keeper = rpc.SecurePeers(k, secure.Server), k
@@ -62,7 +62,7 @@ func openSocket(path, group string) (net.Listener, error) {
 			gid, err = strconv.Atoi(g.Gid)
 		}
 		if err != nil {
-			return nil, config.Bad("getent group lists the groups", "socket_group %q: %v", group, err)
+			return nil, config.Bad("list groups with getent group", "socket_group %q: %v", group, err)
 		}
 	}
 	l, err := rpc.ListenUnix(path)

@@ -41,7 +41,7 @@ func openProver(dir string) (prover, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		key = make([]byte, proofKeySize)
 		if _, err := rand.Read(key); err != nil {
-			return prover{}, fmt.Errorf("scheduler: make key of proofs: %w", err)
+			return prover{}, fmt.Errorf("scheduler: create the proof key: %w", err)
 		}
 		if err := renameio.WriteFile(path, key, 0o600); err != nil {
 			return prover{}, fmt.Errorf("scheduler: write %s: %w", path, err)
@@ -51,7 +51,7 @@ func openProver(dir string) (prover, error) {
 	case len(key) != proofKeySize:
 		return prover{}, &cli.Error{
 			Code: "state", Exit: cli.ExitFailed, Message: fmt.Sprintf("%s has %d bytes instead of %d", path, len(key), proofKeySize),
-			Hint: "remove it; tasks that run now will run again",
+			Hint: "remove it; running tasks are then run again",
 		}
 	}
 	return prover{key}, nil

@@ -177,7 +177,7 @@ func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]disp
 	}
 	r, past, err := t.recall(j)
 	if err != nil {
-		j.Outcome = "cannot be restored yet: " + err.Error()
+		j.Outcome = "not restored yet: " + err.Error()
 		return waitEvent{j}
 	}
 	return addEvent{plan: r.plan(j.GetId()), past: past, record: r}

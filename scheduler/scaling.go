@@ -29,7 +29,7 @@ const (
 
 func (s Scaling) check() *cli.Error {
 	if s.Policy != scalingLearned && s.Policy != scalingOff {
-		return config.Bad("learned or off", "scaling.policy %q is unknown", s.Policy)
+		return config.Bad("want learned or off", "scaling.policy %q is unknown", s.Policy)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (e curveEvent) apply(l *loop, now time.Time) {
 		select {
 		case l.commits.scaled <- jobToProto(l.withSpec(j)):
 		default:
-			l.logger.Debug("scaling curve of job not committed: too many wait", slog.String("job", j.ID))
+			l.logger.Debug("scaling curve of job not committed: queue is full", slog.String("job", j.ID))
 		}
 	}
 }
@@ -121,7 +121,7 @@ func (c *committer) scalings(ctx context.Context) error { return each(ctx, c.sca
 func (c *committer) commitScaling(ctx context.Context, j *headroomv1.Job) {
 	try, cancel := context.WithTimeout(ctx, finishWait)
 	defer cancel()
-	req := &headroomv1.CommitJobRequest{Job: j, Change: &headroomv1.Change{Actor: c.actor, Reason: "its scaling curve was learned anew"}}
+	req := &headroomv1.CommitJobRequest{Job: j, Change: &headroomv1.Change{Actor: c.actor, Reason: "scaling curve updated"}}
 	if _, err := leader.Ask(try, c.leader, "scale job "+j.GetId(), headroomv1connect.JobServiceClient.CommitJob, req); err != nil {
 		c.logger.Warn("scaling curve of job not committed", slog.String("job", j.GetId()), slog.Any("error", err))
 	}

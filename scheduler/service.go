@@ -80,7 +80,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 	if live := liveJobs(v); live >= jobsMax {
 		return nil, &cli.Error{
 			Code: "full", Exit: cli.ExitRefused,
-			Message: fmt.Sprintf("%d jobs are queued or running, which is the most", live), Hint: "wait until some have ended, or cancel some",
+			Message: fmt.Sprintf("%d jobs are queued or running, which is the maximum", live), Hint: "wait until some have ended, or cancel some",
 		}
 	}
 	if err := s.checkQuota(who, v, others); err != nil {
@@ -172,14 +172,14 @@ func Refused(name string, a *headroomv1.Admission, queue bool) error {
 	e := &cli.Error{Code: "admission", Exit: cli.ExitRefused}
 	switch {
 	case a.GetDecision() == admission.Refused.String():
-		e.Message = fmt.Sprintf("job %s is refused: its deadline cannot be kept: %s", name, a.GetReason())
-		e.Hint = "name a later deadline, or leave it out: then the job runs without a promise"
+		e.Message = fmt.Sprintf("job %s refused: its deadline cannot be met: %s", name, a.GetReason())
+		e.Hint = "set a later deadline, or remove it to run without a promise"
 		if a.NearestS != nil {
-			e.Hint = fmt.Sprintf("deadline: %s could be kept; or leave it out: then the job runs without a promise", nearest(a))
+			e.Hint = fmt.Sprintf("use deadline: %s, or remove it to run without a promise", nearest(a))
 		}
 	case a.GetDecision() == admission.Queued.String() && !queue:
-		e.Message = fmt.Sprintf("job %s is refused: it would have to wait: %s", name, a.GetReason())
-		e.Hint = "--queue lets it wait as long as its deadline can be kept; or name a later deadline, or none"
+		e.Message = fmt.Sprintf("job %s refused: it would have to wait: %s", name, a.GetReason())
+		e.Hint = "use --queue to let it wait while its deadline is feasible, or set a later deadline or none"
 	default:
 		return nil
 	}
@@ -194,14 +194,14 @@ func nearest(a *headroomv1.Admission) time.Duration {
 // prepare checks everything about a job file without changing anything.
 func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*record, error) {
 	if m.GetChange().GetRequestId() == "" || !filepath.IsAbs(m.GetFile()) {
-		return nil, cli.Usage("a submission names its request id and the job file's absolute path")
+		return nil, cli.Usage("a submission needs a request id and the absolute path of the job file")
 	}
 	file, err := jobfile.Parse(m.GetFile(), m.GetSpec(), s.cfg.names())
 	if err != nil {
 		return nil, err
 	}
 	if file.Submitter != "" {
-		return nil, file.ErrorAt("submitter", "a job file must not name its submitter").WithHint("leave it out; the scheduler takes it from your certificate")
+		return nil, file.ErrorAt("submitter", "a job file must not name its submitter").WithHint("remove it; the scheduler takes the submitter from your certificate")
 	}
 	file.Submitter = who.Name
 	if file.Spark != nil && s.engines.spark == nil {
@@ -244,17 +244,17 @@ func checkOutput(f *jobfile.File, dir jobdir.Folder) error {
 
 func outputError(f *jobfile.File, err error) *cli.Error {
 	if f.Spark != nil {
-		return &cli.Error{Code: "config", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("the job's folder cannot be made: %v", err), Hint: "dir of scheduler.yaml must be writable for the scheduler"}
+		return &cli.Error{Code: "config", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot create the job's folder: %v", err), Hint: "the scheduler must be able to write to dir of scheduler.yaml"}
 	}
-	return f.ErrorAt("output", "output folder cannot be made: %v", err).
-		WithHint("output must name a folder that the scheduler and the workers may write to")
+	return f.ErrorAt("output", "cannot create the output folder: %v", err).
+		WithHint("the scheduler and the workers must be able to write to the output folder")
 }
 
 // noSpark refuses a job of an engine that is not here.
 func noSpark(file *jobfile.File) error {
-	e := file.ErrorAt("spark", "this scheduler has no Spark")
+	e := file.ErrorAt("spark", "Spark is not configured on this scheduler")
 	e.Err = errNoEngine
-	return e.WithHint("the section spark of scheduler.yaml names one; or give the job map and output")
+	return e.WithHint("configure the section spark of scheduler.yaml, or give the job map and output")
 }
 
 // jobID is the id of the job that a request asks for: the same for a repeated
@@ -268,8 +268,8 @@ func jobID(name, requestID string) string {
 func again(j *headroomv1.Job, r *record) (*headroomv1.SubmitResponse, error) {
 	if !bytes.Equal(jobfile.WithoutReason(j.GetSpec()), jobfile.WithoutReason(r.spec)) {
 		return nil, &cli.Error{
-			Code: "conflict", Exit: cli.ExitConflict, Message: fmt.Sprintf("this request id belongs to job %s, which is another", j.GetId()),
-			Hint: "give every job a request id of its own, or leave --request-id out",
+			Code: "conflict", Exit: cli.ExitConflict, Message: fmt.Sprintf("this request id was already used for a different job, %s", j.GetId()),
+			Hint: "use a new request id, or omit --request-id",
 		}
 	}
 	return &headroomv1.SubmitResponse{Job: j}, nil
@@ -365,7 +365,7 @@ func (s *service) explain(ctx context.Context, jobs []*headroomv1.Job) {
 		}
 		r, err := leader.Ask(ctx, s.leader, "explain", headroomv1connect.JobServiceClient.ExplainJob, &headroomv1.ExplainJobRequest{Id: j.GetId()})
 		if err != nil {
-			s.logger.Debug("nobody says what was decided about a job", slog.String("job", j.GetId()), slog.Any("error", err))
+			s.logger.Debug("no decision about a job available", slog.String("job", j.GetId()), slog.Any("error", err))
 			continue
 		}
 		jobs[i] = proto.CloneOf(j)
@@ -443,7 +443,7 @@ func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool
 	if j.State == dispatch.Done || j.State == dispatch.Failed {
 		return nil, false, &cli.Error{
 			Code: "conflict", Exit: cli.ExitConflict,
-			Message: fmt.Sprintf("job %s is %s already", id, j.State), Hint: "scheduler show " + id + " tells how it ended",
+			Message: fmt.Sprintf("job %s is already %s", id, j.State), Hint: "see scheduler job show " + id,
 		}
 	}
 	return progressToProto(j), j.State == dispatch.Cancelled, nil
@@ -468,7 +468,7 @@ func submitterIn(v view, id string) string {
 func NoJob(id string) *cli.Error {
 	return &cli.Error{
 		Code: "unknown-job", Exit: cli.ExitUsage,
-		Message: fmt.Sprintf("there is no job %q", id), Hint: "scheduler list shows the jobs",
+		Message: fmt.Sprintf("no such job: %q", id), Hint: "list jobs with scheduler job list",
 	}
 }
 
@@ -494,7 +494,7 @@ func (s *service) checkQuota(who access.Caller, v view, others int) error {
 	}
 	return &cli.Error{
 		Code: "quota", Exit: cli.ExitRefused,
-		Message: fmt.Sprintf("%s has %d jobs waiting; max_waiting allows %d", who.Name, waiting, s.cfg.MaxWaiting),
+		Message: fmt.Sprintf("%s has %d waiting jobs; max_waiting is %d", who.Name, waiting, s.cfg.MaxWaiting),
 		Hint:    "wait until some have started, or cancel some; max_waiting is set in scheduler.yaml",
 	}
 }

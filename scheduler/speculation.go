@@ -43,10 +43,10 @@ func speculates() []string {
 
 func (s Speculation) check() *cli.Error {
 	if !slices.Contains(speculates(), s.Policy) {
-		return config.Bad("one of "+strings.Join(speculates(), ", "), "speculation.policy %q is unknown", s.Policy)
+		return config.Bad("want one of "+strings.Join(speculates(), ", "), "speculation.policy %q is unknown", s.Policy)
 	}
 	if _, err := config.ParsePart(s.Xi); err != nil {
-		return config.Bad("xi: 15% is the default; 0% takes no job as a sample", "speculation.xi %q must be from 0 to 1 (100%%)", s.Xi)
+		return config.Bad("xi: 15% is the default; 0% samples no job", "speculation.xi %q must be from 0 to 1 (100%%)", s.Xi)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (f jobFolders) remove(id string) {
 		err = os.RemoveAll(dir.Path(""))
 	}
 	if err != nil {
-		f.logger.Warn("folder of an old job is left", slog.String("job", id), slog.Any("error", err))
+		f.logger.Warn("folder of an old job not removed", slog.String("job", id), slog.Any("error", err))
 	}
 }
 
@@ -64,7 +64,7 @@ func (f jobFolders) removeLeft(now time.Time, known func(id string) bool) {
 	entries, err := os.ReadDir(f.spark)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			f.logger.Warn("folders of old jobs are left", slog.Any("error", err))
+			f.logger.Warn("folders of old jobs not removed", slog.Any("error", err))
 		}
 		return
 	}

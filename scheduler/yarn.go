@@ -67,12 +67,12 @@ func hookGuard(c yarn.Config) (*hookserver.Guard, error) {
 	var err error
 	if c.HooksTokenFile != "" {
 		if guard.Token, err = hookserver.OpenToken(c.HooksTokenFile); err != nil {
-			return nil, config.Bad("head -c 32 /dev/urandom | base64 makes a token; mode 0640, the group is Hadoop's", "yarn.hooks_token_file: %v", err)
+			return nil, config.Bad("create a token with head -c 32 /dev/urandom | base64; mode 0640, group of Hadoop", "yarn.hooks_token_file: %v", err)
 		}
 	}
 	if c.HooksKeyFile != "" {
 		if guard.Keys, err = hookserver.OpenKeys(c.HooksKeyFile); err != nil {
-			return nil, config.Bad("head -c 32 /dev/urandom | base64 makes a key; mode 0600, the scheduler's own", "yarn.hooks_key_file: %v", err)
+			return nil, config.Bad("create a key with head -c 32 /dev/urandom | base64; mode 0600, owner scheduler", "yarn.hooks_key_file: %v", err)
 		}
 	}
 	return guard, nil
@@ -94,10 +94,10 @@ func (s *Server) sparkOnYARN() spark.YARN {
 func hooksError(address string, cause error) *cli.Error {
 	e := &cli.Error{
 		Code: "listen", Exit: cli.ExitFailed, Err: cause, Message: fmt.Sprintf("yarn.hooks: %v", cause),
-		Hint: "another process may hold the port: ss -ltnp shows which; choose another one for yarn.hooks, and for headroom.url in Hadoop",
+		Hint: "another process may use the port (see ss -ltnp); choose another port for yarn.hooks, and for headroom.url in Hadoop",
 	}
 	if errors.Is(cause, syscall.EADDRNOTAVAIL) {
-		e.Hint = address + " is not an address of this machine: write one of its own, or 0.0.0.0:PORT for all"
+		e.Hint = address + " is not an address of this machine: use one of its addresses, or 0.0.0.0:PORT for all"
 	}
 	return e
 }
@@ -205,7 +205,7 @@ func (e *engines) notOurs(id string) error {
 	}
 	for _, j := range e.yarn.List(id) {
 		return &cli.Error{
-			Code: "engine", Exit: cli.ExitRefused, Message: fmt.Sprintf("job %s runs on YARN, and the scheduler kills no applications", j.GetId()),
+			Code: "engine", Exit: cli.ExitRefused, Message: fmt.Sprintf("job %s runs on YARN; the scheduler cannot kill YARN applications", j.GetId()),
 			Hint: "yarn application -kill " + j.GetId(),
 		}
 	}

@@ -145,26 +145,26 @@ func (d *Decision) Reason() string {
 	switch d.Verdict {
 	case Admitted:
 		if d.Need == 0 {
-			return fmt.Sprintf("shares all slots with the other jobs, %g at first", d.Slots)
+			return fmt.Sprintf("shares all slots with other jobs; starts on %g", d.Slots)
 		}
 		if d.Work == 0 {
-			return fmt.Sprintf("no job has ended yet: gets %g of %d free slots", d.Slots, d.Free)
+			return fmt.Sprintf("no job has finished yet, so its need is unknown: gets %g of %d free slots", d.Slots, d.Free)
 		}
 		return fmt.Sprintf("needs %d slots for %s of work, gets %g of %d free (confidence %.0f %%)", d.Need, round(d.Work), d.Slots, d.Free, 100*d.Confidence)
 	case Queued:
-		return fmt.Sprintf("needs %d slots, %d are free; refused at %s unless it has begun", d.Need, d.Free, d.Until.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("needs %d slots, %d are free; refused at %s unless it has started", d.Need, d.Free, d.Until.UTC().Format(time.RFC3339))
 	case Refused:
 		if d.Need > TasksMost || d.Need <= d.Limit && d.Nearest == 0 { // there are slots enough, and no time
 			return "its deadline has passed"
 		}
 		if d.Nearest == 0 {
-			return fmt.Sprintf("needs %d slots and can use %d; no deadline can be named that could be kept", d.Need, d.Limit)
+			return fmt.Sprintf("needs %d slots and can use %d; no longer deadline is feasible", d.Need, d.Limit)
 		}
-		return fmt.Sprintf("needs %d slots and can use %d; the nearest deadline that could be kept is %s", d.Need, d.Limit, roundUp(d.Nearest))
+		return fmt.Sprintf("needs %d slots and can use %d; the shortest feasible deadline is %s", d.Need, d.Limit, roundUp(d.Nearest))
 	case Resized:
-		return fmt.Sprintf("the capacity changed: holds %g slots, needs %d", d.Slots, d.Need)
+		return fmt.Sprintf("capacity changed: holds %g slots, needs %d", d.Slots, d.Need)
 	default:
-		return "its deadline can no longer be kept"
+		return "its deadline can no longer be met"
 	}
 }
 

@@ -156,7 +156,7 @@ func (c *Controller) check(in *Job) error {
 	case c.jobs[in.ID] != nil:
 		return fmt.Errorf("%w: %q", ErrKnown, in.ID)
 	case len(c.jobs) >= jobsMost:
-		return fmt.Errorf("%w: %d wait or run", ErrFull, len(c.jobs))
+		return fmt.Errorf("%w: %d jobs are queued or running", ErrFull, len(c.jobs))
 	case in.Tasks < 1 || in.Tasks > TasksMost:
 		return fmt.Errorf("%w: %q has %d tasks; it must be from 1 to %d", ErrJob, in.ID, in.Tasks, TasksMost)
 	case in.Deadline <= 0 || in.Deadline > TimeMost:
@@ -166,7 +166,7 @@ func (c *Controller) check(in *Job) error {
 	case in.Work < 0 || in.Work > TimeMost:
 		return fmt.Errorf("%w: the work of %q is %s; it must be from 0 to %s", ErrJob, in.ID, in.Work, TimeMost)
 	case c.policy == Oracle && in.Work == 0:
-		return fmt.Errorf("%w: policy oracle has to be told the work of %q", ErrJob, in.ID)
+		return fmt.Errorf("%w: policy oracle needs the work of %q", ErrJob, in.ID)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (c *Controller) check(in *Job) error {
 func (c *Controller) Finished(now time.Time, id string, work time.Duration) (out []Decision, met bool, err error) {
 	j := c.jobs[id]
 	if j == nil || !j.running {
-		return nil, false, fmt.Errorf("%w: %q does not run", ErrUnknown, id)
+		return nil, false, fmt.Errorf("%w: %q is not running", ErrUnknown, id)
 	}
 	if work < 0 || work > TimeMost {
 		return nil, false, fmt.Errorf("%w: the work of %q was %s; it must be from 0 to %s", ErrJob, id, work, TimeMost)

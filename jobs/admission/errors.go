@@ -6,8 +6,8 @@ import "errors"
 var (
 	ErrPolicy   = errors.New("admission: unknown policy")
 	ErrCapacity = errors.New("admission: capacity out of bounds")
-	ErrJob      = errors.New("admission: job cannot be judged")
-	ErrKnown    = errors.New("admission: job is there already")
+	ErrJob      = errors.New("admission: invalid job")
+	ErrKnown    = errors.New("admission: job already exists")
 	ErrUnknown  = errors.New("admission: no such job")
 	ErrFull     = errors.New("admission: too many jobs")
 )

@@ -14,7 +14,7 @@ func (c *Controller) Resume(now time.Time, in Job, slots int) ([]Decision, error
 		return nil, err
 	}
 	if slots < 0 {
-		return nil, fmt.Errorf("%w: %q is to hold %d slots", ErrJob, in.ID, slots)
+		return nil, fmt.Errorf("%w: %q cannot hold %d slots", ErrJob, in.ID, slots)
 	}
 	c.advance(now)
 	j := c.enter(in)
@@ -74,7 +74,7 @@ func Of(decisions []Decision, id string) (Decision, error) {
 			return d, nil
 		}
 	}
-	return Decision{}, fmt.Errorf("%w: nothing was decided about %q", ErrUnknown, id)
+	return Decision{}, fmt.Errorf("%w: no decision about %q", ErrUnknown, id)
 }
 
 // Promised returns how many slots are promised to a running job now: none beyond what it holds, and none that it was

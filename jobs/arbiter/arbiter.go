@@ -435,6 +435,6 @@ func (m *memory) stop() (Stop, bool) {
 		return Stop{}, false
 	}
 	return Stop{ID: j.ID, Tasks: j.Tasks, MinTasks: least, Reason: fmt.Sprintf(
-		"it has run for %.0f s, without a cap it would have ended at %.0f s; %d of %d tasks are done, %d run, %d are enough",
+		"running for %.0f s, would have finished at %.0f s without a cap; %d of %d tasks done, %d running, %d required",
 		j.Elapsed.Seconds(), j.Uncapped.Seconds(), j.Done, j.Tasks, j.Running, least)}, true
 }

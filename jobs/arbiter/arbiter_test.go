@@ -141,7 +141,7 @@ func TestUncapped(t *testing.T) {
 	l.run(100 * second)
 	for _, j := range l.jobs {
 		if off := j.Uncapped.Seconds() / 185; off < 0.85 || off > 1.15 {
-			t.Errorf("%s: committed %v, it would end at about 185 s", j.ID, j.Uncapped)
+			t.Errorf("%s: committed %v, finishes at about 185 s", j.ID, j.Uncapped)
 		}
 	}
 	l.run(time.Hour)
@@ -506,7 +506,7 @@ func TestOutlook(t *testing.T) {
 	if !o.Finish.Known || o.Finish.Low > o.Finish.At || o.Finish.High < o.Finish.At || o.CapShare != 0.5 || o.MinTasks != 60 || o.AimTasks < 60 || o.Containers == 0 {
 		t.Errorf("%+v", o)
 	}
-	if !strings.Contains(o.Why, "capped at 175 W of 350 W; it will end at") || !strings.Contains(o.Why, "of 28 containers") {
+	if !strings.Contains(o.Why, "capped at 175 W of 350 W; finishes at") || !strings.Contains(o.Why, "of 28 containers") {
 		t.Errorf("%q", o.Why)
 	}
 }

@@ -72,29 +72,29 @@ func (r *row) weighPlace(divided, first bool) {
 	l := &r.leverage
 	switch {
 	case !divided:
-		x.Why = "its engine divides the containers by itself"
+		x.Why = "its engine assigns containers itself"
 	case l.passed.count > 0 || l.promised.count > 0:
 		x.Chosen, x.Worth = true, l.passed.worth+l.promised.worth
 		x.shifted(l.passed.time + l.promised.time)
 		var words []string
 		if l.passed.count > 0 {
-			words = append(words, fmt.Sprintf("it is served before %d others, the last %s: that costs them less than it gains", l.passed.count, l.passed.who))
+			words = append(words, fmt.Sprintf("served before %d others, the last %s: it gains more than they lose", l.passed.count, l.passed.who))
 		}
 		if l.promised.count > 0 {
-			words = append(words, fmt.Sprintf("%d containers are set aside for it, as promised", l.promised.count))
+			words = append(words, fmt.Sprintf("%d containers are reserved for it, as promised", l.promised.count))
 		}
 		if l.blocked.who != "" {
-			words = append(words, fmt.Sprintf("to pass %s too would cost %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth)))
+			words = append(words, fmt.Sprintf("serving it before %s as well would cost %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth)))
 		}
 		x.Why = strings.Join(words, "; ")
 	case l.blocked.who != "":
 		x.Worth = l.blocked.worth
 		x.shifted(l.blocked.time)
-		x.Why = fmt.Sprintf("to be served before %s costs that job and others %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth))
+		x.Why = fmt.Sprintf("serving it before %s would cost that job and others %.3g weighted seconds more than it gains", l.blocked.who, max(0, -l.blocked.worth))
 	case first:
-		x.Why = "it is served first already, with all that it can use"
+		x.Why = "already served first, with all containers that it can use"
 	default:
-		x.Why = "those before it gain more by their places"
+		x.Why = "the jobs before it gain more from their places"
 	}
 	r.weigh(x)
 }
@@ -123,11 +123,11 @@ func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
 	x.shifted(-more * r.task / room)
 	switch {
 	case decided:
-		x.Why = fmt.Sprintf("%d tasks less save more than they cost", n)
+		x.Why = fmt.Sprintf("dropping %d tasks saves more than it costs", n)
 	case x.Worth > 0:
-		x.Why = "a task less saves more than it costs; that is decided once no more would begin anyway, or comes with the next step"
+		x.Why = "dropping a task saves more than it costs; decided when no more tasks would start anyway, or in the next step"
 	default:
-		x.Why = fmt.Sprintf("a task less saves %.3g weighted seconds and costs %.3g", saves, price)
+		x.Why = fmt.Sprintf("dropping a task saves %.3g weighted seconds and costs %.3g", saves, price)
 	}
 	r.weigh(x)
 }
@@ -146,17 +146,17 @@ func (m *Movers) weighSprint(r *row, values map[string]float64, move Move, decid
 	}
 	switch {
 	case x.Chosen && r.Sprint != "":
-		x.Why = "sprint " + r.Sprint + " is open"
+		x.Why = "sprint " + r.Sprint + " is in progress"
 	case x.Chosen:
-		x.Why = "of all sprints in " + r.Offer.Domain + " it saves most for each joule"
+		x.Why = "it saves the most per joule of all sprints in " + r.Offer.Domain
 	case decided:
-		x.Why = "it sprints once a sprint of a lower class, which ends for it, is over"
+		x.Why = "it sprints after a sprint of a lower class has ended for it"
 	case !r.Due && !r.MaySprint:
-		x.Why = cmp.Or(r.SprintWords, "its class may not")
+		x.Why = cmp.Or(r.SprintWords, "sprints are not allowed for its class")
 	case r.containers == 0 || !r.spreadOut():
-		x.Why = "too few of its containers run yet"
+		x.Why = "too few of its containers are running"
 	default:
-		x.Why = cmp.Or(m.hindered(r, taken), "others gain more by the joules")
+		x.Why = cmp.Or(m.hindered(r, taken), "other jobs gain more from the energy")
 	}
 	r.weigh(x)
 }
@@ -186,12 +186,12 @@ func (r *row) weighHolds(w watts) {
 	here := slices.ContainsFunc(r.on, func(p placed) bool { return p.node == w.gainer })
 	switch {
 	case w.gainer == "":
-		x.Why = "no node is short of watts that others could give"
+		x.Why = "no node lacks power that others could give"
 	case !here:
-		x.Why = fmt.Sprintf("a watt is worth more at %s than at its nodes", w.gainer)
+		x.Why = fmt.Sprintf("a watt is worth more on %s than on its nodes", w.gainer)
 	case w.count > 0:
 		x.Chosen, x.Worth = true, w.worth
-		x.Why = fmt.Sprintf("%d nodes whose jobs have time are held lower for %.0f s, so that %s gets their watts", w.count, holdFor.Seconds(), w.gainer)
+		x.Why = fmt.Sprintf("%d nodes whose jobs have slack are held at a lower cap for %.0f s; %s gets their power", w.count, holdFor.Seconds(), w.gainer)
 	default:
 		x.Worth, x.Why = w.refused, w.hold.why()
 	}

@@ -59,7 +59,7 @@ func TestCandidates(t *testing.T) {
 		worth  int // -1 below 0, 1 above
 		says   string
 	}{
-		"a sprint": {[]arbiter.Contender{pressed()}, arbiter.MoveSprint, true, 1, "saves most for each joule"},
+		"a sprint": {[]arbiter.Contender{pressed()}, arbiter.MoveSprint, true, 1, "saves the most per joule"},
 		"a sprint without joules": {
 			[]arbiter.Contender{changed(pressed(), func(c *arbiter.Contender) { c.Offer = offer(0) })}, arbiter.MoveSprint, false, 1, "has 0.00 kJ",
 		},
@@ -67,7 +67,7 @@ func TestCandidates(t *testing.T) {
 			[]arbiter.Contender{changed(pressed(), func(c *arbiter.Contender) { c.MaySprint, c.SprintWords = false, "discipline np sprints nobody" })},
 			arbiter.MoveSprint, false, 1, "np sprints nobody",
 		},
-		"served first": {[]arbiter.Contender{pressed()}, arbiter.MoveReallocate, false, 0, "served first already"},
+		"served first": {[]arbiter.Contender{pressed()}, arbiter.MoveReallocate, false, 0, "already served first"},
 		"it passes": {
 			[]arbiter.Contender{fresh(busy("b"), 100, 20), changed(fresh(busy("a"), 60, 10), func(c *arbiter.Contender) { c.Deadline = 30 * second })},
 			arbiter.MoveReallocate, true, 1, "before 1 others, the last b",
@@ -76,7 +76,7 @@ func TestCandidates(t *testing.T) {
 			[]arbiter.Contender{
 				changed(fresh(busy("b"), 200, 20), func(c *arbiter.Contender) { c.Deadline = 56 * second }),
 				changed(fresh(busy("a"), 200, 10), func(c *arbiter.Contender) { c.Deadline = 90 * second }),
-			}, arbiter.MoveReallocate, false, -1, "to be served before b costs",
+			}, arbiter.MoveReallocate, false, -1, "serving it before b would cost",
 		},
 		"a promise": {
 			[]arbiter.Contender{
@@ -84,15 +84,15 @@ func TestCandidates(t *testing.T) {
 				pledged(changed(fresh(busy("a"), 40, 10), func(c *arbiter.Contender) { c.Deadline = 30 * second }), 10),
 			}, arbiter.MoveReallocate, true, 1, "",
 		},
-		"exact results":      {[]arbiter.Contender{pressed()}, arbiter.MoveDeflate, false, 0, "its floor is all of its tasks"},
-		"tasks are given up": {[]arbiter.Contender{changed(pressed(), func(c *arbiter.Contender) { c.Floor, c.Pending, c.Percent = 0.5, 20, second/10 })}, arbiter.MoveDeflate, true, 1, "tasks less save more"},
+		"exact results":      {[]arbiter.Contender{pressed()}, arbiter.MoveDeflate, false, 0, "its floor is all tasks"},
+		"tasks are given up": {[]arbiter.Contender{changed(pressed(), func(c *arbiter.Contender) { c.Floor, c.Pending, c.Percent = 0.5, 20, second/10 })}, arbiter.MoveDeflate, true, 1, "tasks saves more"},
 		"tasks are worth more": {
-			[]arbiter.Contender{changed(pressed(), func(c *arbiter.Contender) { c.Floor, c.Percent = 0.5, 100*second })}, arbiter.MoveDeflate, false, -1, "a task less saves",
+			[]arbiter.Contender{changed(pressed(), func(c *arbiter.Contender) { c.Floor, c.Percent = 0.5, 100*second })}, arbiter.MoveDeflate, false, -1, "dropping a task saves",
 		},
-		"nobody has watts":   {[]arbiter.Contender{pressed()}, arbiter.MoveCap, false, 0, "no node is short of watts"},
-		"no straggler":       {[]arbiter.Contender{pressed()}, arbiter.MoveCopy, false, 0, "no task straggles"},
+		"nobody has watts":   {[]arbiter.Contender{pressed()}, arbiter.MoveCap, false, 0, "no node lacks power"},
+		"no straggler":       {[]arbiter.Contender{pressed()}, arbiter.MoveCopy, false, 0, "no straggler"},
 		"copies":             {[]arbiter.Contender{straggling(pressed(), 5, 20)}, arbiter.MoveCopy, true, 1, "5 copies save more"},
-		"copies cost others": {[]arbiter.Contender{straggling(pressed(), 5, 0), fresh(busy("b"), 400, 1)}, arbiter.MoveCopy, false, -1, "take more from the jobs behind"},
+		"copies cost others": {[]arbiter.Contender{straggling(pressed(), 5, 0), fresh(busy("b"), 400, 1)}, arbiter.MoveCopy, false, -1, "would cost the jobs behind"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +125,7 @@ func TestHoldIsCandidate(t *testing.T) {
 		look.Nodes = append(look.Nodes, arbiter.Node{Name: name, Target: 120 * watt, Floor: 60 * watt, Most: 200 * watt})
 	}
 	early := candidate(t, m.Step(0, look), "a", arbiter.MoveCap)
-	if early.Chosen || early.Worth <= 0 || !strings.Contains(early.Why, "n2 is held once") {
+	if early.Chosen || early.Worth <= 0 || !strings.Contains(early.Why, "n2 is held after") {
 		t.Errorf("%+v", early)
 	}
 	out := m.Step(every, look)

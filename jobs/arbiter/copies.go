@@ -56,23 +56,23 @@ func (r *row) weighCopies(divided bool) {
 	l := r.leverage.copied
 	switch {
 	case r.CopiesWanted == 0 && r.Copies > 0:
-		x.Chosen, x.Why = true, fmt.Sprintf("%d copies run, and no more tasks straggle", r.Copies)
+		x.Chosen, x.Why = true, fmt.Sprintf("%d copies running; no other straggler", r.Copies)
 	case r.CopiesWanted == 0:
-		x.Why = "no task straggles of which a copy would help"
+		x.Why = "no straggler that a copy would help"
 	case !divided:
-		x.Why = "its engine decides on copies by itself"
+		x.Why = "its engine decides on copies itself"
 	case l.count == 0:
-		x.Why = "it holds the most containers that it may"
+		x.Why = "it holds its maximum of containers"
 	default:
 		x.Worth = l.worth
 		x.shifted(l.time)
 		switch {
 		case r.copies == 0:
-			x.Why = fmt.Sprintf("%d copies would take more from the jobs behind it than they save", l.count)
+			x.Why = fmt.Sprintf("%d copies would cost the jobs behind it more than they save", l.count)
 		case r.copies < l.count:
-			x.Why = fmt.Sprintf("%d of %d copies run where nobody else can use the containers; more would take more from the jobs behind it than they save", r.copies, l.count)
+			x.Why = fmt.Sprintf("%d of %d copies run in containers that no other job can use; more would cost the jobs behind it more than they save", r.copies, l.count)
 		default:
-			x.Why = fmt.Sprintf("%d copies save more than they take from the jobs behind it", r.copies)
+			x.Why = fmt.Sprintf("%d copies save more than they cost the jobs behind it", r.copies)
 		}
 	}
 	r.weigh(x)
@@ -81,10 +81,10 @@ func (r *row) weighCopies(divided bool) {
 // copied returns the move of a job that runs copies.
 func (r *row) copied() Move {
 	x := Move{Kind: MoveCopy, Mark: fmt.Sprint(r.Copies + r.copies)}
-	x.Reason = fmt.Sprintf("%s; %d more copies of tasks that straggle may run, beside %d that do", r.aim(), r.copies, r.Copies)
+	x.Reason = fmt.Sprintf("%s; %d more copies of stragglers may run, in addition to %d", r.aim(), r.copies, r.Copies)
 	if l := r.leverage.copied; l.time < 0 {
 		x.Time, x.TimeKnown = -span(-l.time), true
-		x.Reason += fmt.Sprintf("; they let it end %.0f s sooner, and save %.3g weighted seconds with what they take from others", -l.time, l.worth)
+		x.Reason += fmt.Sprintf("; with them it finishes %.0f s earlier; net saving %.3g weighted seconds", -l.time, l.worth)
 	}
 	return x
 }

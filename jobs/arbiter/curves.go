@@ -95,7 +95,7 @@ func (r *row) scaled() string {
 	if peak == 0 || peak > r.usable {
 		return ""
 	}
-	words := fmt.Sprintf("; more than %d slow it down", peak)
+	words := fmt.Sprintf("; it slows down above %d", peak)
 	if r.CurveWords != "" {
 		words += ", " + r.CurveWords
 	}

@@ -79,7 +79,7 @@ func TestCurvesInWords(t *testing.T) {
 	t.Parallel()
 	var m arbiter.Movers
 	out := m.Step(0, jointly(changed(along(fresh(busy("a"), 400, 90), steep(t)), func(c *arbiter.Contender) { c.MaySprint = false })))
-	if got := out.Moves[0].Reason; !strings.Contains(got, "it can use 10; more than 10 slow it down, learned from 6 runs") {
+	if got := out.Moves[0].Reason; !strings.Contains(got, "can use 10; it slows down above 10, learned from 6 runs") {
 		t.Errorf("%s", got)
 	}
 	// 400 tasks of 10 s on one container: on ten, nine times as fast.

@@ -268,19 +268,19 @@ func (m *memory) why(in *Input, o *Outlook) string {
 	j := &m.job
 	switch {
 	case j.Stopped:
-		return fmt.Sprintf("stopped early: %d of %d tasks done, %d dropped, %d are enough", j.Done, j.Tasks, j.Dropped, o.MinTasks)
+		return fmt.Sprintf("stopped early: %d of %d tasks done, %d dropped, %d required", j.Done, j.Tasks, j.Dropped, o.MinTasks)
 	case !o.Finish.Known:
-		return fmt.Sprintf("its finish time is not known yet: %d of %d tasks done; %s", j.Done, j.Tasks, m.shareWords(in))
+		return fmt.Sprintf("finish time unknown: %d of %d tasks done; %s", j.Done, j.Tasks, m.shareWords(in))
 	case !m.capped:
-		return fmt.Sprintf("no cap slows it: it will end at %.0f s; %s", o.Finish.At.Seconds(), m.shareWords(in))
+		return fmt.Sprintf("not slowed by a cap: finishes at %.0f s; %s", o.Finish.At.Seconds(), m.shareWords(in))
 	case o.Uncapped == 0:
-		return fmt.Sprintf("%s; it will end at %.0f s; %s", m.capWords(), o.Finish.At.Seconds(), m.shareWords(in))
+		return fmt.Sprintf("%s; finishes at %.0f s; %s", m.capWords(), o.Finish.At.Seconds(), m.shareWords(in))
 	}
 	words := "within"
 	if late := float64(o.Finish.At-o.Uncapped) / float64(o.Uncapped) * 100; late >= 0.5 {
 		words = fmt.Sprintf("%.0f %% behind", late)
 	}
-	return fmt.Sprintf("%s; it will end at %.0f s, %s its uncapped finish at %.0f s, on %d of %d tasks or more; %s",
+	return fmt.Sprintf("%s; finishes at %.0f s, %s its uncapped finish at %.0f s, with at least %d of %d tasks; %s",
 		m.capWords(), o.Finish.At.Seconds(), words, o.Uncapped.Seconds(), o.MinTasks, j.Tasks, m.shareWords(in))
 }
 
@@ -288,12 +288,12 @@ func (m *memory) capWords() string {
 	if j := &m.job; j.bitten() {
 		return fmt.Sprintf("capped at %.0f W of %.0f W", j.Power.Watts(), j.Full.Watts())
 	}
-	return "it was slowed by a cap"
+	return "was slowed by a cap"
 }
 
 func (m *memory) shareWords(in *Input) string {
 	if m.share == 0 {
-		return "the engine divides the containers"
+		return "the engine assigns containers"
 	}
 	return fmt.Sprintf("%d of %d containers", m.share, in.Containers)
 }

@@ -103,7 +103,7 @@ func (r *row) met(allowed int) (Deflate, bool) {
 		return Deflate{}, false
 	}
 	return Deflate{ID: r.ID, Theta: theta, Seed: r.Seed, Reason: fmt.Sprintf(
-		"its error bound of %s is met: %d tasks that have not begun are not needed; its drop ratio rises from %.2f to %.2f, its floor is %.2f of its tasks",
+		"its error bound of %s is met: %d tasks that have not started are dropped; drop ratio %.2f -> %.2f, floor %.2f of its tasks",
 		units.Percent(r.ErrorBound), allowed, r.Theta, theta, r.Floor)}, true
 }
 

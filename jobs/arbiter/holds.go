@@ -80,7 +80,7 @@ func (m *Movers) holds(now time.Duration, rows []*row, values map[string]float64
 		}
 		gains.worth, gains.count = gains.worth+worth, gains.count+1
 		out.Holds = append(out.Holds, Hold{Node: n.Name, Most: most, For: holdFor, Reason: fmt.Sprintf(
-			"a watt at %s is worth %.1f times as much as at %s, whose jobs have time: it is held at %v for %.0f s", gainer, best/v, n.Name, most, holdFor.Seconds())})
+			"a watt on %s is worth %.1f times as much as on %s, whose jobs have slack: held at %v for %.0f s", gainer, best/v, n.Name, most, holdFor.Seconds())})
 	}
 	maps.DeleteFunc(m.holdSince, func(string, time.Duration) bool { return true })
 	maps.Copy(m.holdSince, since)
@@ -100,17 +100,17 @@ type refusedHold struct {
 func (h refusedHold) why() string {
 	switch {
 	case h.Node == nil:
-		return "no other node has watts to give"
+		return "no other node has spare power"
 	case h.hurried:
-		return "jobs on " + h.Name + " would miss their deadlines if that node gave watts"
+		return "jobs on " + h.Name + " would miss their deadlines at a lower cap"
 	case h.Sprints:
 		return h.Name + " sprints"
 	case h.ratio < holdRatio:
-		return fmt.Sprintf("a watt is worth %.1f times as much here as at %s; a hold needs %d times", h.ratio, h.Name, holdRatio)
+		return fmt.Sprintf("a watt is worth %.1f times as much here as on %s; a hold requires %d times", h.ratio, h.Name, holdRatio)
 	case h.Target <= max(h.Floor, 0):
-		return h.Name + " has no more watts than it needs"
+		return h.Name + " has no spare power"
 	}
-	return fmt.Sprintf("%s is held once that has been worth it for %.0f s", h.Name, holdPatience.Seconds())
+	return fmt.Sprintf("%s is held after this has been worthwhile for %.0f s", h.Name, holdPatience.Seconds())
 }
 
 // value returns what a watt is worth at the node, where a second of the jobs there is worth so much.

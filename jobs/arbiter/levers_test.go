@@ -118,7 +118,7 @@ func TestSprintGoesWhereJoulesSaveMost(t *testing.T) {
 	}{
 		"the highest class":      {[]arbiter.Contender{busy("a"), urgent("b")}, "b"},
 		"who is late":            {[]arbiter.Contender{busy("a"), late}, "late"},
-		"most for each joule":    {[]arbiter.Contender{busy("a"), wide}, "wide"},
+		"most per joule":    {[]arbiter.Contender{busy("a"), wide}, "wide"},
 		"who is faster by it":    {[]arbiter.Contender{busy("a"), changed(busy("b"), func(c *arbiter.Contender) { c.Outlook.Speed = 1.6 })}, "b"},
 		"one in each domain":     {[]arbiter.Contender{busy("a"), changed(busy("b"), func(c *arbiter.Contender) { c.Offer.Domain = "site/two" })}, "a b"},
 		"not beside an open one": {[]arbiter.Contender{changed(busy("a"), func(c *arbiter.Contender) { c.Sprint = "s1" }), urgent("b")}, ""},
@@ -157,7 +157,7 @@ func TestHigherClassEndsSprint(t *testing.T) {
 	} {
 		var m arbiter.Movers
 		out := m.Step(0, jointly(changed(busy("b"), func(c *arbiter.Contender) { c.Sprint = "s1" }), changed(base, x.change)))
-		if len(out.Ends) != x.ends || len(out.Grants) != 0 || x.ends == 1 && (out.Ends[0].Sprint != "s1" || !strings.Contains(out.Ends[0].Why, "job c is of a higher class")) {
+		if len(out.Ends) != x.ends || len(out.Grants) != 0 || x.ends == 1 && (out.Ends[0].Sprint != "s1" || !strings.Contains(out.Ends[0].Why, "job c has a higher class")) {
 			t.Errorf("%s: %+v", name, out)
 		}
 	}
@@ -358,7 +358,7 @@ func TestHolds(t *testing.T) {
 			out := looks(&m, 2, heldLook(x.change))
 			got := units.Power(0)
 			for _, h := range out.Holds {
-				if got = h.Most; h.Node != "n2" || h.For != 15*second || !strings.Contains(h.Reason, "a watt at n1 is worth") {
+				if got = h.Most; h.Node != "n2" || h.For != 15*second || !strings.Contains(h.Reason, "a watt on n1 is worth") {
 					t.Errorf("%+v", h)
 				}
 			}

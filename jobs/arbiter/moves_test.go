@@ -90,49 +90,49 @@ func TestMoves(t *testing.T) {
 		kind arbiter.MoveKind
 		says string
 	}{
-		"joules save time": {busy("a"), arbiter.MoveSprint, "it would end at 200 s, 50 s after its uncapped finish at 150 s: 2 nodes sprint for at most 18 s by 100.0 W above their caps, 1.50 times as fast"},
+		"joules save time": {busy("a"), arbiter.MoveSprint, "finishes at 200 s, 50 s after its uncapped finish at 150 s: 2 nodes sprint for at most 18 s, 100.0 W above their caps, 1.50x as fast"},
 		"its timer is due": {changed(still, func(c *arbiter.Contender) { c.Due = true }), arbiter.MoveSprint, "its sprint timer is due: 2 nodes sprint"},
 		"it may not sprint": {
 			changed(still, func(c *arbiter.Contender) { c.SprintWords = "discipline p" }), arbiter.MoveCap,
-			"its nodes are capped at 60 % of their full power; it would end at 200 s, 50 s after its uncapped finish at 150 s; it does not sprint: discipline p",
+			"its nodes are capped at 60 % of their full power; finishes at 200 s, 50 s after its uncapped finish at 150 s; no sprint: discipline p",
 		},
 		"no cap slows it": {
 			changed(still, func(c *arbiter.Contender) { c.Outlook.Slow, c.Outlook.Capped, c.Outlook.CapShare = at(100), false, 1 }), arbiter.MoveNone,
-			"it will end at 100 s; it has no deadline, and no cap slows it",
+			"finishes at 100 s; no deadline, not slowed by a cap",
 		},
-		"its deadline is far": {changed(still, func(c *arbiter.Contender) { c.Deadline = 300 * second }), arbiter.MoveCap, "it will end at 200 s, 100 s before its deadline at 300 s"},
+		"its deadline is far": {changed(still, func(c *arbiter.Contender) { c.Deadline = 300 * second }), arbiter.MoveCap, "finishes at 200 s, 100 s before its deadline at 300 s"},
 		"its deadline is past": {
 			changed(still, func(c *arbiter.Contender) { c.Deadline = -10 * second }), arbiter.MoveCap, "210 s after its deadline at -10 s",
 		},
-		"there are no joules": {changed(busy("a"), func(c *arbiter.Contender) { c.Offer.Balance = 900 * units.Joule }), arbiter.MoveCap, "has 0.90 kJ, 10 s take 1.00 kJ"},
+		"there are no joules": {changed(busy("a"), func(c *arbiter.Contender) { c.Offer.Balance = 900 * units.Joule }), arbiter.MoveCap, "has 0.90 kJ; 10 s need 1.00 kJ"},
 		"they are reserved": {
 			changed(busy("a"), func(c *arbiter.Contender) { c.Offer.Balance = 16 * units.Kilojoule }), arbiter.MoveCap,
-			"has 16.00 kJ, of which 80 % of 20.00 kJ are kept for jobs of the highest class",
+			"has 16.00 kJ; 80 % of 20.00 kJ are reserved for the highest class",
 		},
-		"there are no watts": {changed(busy("a"), func(c *arbiter.Contender) { c.Offer.Rise = 0 }), arbiter.MoveCap, "no watts are left above the caps of its nodes"},
+		"there are no watts": {changed(busy("a"), func(c *arbiter.Contender) { c.Offer.Rise = 0 }), arbiter.MoveCap, "no power is left above the caps of its nodes"},
 		"no budget at all":   {changed(busy("a"), func(c *arbiter.Contender) { c.Offer = arbiter.Offer{Why: "site/lab has no sprint budget"} }), arbiter.MoveCap, "site/lab has no sprint budget"},
-		"it would not help":  {changed(busy("a"), func(c *arbiter.Contender) { c.Outlook.Speed = 1.01 }), arbiter.MoveCap, "it would hardly be faster: 1.01 times as fast"},
-		"another sprints":    {changed(busy("a"), func(c *arbiter.Contender) { c.Offer.Busy = "s9" }), arbiter.MoveCap, "sprint s9 is open in site/lab"},
-		"it sprints":         {changed(busy("a"), func(c *arbiter.Contender) { c.Sprint = "s1" }), arbiter.MoveSprint, "sprint s1 is open"},
-		"speed is unknown":   {changed(busy("a"), func(c *arbiter.Contender) { c.Outlook.Speed = 0 }), arbiter.MoveSprint, "how much faster that is, is not known yet"},
+		"it would not help":  {changed(busy("a"), func(c *arbiter.Contender) { c.Outlook.Speed = 1.01 }), arbiter.MoveCap, "the speed-up would be too small: 1.01x as fast"},
+		"another sprints":    {changed(busy("a"), func(c *arbiter.Contender) { c.Offer.Busy = "s9" }), arbiter.MoveCap, "sprint s9 is in progress in site/lab"},
+		"it sprints":         {changed(busy("a"), func(c *arbiter.Contender) { c.Sprint = "s1" }), arbiter.MoveSprint, "sprint s1 is in progress"},
+		"speed is unknown":   {changed(busy("a"), func(c *arbiter.Contender) { c.Outlook.Speed = 0 }), arbiter.MoveSprint, "speed-up unknown"},
 		"quality is expected": {changed(still, func(c *arbiter.Contender) {
 			c.Percent, c.Pending, c.Floor, c.Outlook.Rest = second/10, 75, 0.9, rest(85, 10)
-		}), arbiter.MoveCap, "that can still be decided later"},
+		}), arbiter.MoveCap, "or the decision can wait"},
 		"quality is cheap": {
 			changed(still, func(c *arbiter.Contender) { c.Percent, c.Pending, c.Outlook.Rest = second/10, 20, rest(30, 10) }), arbiter.MoveDeflate,
-			"its drop ratio rises from 0.00 to 0.20, its floor is 0.50 of its tasks",
+			"drop ratio 0.00 -> 0.20, floor 0.50 of its tasks",
 		},
 		"the floor is reached": {
 			changed(still, func(c *arbiter.Contender) { c.Percent, c.Floor, c.Theta, c.Dropped = second/100, 0.9, 0.1, 10 }), arbiter.MoveCap,
-			"its floor of 0.90 leaves no more than its ratio of 0.10; it runs with a drop ratio of 0.10",
+			"its floor of 0.90 allows no more than its drop ratio of 0.10; drop ratio 0.10",
 		},
-		"all have begun":          {changed(still, func(c *arbiter.Contender) { c.Percent, c.Pending = second/100, 0 }), arbiter.MoveCap, "all of its tasks have begun"},
-		"it is exact":             {changed(still, func(c *arbiter.Contender) { c.Floor = 1 }), arbiter.MoveCap, "its floor is all of its tasks"},
+		"all have begun":          {changed(still, func(c *arbiter.Contender) { c.Percent, c.Pending = second/100, 0 }), arbiter.MoveCap, "all of its tasks have started"},
+		"it is exact":             {changed(still, func(c *arbiter.Contender) { c.Floor = 1 }), arbiter.MoveCap, "its floor is all tasks"},
 		"its discipline is exact": {changed(still, func(c *arbiter.Contender) { c.MayDeflate, c.DeflateWords = false, "discipline np has exact results" }), arbiter.MoveCap, "discipline np has exact results"},
 		"tasks of unknown time": {
-			changed(still, func(c *arbiter.Contender) { c.Percent, c.Outlook.Rest = second/100, progress.Rest{} }), arbiter.MoveCap, "how long its tasks take is not known yet",
+			changed(still, func(c *arbiter.Contender) { c.Percent, c.Outlook.Rest = second/100, progress.Rest{} }), arbiter.MoveCap, "the duration of its tasks is unknown",
 		},
-		"nobody knows when it ends": {changed(still, func(c *arbiter.Contender) { c.Outlook.Slow = progress.Finish{} }), arbiter.MoveCap, "when it will end is not known yet"},
+		"nobody knows when it ends": {changed(still, func(c *arbiter.Contender) { c.Outlook.Slow = progress.Finish{} }), arbiter.MoveCap, "finish time unknown"},
 		"CAB has moved its share": {
 			changed(still, func(c *arbiter.Contender) { c.Outlook.Moved, c.Outlook.Had, c.Outlook.Containers = true, 4, 9 }), arbiter.MoveReallocate, "gives it 9 containers instead of 4",
 		},

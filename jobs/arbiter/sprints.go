@@ -183,8 +183,8 @@ func (m *Movers) sprint(c candidate, taken, ended map[string]bool, decided map[s
 	o := &c.Offer
 	if o.Busy != "" && o.Yields && !o.Ending && o.BusyRank > c.Rank && !ended[o.Busy] && o.Why == "" && c.partOn(o.BusyOn) < servedPart {
 		ended[o.Busy] = true
-		out.Ends = append(out.Ends, EndSprint{Sprint: o.Busy, Why: "job " + c.ID + " is of a higher class"})
-		decided[c.ID] = Move{Kind: MoveNone, Reason: c.aim() + "; it sprints once sprint " + o.Busy + " of a lower class, which ends for it, is over"}
+		out.Ends = append(out.Ends, EndSprint{Sprint: o.Busy, Why: "job " + c.ID + " has a higher class"})
+		decided[c.ID] = Move{Kind: MoveNone, Reason: c.aim() + "; it sprints after sprint " + o.Busy + " of a lower class has ended for it"}
 		return
 	}
 	if m.hindered(c.row, taken[o.Domain]) != "" {
@@ -216,20 +216,20 @@ func (m *Movers) hindered(r *row, taken bool) string {
 	case o.Why != "":
 		return o.Why
 	case o.Busy != "":
-		return "sprint " + o.Busy + " is open in " + o.Domain
+		return "sprint " + o.Busy + " is in progress in " + o.Domain
 	case taken:
-		return "another job sprints in " + o.Domain
+		return "another job is sprinting in " + o.Domain
 	case o.Rise <= 0:
-		return "no watts are left above the caps of its nodes"
+		return "no power is left above the caps of its nodes"
 	case known && speed < speedLeast:
-		return "it would hardly be faster: " + times(speed)
+		return "the speed-up would be too small: " + times(speed)
 	}
 	need := energyOf(o.Rise, sprintLeast)
 	switch {
 	case need > o.Balance:
-		return fmt.Sprintf("the sprint budget of %s has %v, %.0f s take %v", o.pot(), o.Balance, sprintLeast.Seconds(), need)
+		return fmt.Sprintf("the sprint budget of %s has %v; %.0f s need %v", o.pot(), o.Balance, sprintLeast.Seconds(), need)
 	case need > m.reserves.available(r):
-		return fmt.Sprintf("the sprint budget of %s has %v, of which %.0f %% of %v are kept for jobs of the highest class",
+		return fmt.Sprintf("the sprint budget of %s has %v; %.0f %% of %v are reserved for the highest class",
 			o.pot(), o.Balance, 100*m.reserves.of(o), o.Capacity)
 	}
 	return ""

@@ -10,7 +10,7 @@ import (
 
 // The reasons of moves, in words, with their costs.
 
-func times(s float64) string { return fmt.Sprintf("%.2f times as fast", s) }
+func times(s float64) string { return fmt.Sprintf("%.2fx as fast", s) }
 
 // mark returns a ratio as the mark of a move.
 func mark(theta float64) string { return strconv.FormatFloat(theta, 'f', 4, 64) }
@@ -24,22 +24,22 @@ func (r *row) aim() string {
 	}
 	switch {
 	case goal == 0 && !slow.Known:
-		return "it has no deadline; when it will end is not known yet"
+		return "no deadline; finish time unknown"
 	case goal == 0 && r.Outlook.Capped:
-		return fmt.Sprintf("it will end at %.0f s; it has no deadline, and its uncapped finish is not known yet", slow.At.Seconds())
+		return fmt.Sprintf("finishes at %.0f s; no deadline, uncapped finish unknown", slow.At.Seconds())
 	case goal == 0:
-		return fmt.Sprintf("it will end at %.0f s; it has no deadline, and no cap slows it", slow.At.Seconds())
+		return fmt.Sprintf("finishes at %.0f s; no deadline, not slowed by a cap", slow.At.Seconds())
 	case !slow.Known:
-		return fmt.Sprintf("%s is at %.0f s; when it will end is not known yet", what, goal.Seconds())
+		return fmt.Sprintf("%s is at %.0f s; finish time unknown", what, goal.Seconds())
 	case slow.At > goal:
-		return fmt.Sprintf("it would end at %.0f s, %.0f s after %s at %.0f s", slow.At.Seconds(), (slow.At - goal).Seconds(), what, goal.Seconds())
+		return fmt.Sprintf("finishes at %.0f s, %.0f s after %s at %.0f s", slow.At.Seconds(), (slow.At - goal).Seconds(), what, goal.Seconds())
 	}
-	return fmt.Sprintf("it will end at %.0f s, %.0f s before %s at %.0f s", slow.At.Seconds(), (goal - slow.At).Seconds(), what, goal.Seconds())
+	return fmt.Sprintf("finishes at %.0f s, %.0f s before %s at %.0f s", slow.At.Seconds(), (goal - slow.At).Seconds(), what, goal.Seconds())
 }
 
 // place explains what the order of the jobs means for this one.
 func (r *row) place() string {
-	return fmt.Sprintf("%s; it can use %d%s, and will end in %.0f s in the order in which the jobs are served", r.aim(), max(r.width, r.usable), r.scaled(), r.left)
+	return fmt.Sprintf("%s; can use %d%s; finishes in %.0f s in the current order of jobs", r.aim(), max(r.width, r.usable), r.scaled(), r.left)
 }
 
 // granted returns the move of a job that begins to sprint.
@@ -49,13 +49,13 @@ func (h *history) granted(c candidate, g *Grant) Move {
 	if c.Due {
 		why = "its sprint timer is due"
 	}
-	how := "how much faster that is, is not known yet"
+	how := "speed-up unknown"
 	speed, known := c.speed()
 	if known {
-		how = fmt.Sprintf("%s, which saves %.2g weighted seconds for each kilojoule, more than any other sprint", times(speed), 1000*c.gain)
+		how = fmt.Sprintf("%s, saves %.2g weighted seconds per kilojoule, more than any other sprint", times(speed), 1000*c.gain)
 	}
 	x := Move{Kind: MoveSprint, Energy: g.Escrow, Mark: fmt.Sprint("sprint ", h.sprints)}
-	x.Reason = fmt.Sprintf("%s: %d nodes sprint for at most %.0f s by %v above their caps, %s; %v of the %v of %s are put aside",
+	x.Reason = fmt.Sprintf("%s: %d nodes sprint for at most %.0f s, %v above their caps, %s; %v of the %v of %s are reserved",
 		why, c.Offer.Nodes, g.Duration.Seconds(), c.Offer.Rise, how, g.Escrow, c.Offer.Balance, c.Offer.pot())
 	x.Time, x.TimeKnown = shift(c.Outlook.Slow, c.Outlook.Fast)
 	if known {
@@ -69,14 +69,14 @@ func (h *history) sprinting(r *row) Move {
 	if h.move.Kind == MoveSprint {
 		return h.move
 	}
-	x := Move{Kind: MoveSprint, Mark: r.Sprint, Reason: fmt.Sprintf("sprint %s is open; %s without it", r.Sprint, r.aim())}
+	x := Move{Kind: MoveSprint, Mark: r.Sprint, Reason: fmt.Sprintf("sprint %s is in progress; %s without it", r.Sprint, r.aim())}
 	x.Time, x.TimeKnown = shift(r.Outlook.Slow, r.Outlook.Fast)
 	return x
 }
 
 // deflateWords explains the rise of a ratio.
 func (r *row) deflateWords(theta float64, n int, saves float64) string {
-	return fmt.Sprintf("%s; %d tasks less save it and the jobs behind it %.2g weighted seconds each, and cost %.2g to %.2g of quality each; its drop ratio rises from %.2f to %.2f, its floor is %.2f of its tasks",
+	return fmt.Sprintf("%s; dropping %d tasks saves this job and the jobs behind it %.2g weighted seconds each, and costs %.2g to %.2g of quality each; drop ratio %.2f -> %.2f, floor %.2f of its tasks",
 		r.aim(), n, saves, r.price()/2, 1.5*r.price(), r.Theta, theta, r.Floor)
 }
 
@@ -113,15 +113,15 @@ func (m *Movers) standing(r *row) string {
 	words := r.aim()
 	switch {
 	case r.Due:
-		words = "its sprint timer is due, and it cannot sprint: " + m.unsprinted(r)
+		words = "sprint timer fired but it cannot sprint: " + m.unsprinted(r)
 	case r.containers > 0:
-		words += "; it does not sprint: " + m.unsprinted(r) + "; it gives up no more tasks: " + r.undeflated()
+		words += "; no sprint: " + m.unsprinted(r) + "; no further drops: " + r.undeflated()
 	}
 	if s := r.scaled(); s != "" {
-		words += "; it can use " + strconv.Itoa(r.usable) + s
+		words += "; can use " + strconv.Itoa(r.usable) + s
 	}
 	if r.Theta > 0 {
-		words += fmt.Sprintf("; it runs with a drop ratio of %.2f", r.Theta)
+		words += fmt.Sprintf("; drop ratio %.2f", r.Theta)
 	}
 	return words
 }
@@ -129,26 +129,26 @@ func (m *Movers) standing(r *row) string {
 // unsprinted explains why a job does not sprint.
 func (m *Movers) unsprinted(r *row) string {
 	if !r.Due && !r.MaySprint {
-		return cmp.Or(r.SprintWords, "its class may not")
+		return cmp.Or(r.SprintWords, "sprints are not allowed for its class")
 	}
-	return cmp.Or(m.hindered(r, false), "others gain more by the joules")
+	return cmp.Or(m.hindered(r, false), "other jobs gain more from the energy")
 }
 
 // undeflated explains why a job gives up no more tasks.
 func (r *row) undeflated() string {
 	switch {
 	case r.droppable() == 0:
-		return "its floor is all of its tasks"
+		return "its floor is all tasks"
 	case !r.MayDeflate:
-		return cmp.Or(r.DeflateWords, "its discipline has exact results")
+		return cmp.Or(r.DeflateWords, "its discipline allows no drops")
 	case r.ErrorBound > 0:
-		return fmt.Sprintf("its error bound of %s leaves out what it may", units.Percent(r.ErrorBound))
+		return fmt.Sprintf("its error bound of %s is used up", units.Percent(r.ErrorBound))
 	case r.Dropped >= r.droppable():
-		return fmt.Sprintf("its floor of %.2f leaves no more than its ratio of %.2f", r.Floor, r.Theta)
+		return fmt.Sprintf("its floor of %.2f allows no more than its drop ratio of %.2f", r.Floor, r.Theta)
 	case !r.Ahead && r.Pending == 0:
-		return "all of its tasks have begun"
+		return "all of its tasks have started"
 	case !r.Outlook.Rest.Known:
-		return "how long its tasks take is not known yet"
+		return "the duration of its tasks is unknown"
 	}
-	return "nobody behind it waits for long enough, or that can still be decided later"
+	return "no job behind it waits long enough, or the decision can wait"
 }

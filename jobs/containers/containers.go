@@ -46,7 +46,7 @@ type TooFewError struct {
 
 // Error says who goes without, and why.
 func (e *TooFewError) Error() string {
-	return fmt.Sprintf("containers: %d containers, but the jobs need %d at least; %s would get none until others end",
+	return fmt.Sprintf("containers: %d containers, but the jobs need at least %d; %s would get none until others finish",
 		e.Containers, e.Needed, strings.Join(e.Without, ", "))
 }
 
@@ -139,7 +139,7 @@ func Allocate(policy Policy, total int, jobs []Job, settings Settings) (Plan, er
 	case Fair:
 		d.fair()
 	default:
-		return Plan{}, fmt.Errorf("%w %q: it is none of %s", ErrPolicy, string(policy), names())
+		return Plan{}, fmt.Errorf("%w %q: want one of %s", ErrPolicy, string(policy), names())
 	}
 	return d.plan(jobs), nil
 }
@@ -231,7 +231,7 @@ func (d *divider) take(jobs []Job) error {
 			return err
 		}
 		if seen[e.Name] {
-			return fmt.Errorf("%w: %q is named twice", ErrJob, e.Name)
+			return fmt.Errorf("%w: %q appears twice", ErrJob, e.Name)
 		}
 		seen[e.Name] = true
 		e.complete(max(1, d.total/len(jobs)))
@@ -263,13 +263,13 @@ func (e *entry) complete(equal int) {
 func (e *entry) check() error {
 	switch {
 	case e.Name == "":
-		return fmt.Errorf("%w: one has no name", ErrJob)
+		return fmt.Errorf("%w: a job without a name", ErrJob)
 	case e.Held < 0 || e.Overhead < 0 || e.Least < 0 || e.Most < 0 || e.More < 0 || e.PerTask < 0 || e.Elapsed < 0:
-		return fmt.Errorf("%w: %q: a number is negative", ErrJob, e.Name)
+		return fmt.Errorf("%w: %q: negative number", ErrJob, e.Name)
 	case !(e.Beta >= 0 && e.Beta <= 1):
-		return fmt.Errorf("%w: %q: its exponent %v is not within 0 to 1", ErrJob, e.Name, e.Beta)
+		return fmt.Errorf("%w: %q: exponent %v is not from 0 to 1", ErrJob, e.Name, e.Beta)
 	case e.Known && (e.Finish <= 0 || e.Uncapped <= 0):
-		return fmt.Errorf("%w: %q: its finish %v and its uncapped finish %v must be above 0", ErrJob, e.Name, e.Finish, e.Uncapped)
+		return fmt.Errorf("%w: %q: finish %v and uncapped finish %v must be above 0", ErrJob, e.Name, e.Finish, e.Uncapped)
 	}
 	return nil
 }

@@ -68,16 +68,16 @@ func NewCurve(points []CurvePoint) (*Curve, error) {
 
 func checkCurve(points []CurvePoint) error {
 	if len(points) < 2 || len(points) > CurvePointsMost {
-		return fmt.Errorf("%w: it has %d points; 2 to %d are taken", ErrCurve, len(points), CurvePointsMost)
+		return fmt.Errorf("%w: %d points; must be from 2 to %d", ErrCurve, len(points), CurvePointsMost)
 	}
 	for i, p := range points {
 		switch {
 		case i == 0 && (p.Containers != 1 || p.Speedup != 1):
 			return fmt.Errorf("%w: points[0] is a speed-up of %v on %d containers; it must be 1 on one", ErrCurve, p.Speedup, p.Containers)
 		case i > 0 && p.Containers <= points[i-1].Containers:
-			return fmt.Errorf("%w: points[%d].containers is %d, not more than the %d before; order the points", ErrCurve, i, p.Containers, points[i-1].Containers)
+			return fmt.Errorf("%w: points[%d].containers is %d, not above the previous %d; sort the points", ErrCurve, i, p.Containers, points[i-1].Containers)
 		case p.Containers > curveMost:
-			return fmt.Errorf("%w: points[%d].containers is %d; at most %d are taken", ErrCurve, i, p.Containers, curveMost)
+			return fmt.Errorf("%w: points[%d].containers is %d; the maximum is %d", ErrCurve, i, p.Containers, curveMost)
 		case !(p.Speedup > 0 && p.Speedup <= curveMost):
 			return fmt.Errorf("%w: points[%d].speedup is %v; it must be above 0 and at most %d", ErrCurve, i, p.Speedup, curveMost)
 		}

@@ -97,18 +97,18 @@ func TestBadCurves(t *testing.T) {
 	t.Parallel()
 	p := func(n int, s float64) containers.CurvePoint { return containers.CurvePoint{Containers: n, Speedup: s} }
 	for want, points := range map[string][]containers.CurvePoint{
-		"it has 0 points; 2 to 64 are taken":                {},
-		"it has 1 points":                                   {p(1, 1)},
-		"it has 100000 points":                              make([]containers.CurvePoint, 100_000),
-		"points[0] is a speed-up of 1 on 2 containers":      {p(2, 1), p(3, 2)},
-		"points[0] is a speed-up of 2 on 1 containers":      {p(1, 2), p(3, 2)},
-		"points[2].containers is 4, not more than the 4":    {p(1, 1), p(4, 2), p(4, 3)},
-		"points[1].containers is -4, not more than the 1":   {p(1, 1), p(-4, 2)},
-		"points[1].containers is 1000000000; at most":       {p(1, 1), p(1_000_000_000, 3)},
-		"points[1].speedup is NaN":                          {p(1, 1), p(2, math.NaN())},
-		"points[1].speedup is +Inf":                         {p(1, 1), p(2, math.Inf(1))},
-		"points[1].speedup is 0; it must be above 0":        {p(1, 1), p(2, 0)},
-		"points[1].speedup is -1; it must be above 0 and a": {p(1, 1), p(2, -1)},
+		": 0 points; must be from 2 to 64":                     {},
+		": 1 points":                                           {p(1, 1)},
+		": 100000 points":                                      make([]containers.CurvePoint, 100_000),
+		"points[0] is a speed-up of 1 on 2 containers":         {p(2, 1), p(3, 2)},
+		"points[0] is a speed-up of 2 on 1 containers":         {p(1, 2), p(3, 2)},
+		"points[2].containers is 4, not above the previous 4":  {p(1, 1), p(4, 2), p(4, 3)},
+		"points[1].containers is -4, not above the previous 1": {p(1, 1), p(-4, 2)},
+		"points[1].containers is 1000000000; the maximum":      {p(1, 1), p(1_000_000_000, 3)},
+		"points[1].speedup is NaN":                             {p(1, 1), p(2, math.NaN())},
+		"points[1].speedup is +Inf":                            {p(1, 1), p(2, math.Inf(1))},
+		"points[1].speedup is 0; it must be above 0":           {p(1, 1), p(2, 0)},
+		"points[1].speedup is -1; it must be above 0 and a":    {p(1, 1), p(2, -1)},
 	} {
 		if _, err := containers.NewCurve(points); !errors.Is(err, containers.ErrCurve) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -46,7 +46,7 @@ func ParsePolicy(name string) (Policy, error) {
 	if p := Policy(name); slices.Contains(Policies(), p) {
 		return p, nil
 	}
-	return "", fmt.Errorf("%w %q: it is none of %s", ErrPolicy, name, names())
+	return "", fmt.Errorf("%w %q: want one of %s", ErrPolicy, name, names())
 }
 
 // Sentence says what the policy does.
@@ -55,14 +55,14 @@ func (p Policy) Sentence() string {
 	case Paper:
 		return "in proportion to finish over uncapped finish (CAB, equation 3)"
 	case Released:
-		return "what each job needs to end in time, by the rule of CAB's published code"
+		return "what each job needs to finish in time, by the rule in CAB's published code"
 	case Equal:
 		return "the same for every job"
 	case Fair:
 		return "left to the engine's fair scheduler"
 	case Stretch:
 	}
-	return "least sum of delays against the uncapped finish times, what is left over to quality"
+	return "least total delay over the uncapped finish times; the remainder improves quality"
 }
 
 // Sets tells whether the policy sets shares at all.

@@ -17,7 +17,7 @@ type Loss struct{ Drop, Error float64 }
 // error is a *ProblemError.
 func ProfileOf(name string, table []Loss) (*quality.Profile, []string, error) {
 	if len(table) == 0 {
-		return nil, nil, bad("profile", "is empty; measure one with `powerlab profile`, or give rows of drop and error")
+		return nil, nil, bad("profile", "is empty; measure one with `powerlab profile`, or give rows with drop and error")
 	}
 	p := quality.Profile{Name: name, Engine: "table"}
 	for i, row := range table {
@@ -28,9 +28,9 @@ func ProfileOf(name string, table []Loss) (*quality.Profile, []string, error) {
 		case !(row.Error >= 0 && row.Error <= 1):
 			return nil, nil, bad(place+".error", "is %v; an error is from 0 to 1", row.Error)
 		case row.Drop == 0 && row.Error > 0:
-			return nil, nil, bad(place+".error", "is %v where nothing is dropped; errors are counted against that result, so it is 0", row.Error)
+			return nil, nil, bad(place+".error", "is %v at drop ratio 0; errors are relative to that result, so it must be 0", row.Error)
 		case row.Drop == 1 && row.Error < 1:
-			return nil, nil, bad(place+".error", "is %v where everything is dropped; nothing is left then, so it is 1", row.Error)
+			return nil, nil, bad(place+".error", "is %v at drop ratio 1; no result remains, so it must be 1", row.Error)
 		case row.Drop == 1:
 			continue // every profile has that end
 		}
@@ -38,11 +38,11 @@ func ProfileOf(name string, table []Loss) (*quality.Profile, []string, error) {
 		p.Points = append(p.Points, quality.Point{Fraction: 1 - row.Drop, Accuracy: accuracy, Low: accuracy, High: accuracy, Runs: 1})
 	}
 	if len(p.Points) == 0 {
-		return nil, nil, bad("profile", "has no row but that of dropping everything; one with a drop ratio below 1 makes it say something")
+		return nil, nil, bad("profile", "has only the row for drop ratio 1; give a row with a drop ratio below 1")
 	}
 	made, warnings, err := quality.New(p)
 	if err != nil {
-		return nil, nil, because("profile", "is no profile", err)
+		return nil, nil, because("profile", "is invalid", err)
 	}
 	return &made, warnings, nil
 }

@@ -82,7 +82,7 @@ func Measured(measures []Measure) (Jobs, error) {
 		case !(m.Drop >= 0 && m.Drop <= 1):
 			return Jobs{}, bad(place+".drop", "is %v; a drop ratio is from 0 to 1", m.Drop)
 		case slices.Contains(ratios, m.Drop):
-			return Jobs{}, bad(place+".drop", "is %v a second time", m.Drop)
+			return Jobs{}, bad(place+".drop", "%v is given twice", m.Drop)
 		case !(m.Mean > 0 && m.Mean < math.MaxInt32):
 			return Jobs{}, bad(place+".mean_s", "is %v; a job takes more than 0 s", m.Mean)
 		case !(m.CV >= 0 && m.CV < 1000):
@@ -96,12 +96,12 @@ func Measured(measures []Measure) (Jobs, error) {
 	}
 	slices.Sort(ratios)
 	if ratios[0] != 0 {
-		return Jobs{}, bad("measured", "begins at drop ratio %v; give the time without dropping too", ratios[0])
+		return Jobs{}, bad("measured", "starts at drop ratio %v; give the time at drop ratio 0 too", ratios[0])
 	}
 	return Jobs{Ratios: ratios, Time: func(theta float64) (queueing.PH, error) {
 		ph, ok := at[theta]
 		if !ok {
-			return queueing.PH{}, bad("drop ratio", "%v was not measured; measured are %v", theta, ratios)
+			return queueing.PH{}, bad("drop ratio", "%v was not measured; measured ratios: %v", theta, ratios)
 		}
 		return ph, nil
 	}}, nil

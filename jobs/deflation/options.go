@@ -44,7 +44,7 @@ func menus(p *Problem) ([]menu, error) {
 			continue
 		}
 		if size > gridMost {
-			return nil, bad("classes", "have %.3g settings together; at most %d are looked at: give fewer thetas or sprint timeouts", size, gridMost)
+			return nil, bad("classes", "have %.3g settings in total; the maximum is %d: give fewer thetas or sprint timeouts", size, gridMost)
 		}
 		for i := range out {
 			if err := out[i].fill(&p.Classes[i], p.Sprints, timeouts); err != nil {

@@ -39,7 +39,7 @@ func newPHTime(ph queueing.PH) (*phTime, error) {
 	for j := 1; j < len(x.left); j++ {
 		var v mat.VecDense
 		if err := lu.SolveVecTo(&v, false, mat.NewVecDense(n, x.left[j-1])); err != nil {
-			return nil, because("job time", "has phases whose times differ too much to be told apart", err)
+			return nil, because("job time", "has phases whose times differ too much for the arithmetic", err)
 		}
 		v.ScaleVec(float64(j), &v)
 		x.left[j] = v.RawVector().Data

@@ -103,11 +103,11 @@ func (p *Problem) check() error {
 	}
 	switch {
 	case p.Discipline != queueing.NonPreemptive && p.Discipline != queueing.PreemptiveResume:
-		return bad("discipline", "is %q, none of %s, %s", p.Discipline, queueing.NonPreemptive, queueing.PreemptiveResume)
+		return bad("discipline", "is %q; want %s or %s", p.Discipline, queueing.NonPreemptive, queueing.PreemptiveResume)
 	case p.Sprints != Timed && p.Sprints != Paper:
-		return bad("sprints", "is %q, none of %s, %s", p.Sprints, Timed, Paper)
+		return bad("sprints", "is %q; want %s or %s", p.Sprints, Timed, Paper)
 	case len(p.Classes) == 0 || len(p.Classes) > queueing.MaxClasses:
-		return bad("classes", "are %d; from 1 to %d are taken", len(p.Classes), queueing.MaxClasses)
+		return bad("classes", "are %d; must be from 1 to %d", len(p.Classes), queueing.MaxClasses)
 	case p.CallsMost < 0 || p.FrontierMost < 0:
 		return bad("calls", "are bounded by %d, and the frontier by %d; neither may be negative", p.CallsMost, p.FrontierMost)
 	case p.Busy < 0:
@@ -136,19 +136,19 @@ func (p *Problem) check() error {
 func (c *Class) check(place string) error {
 	switch {
 	case !(c.Rate > 0 && c.Rate < math.MaxInt32):
-		return bad(place+".rate_per_s", "is %v; it must be above 0: leave out a class without jobs", c.Rate)
+		return bad(place+".rate_per_s", "is %v; it must be above 0; omit a class without jobs", c.Rate)
 	case c.Jobs.Time == nil:
-		return bad(place+".job", "is missing; nothing tells how long a job takes")
+		return bad(place+".job", "is missing; the duration of a job is unknown")
 	case !(c.ErrorMax >= 0 && c.ErrorMax <= 1):
 		return bad(place+".error_max", "is %v; an error is from 0 to 1", c.ErrorMax)
 	case c.ErrorMax > 0 && (c.Profile == nil || len(c.Profile.Points) == 0):
-		return bad(place+".profile", "is empty; without one nobody knows what dropping costs: measure it with `powerlab profile`, or leave error_max out")
+		return bad(place+".profile", "is empty, so the cost of dropping is unknown: measure it with `powerlab profile`, or omit error_max")
 	case !(c.Weight > 0 && c.Weight < math.MaxInt32):
 		return bad(place+".weight", "is %v; it must be above 0", c.Weight)
 	case !(c.MeanMax >= 0 && c.MeanMax < math.MaxInt32):
-		return bad(place+".mean_max_s", "is %v; it must be above 0, or left out", c.MeanMax)
+		return bad(place+".mean_max_s", "is %v; it must be above 0, or omitted", c.MeanMax)
 	case !(c.SprintUp == 0 || c.SprintUp >= 1 && c.SprintUp <= 100):
-		return bad(place+".sprint.speed_up", "is %v; it is from 1 to 100", c.SprintUp)
+		return bad(place+".sprint.speed_up", "is %v; it must be from 1 to 100", c.SprintUp)
 	case c.SprintExtra < 0:
 		return bad(place+".sprint.extra_w", "is %v; it must not be negative", c.SprintExtra)
 	case !(c.SprintShare >= 0 && c.SprintShare <= 1):

@@ -31,9 +31,9 @@ func (p Plan) Enough(now time.Time, done, dropped int) (why string) {
 	}
 	switch {
 	case p.ErrorBound:
-		return fmt.Sprintf("the job ends at its bound: %d of %d tasks are done, %d were needed", done, p.Tasks, p.floor())
+		return fmt.Sprintf("the job's error bound is met: %d of %d tasks done, %d required", done, p.Tasks, p.floor())
 	case p.untilDeadline() && !now.Before(p.Deadline):
-		return fmt.Sprintf("the job's deadline has passed: %d of %d tasks are done, %d were needed", done, p.Tasks, p.floor())
+		return fmt.Sprintf("the job's deadline has passed: %d of %d tasks done, %d required", done, p.Tasks, p.floor())
 	}
 	return ""
 }
@@ -51,7 +51,7 @@ func (p Plan) Summary(done, dropped int) string {
 	if dropped == 0 {
 		return fmt.Sprintf("%d of %d tasks done", done, p.Tasks)
 	}
-	said := fmt.Sprintf("%d of %d tasks done, %d dropped (at least %d were needed)", done, p.Tasks, dropped, p.needed())
+	said := fmt.Sprintf("%d of %d tasks done, %d dropped (at least %d required)", done, p.Tasks, dropped, p.needed())
 	if p.bounded() {
 		said += ", error " + units.Percent(float64(p.Tasks-done)/float64(p.Tasks))
 	}

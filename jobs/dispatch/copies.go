@@ -254,10 +254,10 @@ func (c *Core) why(now time.Time, j *job, index int, node string) string {
 	x := c.lookAt(now, j, index)
 	stage := ""
 	if j.est.greedy {
-		stage = ", greedy since few tasks are left"
+		stage = ", greedy because few tasks are left"
 	}
 	if j.est.sample {
-		stage = ", all through as a sample"
+		stage = ", for the whole job as a sample"
 	}
 	return fmt.Sprintf("%s%s: map task %d runs on %s and needs %s more, a copy on %s %s",
 		j.est.policy, stage, index, j.maps[index].runs[0].node, seconds(float64(x.Remaining)*x.Measured/x.Speed), node,

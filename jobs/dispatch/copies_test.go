@@ -361,7 +361,7 @@ func TestErrorBoundEndsTheJob(t *testing.T) {
 	}
 	drop := slices.IndexFunc(last, func(a Action) bool { _, is := a.(DropTasks); return is })
 	kill := slices.IndexFunc(last, func(a Action) bool { _, is := a.(Kill); return is })
-	if drop < 0 || kill < drop || len(last[drop].(DropTasks).Indexes) != 4 || !strings.Contains(last[drop].(DropTasks).Why, "6 of 10 tasks are done, 6 were needed") {
+	if drop < 0 || kill < drop || len(last[drop].(DropTasks).Indexes) != 4 || !strings.Contains(last[drop].(DropTasks).Why, "6 of 10 tasks done, 6 required") {
 		t.Fatalf("%v", last)
 	}
 	k.want("jr0@" + k.running[sortedRefs(refs(k.running))[0]])
@@ -369,7 +369,7 @@ func TestErrorBoundEndsTheJob(t *testing.T) {
 		t.Errorf("%d outputs", got)
 	}
 	k.finish("j", PhaseReduce, 0, "")
-	if e := k.ended["j"]; e.State != Done || e.Done != 6 || e.Tasks != 10 || e.Outcome != "6 of 10 tasks done, 4 dropped (at least 6 were needed), error 40 %" || e.Wasted.Killed <= 0 {
+	if e := k.ended["j"]; e.State != Done || e.Done != 6 || e.Tasks != 10 || e.Outcome != "6 of 10 tasks done, 4 dropped (at least 6 required), error 40 %" || e.Wasted.Killed <= 0 {
 		t.Errorf("ended as %+v", e)
 	}
 }
@@ -397,9 +397,9 @@ func TestDeadlineEndsTheJob(t *testing.T) {
 		before, late int // tasks that end before the deadline and after it
 		want         string
 	}{
-		"enough":             {0.5, 3, 0, "3 of 4 tasks done, 1 dropped (at least 2 were needed), error 25 %"},
-		"just enough":        {0.5, 2, 0, "2 of 4 tasks done, 2 dropped (at least 2 were needed), error 50 %"},
-		"the floor is later": {0.75, 2, 1, "3 of 4 tasks done, 1 dropped (at least 3 were needed), error 25 %"},
+		"enough":             {0.5, 3, 0, "3 of 4 tasks done, 1 dropped (at least 2 required), error 25 %"},
+		"just enough":        {0.5, 2, 0, "2 of 4 tasks done, 2 dropped (at least 2 required), error 50 %"},
+		"the floor is later": {0.75, 2, 1, "3 of 4 tasks done, 1 dropped (at least 3 required), error 25 %"},
 		"all are needed":     {1, 3, 1, "4 of 4 tasks done"},
 	} {
 		k := copying(t, speculation.None, "n1", "n2")

@@ -115,7 +115,7 @@ func (j *job) allowed(theta float64) (most float64, why string) {
 	}
 	why = fmt.Sprintf("drop ratio of class %s", j.Class)
 	if left := max(0, 1-j.MinTasks); theta > left {
-		why = fmt.Sprintf("class %s drops %s, but the job's floor of %s leaves %s", j.Class, units.Percent(theta), units.Percent(j.MinTasks), units.Percent(left))
+		why = fmt.Sprintf("class %s drops %s, limited by the job's floor of %s to %s", j.Class, units.Percent(theta), units.Percent(j.MinTasks), units.Percent(left))
 		theta = left
 	}
 	return theta, why
@@ -184,7 +184,7 @@ func (c *Core) Deflate(id string, theta float64, seed uint64, why string) error 
 		return fmt.Errorf("job %s: %w", id, errNotRunning)
 	}
 	if kept, floor := units.Ratio(1-theta).Kept(j.Tasks), j.needed(); kept < floor || units.Ratio(theta).Above(units.Ratio(1-j.MinTasks)) {
-		return fmt.Errorf("job %s: a drop ratio of %s keeps %d of %d tasks, its floor is %d: %w", id, units.Percent(theta), kept, j.Tasks, floor, errFloor)
+		return fmt.Errorf("job %s: a drop ratio of %s keeps %d of %d tasks; the floor is %d: %w", id, units.Percent(theta), kept, j.Tasks, floor, errFloor)
 	}
 	if theta <= j.run.Theta {
 		return nil

@@ -97,7 +97,7 @@ func ParseComparison(name string) (Comparison, error) {
 	if c := Comparison(name); slices.Contains(Comparisons(), c) {
 		return c, nil
 	}
-	return "", fmt.Errorf("%w: %q is none of %v", errComparison, name, Comparisons())
+	return "", fmt.Errorf("%w: %q; want one of %v", errComparison, name, Comparisons())
 }
 
 // Accuracy is how near a partial result is to the exact one, 0 to 1. top is how many

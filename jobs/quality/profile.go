@@ -75,7 +75,7 @@ func (p *Profile) check() error {
 	case p.Tasks < 0:
 		return fmt.Errorf("%w: tasks is %d", errProfile, p.Tasks)
 	case len(p.Points) == 0 || len(p.Points) > pointsMax:
-		return fmt.Errorf("%w: it has %d points; from 1 to %d make one", errProfile, len(p.Points), pointsMax)
+		return fmt.Errorf("%w: %d points; must be from 1 to %d", errProfile, len(p.Points), pointsMax)
 	}
 	if p.Comparison != "" {
 		if _, err := ParseComparison(string(p.Comparison)); err != nil {
@@ -96,7 +96,7 @@ func (p *Profile) check() error {
 func (x Point) check() error {
 	switch {
 	case !(x.Fraction > 0 && x.Fraction <= 1):
-		return fmt.Errorf("%w: fraction %v is not above 0 and at most 1", errProfile, x.Fraction)
+		return fmt.Errorf("%w: fraction %v must be above 0 and at most 1", errProfile, x.Fraction)
 	case !(x.Low >= 0 && x.Low <= x.Accuracy && x.Accuracy <= x.High && x.High <= 1):
 		return fmt.Errorf("%w: at fraction %v the order 0 <= low <= accuracy <= high <= 1 does not hold: low %v, accuracy %v, high %v",
 			errProfile, x.Fraction, x.Low, x.Accuracy, x.High)
@@ -139,7 +139,7 @@ func (p *Profile) warning(first, last int) string {
 	for _, x := range p.Points[first : last+1] {
 		names = append(names, fmt.Sprintf("%.4g", x.Fraction))
 	}
-	return fmt.Sprintf("fewer tasks seemed better than more: fractions %s were pooled to accuracy %.4g; more runs would tell them apart",
+	return fmt.Sprintf("accuracy is not monotone: fractions %s were pooled to accuracy %.4g; measure more runs",
 		strings.Join(names, ", "), p.Points[first].Accuracy)
 }
 

@@ -132,7 +132,7 @@ func TestBadProfilesAreRefused(t *testing.T) {
 		`{"name":"x","engine":"l","comparison":"vibes","points":[]}`:                                         "0 points",
 		`{"name":"x"} {}`: "more than one",
 		`{"name":"x","engine":"l","points":[{"fraction":1,"runs":1},{"fraction":1,"runs":1}]}`: "two points for fraction 1",
-		`{"name":"x","engine":"l","comparison":"vibes","points":[{"fraction":1,"runs":1}]}`:    `"vibes" is none of`,
+		`{"name":"x","engine":"l","comparison":"vibes","points":[{"fraction":1,"runs":1}]}`:    `"vibes"; want one of`,
 	} {
 		if _, _, err := Parse([]byte(file)); !errors.Is(err, errProfile) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", file, err, want)

@@ -105,7 +105,7 @@ func (p PH) Scale(factor float64) (PH, error) {
 // checkSize checks every distribution and the number of phases that comes of them.
 func checkSize(phs []PH, add func(total, n int) int) error {
 	if len(phs) == 0 {
-		return bad("distributions", "are none; name at least one")
+		return bad("distributions", "are missing; give at least one")
 	}
 	total := 0
 	for i, p := range phs {
@@ -113,7 +113,7 @@ func checkSize(phs []PH, add func(total, n int) int) error {
 			return within(fmt.Sprintf("distributions[%d]", i), err)
 		}
 		if total = add(total, p.Phases()); total > MaxPhases {
-			return bad("distributions", "have %d phases together; at most %d are taken", total, MaxPhases)
+			return bad("distributions", "have %d phases in total; the maximum is %d", total, MaxPhases)
 		}
 	}
 	return nil

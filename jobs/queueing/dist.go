@@ -179,12 +179,12 @@ func Fit(mean, cv2 float64) (PH, error) {
 	case !isRate(mean) || !isRate(1/mean):
 		return PH{}, bad("mean", "is %v; it must be above 0 and finite", mean)
 	case !(cv2 >= 1.0/MaxPhases) || math.IsInf(cv2, 1):
-		return PH{}, bad("cv2", "is %v; it must be at least 1/%d = %v, as so many phases are taken at most, and finite", cv2, MaxPhases, 1.0/MaxPhases)
+		return PH{}, bad("cv2", "is %v; it must be finite and at least 1/%d = %v, which takes the maximum number of phases", cv2, MaxPhases, 1.0/MaxPhases)
 	}
 	if cv2 >= 1 {
 		p := (1 + math.Sqrt((cv2-1)/(cv2+1))) / 2
 		if p == 1 {
-			return PH{}, bad("cv2", "is %v; rounding leaves nothing of the second branch beyond 1e15", cv2)
+			return PH{}, bad("cv2", "is %v; above 1e15 the second branch is lost to rounding", cv2)
 		}
 		return hyper([]float64{p, 1 - p}, []float64{2 * p / mean, 2 * (1 - p) / mean})
 	}
@@ -214,7 +214,7 @@ func FitMoments(m1, m2, m3 float64) (PH, error) {
 		return PH{}, bad("moment 2", "is %v; it must be above the square of the mean, %v", m2, m1*m1)
 	}
 	if m1*m3 <= m2*m2 {
-		return PH{}, bad("moment 3", "is %v; no positive time with these first two has less than %v", m3, m2*m2/m1)
+		return PH{}, bad("moment 3", "is %v; with the first two moments it must be at least %v", m3, m2*m2/m1)
 	}
 	for n := 1; 2*n <= MaxPhases; n++ {
 		k := float64(n)
@@ -223,7 +223,7 @@ func FitMoments(m1, m2, m3 float64) (PH, error) {
 			return p, nil
 		}
 	}
-	return PH{}, bad("moments", "%v, %v, %v need more than %d phases; fit mean and variation only", m1, m2, m3, MaxPhases)
+	return PH{}, bad("moments", "%v, %v, %v need more than %d phases; fit only mean and variation", m1, m2, m3, MaxPhases)
 }
 
 // twoErlangs has scales with the moments r1, r2, r3: the two points of Gauss' quadrature.

@@ -44,7 +44,7 @@ type UnstableError struct {
 // Error names rho and the way out.
 func (e *UnstableError) Error() string {
 	return fmt.Sprintf("queueing: unstable: rho is %.6g and must be below 1; lower the arrival rates, "+
-		"or shorten the services (drop tasks, sprint)", e.Rho)
+		"or shorten the service times (drop tasks, sprint)", e.Rho)
 }
 
 // NumericError tells that rounding would spoil an answer, which is then not given.

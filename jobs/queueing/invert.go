@@ -58,8 +58,8 @@ func invert(transform func(s complex128) (complex128, error), t float64) (value,
 		before = now
 	}
 	return 0, 0, &NumericError{
-		What: fmt.Sprintf("the distribution at %v did not settle within %d terms", t, termsMax),
-		Hint: "the rates are too unlike each other: leave out phases that take next to no time, or ask for moments only",
+		What: fmt.Sprintf("the distribution at %v did not converge within %d terms", t, termsMax),
+		Hint: "the rates differ too much: omit phases of negligible time, or request only moments",
 	}
 }
 
@@ -81,7 +81,7 @@ func measure(moments []float64) Measure { return Measure{Mean: moments[0], Momen
 func (m *Measure) fill(percentiles []float64) error {
 	for i, x := range m.Moments {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return &NumericError{What: fmt.Sprintf("moment %d is beyond what numbers hold", i+1), Hint: "ask for fewer moments, or count time in larger units"}
+			return &NumericError{What: fmt.Sprintf("moment %d overflows", i+1), Hint: "request fewer moments, or use a larger time unit"}
 		}
 	}
 	search := quantiles{law: m.law, mean: m.Mean}
@@ -167,7 +167,7 @@ func (q *quantiles) find(p float64) (float64, error) {
 		}
 		t = next
 	}
-	return 0, &NumericError{What: "a percentile was not found", Hint: "ask for another one, or for moments only"}
+	return 0, &NumericError{What: "a percentile was not found", Hint: "request another one, or only moments"}
 }
 
 // start is where the search begins: on the line through the end of the last one, else where

@@ -111,11 +111,11 @@ func job(speed float64, make ...func() (part, error)) (PH, error) {
 		stages, n = append(stages, s), n+s.Phases()
 	}
 	if n > MaxPhases {
-		return PH{}, bad("job", "has %d phases; at most %d are taken: give fewer tasks, or waves instead of tasks", n, MaxPhases)
+		return PH{}, bad("job", "has %d phases; the maximum is %d: give fewer tasks, or waves instead of tasks", n, MaxPhases)
 	}
 	whole := sequence(stages...)
 	if ever := mass(whole.Alpha); ever < 1-tolerance {
-		return PH{}, bad("job", "is over before it began with probability %.6g; give setup or shuffle a time, or keep a task", 1-ever)
+		return PH{}, bad("job", "takes no time with probability %.6g; give setup or shuffle a time, or keep a task", 1-ever)
 	}
 	normalise(whole.Alpha)
 	if speed == 0 {
@@ -151,7 +151,7 @@ func kept(name string, tasks []float64, drop float64) ([]float64, error) {
 		return []float64{1}, nil
 	}
 	if len(tasks) > MaxPhases+1 {
-		return nil, bad(name, "are up to %d; at most %d tasks are taken", len(tasks)-1, MaxPhases)
+		return nil, bad(name, "are up to %d; the maximum is %d tasks", len(tasks)-1, MaxPhases)
 	}
 	if err := checkProbabilities(name, tasks); err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func waves(name string, probabilities []float64, drop float64, slots int, length
 		return part{}, nil
 	}
 	if len(lengths) == 0 {
-		return part{}, bad(name+" waves", "are not given, but jobs have up to %d", most)
+		return part{}, bad(name+" waves", "are missing; jobs have up to %d", most)
 	}
 	entered := make([]float64, most+1) // q(d): by waves to go
 	for t, p := range left {
@@ -216,7 +216,7 @@ func waves(name string, probabilities []float64, drop float64, slots int, length
 			return part{}, within(fmt.Sprintf("%s waves[%d]", name, min(d, len(lengths))-1), err)
 		}
 		if sizes += p.Phases(); sizes > MaxPhases {
-			return part{}, bad(name+" waves", "have more than %d phases together; give fewer waves, or fewer phases per wave", MaxPhases)
+			return part{}, bad(name+" waves", "have more than %d phases in total; give fewer waves, or fewer phases per wave", MaxPhases)
 		}
 		parts = append(parts, p)
 	}

@@ -79,7 +79,7 @@ func TestDIASEq1AllDropped(t *testing.T) {
 		t.Error(cmp.Diff(want, rows(p)))
 	}
 	m.Setup, m.Shuffle = 0, 0
-	if _, err := TaskLevel(m); err == nil || !strings.Contains(err.Error(), "over before it began with probability 1") {
+	if _, err := TaskLevel(m); err == nil || !strings.Contains(err.Error(), "takes no time with probability 1") {
 		t.Errorf("error %v, want one about a job that is nothing", err)
 	}
 }
@@ -139,7 +139,7 @@ func TestDIASJobsRefused(t *testing.T) {
 		"maps mean is 0":              func(m *TaskModel) { m.MapMean = 0 },
 		"setup mean is -1":            func(m *TaskModel) { m.Setup = -1 },
 		"speed is -2":                 func(m *TaskModel) { m.Speed = -2 },
-		"at most 2000 tasks":          func(m *TaskModel) { m.Maps = Exactly(2001) },
+		"the maximum is 2000 tasks":   func(m *TaskModel) { m.Maps = Exactly(2001) },
 		"job has 2004 phases":         func(m *TaskModel) { m.Maps, m.Reduces, m.ReduceMean = Exactly(2000), Exactly(4), 1 },
 		"with probability 0.25; give": func(m *TaskModel) { m.Maps = []float64{0.25, 0.75} },
 	} {
@@ -149,7 +149,7 @@ func TestDIASJobsRefused(t *testing.T) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}
-	if _, err := WaveLevel(WaveModel{Slots: 2, Maps: Exactly(4)}); err == nil || !strings.Contains(err.Error(), "waves are not given") {
+	if _, err := WaveLevel(WaveModel{Slots: 2, Maps: Exactly(4)}); err == nil || !strings.Contains(err.Error(), "waves are missing") {
 		t.Errorf("error %v, want one about missing waves", err)
 	}
 }

@@ -50,13 +50,13 @@ func newMMAP(d []*mat.Dense) (*MMAP, error) {
 	}
 	total := m.generator()
 	if from, to, cut := unreachable(total); cut {
-		return nil, bad("D", "is reducible: phase %d never leads to phase %d; leave out the phases that are left for good", from, to)
+		return nil, bad("D", "is reducible: phase %d never leads to phase %d; omit transient phases", from, to)
 	}
 	m.phases = stationary(total)
 	for k, rows := range m.marked {
 		rate := rateIn(m.phases, rows)
 		if !(rate > 0) {
-			return nil, bad(fmt.Sprintf("D[%d]", k+1), "brings no jobs of class %d: leave the class out", k)
+			return nil, bad(fmt.Sprintf("D[%d]", k+1), "brings no jobs of class %d: omit the class", k)
 		}
 		m.classes = append(m.classes, rate)
 	}
@@ -71,12 +71,12 @@ func checkShapes(d []*mat.Dense) error {
 	}
 	for k, dk := range d {
 		if dk == nil || dk.IsEmpty() {
-			return bad(fmt.Sprintf("D[%d]", k), "is empty; it has a row and a column for every phase")
+			return bad(fmt.Sprintf("D[%d]", k), "is empty; it must have a row and a column per phase")
 		}
 	}
 	order, _ := d[0].Dims()
 	if order > maxArrivalPhases {
-		return bad("D[0]", "has %d phases; at most %d are solved: fit fewer phases, or simulate", order, maxArrivalPhases)
+		return bad("D[0]", "has %d phases; the maximum is %d: fit fewer phases, or simulate", order, maxArrivalPhases)
 	}
 	for k, dk := range d {
 		if rows, columns := dk.Dims(); rows != order || columns != order {
@@ -98,9 +98,9 @@ func checkRates(k int, dk *mat.Dense) error {
 			case math.IsNaN(x) || math.Abs(x) > rateMax:
 				return bad(place, "is %v; it must be a rate of at most %g", x, rateMax)
 			case leaving && x >= 0:
-				return bad(place, "is %v; the diagonal of D0 holds minus the rate at which the phase is left, below 0", x)
+				return bad(place, "is %v; the diagonal of D0 must be negative: minus the rate of leaving the phase", x)
 			case !leaving && x < 0:
-				return bad(place, "is %v; only the diagonal of D0 is below 0", x)
+				return bad(place, "is %v; only the diagonal of D0 may be negative", x)
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func (m *MMAP) mend() error {
 		}
 		if miss := out + row[i]; math.Abs(miss) > rowSumTolerance*-row[i] {
 			return bad(fmt.Sprintf("D[0][%d][%d]", i, i), "is %v, but the other rates of row %d, of all matrices, add up to %v; "+
-				"the row of a generator sums to 0, not to %g: make it %v", row[i], i, out, miss, -out)
+				"a row of a generator sums to 0, not to %g: use %v", row[i], i, out, miss, -out)
 		}
 		row[i] = -out
 	}

@@ -41,11 +41,11 @@ func TestMMAPValidation(t *testing.T) {
 		"negative":          {change(1, 0, 1, -0.1), "D[1][0][1] is -0.1; only the diagonal"},
 		"negative hidden":   {change(0, 0, 1, -1), "D[0][0][1] is -1; only the diagonal"},
 		"diagonal":          {change(0, 1, 1, 1), "D[0][1][1] is 1; the diagonal"},
-		"sum":               {change(1, 1, 1, 0.6), "make it -1.1"},
+		"sum":               {change(1, 1, 1, 0.6), "use -1.1"},
 		"never comes back":  {[]*mat.Dense{square(-2, 1, 0, -1), square(1, 0, 0, 1)}, "D is reducible: phase 1 never leads to phase 0"},
 		"never left":        {[]*mat.Dense{square(-1, 0, 1, -2), square(1, 0, 0, 1)}, "D is reducible: phase 0 never leads to phase 1"},
 		"class without job": {[]*mat.Dense{square(-1), square(1), square(0)}, "D[2] brings no jobs of class 1"},
-		"too large":         {[]*mat.Dense{eye(maxArrivalPhases + 1), eye(maxArrivalPhases + 1)}, "at most 64"},
+		"too large":         {[]*mat.Dense{eye(maxArrivalPhases + 1), eye(maxArrivalPhases + 1)}, "the maximum is 64"},
 	} {
 		if _, err := newMMAP(c.d); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)

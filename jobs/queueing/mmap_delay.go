@@ -79,7 +79,7 @@ func newMMAPQueue(arrivals *MMAP, services []*serviceWork, preemptive bool) (*mm
 		return nil, &NumericError{
 			What: fmt.Sprintf("a queue of %d classes with %d arrival phases and such services is too large: %.2g multiplications a step, %.2g at most",
 				len(services), q.hidden.order, work, workMax),
-			Hint: "give fewer phases (arrival phases count with their third power), merge classes, or simulate",
+			Hint: "use fewer phases (cost grows with the cube of arrival phases), merge classes, or simulate",
 		}
 	}
 	var starts [][]complex128
@@ -158,7 +158,7 @@ func (q *mmapQueue) rest(from int) ([]complex128, error) {
 	for i, p := range stationary(g) {
 		rest[i] = complex(p*(1-q.load(from)), 0)
 		if cmplx.IsNaN(rest[i]) {
-			return nil, tooStiff("the phases of an empty queue are lost in rounding")
+			return nil, tooStiff("the phases of an empty queue are lost to rounding")
 		}
 	}
 	return rest, nil
@@ -205,7 +205,7 @@ func (q *mmapQueue) exponentFrom(k int, s complex128, at *matrix) (*matrix, erro
 		off.add(-1, at)
 		size := off.largest()
 		if math.IsNaN(size) || math.IsInf(size, 0) {
-			return nil, tooStiff("the busy periods of the higher classes do not come out as numbers")
+			return nil, tooStiff("the busy periods of the higher classes are not finite")
 		}
 		if size <= 4*epsilon*scale {
 			return next, nil
@@ -284,7 +284,7 @@ func (q *mmapQueue) extensionOf(k int, s complex128, exponent *matrix) (*extensi
 	}
 	for i := range form.t.order {
 		if real(s) > 0 && real(form.t.at(i, i)) > epsilon*exponent.largest() {
-			return nil, tooStiff("the busy periods of the higher classes come out growing")
+			return nil, tooStiff("the busy periods of the higher classes grow")
 		}
 	}
 	e := &extension{form: form, times: make([]*matrix, len(q.services)), rests: make([]*matrix, len(q.services))}
@@ -399,7 +399,7 @@ func (q *mmapQueue) startsOf(k int) ([]complex128, error) {
 		unit[i] = 0
 	}
 	if off := math.Abs(real(sum(at))/q.rates[k] - 1); !(off < noiseMax) {
-		return nil, tooStiff(fmt.Sprintf("the starts of class %d add up to its arrivals with a relative error of %.2g", k, off))
+		return nil, tooStiff(fmt.Sprintf("the starts of class %d differ from its arrivals by a relative error of %.2g", k, off))
 	}
 	return at, nil
 }
@@ -519,7 +519,7 @@ func (q *mmapQueue) radius(k, from int) (float64, error) {
 	if r := math.Min(-g, slow); r > 0 {
 		return r, nil
 	}
-	return 0, tooStiff(fmt.Sprintf("the delays of class %d have too long a tail", k))
+	return 0, tooStiff(fmt.Sprintf("the tail of the delays of class %d is too long", k))
 }
 
 // turningPoint is the largest z in [end, 0) where holds is true, which it stays left of it;

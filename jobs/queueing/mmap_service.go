@@ -39,8 +39,8 @@ func newServiceWork(p PH) (*serviceWork, error) {
 	} else {
 		if len(a) > cyclicPhasesMax {
 			return nil, &NumericError{
-				What: fmt.Sprintf("a service with %d phases that come back to where they were is too large", len(a)),
-				Hint: fmt.Sprintf("give at most %d of them, any number where no phase is met twice, or simulate", cyclicPhasesMax),
+				What: fmt.Sprintf("a service with %d cyclic phases is too large", len(a)),
+				Hint: fmt.Sprintf("use at most %d cyclic phases (acyclic ones are not limited), or simulate", cyclicPhasesMax),
 			}
 		}
 		d, err := realMatrix(a).triangular()
@@ -116,7 +116,7 @@ func (w *serviceWork) take(a *matrix) {
 // check refuses a service whose triangular form lost its digits: the transform at 0 is 1.
 func (w *serviceWork) check() error {
 	if !(w.slow > 0) {
-		return tooStiff(fmt.Sprintf("a service is too stiff: its slowest rate comes out as %g", w.slow))
+		return tooStiff(fmt.Sprintf("a service is too stiff: its slowest rate is computed as %g", w.slow))
 	}
 	if off := math.Abs(real(w.transform(0)) - 1); !(off < 1e-10) {
 		return tooStiff(fmt.Sprintf("a service is too stiff: its probabilities add up to 1 with an error of %g", off))
@@ -200,5 +200,5 @@ func complexes(x []float64) []complex128 {
 
 // tooStiff is the error of numbers that a float64 does not hold together.
 func tooStiff(what string) error {
-	return &NumericError{What: what, Hint: "bring the rates nearer to each other, lower the load, or simulate"}
+	return &NumericError{What: what, Hint: "use rates that differ less, lower the load, or simulate"}
 }

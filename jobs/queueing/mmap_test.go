@@ -552,8 +552,8 @@ func TestMMAPRefuses(t *testing.T) {
 	}{
 		"hardly stable": {two(1 - 1e-10), one, "rho is"},
 		"near load 1":   {two(1 - 2e-6), one, "percentile 0.95 could be off"},
-		"long phases":   {stiff, one, "rates nearer"},
-		"large cycle":   {two(0.1), testkit.Need(NewPH(alpha, cyclic))(t), "come back"},
+		"long phases":   {stiff, one, "rates that differ less"},
+		"large cycle":   {two(0.1), testkit.Need(NewPH(alpha, cyclic))(t), "cyclic phases"},
 		"too large":     {scaled(t, []*mat.Dense{mat.NewDense(20, 20, nil), wide}, 0.5), long, "too large"},
 		"rare end":      {two(1e-10), testkit.Need(NewPH([]float64{1, 0, 0}, [][]float64{{-1, 0.3, 0.7}, {0.2, -1 - 1e-9, 0.8}, {0.9, 0.1, -1}}))(t), "too stiff"},
 	} {

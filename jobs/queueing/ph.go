@@ -30,9 +30,9 @@ func NewPH(alpha []float64, a [][]float64) (PH, error) {
 	n := len(alpha)
 	switch {
 	case n == 0:
-		return PH{}, bad("alpha", "is empty; a distribution has at least one phase")
+		return PH{}, bad("alpha", "is empty; a distribution needs at least one phase")
 	case n > MaxPhases:
-		return PH{}, bad("alpha", "has %d phases; at most %d are taken", n, MaxPhases)
+		return PH{}, bad("alpha", "has %d phases; the maximum is %d", n, MaxPhases)
 	case len(a) != n:
 		return PH{}, bad("A", "has %d rows for the %d phases of alpha", len(a), n)
 	}
@@ -101,14 +101,14 @@ func checkRow(row []float64, i int) error {
 		case math.IsNaN(x) || math.IsInf(x, 0):
 			return bad(place(), "is %v; it must be a finite rate", x)
 		case i == j && x >= 0:
-			return bad(place(), "is %v; the diagonal holds minus the rate of leaving the phase, below 0", x)
+			return bad(place(), "is %v; the diagonal must be negative: minus the rate of leaving the phase", x)
 		case i != j && x < 0:
 			return bad(place(), "is %v; a rate between phases is at least 0", x)
 		}
 		sum += x
 	}
 	if sum > tolerance*-row[i] {
-		return bad(fmt.Sprintf("A[%d]", i), "sums to %v; more would enter phases than leaves phase %d: make A[%d][%d] at most %v",
+		return bad(fmt.Sprintf("A[%d]", i), "sums to %v; the row of phase %d must not be positive: make A[%d][%d] at most %v",
 			sum, i, i, i, row[i]-sum)
 	}
 	return nil
@@ -136,7 +136,7 @@ func (p PH) checkAbsorbed() error {
 	}
 	for i, ok := range ends {
 		if !ok {
-			return bad(fmt.Sprintf("A[%d]", i), "is never absorbed: no path leads from phase %d to the end, so A is singular; give a rate of absorption", i)
+			return bad(fmt.Sprintf("A[%d]", i), "is never absorbed: phase %d has no path to absorption, so A is singular; give an absorption rate", i)
 		}
 	}
 	return nil
@@ -174,7 +174,7 @@ func exponential(rate float64) (PH, error) { return Erlang(1, rate) }
 func Erlang(n int, rate float64) (PH, error) {
 	switch {
 	case n < 1 || n > MaxPhases:
-		return PH{}, bad("phases", "are %d; from 1 to %d are taken", n, MaxPhases)
+		return PH{}, bad("phases", "are %d; must be from 1 to %d", n, MaxPhases)
 	case !isRate(rate):
 		return PH{}, bad("rate", "is %v; it must be above 0 and finite", rate)
 	}

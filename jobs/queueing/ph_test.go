@@ -55,7 +55,7 @@ func TestOperationsRefuse(t *testing.T) {
 		"rates[1] is -1":                 second(hyper([]float64{0.5, 0.5}, []float64{1, -1})),
 		"probabilities sums to 0.75":     second(mixture([]float64{0.5, 0.25}, e, e)),
 		"probabilities are 1 for 2":      second(mixture([]float64{1}, e, e)),
-		"distributions are none":         second(mixture(nil)),
+		"distributions are missing":      second(mixture(nil)),
 		"distributions[1].A is missing":  second(mixture([]float64{0.5, 0.5}, e, PH{})),
 		"distributions have 2001 phases": second(mixture([]float64{0.5, 0.5}, e, big)),
 		"factor is 0":                    second(e.Scale(0)),

@@ -73,7 +73,7 @@ func checkLoad(rho float64) error {
 		return &UnstableError{Rho: rho}
 	case 1-rho < slackMin:
 		return &NumericError{
-			What: fmt.Sprintf("rho is %.9f, within %v of 1, where the answer is the rounding of the rates", rho, slackMin),
+			What: fmt.Sprintf("rho is %.9f, within %v of 1, where rounding dominates the result", rho, slackMin),
 			Hint: "lower the arrival rates, or shorten the services",
 		}
 	}
@@ -202,7 +202,7 @@ func (e *evaluation) root(s complex128) (z, slope complex128, err error) {
 	}
 	return 0, 0, &NumericError{
 		What: fmt.Sprintf("the busy period of the classes above %d did not converge at s = %v", e.k, s),
-		Hint: "lower the load of those classes, or make rates less unlike",
+		Hint: "lower the load of those classes, or use rates that differ less",
 	}
 }
 

@@ -88,7 +88,7 @@ type Percentile struct{ P, At float64 }
 func (m Measure) cdf(t float64) (float64, error) {
 	switch {
 	case math.IsNaN(t):
-		return 0, bad("t", "is %v; it must be a time", t)
+		return 0, bad("t", "is %v; it must be a finite time of at least 0", t)
 	case t < 0:
 		return 0, nil
 	case math.IsInf(t, 1):
@@ -119,10 +119,10 @@ func Solve(q Queue, o Options) (Result, error) {
 // check looks at all but an MMAP's matrices.
 func (q Queue) check() error {
 	if q.Discipline == PreemptiveRepeat {
-		return bad("discipline", "is %q: killing and restarting has no exact solution; simulate it, or take %s", q.Discipline, PreemptiveResume)
+		return bad("discipline", "is %q, which has no exact solution; simulate it, or use %s", q.Discipline, PreemptiveResume)
 	}
 	if q.Discipline != NonPreemptive && q.Discipline != PreemptiveResume {
-		return bad("discipline", "is %q, none of %s, %s", q.Discipline, NonPreemptive, PreemptiveResume)
+		return bad("discipline", "is %q; want %s or %s", q.Discipline, NonPreemptive, PreemptiveResume)
 	}
 	return q.checkParts()
 }
@@ -131,7 +131,7 @@ func (q Queue) checkParts() error {
 	rates, d, classes := q.Arrivals.Rates, q.Arrivals.D, len(q.Services)
 	switch {
 	case classes == 0 || classes > MaxClasses:
-		return bad("services", "are %d; from 1 to %d classes are taken", classes, MaxClasses)
+		return bad("services", "are %d; must be from 1 to %d", classes, MaxClasses)
 	case (rates == nil) == (d == nil):
 		return bad("arrivals", "must have either rates or D")
 	case d == nil && len(rates) != classes:
@@ -147,7 +147,7 @@ func (q Queue) checkParts() error {
 		total += rate
 	}
 	if d == nil && total == 0 {
-		return bad("arrivals.rates", "are all 0: no class has jobs")
+		return bad("arrivals.rates", "are all 0; at least one class must have jobs")
 	}
 	for k, s := range q.Services {
 		if err := s.validate(); err != nil {
@@ -162,7 +162,7 @@ func (o Options) check() error {
 		return bad("moments", "is %d; from 1 to %d are computed", o.Moments, maxMoments)
 	}
 	if len(o.Percentiles) > MaxPercentiles {
-		return bad("percentiles", "are %d; at most %d are computed", len(o.Percentiles), MaxPercentiles)
+		return bad("percentiles", "are %d; the maximum is %d", len(o.Percentiles), MaxPercentiles)
 	}
 	for i, p := range o.Percentiles {
 		if !(p > 0 && p <= MaxPercentile) {

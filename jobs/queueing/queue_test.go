@@ -396,7 +396,7 @@ func TestQueuesRefused(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"discipline":   {with(func(q *Queue) { q.Discipline = "fifo" }), Options{}, `discipline is "fifo", none of np, pr`},
+		"discipline":   {with(func(q *Queue) { q.Discipline = "fifo" }), Options{}, `discipline is "fifo"; want np or pr`},
 		"repeat":       {with(func(q *Queue) { q.Discipline = PreemptiveRepeat }), Options{}, "simulate"},
 		"no classes":   {with(func(q *Queue) { q.Services = nil }), Options{}, "services are 0"},
 		"both":         {with(func(q *Queue) { q.Arrivals.D = []*mat.Dense{} }), Options{}, "either rates or D"},
@@ -404,7 +404,7 @@ func TestQueuesRefused(t *testing.T) {
 		"rates":        {with(func(q *Queue) { q.Arrivals.Rates = []float64{1} }), Options{}, "arrivals.rates are 1 for 2 services"},
 		"negative":     {with(func(q *Queue) { q.Arrivals.Rates = []float64{0.1, -1} }), Options{}, "arrivals.rates[1] is -1"},
 		"NaN":          {with(func(q *Queue) { q.Arrivals.Rates = []float64{math.NaN(), 0} }), Options{}, "arrivals.rates[0] is NaN"},
-		"no jobs":      {with(func(q *Queue) { q.Arrivals.Rates = []float64{0, 0} }), Options{}, "no class has jobs"},
+		"no jobs":      {with(func(q *Queue) { q.Arrivals.Rates = []float64{0, 0} }), Options{}, "at least one class must have jobs"},
 		"no service":   {with(func(q *Queue) { q.Services = []PH{e, {}} }), Options{}, "services[1].A is missing"},
 		"unstable":     {with(func(q *Queue) { q.Arrivals.Rates = []float64{0.5, 0.75} }), Options{}, "rho is 1.25"},
 		"at 1":         {with(func(q *Queue) { q.Arrivals.Rates = []float64{0.5, 0.5} }), Options{}, "rho is 1 "},

@@ -110,11 +110,11 @@ func (s *Simulation) check(q *Queue) error {
 	}
 	switch {
 	case q.Discipline != NonPreemptive && q.Discipline != PreemptiveResume && q.Discipline != PreemptiveRepeat:
-		return bad("discipline", "is %q, none of %s, %s, %s", q.Discipline, NonPreemptive, PreemptiveResume, PreemptiveRepeat)
+		return bad("discipline", "is %q; want %s, %s or %s", q.Discipline, NonPreemptive, PreemptiveResume, PreemptiveRepeat)
 	case s.Replications < 2 || s.Replications > maxReplications:
-		return bad("replications", "are %d; an interval takes from 2 to %d", s.Replications, maxReplications)
+		return bad("replications", "are %d; must be from 2 to %d", s.Replications, maxReplications)
 	case s.Jobs < 100 || s.Jobs > maxSimulated/s.Replications:
-		return bad("jobs", "are %d; from 100 to %d are simulated in each of %d replications", s.Jobs, maxSimulated/s.Replications, s.Replications)
+		return bad("jobs", "are %d; must be from 100 to %d in each of %d replications", s.Jobs, maxSimulated/s.Replications, s.Replications)
 	}
 	if err := s.Options.check(); err != nil {
 		return err
@@ -220,8 +220,8 @@ func (r *replication) run(jobs int) error {
 	for n := 0; n < jobs || r.open > 0; n++ {
 		if n == jobs && r.waiting > backlogLeast && float64(r.waiting) > backlogMost*float64(jobs) || n > 3*jobs {
 			return &NumericError{
-				What: fmt.Sprintf("unstable: the simulation does not settle, %d jobs were left after %d had come", r.waiting, n),
-				Hint: "lower the arrival rates, or shorten the services; near a load of 1, simulate more jobs",
+				What: fmt.Sprintf("unstable: %d jobs were still queued after %d arrivals", r.waiting, n),
+				Hint: "lower the arrival rates or shorten the service times; near load 1, simulate more jobs",
 			}
 		}
 		if n == jobs/10 {

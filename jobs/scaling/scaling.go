@@ -112,12 +112,12 @@ func FitHeld(model string, points []Point, held map[string]float64) (*Curve, err
 // knownNames checks the names of a model and of its parameters.
 func knownNames(model string, parameters map[string]float64) error {
 	if !slices.Contains(Models(), model) {
-		return fmt.Errorf("scaling: %w: model %q is none of %s", ErrNumber, model, strings.Join(Models(), ", "))
+		return fmt.Errorf("scaling: %w: model %q; want one of %s", ErrNumber, model, strings.Join(Models(), ", "))
 	}
 	all := names(model)
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		if _, ok := all[name]; !ok {
-			return fmt.Errorf("scaling: %w: %s has no parameter %q; it has %s", ErrNumber, model, name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+			return fmt.Errorf("scaling: %w: %s has no parameter %q; its parameters are %s", ErrNumber, model, name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		}
 	}
 	return nil
@@ -197,13 +197,13 @@ func byM(points []Point) (bool, error) {
 	case withM == 0:
 		return false, nil
 	case withM < len(points):
-		return false, fmt.Errorf("scaling: %w: m is given in %d of %d points; give it in all, or in none where n is the degree", ErrNumber, withM, len(points))
+		return false, fmt.Errorf("scaling: %w: m is given in %d of %d points; give it in all, or in none if n is the degree", ErrNumber, withM, len(points))
 	case oneM:
 		return false, nil
 	case oneN || oneRatio:
 		return true, nil
 	}
-	return false, fmt.Errorf("scaling: %w: the points lie on no line: neither n, nor m, nor n/m is the same in all; use model usba, or fit the lines apart", ErrNumber)
+	return false, fmt.Errorf("scaling: %w: the points lie on no line (constant n, m or n/m); use model usba, or fit each line separately", ErrNumber)
 }
 
 // OnLine reports whether points lie on one line: all but usba ask for that.

@@ -88,7 +88,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	two := []scaling.Point{{N: 2, Speedup: 1.8}, {N: 4, Speedup: 3}, {N: 8, Speedup: 5}}
 	for text, try := range map[string]func() error{
-		"none of ipso":       func() error { _, err := scaling.Fit("law", two); return err },
+		"want one of ipso":   func() error { _, err := scaling.Fit("law", two); return err },
 		"no parameter \"x\"": func() error { _, err := scaling.FitHeld(scaling.IPSO, two, map[string]float64{"x": 1}); return err },
 		"lie on no line": func() error {
 			_, err := scaling.Fit(scaling.IPSO, []scaling.Point{{2, 1, 1}, {4, 3, 2}, {9, 4, 3}})

@@ -44,21 +44,21 @@ func ParsePolicy(name string) (Policy, error) {
 	for _, p := range Policies() {
 		all = append(all, string(p))
 	}
-	return "", bad("policy %q is none of %s", name, strings.Join(all, ", "))
+	return "", bad("policy %q; want one of %s", name, strings.Join(all, ", "))
 }
 
 // Sentence describes the policy in one line.
 func (p Policy) Sentence() string {
 	return map[Policy]string{
-		GS:       "what improves the result soonest: shortest first to a deadline, longest first to an error bound",
-		RAS:      "the copy that saves most slot time, if one saves any; otherwise a waiting task",
+		GS:       "fastest improvement: shortest task first for a deadline, longest first for an error bound",
+		RAS:      "the copy that saves most slot time; a waiting task if no copy saves any",
 		GRASS:    "ras, then gs from the point that samples of past jobs recommend; strawman without samples",
 		Strawman: "ras, then gs once two waves are left",
 		LATE:     "waiting tasks first, then copies of the slowest quarter, on at most a tenth of the slots",
 		Mantri:   "copies that probably save slot time, then waiting tasks, largest first",
 		None:     "waiting tasks only, in the order of gs",
-		Oracle:   "the best of all schedules if every estimate holds; small cases only",
-		Ours:     "grass with times under the nodes' caps; no copy on a node capped harder than the original's",
+		Oracle:   "the best schedule if every estimate is exact; small cases only",
+		Ours:     "grass with task times under the nodes' caps; no copy on a node with a lower speed than the original's",
 	}[p]
 }
 

@@ -116,7 +116,7 @@ func (v *View) Search() (Schedule, error) {
 	}
 	p := newPlant(v)
 	if len(p.tasks) > searchTasksMost {
-		return Schedule{}, fmt.Errorf("%w: %d tasks are not done, at most %d are searched", ErrTooLarge, len(p.tasks), searchTasksMost)
+		return Schedule{}, fmt.Errorf("%w: %d unfinished tasks; the maximum is %d", ErrTooLarge, len(p.tasks), searchTasksMost)
 	}
 	s := &search{need: v.Bound.Need(len(v.Tasks))}
 	s.from(p, 0, true)

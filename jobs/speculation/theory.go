@@ -146,7 +146,7 @@ func (m Model) Response(omega float64) float64 {
 // logarithms, relative to the next one.
 func Hill(values []float64, k int) (beta float64, err error) {
 	if k < 1 || k >= len(values) {
-		return 0, bad("Hill: k is %d of %d values; it must be from 1 to one less than they are", k, len(values))
+		return 0, bad("Hill: k is %d of %d values; it must be at least 1 and below the number of values", k, len(values))
 	}
 	for i, x := range values {
 		if !(x > 0) || math.IsInf(x, 0) {
@@ -160,7 +160,7 @@ func Hill(values []float64, k int) (beta float64, err error) {
 		sum += math.Log(x / next)
 	}
 	if sum == 0 {
-		return 0, bad("Hill: the %d greatest values are equal; they have no tail", k+1)
+		return 0, bad("Hill: the %d largest values are equal; there is no tail", k+1)
 	}
 	return float64(k) / sum, nil
 }

@@ -139,13 +139,13 @@ func (v *View) check() error {
 	case len(v.Tasks) == 0:
 		return bad("the job has no tasks; give at least one")
 	case len(v.Tasks) > TasksMost:
-		return bad("%d tasks; at most %d are taken", len(v.Tasks), TasksMost)
+		return bad("%d tasks; the maximum is %d", len(v.Tasks), TasksMost)
 	case v.Slots < 0 || v.Slots > SlotsMost:
 		return bad("slots is %d; it must be from 0 to %d", v.Slots, SlotsMost)
 	case b.ByDeadline && b.Left < 0:
-		return bad("the deadline passed %v ago; it must not lie before now", -b.Left)
+		return bad("the deadline passed %v ago; it must not be in the past", -b.Left)
 	case b.ByDeadline && b.Left > TimeMost:
-		return bad("the deadline is %v away; at most %v are taken", b.Left, TimeMost)
+		return bad("the deadline is in %v; the maximum is %v", b.Left, TimeMost)
 	case !b.ByDeadline && !(b.Error >= 0 && b.Error <= 1):
 		return bad("error is %v; it must be from 0 to 1", b.Error)
 	case v.Typical < 0 || v.Typical > TimeMost || v.Width < 0 || v.Width > SlotsMost:
@@ -155,9 +155,9 @@ func (v *View) check() error {
 	case v.Report < 0 || v.Report > TimeMost:
 		return bad("the interval of reports is %v; it must be from 0 to %v", v.Report, TimeMost)
 	case len(v.Slow) > 0 && len(v.Slow) != v.Slots:
-		return bad("slow says something of %d slots of %d; give one a free slot", len(v.Slow), v.Slots)
+		return bad("slow has %d entries for %d slots; give one per free slot", len(v.Slow), v.Slots)
 	case len(v.Speeds) > 0 && len(v.Speeds) != v.Slots:
-		return bad("%d speeds for %d slots; give one a free slot", len(v.Speeds), v.Slots)
+		return bad("%d speeds for %d slots; give one per free slot", len(v.Speeds), v.Slots)
 	}
 	for i, s := range v.Speeds {
 		if !(s > 0 && s <= 1) {
@@ -166,7 +166,7 @@ func (v *View) check() error {
 	}
 	for i, d := range v.Durations {
 		if !(d > 0) || math.IsInf(d, 0) || i > 0 && d < v.Durations[i-1] {
-			return bad("durations[%d] is %v; they must rise and be finite and above 0", i, d)
+			return bad("durations[%d] is %v; durations must be finite, above 0 and ascending", i, d)
 		}
 	}
 	return nil
@@ -191,7 +191,7 @@ func (v *View) count() (counts, error) {
 	for i := range v.Tasks {
 		t := &v.Tasks[i]
 		if i > 0 && t.ID <= v.Tasks[i-1].ID {
-			return c, bad("tasks[%d]: ID %d after %d; IDs must rise, each once", i, t.ID, v.Tasks[i-1].ID)
+			return c, bad("tasks[%d]: ID %d after %d; IDs must be unique and ascending", i, t.ID, v.Tasks[i-1].ID)
 		}
 		if t.State == Done {
 			c.done++
@@ -212,7 +212,7 @@ func (v *View) count() (counts, error) {
 	}
 	c.waiting = len(v.Tasks) - c.done - c.running
 	if c.unknown = unknown > 0; unknown > 0 && unknown == c.waiting+c.running {
-		return c, bad("no task has an estimate of a new copy's time (t_new); at least one is needed")
+		return c, bad("no task has an estimate for a new copy (t_new); at least one is required")
 	}
 	return c, nil
 }
@@ -235,11 +235,11 @@ func (t *Task) check(i int) error {
 	case t.New < 0 || t.New > TimeMost:
 		return bad("tasks[%d]: t_new is %v; it must be above 0 and at most %v", i, t.New, TimeMost)
 	case t.State == Waiting && t.Copies != 0:
-		return bad("tasks[%d]: %d copies of a task that waits", i, t.Copies)
+		return bad("tasks[%d]: %d copies of a waiting task", i, t.Copies)
 	case t.Copies < 0 || t.Copies > CopiesMost:
-		return bad("tasks[%d]: %d copies; from 0 to %d are taken", i, t.Copies, CopiesMost)
+		return bad("tasks[%d]: %d copies; must be from 0 to %d", i, t.Copies, CopiesMost)
 	case t.State == Running && t.Remaining > TimeMost:
-		return bad("tasks[%d]: t_rem is %v; at most %v are taken", i, t.Remaining, TimeMost)
+		return bad("tasks[%d]: t_rem is %v; the maximum is %v", i, t.Remaining, TimeMost)
 	case !(t.Rate >= 0 && t.Rate <= math.MaxFloat64):
 		return bad("tasks[%d]: rate is %v; it must be finite and 0 or more", i, t.Rate)
 	case !(t.Speed >= 0 && t.Speed <= 1) || !(t.Measured >= 0 && t.Measured <= 1):

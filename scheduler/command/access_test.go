@@ -92,7 +92,7 @@ func TestFloodOfStrangersKeepsNobodyOut(t *testing.T) {
 		silent := testkit.Need((&net.Dialer{Timeout: 30 * time.Second}).DialContext(t.Context(), "tcp", c.address))(t)
 		defer silent.Close() //nolint:errcheck // it is a stranger's
 	}
-	if out, errs, exit := c.run(append([]string{"list"}, flagsOf(certs.Files(secure.Submitter, "mia"))...)...); !strings.Contains(errs, "has not read its jobs") { // what it says without coordinators
+	if out, errs, exit := c.run(append([]string{"list"}, flagsOf(certs.Files(secure.Submitter, "mia"))...)...); !strings.Contains(errs, "has not yet read its jobs") { // what it says without coordinators
 		t.Errorf("exit %d: %s%s", exit, out, errs)
 	}
 }
@@ -107,7 +107,7 @@ func TestWorkerShowsItsNodesCertificate(t *testing.T) {
 		scheduler string
 		good      bool
 	}{
-		"its own":                 {own, false, "10.0.0.1:7410", true},
+		"unique name":                 {own, false, "10.0.0.1:7410", true},
 		"another's":               {other, false, "10.0.0.1:7410", false},
 		"powerd's":                {node, false, "10.0.0.1:7410", false},
 		"none":                    {secure.Files{}, false, "127.0.0.1:7410", false},
@@ -145,7 +145,7 @@ func TestSubmitterIsProvenAndBounded(t *testing.T) {
 		t.Errorf("shown %v, want %q", j.Submitter, want)
 	}
 	file := c.write("job.yaml", strings.Replace(wordsJob(1), "name: words", "name: more", 1))
-	if _, errs, exit := c.run("submit", file, "--socket", socket); exit != cli.ExitRefused || !strings.Contains(errs, want+" has 1 jobs waiting; max_waiting allows 1") {
+	if _, errs, exit := c.run("submit", file, "--socket", socket); exit != cli.ExitRefused || !strings.Contains(errs, want+" has 1 waiting jobs; max_waiting is 1") {
 		t.Errorf("one too many: exit %d: %s", exit, errs)
 	}
 	file = c.write("job.yaml", wordsJob(1)+"submitter: submitter/boss\n")

@@ -46,7 +46,7 @@ func (c *cluster) doorKeepsPromises(want string) {
 	}
 	waits := c.submit(strings.Replace(wordsJob(1), "class: high", "class: low\ndeadline: 10m", 1), "--queue", "--request-id", "w8")
 	j := c.show(waits)
-	if j.State != "queued" || j.Admission == nil || j.Admission.Decision != "queued" || j.Admission.Until == nil || !strings.HasPrefix(j.Outcome, "waits for admission") {
+	if j.State != "queued" || j.Admission == nil || j.Admission.Decision != "queued" || j.Admission.Until == nil || !strings.HasPrefix(j.Outcome, "waiting for admission") {
 		c.t.Errorf("it waits as %+v, admission %+v", j, j.Admission)
 	}
 	if again := c.submit(strings.Replace(wordsJob(1), "class: high", "class: low\ndeadline: 10m", 1), "--queue", "--request-id", "w8"); again != waits {

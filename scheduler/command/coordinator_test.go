@@ -270,6 +270,6 @@ func (c *coordinators) count() int {
 
 // ExplainJob says the same of every job.
 func (s *server) ExplainJob(_ context.Context, r *connect.Request[headroomv1.ExplainJobRequest]) (*connect.Response[headroomv1.ExplainJobResponse], error) {
-	move := &headroomv1.JobMove{Kind: headroomv1.MoveKind_MOVE_KIND_CAP, Reason: "bears its cap", Candidates: []*headroomv1.Candidate{{Kind: headroomv1.MoveKind_MOVE_KIND_COPY, Why: "no task straggles"}}}
+	move := &headroomv1.JobMove{Kind: headroomv1.MoveKind_MOVE_KIND_CAP, Reason: "bears its cap", Candidates: []*headroomv1.Candidate{{Kind: headroomv1.MoveKind_MOVE_KIND_COPY, Why: "no straggler"}}}
 	return connect.NewResponse(&headroomv1.ExplainJobResponse{Job: &headroomv1.Job{Id: r.Msg.GetId(), Outlook: &headroomv1.JobOutlook{Move: move}}}), nil
 }

@@ -207,7 +207,7 @@ func TestDirectivesToARun(t *testing.T) {
 		t.Errorf("%q, shown as %+v", refused, c.show(id).Sprint)
 	}
 	below := &headroomv1.DeflateDirective{Id: id, Theta: 0.9, Seed: 5}
-	if refused := direct(&headroomv1.Directive{Action: &headroomv1.Directive_Deflate{Deflate: below}}); !strings.Contains(refused, "its floor is 3") || c.show(id).Dropped != 0 {
+	if refused := direct(&headroomv1.Directive{Action: &headroomv1.Directive_Deflate{Deflate: below}}); !strings.Contains(refused, "the floor is 3") || c.show(id).Dropped != 0 {
 		t.Errorf("below the floor: %q, %d dropped", refused, c.show(id).Dropped)
 	}
 	some := &headroomv1.DeflateDirective{Id: id, Theta: 0.5, Seed: 5}
@@ -215,7 +215,7 @@ func TestDirectivesToARun(t *testing.T) {
 		t.Error(refused)
 	}
 	testkit.Eventually(t, patience, "tasks dropped", func() bool { return c.show(id).Dropped == 3 })
-	if refused := direct(&headroomv1.Directive{Action: &headroomv1.Directive_Deflate{Deflate: &headroomv1.DeflateDirective{Id: "nobody", Theta: 0.5}}}); !strings.Contains(refused, "does not run") {
+	if refused := direct(&headroomv1.Directive{Action: &headroomv1.Directive_Deflate{Deflate: &headroomv1.DeflateDirective{Id: "nobody", Theta: 0.5}}}); !strings.Contains(refused, "is not running") {
 		t.Errorf("of an unknown job: %q", refused)
 	}
 	c.write("go", "")
@@ -263,7 +263,7 @@ func TestDrainThatCannotBeKept(t *testing.T) {
 	c.scheduler()
 	c.ready(0)
 	c.write("state/dispatch.json/in-the-way", "")
-	if _, errs, exit := c.run("drain"); exit != cli.ExitFailed || !strings.Contains(errs, "was not done") {
+	if _, errs, exit := c.run("drain"); exit != cli.ExitFailed || !strings.Contains(errs, "drain state not changed") {
 		t.Errorf("drain: exit %d: %s", exit, errs)
 	}
 	testkit.Check(t, os.RemoveAll(filepath.Join(c.dir, "state", "dispatch.json")))
@@ -354,9 +354,9 @@ func TestSparkJobRefused(t *testing.T) {
 	c.scheduler()
 	c.ready(0)
 	for name, k := range map[string]struct{ job, want string }{
-		"no Spark":       {c.sparkJob("low"), "job.yaml:4:8: this scheduler has no Spark"},
+		"no Spark":       {c.sparkJob("low"), "job.yaml:4:8: Spark is not configured on this scheduler"},
 		"no application": {"name: a\nclass: low\nslots: 1\nspark: {args: [x]}\n", "spark.application is missing"},
-		"beside map":     {c.sparkJob("low") + "map: {input: x, command: [y]}\n", "job.yaml:5:6: map beside spark"},
+		"beside map":     {c.sparkJob("low") + "map: {input: x, command: [y]}\n", "job.yaml:5:6: map and spark exclude each other"},
 		"odd property":   {"name: a\nclass: low\nslots: 1\nspark:\n  application: a.py\n  conf: {x: y}\n", `job.yaml:6:9: spark.conf: "x" is not a property`},
 		"odd deadline":   {c.sparkJob("low") + "deadline: soon\n", "job.yaml:5:11: deadline"},
 	} {

@@ -265,13 +265,13 @@ func TestAccuracyIsAFloor(t *testing.T) {
 		t.Errorf("ended as %+v", j)
 	}
 	out, _, _ := c.run("show", id)
-	if !strings.Contains(out, `75 % of the map tasks: quality: 90%, which needs 75 % of the tasks by profile "words"`) {
+	if !strings.Contains(out, `75 % of the map tasks: quality: 90% needs 75 % of the tasks by profile "words"`) {
 		t.Errorf("show: %s", out)
 	}
 	id = c.submit(job("words", "min_tasks: 50%\nquality: 0.9"))
 	c.ends(id, "failed")
 	out, _, _ = c.run("show", id)
-	if !strings.Contains(out, `100 % of the map tasks: quality: 0.9: all tasks, because profile "words" cannot be used: there is no "words.json"`) ||
+	if !strings.Contains(out, `100 % of the map tasks: quality: 0.9: running all tasks, because profile "words" cannot be used: there is no "words.json"`) ||
 		!strings.Contains(out, "beside min_tasks: 50%") {
 		t.Errorf("show: %s", out)
 	}
@@ -342,7 +342,7 @@ func TestBadJobs(t *testing.T) {
 		"more than all":    {"slots: 4", "slots: 4\nmin_tasks: 101%", "job.yaml:4:12: min_tasks"},
 		"unknown key":      {"slots: 4", "slots: 4\nslot: 4", `job.yaml:4:1: unknown key "slot"`},
 		"no program":       {os.Args[0] + ", app, word", "nowhere-to-be-found, word", "job.yaml:6:13: program"},
-		"output in a file": {"output: out", "output: text/00.txt", "job.yaml:9:9: output folder cannot be made"},
+		"output in a file": {"output: out", "output: text/00.txt", "job.yaml:9:9: cannot create the output folder"},
 	} {
 		path := c.write(strings.ReplaceAll(name, " ", "-")+"/job.yaml", strings.Replace(strings.Replace(good, "text/", c.dir+"/text/", 1),
 			strings.Replace(k.from, "text/", c.dir+"/text/", 1), strings.ReplaceAll(strings.ReplaceAll(k.to, "dangling", c.dir+"/dangling"), "output: text", "output: "+c.dir+"/text"), 1))
@@ -403,7 +403,7 @@ func TestCoordinatorsUnreachable(t *testing.T) {
 	}
 	c.serveHere()
 	for _, args := range [][]string{{"submit", job}, {"list"}, {"show", "x"}, {"cancel", "x"}} {
-		if _, errs, exit := c.run(args...); exit != cli.ExitUnreachable || !strings.Contains(errs, "has not read its jobs") || !strings.Contains(errs, "\nhint: ") {
+		if _, errs, exit := c.run(args...); exit != cli.ExitUnreachable || !strings.Contains(errs, "has not yet read its jobs") || !strings.Contains(errs, "\nhint: ") {
 			t.Errorf("%v: exit %d, %s", args, exit, errs)
 		}
 	}
@@ -418,7 +418,7 @@ func TestUnknownJob(t *testing.T) {
 	c.serveHere()
 	c.ready(0)
 	for _, args := range [][]string{{"show", "words-1"}, {"cancel", "words-1"}} {
-		if _, errs, exit := c.run(args...); exit != cli.ExitUsage || errs != "error: there is no job \"words-1\"\nhint: scheduler list shows the jobs\n" {
+		if _, errs, exit := c.run(args...); exit != cli.ExitUsage || errs != "error: no such job: \"words-1\"\nhint: list jobs with scheduler job list\n" {
 			t.Errorf("%v: exit %d, %s", args, exit, errs)
 		}
 	}

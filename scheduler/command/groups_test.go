@@ -211,7 +211,7 @@ func TestNoMasters(t *testing.T) {
 	c.ready(0)
 	s := &site{cluster: c}
 	_, errs, exit := c.run("submit", c.write("job.yaml", s.burst(1, "0")))
-	if exit != cli.ExitUsage || !strings.Contains(errs, "job.yaml:3:11: this scheduler has no masters") || !strings.Contains(errs, "hint: the section dispatch") {
+	if exit != cli.ExitUsage || !strings.Contains(errs, "job.yaml:3:11: this scheduler has no masters configured") || !strings.Contains(errs, "hint: configure groups") {
 		t.Errorf("exit %d: %s", exit, errs)
 	}
 }

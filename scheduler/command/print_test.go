@@ -23,7 +23,7 @@ func TestShowTellsCandidates(t *testing.T) {
 			Kind: headroomv1.MoveKind_MOVE_KIND_SPRINT, Reason: "ends in 80 s, 20 s past its deadline",
 			Candidates: []*headroomv1.Candidate{
 				{Kind: headroomv1.MoveKind_MOVE_KIND_SPRINT, TimeS: &saved, CostUj: &joules, Worth: 61.25, Chosen: true, Why: "saves most"},
-				{Kind: headroomv1.MoveKind_MOVE_KIND_COPY, Why: "no task straggles"},
+				{Kind: headroomv1.MoveKind_MOVE_KIND_COPY, Why: "no straggler"},
 			},
 		}},
 	}}}
@@ -35,7 +35,7 @@ func TestShowTellsCandidates(t *testing.T) {
 		return b.String()
 	}
 	text := shown("table")
-	for _, want := range []string{"sprint: ends in 80 s, 20 s past its deadline", "sprint, chosen, moves its end by -20 s: saves most", "copy: no task straggles"} {
+	for _, want := range []string{"sprint: ends in 80 s, 20 s past its deadline", "sprint, chosen, moves its end by -20 s: saves most", "copy: no straggler"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
@@ -52,7 +52,7 @@ func TestShowTellsCandidates(t *testing.T) {
 	}
 	want := `{"kind":"sprint","reason":"ends in 80 s, 20 s past its deadline","candidates":[` +
 		`{"kind":"sprint","time_s":-20,"cost_j":7.5,"cost_quality":null,"worth":61.25,"chosen":true,"why":"saves most"},` +
-		`{"kind":"copy","time_s":null,"cost_j":null,"cost_quality":null,"worth":0,"chosen":false,"why":"no task straggles"}]}`
+		`{"kind":"copy","time_s":null,"cost_j":null,"cost_quality":null,"worth":0,"chosen":false,"why":"no straggler"}]}`
 	if got.String() != want {
 		t.Errorf("got  %s\nwant %s", got.String(), want)
 	}

@@ -120,7 +120,7 @@ func (c *cluster) deadlineEndsJob() {
 	if j.Done < 5 || int(j.Done)+len(dropped) != 10 || !slices.Contains(dropped, stuck) || *j.RuntimeS < 3 {
 		c.t.Errorf("dropped %v, ended as %+v", dropped, j)
 	}
-	if want := fmt.Sprintf("%d of 10 tasks done, %d dropped (at least 5 were needed), error %d %%", j.Done, len(dropped), 10*len(dropped)); j.Outcome != want {
+	if want := fmt.Sprintf("%d of 10 tasks done, %d dropped (at least 5 required), error %d %%", j.Done, len(dropped), 10*len(dropped)); j.Outcome != want {
 		c.t.Errorf("outcome %q, want %q", j.Outcome, want)
 	}
 	if got, want := c.result(), c.counted(dropped); got != want {
@@ -166,7 +166,7 @@ func (c *cluster) errorEndsJob() {
 	id := c.submit(c.stuckJob("error: 20%\n", true))
 	j := c.ends(id, "done")
 	dropped := c.dropped(id)
-	if j.Outcome != "8 of 10 tasks done, 2 dropped (at least 8 were needed), error 20 %" || len(dropped) != 2 || !slices.Contains(dropped, stuck) {
+	if j.Outcome != "8 of 10 tasks done, 2 dropped (at least 8 required), error 20 %" || len(dropped) != 2 || !slices.Contains(dropped, stuck) {
 		c.t.Errorf("dropped %v, ended as %+v", dropped, j)
 	}
 	if c.result() != c.counted(dropped) {

@@ -117,7 +117,7 @@ func TestYarnJob(t *testing.T) {
 	deflate := func(seq uint64, theta float64) string {
 		return acks(seq, &headroomv1.Directive{Action: &headroomv1.Directive_Deflate{Deflate: &headroomv1.DeflateDirective{Id: hadoopsJob, Theta: theta, Seed: 3}}})
 	}
-	if err := deflate(3, 0.4); !strings.Contains(err, "40 % leaves less than its floor of 75 %") {
+	if err := deflate(3, 0.4); !strings.Contains(err, "40 % would leave less than its floor of 75 %") {
 		t.Errorf("a ratio beyond the floor: %q", err)
 	}
 	if err := deflate(4, 0.25); err != "" {
@@ -128,7 +128,7 @@ func TestYarnJob(t *testing.T) {
 		t.Errorf("sprint: %s", err)
 	}
 	out, _, _ = c.run("show", hadoopsJob)
-	for _, words := range []string{"25 %: at least 9 of 12 map tasks run, 0 are dropped", "escrow job/x/1, 200.0 W on node1, node2", "high"} {
+	for _, words := range []string{"25 %: at least 9 of 12 map tasks run; 0 dropped", "escrow job/x/1, 200.0 W on node1, node2", "high"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("show does not say %q:\n%s", words, out)
 		}
@@ -159,7 +159,7 @@ func TestJobOfAnEngineThatIsNotHere(t *testing.T) {
 	testkit.Eventually(t, patience, "the job listed", func() bool {
 		out, _, exit := c.run("show", hadoopsJob, "-o", "json")
 		var answer struct{ Items []jsonJob }
-		return exit == cli.ExitOK && json.Unmarshal([]byte(out), &answer) == nil && strings.Contains(answer.Items[0].Outcome, "no such engine")
+		return exit == cli.ExitOK && json.Unmarshal([]byte(out), &answer) == nil && strings.Contains(answer.Items[0].Outcome, "engine not configured")
 	})
 	d := &headroomv1.Directive{
 		Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 1}, Seq: 1, Action: &headroomv1.Directive_Stop{Stop: &headroomv1.StopDirective{Id: hadoopsJob}},
@@ -168,7 +168,7 @@ func TestJobOfAnEngineThatIsNotHere(t *testing.T) {
 	testkit.Eventually(t, patience, "an acknowledgement", func() bool {
 		c.coords.mu.Lock()
 		defer c.coords.mu.Unlock()
-		return len(c.coords.acks) == 1 && strings.Contains(c.coords.acks[0].GetError(), "no such engine")
+		return len(c.coords.acks) == 1 && strings.Contains(c.coords.acks[0].GetError(), "engine not configured")
 	})
 }
 
@@ -181,7 +181,7 @@ func TestHooksPortTaken(t *testing.T) {
 	var said strings.Builder
 	exit := cli.Run(t.Context(), New(), []string{"run", "--config", filepath.Join(c.dir, "scheduler.yaml")}, io.Discard, &said)
 	errs := said.String()
-	if exit != cli.ExitFailed || !strings.Contains(errs, "yarn.hooks: cannot listen on "+hooks) || !strings.Contains(errs, "choose another one for yarn.hooks") {
+	if exit != cli.ExitFailed || !strings.Contains(errs, "yarn.hooks: cannot listen on "+hooks) || !strings.Contains(errs, "choose another port for yarn.hooks") {
 		t.Errorf("exit %d: %s", exit, errs)
 	}
 }
@@ -190,7 +190,7 @@ func TestHooksPortTaken(t *testing.T) {
 func TestQueueTermsRefused(t *testing.T) {
 	t.Parallel()
 	for from, c := range map[string]struct{ to, place, words, hint string }{
-		"class: \"\"  ":        {"class: gold  ", ":14: ", `class "gold" of queue root.q1 is none of the classes`, "one of high, low"},
+		"class: \"\"  ":        {"class: gold  ", ":14: ", `class "gold" of queue root.q1 is unknown`, "one of high, low"},
 		"sprint_after: \"\"  ": {"sprint_after: 60  ", ":21: ", `sprint_after of queue root.q1: "60": a duration needs a unit`, "did you mean 60s?"},
 		"deadline: 0s  ":       {"deadline: soon  ", ":17: ", `"soon": not a duration`, "write it as"},
 		"deflate: true":        {"deflate: often", ":16: ", `"often" is not true or false`, "correct the line"},

@@ -83,8 +83,8 @@ type Result struct {
 func full(tasks, waiting, most int) *cli.Error {
 	return &cli.Error{
 		Code: "full", Exit: cli.ExitRefused,
-		Message: fmt.Sprintf("%d tasks wait for the masters of their groups, and %d more would exceed the most of %d", waiting, tasks, most),
-		Hint:    "submit again when some have ended; scheduler list --groups shows what the groups do",
+		Message: fmt.Sprintf("%d tasks are waiting for masters; %d more would exceed the limit of %d", waiting, tasks, most),
+		Hint:    "submit again when some have ended; see scheduler job list --groups",
 	}
 }
 

@@ -17,11 +17,11 @@ const Lost = "lost"
 
 var (
 	// errStopped says that the distributor has ended.
-	errStopped = errors.New("the distributor has ended")
+	errStopped = errors.New("distributor stopped")
 	// errUntaken says that a client takes no results.
-	errUntaken = errors.New("too many results are not taken yet")
+	errUntaken = errors.New("too many results are pending")
 	// errTwice says that two tasks at masters have the same reference.
-	errTwice = errors.New("another task of this reference is at a master")
+	errTwice = errors.New("a task with this reference is already at a master")
 )
 
 // Distributor hands tasks to masters. Its methods may be called by any goroutine.
@@ -42,11 +42,11 @@ type event interface {
 // New returns a distributor that does nothing until Run.
 func New(cfg Config) (*Distributor, error) {
 	if len(cfg.Groups) == 0 {
-		return nil, errors.New("distributor: no group is named")
+		return nil, errors.New("distributor: no group configured")
 	}
 	for _, g := range cfg.Groups {
 		if len(g.Masters) == 0 {
-			return nil, fmt.Errorf("distributor: group %q names no master", g.Name)
+			return nil, fmt.Errorf("distributor: group %q has no master", g.Name)
 		}
 	}
 	if cfg.LostAfter == 0 {

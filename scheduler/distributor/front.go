@@ -125,7 +125,7 @@ func (f *Front) Place(ctx context.Context, st *frontStream) error {
 	}
 	hello := first.GetHello()
 	if !jobfile.ValidName(hello.GetDistributor()) {
-		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, "the stream does not begin with a name", "letters, digits, dots, dashes and underscores, at most 63")
+		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, "stream opened without a valid client name", "use at most 63 letters, digits, dots, dashes and underscores")
 	}
 	if err := access.OwnName(access.CallerOf(ctx), hello.GetDistributor()); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (f *Front) join(ctx context.Context, hello *headroomv1.PlaceHello, s *front
 	c := f.clients[hello.GetDistributor()]
 	if c == nil {
 		if len(f.clients) >= clientsMax {
-			return nil, rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, "the distributor has as many clients as it may", "stop those that are not needed")
+			return nil, rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, "too many clients of the distributor", "stop clients that are not needed")
 		}
 		c = &client{name: hello.GetDistributor(), incarnation: hello.GetIncarnation()}
 		c.forget(ctx)
@@ -242,7 +242,7 @@ func (f *Front) transmit(ctx context.Context, st *frontStream, c *client, s *fro
 			}
 			return err
 		case <-s.over:
-			return rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "another stream has come from "+c.name+", or this one is not read", "give each client a name of its own")
+			return rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "stream of client "+c.name+" was replaced, or is not being read", "give each client a unique name")
 		case <-s.woken:
 			err = f.send(st, s)
 		case <-tick.C:

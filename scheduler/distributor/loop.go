@@ -134,7 +134,7 @@ func (l *loop) expire(now time.Time) {
 		}
 		l.core.Lost(g.number)
 		g.lost = true
-		l.cfg.Logger.Warn("group has no active master; its tasks move to other groups", slog.String("group", g.Name), slog.Int("tasks", moved))
+		l.cfg.Logger.Warn("no active master in group; moving its tasks to other groups", slog.String("group", g.Name), slog.Int("tasks", moved))
 	}
 }
 

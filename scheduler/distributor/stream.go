@@ -17,10 +17,10 @@ import (
 )
 
 // errSilent says that a master has said nothing for too long.
-var errSilent = errors.New("the master is silent")
+var errSilent = errors.New("master timed out")
 
 // errSlow says that a master does not read what is sent to it.
-var errSlow = errors.New("the master does not read its stream")
+var errSlow = errors.New("master is not reading its stream")
 
 // link is one master: its address, and what it has said. The loop owns it.
 type link struct {
@@ -156,7 +156,7 @@ type closed struct {
 
 func (e closed) apply(l *loop, now time.Time) {
 	if e.link.trouble == "" {
-		l.cfg.Logger.Warn("no stream to a master", slog.String("group", e.link.group.Name), slog.String("address", e.link.address), slog.Any("error", e.err))
+		l.cfg.Logger.Warn("no stream to master", slog.String("group", e.link.group.Name), slog.String("address", e.link.address), slog.Any("error", e.err))
 	}
 	e.link.trouble = cause(e.err)
 	e.link.open = nil
@@ -166,7 +166,7 @@ func (e closed) apply(l *loop, now time.Time) {
 // cause is why a stream ended, in words.
 func cause(err error) string {
 	if err == nil {
-		return "the master closed the stream"
+		return "closed by the master"
 	}
 	if e, ok := errors.AsType[*connect.Error](err); ok {
 		return e.Message()

@@ -147,7 +147,7 @@ func TestFailures(t *testing.T) {
 		outcome string
 	}{
 		"once":      {"test -e once-$I || { echo > once-$I; exit 3; }", 1, false, true, "6 of 6 tasks done"},
-		"permitted": {"test $I != 4", 0.8, true, true, "5 of 6 tasks done, 1 dropped (at least 5 were needed)"},
+		"permitted": {"test $I != 4", 0.8, true, true, "5 of 6 tasks done, 1 dropped (at least 5 required)"},
 		"too many":  {"echo bad >&2; test $I -gt 1", 0.8, false, false, "failed 2 times, last: exit status 1: bad"},
 		"reduce":    {"true", 0.5, true, false, "reduce task 0 failed 2 times"},
 	} {
@@ -189,7 +189,7 @@ func TestBounds(t *testing.T) {
 			c(&r)
 			s.Start(r)
 			e, _ := s.end(t)
-			if want := "3 of 4 tasks done, 1 dropped (at least 3 were needed), error 25 %"; !e.OK || e.Outcome != want {
+			if want := "3 of 4 tasks done, 1 dropped (at least 3 required), error 25 %"; !e.OK || e.Outcome != want {
 				t.Errorf("ended %+v, want %s", e, want)
 			}
 			if d := <-s.drops; !slices.Equal(d, []int{0}) {

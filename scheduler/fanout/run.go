@@ -129,7 +129,7 @@ func (x *run) serve(parent context.Context) {
 // drive runs the map tasks and then the reduce task; over is false when ctx ended first.
 func (x *run) drive(ctx context.Context) (v verdict, over bool) {
 	if err := x.recall(); err != nil {
-		return verdict{false, "what it has reached cannot be read: " + err.Error()}, true
+		return verdict{false, "progress of the run unreadable: " + err.Error()}, true
 	}
 	if err := x.dropTo(x.Theta); err != nil {
 		return unrecorded(err), true
@@ -199,11 +199,11 @@ func (x *run) refused(ctx context.Context, err error) (verdict, bool) {
 	if ctx.Err() != nil {
 		return verdict{}, false
 	}
-	return verdict{false, "its tasks cannot be dispatched: " + err.Error()}, true
+	return verdict{false, "tasks not dispatched: " + err.Error()}, true
 }
 
 func unrecorded(err error) verdict {
-	return verdict{false, "dropped tasks could not be recorded: " + err.Error()}
+	return verdict{false, "dropped tasks not recorded: " + err.Error()}
 }
 
 // pending are the map tasks that are neither done nor given up.

@@ -35,7 +35,7 @@ type Door interface {
 }
 
 // ErrApplication is an application that no door can judge.
-var ErrApplication = errors.New("the application makes no sense")
+var ErrApplication = errors.New("invalid application")
 
 // Bounds of an application.
 const (
@@ -58,7 +58,7 @@ func AdmitHandler(door Door) http.HandlerFunc {
 			Wait        bool    `json:"wait"`
 		}
 		if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
-			Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON that docs/hooks.md tells: %w", err))
+			Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON described in docs/hooks.md: %w", err))
 			return
 		}
 		a := Application{ask.Application, ask.User, ask.Queue, ask.Tasks, 0, ask.Error, ask.Wait}
@@ -89,13 +89,13 @@ func AdmitHandler(door Door) http.HandlerFunc {
 func (a *Application) check() error {
 	switch {
 	case a.ID == "" || a.User == "" || a.Queue == "" || max(len(a.ID), len(a.User), len(a.Queue)) > nameMost:
-		return fmt.Errorf("%w: application, user and queue are needed, each of at most %d bytes", ErrApplication, nameMost)
+		return fmt.Errorf("%w: application, user and queue are required, each of at most %d bytes", ErrApplication, nameMost)
 	case a.Tasks < 0 || a.Tasks > admission.TasksMost:
-		return fmt.Errorf("%w: it has %d tasks; it must be from 0 (unknown) to %d", ErrApplication, a.Tasks, admission.TasksMost)
+		return fmt.Errorf("%w: tasks is %d; it must be from 0 (unknown) to %d", ErrApplication, a.Tasks, admission.TasksMost)
 	case a.Deadline <= 0:
 		return fmt.Errorf("%w: deadline_s must be above 0 and at most %v", ErrApplication, DeadlineMost.Seconds())
 	case !(a.Error >= 0 && a.Error < 1):
-		return fmt.Errorf("%w: error is %v; it must be from 0 to less than 1", ErrApplication, a.Error)
+		return fmt.Errorf("%w: error is %v; it must be at least 0 and below 1", ErrApplication, a.Error)
 	}
 	return nil
 }

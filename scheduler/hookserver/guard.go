@@ -11,9 +11,9 @@ import (
 
 var (
 	// errWrong refuses a request; it tells nobody what the token should have been.
-	errWrong = errors.New("the hook's token is missing, wrong, or for another purpose")
+	errWrong = errors.New("hook token missing, wrong, or issued for another purpose")
 	// errExpired refuses a token that was right.
-	errExpired = errors.New("the hook's token has expired")
+	errExpired = errors.New("hook token expired")
 )
 
 // Caller is whom a hook speaks for.

@@ -68,7 +68,7 @@ func Bounded(most int, h http.Handler) http.Handler {
 		case places <- struct{}{}:
 			defer func() { <-places }()
 		default:
-			Refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests are being answered", most))
+			Refuse(w, http.StatusServiceUnavailable, fmt.Errorf("too many requests: %d in progress", most))
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), Wait)

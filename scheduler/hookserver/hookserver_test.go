@@ -32,7 +32,7 @@ func TestBounded(t *testing.T) {
 	over := make(chan struct{})
 	go func() { ask("/slow"); close(over) }()
 	<-entered
-	if w := ask("/"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "1 requests are being answered") {
+	if w := ask("/"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "1 in progress") {
 		t.Fatalf("a second request: %d %s", w.Code, w.Body)
 	}
 	close(leave)

@@ -30,9 +30,9 @@ const (
 
 var (
 	// errName refuses a name that no token can carry.
-	errName = errors.New("a name has 1 to 256 printable characters")
+	errName = errors.New("a name must have 1 to 256 printable characters")
 	// errNoUserToken means a text that no job's token can be made from.
-	errNoUserToken = errors.New("not a user's token")
+	errNoUserToken = errors.New("not a user token")
 )
 
 // Keys make the tokens of users, and check those of jobs and of the ResourceManager. It is
@@ -44,7 +44,7 @@ type Keys struct{ file *secrets }
 func OpenKeys(path string) (*Keys, error) {
 	file, err := openSecrets(path, keysMax, keyMin)
 	if err != nil {
-		return nil, fmt.Errorf("%w; a key has at least %d, and at most %d keys are kept", err, keyMin, keysMax)
+		return nil, fmt.Errorf("%w; a key needs at least %d, and at most %d keys are allowed", err, keyMin, keysMax)
 	}
 	return &Keys{file}, nil
 }

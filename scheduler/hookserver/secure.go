@@ -25,7 +25,7 @@ const (
 )
 
 // errToken means a file that holds no usable token.
-var errToken = errors.New("a token is 16 to 4096 printable characters without blanks, readable by its owner and group only")
+var errToken = errors.New("a token must have 16 to 4096 printable characters without spaces, and be readable only by owner and group")
 
 // Secure has hooks that connect to l shake hands by TLS: they pin the authority of the
 // keeper's certificate. Who they are is for a token to prove; whoever has not shown one

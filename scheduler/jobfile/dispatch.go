@@ -35,7 +35,7 @@ func (f *File) tasksMost() int {
 
 // checkDispatch checks who dispatches the job's tasks.
 func (f *File) checkDispatch() error {
-	const unknownHint = "dispatch: pigeon has masters dispatch the tasks; leave it out for the scheduler itself"
+	const unknownHint = "use dispatch: pigeon for masters, or omit dispatch for the scheduler itself"
 	switch {
 	case f.Dispatch == "" && f.names("dispatch"):
 		return f.ErrorAt("dispatch", "dispatch is empty").WithHint(unknownHint)
@@ -44,11 +44,11 @@ func (f *File) checkDispatch() error {
 	case f.Dispatch != Pigeon:
 		return f.ErrorAt("dispatch", "dispatch %q is unknown", f.Dispatch).WithHint(unknownHint)
 	case f.Spark != nil:
-		return f.ErrorAt("dispatch", "dispatch beside spark").WithHint("Spark dispatches the tasks of its applications itself; leave dispatch out")
+		return f.ErrorAt("dispatch", "dispatch and spark exclude each other").WithHint("Spark dispatches the tasks itself; remove dispatch")
 	case f.names("slots"):
-		return f.ErrorAt("slots", "slots beside dispatch: pigeon").WithHint("masters choose the slots; leave slots out")
+		return f.ErrorAt("slots", "slots and dispatch: pigeon exclude each other").WithHint("masters choose the slots; remove slots")
 	case f.names("length") && f.Length != Short && f.Length != Long:
-		return f.ErrorAt("length", "length %q is unknown", f.Length).WithHint("short or long; leave it out to let task_time or the class decide")
+		return f.ErrorAt("length", "length %q is unknown", f.Length).WithHint("want short or long; omit it to decide by task_time or class")
 	}
 	return f.checkTaskTime()
 }
@@ -63,7 +63,7 @@ func (f *File) names(key string) bool {
 func (f *File) checkNoMasters() error {
 	for _, key := range []string{"length", "task_time"} {
 		if f.names(key) {
-			return f.ErrorAt(key, "%s without dispatch: pigeon", key).WithHint("only masters tell short and long jobs apart; leave it out, or add dispatch: pigeon")
+			return f.ErrorAt(key, "%s needs dispatch: pigeon", key).WithHint("remove it, or add dispatch: pigeon")
 		}
 	}
 	return nil
@@ -75,10 +75,10 @@ func (f *File) checkTaskTime() error {
 	}
 	d, err := config.ParseDuration(f.TaskTime)
 	if e, ok := err.(*cli.Error); ok { //nolint:errorlint // ParseDuration returns it as it is
-		return f.ErrorAt("task_time", "task_time %s", e.Message).WithHint("how long a task runs, as 800ms or 5s")
+		return f.ErrorAt("task_time", "task_time %s", e.Message).WithHint("task_time is the duration of a task, for example 800ms or 5s")
 	}
 	if d <= 0 {
-		return f.ErrorAt("task_time", "task_time is %v; it must be above 0", d).WithHint("how long a task runs, as 800ms or 5s; leave it out if it is not known")
+		return f.ErrorAt("task_time", "task_time is %v; it must be above 0", d).WithHint("task_time is the duration of a task, for example 800ms or 5s; omit it if unknown")
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (f *File) checkCount() error {
 	}
 	switch {
 	case f.Map.Input != "":
-		return f.ErrorAt("map.tasks", "tasks beside input").WithHint("input makes one task of each file that it matches; tasks is their number where there are no files")
+		return f.ErrorAt("map.tasks", "tasks and input exclude each other").WithHint("input makes one task per matching file; tasks is the number of tasks of a job without input files")
 	case f.Map.Tasks < 1 || f.Map.Tasks > f.tasksMost():
 		e := f.ErrorAt("map.tasks", "tasks is %d; it must be from 1 to %d", f.Map.Tasks, f.tasksMost())
 		if f.Dispatch == "" {
@@ -110,7 +110,7 @@ func (f *File) checkCount() error {
 		}
 		return e.WithHint("split the work into several jobs")
 	case slices.ContainsFunc(f.Map.Command, func(w string) bool { return strings.Contains(w, "{input}") }):
-		return f.ErrorAt("map.command", "{input} in a job without input files").WithHint("{index} is the task's number, from 0; or name files in map.input")
+		return f.ErrorAt("map.command", "{input} in a job without input files").WithHint("use {index} (the task number, from 0), or set map.input")
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ func (f *File) Inputs() ([]string, error) {
 	}
 	names, err := filepath.Glob(f.Map.Input)
 	if err != nil {
-		return nil, f.ErrorAt("map.input", "input %q is no glob: %v", f.Map.Input, err).
-			WithHint(`* stands for any characters, ? for one, [a-z] for a range; a backslash takes the meaning away`)
+		return nil, f.ErrorAt("map.input", "input %q is not a valid glob: %v", f.Map.Input, err).
+			WithHint(`* matches any characters, ? one, [a-z] a range; a backslash escapes`)
 	}
 	names, err = f.regular(names)
 	if err != nil {
@@ -36,10 +36,10 @@ func (f *File) Inputs() ([]string, error) {
 	switch {
 	case len(names) == 0:
 		return nil, f.ErrorAt("map.input", "no file matches %s", f.Map.Input).
-			WithHint("relative paths are relative to the job file's folder; name at least one readable text file")
+			WithHint("relative paths start at the job file's folder")
 	case len(names) > f.tasksMost():
-		return nil, f.ErrorAt("map.input", "%d files match %s; the most is %d", len(names), f.Map.Input, f.tasksMost()).
-			WithHint("split the work into several jobs, or put several texts into one file")
+		return nil, f.ErrorAt("map.input", "%d files match %s; the maximum is %d", len(names), f.Map.Input, f.tasksMost()).
+			WithHint("split the work into several jobs, or combine input files")
 	}
 	return names, f.reducible(len(names))
 }
@@ -47,7 +47,7 @@ func (f *File) Inputs() ([]string, error) {
 // reducible refuses more map outputs than a reduce command can be given.
 func (f *File) reducible(tasks int) error {
 	if f.Reduce != nil && tasks*(len(f.Output)+len(f.Name)+len("/-000000000000/map-00000.")) > argumentsMax {
-		return f.ErrorAt("output", "the names of %d map outputs are too long for one reduce command", tasks).
+		return f.ErrorAt("output", "the file names of %d map outputs are too long for one reduce command", tasks).
 			WithHint("use an output folder with a shorter name, or fewer tasks")
 	}
 	return nil
@@ -67,7 +67,7 @@ func (f *File) applicable() error {
 		if i > 0 {
 			key = fmt.Sprintf("spark.jars[%d]", i-1)
 		}
-		return f.ErrorAt(key, "%s cannot be read: %v", key, err).WithHint("relative names begin at the job's folder; make the file readable for the scheduler")
+		return f.ErrorAt(key, "%s cannot be read: %v", key, err).WithHint("relative paths start at the job's folder; the scheduler must be able to read the file")
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (f *File) regular(names []string) ([]string, error) {
 		}
 		if err != nil {
 			return nil, f.ErrorAt("map.input", "input file cannot be read: %v", err).
-				WithHint("make it readable for the scheduler and the workers, or let the glob leave it out")
+				WithHint("make it readable for the scheduler and the workers, or exclude it from the glob")
 		}
 		files = append(files, name)
 	}
@@ -129,7 +129,7 @@ func (f *File) program(key, name, beside string) (string, error) {
 		path := absolute(f.Folder, name)
 		if err := executable(path); err != nil {
 			return "", f.ErrorAt(key, "program cannot be run: %v", err).
-				WithHint("relative names with a slash are relative to the job file's folder; is the program executable?")
+				WithHint("relative paths with a slash start at the job file's folder; check that the program is executable")
 		}
 		return path, nil
 	}
@@ -141,8 +141,8 @@ func (f *File) program(key, name, beside string) (string, error) {
 		path, err = filepath.Abs(path)
 	}
 	if err != nil {
-		return "", f.ErrorAt(key, "program %q is neither beside the scheduler in %s nor on its PATH", name, beside).
-			WithHint("give the program's absolute name")
+		return "", f.ErrorAt(key, "program %q not found in the scheduler's folder %s or on its PATH", name, beside).
+			WithHint("use the absolute path of the program")
 	}
 	return path, nil
 }

@@ -120,11 +120,11 @@ func ValidName(name string) bool { return nameRule.MatchString(name) }
 // Errors are *cli.Error with exit code 2, position and hint.
 func Parse(file string, data []byte, classes []string) (*File, error) {
 	if len(data) > SizeMax {
-		return nil, Source{file: file}.ErrorAt("", "a job file of %d bytes is too long; the most is %d", len(data), SizeMax).
-			WithHint("input files are named by a glob, not one by one")
+		return nil, Source{file: file}.ErrorAt("", "a job file of %d bytes is too long; the maximum is %d", len(data), SizeMax).
+			WithHint("name input files by a glob, not one by one")
 	}
 	if !utf8.Valid(data) {
-		return nil, Source{file: file}.ErrorAt("", "the job file is not UTF-8 text").WithHint("save it as UTF-8; is it the right file?")
+		return nil, Source{file: file}.ErrorAt("", "the job file is not UTF-8 text").WithHint("save it as UTF-8; check that it is the right file")
 	}
 	f := &File{}
 	if err := config.Decode(file, data, f); err != nil {
@@ -144,8 +144,8 @@ func (f *File) checkName() error {
 		return f.missing("name", "a short name for the job, for example name: words")
 	}
 	if !ValidName(f.Name) {
-		return f.ErrorAt("name", "name %q is not fit for an id", f.Name).
-			WithHint("letters, digits, dots, dashes and underscores, at most 63, beginning with a letter or a digit")
+		return f.ErrorAt("name", "name %q is invalid", f.Name).
+			WithHint("use at most 63 letters, digits, dots, dashes and underscores, starting with a letter or digit")
 	}
 	return nil
 }
@@ -169,21 +169,21 @@ func (f *File) checkNumbers() error {
 	}
 	if f.Slots < 1 || f.Slots > SlotsMax {
 		if !f.text.Has("slots") {
-			return f.missing("slots", "slots is the most tasks that run at once, for example slots: 4")
+			return f.missing("slots", "slots is the maximum number of concurrent tasks, for example slots: 4")
 		}
 		return f.ErrorAt("slots", "slots is %d; it must be from 1 to %d", f.Slots, SlotsMax).
-			WithHint("slots is the most tasks of the job that run at once")
+			WithHint("slots is the maximum number of concurrent tasks of the job")
 	}
 	if f.MaxAttempts < 0 || f.MaxAttempts > attemptsMax || (f.MaxAttempts == 0 && f.text.Has("max_attempts")) {
 		return f.ErrorAt("max_attempts", "max_attempts is %d; it must be from 1 to %d", f.MaxAttempts, attemptsMax).
-			WithHint("max_attempts is how often one task may fail before it is given up; leave it out for 3")
+			WithHint("max_attempts is how often a task is tried; the default is 3")
 	}
 	if f.MaxAttempts == 0 {
 		f.MaxAttempts = attemptsDefault
 	}
 	if _, err := parseFraction(f.MinTasks); err != nil {
 		return f.ErrorAt("min_tasks", "min_tasks %q: %v", f.MinTasks, err).
-			WithHint("the least fraction of map tasks that counts as a result: above 0 and at most 1, as 75% or 0.75")
+			WithHint("min_tasks is the minimum fraction of map tasks that a result needs: above 0 and at most 1, as 75% or 0.75")
 	}
 	if err := f.checkError(); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (f *File) checkError() error {
 	}
 	if _, ok := f.ErrorBound(); !ok {
 		return f.ErrorAt("error", "error %q: must be at least 0 and below 1 (100%%)", f.Error).
-			WithHint("the part of the map tasks that the result may do without, as 5% or 0.05; leave it out for none")
+			WithHint("error is the fraction of map tasks that the result may miss, as 5% or 0.05; omit it for none")
 	}
 	return nil
 }
@@ -218,10 +218,10 @@ func (f *File) checkDeadline() error {
 	}
 	d, err := config.ParseDuration(f.Deadline)
 	if e, ok := errors.AsType[*cli.Error](err); ok {
-		return f.ErrorAt("deadline", "deadline %s", e.Message).WithHint(cmp.Or(e.Hint, "write it as 30s, 5m or 1h30m"))
+		return f.ErrorAt("deadline", "deadline %s", e.Message).WithHint(cmp.Or(e.Hint, "for example 30s, 5m or 1h30m"))
 	}
 	if d <= 0 {
-		return f.ErrorAt("deadline", "deadline is %v; it must be above 0", d).WithHint("when the job ought to have ended, from its submission; leave it out for none")
+		return f.ErrorAt("deadline", "deadline is %v; it must be above 0", d).WithHint("deadline is counted from the submission; omit it for none")
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (f *File) checkWork() error {
 func (f *File) checkSpark() error {
 	for _, key := range []string{"map", "reduce", "output"} {
 		if f.text.Has(key) {
-			return f.ErrorAt(key, "%s beside spark", key).WithHint("a job has a spark section, or map, reduce and output; leave one of them out")
+			return f.ErrorAt(key, "%s and spark exclude each other", key).WithHint("a job has either a spark section, or map, reduce and output")
 		}
 	}
 	if p := f.Spark.Check(); p != nil {
@@ -263,7 +263,7 @@ func (f *File) checkQuality() error {
 	if f.text.Has("quality") || f.Quality != "" {
 		if _, err := config.ParseFraction(f.Quality); err != nil {
 			return f.ErrorAt("quality", "quality %q: %v", f.Quality, err).
-				WithHint("the least accuracy of the result, by the job's profile: above 0 and at most 1, as 90% or 0.9")
+				WithHint("quality is the minimum accuracy of the result by the job's profile: above 0 and at most 1, as 90% or 0.9")
 		}
 	}
 	switch {
@@ -271,20 +271,20 @@ func (f *File) checkQuality() error {
 		f.Profile = f.Name
 	case f.Profile == "":
 	case f.Quality == "":
-		return f.ErrorAt("profile", "profile %q is of no use without quality", f.Profile).WithHint("add quality: 90%, or leave profile out")
+		return f.ErrorAt("profile", "profile %q needs quality", f.Profile).WithHint("add quality, for example 90%, or remove profile")
 	case !ValidName(f.Profile):
-		return f.ErrorAt("profile", "profile %q is not the name of a profile", f.Profile).
-			WithHint("the name of its file in the scheduler's folder of profiles, without .json")
+		return f.ErrorAt("profile", "profile name %q is invalid", f.Profile).
+			WithHint("use the name of a file in the scheduler's profiles folder, without .json")
 	}
 	return nil
 }
 
 func (f *File) checkCommands() error {
 	if len(f.Map.Command) == 0 {
-		return f.missing("map.command", `program and arguments, for example command: [powerlab, app, wordcount, "{input}"]`)
+		return f.missing("map.command", `command is a program and its arguments, for example command: [powerlab, app, wordcount, "{input}"]`)
 	}
 	if f.Reduce != nil && len(f.Reduce.Command) == 0 {
-		return f.missing("reduce.command", "program and arguments, for example command: [powerlab, app, merge]; or leave reduce out")
+		return f.missing("reduce.command", "command is a program and its arguments, for example command: [powerlab, app, merge]; or remove reduce")
 	}
 	if err := f.checkCount(); err != nil {
 		return err
@@ -301,7 +301,7 @@ func (f *File) checkWords(key string, words []string) error {
 	}
 	for i, w := range words {
 		if strings.ContainsRune(w, 0) {
-			return f.ErrorAt(fmt.Sprintf("%s[%d]", key, i), "%s holds a NUL character", key).WithHint("no program can be given one")
+			return f.ErrorAt(fmt.Sprintf("%s[%d]", key, i), "%s contains a NUL character", key).WithHint("arguments cannot contain NUL")
 		}
 	}
 	return nil
@@ -313,7 +313,7 @@ func (f *File) makeAbsolute() error {
 	folder := filepath.Dir(f.text.file)
 	f.Folder = absolute(folder, f.Folder)
 	if !filepath.IsAbs(f.Folder) {
-		return f.ErrorAt("folder", "folder %q is not an absolute path", f.Folder).WithHint("submit the job file by its absolute name")
+		return f.ErrorAt("folder", "folder %q is not an absolute path", f.Folder).WithHint("submit the job file by its absolute path")
 	}
 	if f.Spark != nil {
 		*f.Spark = f.Spark.Absolute(f.Folder)
@@ -323,8 +323,8 @@ func (f *File) makeAbsolute() error {
 		key, WithHint string
 		path          *string
 	}{
-		{"map.input", "a glob of text files, for example input: data/*.txt", &f.Map.Input},
-		{"output", "a folder for the results, for example output: out", &f.Output},
+		{"map.input", "input is a glob of text files, for example input: data/*.txt", &f.Map.Input},
+		{"output", "output is a folder for the results, for example output: out", &f.Output},
 	} {
 		if p.path == &f.Map.Input && f.Map.Tasks > 0 {
 			continue
@@ -333,7 +333,7 @@ func (f *File) makeAbsolute() error {
 			return f.missing(p.key, p.WithHint)
 		}
 		if strings.ContainsRune(*p.path, 0) {
-			return f.ErrorAt(p.key, "%s holds a NUL character", p.key).WithHint("no file name can hold one")
+			return f.ErrorAt(p.key, "%s contains a NUL character", p.key).WithHint("file names cannot contain NUL")
 		}
 		*p.path = absolute(f.Folder, *p.path)
 	}

@@ -160,7 +160,7 @@ func (l *Client) unreachable(doing string, err, unsure error) error {
 		return &cli.Error{
 			Code: "unknown", Exit: cli.ExitUnknown, Err: unsure,
 			Message: fmt.Sprintf("%s: no coordinator confirmed it (%s): %v", doing, asked, unsure),
-			Hint:    "the outcome is unknown; repeat it with the same --request-id",
+			Hint:    "outcome unknown; retry with the same --request-id",
 		}
 	}
 	if _, ok := rpc.LeaderOf(err); ok {
@@ -172,8 +172,8 @@ func (l *Client) unreachable(doing string, err, unsure error) error {
 	}
 	return &cli.Error{
 		Code: "unreachable", Exit: cli.ExitUnreachable, Err: err,
-		Message: fmt.Sprintf("%s: no coordinator answers (%s)", doing, asked),
-		Hint:    "nothing was changed; check that coordinators run and that scheduler.yaml names one of them",
+		Message: fmt.Sprintf("%s: no coordinator reachable (%s)", doing, asked),
+		Hint:    "nothing was changed; check that the coordinators are running and that coordinators in scheduler.yaml is right",
 	}
 }
 

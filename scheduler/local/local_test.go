@@ -55,7 +55,7 @@ func TestRun(t *testing.T) {
 		"nothing to run": {nil, -1, "no program", ""},
 		"killed":         {[]string{"sh", "-c", "kill -9 $$"}, -1, "signal: killed", ""},
 		"writes itself":  {[]string{"sh", "-c", "echo not this; echo this > $0", "OUTPUT"}, 0, "", "this\n"},
-		"removes it":     {[]string{"sh", "-c", "rm $0", "OUTPUT"}, -1, "left no output", ""},
+		"removes it":     {[]string{"sh", "-c", "rm $0", "OUTPUT"}, -1, "wrote no output", ""},
 		"leaves a child": {[]string{"sh", "-c", "sleep 600 & echo x"}, 0, "", "x\n"},
 		"odd bytes":      {[]string{"sh", "-c", `printf '\377' >&2; exit 1`}, 1, "exit status 1: ?", ""},
 	} {
@@ -207,7 +207,7 @@ func TestSomethingInTheWay(t *testing.T) {
 	t.Parallel()
 	k := task(t, "echo", "x")
 	testkit.Check(t, os.Symlink("/nowhere", k.GetOutput()))
-	if r := run(context.Background(), k, os.Environ()); !strings.Contains(r.GetError(), "in the way") || files(t, k) != "map-00000" {
+	if r := run(context.Background(), k, os.Environ()); !strings.Contains(r.GetError(), "exists and is not a file") || files(t, k) != "map-00000" {
 		t.Errorf("ended with %v; files %q", r, files(t, k))
 	}
 }

@@ -196,7 +196,7 @@ func (p *process) cause(err error) error {
 func (p *process) keep() error {
 	file, err := os.OpenFile(p.partial, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("the task left no output: %w", err)
+		return fmt.Errorf("the task wrote no output: %w", err)
 	}
 	if err := errors.Join(file.Sync(), file.Close()); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (p *process) keep() error {
 		return err
 	}
 	if info, err := os.Lstat(p.task.GetOutput()); err != nil || !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is in the way of the task's output: it is no file", p.task.GetOutput())
+		return fmt.Errorf("cannot write the task's output: %s exists and is not a file", p.task.GetOutput())
 	}
 	return os.Remove(p.partial)
 }

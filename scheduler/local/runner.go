@@ -52,14 +52,14 @@ type Users struct {
 // Check reports why the users cannot be used.
 func (u Users) Check() error {
 	if u.Sockets == "" && len(u.BySubmitter) > 0 {
-		return errors.New("users are configured, and no folder of sockets that runs tasks as them")
+		return errors.New("users are configured, but no folder of sockets to run tasks as these users")
 	}
 	if u.Sockets != "" && !filepath.IsAbs(u.Sockets) {
 		return fmt.Errorf("the folder of sockets %q is not an absolute path", u.Sockets)
 	}
 	for submitter, user := range u.BySubmitter {
 		if submitter == "" || !userRule.MatchString(user) || user == "root" {
-			return fmt.Errorf("%q=%q does not name a submitter and an unprivileged user", submitter, user)
+			return fmt.Errorf("%q=%q is not SUBMITTER=USER with an unprivileged user", submitter, user)
 		}
 	}
 	return nil
@@ -107,7 +107,7 @@ func Serve(ctx context.Context, l net.Listener, logger *slog.Logger) error {
 		running.Go(func() {
 			defer func() { <-room }()
 			if err := serveTask(ctx, conn); err != nil {
-				logger.Warn("task not reported", slog.Any("error", err))
+				logger.Warn("result of task not sent", slog.Any("error", err))
 			}
 		})
 	}
@@ -160,11 +160,11 @@ func exchange(ctx context.Context, socket string, t *headroomv1.Task) (*headroom
 	c, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
 		user := strings.TrimSuffix(filepath.Base(socket), ".sock")
-		return nil, fmt.Errorf("start a task as %s: %w; systemctl status headroom-task@%s.socket", user, err, user)
+		return nil, fmt.Errorf("start a task as %s: %w; see systemctl status headroom-task@%s.socket", user, err, user)
 	}
 	defer func() { _ = c.Close() }()
 	if err := writeFrame(c, t); err != nil {
-		return nil, fmt.Errorf("hand the task over: %w", err)
+		return nil, fmt.Errorf("send the task to its process: %w", err)
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func exchange(ctx context.Context, socket string, t *headroomv1.Task) (*headroom
 	defer unhook()
 	var r headroomv1.TaskResult
 	if err := readBody(c, &r); err != nil {
-		return nil, fmt.Errorf("the process that ran the task has ended: %w", err)
+		return nil, fmt.Errorf("the task's process has ended: %w", err)
 	}
 	return &r, nil
 }
@@ -190,7 +190,7 @@ func writeFrame(c net.Conn, m proto.Message) error {
 		return err
 	}
 	if len(body) > frameMax {
-		return fmt.Errorf("%d bytes; at most %d are taken", len(body), frameMax)
+		return fmt.Errorf("%d bytes; the maximum is %d", len(body), frameMax)
 	}
 	if err := c.SetWriteDeadline(time.Now().Add(frameWait)); err != nil {
 		return err
@@ -214,7 +214,7 @@ func readBody(c io.Reader, into proto.Message) error {
 	}
 	size := binary.BigEndian.Uint32(head[:])
 	if size > frameMax {
-		return fmt.Errorf("%d bytes; at most %d are taken", size, frameMax)
+		return fmt.Errorf("%d bytes; the maximum is %d", size, frameMax)
 	}
 	body, err := io.ReadAll(io.LimitReader(c, int64(size)))
 	if err != nil {

@@ -120,7 +120,7 @@ func TestTaskEndsWithItsWorker(t *testing.T) {
 
 func TestFrameIsBounded(t *testing.T) {
 	t.Parallel()
-	if err := readBody(strings.NewReader("\xff\xff\xff\xff"), &headroomv1.Task{}); err == nil || !strings.Contains(err.Error(), "at most") {
+	if err := readBody(strings.NewReader("\xff\xff\xff\xff"), &headroomv1.Task{}); err == nil || !strings.Contains(err.Error(), "the maximum") {
 		t.Errorf("4 GB of a task: %v", err)
 	}
 	if err := readBody(strings.NewReader("\x00\x00\x00\x09x"), &headroomv1.Task{}); !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -113,7 +113,7 @@ func New(cfg Config) (*Worker, error) {
 	}
 	tmp := filepath.Join(cfg.Dir, "tmp")
 	if err := os.MkdirAll(tmp, 0o750); err != nil {
-		return nil, fmt.Errorf("worker %s: make its folder: %w", cfg.Node, err)
+		return nil, fmt.Errorf("worker %s: create its folder: %w", cfg.Node, err)
 	}
 	tmp, err := filepath.Abs(tmp)
 	if err != nil {
@@ -126,7 +126,7 @@ func New(cfg Config) (*Worker, error) {
 	denials := secure.NewDenials()
 	known, err := secure.ReadDenials(filepath.Join(cfg.Dir, deniedFile))
 	if err != nil {
-		return nil, fmt.Errorf("worker %s: who is denied: %w", cfg.Node, err)
+		return nil, fmt.Errorf("worker %s: read denied certificates: %w", cfg.Node, err)
 	}
 	denials.Add(known...)
 	peers.Deny(denials)
@@ -174,7 +174,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 func (w *Worker) noteBroken(err error) {
 	if w.link != linkDown {
-		w.cfg.Logger.Warn("no stream to the scheduler", slog.String("node", w.cfg.Node), slog.String("scheduler", w.cfg.Schedulers[w.at]), slog.Any("error", err))
+		w.cfg.Logger.Warn("scheduler unreachable", slog.String("node", w.cfg.Node), slog.String("scheduler", w.cfg.Schedulers[w.at]), slog.Any("error", err))
 	}
 	w.link = linkDown
 }
@@ -273,7 +273,7 @@ func (w *Worker) open(ctx context.Context) (*stream, error) {
 func (w *Worker) handle(ctx context.Context, m *headroomv1.WorkMessage) {
 	if w.link != linkUp && m != nil {
 		w.link = linkUp
-		w.cfg.Logger.Info("scheduler gives tasks", slog.String("node", w.cfg.Node), slog.String("scheduler", w.cfg.Schedulers[w.at]))
+		w.cfg.Logger.Info("connected to the scheduler", slog.String("node", w.cfg.Node), slog.String("scheduler", w.cfg.Schedulers[w.at]))
 	}
 	switch m := m.GetMessage().(type) {
 	case *headroomv1.WorkMessage_Task:
@@ -301,9 +301,9 @@ func (w *Worker) deny(m *headroomv1.Denials) {
 		return
 	}
 	w.peers.Expel()
-	w.cfg.Logger.Info("certificates denied", slog.Int("denials", len(w.denials.All())))
+	w.cfg.Logger.Info("denied certificates updated", slog.Int("denials", len(w.denials.All())))
 	if err := secure.WriteDenials(filepath.Join(w.cfg.Dir, deniedFile), w.denials.All()); err != nil {
-		w.cfg.Logger.Error("denials are not stored; they hold until this process ends", slog.Any("error", err))
+		w.cfg.Logger.Error("denied certificates not stored; kept in memory until exit", slog.Any("error", err))
 	}
 }
 

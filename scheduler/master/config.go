@@ -58,13 +58,13 @@ func (c Config) Check() error {
 	}
 	switch {
 	case !jobfile.ValidName(c.Name):
-		return bad("for example --name m1", "--name %q is no name of a master", c.Name)
+		return bad("for example --name m1", "--name %q is not a valid name of a master", c.Name)
 	case c.Group == "":
-		return bad("coordinator budget show lists the domains; for example --group rack/r1", "--group is empty")
+		return bad("for example --group rack/r1; list domains with coordinator budget show", "--group is empty")
 	case c.W < 0:
-		return bad("--w strict lets high-priority tasks always go first", "--w is %d; it must be at least 1, or strict", c.W)
+		return bad("use --w strict to always prefer high-priority tasks", "--w is %d; it must be at least 1, or strict", c.W)
 	case c.Reserved.Slots < 0 || c.Reserved.Slots > slotsMost:
-		return bad("--reserved 0 reserves none", "--reserved is %d slots; it must be from 0 to %d", c.Reserved.Slots, slotsMost)
+		return bad("use --reserved 0 to reserve none", "--reserved is %d slots; it must be from 0 to %d", c.Reserved.Slots, slotsMost)
 	case !(c.Reserved.Part >= 0 && c.Reserved.Part < 1):
 		return bad("for example --reserved 10%", "--reserved is %g%% of the slots; it must be at least 0 %% and less than 100 %%", 100*c.Reserved.Part)
 	case c.Reserved.Part > 0 && c.Reserved.Slots > 0:

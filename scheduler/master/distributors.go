@@ -17,13 +17,13 @@ func (g *group) join(now time.Time, s *placeSession) error {
 	d := g.distributors[s.name]
 	if d == nil {
 		if len(g.distributors) >= distributorsMost {
-			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, fmt.Sprintf("the group has %d distributors, which is the most", distributorsMost), "stop those that are not needed")
+			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, fmt.Sprintf("the group already has the maximum of %d distributors", distributorsMost), "stop distributors that are not needed")
 		}
 		d = &distributor{name: s.name, incarnation: s.incarnation, results: make(map[key]*headroomv1.TaskResult), lost: make(map[key]bool)}
 		g.distributors[s.name] = d
 	}
 	if d.session != nil {
-		d.session.end(rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "another stream has come from distributor "+d.name, "give each distributor a name of its own"))
+		d.session.end(rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "another stream of distributor "+d.name+" replaced this one", "give each distributor a unique name"))
 	}
 	if d.incarnation != s.incarnation {
 		g.renew(now, d)
@@ -124,11 +124,11 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 	}
 	switch {
 	case !g.role.active:
-		return "the master is on standby"
+		return "master is on standby"
 	case d.here[kind(high)] >= overrun*share:
-		return fmt.Sprintf("%d tasks of this priority are here, twice the window", d.here[kind(high)])
+		return fmt.Sprintf("window exceeded: %d tasks of this priority queued", d.here[kind(high)])
 	case len(d.results)+len(d.lost) >= 2*overrun*share:
-		return fmt.Sprintf("%d results are not taken yet", len(d.results)+len(d.lost))
+		return fmt.Sprintf("%d results are pending", len(d.results)+len(d.lost))
 	}
 	t := &task{key: k, proof: proof, message: x, from: d, high: high}
 	g.tasks[k] = t
@@ -147,7 +147,7 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 func (g *group) claim(d *distributor, t *task, x *headroomv1.Task, high bool) (refused string) {
 	switch {
 	case t.proof != x.GetRef().GetProof(), t.from != nil && t.from != d:
-		return "a task of this name is here that was not handed over by this distributor"
+		return "a task with this reference was submitted by another distributor"
 	case t.from == d:
 		return known
 	}
@@ -229,9 +229,9 @@ func (g *group) expireDistributors(now time.Time) {
 		case d.session != nil && d.session.box.stalled(now, stallMost):
 			g.cut(now, d.session, errStalled(d.name))
 		case d.session != nil && now.Sub(d.heard) >= workerSilence:
-			g.cut(now, d.session, rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "distributor "+d.name+" was silent for too long", "it connects again by itself"))
+			g.cut(now, d.session, rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "distributor "+d.name+" timed out", "it reconnects automatically"))
 		case d.session == nil && now.Sub(d.heard) >= distributorSilence:
-			g.cfg.Logger.Warn("distributor is forgotten: it has been away for too long",
+			g.cfg.Logger.Warn("distributor removed after a long absence",
 				slog.String("distributor", d.name), slog.Int("waiting", d.here[0]+d.here[1]), slog.Int("results", len(d.results)))
 			g.renew(now, d)
 			delete(g.distributors, d.name)

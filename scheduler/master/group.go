@@ -297,7 +297,7 @@ func (g *group) turn(now time.Time) {
 		g.open(now)
 		g.cfg.Logger.Info("master is active", slog.String("group", g.cfg.Group))
 	} else {
-		g.cfg.Logger.Warn("master steps down: its peer has been active for longer", slog.String("group", g.cfg.Group))
+		g.cfg.Logger.Warn("stepping down: the peer has been active for longer", slog.String("group", g.cfg.Group))
 		for _, n := range g.nodes {
 			if n.session != nil {
 				n.session.end(errStandby(g.cfg))
@@ -310,7 +310,7 @@ func (g *group) turn(now time.Time) {
 
 func errStandby(cfg Config) error {
 	return rpc.Refuse(connect.CodeUnavailable, "standby", cli.ExitUnreachable,
-		fmt.Sprintf("master %s of %s is on standby", cfg.Name, cfg.Group), "name both masters of the group; the active one gives tasks")
+		fmt.Sprintf("master %s of %s is on standby", cfg.Name, cfg.Group), "configure both masters of the group; only the active one assigns tasks")
 }
 
 // stop has a worker stop a running task that nobody waits for. Its slot stays occupied until the worker says that it has ended.
@@ -327,9 +327,9 @@ func (g *group) trouble(now time.Time) string {
 	case len(g.cfg.Coordinators) == 0:
 		return ""
 	case g.capsAt.IsZero():
-		return "caps of its nodes are unknown: no coordinator has answered yet"
+		return "caps unknown: no coordinator has answered yet"
 	case now.Sub(g.capsAt) > newsLate:
-		return fmt.Sprintf("caps of its nodes are %d s old: no coordinator answers", int(now.Sub(g.capsAt).Seconds()))
+		return fmt.Sprintf("caps are %d s old: no coordinator reachable", int(now.Sub(g.capsAt).Seconds()))
 	}
 	return ""
 }

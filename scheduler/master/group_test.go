@@ -103,7 +103,7 @@ func TestCaps(t *testing.T) {
 	if b.away(b.now, stranger, false); !over(stranger.line) || b.trouble(b.now) != "" {
 		t.Error("a node of another domain stays")
 	}
-	if err := b.hello(b.now, newWorkSession("n99", nil), 8, nil); err == nil || !strings.Contains(err.Error(), "not below rack/r1") {
+	if err := b.hello(b.now, newWorkSession("n99", nil), 8, nil); err == nil || !strings.Contains(err.Error(), "not in rack/r1") {
 		t.Errorf("a node of another domain: %v", err)
 	}
 	b.now = b.now.Add(workerSilence)

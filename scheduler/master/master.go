@@ -196,7 +196,7 @@ func (m distributors) Place(ctx context.Context, st *placeStream) error {
 	hello := first.GetHello()
 	if !jobfile.ValidName(hello.GetDistributor()) {
 		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
-			fmt.Sprintf("distributor %q", hello.GetDistributor()), "a distributor opens its stream with its name")
+			fmt.Sprintf("distributor %q", hello.GetDistributor()), "a distributor must send its name first")
 	}
 	if err := access.OwnName(access.CallerOf(ctx), hello.GetDistributor()); err != nil {
 		return err

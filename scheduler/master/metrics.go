@@ -23,12 +23,12 @@ const (
 // MetricsTable is what a master tells Prometheus.
 func MetricsTable() scrape.Table {
 	return scrape.Table{
-		scrape.Gauge(metricActive, "1 on the active master of a group, 0 on the standby."),
-		scrape.Gauge(metricWorkers, "Workers that are connected."),
-		scrape.Gauge(metricSlots, "Slots of the workers.", scrape.Of("kind", "all, those that caps leave usable, those reserved for high priority")),
-		scrape.Gauge(metricTasks, "Tasks that are here.", scrape.Of("priority", "high or low"), scrape.Of("state", "running or waiting")),
-		scrape.Counter(metricTotal, "Tasks since the start; failed ones have ended too.", scrape.Of("what", "taken, refused, begun, ended, failed or lost")),
-		scrape.Histogram(metricDelay, "Time from the arrival of a message to the moment at which all that follows from it is decided."),
+		scrape.Gauge(metricActive, "1 if this master of the group is active, 0 if it is on standby."),
+		scrape.Gauge(metricWorkers, "Number of connected workers."),
+		scrape.Gauge(metricSlots, "Number of slots of the workers.", scrape.Of("kind", "all, usable under the caps, or reserved for high priority")),
+		scrape.Gauge(metricTasks, "Number of tasks at this master.", scrape.Of("priority", "high or low"), scrape.Of("state", "running or waiting")),
+		scrape.Counter(metricTotal, "Number of tasks since the start; failed ones count as ended too.", scrape.Of("what", "taken, refused, begun, ended, failed or lost")),
+		scrape.Histogram(metricDelay, "Time in seconds from the arrival of a message until all decisions that follow from it are made."),
 	}
 }
 

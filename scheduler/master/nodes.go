@@ -25,7 +25,7 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 	}
 	n, before := g.nodes[s.node], map[key]*task{}
 	if n != nil && n.session != nil {
-		conflict := rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "another worker is connected as node "+n.name, "run one worker on a node")
+		conflict := rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, "another worker is connected as node "+n.name, "run one worker per node")
 		if now.Sub(n.heard) < takeoverAfter {
 			return conflict
 		}
@@ -33,7 +33,7 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 	}
 	if n == nil {
 		if len(g.nodes) >= nodesMost {
-			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, fmt.Sprintf("the group has %d workers, which is the most", nodesMost), "groups are racks or rows; give these nodes a group of their own")
+			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused, fmt.Sprintf("the group already has the maximum of %d workers", nodesMost), "split the group")
 		}
 		n = &node{name: s.node}
 		g.nodes[s.node] = n
@@ -107,8 +107,8 @@ func (g *group) belongs(name string) error {
 		return nil
 	}
 	return rpc.Refuse(connect.CodeFailedPrecondition, "wrong-group", cli.ExitRefused,
-		fmt.Sprintf("node %s is not below %s, the group of master %s", name, g.cfg.Group, g.cfg.Name),
-		"coordinator node list shows the domain of each node; name the masters of its group")
+		fmt.Sprintf("node %s is not in %s, the group of master %s", name, g.cfg.Group, g.cfg.Name),
+		"find the domain of the node with coordinator node list, and connect to the masters of its group")
 }
 
 // usable is how many of a node's slots its cap leaves; all where no cap is known.
@@ -176,7 +176,7 @@ func (g *group) abandon(n *node) {
 		g.lose(t)
 	}
 	if n.session != nil {
-		n.session.end(rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "worker "+n.name+" was silent for too long", "it connects again by itself"))
+		n.session.end(rpc.Refuse(connect.CodeAborted, "silent", cli.ExitUnreachable, "worker "+n.name+" timed out", "it reconnects automatically"))
 	}
 	g.reserve()
 }
@@ -185,7 +185,7 @@ func (g *group) abandon(n *node) {
 func (g *group) expireNodes(now time.Time) {
 	for _, n := range g.nodes {
 		if now.Sub(n.heard) >= workerSilence {
-			g.cfg.Logger.Warn("worker is lost", slog.String("node", n.name), slog.Int("tasks", n.running))
+			g.cfg.Logger.Warn("worker lost", slog.String("node", n.name), slog.Int("tasks", n.running))
 			g.abandon(n)
 			continue
 		}
@@ -197,7 +197,7 @@ func (g *group) expireNodes(now time.Time) {
 
 func errStalled(name string) error {
 	return rpc.Refuse(connect.CodeResourceExhausted, "slow", cli.ExitUnreachable,
-		fmt.Sprintf("%s has not read for %v", name, stallMost), "it may connect again once it keeps up")
+		fmt.Sprintf("%s has not read its stream for %v", name, stallMost), "it may reconnect")
 }
 
 // ended takes over results of a worker.

@@ -48,11 +48,11 @@ func (m *Master) askPeer(ctx context.Context) error {
 			err = fmt.Errorf("%s is the master of %q", m.cfg.Peer, r.Msg.GetState().GetGroup())
 		}
 		if err == nil && r.Msg.GetState().GetMaster() == m.cfg.Name {
-			err = fmt.Errorf("%s calls itself %s too", m.cfg.Peer, m.cfg.Name)
+			err = fmt.Errorf("%s also has the name %s; give each master a unique name", m.cfg.Peer, m.cfg.Name)
 		}
 		if answers != (err == nil) && ctx.Err() == nil {
 			answers = err == nil
-			m.cfg.Logger.Info("the group's other master", slog.String("peer", m.cfg.Peer), slog.Bool("answers", answers), slog.Any("error", err))
+			m.cfg.Logger.Info("peer master changed state", slog.String("peer", m.cfg.Peer), slog.Bool("answers", answers), slog.Any("error", err))
 		}
 		if err != nil {
 			return
@@ -86,7 +86,7 @@ func (m *Master) learnCaps(ctx context.Context) error {
 		})
 		if err != nil {
 			if !failed && ctx.Err() == nil {
-				m.cfg.Logger.Warn("caps are not known anew, those known stay", slog.Any("error", rpc.AsCLI(err, "list nodes", address)))
+				m.cfg.Logger.Warn("caps not updated; keeping the last known ones", slog.Any("error", rpc.AsCLI(err, "list nodes", address)))
 			}
 			failed = true
 			at = append(at[1:], at[0]) // another one, next time

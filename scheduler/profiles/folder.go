@@ -90,14 +90,14 @@ func (f *Folder) refresh() {
 	names, err := f.names()
 	if err != nil {
 		if f.failed == nil || f.failed.Error() != err.Error() {
-			f.logger.Error("profiles cannot be read: jobs that ask for an accuracy run whole; make the folder readable for the scheduler, "+
+			f.logger.Error("profiles unreadable; running all tasks of jobs with quality; make the folder readable for the scheduler, "+
 				"or correct profiles in scheduler.yaml", slog.Any("error", err))
 		}
 		f.failed = err
 		return
 	}
 	if f.failed != nil {
-		f.logger.Info("profiles can be read again", slog.String("folder", f.dir))
+		f.logger.Info("profiles readable again", slog.String("folder", f.dir))
 	}
 	f.failed = nil
 	before := f.known
@@ -120,7 +120,7 @@ func (f *Folder) names() ([]string, error) {
 		}
 	}
 	if len(names) > filesMax {
-		return nil, fmt.Errorf("%s: %w: %d profiles, at most %d are read", f.dir, errLarge, len(names), filesMax)
+		return nil, fmt.Errorf("%s: %w: %d profiles; the maximum is %d", f.dir, errLarge, len(names), filesMax)
 	}
 	return names, nil
 }
@@ -141,11 +141,11 @@ func (f *Folder) again(name string, before map[string]entry) entry {
 	}
 	switch {
 	case e.err != nil && (!known || old.err == nil || old.err.Error() != e.err.Error()):
-		f.logger.Error("profile cannot be used: jobs that ask for it run whole", slog.String("profile", name), slog.Any("error", e.err))
+		f.logger.Error("profile invalid; running all tasks of jobs that use it", slog.String("profile", name), slog.Any("error", e.err))
 	case e.err == nil:
 		f.logger.Info("profile read", slog.String("profile", name), slog.Int("points", len(e.profile.Points)))
 		for _, w := range warnings {
-			f.logger.Warn("profile is not monotone", slog.String("profile", name), slog.String("what", w))
+			f.logger.Warn("profile not monotone", slog.String("profile", name), slog.String("what", w))
 		}
 	}
 	return e
@@ -174,7 +174,7 @@ func read(path string, info fs.FileInfo) (p quality.Profile, warnings []string, 
 // Profile is the profile of that name as it is now; the error says why there is none.
 func (f *Folder) Profile(name string) (quality.Profile, error) {
 	if f == nil {
-		return quality.Profile{}, errors.New("scheduler.yaml names no folder of profiles")
+		return quality.Profile{}, errors.New("profiles is not set in scheduler.yaml")
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,24 +211,24 @@ func quoted(s string) string {
 // Bound is the least part of the map tasks that the accuracy needs, at most 1.
 func (f *Folder) Bound(a Accuracy) Bound {
 	all := func(format string, args ...any) Bound {
-		return Bound{1, a.Key + ": all tasks, because " + fmt.Sprintf(format, args...)}
+		return Bound{1, a.Key + ": running all tasks, because " + fmt.Sprintf(format, args...)}
 	}
 	accuracy, err := config.ParseFraction(a.Least)
 	if err != nil {
-		return all("%s is no accuracy; write it as 90%% or 0.9", quoted(a.Least))
+		return all("%s is not an accuracy; write 90%% or 0.9", quoted(a.Least))
 	}
 	p, err := f.Profile(a.Profile)
 	if err != nil {
 		return all("profile %s cannot be used: %v", quoted(a.Profile), err)
 	}
 	if _, low, _ := p.Accuracy(1); low < accuracy {
-		return all("profile %s keeps %s on no part of the tasks: its worst run on all of them kept %s", quoted(a.Profile), units.Percent(accuracy), units.Percent(low))
+		return all("profile %s never reaches %s: its worst run on all tasks reached %s", quoted(a.Profile), units.Percent(accuracy), units.Percent(low))
 	}
 	fraction, ok := p.Fraction(accuracy)
 	if !ok || !(fraction > 0 && fraction <= 1) {
-		return all("profile %s gives no part of the tasks for it", quoted(a.Profile))
+		return all("profile %s gives no fraction for it", quoted(a.Profile))
 	}
-	return Bound{fraction, fmt.Sprintf("%s, which needs %s of the tasks by profile %s", a.Key, units.Percent(fraction), quoted(a.Profile))}
+	return Bound{fraction, fmt.Sprintf("%s needs %s of the tasks by profile %s", a.Key, units.Percent(fraction), quoted(a.Profile))}
 }
 
 // Bound is a least part of a job's map tasks, with where it comes from.

@@ -120,12 +120,12 @@ func TestFolderAway(t *testing.T) {
 	for range 3 {
 		p.want(p.ask("90%", "words"), 1, "no such file or directory")
 	}
-	if n := strings.Count(p.said.String(), "profiles cannot be read"); n != 1 || !strings.Contains(p.said.String(), "make the folder readable") {
+	if n := strings.Count(p.said.String(), "profiles unreadable"); n != 1 || !strings.Contains(p.said.String(), "make the folder readable") {
 		t.Errorf("said %d times: %s", n, p.said.String())
 	}
 	testkit.Check(t, os.Rename(aside, p.dir))
 	p.want(p.ask("80%", "words"), 0.5, "50 %")
-	if !strings.Contains(p.said.String(), "profiles can be read again") {
+	if !strings.Contains(p.said.String(), "profiles readable again") {
 		t.Errorf("said %s", p.said.String())
 	}
 }
@@ -133,7 +133,7 @@ func TestFolderAway(t *testing.T) {
 func TestNoFolder(t *testing.T) {
 	t.Parallel()
 	f := Open("", slog.New(slog.DiscardHandler))
-	if b := f.Bound(Accuracy{Key: "quality: 90%", Least: "90%", Profile: "words"}); b.Fraction != 1 || !strings.Contains(b.Why, "scheduler.yaml names no folder of profiles") {
+	if b := f.Bound(Accuracy{Key: "quality: 90%", Least: "90%", Profile: "words"}); b.Fraction != 1 || !strings.Contains(b.Why, "profiles is not set in scheduler.yaml") {
 		t.Errorf("got %v", b)
 	}
 }

@@ -51,14 +51,14 @@ func Open(dir string, logger *slog.Logger) *Learner {
 	case errors.Is(err, fs.ErrNotExist):
 		return l
 	case err == nil && len(data) > fileMost:
-		err = fmt.Errorf("it has more than %d bytes", fileMost)
+		err = fmt.Errorf("more than %d bytes", fileMost)
 	}
 	var b runs.Book
 	if err == nil {
 		err = json.Unmarshal(data, &b)
 	}
 	if err != nil {
-		logger.Error("what is known of how jobs scale cannot be read; it is learned anew", slog.String("file", l.path), slog.Any("error", err))
+		logger.Error("scaling file unreadable; starting without learned curves", slog.String("file", l.path), slog.Any("error", err))
 		if err := os.Rename(l.path, l.path+".bad"); err != nil {
 			logger.Warn("unreadable file not moved aside", slog.Any("error", err))
 		}
@@ -76,7 +76,7 @@ func (l *Learner) Ended(name string, r runs.Run) {
 	select {
 	case l.ended <- ended{name, r}:
 	default:
-		l.logger.Debug("run not learned from: too many wait", slog.String("name", name))
+		l.logger.Debug("run not learned from: queue is full", slog.String("name", name))
 	}
 }
 
@@ -110,7 +110,7 @@ func (l *Learner) learn(e ended) (fitted bool) {
 		err = renameio.WriteFile(l.path, append(data, '\n'), 0o600)
 	}
 	if err != nil {
-		l.logger.Warn("what is known of how jobs scale not written", slog.Any("error", err))
+		l.logger.Warn("scaling file not written", slog.Any("error", err))
 	}
 	return fitted
 }

@@ -101,7 +101,7 @@ func (b *Book) Report(now time.Time, r *headroomv1.SlotReport) error {
 	if a == nil {
 		if len(b.applications) >= applicationsMost {
 			return rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused,
-				fmt.Sprintf("%d applications take slots of this group, which is the most", applicationsMost), "wait until one of them ends")
+				fmt.Sprintf("this group already serves the maximum of %d applications", applicationsMost), "wait until one of them ends")
 		}
 		a = &application{name: r.GetApplication(), incarnation: r.GetIncarnation(), held: make(map[name]*Slot), away: make(map[name]*Slot), wake: make(chan struct{})}
 		b.applications[a.name] = a
@@ -120,13 +120,13 @@ func (b *Book) Report(now time.Time, r *headroomv1.SlotReport) error {
 
 func check(r *headroomv1.SlotReport) error {
 	bad := func(format string, args ...any) error {
-		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, fmt.Sprintf(format, args...), "report the application's whole state")
+		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, fmt.Sprintf(format, args...), "report the complete state of the application")
 	}
 	switch {
 	case r.GetApplication() == "" || len(r.GetApplication()) > nameMost:
-		return bad("an application's name has 1 to %d bytes, and this one %d", nameMost, len(r.GetApplication()))
+		return bad("the name of an application must have 1 to %d bytes, not %d", nameMost, len(r.GetApplication()))
 	case len(r.GetHeld()) > heldMost:
-		return bad("%s holds %d slots; an application may hold %d", r.GetApplication(), len(r.GetHeld()), heldMost)
+		return bad("%s holds %d slots; the maximum is %d", r.GetApplication(), len(r.GetHeld()), heldMost)
 	}
 	return nil
 }

@@ -57,9 +57,9 @@ func (e *Engine) Capacity() (cores int, trouble string) {
 	case e.cfg.Cores > 0:
 		return e.cfg.Cores, ""
 	case c.at.IsZero() && c.why == "":
-		return 0, "the cluster has not been asked yet how many cores it has"
+		return 0, "the number of cores of the cluster has not been read yet"
 	case c.at.IsZero() || time.Since(c.at) > capacityLife:
-		return 0, fmt.Sprintf("the cluster does not say how many cores it has: %s; spark.cores in scheduler.yaml can", c.why)
+		return 0, fmt.Sprintf("the number of cores of the cluster is unknown: %s; set spark.cores in scheduler.yaml", c.why)
 	default:
 		return c.cores, ""
 	}
@@ -103,7 +103,7 @@ func (e *Engine) measured(n int, err error) {
 		return
 	}
 	if e.capacity.why == "" {
-		e.logger.Warn("the size of the Spark cluster is unknown", slog.Any("error", err))
+		e.logger.Warn("size of the Spark cluster unknown", slog.Any("error", err))
 	}
 	e.capacity.why = sparkapp.Clip(err.Error())
 }

@@ -112,11 +112,11 @@ func (c Config) Check() *cli.Error {
 func (c Config) checkPlaces() *cli.Error {
 	switch {
 	case !c.OnYARN() && !masterRule.MatchString(c.Master):
-		return config.Bad("spark://10.0.0.20:7077 is a standalone master; yarn is the other that is spoken to", "spark.master: %q is neither spark://HOST:PORT nor yarn", c.Master)
+		return config.Bad("use spark://HOST:PORT for a standalone master, or yarn", "spark.master: %q is neither spark://HOST:PORT nor yarn", c.Master)
 	case !filepath.IsAbs(c.Home):
-		return config.Bad("home: /opt/spark is the folder that has bin/spark-submit in it", "spark.home: %q is not an absolute path", c.Home)
+		return config.Bad("home is the folder that contains bin/spark-submit, for example /opt/spark", "spark.home: %q is not an absolute path", c.Home)
 	case !filepath.IsAbs(c.Plugin) || strings.ContainsRune(c.Plugin, ','):
-		return config.Bad("plugin: /usr/share/java/headroom-spark.jar is where the package puts it", "spark.plugin: %q is not the absolute path of one jar", c.Plugin)
+		return config.Bad("the package installs plugin: /usr/share/java/headroom-spark.jar", "spark.plugin: %q is not the absolute path of one jar", c.Plugin)
 	}
 	return nil
 }
@@ -127,10 +127,10 @@ func (c Config) checkHooks() *cli.Error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil || host == "" {
-		return config.Bad("write host:port, for example 127.0.0.1:7411: drivers ask it by this very address", "spark.hooks: %q is not an address", c.Hooks)
+		return config.Bad("write host:port, for example 127.0.0.1:7411; drivers connect to this address", "spark.hooks: %q is not an address", c.Hooks)
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		return config.Bad("write the address of this machine that drivers reach", "spark.hooks: %q is no address that a driver could ask", c.Hooks)
+		return config.Bad("write an address of this machine that drivers can reach", "spark.hooks: %q is not an address that drivers can reach", c.Hooks)
 	}
 	return nil
 }
@@ -139,19 +139,19 @@ func (c Config) checkHooks() *cli.Error {
 func (c Config) checkCluster() *cli.Error {
 	switch {
 	case c.Cores < 0 || c.Cores > coresMax:
-		return config.Bad("cores: 0 takes what the cluster says", "spark.cores is %d; it must be from 0 to %d", c.Cores, coresMax)
+		return config.Bad("use cores: 0 to read it from the cluster", "spark.cores is %d; it must be from 0 to %d", c.Cores, coresMax)
 	case c.ExecutorCores < 0 || c.ExecutorCores > coresMax:
-		return config.Bad("executor_cores: 0 leaves it to Spark", "spark.executor_cores is %d; it must be from 0 to %d", c.ExecutorCores, coresMax)
+		return config.Bad("use executor_cores: 0 for Spark's default", "spark.executor_cores is %d; it must be from 0 to %d", c.ExecutorCores, coresMax)
 	case c.DeployMode != deployClient && c.DeployMode != deployCluster:
-		return config.Bad("one of client, cluster", "spark.deploy_mode %q is unknown", c.DeployMode)
+		return config.Bad("want client or cluster", "spark.deploy_mode %q is unknown", c.DeployMode)
 	case !c.OnYARN() && c.DeployMode == deployCluster:
-		return config.Bad("deploy_mode: client runs drivers beside the scheduler, where it can follow them", "spark.deploy_mode is cluster, which is for spark.master: yarn")
+		return config.Bad("use deploy_mode: client", "spark.deploy_mode: cluster needs spark.master: yarn")
 	case c.OnYARN() && !filepath.IsAbs(c.HadoopConf):
-		return config.Bad("hadoop_conf: /etc/hadoop/conf is the folder that has yarn-site.xml in it", "spark.hadoop_conf: %q is not an absolute path, and spark.master is yarn", c.HadoopConf)
+		return config.Bad("hadoop_conf is the folder that contains yarn-site.xml, for example /etc/hadoop/conf", "spark.master is yarn, but spark.hadoop_conf %q is not an absolute path", c.HadoopConf)
 	case c.OnYARN() && len(c.Web) > 0:
-		return config.Bad("leave web out: resourcemanager names YARN's", "spark.web names a standalone master's page, and spark.master is yarn")
+		return config.Bad("remove web, and use resourcemanager", "spark.web is for a standalone master, but spark.master is yarn")
 	case strings.ContainsAny(c.Queue, " ,\t\n"):
-		return config.Bad("queue: root.spark is one queue", "spark.queue: %q is not the name of a queue", c.Queue)
+		return config.Bad("for example queue: root.spark", "spark.queue: %q is not a valid name of a queue", c.Queue)
 	}
 	for key, addresses := range map[string][]string{"spark.web": c.Web, "spark.resourcemanager": c.ResourceManager} {
 		if err := checkWeb(key, addresses); err != nil {
@@ -163,7 +163,7 @@ func (c Config) checkCluster() *cli.Error {
 
 func checkWeb(key string, addresses []string) *cli.Error {
 	if len(addresses) > mastersMax {
-		return config.Bad("name the active one and its standbys", "%s names %d; the most is %d", key, len(addresses), mastersMax)
+		return config.Bad("list the active one and its standbys", "%s lists %d; the maximum is %d", key, len(addresses), mastersMax)
 	}
 	for _, text := range addresses {
 		u, err := url.Parse(text)
@@ -194,15 +194,15 @@ const webPort = "8080"
 func (c Config) checkRest() *cli.Error {
 	switch k := c.KillAfter.Std(); {
 	case !slices.Contains([]string{stagesInput, stagesAll, stagesNone}, c.Stages):
-		return config.Bad("one of input, all, none", "spark.stages %q is unknown", c.Stages)
+		return config.Bad("want input, all or none", "spark.stages %q is unknown", c.Stages)
 	case k < 0 || k > killAfterMax:
-		return config.Bad("kill_after: 10s is the usual time", "spark.kill_after is %v; it must be from 0s to %v", k, killAfterMax)
+		return config.Bad("for example kill_after: 10s", "spark.kill_after is %v; it must be from 0s to %v", k, killAfterMax)
 	case len(c.Driver) > 0 && c.Driver[0] == "":
-		return config.Bad("driver: [taskset, -c, \"0\"] runs drivers so; [] as they are", "spark.driver names an empty program")
+		return config.Bad("for example driver: [taskset, -c, \"0\"]; [] runs drivers directly", "spark.driver starts with an empty program")
 	}
 	for host, node := range c.Nodes {
 		if host == "" || strings.ContainsAny(host, "/ ") || node == "" {
-			return config.Bad(`nodes: {"10.0.0.11": n01} names one; the master's page lists the workers' hosts`, "spark.nodes: %q: %q does not name a node by its worker's host", host, node)
+			return config.Bad(`for example nodes: {"10.0.0.11": n01}; the master's page lists the hosts`, "spark.nodes: %q: %q is not a map from a worker's host to a node", host, node)
 		}
 	}
 	return nil
@@ -216,19 +216,19 @@ func (c Config) CheckPlaces() *cli.Error {
 	submit := c.submit()
 	info, err := os.Stat(submit)
 	if err == nil && (info.IsDir() || info.Mode()&0o111 == 0) {
-		err = errors.New("it is not a program")
+		err = errors.New("not an executable program")
 	}
 	if err != nil {
-		return config.Bad("spark.home is the folder of an unpacked Spark, for example /opt/spark", "spark.home: %s: %v", submit, cause(err))
+		return config.Bad("spark.home must be the folder of a Spark installation, for example /opt/spark", "spark.home: %s: %v", submit, cause(err))
 	}
 	if info, err = os.Stat(c.Plugin); err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a file")
+		err = errors.New("not a regular file")
 	}
 	if err != nil {
-		return config.Bad("the package headroom-spark brings it; \"make hooks\" builds it", "spark.plugin: %s: %v", c.Plugin, cause(err))
+		return config.Bad("install the package headroom-spark, or build it with \"make hooks\"", "spark.plugin: %s: %v", c.Plugin, cause(err))
 	}
 	if _, err := os.Stat(filepath.Join(c.HadoopConf, "yarn-site.xml")); c.OnYARN() && err != nil {
-		return config.Bad("hadoop_conf: /etc/hadoop/conf is the usual folder", "spark.hadoop_conf: %s: %v", filepath.Join(c.HadoopConf, "yarn-site.xml"), cause(err))
+		return config.Bad("the usual folder is hadoop_conf: /etc/hadoop/conf", "spark.hadoop_conf: %s: %v", filepath.Join(c.HadoopConf, "yarn-site.xml"), cause(err))
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func StartDriver(ctx context.Context, socket string, argv, environ []string) (co
 	dialer := net.Dialer{Timeout: requestWait}
 	dialed, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
-		return 0, fmt.Errorf("reach the drivers' unit: %w; systemctl status headroom-driver.socket", err)
+		return 0, fmt.Errorf("connect to the unit of the drivers: %w; see systemctl status headroom-driver.socket", err)
 	}
 	c, ok := dialed.(*net.UnixConn)
 	if !ok {
@@ -74,7 +74,7 @@ func StartDriver(ctx context.Context, socket string, argv, environ []string) (co
 	}()
 	var x exit
 	if err := json.NewDecoder(io.LimitReader(c, exitSize)).Decode(&x); err != nil {
-		return 0, fmt.Errorf("the driver's unit ended without its exit status: %w", err)
+		return 0, fmt.Errorf("the driver's unit ended without an exit status: %w", err)
 	}
 	if x.Error != "" {
 		return 0, errors.New(x.Error)
@@ -102,17 +102,17 @@ func hand(c *net.UnixConn, r request) error {
 		return err
 	}
 	if len(data) >= requestMax {
-		return fmt.Errorf("the driver's command line has %d bytes; at most %d are taken", len(data), requestMax)
+		return fmt.Errorf("the driver's command line has %d bytes; the maximum is %d", len(data), requestMax)
 	}
 	if err := c.SetWriteDeadline(time.Now().Add(requestWait)); err != nil {
 		return err
 	}
 	rights := unix.UnixRights(int(os.Stdout.Fd()), int(os.Stderr.Fd()))
 	if _, _, err := c.WriteMsgUnix(data[:1], rights, nil); err != nil {
-		return fmt.Errorf("hand the driver over: %w", err)
+		return fmt.Errorf("send the driver to its unit: %w", err)
 	}
 	if _, err := c.Write(append(data[1:], '\n')); err != nil {
-		return fmt.Errorf("hand the driver over: %w", err)
+		return fmt.Errorf("send the driver to its unit: %w", err)
 	}
 	return c.SetWriteDeadline(time.Time{})
 }
@@ -123,7 +123,7 @@ func hand(c *net.UnixConn, r request) error {
 func RunDriver(conn net.Conn) error {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
-		return errors.New("spark: a driver comes over a unix socket")
+		return errors.New("spark: a driver must arrive over a unix socket")
 	}
 	defer func() { _ = c.Close() }()
 	if err := c.SetReadDeadline(time.Now().Add(requestWait)); err != nil {
@@ -156,7 +156,7 @@ func take(c *net.UnixConn) (r request, in *bufio.Reader, files []*os.File, err e
 	first, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(2*4))
 	n, oobn, _, _, err := c.ReadMsgUnix(first, oob)
 	if err != nil {
-		return r, nil, nil, fmt.Errorf("spark: take a driver over: %w", err)
+		return r, nil, nil, fmt.Errorf("spark: receive a driver: %w", err)
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil {
@@ -176,12 +176,12 @@ func take(c *net.UnixConn) (r request, in *bufio.Reader, files []*os.File, err e
 	line, err := in.ReadSlice('\n')
 	switch {
 	case err != nil:
-		return r, nil, files, fmt.Errorf("spark: take a driver over: %w", err)
+		return r, nil, files, fmt.Errorf("spark: receive a driver: %w", err)
 	case len(files) != 2:
-		return r, nil, files, fmt.Errorf("spark: a driver with %d descriptors; it has standard output and error", len(files))
+		return r, nil, files, fmt.Errorf("spark: a driver with %d descriptors; want 2, standard output and error", len(files))
 	}
 	if err := json.Unmarshal(append(first[:n], line...), &r); err != nil {
-		return r, nil, files, fmt.Errorf("spark: take a driver over: %w", err)
+		return r, nil, files, fmt.Errorf("spark: receive a driver: %w", err)
 	}
 	if len(r.Argv) == 0 {
 		return r, nil, files, errors.New("spark: a driver without a program")

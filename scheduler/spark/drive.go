@@ -59,14 +59,14 @@ func reserveExit(folder string) (write func(exit) error, err error) {
 	part := filepath.Join(folder, exitPart)
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("spark: room for the exit status: %w", err)
+		return nil, fmt.Errorf("spark: reserve space for the exit status: %w", err)
 	}
 	blank := slices.Repeat([]byte{' '}, exitSize)
 	if _, err := f.Write(blank); err != nil {
-		return nil, fmt.Errorf("spark: room for the exit status: %w", errors.Join(err, f.Close(), os.Remove(part)))
+		return nil, fmt.Errorf("spark: reserve space for the exit status: %w", errors.Join(err, f.Close(), os.Remove(part)))
 	}
 	if err := f.Sync(); err != nil {
-		return nil, fmt.Errorf("spark: room for the exit status: %w", errors.Join(err, f.Close(), os.Remove(part)))
+		return nil, fmt.Errorf("spark: reserve space for the exit status: %w", errors.Join(err, f.Close(), os.Remove(part)))
 	}
 	return func(x exit) error {
 		data, err := json.Marshal(x)

@@ -310,7 +310,7 @@ func TestNothingToAdopt(t *testing.T) {
 		t.Errorf("another job's folder: %v", err)
 	}
 	r.Number = 2
-	if err := l.engine.Start(r); err == nil || !strings.Contains(err.Error(), "holds a run already") {
+	if err := l.engine.Start(r); err == nil || !strings.Contains(err.Error(), "already contains a run") {
 		t.Errorf("two runs in one folder: %v", err)
 	}
 }

@@ -74,7 +74,7 @@ func (e *Engine) launch(x *execution) (err error) {
 		}
 	}()
 	if _, err := os.Stat(filepath.Join(r.Folder, runFile)); err == nil {
-		return fmt.Errorf("%s holds a run already", r.Folder)
+		return fmt.Errorf("%s already contains a run", r.Folder)
 	}
 	if err := e.place(x); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (e *Engine) end(x *execution, ended Ended) {
 		endMarked(x.mark) // of no effect unless the supervisor was killed itself
 	}
 	if err := x.forget(); err != nil {
-		e.logger.Warn("the token of an ended run is left", slog.String("job", x.run.Job), slog.Any("error", err))
+		e.logger.Warn("token of an ended run not removed", slog.String("job", x.run.Job), slog.Any("error", err))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -211,13 +211,13 @@ func (e *Engine) end(x *execution, ended Ended) {
 // ended reads how the driver ended.
 func (x *execution) ended(failed error) Ended {
 	if failed != nil {
-		return Ended{Outcome: sparkapp.Clip("how the driver ended is unknown: " + failed.Error())}
+		return Ended{Outcome: sparkapp.Clip("exit status of the driver unknown: " + failed.Error())}
 	}
 	var s exit
 	err := readJSON(filepath.Join(x.run.Folder, exitFile), &s)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Ended{Outcome: sparkapp.Clip(withTail("the driver's supervisor ended without saying how the driver did; what was left of it was killed", filepath.Join(x.run.Folder, logFile)))}
+		return Ended{Outcome: sparkapp.Clip(withTail("the driver's supervisor ended without an exit status; remaining processes were killed", filepath.Join(x.run.Folder, logFile)))}
 	case err != nil:
 		return Ended{Outcome: sparkapp.Clip(err.Error())}
 	case s.Error != "":

@@ -152,7 +152,7 @@ func started(pid int) (process, error) {
 	fields := strings.Fields(rest)
 	const startField = 22 - 3 // counted from the third
 	if !ok || len(fields) <= startField {
-		return process{}, fmt.Errorf("spark: stat of process %d cannot be understood", pid)
+		return process{}, fmt.Errorf("spark: stat of process %d is malformed", pid)
 	}
 	start, err := strconv.ParseUint(fields[startField], 10, 64)
 	if err != nil {

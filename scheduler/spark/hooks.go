@@ -37,7 +37,7 @@ func listenOn(address, file string, logger *slog.Logger) (net.Listener, error) {
 		if err != nil {
 			return nil, &cli.Error{
 				Code: "listen", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("spark.hooks: %v", err),
-				Hint: "another process may hold the port: ss -ltnp shows which; or it is not an address of this machine",
+				Hint: "another process may use the port (see ss -ltnp), or it is not an address of this machine",
 			}
 		}
 		return l, nil
@@ -48,7 +48,7 @@ func listenOn(address, file string, logger *slog.Logger) (net.Listener, error) {
 			if l, err := listenAgain(string(last)); err == nil {
 				return l, nil
 			}
-			logger.Warn("the port of the last run is taken: hooks of drivers that still run will not be heard", slog.String("address", string(last)))
+			logger.Warn("previous hooks port in use; running drivers cannot report their progress", slog.String("address", string(last)))
 		}
 	}
 	l, err := rpc.Listen(address)
@@ -56,7 +56,7 @@ func listenOn(address, file string, logger *slog.Logger) (net.Listener, error) {
 		return nil, err
 	}
 	if err := renameio.WriteFile(file, []byte(l.Addr().String()), 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("spark: remember the hooks' port: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("spark: store the hooks port: %w", err), l.Close())
 	}
 	return l, nil
 }
@@ -117,14 +117,14 @@ func (e *Engine) report(now time.Time, token string, rep sparkapp.Report) (spark
 	case subtle.ConstantTimeCompare([]byte(x.token), []byte(token)) != 1:
 		return sparkapp.Reply{}, fmt.Errorf("job %s: %w", rep.Job, errToken)
 	case x.run.Number != rep.Run:
-		return sparkapp.Reply{}, fmt.Errorf("run %d of %s, %d is under way: %w", rep.Run, rep.Job, x.run.Number, errOldRun)
+		return sparkapp.Reply{}, fmt.Errorf("run %d of %s, but run %d is in progress: %w", rep.Run, rep.Job, x.run.Number, errOldRun)
 	}
 	if rep.Sequence > x.sequence { // an older one that was delayed changes nothing
 		if sparkapp.Stopped(rep.Trouble) {
 			rep.Trouble = x.progress.Trouble
 		}
 		if rep.Trouble != "" && rep.Trouble != x.progress.Trouble {
-			e.logger.Warn("trouble in a Spark driver", slog.String("job", rep.Job), slog.String("trouble", sparkapp.FirstLine(rep.Trouble)))
+			e.logger.Warn("Spark driver reported a problem", slog.String("job", rep.Job), slog.String("trouble", sparkapp.FirstLine(rep.Trouble)))
 		}
 		x.sequence, x.heard, x.app = rep.Sequence, now, rep.App
 		e.take(x, rep.Progress(x.theta, e.cfg.node))
@@ -150,7 +150,7 @@ func (e *Engine) quiet(x *execution, now time.Time) {
 	if !x.progress.Known || now.Sub(x.heard) < silence || now.Sub(x.looked) < silence {
 		return
 	}
-	e.logger.Warn("the hook of a Spark driver is silent, and its REST interface too: its progress is unknown", slog.String("job", x.run.Job), slog.Duration("for", silence))
+	e.logger.Warn("hook and REST interface of a Spark driver unreachable; progress unknown", slog.String("job", x.run.Job), slog.Duration("for", silence))
 	p := x.progress
 	p.Known = false
 	e.take(x, p)

@@ -224,7 +224,7 @@ func TestAStoppedApplicationIsNoTrouble(t *testing.T) {
 			t.Errorf("after %q its trouble is %q, want %q", k.trouble, x.progress.Trouble, k.want)
 		}
 	}
-	if text := said.String(); strings.Contains(text, "stopped") || strings.Count(text, "trouble in a Spark driver") != 1 {
+	if text := said.String(); strings.Contains(text, "stopped") || strings.Count(text, "Spark driver reported a problem") != 1 {
 		t.Errorf("logged:\n%s", text)
 	}
 }

@@ -117,7 +117,7 @@ func (m *managed) find(ctx context.Context) (Application, bool, error) {
 	defer cancel()
 	a, found, err := m.engine.manager.Find(one, m.x.tag)
 	if err != nil {
-		m.engine.logger.Debug("YARN does not answer for a Spark driver", slog.String("job", m.x.run.Job), slog.Any("error", err))
+		m.engine.logger.Debug("YARN did not answer about a Spark driver", slog.String("job", m.x.run.Job), slog.Any("error", err))
 	}
 	return a, found, err
 }
@@ -126,7 +126,7 @@ func (m *managed) end(ctx context.Context, id string) {
 	one, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	if err := m.engine.manager.Kill(one, id); err != nil {
-		m.engine.logger.Warn("YARN does not end a Spark driver", slog.String("job", m.x.run.Job), slog.String("application", id), slog.Any("error", err))
+		m.engine.logger.Warn("YARN did not kill a Spark driver", slog.String("job", m.x.run.Job), slog.String("application", id), slog.Any("error", err))
 	}
 }
 

@@ -78,7 +78,7 @@ func (e *Engine) probed(ctx context.Context, x *execution) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil {
-		e.logger.Debug("the REST interface of a Spark driver does not answer", slog.String("job", x.run.Job), slog.Any("error", err))
+		e.logger.Debug("REST interface of a Spark driver unreachable", slog.String("job", x.run.Job), slog.Any("error", err))
 		return
 	}
 	x.identified, x.app = id, app
@@ -87,7 +87,7 @@ func (e *Engine) probed(ctx context.Context, x *execution) {
 		return // the hook has spoken meanwhile, or the run is over
 	}
 	if known.From != sparkapp.ByREST {
-		e.logger.Warn("the hook of a Spark driver is silent: its REST interface tells the progress", slog.String("job", x.run.Job))
+		e.logger.Warn("hook of a Spark driver unreachable; using its REST interface", slog.String("job", x.run.Job))
 	}
 	x.looked = now
 	p.Trouble = known.Trouble
@@ -108,7 +108,7 @@ func (e *Engine) driver(ctx context.Context, x *execution) (sparkapp.Ask, error)
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, fmt.Errorf("no application carries the tag %s: %w", x.tag, errNotRunning)
+		return nil, fmt.Errorf("no application has the tag %s: %w", x.tag, errNotRunning)
 	}
 	return func(ctx context.Context, path string) ([]byte, error) { return e.manager.Driver(ctx, a.ID, path) }, nil
 }

@@ -110,7 +110,7 @@ func TestCapacity(t *testing.T) {
 	e := still(t, func(c *Config) { c.Web = []string{"http://127.0.0.1:1", master.URL} })
 	e.with("ours", 1, "")
 	e.with("words", 1, "").app = "app-2"
-	if n, why := e.Capacity(); n != 0 || !strings.Contains(why, "not been asked") {
+	if n, why := e.Capacity(); n != 0 || !strings.Contains(why, "not been read") {
 		t.Errorf("%d, %q", n, why)
 	}
 	for name, c := range map[string]struct {

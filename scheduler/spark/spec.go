@@ -30,18 +30,18 @@ type Problem struct{ Key, Message, Hint string }
 
 // reserved are the properties that the engine sets, with where they are said instead.
 var reserved = map[string]string{
-	"spark.master":            "spark.master in scheduler.yaml names it",
-	"spark.submit.deployMode": "spark.deploy_mode in scheduler.yaml says where drivers run",
+	"spark.master":            "use spark.master in scheduler.yaml",
+	"spark.submit.deployMode": "use spark.deploy_mode in scheduler.yaml",
 	"spark.shuffle.manager":   "the hook is the shuffle manager",
-	"spark.cores.max":         "slots says how many cores the job takes at most",
-	"spark.jars":              "jars names further jars",
+	"spark.cores.max":         "use slots for the maximum number of cores",
+	"spark.jars":              "use jars for additional jars",
 
-	"spark.headroom.deadline":  "deadline of the job file says it",
-	"spark.headroom.error":     "error of the job file says it",
-	"spark.headroom.min-tasks": "min_tasks of the job file says it",
+	"spark.headroom.deadline":  "use deadline in the job file",
+	"spark.headroom.error":     "use error in the job file",
+	"spark.headroom.min-tasks": "use min_tasks in the job file",
 
 	"spark.yarn.submit.waitAppCompletion": "the scheduler waits for a driver's end",
-	"spark.yarn.maxAppAttempts":           "the scheduler starts a job again, not YARN beside it",
+	"spark.yarn.maxAppAttempts":           "the scheduler restarts jobs, not YARN",
 }
 
 // ownPrefix begins the hook's properties, which are the engine's; ownKept may be set.
@@ -54,22 +54,22 @@ const (
 func (s Spec) Check() *Problem {
 	switch {
 	case s.Application == "":
-		return &Problem{"application", "spark.application is missing", "a jar or a Python program, for example application: words.jar"}
+		return &Problem{"application", "spark.application is missing", "application is a jar or a Python program, for example application: words.jar"}
 	case !s.python() && !strings.HasSuffix(s.Application, ".jar"):
 		return &Problem{"application", fmt.Sprintf("spark.application %q is neither a .jar nor a .py", s.Application), "name a jar or a Python program"}
 	case s.python() && s.Main != "":
-		return &Problem{"main", fmt.Sprintf("spark.main %q is of no use for a Python program", s.Main), "leave main out"}
+		return &Problem{"main", fmt.Sprintf("spark.main %q does not apply to a Python program", s.Main), "remove main"}
 	case strings.HasPrefix(s.Main, "-"):
-		return &Problem{"main", fmt.Sprintf("spark.main %q is not the name of a class", s.Main), "for example main: org.example.Words"}
+		return &Problem{"main", fmt.Sprintf("spark.main %q is not a valid name of a class", s.Main), "for example main: org.example.Words"}
 	}
 	for key, words := range map[string][]string{"application": {s.Application}, "main": {s.Main}, "args": s.Args, "jars": s.Jars} {
 		if slices.ContainsFunc(words, hasNUL) {
-			return &Problem{key, "spark." + key + " holds a NUL character", "no program can be given one"}
+			return &Problem{key, "spark." + key + " contains a NUL character", "arguments cannot contain NUL"}
 		}
 	}
 	for _, jar := range s.Jars {
 		if !strings.HasSuffix(jar, ".jar") || strings.ContainsRune(jar, ',') {
-			return &Problem{"jars", fmt.Sprintf("spark.jars: %q is not one jar", jar), "name each jar in a word of its own"}
+			return &Problem{"jars", fmt.Sprintf("spark.jars: %q is not one jar", jar), "list each jar separately"}
 		}
 	}
 	return s.checkConf()
@@ -80,15 +80,15 @@ func (s Spec) checkConf() *Problem {
 		value := s.Conf[key]
 		switch where, taken := reserved[key]; {
 		case !strings.HasPrefix(key, "spark.") || strings.ContainsAny(key, "= \t\n"):
-			return &Problem{"conf", fmt.Sprintf("spark.conf: %q is not a property of Spark", key), "properties are named spark.SOMETHING; Spark takes no others"}
+			return &Problem{"conf", fmt.Sprintf("spark.conf: %q is not a property of Spark", key), "Spark accepts only properties that start with spark."}
 		case taken:
-			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is set by the scheduler", key), "leave it out: " + where}
+			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is set by the scheduler", key), "remove it: " + where}
 		case key == ownKept && !slices.Contains([]string{stagesInput, stagesAll, stagesNone}, value):
-			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is %q", key, value), "one of input, all, none"}
+			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is %q", key, value), "want input, all or none"}
 		case strings.HasPrefix(key, ownPrefix) && key != ownKept:
-			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is set by the scheduler", key), "leave it out: the job's class says how much is dropped"}
+			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is set by the scheduler", key), "remove it; the job's class decides how much is dropped"}
 		case hasNUL(value):
-			return &Problem{"conf", fmt.Sprintf("spark.conf: %s holds a NUL character", key), "no program can be given one"}
+			return &Problem{"conf", fmt.Sprintf("spark.conf: %s contains a NUL character", key), "arguments cannot contain NUL"}
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrReport says that a hook told something that makes no sense.
-var ErrReport = errors.New("the report makes no sense")
+var ErrReport = errors.New("invalid report")
 
 // ExecutorsMax is the most executors that a hook takes.
 const ExecutorsMax = 10_000
@@ -90,10 +90,10 @@ func ParseReport(body io.Reader) (Report, error) {
 		err = errors.New("more than one document")
 	}
 	if err != nil {
-		return Report{}, fmt.Errorf("the body is not the JSON that docs/hooks.md tells: %w", err)
+		return Report{}, fmt.Errorf("the body is not the JSON described in docs/hooks.md: %w", err)
 	}
 	if in.Job == nil || in.Run == nil || in.Sequence == nil || in.Ended == nil || in.Stages == nil || in.Shuffles == nil || in.Executors == nil || in.TasksDone == nil || in.TasksTotal == nil {
-		return Report{}, fmt.Errorf("job, run, sequence, ended, stages, shuffles, executors, tasks_done and tasks_total are needed: %w", ErrReport)
+		return Report{}, fmt.Errorf("job, run, sequence, ended, stages, shuffles, executors, tasks_done and tasks_total are required: %w", ErrReport)
 	}
 	r := Report{
 		Job: *in.Job, Run: *in.Run, App: in.App, Attempt: in.Attempt, Sequence: *in.Sequence, Ended: *in.Ended, Stages: *in.Stages, Shuffles: *in.Shuffles,
@@ -101,7 +101,7 @@ func ParseReport(body io.Reader) (Report, error) {
 		Asks: in.Asks, Trouble: in.Trouble,
 	}
 	if !r.sound() {
-		return Report{}, fmt.Errorf("a number is below 0, above what can be, or contradicts another: %w", ErrReport)
+		return Report{}, fmt.Errorf("a number is negative, too large or inconsistent: %w", ErrReport)
 	}
 	return r, nil
 }

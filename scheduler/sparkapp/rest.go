@@ -14,7 +14,7 @@ import (
 const AnswerMax = 8 << 20
 
 // ErrAnswer says that a driver's REST interface answered something that makes no sense.
-var ErrAnswer = errors.New("the answer of Spark's REST interface makes no sense")
+var ErrAnswer = errors.New("invalid answer of Spark's REST interface")
 
 // Ask gets the body of one answer of a driver's REST interface, of at most AnswerMax bytes.
 // The path begins behind /api/v1.

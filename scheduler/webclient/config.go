@@ -84,22 +84,22 @@ func (c Config) Check(addresses []string) *cli.Error {
 	secure := slices.ContainsFunc(addresses, func(a string) bool { return strings.HasPrefix(a, "https:") })
 	switch {
 	case (c.Certificate == "") != (c.Key == ""):
-		return config.Bad("name both files, or neither", "%s.certificate and %s.key belong together", c.Section, c.Section)
+		return config.Bad("set both, or neither", "%s.certificate needs %s.key, and the other way round", c.Section, c.Section)
 	case (c.CA != "" || c.Certificate != "") && !secure:
-		return config.Bad("write https:// in front of the addresses that speak TLS, or leave the files out",
-			"%s.ca and %s.certificate are for TLS, and no address is https", c.Section, c.Section)
+		return config.Bad("use https:// addresses, or remove ca and certificate",
+			"%s.ca and %s.certificate need an https address", c.Section, c.Section)
 	case !c.Kerberos.On():
 		return c.checkPaths()
 	case !principalRule.MatchString(c.Kerberos.Principal):
-		return config.Bad("principal: headroom/host.example.org@EXAMPLE.ORG is one", "%s.kerberos.principal %q is not NAME/HOST@REALM", c.Section, c.Kerberos.Principal)
+		return config.Bad("for example principal: headroom/host.example.org@EXAMPLE.ORG", "%s.kerberos.principal %q is not NAME/HOST@REALM", c.Section, c.Kerberos.Principal)
 	case c.Kerberos.Keytab == "" || c.Kerberos.Krb5Conf == "":
-		return config.Bad("keytab: /etc/headroom/headroom.keytab and krb5_conf: /etc/krb5.conf are the usual places",
+		return config.Bad("the usual paths are keytab: /etc/headroom/headroom.keytab and krb5_conf: /etc/krb5.conf",
 			"%s.kerberos needs keytab and krb5_conf", c.Section)
 	}
 	for _, a := range addresses {
 		if u, err := url.Parse(a); err == nil && net.ParseIP(u.Hostname()) != nil {
-			return config.Bad("write the host name that its principal HTTP/HOST@REALM has",
-				"%s.kerberos: %s is an IP address, and Kerberos knows services by their host names", c.Section, a)
+			return config.Bad("use the host name in the principal HTTP/HOST@REALM of the server",
+				"%s.kerberos: %s is an IP address; Kerberos needs a host name", c.Section, a)
 		}
 	}
 	return c.checkPaths()
@@ -108,7 +108,7 @@ func (c Config) Check(addresses []string) *cli.Error {
 func (c Config) checkPaths() *cli.Error {
 	for _, f := range c.files() {
 		if f.path != "" && !filepath.IsAbs(f.path) {
-			return config.Bad("write the whole path", "%s %q is not an absolute path", f.key, f.path)
+			return config.Bad("use an absolute path", "%s %q is not an absolute path", f.key, f.path)
 		}
 	}
 	return nil
@@ -138,35 +138,35 @@ func (c Config) CheckFiles() *cli.Error {
 	}
 	if c.CA != "" {
 		if _, err := c.roots(); err != nil {
-			return config.Bad("it must hold the authority's certificate in PEM form, BEGIN CERTIFICATE", "%s.ca: %v", c.Section, err)
+			return config.Bad("it must contain the certificate of the CA in PEM form", "%s.ca: %v", c.Section, err)
 		}
 	}
 	if c.Certificate != "" {
 		if _, err := c.own(); err != nil {
-			return config.Bad("both must be PEM, and the key that of the certificate", "%s.certificate: %v", c.Section, err)
+			return config.Bad("both must be PEM, and the key must belong to the certificate", "%s.certificate: %v", c.Section, err)
 		}
 	}
 	if !c.Kerberos.On() {
 		return nil
 	}
 	if _, err := c.Kerberos.realmConfig(); err != nil {
-		return config.Bad("kinit -kt KEYTAB PRINCIPAL uses the same file", "%s.kerberos.krb5_conf: %v", c.Section, err)
+		return config.Bad("test the file with kinit -kt KEYTAB PRINCIPAL", "%s.kerberos.krb5_conf: %v", c.Section, err)
 	}
 	if _, err := c.Kerberos.key(); err != nil {
-		return config.Bad("klist -kt KEYTAB lists what it holds; kadmin ktadd -k KEYTAB PRINCIPAL adds a key", "%s.kerberos.keytab: %v", c.Section, err)
+		return config.Bad("list its keys with klist -kt KEYTAB; add one with kadmin ktadd -k KEYTAB PRINCIPAL", "%s.kerberos.keytab: %v", c.Section, err)
 	}
 	return nil
 }
 
 // errOpen refuses a secret that other users can read.
-var errOpen = errors.New("every user of this machine can read it")
+var errOpen = errors.New("readable by every user of this machine")
 
 func wayOut(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "write it, or name another one"
+		return "create it, or use another path"
 	case errors.Is(err, errOpen):
-		return "chmod 0640, owner root, the group is the scheduler's"
+		return "chmod 0640, owner root, group of the scheduler"
 	default:
 		return "the scheduler's user must be able to read it"
 	}
@@ -210,7 +210,7 @@ func (c Config) roots() (*x509.CertPool, error) {
 		n++
 	}
 	if n == 0 {
-		return nil, fmt.Errorf("%s holds no certificate", c.CA)
+		return nil, fmt.Errorf("%s contains no certificate", c.CA)
 	}
 	return roots, nil
 }

@@ -161,8 +161,8 @@ func TestCheck(t *testing.T) {
 		"no keytab":         {with(func(k *Kerberos) { k.Keytab = "" }), web, "needs keytab and krb5_conf"},
 		"relative keytab":   {with(func(k *Kerberos) { k.Keytab = "k" }), web, "yarn.kerberos.keytab \"k\" is not an absolute path"},
 		"address":           {with(func(*Kerberos) {}), []string{"http://10.0.0.1:8088"}, "is an IP address"},
-		"half a pair":       {Config{Section: "yarn", Certificate: "/crt"}, secure, "belong together"},
-		"authority for TLS": {Config{Section: "yarn", CA: "/ca"}, web, "no address is https"},
+		"half a pair":       {Config{Section: "yarn", Certificate: "/crt"}, secure, "needs yarn.key"},
+		"authority for TLS": {Config{Section: "yarn", CA: "/ca"}, web, "need an https address"},
 		"relative":          {Config{Section: "yarn", CA: "ca"}, secure, "yarn.ca \"ca\" is not an absolute path"},
 	} {
 		err := c.cfg.Check(c.addresses)
@@ -193,7 +193,7 @@ func TestCheckFiles(t *testing.T) {
 		"missing":            {Config{Section: "yarn", CA: "/nowhere"}, "yarn.ca: stat /nowhere"},
 		"a folder":           {Config{Section: "yarn", CA: dir}, "not a regular file"},
 		"too large":          {Config{Section: "yarn", CA: file("large", make([]byte, fileMax+1), 0o644)}, "larger than"},
-		"no certificate":     {Config{Section: "yarn", CA: file("text", []byte("text"), 0o644)}, "holds no certificate"},
+		"no certificate":     {Config{Section: "yarn", CA: file("text", []byte("text"), 0o644)}, "contains no certificate"},
 		"damaged":            {Config{Section: "yarn", CA: file("damaged", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), 0o644)}, "certificate 1"},
 		"open key":           {Config{Section: "yarn", CA: ca, Certificate: crt, Key: file("open", key, 0o644)}, "mode 0644"},
 		"another's key":      {Config{Section: "yarn", CA: ca, Certificate: crt, Key: file("other", another, 0o600)}, "does not match"},
@@ -201,8 +201,8 @@ func TestCheckFiles(t *testing.T) {
 		"open keytab":        {kerberos(file("open.keytab", []byte{5, 2}, 0o644), conf), "mode 0644"},
 		"keytab of nobody":   {kerberos(empty, conf), "is not a keytab"},
 		"no keytab":          {kerberos(secret, conf), "is not a keytab"},
-		"krb5.conf is empty": {kerberos(empty, file("empty.conf", nil, 0o644)), "names no kdc"},
-		"krb5.conf of other": {kerberos(empty, file("other.conf", []byte("[realms]\n X = {\n  kdc = a\n }\n"), 0o644)), "names no kdc of " + kdc.Realm},
+		"krb5.conf is empty": {kerberos(empty, file("empty.conf", nil, 0o644)), "has no kdc"},
+		"krb5.conf of other": {kerberos(empty, file("other.conf", []byte("[realms]\n X = {\n  kdc = a\n }\n"), 0o644)), "has no kdc for " + kdc.Realm},
 		"krb5.conf broken":   {kerberos(empty, file("broken.conf", []byte("[libdefaults]\n ticket_lifetime = long\n"), 0o644)), "broken.conf"},
 	} {
 		err := c.cfg.CheckFiles()

@@ -82,7 +82,7 @@ func (t *tickets) header(ctx context.Context, service string) (string, error) {
 }
 
 // errNoTicket is a ticket that expired as soon as it came.
-var errNoTicket = errors.New("the KDC's ticket has expired already: the clocks of this machine and of the KDC differ")
+var errNoTicket = errors.New("the KDC's ticket is already expired; the clocks of this machine and of the KDC differ")
 
 // now is the ticket that is held, or what to wait for, or why there is none. It has the
 // next one acquired where that is due.
@@ -135,7 +135,7 @@ func (t *tickets) acquire(service string, done chan struct{}) {
 func (k Kerberos) login(service string) (got *ticket, err error) {
 	defer func() {
 		if recover() != nil { // its text may hold what was being parsed
-			got, err = nil, errors.New("kerberos: an answer of the KDC, the keytab or krb5.conf is malformed")
+			got, err = nil, errors.New("kerberos: malformed answer of the KDC, keytab or krb5.conf")
 		}
 	}()
 	conf, err := k.realmConfig()
@@ -192,12 +192,12 @@ func exchange(c *client.Client, conf *krbconfig.Config, realm, service string) (
 func (t *ticket) header() (string, error) {
 	init, err := spnego.NewNegTokenInitKRB5(t.holder, t.ticket, t.key)
 	if err != nil {
-		return "", fmt.Errorf("kerberos: make an authenticator: %s", words(err))
+		return "", fmt.Errorf("kerberos: create an authenticator: %s", words(err))
 	}
 	token := spnego.SPNEGOToken{Init: true, NegTokenInit: init}
 	data, err := token.Marshal()
 	if err != nil {
-		return "", fmt.Errorf("kerberos: make an authenticator: %s", words(err))
+		return "", fmt.Errorf("kerberos: create an authenticator: %s", words(err))
 	}
 	return "Negotiate " + base64.StdEncoding.EncodeToString(data), nil
 }
@@ -226,7 +226,7 @@ func (k Kerberos) realmConfig() (conf *krbconfig.Config, err error) {
 			return conf, nil
 		}
 	}
-	return nil, fmt.Errorf("%s names no kdc of %s, and dns_lookup_kdc is not set", k.Krb5Conf, realm)
+	return nil, fmt.Errorf("%s has no kdc for %s, and dns_lookup_kdc is not set", k.Krb5Conf, realm)
 }
 
 // key reads the keytab and returns the keys of the principal. What the library says of a
@@ -251,7 +251,7 @@ func (k Kerberos) key() (all *keytab.Keytab, err error) {
 			return all, nil
 		}
 	}
-	return nil, fmt.Errorf("%s holds no key of %s", k.Keytab, k.Principal)
+	return nil, fmt.Errorf("%s contains no key of %s", k.Keytab, k.Principal)
 }
 
 // explain is why there is no ticket, with the way out.
@@ -260,16 +260,16 @@ func (k Kerberos) explain(err error, service string) error {
 	text := err.Error()
 	for _, known := range []struct{ mark, sentence string }{
 		{"KDC_ERR_C_PRINCIPAL_UNKNOWN", fmt.Sprintf("the KDC of %s does not know %s: create the principal, or correct kerberos.principal", realm, k.Principal)},
-		{"KDC_ERR_S_PRINCIPAL_UNKNOWN", fmt.Sprintf("the KDC of %s does not know %s: the web address must name the host as that principal does", realm, service)},
+		{"KDC_ERR_S_PRINCIPAL_UNKNOWN", fmt.Sprintf("the KDC of %s does not know %s: the web address must use the host name of that principal", realm, service)},
 		{"KDC_ERR_PREAUTH_FAILED", fmt.Sprintf("the key in %s is not the current one of %s: export the keytab again", k.Keytab, k.Principal)},
 		{"keytab incorrect", fmt.Sprintf("the key in %s is not the current one of %s: export the keytab again", k.Keytab, k.Principal)},
-		{"key not found in keytab", fmt.Sprintf("%s has no key of %s with the encryption that the KDC asks for: export the keytab again", k.Keytab, k.Principal)},
+		{"key not found in keytab", fmt.Sprintf("%s has no key of %s with the encryption that the KDC requires: export the keytab again", k.Keytab, k.Principal)},
 		{"KRB_AP_ERR_SKEW", fmt.Sprintf("this machine's clock and that of the KDC of %s differ by more than Kerberos allows: synchronise both by NTP", realm)},
 		{"lock skew", fmt.Sprintf("this machine's clock and that of the KDC of %s differ by more than Kerberos allows: synchronise both by NTP", realm)},
 		{"KDC_ERR_CLIENT_REVOKED", fmt.Sprintf("the KDC of %s has locked %s", realm, k.Principal)},
 		{"KDC_ERR_NAME_EXP", fmt.Sprintf("the principal %s has expired", k.Principal)},
 		{"KDC_ERR_KEY_EXPIRED", fmt.Sprintf("the key of %s has expired", k.Principal)},
-		{"Networking_Error", fmt.Sprintf("no KDC of %s answers: is it running, and does krb5.conf name its address?", realm)},
+		{"Networking_Error", fmt.Sprintf("no KDC of %s reachable: check that it is running and that its address in krb5.conf is right", realm)},
 	} {
 		if strings.Contains(text, known.mark) {
 			return fmt.Errorf("kerberos: %s", known.sentence)

@@ -243,13 +243,13 @@ func TestTroubleIsOneSentence(t *testing.T) {
 			l.Delete("headroom/other")
 		}), "", "does not know headroom/other@" + kdc.Realm},
 		"stale key":       {stale, "", "is not the current one of " + ownFull},
-		"other's keytab":  {with(func(k *Kerberos) { k.Keytab = other }), "", "holds no key of " + ownFull},
+		"other's keytab":  {with(func(k *Kerberos) { k.Keytab = other }), "", "contains no key of " + ownFull},
 		"no keytab":       {with(func(k *Kerberos) { k.Keytab = "/nowhere/keytab" }), "", "no such file"},
 		"broken keytab":   {with(func(k *Kerberos) { k.Keytab = broken }), "", "is not a keytab"},
 		"no krb5.conf":    {with(func(k *Kerberos) { k.Krb5Conf = "/nowhere/krb5.conf" }), "", "no such file"},
 		"unknown service": {l.who, "elsewhere.localhost", "does not know HTTP/elsewhere.localhost"},
-		"KDC away":        {with(conf("127.0.0.1:1")), "", "no KDC of " + kdc.Realm + " answers"},
-		"KDC silent":      {with(conf(silent)), "", "no KDC of " + kdc.Realm + " has answered yet"},
+		"KDC away":        {with(conf("127.0.0.1:1")), "", "no KDC of " + kdc.Realm + " reachable"},
+		"KDC silent":      {with(conf(silent)), "", "no answer of a KDC of " + kdc.Realm + " yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := testkit.Need(url.Parse(l.web.address()))(t)
@@ -257,7 +257,7 @@ func TestTroubleIsOneSentence(t *testing.T) {
 				u.Host = c.host + ":" + u.Port()
 			}
 			most := patience
-			if c.want == "no KDC of "+kdc.Realm+" has answered yet" {
+			if c.want == "no answer of a KDC of "+kdc.Realm+" yet" {
 				most = 200 * time.Millisecond
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), most)
@@ -315,7 +315,7 @@ func TestFailureIsNotRepeatedAtOnce(t *testing.T) {
 	l := newLab(t)
 	l.Stop()
 	tr := transport(t, l.who)
-	if _, err := ask(within(t), tr, l.web.address(), ""); err == nil || !strings.Contains(err.Error(), "answers: is it running") {
+	if _, err := ask(within(t), tr, l.web.address(), ""); err == nil || !strings.Contains(err.Error(), "reachable: check that it is running") {
 		t.Fatalf("got %v", err)
 	}
 	l.Start() // the next request does not notice yet

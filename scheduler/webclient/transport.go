@@ -155,13 +155,13 @@ func (t *Transport) current(now time.Time) (*http.Transport, error) {
 	case err != nil && t.base == nil:
 		return nil, fmt.Errorf("%s: %w", t.cfg.Section, err)
 	case err != nil && t.why == nil:
-		t.logger.Warn("certificates of an engine's client unreadable; the last good ones stay in force", slog.String("section", t.cfg.Section), slog.Any("error", err))
+		t.logger.Warn("client certificates of an engine unreadable; keeping the last valid ones", slog.String("section", t.cfg.Section), slog.Any("error", err))
 	}
 	if t.why = err; err != nil {
 		return t.base, nil
 	}
 	if t.base != nil {
-		t.logger.Info("certificates of an engine's client read again", slog.String("section", t.cfg.Section))
+		t.logger.Info("client certificates of an engine reloaded", slog.String("section", t.cfg.Section))
 		t.base.CloseIdleConnections()
 	}
 	t.stamps = stamps
@@ -203,5 +203,5 @@ func (c Config) tls() (*tls.Config, error) {
 
 // waited is why a request did not wait any longer.
 func waited(ctx context.Context, realm string) error {
-	return fmt.Errorf("no KDC of %s has answered yet: %w", realm, ctx.Err())
+	return fmt.Errorf("no answer of a KDC of %s yet: %w", realm, ctx.Err())
 }

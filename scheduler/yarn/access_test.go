@@ -35,7 +35,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}))
 	defer rm.Close()
 	c := asker(t, Config{ResourceManager: []string{rm.URL}})
-	if _, err := c.cluster(t.Context(), "apps"); err == nil || !strings.Contains(err.Error(), "sends on to") {
+	if _, err := c.cluster(t.Context(), "apps"); err == nil || !strings.Contains(err.Error(), "redirected to") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := c.master(t.Context(), "application_1_0001", "/tasks"); err == nil {
@@ -71,7 +71,7 @@ func TestWhoAsksIsAsked(t *testing.T) {
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	secure.StartTLS()
 	defer secure.Close()
-	for address, want := range map[string]string{rm.URL: "yarn.kerberos of scheduler.yaml names nobody", secure.URL: "yarn.ca names the authority"} {
+	for address, want := range map[string]string{rm.URL: "yarn.kerberos is not set", secure.URL: "set yarn.ca to the CA"} {
 		c := asker(t, Config{ResourceManager: []string{address}})
 		if _, err := c.cluster(t.Context(), "apps"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -93,7 +93,7 @@ func TestAccessIsChecked(t *testing.T) {
 		"plain":    {func(*Config) {}, ""},
 		"proxy":    {func(c *Config) { c.WebProxy = "rm1:8089" }, "yarn.web_proxy"},
 		"password": {func(c *Config) { c.ResourceManager = []string{"http://ann:secret@rm1"} }, "is not the address of a web server"},
-		"pair":     {func(c *Config) { c.Key = "/key" }, "belong together"},
+		"pair":     {func(c *Config) { c.Key = "/key" }, "needs yarn.key"},
 		"by number": {func(c *Config) {
 			c.Kerberos.Principal, c.WebProxy = "headroom@A", "http://10.0.0.1:8089"
 		}, "http://10.0.0.1:8089 is an IP address"},

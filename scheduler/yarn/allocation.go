@@ -57,7 +57,7 @@ func places(doc []byte) (map[string]*place, error) {
 		case errors.Is(err, io.EOF) && r.rooted:
 			return r.found, nil
 		case errors.Is(err, io.EOF):
-			return nil, fmt.Errorf("it holds no element <allocations>: %w", errAllocation)
+			return nil, fmt.Errorf("no element <allocations>: %w", errAllocation)
 		case err != nil:
 			return nil, fmt.Errorf("%w: %w", errAllocation, err)
 		}
@@ -102,22 +102,22 @@ func (r *xmlReader) open(e xml.StartElement, from, to int) error {
 	}
 	switch {
 	case len(r.stack) >= depthMax:
-		return fmt.Errorf("line %d: more than %d elements inside each other: %w", line, depthMax, errAllocation)
+		return fmt.Errorf("line %d: elements nested deeper than %d: %w", line, depthMax, errAllocation)
 	case len(r.stack) == 0:
 		if r.rooted || e.Name.Local != "allocations" {
-			return fmt.Errorf("line %d: <%s> where <allocations> belongs: %w", line, clip(e.Name.Local), errAllocation)
+			return fmt.Errorf("line %d: <%s> instead of <allocations>: %w", line, clip(e.Name.Local), errAllocation)
 		}
 		r.rooted, l.holds = true, true
 	case parent.holds && (e.Name.Local == "queue" || e.Name.Local == "pool"):
 		l.queue, l.holds = queueName(parent.queue, e), true
 		if r.found[l.queue] != nil {
-			return fmt.Errorf("line %d: queue %q a second time: %w", line, clip(l.queue), errAllocation)
+			return fmt.Errorf("line %d: duplicate queue %q: %w", line, clip(l.queue), errAllocation)
 		}
 		l.place = &place{from: from, opened: to, closing: to, to: to, empty: bytes.HasSuffix(r.doc[from:to], []byte("/>"))}
 		r.found[l.queue] = l.place
 	case parent.place != nil && e.Name.Local == tagMax:
 		if parent.place.maxTo > 0 {
-			return fmt.Errorf("line %d: %s of queue %q a second time: %w", line, tagMax, clip(parent.queue), errAllocation)
+			return fmt.Errorf("line %d: duplicate %s of queue %q: %w", line, tagMax, clip(parent.queue), errAllocation)
 		}
 		l.max = true
 	}
@@ -184,7 +184,7 @@ func merge(doc []byte, want map[string]string, before map[string]own) (merged, e
 		value, wanted := want[queue]
 		if p == nil {
 			if wanted {
-				return merged{}, fmt.Errorf("it has no queue %s: %w", queue, errQueue)
+				return merged{}, fmt.Errorf("no queue %s: %w", queue, errQueue)
 			}
 			continue // the operator has removed it: nothing is left to put back
 		}
@@ -265,7 +265,7 @@ func (m merged) verify(want map[string]string) error {
 	}
 	for queue, value := range want {
 		if p := found[queue]; p == nil || p.element(m.doc) != elementFor(value) {
-			return fmt.Errorf("the maximum of queue %s could not be put in: %w", queue, errAllocation)
+			return fmt.Errorf("could not set the maximum of queue %s: %w", queue, errAllocation)
 		}
 	}
 	return nil

@@ -178,14 +178,14 @@ func TestAllocationFileRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no end":          {"<allocations><queue name=\"q1\">", "unexpected EOF"},
 		"wrong end":       {"<allocations>\n<queue name=\"q1\"></pool></allocations>", "line 2"},
-		"no file of ours": {"<configuration></configuration>", "<configuration> where <allocations> belongs"},
+		"no file of ours": {"<configuration></configuration>", "<configuration> instead of <allocations>"},
 		"empty":           {"", "no element <allocations>"},
 		"text":            {"hello", "no element <allocations>"},
-		"twice":           {`<allocations><queue name="q1"/><queue name="q1"/></allocations>`, `queue "root.q1" a second time`},
-		"twice maximum":   {`<allocations><queue name="q1"><maxResources>1 mb</maxResources><maxResources>2 mb</maxResources></queue></allocations>`, "maxResources of queue \"root.q1\" a second time"},
-		"no such queue":   {`<allocations><queue name="q2"/></allocations>`, "it has no queue root.q1"},
-		"two roots":       {`<allocations><queue name="q1"/></allocations><allocations/>`, "where <allocations> belongs"},
-		"deep":            {`<allocations><queue name="q1"/>` + strings.Repeat("<x>", 100), "more than 64 elements"},
+		"twice":           {`<allocations><queue name="q1"/><queue name="q1"/></allocations>`, `duplicate queue "root.q1"`},
+		"twice maximum":   {`<allocations><queue name="q1"><maxResources>1 mb</maxResources><maxResources>2 mb</maxResources></queue></allocations>`, "duplicate maxResources of queue \"root.q1\""},
+		"no such queue":   {`<allocations><queue name="q2"/></allocations>`, "no queue root.q1: no such queue"},
+		"two roots":       {`<allocations><queue name="q1"/></allocations><allocations/>`, "instead of <allocations>"},
+		"deep":            {`<allocations><queue name="q1"/>` + strings.Repeat("<x>", 100), "nested deeper than 64"},
 		"entity":          {`<!DOCTYPE a [<!ENTITY x "y">]><allocations><queue name="q1">&x;</queue></allocations>`, "invalid character entity"},
 		"Latin-1":         {`<?xml version="1.0" encoding="ISO-8859-1"?><allocations><queue name="q1"/></allocations>`, "ISO-8859-1"},
 	} {
@@ -211,9 +211,9 @@ func TestFileIsCheckedBeforeItIsNeeded(t *testing.T) {
 	const sound = `<allocations><queue name="q1"/><queue name="q2"/></allocations>`
 	for about, c := range map[string]struct{ doc, want string }{
 		"sound":   {sound, ""},
-		"broken":  {"<allocations>", "the allocation file cannot be used"},
-		"another": {"<configuration/>", "where <allocations> belongs"},
-		"queue":   {`<allocations><queue name="q1"/></allocations>`, "it has no queue root.q2: there is no such queue; add it there, or take it out of yarn.queues"},
+		"broken":  {"<allocations>", "invalid allocation file"},
+		"another": {"<configuration/>", "instead of <allocations>"},
+		"queue":   {`<allocations><queue name="q1"/></allocations>`, "no queue root.q2: no such queue; add it there, or remove it from yarn.queues"},
 	} {
 		path := filepath.Join(t.TempDir(), "fair-scheduler.xml")
 		testkit.WriteFile(t, path, c.doc)
@@ -223,7 +223,7 @@ func TestFileIsCheckedBeforeItIsNeeded(t *testing.T) {
 		}
 	}
 	a := newAllocation(filepath.Join(t.TempDir(), "none.xml"), t.TempDir())
-	if err := a.check(queues); err == nil || !strings.Contains(err.Error(), "name the file of yarn.scheduler.fair.allocation.file") {
+	if err := a.check(queues); err == nil || !strings.Contains(err.Error(), "to the file of yarn.scheduler.fair.allocation.file") {
 		t.Errorf("no file: %v", err)
 	}
 	for _, cause := range []error{fs.ErrPermission, syscall.EACCES, syscall.EROFS} {

@@ -116,9 +116,9 @@ func read(body []byte, into any) error {
 	err := d.Decode(into)
 	switch {
 	case errors.Is(err, io.EOF) && len(bytes.TrimSpace(body)) == 0:
-		return fmt.Errorf("nothing: %w", errAnswer)
+		return fmt.Errorf("empty: %w", errAnswer)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("half an answer, %d bytes of JSON without an end: %w", len(body), errAnswer)
+		return fmt.Errorf("truncated after %d bytes of JSON: %w", len(body), errAnswer)
 	case err != nil:
 		return fmt.Errorf("%w: %w", err, errAnswer)
 	}
@@ -197,7 +197,7 @@ func readJSONApps(body []byte) ([]jsonApp, error) {
 		return nil, nil
 	}
 	if len(answer.Apps.App) > appsMax {
-		return nil, wrong("%d applications, at most %d are read", len(answer.Apps.App), appsMax)
+		return nil, wrong("%d applications; the maximum is %d", len(answer.Apps.App), appsMax)
 	}
 	return answer.Apps.App, nil
 }
@@ -303,7 +303,7 @@ func readNodes(body []byte) ([]node, error) {
 		return nil, nil
 	}
 	if len(answer.Nodes.Node) > nodesMax {
-		return nil, wrong("%d nodes, at most %d are read", len(answer.Nodes.Node), nodesMax)
+		return nil, wrong("%d nodes; the maximum is %d", len(answer.Nodes.Node), nodesMax)
 	}
 	var nodes []node
 	for _, n := range answer.Nodes.Node {
@@ -439,7 +439,7 @@ func readTasks(body []byte) (tasks, error) {
 	}
 	list := answer.Tasks.Task
 	if len(list) > tasksMax {
-		return tasks{}, wrong("%d tasks, at most %d are read", len(list), tasksMax)
+		return tasks{}, wrong("%d tasks; the maximum is %d", len(list), tasksMax)
 	}
 	all := map[string]map[int]task{"MAP": {}, "REDUCE": {}}
 	for _, k := range list {
@@ -479,7 +479,7 @@ func inOrder(byNumber map[int]task) ([]task, error) {
 	for i := range list {
 		t, ok := byNumber[i]
 		if !ok {
-			return nil, wrong("%d tasks, and none has number %d", len(byNumber), i)
+			return nil, wrong("%d tasks, but none has number %d", len(byNumber), i)
 		}
 		list[i] = t
 	}
@@ -529,7 +529,7 @@ func readContainers(body []byte, master string) (h held, err error) {
 		return h, nil
 	}
 	if len(answer.Container) > tasksMax {
-		return held{}, wrong("%d containers, at most %d are read", len(answer.Container), tasksMax)
+		return held{}, wrong("%d containers; the maximum is %d", len(answer.Container), tasksMax)
 	}
 	for _, k := range answer.Container {
 		if !containerForm.MatchString(k.ContainerID) || k.NodeID == "" {
@@ -634,7 +634,7 @@ func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Boun
 		why := propertyFloor + "=" + clip(least)
 		x, err := config.ParseFraction(least)
 		if err != nil {
-			x, why = 1, why+": all tasks, because that is no part of them; write it as 90% or 0.9"
+			x, why = 1, why+": running all tasks, because the value is invalid; write 90% or 0.9"
 		}
 		all = append(all, profiles.Bound{Fraction: x, Why: why})
 	}
@@ -642,7 +642,7 @@ func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Boun
 		why := propertyError + "=" + clip(most)
 		x, err := d.error()
 		if err != nil {
-			why += ": all tasks, because that is no part of them; write it as 5% or 0.05"
+			why += ": running all tasks, because the value is invalid; write 5% or 0.05"
 		}
 		all = append(all, profiles.Bound{Fraction: 1 - x, Why: why})
 	}
@@ -652,7 +652,7 @@ func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Boun
 	case asked:
 		all = append(all, known.Bound(profiles.Accuracy{Key: propertyQuality + "=" + clip(least), Least: least, Profile: cmp.Or(profile, name)}))
 	case named:
-		all = append(all, profiles.Bound{Fraction: 1, Why: fmt.Sprintf("%s=%s: all tasks, because %s is not set; add -D%s=90%%",
+		all = append(all, profiles.Bound{Fraction: 1, Why: fmt.Sprintf("%s=%s: running all tasks, because %s is not set; add -D%s=90%%",
 			propertyProfile, clip(profile), propertyQuality, propertyQuality)})
 	}
 	return all

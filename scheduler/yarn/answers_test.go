@@ -118,7 +118,7 @@ func TestAnswersRefused(t *testing.T) {
 		text, want string
 	}{
 		"nothing":        {apps, "", "nothing"},
-		"half":           {apps, `{"apps":{"app":[{"id":"appl`, "half an answer"},
+		"half":           {apps, `{"apps":{"app":[{"id":"appl`, "truncated"},
 		"two":            {apps, `{"apps":null} {"apps":null}`, "more than one JSON document"},
 		"a page":         {apps, "<html>", "invalid character"},
 		"other":          {apps, `{"nodes":null}`, "no list of applications"},
@@ -255,7 +255,7 @@ func TestAnotherWebServer(t *testing.T) {
 	defer right.Close()
 	c := newClient(Config{ResourceManager: []string{other.URL}}, slog.New(slog.DiscardHandler))
 	defer c.close()
-	if _, err := c.list(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "is it a ResourceManager's web address") {
+	if _, err := c.list(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "check that it is the web address of a ResourceManager") {
 		t.Errorf("alone: %v", err)
 	}
 	both := newClient(Config{ResourceManager: []string{other.URL, right.URL}}, slog.New(slog.DiscardHandler))
@@ -278,7 +278,7 @@ func TestClientCutOff(t *testing.T) {
 	k := newClient(Config{ResourceManager: []string{gone.URL, s.URL}}, slog.New(slog.DiscardHandler))
 	defer k.close()
 	_, err := k.cluster(t.Context(), "apps")
-	if err == nil || !strings.Contains(err.Error(), "half an answer, 8 bytes") || !strings.Contains(err.Error(), "connection refused") {
+	if err == nil || !strings.Contains(err.Error(), "truncated after 8 bytes") || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("got %v", err)
 	}
 }

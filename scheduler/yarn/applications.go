@@ -98,7 +98,7 @@ func (a *Applications) Driver(ctx context.Context, id, path string) ([]byte, err
 func (c *client) driver(ctx context.Context, app, path string) ([]byte, error) {
 	body, err := c.get(ctx, c.proxied()+"/proxy/"+app+"/api/v1"+path)
 	if errors.Is(err, errStandby) {
-		err = fmt.Errorf("no driver yet, or none any more: %w", errNotThere)
+		err = fmt.Errorf("no driver, not yet or no longer: %w", errNotThere)
 	}
 	return body, err
 }

@@ -107,7 +107,7 @@ func (b *book) wish(now time.Time) wish {
 // see takes over a look at the cluster.
 func (b *book) see(now time.Time, w wish, s *sight) {
 	if !b.failed.IsZero() {
-		b.logger.Info("yarn: the ResourceManager answers again", slog.Duration("after", now.Sub(b.failed)))
+		b.logger.Info("yarn: ResourceManager reachable again", slog.Duration("after", now.Sub(b.failed)))
 	}
 	b.looked, b.failed, b.why = now, time.Time{}, ""
 	if b.restored && (!w.since.IsZero() || b.newest.IsZero()) {
@@ -140,7 +140,7 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 	case j == nil:
 		j = newJob(a, b.cfg.queue(a.queue).bound())
 		b.jobs[a.id] = j
-		b.logger.Info("yarn: application seen", slog.String("job", a.id), slog.String("queue", a.queue), slog.String("name", a.name))
+		b.logger.Info("yarn: application found", slog.String("job", a.id), slog.String("queue", a.queue), slog.String("name", a.name))
 	case j.over:
 		return
 	}
@@ -192,7 +192,7 @@ func (b *book) miss(now time.Time, j *job) {
 func (b *book) notice(now time.Time, j *job, err error) {
 	stuck := b.waits(j) != ""
 	if stuck && !j.stuck {
-		b.logger.Warn("yarn: application hangs", slog.String("job", j.app.id), slog.String("what", b.waits(j)))
+		b.logger.Warn("yarn: application is stuck", slog.String("job", j.app.id), slog.String("what", b.waits(j)))
 	}
 	j.stuck = stuck
 	if j.app.state == "RUNNING" {
@@ -200,7 +200,7 @@ func (b *book) notice(now time.Time, j *job, err error) {
 	}
 	silent := err != nil && !j.ran.IsZero() && now.Sub(j.ran) >= staleAfter && now.Sub(j.seen) >= staleAfter
 	if silent && !j.silent {
-		b.logger.Warn("yarn: application master does not answer", slog.String("job", j.app.id), slog.Any("error", err))
+		b.logger.Warn("yarn: application master unreachable", slog.String("job", j.app.id), slog.Any("error", err))
 	}
 	j.silent = silent
 }
@@ -210,7 +210,7 @@ func (b *book) waits(j *job) string {
 	if j.over || j.app.state == "RUNNING" || j.app.elapsed < stuckAfter {
 		return ""
 	}
-	return fmt.Sprintf("%s for %v: no container for its application master; look at the queue's maximum, or kill it and submit it again",
+	return fmt.Sprintf("%s for %v: no container for its application master; check the queue's maximum, or kill and resubmit the application",
 		j.app.state, j.app.elapsed.Round(time.Second))
 }
 
@@ -221,8 +221,8 @@ func (b *book) fail(now time.Time, err error) {
 		return
 	}
 	b.failed, b.gap = now, true
-	b.logger.Warn("yarn: the ResourceManager does not answer, the last known state stays", slog.Any("error", err),
-		slog.String("hint", "is it away, or is its web address in yarn.resourcemanager wrong? It is asked again each "+b.cfg.Poll.Std().String()))
+	b.logger.Warn("yarn: ResourceManager unreachable; keeping the last known state", slog.Any("error", err),
+		slog.String("hint", "check that it is running and that yarn.resourcemanager is right; retrying every "+b.cfg.Poll.Std().String()))
 }
 
 // forget drops the oldest ended jobs beyond what listings need.
@@ -335,9 +335,9 @@ func (b *book) next(now time.Time) (c command, ok bool) {
 		switch {
 		case !j.committed && j.readyToCommit(now):
 			if !j.demandRead && !j.over {
-				j.floor = profiles.Strictest(profiles.Bound{Fraction: 1, Why: "all tasks, because what its owner demands cannot be read"}, j.floor)
+				j.floor = profiles.Strictest(profiles.Bound{Fraction: 1, Why: "running all tasks, because the job's quality settings are unreadable"}, j.floor)
 				j.demandRead = true
-				b.logger.Warn("yarn: what a job's owner demands cannot be read: it runs whole", slog.String("job", j.app.id))
+				b.logger.Warn("yarn: job's quality settings unreadable, running all tasks", slog.String("job", j.app.id))
 			}
 			b.agree(j)
 			commit, err := j.commit(b.cfg)
@@ -361,7 +361,7 @@ func (b *book) agree(j *job) {
 	}
 	j.terms = q.terms(j.demand, b.classes)
 	if len(j.terms.notes) > 0 {
-		b.logger.Warn("yarn: settings of a job not taken as asked", slog.String("job", j.app.id), slog.Any("why", j.terms.notes))
+		b.logger.Warn("yarn: some settings of a job were not applied", slog.String("job", j.app.id), slog.Any("why", j.terms.notes))
 	}
 }
 
@@ -380,7 +380,7 @@ func (b *book) told(c command) {
 // refused takes over that the coordinators refuse a command: it is tried again later.
 func (b *book) refused(now time.Time, id string, err error) {
 	if j := b.jobs[id]; j != nil {
-		b.logger.Warn("yarn: the coordinators refuse a job", slog.String("job", id), slog.Any("error", err))
+		b.logger.Warn("yarn: coordinators refused a job", slog.String("job", id), slog.Any("error", err))
 		j.retry = now.Add(retryRefused)
 	}
 }
@@ -453,10 +453,10 @@ func (b *book) details(now time.Time, id string) (all []*headroomv1.RunDetail) {
 		d := &headroomv1.RunDetail{Id: j.app.id, ThetaWhy: j.exact(now), Seed: j.seed, Sprint: j.sprint, Speculation: j.speculation}
 		switch {
 		case j.spark != nil && j.spark.theta > 0:
-			d.ThetaWhy = fmt.Sprintf("%s of its tasks in stages to come are given up", units.Percent(j.spark.theta))
+			d.ThetaWhy = fmt.Sprintf("%s of its tasks in later stages are dropped", units.Percent(j.spark.theta))
 		case j.theta > 0:
 			of, least, _ := j.bound()
-			d.ThetaWhy = fmt.Sprintf("at least %d of %d map tasks run, %d are dropped", least, of, len(j.dropped))
+			d.ThetaWhy = fmt.Sprintf("at least %d of %d map tasks run; %d dropped", least, of, len(j.dropped))
 		case d.ThetaWhy == "":
 			d.ThetaWhy = "the coordinators may raise it"
 		}
@@ -480,13 +480,13 @@ func (b *book) report(now time.Time) *headroomv1.EngineReport {
 func (b *book) trouble(now time.Time) string {
 	switch {
 	case b.looked.IsZero() && b.failed.IsZero():
-		return "the ResourceManager has not been asked yet"
+		return "the ResourceManager has not been read yet"
 	case b.looked.IsZero():
 		return "the ResourceManager has not answered yet: " + b.why
 	case !b.failed.IsZero():
-		return fmt.Sprintf("the ResourceManager has not answered for %v, what is known is as old: %s", now.Sub(b.looked).Round(time.Second), b.why)
+		return fmt.Sprintf("the ResourceManager has not answered for %v; the state is that old: %s", now.Sub(b.looked).Round(time.Second), b.why)
 	case b.cfg.Shares == sharesNone:
-		return "yarn.shares is none: the queues are left as they are"
+		return "yarn.shares is none: queues are not changed"
 	}
 	return b.misfit
 }
@@ -524,7 +524,7 @@ func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 	switch {
 	case j.over:
 	case !b.failed.IsZero():
-		m.Outcome = fmt.Sprintf("as it was %v ago: the ResourceManager does not answer", now.Sub(b.looked).Round(time.Second))
+		m.Outcome = fmt.Sprintf("state is %v old: ResourceManager unreachable", now.Sub(b.looked).Round(time.Second))
 	case b.waits(j) != "":
 		m.Outcome = b.waits(j)
 	case !j.committed && j.app.state == "RUNNING":

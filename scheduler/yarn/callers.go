@@ -10,9 +10,9 @@ import (
 
 var (
 	// errOtherUser refuses a hook whose token is of another user than the job.
-	errOtherUser = errors.New("the job is another user's than the hook's token")
+	errOtherUser = errors.New("the hook's token is for another user")
 	// errOwnerUnknown says that a job's user has not been read since the scheduler started.
-	errOwnerUnknown = errors.New("the job's user is not known yet")
+	errOwnerUnknown = errors.New("the job's user is not yet known")
 )
 
 // admit checks that a hook speaks for a running job of its own user. Who hears that a job

@@ -170,7 +170,7 @@ func (q *capacityQueues) merge(ctx context.Context, want wanted) (changed bool, 
 		}
 		changed, held = true, words // and is read back
 	}
-	return changed, held, fmt.Errorf("yarn: the capacity scheduler's configuration was edited %d times while shares were put in: %w", mergesMax, errCapacity)
+	return changed, held, fmt.Errorf("yarn: the capacity scheduler's configuration was edited %d times while shares were being set: %w", mergesMax, errCapacity)
 }
 
 // recall reads the notes of an earlier process.
@@ -186,9 +186,9 @@ func (q *capacityQueues) recall() error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return fmt.Errorf("yarn: the operator's own maxima cannot be read: %w; check maximum-capacity of the queues, then remove %s", err, q.notes)
+		return fmt.Errorf("yarn: the operator's original maxima are unreadable: %w; check maximum-capacity of the queues, then remove %s", err, q.notes)
 	case len(n.Queues) > 0 && !slices.ContainsFunc(n.ResourceManager, func(m string) bool { return slices.Contains(q.client.managers, m) }):
-		return fmt.Errorf("yarn: %s holds the operator's own maxima of another cluster, %s: name its ResourceManager in yarn.resourcemanager until they are back, or check maximum-capacity of %s there and remove the file: %w",
+		return fmt.Errorf("yarn: %s contains the original maxima of another cluster, %s: set yarn.resourcemanager to it until they are restored, or check maximum-capacity of %s there and remove the file: %w",
 			q.notes, strings.Join(n.ResourceManager, ", "), strings.Join(slices.Sorted(maps.Keys(n.Queues)), ", "), errCapacity)
 	}
 	q.own = map[string]ownMaximum{}
@@ -206,7 +206,7 @@ func (q *capacityQueues) note(values map[string]ownMaximum) error {
 		err = renameio.WriteFile(q.notes, append(data, '\n'), 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("yarn: keep the operator's own maxima: %w", err)
+		return fmt.Errorf("yarn: store the operator's original maxima: %w", err)
 	}
 	q.own = values
 	return nil

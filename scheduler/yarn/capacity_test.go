@@ -98,7 +98,7 @@ func TestSharesByCapacity(t *testing.T) {
 		}
 		l.plant.loseNode("node2") // half of the cluster: the same containers are twice the part
 		l.pass(2 * time.Second)
-		if q1, a := l.holds("root.q1"), l.holds("root.dev.a"); q1 != 4 || a != 4 || !strings.Contains(l.said.String(), "its parent may not hold so many") {
+		if q1, a := l.holds("root.q1"), l.holds("root.dev.a"); q1 != 4 || a != 4 || !strings.Contains(l.said.String(), "because of its parent's maximum") {
 			l.Errorf("on one node the queues hold %d and %d; %v", q1, a, k.conf)
 		}
 		if err := l.give(nil); err != nil || fmt.Sprint(k.own()) != fmt.Sprint(before) {
@@ -112,7 +112,7 @@ func TestGuaranteedCapacityStays(t *testing.T) {
 	t.Parallel()
 	inTeams(t, teams(), func(l *lab, k *capacityPlant, first, second string) {
 		err := l.give(map[string]int{first: 2, second: 3})
-		if !errors.Is(err, errShares) || !strings.Contains(err.Error(), "queue root.q1 keeps 4 containers, its guaranteed capacity, and its share is 2; lower its capacity") {
+		if !errors.Is(err, errShares) || !strings.Contains(err.Error(), "queue root.q1 keeps 4 containers, its guaranteed capacity, although its share is 2; lower its capacity") {
 			l.Errorf("%v", err)
 		}
 		if q1, a := l.holds("root.q1"), l.holds("root.dev.a"); q1 != 4 || a != 3 || k.maximum("root.q1") != "25.000000" {
@@ -152,7 +152,7 @@ func TestCapacityComesBack(t *testing.T) {
 				l.plant.fault = func(_ string, w *httptest.ResponseRecorder) bool { w.Code = 999; return true }
 			})
 			l.stop()
-			if !strings.Contains(l.said.String(), "the next start of the scheduler puts them back") {
+			if !strings.Contains(l.said.String(), "the next start of the scheduler restores them") {
 				l.Error("it was not said")
 			}
 			l.plant.with(func() { l.plant.fault = nil })
@@ -271,18 +271,18 @@ func TestCapacityTroubles(t *testing.T) {
 		early bool
 		words string
 	}{
-		"not mutable":    {func(_ *lab, k *capacityPlant) { k.fixed = true }, true, "in yarn-site.xml yarn.scheduler.configuration.store.class set to memory"},
+		"not mutable":    {func(_ *lab, k *capacityPlant) { k.fixed = true }, true, "yarn.scheduler.configuration.store.class in yarn-site.xml set to memory"},
 		"fair scheduler": {func(l *lab, _ *capacityPlant) { l.plant.cs = nil }, true, "configuration of the ResourceManager's FairScheduler cannot be changed"},
-		"a parent":       {func(_ *lab, k *capacityPlant) { k.conf[capacityPrefix+"root.dev.a.queues"] = "x" }, true, "queue root.dev.a: there is no such queue in the capacity scheduler, or it is no leaf"},
-		"no such queue":  {func(_ *lab, k *capacityPlant) { k.conf[capacityPrefix+"root.queues"] = "q2,dev" }, true, "queue root.q1: there is no such queue"},
-		"made by itself": {func(_ *lab, k *capacityPlant) { delete(k.conf, capacityPrefix+"root.q1"+keyCapacity) }, true, "queue root.q1 has no capacity of its own"},
+		"a parent":       {func(_ *lab, k *capacityPlant) { k.conf[capacityPrefix+"root.dev.a.queues"] = "x" }, true, "queue root.dev.a: no such queue in the capacity scheduler, or not a leaf"},
+		"no such queue":  {func(_ *lab, k *capacityPlant) { k.conf[capacityPrefix+"root.queues"] = "q2,dev" }, true, "queue root.q1: no such queue"},
+		"made by itself": {func(_ *lab, k *capacityPlant) { delete(k.conf, capacityPrefix+"root.q1"+keyCapacity) }, true, "queue root.q1 was created by the ResourceManager"},
 		"mixed units": {func(_ *lab, k *capacityPlant) {
 			k.conf[capacityPrefix+"root.q1"+keyCapacity] = "[memory=50%,vcores=2w]"
 		}, true, "mixes units"},
 		"other resources": {func(_ *lab, k *capacityPlant) {
 			k.conf[capacityPrefix+"root.q1"+keyCapacity] = "[memory=1024,vcores=2,yarn.io/gpu=1]"
 		}, true, "other resources"},
-		"not heeded": {func(_ *lab, k *capacityPlant) { k.heedless = true }, false, "and the scheduler holds it at 50 % of the cluster instead of 32.81 %"},
+		"not heeded": {func(_ *lab, k *capacityPlant) { k.heedless = true }, false, "but the scheduler uses 50 % of the cluster instead of 32.81 %"},
 		"refused": {func(l *lab, _ *capacityPlant) {
 			l.plant.fault = func(path string, w *httptest.ResponseRecorder) bool {
 				if strings.HasSuffix(path, "/scheduler-conf") && w.Body.Len() > 0 && !strings.HasPrefix(w.Body.String(), "{") {
@@ -301,7 +301,7 @@ func TestCapacityTroubles(t *testing.T) {
 				}
 				return true
 			}
-		}, true, "no property of the capacity scheduler"},
+		}, true, "no properties of the capacity scheduler"},
 	} {
 		t.Run(about, func(t *testing.T) {
 			t.Parallel()
@@ -341,7 +341,7 @@ func TestAmountsOfResources(t *testing.T) {
 			l.Errorf("%s and %s", q1, a)
 		}
 		err := l.give(map[string]int{first: 0, second: 7})
-		if err == nil || !strings.Contains(err.Error(), "queue root.dev.a cannot hold its share of 7 containers") || k.maximum("root.dev.a") != "[memory=3584,vcores=4]" {
+		if err == nil || !strings.Contains(err.Error(), "queue root.dev.a cannot use its share of 7 containers") || k.maximum("root.dev.a") != "[memory=3584,vcores=4]" {
 			l.Errorf("%v, %s", err, k.maximum("root.dev.a"))
 		}
 		testkit.Check(l, l.give(nil))
@@ -460,7 +460,7 @@ func TestMergeMaxima(t *testing.T) {
 func TestCapacityNotes(t *testing.T) {
 	t.Parallel()
 	for text, words := range map[string]string{
-		"{": "cannot be read",
+		"{": "are unreadable",
 		`{"resourcemanager":["http://x:1"],"queues":{"root.q1":{"value":"80","written":["1"]}}}`: "of another cluster, http://x:1",
 	} {
 		inTeams(t, teams(), func(l *lab, k *capacityPlant, first, second string) {

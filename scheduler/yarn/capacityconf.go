@@ -63,8 +63,8 @@ func notMutable(err error) error {
 	if m := underneath.FindStringSubmatch(err.Error()); m != nil {
 		scheduler = m[1]
 	}
-	return fmt.Errorf("yarn: the configuration of the ResourceManager's %s cannot be changed while it runs: shares: capacity needs the CapacityScheduler, "+
-		"and in yarn-site.xml yarn.scheduler.configuration.store.class set to memory, fs, leveldb or zk: %w", scheduler, errCapacity)
+	return fmt.Errorf("yarn: the configuration of the ResourceManager's %s cannot be changed at run time: shares: capacity needs the CapacityScheduler, "+
+		"with yarn.scheduler.configuration.store.class in yarn-site.xml set to memory, fs, leveldb or zk: %w", scheduler, errCapacity)
 }
 
 // capacity reads the configuration and what the scheduler has made of it.
@@ -101,7 +101,7 @@ func readCapacityConf(body []byte) (map[string]string, error) {
 		}
 	}
 	if len(conf) == 0 {
-		return nil, wrong("no property of the capacity scheduler")
+		return nil, wrong("no properties of the capacity scheduler")
 	}
 	return conf, nil
 }
@@ -157,7 +157,7 @@ func readCapacityTree(body []byte) (capacityTree, error) {
 	}
 	info := answer.Scheduler.Info
 	if info.Type != "capacityScheduler" {
-		return nil, fmt.Errorf("yarn: the ResourceManager runs a %q: shares: capacity is for the capacity scheduler: %w", clip(info.Type), errCapacity)
+		return nil, fmt.Errorf("yarn: the ResourceManager uses %q: shares: capacity needs the capacity scheduler: %w", clip(info.Type), errCapacity)
 	}
 	tree := capacityTree{}
 	info.QueueName, info.Guaranteed, info.Most = "root", 100, 100 // what it says of them is that of the cluster
@@ -205,9 +205,9 @@ func (t capacityTree) values(conf map[string]string, want wanted) (values map[st
 		capacity, set := conf[capacityPrefix+name+keyCapacity]
 		switch {
 		case !known || !q.leaf:
-			return nil, held, fmt.Errorf("yarn: queue %s: %w in the capacity scheduler, or it is no leaf; name leaf queues in yarn.queues", name, errQueue)
+			return nil, held, fmt.Errorf("yarn: queue %s: %w in the capacity scheduler, or not a leaf; list only leaf queues in yarn.queues", name, errQueue)
 		case !set:
-			return nil, held, fmt.Errorf("yarn: queue %s has no capacity of its own, the ResourceManager has made it by itself: its maximum cannot be set: %w", name, errCapacity)
+			return nil, held, fmt.Errorf("yarn: queue %s was created by the ResourceManager and has no capacity of its own, so its maximum cannot be set: %w", name, errCapacity)
 		}
 		h := capacityHold{
 			name: name, queue: q, parent: parent, containers: want.queues[name], unit: want.unit, size: want.size,
@@ -253,7 +253,7 @@ func (h *capacityHold) part(n float64) float64 {
 // percent is the maximum as a percentage of the parent's.
 func (h *capacityHold) percent() (value, words string, err error) {
 	if h.size.MemoryMB <= 0 || h.size.VCores <= 0 || h.parent.most <= 0 {
-		return "", "", fmt.Errorf("yarn: queue %s: it is not known yet what the cluster or its parent has: %w", h.name, errCapacity)
+		return "", "", fmt.Errorf("yarn: queue %s: the capacity of the cluster or of its parent is unknown: %w", h.name, errCapacity)
 	}
 	asked := h.part(float64(h.containers) + roundUp)
 	part := min(max(asked, h.queue.guaranteed), h.parent.most)
@@ -273,7 +273,7 @@ func (h *capacityHold) heeds(part float64) error {
 	if err != nil || math.Abs(now/100*h.parent.most-part) > 1e-7 || math.Abs(h.queue.most-part) <= slack {
 		return nil
 	}
-	return fmt.Errorf("yarn: queue %s: its maximum-capacity is %s, and the scheduler holds it at %s of the cluster instead of %s: %w",
+	return fmt.Errorf("yarn: queue %s: its maximum-capacity is %s, but the scheduler uses %s of the cluster instead of %s: %w",
 		h.name, h.now, units.Percent(h.queue.most), units.Percent(part), errCapacity)
 }
 
@@ -281,11 +281,11 @@ func (h *capacityHold) heeds(part float64) error {
 func (h *capacityHold) holds(part float64) int { return int(part/h.part(1) + 1e-6) }
 
 func (h *capacityHold) limited() string {
-	return fmt.Sprintf("queue %s cannot hold its share of %d containers: its parent may not hold so many; raise the parent's maximum-capacity", h.name, h.containers)
+	return fmt.Sprintf("queue %s cannot use its share of %d containers because of its parent's maximum; raise the parent's maximum-capacity", h.name, h.containers)
 }
 
 func (h *capacityHold) guaranteed(n int) string {
-	return fmt.Sprintf("queue %s keeps %d containers, its guaranteed capacity, and its share is %d; lower its capacity to let it go further", h.name, n, h.containers)
+	return fmt.Sprintf("queue %s keeps %d containers, its guaranteed capacity, although its share is %d; lower its capacity", h.name, n, h.containers)
 }
 
 // amounts are the forms of an amount of resources: [memory=1024,vcores=2], and of one that mixes units.
@@ -300,7 +300,7 @@ func (h *capacityHold) amount(capacity string) (value, words string, err error) 
 		switch {
 		case text == "" || amountForm.MatchString(text) && !mixedForm.MatchString(text):
 		case strings.HasPrefix(text, "["):
-			return "", "", fmt.Errorf("yarn: queue %s: %q mixes units, or names other resources than memory and vcores, which shares: capacity leaves alone: %w", h.name, clip(text), errCapacity)
+			return "", "", fmt.Errorf("yarn: queue %s: %q mixes units or has resources other than memory and vcores, which shares: capacity does not support: %w", h.name, clip(text), errCapacity)
 		}
 	}
 	room := h.parent.room
@@ -308,7 +308,7 @@ func (h *capacityHold) amount(capacity string) (value, words string, err error) 
 		room = h.size
 	}
 	if room.MemoryMB <= 0 || room.VCores <= 0 {
-		return "", "", fmt.Errorf("yarn: queue %s: it is not known yet what the cluster or its parent has: %w", h.name, errCapacity)
+		return "", "", fmt.Errorf("yarn: queue %s: the capacity of the cluster or of its parent is unknown: %w", h.name, errCapacity)
 	}
 	memory, cores := h.containers*h.unit.MemoryMB, h.containers*h.unit.VCores
 	switch {

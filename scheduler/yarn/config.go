@@ -157,7 +157,7 @@ func (c Config) Check() *cli.Error {
 
 func (c Config) checkManagers() *cli.Error {
 	if len(c.ResourceManager) > managersMax {
-		return config.Bad("name the active one and its standbys", "yarn.resourcemanager names %d; the most is %d", len(c.ResourceManager), managersMax)
+		return config.Bad("list the active one and its standbys", "yarn.resourcemanager lists %d; the maximum is %d", len(c.ResourceManager), managersMax)
 	}
 	for _, text := range c.ResourceManager {
 		if !isWeb(text) {
@@ -171,7 +171,7 @@ func (c Config) checkManagers() *cli.Error {
 		return err
 	}
 	if p := c.Poll.Std(); p < pollMin || p > pollMax {
-		return config.Bad("poll: 1s is the usual time", "yarn.poll is %v; it must be from %v to %v", p, pollMin, pollMax)
+		return config.Bad("for example poll: 1s", "yarn.poll is %v; it must be from %v to %v", p, pollMin, pollMax)
 	}
 	return nil
 }
@@ -208,29 +208,29 @@ func (c Config) Notes() []string {
 	if !c.On() || !c.Kerberos.On() || !slices.ContainsFunc(c.addresses(), func(a string) bool { return strings.HasPrefix(a, "http:") }) {
 		return nil
 	}
-	return []string{"yarn.kerberos over http: who reads that network can use the scheduler's session; https with yarn.ca prevents it"}
+	return []string{"yarn.kerberos over http: the session can be read from the network; use https with yarn.ca"}
 }
 
 func (c Config) checkQueues() *cli.Error {
 	switch {
 	case len(c.Queues) == 0:
-		return config.Bad("queues: [{name: root.q1, guarantee: 100%}] is one queue", "yarn.queues is missing")
+		return config.Bad("for example queues: [{name: root.q1, guarantee: 100%}]", "yarn.queues is missing")
 	case len(c.Queues) > queuesMax:
-		return config.Bad("name the queues of Headroom's jobs only", "yarn.queues names %d; the most is %d", len(c.Queues), queuesMax)
+		return config.Bad("list only the queues of Headroom's jobs", "yarn.queues lists %d; the maximum is %d", len(c.Queues), queuesMax)
 	}
 	for i, q := range c.Queues {
 		if !queueRule.MatchString(q.Name) {
-			return config.Bad("write the full name as the ResourceManager shows it, for example root.q1", "yarn.queues: %q is not the name of a queue", q.Name)
+			return config.Bad("write the full name as the ResourceManager shows it, for example root.q1", "yarn.queues: %q is not a valid name of a queue", q.Name)
 		}
 		if q.Deadline.Std() > hookserver.DeadlineMost {
-			return config.Bad("write a time, for example 10m, or leave it out", "yarn.queues: the deadline of %s is %v; the most is %v", q.Name, q.Deadline, hookserver.DeadlineMost)
+			return config.Bad("write a duration, for example 10m, or omit it", "yarn.queues: the deadline of %s is %v; the maximum is %v", q.Name, q.Deadline, hookserver.DeadlineMost)
 		}
 		if slices.ContainsFunc(c.Queues[:i], func(other Queue) bool { return other.Name == q.Name }) {
-			return config.Bad("name each queue once", "yarn.queues names %s twice", q.Name)
+			return config.Bad("list each queue once", "yarn.queues lists %s twice", q.Name)
 		}
 		for _, other := range c.Queues {
 			if strings.HasPrefix(q.Name, other.Name+".") {
-				return config.Bad("applications run in leaf queues: leave the parent out", "yarn.queues names %s and its parent %s", q.Name, other.Name)
+				return config.Bad("applications run in leaf queues; remove the parent", "yarn.queues lists %s and its parent %s", q.Name, other.Name)
 			}
 		}
 	}
@@ -239,7 +239,7 @@ func (c Config) checkQueues() *cli.Error {
 
 func (c Config) checkContainer() *cli.Error {
 	if k := c.Container; k.MemoryMB < 1 || k.MemoryMB > memoryMax || k.VCores < 1 || k.VCores > vcoresMax {
-		return config.Bad("container: {memory_mb: 1024, vcores: 1} is what a map task asks for by default",
+		return config.Bad("the default of a map task is container: {memory_mb: 1024, vcores: 1}",
 			"yarn.container is %d MB and %d vcores; both must be at least 1, at most %d MB and %d vcores", k.MemoryMB, k.VCores, memoryMax, vcoresMax)
 	}
 	return nil
@@ -248,7 +248,7 @@ func (c Config) checkContainer() *cli.Error {
 func (c Config) checkNodes() *cli.Error {
 	for address, node := range c.Nodes {
 		if _, _, err := net.SplitHostPort(address); err != nil || node == "" {
-			return config.Bad(`nodes: {"10.0.0.11:45454": n01} names one; the ResourceManager lists the addresses`, "yarn.nodes: %q: %q does not name a node by its NodeManager's host:port", address, node)
+			return config.Bad(`for example nodes: {"10.0.0.11:45454": n01}; the ResourceManager lists the addresses`, "yarn.nodes: %q: %q is not a map from a NodeManager's host:port to a node", address, node)
 		}
 	}
 	return nil
@@ -257,21 +257,21 @@ func (c Config) checkNodes() *cli.Error {
 func (c Config) checkShares() *cli.Error {
 	switch {
 	case !slices.Contains([]string{sharesHook, sharesFile, sharesCapacity, sharesNone}, c.Shares):
-		return config.Bad("one of hook, file, capacity, none", "yarn.shares %q is unknown", c.Shares)
+		return config.Bad("want hook, file, capacity or none", "yarn.shares %q is unknown", c.Shares)
 	case c.Lower != lowerDrain && c.Lower != lowerPreempt:
-		return config.Bad("one of drain, preempt", "yarn.lower %q is unknown", c.Lower)
+		return config.Bad("want drain or preempt", "yarn.lower %q is unknown", c.Lower)
 	case c.Shares == sharesHook && c.Hooks == "":
-		return config.Bad("hooks: 127.0.0.1:7411 serves this machine; or shares: file, or shares: none", "yarn.shares is hook, and yarn.hooks is missing")
+		return config.Bad("set hooks, for example 127.0.0.1:7411; or use shares: file, or shares: none", "yarn.shares is hook, but yarn.hooks is missing")
 	case c.Shares == sharesFile && !filepath.IsAbs(c.AllocationFile):
-		return config.Bad("allocation_file: /etc/hadoop/conf/fair-scheduler.xml is the usual place", "yarn.shares is file, and yarn.allocation_file %q is not an absolute path", c.AllocationFile)
+		return config.Bad("the usual path is allocation_file: /etc/hadoop/conf/fair-scheduler.xml", "yarn.shares is file, but yarn.allocation_file %q is not an absolute path", c.AllocationFile)
 	case c.Shares == sharesFile && c.Lower == lowerPreempt:
-		return config.Bad("use lower: drain, or shares: hook with the scheduler plug-in", "yarn.lower is preempt, and the fair scheduler only drains what is above a maximum in its allocation file")
+		return config.Bad("use lower: drain, or shares: hook with the scheduler plug-in", "yarn.lower is preempt, but with an allocation file the fair scheduler only drains queues above their maximum")
 	case c.Shares == sharesCapacity && c.Lower == lowerPreempt:
-		return config.Bad("use lower: drain", "yarn.lower is preempt, and the capacity scheduler only drains what is above a maximum")
+		return config.Bad("use lower: drain", "yarn.lower is preempt, but the capacity scheduler only drains queues above their maximum")
 	case len(c.Refresh) > 0 && !filepath.IsAbs(c.Refresh[0]) && strings.ContainsRune(c.Refresh[0], filepath.Separator):
-		return config.Bad("refresh: [yarn, rmadmin, -refreshQueues], or the program's absolute name", "yarn.refresh: %q is neither absolute nor a program on PATH", c.Refresh[0])
+		return config.Bad("use refresh: [yarn, rmadmin, -refreshQueues], or an absolute path", "yarn.refresh: %q is neither an absolute path nor a program on PATH", c.Refresh[0])
 	case len(c.Refresh) > 0 && c.Refresh[0] == "":
-		return config.Bad("refresh: [yarn, rmadmin, -refreshQueues]; [] leaves it to the ResourceManager", "yarn.refresh names an empty program")
+		return config.Bad("use refresh: [yarn, rmadmin, -refreshQueues], or [] to let the ResourceManager reload the file", "yarn.refresh starts with an empty program")
 	}
 	return nil
 }
@@ -279,14 +279,14 @@ func (c Config) checkShares() *cli.Error {
 func (c Config) checkHooks() *cli.Error {
 	switch {
 	case c.HooksAuth != AuthCluster && c.HooksAuth != AuthJob:
-		return config.Bad("one of cluster, job", "yarn.hooks_auth %q is unknown", c.HooksAuth)
+		return config.Bad("want cluster or job", "yarn.hooks_auth %q is unknown", c.HooksAuth)
 	case c.HooksAuth == AuthJob && c.HooksKeyFile == "":
-		return config.Bad("hooks_key_file: /etc/headroom/scheduler/hooks.key is the usual place; head -c 32 /dev/urandom | base64 makes a key",
-			"yarn.hooks_auth is job, and yarn.hooks_key_file is missing")
+		return config.Bad("the usual path is hooks_key_file: /etc/headroom/scheduler/hooks.key; create a key with head -c 32 /dev/urandom | base64",
+			"yarn.hooks_auth is job, but yarn.hooks_key_file is missing")
 	case c.HooksAuth == AuthJob && c.HooksTokenFile != "":
-		return config.Bad("leave it out, or write hooks_auth: cluster while jobs still use it", "yarn.hooks_auth is job, and yarn.hooks_token_file would let every hook speak for every job")
+		return config.Bad("remove it, or use hooks_auth: cluster while jobs still need it", "yarn.hooks_auth is job, but with yarn.hooks_token_file any hook could act for any job")
 	case c.HooksKeyFile != "" && c.HooksKeyFile == c.HooksTokenFile:
-		return config.Bad("make a new key: every machine of the cluster has the token", "yarn.hooks_key_file and yarn.hooks_token_file are one file")
+		return config.Bad("create a new key; every machine of the cluster knows the token", "yarn.hooks_key_file and yarn.hooks_token_file are one file")
 	}
 	if c.Hooks == "" {
 		return nil

@@ -69,7 +69,7 @@ func TestDropRatio(t *testing.T) {
 		if all := l.drop(path, named(40, 10, 40)); len(all) != 10 {
 			l.Errorf("dropped %v, want 10", all)
 		}
-		if r := l.log.drops[len(l.log.drops)-1]; r.GetOf() != 40 || !strings.Contains(r.GetChange().GetReason(), "drop ratio of 25 %: 30 of 40") {
+		if r := l.log.drops[len(l.log.drops)-1]; r.GetOf() != 40 || !strings.Contains(r.GetChange().GetReason(), "drop ratio of 25 %: at least 30 of 40") {
 			l.Errorf("recorded by %v", r)
 		}
 		l.plant.with(func() { a.drop = l.log.dropped[id] })
@@ -164,10 +164,10 @@ func TestDropRatioRefused(t *testing.T) {
 			words string
 			is    error
 		}{
-			{l.plant.id(exact), 0.1, "its owner does not let a drop ratio", errExact},
-			{l.plant.id(whole), 0.1, "its quality floor is all of its tasks", errExact},
-			{l.plant.id(mute), 0.1, "no hook of it asks", errExact},
-			{id, 0.6, "60 % leaves less than its floor of 50 %", errRequest},
+			{l.plant.id(exact), 0.1, "its owner does not allow drop ratios", errExact},
+			{l.plant.id(whole), 0.1, "its quality floor is all tasks", errExact},
+			{l.plant.id(mute), 0.1, "no hook that can drop tasks", errExact},
+			{id, 0.6, "60 % would leave less than its floor of 50 %", errRequest},
 			{id, -0.1, "is not from 0 to 1", errRequest},
 			{id, math.NaN(), "is not from 0 to 1", errRequest},
 			{id, math.Inf(1), "is not from 0 to 1", errRequest},
@@ -182,7 +182,7 @@ func TestDropRatioRefused(t *testing.T) {
 				l.Errorf("it takes no drop ratio: %v", p)
 			}
 		}
-		if d := l.engine.Details(l.plant.id(exact)); len(d) != 1 || !strings.Contains(d[0].GetThetaWhy(), "its owner does not let") {
+		if d := l.engine.Details(l.plant.id(exact)); len(d) != 1 || !strings.Contains(d[0].GetThetaWhy(), "its owner does not allow") {
 			l.Errorf("shown as %v", d)
 		}
 		l.pass(hookLife) // its hook falls silent

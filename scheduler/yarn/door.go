@@ -84,7 +84,7 @@ func (d *door) admit(now time.Time, a hookserver.Application, capacity int) (*he
 		return v.answer, nil
 	}
 	if len(d.visitors) >= visitorsMost {
-		return nil, fmt.Errorf("%d applications are remembered at the door, which is the most", visitorsMost)
+		return nil, fmt.Errorf("too many applications with an admission decision: %d", visitorsMost)
 	}
 	tasks := a.Needed()
 	if tasks == 0 {
@@ -101,9 +101,9 @@ func (d *door) admit(now time.Time, a hookserver.Application, capacity int) (*he
 		d.withdraw(now, a.ID)
 		v.verdict = admission.Refused
 		v.answer.Decision, v.answer.UntilUs = v.verdict.String(), nil
-		v.answer.Reason = fmt.Sprintf("needs %d containers, %d are free; with the tag headroom-queue it waits for them", x.Need, x.Free)
+		v.answer.Reason = fmt.Sprintf("needs %d containers, %d are free; the tag headroom-queue lets it wait", x.Need, x.Free)
 	}
-	d.logger.Info("yarn: application at the door", slog.String("job", a.ID), slog.String("user", a.User), slog.String("queue", a.Queue),
+	d.logger.Info("yarn: admission decided", slog.String("job", a.ID), slog.String("user", a.User), slog.String("queue", a.Queue),
 		slog.Duration("deadline", a.Deadline), slog.String("decision", v.answer.GetDecision()), slog.String("reason", v.answer.GetReason()))
 	return v.answer, nil
 }
@@ -231,7 +231,7 @@ func (d *door) follow(now time.Time, v *visitor, j *job) {
 	}
 	decisions, err := doors.Ended(d.control, now, v.job, min(v.work, admission.TimeMost))
 	if err != nil {
-		d.logger.Debug("yarn: an ended application teaches nothing", slog.String("job", j.app.id), slog.Any("error", err))
+		d.logger.Debug("yarn: nothing learned from an ended application", slog.String("job", j.app.id), slog.Any("error", err))
 	}
 	d.take(decisions)
 }

@@ -38,7 +38,7 @@ func taught(l *lab) {
 	a := l.plant.submit("root.q1", 16, 1)
 	l.start()
 	l.pass(time.Second)
-	if got := l.admits(l.plant.id(a), 16, 40*time.Second, false); got.Decision != "admitted" || !strings.Contains(got.Reason, "no job has ended yet") {
+	if got := l.admits(l.plant.id(a), 16, 40*time.Second, false); got.Decision != "admitted" || !strings.Contains(got.Reason, "no job has finished yet") {
 		l.Fatalf("the first is admitted: %+v", got)
 	}
 	l.pass(60 * time.Second)
@@ -242,7 +242,7 @@ func TestDoorRefusesNonsense(t *testing.T) {
 		l.pass(time.Second)
 		for body, want := range map[string]string{
 			`{`: "JSON",
-			`{"application":"","user":"a","queue":"q","deadline_s":1}`:             "needed",
+			`{"application":"","user":"a","queue":"q","deadline_s":1}`:             "required",
 			`{"application":"x","user":"a","queue":"q"}`:                           "deadline_s",
 			`{"application":"x","user":"a","queue":"q","deadline_s":-1}`:           "deadline_s",
 			`{"application":"x","user":"a","queue":"q","deadline_s":1e300}`:        "deadline_s",

@@ -71,12 +71,12 @@ const hookLife = 10 * time.Second
 func (j *job) exact(now time.Time) string {
 	switch {
 	case j.floor.Fraction >= 1:
-		return "its quality floor is all of its tasks"
+		return "its quality floor is all tasks"
 	case !j.terms.deflate:
-		return "its owner does not let a drop ratio give up tasks (headroom.deflate, or deflate of its queue, is false)"
+		return "its owner does not allow drop ratios (headroom.deflate, or deflate of its queue, is false)"
 	case j.spark != nil && j.spark.hooked(now):
 	case j.spark != nil, !j.wraps && (j.heard.IsZero() || now.Sub(j.heard) >= hookLife):
-		return "no hook of it asks what may be dropped"
+		return "it has no hook that can drop tasks"
 	}
 	return ""
 }
@@ -113,7 +113,7 @@ func (b *book) deflateJob(now time.Time, d *headroomv1.DeflateDirective) error {
 		return fmt.Errorf("yarn: drop ratio of %s: %s: %w", d.GetId(), why, errExact)
 	}
 	if most := units.Ratio(1 - j.floor.Fraction); units.Ratio(theta).Above(most) {
-		return fmt.Errorf("yarn: drop ratio of %s: %s leaves less than its floor of %s: %w",
+		return fmt.Errorf("yarn: drop ratio of %s: %s would leave less than its floor of %s: %w",
 			d.GetId(), units.Percent(theta), units.Percent(j.floor.Fraction), errRequest)
 	}
 	if j.spark != nil {
@@ -139,7 +139,7 @@ func (b *book) stopJob(now time.Time, d *headroomv1.StopDirective) error {
 	case least < 1 || least > of || of > tasksMax:
 		return fmt.Errorf("yarn: early stop of %s at %d of %d map tasks: %w", d.GetId(), least, of, errRequest)
 	case j.tasks > 0 && of != j.tasks:
-		return fmt.Errorf("yarn: early stop of %s with %d map tasks, and it has %d: %w", d.GetId(), of, j.tasks, errRequest)
+		return fmt.Errorf("yarn: early stop of %s with %d map tasks, but it has %d: %w", d.GetId(), of, j.tasks, errRequest)
 	}
 	if !j.stop {
 		b.logger.Info("yarn: early stop in force", slog.String("job", d.GetId()), slog.Int("tasks", of), slog.Int("min_tasks", least))
@@ -236,7 +236,7 @@ func (j *job) drop() *headroomv1.DropTasksRequest {
 	reason := fmt.Sprintf("early stop at %d of %d map tasks", least, of)
 	r := &headroomv1.DropTasksRequest{Id: j.app.id, Tasks: j.flight.ranges()}
 	if j.theta > 0 {
-		r.Of, reason = uint32(of), fmt.Sprintf("drop ratio of %s: %d of %d map tasks are left at the least", units.Percent(j.theta), least, of)
+		r.Of, reason = uint32(of), fmt.Sprintf("drop ratio of %s: at least %d of %d map tasks remain", units.Percent(j.theta), least, of)
 	}
 	r.Change = &headroomv1.Change{Actor: actor, Reason: reason, RequestId: requestOf(j.app.id, j.flight)}
 	return r

@@ -302,7 +302,7 @@ func (e *Engine) clearCapacity(ctx context.Context, now time.Time) error {
 		_, _, err = e.capacity.set(ctx, now, wanted{})
 	}
 	if err != nil {
-		return fmt.Errorf("yarn: the operator's maxima are not back in the capacity scheduler: %w", err)
+		return fmt.Errorf("yarn: the operator's maxima were not restored in the capacity scheduler: %w", err)
 	}
 	return nil
 }
@@ -324,7 +324,7 @@ func (e *Engine) serveShares(now time.Time) {
 	}
 	e.book.misfit = ""
 	if e.asked.IsZero() || now.Sub(e.asked) > validFor {
-		e.book.misfit = "the scheduler plug-in does not ask for its shares: is it the ResourceManager's scheduler class, and does it reach yarn.hooks?"
+		e.book.misfit = "the scheduler plug-in does not read its shares: check that it is the ResourceManager's scheduler class and can reach yarn.hooks"
 	}
 }
 
@@ -353,7 +353,7 @@ func (e *Engine) clear() {
 		_, err = old.set(nil)
 	}
 	if err != nil {
-		e.logger.Error("yarn: the operator's queues are not back in an earlier allocation file", slog.Any("error", err))
+		e.logger.Error("yarn: the operator's queues were not restored in an earlier allocation file", slog.Any("error", err))
 	}
 }
 
@@ -362,14 +362,14 @@ func (e *Engine) release(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
 	defer cancel()
 	if err := e.clearCapacity(last, time.Now()); err != nil {
-		e.logger.Error("yarn: the next start of the scheduler puts them back", slog.Any("error", err))
+		e.logger.Error("yarn: the operator's queues were not restored; the next start of the scheduler restores them", slog.Any("error", err))
 	}
 	if e.file == nil {
 		return
 	}
 	changed, err := e.file.set(nil)
 	if err != nil {
-		e.logger.Error("yarn: the operator's queues are not back in the allocation file", slog.Any("error", err))
+		e.logger.Error("yarn: the operator's queues were not restored in the allocation file", slog.Any("error", err))
 	}
 	if !changed {
 		return
@@ -419,7 +419,7 @@ func (e *Engine) tell(parent context.Context) bool {
 	case errors.Is(err, ErrRefused):
 		e.book.refused(time.Now(), c.id, err)
 	default:
-		e.logger.Debug("yarn: not told to the coordinators yet", slog.String("job", c.id), slog.Any("error", err))
+		e.logger.Debug("yarn: job not committed yet", slog.String("job", c.id), slog.Any("error", err))
 		return false
 	}
 	return true
@@ -497,7 +497,7 @@ func (e *Engine) land(ctx context.Context, j *job) error {
 		return nil
 	case errors.Is(err, ErrRefused):
 		j.flight = numbers{}
-		e.logger.Warn("yarn: the coordinators refuse to drop tasks", slog.String("job", r.GetId()), slog.Any("error", err))
+		e.logger.Warn("yarn: coordinators refused to drop tasks", slog.String("job", r.GetId()), slog.Any("error", err))
 	}
 	return fmt.Errorf("%w: %w", errNotCommitted, err)
 }
@@ -575,11 +575,11 @@ func (e *Engine) begin(id string, task, attempt int, bytes uint64) (run, known b
 		return false, false, err
 	}
 	if !j.within(task) {
-		return false, false, fmt.Errorf("the job has %d map tasks, and %d is none of them: %w", j.tasks, task, errRequest)
+		return false, false, fmt.Errorf("the job has %d map tasks; there is no task %d: %w", j.tasks, task, errRequest)
 	}
 	if !j.wraps {
 		j.wraps = true
-		e.logger.Debug("yarn: tasks ask before they begin", slog.String("job", id), slog.Int("task", task), slog.Int("attempt", attempt))
+		e.logger.Debug("yarn: tasks ask before they start", slog.String("job", id), slog.Int("task", task), slog.Int("attempt", attempt))
 	}
 	j.bytes[task] = bytes
 	switch {

@@ -122,21 +122,21 @@ func TestAccuracyBecomesAFloor(t *testing.T) {
 	}{
 		"nothing": {"root.q1", nil, 0.5, []string{"queue root.q1 guarantees 50 %"}},
 		"by the job's name": {"root.q1", map[string]string{propertyQuality: "90%"}, 0.75, []string{
-			"headroom.quality=90%, which needs 75 % of the tasks by profile \"" + name + "\"", "beside queue root.q1 guarantees 50 %",
+			"headroom.quality=90% needs 75 % of the tasks by profile \"" + name + "\"", "beside queue root.q1 guarantees 50 %",
 		}},
 		"by name":              {"root.q1", map[string]string{propertyQuality: "0.9", propertyProfile: "tolerant"}, 0.6, []string{`by profile "tolerant"`}},
 		"below the guarantee":  {"root.q1", map[string]string{propertyQuality: "10%", propertyProfile: "tolerant"}, 0.5, []string{"queue root.q1 guarantees 50 %", "beside headroom.quality=10%"}},
 		"a queue of all":       {"root.q2", map[string]string{propertyQuality: "90%"}, 1, []string{"queue root.q2 guarantees 100 %"}},
 		"more tasks asked":     {"root.q1", map[string]string{propertyQuality: "90%", propertyFloor: "80%"}, 0.8, []string{"headroom.min-tasks=80% (beside"}},
-		"fewer tasks asked":    {"root.q1", map[string]string{propertyQuality: "90%", propertyFloor: "60%"}, 0.75, []string{"headroom.quality=90%, which"}},
+		"fewer tasks asked":    {"root.q1", map[string]string{propertyQuality: "90%", propertyFloor: "60%"}, 0.75, []string{"headroom.quality=90% needs"}},
 		"no such profile":      {"root.q1", map[string]string{propertyQuality: "90%", propertyProfile: "none"}, 1, []string{"all tasks, because", `there is no "none.json" in`}},
 		"a broken profile":     {"root.q1", map[string]string{propertyQuality: "90%", propertyProfile: "broken"}, 1, []string{"all tasks, because", "broken.json"}},
-		"beyond any":           {"root.q1", map[string]string{propertyQuality: "99%", propertyProfile: "never"}, 1, []string{"keeps 99 % on no part of the tasks", "kept 97 %"}},
-		"percent forgotten":    {"root.q1", map[string]string{propertyQuality: "90"}, 1, []string{`"90" is no accuracy; write it as 90% or 0.9`}},
-		"a letter":             {"root.q1", map[string]string{propertyQuality: "9O%"}, 1, []string{`"9O%" is no accuracy`}},
-		"empty":                {"root.q1", map[string]string{propertyQuality: ""}, 1, []string{`"" is no accuracy`}},
+		"beyond any":           {"root.q1", map[string]string{propertyQuality: "99%", propertyProfile: "never"}, 1, []string{"never reaches 99 %", "reached 97 %"}},
+		"percent forgotten":    {"root.q1", map[string]string{propertyQuality: "90"}, 1, []string{`"90" is not an accuracy; write 90% or 0.9`}},
+		"a letter":             {"root.q1", map[string]string{propertyQuality: "9O%"}, 1, []string{`"9O%" is not an accuracy`}},
+		"empty":                {"root.q1", map[string]string{propertyQuality: ""}, 1, []string{`"" is not an accuracy`}},
 		"a profile only":       {"root.q1", map[string]string{propertyProfile: "tolerant"}, 1, []string{"headroom.quality is not set; add -Dheadroom.quality=90%"}},
-		"tasks in a wrong way": {"root.q1", map[string]string{propertyFloor: "most"}, 1, []string{"headroom.min-tasks=most: all tasks, because that is no part of them"}},
+		"tasks in a wrong way": {"root.q1", map[string]string{propertyFloor: "most"}, 1, []string{"headroom.min-tasks=most: running all tasks, because the value is invalid"}},
 	} {
 		t.Run(about, func(t *testing.T) {
 			t.Parallel()
@@ -302,10 +302,10 @@ func TestResourceManagerAway(t *testing.T) {
 				if p.GetDone() != 4 || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING || p.Work != nil || p.RatePerS != nil {
 					l.Errorf("the last state became %v", p)
 				}
-				if !strings.Contains(l.trouble(), "has not answered for") || !strings.Contains(l.engine.List(id)[0].GetOutcome(), "as it was") {
+				if !strings.Contains(l.trouble(), "has not answered for") || !strings.Contains(l.engine.List(id)[0].GetOutcome(), "old: ResourceManager unreachable") {
 					l.Errorf("trouble %q, outcome %q", l.trouble(), l.engine.List(id)[0].GetOutcome())
 				}
-				if n := strings.Count(l.said.String(), "does not answer, the last known state stays"); n != 1 {
+				if n := strings.Count(l.said.String(), "unreachable; keeping the last known state"); n != 1 {
 					l.Errorf("said %d times", n)
 				}
 				if code, answer := l.ask("GET", "/v1/jobs/"+l.plant.job(a)+"/stop", ""); code != 200 {
@@ -357,7 +357,7 @@ func TestApplicationForgotten(t *testing.T) {
 		l.plant.with(func() { l.plant.apps = nil })
 		l.pass(lostAfter + 3*time.Second)
 		j := l.log.job(id)
-		if j.GetState() != headroomv1.JobState_JOB_STATE_FAILED || !strings.Contains(j.GetOutcome(), "does not know it any more") || j.GetProgress().GetTasks() != 12 {
+		if j.GetState() != headroomv1.JobState_JOB_STATE_FAILED || !strings.Contains(j.GetOutcome(), "no longer known") || j.GetProgress().GetTasks() != 12 {
 			l.Errorf("got %v", j)
 		}
 	})
@@ -425,7 +425,7 @@ func TestStuckIsSaid(t *testing.T) {
 		if o := l.engine.List(id)[0].GetOutcome(); !strings.Contains(o, "ACCEPTED for 1m") || !strings.Contains(o, "no container for its application master") {
 			l.Errorf("outcome %q", o)
 		}
-		if n := strings.Count(l.said.String(), "application hangs"); n != 1 {
+		if n := strings.Count(l.said.String(), "application is stuck"); n != 1 {
 			l.Errorf("said %d times", n)
 		}
 		l.plant.with(func() { a.stuck = false; a.masterAt = time.Now() })

@@ -91,7 +91,7 @@ func (a *allocation) set(want map[string]string) (changed bool, err error) {
 			return changed, nil
 		}
 	}
-	return false, fmt.Errorf("yarn: allocation file %s was edited %d times while it was merged: %w", a.path, mergesMax, errAllocation)
+	return false, fmt.Errorf("yarn: allocation file %s was edited %d times while it was being merged: %w", a.path, mergesMax, errAllocation)
 }
 
 // check tells whether shares could be written for these queues, while there are none
@@ -111,7 +111,7 @@ func (a *allocation) check(queues []Queue) error {
 	}
 	for _, q := range queues {
 		if found[q.Name] == nil {
-			return a.failed(fmt.Errorf("it has no queue %s: %w; add it there, or take it out of yarn.queues", q.Name, errQueue))
+			return a.failed(fmt.Errorf("no queue %s: %w; add it there, or remove it from yarn.queues", q.Name, errQueue))
 		}
 	}
 	if err := unix.Access(filepath.Dir(path), unix.W_OK|unix.X_OK); err != nil {
@@ -124,9 +124,9 @@ func (a *allocation) check(queues []Queue) error {
 func (a *allocation) failed(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("yarn: allocation file %s: %w; name the file of yarn.scheduler.fair.allocation.file in yarn.allocation_file", a.path, err)
+		return fmt.Errorf("yarn: allocation file %s: %w; set yarn.allocation_file to the file of yarn.scheduler.fair.allocation.file", a.path, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("yarn: allocation file %s: %w; let the scheduler's user write it and its folder (under systemd ReadWritePaths= too), or use shares: hook", a.path, err)
+		return fmt.Errorf("yarn: allocation file %s: %w; make the file and its folder writable for the scheduler (with systemd also ReadWritePaths=), or use shares: hook", a.path, err)
 	}
 	return fmt.Errorf("yarn: allocation file %s: %w", a.path, err)
 }
@@ -214,7 +214,7 @@ func (a *allocation) read() (n noted, err error) {
 		err = json.Unmarshal(data, &n)
 	}
 	if err != nil {
-		return n, fmt.Errorf("yarn: the operator's own maxima cannot be read: %w; check the queues of the allocation file, then remove %s", err, a.notes)
+		return n, fmt.Errorf("yarn: the operator's original maxima are unreadable: %w; check the queues of the allocation file, then remove %s", err, a.notes)
 	}
 	return n, nil
 }
@@ -280,7 +280,7 @@ func (r *refresher) refresh(parent context.Context) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // what it started too
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil && parent.Err() == nil {
-		r.logger.Warn("yarn: queues not refreshed, the ResourceManager reads the file by itself",
+		r.logger.Warn("yarn: queues not refreshed; the ResourceManager reloads the file itself",
 			slog.String("command", strings.Join(r.command, " ")), slog.Any("error", err), slog.String("said", clip(said.String())))
 	}
 }

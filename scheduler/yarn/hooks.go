@@ -95,7 +95,7 @@ func (h *hooks) drop(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ask.Tasks == nil || ask.Candidates == nil {
-		hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("tasks and candidates are needed: %w", errRequest))
+		hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("tasks and candidates are required: %w", errRequest))
 		return
 	}
 	var candidates []candidate
@@ -126,7 +126,7 @@ func (h *hooks) begin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ask.Task == nil || ask.Attempt == nil || ask.Bytes == nil || *ask.Task < 0 || *ask.Attempt < 0 {
-		hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("task, attempt and bytes are needed, none below 0: %w", errRequest))
+		hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("task, attempt and bytes are required and must not be negative: %w", errRequest))
 		return
 	}
 	run, err := h.engine.hookBegin(r.Context(), appOf(r.PathValue("job")), *ask.Task, *ask.Attempt, *ask.Bytes)
@@ -147,7 +147,7 @@ func request(w http.ResponseWriter, r *http.Request, into any) bool {
 		err = errors.New("more than one document")
 	}
 	if err != nil {
-		hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON that docs/hooks.md tells: %w", err))
+		hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON described in docs/hooks.md: %w", err))
 		return false
 	}
 	return true

@@ -150,8 +150,8 @@ func TestHooksRefuse(t *testing.T) {
 		for body, want := range map[string]string{
 			"":                  "docs/hooks.md",
 			"hello":             "docs/hooks.md",
-			`{"tasks":40}`:      "tasks and candidates are needed",
-			`{"candidates":[]}`: "tasks and candidates are needed",
+			`{"tasks":40}`:      "tasks and candidates are required",
+			`{"candidates":[]}`: "tasks and candidates are required",
 			`{"tasks":40,"candidates":[{"task":40,"bytes":1}]}`:       "a task from 0 to 39",
 			`{"tasks":40,"candidates":[{"task":-1,"bytes":1}]}`:       "a task from 0 to 39",
 			`{"tasks":40,"candidates":[{"task":1}]}`:                  "needs bytes",
@@ -185,7 +185,7 @@ func TestStopDirectiveRefused(t *testing.T) {
 		_, id, _ := started(l, 40)
 		for want, d := range map[string]*headroomv1.StopDirective{
 			"not a running job": {Id: "application_1_0001", Tasks: 40, MinTasks: 20},
-			"and it has 40":     {Id: id, Tasks: 41, MinTasks: 20},
+			"but it has 40":     {Id: id, Tasks: 41, MinTasks: 20},
 			"at 0 of 40":        {Id: id, Tasks: 40},
 			"at 41 of 40":       {Id: id, Tasks: 40, MinTasks: 41},
 		} {
@@ -236,7 +236,7 @@ func TestSharesServed(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {
 		_, id, _ := started(l, 40)
-		if !strings.Contains(l.trouble(), "plug-in does not ask") {
+		if !strings.Contains(l.trouble(), "plug-in does not read") {
 			l.Errorf("trouble %q", l.trouble())
 		}
 		shares := func() (a sharesAnswer) {
@@ -300,7 +300,7 @@ func TestSharesRefused(t *testing.T) {
 		l.plant.with(func() { l.plant.queues = []string{"root.q2"} })
 		l.pass(queuesEvery + time.Second)
 		err := l.engine.Share(&headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{{Id: id, Containers: 5}, {Id: "application_1_0001", Containers: 2}}})
-		if err == nil || !strings.Contains(err.Error(), "queue root.q1: there is no such queue") || !strings.Contains(err.Error(), "application_1_0001") {
+		if err == nil || !strings.Contains(err.Error(), "queue root.q1: no such queue") || !strings.Contains(err.Error(), "application_1_0001") {
 			l.Errorf("got %v", err)
 		}
 	})

@@ -363,7 +363,7 @@ func (j *job) end() {
 // lose takes over that the ResourceManager does not know the application any more.
 func (j *job) lose() {
 	j.over, j.state = true, headroomv1.JobState_JOB_STATE_FAILED
-	j.outcome = "the ResourceManager does not know it any more"
+	j.outcome = "no longer known to the ResourceManager"
 	if !j.started.IsZero() && j.app.elapsed > 0 {
 		j.runtime = max(0, j.app.started.Add(j.app.elapsed).Sub(j.started))
 	}

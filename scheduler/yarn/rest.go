@@ -70,7 +70,7 @@ func (c *client) cluster(ctx context.Context, path string) ([]byte, error) {
 		case ctx.Err() != nil, missing && strings.Contains(about, "/"):
 			return nil, err // the active one has spoken, of one application
 		case missing:
-			err = fmt.Errorf("%w: is it a ResourceManager's web address (yarn.resourcemanager.webapp.address of yarn-site.xml, port 8088)?", err)
+			err = fmt.Errorf("%w: check that it is the web address of a ResourceManager (yarn.resourcemanager.webapp.address in yarn-site.xml, port 8088)", err)
 		}
 		if failed == nil {
 			failed = err
@@ -85,7 +85,7 @@ func (c *client) cluster(ctx context.Context, path string) ([]byte, error) {
 func (c *client) master(ctx context.Context, app, path string) ([]byte, error) {
 	body, err := c.get(ctx, c.proxied()+"/proxy/"+app+"/ws/v1/mapreduce/jobs/"+jobOf(app)+path)
 	if errors.Is(err, errStandby) {
-		err = fmt.Errorf("no application master yet, or none any more: %w", errNotThere)
+		err = fmt.Errorf("no application master, not yet or no longer: %w", errNotThere)
 	}
 	return body, err
 }
@@ -127,7 +127,7 @@ func (c *client) get(ctx context.Context, address string) ([]byte, error) {
 	if err == nil {
 		err = judge(resp, body)
 	} else {
-		err = fmt.Errorf("half an answer, %d bytes: %w", len(body), err)
+		err = fmt.Errorf("truncated after %d bytes: %w", len(body), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("yarn: %s: %w", r.URL.Host+r.URL.Path, err)
@@ -183,7 +183,7 @@ func (c *client) put(ctx context.Context, address string, d document) error {
 	defer resp.Body.Close() //nolint:errcheck // only read
 	said, err := io.ReadAll(io.LimitReader(resp.Body, answerMax+1))
 	if err != nil {
-		return fmt.Errorf("yarn: %s: half an answer, %d bytes: %w", r.URL.Host+r.URL.Path, len(said), err)
+		return fmt.Errorf("yarn: %s: truncated after %d bytes: %w", r.URL.Host+r.URL.Path, len(said), err)
 	}
 	switch passed := resp.StatusCode >= 300 && resp.StatusCode < 400 || standby(said); {
 	case passed || resp.StatusCode == http.StatusNotFound:
@@ -204,7 +204,7 @@ func withoutQuery(err error) error {
 	}
 	short, _, _ := strings.Cut(u.URL, "?")
 	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown {
-		return fmt.Errorf("ask %s: %w: yarn.ca names the authority of its certificate", short, u.Err)
+		return fmt.Errorf("ask %s: %w: set yarn.ca to the CA of its certificate", short, u.Err)
 	}
 	return fmt.Errorf("ask %s: %w", short, u.Err)
 }
@@ -216,13 +216,13 @@ func judge(resp *http.Response, body []byte) error {
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode >= 300 && resp.StatusCode < 400, standby:
-		return fmt.Errorf("sends on to %q: %w", clip(resp.Header.Get("Location")), errStandby)
+		return fmt.Errorf("redirected to %q: %w", clip(resp.Header.Get("Location")), errStandby)
 	case resp.StatusCode == http.StatusNotFound:
 		return errNotThere
 	case resp.StatusCode == http.StatusUnauthorized && (resp.Request == nil || resp.Request.Header.Get("Authorization") == ""):
-		return fmt.Errorf("asks who is asking (%s), and yarn.kerberos of scheduler.yaml names nobody: %w", clip(resp.Header.Get("WWW-Authenticate")), errAnswer)
+		return fmt.Errorf("requires authentication (%s), but yarn.kerberos is not set in scheduler.yaml: %w", clip(resp.Header.Get("WWW-Authenticate")), errAnswer)
 	case resp.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("does not accept the Kerberos ticket: %s: is its key the KDC's current one, and its clock right? %w", words(body), errAnswer)
+		return fmt.Errorf("Kerberos ticket rejected: %s: check that the server's key is the KDC's current one and that its clock is right: %w", words(body), errAnswer)
 	case len(body) > answerMax:
 		return fmt.Errorf("more than %d bytes: %w", answerMax, errAnswer)
 	case resp.StatusCode != http.StatusOK:

@@ -222,11 +222,11 @@ func (b *book) heldSpark(j *job, s *sparkApp) int {
 func (s *sparkApp) words(now time.Time) string {
 	switch {
 	case s == nil || !s.fresh(now):
-		return "its driver does not say how far it is: it has no hook, and its REST interface is not reached through YARN's proxy"
+		return "progress unknown: its driver has no hook, and its REST interface is unreachable through YARN's proxy"
 	case !s.hooked(now):
 		return string(sparkapp.ByREST)
 	case s.progress.Trouble != "":
-		return "trouble in its driver: " + clip(s.progress.Trouble)
+		return "problem in its driver: " + clip(s.progress.Trouble)
 	}
 	return ""
 }
@@ -321,7 +321,7 @@ func (b *book) askDoor(now time.Time, r sparkapp.Report, j *job, s *sparkApp) {
 	}
 	verdict, err := b.door.admit(now, a, b.capacity())
 	if err != nil {
-		b.logger.Warn("yarn: application of Spark not asked about at the door", slog.String("job", r.Job), slog.Any("error", err))
+		b.logger.Warn("yarn: Spark application without an admission decision", slog.String("job", r.Job), slog.Any("error", err))
 		return
 	}
 	s.asked = true

@@ -186,7 +186,7 @@ func TestSparkByREST(t *testing.T) {
 		if p := l.progress(id); p.RatePerS != nil || p.GetDone() != 10 {
 			t.Errorf("%v", p)
 		}
-		if said := l.engine.List(id)[0].GetOutcome(); !strings.Contains(said, "does not say how far it is") {
+		if said := l.engine.List(id)[0].GetOutcome(); !strings.Contains(said, "progress unknown") {
 			t.Errorf("%q", said)
 		}
 	})

@@ -131,11 +131,11 @@ func (a *speculateAsk) check() (speculation.Policy, error) {
 	policy, err := speculation.ParsePolicy(a.Policy)
 	switch {
 	case err != nil || policy == speculation.Oracle:
-		return "", fmt.Errorf("policy %q is none of gs, ras, grass, ours, strawman, late, mantri, none: %w", clip(a.Policy), errRequest)
+		return "", fmt.Errorf("policy %q; want one of gs, ras, grass, ours, strawman, late, mantri, none: %w", clip(a.Policy), errRequest)
 	case a.Slots == nil || *a.Slots < 0 || *a.Slots > speculateMost:
-		return "", fmt.Errorf("slots is needed, from 0 to %d: %w", speculateMost, errRequest)
+		return "", fmt.Errorf("slots is required, from 0 to %d: %w", speculateMost, errRequest)
 	case len(a.Waiting)+len(a.Running)+len(a.Done) > speculateMost:
-		return "", fmt.Errorf("%d tasks, at most %d are taken: %w", len(a.Waiting)+len(a.Running)+len(a.Done), speculateMost, errRequest)
+		return "", fmt.Errorf("%d tasks; the maximum is %d: %w", len(a.Waiting)+len(a.Running)+len(a.Done), speculateMost, errRequest)
 	}
 	for _, list := range [][]toldTask{a.Waiting, a.Running, a.Done} {
 		for _, t := range list {
@@ -179,7 +179,7 @@ func (b *book) speculate(now time.Time, j *job, policy speculation.Policy, ask s
 	}
 	v.Tasks = b.views(now, ask, &past)
 	if _, known := past.New(1); !known || len(v.Tasks) == 0 {
-		j.speculation = string(policy) + ": no map task has ended yet, so nobody knows how long one takes"
+		j.speculation = string(policy) + ": no map task has ended yet, so task times are unknown"
 		return actions, nil
 	}
 	v.Durations = past.Ratios()
@@ -248,16 +248,16 @@ func (j *job) promise(now time.Time, tasks []speculation.Task) speculation.Bound
 func said(policy speculation.Policy, bound speculation.Bound, actions []speculateAction) string {
 	goal := fmt.Sprintf("%s of its map tasks, as soon as possible", units.Percent(1-bound.Error))
 	if bound.ByDeadline {
-		goal = fmt.Sprintf("as many as possible in the %v to its deadline", bound.Left.Round(time.Second))
+		goal = fmt.Sprintf("as many map tasks as possible within %v, until its deadline", bound.Left.Round(time.Second))
 	}
 	var next []string
 	for _, a := range actions {
 		next = append(next, fmt.Sprintf("%s of map task %d", a.Kind, a.Task))
 	}
 	if len(next) == 0 {
-		next = []string{"nothing, the running tasks are better left alone"}
+		next = []string{"nothing; waiting for the running tasks is better"}
 	}
-	return clip(fmt.Sprintf("%s, for %s: next %s", policy, goal, strings.Join(next, ", ")))
+	return clip(fmt.Sprintf("%s, for %s; next: %s", policy, goal, strings.Join(next, ", ")))
 }
 
 // reached reports whether a job that may end now has what it promised: the floor's tasks are done, and it was asked for no

@@ -91,7 +91,7 @@ func (t *terms) note(format string, args ...any) {
 
 // refuse notes that a queue does not let its jobs have what one asked for.
 func (q Queue) refuse(t *terms, property, asked, stands string) {
-	t.note("%s=%s is not taken: queue %s says %s and does not let jobs override it (overrides: true)", property, clip(asked), q.Name, stands)
+	t.note("%s=%s ignored: queue %s has %s and no overrides: true", property, clip(asked), q.Name, stands)
 }
 
 // takeClass takes a class that the job names: a lower one than its queue's always.
@@ -104,7 +104,7 @@ func (q Queue) takeClass(t *terms, d demand, classes []Class) {
 	switch {
 	case classes[rank].Name != asked:
 		t.rank = rank
-		t.note("%s=%s is none of the classes (%s): the job runs in the lowest, %s", propertyClass, clip(asked), names(classes), classes[rank].Name)
+		t.note("%s=%s is not one of the classes (%s); running in the lowest class, %s", propertyClass, clip(asked), names(classes), classes[rank].Name)
 	case rank < t.rank && !q.Overrides:
 		q.refuse(t, propertyClass, asked, "class "+classes[t.rank].Name)
 	default:
@@ -129,9 +129,9 @@ func (q Queue) takeDeadline(t *terms, d demand) {
 	at, err := config.ParseDuration(asked)
 	switch {
 	case err == nil && (at == 0 || at > hookserver.DeadlineMost):
-		t.note("%s=%s is not taken: a deadline is more than 0s and at most %v", propertyDeadline, clip(asked), hookserver.DeadlineMost)
+		t.note("%s=%s ignored: a deadline must be above 0s and at most %v", propertyDeadline, clip(asked), hookserver.DeadlineMost)
 	case err != nil:
-		t.note("%s=%s is not taken: %s", propertyDeadline, clip(asked), plain(err))
+		t.note("%s=%s ignored: %s", propertyDeadline, clip(asked), plain(err))
 	case t.deadline > 0 && at > t.deadline && !q.Overrides:
 		q.refuse(t, propertyDeadline, asked, "deadline "+t.deadline.String())
 	default:
@@ -153,7 +153,7 @@ func (q Queue) takeSprint(t *terms, d demand) {
 	after, err := config.ParseDuration(asked)
 	switch {
 	case err != nil:
-		t.note("%s=%s is not taken: %s", propertySprint, clip(asked), plain(err))
+		t.note("%s=%s ignored: %s", propertySprint, clip(asked), plain(err))
 	case t.sprintAfter == nil && !q.Overrides:
 		q.refuse(t, propertySprint, asked, "no sprint_after")
 	case t.sprintAfter != nil && after < *t.sprintAfter && !q.Overrides:
@@ -175,7 +175,7 @@ func (q Queue) takeDeflate(t *terms, d demand) {
 		t.deflate = false
 	default:
 		t.deflate = false
-		t.note("%s=%s is neither true nor false: no task is given up by a drop ratio", propertyDeflate, clip(asked))
+		t.note("%s=%s is neither true nor false; no tasks are dropped by a drop ratio", propertyDeflate, clip(asked))
 	}
 }
 

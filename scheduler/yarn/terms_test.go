@@ -56,30 +56,30 @@ func TestTerms(t *testing.T) {
 		"later than the class":  {Queue{Name: "root.q1", Class: "mid"}, own(propertyDeadline, "2h"), "mid 1, due 2h0m0s, sprints never, deflates true", nil},
 		"a lower class":         {mid, own(propertyClass, "low"), "low 2, due 10m0s, sprints 1m0s, deflates false", nil},
 		"the same class":        {mid, own(propertyClass, "mid"), "mid 1, due 10m0s, sprints 1m0s, deflates false", nil},
-		"a higher class":        {mid, own(propertyClass, "high"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"headroom.class=high is not taken: queue root.q1 says class mid"}},
+		"a higher class":        {mid, own(propertyClass, "high"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"headroom.class=high ignored: queue root.q1 has class mid"}},
 		"a higher class, open":  {open, own(propertyClass, "high"), "high 0, due 10m0s, sprints 1m0s, deflates false", nil},
-		"no such class":         {mid, own(propertyClass, "gold"), "low 2, due 10m0s, sprints 1m0s, deflates false", []string{"headroom.class=gold is none of the classes (high, mid, low): the job runs in the lowest, low"}},
+		"no such class":         {mid, own(propertyClass, "gold"), "low 2, due 10m0s, sprints 1m0s, deflates false", []string{"headroom.class=gold is not one of the classes (high, mid, low); running in the lowest class, low"}},
 		"earlier":               {mid, own(propertyDeadline, "5m"), "mid 1, due 5m0s, sprints 1m0s, deflates false", nil},
-		"later":                 {mid, own(propertyDeadline, "20m"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"headroom.deadline=20m is not taken: queue root.q1 says deadline 10m0s"}},
+		"later":                 {mid, own(propertyDeadline, "20m"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"headroom.deadline=20m ignored: queue root.q1 has deadline 10m0s"}},
 		"later, open":           {open, own(propertyDeadline, "20m"), "mid 1, due 20m0s, sprints 1m0s, deflates false", nil},
-		"a deadline of nothing": {mid, own(propertyDeadline, "0s"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"headroom.deadline=0s is not taken: a deadline is more than 0s"}},
+		"a deadline of nothing": {mid, own(propertyDeadline, "0s"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"headroom.deadline=0s ignored: a deadline must be above 0s"}},
 		"a deadline of ages":    {plain, own(propertyDeadline, "900000h"), "low 2, due 0s, sprints never, deflates true", []string{"at most 87600h"}},
-		"a deadline of words":   {mid, own(propertyDeadline, "soon"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{`headroom.deadline=soon is not taken: "soon": not a duration; write it as`}},
+		"a deadline of words":   {mid, own(propertyDeadline, "soon"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{`headroom.deadline=soon ignored: "soon": not a duration; write it as`}},
 		"no unit":               {plain, own(propertyDeadline, "600"), "low 2, due 0s, sprints never, deflates true", []string{"a duration needs a unit; did you mean 600s?"}},
 		"a later sprint":        {mid, own(propertySprint, "90s"), "mid 1, due 10m0s, sprints 1m30s, deflates false", nil},
-		"an earlier sprint":     {mid, own(propertySprint, "0s"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"headroom.sprint-after=0s is not taken: queue root.q1 says sprint_after 1m0s"}},
+		"an earlier sprint":     {mid, own(propertySprint, "0s"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"headroom.sprint-after=0s ignored: queue root.q1 has sprint_after 1m0s"}},
 		"an earlier one, open":  {open, own(propertySprint, "0s"), "mid 1, due 10m0s, sprints 0s, deflates false", nil},
 		"no sprint":             {mid, own(propertySprint, never), "mid 1, due 10m0s, sprints never, deflates false", nil},
-		"a sprint of its own":   {plain, own(propertySprint, "90s"), "low 2, due 0s, sprints never, deflates true", []string{"says no sprint_after"}},
+		"a sprint of its own":   {plain, own(propertySprint, "90s"), "low 2, due 0s, sprints never, deflates true", []string{"has no sprint_after"}},
 		"a sprint in words":     {mid, own(propertySprint, "-5s"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"must not be negative"}},
 		"exact":                 {plain, own(propertyDeflate, "false"), "low 2, due 0s, sprints never, deflates false", nil},
-		"not exact":             {mid, own(propertyDeflate, "true"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"says deflate false"}},
+		"not exact":             {mid, own(propertyDeflate, "true"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"has deflate false"}},
 		"not exact, open":       {open, own(propertyDeflate, "true"), "mid 1, due 10m0s, sprints 1m0s, deflates true", nil},
 		"perhaps":               {plain, own(propertyDeflate, "perhaps"), "low 2, due 0s, sprints never, deflates false", []string{"is neither true nor false"}},
 		"all of it wrong": {
 			mid, own(propertyDeflate, "?", propertySprint, "?", propertyDeadline, "?", propertyClass, strings.Repeat("x", 1000)),
 			"low 2, due 10m0s, sprints 1m0s, deflates false",
-			[]string{"none of the classes", "headroom.deadline=?", "headroom.sprint-after=?", "neither true nor false"},
+			[]string{"not one of the classes", "headroom.deadline=?", "headroom.sprint-after=?", "neither true nor false"},
 		},
 	} {
 		got := c.queue.terms(c.own, three())
@@ -132,7 +132,7 @@ func TestTermsAreCommitted(t *testing.T) {
 		if m := l.engine.List(id)[0]; m.GetClass() != "mid" || m.GetRank() != 1 || m.GetDeadlineS() != 300 {
 			l.Errorf("listed as %v", m)
 		}
-		if n := strings.Count(l.said.String(), "settings of a job not taken as asked"); n != 1 {
+		if n := strings.Count(l.said.String(), "some settings of a job were not applied"); n != 1 {
 			l.Errorf("said %d times", n)
 		}
 	})

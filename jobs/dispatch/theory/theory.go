@@ -121,7 +121,7 @@ func (c *Cluster) check() error {
 	case c.Fanout > c.Groups:
 		return &InputError{
 			"Fanout", fmt.Sprintf("is %d and must be at most the number of groups, %d", c.Fanout, c.Groups),
-			"a group that gets several tasks of one job is no M/M/n queue: use more groups, or simulate (powerlab dispatch)",
+			"a group that gets several tasks of one job is not an M/M/n queue; use more groups, or simulate with powerlab dispatch",
 		}
 	case !(c.Mean > 0) || math.IsInf(c.Mean, 1):
 		return &InputError{"Mean", fmt.Sprintf("is %v and must be above 0", c.Mean), "give the mean execution time of a task"}
@@ -140,5 +140,5 @@ func checkLoad(load float64) error {
 	if load >= 0 && load < 1 {
 		return nil
 	}
-	return &InputError{"Load", fmt.Sprintf("is %v and must be at least 0 and below 1", load), "a queue at load 1 grows without end: use more workers"}
+	return &InputError{"Load", fmt.Sprintf("is %v and must be at least 0 and below 1", load), "at load 1 the queue grows without bound; use more workers"}
 }

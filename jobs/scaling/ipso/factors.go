@@ -101,7 +101,7 @@ func baseline(all []Workloads) (*Workloads, error) {
 		}
 	}
 	if base == nil {
-		return nil, fmt.Errorf("ipso: %w: none at n = 1, which the factors are relative to", regress.ErrTooFew)
+		return nil, fmt.Errorf("ipso: %w: no measurement at n = 1, the reference of the factors", regress.ErrTooFew)
 	}
 	return base, nil
 }

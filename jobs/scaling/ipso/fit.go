@@ -88,7 +88,7 @@ func Fit(points []Point, held map[string]float64) (*Fitted, error) {
 	}
 	if best == nil {
 		if failed == nil {
-			failed = fmt.Errorf("%w: these parameters cannot be held together", regress.ErrNumber)
+			failed = fmt.Errorf("%w: these parameters cannot be fixed together", regress.ErrNumber)
 		}
 		return nil, fmt.Errorf("ipso: %w", failed)
 	}
@@ -127,7 +127,7 @@ func check(points []Point) ([]Point, error) {
 		return nil, fmt.Errorf("ipso: %w: all have n = %d; measure at other degrees", regress.ErrCollinear, used[0].N)
 	}
 	if len(degrees) < 2 {
-		return nil, fmt.Errorf("ipso: %w: %d above n = 1; measure at two degrees or more, three to learn where the speed-up peaks", regress.ErrTooFew, len(degrees))
+		return nil, fmt.Errorf("ipso: %w: %d above n = 1; measure at two or more degrees (three to find the peak)", regress.ErrTooFew, len(degrees))
 	}
 	return used, nil
 }

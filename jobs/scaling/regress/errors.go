@@ -17,13 +17,13 @@ var (
 
 // tooFew is the error of so many measurements for so many free parameters.
 func tooFew(rows, free int) error {
-	return fmt.Errorf("%w: %d that say something, for %d free parameters; measure at least %d, or fix parameters", ErrTooFew, rows, free, free+1)
+	return fmt.Errorf("%w: %d usable points for %d free parameters; measure at least %d, or fix parameters", ErrTooFew, rows, free, free+1)
 }
 
 // collinear is the error of parameters that cannot be told apart.
 func collinear(names []string) error {
 	if len(names) == 1 {
-		return fmt.Errorf("%w: they say nothing about %s; measure where it matters, or fix it", ErrCollinear, names[0])
+		return fmt.Errorf("%w: they do not determine %s; measure where it has an effect, or fix it", ErrCollinear, names[0])
 	}
-	return fmt.Errorf("%w: they do not tell %s apart; measure other combinations, or fix one of these", ErrCollinear, strings.Join(names, ", "))
+	return fmt.Errorf("%w: they do not separate %s; measure other combinations, or fix one of them", ErrCollinear, strings.Join(names, ", "))
 }

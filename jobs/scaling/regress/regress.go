@@ -294,7 +294,7 @@ func (f *Fit) covariance() error {
 	}
 	var svd mat.SVD
 	if !svd.Factorize(scaled, mat.SVDThin) {
-		return fmt.Errorf("%w: the derivatives at the best fit are no numbers", ErrNumber)
+		return fmt.Errorf("%w: the derivatives at the best fit are not finite", ErrNumber)
 	}
 	s := svd.Values(nil)
 	var v mat.Dense

@@ -76,7 +76,7 @@ func TestRefused(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = regress.Solve(line([]float64{0, 0, 0}, []float64{1, 2, 3}))
-	if !errors.Is(err, regress.ErrCollinear) || !strings.Contains(err.Error(), "about b") {
+	if !errors.Is(err, regress.ErrCollinear) || !strings.Contains(err.Error(), "determine b") {
 		t.Error(err)
 	}
 	_, err = regress.Solve(line([]float64{1, 2, 3}, []float64{1, 2, math.NaN()}))

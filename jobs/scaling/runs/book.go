@@ -113,7 +113,7 @@ func (b *Book) Note(name string, r Run) error {
 		return err
 	}
 	if name == "" || len(name) > nameMost {
-		return fmt.Errorf("%w: its name has %d bytes; 1 to %d are taken", errRun, len(name), nameMost)
+		return fmt.Errorf("%w: its name has %d bytes; must be from 1 to %d", errRun, len(name), nameMost)
 	}
 	if b.names == nil {
 		b.names = map[string]*entry{}
@@ -271,12 +271,12 @@ func (b *Book) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("runs: %w", err)
 	}
 	if len(in.Names) > namesMost {
-		return fmt.Errorf("%w: %d names; at most %d are read", errRun, len(in.Names), namesMost)
+		return fmt.Errorf("%w: %d names; the maximum is %d", errRun, len(in.Names), namesMost)
 	}
 	out := Book{names: map[string]*entry{}}
 	for i, e := range in.Names {
 		if e == nil || e.Name == "" || len(e.Name) > nameMost || out.names[e.Name] != nil || len(e.Runs) > runsMost || e.Within < 0 {
-			return fmt.Errorf("%w: names[%d] is empty, too long or named twice, or has more than %d runs", errRun, i, runsMost)
+			return fmt.Errorf("%w: names[%d] is empty, too long or a duplicate, or has more than %d runs", errRun, i, runsMost)
 		}
 		for k := range e.Runs {
 			if err := e.Runs[k].check(); err != nil {

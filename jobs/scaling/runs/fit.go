@@ -44,7 +44,7 @@ func (c *curve) check() error {
 		return err
 	}
 	if c.Peak != shape.Peak() || c.Runs < 1 || !(c.Error >= 0 && c.Error <= 1) || !(c.Single > 0 && c.Single <= busyMost) || !(c.Exponent >= 0 && c.Exponent <= exponentMost) {
-		return fmt.Errorf("%w: its peak, runs, error, single_s or exponent make no sense", errRun)
+		return fmt.Errorf("%w: its peak, runs, error, single_s or exponent is out of range", errRun)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func baseline(all []Times) (base *Times, most float64, err error) {
 		most = max(most, float64(t.M))
 	}
 	if base == nil {
-		return nil, 0, fmt.Errorf("usba: %w: none at n = m = 1, which p and q are relative to", regress.ErrTooFew)
+		return nil, 0, fmt.Errorf("usba: %w: no measurement at n = m = 1, the reference of p and q", regress.ErrTooFew)
 	}
 	return base, most, nil
 }

@@ -126,7 +126,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{diagonal, regress.ErrCollinear, "alpha"},
 		{grid(m, 4), regress.ErrTooFew, "measure at least"},
-		{nil, regress.ErrTooFew, "0 that say something"},
+		{nil, regress.ErrTooFew, "0 usable points"},
 		{[]usba.Point{{N: 0, M: 1, Speedup: 1}}, regress.ErrNumber, "points[0]: n is 0"},
 		{[]usba.Point{{N: 1, M: -1, Speedup: 1}}, regress.ErrNumber, "points[0]: m is -1"},
 		{[]usba.Point{{N: 2, M: 1, Speedup: math.NaN()}}, regress.ErrNumber, "points[0]: speedup is NaN"},
