@@ -234,7 +234,7 @@ func TestUnknownCapacityAdmits(t *testing.T) {
 		slots                   int
 	}{
 		"no worker":  {"adaptive", "shared", "no worker is connected", 0},
-		"discipline": {"adaptive", "np", "under discipline np", 4},
+		"discipline": {"adaptive", "np", "discipline np runs", 4},
 	} {
 		p := newPlant(t, c.policy, c.discipline)
 		if c.slots > 0 {

@@ -118,7 +118,7 @@ func TestSprintGoesWhereJoulesSaveMost(t *testing.T) {
 	}{
 		"the highest class":      {[]arbiter.Contender{busy("a"), urgent("b")}, "b"},
 		"who is late":            {[]arbiter.Contender{busy("a"), late}, "late"},
-		"most per joule":    {[]arbiter.Contender{busy("a"), wide}, "wide"},
+		"most per joule":         {[]arbiter.Contender{busy("a"), wide}, "wide"},
 		"who is faster by it":    {[]arbiter.Contender{busy("a"), changed(busy("b"), func(c *arbiter.Contender) { c.Outlook.Speed = 1.6 })}, "b"},
 		"one in each domain":     {[]arbiter.Contender{busy("a"), changed(busy("b"), func(c *arbiter.Contender) { c.Offer.Domain = "site/two" })}, "a b"},
 		"not beside an open one": {[]arbiter.Contender{changed(busy("a"), func(c *arbiter.Contender) { c.Sprint = "s1" }), urgent("b")}, ""},

@@ -67,7 +67,7 @@ func TestAllocateRefuses(t *testing.T) {
 		"unknown":  {"{\n\"polcy\":\"paper\"}", "stdin:2:1: unknown field \"polcy\""},
 		"type":     {`{"containers":"x"}`, "stdin:1:17: containers cannot be a string"},
 		"second":   {`{"policy":"paper",` + three + `{}`, "a second document"},
-		"policy":   {`{"policy":"best",` + three, `policy "best" is none of`},
+		"policy":   {`{"policy":"best",` + three, `policy "best"; want one of`},
 		"none":     {`{"containers":0,"jobs":[]}`, "containers is 0"},
 		"no name":  {`{"containers":9,"jobs":[{"finish_s":1,"uncapped_finish_s":1}]}`, "jobs[0]: name is missing"},
 		"half":     {`{"containers":9,"jobs":[{"name":"a","finish_s":1}]}`, `jobs[0] ("a"): finish_s and uncapped_finish_s go together`},
@@ -75,8 +75,8 @@ func TestAllocateRefuses(t *testing.T) {
 		"zero":     {`{"containers":9,"jobs":[{"name":"a","finish_s":1,"uncapped_finish_s":0}]}`, "uncapped_finish_s is 0"},
 		"elapsed":  {`{"containers":9,"jobs":[{"name":"a","elapsed_s":1e30}]}`, "elapsed_s is 1e+30"},
 		"held":     {`{"containers":9,"jobs":[{"name":"a","containers":-1}]}`, "containers -1"},
-		"twice":    {`{"containers":9,"jobs":[{"name":"a"},{"name":"a"}]}`, `"a" is named twice`},
-		"few":      {`{"containers":2,"jobs":[{"name":"a"},{"name":"b"},{"name":"c"}]}`, "2 containers, but the jobs need 3 at least"},
+		"twice":    {`{"containers":9,"jobs":[{"name":"a"},{"name":"a"}]}`, `"a" appears twice`},
+		"few":      {`{"containers":2,"jobs":[{"name":"a"},{"name":"b"},{"name":"c"}]}`, "2 containers, but the jobs need at least 3"},
 	} {
 		exit, stdout, stderr := run(t, c.in, "--input", "-")
 		if exit != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, c.want) || !strings.Contains(stderr, "\nhint: ") {

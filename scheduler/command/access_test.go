@@ -107,7 +107,7 @@ func TestWorkerShowsItsNodesCertificate(t *testing.T) {
 		scheduler string
 		good      bool
 	}{
-		"unique name":                 {own, false, "10.0.0.1:7410", true},
+		"its own":                 {own, false, "10.0.0.1:7410", true},
 		"another's":               {other, false, "10.0.0.1:7410", false},
 		"powerd's":                {node, false, "10.0.0.1:7410", false},
 		"none":                    {secure.Files{}, false, "127.0.0.1:7410", false},

@@ -53,7 +53,7 @@ func TestHooksOfJobs(t *testing.T) {
 	for want, keys := range map[string]string{
 		"is unknown":                     "  hooks_auth: nobody\n",
 		"yarn.hooks_key_file is missing": "  hooks_auth: job\n",
-		"any hook could act for any job":     "  hooks_auth: job\n  hooks_key_file: " + key + "\n  hooks_token_file: " + token + "\n",
+		"any hook could act for any job": "  hooks_auth: job\n  hooks_key_file: " + key + "\n  hooks_token_file: " + token + "\n",
 		"are one file":                   "  hooks_key_file: " + token + "\n  hooks_token_file: " + token + "\n",
 	} {
 		with(keys)

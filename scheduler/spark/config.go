@@ -147,7 +147,7 @@ func (c Config) checkCluster() *cli.Error {
 	case !c.OnYARN() && c.DeployMode == deployCluster:
 		return config.Bad("use deploy_mode: client", "spark.deploy_mode: cluster needs spark.master: yarn")
 	case c.OnYARN() && !filepath.IsAbs(c.HadoopConf):
-		return config.Bad("hadoop_conf is the folder that contains yarn-site.xml, for example /etc/hadoop/conf", "spark.master is yarn, but spark.hadoop_conf %q is not an absolute path", c.HadoopConf)
+		return config.Bad("hadoop_conf is the folder that contains yarn-site.xml, for example /etc/hadoop/conf", "spark.hadoop_conf: %q is not an absolute path; spark.master: yarn needs it", c.HadoopConf)
 	case c.OnYARN() && len(c.Web) > 0:
 		return config.Bad("remove web, and use resourcemanager", "spark.web is for a standalone master, but spark.master is yarn")
 	case strings.ContainsAny(c.Queue, " ,\t\n"):

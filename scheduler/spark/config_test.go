@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 		"spark.executor_cores":     func(c *Config) { c.ExecutorCores = -1 },
 		"spark.queue":              func(c *Config) { c.Queue = "two words" },
 		"spark.web":                func(c *Config) { c.Web = []string{"a:8080"} },
-		"spark.web is for":          func(c *Config) { c.Master, c.HadoopConf, c.Web = "yarn", "/etc/hadoop/conf", []string{"http://a:8080"} },
+		"spark.web is for":         func(c *Config) { c.Master, c.HadoopConf, c.Web = "yarn", "/etc/hadoop/conf", []string{"http://a:8080"} },
 		"spark.home":               func(c *Config) { c.Home = "spark" },
 		"spark.plugin":             func(c *Config) { c.Plugin = "" },
 		"spark.hooks":              func(c *Config) { c.Hooks = "7411" },

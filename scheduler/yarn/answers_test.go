@@ -117,7 +117,7 @@ func TestAnswersRefused(t *testing.T) {
 		read       func([]byte) error
 		text, want string
 	}{
-		"nothing":        {apps, "", "nothing"},
+		"nothing":        {apps, "", "empty"},
 		"half":           {apps, `{"apps":{"app":[{"id":"appl`, "truncated"},
 		"two":            {apps, `{"apps":null} {"apps":null}`, "more than one JSON document"},
 		"a page":         {apps, "<html>", "invalid character"},

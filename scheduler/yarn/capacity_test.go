@@ -281,7 +281,7 @@ func TestCapacityTroubles(t *testing.T) {
 		}, true, "mixes units"},
 		"other resources": {func(_ *lab, k *capacityPlant) {
 			k.conf[capacityPrefix+"root.q1"+keyCapacity] = "[memory=1024,vcores=2,yarn.io/gpu=1]"
-		}, true, "other resources"},
+		}, true, "resources other"},
 		"not heeded": {func(_ *lab, k *capacityPlant) { k.heedless = true }, false, "but the scheduler uses 50 % of the cluster instead of 32.81 %"},
 		"refused": {func(l *lab, _ *capacityPlant) {
 			l.plant.fault = func(path string, w *httptest.ResponseRecorder) bool {

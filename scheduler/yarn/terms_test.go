@@ -116,7 +116,7 @@ func TestTermsAreCommitted(t *testing.T) {
 			l.Errorf("the other was committed as %v", o)
 		}
 		var about description
-		if err := json.Unmarshal(j.GetSpec(), &about); err != nil || len(about.Notes) != 1 || !strings.Contains(about.Notes[0], "headroom.class=high is not taken") {
+		if err := json.Unmarshal(j.GetSpec(), &about); err != nil || len(about.Notes) != 1 || !strings.Contains(about.Notes[0], "headroom.class=high ignored") {
 			l.Errorf("described as %s, %v", j.GetSpec(), err)
 		}
 		if p := l.progress(id); p.GetSprintAfterS() != 20 || p.GetSprintDue() {

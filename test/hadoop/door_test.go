@@ -84,7 +84,7 @@ func TestDeadlinesAtTheDoor(t *testing.T) {
 		return len(jobs) == 1 && jobs[0].GetState() == headroomv1.JobState_JOB_STATE_DONE
 	})
 	r = testkit.Need(c.Run(ctx, c.tagged(1, "headroom-deadline:5s,headroom-tasks:100000")))(t)
-	numbers := regexp.MustCompile(`needs [0-9]+ slots and can use 8; the nearest deadline that could be kept is [0-9]`)
+	numbers := regexp.MustCompile(`needs [0-9]+ slots and can use 8; the shortest feasible deadline is [0-9]`)
 	if r.State != "FAILED" || r.History != nil || !numbers.MatchString(r.Diagnostics) {
 		t.Errorf("100000 tasks in 5 s: %s, %q; want it refused with the numbers", r.State, r.Diagnostics)
 	}
