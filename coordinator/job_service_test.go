@@ -310,7 +310,7 @@ func TestPromiseAtRiskIsExplained(t *testing.T) {
 		for _, x := range r.Msg.GetJob().GetOutlook().GetMove().GetCandidates() {
 			kinds[x.GetKind()] = x
 		}
-		if len(kinds) != 5 || !kinds[headroomv1.MoveKind_MOVE_KIND_COPY].GetChosen() || kinds[headroomv1.MoveKind_MOVE_KIND_DEFLATE].GetWhy() != "its floor is all of its tasks" {
+		if len(kinds) != 5 || !kinds[headroomv1.MoveKind_MOVE_KIND_COPY].GetChosen() || kinds[headroomv1.MoveKind_MOVE_KIND_DEFLATE].GetWhy() != "its floor is all tasks" {
 			t.Errorf("what could be done: %v", r.Msg.GetJob().GetOutlook().GetMove())
 		}
 	})

@@ -43,7 +43,7 @@ func TestCurveBounds(t *testing.T) {
 	}
 	leader := New()
 	for name, a := range map[string]Decider{"the leader": leader, "a new leader": New()} {
-		if given, why := known(a, curve(12)); given["a"] != 12 || given["b"] != 28 || !strings.Contains(why, "more than 12 slow it down, learned from 6 runs") {
+		if given, why := known(a, curve(12)); given["a"] != 12 || given["b"] != 28 || !strings.Contains(why, "it slows down above 12, learned from 6 runs") {
 			t.Errorf("%s gives %v: %s", name, given, why)
 		}
 	}

@@ -204,7 +204,7 @@ func TestNewLeaderAndSprints(t *testing.T) {
 		if got := out.takeOrders(); len(got) != 1 || got[0].Sprint.GetSprint() != "job/runs/1" || len(openSprints(d)) != 1 {
 			t.Errorf("told %+v", got)
 		}
-		if m := d.jobShown("runs").GetOutlook().GetMove(); m.GetKind() != headroomv1.MoveKind_MOVE_KIND_SPRINT || !strings.Contains(m.GetReason(), "sprint job/runs/1 is open") {
+		if m := d.jobShown("runs").GetOutlook().GetMove(); m.GetKind() != headroomv1.MoveKind_MOVE_KIND_SPRINT || !strings.Contains(m.GetReason(), "sprint job/runs/1 is in progress") {
 			t.Errorf("%v", m)
 		}
 		live(t, d, 60, quiet)

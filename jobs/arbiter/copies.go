@@ -81,7 +81,7 @@ func (r *row) weighCopies(divided bool) {
 // copied returns the move of a job that runs copies.
 func (r *row) copied() Move {
 	x := Move{Kind: MoveCopy, Mark: fmt.Sprint(r.Copies + r.copies)}
-	x.Reason = fmt.Sprintf("%s; %d more copies of stragglers may run, in addition to %d", r.aim(), r.copies, r.Copies)
+	x.Reason = fmt.Sprintf("%s; %d more copies of stragglers may run (%d running)", r.aim(), r.copies, r.Copies)
 	if l := r.leverage.copied; l.time < 0 {
 		x.Time, x.TimeKnown = -span(-l.time), true
 		x.Reason += fmt.Sprintf("; with them it finishes %.0f s earlier; net saving %.3g weighted seconds", -l.time, l.worth)

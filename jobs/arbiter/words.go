@@ -69,7 +69,7 @@ func (h *history) sprinting(r *row) Move {
 	if h.move.Kind == MoveSprint {
 		return h.move
 	}
-	x := Move{Kind: MoveSprint, Mark: r.Sprint, Reason: fmt.Sprintf("sprint %s is in progress; %s without it", r.Sprint, r.aim())}
+	x := Move{Kind: MoveSprint, Mark: r.Sprint, Reason: fmt.Sprintf("sprint %s is in progress; without it: %s", r.Sprint, r.aim())}
 	x.Time, x.TimeKnown = shift(r.Outlook.Slow, r.Outlook.Fast)
 	return x
 }

@@ -67,7 +67,7 @@ func TestAllocateRefuses(t *testing.T) {
 		"unknown":  {"{\n\"polcy\":\"paper\"}", "stdin:2:1: unknown field \"polcy\""},
 		"type":     {`{"containers":"x"}`, "stdin:1:17: containers cannot be a string"},
 		"second":   {`{"policy":"paper",` + three + `{}`, "a second document"},
-		"policy":   {`{"policy":"best",` + three, `policy "best"; want one of`},
+		"policy":   {`{"policy":"best",` + three, `policy "best" is none of`},
 		"none":     {`{"containers":0,"jobs":[]}`, "containers is 0"},
 		"no name":  {`{"containers":9,"jobs":[{"finish_s":1,"uncapped_finish_s":1}]}`, "jobs[0]: name is missing"},
 		"half":     {`{"containers":9,"jobs":[{"name":"a","finish_s":1}]}`, `jobs[0] ("a"): finish_s and uncapped_finish_s go together`},

@@ -153,7 +153,7 @@ func wrong() map[string]string {
 	task := `"slots":1,"now_s":5,"tasks":[{"id":1,"state":"waiting","t_new_s":1}]}`
 	return map[string]string{
 		"{\"policy\":\"gs\",\n \"slots\":}":                                                                                      "stdin:2:",
-		`{"policy":"best","bound":{"error":0},` + task:                                                                           `policy "best" is none of`,
+		`{"policy":"best","bound":{"error":0},` + task:                                                                           `policy "best"; want one of`,
 		`{"policy":"gs","bound":{"deadline_s":4},` + task:                                                                        "deadline_s 4 has passed at now_s 5",
 		`{"policy":"gs","bound":{"error":1.5},` + task:                                                                           "error is 1.5; it must be from 0 to 1",
 		`{"policy":"gs","bound":{},` + task:                                                                                      "either deadline_s or error",
