@@ -20,36 +20,36 @@ import (
 	"headroom/units"
 )
 
-// PointGiven is where an operating point comes from that was not found.
+// PointGiven is the source of an operating point that was configured, not found.
 const PointGiven = "scheduler.yaml"
 
 const (
-	// chooseEvery is the time between two looks for better operating points.
+	// chooseEvery is the interval of the search for better operating points.
 	chooseEvery = time.Minute
-	// samplesLeast is how many ended runs of a class say how long its jobs take.
+	// samplesLeast is the number of ended runs of a class that the duration of its jobs is estimated from.
 	samplesLeast = 5
-	// samplesMost bounds the runs that are remembered of a class: newer jobs say more, but
-	// those of other drop ratios stay, as nothing else tells what dropping does.
+	// samplesMost bounds the runs that are kept per class. Newer runs replace older ones of the same drop ratio; runs
+	// of other drop ratios stay, as they show the effect of dropping.
 	samplesMost = 200
-	// arrivalsMost bounds the arrivals: 200 would tell a rate within 7 % only, and at a load of
-	// 80 % that is a third of the waiting time; 2,000 tell it within 2 %.
+	// arrivalsMost bounds the arrivals: 200 give a rate within 7 %, which at a load of 80 % is a third of the waiting
+	// time; 2,000 give it within 2 %.
 	arrivalsMost = 2000
-	// percentile is the one that Latency.P95 bounds.
+	// percentile is the percentile that Latency.P95 bounds.
 	percentile = 0.95
 )
 
-// Sprint is what the deflator takes a sprint for: the section "sprint" of scheduler.yaml.
+// Sprint is the section "sprint" of scheduler.yaml: the effect of a sprint, as the deflator assumes it.
 type Sprint struct {
 	// SpeedUp is how many times as fast a sprint makes a job, at least 1; 0 is unknown.
 	SpeedUp float64 `yaml:"speed_up"`
-	// Extra is what a sprint draws beyond the same job without one.
+	// Extra is the power of a sprint above that of the same job without one.
 	Extra units.Power `yaml:"extra"`
 	// Budget and Refill are those of the sprint budget; 0 J grants every sprint.
 	Budget units.Energy `yaml:"budget"`
 	Refill units.Power  `yaml:"refill"`
 }
 
-// check tells what is wrong, or missing for classes whose timers are to be found.
+// check returns the error in the section, or what is missing for timers that are to be found.
 func (s Sprint) check(classes []Class) *cli.Error {
 	if s.SpeedUp != 0 && (math.IsNaN(s.SpeedUp) || s.SpeedUp < 1 || s.SpeedUp > 100) {
 		return config.Bad("speed_up is how many times as fast a sprint makes a job, for example 2.5", "sprint.speed_up is %v; it must be from 1 to 100", s.SpeedUp)
@@ -62,24 +62,24 @@ func (s Sprint) check(classes []Class) *cli.Error {
 	return nil
 }
 
-// sample is one run that has reached its end. Moments are seconds after its dispatch.
+// sample is one completed run. Times are seconds since its dispatch.
 type sample struct {
-	// seconds is when it ended, timed tells that it had a sprint timer.
+	// seconds is when it ended; timed is whether it had a sprint timer.
 	seconds float64
 	timed   bool
 	// fast are its sprints.
 	fast []span
-	// told tells that its course is known: run are its numbers, maps and over when its first
-	// map task began and the last one ended, reduce when its reduce task began.
+	// told is whether its course is known: run are its numbers, maps and over when its first map task started and the
+	// last one ended, reduce when its reduce task started.
 	told               bool
 	run                deflation.Finished
 	maps, over, reduce float64
 }
 
-// span is a time from one moment to another.
+// span is a period of time.
 type span struct{ from, to float64 }
 
-// sprinted is how much of the time up to a moment was sprinted.
+// sprinted returns how much of the time up to a moment was sprinted.
 func (s *sample) sprinted(moment float64) (sum float64) {
 	for _, f := range s.fast {
 		sum += max(0, min(f.to, moment)-f.from)
@@ -87,12 +87,12 @@ func (s *sample) sprinted(moment float64) (sum float64) {
 	return sum
 }
 
-// plain is the moment as it would have been without sprints.
+// plain returns the moment without sprints.
 func (s *sample) plain(moment, speedUp float64) float64 {
 	return moment + (speedUp-1)*s.sprinted(moment)
 }
 
-// finished is the run as package deflation learns from it.
+// finished returns the run in the form of package deflation.
 func (s *sample) finished(speedUp float64) deflation.Finished {
 	maps, over, reduce, end := s.plain(s.maps, speedUp), s.plain(s.over, speedUp), s.plain(s.reduce, speedUp), s.plain(s.seconds, speedUp)
 	f := s.run
@@ -100,19 +100,19 @@ func (s *sample) finished(speedUp float64) deflation.Finished {
 	return f
 }
 
-// history is what was measured of the jobs of one class.
+// history is the measurements of the jobs of one class.
 type history struct {
 	arrivals []time.Time
 	samples  []sample
-	// plain are the seconds of runs without a sprint timer, remembered apart: once a timer is
-	// found there are no more of them.
+	// plain are the durations in seconds of runs without a sprint timer. They are kept separately, because there are no
+	// more of them once a timer is found.
 	plain []float64
 }
 
-// arrived notes the submission of a job.
+// arrived records the submission of a job.
 func (h *history) arrived(at time.Time) { h.arrivals = newest(append(h.arrivals, at), arrivalsMost) }
 
-// ended notes a run that has reached its end.
+// ended records a completed run.
 func (h *history) ended(s sample) {
 	if !s.timed {
 		h.plain = newest(append(h.plain, s.seconds), samplesMost)
@@ -122,7 +122,7 @@ func (h *history) ended(s sample) {
 
 func newest[T any](all []T, most int) []T { return all[max(0, len(all)-most):] }
 
-// rate is the arrivals per second up to now; false while nothing can be said.
+// rate returns the arrivals per second up to now, and false if it is unknown.
 func (h *history) rate(now time.Time) (perSecond float64, known bool) {
 	if len(h.arrivals) < 2 {
 		return 0, false
@@ -132,8 +132,7 @@ func (h *history) rate(now time.Time) (perSecond float64, known bool) {
 	return float64(len(h.arrivals)-1) / span, span > 0
 }
 
-// time is the mean time of a run and its coefficient of variation, as measured or as they
-// would be without sprints.
+// time returns the mean duration of a run and its coefficient of variation, with sprints removed.
 func (h *history) time(speedUp float64) (mean, cv float64) {
 	var sum, square float64
 	for i := range h.samples {
@@ -145,7 +144,7 @@ func (h *history) time(speedUp float64) (mean, cv float64) {
 	return mean, math.Sqrt(max(0, square/n-mean*mean)) / mean
 }
 
-// finished are the runs whose course is known, as they would have been without sprints.
+// finished returns the runs whose course is known, with sprints removed.
 func (h *history) finished(speedUp float64) (all []deflation.Finished) {
 	for i := range h.samples {
 		if h.samples[i].told {
@@ -155,8 +154,8 @@ func (h *history) finished(speedUp float64) (all []deflation.Finished) {
 	return all
 }
 
-// speedUp is how many times as fast sprints make the jobs, by the runs with and without a
-// timer; what the configuration says while these are too few.
+// speedUp returns how many times as fast sprints make the jobs, from runs with and without a timer. With too few of
+// them it returns the configured value.
 func (h *history) speedUp(told float64) float64 {
 	var timed []deflation.TimerRun
 	for i := range h.samples {
@@ -171,14 +170,13 @@ func (h *history) speedUp(told float64) float64 {
 	return max(1, told)
 }
 
-// found is what a look for operating points has come to: the classes' points, and for
-// each in words where it comes from.
+// found is the result of a search for operating points: the points of the classes, and the source of each in words.
 type found struct {
 	points []buffers.Class
 	why    []string
 }
 
-// wanted tells whether any class's point is to be found.
+// wanted reports whether the point of any class is to be found.
 func (c *Config) wanted() bool {
 	d := buffers.Discipline(c.Discipline)
 	return slices.ContainsFunc(c.Classes, func(k Class) bool {
@@ -186,8 +184,8 @@ func (c *Config) wanted() bool {
 	})
 }
 
-// look asks the model for better points than the last ones, which stay where it has none.
-// histories belong to the classes of c, in their order.
+// look searches better points than the last ones, which stay if the model has none. histories are in the order of the
+// classes of c.
 func (c *Config) look(now time.Time, last []buffers.Class, histories []history, known func(name string) (quality.Profile, error)) found {
 	out := found{points: slices.Clone(last), why: make([]string, len(c.Classes))}
 	for i, k := range c.Classes {
@@ -233,8 +231,8 @@ func (c *Config) look(now time.Time, last []buffers.Class, histories []history, 
 	return out
 }
 
-// problem is what the deflator is to solve, with the class of each of its own, which go
-// from lowest to highest and leave out those without jobs; why says what is not known yet.
+// problem returns the problem for the deflator and the class of each of its classes. These go from lowest to highest,
+// without classes that have no jobs. why states what is still unknown.
 func (c *Config) problem(now time.Time, histories []history, known func(name string) (quality.Profile, error)) (p deflation.Problem, index []int, why string) {
 	p = deflation.Problem{Discipline: queueing.NonPreemptive}
 	if c.Sprint.Budget > 0 {
@@ -261,15 +259,15 @@ func (c *Config) problem(now time.Time, histories []history, known func(name str
 	return p, index, why
 }
 
-// modelled is a class as the deflator takes it. What is not to be found is part of the
-// measured time; what dropping does to it is the wave model's, learned from the same runs.
+// modelled returns a class in the form of the deflator. What is not to be found is part of the measured time. The
+// effect of dropping follows from the wave model, learned from the same runs.
 func (c *Config) modelled(k Class, h *history, known func(name string) (quality.Profile, error)) (out deflation.Class, err error) {
 	d := buffers.Discipline(c.Discipline)
 	drops, sprints := k.Theta == auto && d.Deflates(), k.SprintAfter == auto && d.Sprints()
 	out = deflation.Class{Name: k.Name}
 	up := 1.0
 	if sprints {
-		if up = max(1, c.Sprint.SpeedUp); !drops { // runs that drop differ by more than sprints
+		if up = max(1, c.Sprint.SpeedUp); !drops { // drops change the duration more than sprints
 			up = h.speedUp(c.Sprint.SpeedUp)
 		}
 	}
@@ -304,7 +302,7 @@ func (c *Config) modelled(k Class, h *history, known func(name string) (quality.
 	return out, nil
 }
 
-// infeasible says why nothing keeps the bounds, and which ones the nearest setting misses.
+// infeasible explains why no setting meets the bounds, and which ones the nearest setting misses.
 func (c *Config) infeasible(a *deflation.Answer, index []int) string {
 	switch {
 	case a.Nearest != nil:
@@ -315,7 +313,7 @@ func (c *Config) infeasible(a *deflation.Answer, index []int) string {
 	return "no setting meets the bounds"
 }
 
-// missedWords are bounds that are not kept, with numbers.
+// missedWords returns the missed bounds, with numbers.
 func (c *Config) missedWords(missed []deflation.Violation, index []int) string {
 	parts := make([]string, len(missed))
 	for i, v := range missed {
@@ -328,7 +326,7 @@ func (c *Config) missedWords(missed []deflation.Violation, index []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// foundWords say what a point promises, and what keeps it from dropping less.
+// foundWords returns what a point promises, and what prevents a lower drop ratio.
 func (c *Config) foundWords(set deflation.Setting, a *deflation.Answer, n int, index []int) string {
 	text := fmt.Sprintf("found: error %s, mean %.4g s", units.Percent(set.Error), set.Mean)
 	if i := slices.IndexFunc(set.Percentiles, func(p queueing.Percentile) bool { return p.P == percentile }); i >= 0 {
@@ -342,7 +340,7 @@ func (c *Config) foundWords(set deflation.Setting, a *deflation.Answer, n int, i
 	return text
 }
 
-// choose looks for operating points once a minute until ctx ends.
+// choose searches operating points once a minute until ctx ends.
 func (s *Server) choose(ctx context.Context) error {
 	for pause.For(ctx, chooseEvery) {
 		reply := make(chan measured, 1)
@@ -357,7 +355,7 @@ func (s *Server) choose(ctx context.Context) error {
 	return nil
 }
 
-// measured is a copy of what was measured, with the points in force.
+// measured is a copy of the measurements, with the points in force.
 type measured struct {
 	points    []buffers.Class
 	histories []history
@@ -373,7 +371,7 @@ func (e measuredEvent) apply(l *loop, _ time.Time) {
 	e.reply <- m
 }
 
-// pointEvent is what a look for operating points has come to.
+// pointEvent is the result of a search for operating points.
 type pointEvent struct{ found }
 
 func (e pointEvent) apply(l *loop, _ time.Time) {
@@ -391,7 +389,7 @@ func (e pointEvent) apply(l *loop, _ time.Time) {
 	l.points = e.why
 }
 
-// measureEnd notes how a run went that reached its end.
+// measureEnd records a completed run.
 func (l *loop) measureEnd(now time.Time, r *record, a dispatch.EndJob) {
 	i := slices.IndexFunc(l.cfg.Classes, func(k Class) bool { return k.Name == r.file.Class })
 	if i < 0 || a.State != dispatch.Done || a.Tasks == 0 {
@@ -400,7 +398,7 @@ func (l *loop) measureEnd(now time.Time, r *record, a dispatch.EndJob) {
 	l.histories[i].ended(r.sample(now, a))
 }
 
-// sample is what a run has to tell at its end.
+// sample returns the sample of a completed run.
 func (r *record) sample(now time.Time, a dispatch.EndJob) sample {
 	began := now.Add(-a.Runtime)
 	after := func(t time.Time) float64 { return min(max(0, t.Sub(began).Seconds()), a.Runtime.Seconds()) }
@@ -420,7 +418,7 @@ func (r *record) sample(now time.Time, a dispatch.EndJob) sample {
 	return s
 }
 
-// sprints are the run's sprints up to now.
+// sprints returns the run's sprints up to now.
 func (r *record) sprints(now time.Time) [][2]time.Time {
 	if r.sprint == nil {
 		return r.fast

@@ -16,28 +16,27 @@ import (
 )
 
 const (
-	// finishWait bounds one effort to commit the end of a job.
+	// finishWait bounds one attempt to commit the end of a job.
 	finishWait = 10 * time.Second
-	// commitRetry is the wait between two efforts.
+	// commitRetry is the wait between two attempts.
 	commitRetry = time.Second
-	// deflateWait bounds the efforts to commit a drop ratio. A job must not wait for
-	// coordinators for ever: without their word it runs on all of its tasks.
+	// deflateWait bounds the attempts to commit a drop ratio. A job must not wait for the coordinators for ever:
+	// without a commit all of its tasks run.
 	deflateWait = 30 * time.Second
 )
 
-// committer commits at the coordinators what the loop has decided of jobs: their ends,
-// their drop ratios and that they need not wait any longer, each one after the other.
+// committer commits decisions of the loop at the coordinators, one after the other: ends of jobs, drop ratios and
+// admissions of queued jobs.
 type committer struct {
 	actor  string
 	leader *leader.Client
 	inbox  inbox
 	logger *slog.Logger
-	// ended are jobs' ends to commit, asked are drop ratios to commit, admitted are jobs that
-	// waited for admission.
+	// ended are ends of jobs, asked drop ratios, admitted queued jobs that were admitted, all to be committed.
 	ended    chan dispatch.EndJob
 	asked    chan dispatch.Deflate
 	admitted chan *headroomv1.Job
-	// scaled are jobs whose scaling curve was learned anew.
+	// scaled are jobs with a new scaling curve.
 	scaled chan *headroomv1.Job
 }
 
@@ -48,9 +47,8 @@ func newCommitter(id identity, l *leader.Client, b inbox, logger *slog.Logger) *
 	}
 }
 
-// ends commits the ends of jobs, one after the other, until ctx ends. An end
-// that is not committed when the scheduler stops is found again by the next one:
-// the job comes back, and its outputs are all there.
+// ends commits the ends of jobs until ctx ends. An end that is not committed when the scheduler stops is found by the
+// next one: the job is restored, and its outputs are complete.
 func (c *committer) ends(ctx context.Context) error { return each(ctx, c.ended, c.commitEnd) }
 
 func (c *committer) commitEnd(ctx context.Context, e dispatch.EndJob) {
@@ -67,8 +65,8 @@ func (c *committer) commitEnd(ctx context.Context, e dispatch.EndJob) {
 	}
 }
 
-// admissions commits that jobs which waited are admitted, one after the other, until ctx
-// ends, so that another scheduler process does not let them wait again.
+// admissions commits admissions of queued jobs until ctx ends, so that the jobs do not wait again after a restart of
+// the scheduler.
 func (c *committer) admissions(ctx context.Context) error {
 	return each(ctx, c.admitted, c.commitAdmission)
 }
@@ -88,7 +86,7 @@ func (c *committer) commitAdmission(ctx context.Context, j *headroomv1.Job) {
 	}
 }
 
-// each does something with all that comes, one after the other, until ctx ends.
+// each calls do for all that arrives, one after the other, until ctx ends.
 func each[T any](ctx context.Context, from <-chan T, do func(context.Context, T)) error {
 	for {
 		select {
@@ -100,7 +98,7 @@ func each[T any](ctx context.Context, from <-chan T, do func(context.Context, T)
 	}
 }
 
-// insist repeats a commit until it succeeds or ctx ends. An error is the coordinators' refusal.
+// insist retries a commit until it succeeds or ctx ends. An error is a refusal of the coordinators.
 func insist(ctx context.Context, commit func() error) error {
 	for ctx.Err() == nil {
 		err := commit()
@@ -122,8 +120,7 @@ func (c *committer) commitFinish(parent context.Context, req *headroomv1.FinishJ
 	return resp.GetRevision(), err
 }
 
-// ratios commits drop ratios, one after the other, until ctx ends, and tells the
-// loop what is in force.
+// ratios commits drop ratios until ctx ends, and reports to the loop which ones are in force.
 func (c *committer) ratios(ctx context.Context) error {
 	return each(ctx, c.asked, func(ctx context.Context, a dispatch.Deflate) {
 		theta, why := c.commitTheta(ctx, a)
@@ -133,7 +130,7 @@ func (c *committer) ratios(ctx context.Context) error {
 	})
 }
 
-// commitTheta is the drop ratio in force and, where it is not the one asked for, why.
+// commitTheta returns the drop ratio in force and, if it is not the requested one, the reason.
 func (c *committer) commitTheta(parent context.Context, a dispatch.Deflate) (theta float64, why string) {
 	ctx, cancel := context.WithTimeout(parent, deflateWait)
 	defer cancel()
@@ -155,7 +152,7 @@ func (c *committer) commitTheta(parent context.Context, a dispatch.Deflate) (the
 	}
 }
 
-// plain is an error's message without its hint.
+// plain returns the message of an error without its hint.
 func plain(err error) string {
 	if e, ok := errors.AsType[*cli.Error](err); ok {
 		return e.Message
@@ -163,7 +160,7 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// deflatedEvent is the coordinators' word on the drop ratio of a run.
+// deflatedEvent is the answer of the coordinators about the drop ratio of a run.
 type deflatedEvent struct {
 	job    string
 	number uint32

@@ -20,23 +20,24 @@ import (
 
 // Config is scheduler.yaml.
 type Config struct {
-	// Listen is where users and workers reach the scheduler, host:port.
+	// Listen is the address for users and workers, host:port.
 	Listen string `yaml:"listen"`
 	// Socket is a unix socket for users of this machine; empty for none.
 	Socket string `yaml:"socket"`
-	// SocketGroup is the group whose members operate by the socket; empty for root and the scheduler's own user alone.
+	// SocketGroup is the group whose members may operate through the socket; empty for only root and the scheduler's
+	// user.
 	SocketGroup string `yaml:"socket_group"`
-	// Advertise is the address told to the coordinators; empty stands for the one listened on.
+	// Advertise is the address that the coordinators receive; empty for the one listened on.
 	Advertise string `yaml:"advertise"`
 	// Dir is the scheduler's own folder.
 	Dir string `yaml:"dir"`
-	// Coordinators are RPC addresses of coordinators, host:port; any one is enough.
+	// Coordinators are RPC addresses of coordinators, host:port; one is enough.
 	Coordinators []string `yaml:"coordinators"`
-	// TLS is this scheduler's identity, of role scheduler, towards users, workers and coordinators.
+	// TLS is the identity of this scheduler, of role scheduler, for users, workers and coordinators.
 	TLS secure.Config `yaml:"tls"`
-	// Dev permits connections in the clear, on loopback only.
+	// Dev permits connections without TLS, on loopback only.
 	Dev bool `yaml:"dev"`
-	// MaxWaiting bounds the jobs of one submitter that wait; 0 for no bound of their own.
+	// MaxWaiting bounds the waiting jobs of one submitter; 0 for no limit.
 	MaxWaiting int `yaml:"max_waiting"`
 	// Discipline is how the dispatcher treats running jobs and classes: shared, p, np, da, nps or dias.
 	Discipline string `yaml:"discipline"`
@@ -44,23 +45,23 @@ type Config struct {
 	Width int `yaml:"width"`
 	// Classes are the priority classes, highest first.
 	Classes []Class `yaml:"classes"`
-	// Sprint is what a sprint does, for timers that are to be found.
+	// Sprint is the effect of a sprint, for timers that are to be found.
 	Sprint Sprint `yaml:"sprint"`
-	// Speculation is how copies of tasks that straggle are decided on.
+	// Speculation is how copies of stragglers are decided.
 	Speculation Speculation `yaml:"speculation"`
-	// Admission is how jobs that name a deadline are asked about.
+	// Admission is how jobs with a deadline are admitted.
 	Admission Admission `yaml:"admission"`
-	// Scaling is whether it is learned how jobs scale.
+	// Scaling is whether scaling curves of jobs are learned.
 	Scaling Scaling `yaml:"scaling"`
 	// Profiles is the folder of quality profiles; empty for none.
 	Profiles string `yaml:"profiles"`
-	// Yarn is a Hadoop cluster whose jobs are the coordinators' too; optional.
+	// Yarn is a Hadoop cluster whose jobs the coordinators manage too; optional.
 	Yarn yarn.Config `yaml:"yarn"`
 	// Spark is a Spark cluster that jobs may run on; optional.
 	Spark spark.Config `yaml:"spark"`
-	// Dispatch names the groups whose masters dispatch the tasks of jobs that ask for it; optional.
+	// Dispatch are the groups whose masters dispatch tasks of jobs with dispatch: pigeon; optional.
 	Dispatch Dispatch `yaml:"dispatch"`
-	// Metrics lets Prometheus ask.
+	// Metrics is the listener for Prometheus.
 	Metrics MetricsConfig `yaml:"metrics"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
@@ -209,13 +210,12 @@ metrics:
 log_level: info                       # debug, info, warn, error
 `
 
-// Defaults are the values of keys that scheduler.yaml does not have.
+// Defaults returns the values of keys that are not set.
 func Defaults() Config {
 	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Speculation: speculationDefaults(), Admission: Admission{admission.Adaptive.String()}, Scaling: Scaling{scalingLearned}, Yarn: yarn.Defaults(), Spark: spark.Defaults(), Dispatch: dispatchDefaults()}
 }
 
-// classesMax bounds the priority classes; the papers use two or three. widthMax
-// bounds the jobs at once.
+// classesMax bounds the priority classes; the papers use two or three. widthMax bounds the concurrent jobs.
 const (
 	classesMax = 100
 	widthMax   = 1000
@@ -236,7 +236,7 @@ func LoadConfig(path string) (*Config, error) {
 		e.Message = path + ": " + e.Message
 		return nil, &e
 	}
-	data, err := config.ReadFile(path, 1<<20) // Load took it, so it is shorter
+	data, err := config.ReadFile(path, 1<<20) // Load has read it, so it is within bounds
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: read %s: %w", path, err)
 	}
@@ -308,7 +308,7 @@ func (c *Config) check() *cli.Error {
 	return nil
 }
 
-// checkAccess refuses a configuration that would let anybody in.
+// checkAccess refuses a configuration that gives access to anyone.
 func (c *Config) checkAccess() *cli.Error {
 	const way = "create a certificate with coordinator tls cert create scheduler/NAME and name its files in tls; dev: true is for demos and tests on loopback"
 	if err := c.TLS.Check(false, slices.Concat([]string{c.Listen}, c.Coordinators, c.Dispatch.masters())...); err != nil {
@@ -330,7 +330,7 @@ func (c *Config) checkAccess() *cli.Error {
 	return c.checkHooks()
 }
 
-// checkHooks refuses hooks that anybody could reach, or speak to.
+// checkHooks refuses hooks that anyone could reach or impersonate.
 func (c *Config) checkHooks() *cli.Error {
 	hadoop, spark := c.Yarn.On() && c.Yarn.Hooks != "", c.Spark.On()
 	switch {
@@ -348,7 +348,7 @@ func (c *Config) checkHooks() *cli.Error {
 	return nil
 }
 
-// LogLevel is the level of that name; info where there is none.
+// LogLevel returns the level of a name, and info for an unknown one.
 func LogLevel(name string) (slog.Level, error) {
 	var l slog.Level
 	if name == "" {

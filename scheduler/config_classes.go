@@ -14,23 +14,23 @@ import (
 	"headroom/scheduler/jobfile"
 )
 
-// auto as the value of theta or sprint_after lets the scheduler find it.
+// auto as the value of theta or sprint_after lets the scheduler choose it.
 const auto = "auto"
 
 // Class is a priority class in scheduler.yaml: its name, or a mapping.
 type Class struct {
-	// Name is letters, digits, dots, dashes and underscores.
+	// Name has letters, digits, dots, dashes and underscores.
 	Name string `yaml:"name"`
-	// Theta is the drop ratio that its jobs start with, "20%", 0.2 or "auto"; empty is 0.
+	// Theta is the drop ratio of its jobs at their start, "20%", 0.2 or "auto"; empty is 0.
 	Theta string `yaml:"theta"`
-	// SprintAfter is the sprint timer from the dispatch, "65s" or "auto"; empty is never.
+	// SprintAfter is the sprint timer, from the dispatch, "65s" or "auto"; empty is never.
 	SprintAfter string `yaml:"sprint_after"`
-	// Deadline is for jobs that name none, from their submission; empty is none.
+	// Deadline is the default for jobs without one, from their submission; empty is none.
 	Deadline string `yaml:"deadline"`
-	// QualityPrice is how many seconds sooner a job must end for one percent of its tasks to be given up; empty is the
-	// arbiter's own price.
+	// QualityPrice is how many seconds earlier a job must end for one percent of its tasks to be dropped; empty is the
+	// arbiter's default.
 	QualityPrice string `yaml:"quality_price"`
-	// MaxError, Profile and Latency are what "auto" keeps to.
+	// MaxError, Profile and Latency are the bounds for "auto".
 	MaxError string  `yaml:"max_error"`
 	Profile  string  `yaml:"profile"`
 	Latency  Latency `yaml:"latency"`
@@ -42,10 +42,10 @@ type Latency struct {
 	P95  string `yaml:"p95"`
 }
 
-// Short tells documents that a name alone is a class too.
+// Short returns the short form of a class for the documentation.
 func (Class) Short() string { return "the name alone" }
 
-// UnmarshalYAML reads a mapping or the name alone.
+// UnmarshalYAML reads a mapping, or only the name.
 func (k *Class) UnmarshalYAML(unmarshal func(any) error) error {
 	var name string
 	if unmarshal(&name) == nil {
@@ -56,7 +56,7 @@ func (k *Class) UnmarshalYAML(unmarshal func(any) error) error {
 	return unmarshal((*mapping)(k))
 }
 
-// names are the classes' names, highest first.
+// names returns the names of the classes, highest first.
 func (c *Config) names() []string {
 	names := make([]string, len(c.Classes))
 	for i, k := range c.Classes {
@@ -65,8 +65,8 @@ func (c *Config) names() []string {
 	return names
 }
 
-// settings are the dispatcher's. What is to be found begins at its safest: nothing
-// is dropped and nothing sprints.
+// settings returns the settings of the dispatcher. Values that are to be found start at their safest: no drops, no
+// sprints.
 func (c *Config) settings() buffers.Settings {
 	s := buffers.Settings{Discipline: buffers.Discipline(c.Discipline), Width: c.Width}
 	for _, k := range c.Classes {
@@ -75,7 +75,7 @@ func (c *Config) settings() buffers.Settings {
 	return s
 }
 
-// point is the operating point that the file gives a class.
+// point returns the configured operating point of a class.
 func (k Class) point() buffers.Class {
 	p := buffers.Class{Name: k.Name}
 	p.Theta, _ = parseTheta(k.Theta)
@@ -87,16 +87,16 @@ func (k Class) point() buffers.Class {
 	return p
 }
 
-// deadline is the class's deadline; 0 for none.
+// deadline returns the class's deadline; 0 for none.
 func (k Class) deadline() time.Duration {
 	if k.Deadline == "" {
 		return 0
 	}
-	d, _ := config.ParseDuration(k.Deadline) // it was checked
+	d, _ := config.ParseDuration(k.Deadline) // it was checked at load
 	return d
 }
 
-// prices are the classes' prices of quality, 0 for the arbiter's own.
+// prices returns the quality prices of the classes, 0 for the arbiter's default.
 func (c *Config) prices() []time.Duration {
 	out := make([]time.Duration, len(c.Classes))
 	for i, k := range c.Classes {
@@ -107,7 +107,7 @@ func (c *Config) prices() []time.Duration {
 	return out
 }
 
-// deadlineFor is the deadline of a job: its own, or its class's; 0 for none.
+// deadlineFor returns the deadline of a job: its own, or its class's; 0 for none.
 func (c *Config) deadlineFor(file *jobfile.File) time.Duration {
 	if d, ok := file.Due(); ok {
 		return d
@@ -120,7 +120,7 @@ func (c *Config) deadlineFor(file *jobfile.File) time.Duration {
 	return 0
 }
 
-// errTheta says that a text is no drop ratio.
+// errTheta is returned for an invalid drop ratio.
 var errTheta = errors.New("must be from 0 to 1 (100%), or auto")
 
 // parseTheta reads "20%", 0.2, "auto" or nothing; the latter two are 0.
@@ -135,7 +135,7 @@ func parseTheta(text string) (float64, error) {
 	return x, nil
 }
 
-// checkClasses tells what is wrong with the classes, and where it stands in the file.
+// checkClasses returns the first error in the classes, with its place in the file.
 func (c *Config) checkClasses(file jobfile.Source) error {
 	seen := make(map[string]bool)
 	for i, k := range c.Classes {
@@ -148,10 +148,10 @@ func (c *Config) checkClasses(file jobfile.Source) error {
 	return nil
 }
 
-// checkQueues tells what is wrong with how jobs of YARN's queues are served, and where it stands in the file.
+// checkQueues returns the first error in the queues of YARN, with its place in the file.
 func (c *Config) checkQueues(file jobfile.Source) error {
 	if !c.Yarn.On() {
-		return nil // whatever stands there is for later
+		return nil // the queues are checked later
 	}
 	for i, q := range c.Yarn.Queues {
 		at := fmt.Sprintf("yarn.queues[%d]", i)
@@ -211,7 +211,7 @@ func (c *Config) checkClass(file jobfile.Source, at string, k Class, twice bool)
 	return c.checkAuto(bad, k)
 }
 
-// checkAuto tells what is missing for values that are to be found.
+// checkAuto returns what is missing for values that are to be found.
 func (c *Config) checkAuto(bad func(key, hint, format string, args ...any) error, k Class) error {
 	bounded := k.Latency != Latency{}
 	switch {

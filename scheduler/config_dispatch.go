@@ -14,17 +14,17 @@ import (
 	"headroom/scheduler/jobfile"
 )
 
-// Dispatch is the dispatch section: the groups of workers whose masters dispatch the tasks of jobs that ask for it.
+// Dispatch is the dispatch section: the groups of workers whose masters dispatch tasks.
 type Dispatch struct {
-	// Groups are the addresses of each group's masters; none: jobs with dispatch: pigeon are refused.
+	// Groups are the addresses of each group's masters. Without groups, jobs with dispatch: pigeon are refused.
 	Groups map[string][]string `yaml:"groups"`
-	// Cutoff parts short jobs from long ones by the time of their tasks.
+	// Cutoff separates short jobs from long ones by the duration of their tasks.
 	Cutoff config.Duration `yaml:"cutoff"`
 	// Spread is power, level or even.
 	Spread string `yaml:"spread"`
 	// Placement is round-robin or block.
 	Placement string `yaml:"placement"`
-	// MaxTasks bounds the tasks of such jobs that have not ended.
+	// MaxTasks bounds the unfinished tasks of such jobs.
 	MaxTasks int `yaml:"max_tasks"`
 }
 
@@ -32,14 +32,14 @@ const (
 	groupsMax = 1000
 	// mastersMax is the active master and its standby.
 	mastersMax = 2
-	// maxTasksMost is about what fits into the memory of one scheduler: a task costs some 120 bytes while it waits.
+	// maxTasksMost is about what fits into the memory of one scheduler: a waiting task takes about 120 bytes.
 	maxTasksMost = 10_000_000
 )
 
-// On reports whether there are groups.
+// On reports whether groups are configured.
 func (d Dispatch) On() bool { return len(d.Groups) > 0 }
 
-// dispatchDefaults are five of the largest jobs, and the cutoff of the papers' shortest trace.
+// dispatchDefaults allows five of the largest jobs, and has the cutoff of the papers' shortest trace.
 func dispatchDefaults() Dispatch {
 	return Dispatch{Cutoff: config.Duration(10 * time.Second), Spread: "power", Placement: "round-robin", MaxTasks: 300_000}
 }
@@ -77,7 +77,7 @@ func (d Dispatch) check() *cli.Error {
 	return nil
 }
 
-// checkGroup checks a group whose masters are none of the others.
+// checkGroup checks a group whose masters must not be among others.
 func checkGroup(name string, masters, others []string) *cli.Error {
 	switch {
 	case !jobfile.ValidName(strings.ReplaceAll(name, "/", "-")):
@@ -96,10 +96,10 @@ func checkGroup(name string, masters, others []string) *cli.Error {
 	return nil
 }
 
-// masters are the addresses of all masters.
+// masters returns the addresses of all masters.
 func (d Dispatch) masters() []string { return slices.Concat(slices.Collect(maps.Values(d.Groups))...) }
 
-// Distributor is what a distributor takes of the section.
+// Distributor returns the configuration of a distributor.
 func (d Dispatch) Distributor() distributor.Config {
 	c := distributor.Config{Spread: spreads()[d.Spread], Placement: placements()[d.Placement]}
 	for _, name := range slices.Sorted(maps.Keys(d.Groups)) {

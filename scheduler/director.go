@@ -17,35 +17,35 @@ import (
 )
 
 const (
-	// progressEvery is how often the coordinators hear of the jobs' progress.
+	// progressEvery is the interval of progress reports to the coordinators.
 	progressEvery = time.Second
 	// directBackoffMin and directBackoffMax bound the wait before the stream is opened again.
 	directBackoffMin = 100 * time.Millisecond
 	directBackoffMax = time.Second
-	// engineLocal is the engine of our own workers, as the coordinators call it.
+	// engineLocal is the name of the engine of our own workers at the coordinators.
 	engineLocal = "local"
-	// directivesMax is how many directives may wait to be carried out.
+	// directivesMax bounds the directives that wait to be carried out.
 	directivesMax = 64
 )
 
 type directStream = connect.BidiStreamForClient[headroomv1.SchedulerMessage, headroomv1.DirectorMessage]
 
-// director keeps the scheduler's stream to the leading coordinator.
+// director keeps the scheduler's stream to the leader of the coordinators.
 type director struct {
-	// id and address are what coordinators know this scheduler by.
+	// id and address identify this scheduler to the coordinators.
 	id, address string
 	leader      *leader.Client
 	inbox       inbox
 	engines     *engines
 	logger      *slog.Logger
-	// soon asks for a report at once.
+	// soon requests an immediate report.
 	soon chan struct{}
-	// led tells the restorer that a coordinator leads: it may know something new.
+	// led notifies the restorer that a coordinator leads, so that the log may have new jobs.
 	led chan<- struct{}
 }
 
-// run keeps a stream to the leading coordinator until ctx ends: directives
-// come down, progress and acknowledgements go up.
+// run keeps a stream to the leader of the coordinators until ctx ends: it receives directives and sends progress and
+// acknowledgements.
 func (d *director) run(ctx context.Context) error {
 	wait := directBackoffMin
 	down := false
@@ -73,8 +73,8 @@ func (d *director) run(ctx context.Context) error {
 	return nil
 }
 
-// follow is the life of one Direct stream. led says that the coordinator at the
-// other end led. It returns without an error when another one leads.
+// follow runs one Direct stream. led is whether the coordinator at the other end led. It returns without an error when
+// another one leads.
 func (d *director) follow(parent context.Context, address string) (led bool, err error) {
 	ctx, cancel := context.WithCancel(parent)
 	st := d.leader.Jobs(address).Direct(ctx)
@@ -117,7 +117,7 @@ func (d *director) follow(parent context.Context, address string) (led bool, err
 	}
 }
 
-// handle handles one message; moved says that another coordinator leads.
+// handle handles one message; moved is whether another coordinator leads.
 func (d *director) handle(ctx context.Context, st *directStream, m *headroomv1.DirectorMessage, address string) (moved bool, err error) {
 	switch m := m.GetMessage().(type) {
 	case *headroomv1.DirectorMessage_Leader:
@@ -129,7 +129,7 @@ func (d *director) handle(ctx context.Context, st *directStream, m *headroomv1.D
 	}
 }
 
-// leads takes note of who leads.
+// leads records the leader.
 func (d *director) leads(l *headroomv1.Leader, address string) (moved bool, err error) {
 	switch {
 	case l.GetSelf():
@@ -155,7 +155,7 @@ func (d *director) obey(ctx context.Context, st *directStream, m *headroomv1.Dir
 		e.shares = s
 	}
 	if d.engines.ofYarn(m.GetDeflate().GetId()) {
-		e.deflate = nil // no run of the loop's
+		e.deflate = nil // the loop has no such run
 	}
 	if c := m.GetCap(); c != nil {
 		e.node, e.cap = c.GetNode(), capFromProto(c)
@@ -174,7 +174,7 @@ func (d *director) obey(ctx context.Context, st *directStream, m *headroomv1.Dir
 	return st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Ack{Ack: ack}})
 }
 
-// report sends the progress of all jobs that have not ended.
+// report sends the progress of all unfinished jobs.
 func (d *director) report(ctx context.Context, st *directStream) error {
 	reply := make(chan view, 1)
 	v, err := ask(ctx, d.inbox, viewEvent{live: true, reply: reply}, reply)

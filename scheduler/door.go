@@ -22,18 +22,19 @@ import (
 )
 
 const (
-	// admissionOff asks about no job.
+	// admissionOff disables admission.
 	admissionOff = "off"
-	// reservedFor is how long slots are kept for a job whose submission was judged and that the coordinators' log does not
-	// show when it is read then: longer than a submission takes, and than it takes to read the log.
+	// reservedFor is how long slots are reserved for an admitted job that is not in the coordinators' log. It is longer
+	// than a submission takes, and longer than reading the log takes.
 	reservedFor = time.Minute
-	// lookEvery is how often the slots that promises may take are counted.
+	// lookEvery is how often the slots that can be promised are counted.
 	lookEvery = stepEvery
-	// deadlineSeen is how long after a deadline a job ends by it at most: the next step, which may be late itself.
+	// deadlineSeen is the maximum delay after which a job ends by its deadline: the next step, which may be late
+	// itself.
 	deadlineSeen = 2 * stepEvery
 )
 
-// Admission is the admission section: how jobs with a deadline of their own are asked about.
+// Admission is the admission section: how jobs with a deadline are admitted.
 type Admission struct {
 	// Policy is adaptive, pythia, reactive, nodrop or off.
 	Policy string `yaml:"policy"`
@@ -46,44 +47,45 @@ func (a Admission) check() *cli.Error {
 	return nil
 }
 
-// door asks admission about the jobs that name a deadline, engine by engine, and keeps what was promised to them. It
-// belongs to the loop. A controller opens once the engine's slots are known; until then every job is admitted.
+// admitter decides about the admission of jobs with a deadline, per engine, and keeps their promises. It belongs to the
+// loop. A controller opens once the slots of the engine are known; until then every job is admitted.
 type door struct {
 	policy   admission.Policy
 	off      bool
 	gates    map[string]*admission.Controller // by engine; "" is that of our workers
 	promises map[string]*promise              // by job
-	lessons  map[string][]lesson              // of ended jobs, by engine, as long as its controller is not open
-	// opens is when controllers may open, after a restart: workers need some time to come back.
+	lessons  map[string][]lesson              // of ended jobs, by engine, while its controller is not open
+	// opens is when controllers may open after a restart: workers need time to reconnect.
 	opens  time.Time
 	looked time.Time
-	// read is when the coordinators' log was last read: what is committed by then is known.
+	// read is when the coordinators' log was last read: everything committed by then is known.
 	read time.Time
-	// refused are waiting jobs to be ended.
+	// refused are waiting jobs that are to be ended.
 	refused []dispatch.EndJob
 	tally   *tally
 }
 
-// promise is what the door knows of a job.
+// promise is the admission state of a job.
 type promise struct {
 	job       admission.Job
 	engine    string
 	rank      int
 	submitted time.Time
-	// answer is the decision as it was last told.
+	// answer is the latest decision that was sent.
 	answer *headroomv1.Admission
-	// asked is when a job was judged that is not known to be committed; zero once it is.
+	// asked is when a job was decided about that is not known to be committed; zero once it is.
 	asked time.Time
-	// later tells that no controller knows it yet: it was promised something by an earlier scheduler process.
+	// later is whether no controller knows it yet: an earlier scheduler process promised it something.
 	later bool
-	// waits tells that it waits at the door; waiting is what enters then, nil while it is not known to be committed.
+	// waits is whether it is queued for admission; waiting is its event then, nil while it is not known to be
+	// committed.
 	waits   bool
 	waiting *addEvent
-	// refused tells that it was refused while it waited; open that there is no promise, or no longer.
+	// refused is whether it was refused while it waited; open whether it has no promise, or no longer one.
 	refused, open bool
 }
 
-// lesson is what an ended job needed.
+// lesson is the need of an ended job.
 type lesson struct {
 	job  admission.Job
 	work time.Duration
@@ -97,11 +99,11 @@ func newDoor(policy string) *door {
 	}
 }
 
-// judgeEvent asks what becomes of a job that is to be submitted, and takes it in unless dry is set.
+// judgeEvent decides about the admission of a new job, and takes it in unless dry is set.
 type judgeEvent struct {
 	id     string
 	record *record
-	// queue takes a job that has to wait.
+	// queue accepts a job that has to wait.
 	queue, dry bool
 	reply      chan<- *headroomv1.Admission
 }
@@ -110,7 +112,7 @@ func (e judgeEvent) apply(l *loop, now time.Time) { e.reply <- l.judge(now, e) }
 
 func (l *loop) judge(now time.Time, e judgeEvent) *headroomv1.Admission {
 	if p := l.door.promises[e.id]; p != nil {
-		return p.answer // the same request is under way
+		return p.answer // the same request is in progress
 	}
 	p := newPromise(e.id, e.record, slices.Index(l.cfg.names(), e.record.file.Class))
 	d, why := l.ask(now, p)
@@ -136,7 +138,7 @@ func (l *loop) judge(now time.Time, e judgeEvent) *headroomv1.Admission {
 	return p.answer
 }
 
-// newPromise is a job as the door sees it.
+// newPromise returns the admission state of a new job.
 func newPromise(id string, r *record, rank int) *promise {
 	return &promise{
 		job:    admission.Job{ID: id, User: r.file.Submitter, Tasks: r.most(), Deadline: r.deadline},
@@ -144,19 +146,19 @@ func newPromise(id string, r *record, rank int) *promise {
 	}
 }
 
-// most is how many slots the job can use for its promise: its own bound, and not more than the tasks of its floor. What
-// it can do beyond them by its deadline is not promised.
+// most returns how many slots the job can use for its promise: its own bound, and at most the tasks of its floor.
+// Nothing is promised for further tasks.
 func (r *record) most() int { return mostSlots(r.file, len(r.inputs), r.floor.Fraction) }
 
 func mostSlots(f *jobfile.File, tasks int, floor float64) int {
 	tasks = units.Ratio(floor).Least(tasks)
-	if f.Spark != nil || tasks < 1 { // how many tasks an application has is known late
+	if f.Spark != nil || tasks < 1 { // the number of tasks of an application is known late
 		return f.Slots
 	}
 	return min(f.Slots, tasks)
 }
 
-// ask is what would be decided about a job, or why every job is admitted, in words.
+// ask returns what would be decided about a job, or why every job is admitted.
 func (l *loop) ask(now time.Time, p *promise) (d admission.Decision, why string) {
 	l.passDeadlines(now)
 	slots, others, why := l.room(now, p.engine, p.rank)
@@ -174,7 +176,7 @@ func (l *loop) ask(now time.Time, p *promise) (d admission.Decision, why string)
 	return d, ""
 }
 
-// enterGate gives a job to its controller for good.
+// enterGate adds a job to its controller.
 func (l *loop) enterGate(now time.Time, p *promise) {
 	g := l.door.gates[p.engine]
 	err := l.countSlots(now, p.engine, p.rank)
@@ -192,7 +194,7 @@ func (l *loop) enterGate(now time.Time, p *promise) {
 	l.heed(now, out)
 }
 
-// countSlots tells the open controller of an engine how many slots there are, as far as they are known.
+// countSlots updates the number of slots in the open controller of an engine, if it is known.
 func (l *loop) countSlots(now time.Time, engine string, rank int) error {
 	g := l.door.gates[engine]
 	slots, others, why := l.room(now, engine, rank)
@@ -217,7 +219,7 @@ func (l *loop) countSlots(now time.Time, engine string, rank int) error {
 	return nil
 }
 
-// passDeadlines takes jobs out of the controllers whose deadlines have passed: what they needed is told at their ends.
+// passDeadlines removes jobs whose deadlines have passed from the controllers. Their need is learned at their ends.
 func (l *loop) passDeadlines(now time.Time) {
 	for id, p := range l.door.promises {
 		g := l.door.gates[p.engine]
@@ -231,8 +233,8 @@ func (l *loop) passDeadlines(now time.Time) {
 	}
 }
 
-// room is how many slots of an engine there are, and how many of them are held by jobs without a promise, for promises to
-// jobs down to a class: those of lower classes do not count. Where it cannot be told, why says so.
+// room returns the slots of an engine, and how many of them are held by jobs without a promise. For promises to jobs of
+// a class, slots of lower classes do not count. If it is unknown, why states the reason.
 func (l *loop) room(now time.Time, engine string, rank int) (slots, others int, why string) {
 	switch {
 	case l.queue.Discipline != buffers.Shared:
@@ -265,8 +267,7 @@ func (l *loop) room(now time.Time, engine string, rank int) (slots, others int, 
 	return slots, min(others, slots), ""
 }
 
-// gate is the controller of an engine. A new one is told what is known of jobs that ended, and of those that were
-// promised something before.
+// gate returns the controller of an engine. A new one learns from ended jobs and takes over earlier promises.
 func (l *loop) gate(now time.Time, engine string, slots int) (*admission.Controller, error) {
 	if g := l.door.gates[engine]; g != nil {
 		return g, nil
@@ -289,7 +290,7 @@ func (l *loop) gate(now time.Time, engine string, slots int) (*admission.Control
 		}
 	}
 	slices.SortFunc(before, func(a, b *promise) int {
-		if a.waits != b.waits { // those that run first: what was promised to them is not given to others
+		if a.waits != b.waits { // running jobs first, so that their slots are not promised to others
 			if b.waits {
 				return -1
 			}
@@ -303,7 +304,7 @@ func (l *loop) gate(now time.Time, engine string, slots int) (*admission.Control
 	return g, nil
 }
 
-// takeOver gives a job of an earlier scheduler process to the open controller of its engine.
+// takeOver adds a job of an earlier scheduler process to the open controller of its engine.
 func (l *loop) takeOver(now time.Time, p *promise) {
 	p.later = false
 	if p.waits {
@@ -320,7 +321,7 @@ func (l *loop) takeOver(now time.Time, p *promise) {
 	l.heed(now, slices.DeleteFunc(out, func(d admission.Decision) bool { return d.ID == p.job.ID && d.Verdict == admission.Admitted }))
 }
 
-// heed takes over what was decided.
+// apply applies decisions of a controller.
 func (l *loop) heed(now time.Time, out []admission.Decision) {
 	for _, d := range out {
 		p := l.door.promises[d.ID]
@@ -349,7 +350,7 @@ func (l *loop) heed(now time.Time, out []admission.Decision) {
 	}
 }
 
-// enterCore lets a committed job that has waited run.
+// enterCore starts a committed job that has waited.
 func (l *loop) enterCore(now time.Time, p *promise) {
 	if p.waiting == nil {
 		return
@@ -360,7 +361,8 @@ func (l *loop) enterCore(now time.Time, p *promise) {
 	l.door.tally.decided("admitted")
 }
 
-// holds reports whether a committed job stays outside: it waits for its promise, or was refused meanwhile.
+// holds reports whether a committed job stays out of the dispatcher: it waits for its promise, or was refused
+// meanwhile.
 func (l *loop) holds(now time.Time, e addEvent) bool {
 	p := l.door.promises[e.plan.ID]
 	if p == nil {
@@ -396,7 +398,7 @@ func (l *loop) holds(now time.Time, e addEvent) bool {
 	return l.core.Knows(e.plan.ID)
 }
 
-// readmit has it committed that a job which waited is admitted.
+// readmit commits that a queued job is admitted.
 func (l *loop) readmit(p *promise, e addEvent) {
 	select {
 	case l.commits.admitted <- p.told(e):
@@ -405,7 +407,7 @@ func (l *loop) readmit(p *promise, e addEvent) {
 	}
 }
 
-// told is a committed job with what was decided about it last.
+// told returns a committed job with the latest decision about it.
 func (p *promise) told(e addEvent) *headroomv1.Job {
 	return jobToProto(jobAndSpec{
 		JobView: dispatch.JobView{Plan: e.plan, Rank: max(0, p.rank)}, spec: e.record.spec, floor: e.record.floor.Fraction,
@@ -413,7 +415,7 @@ func (p *promise) told(e addEvent) *headroomv1.Job {
 	})
 }
 
-// restored is the promise of a job that an earlier scheduler process, or another one, has asked about; nil for none.
+// restored returns the admission state of a job from the log; nil for none.
 func (l *loop) restored(e addEvent) *promise {
 	a := e.record.admission
 	if a == nil || l.door.off {
@@ -433,7 +435,7 @@ func (l *loop) keepWaiting(p *promise) {
 	l.waiting[p.job.ID] = j
 }
 
-// refuse ends a job that has waited in vain.
+// refuse ends a queued job that cannot be admitted.
 func (l *loop) refuse(p *promise) {
 	id, outcome := p.job.ID, "refused by admission: "+p.answer.GetReason()
 	delete(l.waiting, id)
@@ -445,7 +447,7 @@ func (l *loop) refuse(p *promise) {
 	l.door.tally.decided("refused")
 }
 
-// attend carries out what is due by the clock, and takes over how many slots there are.
+// attend runs what is due by the clock, and updates the number of slots.
 func (l *loop) attend(now time.Time) {
 	d := l.door
 	if d.off || len(d.promises) == 0 || now.Sub(d.looked) < lookEvery {
@@ -478,7 +480,7 @@ func (l *loop) attend(now time.Time) {
 	}
 }
 
-// withdraw forgets a job that will not run, or runs no longer, and teaches nothing.
+// withdraw removes a job that does not run, or no longer runs, without learning from it.
 func (l *loop) withdraw(now time.Time, id string) {
 	p := l.door.promises[id]
 	if p == nil {
@@ -494,16 +496,16 @@ func (l *loop) withdraw(now time.Time, id string) {
 	}
 }
 
-// withdrawEvent says that a job which was judged is surely not committed.
+// withdrawEvent reports that an admitted job was certainly not committed.
 type withdrawEvent struct{ id string }
 
 func (e withdrawEvent) apply(l *loop, now time.Time) { l.withdraw(now, e.id) }
 
-// leaveDoor takes over how a job ended that ran, and what it wasted.
+// leaveDoor records the end of a job that ran, and what it wasted.
 func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
 	work := a.Work
 	if a.Work == 0 && r.file.Spark != nil {
-		work = a.Runtime * time.Duration(r.file.Slots) // what its executors did is not known: the most
+		work = a.Runtime * time.Duration(r.file.Slots) // the work of its executors is unknown: use the maximum
 	}
 	r.wasted = l.door.tally.ended(a, work, r.late(now, a))
 	l.passDeadlines(now)
@@ -526,20 +528,20 @@ func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
 	l.heed(now, out)
 }
 
-// late reports whether a job has missed its deadline. One that may end on fewer tasks is ended by it: what counts is that
-// its floor was done by then, so that its map tasks were over as soon as the deadline was seen.
+// late reports whether a job has missed its deadline. One that may end with fewer tasks is ended by its deadline: it is
+// on time if its floor was done by then, so that its map tasks were over when the deadline was noticed.
 func (r *record) late(now time.Time, a dispatch.EndJob) bool {
 	due := r.submitted.Add(r.deadline)
 	if _, bounded := r.file.ErrorBound(); !bounded && r.floor.Fraction < 1 && r.file.Spark == nil {
 		due = due.Add(deadlineSeen)
-		if over := a.Course.MapsOver; !over.IsZero() { // otherwise they are over with the job, or this core has not seen it
+		if over := a.Course.MapsOver; !over.IsZero() { // otherwise they end with the job, or this core has not seen their end
 			now = over
 		}
 	}
 	return r.deadline > 0 && now.After(due)
 }
 
-// promisedWork is what the tasks of a job's floor took, where it has done more of them.
+// promisedWork returns the work of the tasks of a job's floor, if it has done more of them.
 func (r *record) promisedWork(work time.Duration, a dispatch.EndJob) time.Duration {
 	needed := units.Ratio(r.floor.Fraction).Least(a.Tasks)
 	if r.file.Spark != nil || needed >= a.Done {
@@ -548,15 +550,15 @@ func (r *record) promisedWork(work time.Duration, a dispatch.EndJob) time.Durati
 	return time.Duration(float64(work) * float64(needed) / float64(a.Done))
 }
 
-// learn takes over an ended job of the coordinators' log. What it needed is not kept there, the most that it can have
-// had is.
+// learn takes over an ended job of the coordinators' log. The log does not have its need, but the maximum that it can
+// have had.
 func (l *loop) learn(engine string, x lesson) {
 	if known := l.door.lessons[engine]; l.door.gates[engine] == nil && !l.door.off {
 		l.door.lessons[engine] = append(known[max(0, len(known)-dispatch.EndedMax+1):], x)
 	}
 }
 
-// promised is how many slots are promised to a job now.
+// promised returns how many slots are promised to a job now.
 func (l *loop) promised(id string) int {
 	p := l.door.promises[id]
 	if p == nil || p.open {
@@ -569,26 +571,26 @@ func (l *loop) promised(id string) int {
 	return int(p.answer.GetSlots())
 }
 
-// said is an answer with another reason.
+// said returns an answer with another reason.
 func said(a *headroomv1.Admission, reason string) *headroomv1.Admission {
 	out := proto.CloneOf(a)
 	out.Reason = reason
 	return out
 }
 
-// openly admits a job to which nothing can be promised.
+// openly admits a job without a promise.
 func openly(why string) *headroomv1.Admission {
 	return &headroomv1.Admission{Decision: admission.Admitted.String(), Reason: "nothing is promised: " + why}
 }
 
-// tally counts for metrics; the loop writes it.
+// tally holds counters for metrics; the loop writes it.
 type tally struct {
 	mu        sync.Mutex
 	decisions map[string]int
 	wasted    map[string]time.Duration
 }
 
-// Why work counted for nothing, as metrics call it.
+// Reasons of wasted work, as labels of metrics.
 const (
 	wastedMissed = "missed"
 	wastedKilled = "killed"
@@ -613,8 +615,8 @@ func (t *tally) decided(decision string) {
 	t.decisions[decision]++
 }
 
-// ended counts what a job wasted that has ended, and returns it: attempts that counted for nothing, and all of its work
-// if it has no result, or came late.
+// ended counts what an ended job wasted, and returns it: attempts that did not count, and all of its work if it has no
+// result or was late.
 func (t *tally) ended(a dispatch.EndJob, work time.Duration, late bool) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,17 +21,17 @@ import (
 	"headroom/scheduler/access"
 )
 
-// standing is what of the dispatcher outlives the scheduler, beside its jobs.
+// standing is the state of the dispatcher that is kept across restarts, apart from its jobs.
 type standing struct {
 	Drained bool `json:"drained"`
-	// Killed and Total are the machine time that "p" has wasted, and all of it.
+	// Killed and Total are the machine time that "p" has wasted, and the total.
 	Killed time.Duration `json:"killed_ns"`
 	Total  time.Duration `json:"total_ns"`
 	// Points are the operating points in force, for those that are found.
 	Points []buffers.Class `json:"points,omitempty"`
 }
 
-// standingOf is a dispatcher's present standing.
+// standingOf returns the present state of a dispatcher.
 func standingOf(b *buffers.Buffers) standing {
 	w := b.Waste()
 	return standing{b.Drained(), w.Killed, w.Total, b.Classes}
@@ -43,8 +43,7 @@ func (k standing) equal(o standing) bool {
 
 func standingFile(dir string) string { return filepath.Join(dir, "dispatch.json") }
 
-// stand gives a new dispatcher the standing that was kept in dir. What the
-// configuration says of a class counts more than what was kept.
+// stand restores the state that was kept in dir into a new dispatcher. The configuration of a class takes precedence.
 func stand(b *buffers.Buffers, cfg Config) error {
 	dir := cfg.Dir
 	path := standingFile(dir)
@@ -78,7 +77,7 @@ func stand(b *buffers.Buffers, cfg Config) error {
 	return b.Point(points)
 }
 
-// keepStanding writes what has changed.
+// keepStanding writes changes.
 func (l *loop) keepStanding() error {
 	k := standingOf(l.queue)
 	if k.equal(l.kept) {
@@ -95,7 +94,7 @@ func (l *loop) keepStanding() error {
 	return nil
 }
 
-// noteStanding says once that the standing cannot be written.
+// noteStanding logs once that the state cannot be written.
 func (l *loop) noteStanding(err error) {
 	if err != nil && !l.unkept {
 		l.logger.Warn("drain state not stored", slog.Any("error", err))
@@ -103,7 +102,7 @@ func (l *loop) noteStanding(err error) {
 	l.unkept = err != nil
 }
 
-// drainEvent lets no further job begin, or lets them again; look changes nothing.
+// drainEvent stops or resumes the start of jobs; look changes nothing.
 type drainEvent struct {
 	off, look bool
 	reply     chan<- drainAnswer
@@ -129,7 +128,7 @@ func (e drainEvent) apply(l *loop, _ time.Time) {
 	e.reply <- drainAnswer{DrainResponse: &headroomv1.DrainResponse{Drained: l.queue.Drained(), Running: count(len(l.queue.Running())), Waiting: count(waiting)}}
 }
 
-// change is durable, or does not happen.
+// change is durable, or not made.
 func (e drainEvent) change(l *loop) error {
 	if e.look || l.queue.Drained() == !e.off {
 		return nil
@@ -143,7 +142,7 @@ func (e drainEvent) change(l *loop) error {
 	return nil
 }
 
-// Drain lets running jobs end and begins none, or lets them begin again.
+// Drain starts no further jobs and lets running ones end, or resumes.
 func (s *service) Drain(ctx context.Context, req *connect.Request[headroomv1.DrainRequest]) (*connect.Response[headroomv1.DrainResponse], error) {
 	access.CallerOf(ctx).Sign(req.Msg.GetChange())
 	reply := make(chan drainAnswer, 1)

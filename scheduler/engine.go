@@ -17,28 +17,26 @@ import (
 	"headroom/scheduler/yarn"
 )
 
-// engine runs jobs as a whole; spark.Engine is one. Its methods return at once; what
-// happens to a run comes as events.
+// engine runs whole jobs; spark.Engine is one. Its methods return at once; what happens to a run is reported by events.
 type engine interface {
 	// Run serves until ctx ends. Runs outlive it.
 	Run(ctx context.Context) error
 	Start(r spark.Run) error
-	// Adopt takes over a run of an earlier scheduler process; how one ended
-	// meanwhile comes as an event. spark.ErrNoRun is one that has never begun.
+	// Adopt takes over a run of an earlier scheduler process. If it has ended meanwhile, an event reports that.
+	// spark.ErrNoRun is returned for a run that never started.
 	Adopt(r spark.Run) (running bool, err error)
-	// Kill ends a run, by force where it does not heed; an event confirms it.
+	// Kill ends a run, by force if it does not react; an event confirms it.
 	Kill(job string, number uint32)
-	// Deflate raises the drop ratio of a job that runs.
+	// Deflate raises the drop ratio of a running job.
 	Deflate(job string, theta float64, seed uint64) error
-	// Share says how many cores each job may hold, in the order in which they are served.
+	// Share sets how many cores each job may hold, in the order in which they are served.
 	Share(shares []spark.Share) error
-	// Capacity is how many cores there are to divide, or why that is unknown, in words.
+	// Capacity returns how many cores there are to divide, or why that is unknown.
 	Capacity() (cores int, trouble string)
 	Events() <-chan spark.Event
 }
 
-// engines are those that run jobs as a whole, beside the workers; nil is one that
-// scheduler.yaml does not name.
+// engines are those that run whole jobs, in addition to the workers; nil is one that is not configured.
 type engines struct {
 	yarn    *yarn.Engine
 	spark   engine
@@ -46,7 +44,7 @@ type engines struct {
 	inbox   inbox
 }
 
-// openEngines opens the engines of scheduler.yaml, and their ports.
+// openEngines opens the configured engines, and their ports.
 func openEngines(s *Server, keeper *secure.Keeper) (*engines, error) {
 	e := &engines{inbox: s.inbox}
 	if err := e.openYarn(s, keeper); err != nil {
@@ -70,7 +68,7 @@ func openEngines(s *Server, keeper *secure.Keeper) (*engines, error) {
 	return e, nil
 }
 
-// parts are what of the engines runs beside the loop.
+// parts returns the functions of the engines that run concurrently with the loop.
 func (e *engines) parts() (parts []func(context.Context) error) {
 	if e.yarn != nil {
 		parts = append(parts, e.yarn.Run)
@@ -84,7 +82,7 @@ func (e *engines) parts() (parts []func(context.Context) error) {
 	return parts
 }
 
-// watch passes on what Spark's engine reports.
+// watch forwards the events of Spark's engine.
 func (e *engines) watch(ctx context.Context) error {
 	for {
 		select {
@@ -98,7 +96,7 @@ func (e *engines) watch(ctx context.Context) error {
 	}
 }
 
-// engineEvent is what an engine tells.
+// engineEvent is an event of an engine.
 type engineEvent struct{ spark.Event }
 
 func (e engineEvent) apply(l *loop, now time.Time) {
@@ -109,8 +107,8 @@ func (e engineEvent) apply(l *loop, now time.Time) {
 	}
 }
 
-// noteNodes has the coordinators hear at once on which further nodes a job of an engine runs:
-// its sprint may be due, and waits for nothing but that.
+// noteNodes reports to the coordinators at once on which further nodes a job of an engine runs: its sprint may be due
+// and waits only for that.
 func (l *loop) noteNodes(id string, on map[string]int) {
 	r := l.records[id]
 	if r == nil {
@@ -125,7 +123,7 @@ func (l *loop) noteNodes(id string, on map[string]int) {
 	r.nodes = on
 }
 
-// engineProgress is a run's progress as the core has it.
+// engineProgress converts the progress of a run for the core.
 func engineProgress(p sparkapp.Progress) dispatch.EngineProgress {
 	out := dispatch.EngineProgress{
 		Known: p.Known, Tasks: p.Tasks, Done: p.Done, Running: p.Running, Dropped: p.Dropped, Copies: p.Copies,
@@ -137,7 +135,7 @@ func engineProgress(p sparkapp.Progress) dispatch.EngineProgress {
 	return out
 }
 
-// order is a run for the engine.
+// order returns a run for the engine.
 func (l *loop) order(id string, run dispatch.RunRecord) spark.Run {
 	r := l.records[id]
 	_, bounded := r.file.ErrorBound()
@@ -148,7 +146,7 @@ func (l *loop) order(id string, run dispatch.RunRecord) spark.Run {
 	}
 }
 
-// startRun lets the engine begin with a run.
+// startRun starts a run on the engine.
 func (l *loop) startRun(now time.Time, a dispatch.StartRun) {
 	if l.fanned(a.Job) {
 		l.fan(a.Job, a.Run)
@@ -160,8 +158,7 @@ func (l *loop) startRun(now time.Time, a dispatch.StartRun) {
 	}
 }
 
-// adoptRun takes over a run of an earlier scheduler process, or begins it where that
-// process had not come so far.
+// adoptRun takes over a run of an earlier scheduler process, or starts it if that process had not.
 func (l *loop) adoptRun(now time.Time, a dispatch.AdoptRun) {
 	if l.fanned(a.Job) {
 		l.fan(a.Job, a.Run)
@@ -201,7 +198,7 @@ func (l *loop) deflateRun(a dispatch.DeflateRun) {
 	}
 }
 
-// shareSpark says how many cores each job may hold.
+// shareSpark sets how many cores each job may hold.
 func (e *engines) shareSpark(d *headroomv1.ShareDirective) error {
 	shares := make([]spark.Share, 0, len(d.GetJobs()))
 	for _, j := range d.GetJobs() {
@@ -210,17 +207,16 @@ func (e *engines) shareSpark(d *headroomv1.ShareDirective) error {
 	return e.spark.Share(shares)
 }
 
-// reportSpark is what there is to divide among Spark's jobs.
+// reportSpark returns what can be divided among Spark's jobs.
 func (e *engines) reportSpark() *headroomv1.EngineReport {
 	cores, trouble := e.spark.Capacity()
 	return &headroomv1.EngineReport{Engine: spark.Name, Containers: count(cores), Trouble: trouble}
 }
 
-// sweep ends the driver of a job that was cancelled, when the scheduler was killed
-// before it could.
+// sweep ends the driver of a job that was cancelled when the scheduler was killed before it could do so.
 func (l *loop) sweep(id string, run dispatch.RunRecord) {
 	if l.fanned(id) {
-		return // masters stop by themselves what nobody claims
+		return // masters stop unclaimed tasks by themselves
 	}
 	if running, err := l.engines.spark.Adopt(l.order(id, run)); err == nil && running {
 		l.logger.Info("ending the run of an ended job", slog.String("job", id))

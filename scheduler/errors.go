@@ -4,15 +4,15 @@ import (
 	"errors"
 )
 
-// What this package refuses, one sentence each.
+// Errors of this package.
 var (
-	// errUnknownPhase says that a task names a phase that jobs do not have.
+	// errUnknownPhase is returned for a task with an unknown phase.
 	errUnknownPhase = errors.New("unknown phase")
-	// errNoEngine says that a directive or a job is for an engine that is not configured here.
+	// errNoEngine is returned for a directive or a job of an engine that is not configured.
 	errNoEngine = errors.New("engine not configured: see the sections yarn, spark and dispatch of scheduler.yaml")
-	// errOlder says that a directive is older than one that was carried out.
+	// errOlder is returned for a directive that is older than one that was carried out.
 	errOlder = errors.New("directive is older than the newest known")
 
-	// errNoLeader says that the coordinators have no leader at the moment.
+	// errNoLeader is returned while the coordinators have no leader.
 	errNoLeader = errors.New("the coordinators have no leader")
 )

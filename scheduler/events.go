@@ -16,16 +16,15 @@ import (
 	"headroom/lease"
 )
 
-// jobsMax bounds the jobs that have not ended.
+// jobsMax bounds the unfinished jobs.
 const jobsMax = 1000
 
-// event is something that happened. Events are values; the loop applies them one
-// after the other.
+// event is something that happened. Events are values; the loop applies them in order.
 type event interface {
 	apply(l *loop, now time.Time)
 }
 
-// errNotReady refuses requests before the jobs are known.
+// errNotReady refuses requests until the jobs are known.
 func errNotReady() error {
 	e := &cli.Error{
 		Code: "starting", Exit: cli.ExitUnreachable,
@@ -40,7 +39,7 @@ type helloEvent struct {
 	session *session
 	slots   int
 	running []dispatch.Ref
-	// others are what the worker says to run and was not given; it is told to stop them.
+	// others are tasks that the worker runs but was not given; it is told to stop them.
 	others []*headroomv1.TaskRef
 	reply  chan<- error
 }
@@ -68,7 +67,7 @@ func (e helloEvent) apply(l *loop, now time.Time) {
 	e.reply <- nil
 }
 
-// resultEvent is a task's attempt that ended.
+// resultEvent is an ended attempt of a task.
 type resultEvent struct {
 	session *session
 	ref     dispatch.Ref
@@ -88,7 +87,7 @@ func (e resultEvent) apply(l *loop, now time.Time) {
 	l.core.Result(now, e.session.node, e.ref, e.failure)
 }
 
-// aliveEvent is a worker that spoke.
+// aliveEvent is a sign of life of a worker.
 type aliveEvent struct{ session *session }
 
 func (e aliveEvent) apply(l *loop, now time.Time) {
@@ -98,7 +97,7 @@ func (e aliveEvent) apply(l *loop, now time.Time) {
 	}
 }
 
-// leaveEvent is a worker whose stream ended; goodbye says that it stopped its tasks itself.
+// leaveEvent is a worker whose stream ended; goodbye is whether it stopped its tasks itself.
 type leaveEvent struct {
 	session *session
 	goodbye bool
@@ -115,7 +114,7 @@ func (e leaveEvent) apply(l *loop, now time.Time) {
 	l.logger.Info("worker disconnected", slog.String("node", e.session.node), slog.Any("goodbye", e.goodbye))
 }
 
-// addEvent is a committed job. A job that is known already stays as it is.
+// addEvent is a committed job. A known job is not changed.
 type addEvent struct {
 	plan   dispatch.Plan
 	past   dispatch.Past
@@ -132,14 +131,14 @@ func (e addEvent) apply(l *loop, now time.Time) {
 		l.histories[i].arrived(e.plan.Submitted)
 	}
 	if err := l.core.Add(now, e.plan, e.past); err != nil {
-		// The class was removed from scheduler.yaml. An accepted job is not lost for that.
+		// The class was removed from scheduler.yaml. An accepted job still runs.
 		l.logger.Warn("unknown class; running job in the lowest class", slog.String("job", e.plan.ID), slog.String("class", e.plan.Class))
 		e.plan.Class = l.cfg.Classes[len(l.cfg.Classes)-1].Name
-		_ = l.core.Add(now, e.plan, e.past) // this class is known
+		_ = l.core.Add(now, e.plan, e.past) // the lowest class is known
 	}
 }
 
-// endedEvent is a job of the log that is over.
+// endedEvent is an ended job of the log.
 type endedEvent struct {
 	plan    dispatch.Plan
 	record  *record
@@ -159,7 +158,7 @@ func (e endedEvent) apply(l *loop, now time.Time) {
 	}
 	l.withdraw(now, e.plan.ID)
 	if l.core.Knows(e.plan.ID) {
-		l.core.Cancel(now, e.plan.ID, e.outcome) // of no effect when it has ended here too
+		l.core.Cancel(now, e.plan.ID, e.outcome) // no effect if it has ended here too
 		return
 	}
 	l.records[e.plan.ID] = e.record
@@ -169,7 +168,7 @@ func (e endedEvent) apply(l *loop, now time.Time) {
 	l.core.AddEnded(e.plan, e.state, e.outcome, e.done, e.dropped, e.runtime)
 }
 
-// waitEvent is an accepted job that cannot be restored yet; its outcome says why.
+// waitEvent is an accepted job that cannot be restored yet; its outcome states why.
 type waitEvent struct{ job *headroomv1.Job }
 
 func (e waitEvent) apply(l *loop, _ time.Time) {
@@ -179,8 +178,7 @@ func (e waitEvent) apply(l *loop, _ time.Time) {
 	l.waiting[e.job.GetId()] = e.job
 }
 
-// readyEvent says that the jobs of the log have been read. recovered says that
-// some of them were running.
+// readyEvent reports that the jobs of the log have been read. recovered is whether some of them were running.
 type readyEvent struct{ hold bool }
 
 func (e readyEvent) apply(l *loop, now time.Time) {
@@ -197,7 +195,7 @@ func (e readyEvent) apply(l *loop, now time.Time) {
 	l.logger.Info("scheduler ready", slog.Int("jobs", len(l.records)))
 }
 
-// cancelEvent is a cancellation that is committed.
+// cancelEvent is a committed cancellation.
 type cancelEvent struct{ id, outcome string }
 
 func (e cancelEvent) apply(l *loop, now time.Time) {
@@ -218,7 +216,7 @@ type directiveEvent struct {
 	// sprint and deflate are nil unless the directive is one.
 	sprint  *headroomv1.SprintDirective
 	deflate *headroomv1.DeflateDirective
-	// shares are those of our own workers' slots; nil unless the directive has them.
+	// shares are the shares of our own workers' slots; nil unless the directive has them.
 	shares *headroomv1.ShareDirective
 	reason string
 	reply  chan<- error
@@ -249,8 +247,7 @@ func (e directiveEvent) apply(l *loop, now time.Time) {
 	e.reply <- nil
 }
 
-// sprints notes that a job's nodes sprint now, or no longer. Nothing else is to be
-// done: they hear of it with their leases.
+// sprints records that the nodes of a job sprint, or no longer sprint. The nodes learn it with their leases.
 func (l *loop) sprints(now time.Time, d *headroomv1.SprintDirective) {
 	r := l.records[d.GetId()]
 	switch {
@@ -260,21 +257,21 @@ func (l *loop) sprints(now time.Time, d *headroomv1.SprintDirective) {
 	case r.sprint.GetId() != d.GetSprint():
 		r.fast = r.sprints(now)
 		r.sprint = &headroomv1.Sprinting{Id: d.GetSprint(), Nodes: d.GetNodes(), CapUw: d.GetCapUw(), SinceUs: now.UnixMicro(), DurationMs: d.GetDurationMs()}
-	default: // the same sprint goes on
+	default: // the same sprint continues
 		r.sprint.Nodes, r.sprint.CapUw, r.sprint.DurationMs = d.GetNodes(), d.GetCapUw(), d.GetDurationMs()
 	}
 	l.logger.Info("sprint directive", slog.String("job", d.GetId()), slog.String("sprint", d.GetSprint()), slog.Any("nodes", d.GetNodes()))
 }
 
-// view is what listings and progress reports are made from.
+// view is the source of listings and progress reports.
 type view struct {
 	ready   bool
 	jobs    []jobAndSpec
 	waiting []*headroomv1.Job
 	workers []dispatch.WorkerView
-	// dispatch is how jobs begin.
+	// dispatch is how jobs start.
 	dispatch *headroomv1.Dispatch
-	// capacity is how many slots the workers may use together.
+	// capacity is how many slots the workers may use in total.
 	capacity int
 }
 
@@ -285,19 +282,18 @@ type jobAndSpec struct {
 	floor    float64
 	deadline time.Duration
 	sprint   *headroomv1.Sprinting
-	// bound is the part of its tasks that its error bound lets it leave out; nil for none.
+	// bound is the fraction of its tasks that it may miss by its error bound; nil for none.
 	bound     *float64
 	admission *headroomv1.Admission
 	scaling   *headroomv1.Scaling
 	promised  int
-	// wasted is what it has wasted in all, once it has ended.
+	// wasted is the total that it has wasted, once it has ended.
 	wasted time.Duration
 	// length is short or long for a job that masters dispatch, and empty for others.
 	length string
 }
 
-// viewEvent asks for a view; id limits it to one job, and live to the jobs that
-// have not ended.
+// viewEvent requests a view; id limits it to one job, and live to unfinished jobs.
 type viewEvent struct {
 	id    string
 	live  bool
@@ -340,7 +336,7 @@ func (l *loop) withSpec(j dispatch.JobView) jobAndSpec {
 	return jobAndSpec{JobView: j}
 }
 
-// dispatch is how jobs begin now.
+// dispatch returns how jobs start now.
 func (l *loop) dispatch() *headroomv1.Dispatch {
 	w := l.queue.Waste()
 	d := &headroomv1.Dispatch{

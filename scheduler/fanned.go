@@ -17,7 +17,7 @@ import (
 	"headroom/scheduler/jobfile"
 )
 
-// openMasters opens the engine of jobs that masters dispatch, where scheduler.yaml names groups.
+// openMasters opens the engine of jobs that masters dispatch, if groups are configured.
 func (e *engines) openMasters(s *Server, keeper *secure.Keeper) error {
 	if !s.cfg.Dispatch.On() {
 		return nil
@@ -33,12 +33,12 @@ func (e *engines) openMasters(s *Server, keeper *secure.Keeper) error {
 		return fmt.Errorf("scheduler: %w", err)
 	}
 	e.masters = fanout.New(d, func(ctx context.Context, happened fanout.Event) {
-		_ = e.inbox.post(ctx, fannedEvent{happened}) // the scheduler may end: then the next one goes on
+		_ = e.inbox.post(ctx, fannedEvent{happened}) // fails only when the scheduler ends: the next one resumes the job
 	}, s.logger)
 	return nil
 }
 
-// fannedEvent is news of a job that masters dispatch.
+// fannedEvent is an event of a job that masters dispatch.
 type fannedEvent struct{ fanout.Event }
 
 func (e fannedEvent) apply(l *loop, now time.Time) {
@@ -55,7 +55,7 @@ func (l *loop) fanned(id string) bool {
 	return r != nil && r.file != nil && r.file.Dispatch == jobfile.Pigeon
 }
 
-// fan lets the engine begin with a run, or go on with one of an earlier scheduler process.
+// fan starts a run on the engine, or resumes one of an earlier scheduler process.
 func (l *loop) fan(id string, run dispatch.RunRecord) {
 	r := l.records[id]
 	file, programs, inputs, dir := r.file, r.programs, r.inputs, r.dir
@@ -88,7 +88,7 @@ func (r *record) short(cfg Config) bool {
 	return r.file.IsShort(cfg.Dispatch.Cutoff.Std(), cfg.Classes[0].Name)
 }
 
-// lengthOf is short or long for a job that masters dispatch, and empty for others.
+// lengthOf returns short or long for a job that masters dispatch, and empty for others.
 func (r *record) lengthOf(cfg Config) string {
 	switch {
 	case r.file == nil || r.file.Dispatch != jobfile.Pigeon:
@@ -99,14 +99,14 @@ func (r *record) lengthOf(cfg Config) string {
 	return jobfile.Long
 }
 
-// noMasters refuses a job whose tasks nobody dispatches.
+// noMasters refuses a job if no masters are configured.
 func noMasters(file *jobfile.File) error {
 	e := file.ErrorAt("dispatch", "this scheduler has no masters configured")
 	e.Err = errNoEngine
 	return e.WithHint("configure groups and masters in the section dispatch of scheduler.yaml, or replace dispatch by slots")
 }
 
-// checkTasks refuses a job whose tasks would be too many beside those that have not ended: what waits is bounded.
+// checkTasks refuses a job if too many tasks would be unfinished: the queue is bounded.
 func (s *service) checkTasks(r *record, v view) error {
 	if r.file.Dispatch != jobfile.Pigeon {
 		return nil
@@ -127,10 +127,10 @@ func (s *service) checkTasks(r *record, v view) error {
 	}
 }
 
-// statusWait bounds the question what the groups do: without an answer the rest is shown.
+// statusWait bounds the request for the status of the groups: without an answer the rest is shown.
 const statusWait = time.Second
 
-// groups is what the distributor knows of its groups; none where there are none.
+// groups returns the status of the groups, none if there are none.
 func (s *Server) groups(ctx context.Context) []*headroomv1.DispatchGroup {
 	if s.engines.masters == nil {
 		return nil

@@ -16,17 +16,17 @@ import (
 	"headroom/internal/cli"
 )
 
-// identity is what the scheduler keeps in its folder. Jobs are not in it: they
-// are in the coordinators' log, and their progress is in their output folders.
+// identity is stored in the scheduler's folder. Jobs are not part of it: they are in the coordinators' log, and their
+// progress is in their output folders.
 type identity struct {
-	// ID names the scheduler to the coordinators.
+	// ID identifies the scheduler to the coordinators.
 	ID string `json:"id"`
-	// Run counts the starts, so that attempts of different processes differ.
+	// Run counts the starts, so that attempts of different processes have different numbers.
 	Run uint16 `json:"run"`
 }
 
-// claim takes the folder for this process and counts the start. The lock lasts
-// until release is called or the process ends.
+// claim locks the folder for this process and counts the start. The lock lasts until release is called or the process
+// ends.
 func claim(dir string) (id identity, release func() error, err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return id, nil, &cli.Error{
@@ -50,12 +50,12 @@ func claim(dir string) (id identity, release func() error, err error) {
 	return id, lock.Close, nil
 }
 
-// next reads the identity, counts this start and writes it back durably.
+// next reads the identity, counts this start and writes it durably.
 func next(path string) (id identity, err error) {
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// A lost folder must not repeat the attempts of before: begin anywhere.
+		// After the loss of the folder, attempt numbers must not repeat: start at a random number.
 		var b [5]byte
 		if _, err := rand.Read(b[:]); err != nil {
 			return id, fmt.Errorf("scheduler: choose an id: %w", err)

@@ -2,13 +2,13 @@ package scheduler
 
 import "context"
 
-// eventsMax is how many events may wait for the loop; senders wait beyond it.
+// eventsMax bounds the events that wait for the loop; then senders block.
 const eventsMax = 256
 
-// inbox takes the events for the loop.
+// inbox queues the events for the loop.
 type inbox chan event
 
-// post gives an event to the loop, unless ctx ends first.
+// post sends an event to the loop, unless ctx ends first.
 func (b inbox) post(ctx context.Context, e event) error {
 	select {
 	case b <- e:
@@ -18,16 +18,15 @@ func (b inbox) post(ctx context.Context, e event) error {
 	}
 }
 
-// postAnyway gives an event to the loop although the request that caused it may
-// be over: what was committed must happen. Should the loop be gone, the next
-// comparison with the log finds it.
+// postAnyway sends an event to the loop even if the request that caused it is over, because what was committed must
+// happen. If the loop has ended, the next comparison with the log finds it.
 func (b inbox) postAnyway(ctx context.Context, e event) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWait)
 	defer cancel()
 	return b.post(ctx, e)
 }
 
-// ask gives an event to the loop and waits for the answer.
+// ask sends an event to the loop and waits for the answer.
 func ask[T any](ctx context.Context, b inbox, e event, reply <-chan T) (answer T, err error) {
 	if err := b.post(ctx, e); err != nil {
 		return answer, err

@@ -15,8 +15,8 @@ import (
 	"headroom/scheduler/scaling"
 )
 
-// loop owns the core and carries out what it decides: gather (events), decide
-// (Core.Step), apply. Only its goroutine touches it.
+// loop owns the core and carries out its decisions: gather (events), decide (Core.Step), apply. Only its goroutine
+// accesses it.
 type loop struct {
 	*Server
 	core    *dispatch.Core
@@ -24,33 +24,34 @@ type loop struct {
 	// waiting are accepted jobs that cannot be restored yet, with the cause.
 	waiting  map[string]*headroomv1.Job
 	sessions map[string]*session
-	// highest is the newest directive carried out.
+	// highest is the newest directive that was carried out.
 	highest lease.Stamp
-	// ready says that the jobs of the coordinators' log have been read.
+	// ready is whether the jobs of the coordinators' log have been read.
 	ready bool
-	// kept is the standing as it was last written; unkept tells that it could not be.
+	// kept is the dispatcher's state as last written; unkept is whether writing failed.
 	kept   standing
 	unkept bool
-	// points says in words where the classes' operating points come from; histories
-	// are what was measured of the classes' jobs.
+	// points are the sources of the classes' operating points, in words; histories are the measurements of the classes'
+	// jobs.
 	points    []string
 	histories []history
 	door      *door
-	// prices are the classes' prices of quality; 0 for the arbiter's own.
+	// prices are the quality prices of the classes; 0 for the arbiter's default.
 	prices []time.Duration
-	// samples are what past jobs teach about copies.
+	// samples are the samples of past jobs for copies.
 	samples *samples
-	// meters measure the running jobs, measured is when they last looked, and parts are the parts of their full power that nodes may draw.
+	// meters measure the running jobs, measured is when they last did, and parts are the fractions of full power that
+	// nodes may use.
 	meters   map[string]*scaling.Meter
 	measured time.Time
 	parts    map[string]float64
 }
 
-// record is what the core does not need of a job.
+// record is what is known of a job outside the core.
 type record struct {
 	file *jobfile.File
 	spec []byte
-	// floor is the least fraction of map tasks that counts as a result.
+	// floor is the minimum fraction of map tasks for a result.
 	floor     profiles.Bound
 	dir       jobdir.Folder
 	inputs    []string
@@ -59,19 +60,19 @@ type record struct {
 	submitted time.Time
 	// deadline is from the submission; 0 for none.
 	deadline time.Duration
-	// admission is what was decided about the deadline; nil for a job that was not asked about.
+	// admission is the decision about the deadline; nil for a job without one.
 	admission *headroomv1.Admission
-	// scaling is how its speed follows its slots, as earlier runs have shown; nil while unknown.
+	// scaling is how its speed depends on its slots, by earlier runs; nil while unknown.
 	scaling *headroomv1.Scaling
-	// wasted is what it has wasted in all, once it has ended.
+	// wasted is the total that it has wasted, once it has ended.
 	wasted time.Duration
-	// run is the latest run as it was last written.
+	// run is the latest run as last written.
 	run dispatch.RunRecord
-	// sprint is what the coordinators said of the job's sprint; nil while it does not sprint.
+	// sprint is the sprint of the job by the coordinators; nil while it does not sprint.
 	sprint *headroomv1.Sprinting
-	// nodes are those that an engine runs it on, as last told.
+	// nodes are those on which an engine runs it, as last reported.
 	nodes map[string]int
-	// fast are the run's sprints that have ended: from, to.
+	// fast are the ended sprints of the run: from, to.
 	fast [][2]time.Time
 }
 
@@ -106,8 +107,7 @@ func newLoop(s *Server) *loop {
 	return l
 }
 
-// draws are the random numbers of a seed. Which tasks a job drops follows from them: the
-// generator must never change.
+// draws returns the random numbers of a seed. They determine which tasks a job drops: the generator must never change.
 func draws(seed uint64) func() uint64 { return rand.NewPCG(seed, 0).Uint64 }
 
 // never is longer than any process lives.
@@ -129,7 +129,7 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// step carries out decisions until there is nothing left to do.
+// step carries out decisions until there are none left.
 func (l *loop) step(ctx context.Context) {
 	l.attend(time.Now())
 	l.measure(time.Now())
@@ -171,7 +171,7 @@ func (l *loop) carryOut(ctx context.Context, now time.Time, a dispatch.Action) {
 	}
 }
 
-// carryRun carries out what concerns a run as a whole.
+// carryRun carries out actions on a whole run.
 func (l *loop) carryRun(ctx context.Context, now time.Time, a dispatch.Action) {
 	switch a := a.(type) {
 	case dispatch.KeepRun:
@@ -197,7 +197,7 @@ func (l *loop) carryRun(ctx context.Context, now time.Time, a dispatch.Action) {
 	}
 }
 
-// wake is a signal that may be on its way already.
+// wake sends a signal unless one is pending.
 func wake(signal chan<- struct{}) {
 	select {
 	case signal <- struct{}{}:
@@ -205,7 +205,7 @@ func wake(signal chan<- struct{}) {
 	}
 }
 
-// keepRun makes what was decided of a run durable.
+// keepRun stores the decisions about a run durably.
 func (l *loop) keepRun(id string, run dispatch.RunRecord) {
 	r := l.records[id]
 	r.run = run
@@ -214,7 +214,7 @@ func (l *loop) keepRun(id string, run dispatch.RunRecord) {
 	}
 }
 
-// requeueJob records that a killed run is over, and then throws its outputs away.
+// requeueJob records that a killed run is over, and then discards its outputs.
 func (l *loop) requeueJob(a dispatch.RequeueJob) {
 	r := l.records[a.Job]
 	r.started, r.sprint, r.fast = nil, nil, nil
@@ -227,7 +227,7 @@ func (l *loop) requeueJob(a dispatch.RequeueJob) {
 	l.logger.Info("job preempted and queued again", slog.String("job", a.Job), slog.Any("run", a.Run.Number), slog.String("for", a.For))
 }
 
-// startJob notes when the job started, so that its runtime survives a restart.
+// startJob records when the job started, so that its runtime survives a restart.
 func (l *loop) startJob(a dispatch.StartJob) {
 	r := l.records[a.Job]
 	at := a.At.Round(0)
@@ -253,8 +253,7 @@ func (r *record) manifest() jobdir.Manifest {
 	return m
 }
 
-// dropTasks makes drops durable. A drop that cannot be recorded must not count:
-// a rerun could take the task up again.
+// dropTasks stores drops durably. A drop that cannot be stored must not count: a rerun could run the task again.
 func (l *loop) dropTasks(now time.Time, a dispatch.DropTasks) {
 	r := l.records[a.Job]
 	if err := recordDrops(l.logger, r.dir, r.inputs, a.Indexes, a.Why); err != nil {
@@ -262,7 +261,7 @@ func (l *loop) dropTasks(now time.Time, a dispatch.DropTasks) {
 	}
 }
 
-// recordDrops records durably that map tasks are given up.
+// recordDrops durably records dropped map tasks.
 func recordDrops(logger *slog.Logger, dir jobdir.Folder, inputs []string, indexes []int, why string) error {
 	logger.Warn("tasks dropped", slog.String("job", dir.ID), slog.Int("tasks", len(indexes)), slog.Int("first", indexes[0]), slog.String("why", why))
 	drops := make([]jobdir.DroppedTask, len(indexes))
@@ -304,7 +303,7 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 	}
 }
 
-// endRefused has the ends of jobs committed that were refused while they waited.
+// endRefused commits the ends of jobs that were refused while they waited.
 func (l *loop) endRefused(ctx context.Context) {
 	if len(l.door.refused) == 0 {
 		return
@@ -320,8 +319,8 @@ func (l *loop) endRefused(ctx context.Context) {
 	l.forget()
 }
 
-// send gives a message to a worker's stream. A worker that does not read is cut
-// off: its tasks are settled when it comes back or falls silent.
+// send sends a message to a worker's stream. A worker that does not read is disconnected: its tasks are resolved when
+// it reconnects or times out.
 func (l *loop) send(node string, m *headroomv1.WorkMessage) {
 	s := l.sessions[node]
 	if s == nil {
@@ -335,14 +334,14 @@ func (l *loop) send(node string, m *headroomv1.WorkMessage) {
 	}
 }
 
-// drop ends a worker's stream from this side.
+// drop ends the stream of a worker.
 func (l *loop) drop(s *session) {
 	s.end()
 	delete(l.sessions, s.node)
 	l.core.Broken(s.node)
 }
 
-// task is the message that lets a worker run an attempt.
+// task returns the message that makes a worker run an attempt.
 func (l *loop) task(node string, ref dispatch.Ref) *headroomv1.Task {
 	r := l.records[ref.Job]
 	output := r.dir.Task(ref.Phase, ref.Index)
@@ -356,7 +355,7 @@ func (l *loop) task(node string, ref dispatch.Ref) *headroomv1.Task {
 	return t
 }
 
-// outputs are the names of the map outputs that are part of the result.
+// outputs returns the names of the map outputs of the result.
 func (l *loop) outputs(id string, r *record) []string {
 	var names []string
 	for _, i := range l.core.Outputs(id) {

@@ -18,7 +18,7 @@ type MetricsConfig struct {
 	Listen string `yaml:"listen"`
 }
 
-// Ports whose connections are bounded, as metrics call them.
+// Ports with bounded connections, as labels of metrics.
 const (
 	portRPC   = "rpc"
 	portYarn  = "yarn-hooks"
@@ -55,11 +55,11 @@ func metricsTable() scrape.Table {
 	}
 }
 
-// counts collects what the scheduler's ports have turned out, and what its jobs have come to.
+// counts collects refused connections of the scheduler's ports, and results of its jobs.
 type counts struct {
-	ports map[string]net.Listener // by what they are called
+	ports map[string]net.Listener // by label
 	tally *tally
-	// groups are those that masters dispatch to; nil for none.
+	// groups returns the groups that masters dispatch to; nil for none.
 	groups func() []*headroomv1.DispatchGroup
 	scrape.Descs
 }
@@ -103,7 +103,7 @@ func (c counts) grouped(p scrape.Points) {
 	}
 }
 
-// serveMetrics answers Prometheus until ctx ends.
+// serveMetrics serves Prometheus until ctx ends.
 func (s *Server) serveMetrics(ctx context.Context) error {
 	l, err := scrape.Listen(s.cfg.Metrics.Listen, "scheduler.yaml")
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 // edge is the scheduler's side of every connection.
 type edge struct {
 	ports []net.Listener
-	// peers reaches the coordinators.
+	// peers connects to the coordinators.
 	peers rpc.Peers
-	// keeper is the scheduler's certificate; nil in the clear.
+	// keeper is the scheduler's certificate; nil without TLS.
 	keeper *secure.Keeper
 }
 
-// openEdge opens what the scheduler serves on, with certificates asked for on l unless
-// the configuration says otherwise. After an error l is open and nothing else is.
+// openEdge opens what the scheduler serves on, with client certificates on l unless TLS is off. After an error l is
+// open and nothing else is.
 func openEdge(cfg Config, l net.Listener) (edge, error) {
 	if err := cfg.checkAccess(); err != nil {
 		return edge{}, err

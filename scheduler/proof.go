@@ -23,17 +23,16 @@ const (
 	proofKeyFile = "attempts.key"
 	// proofKeySize is its length in bytes, that of SHA-256.
 	proofKeySize = 32
-	// proofSize is the length of a proof in bytes: nobody guesses 128 bits.
+	// proofSize is the length of a proof in bytes: 128 bits cannot be guessed.
 	proofSize = 16
 )
 
-// prover makes the proof of an attempt: a message authentication code over the node
-// and the attempt, which only the worker that was given the attempt knows. It needs no
-// memory, so that attempts of an earlier scheduler process on the same folder are
-// recognized.
+// prover creates the proof of an attempt: a message authentication code over the node and the attempt, which only the
+// worker that was given the attempt knows. It needs no memory, so attempts of an earlier scheduler process on the same
+// folder are recognised.
 type prover struct{ key []byte }
 
-// openProver reads the key in the scheduler's folder, or makes one.
+// openProver reads the key in the scheduler's folder, or creates one.
 func openProver(dir string) (prover, error) {
 	path := filepath.Join(dir, proofKeyFile)
 	key, err := os.ReadFile(path)
@@ -60,13 +59,12 @@ func openProver(dir string) (prover, error) {
 // proof returns the proof of an attempt on a node.
 func (p prover) proof(node string, ref dispatch.Ref) string {
 	mac := hmac.New(sha256.New, p.key)
-	// No part contains a zero byte: names and ids are checked by nameRule.
-	_, _ = fmt.Fprintf(mac, "%s\x00%s\x00%s\x00%d\x00%d", node, ref.Job, ref.Phase, ref.Index, ref.Attempt) // a hash takes everything
+	// No part contains a zero byte: nameRule checks names and ids.
+	_, _ = fmt.Fprintf(mac, "%s\x00%s\x00%s\x00%d\x00%d", node, ref.Job, ref.Phase, ref.Index, ref.Attempt) // writing to a hash never fails
 	return hex.EncodeToString(mac.Sum(nil)[:proofSize])
 }
 
-// verify returns the attempt that a worker of the node names, and whether the worker
-// was given it.
+// verify returns the attempt that a worker of the node reports, and whether the worker was given it.
 func (p prover) verify(node string, r *headroomv1.TaskRef) (ref dispatch.Ref, ok bool) {
 	ref, err := refFromProto(r)
 	if err != nil {
@@ -75,7 +73,7 @@ func (p prover) verify(node string, r *headroomv1.TaskRef) (ref dispatch.Ref, ok
 	return ref, hmac.Equal([]byte(p.proof(node, ref)), []byte(r.GetProof()))
 }
 
-// sort tells the attempts that the worker of a node was given from others.
+// sort separates the attempts that the worker of a node was given from others.
 func (p prover) sort(node string, refs []*headroomv1.TaskRef) (given []dispatch.Ref, others []*headroomv1.TaskRef) {
 	for _, r := range refs {
 		if ref, ok := p.verify(node, r); ok {

@@ -7,13 +7,13 @@ import (
 	"headroom/internal/rpc"
 )
 
-// refusal is err for the scheduler's own callers: the same two lines and exit code.
+// refusal returns err for the scheduler's own callers, with the same two lines and exit code.
 func refusal(err error, doing string) error {
 	e := rpc.AsCLI(err, doing, "the coordinators")
 	return rpc.Refuse(codeFor(e.Exit), e.Code, e.Exit, e.Error(), e.Hint)
 }
 
-// codeFor is the Connect code that goes with an exit code.
+// codeFor returns the Connect code of an exit code.
 func codeFor(exit int) connect.Code {
 	switch exit {
 	case cli.ExitUsage:

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// resyncEvery is how often the jobs are compared with the coordinators' log:
-	// a commit whose answer was lost is found that way.
+	// resyncEvery is how often the jobs are compared with the coordinators' log: that finds a commit whose answer was
+	// lost.
 	resyncEvery = 10 * time.Second
-	// listWait bounds one effort to read the job table.
+	// listWait bounds one attempt to read the job table.
 	listWait = 10 * time.Second
-	// firstRetry is the wait between efforts as long as the jobs are not known.
+	// firstRetry is the wait between attempts while the jobs are unknown.
 	firstRetry = 500 * time.Millisecond
 )
 
-// restorer keeps the loop's jobs in step with those of the coordinators' log.
+// restorer keeps the loop's jobs consistent with the coordinators' log.
 type restorer struct {
 	leader  *leader.Client
 	inbox   inbox
@@ -39,12 +39,11 @@ type restorer struct {
 	logger  *slog.Logger
 	// programs is the folder where programs of the same build are found.
 	programs string
-	// wanted wakes it when the coordinators may know something new.
+	// wanted wakes it when the coordinators may have new jobs.
 	wanted chan struct{}
 }
 
-// run brings back the jobs of the coordinators' log, at the start and
-// whenever the log may hold one that is not known here.
+// run restores the jobs of the coordinators' log, at the start and whenever the log may contain an unknown one.
 func (t *restorer) run(ctx context.Context) error {
 	first, failed := true, false
 	for {
@@ -65,7 +64,7 @@ func (t *restorer) run(ctx context.Context) error {
 	}
 }
 
-// awaitResync waits for the next comparison; false when ctx ended.
+// awaitResync waits for the next comparison; it returns false when ctx ended.
 func (t *restorer) awaitResync(ctx context.Context, first bool) bool {
 	if first {
 		return pause.For(ctx, firstRetry)
@@ -91,7 +90,7 @@ func (t *restorer) listJobs(parent context.Context) (jobs []*headroomv1.Job, err
 	return jobs, err
 }
 
-// allJobs reads page by page: all job files together may not fit into one message.
+// allJobs reads page by page, because all job files together may not fit into one message.
 func allJobs(ctx context.Context, c headroomv1connect.JobServiceClient) (jobs []*headroomv1.Job, err error) {
 	for after := ""; ; {
 		resp, err := c.ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{After: after}))
@@ -107,8 +106,7 @@ func allJobs(ctx context.Context, c headroomv1connect.JobServiceClient) (jobs []
 	}
 }
 
-// compare tells the loop of every job that it does not know. At the first time
-// the ended ones are told too, for listings.
+// compare sends every unknown job to the loop. The first time it also sends the ended ones, for listings.
 func (t *restorer) compare(ctx context.Context, jobs []*headroomv1.Job, first bool) {
 	slices.SortStableFunc(jobs, func(a, b *headroomv1.Job) int { return cmp.Compare(a.GetSubmittedUs(), b.GetSubmittedUs()) })
 	known := t.known(ctx)
@@ -133,7 +131,7 @@ func (t *restorer) compare(ctx context.Context, jobs []*headroomv1.Job, first bo
 	}
 }
 
-// tidyAtStart removes what jobs have left that are neither listed here nor to run.
+// tidyAtStart removes the files of jobs that are neither listed here nor going to run.
 func (t *restorer) tidyAtStart(ctx context.Context, jobs []*headroomv1.Job) {
 	known := t.known(ctx)
 	if known == nil {
@@ -141,13 +139,13 @@ func (t *restorer) tidyAtStart(ctx context.Context, jobs []*headroomv1.Job) {
 	}
 	for _, j := range jobs {
 		if state := stateFromProto(j.GetState()); !state.Ended() {
-			known[j.GetId()] = state // also one that cannot be restored yet
+			known[j.GetId()] = state // also a job that cannot be restored yet
 		}
 	}
 	t.folders.removeLeft(time.Now(), func(id string) bool { _, ok := known[id]; return ok })
 }
 
-// known are the states of the jobs in the loop.
+// known returns the states of the jobs in the loop.
 func (t *restorer) known(ctx context.Context) map[string]dispatch.State {
 	reply := make(chan view, 1)
 	v, err := ask(ctx, t.inbox, viewEvent{reply: reply}, reply)
@@ -161,7 +159,7 @@ func (t *restorer) known(ctx context.Context) map[string]dispatch.State {
 	return states
 }
 
-// comeBack is the event for a job of the log, or nil when the loop needs none.
+// comeBack returns the event for a job of the log, or nil when the loop needs none.
 func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]dispatch.State) event {
 	state, here := known[j.GetId()]
 	over := stateFromProto(j.GetState())
@@ -169,7 +167,7 @@ func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]disp
 	case t.engines.isForeign(j):
 		return t.engines.foreign(j, here)
 	case here && (state.Ended() || !over.Ended()):
-		return nil // the same here and there, or its end is on its way to the log
+		return nil // the same state here and there, or its end is being committed
 	case over.Ended() && (first || here):
 		return t.finished(j, over)
 	case over.Ended():
@@ -183,7 +181,7 @@ func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]disp
 	return addEvent{plan: r.plan(j.GetId()), past: past, record: r}
 }
 
-// ended is the event for a job that is over.
+// ended returns the event for an ended job.
 func ended(j *headroomv1.Job, state dispatch.State) endedEvent {
 	p := dispatch.Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())}
 	return endedEvent{
@@ -193,21 +191,21 @@ func ended(j *headroomv1.Job, state dispatch.State) endedEvent {
 	}
 }
 
-// finished is the event for a job of ours that is over.
+// finished returns the event for an ended job of ours.
 func (t *restorer) finished(j *headroomv1.Job, state dispatch.State) endedEvent {
 	e := ended(j, state)
 	e.taught = taught(j, state)
 	if j.GetEngine() == "" || state != dispatch.Cancelled {
 		return e
 	}
-	if r, _, err := t.recall(j); err == nil { // its driver may live on
+	if r, _, err := t.recall(j); err == nil { // its driver may still run
 		e.record, e.plan.Engine = r, j.GetEngine()
 	}
 	return e
 }
 
-// taught is what admission learns from an ended job: that it needed no more than all of its slots while it ran. It is nil
-// for a job that was not asked about, or has no result.
+// taught returns what admission learns from an ended job: that it needed at most all of its slots while it ran. It is
+// nil for a job without an admission decision, or without a result.
 func taught(j *headroomv1.Job, state dispatch.State) *lesson {
 	if j.GetAdmission() == nil || state != dispatch.Done || j.GetProgress().GetRuntimeS() <= 0 {
 		return nil
@@ -223,14 +221,14 @@ func taught(j *headroomv1.Job, state dispatch.State) *lesson {
 	}
 }
 
-// recall makes a job's record from its specification and its folder.
+// recall creates a job's record from its specification and its folder.
 func (t *restorer) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 	file, err := jobfile.Parse("/"+j.GetId()+".yaml", j.GetSpec(), nil)
 	if err != nil {
 		return nil, dispatch.Past{}, err
 	}
 	r := &record{file: file, spec: j.GetSpec(), dir: t.folders.of(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j), admission: j.GetAdmission(), scaling: j.GetScaling()}
-	r.floor.Fraction = cmp.Or(j.GetFloor(), file.Fraction()) // as it was when the job was accepted, whatever its profile says now
+	r.floor.Fraction = cmp.Or(j.GetFloor(), file.Fraction()) // as when the job was accepted, whatever its profile has now
 	if r.programs, err = file.Programs(t.programs); err != nil {
 		return nil, dispatch.Past{}, err
 	}
@@ -238,7 +236,7 @@ func (t *restorer) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 	if err != nil {
 		return nil, dispatch.Past{}, err
 	}
-	if m == nil { // nothing of it is left: it begins anew
+	if m == nil { // nothing of it is left: it starts again
 		return r, dispatch.Past{}, r.begin()
 	}
 	r.inputs, r.started = m.Inputs, m.StartedAt
@@ -249,12 +247,12 @@ func (t *restorer) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 	return r, past, err
 }
 
-// deadlineOf is a committed job's deadline, 0 for none.
+// deadlineOf returns a committed job's deadline, 0 for none.
 func deadlineOf(j *headroomv1.Job) time.Duration {
 	return time.Duration(j.GetDeadlineS() * float64(time.Second))
 }
 
-// begin finds the inputs and makes the job's folder.
+// begin finds the inputs and creates the job's folder.
 func (r *record) begin() (err error) {
 	if r.inputs, err = r.file.Inputs(); err != nil {
 		return err
@@ -268,8 +266,7 @@ func (r *record) begin() (err error) {
 	return nil
 }
 
-// keepManifest writes the manifest, unless an earlier try of the same request
-// has: then its inputs count.
+// keepManifest writes the manifest, unless an earlier attempt of the same request has: then its inputs count.
 func (r *record) keepManifest() error {
 	m, err := r.dir.ReadManifest()
 	if err != nil || m != nil {

@@ -16,7 +16,7 @@ import (
 	"headroom/scheduler/scaling"
 )
 
-// Scaling is the scaling section: whether it is learned how jobs scale.
+// Scaling is the scaling section: whether scaling curves of jobs are learned.
 type Scaling struct {
 	// Policy is learned or off.
 	Policy string `yaml:"policy"`
@@ -34,7 +34,7 @@ func (s Scaling) check() *cli.Error {
 	return nil
 }
 
-// openScaling returns what is learned of how jobs scale; nil where nothing is to be.
+// openScaling returns the learner of scaling curves; nil if it is off.
 func openScaling(cfg Config, logger *slog.Logger) *scaling.Learner {
 	if cfg.Scaling.Policy != scalingLearned {
 		return nil
@@ -42,12 +42,12 @@ func openScaling(cfg Config, logger *slog.Logger) *scaling.Learner {
 	return scaling.Open(cfg.Dir, logger)
 }
 
-// advise returns what is known of how a new job scales; nil for nothing. One with a deadline never explores.
+// advise returns the known scaling of a new job; nil for none. A job with a deadline never explores.
 func (s *Server) advise(r *record) *headroomv1.Scaling {
 	return s.scaling.Advise(r.file.Name, r.deadline == 0)
 }
 
-// measure follows how the running jobs hold slots.
+// measure records how many slots the running jobs hold.
 func (l *loop) measure(now time.Time) {
 	if l.scaling == nil || now.Sub(l.measured) < stepEvery {
 		return
@@ -66,20 +66,20 @@ func (l *loop) measure(now time.Time) {
 	}
 }
 
-// powerPart is the part of its full power that a node may draw, as the coordinators said last.
+// powerPart returns the fraction of its full power that a node may use, as last sent by the coordinators.
 func (l *loop) powerPart(node string) (float64, bool) {
 	part, known := l.parts[node]
 	return part, known
 }
 
-// capped notes what a node may draw.
+// capped records the cap of a node.
 func (l *loop) capped(node string, c dispatch.Cap) {
 	if c.Max > 0 && c.Cap > 0 {
 		l.parts[node] = min(1, float64(c.Cap)/float64(c.Max))
 	}
 }
 
-// learnEnd has it learned from a job's last run how jobs of its name scale.
+// learnEnd learns the scaling of jobs of a name from an ended run.
 func (l *loop) learnEnd(r *record, a dispatch.EndJob) {
 	m := l.meters[a.Job]
 	delete(l.meters, a.Job)
@@ -88,7 +88,7 @@ func (l *loop) learnEnd(r *record, a dispatch.EndJob) {
 	}
 }
 
-// curveEvent tells that the curve of a name was fitted anew: jobs that are not over get it.
+// curveEvent reports a new curve of a name: unfinished jobs get it.
 type curveEvent struct{ name string }
 
 func (e curveEvent) apply(l *loop, now time.Time) {
@@ -110,12 +110,12 @@ func (e curveEvent) apply(l *loop, now time.Time) {
 	}
 }
 
-// learnScaling learns how jobs scale until ctx ends.
+// learnScaling runs the learner until ctx ends.
 func (s *Server) learnScaling(ctx context.Context) error {
-	return s.scaling.Run(ctx, func(name string) { _ = s.inbox.post(ctx, curveEvent{name}) }) // it fails only when ctx ends
+	return s.scaling.Run(ctx, func(name string) { _ = s.inbox.post(ctx, curveEvent{name}) }) // fails only when ctx ends
 }
 
-// scalings commits scaling curves of jobs that are not over, one after the other, until ctx ends.
+// scalings commits scaling curves of unfinished jobs until ctx ends.
 func (c *committer) scalings(ctx context.Context) error { return each(ctx, c.scaled, c.commitScaling) }
 
 func (c *committer) commitScaling(ctx context.Context, j *headroomv1.Job) {

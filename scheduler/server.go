@@ -26,13 +26,12 @@ import (
 const (
 	// stepEvery is the longest time between two decisions.
 	stepEvery = 250 * time.Millisecond
-	// restartHold is how long a restarted scheduler with running jobs waits for
-	// its workers to say what they still run.
+	// restartHold is how long a restarted scheduler with running jobs waits for its workers to report what they still
+	// run.
 	restartHold = 2 * time.Second
 )
 
-// Server is a running scheduler. One goroutine, the loop, owns all jobs and
-// workers; everything else sends it events.
+// Server is a running scheduler. One goroutine, the loop, owns all jobs and workers; everything else sends it events.
 type Server struct {
 	cfg    Config
 	id     identity
@@ -43,29 +42,29 @@ type Server struct {
 	queue *buffers.Buffers
 	// profiles are the quality profiles; nil without a folder of them.
 	profiles *profiles.Folder
-	// scaling is what is learned of how jobs scale; nil where nothing is to be.
+	// scaling learns scaling curves; nil if it is off.
 	scaling *scaling.Learner
-	// guard decides who may call what.
+	// guard decides who may call which method.
 	guard *access.Guard
-	// denials are the certificates that are denied; nil in the clear.
+	// denials are the denied certificates; nil without TLS.
 	denials  *access.Denied
 	director *director
 	commits  *committer
 	engines  *engines
 	restorer *restorer
 	folders  jobFolders
-	// prover tells attempts that a worker was given from others.
+	// prover recognises attempts that a worker was given.
 	prover prover
-	// submitting are the submissions under way.
+	// submitting are the submissions in progress.
 	submitting access.Pending
 	requests   requests
 	tally      *tally
-	// ports are the TCP ports, by what metrics call them.
+	// ports are the TCP ports, by their label in metrics.
 	ports map[string]net.Listener
 }
 
-// Run serves on l until ctx ends. It returns nil for an ordered end; jobs go on
-// when a scheduler is started again on the same folder or a new one.
+// Run serves on l until ctx ends. It returns nil after a regular stop; jobs resume when a scheduler is started again on
+// the same folder or a new one.
 func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) error {
 	id, release, err := claim(cfg.Dir)
 	if err != nil {
@@ -123,7 +122,7 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	return s, nil
 }
 
-// ownFolder returns the folder of this binary, where programs of the same build are found.
+// ownFolder returns the folder of this binary, which has the programs of the same build.
 func ownFolder() string {
 	exe, err := os.Executable()
 	if err != nil {
@@ -136,7 +135,7 @@ func newGuard(cfg Config, logger *slog.Logger) *access.Guard {
 	return access.New(cfg.Dev && cfg.TLS.Off(), cfg.SocketGroup, logger)
 }
 
-// serve runs the parts; when one ends, all do.
+// serve runs the parts until one of them ends.
 func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()

@@ -30,14 +30,14 @@ import (
 	"headroom/scheduler/leader"
 )
 
-// submitWait bounds a submission: an election takes up to 3 s.
+// submitWait bounds a submission, because an election takes up to 3 s.
 const submitWait = 8 * time.Second
 
 // service serves SchedulerService.
 type service struct{ *Server }
 
-// Submit checks a job file, commits the job and then lets it run. A repeated
-// request id finds the job of the first time.
+// Submit checks a job file, commits the job and then runs it. A repeated request id returns the job of the first
+// request.
 func (s *service) Submit(ctx context.Context, req *connect.Request[headroomv1.SubmitRequest]) (*connect.Response[headroomv1.SubmitResponse], error) {
 	ctx, cancel := context.WithTimeout(ctx, submitWait)
 	defer cancel()
@@ -120,14 +120,14 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 	return &headroomv1.SubmitResponse{Job: job, Revision: revision}, nil
 }
 
-// requests are those under way, by id: one that is repeated meanwhile waits for the first one, which would otherwise
-// take its folder and its slots away.
+// requests are those in progress, by id. A repeated one waits for the first one, because it would otherwise take its
+// folder and its slots away.
 type requests struct {
 	mu    sync.Mutex
 	under map[string]chan struct{}
 }
 
-// enter waits until no other request of this id is under way. Call leave once it is over.
+// enter waits until no other request of this id is in progress. Call leave once it is over.
 func (q *requests) enter(ctx context.Context, id string) (leave func(), err error) {
 	for {
 		q.mu.Lock()
@@ -156,7 +156,7 @@ func (q *requests) enter(ctx context.Context, id string) (leave func(), err erro
 	}, nil
 }
 
-// judge asks about the deadline that a job names; nil where there is none, and where admission is off.
+// judge decides about the deadline of a job; nil without a deadline or with admission off.
 func (s *service) judge(ctx context.Context, id string, r *record, m *headroomv1.SubmitRequest) (*headroomv1.Admission, error) {
 	if _, named := r.file.Due(); !named || s.cfg.Admission.Policy == admissionOff {
 		return nil, nil
@@ -166,8 +166,8 @@ func (s *service) judge(ctx context.Context, id string, r *record, m *headroomv1
 	return proto.CloneOf(a), err
 }
 
-// Refused is the refusal of a job whose deadline cannot be kept, or not without waiting, which queue allows; nil for a job
-// that is admitted.
+// Refused returns the refusal of a job whose deadline cannot be met, or not without waiting, which queue allows; nil
+// for an admitted job.
 func Refused(name string, a *headroomv1.Admission, queue bool) error {
 	e := &cli.Error{Code: "admission", Exit: cli.ExitRefused}
 	switch {
@@ -186,12 +186,12 @@ func Refused(name string, a *headroomv1.Admission, queue bool) error {
 	return e
 }
 
-// nearest is the shortest deadline that could be kept, in whole seconds.
+// nearest returns the shortest feasible deadline, in whole seconds.
 func nearest(a *headroomv1.Admission) time.Duration {
 	return time.Duration(math.Ceil(a.GetNearestS())) * time.Second
 }
 
-// prepare checks everything about a job file without changing anything.
+// prepare checks a job file without changing anything.
 func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*record, error) {
 	if m.GetChange().GetRequestId() == "" || !filepath.IsAbs(m.GetFile()) {
 		return nil, cli.Usage("a submission needs a request id and the absolute path of the job file")
@@ -229,10 +229,10 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*reco
 	return r, err
 }
 
-// checkOutput proves that the job's folder can be made, without leaving a trace.
+// checkOutput checks that the job's folder can be created, and leaves no trace.
 func checkOutput(f *jobfile.File, dir jobdir.Folder) error {
 	if _, err := os.Stat(dir.Path("")); err == nil {
-		return nil // of an earlier try of the same request
+		return nil // from an earlier attempt of the same request
 	}
 	made, err := jobdir.MakeAll(dir.Path(""))
 	err = errors.Join(err, jobdir.TakeBack(dir, made))
@@ -250,15 +250,14 @@ func outputError(f *jobfile.File, err error) *cli.Error {
 		WithHint("the scheduler and the workers must be able to write to the output folder")
 }
 
-// noSpark refuses a job of an engine that is not here.
+// noSpark refuses a job of an engine that is not configured.
 func noSpark(file *jobfile.File) error {
 	e := file.ErrorAt("spark", "Spark is not configured on this scheduler")
 	e.Err = errNoEngine
 	return e.WithHint("configure the section spark of scheduler.yaml, or give the job map and output")
 }
 
-// jobID is the id of the job that a request asks for: the same for a repeated
-// request, different for another one.
+// jobID returns the id of the job of a request: the same for a repeated request, different for another one.
 func jobID(name, requestID string) string {
 	sum := sha256.Sum256([]byte(requestID))
 	return name + "-" + hex.EncodeToString(sum[:4])
@@ -275,39 +274,39 @@ func again(j *headroomv1.Job, r *record) (*headroomv1.SubmitResponse, error) {
 	return &headroomv1.SubmitResponse{Job: j}, nil
 }
 
-// accept makes the job's folder, commits the job and gives it to the loop. When
-// the job is surely not committed, the folder is taken back.
+// accept creates the job's folder, commits the job and sends it to the loop. When the job is certainly not committed,
+// the folder is removed.
 func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, change *headroomv1.Change) (revision uint64, err error) {
 	made, err := jobdir.MakeAll(r.dir.Path(""))
 	if err == nil {
 		err = r.keepManifest()
 	}
 	if err != nil {
-		_ = jobdir.TakeBack(r.dir, made) // the cause is told; what is left is an empty folder
+		_ = jobdir.TakeBack(r.dir, made) // the cause is returned; at most an empty folder remains
 		s.takeBack(ctx, job)
 		return 0, outputError(r.file, err)
 	}
 	resp, err := leader.Ask(ctx, s.leader, "submit", headroomv1connect.JobServiceClient.CommitJob, &headroomv1.CommitJobRequest{Job: job, Change: change})
 	if err != nil {
 		if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit != cli.ExitUnknown {
-			_ = jobdir.TakeBack(r.dir, made) // what is left is an empty folder
+			_ = jobdir.TakeBack(r.dir, made) // at most an empty folder remains
 			s.takeBack(ctx, job)
 		}
 		return 0, err
 	}
 	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs)), slog.String("actor", change.GetActor()))
-	// The job is committed: whatever happens to this request, it must run.
+	// The job is committed, so it must run even if this request fails now.
 	return resp.GetRevision(), s.inbox.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
 }
 
-// takeBack gives back the slots that were promised to a job which is surely not committed.
+// takeBack releases the slots that were promised to a job which is certainly not committed.
 func (s *service) takeBack(ctx context.Context, job *headroomv1.Job) {
 	if job.GetAdmission() != nil {
-		_ = s.inbox.postAnyway(ctx, withdrawEvent{job.GetId()}) // otherwise they come back after a while
+		_ = s.inbox.postAnyway(ctx, withdrawEvent{job.GetId()}) // otherwise they are released after a while
 	}
 }
 
-// look is a view of the jobs, refused before they are known.
+// look returns a view of the jobs, or an error before they are known.
 func (s *service) look(ctx context.Context, id string) (view, error) {
 	reply := make(chan view, 1)
 	v, err := ask(ctx, s.inbox, viewEvent{id: id, reply: reply}, reply)
@@ -327,7 +326,7 @@ func liveJobs(v view) int {
 	return live
 }
 
-// List answers with all jobs, or with one, and with the workers.
+// List returns all jobs, or one, and the workers.
 func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.ListRequest]) (*connect.Response[headroomv1.ListResponse], error) {
 	v, err := s.look(ctx, req.Msg.GetId())
 	if err != nil {
@@ -352,10 +351,10 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 	return connect.NewResponse(resp), nil
 }
 
-// explainWait bounds the question what was decided about a job: without an answer the rest is shown.
+// explainWait bounds the request for decisions about a job: without an answer the rest is shown.
 const explainWait = time.Second
 
-// explain adds what the coordinators have decided about jobs that are not over, as far as they answer in time.
+// explain adds the coordinators' decisions about unfinished jobs, if they answer in time.
 func (s *service) explain(ctx context.Context, jobs []*headroomv1.Job) {
 	ctx, cancel := context.WithTimeout(ctx, explainWait)
 	defer cancel()
@@ -373,8 +372,8 @@ func (s *service) explain(ctx context.Context, jobs []*headroomv1.Job) {
 	}
 }
 
-// hideOthers leaves the job files of other people out of what a submitter is shown:
-// commands may carry what is meant for nobody else.
+// hideOthers removes the job files of other users from the listing of a submitter, because commands may contain private
+// data.
 func hideOthers(who access.Caller, jobs []*headroomv1.Job) {
 	if who.Role != secure.Submitter {
 		return
@@ -387,8 +386,7 @@ func hideOthers(who access.Caller, jobs []*headroomv1.Job) {
 	}
 }
 
-// Cancel commits the cancellation of a job and then stops it. A job that was
-// cancelled before is no error.
+// Cancel commits the cancellation of a job and then stops it. Cancelling a cancelled job is no error.
 func (s *service) Cancel(ctx context.Context, req *connect.Request[headroomv1.CancelRequest]) (*connect.Response[headroomv1.CancelResponse], error) {
 	ctx, cancel := context.WithTimeout(ctx, submitWait)
 	defer cancel()
@@ -429,7 +427,7 @@ func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint
 	return revision, s.inbox.postAnyway(ctx, cancelEvent{m.GetId(), outcome})
 }
 
-// cancellable finds the job to cancel; over says that it was cancelled before.
+// cancellable finds the job to cancel; over is whether it was cancelled before.
 func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool, err error) {
 	for _, j := range v.waiting {
 		if id != "" && j.GetId() == id {
@@ -449,7 +447,7 @@ func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool
 	return progressToProto(j), j.State == dispatch.Cancelled, nil
 }
 
-// submitterIn is the submitter of a job of the view; empty where it is unknown.
+// submitterIn returns the submitter of a job of the view; empty if unknown.
 func submitterIn(v view, id string) string {
 	for _, j := range v.waiting {
 		if j.GetId() == id {
@@ -464,7 +462,7 @@ func submitterIn(v view, id string) string {
 	return ""
 }
 
-// NoJob is the answer for an id that nobody has.
+// NoJob returns the error for an unknown id.
 func NoJob(id string) *cli.Error {
 	return &cli.Error{
 		Code: "unknown-job", Exit: cli.ExitUsage,
@@ -472,8 +470,8 @@ func NoJob(id string) *cli.Error {
 	}
 }
 
-// checkQuota refuses a further job of a submitter who has too many waiting. others are
-// submissions of theirs that are under way.
+// checkQuota refuses a job of a submitter with too many waiting jobs. others are other submissions of the same user in
+// progress.
 func (s *service) checkQuota(who access.Caller, v view, others int) error {
 	if !who.Proven() || s.cfg.MaxWaiting == 0 {
 		return nil

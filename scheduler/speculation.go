@@ -19,21 +19,21 @@ import (
 	"headroom/jobs/speculation"
 )
 
-// Speculation is the speculation section: how jobs with a deadline or an error bound choose
-// between waiting tasks and copies of running ones.
+// Speculation is the speculation section: how jobs with a deadline or an error bound choose between waiting tasks and
+// copies of running ones.
 type Speculation struct {
 	// Policy is ours, grass, gs, ras, late, mantri or none.
 	Policy string `yaml:"policy"`
-	// Xi is the part of such jobs that run gs or ras all through, "15%", to teach grass and ours.
+	// Xi is the fraction of such jobs that run only gs or ras, "15%", as samples for grass and ours.
 	Xi string `yaml:"xi"`
 }
 
-// speculationDefaults are the paper's part of samples, and the policy that knows of caps.
+// speculationDefaults returns the paper's fraction of samples, and the policy that uses caps.
 func speculationDefaults() Speculation {
 	return Speculation{Policy: string(speculation.Ours), Xi: "15%"}
 }
 
-// speculates are the policies that decide while jobs run.
+// speculates returns the policies that can be configured.
 func speculates() []string {
 	return []string{
 		string(speculation.Ours), string(speculation.GRASS), string(speculation.GS), string(speculation.RAS),
@@ -51,27 +51,26 @@ func (s Speculation) check() *cli.Error {
 	return nil
 }
 
-// rule is what the core decides on copies by.
+// rule returns the rule for copies in the core.
 func (s Speculation) rule() dispatch.Speculation {
-	xi, _ := config.ParsePart(s.Xi) // it was checked
+	xi, _ := config.ParsePart(s.Xi) // it was checked at load
 	return dispatch.Speculation{Policy: speculation.Policy(s.Policy), Xi: xi}
 }
 
-// samplesKept bounds the samples that are kept, the newest of them: as many as are used.
+// samplesKept bounds the kept samples, the newest ones: as many as are used.
 const samplesKept = 2000
 
-// samples are what past jobs teach about when to switch policies, in a file of the scheduler's
-// folder. Lost samples cost time, never a job: failures are logged and passed over.
+// samples are samples of past jobs for switching policies, in a file of the scheduler's folder. Lost samples cost time,
+// never a job: failures are only logged.
 type samples struct {
 	path   string
 	logger *slog.Logger
-	// all belong to the loop. fresh are those that are to be written: the file is on the disk
-	// only after a while, which the loop does not wait for.
+	// all belongs to the loop. fresh are samples to be written: writing takes time, and the loop does not wait for it.
 	all   []speculation.Sample
 	fresh chan []speculation.Sample
 }
 
-// readSamples reads the samples in a folder; none where there is no file of them.
+// readSamples reads the samples in a folder; none if the file does not exist.
 func readSamples(dir string, logger *slog.Logger) *samples {
 	s := &samples{path: filepath.Join(dir, "samples.json"), logger: logger, fresh: make(chan []speculation.Sample, 1)}
 	data, err := config.ReadFile(s.path, samplesSize)
@@ -85,10 +84,10 @@ func readSamples(dir string, logger *slog.Logger) *samples {
 	return s
 }
 
-// samplesSize bounds the file of samples: a few hundred bytes for each.
+// samplesSize bounds the file of samples: a few hundred bytes each.
 const samplesSize = 1 << 20
 
-// keep adds a sample, if there is one, and has the file written. Only the loop calls it.
+// keep adds a sample, if there is one, and triggers writing. Only the loop calls it.
 func (s *samples) keep(x *speculation.Sample) {
 	if x == nil {
 		return
@@ -96,13 +95,13 @@ func (s *samples) keep(x *speculation.Sample) {
 	s.all = append(s.all, *x)
 	s.all = s.all[max(0, len(s.all)-samplesKept):]
 	select {
-	case <-s.fresh: // older ones, which nobody has begun to write
+	case <-s.fresh: // older ones that have not been written yet
 	default:
 	}
 	s.fresh <- slices.Clone(s.all)
 }
 
-// run writes the file whenever there are fresh samples, until ctx ends.
+// run writes the file when there are new samples, until ctx ends.
 func (s *samples) run(ctx context.Context) error {
 	err := each(ctx, s.fresh, s.write)
 	select {
@@ -123,7 +122,7 @@ func (s *samples) write(_ context.Context, all []speculation.Sample) {
 	}
 }
 
-// sizes are the sizes of input files; a file that cannot be looked at counts as empty.
+// sizes returns the sizes of input files; an unreadable file counts as empty.
 func sizes(names []string) []int64 {
 	all := make([]int64, len(names))
 	for i, name := range names {

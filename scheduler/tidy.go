@@ -11,21 +11,19 @@ import (
 	"headroom/scheduler/jobfile"
 )
 
-// The folders of Spark's jobs, DIR/jobs/ID, hold what their drivers wrote. They stay as
-// long as the job is listed: until endedMax others have ended after it. What was left by
-// an earlier scheduler process goes at the start, once nothing has touched it for a day:
-// a submission whose answer was lost may be tried again until then.
+// The folders of Spark's jobs, DIR/jobs/ID, contain the output of their drivers. They are kept while the job is listed:
+// until endedMax others have ended after it. Folders of an earlier scheduler process are removed at the start, once
+// they have not changed for a day, because a submission whose answer was lost may be retried until then.
 const leftFor = 24 * time.Hour
 
 // jobFolders are the folders of jobs.
 type jobFolders struct {
-	// spark is where those of Spark's jobs are.
+	// spark is the folder of Spark's jobs.
 	spark  string
 	logger *slog.Logger
 }
 
-// of is where a job keeps its files: an application of Spark has no output
-// folder of its own.
+// of returns the folder of a job's files: a Spark application has no output folder of its own.
 func (f jobFolders) of(file *jobfile.File, id string) jobdir.Folder {
 	if file.Spark != nil {
 		return jobdir.Folder{Output: f.spark, ID: id}
@@ -33,7 +31,7 @@ func (f jobFolders) of(file *jobfile.File, id string) jobdir.Folder {
 	return jobdir.Folder{Output: file.Output, ID: id}
 }
 
-// forget drops the records and folders of jobs that the core has forgotten.
+// forget removes the records and folders of jobs that the core has forgotten.
 func (l *loop) forget() {
 	for id := range l.records {
 		if !l.core.Knows(id) {
@@ -43,8 +41,8 @@ func (l *loop) forget() {
 	}
 }
 
-// remove removes the folder of a Spark job that is listed no more. Without a record of the
-// job in it, it is not ours to remove.
+// remove removes the folder of a Spark job that is no longer listed. Without a record of the job in it, the folder is
+// not ours.
 func (f jobFolders) remove(id string) {
 	dir := jobdir.Folder{Output: f.spark, ID: id}
 	m, err := dir.ReadManifest()
@@ -59,7 +57,7 @@ func (f jobFolders) remove(id string) {
 	}
 }
 
-// removeLeft removes the folders of jobs that are not among known and have been left alone.
+// removeLeft removes old folders of jobs that are not among known.
 func (f jobFolders) removeLeft(now time.Time, known func(id string) bool) {
 	entries, err := os.ReadDir(f.spark)
 	if err != nil {

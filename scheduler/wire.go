@@ -78,7 +78,7 @@ func progressToProto(v jobAndSpec) *headroomv1.JobProgress {
 	switch v.Engine {
 	case "":
 		p.Containers = count(v.Held)
-	case jobfile.Pigeon: // masters hold its slots; a drop ratio acts on what was not handed to them
+	case jobfile.Pigeon: // masters hold its slots; a drop ratio affects tasks that were not handed out
 	default:
 		p.Containers, p.Ahead = count(cmp.Or(v.Progress.Cores, v.Progress.Executors)), true
 		p.Copies = count(v.Progress.Copies)
@@ -93,7 +93,7 @@ func progressToProto(v jobAndSpec) *headroomv1.JobProgress {
 	return p
 }
 
-// sharesFromProto are shares of slots as the core has them.
+// sharesFromProto converts shares of slots for the core.
 func sharesFromProto(d *headroomv1.ShareDirective) []dispatch.Share {
 	shares := make([]dispatch.Share, 0, len(d.GetJobs()))
 	for _, j := range d.GetJobs() {
@@ -106,7 +106,7 @@ func sharesFromProto(d *headroomv1.ShareDirective) []dispatch.Share {
 	return shares
 }
 
-// detailToProto is what listings show of a run; nil before the first.
+// detailToProto returns the run as shown in listings; nil before the first run.
 func detailToProto(v jobAndSpec) *headroomv1.RunDetail {
 	if v.Run.Number == 0 {
 		return nil
@@ -155,5 +155,5 @@ func stampFromProto(d *headroomv1.Directive) lease.Stamp {
 
 func submittedAt(j *headroomv1.Job) time.Time { return time.UnixMicro(j.GetSubmittedUs()) }
 
-// count is a small number as the protocol has it.
+// count converts a small number to the protocol.
 func count(n int) uint32 { return uint32(max(0, n)) }

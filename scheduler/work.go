@@ -17,23 +17,22 @@ import (
 )
 
 const (
-	// takeoverAfter is the silence after which a new stream of a node replaces the
-	// one before: workers speak each second.
+	// takeoverAfter is the silence after which a new stream of a node replaces the previous one: workers send a message
+	// every second.
 	takeoverAfter = 2 * time.Second
-	// outboxMax is how many messages may wait for a worker that does not read.
+	// outboxMax bounds the messages that wait for a worker that does not read.
 	outboxMax = 1024
-	// leaveWait bounds telling the loop something after its request is over.
+	// leaveWait bounds the report to the loop after a request is over.
 	leaveWait = time.Second
 )
 
-// session is one stream of a worker. The loop owns heard; out is written by the
-// loop and read by the stream's handler.
+// session is one stream of a worker. The loop owns heard; the loop writes out and the stream's handler reads it.
 type session struct {
 	node  string
 	out   chan *headroomv1.WorkMessage
 	heard time.Time
 	over  chan struct{}
-	// denied asks for the denials to be told.
+	// denied requests that denials are sent.
 	denied chan struct{}
 	once   sync.Once
 }
@@ -42,7 +41,7 @@ func newSession(node string) *session {
 	return &session{node: node, out: make(chan *headroomv1.WorkMessage, outboxMax), over: make(chan struct{}), denied: make(chan struct{}, 1)}
 }
 
-// end lets the stream's handler return.
+// end makes the stream's handler return.
 func (s *session) end() { s.once.Do(func() { close(s.over) }) }
 
 // workers serves WorkerService.
@@ -50,7 +49,7 @@ type workers struct{ *Server }
 
 type workStream = connect.BidiStream[headroomv1.WorkerMessage, headroomv1.WorkMessage]
 
-// Work is the stream of one worker.
+// Work serves the stream of one worker.
 func (w *workers) Work(ctx context.Context, st *workStream) error {
 	first, err := st.Receive()
 	if err != nil {
@@ -71,15 +70,15 @@ func (w *workers) Work(ctx context.Context, st *workStream) error {
 	if refused != nil {
 		return refused
 	}
-	// The receiver ends when this handler has returned: that closes the request.
+	// The receiver ends when this handler has returned, which closes the request.
 	go w.receive(ctx, st, s)
 	return w.transmit(ctx, st, s)
 }
 
-// transmit sends what the loop has for the worker until the session is over.
+// transmit sends the loop's messages to the worker until the session is over.
 func (w *workers) transmit(ctx context.Context, st *workStream, s *session) error {
 	defer s.end()
-	s.denied <- struct{}{} // it has room for one
+	s.denied <- struct{}{} // its buffer holds one
 	defer w.guard.Listen(s.denied)()
 	for {
 		select {
@@ -103,7 +102,7 @@ func (w *workers) transmit(ctx context.Context, st *workStream, s *session) erro
 	}
 }
 
-// receive passes on what the worker says until the stream ends.
+// receive forwards the worker's messages until the stream ends.
 func (w *workers) receive(ctx context.Context, st *workStream, s *session) {
 	for {
 		m, err := st.Receive()
@@ -132,9 +131,8 @@ func (w *workers) pass(ctx context.Context, s *session, m *headroomv1.WorkerMess
 	}
 }
 
-// leave tells the loop that the stream ended; the request's own context may have
-// ended with it.
+// leave reports to the loop that the stream ended. It does not use the request's context, which may have ended.
 func (w *workers) leave(ctx context.Context, s *session, goodbye bool) {
-	_ = w.inbox.postAnyway(ctx, leaveEvent{s, goodbye}) // the loop may have ended: then nobody needs to know
+	_ = w.inbox.postAnyway(ctx, leaveEvent{s, goodbye}) // fails only if the loop has ended
 	s.end()
 }

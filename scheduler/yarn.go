@@ -22,7 +22,7 @@ import (
 	"headroom/scheduler/yarn"
 )
 
-// openYarn opens the engine for YARN, where scheduler.yaml names one.
+// openYarn opens the engine for YARN, if it is configured.
 func (e *engines) openYarn(s *Server, keeper *secure.Keeper) error {
 	if !s.cfg.Yarn.On() {
 		return nil
@@ -52,7 +52,7 @@ func (e *engines) openYarn(s *Server, keeper *secure.Keeper) error {
 	return nil
 }
 
-// yarnClasses are the classes as the engine for YARN takes them.
+// yarnClasses returns the classes for the engine for YARN.
 func (c *Config) yarnClasses() []yarn.Class {
 	var all []yarn.Class
 	for _, k := range c.Classes {
@@ -61,7 +61,7 @@ func (c *Config) yarnClasses() []yarn.Class {
 	return all
 }
 
-// hookGuard reads what hooks prove themselves by.
+// hookGuard reads the secrets that hooks authenticate with.
 func hookGuard(c yarn.Config) (*hookserver.Guard, error) {
 	guard := &hookserver.Guard{}
 	var err error
@@ -78,7 +78,7 @@ func hookGuard(c yarn.Config) (*hookserver.Guard, error) {
 	return guard, nil
 }
 
-// sparkOnYARN is what Spark's engine asks of YARN; nil where its jobs run on a standalone master.
+// sparkOnYARN returns the interface of Spark's engine to YARN; nil with a standalone master.
 func (s *Server) sparkOnYARN() spark.YARN {
 	if !s.cfg.Spark.OnYARN() {
 		return nil
@@ -90,7 +90,7 @@ func (s *Server) sparkOnYARN() spark.YARN {
 	return yarn.NewApplications(c, s.logger)
 }
 
-// hooksError says that the hooks cannot be served, and which key to mend.
+// hooksError returns the error for hooks that cannot be served, with the key to correct.
 func hooksError(address string, cause error) *cli.Error {
 	e := &cli.Error{
 		Code: "listen", Exit: cli.ExitFailed, Err: cause, Message: fmt.Sprintf("yarn.hooks: %v", cause),
@@ -102,10 +102,10 @@ func hooksError(address string, cause error) *cli.Error {
 	return e
 }
 
-// yarnCoordinators is what the engine asks of the coordinators.
+// yarnCoordinators is the interface of the engine to the coordinators.
 type yarnCoordinators struct{ *committer }
 
-// final marks errors that a repetition will not change.
+// final marks errors that a retry will not change.
 func final(err error) error {
 	if err != nil && leader.Settled(err) {
 		return fmt.Errorf("%w: %w", yarn.ErrRefused, err)
@@ -131,10 +131,10 @@ func (y yarnCoordinators) DropTasks(ctx context.Context, r *headroomv1.DropTasks
 	return resp.GetDropped(), final(err)
 }
 
-// ofYarn reports whether YARN's engine keeps the job of that id.
+// ofYarn reports whether a job belongs to YARN's engine.
 func (e *engines) ofYarn(id string) bool { return e.yarn != nil && yarn.Names(id) }
 
-// carryOut carries out a directive to an engine. A directive that is for none is no error.
+// carryOut carries out a directive to an engine. It ignores a directive for no engine.
 func (e *engines) carryOut(d *headroomv1.Directive) error {
 	share, stop := d.GetShare(), d.GetStop()
 	if e.yarn != nil && d.GetCap() != nil {
@@ -147,7 +147,7 @@ func (e *engines) carryOut(d *headroomv1.Directive) error {
 		e.yarn.Sprint(d.GetSprint())
 		return nil
 	case share == nil && stop == nil, share.GetEngine() == engineLocal:
-		return nil // the loop's
+		return nil // for the loop
 	case share.GetEngine() == spark.Name && e.spark != nil:
 		return e.shareSpark(share)
 	case e.yarn == nil || (share != nil && share.GetEngine() != yarn.Name):
@@ -159,8 +159,8 @@ func (e *engines) carryOut(d *headroomv1.Directive) error {
 	}
 }
 
-// foreign is the event for a job of an engine: none where the engine keeps it,
-// and a listing that says so where there is no such engine.
+// foreign returns the event for a job of an engine: none if the engine keeps it, and otherwise one that lists it with
+// the reason.
 func (e *engines) foreign(j *headroomv1.Job, here bool) event {
 	over := stateFromProto(j.GetState())
 	switch {
@@ -173,14 +173,13 @@ func (e *engines) foreign(j *headroomv1.Job, here bool) event {
 	return waitEvent{j}
 }
 
-// isForeign tells whether a job runs on an engine of its own, not on our workers.
+// isForeign reports whether a job runs on its own engine, not on our workers.
 func (e *engines) isForeign(j *headroomv1.Job) bool {
 	return j.GetEngine() != "" && j.GetEngine() != "local" && (j.GetEngine() != spark.Name || e.spark == nil) &&
 		(j.GetEngine() != jobfile.Pigeon || e.masters == nil)
 }
 
-// withOwn are the jobs of YARN's engine among those of the scheduler, in the order
-// of their submission.
+// withOwn adds the jobs of YARN's engine to those of the scheduler, in the order of submission.
 func (e *engines) withOwn(jobs []*headroomv1.Job, id string) []*headroomv1.Job {
 	if e.yarn == nil {
 		return jobs
@@ -190,7 +189,7 @@ func (e *engines) withOwn(jobs []*headroomv1.Job, id string) []*headroomv1.Job {
 	return all
 }
 
-// ownDetails are what listings show of YARN's jobs beside them.
+// ownDetails returns the details of YARN's jobs for listings.
 func (e *engines) ownDetails(id string) []*headroomv1.RunDetail {
 	if e.yarn == nil {
 		return nil
