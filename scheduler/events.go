@@ -182,7 +182,7 @@ func (e waitEvent) apply(l *loop, _ time.Time) {
 type readyEvent struct{ hold bool }
 
 func (e readyEvent) apply(l *loop, now time.Time) {
-	l.door.read = now
+	l.admitter.read = now
 	if l.ready {
 		return
 	}
@@ -190,7 +190,7 @@ func (e readyEvent) apply(l *loop, now time.Time) {
 	l.core.HoldUntil(now)
 	if e.hold {
 		l.core.HoldUntil(now.Add(restartHold))
-		l.door.opens = now.Add(restartHold)
+		l.admitter.opens = now.Add(restartHold)
 	}
 	l.logger.Info("scheduler ready", slog.Int("jobs", len(l.records)))
 }
@@ -200,7 +200,7 @@ type cancelEvent struct{ id, outcome string }
 
 func (e cancelEvent) apply(l *loop, now time.Time) {
 	delete(l.waiting, e.id)
-	if p := l.door.promises[e.id]; p != nil && p.waiting != nil {
+	if p := l.admitter.promises[e.id]; p != nil && p.waiting != nil {
 		l.records[e.id] = p.waiting.record
 		l.core.AddEnded(p.waiting.plan, dispatch.Cancelled, e.outcome, 0, 0, 0)
 		l.withdraw(now, e.id)
@@ -323,7 +323,7 @@ func (l *loop) withSpec(j dispatch.JobView) jobAndSpec {
 			admission: r.admission, scaling: r.scaling, promised: l.promised(j.ID), wasted: r.wasted,
 			length: r.lengthOf(l.cfg),
 		}
-		if p := l.door.promises[j.ID]; p != nil {
+		if p := l.admitter.promises[j.ID]; p != nil {
 			v.admission = p.answer
 		}
 		if r.file != nil {

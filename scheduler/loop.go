@@ -35,7 +35,7 @@ type loop struct {
 	// jobs.
 	points    []string
 	histories []history
-	door      *door
+	admitter  *admitter
 	// prices are the quality prices of the classes; 0 for the arbiter's default.
 	prices []time.Duration
 	// samples are the samples of past jobs for copies.
@@ -86,7 +86,7 @@ func newLoop(s *Server) *loop {
 		kept:     standingOf(s.queue),
 		points:   make([]string, len(s.cfg.Classes)),
 		prices:   s.cfg.prices(),
-		door:     newDoor(s.cfg.Admission.Policy),
+		admitter: newAdmitter(s.cfg.Admission.Policy),
 
 		histories: make([]history, len(s.cfg.Classes)),
 		meters:    make(map[string]*scaling.Meter),
@@ -97,7 +97,7 @@ func newLoop(s *Server) *loop {
 			l.points[i] = "not found yet"
 		}
 	}
-	l.door.tally = s.tally
+	l.admitter.tally = s.tally
 	l.core.Speculate(s.cfg.Speculation.rule())
 	l.samples = readSamples(l.cfg.Dir, l.logger)
 	if err := l.core.Learn(l.samples.all); err != nil {
@@ -275,7 +275,7 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 	r := l.records[a.Job]
 	l.measureEnd(now, r, a)
 	l.learnEnd(r, a)
-	l.leaveDoor(now, r, a)
+	l.leaveAdmission(now, r, a)
 	if r.file.Spark != nil && r.run.Number > 0 && a.State != dispatch.Cancelled {
 		r.run.Over = true // a restart looks for no driver
 		l.keepRun(a.Job, r.run)
@@ -305,17 +305,17 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 
 // endRefused commits the ends of jobs that were refused while they waited.
 func (l *loop) endRefused(ctx context.Context) {
-	if len(l.door.refused) == 0 {
+	if len(l.admitter.refused) == 0 {
 		return
 	}
-	for _, e := range l.door.refused {
+	for _, e := range l.admitter.refused {
 		l.logger.Info("job ended", slog.String("job", e.Job), slog.String("state", e.State.String()), slog.String("outcome", e.Outcome))
 		select {
 		case l.commits.ended <- e:
 		case <-ctx.Done():
 		}
 	}
-	l.door.refused = nil
+	l.admitter.refused = nil
 	l.forget()
 }
 

@@ -142,11 +142,11 @@ func TestConcurrentSubmissions(t *testing.T) {
 		wg.Wait()
 		f.do(func() {
 			promised := 0
-			for id := range f.door.promises {
+			for id := range f.admitter.promises {
 				promised += f.promised(id)
 			}
-			if promised != 4 || len(f.door.promises) != 4 || len(f.log.jobs) != 4 || len(f.core.Jobs(time.Now())) != 4 {
-				t.Errorf("%d slots are promised to %d jobs, %d committed, %d to run", promised, len(f.door.promises), len(f.log.jobs), len(f.core.Jobs(time.Now())))
+			if promised != 4 || len(f.admitter.promises) != 4 || len(f.log.jobs) != 4 || len(f.core.Jobs(time.Now())) != 4 {
+				t.Errorf("%d slots are promised to %d jobs, %d committed, %d to run", promised, len(f.admitter.promises), len(f.log.jobs), len(f.core.Jobs(time.Now())))
 			}
 		})
 		for i := range all {
@@ -168,7 +168,7 @@ func TestLostLeaderGivesSlotsBack(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 		f.do(func() {
-			if n := len(f.door.promises); n != 0 {
+			if n := len(f.admitter.promises); n != 0 {
 				t.Errorf("%d promises are left", n)
 			}
 		})

@@ -13,7 +13,7 @@ import (
 	"headroom/units"
 )
 
-// Application is one that an engine's hook asks about at the door.
+// Application is one that an engine's hook asks admission about.
 type Application struct {
 	// ID is the engine's own, User who submitted it and Queue where to.
 	ID, User, Queue string
@@ -27,14 +27,14 @@ type Application struct {
 	Waits bool
 }
 
-// Door decides whether an application may begin.
-type Door interface {
+// Admitter decides whether an application may begin.
+type Admitter interface {
 	// Admit decides at once and remembers: an application that is asked about again gets the same answer, or, where it
 	// waits, how it stands.
 	Admit(ctx context.Context, a Application) (*headroomv1.Admission, error)
 }
 
-// ErrApplication is an application that no door can judge.
+// ErrApplication is an application that cannot be judged.
 var ErrApplication = errors.New("invalid application")
 
 // Bounds of an application.
@@ -46,7 +46,7 @@ const (
 )
 
 // AdmitHandler serves POST /v1/admit: docs/hooks.md.
-func AdmitHandler(door Door) http.HandlerFunc {
+func AdmitHandler(admitter Admitter) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var ask struct {
 			Application string  `json:"application"`
@@ -69,7 +69,7 @@ func AdmitHandler(door Door) http.HandlerFunc {
 			Refuse(w, http.StatusBadRequest, err)
 			return
 		}
-		d, err := door.Admit(r.Context(), a)
+		d, err := admitter.Admit(r.Context(), a)
 		switch {
 		case errors.Is(err, ErrApplication):
 			Refuse(w, http.StatusBadRequest, err)

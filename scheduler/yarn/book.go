@@ -70,8 +70,8 @@ type book struct {
 	policy speculation.Policy
 	// shares are the containers of each job as the coordinators said last, order the jobs as they are served. Jobs that
 	// are not known yet may be among them: a directive may come before the log is read.
-	shares map[string]int
-	door   *door
+	shares   map[string]int
+	admitter *admitter
 	// speeds are how fast nodes run under their caps, by name.
 	speeds map[string]speed
 	order  []string
@@ -85,7 +85,7 @@ type book struct {
 }
 
 func newBook(cfg Config, logger *slog.Logger) *book {
-	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, sparks: map[string]*sparkApp{}, speeds: map[string]speed{}, door: newDoor(logger), gap: true, overhead: 1}
+	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, sparks: map[string]*sparkApp{}, speeds: map[string]speed{}, admitter: newAdmitter(logger), gap: true, overhead: 1}
 }
 
 // wish is what the next look should bring.
@@ -129,7 +129,7 @@ func (b *book) see(now time.Time, w wish, s *sight) {
 	for _, id := range s.unknown {
 		b.miss(now, b.jobs[id])
 	}
-	b.door.look(now, b)
+	b.admitter.look(now, b)
 	b.forget()
 	b.forgetSparks(now)
 }

@@ -319,7 +319,7 @@ func (b *book) askDoor(now time.Time, r sparkapp.Report, j *job, s *sparkApp) {
 	if a.Deadline = left; left <= 0 {
 		return
 	}
-	verdict, err := b.door.admit(now, a, b.capacity())
+	verdict, err := b.admitter.admit(now, a, b.capacity())
 	if err != nil {
 		b.logger.Warn("yarn: Spark application without an admission decision", slog.String("job", r.Job), slog.Any("error", err))
 		return

@@ -8,8 +8,8 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/admission"
-	"headroom/scheduler/doors"
 	"headroom/scheduler/hookserver"
+	"headroom/scheduler/verdicts"
 	"headroom/units"
 )
 
@@ -19,12 +19,12 @@ const (
 	waitsUnasked = 30 * time.Second
 	// beginsWithin is how long an admitted application may take to be listed by the ResourceManager.
 	beginsWithin = time.Minute
-	// visitorsMost bounds the applications that are remembered.
-	visitorsMost = 10_000
+	// applicantsMost bounds the applications that are remembered.
+	applicantsMost = 10_000
 )
 
-// visitor is an application that was asked about.
-type visitor struct {
+// applicant is an application that was asked about.
+type applicant struct {
 	job admission.Job
 	// due is its deadline; passed: it is not in the controller any more.
 	due     time.Time
@@ -41,15 +41,15 @@ type visitor struct {
 
 // door admits applications by what the cluster's containers can do under the nodes' caps. Its methods do no I/O; whoever
 // calls them holds the engine's lock.
-type door struct {
-	control  *admission.Controller
-	visitors map[string]*visitor
-	logger   *slog.Logger
+type admitter struct {
+	control    *admission.Controller
+	applicants map[string]*applicant
+	logger     *slog.Logger
 }
 
-func newDoor(logger *slog.Logger) *door {
+func newAdmitter(logger *slog.Logger) *admitter {
 	control, _ := admission.New(admission.Adaptive, 0) // the policy and no capacity are never refused
-	return &door{control: control, visitors: map[string]*visitor{}, logger: logger}
+	return &admitter{control: control, applicants: map[string]*applicant{}, logger: logger}
 }
 
 // Admit implements hookserver.Door.
@@ -60,7 +60,7 @@ func (e *Engine) Admit(_ context.Context, a hookserver.Application) (*headroomv1
 	if !b.restored || b.looked.IsZero() || !b.failed.IsZero() {
 		return nil, errStarting
 	}
-	return b.door.admit(time.Now(), a, b.capacity())
+	return b.admitter.admit(time.Now(), a, b.capacity())
 }
 
 // deadline is a job's deadline, before it is committed too.
@@ -75,25 +75,25 @@ func (b *book) deadline(j *job) time.Duration {
 // capacity is how many containers at full speed the nodes are worth under their caps.
 func (b *book) capacity() int { return int(float64(b.containers)*b.meanSpeed() + 1e-9) }
 
-func (d *door) admit(now time.Time, a hookserver.Application, capacity int) (*headroomv1.Admission, error) {
+func (d *admitter) admit(now time.Time, a hookserver.Application, capacity int) (*headroomv1.Admission, error) {
 	d.passDeadlines(now)
 	d.resize(now, capacity)
-	if v := d.visitors[a.ID]; v != nil {
+	if v := d.applicants[a.ID]; v != nil {
 		v.asked = now
 		d.tick(now)
 		return v.answer, nil
 	}
-	if len(d.visitors) >= visitorsMost {
-		return nil, fmt.Errorf("too many applications with an admission decision: %d", visitorsMost)
+	if len(d.applicants) >= applicantsMost {
+		return nil, fmt.Errorf("too many applications with an admission decision: %d", applicantsMost)
 	}
 	tasks := a.Needed()
 	if tasks == 0 {
 		tasks = max(1, capacity) // nobody has said how many: it may use all containers
 	}
-	v := d.visit(now, admission.Job{ID: a.ID, User: a.User, Tasks: tasks, Deadline: a.Deadline})
+	v := d.add(now, admission.Job{ID: a.ID, User: a.User, Tasks: tasks, Deadline: a.Deadline})
 	decisions, err := d.control.Submit(now, v.job)
 	if err != nil {
-		delete(d.visitors, a.ID)
+		delete(d.applicants, a.ID)
 		return nil, fmt.Errorf("%w: %w", hookserver.ErrApplication, err)
 	}
 	d.take(decisions)
@@ -109,15 +109,15 @@ func (d *door) admit(now time.Time, a hookserver.Application, capacity int) (*he
 }
 
 // visit remembers an application that is asked about.
-func (d *door) visit(now time.Time, job admission.Job) *visitor {
-	v := &visitor{job: job, due: now.Add(job.Deadline), asked: now, counted: now}
-	d.visitors[job.ID] = v
+func (d *admitter) add(now time.Time, job admission.Job) *applicant {
+	v := &applicant{job: job, due: now.Add(job.Deadline), asked: now, counted: now}
+	d.applicants[job.ID] = v
 	return v
 }
 
 // passDeadlines takes applications out of the controller whose deadlines have passed: what they needed is told at their ends.
-func (d *door) passDeadlines(now time.Time) {
-	for id, v := range d.visitors {
+func (d *admitter) passDeadlines(now time.Time) {
+	for id, v := range d.applicants {
 		if v.verdict == admission.Admitted && !v.over && !v.passed && !now.Before(v.due) {
 			v.passed = true
 			d.withdraw(now, id)
@@ -126,16 +126,16 @@ func (d *door) passDeadlines(now time.Time) {
 }
 
 // take takes over what the controller has decided.
-func (d *door) take(decisions []admission.Decision) {
+func (d *admitter) take(decisions []admission.Decision) {
 	for i := range decisions {
 		x := &decisions[i]
-		v := d.visitors[x.ID]
+		v := d.applicants[x.ID]
 		if v == nil {
 			continue
 		}
 		switch x.Verdict {
 		case admission.Admitted, admission.Queued, admission.Refused:
-			v.verdict, v.answer = x.Verdict, doors.Answer(x)
+			v.verdict, v.answer = x.Verdict, verdicts.Answer(x)
 		default:
 			// Containers are divided by the coordinators, and no application is ended here.
 		}
@@ -143,42 +143,42 @@ func (d *door) take(decisions []admission.Decision) {
 }
 
 // resize takes over the capacity.
-func (d *door) resize(now time.Time, capacity int) {
+func (d *admitter) resize(now time.Time, capacity int) {
 	if decisions, err := d.control.SetCapacity(now, min(capacity, admission.CapacityMost)); err == nil {
 		d.take(decisions)
 	}
 }
 
-func (d *door) tick(now time.Time) { d.take(d.control.Tick(now)) }
+func (d *admitter) tick(now time.Time) { d.take(d.control.Tick(now)) }
 
 // withdraw takes an application back that has not ended by itself.
-func (d *door) withdraw(now time.Time, id string) {
+func (d *admitter) withdraw(now time.Time, id string) {
 	if decisions, err := d.control.Withdraw(now, id); err == nil { // it may have left by itself
 		d.take(decisions)
 	}
 }
 
 // look takes over how the applications stand.
-func (d *door) look(now time.Time, b *book) {
+func (d *admitter) look(now time.Time, b *book) {
 	d.passDeadlines(now)
 	d.resize(now, b.capacity())
 	for _, j := range b.sorted() {
 		d.meet(now, j, b.deadline(j))
-		if v := d.visitors[j.app.id]; v != nil {
+		if v := d.applicants[j.app.id]; v != nil {
 			d.follow(now, v, j)
 		}
 	}
-	for id, v := range d.visitors {
+	for id, v := range d.applicants {
 		if v.gone(now, b.jobs[id] != nil) {
 			d.withdraw(now, id)
-			delete(d.visitors, id)
+			delete(d.applicants, id)
 		}
 	}
 	d.tick(now)
 }
 
 // gone reports whether an application will not come, or is not needed any more.
-func (v *visitor) gone(now time.Time, listed bool) bool {
+func (v *applicant) gone(now time.Time, listed bool) bool {
 	switch {
 	case v.verdict == admission.Queued:
 		return now.Sub(v.asked) >= waitsUnasked
@@ -190,12 +190,12 @@ func (v *visitor) gone(now time.Time, listed bool) bool {
 
 // meet counts a job with a deadline of its own that runs and was not asked about, or was forgotten when the scheduler was
 // started again: its containers are not promised to others.
-func (d *door) meet(now time.Time, j *job, deadline time.Duration) {
+func (d *admitter) meet(now time.Time, j *job, deadline time.Duration) {
 	id, left := j.app.id, deadline-now.Sub(j.app.started)
-	if j.over || d.visitors[id] != nil || j.demand[propertyDeadline] == "" && j.admission == nil || j.tasks == 0 || left <= 0 || len(d.visitors) >= visitorsMost {
+	if j.over || d.applicants[id] != nil || j.demand[propertyDeadline] == "" && j.admission == nil || j.tasks == 0 || left <= 0 || len(d.applicants) >= applicantsMost {
 		return
 	}
-	v := d.visit(now, admission.Job{ID: id, User: j.app.user, Tasks: max(1, units.Ratio(j.floor.Fraction).Least(j.tasks)), Deadline: left})
+	v := d.add(now, admission.Job{ID: id, User: j.app.user, Tasks: max(1, units.Ratio(j.floor.Fraction).Least(j.tasks)), Deadline: left})
 	decisions, err := d.control.Submit(now, v.job)
 	if err == nil {
 		d.take(decisions)
@@ -207,7 +207,7 @@ func (d *door) meet(now time.Time, j *job, deadline time.Duration) {
 }
 
 // follow counts what an application's containers do, and takes over its end.
-func (d *door) follow(now time.Time, v *visitor, j *job) {
+func (d *admitter) follow(now time.Time, v *applicant, j *job) {
 	if v.over {
 		return
 	}
@@ -229,7 +229,7 @@ func (d *door) follow(now time.Time, v *visitor, j *job) {
 		d.withdraw(now, j.app.id)
 		return
 	}
-	decisions, err := doors.Ended(d.control, now, v.job, min(v.work, admission.TimeMost))
+	decisions, err := verdicts.Ended(d.control, now, v.job, min(v.work, admission.TimeMost))
 	if err != nil {
 		d.logger.Debug("yarn: nothing learned from an ended application", slog.String("job", j.app.id), slog.Any("error", err))
 	}

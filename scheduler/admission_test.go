@@ -1,6 +1,6 @@
 package scheduler
 
-// The door: asking changes nothing, what was judged is judged once, jobs that wait enter when their promise fits or end as
+// Admission: asking changes nothing, what was judged is judged once, jobs that wait enter when their promise fits or end as
 // refused, and another scheduler process goes on from what is committed. Nothing unknown and no error loses a job.
 
 import (
@@ -100,7 +100,7 @@ func (p *plant) end(id string, work time.Duration) {
 	p.core.Cancel(p.now, id, "over") // the core's own end is another matter
 	p.core.Step(p.now)
 	p.worker(4) // its attempts have ended
-	p.leaveDoor(p.now, r, dispatch.EndJob{Job: id, State: dispatch.Done, Tasks: 10, Done: 10, Work: work})
+	p.leaveAdmission(p.now, r, dispatch.EndJob{Job: id, State: dispatch.Done, Tasks: 10, Done: 10, Work: work})
 }
 
 // readmitted are the jobs whose admission is to be committed again.
@@ -133,8 +133,8 @@ func TestDoorAdmitsInTurn(t *testing.T) {
 	p.worker(4)
 	first, second := p.record("a", "low", "deadline: 10m\n"), p.record("b", "low", "deadline: 5m\n")
 	for range 3 { // asking changes nothing
-		if a := p.judged(first, false, true); a.GetDecision() != "admitted" || a.GetSlots() != 4 || len(p.door.promises) != 0 {
-			t.Fatalf("asked: %v, %d promises", a, len(p.door.promises))
+		if a := p.judged(first, false, true); a.GetDecision() != "admitted" || a.GetSlots() != 4 || len(p.admitter.promises) != 0 {
+			t.Fatalf("asked: %v, %d promises", a, len(p.admitter.promises))
 		}
 	}
 	if a := p.accept(first, false); a.GetSlots() != 4 || p.promised("a") != 4 {
@@ -142,8 +142,8 @@ func TestDoorAdmitsInTurn(t *testing.T) {
 	}
 	a := p.judged(second, false, false)
 	e, _ := errors.AsType[*cli.Error](Refused("b", a, false))
-	if a.GetDecision() != "queued" || e == nil || e.Exit != cli.ExitRefused || !strings.Contains(e.Hint, "--queue") || len(p.door.promises) != 1 {
-		t.Errorf("%v, %v, %d promises", a, e, len(p.door.promises))
+	if a.GetDecision() != "queued" || e == nil || e.Exit != cli.ExitRefused || !strings.Contains(e.Hint, "--queue") || len(p.admitter.promises) != 1 {
+		t.Errorf("%v, %v, %d promises", a, e, len(p.admitter.promises))
 	}
 	if a := p.accept(second, true); a.GetDecision() != "queued" || a.GetSlots() != 0 || a.UntilUs == nil || p.state("b") != "waits" {
 		t.Errorf("%v, %s", a, p.state("b"))
@@ -203,7 +203,7 @@ func TestWaitingEndsAsRefused(t *testing.T) {
 	default:
 		t.Error("the end is not committed")
 	}
-	if p.state("b") != "failed" || p.waiting["b"] != nil || p.door.promises["b"] != nil {
+	if p.state("b") != "failed" || p.waiting["b"] != nil || p.admitter.promises["b"] != nil {
 		t.Errorf("b is %s", p.state("b"))
 	}
 }
@@ -219,7 +219,7 @@ func TestNearestDeadlineIsKept(t *testing.T) {
 	p.worker(2)
 	a := p.judged(p.record("b", "low", "deadline: 1m\n"), true, false)
 	e, _ := errors.AsType[*cli.Error](Refused("b", a, true))
-	if a.GetDecision() != "refused" || a.NearestS == nil || e == nil || !strings.Contains(e.Hint, nearest(a).String()) || len(p.door.promises) != 0 {
+	if a.GetDecision() != "refused" || a.NearestS == nil || e == nil || !strings.Contains(e.Hint, nearest(a).String()) || len(p.admitter.promises) != 0 {
 		t.Fatalf("%v, %v", a, e)
 	}
 	if p.tally.decisions["refused"] != 1 {
@@ -280,7 +280,7 @@ func TestCapCutsPromise(t *testing.T) {
 	if got := p.promised("a"); got > 1 {
 		t.Errorf("%d slots are promised of 1", got)
 	}
-	if a := p.door.promises["a"].answer; !strings.Contains(a.GetReason(), "capacity changed") {
+	if a := p.admitter.promises["a"].answer; !strings.Contains(a.GetReason(), "capacity changed") {
 		t.Errorf("%v", a)
 	}
 }
@@ -313,7 +313,7 @@ func TestReservationIsOnceAndEnds(t *testing.T) {
 func TestDoorIsRebuilt(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, "adaptive", "shared")
-	p.door.opens = p.now.Add(restartHold)
+	p.admitter.opens = p.now.Add(restartHold)
 	runs, waits := p.record("a", "low", "deadline: 10m\n"), p.record("b", "low", "deadline: 5m\n")
 	waits.submitted = p.now.Add(-time.Second) // what runs comes back before it all the same
 	runs.admission = &headroomv1.Admission{Decision: "admitted", Slots: 3, Reason: "as before"}
@@ -338,7 +338,7 @@ func TestDoorIsRebuilt(t *testing.T) {
 	if p.promised("a") < 2 || p.state("b") != "waits" { // half of 4 slots for 10 minutes, as z needed
 		t.Errorf("%d slots are promised to a, b is %s", p.promised("a"), p.state("b"))
 	}
-	if g := p.door.gates[""]; g == nil || g.Fraction() != 0.5 {
+	if g := p.admitter.controllers[""]; g == nil || g.Fraction() != 0.5 {
 		t.Errorf("learned %v", g)
 	}
 	p.now = p.now.Add(time.Minute)

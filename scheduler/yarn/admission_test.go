@@ -85,7 +85,7 @@ func TestDoorHolds(t *testing.T) {
 			l.Errorf("when others have gone: %+v", got)
 		}
 		l.pass(2 * beginsWithin)
-		if n := len(l.engine.book.door.visitors); n != 1 { // the one that ended
+		if n := len(l.engine.book.admitter.applicants); n != 1 { // the one that ended
 			l.Errorf("%d applications are remembered", n)
 		}
 	})
@@ -104,8 +104,8 @@ func TestDoorLearnsFromTheLate(t *testing.T) {
 		}
 		l.pass(25 * time.Second)
 		l.engine.mu.Lock()
-		v := l.engine.book.door.visitors[id]
-		if slots, runs := l.engine.book.door.control.Promised(id); !v.passed || runs {
+		v := l.engine.book.admitter.applicants[id]
+		if slots, runs := l.engine.book.admitter.control.Promised(id); !v.passed || runs {
 			l.Errorf("past its deadline %d containers are promised to it: %+v", slots, v)
 		}
 		at := v.work
@@ -116,7 +116,7 @@ func TestDoorLearnsFromTheLate(t *testing.T) {
 		if j := l.log.job(id); j.GetState() != headroomv1.JobState_JOB_STATE_DONE || v.work <= at {
 			l.Fatalf("it has ended with %v of work, past %v at its deadline: %v", v.work, at, j)
 		}
-		d := testkit.Need(l.engine.book.door.control.Ask(time.Now(), v.job, 8, 0))(l)
+		d := testkit.Need(l.engine.book.admitter.control.Ask(time.Now(), v.job, 8, 0))(l)
 		if d.Samples != 1 || d.Work < v.work {
 			l.Errorf("it had %v of work; foreseen for one like it are %v, of %d samples", v.work, d.Work, d.Samples)
 		}
@@ -141,11 +141,11 @@ func TestDoorLearnsOnceFromTheResized(t *testing.T) {
 		l.pass(65 * time.Second)
 		l.engine.mu.Lock()
 		defer l.engine.mu.Unlock()
-		v := l.engine.book.door.visitors[id]
+		v := l.engine.book.admitter.applicants[id]
 		if j := l.log.job(id); j.GetState() != headroomv1.JobState_JOB_STATE_DONE || !v.passed {
 			l.Fatalf("it has not ended, or not passed its deadline: %v, %+v", j, v)
 		}
-		if d := testkit.Need(l.engine.book.door.control.Ask(time.Now(), v.job, 8, 0))(l); d.Samples != 1 {
+		if d := testkit.Need(l.engine.book.admitter.control.Ask(time.Now(), v.job, 8, 0))(l); d.Samples != 1 {
 			l.Errorf("it has taught %d times", d.Samples)
 		}
 	})
@@ -164,7 +164,7 @@ func TestDoorCountsWhatRunsAfterARestart(t *testing.T) {
 		l.pass(3 * time.Second)
 		id := l.plant.id(a)
 		l.engine.mu.Lock()
-		slots, runs := l.engine.book.door.control.Promised(id)
+		slots, runs := l.engine.book.admitter.control.Promised(id)
 		l.engine.mu.Unlock()
 		if !runs || slots == 0 {
 			l.Errorf("nothing is promised to it after a restart: %d", slots)

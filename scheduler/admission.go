@@ -16,8 +16,8 @@ import (
 	"headroom/jobs/admission"
 	"headroom/jobs/buffers"
 	"headroom/jobs/dispatch"
-	"headroom/scheduler/doors"
 	"headroom/scheduler/jobfile"
+	"headroom/scheduler/verdicts"
 	"headroom/units"
 )
 
@@ -49,12 +49,12 @@ func (a Admission) check() *cli.Error {
 
 // admitter decides about the admission of jobs with a deadline, per engine, and keeps their promises. It belongs to the
 // loop. A controller opens once the slots of the engine are known; until then every job is admitted.
-type door struct {
-	policy   admission.Policy
-	off      bool
-	gates    map[string]*admission.Controller // by engine; "" is that of our workers
-	promises map[string]*promise              // by job
-	lessons  map[string][]lesson              // of ended jobs, by engine, while its controller is not open
+type admitter struct {
+	policy      admission.Policy
+	off         bool
+	controllers map[string]*admission.Controller // by engine; "" is that of our workers
+	promises    map[string]*promise              // by job
+	lessons     map[string][]lesson              // of ended jobs, by engine, while its controller is not open
 	// opens is when controllers may open after a restart: workers need time to reconnect.
 	opens  time.Time
 	looked time.Time
@@ -91,10 +91,10 @@ type lesson struct {
 	work time.Duration
 }
 
-func newDoor(policy string) *door {
+func newAdmitter(policy string) *admitter {
 	p, err := admission.ParsePolicy(policy)
-	return &door{
-		policy: p, off: policy == admissionOff || err != nil, gates: make(map[string]*admission.Controller),
+	return &admitter{
+		policy: p, off: policy == admissionOff || err != nil, controllers: make(map[string]*admission.Controller),
 		promises: make(map[string]*promise), lessons: make(map[string][]lesson),
 	}
 }
@@ -111,7 +111,7 @@ type judgeEvent struct {
 func (e judgeEvent) apply(l *loop, now time.Time) { e.reply <- l.judge(now, e) }
 
 func (l *loop) judge(now time.Time, e judgeEvent) *headroomv1.Admission {
-	if p := l.door.promises[e.id]; p != nil {
+	if p := l.admitter.promises[e.id]; p != nil {
 		return p.answer // the same request is in progress
 	}
 	p := newPromise(e.id, e.record, slices.Index(l.cfg.names(), e.record.file.Class))
@@ -121,20 +121,20 @@ func (l *loop) judge(now time.Time, e judgeEvent) *headroomv1.Admission {
 	case why != "":
 		p.open, p.answer = true, openly(why)
 	case e.dry || d.Verdict == admission.Refused || d.Verdict == admission.Queued && !e.queue:
-		p.answer = doors.Answer(&d)
+		p.answer = verdicts.Answer(&d)
 		if !e.dry {
-			l.door.tally.decided("refused")
+			l.admitter.tally.decided("refused")
 		}
 		return p.answer
 	}
 	if e.dry {
 		return p.answer
 	}
-	l.door.promises[e.id] = p
+	l.admitter.promises[e.id] = p
 	if !p.open {
-		l.enterGate(now, p)
+		l.enterController(now, p)
 	}
-	l.door.tally.decided(p.answer.GetDecision())
+	l.admitter.tally.decided(p.answer.GetDecision())
 	return p.answer
 }
 
@@ -165,7 +165,7 @@ func (l *loop) ask(now time.Time, p *promise) (d admission.Decision, why string)
 	if why != "" {
 		return d, why
 	}
-	g, err := l.gate(now, p.engine, slots)
+	g, err := l.controller(now, p.engine, slots)
 	if err == nil {
 		d, err = g.Ask(now, p.job, slots, others)
 	}
@@ -176,9 +176,9 @@ func (l *loop) ask(now time.Time, p *promise) (d admission.Decision, why string)
 	return d, ""
 }
 
-// enterGate adds a job to its controller.
-func (l *loop) enterGate(now time.Time, p *promise) {
-	g := l.door.gates[p.engine]
+// enterController adds a job to its controller.
+func (l *loop) enterController(now time.Time, p *promise) {
+	g := l.admitter.controllers[p.engine]
 	err := l.countSlots(now, p.engine, p.rank)
 	var out []admission.Decision
 	if err == nil {
@@ -191,12 +191,12 @@ func (l *loop) enterGate(now time.Time, p *promise) {
 		l.enterCore(now, p)
 		return
 	}
-	l.heed(now, out)
+	l.applyAll(now, out)
 }
 
 // countSlots updates the number of slots in the open controller of an engine, if it is known.
 func (l *loop) countSlots(now time.Time, engine string, rank int) error {
-	g := l.door.gates[engine]
+	g := l.admitter.controllers[engine]
 	slots, others, why := l.room(now, engine, rank)
 	was, had := g.Capacity()
 	if why != "" {
@@ -207,28 +207,28 @@ func (l *loop) countSlots(now time.Time, engine string, rank int) error {
 		if err != nil {
 			return fmt.Errorf("scheduler: slots of engine %q: %w", engine, err)
 		}
-		l.heed(now, out)
+		l.applyAll(now, out)
 	}
 	if others != had {
 		out, err := g.SetOthers(now, others)
 		if err != nil {
 			return fmt.Errorf("scheduler: slots of engine %q: %w", engine, err)
 		}
-		l.heed(now, out)
+		l.applyAll(now, out)
 	}
 	return nil
 }
 
 // passDeadlines removes jobs whose deadlines have passed from the controllers. Their need is learned at their ends.
 func (l *loop) passDeadlines(now time.Time) {
-	for id, p := range l.door.promises {
-		g := l.door.gates[p.engine]
+	for id, p := range l.admitter.promises {
+		g := l.admitter.controllers[p.engine]
 		if p.open || p.later || p.waits || g == nil || now.Before(p.submitted.Add(p.job.Deadline)) {
 			continue
 		}
 		p.open, p.answer = true, said(p.answer, "its deadline has passed")
 		if out, err := g.Withdraw(now, id); err == nil { // it may have been stopped
-			l.heed(now, out)
+			l.applyAll(now, out)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (l *loop) room(now time.Time, engine string, rank int) (slots, others int, 
 	switch {
 	case l.queue.Discipline != buffers.Shared:
 		return 0, 0, fmt.Sprintf("discipline %s runs jobs one after the other; no slots are promised", l.queue.Discipline)
-	case now.Before(l.door.opens):
+	case now.Before(l.admitter.opens):
 		return 0, 0, "the scheduler has just started; not all slots are known"
 	case engine == jobfile.Pigeon:
 		return 0, 0, "masters dispatch its tasks; no slots are promised"
@@ -254,37 +254,37 @@ func (l *loop) room(now time.Time, engine string, rank int) (slots, others int, 
 			return 0, 0, "no worker is connected, so the number of slots is unknown"
 		}
 	}
-	for _, p := range l.door.promises {
+	for _, p := range l.admitter.promises {
 		if p.engine == engine && !p.open {
 			rank = max(rank, p.rank)
 		}
 	}
 	for _, j := range l.core.Jobs(now) {
-		if p := l.door.promises[j.ID]; j.State == dispatch.Running && j.Engine == engine && j.Rank <= rank && (p == nil || p.open) {
+		if p := l.admitter.promises[j.ID]; j.State == dispatch.Running && j.Engine == engine && j.Rank <= rank && (p == nil || p.open) {
 			others += j.Held + max(j.Progress.Cores, j.Progress.Executors)
 		}
 	}
 	return slots, min(others, slots), ""
 }
 
-// gate returns the controller of an engine. A new one learns from ended jobs and takes over earlier promises.
-func (l *loop) gate(now time.Time, engine string, slots int) (*admission.Controller, error) {
-	if g := l.door.gates[engine]; g != nil {
+// controller returns the controller of an engine. A new one learns from ended jobs and takes over earlier promises.
+func (l *loop) controller(now time.Time, engine string, slots int) (*admission.Controller, error) {
+	if g := l.admitter.controllers[engine]; g != nil {
 		return g, nil
 	}
-	g, err := admission.New(l.door.policy, slots)
+	g, err := admission.New(l.admitter.policy, slots)
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: admission of engine %q: %w", engine, err)
 	}
-	for _, x := range l.door.lessons[engine] {
+	for _, x := range l.admitter.lessons[engine] {
 		if err := g.Learn(x.job, x.work); err != nil {
 			l.logger.Debug("nothing learned from an ended job", slog.String("job", x.job.ID), slog.Any("error", err))
 		}
 	}
-	l.door.gates[engine] = g
-	delete(l.door.lessons, engine)
+	l.admitter.controllers[engine] = g
+	delete(l.admitter.lessons, engine)
 	var before []*promise
-	for _, p := range l.door.promises {
+	for _, p := range l.admitter.promises {
 		if p.later && p.engine == engine {
 			before = append(before, p)
 		}
@@ -308,38 +308,38 @@ func (l *loop) gate(now time.Time, engine string, slots int) (*admission.Control
 func (l *loop) takeOver(now time.Time, p *promise) {
 	p.later = false
 	if p.waits {
-		l.enterGate(now, p)
+		l.enterController(now, p)
 		return
 	}
 	p.job.Waited = max(0, now.Sub(p.submitted))
-	out, err := l.door.gates[p.engine].Resume(now, p.job, int(max(p.answer.GetSlots(), p.answer.GetNeed())))
+	out, err := l.admitter.controllers[p.engine].Resume(now, p.job, int(max(p.answer.GetSlots(), p.answer.GetNeed())))
 	if err != nil {
 		l.logger.Warn("promise of job lost", slog.String("job", p.job.ID), slog.Any("error", err))
 		p.open = true
 		return
 	}
-	l.heed(now, slices.DeleteFunc(out, func(d admission.Decision) bool { return d.ID == p.job.ID && d.Verdict == admission.Admitted }))
+	l.applyAll(now, slices.DeleteFunc(out, func(d admission.Decision) bool { return d.ID == p.job.ID && d.Verdict == admission.Admitted }))
 }
 
-// apply applies decisions of a controller.
-func (l *loop) heed(now time.Time, out []admission.Decision) {
+// applyAll applies decisions of a controller.
+func (l *loop) applyAll(now time.Time, out []admission.Decision) {
 	for _, d := range out {
-		p := l.door.promises[d.ID]
+		p := l.admitter.promises[d.ID]
 		if p == nil {
 			continue
 		}
 		l.logger.Info("admission", slog.String("job", d.ID), slog.String("decision", d.Verdict.String()), slog.String("reason", d.Reason()))
 		switch d.Verdict {
 		case admission.Admitted:
-			p.waits, p.answer = false, doors.Answer(&d)
+			p.waits, p.answer = false, verdicts.Answer(&d)
 			l.enterCore(now, p)
 		case admission.Queued:
-			p.waits, p.answer = true, doors.Answer(&d)
+			p.waits, p.answer = true, verdicts.Answer(&d)
 			if p.waiting != nil {
 				l.keepWaiting(p)
 			}
 		case admission.Refused:
-			p.refused, p.answer = true, doors.Answer(&d)
+			p.refused, p.answer = true, verdicts.Answer(&d)
 			if p.waiting != nil {
 				l.refuse(p)
 			}
@@ -358,18 +358,18 @@ func (l *loop) enterCore(now time.Time, p *promise) {
 	e := *p.waiting
 	p.waiting = nil
 	e.apply(l, now)
-	l.door.tally.decided("admitted")
+	l.admitter.tally.decided("admitted")
 }
 
 // holds reports whether a committed job stays out of the dispatcher: it waits for its promise, or was refused
 // meanwhile.
 func (l *loop) holds(now time.Time, e addEvent) bool {
-	p := l.door.promises[e.plan.ID]
+	p := l.admitter.promises[e.plan.ID]
 	if p == nil {
 		if p = l.restored(e); p == nil {
 			return false
 		}
-		if l.door.gates[p.engine] != nil {
+		if l.admitter.controllers[p.engine] != nil {
 			p.waiting = &e
 			l.takeOver(now, p)
 		}
@@ -418,13 +418,13 @@ func (p *promise) told(e addEvent) *headroomv1.Job {
 // restored returns the admission state of a job from the log; nil for none.
 func (l *loop) restored(e addEvent) *promise {
 	a := e.record.admission
-	if a == nil || l.door.off {
+	if a == nil || l.admitter.off {
 		return nil
 	}
 	p := newPromise(e.plan.ID, e.record, slices.Index(l.cfg.names(), e.plan.Class))
 	p.answer, p.later = a, true
 	p.waits = a.GetDecision() == admission.Queued.String() && e.past.Started.IsZero()
-	l.door.promises[e.plan.ID] = p
+	l.admitter.promises[e.plan.ID] = p
 	return p
 }
 
@@ -439,17 +439,17 @@ func (l *loop) keepWaiting(p *promise) {
 func (l *loop) refuse(p *promise) {
 	id, outcome := p.job.ID, "refused by admission: "+p.answer.GetReason()
 	delete(l.waiting, id)
-	delete(l.door.promises, id)
+	delete(l.admitter.promises, id)
 	p.waiting.record.admission = p.answer
 	l.records[id] = p.waiting.record
 	l.core.AddEnded(p.waiting.plan, dispatch.Failed, outcome, 0, 0, 0)
-	l.door.refused = append(l.door.refused, dispatch.EndJob{Job: id, State: dispatch.Failed, Outcome: outcome, Tasks: p.waiting.plan.Tasks})
-	l.door.tally.decided("refused")
+	l.admitter.refused = append(l.admitter.refused, dispatch.EndJob{Job: id, State: dispatch.Failed, Outcome: outcome, Tasks: p.waiting.plan.Tasks})
+	l.admitter.tally.decided("refused")
 }
 
 // attend runs what is due by the clock, and updates the number of slots.
 func (l *loop) attend(now time.Time) {
-	d := l.door
+	d := l.admitter
 	if d.off || len(d.promises) == 0 || now.Sub(d.looked) < lookEvery {
 		return
 	}
@@ -461,7 +461,7 @@ func (l *loop) attend(now time.Time) {
 			l.withdraw(now, id)
 		case p.later:
 			if slots, _, why := l.room(now, p.engine, p.rank); why == "" {
-				if _, err := l.gate(now, p.engine, slots); err != nil {
+				if _, err := l.controller(now, p.engine, slots); err != nil {
 					l.logger.Warn("admission not started", slog.Any("error", err))
 				}
 			} else if p.waits && p.waiting != nil && !now.Before(p.submitted.Add(p.job.Deadline)) {
@@ -470,29 +470,29 @@ func (l *loop) attend(now time.Time) {
 			}
 		}
 	}
-	for engine, g := range d.gates {
+	for engine, g := range d.controllers {
 		if err := l.countSlots(now, engine, 0); err != nil {
 			l.logger.Warn("admission: number of slots unknown", slog.Any("error", err))
 		}
 		if at, due := g.NextTick(); due && !now.Before(at) {
-			l.heed(now, g.Tick(now))
+			l.applyAll(now, g.Tick(now))
 		}
 	}
 }
 
 // withdraw removes a job that does not run, or no longer runs, without learning from it.
 func (l *loop) withdraw(now time.Time, id string) {
-	p := l.door.promises[id]
+	p := l.admitter.promises[id]
 	if p == nil {
 		return
 	}
-	delete(l.door.promises, id)
-	g := l.door.gates[p.engine]
+	delete(l.admitter.promises, id)
+	g := l.admitter.controllers[p.engine]
 	if p.open || p.later || g == nil {
 		return
 	}
 	if out, err := g.Withdraw(now, id); err == nil { // it may have been stopped
-		l.heed(now, out)
+		l.applyAll(now, out)
 	}
 }
 
@@ -501,31 +501,31 @@ type withdrawEvent struct{ id string }
 
 func (e withdrawEvent) apply(l *loop, now time.Time) { l.withdraw(now, e.id) }
 
-// leaveDoor records the end of a job that ran, and what it wasted.
-func (l *loop) leaveDoor(now time.Time, r *record, a dispatch.EndJob) {
+// leaveAdmission records the end of a job that ran, and what it wasted.
+func (l *loop) leaveAdmission(now time.Time, r *record, a dispatch.EndJob) {
 	work := a.Work
 	if a.Work == 0 && r.file.Spark != nil {
 		work = a.Runtime * time.Duration(r.file.Slots) // the work of its executors is unknown: use the maximum
 	}
-	r.wasted = l.door.tally.ended(a, work, r.late(now, a))
+	r.wasted = l.admitter.tally.ended(a, work, r.late(now, a))
 	l.passDeadlines(now)
-	p := l.door.promises[a.Job]
+	p := l.admitter.promises[a.Job]
 	if p == nil || a.State != dispatch.Done {
 		l.withdraw(now, a.Job)
 		return
 	}
-	delete(l.door.promises, a.Job)
+	delete(l.admitter.promises, a.Job)
 	work = min(r.promisedWork(work, a), admission.TimeMost)
-	g := l.door.gates[p.engine]
+	g := l.admitter.controllers[p.engine]
 	if g == nil {
 		l.learn(p.engine, lesson{p.job, work})
 		return
 	}
-	out, err := doors.Ended(g, now, p.job, work)
+	out, err := verdicts.Ended(g, now, p.job, work)
 	if err != nil {
 		l.logger.Debug("nothing learned from an ended job", slog.String("job", a.Job), slog.Any("error", err))
 	}
-	l.heed(now, out)
+	l.applyAll(now, out)
 }
 
 // late reports whether a job has missed its deadline. One that may end with fewer tasks is ended by its deadline: it is
@@ -553,18 +553,18 @@ func (r *record) promisedWork(work time.Duration, a dispatch.EndJob) time.Durati
 // learn takes over an ended job of the coordinators' log. The log does not have its need, but the maximum that it can
 // have had.
 func (l *loop) learn(engine string, x lesson) {
-	if known := l.door.lessons[engine]; l.door.gates[engine] == nil && !l.door.off {
-		l.door.lessons[engine] = append(known[max(0, len(known)-dispatch.EndedMax+1):], x)
+	if known := l.admitter.lessons[engine]; l.admitter.controllers[engine] == nil && !l.admitter.off {
+		l.admitter.lessons[engine] = append(known[max(0, len(known)-dispatch.EndedMax+1):], x)
 	}
 }
 
 // promised returns how many slots are promised to a job now.
 func (l *loop) promised(id string) int {
-	p := l.door.promises[id]
+	p := l.admitter.promises[id]
 	if p == nil || p.open {
 		return 0
 	}
-	if g := l.door.gates[p.engine]; g != nil && !p.later {
+	if g := l.admitter.controllers[p.engine]; g != nil && !p.later {
 		slots, _ := g.Promised(id)
 		return slots
 	}
