@@ -14,33 +14,32 @@ import (
 )
 
 const (
-	// waitsUnasked is how long an application may wait at the door that nobody asks about any more: it is asked about each
-	// second.
+	// waitsUnasked is how long a queued application is kept after its hook stopped asking: it asks every second.
 	waitsUnasked = 30 * time.Second
-	// beginsWithin is how long an admitted application may take to be listed by the ResourceManager.
+	// beginsWithin is how long an admitted application may take to appear at the ResourceManager.
 	beginsWithin = time.Minute
-	// applicantsMost bounds the applications that are remembered.
+	// applicantsMost bounds the applications with an admission decision.
 	applicantsMost = 10_000
 )
 
-// applicant is an application that was asked about.
+// applicant is an application whose hook asked for admission.
 type applicant struct {
 	job admission.Job
-	// due is its deadline; passed: it is not in the controller any more.
+	// due is its deadline; passed is whether it has left the controller.
 	due     time.Time
 	passed  bool
 	verdict admission.Verdict
 	answer  *headroomv1.Admission
-	// asked is when it was asked about last.
+	// asked is when its hook asked last.
 	asked time.Time
-	// work is what its containers have taken until counted.
+	// work is the work of its containers until counted.
 	work    time.Duration
 	counted time.Time
 	over    bool
 }
 
-// door admits applications by what the cluster's containers can do under the nodes' caps. Its methods do no I/O; whoever
-// calls them holds the engine's lock.
+// admitter admits applications by what the cluster's containers can do under the nodes' caps. Its methods do no I/O;
+// callers hold the engine's lock.
 type admitter struct {
 	control    *admission.Controller
 	applicants map[string]*applicant
@@ -48,11 +47,11 @@ type admitter struct {
 }
 
 func newAdmitter(logger *slog.Logger) *admitter {
-	control, _ := admission.New(admission.Adaptive, 0) // the policy and no capacity are never refused
+	control, _ := admission.New(admission.Adaptive, 0) // the policy is valid, and so is capacity 0
 	return &admitter{control: control, applicants: map[string]*applicant{}, logger: logger}
 }
 
-// Admit implements hookserver.Door.
+// Admit implements hookserver.Admitter.
 func (e *Engine) Admit(_ context.Context, a hookserver.Application) (*headroomv1.Admission, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,7 +62,7 @@ func (e *Engine) Admit(_ context.Context, a hookserver.Application) (*headroomv1
 	return b.admitter.admit(time.Now(), a, b.capacity())
 }
 
-// deadline is a job's deadline, before it is committed too.
+// deadline returns a job's deadline, also before it is committed.
 func (b *book) deadline(j *job) time.Duration {
 	if q := b.cfg.queue(j.app.queue); q != nil && j.spec == nil && j.demandRead {
 		t := q.terms(j.demand, b.classes)
@@ -72,7 +71,7 @@ func (b *book) deadline(j *job) time.Duration {
 	return j.terms.deadline
 }
 
-// capacity is how many containers at full speed the nodes are worth under their caps.
+// capacity returns the nodes' containers under their caps, in containers at full speed.
 func (b *book) capacity() int { return int(float64(b.containers)*b.meanSpeed() + 1e-9) }
 
 func (d *admitter) admit(now time.Time, a hookserver.Application, capacity int) (*headroomv1.Admission, error) {
@@ -88,7 +87,7 @@ func (d *admitter) admit(now time.Time, a hookserver.Application, capacity int) 
 	}
 	tasks := a.Needed()
 	if tasks == 0 {
-		tasks = max(1, capacity) // nobody has said how many: it may use all containers
+		tasks = max(1, capacity) // unknown: it may use all containers
 	}
 	v := d.add(now, admission.Job{ID: a.ID, User: a.User, Tasks: tasks, Deadline: a.Deadline})
 	decisions, err := d.control.Submit(now, v.job)
@@ -108,14 +107,15 @@ func (d *admitter) admit(now time.Time, a hookserver.Application, capacity int) 
 	return v.answer, nil
 }
 
-// visit remembers an application that is asked about.
+// add adds an application whose hook asks.
 func (d *admitter) add(now time.Time, job admission.Job) *applicant {
 	v := &applicant{job: job, due: now.Add(job.Deadline), asked: now, counted: now}
 	d.applicants[job.ID] = v
 	return v
 }
 
-// passDeadlines takes applications out of the controller whose deadlines have passed: what they needed is told at their ends.
+// passDeadlines removes applications whose deadlines have passed from the controller. Their need is learned at their
+// ends.
 func (d *admitter) passDeadlines(now time.Time) {
 	for id, v := range d.applicants {
 		if v.verdict == admission.Admitted && !v.over && !v.passed && !now.Before(v.due) {
@@ -125,7 +125,7 @@ func (d *admitter) passDeadlines(now time.Time) {
 	}
 }
 
-// take takes over what the controller has decided.
+// take applies decisions of the controller.
 func (d *admitter) take(decisions []admission.Decision) {
 	for i := range decisions {
 		x := &decisions[i]
@@ -137,12 +137,12 @@ func (d *admitter) take(decisions []admission.Decision) {
 		case admission.Admitted, admission.Queued, admission.Refused:
 			v.verdict, v.answer = x.Verdict, verdicts.Answer(x)
 		default:
-			// Containers are divided by the coordinators, and no application is ended here.
+			// The coordinators divide the containers, and no application is ended here.
 		}
 	}
 }
 
-// resize takes over the capacity.
+// resize updates the capacity.
 func (d *admitter) resize(now time.Time, capacity int) {
 	if decisions, err := d.control.SetCapacity(now, min(capacity, admission.CapacityMost)); err == nil {
 		d.take(decisions)
@@ -151,14 +151,14 @@ func (d *admitter) resize(now time.Time, capacity int) {
 
 func (d *admitter) tick(now time.Time) { d.take(d.control.Tick(now)) }
 
-// withdraw takes an application back that has not ended by itself.
+// withdraw removes an application that has not ended by itself.
 func (d *admitter) withdraw(now time.Time, id string) {
 	if decisions, err := d.control.Withdraw(now, id); err == nil { // it may have left by itself
 		d.take(decisions)
 	}
 }
 
-// look takes over how the applications stand.
+// look applies the state of the applications.
 func (d *admitter) look(now time.Time, b *book) {
 	d.passDeadlines(now)
 	d.resize(now, b.capacity())
@@ -177,7 +177,7 @@ func (d *admitter) look(now time.Time, b *book) {
 	d.tick(now)
 }
 
-// gone reports whether an application will not come, or is not needed any more.
+// gone reports whether an application will not start, or is no longer needed.
 func (v *applicant) gone(now time.Time, listed bool) bool {
 	switch {
 	case v.verdict == admission.Queued:
@@ -188,8 +188,8 @@ func (v *applicant) gone(now time.Time, listed bool) bool {
 	return now.Sub(v.asked) >= beginsWithin
 }
 
-// meet counts a job with a deadline of its own that runs and was not asked about, or was forgotten when the scheduler was
-// started again: its containers are not promised to others.
+// meet counts a running job with its own deadline that was not asked about, or was forgotten in a restart of the
+// scheduler, so that its containers are not promised to others.
 func (d *admitter) meet(now time.Time, j *job, deadline time.Duration) {
 	id, left := j.app.id, deadline-now.Sub(j.app.started)
 	if j.over || d.applicants[id] != nil || j.demand[propertyDeadline] == "" && j.admission == nil || j.tasks == 0 || left <= 0 || len(d.applicants) >= applicantsMost {
@@ -206,7 +206,7 @@ func (d *admitter) meet(now time.Time, j *job, deadline time.Duration) {
 	}
 }
 
-// follow counts what an application's containers do, and takes over its end.
+// follow counts the work of an application's containers, and applies its end.
 func (d *admitter) follow(now time.Time, v *applicant, j *job) {
 	if v.over {
 		return

@@ -11,31 +11,30 @@ import (
 	"strings"
 )
 
-// This file changes the fair scheduler's allocation file as text: the elements
-// maxResources of the named queues, and not one other byte. Decoding the file and
-// writing it anew would lose comments, order and whatever a later Hadoop knows.
+// This file edits the fair scheduler's allocation file as text: only the elements maxResources of the named queues
+// change. Decoding and rewriting the file would lose comments, order and elements of newer Hadoop versions.
 
-// own is what stood in the file before the engine wrote there.
+// own is the content of the file before the engine wrote there.
 type own struct {
-	// Element is the operator's maxResources as it stood, "" for none.
+	// Element is the operator's maxResources, "" for none.
 	Element string `json:"element"`
-	// Tag is the queue's tag where the queue was written without content, <queue name="q1"/>.
+	// Tag is the queue's tag if the queue was written without content, <queue name="q1"/>.
 	Tag string `json:"tag,omitempty"`
-	// Written are the elements of the engine that may stand there now.
+	// Written are the elements of the engine that the file may contain now.
 	Written []string `json:"written"`
 }
 
-// place is where a queue and its maximum stand in the file, as offsets.
+// place is where the file has a queue and its maximum, as offsets.
 type place struct {
 	// The queue's element, its opening tag's end and its closing tag's start.
 	from, opened, closing, to int
-	// empty says that it is written as <queue .../>.
+	// empty is whether it is written as <queue .../>.
 	empty bool
 	// The element maxResources; both 0 for none.
 	maxFrom, maxTo int
 }
 
-// element is the queue's maxResources as it stands, "" for none.
+// element returns the queue's maxResources as written, "" for none.
 func (p place) element(doc []byte) string { return string(doc[p.maxFrom:p.maxTo]) }
 
 const (
@@ -46,7 +45,7 @@ const (
 
 func elementFor(value string) string { return "<" + tagMax + ">" + value + "</" + tagMax + ">" }
 
-// places finds all queues of the file by their full names.
+// places returns all queues of the file by their full names.
 func places(doc []byte) (map[string]*place, error) {
 	r := &xmlReader{decoder: xml.NewDecoder(bytes.NewReader(doc)), doc: doc, found: map[string]*place{}}
 	for {
@@ -81,15 +80,15 @@ type xmlReader struct {
 	rooted  bool
 }
 
-// level is an element that is open.
+// level is an open element.
 type level struct {
 	from int
 	// queue is the full name of a queue, "" for the file's root.
 	queue string
 	place *place
-	// holds says that queues may stand right inside.
+	// holds is whether it may directly contain queues.
 	holds bool
-	// max says that it is the maxResources of the queue around it.
+	// max is whether it is the maxResources of the enclosing queue.
 	max bool
 }
 
@@ -125,7 +124,7 @@ func (r *xmlReader) open(e xml.StartElement, from, to int) error {
 	return nil
 }
 
-// queueName is the full name of a queue that stands inside parent.
+// queueName returns the full name of a queue inside parent.
 func queueName(parent string, e xml.StartElement) string {
 	name := ""
 	for _, a := range e.Attr {
@@ -161,17 +160,16 @@ type edit struct {
 	text     string
 }
 
-// merged is an allocation file with the engine's values in it.
+// merged is an allocation file with the engine's values.
 type merged struct {
 	doc []byte
-	// during is what must be remembered before doc is written, after what suffices afterwards.
+	// during must be stored before doc is written; after suffices afterwards.
 	during, after map[string]own
 }
 
-// merge puts the values wanted into the file, and the operator's own back where
-// nothing is wanted any more. before is what is remembered of earlier writes. A
-// value that is not one of the engine's is the operator's own: it was there
-// first, or the operator has edited the file since.
+// merge sets the wanted values in the file, and restores the operator's own for the rest. before is the stored record
+// of earlier writes. A value that is not one of the engine's is the operator's own: it was there first, or the operator
+// has edited the file since.
 func merge(doc []byte, want map[string]string, before map[string]own) (merged, error) {
 	found, err := places(doc)
 	if err != nil {
@@ -186,7 +184,7 @@ func merge(doc []byte, want map[string]string, before map[string]own) (merged, e
 			if wanted {
 				return merged{}, fmt.Errorf("no queue %s: %w", queue, errQueue)
 			}
-			continue // the operator has removed it: nothing is left to put back
+			continue // the operator has removed it: there is nothing to restore
 		}
 		now := p.element(doc)
 		o, known := before[queue]
@@ -223,7 +221,7 @@ func queuesOf(want map[string]string, before map[string]own) []string {
 	return slices.Compact(names)
 }
 
-// put is the edit that makes element the queue's maximum.
+// put returns the edit that makes element the queue's maximum.
 func (p place) put(doc []byte, element string) edit {
 	switch {
 	case p.maxTo > 0:
@@ -237,7 +235,7 @@ func (p place) put(doc []byte, element string) edit {
 	}
 }
 
-// putBack is the edit that puts the operator's own back.
+// putBack returns the edit that restores the operator's value.
 func (p place) putBack(o own) edit {
 	alone := p.maxFrom == p.opened && p.maxTo == p.closing
 	if o.Tag != "" && alone {
@@ -246,8 +244,7 @@ func (p place) putBack(o own) edit {
 	return edit{p.maxFrom, p.maxTo, o.Element}
 }
 
-// apply carries the edits out, the last one first. They never overlap: each
-// stands in the tags of one queue.
+// apply applies the edits, the last one first. They never overlap: each is in the tags of one queue.
 func apply(doc []byte, edits []edit) []byte {
 	slices.SortFunc(edits, func(a, b edit) int { return b.from - a.from })
 	out := slices.Clone(doc)
@@ -257,7 +254,7 @@ func apply(doc []byte, edits []edit) []byte {
 	return out
 }
 
-// verify reads the new file back: it must be sound and hold what is wanted.
+// verify reads the new file back: it must be valid and contain the wanted values.
 func (m merged) verify(want map[string]string) error {
 	found, err := places(m.doc)
 	if err != nil {

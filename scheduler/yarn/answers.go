@@ -18,37 +18,36 @@ import (
 	"headroom/scheduler/profiles"
 )
 
-// What follows reads the answers of Hadoop 3's web services. They are strict on
-// what the engine needs and pass over what it does not know; every error says
-// what was read and wraps errAnswer.
+// The functions below read the answers of Hadoop 3's web services. They are strict about what the engine needs and
+// ignore unknown fields. Every error states what was read and wraps errAnswer.
 
-// Bounds on what one answer may list.
+// Limits of the lists in one answer.
 const (
 	appsMax  = 10_000
 	tasksMax = 100_000
 	nodesMax = 20_000
-	// textMax bounds a text that Hadoop gives for people.
+	// textMax bounds a text of Hadoop for display.
 	textMax = 300
 )
 
-// Properties of a job by which its owner raises the floor.
+// Properties of a job with which its owner raises the floor.
 const (
-	// propertyFloor is a least part of its map tasks.
+	// propertyFloor is a minimum fraction of its map tasks.
 	propertyFloor = "headroom.min-tasks"
-	// propertyError is the part of its map tasks that its result may lack.
+	// propertyError is the fraction of its map tasks that its result may miss.
 	propertyError = "headroom.error"
-	// propertyQuality is a least accuracy of its result, as its profile tells.
+	// propertyQuality is a minimum accuracy of its result, by its profile.
 	propertyQuality = "headroom.quality"
-	// propertyProfile names the profile; without it the job's name does.
+	// propertyProfile is the name of the profile; the default is the job's name.
 	propertyProfile = "headroom.profile"
 )
 
-// app is an application as the ResourceManager lists it.
+// app is an application in the list of the ResourceManager.
 type app struct {
 	id, name, user, queue string
-	// state is YARN's word: NEW, NEW_SAVING, SUBMITTED, ACCEPTED, RUNNING, FINISHED, FAILED, KILLED.
+	// state is YARN's state: NEW, NEW_SAVING, SUBMITTED, ACCEPTED, RUNNING, FINISHED, FAILED, KILLED.
 	state string
-	// final is how it went in its own view: UNDEFINED, SUCCEEDED, FAILED, KILLED.
+	// final is the application's own result: UNDEFINED, SUCCEEDED, FAILED, KILLED.
 	final       string
 	diagnostics string
 	started     time.Time
@@ -56,13 +55,13 @@ type app struct {
 	elapsed time.Duration
 	// launched and finished are zero before that.
 	launched, finished time.Time
-	// containers that it holds, its master's included.
+	// containers is how many it holds, including its master's.
 	containers int
-	// attempt is its newest attempt, "" before it has one; master is that one's container.
+	// attempt is its newest attempt, "" before the first; master is the container of its master.
 	attempt, master string
-	// tags are what it was submitted with.
+	// tags are its tags at submission.
 	tags string
-	// spark tells Spark from MapReduce.
+	// spark is whether it is Spark and not MapReduce.
 	spark bool
 }
 
@@ -72,8 +71,8 @@ func liveStates() []string { return []string{"NEW", "NEW_SAVING", "SUBMITTED", "
 
 func endStates() []string { return []string{"FINISHED", "FAILED", "KILLED"} }
 
-// appForm is how applications are called; containerForm how their containers are,
-// after a restart of the ResourceManager with an epoch.
+// appForm matches ids of applications; containerForm those of their containers, with an epoch after a restart of the
+// ResourceManager.
 var (
 	appForm       = regexp.MustCompile(`^application_([0-9]{1,19})_([0-9]{4,10})$`)
 	containerForm = regexp.MustCompile(`container_(?:e[0-9]{1,10}_)?([0-9]{1,19}_[0-9]{4,10})_([0-9]{2,10})_[0-9]{6,10}`)
@@ -81,7 +80,7 @@ var (
 	jobForm       = regexp.MustCompile(`^job_([0-9]{1,19}_[0-9]{4,10})$`)
 )
 
-// jobOf is the MapReduce job of an application, appOf the other way; "" for what is none.
+// jobOf returns the MapReduce job of an application, appOf the reverse; "" for an invalid id.
 func jobOf(app string) string { return "job_" + strings.TrimPrefix(app, "application_") }
 
 func appOf(job string) string {
@@ -92,7 +91,7 @@ func appOf(job string) string {
 	return "application_" + m[1]
 }
 
-// many is a list as Hadoop writes it: XML's habits show, and a list of one is no list.
+// many is a list in Hadoop's JSON, in which a list of one element may be written without the list.
 type many[T any] []T
 
 // UnmarshalJSON reads a list, one entry without a list, or nothing.
@@ -110,7 +109,7 @@ func (m *many[T]) UnmarshalJSON(b []byte) error {
 	}
 }
 
-// read decodes one JSON document and nothing behind it.
+// read decodes exactly one JSON document.
 func read(body []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	err := d.Decode(into)
@@ -128,7 +127,7 @@ func read(body []byte, into any) error {
 	return nil
 }
 
-// wrong is an answer that is JSON and yet not understood.
+// wrong returns the error for an answer that is JSON but invalid.
 func wrong(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), errAnswer)
 }
@@ -152,14 +151,13 @@ type jsonApp struct {
 	AllocatedVCores   int    `json:"allocatedVCores"`
 }
 
-// Types of applications, as YARN calls them.
+// YARN's types of applications.
 const (
 	typeMapReduce = "MAPREDUCE"
 	typeSpark     = "SPARK"
 )
 
-// readApps reads the answer of /ws/v1/cluster/apps: the applications of MapReduce and Spark
-// that no engine of ours has started.
+// readApps reads the answer of /ws/v1/cluster/apps: applications of MapReduce and Spark that no engine of ours started.
 func readApps(body []byte) ([]app, error) {
 	all, err := readJSONApps(body)
 	if err != nil {
@@ -179,7 +177,7 @@ func readApps(body []byte) ([]app, error) {
 	return apps, nil
 }
 
-// readJSONApps reads the same answer as it is.
+// readJSONApps reads the same answer without conversion.
 func readJSONApps(body []byte) ([]jsonApp, error) {
 	var answer struct {
 		Apps *struct {
@@ -190,7 +188,7 @@ func readJSONApps(body []byte) ([]jsonApp, error) {
 		return nil, err
 	}
 	if answer.Apps == nil {
-		// "apps": null is what older releases write for none; a document without it is something else.
+		// Older releases write "apps": null for none; a document without it is something else.
 		if !bytes.Contains(body, []byte(`"apps"`)) {
 			return nil, wrong("no list of applications")
 		}
@@ -231,7 +229,7 @@ func (j jsonApp) app() (app, error) {
 		spark: j.ApplicationType == typeSpark,
 
 		id: j.ID, name: clip(j.Name), user: clip(j.User), queue: fullName(j.Queue), state: j.State, final: j.FinalStatus, diagnostics: clip(j.Diagnostics),
-		started: time.UnixMilli(j.StartedTime), elapsed: time.Duration(max(0, j.ElapsedTime)) * time.Millisecond, containers: max(0, j.RunningContainers), // -1: none any more
+		started: time.UnixMilli(j.StartedTime), elapsed: time.Duration(max(0, j.ElapsedTime)) * time.Millisecond, containers: max(0, j.RunningContainers), // -1: no longer any
 		tags: j.ApplicationTags, launched: moment(j.LaunchTime), finished: moment(j.FinishedTime),
 	}
 	if m := containerForm.FindStringSubmatch(j.AMContainerLogs); m != nil {
@@ -243,7 +241,7 @@ func (j jsonApp) app() (app, error) {
 	return a, nil
 }
 
-// fullName is a queue's name from root on: the capacity scheduler leaves root out.
+// fullName returns the name of a queue from root: the capacity scheduler omits root.
 func fullName(queue string) string {
 	if queue == "root" || strings.HasPrefix(queue, "root.") {
 		return queue
@@ -258,7 +256,7 @@ func moment(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// clip is a text for people, in one line and not longer than fits.
+// clip returns a text for display, in one line and of bounded length.
 func clip(s string) string {
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?")
 	if len(s) > textMax {
@@ -285,7 +283,7 @@ func readNodes(body []byte) ([]node, error) {
 				ID    string  `json:"id"`
 				State string  `json:"state"`
 				Total *amount `json:"totalResource"`
-				// Releases before 3.1 have no total.
+				// Releases before 3.1 have no totals.
 				UsedMB     int `json:"usedMemoryMB"`
 				FreeMB     int `json:"availMemoryMB"`
 				UsedVCores int `json:"usedVirtualCores"`
@@ -326,7 +324,7 @@ func readNodes(body []byte) ([]node, error) {
 type jsonQueue struct {
 	QueueName string `json:"queueName"`
 	QueuePath string `json:"queuePath"`
-	// Children stand under childQueues (fair) or queues (capacity).
+	// Children are in childQueues (fair) or queues (capacity).
 	ChildQueues *jsonQueues `json:"childQueues"`
 	Queues      *jsonQueues `json:"queues"`
 }
@@ -335,7 +333,7 @@ type jsonQueues struct {
 	Queue many[jsonQueue] `json:"queue"`
 }
 
-// readQueues reads the names of all queues of the answer of /ws/v1/cluster/scheduler.
+// readQueues reads the names of all queues from the answer of /ws/v1/cluster/scheduler.
 func readQueues(body []byte) (map[string]bool, error) {
 	var answer struct {
 		Scheduler *struct {
@@ -366,7 +364,7 @@ func readQueues(body []byte) (map[string]bool, error) {
 	return names, nil
 }
 
-// names adds the queue's full name and those below it.
+// names adds the full names of the queue and of those below it.
 func (q *jsonQueue) names(into map[string]bool, parent string) {
 	name := q.QueueName
 	switch {
@@ -389,22 +387,22 @@ func (q *jsonQueue) names(into map[string]bool, parent string) {
 	}
 }
 
-// taskState is where a task is in its life.
+// taskState is the state of a task.
 type taskState uint8
 
 const (
-	// taskWaits has had no attempt that ran.
+	// taskWaits has had no running attempt.
 	taskWaits taskState = iota
 	taskRuns
 	taskSucceeded
-	// taskEnded has failed or was killed for good.
+	// taskEnded has failed or was killed permanently.
 	taskEnded
 )
 
 // task is one map or reduce task of a job.
 type task struct {
 	state taskState
-	// part is how far it is, 0 to 1; -1 where the answer makes no sense.
+	// part is its progress, 0 to 1; -1 if the answer is invalid.
 	part    float64
 	started time.Time
 }
@@ -457,7 +455,7 @@ func readTasks(body []byte) (tasks, error) {
 		}
 		t := task{state: state, part: k.Progress / 100}
 		if math.IsNaN(t.part) || t.part < 0 || t.part > 1 {
-			t.part = -1 // a running attempt's own word: it spoils its task only
+			t.part = -1 // a running attempt's own report: it affects only its task
 		}
 		if state != taskWaits {
 			t.started = moment(k.StartTime)
@@ -473,7 +471,7 @@ func readTasks(body []byte) (tasks, error) {
 	return both, err
 }
 
-// inOrder is the tasks 0 to n-1; each must be there once.
+// inOrder returns the tasks 0 to n-1; each must exist once.
 func inOrder(byNumber map[int]task) ([]task, error) {
 	list := make([]task, len(byNumber))
 	for i := range list {
@@ -502,10 +500,11 @@ func taskStateOf(word string) (taskState, error) {
 
 // held are the containers of an application.
 type held struct {
-	// on is how many run on each NodeManager, running on all of them; the master's is not counted.
+	// on is how many run on each NodeManager, running on all of them; without the master's.
 	on      map[string]int
 	running int
-	// master is how large the master's is, largest the size that holds each other one that runs; zero where none is listed.
+	// master is the size of the master's container, largest the size that contains every other running one; zero if
+	// none is listed.
 	master, largest Container
 }
 
@@ -516,7 +515,7 @@ func readContainers(body []byte, master string) (h held, err error) {
 			ContainerID string `json:"containerId"`
 			NodeID      string `json:"nodeId"`
 			State       string `json:"containerState"`
-			// Hadoop writes these numbers as texts.
+			// Hadoop writes these numbers as strings.
 			MemoryMB json.Number `json:"allocatedMB"`
 			VCores   json.Number `json:"allocatedVCores"`
 		}] `json:"container"`
@@ -548,7 +547,7 @@ func readContainers(body []byte, master string) (h held, err error) {
 	return h, nil
 }
 
-// amount is a number from 0 to most; 0 where it is none.
+// amount returns a number from 0 to most; 0 if invalid.
 func amount(n json.Number, most int64) int {
 	x, err := n.Int64()
 	if err != nil {
@@ -557,16 +556,15 @@ func amount(n json.Number, most int64) int {
 	return int(min(max(0, x), most))
 }
 
-// demand is what a job's owner demands: the properties above that are set, as the
-// owner has written them.
+// demand is the quality and service settings of a job: the properties above that are set, as written.
 type demand map[string]string
 
-// demanded are the properties that a demand is made of.
+// demanded returns the properties of a demand.
 func demanded() []string {
 	return []string{propertyFloor, propertyError, propertyQuality, propertyProfile, propertyClass, propertyDeadline, propertySprint, propertyDeflate}
 }
 
-// demandNames reports whether a property is one by which an owner demands something.
+// demandNames reports whether a property is part of a demand.
 func demandNames(name string) bool {
 	return slices.Contains(demanded(), name)
 }
@@ -596,13 +594,13 @@ func readDemand(body []byte) (demand, error) {
 	return d, nil
 }
 
-// Tags of an application by which its owner demands something; a property of the job wins over its tag.
+// Tags of an application with which its owner sets a demand. A property of the job takes precedence over its tag.
 const (
 	tagDeadline = "headroom-deadline:"
 	tagError    = "headroom-error:"
 )
 
-// tag adds what the tags of the application demand.
+// tag adds the demands in the tags of the application.
 func (d demand) tag(tags string) {
 	for t := range strings.SplitSeq(tags, ",") {
 		for prefix, property := range map[string]string{tagDeadline: propertyDeadline, tagError: propertyError} {
@@ -613,12 +611,12 @@ func (d demand) tag(tags string) {
 	}
 }
 
-// error is the part of its map tasks that its result may lack; 0 for one that makes no sense.
+// error returns the fraction of its map tasks that its result may miss; 0 if invalid.
 func (d demand) error() (float64, error) {
 	return config.ParsePart(d[propertyError])
 }
 
-// errorBound is the same of a demand; nil where it names none, or one that makes no sense.
+// errorBound returns the same; nil if it is missing or invalid.
 func (d demand) errorBound() *float64 {
 	x, err := d.error()
 	if err != nil {
@@ -627,8 +625,8 @@ func (d demand) errorBound() *float64 {
 	return new(x)
 }
 
-// bounds are the least parts of the map tasks that the demand of a job of that name
-// asks for. What the owner meant is not always known: then all tasks are demanded.
+// bounds returns the minimum fractions of the map tasks that the demand of a job of that name asks for. If a setting is
+// invalid, all tasks are required.
 func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Bound) {
 	if least, ok := d[propertyFloor]; ok {
 		why := propertyFloor + "=" + clip(least)

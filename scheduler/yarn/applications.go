@@ -11,17 +11,16 @@ import (
 	"headroom/scheduler/spark"
 )
 
-// ownTag begins the tags of applications that the engine spark has started: they are jobs
-// of that engine, in whatever queue they are.
+// ownTag is the prefix of the tags of applications that the engine spark has started. They are jobs of that engine, in
+// any queue.
 const ownTag = "headroom-run-"
 
-// Applications is how the engine spark finds, follows and ends its drivers on YARN. It is
-// safe for concurrent use.
+// Applications finds, monitors and kills drivers on YARN for the engine spark. It is safe for concurrent use.
 type Applications struct{ client *client }
 
 var _ spark.YARN = (*Applications)(nil)
 
-// NewApplications asks the ResourceManagers of the configuration.
+// NewApplications returns one for the ResourceManagers of the configuration.
 func NewApplications(c Config, logger *slog.Logger) *Applications {
 	return &Applications{newClient(c, logger)}
 }
@@ -37,7 +36,7 @@ func (a *Applications) Find(ctx context.Context, tag string) (spark.Application,
 		return spark.Application{}, false, err
 	}
 	for _, j := range slices.Backward(all) {
-		if !j.tagged(tag) { // an older ResourceManager passes over the query
+		if !j.tagged(tag) { // an older ResourceManager ignores the query
 			continue
 		}
 		found, err := j.app()
@@ -93,8 +92,8 @@ func (a *Applications) Driver(ctx context.Context, id, path string) ([]byte, err
 	return a.client.driver(ctx, id, path)
 }
 
-// driver asks the REST interface of a Spark application's driver, through the proxy of the
-// ResourceManager that answered last, or the one configured.
+// driver reads the REST interface of a Spark application's driver, through the proxy of the ResourceManager that
+// answered last, or the configured one.
 func (c *client) driver(ctx context.Context, app, path string) ([]byte, error) {
 	body, err := c.get(ctx, c.proxied()+"/proxy/"+app+"/api/v1"+path)
 	if errors.Is(err, errStandby) {
@@ -103,7 +102,7 @@ func (c *client) driver(ctx context.Context, app, path string) ([]byte, error) {
 	return body, err
 }
 
-// tagged tells whether an application has a tag, or one that begins so.
+// tagged reports whether an application has a tag, or one with this prefix.
 func (j jsonApp) tagged(tag string) bool {
 	for own := range strings.SplitSeq(j.ApplicationTags, ",") {
 		if strings.HasPrefix(strings.TrimSpace(own), tag) {

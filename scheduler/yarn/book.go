@@ -16,71 +16,69 @@ import (
 	"headroom/units"
 )
 
-// Name is how this engine is called in jobs, directives and reports.
+// Name is the name of this engine in jobs, directives and reports.
 const Name = "yarn"
 
-// Names reports whether the id is that of an application of YARN.
+// Names reports whether the id is that of a YARN application.
 func Names(id string) bool { return appForm.MatchString(id) }
 
-// actor is who changes something, in the coordinators' audit.
+// actor is the name of this engine in the coordinators' audit log.
 const actor = "scheduler/yarn"
 
 const (
-	// queuesEvery is how often the names of the queues are read: they change by hand.
+	// queuesEvery is how often the names of the queues are read: they are changed by hand.
 	queuesEvery = 10 * time.Second
-	// staleAfter is how old a look may be before it is said.
+	// staleAfter is the age of the last read from which it is reported.
 	staleAfter = 5 * time.Second
-	// lostAfter is how long the ResourceManager must not know a job until it is lost.
+	// lostAfter is how long a job must be missing at the ResourceManager until it is lost.
 	lostAfter = 30 * time.Second
 	// endedKept bounds the ended jobs that are kept for listings.
 	endedKept = 1000
 )
 
-// book is what the engine knows: the decisions of the engine are its methods.
-// They do no I/O and take the time as an argument; whoever calls them holds the
-// engine's lock.
+// book is the state of the engine; the engine's decisions are its methods. They do no I/O and take the time as an
+// argument. Callers hold the engine's lock.
 type book struct {
 	cfg    Config
 	logger *slog.Logger
 	jobs   map[string]*job
-	// sparks is what is known of the inside of Spark's applications; some may not be jobs yet.
+	// sparks is the state inside Spark's applications; some may not be jobs yet.
 	sparks map[string]*sparkApp
 
-	// restored: the jobs of the coordinators' log are known.
+	// restored is whether the jobs of the coordinators' log are known.
 	restored bool
-	// newest is the submission of the newest job known.
+	// newest is the submission of the newest known job.
 	newest time.Time
-	// gap: looks were missed since the book was restored, so that applications may
-	// have come and ended unseen.
+	// gap is whether reads were missed since the book was restored, so that applications may have started and ended
+	// unseen.
 	gap bool
 
 	// looked is when the ResourceManager answered last; zero for never.
 	looked time.Time
-	// failed is when it stopped to answer, with the cause; zero while it does.
+	// failed is when it stopped answering, with the cause; zero while it answers.
 	failed time.Time
 	why    string
 
 	containers int
-	// size is what the running nodes offer together.
+	// size is the total of the running nodes.
 	size Container
-	// classes are those of scheduler.yaml, highest first; timers are the sprint timers of those that have one now.
+	// classes are those of scheduler.yaml, highest first; timers are the current sprint timers of those that have one.
 	classes []Class
 	timers  map[string]time.Duration
 	// policy decides on copies of the tasks of Spark's applications.
 	policy speculation.Policy
-	// shares are the containers of each job as the coordinators said last, order the jobs as they are served. Jobs that
-	// are not known yet may be among them: a directive may come before the log is read.
+	// shares are the containers of each job by the last directive, order the jobs in the order in which they are
+	// served. They may include unknown jobs, because a directive may arrive before the log is read.
 	shares   map[string]int
 	admitter *admitter
-	// speeds are how fast nodes run under their caps, by name.
+	// speeds are the speeds of nodes under their caps, by name.
 	speeds map[string]speed
 	order  []string
-	// overhead is how many containers' room each job takes for itself: the largest
-	// application master's, as last seen.
+	// overhead is how many containers' room each job takes for its master: the largest one last seen.
 	overhead   int
 	queues     map[string]bool
 	queuesRead time.Time
-	// misfit is what stands in the way of setting shares, in words.
+	// misfit is why shares cannot be set, in words.
 	misfit string
 }
 
@@ -88,7 +86,7 @@ func newBook(cfg Config, logger *slog.Logger) *book {
 	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, sparks: map[string]*sparkApp{}, speeds: map[string]speed{}, admitter: newAdmitter(logger), gap: true, overhead: 1}
 }
 
-// wish is what the next look should bring.
+// wish returns what the next read should fetch.
 func (b *book) wish(now time.Time) wish {
 	w := wish{demandRead: map[string]bool{}, spark: b.sparkWishes(now), queues: b.queues == nil || now.Sub(b.queuesRead) >= queuesEvery}
 	if b.restored && b.gap {
@@ -104,7 +102,7 @@ func (b *book) wish(now time.Time) wish {
 	return w
 }
 
-// see takes over a look at the cluster.
+// see applies a read of the cluster.
 func (b *book) see(now time.Time, w wish, s *sight) {
 	if !b.failed.IsZero() {
 		b.logger.Info("yarn: ResourceManager reachable again", slog.Duration("after", now.Sub(b.failed)))
@@ -145,7 +143,7 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 		return
 	}
 	j.app, j.missed = a, time.Time{}
-	if a.started.After(b.newest) && !b.gap { // before that ended applications in between are still to be listed
+	if a.started.After(b.newest) && !b.gap { // before that, ended applications in between must be listed
 		b.newest = a.started
 	}
 	if a.state == "RUNNING" {
@@ -164,7 +162,7 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 		slog.Int("tasks", j.finalTasks()), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
 }
 
-// largestMaster is the room of the largest application master that is there.
+// largestMaster returns the room of the largest application master.
 func (b *book) largestMaster() (most int) {
 	for _, j := range b.jobs {
 		if !j.over && !j.seen.IsZero() {
@@ -174,8 +172,8 @@ func (b *book) largestMaster() (most int) {
 	return most
 }
 
-// miss takes over that the ResourceManager does not know a job. One that was just
-// started may not have read all of them yet, and an end cannot be taken back.
+// miss records that a job is missing at the ResourceManager. One that was just started may not have read all of them
+// yet, and an end cannot be undone.
 func (b *book) miss(now time.Time, j *job) {
 	if j == nil || j.over {
 		return
@@ -188,7 +186,7 @@ func (b *book) miss(now time.Time, j *job) {
 	b.logger.Warn("yarn: job lost", slog.String("job", j.app.id), slog.String("why", j.outcome))
 }
 
-// notice says once what hangs.
+// notice logs once that an application is stuck.
 func (b *book) notice(now time.Time, j *job, err error) {
 	stuck := b.waits(j) != ""
 	if stuck && !j.stuck {
@@ -205,7 +203,7 @@ func (b *book) notice(now time.Time, j *job, err error) {
 	j.silent = silent
 }
 
-// waits says in words that an application hangs without a master, "" when it does not.
+// waits states that an application is stuck without a master, "" if it is not.
 func (b *book) waits(j *job) string {
 	if j.over || j.app.state == "RUNNING" || j.app.elapsed < stuckAfter {
 		return ""
@@ -214,7 +212,7 @@ func (b *book) waits(j *job) string {
 		j.app.state, j.app.elapsed.Round(time.Second))
 }
 
-// fail takes over that the ResourceManager could not be asked. The last state stays.
+// fail records that the ResourceManager could not be reached. The last state stays.
 func (b *book) fail(now time.Time, err error) {
 	b.why = clip(err.Error())
 	if !b.failed.IsZero() {
@@ -225,7 +223,7 @@ func (b *book) fail(now time.Time, err error) {
 		slog.String("hint", "check that it is running and that yarn.resourcemanager is right; retrying every "+b.cfg.Poll.Std().String()))
 }
 
-// forget drops the oldest ended jobs beyond what listings need.
+// forget removes the oldest ended jobs above endedKept.
 func (b *book) forget() {
 	var ended []*job
 	for _, j := range b.jobs {
@@ -243,10 +241,10 @@ func byAge(a, c *job) int {
 	return cmp.Or(a.app.started.Compare(c.app.started), strings.Compare(a.app.id, c.app.id))
 }
 
-// sorted are the jobs in the order of their submission.
+// sorted returns the jobs in the order of their submission.
 func (b *book) sorted() []*job { return slices.SortedFunc(maps.Values(b.jobs), byAge) }
 
-// restore takes over the jobs of the coordinators' log.
+// restore applies the jobs of the coordinators' log.
 func (b *book) restore(now time.Time, jobs []*headroomv1.Job) {
 	for _, m := range jobs {
 		if m.GetEngine() == Name && appForm.MatchString(m.GetId()) {
@@ -263,7 +261,7 @@ func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
 	}
 	j := b.jobs[m.GetId()]
 	if j == nil {
-		// ACCEPTED: until it is looked for.
+		// ACCEPTED until it is read.
 		j = newJob(app{id: m.GetId(), name: m.GetName(), queue: m.GetQueue(), state: "ACCEPTED", started: submitted}, profiles.Bound{Fraction: 1})
 		j.tasks, j.doneBefore = tasksOf(m.GetSpec()), int(m.GetProgress().GetDone())
 		b.jobs[m.GetId()] = j
@@ -294,7 +292,7 @@ func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
 	}
 }
 
-// tasksOf is the number of map tasks that a committed job says; 0 when it says none.
+// tasksOf returns the number of map tasks of a committed job; 0 if unknown.
 func tasksOf(spec []byte) int {
 	var d description
 	if json.Unmarshal(spec, &d) != nil || d.Maps < 0 || d.Maps > tasksMax {
@@ -316,14 +314,14 @@ func stateWord(s headroomv1.JobState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "JOB_STATE_"))
 }
 
-// command is one thing to tell the coordinators: a job, or its end.
+// command is one request to the coordinators: a job, or its end.
 type command struct {
 	id     string
 	commit *headroomv1.CommitJobRequest
 	finish *headroomv1.FinishJobRequest
 }
 
-// next is the next command to send; ok is false when there is none.
+// next returns the next request to send; ok is false when there is none.
 func (b *book) next(now time.Time) (c command, ok bool) {
 	if !b.restored {
 		return c, false
@@ -356,7 +354,7 @@ func (b *book) next(now time.Time) (c command, ok bool) {
 // agree settles how a job is served, before it is committed.
 func (b *book) agree(j *job) {
 	q := b.cfg.queue(j.app.queue)
-	if q == nil || j.spec != nil { // its queue is not ours any more, or it is settled
+	if q == nil || j.spec != nil { // its queue is no longer ours, or it is settled
 		return
 	}
 	j.terms = q.terms(j.demand, b.classes)
@@ -365,7 +363,7 @@ func (b *book) agree(j *job) {
 	}
 }
 
-// told takes over that a command was carried out.
+// told records that a request was carried out.
 func (b *book) told(c command) {
 	j := b.jobs[c.id]
 	switch {
@@ -377,7 +375,7 @@ func (b *book) told(c command) {
 	}
 }
 
-// refused takes over that the coordinators refuse a command: it is tried again later.
+// refused records that the coordinators refused a request: it is retried later.
 func (b *book) refused(now time.Time, id string, err error) {
 	if j := b.jobs[id]; j != nil {
 		b.logger.Warn("yarn: coordinators refused a job", slog.String("job", id), slog.Any("error", err))
@@ -385,12 +383,12 @@ func (b *book) refused(now time.Time, id string, err error) {
 	}
 }
 
-// fresh tells whether the last look at the job is news.
+// fresh reports whether the last read of the job is recent.
 func (b *book) fresh(now time.Time, j *job) bool {
 	return b.failed.IsZero() && now.Sub(j.seen) < staleAfter
 }
 
-// progress is the progress of all committed jobs that have not ended.
+// progress returns the progress of all committed unfinished jobs.
 func (b *book) progress(now time.Time) []*headroomv1.JobProgress {
 	var all []*headroomv1.JobProgress
 	for _, j := range b.sorted() {
@@ -401,7 +399,7 @@ func (b *book) progress(now time.Time) []*headroomv1.JobProgress {
 	return all
 }
 
-// serve fills in how a running job is served: its drop ratio, where it takes one, and its sprint timer.
+// serve fills in how a running job is served: its drop ratio, if allowed, and its sprint timer.
 func (b *book) serve(now time.Time, j *job, p *headroomv1.JobProgress) {
 	if j.over || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
 		return
@@ -418,7 +416,7 @@ func (b *book) serve(now time.Time, j *job, p *headroomv1.JobProgress) {
 	}
 }
 
-// timing takes over the sprint timers that classes have now.
+// timing updates the sprint timers of the classes.
 func (b *book) timing(points []*headroomv1.ClassPoint) {
 	b.timers = map[string]time.Duration{}
 	for _, k := range points {
@@ -428,7 +426,7 @@ func (b *book) timing(points []*headroomv1.ClassPoint) {
 	}
 }
 
-// sprint takes note that a job sprints, or no longer.
+// sprint records that a job sprints, or no longer sprints.
 func (b *book) sprint(now time.Time, d *headroomv1.SprintDirective) {
 	j := b.jobs[d.GetId()]
 	switch {
@@ -444,7 +442,7 @@ func (b *book) sprint(now time.Time, d *headroomv1.SprintDirective) {
 	}
 }
 
-// details are what listings show beside the jobs themselves.
+// details returns what listings show in addition to the jobs.
 func (b *book) details(now time.Time, id string) (all []*headroomv1.RunDetail) {
 	for _, j := range b.sorted() {
 		if j.over || j.app.state != "RUNNING" || !j.named(id) {
@@ -471,12 +469,12 @@ func (b *book) details(now time.Time, id string) (all []*headroomv1.RunDetail) {
 // named reports whether listings of id show the job; "" shows all.
 func (j *job) named(id string) bool { return id == "" || id == j.app.id || id == jobOf(j.app.id) }
 
-// report is what there is to share out.
+// report returns what can be divided.
 func (b *book) report(now time.Time) *headroomv1.EngineReport {
 	return &headroomv1.EngineReport{Engine: Name, Containers: uint32(b.containers), Overhead: uint32(b.overhead), Trouble: b.trouble(now)}
 }
 
-// trouble is why shares cannot be set, in words; empty when they can.
+// trouble returns why shares cannot be set, in words; empty if they can.
 func (b *book) trouble(now time.Time) string {
 	switch {
 	case b.looked.IsZero() && b.failed.IsZero():
@@ -491,7 +489,7 @@ func (b *book) trouble(now time.Time) string {
 	return b.misfit
 }
 
-// list is all jobs as listings show them.
+// list returns all jobs for listings.
 func (b *book) list(now time.Time, id string) []*headroomv1.Job {
 	var all []*headroomv1.Job
 	for _, j := range b.sorted() {
@@ -535,8 +533,7 @@ func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 	return m
 }
 
-// share takes over a directive: what each job may hold. It is carried out as far
-// as it can be; the error says what cannot.
+// share applies a directive: what each job may hold. It is applied as far as possible; the error states the rest.
 func (b *book) share(d *headroomv1.ShareDirective) error {
 	if b.cfg.Shares == sharesNone {
 		return fmt.Errorf("yarn: yarn.shares is none: %w", errShares)
@@ -564,9 +561,9 @@ func (b *book) share(d *headroomv1.ShareDirective) error {
 // sharesMax bounds a share: a cluster of nodesMax nodes holds fewer containers.
 const sharesMax = 10_000_000
 
-// maxima are the containers that each queue may hold: the shares of its active
-// jobs, at least what their application masters take, and what further applications
-// need to start. Queues without a job that has a share keep the operator's own maximum.
+// maxima returns the containers that each queue may hold: the shares of its active jobs, at least their application
+// masters, and what further applications need to start. Queues without a job with a share keep the operator's own
+// maximum.
 func (b *book) maxima() map[string]int {
 	sums := map[string]int{}
 	for _, j := range b.jobs {
@@ -583,8 +580,8 @@ func (b *book) maxima() map[string]int {
 	return sums
 }
 
-// served are the jobs of a queue in the order in which they are served, with what each may hold; nil for one job alone,
-// which the queue's maximum holds.
+// served returns the jobs of a queue in the order in which they are served, with what each may hold; nil for a single
+// job, which the queue's maximum limits.
 func (b *book) served(queue string) (jobs []jobShare) {
 	for _, id := range b.order {
 		if j := b.jobs[id]; j != nil && !j.over && j.app.queue == queue {
@@ -598,8 +595,8 @@ func (b *book) served(queue string) (jobs []jobShare) {
 	return jobs
 }
 
-// room is how many containers' room a job's application master takes: a job with a share of 0
-// waits, and its master with it.
+// room returns how many containers' room a job's application master takes: a job with a share of 0 waits, and so does
+// its master.
 func (b *book) room(j *job) int {
 	if j.seen.IsZero() {
 		return b.overhead
@@ -607,7 +604,7 @@ func (b *book) room(j *job) int {
 	return j.master
 }
 
-// limits are the maxima of the queues that exist, as the allocation file has them.
+// limits returns the maxima of the existing queues, in the form of the allocation file.
 func (b *book) limits() map[string]string {
 	texts := map[string]string{}
 	for queue, n := range b.maxima() {

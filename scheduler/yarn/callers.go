@@ -9,14 +9,14 @@ import (
 )
 
 var (
-	// errOtherUser refuses a hook whose token is of another user than the job.
+	// errOtherUser is returned for a hook whose token belongs to another user than the job.
 	errOtherUser = errors.New("the hook's token is for another user")
-	// errOwnerUnknown says that a job's user has not been read since the scheduler started.
+	// errOwnerUnknown is returned until a job's user has been read after a start of the scheduler.
 	errOwnerUnknown = errors.New("the job's user is not yet known")
 )
 
-// admit checks that a hook speaks for a running job of its own user. Who hears that a job
-// is not known has shown the job's token.
+// admit checks that a hook acts for a running job of its own user. Only a caller with the job's token learns that a job
+// is unknown.
 func (e *Engine) admit(id string, who hookserver.Caller) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -34,7 +34,7 @@ func (e *Engine) admit(id string, who hookserver.Caller) error {
 	return nil
 }
 
-// ofShares answers h only to who may read shares.
+// ofShares answers only callers that may read shares.
 func (h *hooks) ofShares(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := h.engine.guard.Shares(r); err != nil {
@@ -45,7 +45,7 @@ func (h *hooks) ofShares(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// ofJob answers h only to who may speak for the job that the path names.
+// ofJob answers only callers that may act for the job in the path.
 func (h *hooks) ofJob(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		id := appOf(r.PathValue("job"))

@@ -18,40 +18,41 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// This file holds queues of the capacity scheduler to their shares: it writes maximum-capacity of the named queues into
-// the configuration that the ResourceManager keeps where it may be changed while it runs
-// (yarn.scheduler.configuration.store.class), and nothing else.
+// This file limits queues of the capacity scheduler to their shares. It writes only maximum-capacity of the named
+// queues, into the ResourceManager's configuration store, which must be mutable
+// (yarn.scheduler.configuration.store.class).
 
 const (
-	// capacityWait bounds one effort to set the maxima: the scheduler's stream to the coordinators waits for it.
+	// capacityWait bounds one attempt to set the maxima, because the scheduler's stream to the coordinators waits for
+	// it.
 	capacityWait = 4 * time.Second
-	// capacityRetry is the time until the ResourceManager is asked again for what it has refused.
+	// capacityRetry is the wait after a refusal of the ResourceManager.
 	capacityRetry = 10 * time.Second
-	// capacityLook is how often the configuration is read where its version does not say that it has changed.
+	// capacityLook is how often the configuration is read if its version does not show changes.
 	capacityLook = 10 * time.Second
 )
 
 // capacityQueues writes queue maxima into the capacity scheduler's configuration. It is safe for concurrent use.
 type capacityQueues struct {
 	client *client
-	// notes is where the operator's own values are kept, so that they come back after a kill too.
+	// notes is the file of the operator's own values, so that they are restored even after a kill.
 	notes string
 
 	mu sync.Mutex
 	// own are the operator's values; nil before the notes were read.
 	own map[string]ownMaximum
-	// last is what the look before came to.
+	// last is the result of the previous round.
 	last capacityRound
-	// checked is when it was last checked that shares could be set, and misfit why not.
+	// checked is when it was last checked that shares can be set; misfit is why not.
 	checked time.Time
 	misfit  error
 }
 
-// ownMaximum is what stood in the configuration before the engine wrote there.
+// ownMaximum is the content of the configuration before the engine wrote there.
 type ownMaximum struct {
-	// Value is the operator's maximum-capacity; nil where there is none.
+	// Value is the operator's maximum-capacity; nil for none.
 	Value *string `json:"value"`
-	// Written are the values of the engine that may stand there now.
+	// Written are the values of the engine that the configuration may contain now.
 	Written []string `json:"written"`
 }
 
@@ -61,18 +62,18 @@ type notedMaxima struct {
 	Queues          map[string]ownMaximum `json:"queues"`
 }
 
-// capacityRound is what the maxima were set by, and what came of it.
+// capacityRound is the input of the maxima, and the result.
 type capacityRound struct {
 	at      time.Time
 	version string
 	want    map[string]int
 	size    Container
-	// held says in words which queues could not be brought to their shares.
+	// held states which queues could not be limited to their shares.
 	held []string
 	err  error
 }
 
-// wanted are containers by queue, with the unit that they are counted in and what the cluster has.
+// wanted are containers by queue, with their unit and the size of the cluster.
 type wanted struct {
 	queues     map[string]int
 	unit, size Container
@@ -82,7 +83,7 @@ func newCapacityQueues(c *client, dir string) *capacityQueues {
 	return &capacityQueues{client: c, notes: filepath.Join(dir, "yarn-capacity.json")}
 }
 
-// left reports whether values of the engine may stand in the configuration.
+// left reports whether the configuration may contain values of the engine.
 func (q *capacityQueues) left() (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -90,8 +91,8 @@ func (q *capacityQueues) left() (bool, error) {
 	return len(q.own) > 0, err
 }
 
-// set makes want the maxima of its queues, and puts the operator's own back for all others. changed says that the
-// configuration was written, held in words which queues could not be brought to their shares.
+// set makes want the maxima of its queues, and restores the operator's own for all others. changed is whether the
+// configuration was written, held states which queues could not be limited to their shares.
 func (q *capacityQueues) set(parent context.Context, now time.Time, want wanted) (changed bool, held []string, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,14 +111,14 @@ func (q *capacityQueues) set(parent context.Context, now time.Time, want wanted)
 	round := capacityRound{at: now, version: version, want: maps.Clone(want.queues), size: want.size}
 	changed, round.held, round.err = q.merge(ctx, want)
 	if round.version = ""; !changed && round.err == nil {
-		round.version = version // what was just written is read again at the next look
+		round.version = version // what was just written is read back the next time
 	}
 	q.last = round
 	return changed, round.held, round.err
 }
 
-// check tells whether queues could be held to shares, while there are none to hold them to: an operator hears of a mistake
-// before the first cut. It asks the ResourceManager every capacityLook.
+// check reports whether queues could be limited while none are, so that an operator learns of a mistake before the
+// first cut. It asks the ResourceManager every capacityLook.
 func (q *capacityQueues) check(parent context.Context, now time.Time, queues []Queue, unit, size Container) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,7 +148,7 @@ func (r *capacityRound) stands(now time.Time, version string, want wanted) bool 
 	return same && r.version != "" && r.version == version && now.Sub(r.at) < capacityLook
 }
 
-// merge reads the configuration, and writes what has to become another.
+// merge reads the configuration, and writes the changes.
 func (q *capacityQueues) merge(ctx context.Context, want wanted) (changed bool, held []string, err error) {
 	for range mergesMax {
 		conf, tree, err := q.client.capacity(ctx)
@@ -162,7 +163,7 @@ func (q *capacityQueues) merge(ctx context.Context, want wanted) (changed bool, 
 		if len(m.updates) == 0 {
 			return changed, words, q.note(m.after)
 		}
-		if err := q.note(m.during); err != nil { // first, so that a kill in between leaves the way back
+		if err := q.note(m.during); err != nil { // first, so that the original values survive a kill
 			return changed, words, err
 		}
 		if err := q.client.update(ctx, m.updates); err != nil {
@@ -196,7 +197,7 @@ func (q *capacityQueues) recall() error {
 	return nil
 }
 
-// note keeps the operator's own values durably.
+// note stores the operator's own values durably.
 func (q *capacityQueues) note(values map[string]ownMaximum) error {
 	if reflect.DeepEqual(values, q.own) {
 		return nil
@@ -212,22 +213,22 @@ func (q *capacityQueues) note(values map[string]ownMaximum) error {
 	return nil
 }
 
-// maximum is the value of a queue's maximum-capacity; nil where it has none.
+// maximum is the maximum-capacity of a queue; nil for none.
 type maximum struct {
 	queue string
 	value *string
 }
 
-// mergedMaxima are the updates that bring a configuration to what is wanted.
+// mergedMaxima are the updates of a configuration.
 type mergedMaxima struct {
 	updates []maximum
-	// during is what must be remembered before they are written, after what suffices afterwards.
+	// during must be stored before they are written; after suffices afterwards.
 	during, after map[string]ownMaximum
 }
 
-// mergeMaxima finds what has to be written so that the values wanted stand in the configuration, and the operator's own
-// where nothing is wanted any more. before is what is remembered of earlier writes. A value that is not one of the
-// engine's is the operator's own: it was there first, or the operator has edited it since.
+// mergeMaxima returns the updates that set the wanted values, and restore the operator's own for the rest. before is
+// the stored record of earlier writes. A value that is not one of the engine's is the operator's own: it was there
+// first, or the operator has edited it since.
 func mergeMaxima(conf map[string]string, want map[string]string, before map[string]ownMaximum) mergedMaxima {
 	m := mergedMaxima{during: map[string]ownMaximum{}, after: map[string]ownMaximum{}}
 	names := slices.Concat(slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(before)))
@@ -252,7 +253,7 @@ func mergeMaxima(conf map[string]string, want map[string]string, before map[stri
 			m.during[queue], m.after[queue] = o, o
 			m.updates = append(m.updates, maximum{queue, &value})
 		case wants && set && now == value:
-			// It is the operator's own already.
+			// It already is the operator's own.
 		case wants:
 			o.Written = []string{value}
 			m.during[queue], m.after[queue] = o, o

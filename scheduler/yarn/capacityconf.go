@@ -17,23 +17,23 @@ import (
 	"headroom/units"
 )
 
-// What follows reads and writes what ResourceManagers with the capacity scheduler tell of their queues.
+// The functions below read and write queues of ResourceManagers with the capacity scheduler.
 
 const (
-	// capacityPrefix begins the properties of its queues.
+	// capacityPrefix is the prefix of the properties of its queues.
 	capacityPrefix = "yarn.scheduler.capacity."
 	keyMaximum     = ".maximum-capacity"
 	keyCapacity    = ".capacity"
-	// keyCalculator names what containers are measured by: memory alone, or all resources.
+	// keyCalculator is how containers are measured: by memory only, or by all resources.
 	keyCalculator = capacityPrefix + "resource-calculator"
-	// roundUp is added to a number of containers: the scheduler rounds a maximum down to multiples of its least
-	// allocation, and must not lose a container by it.
+	// roundUp is added to a number of containers: the scheduler rounds a maximum down to multiples of its minimum
+	// allocation, which must not lose a container.
 	roundUp = 0.25
-	// noVersion is the version of a configuration that has none: releases before 3.3.
+	// noVersion is the version of a configuration without one: releases before 3.3.
 	noVersion = "none"
 )
 
-// version is the version of the configuration, which every change makes another.
+// version returns the version of the configuration; every change alters it.
 func (c *client) version(ctx context.Context) (string, error) {
 	body, err := c.cluster(ctx, "scheduler-conf/version")
 	if errors.Is(err, errNotThere) {
@@ -51,10 +51,10 @@ func (c *client) version(ctx context.Context) (string, error) {
 	return answer.Version.String(), nil
 }
 
-// underneath finds the scheduler's name in what a ResourceManager says whose configuration cannot be changed.
+// underneath finds the scheduler's name in the answer of a ResourceManager whose configuration is not mutable.
 var underneath = regexp.MustCompile(`underneath scheduler (\w+)`)
 
-// notMutable says what a configuration that may be changed needs, where that is what a ResourceManager refuses for.
+// notMutable explains what a mutable configuration needs, if that is why a ResourceManager refused.
 func notMutable(err error) error {
 	if err == nil || !strings.Contains(strings.ToLower(err.Error()), "mutable") {
 		return err
@@ -67,7 +67,7 @@ func notMutable(err error) error {
 		"with yarn.scheduler.configuration.store.class in yarn-site.xml set to memory, fs, leveldb or zk: %w", scheduler, errCapacity)
 }
 
-// capacity reads the configuration and what the scheduler has made of it.
+// capacity reads the configuration and the resulting queues.
 func (c *client) capacity(ctx context.Context) (conf map[string]string, tree capacityTree, err error) {
 	body, err := c.cluster(ctx, "scheduler-conf")
 	if err != nil {
@@ -106,11 +106,11 @@ func readCapacityConf(body []byte) (map[string]string, error) {
 	return conf, nil
 }
 
-// capacityQueue is a queue as the capacity scheduler says it.
+// capacityQueue is a queue as reported by the capacity scheduler.
 type capacityQueue struct {
-	// Guaranteed and most are parts of the cluster, 0 to 1.
+	// Guaranteed and most are fractions of the cluster, 0 to 1.
 	guaranteed, most float64
-	// absolute says that its bounds are amounts of resources, least and room what it is guaranteed and may hold then.
+	// absolute is whether its bounds are amounts of resources; least and room are then its guarantee and its maximum.
 	absolute    bool
 	least, room Container
 	leaf        bool
@@ -160,7 +160,7 @@ func readCapacityTree(body []byte) (capacityTree, error) {
 		return nil, fmt.Errorf("yarn: the ResourceManager uses %q: shares: capacity needs the capacity scheduler: %w", clip(info.Type), errCapacity)
 	}
 	tree := capacityTree{}
-	info.QueueName, info.Guaranteed, info.Most = "root", 100, 100 // what it says of them is that of the cluster
+	info.QueueName, info.Guaranteed, info.Most = "root", 100, 100 // the values of root are those of the cluster
 	err := info.into(tree, "")
 	return tree, err
 }
@@ -195,8 +195,8 @@ func (q *jsonCapacityQueue) into(tree capacityTree, parent string) error {
 	return nil
 }
 
-// values are the maxima that hold the queues to what is wanted, as the configuration writes them. held says in words which
-// cannot be brought there: a maximum is at least what the operator guarantees the queue, and at most what its parent has.
+// values returns the maxima that limit the queues to the wanted containers, in the form of the configuration. held
+// states which queues cannot be limited: a maximum is at least the queue's guarantee, and at most its parent's maximum.
 func (t capacityTree) values(conf map[string]string, want wanted) (values map[string]string, held []string, err error) {
 	values = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(want.queues)) {
@@ -229,19 +229,19 @@ func (t capacityTree) values(conf map[string]string, want wanted) (values map[st
 	return values, held, nil
 }
 
-// capacityHold is one queue that is to hold so many containers.
+// capacityHold is one queue with its wanted containers.
 type capacityHold struct {
 	name          string
 	queue, parent capacityQueue
 	containers    int
 	unit, size    Container
-	// all says that all resources count, not memory alone.
+	// all is whether all resources count, not only memory.
 	all bool
-	// now is maximum-capacity as the configuration has it.
+	// now is maximum-capacity in the configuration.
 	now string
 }
 
-// part is what part of the cluster n containers are.
+// part returns the fraction of the cluster that n containers are.
 func (h *capacityHold) part(n float64) float64 {
 	p := n * float64(h.unit.MemoryMB) / float64(h.size.MemoryMB)
 	if h.all {
@@ -250,7 +250,7 @@ func (h *capacityHold) part(n float64) float64 {
 	return p
 }
 
-// percent is the maximum as a percentage of the parent's.
+// percent returns the maximum as a percentage of the parent's.
 func (h *capacityHold) percent() (value, words string, err error) {
 	if h.size.MemoryMB <= 0 || h.size.VCores <= 0 || h.parent.most <= 0 {
 		return "", "", fmt.Errorf("yarn: queue %s: the capacity of the cluster or of its parent is unknown: %w", h.name, errCapacity)
@@ -266,7 +266,7 @@ func (h *capacityHold) percent() (value, words string, err error) {
 	return strconv.FormatFloat(100*part/h.parent.most, 'f', 6, 64), words, h.heeds(part)
 }
 
-// heeds is an error where the configuration has the maximum already, and the scheduler holds the queue at another.
+// heeds returns an error if the configuration already has the maximum, but the scheduler uses another one.
 func (h *capacityHold) heeds(part float64) error {
 	now, err := strconv.ParseFloat(h.now, 64)
 	const slack = 1e-3
@@ -277,7 +277,7 @@ func (h *capacityHold) heeds(part float64) error {
 		h.name, h.now, units.Percent(h.queue.most), units.Percent(part), errCapacity)
 }
 
-// holds is how many containers fit into a part of the cluster.
+// holds returns how many containers fit into a fraction of the cluster.
 func (h *capacityHold) holds(part float64) int { return int(part/h.part(1) + 1e-6) }
 
 func (h *capacityHold) limited() string {
@@ -288,13 +288,13 @@ func (h *capacityHold) guaranteed(n int) string {
 	return fmt.Sprintf("queue %s keeps %d containers, its guaranteed capacity, although its share is %d; lower its capacity", h.name, n, h.containers)
 }
 
-// amounts are the forms of an amount of resources: [memory=1024,vcores=2], and of one that mixes units.
+// amounts match an amount of resources, [memory=1024,vcores=2], and one with mixed units.
 var (
 	amountForm = regexp.MustCompile(`^\[\s*(memory(-mb)?|vcores)\s*=\s*[0-9]+\s*[A-Za-z]{0,2}\s*(,\s*(memory(-mb)?|vcores)\s*=\s*[0-9]+\s*[A-Za-z]{0,2}\s*)*\]$`)
 	mixedForm  = regexp.MustCompile(`[0-9](%|w)`)
 )
 
-// amount is the maximum as an amount of resources.
+// amount returns the maximum as an amount of resources.
 func (h *capacityHold) amount(capacity string) (value, words string, err error) {
 	for _, text := range []string{capacity, h.now} {
 		switch {
@@ -325,13 +325,13 @@ func (h *capacityHold) amount(capacity string) (value, words string, err error) 
 	return fmt.Sprintf("[memory=%d,vcores=%d]", memory, cores), words, nil
 }
 
-// update writes maxima. One that is nil is taken out.
+// update writes maxima. A nil one is removed.
 func (c *client) update(ctx context.Context, maxima []maximum) error {
 	var body bytes.Buffer
 	body.WriteString("<sched-conf>")
 	for _, m := range maxima {
 		body.WriteString("<update-queue><queue-name>")
-		_ = xml.EscapeText(&body, []byte(m.queue)) // a Buffer takes everything
+		_ = xml.EscapeText(&body, []byte(m.queue)) // writing to a Buffer never fails
 		body.WriteString("</queue-name><params><entry><key>maximum-capacity</key>")
 		if m.value != nil {
 			body.WriteString("<value>")

@@ -21,70 +21,68 @@ import (
 
 // How shares reach the ResourceManager.
 const (
-	// sharesHook serves them to the scheduler plug-in, which asks twice a second.
+	// sharesHook serves them to the scheduler plug-in, which polls twice a second.
 	sharesHook = "hook"
 	// sharesFile writes them into the allocation file.
 	sharesFile = "file"
-	// sharesCapacity writes them into the capacity scheduler's configuration, by its web service.
+	// sharesCapacity writes them into the capacity scheduler's configuration, through its web service.
 	sharesCapacity = "capacity"
-	// sharesNone leaves the queues as they are.
+	// sharesNone does not change the queues.
 	sharesNone = "none"
 )
 
-// What hooks prove themselves by.
+// How hooks authenticate.
 const (
-	// AuthCluster is one token for all of them; those of jobs are accepted too where there is a key.
+	// AuthCluster uses one token for all of them; tokens of jobs are accepted too if there is a key.
 	AuthCluster = "cluster"
-	// AuthJob is a token of its own for each job, and one for the scheduler plug-in.
+	// AuthJob uses one token per job, and one for the scheduler plug-in.
 	AuthJob = "job"
 )
 
 // What happens to containers above a lowered maximum.
 const (
-	// lowerDrain lets them end by themselves.
+	// lowerDrain lets them finish.
 	lowerDrain = "drain"
-	// lowerPreempt lets the plug-in end the newest first.
+	// lowerPreempt lets the plug-in kill the newest first.
 	lowerPreempt = "preempt"
 )
 
-// Config is the section "yarn" of scheduler.yaml. Without a ResourceManager there
-// is no YARN.
+// Config is the section "yarn" of scheduler.yaml. Without a ResourceManager YARN is off.
 type Config struct {
 	// ResourceManager are the web addresses of the ResourceManagers, tried in order.
 	ResourceManager []string `yaml:"resourcemanager"`
-	// WebProxy is the web address of a separate proxy to application masters; empty stands
-	// for the ResourceManagers' own.
+	// WebProxy is the web address of a separate proxy to application masters; empty for the ResourceManagers' own.
 	WebProxy string `yaml:"web_proxy"`
-	// CA is a file of the only authorities trusted for https; empty stands for this machine's.
+	// CA is a file with the only CAs trusted for https; empty for this machine's.
 	CA string `yaml:"ca"`
-	// Certificate and Key are shown to web services that ask for a certificate.
+	// Certificate and Key are the client certificate for web services that require one.
 	Certificate string `yaml:"certificate"`
 	Key         string `yaml:"key"`
-	// Kerberos logs in at web services that ask for SPNEGO.
+	// Kerberos authenticates to web services that require SPNEGO.
 	Kerberos webclient.Kerberos `yaml:"kerberos"`
 	// Queues are those whose applications are jobs of Headroom.
 	Queues []Queue `yaml:"queues"`
 	// Container is the unit in which shares are counted.
 	Container Container `yaml:"container"`
-	// Nodes names the nodes by their NodeManagers' addresses, host:port; others are called by their host.
+	// Nodes maps NodeManagers' addresses, host:port, to node names; the default is the host.
 	Nodes map[string]string `yaml:"nodes"`
-	// Shares says how queue shares are set: hook, file, capacity or none.
+	// Shares is how queue shares are set: hook, file, capacity or none.
 	Shares string `yaml:"shares"`
-	// Lower says what happens to containers above a lowered maximum: drain or preempt.
+	// Lower is what happens to containers above a lowered maximum: drain or preempt.
 	Lower string `yaml:"lower"`
 	// AllocationFile is the fair scheduler's, for shares: file.
 	AllocationFile string `yaml:"allocation_file"`
-	// Refresh is the command that makes the ResourceManager read the file at once; may be empty.
+	// Refresh is the command that makes the ResourceManager reload the file; may be empty.
 	Refresh []string `yaml:"refresh"`
 	// Hooks is where the hooks are served, host:port; empty serves none.
 	Hooks string `yaml:"hooks"`
-	// HooksAuth says what hooks prove themselves by: cluster or job.
+	// HooksAuth is how hooks authenticate: cluster or job.
 	HooksAuth string `yaml:"hooks_auth"`
-	// HooksTokenFile holds the token that all hooks share, for hooks_auth: cluster; it goes with TLS.
+	// HooksTokenFile contains the token that all hooks share, for hooks_auth: cluster; it needs TLS.
 	HooksTokenFile string `yaml:"hooks_token_file"`
-	// HooksKeyFile holds the key that the tokens of users and jobs are made from.
+	// HooksKeyFile contains the key from which the tokens of users and jobs are derived.
 	HooksKeyFile string `yaml:"hooks_key_file"`
-	// Poll is the time between two looks at the ResourceManager.
+	// Poll is the interval of reads of the ResourceManager.
 	Poll config.Duration `yaml:"poll"`
 }
 
@@ -92,17 +90,17 @@ type Config struct {
 type Queue struct {
 	// Name is the queue's full name, root.q1.
 	Name string `yaml:"name"`
-	// Guarantee is the least fraction of a job's map tasks that must be done; 0 stands for all.
+	// Guarantee is the minimum fraction of a job's map tasks that must be done; 0 for all.
 	Guarantee config.Fraction `yaml:"guarantee"`
-	// Class is the class of its jobs; empty stands for the lowest.
+	// Class is the class of its jobs; empty for the lowest.
 	Class string `yaml:"class"`
 	// Deadline is for its jobs, from their submission; 0 for none.
 	Deadline config.Duration `yaml:"deadline"`
-	// SprintAfter is the sprint timer of its jobs, from their first task, "60s"; empty is that of their class.
+	// SprintAfter is the sprint timer of its jobs, from their first task, "60s"; empty for that of their class.
 	SprintAfter string `yaml:"sprint_after"`
-	// Deflate says that drop ratios may give up map tasks of its jobs; nil stands for true.
+	// Deflate is whether drop ratios may drop map tasks of its jobs; nil for true.
 	Deflate *bool `yaml:"deflate"`
-	// Overrides lets jobs ask for more than that: a higher class, a later deadline, an earlier sprint, a drop ratio.
+	// Overrides lets jobs request more: a higher class, a later deadline, an earlier sprint, a drop ratio.
 	Overrides bool `yaml:"overrides"`
 }
 
@@ -114,12 +112,12 @@ type Container struct {
 	VCores int `yaml:"vcores"`
 }
 
-// times is how often the unit must be taken to hold what; at least once.
+// times returns how many units are needed to hold what; at least one.
 func (c Container) times(what Container) int {
 	return max(1, (what.MemoryMB+c.MemoryMB-1)/c.MemoryMB, (what.VCores+c.VCores-1)/c.VCores)
 }
 
-// Defaults are the values of keys that the section does not have.
+// Defaults returns the values of keys that are not set.
 func Defaults() Config {
 	return Config{
 		Container: Container{MemoryMB: 1024, VCores: 1}, Shares: sharesHook, Lower: lowerDrain, Poll: config.Duration(time.Second),
@@ -127,7 +125,7 @@ func Defaults() Config {
 	}
 }
 
-// Bounds of the configuration, so that one look at the cluster stays small.
+// Limits of the configuration, so that one read of the cluster stays small.
 const (
 	managersMax = 8
 	queuesMax   = 1000
@@ -139,13 +137,13 @@ const (
 
 var queueRule = regexp.MustCompile(`^root(\.[^.\s"<>&']+)+$`)
 
-// On tells whether there is a YARN to look at.
+// On reports whether YARN is configured.
 func (c Config) On() bool { return len(c.ResourceManager) > 0 }
 
-// Check tells what is wrong, as a *cli.Error with exit code 2 and a hint; nil when nothing is.
+// Check returns the first error as a *cli.Error with exit code 2 and a hint, or nil.
 func (c Config) Check() *cli.Error {
 	if !c.On() {
-		return nil // whatever else stands there is for later
+		return nil // other keys are checked later
 	}
 	for _, check := range []func() *cli.Error{c.checkManagers, c.checkQueues, c.checkContainer, c.checkNodes, c.checkShares, c.checkHooks} {
 		if err := check(); err != nil {
@@ -182,7 +180,7 @@ func isWeb(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == ""
 }
 
-// addresses are all web addresses that are asked.
+// addresses returns all web addresses that are used.
 func (c Config) addresses() []string {
 	if c.WebProxy == "" {
 		return c.ResourceManager
@@ -190,12 +188,12 @@ func (c Config) addresses() []string {
 	return append(slices.Clone(c.ResourceManager), c.WebProxy)
 }
 
-// web is whom the client of the web services trusts, and who it is.
+// web returns the TLS and Kerberos configuration of the web client.
 func (c Config) web() webclient.Config {
 	return webclient.Config{Section: "yarn", CA: c.CA, Certificate: c.Certificate, Key: c.Key, Kerberos: c.Kerberos}
 }
 
-// CheckFiles returns what is wrong with the files of the section, nil when nothing is.
+// CheckFiles returns the first error in the files of the section, or nil.
 func (c Config) CheckFiles() *cli.Error {
 	if !c.On() {
 		return nil
@@ -203,7 +201,7 @@ func (c Config) CheckFiles() *cli.Error {
 	return c.web().CheckFiles()
 }
 
-// Notes are what a right configuration leaves open, in words.
+// Notes returns warnings about a valid configuration.
 func (c Config) Notes() []string {
 	if !c.On() || !c.Kerberos.On() || !slices.ContainsFunc(c.addresses(), func(a string) bool { return strings.HasPrefix(a, "http:") }) {
 		return nil
@@ -301,7 +299,7 @@ func (c Config) checkHooks() *cli.Error {
 	return nil
 }
 
-// queue is the configured queue of that name, or nil.
+// queue returns the configured queue of that name, or nil.
 func (c Config) queue(name string) *Queue {
 	for i := range c.Queues {
 		if c.Queues[i].Name == name {
@@ -311,7 +309,7 @@ func (c Config) queue(name string) *Queue {
 	return nil
 }
 
-// Timer is the queue's sprint timer; nil for none. The error is a *cli.Error.
+// Timer returns the queue's sprint timer; nil for none. The error is a *cli.Error.
 func (q Queue) Timer() (*time.Duration, error) {
 	if q.SprintAfter == "" {
 		return nil, nil
@@ -323,13 +321,13 @@ func (q Queue) Timer() (*time.Duration, error) {
 	return &after, nil
 }
 
-// bound is the queue's guarantee.
+// bound returns the queue's guarantee.
 func (q Queue) bound() profiles.Bound {
 	x := cmp.Or(float64(q.Guarantee), 1)
 	return profiles.Bound{Fraction: x, Why: "queue " + q.Name + " guarantees " + units.Percent(x)}
 }
 
-// node is the name of the node that a NodeManager runs on.
+// node returns the name of the node of a NodeManager.
 func (c Config) node(address string) string {
 	if name := c.Nodes[address]; name != "" {
 		return name

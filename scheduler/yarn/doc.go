@@ -1,22 +1,22 @@
-// Package yarn is the engine that runs jobs on Hadoop: it watches the MapReduce
-// applications of YARN's queues, tells the coordinators of them, and carries out
-// what the coordinators decide: how much of the cluster each queue may hold, and
+// Package yarn is the engine for jobs on Hadoop. It monitors the MapReduce and
+// Spark applications of YARN's queues, reports them to the coordinators, and
+// carries out their decisions: how much of the cluster each queue may hold, and
 // which map tasks may be dropped.
 //
-// The one idea: Hadoop runs the jobs, and would run them the same without us. The
-// engine looks (REST of the ResourceManager, and of the application masters
-// through its proxy), keeps the last thing it knew, and changes two things only:
-// the maximum of the named queues, and the answer that the hooks get.
+// The one idea: Hadoop runs the jobs, and would run them the same way without the
+// engine. The engine reads (REST of the ResourceManager, and of the application
+// masters through its proxy), keeps the last known state, and changes only two
+// things: the maximum of the named queues, and the answers to the hooks.
 //
 // Guarantees:
-//   - what a hook may do is committed by the coordinators before the hook hears of it;
-//   - a task that was told to run is told so ever after; a dropped one never is;
-//   - of the operator's allocation file only maxResources of the named queues is
-//     touched; every other byte stays, and the operator's own values come back
-//     when the engine lets go, after a kill too;
-//   - a job's end says how many tasks were really done: dropped ones do not count;
-//   - when Hadoop does not answer nothing fails: the last state stays, and is
-//     said to be old.
+//   - the coordinators commit what a hook may do before the hook learns it;
+//   - a task that was told to run is never dropped; a dropped one never runs;
+//   - in the operator's allocation file only maxResources of the named queues
+//     changes; the operator's own values are restored when the engine stops, even
+//     after a kill;
+//   - a job's end states how many tasks were really done: dropped ones do not count;
+//   - when Hadoop is unreachable nothing fails: the last state stays, and its age
+//     is reported.
 //
 // It never starts, moves or kills an application, and never answers for a job
 // that it does not know.

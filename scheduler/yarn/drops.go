@@ -19,8 +19,7 @@ type candidate struct {
 	bytes uint64
 }
 
-// decide takes over an early stop. One that leaves more to drop than the one
-// before lets the engine sweep again.
+// decide applies an early stop. One that permits more drops than the previous one makes the engine sweep again.
 func (j *job) decide(now time.Time, of, least int) {
 	if j.stop && j.of == of && j.least == least {
 		return
@@ -34,7 +33,7 @@ func (j *job) decide(now time.Time, of, least int) {
 	j.stop, j.of, j.least = true, of, least
 }
 
-// deflate takes over a drop ratio, which only rises, and keeps its seed.
+// deflate applies a drop ratio, which only rises, and keeps its seed.
 func (j *job) deflate(now time.Time, theta float64, seed uint64) {
 	if !(theta > j.theta) {
 		return
@@ -46,12 +45,11 @@ func (j *job) deflate(now time.Time, theta float64, seed uint64) {
 	j.loosen(now)
 }
 
-// loosen lets the engine sweep once the master was looked at.
+// loosen makes the engine sweep after the next read of the master.
 func (j *job) loosen(now time.Time) { j.loosened, j.swept = now, false }
 
-// bound returns how many map tasks the job has and how many of them must be done at the least: what the
-// early stop or the drop ratio in force leaves, whichever is less, never below the floor. loose says that one of
-// them lets tasks be dropped.
+// bound returns how many map tasks the job has and how many of them must at least be done: what the early stop or the
+// drop ratio in force permits, whichever is less, never below the floor. loose is whether one of them permits drops.
 func (j *job) bound() (of, least int, loose bool) {
 	if of, least = j.tasks, j.tasks; j.stop {
 		of, least, loose = j.of, j.least, true
@@ -64,10 +62,10 @@ func (j *job) bound() (of, least int, loose bool) {
 	return of, least, loose
 }
 
-// hookLife is how long a job counts as one that has a hook after that has asked last: it asks twice a second.
+// hookLife is how long a job counts as one with a hook after its last request: it polls twice a second.
 const hookLife = 10 * time.Second
 
-// exact is why no drop ratio gives up tasks of the job, in words; empty where one may.
+// exact returns why no drop ratio drops tasks of the job; empty if one may.
 func (j *job) exact(now time.Time) string {
 	switch {
 	case j.floor.Fraction >= 1:
@@ -81,7 +79,7 @@ func (j *job) exact(now time.Time) string {
 	return ""
 }
 
-// ratio is the drop ratio in force, ratioSeed what orders the tasks that it gives up.
+// ratio returns the drop ratio in force, ratioSeed the seed that orders the dropped tasks.
 func (j *job) ratio() float64 {
 	if j.spark != nil {
 		return j.spark.theta
@@ -96,12 +94,12 @@ func (j *job) ratioSeed() uint64 {
 	return j.seed
 }
 
-// deflateJob takes over a directive: a job runs on fewer of its tasks.
+// deflateJob applies a directive: a job runs fewer of its tasks.
 func (b *book) deflateJob(now time.Time, d *headroomv1.DeflateDirective) error {
 	j, theta := b.jobs[d.GetId()], d.GetTheta()
 	switch {
 	case j == nil && !b.restored:
-		return nil // the log brings the job, and its drop ratio with it
+		return nil // the log will bring the job, with its drop ratio
 	case j == nil || j.over || !j.committed:
 		return fmt.Errorf("yarn: drop ratio of %q: %w", d.GetId(), errJob)
 	case !(theta >= 0 && theta <= 1):
@@ -127,13 +125,13 @@ func (b *book) deflateJob(now time.Time, d *headroomv1.DeflateDirective) error {
 	return nil
 }
 
-// stopJob takes over a directive: the job may stop early.
+// stopJob applies a directive: the job may stop early.
 func (b *book) stopJob(now time.Time, d *headroomv1.StopDirective) error {
 	j := b.jobs[d.GetId()]
 	of, least := int(d.GetTasks()), int(d.GetMinTasks())
 	switch {
 	case j == nil && !b.restored:
-		return nil // the log brings the job, and its stop with it
+		return nil // the log will bring the job, with its stop
 	case j == nil || j.over || !j.committed:
 		return fmt.Errorf("yarn: early stop of %q: %w", d.GetId(), errJob)
 	case least < 1 || least > of || of > tasksMax:
@@ -148,7 +146,7 @@ func (b *book) stopJob(now time.Time, d *headroomv1.StopDirective) error {
 	return nil
 }
 
-// running is a job that the hooks may ask about. One that has ended comes with an error.
+// running returns a job that hooks may ask about. One that has ended comes with an error.
 func (b *book) running(id string) (*job, error) {
 	if !b.restored {
 		return nil, errStarting
@@ -160,7 +158,7 @@ func (b *book) running(id string) (*job, error) {
 	return j, nil
 }
 
-// within tells whether task is one of the job's map tasks, as far as is known.
+// within reports whether task is one of the job's map tasks, as far as is known.
 func (j *job) within(task int) bool {
 	bound := tasksMax
 	if j.tasks > 0 {
@@ -169,9 +167,9 @@ func (j *job) within(task int) bool {
 	return task >= 0 && task < bound
 }
 
-// choose takes of the candidates as many as the bound leaves, and none that was told to run or has a result. They are in
-// flight from then on. A drop ratio takes them in the order of its seed, a sample of the input; an early stop alone takes
-// the highest numbers first. Tasks that run, which a master names where its owner lets it, come last.
+// choose takes as many candidates as the bound permits, and none that was told to run or has a result. They are in
+// flight from then on. A drop ratio takes them in the order of its seed, a sample of the input; an early stop takes the
+// highest numbers first. Running tasks, which a master reports if its owner permits it, come last.
 func (j *job) choose(candidates []candidate) numbers {
 	of, least, _ := j.bound()
 	left := of - least - len(j.dropped)
@@ -199,7 +197,7 @@ func (j *job) choose(candidates []candidate) numbers {
 	return chosen
 }
 
-// runs is 1 for a task that runs, as its master said: those that wait are given up before it.
+// runs returns 1 for a running task, as reported by its master: waiting ones are dropped first.
 func (j *job) runs(task int) int {
 	if j.all != nil && task >= 0 && task < len(j.all.maps) && j.all.maps[task].state == taskRuns {
 		return 1
@@ -207,7 +205,7 @@ func (j *job) runs(task int) int {
 	return 0
 }
 
-// dropOrder returns the place of a task among those that are given up first.
+// dropOrder returns the place of a task among those that are dropped first.
 func (j *job) dropOrder(of int) func(task int) int {
 	if j.theta == 0 {
 		return func(task int) int { return -task }
@@ -224,13 +222,13 @@ func (j *job) dropOrder(of int) func(task int) int {
 	}
 }
 
-// hasEnded tells whether a task has a result, as its master said. One that runs may
-// be named by its master all the same: a preempted task waits for a container again.
+// hasEnded reports whether a task has a result, as reported by its master. A running task may be a candidate too: a
+// preempted task waits for a container again.
 func (j *job) hasEnded(task int) bool {
 	return j.all != nil && task < len(j.all.maps) && j.all.maps[task].state == taskSucceeded
 }
 
-// drop is the command that records the tasks in flight.
+// drop returns the command that records the tasks in flight.
 func (j *job) drop() *headroomv1.DropTasksRequest {
 	of, least, _ := j.bound()
 	reason := fmt.Sprintf("early stop at %d of %d map tasks", least, of)
@@ -242,14 +240,14 @@ func (j *job) drop() *headroomv1.DropTasksRequest {
 	return r
 }
 
-// recorded takes over what the coordinators have recorded.
+// recorded applies what the coordinators have recorded.
 func (j *job) recorded(all numbers) {
 	j.dropped.add(all)
 	j.flight = numbers{}
 }
 
-// sweeps are the jobs whose tasks that have not begun are to be dropped by the
-// engine: once for each time that more may be dropped than before.
+// sweeps returns the jobs whose tasks that have not started are to be dropped by the engine: once each time that more
+// may be dropped.
 func (b *book) sweeps() []string {
 	var ids []string
 	for _, j := range b.sorted() {
@@ -260,13 +258,13 @@ func (b *book) sweeps() []string {
 	return ids
 }
 
-// sweeps reports whether tasks may be dropped, they ask before they begin, and the master was looked at since.
+// sweeps reports whether tasks may be dropped, ask before they start, and the master was read since.
 func (j *job) sweeps() bool {
 	_, _, loose := j.bound()
 	return loose && j.wraps && !j.swept && j.committed && !j.over && j.seen.After(j.loosened)
 }
 
-// waiting are the map tasks that have not begun, as the master knows.
+// waiting returns the map tasks that have not started, as reported by the master.
 func (j *job) waiting() []candidate {
 	var list []candidate
 	if j.all == nil {

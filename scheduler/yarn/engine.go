@@ -19,68 +19,66 @@ import (
 )
 
 const (
-	// commandWait bounds one effort to tell the coordinators something.
+	// commandWait bounds one attempt to send something to the coordinators.
 	commandWait = 10 * time.Second
-	// settleEvery is how often the coordinators are told what they do not know yet.
+	// settleEvery is the interval of sending the coordinators what they do not know yet.
 	settleEvery = time.Second
-	// releaseWait bounds putting the operator's values back at the end.
+	// releaseWait bounds restoring the operator's values at the end.
 	releaseWait = 10 * time.Second
 )
 
-// Coordinators is what the engine asks of the leading coordinator. Repeating a
-// request must be safe. Errors that are final wrap ErrRefused; after any other
-// error the request may have been carried out.
+// Coordinators is the interface to the leader of the coordinators. Repeating a request must be safe. Final errors wrap
+// ErrRefused; after any other error the request may have been carried out.
 type Coordinators interface {
 	// CommitJob stores a job.
 	CommitJob(ctx context.Context, r *headroomv1.CommitJobRequest) error
-	// FinishJob stores how a job ended.
+	// FinishJob stores the end of a job.
 	FinishJob(ctx context.Context, r *headroomv1.FinishJobRequest) error
-	// DropTasks records tasks that will never run, and answers with all that are recorded.
+	// DropTasks records tasks that will never run, and returns all that are recorded.
 	DropTasks(ctx context.Context, r *headroomv1.DropTasksRequest) ([]*headroomv1.TaskRange, error)
 }
 
-// Engine watches one YARN. Its methods may be called from any goroutine.
+// Engine monitors one YARN. Its methods may be called from any goroutine.
 type Engine struct {
 	cfg    Config
 	dir    string
 	logger *slog.Logger
 	coords Coordinators
 	client *client
-	// profiles are what is known of how accurate jobs are; nil for none.
+	// profiles are the quality profiles; nil for none.
 	profiles *profiles.Folder
-	// hooks is nil where none are served.
+	// hooks is nil if none are served.
 	hooks net.Listener
 	// file and refresher are for shares: file.
 	file      *allocation
 	refresher *refresher
-	// capacity is for shares: capacity, and for what an earlier process has left of it.
+	// capacity is for shares: capacity, and for what an earlier process left there.
 	capacity *capacityQueues
 
-	// looked wakes the settling after each look.
+	// looked triggers settling after each read.
 	looked chan struct{}
 
-	// sharing is held while shares are computed and set, so that older ones never
-	// overwrite newer ones.
+	// sharing is held while shares are computed and set, so that older ones never overwrite newer ones.
 	sharing sync.Mutex
 
-	// guard decides which hooks are answered; nil answers all.
+	// guard decides which hooks are answered; nil for all.
 	guard *hookserver.Guard
 
 	mu   sync.Mutex
 	book *book
-	// revision counts the changes of the shares served; asked is when they were last.
+	// revision counts the changes of the served shares; asked is when they were last read.
 	revision uint64
 	served   []queueShare
 	asked    time.Time
 }
 
-// New is an engine that does nothing until Run. dir is the scheduler's own folder.
-// It takes over the listener for the hooks, which may be nil; so may the profiles.
+// New returns an engine that does nothing until Run. dir is the scheduler's own folder. It owns the listener for the
+// hooks, which may be nil; so may the profiles.
 func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coords Coordinators, logger *slog.Logger) *Engine {
 	e := &Engine{
 		cfg: cfg, dir: dir, logger: logger, coords: coords, client: newClient(cfg, logger), hooks: hooks, profiles: known,
 		book: newBook(cfg, logger), looked: make(chan struct{}, 1),
-		// A plug-in may know the shares of an earlier process: the clock gives a higher number.
+		// A plug-in may have the shares of an earlier process: the clock gives a higher number.
 		revision: uint64(time.Now().UnixMilli()),
 	}
 	e.capacity = newCapacityQueues(e.client, dir)
@@ -90,18 +88,17 @@ func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coo
 	return e
 }
 
-// Require has hooks prove themselves to the guard; nil asks for nothing. It is called
-// before Run.
+// Require makes hooks authenticate with the guard; nil for none. It is called before Run.
 func (e *Engine) Require(guard *hookserver.Guard) { e.guard = guard }
 
-// Rank tells the classes of scheduler.yaml, highest first. It is called before Run.
+// Rank sets the classes of scheduler.yaml, highest first. It is called before Run.
 func (e *Engine) Rank(classes []Class) { e.book.classes = classes }
 
-// Speculate tells by which policy copies of the tasks of Spark's applications are decided on. It is called before Run;
-// without it there are none.
+// Speculate sets the policy for copies of tasks of Spark's applications. It is called before Run; without it there are
+// no copies.
 func (e *Engine) Speculate(policy speculation.Policy) { e.book.policy = policy }
 
-// Run watches and serves until ctx ends; then the operator's own queues come back.
+// Run monitors and serves until ctx ends; then it restores the operator's own queues.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.client.close()
 	e.clear()
@@ -126,7 +123,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return served
 }
 
-// watch looks at the cluster, each poll, until ctx ends.
+// watch reads the cluster at each poll until ctx ends.
 func (e *Engine) watch(ctx context.Context) {
 	tick := time.NewTicker(e.cfg.Poll.Std())
 	defer tick.Stop()
@@ -140,7 +137,7 @@ func (e *Engine) watch(ctx context.Context) {
 	}
 }
 
-// look is one round: gather, take over, set the shares that follow.
+// look is one round: gather, apply, set the resulting shares.
 func (e *Engine) look(ctx context.Context) {
 	e.mu.Lock()
 	w := e.book.wish(time.Now())
@@ -161,22 +158,22 @@ func (e *Engine) look(ctx context.Context) {
 	e.mu.Unlock()
 	select {
 	case e.looked <- struct{}{}:
-	default: // it is awake already
+	default: // it is triggered already
 	}
 	if err := e.setShares(ctx, time.Now()); err != nil {
-		e.logger.Debug("yarn: shares not set", slog.Any("error", err)) // said once where it is noted
+		e.logger.Debug("yarn: shares not set", slog.Any("error", err)) // logged once where it is recorded
 	}
 }
 
-// Restore takes over the jobs of the coordinators' log, those of other engines
-// too. It is called at the start and whenever the log is read again.
+// Restore applies the jobs of the coordinators' log, including those of other engines. It is called at the start and
+// whenever the log is read again.
 func (e *Engine) Restore(jobs []*headroomv1.Job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.book.restore(time.Now(), jobs)
 }
 
-// Report is what the coordinators hear each second. points are how jobs of the classes run now.
+// Report returns the report to the coordinators, sent every second. points are how jobs of the classes run now.
 func (e *Engine) Report(points []*headroomv1.ClassPoint) ([]*headroomv1.JobProgress, *headroomv1.EngineReport) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -185,22 +182,21 @@ func (e *Engine) Report(points []*headroomv1.ClassPoint) ([]*headroomv1.JobProgr
 	return e.book.progress(now), e.book.report(now)
 }
 
-// List is all jobs, or the one of that id, as listings show them.
+// List returns all jobs, or the one of that id, for listings.
 func (e *Engine) List(id string) []*headroomv1.Job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.book.list(time.Now(), id)
 }
 
-// Details are what listings show beside the jobs themselves, of all or of the one of that id.
+// Details returns what listings show in addition to the jobs, of all or of the one of that id.
 func (e *Engine) Details(id string) []*headroomv1.RunDetail {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.book.details(time.Now(), id)
 }
 
-// Share carries out how much of the cluster each job may hold. The error says in
-// words what could not be carried out.
+// Share applies how much of the cluster each job may hold. The error states what could not be applied.
 func (e *Engine) Share(d *headroomv1.ShareDirective) error {
 	e.mu.Lock()
 	err := e.book.share(d)
@@ -208,35 +204,35 @@ func (e *Engine) Share(d *headroomv1.ShareDirective) error {
 	return errors.Join(err, e.setShares(context.Background(), time.Now()))
 }
 
-// Stop takes over that a job's map tasks that have not begun may be dropped.
+// Stop applies that a job's map tasks that have not started may be dropped.
 func (e *Engine) Stop(d *headroomv1.StopDirective) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.book.stopJob(time.Now(), d)
 }
 
-// Deflate takes over that a job runs on fewer of its tasks.
+// Deflate applies that a job runs fewer of its tasks.
 func (e *Engine) Deflate(d *headroomv1.DeflateDirective) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.book.deflateJob(time.Now(), d)
 }
 
-// Sprint takes note that a job's nodes sprint, or no longer: they hear of it with their leases.
+// Sprint records that a job's nodes sprint, or no longer sprint. The nodes learn it with their leases.
 func (e *Engine) Sprint(d *headroomv1.SprintDirective) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.book.sprint(time.Now(), d)
 }
 
-// Cap takes note of a node's cap: its tasks are slower from then on.
+// Cap records a node's cap: its tasks have another speed from then on.
 func (e *Engine) Cap(d *headroomv1.CapDirective) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.book.cap(time.Now(), d)
 }
 
-// setShares makes the queues' maxima what the book says they are.
+// setShares sets the queues' maxima to those of the book.
 func (e *Engine) setShares(ctx context.Context, now time.Time) error {
 	e.sharing.Lock()
 	defer e.sharing.Unlock()
@@ -258,7 +254,7 @@ func (e *Engine) putShares(ctx context.Context, now time.Time) error {
 	want, answers := wanted{e.book.maxima(), e.cfg.Container, e.book.size}, e.book.failed.IsZero() && !e.book.looked.IsZero()
 	e.mu.Unlock()
 	if !answers {
-		return nil // what is known of the cluster is old: nothing is changed by it
+		return nil // the state of the cluster is old, so nothing is changed
 	}
 	left, err := e.capacity.left()
 	var changed bool
@@ -280,7 +276,7 @@ func (e *Engine) putShares(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// unfit takes note of what stands in the way of setting shares, and says it once.
+// unfit records why shares cannot be set, and logs it once.
 func (e *Engine) unfit(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -294,8 +290,7 @@ func (e *Engine) unfit(err error) {
 	}
 }
 
-// clearCapacity puts back what an earlier process left behind in the capacity scheduler, when shares are set another way
-// since.
+// clearCapacity restores the capacity scheduler after an earlier process, if shares are now set another way.
 func (e *Engine) clearCapacity(ctx context.Context, now time.Time) error {
 	left, err := e.capacity.left()
 	if err == nil && left {
@@ -345,8 +340,8 @@ func (e *Engine) writeShares() error {
 	return err
 }
 
-// clear puts back what an earlier process left behind in a file that is not ours
-// any more: shares were switched to another way, or to another file.
+// clear restores a file that an earlier process wrote and that is no longer ours: shares are now set another way, or in
+// another file.
 func (e *Engine) clear() {
 	old, err := leftBehind(e.dir)
 	if err == nil && old != nil && (e.file == nil || old.path != e.file.path) {
@@ -357,7 +352,7 @@ func (e *Engine) clear() {
 	}
 }
 
-// release puts the operator's own queues back.
+// release restores the operator's own queues.
 func (e *Engine) release(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
 	defer cancel()
@@ -377,7 +372,7 @@ func (e *Engine) release(ctx context.Context) {
 	e.refresher.refresh(last)
 }
 
-// settle tells the coordinators what they do not know yet, until ctx ends.
+// settle sends the coordinators what they do not know yet, until ctx ends.
 func (e *Engine) settle(ctx context.Context) {
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
@@ -395,7 +390,7 @@ func (e *Engine) settle(ctx context.Context) {
 	}
 }
 
-// tell sends one command; false when there is none left, or the coordinators do not answer.
+// tell sends one command; it returns false when there is none left, or the coordinators do not answer.
 func (e *Engine) tell(parent context.Context) bool {
 	e.mu.Lock()
 	c, ok := e.book.next(time.Now())
@@ -425,8 +420,8 @@ func (e *Engine) tell(parent context.Context) bool {
 	return true
 }
 
-// sweep drops the tasks that have not begun, for jobs whose input wrapper asks
-// task by task, and asks again for drops whose fate is not known.
+// sweep drops the tasks that have not started, for jobs whose input wrapper asks task by task, and retries drops whose
+// result is unknown.
 func (e *Engine) sweep(parent context.Context) {
 	e.mu.Lock()
 	ids := e.book.sweeps()
@@ -447,14 +442,13 @@ func (e *Engine) sweep(parent context.Context) {
 	}
 }
 
-// withDrops settles what is in flight for a job, lets choose put further tasks
-// into flight, and settles those too. One such command at a time per job. Without
-// an error nothing is in flight any more.
+// withDrops settles what is in flight for a job, lets choose put further tasks into flight, and settles those too. It
+// runs one such command at a time per job. Without an error nothing is in flight afterwards.
 func (e *Engine) withDrops(ctx context.Context, id string, choose func(*job) error) error {
 	e.mu.Lock()
 	j, err := e.book.running(id)
 	if err != nil && j != nil && len(j.flight) > 0 {
-		err = nil // it has ended; what was sent must be known before its end is told
+		err = nil // it has ended; what was sent must be settled before its end is committed
 	}
 	e.mu.Unlock()
 	if err != nil {
@@ -478,8 +472,8 @@ func (e *Engine) withDrops(ctx context.Context, id string, choose func(*job) err
 	return e.land(ctx, j)
 }
 
-// land has the drops in flight recorded. The caller holds the job's gate. After an
-// error that is not final they stay in flight: they may be recorded.
+// land records the drops in flight. The caller holds the job's gate. After an error that is not final they stay in
+// flight: they may be recorded.
 func (e *Engine) land(ctx context.Context, j *job) error {
 	e.mu.Lock()
 	r, n := j.drop(), len(j.flight)
@@ -502,7 +496,7 @@ func (e *Engine) land(ctx context.Context, j *job) error {
 	return fmt.Errorf("%w: %w", errNotCommitted, err)
 }
 
-// hookShares is the answer to the scheduler plug-in.
+// hookShares answers the scheduler plug-in.
 func (e *Engine) hookShares(now time.Time) sharesAnswer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -510,7 +504,7 @@ func (e *Engine) hookShares(now time.Time) sharesAnswer {
 	return sharesAnswer{Revision: e.revision, ValidS: int(validFor / time.Second), Queues: append([]queueShare{}, e.served...)}
 }
 
-// hookStop tells an application master whether its job may stop early.
+// hookStop answers an application master whether its job may stop early.
 func (e *Engine) hookStop(id string) (stopAnswer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -527,8 +521,7 @@ func (e *Engine) hookStop(id string) (stopAnswer, error) {
 	return a, nil
 }
 
-// hookDrop records as many of the candidates as the floor leaves, and answers with
-// all that are recorded.
+// hookDrop records as many of the candidates as the floor permits, and returns all that are recorded.
 func (e *Engine) hookDrop(ctx context.Context, id string, tasks int, candidates []candidate) (dropped []int, err error) {
 	err = e.withDrops(ctx, id, func(j *job) error {
 		switch of, _, loose := j.bound(); {
@@ -549,13 +542,12 @@ func (e *Engine) hookDrop(ctx context.Context, id string, tasks int, candidates 
 	return a.Dropped, err
 }
 
-// hookBegin tells a map attempt whether to read its input.
+// hookBegin answers a map attempt whether to read its input.
 func (e *Engine) hookBegin(ctx context.Context, id string, task, attempt int, bytes uint64) (run bool, err error) {
 	if run, known, err := e.begin(id, task, attempt, bytes); known || err != nil {
 		return run, err
 	}
-	// The task is in flight: whether it is dropped is not known before the
-	// coordinators have spoken.
+	// The task is in flight: whether it is dropped is unknown until the coordinators answer.
 	if err := e.withDrops(ctx, id, func(*job) error { return nil }); err != nil {
 		return false, err
 	}
@@ -566,7 +558,7 @@ func (e *Engine) hookBegin(ctx context.Context, id string, task, attempt int, by
 	return run, err
 }
 
-// begin decides at once where it can; known is false while the task is in flight.
+// begin decides at once if possible; known is false while the task is in flight.
 func (e *Engine) begin(id string, task, attempt int, bytes uint64) (run, known bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -27,11 +27,11 @@ import (
 const (
 	// allocationMax bounds the allocation file; real ones are a few kilobytes.
 	allocationMax = 4 << 20
-	// mergesMax is how often a file that changes meanwhile is merged anew.
+	// mergesMax is how often a file that changes meanwhile is merged again.
 	mergesMax = 5
-	// refreshWait bounds the refresh command: a JVM starts in 0.7 s, under load in many.
+	// refreshWait bounds the refresh command: a JVM starts in 0.7 s, under load in many seconds.
 	refreshWait = 30 * time.Second
-	// refreshWords is how much of what the refresh command says is kept.
+	// refreshWords is how much output of the refresh command is kept.
 	refreshWords = 2 << 10
 )
 
@@ -39,14 +39,13 @@ const (
 // safe for concurrent use.
 type allocation struct {
 	path string
-	// notes is where the operator's own values are kept, so that they come back
-	// after a kill too.
+	// notes is the file of the operator's own values, so that they are restored even after a kill.
 	notes string
 
 	mu sync.Mutex
 	// own are the operator's values; nil before the notes were read.
 	own map[string]own
-	// between is called between reading and replacing the file; tests edit the file there.
+	// between is called between reading and replacing the file, for tests.
 	between func()
 }
 
@@ -60,7 +59,7 @@ func newAllocation(path, dir string) *allocation {
 	return &allocation{path: path, notes: filepath.Join(dir, "yarn-queues.json")}
 }
 
-// leftBehind is the file that an earlier process wrote shares into, nil for none.
+// leftBehind returns the file that an earlier process wrote shares into, nil for none.
 func leftBehind(dir string) (*allocation, error) {
 	a := newAllocation("", dir)
 	n, err := a.read()
@@ -71,8 +70,8 @@ func leftBehind(dir string) (*allocation, error) {
 	return a, nil
 }
 
-// set makes want the maxima of its queues, and puts the operator's own back for
-// all others. changed says that the file was written.
+// set makes want the maxima of its queues, and restores the operator's own for all others. changed is whether the file
+// was written.
 func (a *allocation) set(want map[string]string) (changed bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +79,7 @@ func (a *allocation) set(want map[string]string) (changed bool, err error) {
 		return false, err
 	}
 	if len(want) == 0 && len(a.own) == 0 {
-		return false, nil // nothing of ours stands there: the file is not even looked at
+		return false, nil // nothing of ours is in the file: it is not even read
 	}
 	for range mergesMax {
 		changed, again, err := a.try(want)
@@ -94,8 +93,8 @@ func (a *allocation) set(want map[string]string) (changed bool, err error) {
 	return false, fmt.Errorf("yarn: allocation file %s was edited %d times while it was being merged: %w", a.path, mergesMax, errAllocation)
 }
 
-// check tells whether shares could be written for these queues, while there are none
-// to write: an operator hears of a mistake before the first cut.
+// check reports whether shares could be written for these queues while there are none, so that an operator learns of a
+// mistake before the first cut.
 func (a *allocation) check(queues []Queue) error {
 	path, err := filepath.EvalSymlinks(a.path)
 	if err != nil {
@@ -120,7 +119,7 @@ func (a *allocation) check(queues []Queue) error {
 	return nil
 }
 
-// failed is an error about the file, with the way out where the disk refuses.
+// failed returns an error about the file, with a hint if writing failed.
 func (a *allocation) failed(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -131,7 +130,7 @@ func (a *allocation) failed(err error) error {
 	return fmt.Errorf("yarn: allocation file %s: %w", a.path, err)
 }
 
-// try merges once; again says that the file was edited meanwhile.
+// try merges once; again is whether the file was edited meanwhile.
 func (a *allocation) try(want map[string]string) (changed, again bool, err error) {
 	path, err := filepath.EvalSymlinks(a.path) // a link stays a link
 	if err != nil {
@@ -148,7 +147,7 @@ func (a *allocation) try(want map[string]string) (changed, again bool, err error
 	if bytes.Equal(m.doc, doc) {
 		return false, false, a.note(m.after)
 	}
-	if err := a.note(m.during); err != nil { // first, so that a kill in between leaves the way back
+	if err := a.note(m.during); err != nil { // first, so that the original values survive a kill
 		return false, false, err
 	}
 	if again, err := a.replace(path, doc, m.doc); again || err != nil {
@@ -157,7 +156,7 @@ func (a *allocation) try(want map[string]string) (changed, again bool, err error
 	return true, false, a.note(m.after)
 }
 
-// replace writes the file as a whole, unless it is not the one that was read any more.
+// replace writes the whole file, unless it has changed since it was read.
 func (a *allocation) replace(path string, was, doc []byte) (again bool, err error) {
 	f, err := renameio.NewPendingFile(path, renameio.WithExistingPermissions())
 	if err != nil {
@@ -204,7 +203,7 @@ func (a *allocation) recall() error {
 	return nil
 }
 
-// read reads the notes; no notes are none.
+// read reads the notes; a missing file is empty.
 func (a *allocation) read() (n noted, err error) {
 	data, err := os.ReadFile(a.notes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -219,7 +218,7 @@ func (a *allocation) read() (n noted, err error) {
 	return n, nil
 }
 
-// note keeps the operator's own values durably.
+// note stores the operator's own values durably.
 func (a *allocation) note(values map[string]own) error {
 	if reflect.DeepEqual(values, a.own) {
 		return nil
@@ -234,7 +233,7 @@ func (a *allocation) note(values map[string]own) error {
 	return err
 }
 
-// refresher runs the command that makes the ResourceManager read the file.
+// refresher runs the command that makes the ResourceManager reload the file.
 type refresher struct {
 	command []string
 	logger  *slog.Logger
@@ -245,7 +244,7 @@ func newRefresher(command []string, logger *slog.Logger) *refresher {
 	return &refresher{command: command, logger: logger, wanted: make(chan struct{}, 1)}
 }
 
-// want asks for a refresh soon; several wishes are one.
+// want requests a refresh; several requests are combined.
 func (r *refresher) want() {
 	select {
 	case r.wanted <- struct{}{}:
@@ -253,7 +252,7 @@ func (r *refresher) want() {
 	}
 }
 
-// run refreshes when it is wanted, until ctx ends.
+// run refreshes on request until ctx ends.
 func (r *refresher) run(ctx context.Context) {
 	for {
 		select {
@@ -265,8 +264,7 @@ func (r *refresher) run(ctx context.Context) {
 	}
 }
 
-// refresh runs the command. When it fails the ResourceManager finds the new file
-// by itself, within about 15 s.
+// refresh runs the command. If it fails, the ResourceManager reloads the file itself within about 15 s.
 func (r *refresher) refresh(parent context.Context) {
 	if len(r.command) == 0 {
 		return
@@ -277,7 +275,7 @@ func (r *refresher) refresh(parent context.Context) {
 	cmd := exec.CommandContext(ctx, r.command[0], r.command[1:]...)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // what it started too
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // with its child processes
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil && parent.Err() == nil {
 		r.logger.Warn("yarn: queues not refreshed; the ResourceManager reloads the file itself",

@@ -12,10 +12,9 @@ import (
 )
 
 const (
-	// hooksMax bounds the requests that are answered at one time: each map attempt
-	// asks once.
+	// hooksMax bounds the concurrent requests: each map attempt sends one.
 	hooksMax = 256
-	// validFor is how long shares hold when no further answer comes.
+	// validFor is how long shares are valid without a further answer.
 	validFor = 10 * time.Second
 )
 
@@ -42,7 +41,7 @@ type queueShare struct {
 	VCores int    `json:"max_vcores"`
 	Lower  string `json:"lower"`
 	// Jobs are the queue's jobs in the order in which they are served, with what each may hold before others get more;
-	// left out where there is one.
+	// omitted for a single job.
 	Jobs []jobShare `json:"jobs,omitempty"`
 }
 
@@ -70,7 +69,7 @@ type stopAnswer struct {
 	Stop     bool  `json:"stop"`
 	MinTasks *int  `json:"min_tasks,omitempty"`
 	Dropped  []int `json:"dropped"`
-	// Over: the job has what it promised.
+	// Over is whether the job has what it promised.
 	Over bool `json:"over,omitempty"`
 }
 
@@ -139,7 +138,7 @@ func (h *hooks) begin(w http.ResponseWriter, r *http.Request) {
 	}{run})
 }
 
-// request reads the body; false when it was refused.
+// request reads the body; it returns false after a refusal.
 func request(w http.ResponseWriter, r *http.Request, into any) bool {
 	d := json.NewDecoder(r.Body)
 	err := d.Decode(into)
@@ -153,7 +152,7 @@ func request(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-// status is the HTTP status of a refusal; everything but 200 lets the job run exactly.
+// status returns the HTTP status of a refusal; everything but 200 makes the job run all of its tasks.
 func status(err error) int {
 	switch {
 	case errors.Is(err, errJob):

@@ -11,44 +11,44 @@ import (
 )
 
 const (
-	// rateWindow is the time over which the rate of a job is taken.
+	// rateWindow is the period for the rate of a job.
 	rateWindow = 5 * time.Second
-	// floorWait is how long the engine tries to read what a job's owner demands.
-	// Then the job is committed as one that must run whole.
+	// floorWait is how long the engine tries to read a job's demand. Then the job is committed as one that must run all
+	// tasks.
 	floorWait = 15 * time.Second
-	// stuckAfter is how long an application may wait for its master before it is
-	// said: a fair scheduler has been seen to forget one for ever.
+	// stuckAfter is how long an application may wait for its master before it is reported: a fair scheduler has been
+	// seen to forget one for ever.
 	stuckAfter = time.Minute
-	// retryRefused is the time until a command is tried again that the coordinators refused.
+	// retryRefused is the wait before a refused command is retried.
 	retryRefused = time.Minute
 )
 
-// job is an application as the engine knows it.
+// job is an application in the engine's state.
 type job struct {
 	app app
-	// floor is the least fraction of map tasks that must be done; final with demandRead.
+	// floor is the minimum fraction of map tasks that must be done; final with demandRead.
 	floor      profiles.Bound
 	demandRead bool
-	// demand is what its owner demands; nil before it is read, and where it cannot be.
+	// demand is its owner's demand; nil before it is read, or if it is unreadable.
 	demand demand
 	// terms are how it is served, settled when it is committed.
 	terms terms
-	// sprint is the sprint of its nodes as the coordinators said last; nil for none.
+	// sprint is the sprint of its nodes by the coordinators; nil for none.
 	sprint *headroomv1.Sprinting
-	// spec is what is committed as its file, made once.
+	// spec is committed as its file, created once.
 	spec []byte
 
-	// committed: it is in the coordinators' log. closed: its end is, too.
+	// committed is whether it is in the coordinators' log; closed whether its end is too.
 	committed, closed bool
-	// retry is when the coordinators may be asked again after a refusal.
+	// retry is when a refused command may be retried.
 	retry time.Time
 
-	// over: it has ended, as state, outcome and runtime tell.
+	// over is whether it has ended; state, outcome and runtime describe how.
 	over    bool
 	state   headroomv1.JobState
 	outcome string
 	runtime time.Duration
-	// reported is how the coordinators recorded its end, where the engine did not see it.
+	// reported is the end recorded by the coordinators, if the engine did not see it.
 	reported *headroomv1.JobProgress
 
 	// all are its tasks as last seen, at seen, from the master of attempt.
@@ -57,10 +57,9 @@ type job struct {
 	attempt string
 	// tasks is the number of map tasks, 0 while unknown.
 	tasks int
-	// doneBefore are the map tasks done as the coordinators heard of them, until the
-	// master is seen.
+	// doneBefore are the completed map tasks by the coordinators, until the master is read.
 	doneBefore int
-	// missed is since when the ResourceManager does not know it; zero while it does.
+	// missed is since when the ResourceManager does not have it; zero while it does.
 	missed time.Time
 	// ran is when it was first seen to have a master.
 	ran time.Time
@@ -74,14 +73,14 @@ type job struct {
 	master int
 	// samples of tasks done, within the rate's window.
 	samples []sample
-	// spark is what its driver tells, of an application of Spark; nil of MapReduce.
+	// spark is the report of its driver, for a Spark application; nil for MapReduce.
 	spark *sparkApp
-	// admission is what was decided at the door; nil where nobody asked.
+	// admission is its admission decision; nil for none.
 	admission *headroomv1.Admission
-	// greedy: its policy of speculation has switched for good; speculation is what it decided last, in words.
+	// greedy is whether its speculation policy has switched permanently; speculation is its last decision, in words.
 	greedy      bool
 	speculation string
-	// warned: it was said that it waits for its master, or that its master is silent.
+	// stuck is whether it was logged that it waits for its master, silent that its master is unreachable.
 	stuck, silent bool
 
 	drops
@@ -92,34 +91,34 @@ type sample struct {
 	done int
 }
 
-// drops is what is known of what a job may give up.
+// drops is the state of what a job may drop.
 type drops struct {
-	// stop is in force: of its map tasks, least must be done at the least.
+	// stop is in force: at least least of its map tasks must be done.
 	stop  bool
 	of    int
 	least int
-	// stopped is when the engine heard of it.
+	// stopped is when the engine received it.
 	stopped time.Time
-	// theta is the drop ratio in force, 0 for none; seed orders what it gives up.
+	// theta is the drop ratio in force, 0 for none; seed orders the dropped tasks.
 	theta float64
 	seed  uint64
-	// loosened is when the engine heard last that more may be dropped than before.
+	// loosened is when more drops were last permitted.
 	loosened time.Time
 	// heard is when a hook of the job asked last.
 	heard time.Time
 	// dropped are recorded by the coordinators.
 	dropped numbers
-	// flight were sent to the coordinators, and what became of them is not known.
+	// flight were sent to the coordinators, with an unknown result.
 	flight numbers
-	// began are told to run, ever after.
+	// began were told to run.
 	began numbers
-	// bytes are the lengths of inputs, by task, where a hook has told.
+	// bytes are the lengths of inputs, by task, if a hook has reported them.
 	bytes map[int]uint64
-	// wraps: its tasks ask before they begin.
+	// wraps is whether its tasks ask before they start.
 	wraps bool
-	// swept: the tasks that had not begun when more could be dropped were committed.
+	// swept is whether the tasks that had not started when more could be dropped were committed.
 	swept bool
-	// gate lets one command about drops out at a time.
+	// gate allows one command about drops at a time.
 	gate chan struct{}
 }
 
@@ -129,7 +128,7 @@ func newJob(a app, floor profiles.Bound) *job {
 	}}
 }
 
-// take takes over a look at the job's inside.
+// take applies a read of the job.
 func (j *job) take(now time.Time, unit Container, d detail) {
 	j.on = d.on
 	if d.master != (Container{}) {
@@ -140,7 +139,7 @@ func (j *job) take(now time.Time, unit Container, d detail) {
 		j.demand = d.demand
 	}
 	if d.tasks == nil || len(d.tasks.maps) < j.tasks {
-		return // a master that is starting lists none, or not all, yet
+		return // a starting master lists none, or not all, yet
 	}
 	j.all, j.seen, j.attempt, j.tasks = d.tasks, now, j.app.attempt, len(d.tasks.maps)
 	j.firstSeen = cmpTime(j.firstSeen, now)
@@ -154,7 +153,7 @@ func (j *job) take(now time.Time, unit Container, d detail) {
 	j.sample(now, j.done())
 }
 
-// sample notes how many tasks are done.
+// sample records how many tasks are done.
 func (j *job) sample(now time.Time, done int) {
 	j.samples = append(j.samples, sample{now, done})
 	for len(j.samples) > 1 && now.Sub(j.samples[1].at) >= rateWindow {
@@ -169,7 +168,7 @@ func cmpTime(a, b time.Time) time.Time {
 	return a
 }
 
-// count counts the map tasks that are in state, dropped ones left out.
+// count counts the map tasks in state, without dropped ones.
 func (j *job) count(state taskState) (n int) {
 	if j.all == nil {
 		return 0
@@ -182,8 +181,8 @@ func (j *job) count(state taskState) (n int) {
 	return n
 }
 
-// done is how many map tasks have really been done. An input wrapper lets a
-// dropped task succeed on nothing: that is none.
+// done returns how many map tasks have really been done. An input wrapper lets a dropped task succeed without input:
+// that does not count.
 func (j *job) done() int {
 	if j.all == nil {
 		return j.doneBefore
@@ -191,7 +190,7 @@ func (j *job) done() int {
 	return j.count(taskSucceeded)
 }
 
-// work is the map work done, in tasks; absent while unknown.
+// work returns the finished map work, in tasks; nil if unknown.
 func (j *job) work() *float64 {
 	if j.all == nil {
 		return nil
@@ -203,7 +202,7 @@ func (j *job) work() *float64 {
 		case t.state == taskSucceeded:
 			sum++
 		case t.state == taskRuns && t.part < 0:
-			return nil // its progress makes no sense
+			return nil // its progress is invalid
 		case t.state == taskRuns:
 			sum += t.part
 		}
@@ -211,7 +210,7 @@ func (j *job) work() *float64 {
 	return &sum
 }
 
-// reduced is the reduce work done, 0 to 1; absent while unknown, and without reduces.
+// reduced returns the finished reduce work, 0 to 1; nil if unknown, and without reduces.
 func (j *job) reduced() *float64 {
 	if j.all == nil || len(j.all.reduces) == 0 {
 		return nil
@@ -227,8 +226,8 @@ func (j *job) reduced() *float64 {
 	return &sum
 }
 
-// shuffled is where a reduce task's progress stands when its input is all there:
-// MapReduce gives a third each to fetching, sorting and reducing.
+// shuffled is the progress of a reduce task when its input is complete: MapReduce gives a third each to fetching,
+// sorting and reducing.
 const shuffled = 1.0 / 3
 
 func (j *job) phase() headroomv1.JobPhase {
@@ -246,7 +245,7 @@ func (j *job) phase() headroomv1.JobPhase {
 	}
 }
 
-// age is the time since the first task started, by Hadoop's clock.
+// age returns the time since the first task started, by Hadoop's clock.
 func (j *job) age() (time.Duration, bool) {
 	switch {
 	case j.over:
@@ -257,8 +256,8 @@ func (j *job) age() (time.Duration, bool) {
 	return max(0, j.app.started.Add(j.app.elapsed).Sub(j.started)), true
 }
 
-// progress is a sample for the coordinators. fresh false leaves out what would be
-// taken for news: the last look is old.
+// progress returns a sample for the coordinators. fresh false omits what would count as news, because the last read is
+// old.
 func (j *job) progress(cfg Config, fresh bool) *headroomv1.JobProgress {
 	p := &headroomv1.JobProgress{
 		Id: j.app.id, State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: uint32(j.tasks), Done: uint32(j.done()), Running: uint32(j.count(taskRuns)),
@@ -296,8 +295,8 @@ func (j *job) progress(cfg Config, fresh bool) *headroomv1.JobProgress {
 	return p
 }
 
-// running makes the running tasks those that have a container. Its master calls a
-// preempted task running although it waits for its next attempt's container.
+// running sets the running tasks to those with a container. A master reports a preempted task as running although it
+// waits for its next container.
 func (j *job) running(p *headroomv1.JobProgress) {
 	if j.all == nil {
 		return
@@ -317,7 +316,7 @@ func (j *job) running(p *headroomv1.JobProgress) {
 	}
 }
 
-// held is the containers that it holds, in the unit that shares are counted in.
+// held returns the containers that it holds, in the unit of shares.
 func (j *job) held() int {
 	if j.app.containers == 0 {
 		return 0
@@ -325,8 +324,7 @@ func (j *job) held() int {
 	return j.app.containers - 1 + j.master
 }
 
-// rate is the map tasks done per second over the last 5 s; absent before the
-// samples reach over one.
+// rate returns the map tasks done per second over the last 5 s; nil before the samples cover a second.
 func (j *job) rate() *float64 {
 	if len(j.samples) < 2 {
 		return nil
@@ -340,7 +338,7 @@ func (j *job) rate() *float64 {
 	return &rate
 }
 
-// end takes over that the application has ended, as the ResourceManager tells.
+// end applies the end of the application, as reported by the ResourceManager.
 func (j *job) end() {
 	j.over = true
 	switch {
@@ -360,7 +358,7 @@ func (j *job) end() {
 	}
 }
 
-// lose takes over that the ResourceManager does not know the application any more.
+// lose records that the ResourceManager no longer has the application.
 func (j *job) lose() {
 	j.over, j.state = true, headroomv1.JobState_JOB_STATE_FAILED
 	j.outcome = "no longer known to the ResourceManager"
@@ -369,8 +367,8 @@ func (j *job) lose() {
 	}
 }
 
-// finallyDone is how many map tasks were done in the end. A job that succeeded
-// has done all but the dropped and the failed; of others the last look counts.
+// finallyDone returns how many map tasks were done at the end. A successful job has done all but the dropped and the
+// failed; for others the last read counts.
 func (j *job) finallyDone() int {
 	if j.spark != nil {
 		return j.spark.progress.Done
@@ -381,7 +379,7 @@ func (j *job) finallyDone() int {
 	return j.done()
 }
 
-// finalTasks is how many tasks it had in the end.
+// finalTasks returns how many tasks it had at the end.
 func (j *job) finalTasks() int {
 	if j.spark != nil {
 		return j.spark.tasks()
@@ -389,7 +387,7 @@ func (j *job) finalTasks() int {
 	return j.tasks
 }
 
-// readyToCommit tells whether all is known that the coordinators must know.
+// readyToCommit reports whether everything that the coordinators need is known.
 func (j *job) readyToCommit(now time.Time) bool {
 	if j.spark != nil {
 		return j.sparkReady(now)
@@ -397,7 +395,7 @@ func (j *job) readyToCommit(now time.Time) bool {
 	return j.over || (j.tasks > 0 && (j.demandRead || now.Sub(j.firstSeen) >= floorWait))
 }
 
-// commit is the command that makes it known to the coordinators.
+// commit returns the command that commits it at the coordinators.
 func (j *job) commit(cfg Config) (*headroomv1.CommitJobRequest, error) {
 	if j.spec == nil {
 		spec, err := json.Marshal(description{
@@ -421,7 +419,7 @@ func (j *job) commit(cfg Config) (*headroomv1.CommitJobRequest, error) {
 	}, nil
 }
 
-// description is what is committed as the job's file.
+// description is committed as the job's file.
 type description struct {
 	Application string `json:"application"`
 	Name        string `json:"name"`
@@ -429,17 +427,17 @@ type description struct {
 	Queue       string `json:"queue"`
 	Maps        int    `json:"map_tasks"`
 	Reduces     int    `json:"reduce_tasks"`
-	// Floor is why its floor is what it is, in words.
+	// Floor is the reason of its floor, in words.
 	Floor    string `json:"floor_reason,omitempty"`
 	MemoryMB int    `json:"container_memory_mb"`
 	VCores   int    `json:"container_vcores"`
 	// SprintAfterS is its sprint timer, seconds from its first task; nil for none.
 	SprintAfterS *float64 `json:"sprint_after_s,omitempty"`
-	// Deflate says that a drop ratio may give up its map tasks.
+	// Deflate is whether a drop ratio may drop its map tasks.
 	Deflate bool `json:"deflate,omitempty"`
-	// Error is the part of its map tasks that its result may lack.
+	// Error is the fraction of its map tasks that its result may miss.
 	Error float64 `json:"error,omitempty"`
-	// Notes say what was not taken as its owner asked, in words.
+	// Notes are settings of its owner that were ignored, in words.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -458,7 +456,7 @@ func (j *job) reduces() int {
 	return len(j.all.reduces)
 }
 
-// finish is the command that makes its end known to the coordinators.
+// finish returns the command that commits its end at the coordinators.
 func (j *job) finish() *headroomv1.FinishJobRequest {
 	return &headroomv1.FinishJobRequest{
 		Id: j.app.id, State: j.state, Outcome: j.outcome, Tasks: uint32(j.finalTasks()), Done: uint32(j.finallyDone()), RuntimeS: j.runtime.Seconds(),
@@ -466,5 +464,5 @@ func (j *job) finish() *headroomv1.FinishJobRequest {
 	}
 }
 
-// leaf is the last part of a queue's name.
+// leaf returns the last part of a queue's name.
 func leaf(queue string) string { return queue[strings.LastIndexByte(queue, '.')+1:] }

@@ -10,59 +10,57 @@ import (
 	"headroom/scheduler/profiles"
 )
 
-// sight is one look at the cluster.
+// sight is one read of the cluster.
 type sight struct {
-	// apps are the live applications of our queues, and the ended ones asked for.
+	// apps are the live applications of our queues, and the requested ended ones.
 	apps []app
-	// unknown are applications that were asked for and that nobody knows any more.
+	// unknown are requested applications that no longer exist.
 	unknown []string
 	nodes   []node
-	// queues are the names of all queues; nil when they were not asked for.
+	// queues are the names of all queues; nil if they were not requested.
 	queues map[string]bool
-	// details are what the masters of live applications said.
+	// details are the answers of the masters of live applications.
 	details map[string]detail
 }
 
-// detail is a look at one job. What could not be read is nil or unknown.
+// detail is a read of one job. What could not be read is nil or unknown.
 type detail struct {
 	tasks *tasks
-	// demand is what the job's owner demands, and bounds what follows from it; read only once.
+	// demand is its owner's demand, and bounds the resulting floors; read only once.
 	demand     demand
 	bounds     []profiles.Bound
 	demandRead bool
-	// on counts the running containers by NodeManager, the master's not counted; nil when not known.
+	// on counts the running containers by NodeManager, without the master's; nil if unknown.
 	on map[string]int
-	// master is the size of its master's container; zero when not known.
+	// master is the size of its master's container; zero if unknown.
 	master Container
-	// spark is of an application of Spark; nil otherwise.
+	// spark is the state of a Spark application; nil otherwise.
 	spark *sparkLook
 	err   error
 }
 
-// wish is what the book wants to know at the next look.
+// wish is what the book requests of the next read.
 type wish struct {
-	// known are the applications that have not ended as far as is known.
+	// known are the unfinished applications, as far as known.
 	known []string
 	// demandRead are those whose conf has been read.
 	demandRead map[string]bool
-	// spark is about applications of Spark.
+	// spark is about Spark applications.
 	spark map[string]sparkWish
-	// queues: the names of the queues are wanted.
+	// queues requests the names of the queues.
 	queues bool
-	// since is the submission of the newest job known: ended applications that came
-	// later are listed. Zero for none.
+	// since is the submission of the newest known job: ended applications that came later are listed. Zero for none.
 	since time.Time
 }
 
-// lookers bounds the requests at one time: half of the connections that the client opens.
+// lookers bounds the concurrent requests: half of the connections that the client opens.
 const lookers = 4
 
 // endedMax bounds the ended applications that are listed after an absence.
 const endedMax = "1000"
 
-// look asks the ResourceManager and the masters. An error means that the
-// ResourceManager could not be asked; a master that does not answer spoils its
-// own detail only.
+// look reads the ResourceManager and the masters. An error means that the ResourceManager could not be read; an
+// unreachable master affects only its own detail.
 func (c *client) look(ctx context.Context, cfg Config, w wish) (*sight, error) {
 	s := &sight{details: map[string]detail{}}
 	live, err := c.list(ctx, "states="+strings.Join(liveStates(), ","))
@@ -101,7 +99,7 @@ func (c *client) list(ctx context.Context, query string) ([]app, error) {
 	return readApps(body)
 }
 
-// lookFor asks for known applications that are not in the list.
+// lookFor reads known applications that are not in the list.
 func (c *client) lookFor(ctx context.Context, known []string, seen map[string]bool, s *sight) error {
 	for _, id := range known {
 		if seen[id] {
@@ -124,7 +122,7 @@ func (c *client) lookFor(ctx context.Context, known []string, seen map[string]bo
 	return nil
 }
 
-// lookAround asks for the nodes and the queues.
+// lookAround reads the nodes and the queues.
 func (c *client) lookAround(ctx context.Context, w wish, s *sight) error {
 	body, err := c.cluster(ctx, "nodes?states=RUNNING")
 	if err != nil {
@@ -140,7 +138,7 @@ func (c *client) lookAround(ctx context.Context, w wish, s *sight) error {
 	return err
 }
 
-// bind says what the demands that were just read come to, by the profiles known now.
+// bind computes the floors of new demands, by the current profiles.
 func (s *sight) bind(known *profiles.Folder) {
 	for _, a := range s.apps {
 		if d := s.details[a.id]; d.demandRead {
@@ -150,7 +148,7 @@ func (s *sight) bind(known *profiles.Folder) {
 	}
 }
 
-// lookInside asks the masters of all running applications, a few at a time.
+// lookInside reads the masters of all running applications, a few at a time.
 func (c *client) lookInside(ctx context.Context, w wish, s *sight) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
@@ -176,7 +174,7 @@ func (c *client) lookInside(ctx context.Context, w wish, s *sight) {
 	running.Wait()
 }
 
-// containers asks for the containers of an application; there are none before its first attempt.
+// containers reads the containers of an application; there are none before its first attempt.
 func (c *client) containers(ctx context.Context, a app) (held, error) {
 	if a.attempt == "" {
 		return held{}, nil

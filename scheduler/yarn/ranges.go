@@ -27,8 +27,8 @@ func (n numbers) add(more numbers) {
 	maps.Copy(n, more)
 }
 
-// fromRanges is the set that ranges name. Ranges that name no task, or more than
-// a job can have, are passed over: they were committed for another reading of the job.
+// fromRanges returns the set of ranges. Ranges without a task, or with more than a job can have, are ignored: they were
+// committed for another version of the job.
 func fromRanges(ranges []*headroomv1.TaskRange) numbers {
 	set := numbers{}
 	for _, r := range ranges {
@@ -42,7 +42,7 @@ func fromRanges(ranges []*headroomv1.TaskRange) numbers {
 	return set
 }
 
-// ranges are the fewest that name the set.
+// ranges returns the fewest ranges of the set.
 func (n numbers) ranges() []*headroomv1.TaskRange {
 	var list []*headroomv1.TaskRange
 	for _, i := range n.sorted() {
@@ -55,8 +55,8 @@ func (n numbers) ranges() []*headroomv1.TaskRange {
 	return list
 }
 
-// requestOf is the key of the command that drops these tasks of a job: the same
-// for a repeated command, different for another one.
+// requestOf returns the key of the command that drops these tasks of a job: the same for a repeated command, different
+// for another one.
 func requestOf(id string, n numbers) string {
 	sum := sha256.New()
 	for _, r := range n.ranges() {

@@ -25,23 +25,23 @@ const (
 	answerMax = 32 << 20
 )
 
-// client asks the ResourceManagers. It is safe for concurrent use.
+// client reads from the ResourceManagers. It is safe for concurrent use.
 type client struct {
 	managers []string
-	// proxy is the web proxy to application masters; empty stands for the ResourceManager's own.
+	// proxy is the web proxy to application masters; empty for the ResourceManager's own.
 	proxy string
 	http  *http.Client
 
 	mu sync.Mutex
-	// turn is the manager that answered last.
+	// turn is the ResourceManager that answered last.
 	turn int
 }
 
 func newClient(cfg Config, logger *slog.Logger) *client {
 	c := &client{proxy: strings.TrimRight(cfg.WebProxy, "/"), http: &http.Client{
 		Timeout: requestWait,
-		// A redirect is an answer of its own: a standby, or a master that is gone. So nothing
-		// that proves the scheduler is shown to a host that is not configured.
+		// Redirects are not followed: they come from a standby or a master that has ended. So credentials of the
+		// scheduler never reach a host that is not configured.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport:     webclient.New(cfg.web(), logger),
 	}}
@@ -53,8 +53,7 @@ func newClient(cfg Config, logger *slog.Logger) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// cluster asks the active ResourceManager: the one of before first, then the
-// others in their order.
+// cluster asks the active ResourceManager: first the previous one, then the others in order.
 func (c *client) cluster(ctx context.Context, path string) ([]byte, error) {
 	var failed error
 	first := c.first()
@@ -68,7 +67,7 @@ func (c *client) cluster(ctx context.Context, path string) ([]byte, error) {
 		about, _, _ := strings.Cut(path, "?")
 		switch missing := errors.Is(err, errNotThere); {
 		case ctx.Err() != nil, missing && strings.Contains(about, "/"):
-			return nil, err // the active one has spoken, of one application
+			return nil, err // the active one has answered, about one application
 		case missing:
 			err = fmt.Errorf("%w: check that it is the web address of a ResourceManager (yarn.resourcemanager.webapp.address in yarn-site.xml, port 8088)", err)
 		}
@@ -90,8 +89,8 @@ func (c *client) master(ctx context.Context, app, path string) ([]byte, error) {
 	return body, err
 }
 
-// proxied is the address of the proxy to application masters: the one configured, or the
-// ResourceManager that answered last.
+// proxied returns the address of the proxy to application masters: the configured one, or the ResourceManager that
+// answered last.
 func (c *client) proxied() string {
 	if c.proxy != "" {
 		return c.proxy
@@ -111,7 +110,7 @@ func (c *client) prefer(turn int) {
 	c.turn = turn
 }
 
-// get is the body of an answer that is whole and JSON.
+// get returns the body of a complete JSON answer.
 func (c *client) get(ctx context.Context, address string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -135,17 +134,17 @@ func (c *client) get(ctx context.Context, address string) ([]byte, error) {
 	return body, nil
 }
 
-// Types of what is sent.
+// Content types of requests.
 const (
 	typeXML  = "application/xml"
 	typeJSON = "application/json"
 )
 
-// document is what changes something at the ResourceManager.
+// document is a change for the ResourceManager.
 type document struct {
 	kind string
 	body []byte
-	// refused is the error when it says no.
+	// refused is the error for a refusal.
 	refused error
 }
 
@@ -168,7 +167,7 @@ func (c *client) change(ctx context.Context, path string, d document) error {
 	return failed
 }
 
-// put sends a document and expects to hear that it is carried out.
+// put sends a document and expects a confirmation.
 func (c *client) put(ctx context.Context, address string, d document) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, address, bytes.NewReader(d.body))
 	if err != nil {
@@ -191,7 +190,7 @@ func (c *client) put(ctx context.Context, address string, d document) error {
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusAccepted:
 		err = fmt.Errorf("refused with status %d: %s: %w", resp.StatusCode, words(said), d.refused)
 	default:
-		return nil // what it says is for people
+		return nil // the body is for people
 	}
 	return fmt.Errorf("yarn: %s: %w", r.URL.Host+r.URL.Path, err)
 }
@@ -209,8 +208,8 @@ func withoutQuery(err error) error {
 	return fmt.Errorf("ask %s: %w", short, u.Err)
 }
 
-// judge tells why an answer is none. ResourceManagers answer people: in HTML
-// pages, and as a standby with a text that sends them on.
+// judge returns why an answer is invalid. ResourceManagers send HTML pages for people, and as a standby a text with a
+// redirect.
 func judge(resp *http.Response, body []byte) error {
 	standby := strings.HasPrefix(string(body), "This is standby RM") || strings.HasPrefix(string(body), "Can not find any active RM")
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -233,8 +232,8 @@ func judge(resp *http.Response, body []byte) error {
 	return nil
 }
 
-// words is the beginning of an answer that was meant for people: the message of
-// Hadoop's exceptions, or a page without its tags.
+// words returns the start of an answer that is for people: the message of a Hadoop exception, or a page without its
+// tags.
 func words(body []byte) string {
 	var exception struct {
 		Remote struct {

@@ -15,36 +15,35 @@ import (
 	"headroom/scheduler/sparkapp"
 )
 
-// Applications of Spark in the named queues are jobs as those of MapReduce are. Two things
-// differ. Their tasks are told by the hook in the driver, which registers by the application's
-// id, or by the driver's REST interface through YARN's proxy; and the hook takes a drop ratio
-// and a number of executors.
+// Spark applications in the named queues are jobs like those of MapReduce, with two differences. Their tasks are
+// reported by the hook in the driver, which registers by the application's id, or by the driver's REST interface
+// through YARN's proxy. And the hook takes a drop ratio and a number of executors.
 
 const (
-	// sparkSilence is after how long without a word of its driver what is known of an application is old.
+	// sparkSilence is the time without a report from its driver after which the state of an application is old.
 	sparkSilence = 10 * time.Second
-	// sparkHooked is how long a hook may say nothing before the REST interface is asked.
+	// sparkHooked is the time without a report from the hook after which the REST interface is used.
 	sparkHooked = 5 * time.Second
-	// sparkHooksMax bounds the applications whose hooks are remembered, known or not yet.
+	// sparkHooksMax bounds the applications whose hooks are kept, known or not yet.
 	sparkHooksMax = 1000
 )
 
-// sparkApp is what is known of the inside of an application of Spark.
+// sparkApp is the state inside a Spark application.
 type sparkApp struct {
-	// progress is the newest; known tells that there is any.
+	// progress is the newest; known is whether there is any.
 	progress sparkapp.Progress
 	known    bool
-	// heard is when its hook spoke last, looked when its REST interface answered.
+	// heard is when its hook reported last, looked when its REST interface answered.
 	heard, looked time.Time
 	// sequence numbers the reports of the attempt.
 	sequence uint64
 	attempt  int
-	// asks is what its owner asks for; nil until its hook or its REST interface has told.
+	// asks is its owner's demand; nil until its hook or its REST interface has reported it.
 	asks demand
 	// theta is the drop ratio in force, with its seed.
 	theta float64
 	seed  uint64
-	// asked: the door was asked about its deadline; refused is why it is not promised, in words.
+	// asked is whether admission has decided about its deadline; refused is why it is not promised, in words.
 	asked   bool
 	refused string
 	// executor is the size of an executor's container, executors how many run.
@@ -52,24 +51,24 @@ type sparkApp struct {
 	executors int
 }
 
-// sparkLook is what one look at the inside of an application of Spark brings.
+// sparkLook is one read inside a Spark application.
 type sparkLook struct {
 	executor  Container
 	executors int
-	// progress and asks are by its REST interface; nil where that was not asked, or says nothing.
+	// progress and asks come from its REST interface; nil if that was not read, or has none.
 	progress *sparkapp.Progress
 	asks     demand
 }
 
-// sparkWish is what the book wants to know of an application of Spark.
+// sparkWish is what the book requests about a Spark application.
 type sparkWish struct {
-	// hooked: its hook speaks, and REST is not asked.
+	// hooked is whether its hook reports, so that REST is not read.
 	hooked bool
 	known  sparkapp.Progress
 	asks   demand
 }
 
-// sparkFor is what is known of an application, which may not be a job yet.
+// sparkFor returns the state of an application, which may not be a job yet.
 func (b *book) sparkFor(id string) *sparkApp {
 	s := b.sparks[id]
 	if s == nil {
@@ -79,7 +78,7 @@ func (b *book) sparkFor(id string) *sparkApp {
 	return s
 }
 
-// sparkWishes are what the next look should bring of the applications of Spark.
+// sparkWishes returns what the next read should fetch of Spark applications.
 func (b *book) sparkWishes(now time.Time) map[string]sparkWish {
 	wishes := make(map[string]sparkWish, len(b.sparks))
 	for id, s := range b.sparks {
@@ -88,7 +87,7 @@ func (b *book) sparkWishes(now time.Time) map[string]sparkWish {
 	return wishes
 }
 
-// forgetSparks drops what is known of applications that nobody sees, or that have ended.
+// forgetSparks removes the state of applications that have ended or disappeared.
 func (b *book) forgetSparks(now time.Time) {
 	for id, s := range b.sparks {
 		j := b.jobs[id]
@@ -98,8 +97,7 @@ func (b *book) forgetSparks(now time.Time) {
 	}
 }
 
-// insideSpark asks for the containers of an application of Spark, and where its hook is
-// silent, its driver.
+// insideSpark reads the containers of a Spark application and, if its hook is silent, its driver.
 func (c *client) insideSpark(ctx context.Context, a app, w sparkWish, demandRead bool) (d detail) {
 	var h held
 	h, d.err = c.containers(ctx, a)
@@ -130,7 +128,7 @@ func (c *client) insideSpark(ctx context.Context, a app, w sparkWish, demandRead
 	return d
 }
 
-// demandOf are the demands among properties whose names begin so before MapReduce's own.
+// demandOf returns the demands among properties, with a prefix before MapReduce's own names.
 func demandOf(properties map[string]string, prefix string) demand {
 	d := demand{}
 	for key, value := range properties {
@@ -141,7 +139,7 @@ func demandOf(properties map[string]string, prefix string) demand {
 	return d
 }
 
-// takeSpark takes over a look at the inside of an application of Spark.
+// takeSpark applies a read inside a Spark application.
 func (b *book) takeSpark(now time.Time, j *job, look *sparkLook) {
 	s := b.sparkFor(j.app.id)
 	j.spark = s
@@ -168,7 +166,7 @@ func (b *book) takeSpark(now time.Time, j *job, look *sparkLook) {
 	}
 }
 
-// sampleOf is a sample of a job for the coordinators.
+// sampleOf returns a sample of a job for the coordinators.
 func (b *book) sampleOf(now time.Time, j *job) *headroomv1.JobProgress {
 	p := j.progress(b.cfg, b.fresh(now, j))
 	if j.spark != nil {
@@ -178,7 +176,7 @@ func (b *book) sampleOf(now time.Time, j *job) *headroomv1.JobProgress {
 	return p
 }
 
-// fillSpark completes a sample by what the driver has told.
+// fillSpark completes a sample with the report of the driver.
 func (b *book) fillSpark(now time.Time, j *job, p *headroomv1.JobProgress) {
 	s := j.spark
 	t := s.progress
@@ -187,7 +185,7 @@ func (b *book) fillSpark(now time.Time, j *job, p *headroomv1.JobProgress) {
 	p.Phase = headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED
 	p.Error = j.demand.errorBound()
 	if j.over {
-		p.Tasks = p.GetDone() + p.GetDropped() // what was planned and not needed is no task of it
+		p.Tasks = p.GetDone() + p.GetDropped() // tasks that were planned and not needed do not count
 		return
 	}
 	p.Copies = uint32(t.Copies)
@@ -202,15 +200,15 @@ func (b *book) fillSpark(now time.Time, j *job, p *headroomv1.JobProgress) {
 	}
 }
 
-// hooked tells whether the hook of an application speaks.
+// hooked reports whether the hook of an application reports.
 func (s *sparkApp) hooked(now time.Time) bool { return now.Sub(s.heard) < sparkSilence }
 
-// fresh tells whether its driver has said anything lately.
+// fresh reports whether its driver has reported recently.
 func (s *sparkApp) fresh(now time.Time) bool {
 	return s.hooked(now) || now.Sub(s.looked) < sparkSilence
 }
 
-// heldSpark is the containers that it holds, in the unit that shares are counted in.
+// heldSpark returns the containers that it holds, in the unit of shares.
 func (b *book) heldSpark(j *job, s *sparkApp) int {
 	if j.app.containers == 0 {
 		return 0
@@ -218,7 +216,7 @@ func (b *book) heldSpark(j *job, s *sparkApp) int {
 	return j.master + s.executors*b.cfg.Container.times(s.executor)
 }
 
-// words says in words where an application's progress comes from, and what its hook says is wrong.
+// words returns the source of an application's progress, and problems reported by its hook.
 func (s *sparkApp) words(now time.Time) string {
 	switch {
 	case s == nil || !s.fresh(now):
@@ -231,12 +229,11 @@ func (s *sparkApp) words(now time.Time) string {
 	return ""
 }
 
-// tasks are the tasks of an application that has ended: what was planned and not needed
-// is none.
+// tasks returns the tasks of an ended application, without those that were planned and not needed.
 func (s *sparkApp) tasks() int { return s.progress.Done + s.progress.Dropped }
 
-// sparkReady tells whether all is known of an application of Spark that the coordinators must
-// know: it runs, and what its owner asks for was read, or cannot be.
+// sparkReady reports whether everything that the coordinators need is known of a Spark application: it runs, and its
+// owner's demand was read, or is unreadable.
 func (j *job) sparkReady(now time.Time) bool {
 	return j.over || (!j.firstSeen.IsZero() && (j.demandRead || now.Sub(j.firstSeen) >= floorWait))
 }
@@ -249,7 +246,7 @@ func (s *sparkApp) deflate(theta float64, seed uint64) {
 	s.theta = theta
 }
 
-// restoreSpark takes over the committed drop ratio of an application.
+// restoreSpark applies the committed drop ratio of an application.
 func (b *book) restoreSpark(m *headroomv1.Job) {
 	d := m.GetDeflation()
 	if d == nil || stateEnded(m.GetState()) {
@@ -260,7 +257,7 @@ func (b *book) restoreSpark(m *headroomv1.Job) {
 	}
 }
 
-// reportSpark takes over what the hook of an application tells, and answers what holds for it.
+// reportSpark applies a report of the hook of an application, and returns the settings in force.
 func (b *book) reportSpark(now time.Time, r sparkapp.Report) (sparkapp.Reply, error) {
 	if !b.restored {
 		return sparkapp.Reply{}, errStarting
@@ -274,10 +271,10 @@ func (b *book) reportSpark(now time.Time, r sparkapp.Report) (sparkapp.Reply, er
 		return sparkapp.Reply{}, fmt.Errorf("more than %d applications of Spark: %w", sparkHooksMax, errJob)
 	}
 	s := b.sparkFor(r.Job)
-	if r.Attempt > s.attempt { // YARN has started its driver again
+	if r.Attempt > s.attempt { // YARN has restarted its driver
 		s.attempt, s.sequence = r.Attempt, 0
 	}
-	if r.Attempt == s.attempt && r.Sequence > s.sequence { // an older one that was delayed changes nothing
+	if r.Attempt == s.attempt && r.Sequence > s.sequence { // a delayed older report changes nothing
 		if sparkapp.Stopped(r.Trouble) {
 			r.Trouble = s.progress.Trouble
 		}
@@ -290,7 +287,7 @@ func (b *book) reportSpark(now time.Time, r sparkapp.Report) (sparkapp.Reply, er
 			}
 		}
 	}
-	b.askDoor(now, r, j, s)
+	b.askAdmission(now, r, j, s)
 	a := sparkapp.Reply{Theta: s.theta, Seed: int64(s.seed), Refused: s.refused}
 	if n := b.executorsOf(j, s); n > 0 {
 		a.Executors = &n
@@ -301,9 +298,9 @@ func (b *book) reportSpark(now time.Time, r sparkapp.Report) (sparkapp.Reply, er
 	return a, nil
 }
 
-// askDoor asks once whether the deadline of an application that has not begun can be promised. One that has begun is not
-// refused: the door meets it as a job.
-func (b *book) askDoor(now time.Time, r sparkapp.Report, j *job, s *sparkApp) {
+// askAdmission asks once whether the deadline of an application that has not started can be promised. One that has
+// started is not refused: it is counted as a job.
+func (b *book) askAdmission(now time.Time, r sparkapp.Report, j *job, s *sparkApp) {
 	if s.asked || r.Total > 0 || b.looked.IsZero() || !b.failed.IsZero() {
 		return
 	}
@@ -330,7 +327,7 @@ func (b *book) askDoor(now time.Time, r sparkapp.Report, j *job, s *sparkApp) {
 	}
 }
 
-// promiseSpark is what an application has to keep; false until the coordinators' log has its floor.
+// promiseSpark returns what an application has to keep; false until the coordinators' log has its floor.
 func (j *job) promiseSpark(s *sparkApp) (sparkapp.Promise, bool) {
 	if j == nil || !j.committed {
 		return sparkapp.Promise{}, false
@@ -341,8 +338,8 @@ func (j *job) promiseSpark(s *sparkApp) (sparkapp.Promise, bool) {
 // ownerPrefix begins the properties that a job's owner sets.
 const ownerPrefix = "headroom."
 
-// executorsOf is how many executors an application's share comes to; 0 where it has none, or
-// their size is not known yet: Spark then decides.
+// executorsOf returns how many executors an application's share is; 0 without a share, or if their size is unknown:
+// then Spark decides.
 func (b *book) executorsOf(j *job, s *sparkApp) int {
 	if j == nil || s.executor == (Container{}) {
 		return 0
@@ -367,7 +364,7 @@ func (h *hooks) sparkProgress(w http.ResponseWriter, r *http.Request) {
 		hookserver.Refuse(w, http.StatusUnauthorized, err)
 		return
 	}
-	if !who.All { // the application's user is known once it was looked at
+	if !who.All { // the application's user is known after the first read
 		if err := e.admit(rep.Job, who); err != nil {
 			hookserver.Refuse(w, status(err), err)
 			return

@@ -13,19 +13,19 @@ import (
 	"headroom/units"
 )
 
-// speculateMost bounds the map tasks that a hook may tell of: more would not fit into a request.
+// speculateMost bounds the map tasks in a hook's request: more would not fit.
 const speculateMost = 8000
 
-// slowest is the speed of a node that its cap leaves next to nothing, as a part of its full speed.
+// slowest is the minimum speed of a capped node, as a fraction of its full speed.
 const slowest = 0.05
 
-// speed is how fast a node runs under its cap, as a part of its full speed, and how fast it ran before the cap changed.
+// speed is the speed of a node under its cap, as a fraction of its full speed, and its speed before the cap changed.
 type speed struct {
 	now, before float64
 	changed     time.Time
 }
 
-// at is the speed at a time.
+// at returns the speed at a time.
 func (s speed) at(when time.Time) float64 {
 	if when.Before(s.changed) {
 		return s.before
@@ -33,7 +33,7 @@ func (s speed) at(when time.Time) float64 {
 	return s.now
 }
 
-// cap takes over a node's cap.
+// cap applies a node's cap.
 func (b *book) cap(now time.Time, d *headroomv1.CapDirective) {
 	if d.GetNode() == "" || d.GetMaxUw() <= 0 {
 		return
@@ -48,7 +48,7 @@ func (b *book) cap(now time.Time, d *headroomv1.CapDirective) {
 	}
 }
 
-// speedOf is what is known of the speed of the node at a NodeManager's address.
+// speedOf returns the known speed of the node at a NodeManager's address.
 func (b *book) speedOf(address string) speed {
 	if s, known := b.speeds[b.cfg.node(address)]; known {
 		return s
@@ -56,7 +56,7 @@ func (b *book) speedOf(address string) speed {
 	return speed{now: 1, before: 1}
 }
 
-// meanSpeed is the speed of a container that may come free on any node.
+// meanSpeed returns the mean speed of a container on any node.
 func (b *book) meanSpeed() float64 {
 	if len(b.speeds) == 0 {
 		return 1
@@ -68,7 +68,7 @@ func (b *book) meanSpeed() float64 {
 	return sum / float64(len(b.speeds))
 }
 
-// toldTask is a map task as its application master tells of it.
+// toldTask is a map task as reported by its application master.
 type toldTask struct {
 	Task      *int    `json:"task"`
 	Bytes     uint64  `json:"bytes"`
@@ -111,7 +111,7 @@ func (h *hooks) speculate(w http.ResponseWriter, r *http.Request) {
 	hookserver.Answer(w, speculateAnswer{actions})
 }
 
-// hookSpeculate says what the next containers of a job are for.
+// hookSpeculate returns what the next containers of a job should run.
 func (e *Engine) hookSpeculate(now time.Time, id string, ask speculateAsk) ([]speculateAction, error) {
 	policy, err := ask.check()
 	if err != nil {
@@ -126,7 +126,7 @@ func (e *Engine) hookSpeculate(now time.Time, id string, ask speculateAsk) ([]sp
 	return e.book.speculate(now, j, policy, ask)
 }
 
-// check returns the policy of an ask whose numbers make sense.
+// check returns the policy of a valid request.
 func (a *speculateAsk) check() (speculation.Policy, error) {
 	policy, err := speculation.ParsePolicy(a.Policy)
 	switch {
@@ -160,12 +160,12 @@ func (t *toldTask) check() error {
 	return nil
 }
 
-// size is the length of a task's input, and 1 where it is unknown: then all are alike.
+// size returns the length of a task's input, and 1 if unknown: then all are alike.
 func (t *toldTask) size() float64 { return float64(max(1, t.Bytes)) }
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// speculate decides on the next containers of a job, by its policy.
+// speculate decides about the next containers of a job, by its policy.
 func (b *book) speculate(now time.Time, j *job, policy speculation.Policy, ask speculateAsk) ([]speculateAction, error) {
 	actions := []speculateAction{}
 	v := speculation.View{Slots: *ask.Slots, Greedy: j.greedy}
@@ -204,7 +204,7 @@ func (b *book) speculate(now time.Time, j *job, policy speculation.Policy, ask s
 	return actions, nil
 }
 
-// views are the tasks that a hook has told of as the policies see them.
+// views returns the reported tasks in the form of the policies.
 func (b *book) views(now time.Time, ask speculateAsk, past *speculation.Durations) []speculation.Task {
 	var all []speculation.Task
 	for _, t := range ask.Done {
@@ -231,20 +231,20 @@ func (b *book) views(now time.Time, ask speculateAsk, past *speculation.Duration
 	return all
 }
 
-// promise is what the job's policy works for: as many tasks as possible by its deadline, where it may end on fewer than
-// all; otherwise the floor's tasks, as soon as possible.
+// promise returns the goal of the job's policy: as many tasks as possible by its deadline, if it may end with fewer
+// than all; otherwise the floor's tasks, as soon as possible.
 func (j *job) promise(now time.Time, tasks []speculation.Task) speculation.Bound {
 	left := j.terms.deadline - now.Sub(j.app.started)
 	if j.terms.deadline > 0 && j.floor.Fraction < 1 && j.terms.error == 0 && left > 0 {
 		return speculation.Bound{ByDeadline: true, Left: min(left, speculation.TimeMost)}
 	}
-	// What was dropped is not among the tasks: of these a larger part is needed.
+	// Dropped tasks are not reported: a larger fraction of the others is needed.
 	of := max(j.tasks, len(tasks))
 	need := min(units.Ratio(j.floor.Fraction).Least(of), len(tasks))
 	return speculation.Bound{Error: 1 - float64(need)/float64(len(tasks)), Ceil: true}
 }
 
-// said is the last decision in words.
+// said returns the last decision in words.
 func said(policy speculation.Policy, bound speculation.Bound, actions []speculateAction) string {
 	goal := fmt.Sprintf("%s of its map tasks, as soon as possible", units.Percent(1-bound.Error))
 	if bound.ByDeadline {
@@ -260,8 +260,8 @@ func said(policy speculation.Policy, bound speculation.Bound, actions []speculat
 	return clip(fmt.Sprintf("%s, for %s; next: %s", policy, goal, strings.Join(next, ", ")))
 }
 
-// reached reports whether a job that may end now has what it promised: the floor's tasks are done, and it was asked for no
-// more than these, or its deadline has passed.
+// reached reports whether a job that may end now has what it promised: the floor's tasks are done, and no more were
+// requested, or its deadline has passed.
 func (j *job) reached(now time.Time) bool {
 	if j.floor.Fraction >= 1 || j.tasks == 0 || j.done() < units.Ratio(j.floor.Fraction).Least(j.tasks) {
 		return false

@@ -14,7 +14,7 @@ import (
 	"headroom/scheduler/hookserver"
 )
 
-// Properties of a job by which its owner says how it is served.
+// Properties with which a job's owner sets how it is served.
 const (
 	propertyClass    = "headroom.class"
 	propertyDeadline = "headroom.deadline"
@@ -22,34 +22,35 @@ const (
 	propertyDeflate  = "headroom.deflate"
 )
 
-// never as a sprint timer is none.
+// never as a sprint timer means none.
 const never = "never"
 
 // Class is a priority class of scheduler.yaml.
 type Class struct {
 	Name string
-	// Deadline is for jobs that name none, from their submission; 0 for none.
+	// Deadline is the default for jobs without one, from their submission; 0 for none.
 	Deadline time.Duration
 }
 
-// terms are how a job is served: what its queue says, and what its owner says where that
-// asks for less or the queue lets jobs override it.
+// terms are how a job is served: by its queue's settings, and by its owner's if these ask for less or the queue permits
+// overrides.
 type terms struct {
 	class string
 	rank  int
 	// deadline is from the submission; 0 for none.
 	deadline time.Duration
-	// error is the part of its map tasks that its result may lack: it ends as soon as the others are done. 0 without one.
+	// error is the fraction of its map tasks that its result may miss: it ends as soon as the others are done. 0 for
+	// none.
 	error float64
 	// sprintAfter is the sprint timer from the first task; nil for none.
 	sprintAfter *time.Duration
-	// deflate says that tasks may be given up by a drop ratio.
+	// deflate is whether a drop ratio may drop tasks.
 	deflate bool
-	// notes say what was not taken as it was asked, in words.
+	// notes are ignored settings, in words.
 	notes []string
 }
 
-// due is the deadline; nil for none.
+// due returns the deadline; nil for none.
 func (t *terms) due() *time.Duration {
 	if t.deadline == 0 {
 		return nil
@@ -57,11 +58,11 @@ func (t *terms) due() *time.Duration {
 	return &t.deadline
 }
 
-// terms are how a job of the queue is served whose owner demands d. Without a demand, one
-// that could not be read, no task is given up.
+// terms returns how a job of the queue with the demand d is served. Without a demand, because it is unreadable, no task
+// is dropped.
 func (q Queue) terms(d demand, classes []Class) terms {
 	t := terms{class: leaf(q.Name), deflate: d != nil && (q.Deflate == nil || *q.Deflate), deadline: q.Deadline.Std()}
-	t.sprintAfter, _ = q.Timer() // it was checked
+	t.sprintAfter, _ = q.Timer() // it was checked at load
 	if len(classes) > 0 {
 		t.rank = rankOf(q.Class, classes)
 		q.takeClass(&t, d, classes)
@@ -77,7 +78,7 @@ func (q Queue) terms(d demand, classes []Class) terms {
 	return t
 }
 
-// rankOf is the place of a class; the lowest of all for one that there is not.
+// rankOf returns the place of a class; the lowest for an unknown one.
 func rankOf(name string, classes []Class) int {
 	if i := slices.IndexFunc(classes, func(c Class) bool { return c.Name == name }); i >= 0 {
 		return i
@@ -89,12 +90,12 @@ func (t *terms) note(format string, args ...any) {
 	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
-// refuse notes that a queue does not let its jobs have what one asked for.
+// refuse records that a queue does not permit a setting of its job.
 func (q Queue) refuse(t *terms, property, asked, stands string) {
 	t.note("%s=%s ignored: queue %s has %s and no overrides: true", property, clip(asked), q.Name, stands)
 }
 
-// takeClass takes a class that the job names: a lower one than its queue's always.
+// takeClass applies a class that the job names: always, if it is lower than its queue's.
 func (q Queue) takeClass(t *terms, d demand, classes []Class) {
 	asked, ok := d[propertyClass]
 	if !ok {
@@ -120,7 +121,7 @@ func names(classes []Class) string {
 	return strings.Join(all, ", ")
 }
 
-// takeDeadline takes a deadline that the job names: an earlier one always.
+// takeDeadline applies a deadline that the job names: always, if it is earlier.
 func (q Queue) takeDeadline(t *terms, d demand) {
 	asked, ok := d[propertyDeadline]
 	if !ok {
@@ -139,8 +140,7 @@ func (q Queue) takeDeadline(t *terms, d demand) {
 	}
 }
 
-// takeSprint takes a sprint timer that the job names: a later one than its queue's always, and
-// none too.
+// takeSprint applies a sprint timer that the job names: always, if it is later than its queue's, or none.
 func (q Queue) takeSprint(t *terms, d demand) {
 	asked, ok := d[propertySprint]
 	if !ok {
@@ -163,7 +163,7 @@ func (q Queue) takeSprint(t *terms, d demand) {
 	}
 }
 
-// takeDeflate takes whether the job bears a drop ratio: that it does not always.
+// takeDeflate applies whether the job permits a drop ratio: always, if it does not.
 func (q Queue) takeDeflate(t *terms, d demand) {
 	switch asked, ok := d[propertyDeflate]; {
 	case !ok:
@@ -179,7 +179,7 @@ func (q Queue) takeDeflate(t *terms, d demand) {
 	}
 }
 
-// plain is an error in words, with its way out.
+// plain returns an error in words, with its hint.
 func plain(err error) string {
 	if e, ok := errors.AsType[*cli.Error](err); ok {
 		return e.Message + "; " + e.Hint
@@ -187,7 +187,8 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// termsOf are how a job of the coordinators' log is served. One that an older scheduler committed takes no drop ratio.
+// termsOf returns how a job of the coordinators' log is served. One that an older scheduler committed takes no drop
+// ratio.
 func termsOf(m *headroomv1.Job) terms {
 	t := terms{class: m.GetClass(), rank: int(m.GetRank()), deadline: time.Duration(m.GetDeadlineS() * float64(time.Second))}
 	var d description
