@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// lostAfter is Config.LostAfter where it is 0: a standby takes over sooner.
+	// lostAfter is the default of Config.LostAfter: a standby takes over sooner.
 	lostAfter = 5 * time.Second
-	// silence is how long a master may say nothing: it speaks each second.
+	// silence is the timeout of a master: it sends a message every second.
 	silence = 5 * time.Second
-	// aliveEvery is how often masters are spoken to.
+	// aliveEvery is the interval of messages to masters.
 	aliveEvery = time.Second
-	// repeatFor is how long what was told is told again on a new stream: a dead connection is noticed sooner.
+	// repeatFor is how long messages are repeated on a new stream: a dead connection is noticed sooner.
 	repeatFor = 10 * time.Second
-	// backoffMin and backoffMax bound the wait before a stream is opened again.
+	// backoffMin and backoffMax bound the wait before a stream is reopened.
 	backoffMin = 50 * time.Millisecond
 	backoffMax = time.Second
-	// batchMost is how many tasks go into one message: some 100 kB of usual tasks.
+	// batchMost bounds the tasks in one message: about 100 kB of usual tasks.
 	batchMost = 512
-	// outboxMax is how many messages may wait for a master that does not read.
+	// outboxMax bounds the messages that wait for a master that does not read.
 	outboxMax = 1024
-	// eventsMax is how many events may wait for the loop; senders wait beyond it.
+	// eventsMax bounds the events that wait for the loop; then senders block.
 	eventsMax = 256
-	// roundMost is how many events are taken in before tasks are handed over.
+	// roundMost bounds the events that are handled before tasks are sent.
 	roundMost = 64
 )
 
@@ -41,16 +41,16 @@ type Group struct {
 	Masters []string
 }
 
-// Config is what a distributor must know.
+// Config is the configuration of a distributor.
 type Config struct {
-	// Name is told to the masters; with certificates it is the certificate's.
+	// Name identifies it to the masters; with certificates it is the certificate's.
 	Name string
 	// Incarnation differs at each start.
 	Incarnation uint64
 	Groups      []Group
-	// Peers is how masters are reached; the zero value is in the clear.
+	// Peers connects to masters; the zero value is without TLS.
 	Peers rpc.Peers
-	// Spread and Placement say how the tasks of a job are divided.
+	// Spread and Placement are how the tasks of a job are divided.
 	Spread    pigeon.Spread
 	Placement pigeon.Placement
 	// WaitMost bounds the tasks that wait for a window; 0 is no bound.
@@ -62,24 +62,24 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Job is a number of tasks to run.
+// Job is a set of tasks to run.
 type Job struct {
 	Tasks int
-	// High gives the tasks the priority of a short job.
+	// High gives the tasks the priority of short jobs.
 	High bool
-	// Task makes a task when it is handed to a group. The attempt counts from 0, and rises when a group loses the task:
-	// the task's reference must differ then, and from those of all other tasks of the distributor. Nil gives the task
-	// back, with Lost as its result. It is called by the distributor's own goroutine and must not wait.
+	// Task creates a task when it is sent to a group. The attempt counts from 0, and rises when a group loses the task:
+	// the task's reference must differ then, and from those of all other tasks of the distributor. Nil gives up the
+	// task, with Lost as its result. It is called by the distributor's own goroutine and must not block.
 	Task func(index, attempt int) *headroomv1.Task
 }
 
-// Result is how a task of a job ended.
+// Result is the end of a task of a job.
 type Result struct {
 	Index int
 	*headroomv1.TaskResult
 }
 
-// full refuses a job that does not fit.
+// full refuses a job that exceeds the limit.
 func full(tasks, waiting, most int) *cli.Error {
 	return &cli.Error{
 		Code: "full", Exit: cli.ExitRefused,

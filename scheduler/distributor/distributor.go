@@ -12,19 +12,19 @@ import (
 	"headroom/internal/rpc"
 )
 
-// Lost is the error of a task whose group has lost it, where its submitter wants no further attempt.
+// Lost is the error of a task that its group has lost, if its submitter wants no further attempt.
 const Lost = "lost"
 
 var (
-	// errStopped says that the distributor has ended.
+	// errStopped is returned after the distributor has ended.
 	errStopped = errors.New("distributor stopped")
-	// errUntaken says that a client takes no results.
+	// errUntaken is returned if a client does not take results.
 	errUntaken = errors.New("too many results are pending")
-	// errTwice says that two tasks at masters have the same reference.
+	// errTwice is returned if two tasks at masters have the same reference.
 	errTwice = errors.New("a task with this reference is already at a master")
 )
 
-// Distributor hands tasks to masters. Its methods may be called by any goroutine.
+// Distributor sends tasks to masters. Its methods may be called from any goroutine.
 type Distributor struct {
 	cfg    Config
 	peers  rpc.Peers
@@ -34,7 +34,7 @@ type Distributor struct {
 	loop  *loop
 }
 
-// event is something that happened; the loop applies them one after the other.
+// event is something that happened; the loop applies them in order.
 type event interface {
 	apply(l *loop, now time.Time)
 }
@@ -63,8 +63,8 @@ func New(cfg Config) (*Distributor, error) {
 	return d, nil
 }
 
-// Run keeps the streams to the masters until ctx ends, and closes Peers; then it returns nil. Tasks at masters run on. It is
-// called once.
+// Run keeps the streams to the masters until ctx ends, and closes Peers; then it returns nil. Tasks at masters
+// continue. It is called once.
 func (d *Distributor) Run(ctx context.Context) error {
 	defer d.peers.Close()
 	defer close(d.ended)
@@ -81,7 +81,7 @@ func (d *Distributor) Run(ctx context.Context) error {
 	return nil
 }
 
-// post gives an event to the loop; false when ctx or the distributor has ended.
+// post sends an event to the loop; it returns false when ctx or the distributor has ended.
 func (d *Distributor) post(ctx context.Context, e event) bool {
 	select {
 	case d.events <- e:
@@ -92,7 +92,7 @@ func (d *Distributor) post(ctx context.Context, e event) bool {
 	return false
 }
 
-// ask gives an event to the loop and waits for the answer.
+// ask sends an event to the loop and waits for the answer.
 func ask[T any](ctx context.Context, d *Distributor, e event, reply <-chan T) (answer T, err error) {
 	if !d.post(ctx, e) {
 		return answer, errors.Join(ctx.Err(), errStopped)
@@ -107,8 +107,8 @@ func ask[T any](ctx context.Context, d *Distributor, e event, reply <-chan T) (a
 	}
 }
 
-// Submit takes all tasks of a job, or refuses it with a *cli.Error where more tasks would wait than may. Each task's result
-// comes out of the Flight once.
+// Submit accepts all tasks of a job, or returns a *cli.Error if too many tasks would wait. Each task has one result in
+// the Flight.
 func (d *Distributor) Submit(ctx context.Context, j Job) (*Flight, error) {
 	f := &Flight{Job: j, distributor: d, results: make(chan Result, j.Tasks), left: j.Tasks}
 	reply := make(chan error, 1)
@@ -123,45 +123,47 @@ func (d *Distributor) Submit(ctx context.Context, j Job) (*Flight, error) {
 	return f, nil
 }
 
-// Status is what the distributor knows of its groups.
+// Status returns the status of the groups.
 func (d *Distributor) Status(ctx context.Context) ([]*headroomv1.DispatchGroup, error) {
 	reply := make(chan []*headroomv1.DispatchGroup, 1)
 	return ask(ctx, d, asked{reply}, reply)
 }
 
-// Flight is a job that was submitted.
+// Flight is a submitted job.
 type Flight struct {
 	Job
 	distributor *Distributor
-	// results has room for all results, so that nobody waits for who reads it.
+	// results has room for all results, so that the sender never blocks.
 	results chan Result
-	// handed counts the tasks that were handed over and have no result.
+	// handed counts the tasks that were sent and have no result.
 	handed atomic.Int64
-	// The loop owns what follows. pieces are the tasks, left those without a result. number is different for each flight.
+	// The loop owns the following fields. pieces are the tasks, left those without a result. number is unique per
+	// flight.
 	pieces []piece
 	number uint64
 	left   int
 }
 
-// Results are the results of the job's tasks as they come. It is closed after the last one, and when the job was cancelled.
+// Results returns the results of the job's tasks as they arrive. It is closed after the last one, and when the job is
+// cancelled.
 func (f *Flight) Results() <-chan Result { return f.results }
 
-// Handed returns how many of its tasks were handed over and have no result.
+// Handed returns how many of its tasks were sent and have no result.
 func (f *Flight) Handed() int { return int(f.handed.Load()) }
 
-// Cancel takes back all tasks without a result: those that wait are forgotten, those that run are killed.
+// Cancel cancels all tasks without a result: waiting ones are removed, running ones are killed.
 func (f *Flight) Cancel(ctx context.Context) {
 	f.distributor.post(ctx, cancelled{flight: f})
 }
 
-// Stop takes back some of its tasks, as Cancel does.
+// Stop cancels some of its tasks, as Cancel does.
 func (f *Flight) Stop(ctx context.Context, indexes []int) {
 	if len(indexes) > 0 {
 		f.distributor.post(ctx, cancelled{f, indexes})
 	}
 }
 
-// Withdraw takes back up to so many tasks that were not handed over yet, in the order of the indexes, and returns which.
+// Withdraw removes up to most tasks that were not sent yet, in the order of the indexes, and returns which.
 func (f *Flight) Withdraw(ctx context.Context, indexes []int, most int) ([]int, error) {
 	reply := make(chan []int, 1)
 	return ask(ctx, f.distributor, withdrawn{f, indexes, most, reply}, reply)

@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// clientsMax bounds the programs that hand tasks to a distributor.
+	// clientsMax bounds the programs that submit tasks to a distributor.
 	clientsMax = 1000
-	// absentMost is how long a client may be gone before its tasks are taken back.
+	// absentMost is how long a client may be disconnected before its tasks are cancelled.
 	absentMost = 60 * time.Second
-	// untakenMost bounds the results that a client has not taken; beyond it, it may hand nothing over.
+	// untakenMost bounds the results that a client has not taken; above it, the client cannot submit.
 	untakenMost = 1 << 17
 )
 
-// Front lets other programs hand tasks to a distributor. It serves MasterService as the master of one group would that is made
-// of all groups: whoever speaks to a master can speak to it. Tasks of one message are split over the groups together.
-//
-// An attempt that a group has lost is told as lost: its client hands it over as a new attempt.
+// Front lets other programs submit tasks to a distributor. It serves MasterService like the master of one group that
+// consists of all groups, so any client of a master can use it. The tasks of one message are split over the groups
+// together.
+// | An attempt that a group has lost is reported as lost: its client submits it again as a new attempt.
 type Front struct {
 	headroomv1connect.UnimplementedMasterServiceHandler
 	distributor *Distributor
@@ -43,7 +43,7 @@ type Front struct {
 	clients map[string]*client
 }
 
-// client is a program that hands tasks over. Front.mu guards it.
+// client is a program that submits tasks. Front.mu guards it.
 type client struct {
 	name        string
 	incarnation uint64
@@ -54,13 +54,13 @@ type client struct {
 	ended  map[attempt]*headroomv1.GroupResults
 }
 
-// flying is where a task is.
+// flying is the place of a task.
 type flying struct {
 	flight *Flight
 	index  int
 }
 
-// frontSession is a client's stream. Front.mu guards what waits to be sent, which woken tells.
+// frontSession is a client's stream. Front.mu guards what waits to be sent; woken signals it.
 type frontSession struct {
 	waiting headroomv1.GroupResults
 	refused []*headroomv1.GroupRefused
@@ -71,7 +71,7 @@ type frontSession struct {
 
 func (s *frontSession) end() { s.once.Do(func() { close(s.over) }) }
 
-// tell sends results. A client that leaves too much unread is cut off, and comes back.
+// tell sends results. A client that leaves too much unread is disconnected, and may reconnect.
 func (s *frontSession) tell(r *headroomv1.GroupResults) {
 	if s == nil {
 		return
@@ -81,7 +81,7 @@ func (s *frontSession) tell(r *headroomv1.GroupResults) {
 	s.wake()
 }
 
-// wake has what waits sent.
+// wake triggers sending.
 func (s *frontSession) wake() {
 	if len(s.waiting.GetResults())+len(s.waiting.GetLost()) > 2*untakenMost || len(s.refused) > outboxMax {
 		s.end()
@@ -139,11 +139,11 @@ func (f *Front) Place(ctx context.Context, st *frontStream) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	broken := make(chan error, 1)
-	go func() { broken <- f.receive(ctx, st, c, s) }() // it ends when this handler has returned: that closes the request
+	go func() { broken <- f.receive(ctx, st, c, s) }() // ends when this handler has returned, which closes the request
 	return f.transmit(ctx, st, c, s, broken)
 }
 
-// join takes in a client whose stream opens.
+// join adds a client whose stream opens.
 func (f *Front) join(ctx context.Context, hello *headroomv1.PlaceHello, s *frontSession) (*client, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,7 +160,7 @@ func (f *Front) join(ctx context.Context, hello *headroomv1.PlaceHello, s *front
 		c.session.end()
 	}
 	if c.incarnation != hello.GetIncarnation() {
-		c.forget(ctx) // its earlier process has handed them over
+		c.forget(ctx) // submitted by its earlier process
 	}
 	c.incarnation, c.session, c.heard = hello.GetIncarnation(), s, time.Now()
 	for _, r := range c.ended {
@@ -169,13 +169,13 @@ func (f *Front) join(ctx context.Context, hello *headroomv1.PlaceHello, s *front
 	return c, nil
 }
 
-// forget takes all tasks of a client back.
+// forget cancels all tasks of a client.
 func (c *client) forget(ctx context.Context) {
 	c.stop(ctx, slices.Collect(maps.Keys(c.flying)))
 	c.flying, c.ended = make(map[attempt]flying), make(map[attempt]*headroomv1.GroupResults)
 }
 
-// stop takes back the tasks that are named.
+// stop cancels the named tasks.
 func (c *client) stop(ctx context.Context, names []attempt) {
 	indexes := map[*Flight][]int{}
 	for _, name := range names {
@@ -190,7 +190,7 @@ func (c *client) stop(ctx context.Context, names []attempt) {
 	}
 }
 
-// Run runs the distributor until ctx ends, and forgets clients that have been gone for too long.
+// Run runs the distributor until ctx ends, and removes clients that have been disconnected for too long.
 func (f *Front) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -214,7 +214,7 @@ func (f *Front) expire(ctx context.Context) {
 	}
 }
 
-// part notes that a client's stream has ended.
+// part records that a client's stream has ended.
 func (f *Front) part(c *client, s *frontSession) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,7 +224,7 @@ func (f *Front) part(c *client, s *frontSession) {
 	}
 }
 
-// transmit sends what there is for a client, and the state each second.
+// transmit sends pending messages to a client, and the state every second.
 func (f *Front) transmit(ctx context.Context, st *frontStream, c *client, s *frontSession, broken <-chan error) error {
 	tick := time.NewTicker(aliveEvery)
 	defer tick.Stop()
@@ -254,7 +254,7 @@ func (f *Front) transmit(ctx context.Context, st *frontStream, c *client, s *fro
 	}
 }
 
-// send sends what waits.
+// send sends pending messages.
 func (f *Front) send(st *frontStream, s *frontSession) error {
 	f.mu.Lock()
 	all := s.take()
@@ -275,7 +275,7 @@ func (f *Front) sendState(ctx context.Context, st *frontStream) error {
 	return st.Send(&headroomv1.GroupMessage{Message: &headroomv1.GroupMessage_State{State: state}})
 }
 
-// state is all groups as one. The room for tasks that wait is shared among the clients.
+// state returns all groups as one. The room for waiting tasks is shared among the clients.
 func (f *Front) state(ctx context.Context) (*headroomv1.GroupState, error) {
 	groups, err := f.distributor.Status(ctx)
 	if err != nil {
@@ -297,7 +297,7 @@ func (f *Front) state(ctx context.Context) (*headroomv1.GroupState, error) {
 		waiting += int(g.GetWaiting())
 	}
 	if !known {
-		s.Power = 0 // the sum of some is not that of all
+		s.Power = 0 // the sum of some groups is not that of all
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -306,7 +306,7 @@ func (f *Front) state(ctx context.Context) (*headroomv1.GroupState, error) {
 	return s, nil
 }
 
-// GetGroup tells all groups as one.
+// GetGroup returns all groups as one.
 func (f *Front) GetGroup(ctx context.Context, _ *connect.Request[headroomv1.GetGroupRequest]) (*connect.Response[headroomv1.GetGroupResponse], error) {
 	state, err := f.state(ctx)
 	if err != nil {
@@ -321,7 +321,7 @@ func (f *Front) GetGroup(ctx context.Context, _ *connect.Request[headroomv1.GetG
 	return connect.NewResponse(out), nil
 }
 
-// receive carries out what a client says until its stream ends.
+// receive handles a client's messages until its stream ends.
 func (f *Front) receive(ctx context.Context, st *frontStream, c *client, s *frontSession) error {
 	for {
 		m, err := st.Receive()
@@ -348,7 +348,7 @@ func (f *Front) receive(ctx context.Context, st *frontStream, c *client, s *fron
 	}
 }
 
-// cancel takes back the tasks that a message names, and those of its job where it names one.
+// cancel cancels the tasks that a message names, and those of its job if it names one.
 func (f *Front) cancel(ctx context.Context, c *client, m *headroomv1.PlaceCancel) {
 	names := make([]attempt, 0, len(m.GetRefs()))
 	for _, r := range m.GetRefs() {
@@ -369,7 +369,7 @@ func (f *Front) cancel(ctx context.Context, c *client, m *headroomv1.PlaceCancel
 	c.stop(ctx, names)
 }
 
-// take takes tasks over, and answers those that it knows or cannot take.
+// take accepts tasks, and answers those that are known or cannot be accepted.
 func (f *Front) take(ctx context.Context, c *client, m *headroomv1.PlaceTasks) {
 	var tasks []*headroomv1.Task
 	fresh := make(map[attempt]bool, len(m.GetTasks()))
@@ -380,7 +380,7 @@ func (f *Front) take(ctx context.Context, c *client, m *headroomv1.PlaceTasks) {
 		case flies || fresh[name]:
 		case known != nil:
 			c.session.tell(known)
-		case m.GetAgain(): // it was handed to an earlier process of this distributor, and may run
+		case m.GetAgain(): // it was sent to an earlier process of this distributor, and may run
 			c.lose(name, t.GetRef())
 		default:
 			fresh[name] = true
@@ -407,10 +407,10 @@ func (f *Front) take(ctx context.Context, c *client, m *headroomv1.PlaceTasks) {
 	for i, t := range tasks {
 		c.flying[attemptOf(t.GetRef())] = flying{flight, i}
 	}
-	go f.follow(c, flight, tasks) // it ends with the flight, or with the distributor
+	go f.follow(c, flight, tasks) // ends with the flight, or with the distributor
 }
 
-// submit hands tasks to the distributor, each for one attempt.
+// submit submits tasks to the distributor, each for one attempt.
 func (f *Front) submit(ctx context.Context, c *client, high bool, tasks []*headroomv1.Task) (*Flight, error) {
 	return f.distributor.Submit(ctx, Job{Tasks: len(tasks), High: high, Task: func(index, attempt int) *headroomv1.Task {
 		if attempt > 0 {
@@ -420,7 +420,7 @@ func (f *Front) submit(ctx context.Context, c *client, high bool, tasks []*headr
 	}})
 }
 
-// own is a task under a name that no other client has.
+// own returns a task with a name that no other client has.
 func (c *client) own(t *headroomv1.Task) *headroomv1.Task {
 	r := t.GetRef()
 	return &headroomv1.Task{
@@ -429,19 +429,19 @@ func (c *client) own(t *headroomv1.Task) *headroomv1.Task {
 	}
 }
 
-// lose tells that an attempt has no result and gets none.
+// lose reports that an attempt has no result and will have none.
 func (c *client) lose(name attempt, ref *headroomv1.TaskRef) {
 	c.finish(name, &headroomv1.GroupResults{Lost: []*headroomv1.TaskRef{ref}})
 }
 
-// finish keeps what a client has to take, and tells it.
+// finish stores a result for the client, and sends it.
 func (c *client) finish(name attempt, r *headroomv1.GroupResults) {
 	delete(c.flying, name)
 	c.ended[name] = r
 	c.session.tell(r)
 }
 
-// follow gives the results of a flight to its client.
+// follow sends the results of a flight to its client.
 func (f *Front) follow(c *client, flight *Flight, tasks []*headroomv1.Task) {
 	for {
 		select {
@@ -461,7 +461,7 @@ func (f *Front) result(c *client, flight *Flight, ref *headroomv1.TaskRef, r Res
 	defer f.mu.Unlock()
 	name := attemptOf(ref)
 	if c.flying[name].flight != flight {
-		return // it was taken back
+		return // it was cancelled
 	}
 	if r.GetRef() == nil && r.GetError() == Lost {
 		c.lose(name, ref)

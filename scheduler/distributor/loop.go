@@ -18,23 +18,23 @@ type piece struct {
 	id     pigeon.ID
 }
 
-// group is a group as the loop sees it.
+// group is a group in the loop.
 type group struct {
 	Group
 	number pigeon.Group
 	links  []*link
-	// active is the stream to the active master; nil without one. Since then there is none.
+	// active is the stream to the active master; nil without one. Since is when it was lost.
 	active *session
 	since  time.Time
-	// lost says that its tasks were given to other groups.
+	// lost is whether its tasks were given to other groups.
 	lost bool
-	// windows are how many more tasks of low and of high priority its master takes.
+	// windows are how many more tasks of low and of high priority its master accepts.
 	windows [2]int
 	// owed are attempts to be cancelled at the group's active master.
 	owed []owed
 }
 
-// attempt names an attempt as results do.
+// attempt identifies an attempt in results.
 type attempt struct {
 	job, phase     string
 	index, attempt uint32
@@ -44,23 +44,23 @@ func attemptOf(r *headroomv1.TaskRef) attempt {
 	return attempt{r.GetJob(), r.GetPhase(), r.GetIndex(), r.GetAttempt()}
 }
 
-// placed is an attempt that was handed over and has no result.
+// placed is an attempt that was sent and has no result.
 type placed struct {
 	id      pigeon.ID
 	attempt int
 	task    *headroomv1.Task
 	flight  *Flight
-	// again tells that it was handed over more than once: nobody can say that it has not begun.
+	// again is whether it was sent more than once, so that it may have started.
 	again bool
 }
 
-// loop owns the tasks. Only its goroutine touches it once Run is called.
+// loop owns the tasks. Only its goroutine accesses it once Run is called.
 type loop struct {
 	*Distributor
 	core   *pigeon.Distributor[*piece]
 	groups []*group
 	placed map[attempt]placed
-	// names are the keys of placed by the tasks' ids: what has to be handed over again.
+	// names are the keys of placed by the tasks' ids: what has to be sent again.
 	names map[pigeon.ID]attempt
 	ids   []pigeon.ID
 	tasks []*piece
@@ -79,7 +79,7 @@ func newLoop(d *Distributor) *loop {
 	}
 	for _, g := range d.cfg.Groups {
 		x := &group{Group: g, number: l.core.Join(), lost: true}
-		l.core.Lost(x.number) // until its master has spoken
+		l.core.Lost(x.number) // until its master has sent its state
 		for _, address := range g.Masters {
 			x.links = append(x.links, &link{group: x, address: address})
 		}
@@ -107,7 +107,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// more applies the events that wait, so that batches are large where there is much to do.
+// more applies the waiting events, so that batches are large under load.
 func (l *loop) more(now time.Time) {
 	for range roundMost {
 		select {
@@ -119,7 +119,7 @@ func (l *loop) more(now time.Time) {
 	}
 }
 
-// expire gives the tasks of groups that have been without a master for too long to other groups.
+// expire moves the tasks of groups that have been without a master for too long to other groups.
 func (l *loop) expire(now time.Time) {
 	for _, g := range l.groups {
 		g.settle(now)
@@ -138,24 +138,24 @@ func (l *loop) expire(now time.Time) {
 	}
 }
 
-// owedMost bounds the attempts of a group that are cancelled late: more than windows are large.
+// owedMost bounds the attempts of a group that are cancelled late: more than a window.
 const owedMost = 1 << 16
 
 // owed is an attempt to be cancelled.
 type owed struct {
 	ref *headroomv1.TaskRef
-	// at is when it was told on the present stream; zero before.
+	// at is when it was sent on the present stream; zero before.
 	at time.Time
 }
 
-// owe keeps an attempt that is to be cancelled. What is beyond the bound runs to its end, and counts for nothing.
+// owe stores an attempt that is to be cancelled. Those above the bound run to their ends, and are ignored.
 func (g *group) owe(ref *headroomv1.TaskRef) {
 	if len(g.owed) < owedMost {
 		g.owed = append(g.owed, owed{ref: ref})
 	}
 }
 
-// pay cancels what was not told on the present stream.
+// pay sends the cancellations that were not sent on the present stream.
 func (g *group) pay(now time.Time) {
 	var refs []*headroomv1.TaskRef
 	for i := range g.owed {
@@ -169,12 +169,12 @@ func (g *group) pay(now time.Time) {
 	}
 }
 
-// settle forgets what has surely been told.
+// settle forgets what has certainly arrived.
 func (g *group) settle(now time.Time) {
 	g.owed = slices.DeleteFunc(g.owed, func(o owed) bool { return !o.at.IsZero() && now.Sub(o.at) > repeatFor })
 }
 
-// drop forgets the attempt of a task that was handed over.
+// drop removes the attempt of a task that was sent.
 func (l *loop) drop(id pigeon.ID) {
 	if name, ok := l.names[id]; ok {
 		l.placed[name].flight.handed.Add(-1)
@@ -195,7 +195,7 @@ func (l *loop) handOver() {
 		}
 		task.Ref.Proof = rand.Text()
 		name := attemptOf(task.GetRef())
-		if _, twice := l.placed[name]; twice { // its submitter's mistake: nobody could tell whose result it is
+		if _, twice := l.placed[name]; twice { // an error of its submitter: results would be ambiguous
 			l.core.Result(s.ID)
 			s.Task.flight.deliver(int(s.Task.index), &headroomv1.TaskResult{Ref: task.GetRef(), ExitCode: -1, Error: errTwice.Error()})
 			continue
@@ -230,7 +230,9 @@ func (l *loop) flush(g *group, high bool, batch *[]*headroomv1.Task) {
 	if g.active != nil {
 		g.active.place(&headroomv1.PlaceTasks{Tasks: *batch, High: high})
 	}
-	*batch = nil // the stream's goroutine reads it
+	/**
+	 * batch = nil // the stream's goroutine reads it
+	 */
 }
 
 func (s *session) place(t *headroomv1.PlaceTasks) {
@@ -247,7 +249,7 @@ func (e received) apply(l *loop, now time.Time) {
 	s := e.session
 	if s.link.open != s {
 		select {
-		case <-s.over: // it has ended already
+		case <-s.over: // it has already ended
 			return
 		default:
 		}
@@ -301,7 +303,7 @@ func (l *loop) elect(now time.Time, g *group) {
 	l.open(now, best)
 }
 
-// again hands over what was handed over before, on a new stream or to a new master.
+// again resends what was sent before, on a new stream or to a new master.
 func (l *loop) again(g *group) {
 	var batches [2][]*headroomv1.Task
 	send := func(k int) {
@@ -323,7 +325,7 @@ func (l *loop) again(g *group) {
 	send(1)
 }
 
-// open takes over how many tasks the active master of a group takes, and what it can do.
+// open records the window and the power of the active master of a group.
 func (l *loop) open(now time.Time, s *session) {
 	g, state := s.link.group, s.state
 	l.core.Report(g.number, l.powers.of(now, g.number, state), int(state.GetRunningLow()+state.GetWaitingLow()), int(state.GetRunningHigh()+state.GetWaitingHigh()))
@@ -331,7 +333,7 @@ func (l *loop) open(now time.Time, s *session) {
 	l.core.Window(g.number, g.windows[0], g.windows[1])
 }
 
-// take delivers results, and tells the master that they have arrived.
+// take delivers results, and acknowledges them to the master.
 func (l *loop) take(now time.Time, s *session, m *headroomv1.GroupResults) {
 	g := s.link.group
 	refs := make([]*headroomv1.TaskRef, 0, len(m.GetResults())+len(m.GetLost()))
@@ -363,13 +365,13 @@ func (l *loop) take(now time.Time, s *session, m *headroomv1.GroupResults) {
 	}
 }
 
-// handed is an attempt that was handed over, proven by what only its worker was told.
+// handed returns an attempt that was sent, proven by what only its worker received.
 func (l *loop) handed(ref *headroomv1.TaskRef) (placed, bool) {
 	p, ok := l.placed[attemptOf(ref)]
 	return p, ok && p.task.GetRef().GetProof() == ref.GetProof()
 }
 
-// refuse lets tasks wait again that a master has not kept.
+// refuse puts tasks back that a master has refused.
 func (l *loop) refuse(s *session, m *headroomv1.GroupRefused) {
 	for _, ref := range m.GetRefs() {
 		p, ok := l.handed(ref)
@@ -387,7 +389,7 @@ func (l *loop) refuse(s *session, m *headroomv1.GroupRefused) {
 	l.cfg.Logger.Debug("master refused tasks", slog.String("group", s.link.group.Name), slog.Int("tasks", len(m.GetRefs())), slog.String("reason", m.GetReason()))
 }
 
-// deliver gives a result to the submitter.
+// deliver sends a result to the submitter.
 func (f *Flight) deliver(index int, r *headroomv1.TaskResult) {
 	f.results <- Result{index, r} // it has room for all
 	f.settle(1)
@@ -402,7 +404,7 @@ func (f *Flight) settle(tasks int) {
 	}
 }
 
-// submitted is a job.
+// submitted is a submitted job.
 type submitted struct {
 	flight *Flight
 	reply  chan<- error
@@ -432,7 +434,7 @@ func (e submitted) apply(l *loop, _ time.Time) {
 	e.reply <- nil
 }
 
-// withdrawn takes back up to most of the indexes, those that were not handed over.
+// withdrawn removes up to most of the indexes that were not sent.
 type withdrawn struct {
 	flight  *Flight
 	indexes []int
@@ -458,7 +460,7 @@ func (e withdrawn) apply(l *loop, _ time.Time) {
 	e.reply <- taken
 }
 
-// cancelled takes back tasks that have no result, whether or not they were handed over; all of them where indexes is nil.
+// cancelled cancels tasks that have no result, sent or not; all of them if indexes is nil.
 type cancelled struct {
 	flight  *Flight
 	indexes []int

@@ -6,7 +6,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 )
 
-// asked asks for the status.
+// asked requests the status.
 type asked struct {
 	reply chan<- []*headroomv1.DispatchGroup
 }

@@ -16,23 +16,23 @@ import (
 	"headroom/internal/pause"
 )
 
-// errSilent says that a master has said nothing for too long.
+// errSilent is the cause if a master has sent nothing for too long.
 var errSilent = errors.New("master timed out")
 
-// errSlow says that a master does not read what is sent to it.
+// errSlow is the cause if a master does not read its stream.
 var errSlow = errors.New("master is not reading its stream")
 
-// link is one master: its address, and what it has said. The loop owns it.
+// link is one master: its address, and its latest messages. The loop owns it.
 type link struct {
 	group   *group
 	address string
 	// open is the present stream; nil without one.
 	open *session
-	// name is what the master calls itself, trouble why there is no stream.
+	// name is the master's own name, trouble why there is no stream.
 	name, trouble string
 }
 
-// session is one stream to a master. The loop writes out; state is what the master said last.
+// session is one stream to a master. The loop writes out; state is the latest state of the master.
 type session struct {
 	link  *link
 	out   chan *headroomv1.PlaceMessage
@@ -42,7 +42,7 @@ type session struct {
 	cause error
 }
 
-// end lets the stream end, for a cause.
+// end ends the stream, with a cause.
 func (s *session) end(cause error) {
 	s.once.Do(func() {
 		s.cause = cause
@@ -71,7 +71,7 @@ func (d *Distributor) keep(ctx context.Context, l *link) {
 
 type stream = connect.BidiStreamForClient[headroomv1.PlaceMessage, headroomv1.GroupMessage]
 
-// session is the life of one stream.
+// session runs one stream.
 func (d *Distributor) session(parent context.Context, l *link) error {
 	ctx, cancel := context.WithCancel(parent)
 	st := headroomv1connect.NewMasterServiceClient(d.peers.HTTP(), d.peers.URL(l.address), d.peers.Options()...).Place(ctx)
@@ -92,7 +92,7 @@ func (d *Distributor) session(parent context.Context, l *link) error {
 	return err
 }
 
-// receive gives what the master says to the loop until the stream ends.
+// receive forwards the master's messages to the loop until the stream ends.
 func (d *Distributor) receive(ctx context.Context, st *stream, s *session, heard chan<- struct{}) error {
 	for {
 		m, err := st.Receive()
@@ -109,7 +109,7 @@ func (d *Distributor) receive(ctx context.Context, st *stream, s *session, heard
 	}
 }
 
-// transmit sends what the loop has for the master until the stream ends.
+// transmit sends the loop's messages to the master until the stream ends.
 func (d *Distributor) transmit(ctx context.Context, st *stream, s *session, heard <-chan struct{}) error {
 	alive, patience := time.NewTicker(aliveEvery), time.NewTimer(silence)
 	defer alive.Stop()
@@ -130,7 +130,7 @@ func (d *Distributor) transmit(ctx context.Context, st *stream, s *session, hear
 		case <-alive.C:
 			m = &headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Alive{Alive: &headroomv1.PlaceAlive{}}}
 		}
-		if err := st.Send(m); err != nil && !errors.Is(err, io.EOF) { // of EOF the receiver tells the cause
+		if err := st.Send(m); err != nil && !errors.Is(err, io.EOF) { // for EOF the receiver has the cause
 			return err
 		} else if err != nil {
 			<-s.over
@@ -139,7 +139,7 @@ func (d *Distributor) transmit(ctx context.Context, st *stream, s *session, hear
 	}
 }
 
-// send gives a message to a master's stream. A master that does not read is cut off.
+// send sends a message to a master's stream. A master that does not read is disconnected.
 func (s *session) send(m *headroomv1.PlaceMessage) {
 	select {
 	case s.out <- m:
@@ -163,7 +163,7 @@ func (e closed) apply(l *loop, now time.Time) {
 	l.elect(now, e.link.group)
 }
 
-// cause is why a stream ended, in words.
+// cause returns why a stream ended, in words.
 func cause(err error) string {
 	if err == nil {
 		return "closed by the master"

@@ -10,7 +10,7 @@ import (
 	"headroom/units"
 )
 
-// giveUp drops map tasks for good. The record of it comes first.
+// giveUp drops map tasks permanently. They are recorded first.
 func (x *run) giveUp(indexes []int, why string) error {
 	if len(indexes) == 0 {
 		return nil
@@ -24,12 +24,12 @@ func (x *run) giveUp(indexes []int, why string) error {
 	return nil
 }
 
-// dropOrder are the map tasks in the order in which they are given up.
+// dropOrder returns the map tasks in the order in which they are dropped.
 func (x *run) dropOrder() []int {
 	return slices.DeleteFunc(dispatch.DropOrder(x.Tasks, x.Draws()), func(i int) bool { return x.tasks[i] != pending })
 }
 
-// dropTo gives up tasks before any was handed over, until no more than the drop ratio leaves are kept.
+// dropTo drops tasks before any was sent, until the drop ratio is reached.
 func (x *run) dropTo(theta float64) error {
 	most := x.Droppable(theta) - x.dropped
 	if theta <= 0 || most <= 0 {
@@ -39,7 +39,7 @@ func (x *run) dropTo(theta float64) error {
 	return x.giveUp(order[:min(most, len(order))], ratioReason(theta))
 }
 
-// deflate gives up tasks that were not handed over.
+// deflate drops tasks that were not sent.
 func (x *run) deflate(ctx context.Context, theta float64) error {
 	most, order := x.Droppable(theta)-x.dropped, x.dropOrder()
 	for _, f := range x.flights {
@@ -82,7 +82,7 @@ func (x *run) fail(task int, cause string) {
 	}
 }
 
-// exhaust gives up the tasks that have failed as often as they may, as far as the floor leaves it; otherwise the run ends.
+// exhaust drops the tasks that have failed max_attempts times, if the floor permits it; otherwise the run ends.
 func (x *run) exhaust() (v verdict, over bool) {
 	for _, task := range x.spent {
 		name := fmt.Sprintf("map task %d", task)
@@ -102,7 +102,7 @@ func (x *run) exhaust() (v verdict, over bool) {
 	return v, false
 }
 
-// report tells the progress.
+// report sends the progress.
 func (x *run) report(ctx context.Context) {
 	handed := 0
 	for _, f := range x.flights {

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// reportEvery is how often a run tells its progress.
+	// reportEvery is the interval of progress reports of a run.
 	reportEvery = 200 * time.Millisecond
-	// resultsMax is how many results may wait to be counted.
+	// resultsMax bounds the results that wait to be counted.
 	resultsMax = 1024
 )
 
@@ -22,36 +22,36 @@ const (
 type Run struct {
 	dispatch.Plan
 	Number uint32
-	// High gives its tasks the priority of a short job.
+	// High gives its tasks the priority of short jobs.
 	High bool
-	// Theta is its drop ratio; Draws are the random numbers that say which tasks are dropped.
+	// Theta is its drop ratio; Draws are the random numbers that determine the dropped tasks.
 	Theta float64
 	Draws func() func() uint64
-	// Recall returns what an earlier scheduler process had reached.
+	// Recall returns the progress of an earlier scheduler process.
 	Recall func() (dispatch.Past, error)
 	// First is the number of the first attempt of each task.
 	First uint32
-	// Map makes an attempt of a map task, ReduceOf of the reduce task, over the outputs of these map tasks.
+	// Map creates an attempt of a map task, ReduceOf one of the reduce task, over the outputs of these map tasks.
 	Map      func(index int, attempt uint32) *headroomv1.Task
 	ReduceOf func(maps []int, attempt uint32) *headroomv1.Task
-	// Drop makes it durable that map tasks are given up.
+	// Drop durably records dropped map tasks.
 	Drop func(indexes []int, why string) error
 }
 
-// Event is news of a run: its progress, or its end.
+// Event is the progress of a run, or its end.
 type Event struct {
 	Job      string
 	Number   uint32
 	Progress dispatch.EngineProgress
-	// Ended tells that it is over; OK that the job is done. Outcome says it in words.
+	// Ended is whether it is over; OK whether the job is done. Outcome describes it in words.
 	Ended, OK bool
 	Outcome   string
 }
 
-// Engine runs jobs. Its methods may be called by any goroutine and return at once.
+// Engine runs jobs. Its methods may be called from any goroutine and return at once.
 type Engine struct {
 	distributor *distributor.Distributor
-	// tell takes an event; it may wait.
+	// tell sends an event; it may block.
 	tell   func(context.Context, Event)
 	logger *slog.Logger
 
@@ -69,7 +69,7 @@ func New(d *distributor.Distributor, tell func(context.Context, Event), logger *
 	return &Engine{distributor: d, tell: tell, logger: logger, runs: make(map[string]*run)}
 }
 
-// Run serves until ctx ends. Tasks at masters outlive it.
+// Run serves until ctx ends. Tasks at masters continue.
 func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
 	e.ctx = ctx
@@ -86,7 +86,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// Start begins with a run, or takes over one of an earlier scheduler process.
+// Start starts a run, or takes over one of an earlier scheduler process.
 func (e *Engine) Start(r Run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -106,7 +106,7 @@ func (e *Engine) launch(x *run) {
 	}
 }
 
-// Kill ends a run; an event confirms it, also for a run that is not known.
+// Kill ends a run; an event confirms it, also for an unknown run.
 func (e *Engine) Kill(job string, number uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -119,7 +119,7 @@ func (e *Engine) Kill(job string, number uint32) {
 	}
 }
 
-// Deflate raises the drop ratio of a run. It takes tasks that were not handed over.
+// Deflate raises the drop ratio of a run. It drops tasks that were not sent.
 func (e *Engine) Deflate(job string, theta float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,7 +134,7 @@ func (e *Engine) Deflate(job string, theta float64) {
 	x.ratios <- theta
 }
 
-// forget forgets a run that has ended.
+// forget removes an ended run.
 func (e *Engine) forget(x *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -143,7 +143,7 @@ func (e *Engine) forget(x *run) {
 	}
 }
 
-// Status is what the distributor knows of its groups.
+// Status returns the status of the groups.
 func (e *Engine) Status(ctx context.Context) ([]*headroomv1.DispatchGroup, error) {
 	return e.distributor.Status(ctx)
 }

@@ -20,7 +20,7 @@ const (
 	dropped
 )
 
-// run is a run under way. Its goroutine owns what has no other remark.
+// run is a run in progress. Its goroutine owns all fields without another comment.
 type run struct {
 	Run
 	engine *Engine
@@ -31,38 +31,38 @@ type run struct {
 
 	tasks         []state
 	done, dropped int
-	// reduced tells that the output of the reduce task was there before.
+	// reduced is whether the output of the reduce task existed before.
 	reduced bool
-	// failures counts those of tasks that have failed, which are few; causes are their last ones.
+	// failures counts failures of tasks, which are few; causes are their last ones.
 	failures map[int]int
 	causes   map[int]string
-	// failed are tasks to be tried again, spent those that have failed as often as they may.
+	// failed are tasks to be retried, spent those that have failed max_attempts times.
 	failed, spent []int
 	// tries counts the attempts of each task; the last is the reduce task. The distributor's goroutine owns it.
 	tries   []uint16
 	flights []*flight
 	results chan result
-	// forwarding are the goroutines that pass on the flights' results.
+	// forwarding are the goroutines that forward the flights' results.
 	forwarding sync.WaitGroup
 }
 
-// flight is a number of tasks that were submitted together.
+// flight is a set of tasks that were submitted together.
 type flight struct {
 	*distributor.Flight
 	// indexes are its tasks; nil is the reduce task.
 	indexes []int
 }
 
-// result is how a task ended; reduce tells that it is the reduce task.
+// result is the end of a task; reduce is whether it is the reduce task.
 type result struct {
 	index  int
 	reduce bool
 	cause  string
-	// stopped tells that it was killed, which is no failure.
+	// stopped is whether it was killed, which is no failure.
 	stopped bool
 }
 
-// verdict is how a run ends.
+// verdict is the end of a run.
 type verdict struct {
 	ok      bool
 	outcome string
@@ -77,7 +77,7 @@ func newRun(e *Engine, r Run) *run {
 	return x
 }
 
-// recall takes over what an earlier scheduler process had reached.
+// recall restores the progress of an earlier scheduler process.
 func (x *run) recall() error {
 	past, err := x.Recall()
 	if err != nil {
@@ -87,7 +87,7 @@ func (x *run) recall() error {
 	for _, i := range past.Done {
 		x.settle(i, done)
 	}
-	for _, i := range past.Dropped { // a dropped task stays dropped, even if its output came late
+	for _, i := range past.Dropped { // a dropped task stays dropped, even if its output was written late
 		if i >= 0 && i < len(x.tasks) && x.tasks[i] == done {
 			x.tasks[i] = pending
 			x.done--
@@ -110,7 +110,7 @@ func (x *run) settle(i int, s state) {
 	}
 }
 
-// serve runs the job to its end, unless ctx ends first: then the next scheduler process goes on.
+// serve runs the job to its end, unless ctx ends first: then the next scheduler process resumes it.
 func (x *run) serve(parent context.Context) {
 	ctx, cancel := context.WithCancel(parent)
 	v, over := x.drive(ctx)
@@ -134,7 +134,7 @@ func (x *run) drive(ctx context.Context) (v verdict, over bool) {
 	if err := x.dropTo(x.Theta); err != nil {
 		return unrecorded(err), true
 	}
-	x.report(ctx) // what was done before is known at once
+	x.report(ctx) // what was done before is reported at once
 	if err := x.submit(ctx, x.pending()); err != nil {
 		return x.refused(ctx, err)
 	}
@@ -166,10 +166,10 @@ func (x *run) drive(ctx context.Context) (v verdict, over bool) {
 	}
 }
 
-// step does what follows from the results so far.
+// step acts on the results so far.
 func (x *run) step(ctx context.Context) (v verdict, over bool, err error) {
 	if len(x.results) > 0 {
-		return v, false, nil // what has come is counted first
+		return v, false, nil // arrived results are counted first
 	}
 	if v, over := x.exhaust(); over {
 		return v, true, nil
@@ -194,7 +194,7 @@ func (x *run) step(ctx context.Context) (v verdict, over bool, err error) {
 	return v, false, x.reduce(ctx)
 }
 
-// refused is the end of a run whose tasks the distributor does not take.
+// refused returns the end of a run whose tasks the distributor refuses.
 func (x *run) refused(ctx context.Context, err error) (verdict, bool) {
 	if ctx.Err() != nil {
 		return verdict{}, false
@@ -206,7 +206,7 @@ func unrecorded(err error) verdict {
 	return verdict{false, "dropped tasks not recorded: " + err.Error()}
 }
 
-// pending are the map tasks that are neither done nor given up.
+// pending returns the map tasks that are neither done nor dropped.
 func (x *run) pending() []int {
 	all := make([]int, 0, x.Tasks-x.done-x.dropped)
 	for i, s := range x.tasks {
@@ -217,7 +217,7 @@ func (x *run) pending() []int {
 	return all
 }
 
-// submit hands map tasks to the distributor.
+// submit submits map tasks to the distributor.
 func (x *run) submit(ctx context.Context, indexes []int) error {
 	if len(indexes) == 0 {
 		return nil
@@ -225,7 +225,7 @@ func (x *run) submit(ctx context.Context, indexes []int) error {
 	return x.fly(ctx, indexes, len(indexes), func(i, _ int) *headroomv1.Task { return x.Map(indexes[i], x.attempt(indexes[i])) })
 }
 
-// reduce hands the reduce task over, unless it is under way.
+// reduce submits the reduce task, unless it is in progress.
 func (x *run) reduce(ctx context.Context) error {
 	for _, f := range x.flights {
 		if f.indexes == nil {
@@ -241,14 +241,14 @@ func (x *run) reduce(ctx context.Context) error {
 	return x.fly(ctx, nil, 1, func(int, int) *headroomv1.Task { return x.ReduceOf(maps, x.attempt(x.Tasks)) })
 }
 
-// attempt is the number of a task's next attempt.
+// attempt returns the number of a task's next attempt.
 func (x *run) attempt(task int) uint32 {
 	n := x.tries[task]
 	x.tries[task] = (n + 1) & dispatch.AttemptMask
 	return x.First | uint32(n)
 }
 
-// fly submits tasks, and has their results passed on.
+// fly submits tasks, and forwards their results.
 func (x *run) fly(ctx context.Context, indexes []int, tasks int, make func(index, attempt int) *headroomv1.Task) error {
 	sent, err := x.engine.distributor.Submit(ctx, distributor.Job{Tasks: tasks, High: x.High, Task: make})
 	if err != nil {
@@ -280,7 +280,7 @@ func (x *run) fly(ctx context.Context, indexes []int, tasks int, make func(index
 	return nil
 }
 
-// count takes a result over.
+// count counts a result.
 func (x *run) count(r result) {
 	if r.reduce {
 		x.flights = slices.DeleteFunc(x.flights, func(f *flight) bool { return f.indexes == nil })

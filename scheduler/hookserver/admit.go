@@ -15,31 +15,31 @@ import (
 
 // Application is one that an engine's hook asks admission about.
 type Application struct {
-	// ID is the engine's own, User who submitted it and Queue where to.
+	// ID is the engine's own, User the submitter and Queue its queue.
 	ID, User, Queue string
-	// Tasks is the most containers that it can use at one time; 0: unknown.
+	// Tasks is the maximum of containers that it can use at one time; 0 if unknown.
 	Tasks int
-	// Deadline is when it ought to have ended, from its submission.
+	// Deadline is its deadline, from its submission.
 	Deadline time.Duration
-	// Error is the part of its tasks that its result may lack.
+	// Error is the fraction of its tasks that its result may miss.
 	Error float64
-	// Waits: it would rather wait than be refused.
+	// Waits is whether it prefers to wait over being refused.
 	Waits bool
 }
 
-// Admitter decides whether an application may begin.
+// Admitter decides whether an application may start.
 type Admitter interface {
-	// Admit decides at once and remembers: an application that is asked about again gets the same answer, or, where it
-	// waits, how it stands.
+	// Admit decides at once and keeps the decision: repeated requests get the same answer or, if the application waits,
+	// its state.
 	Admit(ctx context.Context, a Application) (*headroomv1.Admission, error)
 }
 
-// ErrApplication is an application that cannot be judged.
+// ErrApplication is returned for an application that cannot be judged.
 var ErrApplication = errors.New("invalid application")
 
-// Bounds of an application.
+// Limits of an application.
 const (
-	// DeadlineMost is ten years: the coordinators take no job of more.
+	// DeadlineMost is ten years, the maximum at the coordinators.
 	DeadlineMost = 10 * 365 * 24 * time.Hour
 	// nameMost bounds an id, a user and a queue, in bytes.
 	nameMost = 300
@@ -100,7 +100,7 @@ func (a *Application) check() error {
 	return nil
 }
 
-// Needed is how many of its tasks the application's promise asks for; 0: unknown.
+// Needed returns how many of its tasks the application's promise requires; 0 if unknown.
 func (a *Application) Needed() int {
 	return units.Ratio(1 - a.Error).Least(a.Tasks)
 }

@@ -10,29 +10,28 @@ import (
 )
 
 var (
-	// errWrong refuses a request; it tells nobody what the token should have been.
+	// errWrong refuses a request without revealing the right token.
 	errWrong = errors.New("hook token missing, wrong, or issued for another purpose")
-	// errExpired refuses a token that was right.
+	// errExpired refuses a token that was valid before.
 	errExpired = errors.New("hook token expired")
 )
 
-// Caller is whom a hook speaks for.
+// Caller is the authenticated caller.
 type Caller struct {
-	// All: the hooks of the whole cluster, by the one token that they share.
+	// All is the hooks of the whole cluster, by their shared token.
 	All bool
-	// User is whose job it is, where the job has a token of its own.
+	// User is the owner of the job, if the job has its own token.
 	User string
 }
 
-// May reports whether the caller may speak for a job of this user.
+// May reports whether the caller may act for a job of this user.
 func (c Caller) May(user string) bool { return c.All || c.User != "" && c.User == user }
 
-// Guard decides which hooks are answered. A nil Guard answers all of them: connections in
-// the clear, on loopback.
+// Guard decides which hooks are answered. A nil Guard answers all of them: connections without TLS, on loopback.
 type Guard struct {
-	// Token is the cluster's; nil where it is not accepted.
+	// Token is the cluster's; nil if it is not accepted.
 	Token *Token
-	// Keys check the tokens of jobs and of the ResourceManager; nil where there are none.
+	// Keys verify the tokens of jobs and of the ResourceManager; nil for none.
 	Keys *Keys
 }
 
@@ -55,8 +54,7 @@ func (g *Guard) Shares(r *http.Request) error {
 	return err
 }
 
-// Job is whom a request about a job speaks for. Whether the job is this user's is for the
-// engine to check.
+// Job returns the caller of a request about a job. The engine must check that the job is this user's.
 func (g *Guard) Job(r *http.Request, job string) (Caller, error) {
 	if g == nil {
 		return Caller{All: true}, nil
@@ -73,11 +71,11 @@ func (g *Guard) Job(r *http.Request, job string) (Caller, error) {
 	if err != nil {
 		return Caller{}, err
 	}
-	listen.Prove(r.Context(), listen.Guest{Name: "user " + user}) // one user's jobs take no more than their share of the places
+	listen.Prove(r.Context(), listen.Guest{Name: "user " + user}) // one user's jobs use at most their share of the places
 	return Caller{User: user}, nil
 }
 
-// bearer is the token that a request shows; "" for none.
+// bearer returns the token of a request; "" for none.
 func bearer(r *http.Request) string {
 	shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {

@@ -1,12 +1,9 @@
-// Package hookserver answers the hooks that run inside engines: small JSON over HTTP, with
-// bounds on everything that a hook may take.
-//
-// The one idea: a hook that gets no answer in time runs exactly, so a request that
-// cannot be answered soon is refused at once rather than kept waiting.
-//
-// Guarantees: at most so many requests are answered at one time; none is longer than
-// BodyMax or takes longer than Wait; every refusal is JSON with its reason. What is asked
-// and answered is each engine's own: docs/hooks.md.
+// Package hookserver answers the hooks that run inside engines: small JSON over HTTP, with limits on everything that a
+// hook may use.
+// | The one idea: a hook without an answer in time runs all tasks, so a request that cannot be answered soon is refused
+// at once instead of being kept waiting.
+// | Guarantees: the number of concurrent requests is bounded; none is longer than BodyMax or takes longer than Wait;
+// every refusal is JSON with its reason. Each engine has its own requests and answers: docs/hooks.md.
 package hookserver
 
 import (
@@ -24,16 +21,15 @@ import (
 const (
 	// Wait bounds the answer to a hook, which gives up after 2 s.
 	Wait = 1800 * time.Millisecond
-	// BodyMax bounds what a hook may send, in bytes.
+	// BodyMax bounds the body of a request, in bytes.
 	BodyMax = 1 << 20
-	// endWait bounds the end of the server.
+	// endWait bounds the shutdown of the server.
 	endWait = time.Second
 	// wordsMax bounds the reason of a refusal, in bytes.
 	wordsMax = 1000
 )
 
-// Serve answers on l until ctx ends. It returns nil then, and otherwise why it cannot
-// serve.
+// Serve answers on l until ctx ends. Then it returns nil, and otherwise why it cannot serve.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s := &http.Server{
 		Handler: h, ReadHeaderTimeout: Wait, ReadTimeout: 2 * Wait, WriteTimeout: 2 * Wait, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
@@ -53,14 +49,13 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
 	defer cancel()
 	if s.Shutdown(last) != nil {
-		_ = s.Close() // what is still asking runs exactly
+		_ = s.Close() // pending requests fail, and their hooks run all tasks
 	}
 	<-over
 	return nil
 }
 
-// Bounded lets h answer at most so many requests at one time, each of them in Wait and of
-// at most BodyMax bytes.
+// Bounded limits h to most concurrent requests, each of at most Wait and BodyMax bytes.
 func Bounded(most int, h http.Handler) http.Handler {
 	places := make(chan struct{}, most)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +81,7 @@ func Answer(w http.ResponseWriter, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(data, '\n')) // a hook that is gone runs exactly
+	_, _ = w.Write(append(data, '\n')) // a hook that is gone runs all tasks
 }
 
 // Refuse writes {"error": why}.

@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// Tokens are made from a key by HMAC-SHA256, so that nothing has to be stored or asked to
-// check one: docs/hooks.md has their form. The key makes users' tokens, and a user's token
-// makes those of this user's jobs. So a job can be given a token without anybody being
-// asked, and cannot make another job's from it.
+// Tokens are derived from a key by HMAC-SHA256, so that verifying one needs no state: docs/hooks.md has their form. The
+// key gives users' tokens, and a user's token gives those of this user's jobs. So a token for a job can be created
+// without a request, and no other job's token can be derived from it.
 const (
 	userKind, jobKind, sharesKind = "headroom-user-1", "headroom-job-1", "headroom-shares-1"
-	// labels keep what is hashed for one purpose from being of use for another.
+	// labels separate the purposes of hashes.
 	userLabel, jobLabel, sharesLabel = "headroom hooks user 1\n", "headroom hooks job 1\n", "headroom hooks shares 1\n"
 	// nameMax bounds the name of a user or a job, in bytes.
 	nameMax = 256
@@ -29,18 +28,16 @@ const (
 )
 
 var (
-	// errName refuses a name that no token can carry.
+	// errName is returned for a name that does not fit into a token.
 	errName = errors.New("a name must have 1 to 256 printable characters")
-	// errNoUserToken means a text that no job's token can be made from.
+	// errNoUserToken is returned for a text that is not a user token.
 	errNoUserToken = errors.New("not a user token")
 )
 
-// Keys make the tokens of users, and check those of jobs and of the ResourceManager. It is
-// safe for concurrent use.
+// Keys create the tokens of users, and verify those of jobs and of the ResourceManager. It is safe for concurrent use.
 type Keys struct{ file *secrets }
 
-// OpenKeys reads the keys in a file, one a line: the first makes tokens, the others are
-// still accepted.
+// OpenKeys reads the keys in a file, one per line: the first creates tokens, the others are still accepted.
 func OpenKeys(path string) (*Keys, error) {
 	file, err := openSecrets(path, keysMax, keyMin)
 	if err != nil {
@@ -57,7 +54,7 @@ func sum(key []byte, label string, parts ...string) []byte {
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// decode takes the one encoding of each value only: a token has one form.
+// decode accepts only the one encoding of each value: a token has one form.
 func decode(s string) ([]byte, error) { return base64.RawURLEncoding.Strict().DecodeString(s) }
 
 func named(name string) error {
@@ -67,7 +64,7 @@ func named(name string) error {
 	return nil
 }
 
-// User is the token of a user, from which the tokens of the user's jobs are made.
+// User returns the token of a user, from which the tokens of the user's jobs are derived.
 func (k *Keys) User(user string, ends time.Time) (string, error) {
 	if err := named(user); err != nil {
 		return "", err
@@ -76,13 +73,13 @@ func (k *Keys) User(user string, ends time.Time) (string, error) {
 	return strings.Join([]string{userKind, encode([]byte(user)), end, encode(sum([]byte(k.file.now()[0]), userLabel, user, end))}, "."), nil
 }
 
-// Shares is the token of the ResourceManager's plug-in, which reads shares and no more.
+// Shares returns the token of the ResourceManager's plug-in, which can only read shares.
 func (k *Keys) Shares(ends time.Time) string {
 	end := strconv.FormatInt(ends.Unix(), 10)
 	return strings.Join([]string{sharesKind, end, encode(sum([]byte(k.file.now()[0]), sharesLabel, end))}, ".")
 }
 
-// JobToken makes the token of a user's job. The hooks do the same.
+// JobToken returns the token of a user's job. The hooks do the same.
 func JobToken(user, job string) (string, error) {
 	parts := strings.Split(user, ".")
 	if len(parts) != 4 || parts[0] != userKind {
@@ -95,7 +92,7 @@ func JobToken(user, job string) (string, error) {
 	return strings.Join([]string{jobKind, parts[1], parts[2], encode(sum(own, jobLabel, job))}, "."), nil
 }
 
-// owner is the user whose token made this one for the job.
+// owner returns the user from whose token this one was derived.
 func (k *Keys) owner(now time.Time, token, job string) (user string, err error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 4 || parts[0] != jobKind {
@@ -114,7 +111,7 @@ func (k *Keys) owner(now time.Time, token, job string) (user string, err error) 
 	return "", errWrong
 }
 
-// shares checks the token of the ResourceManager's plug-in.
+// shares verifies the token of the ResourceManager's plug-in.
 func (k *Keys) shares(now time.Time, token string) error {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || parts[0] != sharesKind {
@@ -133,7 +130,7 @@ func same(want []byte, text string) bool {
 	return err == nil && subtle.ConstantTimeCompare(want, got) == 1
 }
 
-// inTime checks an end whose token is genuine.
+// inTime checks the expiry of a genuine token.
 func inTime(now time.Time, end string) error {
 	seconds, err := strconv.ParseInt(end, 10, 64)
 	if err != nil || now.Unix() >= seconds {

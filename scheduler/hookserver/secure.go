@@ -20,32 +20,31 @@ const (
 	// tokenMin and tokenMax bound a token, in bytes: shorter ones can be guessed.
 	tokenMin = 16
 	tokenMax = 4096
-	// tokenEvery is how often the file of a token is read again, at most.
+	// tokenEvery is the minimum interval of reading the token file.
 	tokenEvery = 10 * time.Second
 )
 
-// errToken means a file that holds no usable token.
+// errToken is returned for a file without a usable token.
 var errToken = errors.New("a token must have 16 to 4096 printable characters without spaces, and be readable only by owner and group")
 
-// Secure has hooks that connect to l shake hands by TLS: they pin the authority of the
-// keeper's certificate. Who they are is for a token to prove; whoever has not shown one
-// yet shares few places.
+// Secure wraps l in TLS for hooks, which pin the CA of the keeper's certificate. Hooks authenticate with a token;
+// connections without one share few places.
 func Secure(l net.Listener, k *secure.Keeper) net.Listener {
 	bounded := listen.New(l, listen.Defaults())
 	return secured{tls.NewListener(bounded, k.Server("http/1.1")), bounded}
 }
 
-// secured is a port of TLS that still tells how many it has turned out.
+// secured is a TLS port that still counts refused connections.
 type secured struct {
 	net.Listener
 	bounded *listen.Listener
 }
 
-// TurnedOut is the number of connections that were closed because they had not proved themselves.
+// TurnedOut returns the number of connections that were closed because they did not authenticate.
 func (s secured) TurnedOut() uint64 { return s.bounded.TurnedOut() }
 
-// secrets are the words of a file that only its owner and group can read. The file is
-// read again when it changes. It is safe for concurrent use.
+// secrets are the words of a file that only its owner and group can read. It is read again when it changes. It is safe
+// for concurrent use.
 type secrets struct {
 	path string
 	// most words, each at least so long.
@@ -91,7 +90,7 @@ func (s *secrets) read() ([]string, error) {
 	return words, nil
 }
 
-// now is what the file has; one that cannot be read leaves the old words in force.
+// now returns the words of the file; if it is unreadable, the previous words stay in force.
 func (s *secrets) now() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +103,7 @@ func (s *secrets) now() []string {
 	return s.words
 }
 
-// Token is what all hooks of a cluster prove themselves by. It is safe for concurrent use.
+// Token is the shared token of all hooks of a cluster. It is safe for concurrent use.
 type Token struct{ file *secrets }
 
 // OpenToken reads the token in a file.

@@ -1,12 +1,9 @@
-// Package jobdir keeps the files of jobs: what a job's tasks have made, which of them were
-// given up, and what a restarted scheduler needs to go on.
-//
-// The one idea: the folder is the record. A file is complete when it exists under its
-// name, and the job's id in the path tells it from the files of every other job.
-//
-// Guarantees: what is recorded is on the disk before the call returns; nothing that a task
-// puts beside the records holds the scheduler up; a file that belongs to somebody else is
-// never replaced.
+// Package jobdir stores the files of jobs: the outputs of a job's tasks, which tasks were dropped, and what a restarted
+// scheduler needs to continue.
+// | The one idea: the folder is the record. A file is complete when it exists under its name, and the job's id in the
+// path separates it from the files of every other job.
+// | Guarantees: what is recorded is on disk before the call returns; files that a task puts beside the records cannot
+// block the scheduler; a foreign file is never replaced.
 package jobdir
 
 import (
@@ -43,18 +40,18 @@ type Folder struct {
 	Output string
 	// ID is the job's.
 	ID string
-	// Run counts the job's runs; 0 is the first, as 1.
+	// Run is the number of the job's run; 0 is the first, as 1.
 	Run uint32
 }
 
-// tasksMost bounds the tasks that are believed of a job without input files: more than any job file may ask for.
+// tasksMost bounds the tasks of a job without input files: more than any job file may have.
 const tasksMost = 1 << 20
 
 // Manifest is job.json.
 type Manifest struct {
 	ID string `json:"id"`
-	// Inputs are the files of the glob when the job was accepted: a file that
-	// appears later must not move the indexes of the tasks.
+	// Inputs are the files of the glob when the job was accepted: a file that appears later must not change the indexes
+	// of the tasks.
 	Inputs []string `json:"inputs"`
 	// Tasks is the number of tasks of a job without input files; Inputs then has as many empty names, and the file has none.
 	Tasks     int        `json:"tasks,omitempty"`
@@ -73,7 +70,7 @@ type DroppedTask struct {
 // Path is a file of the job.
 func (f Folder) Path(name string) string { return filepath.Join(f.Output, f.ID, name) }
 
-// OfRun is the name of a file of the run, below the job's folder.
+// OfRun returns the name of a file of the run, below the job's folder.
 func (f Folder) OfRun(name string) string {
 	if f.Run <= 1 {
 		return name
@@ -81,7 +78,7 @@ func (f Folder) OfRun(name string) string {
 	return filepath.Join(fmt.Sprintf("run-%d", f.Run), name)
 }
 
-// Task is the output file of a task.
+// Task returns the output file of a task.
 func (f Folder) Task(phase dispatch.Phase, index int) string {
 	if phase == dispatch.PhaseReduce {
 		return f.Path(f.OfRun("result"))
@@ -89,8 +86,8 @@ func (f Folder) Task(phase dispatch.Phase, index int) string {
 	return f.Path(f.OfRun(fmt.Sprintf("map-%05d", index)))
 }
 
-// Tidy removes what killed attempts have left unfinished, once the job is over: hidden files
-// beside the outputs. It looks at a bounded number of files, since tasks may put others there.
+// Tidy removes unfinished outputs of killed attempts once the job is over: hidden files beside the outputs. It visits a
+// bounded number of files, because tasks may create others there.
 func (f Folder) Tidy(tasks int) error {
 	dir, err := os.Open(f.Path(f.OfRun("")))
 	if err != nil {
@@ -110,13 +107,13 @@ func (f Folder) Tidy(tasks int) error {
 	return failed
 }
 
-// leftMost and leftPerTask bound the files that are looked at when a job is tidied.
+// leftMost and leftPerTask bound the files that Tidy visits.
 const (
 	leftMost    = 1000
 	leftPerTask = 4
 )
 
-// unfinished are the names that local.Partial gives to outputs of a job's tasks.
+// unfinished matches the names that local.Partial gives to outputs of a job's tasks.
 var unfinished = regexp.MustCompile(`^\.(map-[0-9]+|result)\.[0-9a-f]{8}\.part$`)
 
 func ignoreMissing(err error) error {
@@ -126,8 +123,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Discard throws the outputs of a killed run away. None of them counts any more
-// whether or not that succeeds: the next run has names of its own.
+// Discard removes the outputs of a killed run. They do not count even if that fails: the next run has its own names.
 func (f Folder) Discard(tasks int) error {
 	if f.Run > 1 {
 		return os.RemoveAll(f.Path(f.OfRun("")))
@@ -143,12 +139,12 @@ func (f Folder) Discard(tasks int) error {
 	return failed
 }
 
-// makeTries is how often a folder is made whose parent goes between: each time another
-// submission has taken its own folder back.
+// makeTries is how often creating a folder is retried when its parent disappears, because another submission has
+// removed its own folder.
 const makeTries = 10
 
-// MakeAll makes path with its parents and returns those that were not there, outermost first.
-// Submissions at the same time may share parents.
+// MakeAll creates path with its parents and returns the new ones, outermost first. Concurrent submissions may share
+// parents.
 func MakeAll(path string) (made []string, err error) {
 	for range makeTries {
 		if made, err = makeAll(path); !errors.Is(err, fs.ErrNotExist) {
@@ -167,11 +163,11 @@ func makeAll(path string) (made []string, err error) {
 			return made, err
 		}
 	}
-	// Task users write through the group of the folder above, as far as the umask lets
-	// them. They replace none of the scheduler's files beside their own: it is sticky.
+	// Task users write through the group of the parent folder, if the umask permits it. They cannot replace the
+	// scheduler's files: the folder is sticky.
 	err = os.Mkdir(path, 0o770|fs.ModeSticky)
 	if at, missing := os.Stat(path); errors.Is(err, fs.ErrExist) && missing == nil && at.IsDir() {
-		return made, nil // another submission has made it
+		return made, nil // another submission has created it
 	}
 	if err != nil {
 		return made, fmt.Errorf("make folder: %w", err)
@@ -179,12 +175,11 @@ func makeAll(path string) (made []string, err error) {
 	return append(made, path), nil
 }
 
-// TakeBack removes the manifest of a job that was not accepted, and the folders
-// that were made for it, innermost first. A folder that was there before stays, and so does
-// one that another submission uses by now.
+// TakeBack removes the manifest of a job that was not accepted, and the folders that were created for it, innermost
+// first. Folders that existed before stay, and so do those that another submission uses.
 func TakeBack(f Folder, made []string) error {
 	if len(made) == 0 {
-		return nil // the folder is of an earlier try of the same request
+		return nil // the folder belongs to an earlier attempt of the same request
 	}
 	err := ignoreMissing(os.Remove(f.Path("job.json")))
 	for _, dir := range slices.Backward(made) {
@@ -211,7 +206,7 @@ func (f Folder) WriteManifest(m Manifest) error {
 	return renameio.WriteFile(f.Path("job.json"), append(data, '\n'), 0o640)
 }
 
-// ReadManifest is nil without an error when there is no manifest of this job.
+// ReadManifest returns nil without an error if there is no manifest of this job.
 func (f Folder) ReadManifest() (*Manifest, error) {
 	data, err := os.ReadFile(f.Path("job.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -233,7 +228,7 @@ func (f Folder) ReadManifest() (*Manifest, error) {
 	return m, nil
 }
 
-// RecordDrops notes durably that map tasks are given up.
+// RecordDrops durably records dropped map tasks.
 func (f Folder) RecordDrops(drops ...DroppedTask) error {
 	var lines []byte
 	for _, d := range drops {
@@ -251,14 +246,14 @@ func (f Folder) RecordDrops(drops ...DroppedTask) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// Past reads back what an earlier scheduler process had reached.
+// Past returns the progress of an earlier scheduler process.
 func (f Folder) Past(m Manifest) (dispatch.Past, error) {
 	var p dispatch.Past
 	if m.Run != nil {
 		p.Run = *m.Run
 	}
 	if p.Run.Over {
-		return p, nil // it begins anew: nothing of the killed run counts
+		return p, nil // it starts again: nothing of the killed run counts
 	}
 	if m.StartedAt != nil {
 		p.Started = *m.StartedAt
@@ -274,10 +269,9 @@ func (f Folder) Past(m Manifest) (dispatch.Past, error) {
 	return p, err
 }
 
-// readDrops reads the dropped tasks. A line that a crash cut short was never
-// acted upon and is passed over.
+// readDrops reads the dropped tasks. A line that a crash truncated had no effect and is ignored.
 func (f Folder) readDrops() ([]int, error) {
-	// Tasks write beside it: a FIFO there must not hold a scheduler up that starts.
+	// Tasks write beside it: a FIFO there must not block a starting scheduler.
 	file, err := os.OpenFile(f.Path(f.OfRun("dropped")), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -297,8 +291,8 @@ func (f Folder) readDrops() ([]int, error) {
 	return drops, lines.Err()
 }
 
-// Publish makes OUTPUT/result name the job's result. A file of that name that is
-// not such a link belongs to somebody else and stays as it is.
+// Publish makes OUTPUT/result link to the job's result. A file of that name that is not such a link is foreign and
+// stays.
 func (f Folder) Publish() error {
 	link := filepath.Join(f.Output, "result")
 	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {

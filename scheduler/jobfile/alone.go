@@ -8,8 +8,7 @@ import (
 	"headroom/jobs/dispatch"
 )
 
-// Alone is what it takes to run a job's tasks without a scheduler, each as
-// local.RunTask runs it: for those who study a job.
+// Alone runs a job's tasks without a scheduler, each with local.RunTask, for studies of a job.
 type Alone struct {
 	file  *File
 	names []string
@@ -17,9 +16,8 @@ type Alone struct {
 	dir   string
 }
 
-// Alone finds the job's inputs and programs as a scheduler would whose program is in
-// the folder beside. dir, an absolute name, gets the outputs; the job's own output
-// folder is left alone.
+// Alone finds the job's inputs and programs like a scheduler whose program is in the folder beside. dir, an absolute
+// path, receives the outputs; the job's own output folder is not used.
 func (f *File) Alone(beside, dir string) (*Alone, error) {
 	a := &Alone{file: f, dir: dir}
 	var err error
@@ -30,19 +28,19 @@ func (f *File) Alone(beside, dir string) (*Alone, error) {
 	return a, err
 }
 
-// Tasks is how many map tasks the job has.
+// Tasks returns the number of map tasks.
 func (a *Alone) Tasks() int { return len(a.names) }
 
-// Input is the file that a map task reads.
+// Input returns the file that a map task reads.
 func (a *Alone) Input(index int) string { return a.names[index] }
 
-// Map is a map task; its output is in the folder when it has succeeded.
+// Map returns a map task; its output is in the folder when it has succeeded.
 func (a *Alone) Map(index int) *headroomv1.Task {
 	return a.file.MapTask(a.found, a.ref(dispatch.PhaseMap, index), filepath.Join(a.dir, "map-"+strconv.Itoa(index)), a.names[index])
 }
 
-// Reduce is the reduce task over the outputs of some map tasks, with a name for its
-// own output; nil for a job without one.
+// Reduce returns the reduce task over the outputs of some map tasks, with a name for its own output; nil for a job
+// without one.
 func (a *Alone) Reduce(maps []int, name string) *headroomv1.Task {
 	if a.file.Reduce == nil {
 		return nil

@@ -21,11 +21,12 @@ const (
 
 const (
 	tasksMax = 10_000 // map tasks of a job that the scheduler dispatches itself
-	// fanOutMax are map tasks of a job that masters dispatch: the largest fan-out of the papers' traces is below it.
+	// fanOutMax bounds the map tasks of a job that masters dispatch: the largest fan-out of the papers' traces is below
+	// it.
 	fanOutMax = 60_000
 )
 
-// tasksMost is how many map tasks the job may have.
+// tasksMost returns the maximum number of map tasks of the job.
 func (f *File) tasksMost() int {
 	if f.Dispatch == Pigeon {
 		return fanOutMax
@@ -53,13 +54,13 @@ func (f *File) checkDispatch() error {
 	return f.checkTaskTime()
 }
 
-// names reports whether the file has a key. Most files have none of those asked for here, which takes no parser to see.
+// names reports whether the file has a key. It needs no parser for the usual case, in which it does not.
 func (f *File) names(key string) bool {
 	last := key[strings.LastIndex(key, ".")+1:]
 	return bytes.Contains(f.text.data, []byte(last)) && f.text.Has(key)
 }
 
-// checkNoMasters refuses what only makes sense with masters.
+// checkNoMasters refuses keys that need masters.
 func (f *File) checkNoMasters() error {
 	for _, key := range []string{"length", "task_time"} {
 		if f.names(key) {
@@ -83,8 +84,8 @@ func (f *File) checkTaskTime() error {
 	return nil
 }
 
-// IsShort reports whether the job is a short one: its length says so, or its tasks take less than
-// the cutoff, or, where the file says neither, its class is the highest.
+// IsShort reports whether the job is a short one: by its length, by the time of its tasks against the cutoff or,
+// without both, by its class being the highest.
 func (f *File) IsShort(cutoff time.Duration, highest string) bool {
 	if f.Length != "" {
 		return f.Length == Short
@@ -95,7 +96,7 @@ func (f *File) IsShort(cutoff time.Duration, highest string) bool {
 	return f.Class == highest
 }
 
-// checkCount checks the number of map tasks that have no input files.
+// checkCount checks the number of map tasks without input files.
 func (f *File) checkCount() error {
 	if f.Map.Tasks == 0 && !f.names("map.tasks") {
 		return nil

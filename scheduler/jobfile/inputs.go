@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// argumentsMax bounds the map outputs' names as arguments of the reduce task:
-// Linux takes 2 MiB of arguments and environment together.
+// argumentsMax bounds the map outputs' names as arguments of the reduce task: Linux permits 2 MiB of arguments and
+// environment in total.
 const argumentsMax = 1 << 20
 
-// Inputs are the files of the job's glob, in order, or as many empty names as it has tasks without
-// files. Every file must be readable by the scheduler now: a job is not accepted only to fail later.
+// Inputs returns the files of the job's glob, in order, or as many empty names as it has tasks without files. The
+// scheduler must be able to read every file now, so that an accepted job does not fail later.
 func (f *File) Inputs() ([]string, error) {
 	if f.Spark != nil {
 		return nil, f.applicable()
@@ -44,7 +44,7 @@ func (f *File) Inputs() ([]string, error) {
 	return names, f.reducible(len(names))
 }
 
-// reducible refuses more map outputs than a reduce command can be given.
+// reducible refuses more map outputs than a reduce command can take.
 func (f *File) reducible(tasks int) error {
 	if f.Reduce != nil && tasks*(len(f.Output)+len(f.Name)+len("/-000000000000/map-00000.")) > argumentsMax {
 		return f.ErrorAt("output", "the file names of %d map outputs are too long for one reduce command", tasks).
@@ -53,7 +53,7 @@ func (f *File) reducible(tasks int) error {
 	return nil
 }
 
-// applicable tells whether the files of an application can be read.
+// applicable checks that the files of an application are readable.
 func (f *File) applicable() error {
 	for i, name := range append([]string{f.Spark.Application}, f.Spark.Jars...) {
 		info, err := os.Stat(name)
@@ -72,7 +72,7 @@ func (f *File) applicable() error {
 	return nil
 }
 
-// regular leaves folders out and refuses what cannot be read.
+// regular removes folders and refuses what is unreadable.
 func (f *File) regular(names []string) ([]string, error) {
 	var files []string
 	for _, name := range names {
@@ -106,7 +106,7 @@ func readable(name string, info fs.FileInfo) error {
 	return file.Close()
 }
 
-// Programs are the programs of a job's commands, by their absolute names.
+// Programs are the programs of a job's commands, by their absolute paths.
 type Programs struct{ mapper, reducer string }
 
 // Programs finds the programs of the job's commands; beside is the folder of the scheduler's own.
@@ -121,9 +121,8 @@ func (f *File) Programs(beside string) (p Programs, err error) {
 	return p, err
 }
 
-// program is the absolute name of a program. A name with a slash is relative to
-// the job's folder; others are looked for beside the scheduler's own binary, so
-// that programs of one build find each other, and then on PATH.
+// program returns the absolute path of a program. A name with a slash is relative to the job's folder. Others are
+// searched beside the scheduler's own binary, so that programs of one build find each other, and then on PATH.
 func (f *File) program(key, name, beside string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		path := absolute(f.Folder, name)

@@ -1,14 +1,8 @@
-// Package jobfile reads the files in which people describe their jobs, finds the inputs
-// and programs that they name, and makes the tasks of them.
-//
-// The one idea: what is committed is a job file too, the canonical one, in which every
-// path is absolute and every default filled in. So a job means the same on every machine
-// and after every restart.
-//
-// Guarantees: a file is read strictly and in bounds; every error names its place in the
-// file and a way out.
-//
-// What it never does: write anything, or run anything.
+// Package jobfile reads job files, finds the inputs and programs that they name, and creates the tasks.
+// | The one idea: what is committed is a job file too, the canonical one, in which every path is absolute and every
+// default is filled in. So a job means the same on every machine and after every restart.
+// | Guarantees: a file is read strictly and within limits; every error states its place in the file and a hint.
+// | It never writes or runs anything.
 package jobfile
 
 import (
@@ -31,60 +25,57 @@ import (
 	"headroom/scheduler/spark"
 )
 
-// Bounds of a job file. They keep one job's share of the coordinators' log and
-// of the scheduler's memory small; more work is several jobs.
+// Limits of a job file. They bound one job's share of the coordinators' log and of the scheduler's memory.
 const (
-	// SizeMax is the most bytes of a job file.
+	// SizeMax is the maximum size of a job file in bytes.
 	SizeMax = 64 << 10
-	// SlotsMax is the most slots of a job, and of a worker.
+	// SlotsMax is the maximum number of slots of a job, and of a worker.
 	SlotsMax    = 10_000
 	attemptsMax = 100
-	// attemptsDefault is max_attempts when the job file does not say.
+	// attemptsDefault is the default of max_attempts.
 	attemptsDefault = 3
 )
 
-// File is a job as its owner writes it (YAML). Parse checks it.
+// File is a job as written by its owner (YAML). Parse checks it.
 type File struct {
-	// Name is letters, digits, dots, dashes and underscores; the job's id begins with it.
+	// Name has letters, digits, dots, dashes and underscores; the job's id starts with it.
 	Name string `yaml:"name"`
 	// Class is one of the scheduler's priority classes.
 	Class string `yaml:"class"`
-	// Slots is the most tasks that run at once, from 1 to 10000. A job with Dispatch has none: then it is the most.
+	// Slots is the maximum of concurrent tasks, from 1 to 10000. A job with Dispatch has none: then it is the maximum.
 	Slots int `yaml:"slots"`
 	// Dispatch is Pigeon for a job whose tasks masters dispatch; empty for the scheduler itself.
 	Dispatch string `yaml:"dispatch,omitempty"`
-	// Length is Short or Long; empty lets TaskTime or the class decide. It needs Dispatch.
+	// Length is Short or Long; empty decides by TaskTime or the class. It needs Dispatch.
 	Length string `yaml:"length,omitempty"`
-	// TaskTime is how long a task runs, "800ms", as far as is known. It needs Dispatch.
+	// TaskTime is the expected time of a task, "800ms". It needs Dispatch.
 	TaskTime string `yaml:"task_time,omitempty"`
-	// MinTasks is the least fraction of map tasks that counts as a result:
-	// "75%" or 0.75, above 0 and at most 1. Empty stands for all.
+	// MinTasks is the minimum fraction of map tasks for a result: "75%" or 0.75, above 0 and at most 1. Empty is all.
 	MinTasks string `yaml:"min_tasks,omitempty"`
-	// Quality is the least accuracy of the result by the job's profile: "90%" or 0.9.
-	// Empty asks for none. It may demand more map tasks than MinTasks, never fewer.
+	// Quality is the minimum accuracy of the result by the job's profile: "90%" or 0.9. Empty is none. It may require
+	// more map tasks than MinTasks, never fewer.
 	Quality string `yaml:"quality,omitempty"`
-	// Profile is the name of that profile; empty stands for the job's name.
+	// Profile is the name of that profile; the default is the job's name.
 	Profile string `yaml:"profile,omitempty"`
-	// Error is the part of the map tasks that the result may do without: "5%" or 0.05, at least 0 and below 1.
-	// The job ends as soon as the others are done. Empty stands for no such bound.
+	// Error is the fraction of the map tasks that the result may miss: "5%" or 0.05, at least 0 and below 1. The job
+	// ends as soon as the others are done. Empty is no bound.
 	Error string `yaml:"error,omitempty"`
-	// Deadline is when it ought to have ended, from its submission: "5m". Empty stands
-	// for its class's.
+	// Deadline is counted from its submission: "5m". Empty is the default of its class.
 	Deadline string   `yaml:"deadline,omitempty"`
 	Map      MapStage `yaml:"map,omitempty"`
 	// Reduce is optional: without it the map outputs are the result.
 	Reduce *ReduceStage `yaml:"reduce,omitempty"`
-	// Spark makes the job an application of Spark: then it has no map, reduce and output.
+	// Spark makes the job a Spark application: then it has no map, reduce and output.
 	Spark *spark.Spec `yaml:"spark,omitempty"`
-	// Output is the folder for the results; a folder of the job's id is made in it.
+	// Output is the folder for the results; a folder with the job's id is created in it.
 	Output string `yaml:"output,omitempty"`
-	// MaxAttempts is how often one task may fail, from 1 to 100; 0 stands for 3.
+	// MaxAttempts is how often one task is tried, from 1 to 100; 0 is 3.
 	MaxAttempts int `yaml:"max_attempts,omitempty"`
-	// Folder is where the tasks run and what relative paths are relative to; empty
-	// stands for the folder of the job file.
+	// Folder is the working folder of the tasks, and the base of relative paths; the default is the folder of the job
+	// file.
 	Folder string `yaml:"folder,omitempty"`
-	// Submitter is who submitted the job, proven. The scheduler writes it into what is
-	// committed, and refuses a file that brings it along.
+	// Submitter is the authenticated submitter. The scheduler adds it to what is committed, and refuses a file that has
+	// it.
 	Submitter string `yaml:"submitter,omitempty"`
 
 	text Source
@@ -96,28 +87,26 @@ type MapStage struct {
 	Input string `yaml:"input,omitempty"`
 	// Tasks is the number of tasks of a job without input files.
 	Tasks int `yaml:"tasks,omitempty"`
-	// Command is the program and its arguments; {input}, {output} and {index} are
-	// replaced. Standard output is the task's output unless {output} is used.
+	// Command is the program and its arguments; {input}, {output} and {index} are replaced. Without {output}, the
+	// task's output is its standard output.
 	Command []string `yaml:"command"`
 }
 
 // ReduceStage is the second phase: one task over all map outputs.
 type ReduceStage struct {
-	// Command gets the names of all map outputs as further arguments; {output} is replaced.
+	// Command receives the names of all map outputs as additional arguments; {output} is replaced.
 	Command []string `yaml:"command"`
 }
 
-// nameRule keeps names fit for ids, file names and screens.
+// nameRule restricts names to those valid in ids, file names and output.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// ValidName reports whether name is fit for ids, file names and screens.
+// ValidName reports whether name is valid in ids, file names and output.
 func ValidName(name string) bool { return nameRule.MatchString(name) }
 
-// Parse reads a job file strictly and checks all that can be checked without
-// touching the disk. file is its absolute name, for positions in errors and for
-// relative paths, which come back absolute. classes are those of the scheduler;
-// nil takes any, for a job that was accepted before.
-// Errors are *cli.Error with exit code 2, position and hint.
+// Parse reads a job file strictly and checks everything that needs no disk access. file is its absolute path, for
+// positions in errors and for relative paths, which become absolute. classes are those of the scheduler; nil accepts
+// any, for a job that was accepted before. Errors are *cli.Error with exit code 2, position and hint.
 func Parse(file string, data []byte, classes []string) (*File, error) {
 	if len(data) > SizeMax {
 		return nil, Source{file: file}.ErrorAt("", "a job file of %d bytes is too long; the maximum is %d", len(data), SizeMax).
@@ -205,8 +194,8 @@ func (f *File) checkError() error {
 	return nil
 }
 
-// ErrorBound is the part of the map tasks that the result may do without; the job ends as soon as the others are done.
-// It is false for a file without one.
+// ErrorBound returns the fraction of the map tasks that the result may miss; the job ends as soon as the others are
+// done. It returns false for a file without one.
 func (f *File) ErrorBound() (part float64, ok bool) {
 	part, err := config.ParsePart(f.Error)
 	return part, err == nil && part < 1
@@ -226,7 +215,7 @@ func (f *File) checkDeadline() error {
 	return nil
 }
 
-// Due is the file's own deadline, from the submission; false for none.
+// Due returns the file's own deadline, from the submission; false for none.
 func (f *File) Due() (time.Duration, bool) {
 	if f.Deadline == "" {
 		return 0, false
@@ -235,7 +224,7 @@ func (f *File) Due() (time.Duration, bool) {
 	return d, err == nil
 }
 
-// checkWork checks what the job does: tasks of its own, or an application of Spark.
+// checkWork checks what the job runs: its own tasks, or a Spark application.
 func (f *File) checkWork() error {
 	if f.Spark != nil {
 		return f.checkSpark()
@@ -307,8 +296,7 @@ func (f *File) checkWords(key string, words []string) error {
 	return nil
 }
 
-// makeAbsolute makes every path absolute, so that the job means the same on
-// every machine and after every restart.
+// makeAbsolute makes every path absolute, so that the job means the same on every machine and after every restart.
 func (f *File) makeAbsolute() error {
 	folder := filepath.Dir(f.text.file)
 	f.Folder = absolute(folder, f.Folder)
@@ -347,13 +335,12 @@ func absolute(folder, path string) string {
 	return filepath.Join(folder, path)
 }
 
-// ErrorAt is an error about a key of the file, such as "map.input"; the empty key stands
-// for the whole file.
+// ErrorAt returns an error about a key of the file, such as "map.input"; the empty key is the whole file.
 func (f *File) ErrorAt(key, format string, args ...any) Problem {
 	return f.text.ErrorAt(key, format, args...)
 }
 
-// Engine is the engine of a job file; empty for our own workers.
+// Engine returns the engine of a job file; empty for our own workers.
 func (f *File) Engine() string {
 	if f.Spark != nil {
 		return spark.Name
@@ -365,13 +352,12 @@ func (f *File) missing(key, hint string) error {
 	return f.ErrorAt("", "%s is missing", key).WithHint(hint)
 }
 
-// Fraction is the least fraction of map tasks that counts as a result, above 0
-// and at most 1, by the file alone: all where that takes a profile. It is the greatest
-// that its keys ask for.
+// Fraction returns the minimum fraction of map tasks for a result, above 0 and at most 1, by the file alone: all if it
+// depends on a profile. It is the maximum of what its keys require.
 func (f *File) Fraction() float64 {
 	x, err := parseFraction(f.MinTasks)
 	if err != nil || f.Quality != "" {
-		return 1 // Parse has refused it; the strictest reading is the safe one
+		return 1 // Parse has refused it; the strictest value is the safe one
 	}
 	if part, ok := f.ErrorBound(); ok {
 		if f.MinTasks == "" {
@@ -382,8 +368,7 @@ func (f *File) Fraction() float64 {
 	return x
 }
 
-// Floor is the least fraction of map tasks that counts as a result, by the profiles
-// known now, with the reason.
+// Floor returns the minimum fraction of map tasks for a result, by the current profiles, with the reason.
 func (f *File) Floor(known *profiles.Folder) profiles.Bound {
 	if f.Quality == "" && (f.MinTasks == "" || f.Error == "") {
 		return profiles.Bound{Fraction: f.Fraction()}
@@ -405,12 +390,10 @@ func (f *File) Floor(known *profiles.Folder) profiles.Bound {
 	return profiles.Strictest(bounds...)
 }
 
-// floorMark begins the first line of what the log keeps of a job that asks for an
-// accuracy: why its floor is what it is.
+// floorMark starts the first line of the specification of a job with quality: the reason of its floor.
 const floorMark = "# quality floor: "
 
-// Specification is what the log keeps of a job: the canonical file, and why its floor
-// is what it is.
+// Specification returns what the log stores of a job: the canonical file, and the reason of its floor.
 func (f *File) Specification(floor profiles.Bound) ([]byte, error) {
 	spec, err := f.canonical()
 	if err != nil || floor.Why == "" {
@@ -419,7 +402,7 @@ func (f *File) Specification(floor profiles.Bound) ([]byte, error) {
 	return append([]byte(floorMark+strings.Join(strings.Fields(floor.Why), " ")+"\n"), spec...), nil
 }
 
-// FloorReason is why a job's floor is what it is, "" where its specification says nothing.
+// FloorReason returns the reason of a job's floor, "" if its specification has none.
 func FloorReason(spec []byte) string {
 	if rest, ok := strings.CutPrefix(string(spec), floorMark); ok {
 		line, _, _ := strings.Cut(rest, "\n")
@@ -434,7 +417,7 @@ func FloorReason(spec []byte) string {
 	return description.Reason
 }
 
-// Notes say what of the settings of an engine's job was not taken as its owner asked, in words.
+// Notes returns the ignored settings of an engine's job, in words.
 func Notes(spec []byte) []string {
 	var description struct {
 		Notes []string `json:"notes"`
@@ -445,8 +428,7 @@ func Notes(spec []byte) []string {
 	return description.Notes
 }
 
-// WithoutReason is a specification as the job's owner wrote it: profiles may have
-// changed since.
+// WithoutReason returns a specification without the reason of the floor: profiles may have changed since.
 func WithoutReason(spec []byte) []byte {
 	if !bytes.HasPrefix(spec, []byte(floorMark)) {
 		return spec
@@ -455,7 +437,7 @@ func WithoutReason(spec []byte) []byte {
 	return rest
 }
 
-// parseFraction reads "75%" or "0.75"; empty stands for 1.
+// parseFraction reads "75%" or "0.75"; empty is 1.
 func parseFraction(s string) (float64, error) {
 	if s == "" {
 		return 1, nil
@@ -463,11 +445,10 @@ func parseFraction(s string) (float64, error) {
 	return config.ParseFraction(s)
 }
 
-// canonical is the job file with all paths absolute and all defaults filled in:
-// what the coordinators' log keeps. Reading it gives the same job.
-//
-// Every text is quoted as in JSON, which YAML contains: no text may come back as
-// something else, whatever characters it holds.
+// canonical returns the job file with all paths absolute and all defaults filled in, for the coordinators' log. Reading
+// it gives the same job.
+// | Every text is quoted as in JSON, which is valid YAML, so that no text is read as something else, whatever
+// characters it contains.
 func (f *File) canonical() ([]byte, error) {
 	var b bytes.Buffer
 	quote := json.NewEncoder(&b)
@@ -527,7 +508,7 @@ func (f *File) canonical() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeDispatch writes who dispatches the tasks, and to how many slots.
+// writeDispatch writes who dispatches the tasks, and the number of slots.
 func (f *File) writeDispatch(line func(key string, value any)) {
 	if f.Dispatch == "" {
 		line("slots", f.Slots)
@@ -542,12 +523,11 @@ func (f *File) writeDispatch(line func(key string, value any)) {
 	}
 }
 
-// submitterKey is the key of the submitter in what is committed.
+// submitterKey is the key of the submitter in the committed file.
 const submitterKey = "submitter"
 
-// SubmitterOf is the submitter in a specification as it is committed, one key a line
-// with its value in JSON; empty for none. It takes no whole parser, as listings ask
-// for every job.
+// SubmitterOf returns the submitter in a committed specification, which has one key per line with its value in JSON;
+// empty for none. It needs no full parser, because listings call it for every job.
 func SubmitterOf(spec []byte) (name string) {
 	for line := range bytes.Lines(spec) {
 		value, ok := bytes.CutPrefix(line, []byte(submitterKey+": "))

@@ -15,20 +15,19 @@ type Source struct {
 	data []byte
 }
 
-// NewSource is the YAML file of that name with its text.
+// NewSource returns the source of a YAML file.
 func NewSource(file string, data []byte) Source { return Source{file, data} }
 
-// Problem is a *cli.Error that is being put together.
+// Problem is a *cli.Error under construction.
 type Problem struct{ *cli.Error }
 
-// WithHint is the error with a way out.
+// WithHint returns the error with a hint.
 func (e Problem) WithHint(text string) *cli.Error {
 	e.Hint = text
 	return e.Error
 }
 
-// ErrorAt is an error about a key, such as "map.input" or "map.command[0]"; the
-// empty key stands for the whole file.
+// ErrorAt returns an error about a key, such as "map.input" or "map.command[0]"; the empty key is the whole file.
 func (s Source) ErrorAt(key, format string, args ...any) Problem {
 	where := s.file
 	if line, column, ok := s.position(key); ok {

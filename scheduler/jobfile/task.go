@@ -10,15 +10,14 @@ import (
 	"headroom/scheduler/local"
 )
 
-// MapTask is the message that lets a worker run an attempt of a map task.
+// MapTask returns the message that makes a worker run an attempt of a map task.
 func (f *File) MapTask(p Programs, ref dispatch.Ref, output, input string) *headroomv1.Task {
 	t := f.task(ref, output)
 	t.Argv = fill(p.mapper, f.Map.Command, append(words(t), "{input}", input))
 	return t
 }
 
-// ReduceTask is the message that lets a worker run an attempt of the reduce task over
-// outputs of map tasks.
+// ReduceTask returns the message that makes a worker run an attempt of the reduce task over outputs of map tasks.
 func (f *File) ReduceTask(p Programs, ref dispatch.Ref, output string, outputs []string) *headroomv1.Task {
 	t := f.task(ref, output)
 	t.Argv = append(fill(p.reducer, f.Reduce.Command, words(t)), outputs...)
@@ -29,24 +28,24 @@ func (f *File) task(ref dispatch.Ref, output string) *headroomv1.Task {
 	return &headroomv1.Task{Ref: TaskRef(ref), Output: output, Dir: f.Folder, Env: environment(ref), Submitter: f.Submitter}
 }
 
-// TaskRef is an attempt as the protocol has it.
+// TaskRef converts an attempt to the protocol.
 func TaskRef(r dispatch.Ref) *headroomv1.TaskRef {
 	return &headroomv1.TaskRef{Job: r.Job, Phase: r.Phase.String(), Index: uint32(r.Index), Attempt: r.Attempt}
 }
 
-// environment is what a task is told in its environment.
+// environment returns the environment variables of a task.
 func environment(ref dispatch.Ref) []string {
 	return []string{"HEADROOM_JOB=" + ref.Job, "HEADROOM_PHASE=" + ref.Phase.String(), "HEADROOM_INDEX=" + strconv.Itoa(ref.Index)}
 }
 
-// words are what stands for {output} and {index} in a task's command.
+// words returns the replacements of {output} and {index} in a task's command.
 func words(t *headroomv1.Task) []string {
 	ref := t.GetRef()
 	return []string{"{output}", local.Partial(t.GetOutput(), ref.GetAttempt()), "{index}", strconv.Itoa(int(ref.GetIndex()))}
 }
 
-// fill is a command with its program found and its words replaced. Replaced text
-// is not looked at again: a file name may hold braces.
+// fill returns a command with its program and its words replaced. Replaced text is not scanned again: a file name may
+// contain braces.
 func fill(program string, command, words []string) []string {
 	replace := strings.NewReplacer(words...)
 	argv := []string{filepath.Clean(program)}

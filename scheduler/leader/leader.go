@@ -1,10 +1,8 @@
 // Package leader finds the coordinators' leader and calls it, for the scheduler.
-//
-// The one idea: whoever answered last is asked first, and a call follows the leader
-// wherever it goes. A call that may have been carried out is told apart from one that
-// surely was not: only the latter lets the scheduler take back what it prepared.
-//
-// What it never does: give up on an election while the caller still has time.
+// | The one idea: the coordinator that answered last is asked first, and a call follows the leader through elections. A
+// call that may have been carried out is distinguished from one that certainly was not: only after the latter may the
+// scheduler undo what it prepared.
+// | It never gives up during an election while the caller still has time.
 package leader
 
 import (
@@ -26,19 +24,19 @@ import (
 const (
 	// tryWait bounds one call: a commit takes milliseconds, an election up to 3 s.
 	tryWait = 3 * time.Second
-	// tryLeast is the time that a call must have to be begun at all.
+	// tryLeast is the minimum time left to start a call.
 	tryLeast = time.Second
 	// retryWait is the wait between two rounds over the coordinators.
 	retryWait = 200 * time.Millisecond
-	// unreachableRounds is how often all coordinators are tried before a request
-	// is refused when not one of them can be connected to.
+	// unreachableRounds is how often all coordinators are tried before a request is refused because none of them
+	// accepts a connection.
 	unreachableRounds = 3
 )
 
 // Client finds the coordinators' leader and calls it. It is safe for concurrent use.
 type Client struct {
 	seeds []string
-	// peers are how coordinators are reached.
+	// peers connects to coordinators.
 	peers rpc.Peers
 
 	mu sync.Mutex
@@ -47,27 +45,26 @@ type Client struct {
 	turn    int // index of the seed to try next
 }
 
-// New is a client that asks the seeds, addresses of coordinators, as the peers say.
+// New returns a client that starts with the seeds, addresses of coordinators.
 func New(seeds []string, peers rpc.Peers) *Client {
 	return &Client{seeds: seeds, peers: peers, current: seeds[0]}
 }
 
-// Address is the coordinator to talk to now.
+// Address returns the coordinator to use now.
 func (l *Client) Address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current
 }
 
-// Follow takes address for the leader's.
+// Follow makes address the leader's.
 func (l *Client) Follow(address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current = address
 }
 
-// Leave gives up on address and goes to the next seed, unless somebody else has
-// moved on already.
+// Leave moves from address to the next seed, unless another caller has moved on already.
 func (l *Client) Leave(address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,18 +78,17 @@ func (l *Client) Leave(address string) {
 	}
 }
 
-// Jobs is the job service of the coordinator at address.
+// Jobs returns the job service of the coordinator at address.
 func (l *Client) Jobs(address string) headroomv1connect.JobServiceClient {
 	return headroomv1connect.NewJobServiceClient(l.peers.HTTP(), l.peers.URL(address), l.peers.Options()...)
 }
 
-// Call makes one call at the leader and follows it wherever it goes, until try
-// succeeds, is refused for good, or ctx ends. try must be safe to repeat.
-// The error is ready for an operator: exit 3 when nothing was carried out, 7
-// when it may have been.
+// Call makes one call at the leader and follows it through elections, until try succeeds, is refused permanently, or
+// ctx ends. try must be safe to repeat. The error is meant for an operator: exit 3 if nothing was carried out, 7 if it
+// may have been.
 func (l *Client) Call(ctx context.Context, doing string, try func(context.Context, headroomv1connect.JobServiceClient) error) error {
 	var unsure error  // the last failure after which the command may have been carried out
-	answered := false // somebody is there: an election may be all that is missing
+	answered := false // a coordinator answers: there may be an election
 	for failed := 1; ; failed++ {
 		address := l.Address()
 		tryCtx, cancel := context.WithTimeout(ctx, tryWait)
@@ -127,7 +123,7 @@ func Ask[Q, A any](ctx context.Context, l *Client, doing string, method func(hea
 	return answer, err
 }
 
-// moveOn chooses whom to ask after err; false says that asking again is no use.
+// moveOn chooses the next coordinator after err; false means that a retry does not help.
 func (l *Client) moveOn(address string, err error) bool {
 	if next, ok := rpc.LeaderOf(err); ok {
 		if next == "" {
@@ -146,7 +142,7 @@ func (l *Client) moveOn(address string, err error) bool {
 	}
 }
 
-// maybeDone tells whether the command of a failed call may have been carried out.
+// maybeDone reports whether the command of a failed call may have been carried out.
 func maybeDone(err error) bool {
 	if _, ok := rpc.LeaderOf(err); ok {
 		return false
@@ -177,15 +173,13 @@ func (l *Client) unreachable(doing string, err, unsure error) error {
 	}
 }
 
-// timeLeft tells whether another call can be made: one that is cut short leaves
-// its outcome unknown.
+// timeLeft reports whether another call can be made: the result of an interrupted one is unknown.
 func timeLeft(ctx context.Context) bool {
 	end, bounded := ctx.Deadline()
 	return !bounded || time.Until(end) > retryWait+tryLeast
 }
 
-// Settled reports whether an error of the coordinators is final: repeating the
-// same command will not change it.
+// Settled reports whether an error of the coordinators is final: a retry will not change it.
 func Settled(err error) bool {
 	e, ok := errors.AsType[*cli.Error](err)
 	return ok && e.Exit != cli.ExitUnreachable && e.Exit != cli.ExitUnknown

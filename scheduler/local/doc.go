@@ -1,24 +1,18 @@
-// Package local is the engine that runs tasks as ordinary processes: the worker
-// of one node.
-//
-// The one idea: the worker pulls. It opens one stream to the scheduler, says
-// what it still runs, gets tasks and reports how they end; the scheduler never
-// connects to a node. Where the masters of a group give the tasks, it goes to the
-// next one whenever one is lost or on standby. A worker knows nothing of caps and watts: it is given
-// fewer tasks where the cap is low.
-//
-// Guarantees: a task's output appears under its final name only when the task
-// succeeded and the bytes are on disk, whole, and once: of several attempts that succeed the
-// first one's stays; never more tasks than slots run at once;
-// a broken stream or a restarted scheduler ends no task; a result is repeated
-// until it is surely delivered; a cancelled task is killed with its whole process
-// group, and so is every task when the worker ends. When the worker itself is
-// killed, the kernel kills each task's first process with it.
-//
-// Tasks may run as other users: the worker hands each to a runner, a process of the
-// task's user behind a socket that only the worker may open (Serve). No process of
-// ours changes its user; the service manager starts a runner as the right one.
-//
-// It never uses a shell, never removes anything but its own unfinished output,
-// and never decides which task to run.
+// Package local is the engine that runs tasks as ordinary processes: the worker of one node.
+// | The one idea: the worker pulls. It opens one stream to the scheduler, reports what it still runs, receives tasks
+// and reports how they end; the scheduler never connects to a node. If the masters of a group assign the tasks, it
+// moves to the next one when one is lost or on standby. A worker knows neither caps nor power: it gets fewer tasks if
+// the cap is low.
+// | Guarantees:
+//   - a task's output appears under its final name only when the task succeeded and the bytes are on disk, complete,
+//     and once: of several successful attempts the output of the first stays;
+//   - at most as many tasks as slots run at once;
+//   - a broken stream or a restarted scheduler ends no task;
+//   - a result is repeated until it has certainly arrived;
+//   - a cancelled task is killed with its whole process group, and so is every task when the worker ends. When the
+//     worker itself is killed, the kernel kills each task's first process with it.
+// | Tasks may run as other users: the worker sends each to a runner, a process of the task's user behind a socket that
+// only the worker may open (Serve). No process of ours changes its user; the service manager starts a runner as the
+// right one.
+// | It never uses a shell, never removes anything but its own unfinished output, and never decides which task to run.
 package local

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// tailMax is how much of standard error is kept for the cause of a failure.
+	// tailMax is how much of standard error is kept as the cause of a failure.
 	tailMax = 2 << 10
 	// pipeWait is how long a process that left its group may keep standard error open.
 	pipeWait = time.Second
@@ -28,16 +28,17 @@ const (
 	exitNotStarted = -1
 )
 
-// Stopped is the error of a task that was killed because the scheduler said so,
-// or because the worker ended. It is no failure of the task.
+// Stopped is the error of a task that was killed by the scheduler or because the worker ended. It is no failure of the
+// task.
 const Stopped = "stopped"
 
-// NoSlot is the error of a task that was not begun since all slots of its worker are taken. It is no failure of the task.
+// NoSlot is the error of a task that was not started because all slots of its worker are used. It is no failure of the
+// task.
 const NoSlot = "no free slot"
 
 var errStopped = errors.New(Stopped)
 
-// Failure is empty for a task that has succeeded, and the cause in words otherwise.
+// Failure returns the cause in words, and "" for a successful task.
 func Failure(r *headroomv1.TaskResult) string {
 	switch {
 	case r.GetError() != "":
@@ -49,23 +50,21 @@ func Failure(r *headroomv1.TaskResult) string {
 	}
 }
 
-// Partial is the name of an unfinished output: beside the final one, so that the
-// rename is atomic, and different for each attempt, so that two attempts never
-// write into one file.
+// Partial returns the name of an unfinished output: in the folder of the final one, so that the rename is atomic, and
+// different for each attempt, so that two attempts never write into one file.
 func Partial(output string, attempt uint32) string {
 	return filepath.Join(filepath.Dir(output), fmt.Sprintf(".%s.%08x.part", filepath.Base(output), attempt))
 }
 
-// RunTask runs one task to its end in this process, without a worker, and tells how it
-// ended. The task's own environment is added to env.
+// RunTask runs one task to its end in this process, without a worker, and returns its result. The task's own
+// environment is added to env.
 func RunTask(ctx context.Context, t *headroomv1.Task, env []string) *headroomv1.TaskResult {
 	return run(ctx, t, append(slices.Clone(env), t.GetEnv()...))
 }
 
-// run runs one task to its end and tells how it ended. When ctx ends the task is
-// killed with its process group. The calling goroutine keeps its thread: the
-// kernel kills the task when the thread that started it ends, and the thread
-// must not end before.
+// run runs one task to its end and returns its result. When ctx ends the task is killed with its process group. The
+// calling goroutine is locked to its thread: the kernel kills the task when the thread that started it ends, so the
+// thread must not end before.
 func run(ctx context.Context, t *headroomv1.Task, env []string) *headroomv1.TaskResult {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -85,7 +84,7 @@ func run(ctx context.Context, t *headroomv1.Task, env []string) *headroomv1.Task
 		r.Error, r.ExitCode = Stopped, exitNotStarted
 	case err != nil:
 		r.Error = strings.ToValidUTF8(err.Error(), "?")
-		if r.GetExitCode() == 0 { // it ran well, but its output could not be kept
+		if r.GetExitCode() == 0 { // it succeeded, but its output could not be stored
 			r.ExitCode = exitNotStarted
 		}
 	}
@@ -101,7 +100,7 @@ type process struct {
 	stderr  tail
 
 	mu     sync.Mutex
-	reaped bool // the process id may belong to somebody else
+	reaped bool // the process id may be reused
 	killed bool
 }
 
@@ -133,7 +132,7 @@ func (p *process) execute(ctx context.Context, out *os.File) error {
 	p.cmd.Cancel = p.kill
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr = p.task.GetDir(), p.env, &p.stderr
 	if !slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, p.partial) }) {
-		p.cmd.Stdout = out // else the program writes its output by itself
+		p.cmd.Stdout = out // otherwise the program writes its output itself
 	}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p.cmd.WaitDelay = pipeWait
@@ -150,8 +149,8 @@ func (p *process) execute(ctx context.Context, out *os.File) error {
 	return nil
 }
 
-// wait waits until the process has ended, ends what is left of its group, and
-// only then lets the system reuse the process id.
+// wait waits until the process has ended, kills the rest of its group, and only then lets the system reuse the process
+// id.
 func (p *process) wait() error {
 	var info unix.Siginfo
 	for {
@@ -161,12 +160,12 @@ func (p *process) wait() error {
 		}
 	}
 	p.mu.Lock()
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // ESRCH: nobody is left
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // ESRCH: no process is left
 	p.reaped = true
 	p.mu.Unlock()
 	err := p.cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		return nil // only standard error was held open by a process that left the group
+		return nil // a process that left the group only held standard error open
 	}
 	return err
 }
@@ -182,7 +181,7 @@ func (p *process) kill() error {
 	return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 }
 
-// cause is how the process failed, with the end of what it said.
+// cause returns how the process failed, with the end of its output.
 func (p *process) cause(err error) error {
 	said := strings.TrimSpace(p.stderr.String())
 	if said == "" {
@@ -191,8 +190,8 @@ func (p *process) cause(err error) error {
 	return fmt.Errorf("%w: %s", err, said)
 }
 
-// keep makes the output durable and gives it its final name, unless another attempt of the
-// task was first: then that output counts, and this one is removed.
+// keep makes the output durable and gives it its final name, unless another attempt of the task was first: then that
+// output counts, and this one is removed.
 func (p *process) keep() error {
 	file, err := os.OpenFile(p.partial, os.O_RDWR, 0)
 	if err != nil {
@@ -211,8 +210,8 @@ func (p *process) keep() error {
 	return os.Remove(p.partial)
 }
 
-// moveTo renames a file to a name that must not be there: of several that try, one succeeds.
-// Where the file system cannot do that in one step (NFS), a link of that name does it.
+// moveTo renames a file to a name that must not exist: of several callers, one succeeds. If the file system cannot do
+// that in one step (NFS), a hard link does it.
 func moveTo(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -224,7 +223,7 @@ func moveTo(from, to string) error {
 	return nil
 }
 
-// linkTo is moveTo in two steps. Cut in between it leaves the unfinished name, and nothing else.
+// linkTo is moveTo in two steps. An interruption leaves only the unfinished name.
 func linkTo(from, to string) error {
 	if err := os.Link(from, to); err != nil {
 		return err
@@ -253,5 +252,5 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept.
+// String returns what was kept.
 func (t *tail) String() string { return string(t.buf) }

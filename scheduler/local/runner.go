@@ -23,33 +23,33 @@ import (
 )
 
 const (
-	// frameMax bounds a task or a result between worker and runner. A reduce task names
-	// every map output on its command line.
+	// frameMax bounds a task or a result between worker and runner. A reduce task has every map output on its command
+	// line.
 	frameMax = 16 << 20
-	// frameWait bounds how long either side waits for the other one's bytes.
+	// frameWait bounds how long either side waits for the other.
 	frameWait = 30 * time.Second
 	// runnerMax bounds the tasks of one user on one node; more than any worker has slots.
 	runnerMax = 4096
-	// DefaultUser runs the tasks of all jobs where no users are configured.
+	// DefaultUser runs the tasks of all jobs if no users are configured.
 	DefaultUser = "headroom-task"
 )
 
-// userRule is what a task user's name may look like: it becomes a part of a path.
+// userRule matches valid names of task users: the name becomes part of a path.
 var userRule = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 
-// errNoUser is a task whose submitter has no user on this node.
+// errNoUser is returned for a task whose submitter has no user on this node.
 var errNoUser = errors.New("no user is configured for the submitter")
 
-// Users chooses the user that runs a task. The zero value runs tasks as the worker's own
-// user, which separates nothing: for trying the system without root.
+// Users chooses the user that runs a task. The zero value runs tasks as the worker's own user, without separation: for
+// trying the system without root.
 type Users struct {
 	// Sockets is the folder of the runners' sockets, USER.sock each; empty for none.
 	Sockets string
-	// BySubmitter names the user for each submitter. Empty: DefaultUser runs every task.
+	// BySubmitter maps submitters to users. If empty, DefaultUser runs every task.
 	BySubmitter map[string]string
 }
 
-// Check reports why the users cannot be used.
+// Check returns why the users cannot be used.
 func (u Users) Check() error {
 	if u.Sockets == "" && len(u.BySubmitter) > 0 {
 		return errors.New("users are configured, but no folder of sockets to run tasks as these users")
@@ -65,7 +65,7 @@ func (u Users) Check() error {
 	return nil
 }
 
-// socket is where the runner of a submitter's tasks listens.
+// socket returns the socket of the runner of a submitter's tasks.
 func (u Users) socket(submitter string) (string, error) {
 	user := DefaultUser
 	if len(u.BySubmitter) > 0 {
@@ -77,9 +77,8 @@ func (u Users) socket(submitter string) (string, error) {
 	return filepath.Join(u.Sockets, user+".sock"), nil
 }
 
-// Serve runs a task for each connection to l, as the user of this process, until ctx
-// ends. A task is killed when its connection closes, so it never outlives its worker.
-// Tasks get this process's environment, not the worker's.
+// Serve runs a task for each connection to l, as the user of this process, until ctx ends. A task is killed when its
+// connection closes, so it never outlives its worker. Tasks have this process's environment, not the worker's.
 func Serve(ctx context.Context, l net.Listener, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -113,7 +112,7 @@ func Serve(ctx context.Context, l net.Listener, logger *slog.Logger) error {
 	}
 }
 
-// serveTask runs the task that comes over one connection.
+// serveTask runs the task of one connection.
 func serveTask(ctx context.Context, conn net.Conn) error {
 	defer func() { _ = conn.Close() }()
 	var t headroomv1.Task
@@ -126,7 +125,7 @@ func serveTask(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		// The worker sends nothing more. It closes to have the task killed, or has ended.
+		// The worker sends nothing more. It closes to kill the task, or has ended.
 		_, _ = conn.Read(make([]byte, 1))
 		cancel()
 	}()
@@ -134,8 +133,8 @@ func serveTask(ctx context.Context, conn net.Conn) error {
 	return writeFrame(conn, run(ctx, &t, env))
 }
 
-// delegate has a task run behind a socket and returns how it ended. It returns after the
-// task has ended, also when ctx ends first.
+// delegate runs a task behind a socket and returns its result. It returns after the task has ended, also when ctx ends
+// first.
 func delegate(ctx context.Context, socket string, t *headroomv1.Task) *headroomv1.TaskResult {
 	began := time.Now()
 	r, err := exchange(ctx, socket, t)
@@ -146,8 +145,7 @@ func delegate(ctx context.Context, socket string, t *headroomv1.Task) *headroomv
 	case err != nil:
 		r = &headroomv1.TaskResult{ExitCode: exitNotStarted, Error: strings.ToValidUTF8(err.Error(), "?")}
 	}
-	// The runner belongs to the task's user: what it says of the task is believed, what it
-	// says of other things is not.
+	// The runner belongs to the task's user: only its statements about the task are trusted.
 	r.Ref, r.Seconds = t.GetRef(), seconds
 	if most := seconds * float64(runtime.NumCPU()); !(r.GetCpuSeconds() >= 0) || r.GetCpuSeconds() > most || math.IsNaN(most) {
 		r.CpuSeconds = 0
@@ -169,7 +167,7 @@ func exchange(ctx context.Context, socket string, t *headroomv1.Task) (*headroom
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	// Half a close asks for the task's end; its result still comes.
+	// Half-closing the connection requests the task's end; its result still arrives.
 	unhook := context.AfterFunc(ctx, func() {
 		if u, ok := c.(*net.UnixConn); ok {
 			_ = u.CloseWrite()
@@ -199,7 +197,7 @@ func writeFrame(c net.Conn, m proto.Message) error {
 	return err
 }
 
-// readFrame reads a message that is due now.
+// readFrame reads a message that must arrive now.
 func readFrame(c net.Conn, into proto.Message) error {
 	if err := c.SetReadDeadline(time.Now().Add(frameWait)); err != nil {
 		return err

@@ -21,42 +21,41 @@ import (
 )
 
 const (
-	// aliveEvery is how often the worker speaks; the scheduler gives its tasks to
-	// others after 5 s of silence.
+	// aliveEvery is the interval of the worker's messages; the scheduler reassigns its tasks after 5 s of silence.
 	aliveEvery = time.Second
-	// backoffMin and backoffMax bound the wait before the stream is opened again.
-	// A restarted scheduler waits 2 s for its workers, so the longest is below.
+	// backoffMin and backoffMax bound the wait before the stream is reopened. A restarted scheduler waits 2 s for its
+	// workers, so the maximum is below.
 	backoffMin = 50 * time.Millisecond
 	backoffMax = time.Second
-	// repeatFor is how long a result that was sent is repeated on a new stream: a
-	// dead connection is noticed sooner than that.
+	// repeatFor is how long a sent result is repeated on a new stream: a dead connection is noticed sooner than that.
 	repeatFor = 10 * time.Second
 	// outboxMax bounds the results that are kept.
 	outboxMax = 4096
-	// resultsAtOnce bounds the results of one message: with the ends of their standard errors they take half a megabyte.
+	// resultsAtOnce bounds the results of one message: with the ends of their standard errors they take half a
+	// megabyte.
 	resultsAtOnce = 256
-	// goodbyeWait is how long the scheduler may take to notice the end.
+	// goodbyeWait is how long the scheduler may take to acknowledge the end.
 	goodbyeWait = time.Second
-	// inboxMax is how many messages of the scheduler may wait to be handled.
+	// inboxMax bounds the scheduler's messages that wait to be handled.
 	inboxMax = 16
 )
 
-// Config is what a worker must know. Users may be left out.
+// Config is the configuration of a worker. Users is optional.
 type Config struct {
 	// Node is the name of the node that the worker runs on.
 	Node string
-	// Schedulers are addresses, host:port: the scheduler's, or those of the masters of the node's group. While one is lost
-	// or on standby, the next one is asked for tasks.
+	// Schedulers are addresses, host:port: the scheduler's, or those of the masters of the node's group. While one is
+	// lost or on standby, the next one is used.
 	Schedulers []string
-	// Peers is how they are reached; the zero value is in the clear.
+	// Peers connects to them; the zero value is without TLS.
 	Peers rpc.Peers
-	// Slots is how many tasks may run at once, at least 1.
+	// Slots is the maximum of concurrent tasks, at least 1.
 	Slots int
-	// Dir is the worker's own folder; tasks find their TMPDIR in it.
+	// Dir is the worker's own folder; it contains the TMPDIR of tasks.
 	Dir string
 	// Users chooses the user of each task; the zero value is the worker's own.
 	Users Users
-	// Version is told to the scheduler, for operators.
+	// Version is sent to the scheduler, for operators.
 	Version string
 	Logger  *slog.Logger
 }
@@ -65,19 +64,19 @@ type Config struct {
 type Worker struct {
 	cfg     Config
 	clients []headroomv1connect.WorkerServiceClient
-	at      int // the one of Schedulers that is asked
+	at      int // the index in Schedulers of the one in use
 	peers   rpc.Peers
 	denials *secure.Denials
 	env     []string
 	running map[ref]context.CancelFunc
-	proofs  map[ref]string // of what runs
+	proofs  map[ref]string // of running tasks
 	ended   chan *headroomv1.TaskResult
 	outbox  []sent
-	batches bool // the stream is a master's, which takes several results at once
+	batches bool // the stream is a master's, which accepts several results at once
 	link    link // for one log line per change
 }
 
-// link is what the worker last said about its stream.
+// link is the last logged state of the stream.
 type link uint8
 
 const (
@@ -100,13 +99,13 @@ func (r ref) proto() *headroomv1.TaskRef {
 	return &headroomv1.TaskRef{Job: r.job, Phase: r.phase, Index: r.index, Attempt: r.attempt}
 }
 
-// sent is a result that the scheduler may not know yet.
+// sent is a result that the scheduler may not have yet.
 type sent struct {
 	result *headroomv1.TaskResult
 	at     time.Time // zero: not sent
 }
 
-// New is a worker that does nothing until Run. It makes its folder.
+// New returns a worker that does nothing until Run. It creates its folder.
 func New(cfg Config) (*Worker, error) {
 	if err := cfg.Users.Check(); err != nil {
 		return nil, fmt.Errorf("worker %s: %w", cfg.Node, err)
@@ -145,8 +144,8 @@ func New(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-// Run works until ctx ends; then it kills its tasks with their process groups,
-// says goodbye and returns nil. An unreachable scheduler is tried for ever.
+// Run works until ctx ends; then it kills its tasks with their process groups, says goodbye and returns nil. An
+// unreachable scheduler is retried for ever.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.peers.Close()
 	defer w.stopAll()
@@ -163,7 +162,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			wait, failed = backoffMin, 1
 		}
 		if failed%len(w.clients) != 0 {
-			continue // another one may give tasks at once
+			continue // another one may assign tasks at once
 		}
 		if !w.pause(ctx, wait) {
 			return nil
@@ -179,7 +178,7 @@ func (w *Worker) noteBroken(err error) {
 	w.link = linkDown
 }
 
-// pause waits, while tasks may end. It returns false when ctx ended.
+// pause waits while tasks may end. It returns false when ctx ended.
 func (w *Worker) pause(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -197,7 +196,7 @@ func (w *Worker) pause(ctx context.Context, wait time.Duration) bool {
 
 type stream = connect.BidiStreamForClient[headroomv1.WorkerMessage, headroomv1.WorkMessage]
 
-// session is the life of one stream.
+// session runs one stream.
 func (w *Worker) session(ctx context.Context) error {
 	// The stream outlives ctx by the goodbye.
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -240,7 +239,7 @@ func (w *Worker) session(ctx context.Context) error {
 	}
 }
 
-// open opens the stream, says hello and repeats the results that may be lost.
+// open opens the stream, sends hello and repeats the results that may be lost.
 func (w *Worker) open(ctx context.Context) (*stream, error) {
 	st := w.clients[w.at].Work(ctx)
 	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version}
@@ -262,14 +261,14 @@ func (w *Worker) open(ctx context.Context) (*stream, error) {
 		return st, nil
 	}
 	if _, cause := st.Receive(); errors.Is(err, io.EOF) && cause != nil {
-		err = cause // Send only knows that the stream is over
+		err = cause // Send only reports that the stream is over
 	}
 	_ = st.CloseRequest()
 	_ = st.CloseResponse()
 	return nil, err
 }
 
-// handle carries out one message.
+// handle handles one message.
 func (w *Worker) handle(ctx context.Context, m *headroomv1.WorkMessage) {
 	if w.link != linkUp && m != nil {
 		w.link = linkUp
@@ -292,10 +291,10 @@ func (w *Worker) handle(ctx context.Context, m *headroomv1.WorkMessage) {
 	}
 }
 
-// deniedFile keeps the schedulers' certificates that are denied, in the worker's folder.
+// deniedFile stores the denied certificates of schedulers, in the worker's folder.
 const deniedFile = "denied.json"
 
-// deny takes over denials: no such scheduler is obeyed, now or after a restart.
+// deny applies denials: such a scheduler is not obeyed, now or after a restart.
 func (w *Worker) deny(m *headroomv1.Denials) {
 	if !rpc.TakeDenials(w.denials, m, secure.Scheduler) {
 		return
@@ -311,7 +310,7 @@ func (w *Worker) deny(m *headroomv1.Denials) {
 func (w *Worker) start(ctx context.Context, t *headroomv1.Task) {
 	key := keyOf(t.GetRef())
 	if w.running[key] != nil {
-		return // already told
+		return // already reported
 	}
 	if len(w.running) >= w.cfg.Slots {
 		w.outbox = append(w.outbox, sent{result: &headroomv1.TaskResult{Ref: t.GetRef(), ExitCode: exitNotStarted, Error: NoSlot}})
@@ -340,7 +339,7 @@ func (w *Worker) run(ctx context.Context, t *headroomv1.Task) *headroomv1.TaskRe
 	return delegate(ctx, socket, handed)
 }
 
-// collect takes note of a task that ended.
+// collect records an ended task.
 func (w *Worker) collect(r *headroomv1.TaskResult) {
 	delete(w.running, keyOf(r.GetRef()))
 	delete(w.proofs, keyOf(r.GetRef()))
@@ -350,7 +349,7 @@ func (w *Worker) collect(r *headroomv1.TaskResult) {
 	}
 }
 
-// collectReady takes note of the tasks that have ended beside it, so that their results travel together.
+// collectReady records the tasks that have ended meanwhile, so that their results are sent together.
 func (w *Worker) collectReady() {
 	for {
 		select {
@@ -389,7 +388,7 @@ func (w *Worker) flush(st *stream) error {
 	return nil
 }
 
-// prune forgets the results that have surely arrived.
+// prune forgets the results that have certainly arrived.
 func (w *Worker) prune(now time.Time) {
 	kept := w.outbox[:0]
 	for _, s := range w.outbox {
@@ -401,8 +400,7 @@ func (w *Worker) prune(now time.Time) {
 	w.outbox = kept
 }
 
-// goodbye kills the tasks and closes the stream from this side: the scheduler
-// gives them to others at once.
+// goodbye kills the tasks and closes the stream: the scheduler reassigns them at once.
 func (w *Worker) goodbye(st *stream, broken <-chan error) {
 	w.stopAll()
 	if err := st.CloseRequest(); err != nil && !errors.Is(err, io.EOF) {
@@ -411,7 +409,7 @@ func (w *Worker) goodbye(st *stream, broken <-chan error) {
 	timer := time.NewTimer(goodbyeWait)
 	defer timer.Stop()
 	select {
-	case err := <-broken: // as asked for
+	case err := <-broken: // as expected
 		w.cfg.Logger.Debug("stream closed", slog.String("node", w.cfg.Node), slog.Any("error", err))
 	case <-timer.C:
 	}

@@ -12,36 +12,36 @@ import (
 	"headroom/scheduler/jobfile"
 )
 
-// Config is what a master must know. Peer, Reserved, Coordinators, Denied and Metrics may be left out.
+// Config is the configuration of a master. Peer, Reserved, Coordinators, Denied and Metrics are optional.
 type Config struct {
-	// Name of the master, and the group that it serves: the name of a domain of the power tree.
+	// Name of the master, and the group that it serves: the name of a power domain.
 	Name, Group string
 	// Peer is the address of the group's other master; empty for none.
 	Peer string
 	// Reserved is how many slots serve high-priority tasks only.
 	Reserved Reserved
-	// W: at least one of every W tasks that begin while both priorities wait is of low priority; 0 is strict priority.
+	// W: at least one of every W tasks that start while both priorities wait has low priority; 0 is strict priority.
 	W int
-	// Coordinators are addresses of them; without any, caps are not heeded and any node is of the group.
+	// Coordinators are addresses of coordinators; without any, caps are ignored and any node belongs to the group.
 	Coordinators []string
-	// Peers is how the peer and the coordinators are reached; the zero value is in the clear.
+	// Peers connects to the peer and the coordinators; the zero value is without TLS.
 	Peers rpc.Peers
 	// Guard decides who may call.
 	Guard *access.Guard
-	// Denied follows which certificates are denied; nil in the clear.
+	// Denied provides the denied certificates; nil without TLS.
 	Denied *access.Denied
-	// Metrics is where Prometheus asks; nil for nowhere.
+	// Metrics is the listener for Prometheus; nil for none.
 	Metrics net.Listener
 	Logger  *slog.Logger
 }
 
-// Reserved is a number of slots, or a part of all slots of the group.
+// Reserved is a number of slots, or a fraction of all slots of the group.
 type Reserved struct {
 	Slots int
 	Part  float64
 }
 
-// of returns how many of so many slots are reserved.
+// of returns how many of the slots are reserved.
 func (r Reserved) of(slots int) int {
 	if r.Part > 0 {
 		return int(math.Round(r.Part * float64(slots)))

@@ -12,7 +12,7 @@ import (
 	"headroom/internal/rpc"
 )
 
-// join takes in a distributor whose stream opens: it is told the state, and what it has not taken yet.
+// join adds a distributor whose stream opens, and sends it the state and its unacknowledged results.
 func (g *group) join(now time.Time, s *placeSession) error {
 	d := g.distributors[s.name]
 	if d == nil {
@@ -39,7 +39,8 @@ func (g *group) join(now time.Time, s *placeSession) error {
 	return nil
 }
 
-// renew parts a distributor from what an earlier process of it has handed over: what waits is forgotten; what runs may be claimed.
+// renew separates a distributor from what an earlier process of it has sent: waiting tasks are removed; running ones
+// may be claimed.
 func (g *group) renew(now time.Time, d *distributor) {
 	for _, t := range g.tasks {
 		if t.from != d {
@@ -62,7 +63,7 @@ func (g *group) renew(now time.Time, d *distributor) {
 	clear(d.lost)
 }
 
-// drop forgets a task that waits.
+// drop removes a waiting task.
 func (g *group) drop(t *task) {
 	if t.id != 0 {
 		g.core.Cancel(t.id)
@@ -70,7 +71,7 @@ func (g *group) drop(t *task) {
 	g.forget(t)
 }
 
-// of is the distributor of a stream; nil for a stream that another one has replaced.
+// of returns the distributor of a stream; nil for a stream that another one has replaced.
 func (g *group) of(s *placeSession, now time.Time) *distributor {
 	if d := g.distributors[s.name]; d != nil && d.session == s {
 		d.heard = now
@@ -79,7 +80,7 @@ func (g *group) of(s *placeSession, now time.Time) *distributor {
 	return nil
 }
 
-// place takes tasks over.
+// place accepts tasks.
 func (g *group) place(now time.Time, s *placeSession, m *headroomv1.PlaceTasks) {
 	d := g.of(s, now)
 	if d == nil {
@@ -98,10 +99,10 @@ func (g *group) place(now time.Time, s *placeSession, m *headroomv1.PlaceTasks) 
 	}
 }
 
-// known is what take returns for a task that is here already or was answered.
+// known is returned by take for a task that is already here or was answered.
 const known = "known"
 
-// take takes one task over; what it returns otherwise is known, or why it is refused.
+// take accepts one task; otherwise it returns known, or why the task is refused.
 func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share int) (refused string) {
 	k, proof := keyOf(x.GetRef()), x.GetRef().GetProof()
 	if t := g.tasks[k]; t != nil {
@@ -143,7 +144,7 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 	return ""
 }
 
-// claim gives a task that is here to its distributor.
+// claim assigns a task that is here to its distributor.
 func (g *group) claim(d *distributor, t *task, x *headroomv1.Task, high bool) (refused string) {
 	switch {
 	case t.proof != x.GetRef().GetProof(), t.from != nil && t.from != d:
@@ -153,14 +154,14 @@ func (g *group) claim(d *distributor, t *task, x *headroomv1.Task, high bool) (r
 	}
 	g.core.End(t.id) // for its priority, which only the distributor knows
 	t.from, t.message, t.high = d, x, high
-	t.stopped = false // what the worker says of it is for somebody again: that it was stopped, too
+	t.stopped = false // its result counts again, also that it was stopped
 	t.id = g.core.Adopt(t, high, t.on.worker)
 	delete(g.unclaimed, t.key)
 	d.here[kind(high)]++
 	return ""
 }
 
-// taken forgets what a distributor has.
+// taken removes acknowledged results of a distributor.
 func (g *group) taken(now time.Time, s *placeSession, refs []*headroomv1.TaskRef) {
 	if d := g.of(s, now); d != nil {
 		for _, r := range refs {
@@ -170,7 +171,7 @@ func (g *group) taken(now time.Time, s *placeSession, refs []*headroomv1.TaskRef
 	}
 }
 
-// cancel takes tasks back; of a whole job where it is named.
+// cancel cancels tasks, or those of a whole job if it is named.
 func (g *group) cancel(now time.Time, s *placeSession, m *headroomv1.PlaceCancel) {
 	d := g.of(s, now)
 	if d == nil {
@@ -204,7 +205,7 @@ func (g *group) cancel(now time.Time, s *placeSession, m *headroomv1.PlaceCancel
 	}
 }
 
-// takeBack forgets a task that waits, and stops one that runs.
+// takeBack removes a waiting task, and stops a running one.
 func (g *group) takeBack(t *task) {
 	if t.on == nil {
 		g.drop(t)
@@ -213,7 +214,7 @@ func (g *group) takeBack(t *task) {
 	}
 }
 
-// part notes that a distributor's stream has ended: it comes back, or is forgotten after a while.
+// part records that a distributor's stream has ended: it reconnects, or is removed after a while.
 func (g *group) part(now time.Time, s *placeSession) {
 	if d := g.of(s, now); d != nil {
 		d.session = nil
@@ -221,8 +222,8 @@ func (g *group) part(now time.Time, s *placeSession) {
 	}
 }
 
-// expireDistributors forgets those that have been away for too long, with what waits for them, and cuts off those that do not read
-// or say nothing.
+// expireDistributors removes those that have been away for too long, with their waiting tasks, and disconnects those
+// that do not read or send nothing.
 func (g *group) expireDistributors(now time.Time) {
 	for _, d := range g.distributors {
 		switch {
@@ -239,13 +240,13 @@ func (g *group) expireDistributors(now time.Time) {
 	}
 }
 
-// cut ends the stream of a distributor. The news of its end may have been lost with the request, so nobody waits for it.
+// cut ends the stream of a distributor. The report of its end may be lost with the request, so nothing waits for it.
 func (g *group) cut(now time.Time, s *placeSession, why error) {
 	s.cut(why)
 	g.part(now, s)
 }
 
-// tell sends something to a distributor that is there.
+// tell sends something to a connected distributor.
 func (d *distributor) tell(x placeItem) {
 	if d.session != nil {
 		d.session.put(x)

@@ -19,34 +19,35 @@ import (
 )
 
 const (
-	// workerSilence is the silence after which a worker's tasks count as lost, and distributorSilence that after which a distributor
-	// is forgotten with what waits for it.
+	// workerSilence is the silence after which a worker's tasks count as lost, and distributorSilence that after which
+	// a distributor is removed with its waiting tasks.
 	workerSilence      = 5 * time.Second
 	distributorSilence = time.Minute
-	// takeoverAfter is the silence after which a new stream of a node replaces the one before: workers speak each second.
+	// takeoverAfter is the silence after which a new stream of a node replaces the previous one: workers send a message
+	// every second.
 	takeoverAfter = 2 * time.Second
-	// hold is how long at most a master that has become active waits for its workers to say what they run, before tasks that nobody
-	// knows are lost. A worker asks the masters of its group in turn at least once a second.
+	// hold bounds how long a newly active master waits for its workers to report what they run, before unreported tasks
+	// are lost. A worker tries the masters of its group in turn at least once a second.
 	hold = 3 * time.Second
 	// claimWait is how long a task that only its worker knows may run without its distributor: then it is stopped.
 	claimWait = 30 * time.Second
 	// orphansMost bounds the results whose distributor is not known yet, and orphanFor how long they are kept.
 	orphansMost = 1 << 16
 	orphanFor   = time.Minute
-	// queueLeast, queueEach and queueMost bound the tasks of a priority that may be here, waiting or running: so many for each usable
-	// slot, since the rest waits at the distributors, who know where else it could run.
+	// queueLeast, queueEach and queueMost bound the tasks of a priority here, waiting or running: a number per usable
+	// slot, because the rest waits at the distributors, who can send it elsewhere.
 	queueLeast = 1 << 10
 	queueEach  = 64
 	queueMost  = 1 << 16
-	// overrun is by how much a distributor may exceed its window: tasks and a new window may cross on the way.
+	// overrun is by how much a distributor may exceed its window: tasks and a new window may cross.
 	overrun = 2
-	// distributorsMost and nodesMost bound who is known; a group is a rack or a row.
+	// distributorsMost and nodesMost bound the known peers; a group is a rack or a row.
 	distributorsMost = 256
 	nodesMost        = 10_000
 	slotsMost        = 100_000
 	// stallMost is how long a message may wait for its peer to read.
 	stallMost = 5 * time.Second
-	// stateEvery is how often distributors are told the state of the group.
+	// stateEvery is the interval of sending the state of the group to distributors.
 	stateEvery = time.Second
 	// newsLate is the age from which caps count as old: the length of a lease.
 	newsLate = 10 * time.Second
@@ -67,23 +68,24 @@ func (k key) ref(proof string) *headroomv1.TaskRef {
 	return &headroomv1.TaskRef{Job: k.job, Phase: k.phase, Index: k.index, Attempt: k.attempt, Proof: proof}
 }
 
-// task is an attempt that waits or runs here. It waits in the queue, or, with a zero id, for a worker that may be running it.
+// task is an attempt that waits or runs here. It waits in the queue or, with a zero id, for a worker that may be
+// running it.
 type task struct {
 	key
 	proof   string
 	message *headroomv1.Task // nil for one that only its worker knows
-	from    *distributor     // nil for one that nobody has handed over yet
+	from    *distributor     // nil for one that no distributor has sent yet
 	high    bool
 	id      pigeon.ID
 	on      *node // nil while it waits
-	// stopped: its worker has been told to stop it, and nobody waits for its result.
+	// stopped is whether its worker has been told to stop it, and its result is not needed.
 	stopped bool
-	// slot is what a framework was granted, or wishes for. Such a task has no key and no distributor, and no worker is told of it.
+	// slot is one that a framework was granted, or requests. Such a task has no key and no distributor, and no worker.
 	slot  *slots.Slot
 	since time.Time // when it lost its distributor
 }
 
-// node is where a worker is.
+// node is the node of a worker.
 type node struct {
 	name    string
 	slots   int
@@ -91,10 +93,10 @@ type node struct {
 	running int
 	session *workSession // nil while it is not connected
 	heard   time.Time
-	begun   []workItem // not handed to the session yet
+	begun   []workItem // not sent to the session yet
 }
 
-// distributor is one that hands tasks over.
+// distributor is one that sends tasks.
 type distributor struct {
 	name        string
 	incarnation uint64
@@ -104,7 +106,7 @@ type distributor struct {
 	lost        map[key]bool
 	// here are its tasks that wait or run, of low and high priority.
 	here [2]int
-	told time.Time // when it was told the state
+	told time.Time // when the state was last sent
 }
 
 type orphan struct {
@@ -128,18 +130,19 @@ type group struct {
 	// unclaimed are running tasks without a distributor.
 	unclaimed    map[key]*task
 	distributors map[string]*distributor
-	// slots are those that frameworks take; nil on standby.
+	// slots are those that frameworks use; nil on standby.
 	slots   *slots.Book
 	orphans map[key]orphan
-	// caps are those of the nodes below the domain, as told at capsAt; zero: never.
+	// caps are those of the nodes in the domain, as received at capsAt; zero for never.
 	caps   map[string]dispatch.Cap
 	capsAt time.Time
 	counts counts
-	// settled: the workers have said what they run, or have had the time to.
+	// settled is whether the workers have reported what they run, or have had the time to.
 	settled bool
-	// awaited are the nodes that the peer has named last, and that have not come here since; nil where it has named none.
+	// awaited are the nodes that the peer reported last and that have not connected here since; nil if it reported
+	// none.
 	awaited map[string]bool
-	fed     []*node // reused: nodes with tasks that have begun
+	fed     []*node // reused: nodes with started tasks
 }
 
 func newGroup(cfg Config, now time.Time) *group {
@@ -171,7 +174,7 @@ func kind(high bool) int {
 	return 0
 }
 
-// share is how many tasks of a priority each distributor may have here.
+// share returns how many tasks of a priority each distributor may have here.
 func (g *group) share() int {
 	queue := min(max(queueLeast, queueEach*g.core.State().Usable), queueMost)
 	n := 0
@@ -183,7 +186,7 @@ func (g *group) share() int {
 	return max(1, queue/max(1, n))
 }
 
-// forget takes an attempt out of the books.
+// forget removes an attempt.
 func (g *group) forget(t *task) {
 	delete(g.tasks, t.key)
 	delete(g.unclaimed, t.key)
@@ -196,7 +199,7 @@ func (g *group) forget(t *task) {
 	}
 }
 
-// lose tells the distributor of a task that it has no result.
+// lose reports to the distributor of a task that it has no result.
 func (g *group) lose(t *task) {
 	from := t.from
 	g.forget(t)
@@ -207,7 +210,7 @@ func (g *group) lose(t *task) {
 	}
 }
 
-// decide starts what can start, and hands it to the sessions.
+// decide starts what can start, and passes it to the sessions.
 func (g *group) decide() {
 	for start, more := g.core.Next(); more; start, more = g.core.Next() {
 		n, t := g.byWorker[start.Worker], start.Task
@@ -233,7 +236,7 @@ func (g *group) decide() {
 	g.fed = g.fed[:0]
 }
 
-// tick is what time alone brings.
+// tick handles timeouts.
 func (g *group) tick(now time.Time) {
 	if g.role.tick(now) {
 		g.turn(now)
@@ -263,13 +266,14 @@ func (g *group) tick(now time.Time) {
 	}
 }
 
-// hearPeer takes the word of the group's other master. While that one is active, its workers are those to wait for if it falls silent.
+// hearPeer applies the state of the group's other master. While that one is active, its workers are those to wait for
+// if it fails.
 func (g *group) hearPeer(now time.Time, w peerWord) {
 	if g.role.hear(now, w) {
 		g.turn(now)
 	}
 	if w.active && !g.role.active {
-		g.awaited = nil // without workers it may have heard of none yet: then the standby waits for whoever comes
+		g.awaited = nil // without workers it may have none yet: then the standby waits for any
 		if len(w.nodes) > 0 {
 			g.awaited = make(map[string]bool, len(w.nodes))
 		}
@@ -279,7 +283,7 @@ func (g *group) hearPeer(now time.Time, w peerWord) {
 	}
 }
 
-// settle gives up the tasks that were handed over again and that no worker has named.
+// settle gives up resent tasks that no worker has reported.
 func (g *group) settle() {
 	g.settled = true
 	for _, t := range g.tasks {
@@ -289,8 +293,8 @@ func (g *group) settle() {
 	}
 }
 
-// turn follows a change of role. A master that steps down sends its workers to the other one, and forgets what they run: they say
-// it there.
+// turn handles a change of role. A master that steps down sends its workers to the other one, and forgets what they
+// run: they report it there.
 func (g *group) turn(now time.Time) {
 	g.settled = false
 	if g.role.active {
@@ -313,7 +317,8 @@ func errStandby(cfg Config) error {
 		fmt.Sprintf("master %s of %s is on standby", cfg.Name, cfg.Group), "configure both masters of the group; only the active one assigns tasks")
 }
 
-// stop has a worker stop a running task that nobody waits for. Its slot stays occupied until the worker says that it has ended.
+// stop makes a worker stop a running task whose result is not needed. Its slot stays used until the worker reports its
+// end.
 func (g *group) stop(t *task) {
 	t.stopped = true
 	if t.on.session != nil {
@@ -321,7 +326,7 @@ func (g *group) stop(t *task) {
 	}
 }
 
-// trouble is what the master works without, in words.
+// trouble returns what the master is missing, in words.
 func (g *group) trouble(now time.Time) string {
 	switch {
 	case len(g.cfg.Coordinators) == 0:
@@ -334,7 +339,7 @@ func (g *group) trouble(now time.Time) string {
 	return ""
 }
 
-// state is the group as its distributors are told; for d, or for nobody in particular.
+// state returns the group as sent to its distributors; for d, or in general.
 func (g *group) state(now time.Time, d *distributor) *headroomv1.GroupState {
 	s := g.core.State()
 	m := &headroomv1.GroupState{
@@ -363,7 +368,7 @@ func (g *group) tellState(now time.Time, d *distributor) {
 	d.tell(placeItem{state: g.state(now, d)})
 }
 
-// tellAll tells every distributor the state, as when each one's share has changed.
+// tellAll sends every distributor the state, for example when shares have changed.
 func (g *group) tellAll(now time.Time) {
 	for _, d := range g.distributors {
 		if d.session != nil {
@@ -372,7 +377,7 @@ func (g *group) tellAll(now time.Time) {
 	}
 }
 
-// view is the answer to whoever looks.
+// view returns the answer to status requests.
 func (g *group) view(now time.Time) *headroomv1.GetGroupResponse {
 	r := &headroomv1.GetGroupResponse{
 		State: g.state(now, nil), Distributors: slices.Sorted(maps.Keys(g.distributors)), Peer: g.cfg.Peer,

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// mailbox holds what is to be sent on a stream: the owner puts, and never waits; the stream's handler takes all that is there,
-// so that messages grow with the load.
+// mailbox holds what is to be sent on a stream: the owner puts, and never blocks; the stream's handler takes
+// everything, so that messages grow with the load.
 type mailbox[T any] struct {
 	mu    sync.Mutex
 	items []T
 	spare []T
-	// taken is when the handler took what it is sending now; zero while it waits for more.
+	// taken is when the handler took what it is sending now; zero while it waits.
 	taken time.Time
 	ready chan struct{}
 }
@@ -26,7 +26,7 @@ func (b *mailbox[T]) put(items ...T) {
 	b.mu.Unlock()
 	select {
 	case b.ready <- struct{}{}:
-	default: // the handler has been told
+	default: // the handler has been notified
 	}
 }
 
@@ -40,7 +40,7 @@ func (b *mailbox[T]) take(now time.Time) []T {
 	return items
 }
 
-// sent gives back what take returned.
+// sent returns the buffer of take.
 func (b *mailbox[T]) sent(items []T) {
 	clear(items)
 	b.mu.Lock()
@@ -55,7 +55,7 @@ func (b *mailbox[T]) stalled(now time.Time, most time.Duration) bool {
 	return !b.taken.IsZero() && now.Sub(b.taken) > most
 }
 
-// line is one open stream, whose end anybody may ask for.
+// line is one open stream, which any goroutine may end.
 type line struct {
 	over chan struct{}
 	once sync.Once
