@@ -9,5 +9,6 @@
 //   - a duplicate result, or one of an attempt that was not sent, is ignored;
 //   - the waiting tasks are bounded: a job that exceeds the limit is refused as a whole;
 //   - a group without an active master for too long loses its tasks to other groups.
+//
 // | It never retries a failed task, never stores anything on disk, and does not know what a task does.
 package distributor

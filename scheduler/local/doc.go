@@ -11,6 +11,7 @@
 //   - a result is repeated until it has certainly arrived;
 //   - a cancelled task is killed with its whole process group, and so is every task when the worker ends. When the
 //     worker itself is killed, the kernel kills each task's first process with it.
+//
 // | Tasks may run as other users: the worker sends each to a runner, a process of the task's user behind a socket that
 // only the worker may open (Serve). No process of ours changes its user; the service manager starts a runner as the
 // right one.
