@@ -64,14 +64,14 @@ type GetAgentStatusResponse struct {
 	Domain  string                 `protobuf:"bytes,3,opt,name=domain,proto3" json:"domain,omitempty"`
 	// Milliseconds since powerd started.
 	UptimeMs int64 `protobuf:"varint,4,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
-	// "plain files", "kernel" ...: what kind of tree the node stands on.
+	// "plain files", "kernel" ...: the kind of tree that the node uses.
 	Tree    string   `protobuf:"bytes,5,opt,name=tree,proto3" json:"tree,omitempty"`
 	Rung    string   `protobuf:"bytes,6,opt,name=rung,proto3" json:"rung,omitempty"`
 	Enforce bool     `protobuf:"varint,7,opt,name=enforce,proto3" json:"enforce,omitempty"`
 	Holding *Holding `protobuf:"bytes,8,opt,name=holding,proto3" json:"holding,omitempty"`
-	// What remains of the lease, milliseconds; absent without one.
+	// Time left of the lease, milliseconds; absent without one.
 	LeaseMs *int64 `protobuf:"varint,9,opt,name=lease_ms,json=leaseMs,proto3,oneof" json:"lease_ms,omitempty"`
-	// Leader that the lease comes from; empty without one.
+	// Leader that granted the lease; empty without one.
 	Leader       string        `protobuf:"bytes,10,opt,name=leader,proto3" json:"leader,omitempty"`
 	PowerUw      *int64        `protobuf:"varint,11,opt,name=power_uw,json=powerUw,proto3,oneof" json:"power_uw,omitempty"`
 	DemandUw     *int64        `protobuf:"varint,12,opt,name=demand_uw,json=demandUw,proto3,oneof" json:"demand_uw,omitempty"`
@@ -83,33 +83,32 @@ type GetAgentStatusResponse struct {
 	SavedUs int64  `protobuf:"varint,17,opt,name=saved_us,json=savedUs,proto3" json:"saved_us,omitempty"`
 	// Every source of power or temperature, with its age and agreement.
 	Sensors []*SensorStatus `protobuf:"bytes,18,rep,name=sensors,proto3" json:"sensors,omitempty"`
-	// The rungs of the actuation ladder, best first, with why one is not stood on.
+	// The rungs of the actuation ladder, best first, with the reason why one is not used.
 	Ladder   []*RungStatus   `protobuf:"bytes,19,rep,name=ladder,proto3" json:"ladder,omitempty"`
 	Policies []*PolicyStatus `protobuf:"bytes,20,rep,name=policies,proto3" json:"policies,omitempty"`
-	// The sprint under way; absent without one.
+	// The sprint in progress; absent without one.
 	Sprint *SprintStatus `protobuf:"bytes,21,opt,name=sprint,proto3,oneof" json:"sprint,omitempty"`
 	// Programs that also write the controls of this machine, e.g. "thermald.service".
 	Rivals []string `protobuf:"bytes,22,rep,name=rivals,proto3" json:"rivals,omitempty"`
-	// Address that this node tells others to reach it by; empty while unknown.
+	// Address that this node advertises to others; empty while unknown.
 	Advertise string `protobuf:"bytes,23,opt,name=advertise,proto3" json:"advertise,omitempty"`
-	// True when no link that leads to a coordinator is up.
+	// True if no network interface towards a coordinator is up.
 	CutOff bool `protobuf:"varint,24,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
-	// Watts behind the supply that are neither package nor DRAM, as learned or
-	// configured, and which of both: "learned", "configured".
+	// Power at the wall outside packages and DRAM, and its source: "learned", "configured".
 	OtherUw   *int64 `protobuf:"varint,25,opt,name=other_uw,json=otherUw,proto3,oneof" json:"other_uw,omitempty"`
 	OtherFrom string `protobuf:"bytes,26,opt,name=other_from,json=otherFrom,proto3" json:"other_from,omitempty"`
 	// A cap set on this node itself, below its lease; absent without one.
 	Local *LocalLimit `protobuf:"bytes,27,opt,name=local,proto3,oneof" json:"local,omitempty"`
-	// What holds the node back most: "cap", "thermal", "sprint", "local", "fail-safe", "".
+	// What limits the node most: "cap", "thermal", "sprint", "local", "fail-safe", "".
 	LimitedBy string         `protobuf:"bytes,28,opt,name=limited_by,json=limitedBy,proto3" json:"limited_by,omitempty"`
 	Counters  *AgentCounters `protobuf:"bytes,29,opt,name=counters,proto3" json:"counters,omitempty"`
-	// Slices whose CPU bandwidth is bounded on the last rung.
+	// Slices whose CPU bandwidth is limited on the last rung.
 	Slices []*SliceStatus `protobuf:"bytes,30,rep,name=slices,proto3" json:"slices,omitempty"`
 	// The machine's turbo switch.
 	Turbo *TurboStatus `protobuf:"bytes,31,opt,name=turbo,proto3" json:"turbo,omitempty"`
-	// The newest brake that the node has heard; absent when it has heard none.
+	// The newest brake that the node has received; absent for none.
 	Brake *BrakeStatus `protobuf:"bytes,40,opt,name=brake,proto3,oneof" json:"brake,omitempty"`
-	// Brakes that were heard and not believed since powerd started.
+	// Brakes that were received and rejected since powerd started.
 	BrakeDrops    *BrakeDrops `protobuf:"bytes,41,opt,name=brake_drops,json=brakeDrops,proto3" json:"brake_drops,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -376,18 +375,18 @@ func (x *GetAgentStatusResponse) GetBrakeDrops() *BrakeDrops {
 	return nil
 }
 
-// BrakeStatus is the newest brake that a node has heard.
+// BrakeStatus is the newest brake that a node has received.
 type BrakeStatus struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Generation uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Whether it is in force here: no lease has told yet that it is lifted.
+	// Whether it is in force here: no lease has reported yet that it is lifted.
 	Set bool `protobuf:"varint,2,opt,name=set,proto3" json:"set,omitempty"`
-	// Who set it, why and when (microseconds since the Unix epoch, by the clock of
-	// who set it); empty and 0 when only its generation is known.
+	// Who set it, why and when (microseconds since the Unix epoch, by the clock of its sender); empty and 0 if only its
+	// generation is known.
 	Actor  string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	AtUs   int64  `protobuf:"varint,5,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
-	// Whether it is on disk, so that a restart remembers it.
+	// Whether it is on disk, so that it survives a restart.
 	Stored        bool `protobuf:"varint,6,opt,name=stored,proto3" json:"stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -465,14 +464,14 @@ func (x *BrakeStatus) GetStored() bool {
 	return false
 }
 
-// BrakeDrops counts brakes that were heard and not believed.
+// BrakeDrops counts brakes that were received and rejected.
 type BrakeDrops struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of a generation that was known.
+	// Of a known generation.
 	Old uint64 `protobuf:"varint,1,opt,name=old,proto3" json:"old,omitempty"`
-	// Signed with a key that the node does not believe.
+	// Signed with a key that the node does not trust.
 	Forged uint64 `protobuf:"varint,2,opt,name=forged,proto3" json:"forged,omitempty"`
-	// Not understood.
+	// Malformed.
 	Malformed     uint64 `protobuf:"varint,3,opt,name=malformed,proto3" json:"malformed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -533,18 +532,18 @@ func (x *BrakeDrops) GetMalformed() uint64 {
 type SensorStatus struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// Which one of its source, e.g. "package-0" or "coretemp Package id 0".
+	// The sensor within its source, e.g. "package-0" or "coretemp Package id 0".
 	Name    string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	PowerUw *int64 `protobuf:"varint,3,opt,name=power_uw,json=powerUw,proto3,oneof" json:"power_uw,omitempty"`
 	// Millidegrees Celsius.
 	TempMc *int64 `protobuf:"varint,4,opt,name=temp_mc,json=tempMc,proto3,oneof" json:"temp_mc,omitempty"`
 	// Milliseconds since the value last changed.
 	AgeMs *int64 `protobuf:"varint,5,opt,name=age_ms,json=ageMs,proto3,oneof" json:"age_ms,omitempty"`
-	// Difference to the node's best figure, as a ratio of it.
+	// Difference to the node's best value, as a ratio of it.
 	Disagreement *float64 `protobuf:"fixed64,6,opt,name=disagreement,proto3,oneof" json:"disagreement,omitempty"`
 	// "ok", "stale", "absent", "insane", "unknown".
 	State string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
-	// Why, when it is not ok.
+	// Why it is not ok.
 	Text string `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
 	// Cipher suite of the session with a BMC over LAN; absent without one.
 	CipherSuite   *uint32 `protobuf:"varint,9,opt,name=cipher_suite,json=cipherSuite,proto3,oneof" json:"cipher_suite,omitempty"`
@@ -721,13 +720,12 @@ type PolicyStatus struct {
 	WrittenKhz   *int64                 `protobuf:"varint,9,opt,name=written_khz,json=writtenKhz,proto3,oneof" json:"written_khz,omitempty"`
 	EffectiveKhz *int64                 `protobuf:"varint,10,opt,name=effective_khz,json=effectiveKhz,proto3,oneof" json:"effective_khz,omitempty"`
 	State        string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`
-	// The energy preference that is asked for, "" when it is left alone; epp above is what
-	// reads back.
+	// The requested energy preference, "" if it is not managed; epp above is the value read back.
 	EppRequested string `protobuf:"bytes,12,opt,name=epp_requested,json=eppRequested,proto3" json:"epp_requested,omitempty"`
-	// "left" (alone), "held", "pinned" (by the performance governor), "drift", "refused",
-	// "pending" (not saved yet, so not written), "offline", "absent".
+	// "left" (not managed), "held", "pinned" (by the performance governor), "drift", "refused", "pending" (not saved yet,
+	// so not written), "offline", "absent".
 	EppState string `protobuf:"bytes,13,opt,name=epp_state,json=eppState,proto3" json:"epp_state,omitempty"`
-	// Why, when it is neither left alone nor held.
+	// Why it is neither "left" nor "held".
 	EppText       string `protobuf:"bytes,14,opt,name=epp_text,json=eppText,proto3" json:"epp_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -861,8 +859,7 @@ func (x *PolicyStatus) GetEppText() string {
 	return ""
 }
 
-// TurboStatus is the machine's turbo switch. Turbo is "on" or "off"; "" is unknown, and
-// for requested that it is left alone.
+// TurboStatus is the machine's turbo switch. Turbo is "on" or "off"; "" is unknown, and for requested not managed.
 type TurboStatus struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Requested string                 `protobuf:"bytes,1,opt,name=requested,proto3" json:"requested,omitempty"`
@@ -932,7 +929,7 @@ func (x *TurboStatus) GetText() string {
 	return ""
 }
 
-// SprintStatus is a sprint under way.
+// SprintStatus is a sprint in progress.
 type SprintStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1021,8 +1018,7 @@ func (x *SprintStatus) GetSpentUj() int64 {
 type SliceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Slice string                 `protobuf:"bytes,1,opt,name=slice,proto3" json:"slice,omitempty"`
-	// Share of one CPU that it may use, as requested, written and read back;
-	// absent: not bounded.
+	// Fraction of one CPU that it may use, as requested, written and read back; absent for no limit.
 	RequestedCpus *float64 `protobuf:"fixed64,2,opt,name=requested_cpus,json=requestedCpus,proto3,oneof" json:"requested_cpus,omitempty"`
 	WrittenCpus   *float64 `protobuf:"fixed64,3,opt,name=written_cpus,json=writtenCpus,proto3,oneof" json:"written_cpus,omitempty"`
 	EffectiveCpus *float64 `protobuf:"fixed64,4,opt,name=effective_cpus,json=effectiveCpus,proto3,oneof" json:"effective_cpus,omitempty"`
@@ -1093,7 +1089,7 @@ type LocalLimit struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CapUw      *int64                 `protobuf:"varint,1,opt,name=cap_uw,json=capUw,proto3,oneof" json:"cap_uw,omitempty"`
 	CeilingKhz *int64                 `protobuf:"varint,2,opt,name=ceiling_khz,json=ceilingKhz,proto3,oneof" json:"ceiling_khz,omitempty"`
-	// What remains of it, milliseconds.
+	// Time left, milliseconds.
 	RemainingMs   int64   `protobuf:"varint,3,opt,name=remaining_ms,json=remainingMs,proto3" json:"remaining_ms,omitempty"`
 	Change        *Change `protobuf:"bytes,4,opt,name=change,proto3" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1170,8 +1166,8 @@ type AgentCounters struct {
 	WriteErrors    uint64                 `protobuf:"varint,7,opt,name=write_errors,json=writeErrors,proto3" json:"write_errors,omitempty"`
 	ThermalEvents  uint64                 `protobuf:"varint,8,opt,name=thermal_events,json=thermalEvents,proto3" json:"thermal_events,omitempty"`
 	Sprints        uint64                 `protobuf:"varint,9,opt,name=sprints,proto3" json:"sprints,omitempty"`
-	// Time in which the measured power stood above the cap in force by more than 2 %,
-	// milliseconds, and the energy drawn above the cap in that time, microjoules.
+	// Time in which the measured power exceeded the cap in force by more than 2 %, milliseconds, and the energy above the
+	// cap in that time, microjoules.
 	OverCapMs     uint64 `protobuf:"varint,10,opt,name=over_cap_ms,json=overCapMs,proto3" json:"over_cap_ms,omitempty"`
 	OverCapUj     uint64 `protobuf:"varint,11,opt,name=over_cap_uj,json=overCapUj,proto3" json:"over_cap_uj,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1621,7 +1617,7 @@ func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
 
 type RenewLeaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What remains of the lease, milliseconds; absent without one.
+	// Time left of the lease, milliseconds; absent without one.
 	LeaseMs       *int64 `protobuf:"varint,1,opt,name=lease_ms,json=leaseMs,proto3,oneof" json:"lease_ms,omitempty"`
 	Leader        string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1848,9 +1844,9 @@ func (x *RestoreLimitsRequest) GetChange() *Change {
 
 type RestoreLimitsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One line for each control put back.
+	// One line per restored control.
 	Restored []string `protobuf:"bytes,1,rep,name=restored,proto3" json:"restored,omitempty"`
-	// One line for each control left alone or failed, with the reason.
+	// One line per control that was not restored, with the reason.
 	Kept          []string `protobuf:"bytes,2,rep,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

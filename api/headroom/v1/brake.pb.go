@@ -23,10 +23,9 @@ const (
 
 type SetBrakeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who and why. A request id that this server has carried out before sets no
-	// second brake.
+	// Who and why. A request id that this server has carried out before sets no second brake.
 	Change *Change `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
-	// Nothing is set; the answer tells what would be.
+	// Nothing is set; the answer is what would be.
 	DryRun        bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -81,11 +80,11 @@ type SetBrakeResponse struct {
 	// Id of the answering server.
 	Server     string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	Generation uint64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Members that are told, the server itself aside.
+	// Number of notified members, without the server itself.
 	Members uint32 `protobuf:"varint,3,opt,name=members,proto3" json:"members,omitempty"`
 	// True when the same request was carried out before.
 	Already bool `protobuf:"varint,4,opt,name=already,proto3" json:"already,omitempty"`
-	// Why the server could not store the generation beside its log; empty when it has.
+	// Why the server could not store the generation beside its log; empty on success.
 	NotStored     string `protobuf:"bytes,5,opt,name=not_stored,json=notStored,proto3" json:"not_stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -210,14 +209,14 @@ func (x *AwaitBrakeRequest) GetWaitMs() int64 {
 
 type AwaitBrakeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The brake that this server has set last: higher than asked for when another
-	// one outranked it and it was set anew.
+	// The brake that this server has set last: higher than requested if another one had a higher generation and it was
+	// set again.
 	Generation uint64 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Members that have heard it.
+	// Number of members that have received it.
 	Heard uint32 `protobuf:"varint,2,opt,name=heard,proto3" json:"heard,omitempty"`
 	// Members that have not answered, by name.
 	Silent []string `protobuf:"bytes,3,rep,name=silent,proto3" json:"silent,omitempty"`
-	// Whether the log, as this server knows it, has the brake.
+	// Whether the log of this server has the brake.
 	InLog         bool `protobuf:"varint,4,opt,name=in_log,json=inLog,proto3" json:"in_log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -328,18 +327,17 @@ func (x *GetBrakeRequest) GetStale() bool {
 type GetBrakeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	// What the log knows; generation 0 for a brake that was never set.
+	// The brake in the log; generation 0 if it was never set.
 	Log *BrakeRecord `protobuf:"bytes,2,opt,name=log,proto3" json:"log,omitempty"`
 	// The highest generation that the log has lifted.
 	Lifted uint64 `protobuf:"varint,3,opt,name=lifted,proto3" json:"lifted,omitempty"`
-	// The newest brake that the asked server has heard or set.
+	// The newest brake that the addressed server has received or set.
 	Gossip *BrakeRecord `protobuf:"bytes,4,opt,name=gossip,proto3" json:"gossip,omitempty"`
-	// Whether the asked server has a key to set the brake with.
+	// Whether the addressed server has a key to set the brake.
 	CanSet bool `protobuf:"varint,5,opt,name=can_set,json=canSet,proto3" json:"can_set,omitempty"`
-	// Nodes that the leader hears and that have not stored the newest generation, by
-	// name; only from a leader, while the brake is set.
+	// Connected nodes that have not stored the newest generation, by name; only from a leader, while the brake is set.
 	Behind []string `protobuf:"bytes,6,rep,name=behind,proto3" json:"behind,omitempty"`
-	// Nodes that the leader hears; absent on a server that does not lead.
+	// Nodes connected to the leader; absent on other servers.
 	Nodes         *uint32 `protobuf:"varint,7,opt,name=nodes,proto3,oneof" json:"nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -558,7 +556,7 @@ func (x *LiftBrakeRequest) GetDryRun() bool {
 type SkipBrakeRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Change *Change                `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
-	// The generation that an alarm brake-unproven names.
+	// The generation that an alarm brake-unproven reports.
 	Generation    uint64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	DryRun        bool   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields

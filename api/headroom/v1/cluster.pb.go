@@ -21,12 +21,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// NotLeader is the error detail of a server that does not lead.
+// NotLeader is the error detail of a server that is not the leader.
 type NotLeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the leading server; empty while there is none.
+	// Id of the leader; empty if there is none.
 	LeaderId string `protobuf:"bytes,1,opt,name=leader_id,json=leaderId,proto3" json:"leader_id,omitempty"`
-	// RPC address of the leading server; empty while there is none.
+	// RPC address of the leader; empty if there is none.
 	LeaderAddress string `protobuf:"bytes,2,opt,name=leader_address,json=leaderAddress,proto3" json:"leader_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -76,15 +76,15 @@ func (x *NotLeader) GetLeaderAddress() string {
 	return ""
 }
 
-// Refusal is the error detail of every refused request: what the caller's last
-// two lines of output and its exit code are made from.
+// Refusal is the error detail of every refused request: the source of the client's last two lines of output and its
+// exit code.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Stable code, e.g. "infeasible", "conflict", "not-leader".
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// Exit code of the command line (docs/exit-codes.md).
 	Exit int32 `protobuf:"varint,2,opt,name=exit,proto3" json:"exit,omitempty"`
-	// The way out, one sentence.
+	// The hint, one sentence.
 	Hint          string `protobuf:"bytes,3,opt,name=hint,proto3" json:"hint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -141,10 +141,10 @@ func (x *Refusal) GetHint() string {
 	return ""
 }
 
-// Meta says what an answer is made from.
+// Meta is the source of an answer.
 type Meta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Revision of the ledger: counts the committed changes.
+	// Revision of the ledger: the number of committed changes.
 	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// When the answer was made, microseconds since the Unix epoch.
 	AsOfUs int64 `protobuf:"varint,2,opt,name=as_of_us,json=asOfUs,proto3" json:"as_of_us,omitempty"`
@@ -152,7 +152,7 @@ type Meta struct {
 	Consistency string `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	// Id of the answering server.
 	Server string `protobuf:"bytes,4,opt,name=server,proto3" json:"server,omitempty"`
-	// Epoch of the leadership in force.
+	// Epoch of the present leadership.
 	Epoch         *Epoch `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -278,11 +278,11 @@ type GetStatusResponse struct {
 	Servers    []*Member     `protobuf:"bytes,6,rep,name=servers,proto3" json:"servers,omitempty"`
 	Alarms     []*HealthItem `protobuf:"bytes,7,rep,name=alarms,proto3" json:"alarms,omitempty"`
 	Leader     string        `protobuf:"bytes,8,opt,name=leader,proto3" json:"leader,omitempty"`
-	// How long the leases run that are granted now, and the longest that may still be out:
-	// every wait for leases to end counts with it. Milliseconds; 0 is unknown.
+	// Duration of leases that are granted now, and the longest of those that may still be valid, which every wait for
+	// expiry uses. Milliseconds; 0 is unknown.
 	LeaseMs        int64 `protobuf:"varint,9,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	LongestLeaseMs int64 `protobuf:"varint,10,opt,name=longest_lease_ms,json=longestLeaseMs,proto3" json:"longest_lease_ms,omitempty"`
-	// How much longer than a lease a lost node may take to be at its fail-safe cap, milliseconds; 0 is unknown.
+	// How long after the expiry of its lease a lost node may take to reach its fail-safe cap, milliseconds; 0 is unknown.
 	SettleMs      int64 `protobuf:"varint,11,opt,name=settle_ms,json=settleMs,proto3" json:"settle_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -395,45 +395,43 @@ func (x *GetStatusResponse) GetSettleMs() int64 {
 	return 0
 }
 
-// Domain is one place in the power tree, with what it may draw and what it is charged.
+// Domain is one node of the power tree, with its budget and its charges.
 type Domain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Full name, e.g. "site/lab".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Name of the domain above; empty for the root.
+	// Name of the parent domain; empty for the root.
 	Parent string `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`
-	// What the domain may draw, microwatts.
+	// The budget of the domain, microwatts.
 	BudgetUw int64 `protobuf:"varint,3,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
-	// Watts that no powerd controls, microwatts, in this domain itself.
+	// Power in this domain itself that no powerd controls, microwatts.
 	UnmanagedUw int64 `protobuf:"varint,4,opt,name=unmanaged_uw,json=unmanagedUw,proto3" json:"unmanaged_uw,omitempty"`
-	// Sum of the charges of all nodes below, microwatts.
+	// Sum of the charges of all nodes in the domain, microwatts.
 	ReservedUw int64 `protobuf:"varint,5,opt,name=reserved_uw,json=reservedUw,proto3" json:"reserved_uw,omitempty"`
 	// budget - unmanaged - reserved; negative is shortfall. Microwatts.
 	HeadroomUw int64 `protobuf:"varint,6,opt,name=headroom_uw,json=headroomUw,proto3" json:"headroom_uw,omitempty"`
-	// Sum of the measured power of the nodes below; absent unless every node has reported lately.
+	// Sum of the measured power of the nodes in the domain; absent unless every node has reported recently.
 	MeasuredUw *int64 `protobuf:"varint,7,opt,name=measured_uw,json=measuredUw,proto3,oneof" json:"measured_uw,omitempty"`
-	// Least that the domain can be driven to: fail-safe charges + unmanaged, microwatts.
+	// Least power that the domain can be lowered to: fail-safe charges + unmanaged, microwatts.
 	FloorUw int64  `protobuf:"varint,8,opt,name=floor_uw,json=floorUw,proto3" json:"floor_uw,omitempty"`
 	Nodes   uint32 `protobuf:"varint,9,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	// What the breaker or feeder carries, microwatts; 0 when it is not stated.
+	// The rating of the breaker or feeder, microwatts; 0 if not set.
 	RatingUw int64 `protobuf:"varint,10,opt,name=rating_uw,json=ratingUw,proto3" json:"rating_uw,omitempty"`
-	// Part of the rating that no budget may use.
+	// Fraction of the rating that no budget may use.
 	Margin float64 `protobuf:"fixed64,11,opt,name=margin,proto3" json:"margin,omitempty"`
-	// How many nodes below may reboot at once, and what is kept free for that, microwatts.
+	// How many nodes may reboot at once, and the power reserved for that, microwatts.
 	BootNodes     uint32 `protobuf:"varint,12,opt,name=boot_nodes,json=bootNodes,proto3" json:"boot_nodes,omitempty"`
 	BootReserveUw int64  `protobuf:"varint,13,opt,name=boot_reserve_uw,json=bootReserveUw,proto3" json:"boot_reserve_uw,omitempty"`
-	// "keep", "fail-safe", or empty: as the domain above.
+	// "keep", "fail-safe", or empty: as the parent domain.
 	LostCharge string `protobuf:"bytes,14,opt,name=lost_charge,json=lostCharge,proto3" json:"lost_charge,omitempty"`
-	// When set: the budget that comes back by the clock, and when (microseconds
-	// since the Unix epoch).
+	// If set: the budget that is restored by the clock, and when (microseconds since the Unix epoch).
 	BackUw   *int64 `protobuf:"varint,15,opt,name=back_uw,json=backUw,proto3,oneof" json:"back_uw,omitempty"`
 	BackAtUs int64  `protobuf:"varint,16,opt,name=back_at_us,json=backAtUs,proto3" json:"back_at_us,omitempty"`
-	// Where the measured power comes from: "nodes", or the name of a meter.
+	// Source of the measured power: "nodes", or the name of a meter.
 	MeasuredBy string `protobuf:"bytes,17,opt,name=measured_by,json=measuredBy,proto3" json:"measured_by,omitempty"`
 	// Budget of energy for sprints; absent without one.
 	Sprint *SprintBudget `protobuf:"bytes,18,opt,name=sprint,proto3" json:"sprint,omitempty"`
-	// Highest rating that is accepted from a node below by its own word, microwatts; 0: as
-	// the domain above.
+	// Maximum rating that a node in the domain may declare, microwatts; 0: as the parent domain.
 	RatedMaxUw    int64 `protobuf:"varint,19,opt,name=rated_max_uw,json=ratedMaxUw,proto3" json:"rated_max_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -664,16 +662,15 @@ func (x *SprintBudget) GetPots() []*SprintPot {
 	return nil
 }
 
-// SprintPot is one class's part of a sprint budget; the class is empty where
-// there are no shares.
+// SprintPot is one class's share of a sprint budget; the class is empty without shares.
 type SprintPot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Class string                 `protobuf:"bytes,1,opt,name=class,proto3" json:"class,omitempty"`
-	// Part of capacity and refill, 0 to 1.
+	// Fraction of capacity and refill, 0 to 1.
 	Share float64 `protobuf:"fixed64,2,opt,name=share,proto3" json:"share,omitempty"`
-	// What is left; below 0 is debt. Microjoules.
+	// The balance; negative is debt. Microjoules.
 	BalanceUj int64 `protobuf:"varint,3,opt,name=balance_uj,json=balanceUj,proto3" json:"balance_uj,omitempty"`
-	// What open sprints hold, microjoules.
+	// Energy reserved by open sprints, microjoules.
 	EscrowedUj    int64 `protobuf:"varint,4,opt,name=escrowed_uj,json=escrowedUj,proto3" json:"escrowed_uj,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -847,11 +844,11 @@ type SetBudgetRequest struct {
 	// Empty for the root domain.
 	Domain   string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
 	BudgetUw int64  `protobuf:"varint,2,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
-	// Accept a budget below the floor: every node is driven to its fail-safe cap.
+	// Accept a budget below the floor: every node is lowered to its fail-safe cap.
 	Force  bool    `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	DryRun bool    `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	Change *Change `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
-	// When the budget in force now comes back, microseconds since the Unix epoch; 0: it does not.
+	// When the present budget is restored, microseconds since the Unix epoch; 0: never.
 	UntilUs       int64 `protobuf:"varint,6,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -934,7 +931,7 @@ type SetBudgetResponse struct {
 	Meta   *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Before *Domain                `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
 	After  *Domain                `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
-	// Nodes whose target the change moves.
+	// Nodes whose target changes.
 	Moves []*TargetMove `protobuf:"bytes,4,rep,name=moves,proto3" json:"moves,omitempty"`
 	// True when the same request was carried out before, or nothing had to change.
 	Already bool `protobuf:"varint,5,opt,name=already,proto3" json:"already,omitempty"`
@@ -1174,7 +1171,7 @@ func (x *AwaitBudgetResponse) GetConfirmations() []*Confirmation {
 	return nil
 }
 
-// Confirmation tells when one lowered node read back its new cap.
+// Confirmation is when one lowered node read back its new cap.
 type Confirmation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1233,7 +1230,7 @@ type ListNodesRequest struct {
 	// Only this node; empty for all.
 	Node  string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Stale bool   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
-	// Only the nodes of this domain and of those below it; empty for all.
+	// Only nodes of this domain and its subdomains; empty for all.
 	Domain        string `protobuf:"bytes,3,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1350,11 +1347,11 @@ type Node struct {
 	// "ok", "waiting" (seen, not admitted), "lost", "observing", "released",
 	// "drained", "off".
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	// The cap that the plan wants, microwatts (requested).
+	// The requested cap of the plan, microwatts.
 	TargetUw int64 `protobuf:"varint,4,opt,name=target_uw,json=targetUw,proto3" json:"target_uw,omitempty"`
-	// The highest cap that the node may still hold, microwatts.
+	// The highest cap that the node may still have, microwatts.
 	CeilingUw int64 `protobuf:"varint,5,opt,name=ceiling_uw,json=ceilingUw,proto3" json:"ceiling_uw,omitempty"`
-	// What the coordinator assumes that the node draws, microwatts.
+	// The power that the node is charged, microwatts.
 	ChargeUw    int64   `protobuf:"varint,6,opt,name=charge_uw,json=chargeUw,proto3" json:"charge_uw,omitempty"`
 	EffectiveUw *int64  `protobuf:"varint,7,opt,name=effective_uw,json=effectiveUw,proto3,oneof" json:"effective_uw,omitempty"`
 	PowerUw     *int64  `protobuf:"varint,8,opt,name=power_uw,json=powerUw,proto3,oneof" json:"power_uw,omitempty"`
@@ -1374,18 +1371,18 @@ type Node struct {
 	Version   string        `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
 	MachineId string        `protobuf:"bytes,21,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	Health    []*HealthItem `protobuf:"bytes,22,rep,name=health,proto3" json:"health,omitempty"`
-	// What operators say of the node; the fields above are what is in force.
+	// Operators' settings of the node; the fields above are what is in force.
 	Settings *NodeSettings `protobuf:"bytes,23,opt,name=settings,proto3" json:"settings,omitempty"`
-	// Domain that it was moved from and is charged in as well; empty for none.
+	// Domain that it was moved from and is still charged in; empty for none.
 	MovingFrom string `protobuf:"bytes,24,opt,name=moving_from,json=movingFrom,proto3" json:"moving_from,omitempty"`
-	// Sprint that stands beside the target; absent without one.
+	// Sprint in addition to the target; absent without one.
 	Sprint *Sprint `protobuf:"bytes,25,opt,name=sprint,proto3" json:"sprint,omitempty"`
-	// Least cap that a plan gives the node, microwatts.
+	// Minimum cap of the node in a plan, microwatts.
 	LeastUw int64 `protobuf:"varint,26,opt,name=least_uw,json=leastUw,proto3" json:"least_uw,omitempty"`
-	// Who says that the machine is off; empty when nobody does.
+	// Who marked the machine as powered off; empty for nobody.
 	OffBy string `protobuf:"bytes,27,opt,name=off_by,json=offBy,proto3" json:"off_by,omitempty"`
-	// What the node declares as its rating where that differs from rated_uw, the accepted
-	// one: one above it waits for an operator. Microwatts; absent where they agree.
+	// The rating that the node declares, if it differs from the accepted rated_uw: a higher one waits for an operator.
+	// Microwatts; absent if they agree.
 	DeclaredRatedUw *int64 `protobuf:"varint,28,opt,name=declared_rated_uw,json=declaredRatedUw,proto3,oneof" json:"declared_rated_uw,omitempty"`
 	// Measured power above the rating, microwatts; absent without one.
 	DrawnUw       *int64 `protobuf:"varint,29,opt,name=drawn_uw,json=drawnUw,proto3,oneof" json:"drawn_uw,omitempty"`
@@ -1626,8 +1623,7 @@ func (x *Node) GetDrawnUw() int64 {
 	return 0
 }
 
-// NodeSettings are what operators say of a node. What is absent is as the node
-// declares it.
+// NodeSettings are operators' settings of a node. Absent fields are as declared by the node.
 type NodeSettings struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	MinUw      *int64                 `protobuf:"varint,1,opt,name=min_uw,json=minUw,proto3,oneof" json:"min_uw,omitempty"`
@@ -1637,7 +1633,7 @@ type NodeSettings struct {
 	// host:port of the node's BMC on the network; empty for none.
 	Bmc    string            `protobuf:"bytes,5,opt,name=bmc,proto3" json:"bmc,omitempty"`
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The rating that counts, whatever the node declares.
+	// The rating in force, whatever the node declares.
 	RatedUw       *int64 `protobuf:"varint,7,opt,name=rated_uw,json=ratedUw,proto3,oneof" json:"rated_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1830,11 +1826,10 @@ type Member struct {
 	Voter bool   `protobuf:"varint,5,opt,name=voter,proto3" json:"voter,omitempty"`
 	// Index of the last committed entry this server knows; absent when it did not answer.
 	Commit *uint64 `protobuf:"varint,6,opt,name=commit,proto3,oneof" json:"commit,omitempty"`
-	// Time since the follower last heard the leader, milliseconds; absent for the leader.
+	// Time since the follower last received from the leader, milliseconds; absent for the leader.
 	LastContactMs *int64 `protobuf:"varint,7,opt,name=last_contact_ms,json=lastContactMs,proto3,oneof" json:"last_contact_ms,omitempty"`
 	Version       string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
-	// The server's wall clock when it answered for itself, microseconds since the
-	// Unix epoch; absent when it did not.
+	// The server's wall clock when it answered itself, microseconds since the Unix epoch; absent if it did not.
 	ClockUs       *int64 `protobuf:"varint,9,opt,name=clock_us,json=clockUs,proto3,oneof" json:"clock_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2133,7 +2128,7 @@ func (x *Event) GetRequestId() string {
 	return ""
 }
 
-// ChangeRequest is one change of what operators say.
+// ChangeRequest is one change of operators' settings.
 type ChangeRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Change *Change                `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
@@ -2428,17 +2423,17 @@ type ChangeRequest_MoveNode struct {
 }
 
 type ChangeRequest_DrainNode struct {
-	// Name of the node to walk to its least cap and to grant nothing more.
+	// Name of the node to lower to its minimum cap and to drain.
 	DrainNode string `protobuf:"bytes,14,opt,name=drain_node,json=drainNode,proto3,oneof"`
 }
 
 type ChangeRequest_ResumeNode struct {
-	// Name of the node whose drain is taken back.
+	// Name of the node whose drain ends.
 	ResumeNode string `protobuf:"bytes,15,opt,name=resume_node,json=resumeNode,proto3,oneof"`
 }
 
 type ChangeRequest_ReleaseNode struct {
-	// Name of the node that may put its original controls back.
+	// Name of the node that may restore its original controls.
 	ReleaseNode string `protobuf:"bytes,16,opt,name=release_node,json=releaseNode,proto3,oneof"`
 }
 
@@ -2447,12 +2442,12 @@ type ChangeRequest_RemoveNode struct {
 }
 
 type ChangeRequest_PowerOffNode struct {
-	// Name of the node that is said to be off.
+	// Name of the node that is marked as powered off.
 	PowerOffNode string `protobuf:"bytes,18,opt,name=power_off_node,json=powerOffNode,proto3,oneof"`
 }
 
 type ChangeRequest_SetPolicy struct {
-	// Name of the policy that divides watts.
+	// Name of the policy that divides power.
 	SetPolicy string `protobuf:"bytes,19,opt,name=set_policy,json=setPolicy,proto3,oneof"`
 }
 
@@ -2499,7 +2494,7 @@ type ChangeRequest_RevokeToken struct {
 }
 
 type ChangeRequest_Deny struct {
-	// What to deny from now on: identity or serial alone. For administrators.
+	// What to deny from now on: identity or serial only. For administrators.
 	Deny *Denial `protobuf:"bytes,40,opt,name=deny,proto3,oneof"`
 }
 
@@ -2549,7 +2544,7 @@ func (*ChangeRequest_Deny) isChangeRequest_What() {}
 
 func (*ChangeRequest_SetLease) isChangeRequest_What() {}
 
-// SetLease sets how long leases run from now on.
+// SetLease sets the duration of new leases.
 type SetLease struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	LengthMs int64                  `protobuf:"varint,1,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`
@@ -2682,11 +2677,11 @@ func (x *ChangeResponse) GetAfter() []*Domain {
 	return nil
 }
 
-// SetDomain adds a domain, or changes what is set of one.
+// SetDomain adds a domain, or changes the set fields of one.
 type SetDomain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Of a new domain only.
+	// Only for a new domain.
 	Parent      string   `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`
 	BudgetUw    int64    `protobuf:"varint,3,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
 	UnmanagedUw *int64   `protobuf:"varint,4,opt,name=unmanaged_uw,json=unmanagedUw,proto3,oneof" json:"unmanaged_uw,omitempty"`
@@ -2694,7 +2689,7 @@ type SetDomain struct {
 	Margin      *float64 `protobuf:"fixed64,6,opt,name=margin,proto3,oneof" json:"margin,omitempty"`
 	BootNodes   *uint32  `protobuf:"varint,7,opt,name=boot_nodes,json=bootNodes,proto3,oneof" json:"boot_nodes,omitempty"`
 	LostCharge  *string  `protobuf:"bytes,8,opt,name=lost_charge,json=lostCharge,proto3,oneof" json:"lost_charge,omitempty"`
-	// Highest rating that is accepted from a node below by its own word; 0: as the domain above.
+	// Maximum rating that a node in the domain may declare; 0: as the parent domain.
 	RatedMaxUw    *int64 `protobuf:"varint,9,opt,name=rated_max_uw,json=ratedMaxUw,proto3,oneof" json:"rated_max_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2793,14 +2788,14 @@ func (x *SetDomain) GetRatedMaxUw() int64 {
 	return 0
 }
 
-// SetNode changes the settings that are set, and clears those that are named.
+// SetNode changes the set fields, and clears the named ones.
 type SetNode struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Node     string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Settings *NodeSettings          `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
-	// "min", "max", "fail-safe", "rated", "weight", "bmc", "labels": back to the declaration.
+	// "min", "max", "fail-safe", "rated", "weight", "bmc", "labels": reset to the declaration.
 	Clear []string `protobuf:"bytes,3,rep,name=clear,proto3" json:"clear,omitempty"`
-	// Labels to take away.
+	// Labels to remove.
 	RemoveLabels  []string `protobuf:"bytes,4,rep,name=remove_labels,json=removeLabels,proto3" json:"remove_labels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2919,8 +2914,8 @@ func (x *MoveNode) GetTo() string {
 type RemoveNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// The operator says that the machine is off: its charge is freed. Otherwise it
-	// becomes unmanaged watts of its domain.
+	// The operator states that the machine is powered off: its charge is freed. Otherwise it becomes unmanaged power of
+	// its domain.
 	PoweredOff    bool `protobuf:"varint,2,opt,name=powered_off,json=poweredOff,proto3" json:"powered_off,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2970,7 +2965,7 @@ func (x *RemoveNode) GetPoweredOff() bool {
 	return false
 }
 
-// Schedule changes a domain's budget by the clock, again and again.
+// Schedule changes a domain's budget periodically by the clock.
 type Schedule struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2980,7 +2975,7 @@ type Schedule struct {
 	// IANA time zone; empty is UTC.
 	Zone     string `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
 	BudgetUw int64  `protobuf:"varint,5,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
-	// When it comes next and came last, microseconds since the Unix epoch; only in answers.
+	// When it runs next and ran last, microseconds since the Unix epoch; only in answers.
 	NextUs        *int64 `protobuf:"varint,6,opt,name=next_us,json=nextUs,proto3,oneof" json:"next_us,omitempty"`
 	LastUs        *int64 `protobuf:"varint,7,opt,name=last_us,json=lastUs,proto3,oneof" json:"last_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3069,7 +3064,7 @@ func (x *Schedule) GetLastUs() int64 {
 type SetSprintBudget struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
-	// 0 takes the budget away.
+	// 0 removes the budget.
 	CapacityUj    int64              `protobuf:"varint,2,opt,name=capacity_uj,json=capacityUj,proto3" json:"capacity_uj,omitempty"`
 	RefillUw      int64              `protobuf:"varint,3,opt,name=refill_uw,json=refillUw,proto3" json:"refill_uw,omitempty"`
 	Shares        map[string]float64 `protobuf:"bytes,4,rep,name=shares,proto3" json:"shares,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
@@ -3144,7 +3139,7 @@ type GrantSprint struct {
 	Domain     string   `protobuf:"bytes,4,opt,name=domain,proto3" json:"domain,omitempty"`
 	DurationMs int64    `protobuf:"varint,5,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	Nodes      []string `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// Cap of each node while it lasts; 0 is what each can draw at most.
+	// Cap of each node during the sprint; 0 is the maximum of each node.
 	CapUw         int64 `protobuf:"varint,7,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3232,7 +3227,7 @@ func (x *GrantSprint) GetCapUw() int64 {
 type RollbackRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Empty is the domain that the revision, or else the first change after it, is about.
+	// Empty: the domain of the revision, or of the first change after it.
 	Domain        string  `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
 	Force         bool    `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	DryRun        bool    `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -3419,7 +3414,7 @@ func (x *ListChangesResponse) GetChanges() []*BudgetChange {
 	return nil
 }
 
-// BudgetChange is one line of the budgets' history.
+// BudgetChange is one entry of the budgets' history.
 type BudgetChange struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -3430,8 +3425,7 @@ type BudgetChange struct {
 	ToUw     int64                  `protobuf:"varint,6,opt,name=to_uw,json=toUw,proto3" json:"to_uw,omitempty"`
 	Reason   string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	UntilUs  int64                  `protobuf:"varint,8,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
-	// Nodes that the change lowered and that have read back, as far as this leader
-	// has followed it; absent otherwise.
+	// Nodes that the change lowered and that have read back, as far as this leader has monitored it; absent otherwise.
 	Confirmed *uint32 `protobuf:"varint,9,opt,name=confirmed,proto3,oneof" json:"confirmed,omitempty"`
 	Lowered   *uint32 `protobuf:"varint,10,opt,name=lowered,proto3,oneof" json:"lowered,omitempty"`
 	// The slowest of those read-backs, milliseconds.
@@ -3645,7 +3639,7 @@ func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
 
 type ListSprintsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Closed ones as well.
+	// Including closed ones.
 	All           bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
 	Stale         bool `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3764,7 +3758,7 @@ type SprintRecord struct {
 	Job    string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	Class  string                 `protobuf:"bytes,3,opt,name=class,proto3" json:"class,omitempty"`
 	Domain string                 `protobuf:"bytes,4,opt,name=domain,proto3" json:"domain,omitempty"`
-	// "open", "ending" (not every node is back at its base), "closed".
+	// "open", "ending" (not every node is back at its base cap), "closed".
 	State      string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
 	Ended      string `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
 	DurationMs int64  `protobuf:"varint,7,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
@@ -4176,17 +4170,17 @@ type ExplainNodeResponse struct {
 	Meta   *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Node   *Node                  `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	Policy string                 `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
-	// What the plan of this moment gives the node, microwatts; absent when it may not be moved.
+	// The cap of the node in the present plan, microwatts; absent if it may not be changed.
 	PlannedUw *int64 `protobuf:"varint,4,opt,name=planned_uw,json=plannedUw,proto3,oneof" json:"planned_uw,omitempty"`
 	// "demand", "domain", "most", "least", "fixed", "brake", "restored", "sprint".
 	BoundBy string `protobuf:"bytes,5,opt,name=bound_by,json=boundBy,proto3" json:"bound_by,omitempty"`
-	// Domain that is full, when bound_by is "domain".
+	// Domain without headroom, if bound_by is "domain".
 	BoundDomain string `protobuf:"bytes,6,opt,name=bound_domain,json=boundDomain,proto3" json:"bound_domain,omitempty"`
 	// In words.
 	Why string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
-	// What the plan leaves free in each domain above the node, nearest first.
+	// Power that the plan leaves unused in each domain above the node, nearest first.
 	Spare []*DomainSpare `protobuf:"bytes,8,rep,name=spare,proto3" json:"spare,omitempty"`
-	// Its last targets, newest first, as far as this leader has seen.
+	// Its latest targets, newest first, as far as this leader has seen.
 	Last          []*Event `protobuf:"bytes,9,rep,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4410,7 +4404,7 @@ func (x *ReportMeterRequest) GetAgeMs() int64 {
 type ReportMeterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	// What is reserved in the domain, unmanaged watts included; the meter should read no more.
+	// The reserved power of the domain, unmanaged included; the meter should read at most this.
 	ReservedUw    int64 `protobuf:"varint,2,opt,name=reserved_uw,json=reservedUw,proto3" json:"reserved_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4559,12 +4553,12 @@ func (x *ListAlarmsResponse) GetAlarms() []*Alarm {
 // Alarm is one warning of the cluster.
 type Alarm struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// code/subject: what it is acknowledged by.
+	// code/subject: the key to acknowledge it.
 	Key  string      `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Item *HealthItem `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`
 	// What it is about: a node, a domain, a server.
 	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Since when this leader has seen it, microseconds since the Unix epoch.
+	// When this leader first saw it, microseconds since the Unix epoch.
 	SinceUs int64 `protobuf:"varint,4,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
 	// Who has acknowledged it; empty for nobody.
 	AckedBy       string `protobuf:"bytes,5,opt,name=acked_by,json=ackedBy,proto3" json:"acked_by,omitempty"`
@@ -4637,16 +4631,15 @@ func (x *Alarm) GetAckedBy() string {
 	return ""
 }
 
-// Token lets its bearer in.
+// Token authenticates its bearer.
 type Token struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Whom it is for: the actor of what is done with it.
+	// Its owner: the actor of changes made with it.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// "node", "observer", "operator" or "admin".
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
-	// SHA-256 of the secret in hex; only in requests. The secret itself never
-	// leaves the machine that made it.
+	// SHA-256 of the secret in hex; only in requests. The secret itself never leaves the machine that created it.
 	Hash      string `protobuf:"bytes,4,opt,name=hash,proto3" json:"hash,omitempty"`
 	CreatedUs int64  `protobuf:"varint,5,opt,name=created_us,json=createdUs,proto3" json:"created_us,omitempty"`
 	// 0: never.
@@ -4967,7 +4960,7 @@ func (x *ListDeniedRequest) GetStale() bool {
 type ListDeniedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	// By what is denied.
+	// How it is denied.
 	Denied        []*Denial `protobuf:"bytes,2,rep,name=denied,proto3" json:"denied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -57,8 +57,8 @@ func (*CollectBundleRequest) Descriptor() ([]byte, []int) {
 	return file_headroom_v1_debug_proto_rawDescGZIP(), []int{0}
 }
 
-// CollectBundleResponse is a piece of a file. Pieces of one file follow each other
-// in order; another name begins the next one.
+// CollectBundleResponse is a piece of a file. Pieces of one file follow each other in order; another name starts the
+// next one.
 type CollectBundleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the file, relative, with slashes.

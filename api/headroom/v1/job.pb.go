@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JobState is where a job is in its life.
+// JobState is the state of a job.
 type JobState int32
 
 const (
@@ -80,22 +80,22 @@ func (JobState) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_job_proto_rawDescGZIP(), []int{0}
 }
 
-// MoveKind is what is done about a job.
+// MoveKind is the kind of a decision about a job.
 type MoveKind int32
 
 const (
 	MoveKind_MOVE_KIND_UNSPECIFIED MoveKind = 0
-	// Nothing need be done.
+	// Nothing.
 	MoveKind_MOVE_KIND_NONE MoveKind = 1
-	// Its nodes run faster for a while, paid from the sprint budget.
+	// Its nodes run faster for a while, with energy of the sprint budget.
 	MoveKind_MOVE_KIND_SPRINT MoveKind = 2
-	// It bears the cap of its nodes.
+	// It runs under the cap of its nodes.
 	MoveKind_MOVE_KIND_CAP MoveKind = 3
 	// It gets more or fewer containers.
 	MoveKind_MOVE_KIND_REALLOCATE MoveKind = 4
-	// It runs on fewer of its tasks.
+	// It runs fewer of its tasks.
 	MoveKind_MOVE_KIND_DEFLATE MoveKind = 5
-	// Tasks that straggle run a second time; the first copy to end counts.
+	// Stragglers run a second time; the first copy that finishes counts.
 	MoveKind_MOVE_KIND_COPY MoveKind = 6
 )
 
@@ -148,12 +148,12 @@ func (MoveKind) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
 }
 
-// JobPhase is what a running job does now.
+// JobPhase is the phase of a running job.
 type JobPhase int32
 
 const (
 	JobPhase_JOB_PHASE_UNSPECIFIED JobPhase = 0
-	// No task runs yet: its application master, if any, is starting.
+	// No task is running: its application master, if any, is starting.
 	JobPhase_JOB_PHASE_WAITING JobPhase = 1
 	JobPhase_JOB_PHASE_MAP     JobPhase = 2
 	JobPhase_JOB_PHASE_SHUFFLE JobPhase = 3
@@ -205,7 +205,7 @@ func (JobPhase) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
-// Job is a job as the cluster knows it.
+// Job is a job in the coordinators' log.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unique id given by the scheduler, e.g. "words-7f3a".
@@ -221,40 +221,39 @@ type Job struct {
 	SubmittedUs int64 `protobuf:"varint,6,opt,name=submitted_us,json=submittedUs,proto3" json:"submitted_us,omitempty"`
 	// Progress; absent until the scheduler has reported it.
 	Progress *JobProgress `protobuf:"bytes,7,opt,name=progress,proto3,oneof" json:"progress,omitempty"`
-	// How it ended, in words, for failed and cancelled jobs.
+	// The result in words, for failed and cancelled jobs.
 	Outcome string `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// The engine that runs it: "local" (also when empty) or "yarn".
 	Engine string `protobuf:"bytes,9,opt,name=engine,proto3" json:"engine,omitempty"`
-	// The engine's queue, e.g. "root.q1"; empty where there is none.
+	// The engine's queue, e.g. "root.q1"; empty for none.
 	Queue string `protobuf:"bytes,10,opt,name=queue,proto3" json:"queue,omitempty"`
-	// The quality floor: the least fraction of map tasks that the job may end on, above 0 and at most 1; 0 counts as 1.
+	// The quality floor: the minimum fraction of map tasks for a result, above 0 and at most 1; 0 counts as 1.
 	Floor float64 `protobuf:"fixed64,11,opt,name=floor,proto3" json:"floor,omitempty"`
-	// When it would end without a cap, seconds after its start, as committed; absent while unknown.
+	// Its end without a cap, seconds after its start, as committed; absent while unknown.
 	UncappedS *float64 `protobuf:"fixed64,12,opt,name=uncapped_s,json=uncappedS,proto3,oneof" json:"uncapped_s,omitempty"`
 	// The committed early stop; absent while there is none.
 	Stop *EarlyStop `protobuf:"bytes,13,opt,name=stop,proto3,oneof" json:"stop,omitempty"`
 	// The map tasks that will never run, as committed.
 	Dropped []*TaskRange `protobuf:"bytes,14,rep,name=dropped,proto3" json:"dropped,omitempty"`
-	// What the job loop expects and has decided; absent until it has looked at the job.
+	// Expectations and decisions of the job loop; absent before the first.
 	Outlook *JobOutlook `protobuf:"bytes,15,opt,name=outlook,proto3,oneof" json:"outlook,omitempty"`
-	// How far off the finish times were that were foreseen while it ran, once it is done; empty while it runs, where its
-	// leader has changed since, and where none was foreseen.
+	// The errors of the finish times that were predicted while it ran, once it is done; empty while it runs, after a
+	// change of the leader, and if there were no predictions.
 	EstimateErrors []*EstimateError `protobuf:"bytes,16,rep,name=estimate_errors,json=estimateErrors,proto3" json:"estimate_errors,omitempty"`
-	// Its class's place among the scheduler's classes, 0 is the highest.
+	// The rank of its class, 0 is the highest.
 	Rank uint32 `protobuf:"varint,17,opt,name=rank,proto3" json:"rank,omitempty"`
-	// When it ought to have ended, seconds after it was submitted; absent for none.
+	// Its deadline, seconds after its submission; absent for none.
 	DeadlineS *float64 `protobuf:"fixed64,18,opt,name=deadline_s,json=deadlineS,proto3,oneof" json:"deadline_s,omitempty"`
-	// The drop ratio that it runs with, as committed; absent while it runs on all of its tasks.
+	// Its drop ratio, as committed; absent while all of its tasks run.
 	Deflation *Deflation `protobuf:"bytes,19,opt,name=deflation,proto3,oneof" json:"deflation,omitempty"`
-	// What the nodes have drawn for it; absent while unknown.
+	// Energy attributed to it; absent while unknown.
 	Energy *JobEnergy `protobuf:"bytes,20,opt,name=energy,proto3,oneof" json:"energy,omitempty"`
-	// Who submitted it, as the scheduler has proven: "submitter/alice"; empty where it is unknown. The specification has it too.
+	// Its authenticated submitter: "submitter/alice"; empty if unknown. The specification has it too.
 	Submitter string `protobuf:"bytes,21,opt,name=submitter,proto3" json:"submitter,omitempty"`
-	// What admission decided at its submission; absent for a job that was not asked about: it has no deadline of its own,
-	// or admission is off.
+	// The admission decision at its submission; absent without a deadline of its own, or with admission off.
 	Admission *Admission `protobuf:"bytes,22,opt,name=admission,proto3,oneof" json:"admission,omitempty"`
-	// How its speed follows its containers, as earlier runs of jobs of its name have shown; absent while that is not known well
-	// enough to decide by.
+	// How its speed depends on its containers, by earlier runs of jobs of its name; absent while that is not known well
+	// enough.
 	Scaling       *Scaling `protobuf:"bytes,23,opt,name=scaling,proto3,oneof" json:"scaling,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -451,19 +450,19 @@ func (x *Job) GetScaling() *Scaling {
 	return nil
 }
 
-// Scaling is a job's speed-up over its containers for map tasks. The speed-up is linear between the points. More containers than at the
-// highest point slow the job down; where the last point is the highest, no such number is known.
+// Scaling is a job's speed-up over its containers for map tasks, linear between the points. More containers than at the
+// highest point slow the job down; if the last point is the highest, no such limit is known.
 type Scaling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 2 to 64, in the order of their containers. The first is a speed-up of 1 on one container.
 	Points []*ScalingPoint `protobuf:"bytes,1,rep,name=points,proto3" json:"points,omitempty"`
-	// The runs that it was learned from.
+	// Number of runs that it was learned from.
 	Runs uint32 `protobuf:"varint,2,opt,name=runs,proto3" json:"runs,omitempty"`
 	// The type of scaling, I to IV; empty while unknown.
 	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	// The mean error of the runs' times by the curve, as a part of them.
+	// The mean error of the runs' times by the curve, as a fraction of them.
 	Error float64 `protobuf:"fixed64,4,opt,name=error,proto3" json:"error,omitempty"`
-	// This run may have more containers than the runs before, to learn whether they still slow it down.
+	// This run may have more containers than earlier runs, to learn whether they still slow it down.
 	Exploring     bool `protobuf:"varint,5,opt,name=exploring,proto3" json:"exploring,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -534,7 +533,7 @@ func (x *Scaling) GetExploring() bool {
 	return false
 }
 
-// ScalingPoint is how many times as fast a job is on so many containers as on one.
+// ScalingPoint is how many times as fast a job is on a number of containers as on one.
 type ScalingPoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Containers    uint32                 `protobuf:"varint,1,opt,name=containers,proto3" json:"containers,omitempty"`
@@ -587,26 +586,26 @@ func (x *ScalingPoint) GetSpeedup() float64 {
 	return 0
 }
 
-// Admission is what was decided at the door about a job's deadline, with the numbers.
+// Admission is the admission decision about a job's deadline, with the numbers.
 type Admission struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "admitted", "queued" or "refused".
 	Decision string `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
 	// Slots that are promised to the job; 0 unless it is admitted.
 	Slots uint32 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
-	// The fewest slots on which it is expected to meet its deadline, and those that nobody held; need is 0 while unknown.
+	// The fewest slots on which it is expected to meet its deadline, and the free ones; need is 0 while unknown.
 	Need uint32 `protobuf:"varint,3,opt,name=need,proto3" json:"need,omitempty"`
 	Free uint32 `protobuf:"varint,4,opt,name=free,proto3" json:"free,omitempty"`
-	// The work that is expected of it, slot seconds, the probability that it needs no more, and the ended jobs that say so;
-	// absent while nothing is known.
+	// Its expected work, slot seconds, the probability that it needs no more, and the number of ended jobs behind that;
+	// absent while unknown.
 	WorkS      *float64 `protobuf:"fixed64,5,opt,name=work_s,json=workS,proto3,oneof" json:"work_s,omitempty"`
 	Confidence *float64 `protobuf:"fixed64,6,opt,name=confidence,proto3,oneof" json:"confidence,omitempty"`
 	Samples    uint32   `protobuf:"varint,7,opt,name=samples,proto3" json:"samples,omitempty"`
-	// A job that waits is refused then unless it has begun, and an admitted one is expected to end then, microseconds since
-	// the Unix epoch; absent where there is none.
+	// When a queued job is refused unless it has started, and when an admitted one is expected to end, microseconds since
+	// the Unix epoch; absent for none.
 	UntilUs  *int64 `protobuf:"varint,8,opt,name=until_us,json=untilUs,proto3,oneof" json:"until_us,omitempty"`
 	FinishUs *int64 `protobuf:"varint,9,opt,name=finish_us,json=finishUs,proto3,oneof" json:"finish_us,omitempty"`
-	// The shortest deadline that could be kept, seconds from the submission, for a refused job; absent where none can be named.
+	// The shortest feasible deadline, seconds from the submission, for a refused job; absent for none.
 	NearestS *float64 `protobuf:"fixed64,10,opt,name=nearest_s,json=nearestS,proto3,oneof" json:"nearest_s,omitempty"`
 	// Why, in words, with the numbers.
 	Reason        string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -721,8 +720,8 @@ func (x *Admission) GetReason() string {
 	return ""
 }
 
-// Deflation is a job's drop ratio. The set of dropped tasks follows from it and the seed alone, so that reruns, copies
-// and re-attempts obey it.
+// Deflation is a job's drop ratio. It determines the set of dropped tasks together with the seed, so that reruns,
+// copies and retries drop the same ones.
 type Deflation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0 to 1; of n tasks ceil(n (1 - theta)) run.
@@ -794,17 +793,17 @@ func (x *Deflation) GetAtUs() int64 {
 	return 0
 }
 
-// JobEnergy is what was measured by the counters of the nodes that a job ran on, its share of each by its containers there.
+// JobEnergy is the measured energy of the nodes that a job ran on, its share of each by its containers there.
 type JobEnergy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uj    int64                  `protobuf:"varint,1,opt,name=uj,proto3" json:"uj,omitempty"`
-	// For how long it was measured, seconds times nodes, and for how long it was not: nodes were silent, or the job ran
-	// before since_us, under another leader.
+	// For how long it was measured, seconds times nodes, and for how long it was not: nodes did not report, or the job
+	// ran before since_us, under another leader.
 	MeasuredS float64 `protobuf:"fixed64,2,opt,name=measured_s,json=measuredS,proto3" json:"measured_s,omitempty"`
 	UnknownS  float64 `protobuf:"fixed64,3,opt,name=unknown_s,json=unknownS,proto3" json:"unknown_s,omitempty"`
-	// From when it was measured, microseconds since the Unix epoch: when the leader that measured first saw the job.
+	// Start of the measurement, microseconds since the Unix epoch: when the measuring leader first saw the job.
 	SinceUs int64 `protobuf:"varint,4,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
-	// By what the nodes measured it: "packages", "bmc".
+	// Sources of the measurements: "packages", "bmc".
 	From          []string `protobuf:"bytes,5,rep,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1117,17 +1116,17 @@ type JobMove struct {
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// When it was decided, microseconds since the Unix epoch.
 	AtUs int64 `protobuf:"varint,3,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
-	// Joules from the sprint budget; absent where none are spent.
+	// Energy of the sprint budget; absent for none.
 	CostUj *int64 `protobuf:"varint,4,opt,name=cost_uj,json=costUj,proto3,oneof" json:"cost_uj,omitempty"`
-	// The part of its tasks that it gives up by this, 0 to 1; absent for none.
+	// Fraction of its tasks that this drops, 0 to 1; absent for none.
 	CostQuality *float64 `protobuf:"fixed64,5,opt,name=cost_quality,json=costQuality,proto3,oneof" json:"cost_quality,omitempty"`
-	// Seconds that its end moves by: below 0 it ends earlier; absent while unknown.
+	// Change of its end in seconds: negative is earlier; absent while unknown.
 	TimeS *float64 `protobuf:"fixed64,6,opt,name=time_s,json=timeS,proto3,oneof" json:"time_s,omitempty"`
-	// Empty once the scheduler has acknowledged what follows from it, and where nothing does; else why not, in words.
+	// Empty once the scheduler has acknowledged it, and if there is nothing to acknowledge; otherwise why not, in words.
 	Refused string `protobuf:"bytes,7,opt,name=refused,proto3" json:"refused,omitempty"`
 	// The scheduler has acknowledged it, or nothing is to be acknowledged.
 	Acknowledged bool `protobuf:"varint,8,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
-	// What could be done about a promise at risk, the best first, what was chosen among it; empty while no promise is at risk.
+	// Candidates for a promise at risk, the best first, including the chosen ones; empty while no promise is at risk.
 	Candidates    []*Candidate `protobuf:"bytes,9,rep,name=candidates,proto3" json:"candidates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1226,16 +1225,16 @@ func (x *JobMove) GetCandidates() []*Candidate {
 	return nil
 }
 
-// Candidate is one way to keep a promise that is at risk.
+// Candidate is one way to keep a promise at risk.
 type Candidate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  MoveKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=headroom.v1.MoveKind" json:"kind,omitempty"`
-	// Seconds that the job's end would move by: below 0 it ends earlier; absent while unknown.
+	// Change of the job's end in seconds: negative is earlier; absent while unknown.
 	TimeS *float64 `protobuf:"fixed64,2,opt,name=time_s,json=timeS,proto3,oneof" json:"time_s,omitempty"`
-	// What it costs: joules from the sprint budget, the part of its tasks that it gives up; absent for none.
+	// Its cost: energy of the sprint budget, fraction of dropped tasks; absent for none.
 	CostUj      *int64   `protobuf:"varint,3,opt,name=cost_uj,json=costUj,proto3,oneof" json:"cost_uj,omitempty"`
 	CostQuality *float64 `protobuf:"fixed64,4,opt,name=cost_quality,json=costQuality,proto3,oneof" json:"cost_quality,omitempty"`
-	// Weighted seconds that it saves in all, what it costs taken off.
+	// Weighted seconds that it saves in total, minus its cost.
 	Worth  float64 `protobuf:"fixed64,5,opt,name=worth,proto3" json:"worth,omitempty"`
 	Chosen bool    `protobuf:"varint,6,opt,name=chosen,proto3" json:"chosen,omitempty"`
 	// Why it was chosen or not, in words.
@@ -1323,14 +1322,14 @@ func (x *Candidate) GetWhy() string {
 	return ""
 }
 
-// EstimateError is how far off the finish times of one policy of estimating were. It never enters the log.
+// EstimateError is the error of the finish times of one policy of estimating. It never enters the log.
 type EstimateError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "learned" or "paper".
 	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// The mean distance of the finish times to the true runtime, as a part of that.
+	// The mean difference of the finish times to the true runtime, as a fraction of that.
 	MeanError float64 `protobuf:"fixed64,2,opt,name=mean_error,json=meanError,proto3" json:"mean_error,omitempty"`
-	// How many finish times there were: looks at which each policy foresaw one.
+	// Number of finish times: times at which each policy had a prediction.
 	Samples       uint32 `protobuf:"varint,3,opt,name=samples,proto3" json:"samples,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1387,12 +1386,12 @@ func (x *EstimateError) GetSamples() uint32 {
 	return 0
 }
 
-// EarlyStop is the decision that a job's map tasks that have not begun may be dropped.
+// EarlyStop is the decision that a job's map tasks that have not started may be dropped.
 type EarlyStop struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The map tasks of the job.
 	Tasks uint32 `protobuf:"varint,1,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// The least that must be completed; never below the floor.
+	// The minimum number that must be completed; never below the floor.
 	MinTasks uint32 `protobuf:"varint,2,opt,name=min_tasks,json=minTasks,proto3" json:"min_tasks,omitempty"`
 	// Why, in words.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1513,31 +1512,31 @@ func (x *TaskRange) GetLast() uint32 {
 	return 0
 }
 
-// JobOutlook is what the coordinators' job loop expects of a job and has decided for it. It never enters the log.
+// JobOutlook is what the coordinators' job loop expects of a job and has decided about it. It never enters the log.
 type JobOutlook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When the job will end as things are, seconds after its start; absent while unknown.
+	// The expected end of the job, seconds after its start; absent while unknown.
 	FinishS *float64 `protobuf:"fixed64,1,opt,name=finish_s,json=finishS,proto3,oneof" json:"finish_s,omitempty"`
-	// The bounds that the end lies within in 9 of 10 cases; absent while unknown.
+	// Bounds of the end in 9 of 10 cases; absent while unknown.
 	FinishLowS  *float64 `protobuf:"fixed64,2,opt,name=finish_low_s,json=finishLowS,proto3,oneof" json:"finish_low_s,omitempty"`
 	FinishHighS *float64 `protobuf:"fixed64,3,opt,name=finish_high_s,json=finishHighS,proto3,oneof" json:"finish_high_s,omitempty"`
-	// When it would end without a cap, seconds after its start; absent while unknown.
+	// Its end without a cap, seconds after its start; absent while unknown.
 	UncappedS *float64 `protobuf:"fixed64,4,opt,name=uncapped_s,json=uncappedS,proto3,oneof" json:"uncapped_s,omitempty"`
-	// What the caps of its nodes leave of their full power, 0 to 1, weighted by its containers; absent while unknown.
+	// Fraction of full power that the caps of its nodes permit, 0 to 1, weighted by its containers; absent while unknown.
 	CapShare *float64 `protobuf:"fixed64,5,opt,name=cap_share,json=capShare,proto3,oneof" json:"cap_share,omitempty"`
-	// The least tasks that it will end on, and how many are aimed at now.
+	// The minimum number of tasks with which it will end, and the present target.
 	MinTasks uint32 `protobuf:"varint,6,opt,name=min_tasks,json=minTasks,proto3" json:"min_tasks,omitempty"`
 	AimTasks uint32 `protobuf:"varint,7,opt,name=aim_tasks,json=aimTasks,proto3" json:"aim_tasks,omitempty"`
-	// Containers given to it; absent where the engine divides them by itself.
+	// Containers assigned to it; absent if the engine assigns them itself.
 	Containers *uint32 `protobuf:"varint,8,opt,name=containers,proto3,oneof" json:"containers,omitempty"`
-	// The policy that gave them.
+	// The policy that assigned them.
 	Policy string `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"`
 	// Why, in words.
 	Why string `protobuf:"bytes,10,opt,name=why,proto3" json:"why,omitempty"`
-	// The bounds that uncapped_s lies within in 9 of 10 cases; absent while unknown, and after a change of the leader.
+	// Bounds of uncapped_s in 9 of 10 cases; absent while unknown, and after a change of the leader.
 	UncappedLowS  *float64 `protobuf:"fixed64,11,opt,name=uncapped_low_s,json=uncappedLowS,proto3,oneof" json:"uncapped_low_s,omitempty"`
 	UncappedHighS *float64 `protobuf:"fixed64,12,opt,name=uncapped_high_s,json=uncappedHighS,proto3,oneof" json:"uncapped_high_s,omitempty"`
-	// What is done about it now; absent until decided.
+	// The present decision about it; absent before the first.
 	Move          *JobMove `protobuf:"bytes,13,opt,name=move,proto3,oneof" json:"move,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1679,43 +1678,44 @@ type JobProgress struct {
 	RuntimeS *float64 `protobuf:"fixed64,8,opt,name=runtime_s,json=runtimeS,proto3,oneof" json:"runtime_s,omitempty"`
 	// Number of running tasks per node.
 	RunningOn map[string]uint32 `protobuf:"bytes,9,rep,name=running_on,json=runningOn,proto3" json:"running_on,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// What it does now.
+	// Its phase.
 	Phase JobPhase `protobuf:"varint,10,opt,name=phase,proto3,enum=headroom.v1.JobPhase" json:"phase,omitempty"`
-	// Map work done, in tasks, the finished part of running ones included; absent where the engine does not tell.
+	// Finished map work, in tasks, including the finished part of running ones; absent if the engine does not report it.
 	Work *float64 `protobuf:"fixed64,11,opt,name=work,proto3,oneof" json:"work,omitempty"`
-	// Containers or slots that it holds, its application master's included.
+	// Containers or slots that it holds, including its application master's.
 	Containers uint32 `protobuf:"varint,12,opt,name=containers,proto3" json:"containers,omitempty"`
-	// Map tasks that have not begun.
+	// Map tasks that have not started.
 	Pending uint32 `protobuf:"varint,13,opt,name=pending,proto3" json:"pending,omitempty"`
-	// Reduce work done, 0 to 1; absent for a job without one, or where the engine does not tell.
+	// Finished reduce work, 0 to 1; absent for a job without one, or if the engine does not report it.
 	Reduced *float64 `protobuf:"fixed64,14,opt,name=reduced,proto3,oneof" json:"reduced,omitempty"`
 	// Input bytes that dropped tasks would have read.
 	DroppedBytes uint64 `protobuf:"varint,15,opt,name=dropped_bytes,json=droppedBytes,proto3" json:"dropped_bytes,omitempty"`
-	// The drop ratio that it runs with; absent while it waits, and for a job that takes none (of YARN: its owner does not
-	// allow it, or no hook of it asks).
+	// Its drop ratio; absent while it waits, and for a job without one (on YARN: its owner does not permit it, or it has
+	// no hook).
 	Theta *float64 `protobuf:"fixed64,16,opt,name=theta,proto3,oneof" json:"theta,omitempty"`
-	// How long after its dispatch it is to sprint; absent where its class does not.
+	// When it should sprint, after its dispatch; absent if its class does not sprint.
 	SprintAfterS *float64 `protobuf:"fixed64,17,opt,name=sprint_after_s,json=sprintAfterS,proto3,oneof" json:"sprint_after_s,omitempty"`
-	// That time has passed: it is to sprint now, when there are joules.
+	// The sprint timer has fired: it should sprint now, if energy is available.
 	SprintDue bool `protobuf:"varint,18,opt,name=sprint_due,json=sprintDue,proto3" json:"sprint_due,omitempty"`
-	// Counts the executions of the job from 1; a killed job starts again from the beginning.
+	// Number of the run, from 1; a killed job starts again.
 	Run uint32 `protobuf:"varint,19,opt,name=run,proto3" json:"run,omitempty"`
-	// Where it is in its buffer, 1 is next; 0 when it does not wait.
+	// Its place in its buffer, 1 is next; 0 if it does not wait.
 	Place uint32 `protobuf:"varint,20,opt,name=place,proto3" json:"place,omitempty"`
-	// Its engine drops tasks of stages to come only, and none of a stage that runs (Spark).
+	// Its engine drops tasks only of later stages, and none of a running stage (Spark).
 	Ahead bool `protobuf:"varint,21,opt,name=ahead,proto3" json:"ahead,omitempty"`
-	// The most containers that it may hold, by its own word; 0 for no bound.
+	// Its own maximum of containers; 0 for no limit.
 	Most uint32 `protobuf:"varint,22,opt,name=most,proto3" json:"most,omitempty"`
-	// The part of its map tasks that its error bound lets it leave out: it ends as soon as the others are done; absent without one.
+	// Fraction of its map tasks that it may miss by its error bound: it ends as soon as the others are done; absent
+	// without one.
 	Error *float64 `protobuf:"fixed64,23,opt,name=error,proto3,oneof" json:"error,omitempty"`
 	// Containers that admission has promised it; 0 for none.
 	Promised uint32 `protobuf:"varint,24,opt,name=promised,proto3" json:"promised,omitempty"`
-	// Copies of map tasks that run, the originals left out, and copies that it would start now if it had the slots.
+	// Running copies of map tasks, without the originals, and copies that it would start now if it had the slots.
 	Copies       uint32 `protobuf:"varint,25,opt,name=copies,proto3" json:"copies,omitempty"`
 	CopiesWanted uint32 `protobuf:"varint,26,opt,name=copies_wanted,json=copiesWanted,proto3" json:"copies_wanted,omitempty"`
-	// By how much its end would come sooner with the copies that it wants, seconds; absent while unknown.
+	// How much earlier it would end with the wanted copies, seconds; absent while unknown.
 	CopiesSaveS *float64 `protobuf:"fixed64,27,opt,name=copies_save_s,json=copiesSaveS,proto3,oneof" json:"copies_save_s,omitempty"`
-	// Slot seconds that counted for nothing: copies that lost, attempts that failed or were killed.
+	// Wasted slot seconds: losing copies, failed or killed attempts.
 	WastedS       float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1952,7 +1952,7 @@ type DropTasksRequest struct {
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Tasks  []*TaskRange           `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	Change *Change                `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
-	// How many map tasks the job has; needed for drops under a drop ratio, which does not say it as an early stop does.
+	// Number of map tasks of the job; required for drops by a drop ratio, because an early stop already has it.
 	Of            uint32 `protobuf:"varint,4,opt,name=of,proto3" json:"of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2304,9 +2304,9 @@ func (x *FinishJobResponse) GetRevision() uint64 {
 type ListJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Stale bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
-	// Leaves the job files out.
+	// Omits the job files.
 	WithoutSpecs bool `protobuf:"varint,2,opt,name=without_specs,json=withoutSpecs,proto3" json:"without_specs,omitempty"`
-	// Id of the last job of the page before; empty for the first page.
+	// Id of the last job of the previous page; empty for the first page.
 	After         string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2368,8 +2368,7 @@ type ListJobsResponse struct {
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	// In the order of their submission.
 	Jobs []*Job `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// There are more jobs, after the last one here: all job files together do not
-	// fit into one message.
+	// There are more jobs after the last one here: all job files together do not fit into one message.
 	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2525,7 +2524,7 @@ func (*SchedulerMessage_Progress) isSchedulerMessage_Message() {}
 
 func (*SchedulerMessage_Ack) isSchedulerMessage_Message() {}
 
-// SchedulerHello says who the scheduler is.
+// SchedulerHello identifies the scheduler.
 type SchedulerHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2587,11 +2586,11 @@ func (x *SchedulerHello) GetVersion() string {
 	return ""
 }
 
-// ProgressReport carries the progress of all jobs that are not finished.
+// ProgressReport has the progress of all unfinished jobs.
 type ProgressReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*JobProgress         `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// The engines whose containers can be shared out.
+	// The engines whose containers can be divided.
 	Engines []*EngineReport `protobuf:"bytes,2,rep,name=engines,proto3" json:"engines,omitempty"`
 	// "shared", "p", "np", "da", "nps" or "dias".
 	Discipline string `protobuf:"bytes,3,opt,name=discipline,proto3" json:"discipline,omitempty"`
@@ -2665,12 +2664,12 @@ type ClassPoint struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The drop ratio that its jobs start with.
 	Theta float64 `protobuf:"fixed64,2,opt,name=theta,proto3" json:"theta,omitempty"`
-	// How long after its dispatch a job sprints; absent where they do not.
+	// The sprint timer of its jobs, from their dispatch; absent for none.
 	SprintAfterS *float64 `protobuf:"fixed64,3,opt,name=sprint_after_s,json=sprintAfterS,proto3,oneof" json:"sprint_after_s,omitempty"`
-	// How it was found, in words: "scheduler.yaml", or what the model says.
+	// Its source, in words: "scheduler.yaml", or the result of the model.
 	Why string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
-	// The price of quality: how many seconds sooner a job of the class must end for one percent of its tasks to be given
-	// up; absent for the default.
+	// The price of quality: how many seconds earlier a job of the class must end for one percent of its tasks to be
+	// dropped; absent for the default.
 	QualityPriceS *float64 `protobuf:"fixed64,5,opt,name=quality_price_s,json=qualityPriceS,proto3,oneof" json:"quality_price_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2741,14 +2740,14 @@ func (x *ClassPoint) GetQualityPriceS() float64 {
 	return 0
 }
 
-// EngineReport is what an engine has to share out.
+// EngineReport is what an engine has to divide.
 type EngineReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "local", "yarn" or "spark".
 	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
-	// Containers that its running nodes hold together: a container runs one task at a time. Local: slots; Spark: cores.
+	// Containers of its running nodes in total: a container runs one task at a time. Local: slots; Spark: cores.
 	Containers uint32 `protobuf:"varint,2,opt,name=containers,proto3" json:"containers,omitempty"`
-	// Containers that each job takes for itself, beside its tasks (YARN: what its application master takes, in units of the container).
+	// Containers that each job takes in addition to its tasks (YARN: its application master, in units of the container).
 	Overhead uint32 `protobuf:"varint,3,opt,name=overhead,proto3" json:"overhead,omitempty"`
 	// Empty when shares can be set; otherwise why not, in words.
 	Trouble       string `protobuf:"bytes,4,opt,name=trouble,proto3" json:"trouble,omitempty"`
@@ -2814,7 +2813,7 @@ func (x *EngineReport) GetTrouble() string {
 	return ""
 }
 
-// DirectiveAck tells that a directive was carried out, or why not.
+// DirectiveAck reports that a directive was carried out, or why not.
 type DirectiveAck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Epoch *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -2959,7 +2958,7 @@ func (*DirectorMessage_Leader) isDirectorMessage_Message() {}
 
 func (*DirectorMessage_Directive) isDirectorMessage_Message() {}
 
-// Directive tells the scheduler to act. Older (epoch, seq) than the highest seen are refused.
+// Directive is a command to the scheduler. One older than the highest seen (epoch, seq) is refused.
 type Directive struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Epoch *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -3116,8 +3115,8 @@ func (*Directive_Sprint) isDirective_Action() {}
 
 func (*Directive_Deflate) isDirective_Action() {}
 
-// SprintDirective tells that a job's nodes sprint now, or no longer. Nothing is to be done for it: the nodes hear of it
-// with their leases.
+// SprintDirective reports that a job's nodes sprint, or no longer sprint. It needs no action: the nodes learn it with
+// their leases.
 type SprintDirective struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3195,9 +3194,9 @@ func (x *SprintDirective) GetDurationMs() int64 {
 	return 0
 }
 
-// DeflateDirective tells that a job is to run on fewer of its tasks from now on, as committed. Of n tasks ceil(n (1 - theta))
-// run. Tasks that have begun run on: an engine that chooses late gives up tasks that have not begun, as many as the ratio
-// leaves room for; each is recorded before anything follows from it (DropTasks) where the choice does not follow from the seed.
+// DeflateDirective makes a job run fewer of its tasks from now on, as committed. Of n tasks ceil(n (1 - theta)) run.
+// Started tasks continue: an engine that chooses late drops tasks that have not started, as many as the ratio permits;
+// each is recorded before it has any effect (DropTasks) if the choice does not follow from the seed.
 type DeflateDirective struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3258,12 +3257,14 @@ func (x *DeflateDirective) GetSeed() uint64 {
 	return 0
 }
 
-// ShareDirective tells how many containers each job of an engine may hold. Jobs that are not named are the engine's own affair.
+// ShareDirective sets how many containers each job of an engine may hold. The engine decides about jobs that are not
+// named.
 type ShareDirective struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Engine string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
-	// In the order in which free containers go to the jobs: the first one that can use a container gets it, up to its share.
-	// Where an engine can let jobs exceed their shares while nobody else needs the containers, it does so in the same order.
+	// In the order in which free containers are assigned: the first job that can use a container gets it, up to its
+	// share. If an engine can let jobs exceed their shares while no other job needs the containers, it uses the same
+	// order.
 	Jobs          []*JobShare `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3317,9 +3318,9 @@ func (x *ShareDirective) GetJobs() []*JobShare {
 type JobShare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Containers, those of the job itself included. 0: it waits, and holds no more than it needs to be there.
+	// Containers, including the job's own. 0: it waits, and holds no more than it needs to exist.
 	Containers uint32 `protobuf:"varint,2,opt,name=containers,proto3" json:"containers,omitempty"`
-	// How many copies of straggling tasks it may run among them; absent leaves it to the engine's own policy.
+	// How many copies of stragglers it may run among them; absent leaves that to the engine's own policy.
 	Copies        *uint32 `protobuf:"varint,3,opt,name=copies,proto3,oneof" json:"copies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3376,7 +3377,7 @@ func (x *JobShare) GetCopies() uint32 {
 	return 0
 }
 
-// StopDirective tells that a job's map tasks that have not begun may be dropped, down to its least number of tasks.
+// StopDirective permits dropping a job's map tasks that have not started, down to its minimum number of tasks.
 type StopDirective struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3437,15 +3438,15 @@ func (x *StopDirective) GetMinTasks() uint32 {
 	return 0
 }
 
-// CapDirective tells what a node may draw now, so that the scheduler uses fewer slots there.
+// CapDirective reports the cap of a node, so that the scheduler uses fewer slots there.
 type CapDirective struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// The node's target, microwatts at the wall.
 	CapUw int64 `protobuf:"varint,2,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
-	// The least the node draws, microwatts: at this cap only one slot is left.
+	// The minimum power of the node, microwatts: at this cap only one slot is left.
 	FloorUw int64 `protobuf:"varint,3,opt,name=floor_uw,json=floorUw,proto3" json:"floor_uw,omitempty"`
-	// What the node can use at full speed, microwatts: at this cap all slots are used.
+	// The node's power at full speed, microwatts: at this cap all slots are used.
 	MaxUw         int64 `protobuf:"varint,4,opt,name=max_uw,json=maxUw,proto3" json:"max_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

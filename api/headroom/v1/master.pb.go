@@ -155,7 +155,7 @@ func (*PlaceMessage_Alive) isPlaceMessage_Message() {}
 // PlaceHello is the first message of a stream.
 type PlaceHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the distributor, and a number that is new at each start of it.
+	// Name of the distributor, and a number that is new at each start.
 	Distributor   string `protobuf:"bytes,1,opt,name=distributor,proto3" json:"distributor,omitempty"`
 	Incarnation   uint64 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
@@ -214,15 +214,16 @@ func (x *PlaceHello) GetVersion() string {
 	return ""
 }
 
-// PlaceTasks hands tasks over. A task that the master knows already (same job, phase, index and attempt)
-// is not taken twice: its result is sent again if it has ended.
+// PlaceTasks submits tasks. A known task (same job, phase, index and attempt) is not accepted twice: its result is sent
+// again if it has ended.
 type PlaceTasks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Tasks []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// Tasks of a short job (high priority).
 	High bool `protobuf:"varint,2,opt,name=high,proto3" json:"high,omitempty"`
-	// They were handed over before, on another stream or to another master of the group, and may have begun. A task that
-	// neither the master nor one of its workers knows is answered as lost: it is never begun, so that no attempt runs twice.
+	// They were sent before, on another stream or to another master of the group, and may have started. A task that
+	// neither the master nor one of its workers knows is answered as lost: it is never started, so that no attempt runs
+	// twice.
 	Again         bool `protobuf:"varint,3,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -279,7 +280,7 @@ func (x *PlaceTasks) GetAgain() bool {
 	return false
 }
 
-// PlaceTaken says that results have arrived; the master forgets them.
+// PlaceTaken acknowledges results; the master removes them.
 type PlaceTaken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Refs          []*TaskRef             `protobuf:"bytes,1,rep,name=refs,proto3" json:"refs,omitempty"`
@@ -324,11 +325,11 @@ func (x *PlaceTaken) GetRefs() []*TaskRef {
 	return nil
 }
 
-// PlaceCancel takes tasks back: waiting ones are forgotten, running ones killed. No result follows.
+// PlaceCancel cancels tasks: waiting ones are removed, running ones killed. There is no result.
 type PlaceCancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Refs  []*TaskRef             `protobuf:"bytes,1,rep,name=refs,proto3" json:"refs,omitempty"`
-	// A whole job instead.
+	// All tasks of a job instead.
 	Job           string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -378,7 +379,7 @@ func (x *PlaceCancel) GetJob() string {
 	return ""
 }
 
-// PlaceAlive is sent each second so that a dead peer is noticed.
+// PlaceAlive is sent every second so that a dead peer is noticed.
 type PlaceAlive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -514,15 +515,15 @@ func (*GroupMessage_Results) isGroupMessage_Message() {}
 
 func (*GroupMessage_Refused) isGroupMessage_Message() {}
 
-// GroupState is sent first, at each change of active or window that matters, and at least each second.
+// GroupState is sent first, at each relevant change of active or window, and at least every second.
 type GroupState struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Group  string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Master string                 `protobuf:"bytes,2,opt,name=master,proto3" json:"master,omitempty"`
-	// False for a standby: it takes no tasks.
+	// False on standby: it accepts no tasks.
 	Active  bool   `protobuf:"varint,3,opt,name=active,proto3" json:"active,omitempty"`
 	Workers uint32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	// Slots of the connected workers, those that their nodes' caps leave, those reserved for high priority.
+	// Slots of the connected workers, those usable under their nodes' caps, those reserved for high priority.
 	Slots       uint32 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
 	Usable      uint32 `protobuf:"varint,6,opt,name=usable,proto3" json:"usable,omitempty"`
 	Reserved    uint32 `protobuf:"varint,7,opt,name=reserved,proto3" json:"reserved,omitempty"`
@@ -530,16 +531,16 @@ type GroupState struct {
 	RunningLow  uint32 `protobuf:"varint,9,opt,name=running_low,json=runningLow,proto3" json:"running_low,omitempty"`
 	WaitingHigh uint32 `protobuf:"varint,10,opt,name=waiting_high,json=waitingHigh,proto3" json:"waiting_high,omitempty"`
 	WaitingLow  uint32 `protobuf:"varint,11,opt,name=waiting_low,json=waitingLow,proto3" json:"waiting_low,omitempty"`
-	// How many more low-priority tasks this distributor may hand over before results or a new state arrive.
+	// How many more low-priority tasks this distributor may send before results or a new state arrive.
 	Window uint32 `protobuf:"varint,12,opt,name=window,proto3" json:"window,omitempty"`
-	// Slots of usual speed that the group is worth at its present caps, learned from ended tasks; 0 while unknown. A master alone
-	// cannot know it; a distributor of several groups tells the sum of theirs.
+	// Slots of usual speed that the group is worth at its present caps, learned from ended tasks; 0 while unknown. A
+	// master cannot know it itself; a distributor of several groups reports the sum of theirs.
 	Power float64 `protobuf:"fixed64,13,opt,name=power,proto3" json:"power,omitempty"`
-	// How many more high-priority tasks; they wait for no window of low-priority ones.
+	// How many more high-priority tasks; they do not wait for the window of low-priority ones.
 	WindowHigh uint32 `protobuf:"varint,14,opt,name=window_high,json=windowHigh,proto3" json:"window_high,omitempty"`
-	// How long this master has been active, milliseconds; 0 for a standby. Of two active ones the longer active one is the group's.
+	// How long this master has been active, milliseconds; 0 on standby. Of two active ones the longer active one stays.
 	ActiveMs int64 `protobuf:"varint,15,opt,name=active_ms,json=activeMs,proto3" json:"active_ms,omitempty"`
-	// What this master works without, in words, such as caps of its nodes; empty while nothing is missing.
+	// What this master is missing, in words, such as caps of its nodes; empty for nothing.
 	Trouble       string `protobuf:"bytes,16,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -687,12 +688,12 @@ func (x *GroupState) GetTrouble() string {
 	return ""
 }
 
-// GroupResults are results of this distributor's tasks. They are repeated on a new stream until taken.
+// GroupResults are results of this distributor's tasks. They are repeated on a new stream until acknowledged.
 type GroupResults struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Results []*TaskResult          `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// Attempts that have no result and get none: their worker is lost, or nobody knows of them. They are no failures of their
-	// tasks, which may be handed over again as new attempts. They are taken as results are.
+	// Attempts that have no result and will have none: their worker is lost, or they are unknown. They are no failures of
+	// their tasks, which may be sent again as new attempts. They are acknowledged like results.
 	Lost          []*TaskRef `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -742,7 +743,7 @@ func (x *GroupResults) GetLost() []*TaskRef {
 	return nil
 }
 
-// GroupRefused are tasks that the master does not take now, beyond the window or while on standby; nothing of them was kept.
+// GroupRefused are tasks that the master does not accept now, beyond the window or on standby; none of them was kept.
 type GroupRefused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Refs          []*TaskRef             `protobuf:"bytes,1,rep,name=refs,proto3" json:"refs,omitempty"`
@@ -836,7 +837,7 @@ type GetGroupResponse struct {
 	State        *GroupState            `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	Workers      []*Worker              `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
 	Distributors []string               `protobuf:"bytes,3,rep,name=distributors,proto3" json:"distributors,omitempty"`
-	// The other master of the group; empty where there is none.
+	// The other master of the group; empty for none.
 	Peer          string `protobuf:"bytes,4,opt,name=peer,proto3" json:"peer,omitempty"`
 	PeerAnswers   bool   `protobuf:"varint,5,opt,name=peer_answers,json=peerAnswers,proto3" json:"peer_answers,omitempty"`
 	unknownFields protoimpl.UnknownFields

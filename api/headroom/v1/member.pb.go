@@ -23,7 +23,7 @@ const (
 
 type DescribeServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the server that asks, or that is asked about; empty: nothing is asked.
+	// Id of the server that asks, or that is asked about; empty: none.
 	About         string `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -69,8 +69,7 @@ func (x *DescribeServerRequest) GetAbout() string {
 type DescribeServerResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Server *ServerFacts           `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	// What the asked server knows of the one asked about; absent when it is not
-	// the leader, or cannot prove it.
+	// What the addressed server knows of the other one; absent if it is not the leader, or cannot confirm that.
 	Standing      *Standing `protobuf:"bytes,2,opt,name=standing,proto3" json:"standing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -120,11 +119,11 @@ func (x *DescribeServerResponse) GetStanding() *Standing {
 	return nil
 }
 
-// Standing is whether a server belongs to the group, by the leader's word.
+// Standing is whether a server is a member, according to the leader.
 type Standing struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Member bool                   `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
-	// Why it does not, one sentence; empty for a member.
+	// Why it is not, one sentence; empty for a member.
 	Why           string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -174,14 +173,14 @@ func (x *Standing) GetWhy() string {
 	return ""
 }
 
-// ServerFacts are what a coordinator server says of itself.
+// ServerFacts are a coordinator server's own state.
 type ServerFacts struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	RpcAddress  string                 `protobuf:"bytes,2,opt,name=rpc_address,json=rpcAddress,proto3" json:"rpc_address,omitempty"`
 	RaftAddress string                 `protobuf:"bytes,3,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
 	Version     string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
-	// Newest and oldest rules of the ledger that it knows.
+	// Newest and oldest rules of the ledger that it supports.
 	RulesNewest uint32 `protobuf:"varint,5,opt,name=rules_newest,json=rulesNewest,proto3" json:"rules_newest,omitempty"`
 	RulesOldest uint32 `protobuf:"varint,6,opt,name=rules_oldest,json=rulesOldest,proto3" json:"rules_oldest,omitempty"`
 	// "leader", "follower", or "waiting": it has no log and waits to be added.
@@ -191,24 +190,24 @@ type ServerFacts struct {
 	Incarnation uint64 `protobuf:"varint,9,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Revision    uint64 `protobuf:"varint,10,opt,name=revision,proto3" json:"revision,omitempty"`
 	Term        uint64 `protobuf:"varint,11,opt,name=term,proto3" json:"term,omitempty"`
-	// Last entry of its log, last that it knows to be committed.
+	// Last entry of its log, last committed one that it knows.
 	LastIndex uint64 `protobuf:"varint,12,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"`
 	Commit    uint64 `protobuf:"varint,13,opt,name=commit,proto3" json:"commit,omitempty"`
-	// Time since it heard the leader, milliseconds; absent for the leader and when never.
+	// Time since it received from the leader, milliseconds; absent for the leader and if never.
 	LeaderContactMs *int64 `protobuf:"varint,14,opt,name=leader_contact_ms,json=leaderContactMs,proto3,oneof" json:"leader_contact_ms,omitempty"`
 	// Its wall clock, microseconds since the Unix epoch.
 	ClockUs int64 `protobuf:"varint,15,opt,name=clock_us,json=clockUs,proto3" json:"clock_us,omitempty"`
 	// Free bytes on the disk under its log; absent while unknown.
 	DiskFreeBytes *uint64 `protobuf:"varint,16,opt,name=disk_free_bytes,json=diskFreeBytes,proto3,oneof" json:"disk_free_bytes,omitempty"`
-	// Longest write of its log in the last minute or two, and how long one may take.
+	// Longest write of its log in the last minute or two, and the limit.
 	SlowestWriteUs  int64 `protobuf:"varint,17,opt,name=slowest_write_us,json=slowestWriteUs,proto3" json:"slowest_write_us,omitempty"`
 	WriteDeadlineUs int64 `protobuf:"varint,18,opt,name=write_deadline_us,json=writeDeadlineUs,proto3" json:"write_deadline_us,omitempty"`
-	// Fingerprints of the gossip keys that it believes, the one that it sends with first; none without gossip.
+	// Fingerprints of the gossip keys that it accepts, first the one that it sends with; none without gossip.
 	GossipKeys []string `protobuf:"bytes,19,rep,name=gossip_keys,json=gossipKeys,proto3" json:"gossip_keys,omitempty"`
-	// Time since it last refused somebody who gossips with another key, milliseconds, and who; absent for nobody.
+	// Time since it last refused a peer with another gossip key, milliseconds, and the peer; absent for none.
 	ForeignGossipMs   *int64 `protobuf:"varint,20,opt,name=foreign_gossip_ms,json=foreignGossipMs,proto3,oneof" json:"foreign_gossip_ms,omitempty"`
 	ForeignGossipFrom string `protobuf:"bytes,21,opt,name=foreign_gossip_from,json=foreignGossipFrom,proto3" json:"foreign_gossip_from,omitempty"`
-	// Ids of the members, as its own log has them.
+	// Ids of the members, by its own log.
 	Members       []string `protobuf:"bytes,22,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -438,11 +437,11 @@ type GetMemberHealthResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Meta    *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Members []*MemberHealth        `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
-	// How many of the servers that vote may still fail before there is no majority.
+	// How many more voting servers may fail while a majority remains.
 	Tolerates int32 `protobuf:"varint,3,opt,name=tolerates,proto3" json:"tolerates,omitempty"`
 	// Rules in force.
 	Rules uint32 `protobuf:"varint,4,opt,name=rules,proto3" json:"rules,omitempty"`
-	// What is to be said of the group as a whole.
+	// Warnings about the cluster as a whole.
 	Health        []*HealthItem `protobuf:"bytes,5,rep,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -513,7 +512,7 @@ func (x *GetMemberHealthResponse) GetHealth() []*HealthItem {
 	return nil
 }
 
-// MemberHealth is one server as the leader sees it.
+// MemberHealth is one server as seen by the leader.
 type MemberHealth struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -522,21 +521,21 @@ type MemberHealth struct {
 	// "leader", "follower", "waiting", "unreachable".
 	Role  string `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
 	Voter bool   `protobuf:"varint,5,opt,name=voter,proto3" json:"voter,omitempty"`
-	// What it is to be: a voter once it is stable; out of the group.
+	// Its pending role: a voter once it is stable; removed.
 	ToVote  bool `protobuf:"varint,6,opt,name=to_vote,json=toVote,proto3" json:"to_vote,omitempty"`
 	Leaving bool `protobuf:"varint,7,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	// Entries behind the leader; absent while unknown.
 	Lag *uint64 `protobuf:"varint,8,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
 	// Time since it last answered the leader, milliseconds; absent for the leader and when never.
 	LastContactMs *int64 `protobuf:"varint,9,opt,name=last_contact_ms,json=lastContactMs,proto3,oneof" json:"last_contact_ms,omitempty"`
-	// Since when it is healthy without a break, milliseconds; absent while it is not.
+	// How long it has been healthy without interruption, milliseconds; absent while it is not.
 	StableMs *int64 `protobuf:"varint,10,opt,name=stable_ms,json=stableMs,proto3,oneof" json:"stable_ms,omitempty"`
 	Healthy  bool   `protobuf:"varint,11,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// Why it is not healthy, and what else is to be said.
+	// Why it is not healthy, and other warnings.
 	Health []*HealthItem `protobuf:"bytes,12,rep,name=health,proto3" json:"health,omitempty"`
-	// By its own word; absent while it does not answer.
+	// Its own report; absent while it does not answer.
 	Facts *ServerFacts `protobuf:"bytes,13,opt,name=facts,proto3" json:"facts,omitempty"`
-	// Its wall clock less the leader's, microseconds; absent while unknown.
+	// Its wall clock minus the leader's, microseconds; absent while unknown.
 	ClockOffsetUs *int64 `protobuf:"varint,14,opt,name=clock_offset_us,json=clockOffsetUs,proto3,oneof" json:"clock_offset_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -673,7 +672,7 @@ func (x *MemberHealth) GetClockOffsetUs() int64 {
 type AddMemberRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// RPC address of the server that waits; it tells the rest.
+	// RPC address of the waiting server, which reports the rest.
 	RpcAddress    string  `protobuf:"bytes,2,opt,name=rpc_address,json=rpcAddress,proto3" json:"rpc_address,omitempty"`
 	DryRun        bool    `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	Change        *Change `protobuf:"bytes,4,opt,name=change,proto3" json:"change,omitempty"`
@@ -1043,7 +1042,7 @@ func (x *RemoveMemberResponse) GetAlready() bool {
 
 type TransferLeadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the server that is to lead; empty: the one whose log is longest.
+	// Id of the server that is to lead; empty: the one with the longest log.
 	Id            string  `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	DryRun        bool    `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	Change        *Change `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
@@ -1105,7 +1104,7 @@ func (x *TransferLeadRequest) GetChange() *Change {
 type TransferLeadResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Who led and who leads now, or would.
+	// The previous and the new leader, or what would be.
 	From          string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	To            string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	Already       bool   `protobuf:"varint,4,opt,name=already,proto3" json:"already,omitempty"`
@@ -1173,7 +1172,7 @@ func (x *TransferLeadResponse) GetAlready() bool {
 
 type SaveSnapshotRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The asked server's own state, without the leader.
+	// The addressed server's own state, without the leader.
 	Stale         bool `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1303,7 +1302,7 @@ func (*SaveSnapshotResponse_Piece) isSaveSnapshotResponse_Part() {}
 type LastWordsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Why it ends, one sentence.
+	// Why it exits, one sentence.
 	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

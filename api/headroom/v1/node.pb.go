@@ -27,16 +27,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// LeaseState is what the node does with its cap.
+// LeaseState is the state of the node's cap.
 type LeaseState int32
 
 const (
 	LeaseState_LEASE_STATE_UNSPECIFIED LeaseState = 0
-	// A lease is running; the node holds its cap.
+	// A lease is valid; the node enforces its cap.
 	LeaseState_LEASE_STATE_HELD LeaseState = 1
-	// No lease: the node holds its fail-safe cap.
+	// No lease: the node enforces its fail-safe cap.
 	LeaseState_LEASE_STATE_FAIL_SAFE LeaseState = 2
-	// The node only observes; it holds no cap.
+	// The node only observes; it enforces no cap.
 	LeaseState_LEASE_STATE_OBSERVING LeaseState = 3
 )
 
@@ -83,7 +83,7 @@ func (LeaseState) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_node_proto_rawDescGZIP(), []int{0}
 }
 
-// Epoch names one leadership: incarnation of the log first, then raft term.
+// Epoch identifies one leadership: first the incarnation of the log, then the raft term.
 type Epoch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   uint64                 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
@@ -273,33 +273,31 @@ func (*NodeMessage_Hello) isNodeMessage_Message() {}
 
 func (*NodeMessage_Heartbeat) isNodeMessage_Message() {}
 
-// Hello says who the node is and what it can do. It opens each stream.
+// Hello identifies the node and its capabilities. It opens each stream.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the node, unique in the cluster, as in powerd.yaml.
 	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Machine id (etc/machine-id): the identity of the node. The same name from
-	// another machine is refused with ALREADY_EXISTS.
+	// Machine id (etc/machine-id): the identity of the node. The same name from another machine is refused with
+	// ALREADY_EXISTS.
 	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Boot id (proc/sys/kernel/random/boot_id).
 	BootId string `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	// Random id of this powerd process: leases name it, so that a lease that
-	// answers an earlier process is never taken.
+	// Random id of this powerd process: leases contain it, so that a lease for an earlier process is never accepted.
 	ProcessId uint64 `protobuf:"fixed64,4,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// Domain that the node draws from, e.g. "rack/r1".
+	// Domain of the node, e.g. "rack/r1".
 	Domain string `protobuf:"bytes,5,opt,name=domain,proto3" json:"domain,omitempty"`
-	// What the node can draw with no cap at all, at the wall, in microwatts.
+	// The power of the node without a cap, at the wall, in microwatts.
 	RatedUw int64 `protobuf:"varint,6,opt,name=rated_uw,json=ratedUw,proto3" json:"rated_uw,omitempty"`
-	// The least cap that the node can really hold, in microwatts.
+	// The minimum cap that the node can enforce, in microwatts.
 	FloorUw int64 `protobuf:"varint,7,opt,name=floor_uw,json=floorUw,proto3" json:"floor_uw,omitempty"`
-	// The most that the node can use, in microwatts; the plan grants no more.
+	// The maximum power that the node can use, in microwatts; the plan grants no more.
 	MaxUw int64 `protobuf:"varint,8,opt,name=max_uw,json=maxUw,proto3" json:"max_uw,omitempty"`
-	// What the node falls to by itself, in microwatts; never below floor_uw.
+	// The cap of the node without a lease, in microwatts; never below floor_uw.
 	FailSafeUw int64 `protobuf:"varint,9,opt,name=fail_safe_uw,json=failSafeUw,proto3" json:"fail_safe_uw,omitempty"`
-	// Share of the budget against other nodes; 1 is usual, must be positive.
+	// Weight of the node in the division of the budget; 1 is usual, must be positive.
 	Weight float64 `protobuf:"fixed64,10,opt,name=weight,proto3" json:"weight,omitempty"`
-	// Whether powerd holds caps here. False: it only observes, and the node is
-	// charged its rated watts.
+	// Whether powerd enforces caps here. False: it only observes, and the node is charged its rated power.
 	Controlled bool `protobuf:"varint,11,opt,name=controlled,proto3" json:"controlled,omitempty"`
 	// Rung of the actuation ladder in words: "rapl", "cpufreq" or "none".
 	Rung string `protobuf:"bytes,12,opt,name=rung,proto3" json:"rung,omitempty"`
@@ -437,28 +435,27 @@ type Heartbeat struct {
 	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	// The highest stamp that the node has stored durably. It refuses older ones.
 	Highest *Stamp `protobuf:"bytes,2,opt,name=highest,proto3" json:"highest,omitempty"`
-	// What the node holds now, read back from hardware.
+	// What the node enforces now, read back from hardware.
 	Holding *Holding `protobuf:"bytes,3,opt,name=holding,proto3" json:"holding,omitempty"`
 	// Measured power at the wall, mean over 1 s, in microwatts.
 	PowerUw *int64 `protobuf:"varint,4,opt,name=power_uw,json=powerUw,proto3,oneof" json:"power_uw,omitempty"`
 	// What the node could use at full speed, in microwatts.
 	DemandUw *int64 `protobuf:"varint,5,opt,name=demand_uw,json=demandUw,proto3,oneof" json:"demand_uw,omitempty"`
-	// Share of the last minute in which a cap held the node back, 0 to 1.
+	// Fraction of the last minute in which a cap limited the node, 0 to 1.
 	LimitedRatio *float64 `protobuf:"fixed64,6,opt,name=limited_ratio,json=limitedRatio,proto3,oneof" json:"limited_ratio,omitempty"`
-	// Highest brake generation that the node has heard; it takes no lease that does
-	// not say that it is lifted.
+	// Highest brake generation that the node has received; it accepts no lease that does not report it as lifted.
 	BrakeGeneration uint64 `protobuf:"varint,7,opt,name=brake_generation,json=brakeGeneration,proto3" json:"brake_generation,omitempty"`
-	// Health items now visible on the node.
+	// Current health items of the node.
 	Health []*HealthItem `protobuf:"bytes,8,rep,name=health,proto3" json:"health,omitempty"`
-	// The signed brake of that generation, as it was heard: the proof of it. Absent
-	// once a lease has told that it is lifted.
+	// The signed brake of that generation, as received: its proof. Absent once a lease has reported that it is lifted.
 	Brake []byte `protobuf:"bytes,9,opt,name=brake,proto3" json:"brake,omitempty"`
-	// Energy drawn at the wall since this powerd process began, in microjoules, counted while power was known. Absent
-	// where nothing has been counted yet.
+	// Energy at the wall since this powerd process started, in microjoules, counted while power was known. Absent if
+	// nothing has been counted yet.
 	EnergyUj *int64 `protobuf:"varint,10,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"`
 	// For how long it was counted, in milliseconds.
 	EnergyMs int64 `protobuf:"varint,11,opt,name=energy_ms,json=energyMs,proto3" json:"energy_ms,omitempty"`
-	// By what power is measured now: "packages" (their counters, and what the node adds to them) or "bmc"; empty while unknown.
+	// Present source of measured power: "packages" (their counters, and the node's model of the rest) or "bmc"; empty
+	// while unknown.
 	EnergyFrom    string `protobuf:"bytes,12,opt,name=energy_from,json=energyFrom,proto3" json:"energy_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -578,7 +575,7 @@ func (x *Heartbeat) GetEnergyFrom() string {
 	return ""
 }
 
-// Holding is the acknowledgement: which grant the node carries out, and what its hardware reads back.
+// Holding is the acknowledgement: which grant the node has applied, and what its hardware reads back.
 type Holding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// State of the node's lease.
@@ -587,15 +584,15 @@ type Holding struct {
 	Applied *Stamp `protobuf:"bytes,2,opt,name=applied,proto3" json:"applied,omitempty"`
 	// The cap in force on the node, in microwatts: the lease's, or the fail-safe cap.
 	CapUw int64 `protobuf:"varint,3,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
-	// The cap that the hardware really holds as read back, in microwatts at the
-	// wall. Absent while it is unknown (a read failed, nothing written yet).
+	// The cap of the hardware as read back, in microwatts at the wall. Absent while it is unknown (a read failed, nothing
+	// written yet).
 	EffectiveUw *int64 `protobuf:"varint,4,opt,name=effective_uw,json=effectiveUw,proto3,oneof" json:"effective_uw,omitempty"`
 	// The fail-safe cap that the node has stored durably, in microwatts.
 	FailSafeUw int64 `protobuf:"varint,5,opt,name=fail_safe_uw,json=failSafeUw,proto3" json:"fail_safe_uw,omitempty"`
-	// Id of the sprint that the node carries out now; empty when it holds its base cap.
+	// Id of the sprint in progress on the node; empty at its base cap.
 	SprintId string `protobuf:"bytes,6,opt,name=sprint_id,json=sprintId,proto3" json:"sprint_id,omitempty"`
-	// Sprints that have ended here since the node's process started, newest last,
-	// at most eight: told in each heartbeat until a newer sequence is applied.
+	// Sprints that have ended here since powerd started, newest last, at most eight: sent in each heartbeat until a newer
+	// sequence is applied.
 	Ended         []*SprintEnd `protobuf:"bytes,7,rep,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -680,12 +677,11 @@ func (x *Holding) GetEnded() []*SprintEnd {
 	return nil
 }
 
-// SprintEnd tells that the node is back at its base cap, verified by read-back.
+// SprintEnd reports that the node is back at its base cap, verified by read-back.
 type SprintEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Energy above the base cap that the sprint drew at the wall, in microjoules.
-	// Absent when it was not measured all the way.
+	// Energy of the sprint above the base cap at the wall, in microjoules. Absent if it was not measured completely.
 	SpentUj *int64 `protobuf:"varint,2,opt,name=spent_uj,json=spentUj,proto3,oneof" json:"spent_uj,omitempty"`
 	// Why it ended: "time", "escrow", "thermal", "superseded", "lease", "stopped".
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -753,7 +749,7 @@ type HealthItem struct {
 	Severity string `protobuf:"bytes,2,opt,name=severity,proto3" json:"severity,omitempty"`
 	// One sentence with the numbers.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// The way out.
+	// The hint.
 	Hint          string `protobuf:"bytes,4,opt,name=hint,proto3" json:"hint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -932,8 +928,8 @@ func (*CoordinatorMessage_NotAdmitted) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_Denied) isCoordinatorMessage_Message() {}
 
-// Denials tells a client which certificates of its servers are denied before their
-// end. Lists only grow, and a long one comes in parts: each adds to what is known.
+// Denials send a client the certificates of its servers that are denied before their expiry. Lists only grow, and a
+// long one is sent in parts: each adds to what is known.
 type Denials struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Denied        []*Denial              `protobuf:"bytes,1,rep,name=denied,proto3" json:"denied,omitempty"`
@@ -978,11 +974,10 @@ func (x *Denials) GetDenied() []*Denial {
 	return nil
 }
 
-// Denial takes certificates back before they end. Exactly one of identity and
-// serial is set.
+// Denial denies certificates before their expiry. Exactly one of identity and serial is set.
 type Denial struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ROLE/NAME: every certificate that was made for it until at_us.
+	// ROLE/NAME: every certificate that was issued for it until at_us.
 	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// The serial number of one certificate, in hexadecimal.
 	Serial string `protobuf:"bytes,2,opt,name=serial,proto3" json:"serial,omitempty"`
@@ -1059,14 +1054,14 @@ func (x *Denial) GetReason() string {
 	return ""
 }
 
-// Lease grants a cap for a time. It ends duration_ms after the moment the node
-// SENT the heartbeat it names, on the node's CLOCK_BOOTTIME.
+// Lease grants a cap for a time. It expires duration_ms after the node SENT the heartbeat that it answers, on the
+// node's CLOCK_BOOTTIME.
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Stamp *Stamp                 `protobuf:"bytes,1,opt,name=stamp,proto3" json:"stamp,omitempty"`
 	// The cap, in microwatts at the wall.
 	CapUw int64 `protobuf:"varint,2,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
-	// The fail-safe cap that the node is to store, in microwatts.
+	// The fail-safe cap that the node must store, in microwatts.
 	FailSafeUw int64 `protobuf:"varint,3,opt,name=fail_safe_uw,json=failSafeUw,proto3" json:"fail_safe_uw,omitempty"`
 	// Length of the lease in milliseconds.
 	DurationMs int64 `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
@@ -1076,8 +1071,7 @@ type Lease struct {
 	ProcessId uint64 `protobuf:"fixed64,6,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// Brake generation that the log has lifted; a node that stored a higher one refuses the lease.
 	BrakeLifted uint64 `protobuf:"varint,7,opt,name=brake_lifted,json=brakeLifted,proto3" json:"brake_lifted,omitempty"`
-	// A sprint beside the base cap; absent without one. A newer sequence replaces
-	// base and sprint together.
+	// A sprint in addition to the base cap; absent without one. A newer sequence replaces base and sprint together.
 	Sprint        *Sprint `protobuf:"bytes,8,opt,name=sprint,proto3" json:"sprint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1169,19 +1163,18 @@ func (x *Lease) GetSprint() *Sprint {
 	return nil
 }
 
-// Sprint lets a node draw more than its base cap for a time. It begins when the
-// node first applies it and ends by itself: after duration_ms, when its energy
-// above the base is spent, with the lease, or on a thermal event. Its end never
+// Sprint permits a node to exceed its base cap for a time. It starts when the node first applies it and ends by itself:
+// after duration_ms, when its energy above the base is used, with the lease, or on a thermal event. Its end never
 // raises a cap.
 type Sprint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the escrow in the ledger.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The cap while the sprint lasts, in microwatts at the wall; above the base cap.
+	// The cap during the sprint, in microwatts at the wall; above the base cap.
 	CapUw int64 `protobuf:"varint,2,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
-	// Longest time, in milliseconds from the first application.
+	// Maximum duration, in milliseconds from the first application.
 	DurationMs int64 `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	// Energy above the base cap that may be spent on this node, in microjoules.
+	// Energy above the base cap that may be used on this node, in microjoules.
 	EscrowUj      int64 `protobuf:"varint,4,opt,name=escrow_uj,json=escrowUj,proto3" json:"escrow_uj,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1245,15 +1238,15 @@ func (x *Sprint) GetEscrowUj() int64 {
 	return 0
 }
 
-// Leader tells who leads. A follower sends it at once after Hello and whenever
-// the leader changes; a new leader sends it about itself on every stream.
+// Leader identifies the leader. A follower sends it at once after Hello and whenever the leader changes; a new leader
+// sends it about itself on every stream.
 type Leader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the leading server; empty while there is none.
+	// Id of the leader; empty if there is none.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Its RPC address, host:port; empty while there is none.
+	// Its RPC address, host:port; empty if there is none.
 	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	// True when the sender itself leads.
+	// True if the sender is the leader.
 	Self bool `protobuf:"varint,3,opt,name=self,proto3" json:"self,omitempty"`
 	// Epoch of the leadership, when the sender leads.
 	Epoch         *Epoch `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1319,7 +1312,7 @@ func (x *Leader) GetEpoch() *Epoch {
 	return nil
 }
 
-// NotAdmitted says that the leader knows the node and charges it, but grants no lease yet, and why.
+// NotAdmitted reports that the leader knows the node and charges it, but grants no lease yet, and why.
 type NotAdmitted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1364,7 +1357,7 @@ func (x *NotAdmitted) GetReason() string {
 	return ""
 }
 
-// ReleaseRequest names the node whose controls may go back.
+// ReleaseRequest names the node whose controls may be restored.
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1425,7 +1418,7 @@ func (x *ReleaseRequest) GetChange() *Change {
 	return nil
 }
 
-// ReleaseResponse tells that the release is committed.
+// ReleaseResponse confirms that the release is committed.
 type ReleaseResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -1479,14 +1472,14 @@ func (x *ReleaseResponse) GetChargeUw() int64 {
 	return 0
 }
 
-// Change is who changes something, and why. It is part of every command that changes state.
+// Change is the author of a change, and the reason. It is part of every command that changes state.
 type Change struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who asks, e.g. "mia" or "scheduler/s1".
 	Actor string `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Why, in the operator's words.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Idempotency key: the same key is carried out once.
+	// Idempotency key: a key is carried out once.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// When set, the change is refused unless the cluster is at this revision.
 	CheckRevision *uint64 `protobuf:"varint,4,opt,name=check_revision,json=checkRevision,proto3,oneof" json:"check_revision,omitempty"`

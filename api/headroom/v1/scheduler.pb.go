@@ -23,9 +23,9 @@ const (
 
 type DrainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True lets jobs begin again.
+	// True resumes the start of jobs.
 	Off bool `protobuf:"varint,1,opt,name=off,proto3" json:"off,omitempty"`
-	// Change nothing, tell what is.
+	// Change nothing, return the present state.
 	Look          bool    `protobuf:"varint,2,opt,name=look,proto3" json:"look,omitempty"`
 	Change        *Change `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -150,9 +150,9 @@ type SubmitRequest struct {
 	// File name, for error positions.
 	File   string  `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
 	Change *Change `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
-	// Check only; commit nothing. The answer has the decision of admission, also where that refuses the job.
+	// Check only; commit nothing. The answer has the admission decision, even a refusal.
 	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Where too few slots are free for the deadline, wait for them as long as it can be kept. Without it such a job is refused.
+	// If too few slots are free for the deadline, wait for them while it is feasible. Otherwise such a job is refused.
 	Queue         bool `protobuf:"varint,5,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -325,9 +325,9 @@ type ListResponse struct {
 	Jobs     []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	Workers  []*Worker              `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
 	Dispatch *Dispatch              `protobuf:"bytes,3,opt,name=dispatch,proto3" json:"dispatch,omitempty"`
-	// Of the jobs that have begun.
+	// Of the jobs that have started.
 	Runs []*RunDetail `protobuf:"bytes,4,rep,name=runs,proto3" json:"runs,omitempty"`
-	// Groups of workers that masters dispatch to; none where scheduler.yaml names none.
+	// Groups of workers that masters dispatch to; none if none are configured.
 	Groups        []*DispatchGroup `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -398,13 +398,13 @@ func (x *ListResponse) GetGroups() []*DispatchGroup {
 	return nil
 }
 
-// DispatchGroup is a group of workers as a distributor sees it.
+// DispatchGroup is a group of workers as seen by a distributor.
 type DispatchGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The group's masters in the order of the configuration.
 	Masters []*DispatchMaster `protobuf:"bytes,2,rep,name=masters,proto3" json:"masters,omitempty"`
-	// What the active master says of its workers' slots; absent while no master of the group is active.
+	// Slots of its workers as reported by the active master; absent while no master of the group is active.
 	Workers     *uint32 `protobuf:"varint,3,opt,name=workers,proto3,oneof" json:"workers,omitempty"`
 	Slots       *uint32 `protobuf:"varint,4,opt,name=slots,proto3,oneof" json:"slots,omitempty"`
 	Usable      *uint32 `protobuf:"varint,5,opt,name=usable,proto3,oneof" json:"usable,omitempty"`
@@ -413,9 +413,9 @@ type DispatchGroup struct {
 	RunningLow  *uint32 `protobuf:"varint,8,opt,name=running_low,json=runningLow,proto3,oneof" json:"running_low,omitempty"`
 	WaitingHigh *uint32 `protobuf:"varint,9,opt,name=waiting_high,json=waitingHigh,proto3,oneof" json:"waiting_high,omitempty"`
 	WaitingLow  *uint32 `protobuf:"varint,10,opt,name=waiting_low,json=waitingLow,proto3,oneof" json:"waiting_low,omitempty"`
-	// How many more tasks the distributor may hand over now.
+	// How many more tasks the distributor may send now.
 	Window uint32 `protobuf:"varint,11,opt,name=window,proto3" json:"window,omitempty"`
-	// Tasks that were handed over and have not ended, and tasks that wait here for the window.
+	// Tasks that were sent and have not ended, and tasks that wait here for the window.
 	Outstanding uint32 `protobuf:"varint,12,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
 	Waiting     uint32 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Slots of usual speed that the group is worth at its present caps, learned from ended tasks; absent while unknown.
@@ -557,7 +557,7 @@ type DispatchMaster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// host:port.
 	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	// What it calls itself; empty while it has not answered.
+	// Its own name; empty while it has not answered.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// "active", "standby" or "lost".
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
@@ -625,12 +625,12 @@ func (x *DispatchMaster) GetTrouble() string {
 	return ""
 }
 
-// Dispatch is how jobs begin.
+// Dispatch is how jobs start.
 type Dispatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "shared", "p", "np", "da", "nps" or "dias".
 	Discipline string `protobuf:"bytes,1,opt,name=discipline,proto3" json:"discipline,omitempty"`
-	// Jobs at once; 0 for "shared", which has no bound.
+	// Concurrent jobs; 0 for "shared", which has no limit.
 	Width   uint32 `protobuf:"varint,2,opt,name=width,proto3" json:"width,omitempty"`
 	Drained bool   `protobuf:"varint,3,opt,name=drained,proto3" json:"drained,omitempty"`
 	// Highest first.
@@ -638,7 +638,7 @@ type Dispatch struct {
 	// Machine time of killed runs, and of all runs that have ended, seconds. Their ratio is the waste of "p".
 	KilledS float64 `protobuf:"fixed64,5,opt,name=killed_s,json=killedS,proto3" json:"killed_s,omitempty"`
 	TotalS  float64 `protobuf:"fixed64,6,opt,name=total_s,json=totalS,proto3" json:"total_s,omitempty"`
-	// Jobs that wait, by class, in the order of the classes.
+	// Waiting jobs, by class, in the order of the classes.
 	Waiting       []uint32 `protobuf:"varint,7,rep,packed,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -723,33 +723,33 @@ func (x *Dispatch) GetWaiting() []uint32 {
 	return nil
 }
 
-// RunDetail is what the scheduler knows of a job's run beside its progress.
+// RunDetail is the state of a job's run in addition to its progress.
 type RunDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Why its drop ratio is what it is, in words; empty where there is nothing to say.
+	// Reason of its drop ratio, in words; empty for none.
 	ThetaWhy string `protobuf:"bytes,2,opt,name=theta_why,json=thetaWhy,proto3" json:"theta_why,omitempty"`
 	Seed     uint64 `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
-	// Its drop ratio waits for the coordinators.
+	// Its drop ratio is being committed.
 	Deciding bool `protobuf:"varint,4,opt,name=deciding,proto3" json:"deciding,omitempty"`
-	// The job that it is being killed for; empty where it is not.
+	// The job for which it is being preempted; empty for none.
 	Stopping string `protobuf:"bytes,5,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	// When it was dispatched, microseconds since the Unix epoch.
 	BeganUs int64 `protobuf:"varint,6,opt,name=began_us,json=beganUs,proto3" json:"began_us,omitempty"`
-	// Its sprint; absent where it does not sprint.
+	// Its sprint; absent if it does not sprint.
 	Sprint *Sprinting     `protobuf:"bytes,7,opt,name=sprint,proto3,oneof" json:"sprint,omitempty"`
 	Stages []*StageDetail `protobuf:"bytes,8,rep,name=stages,proto3" json:"stages,omitempty"`
-	// What goes wrong in the engine's hook, in words; empty while nothing does.
+	// Problem in the engine's hook, in words; empty for none.
 	Trouble string `protobuf:"bytes,9,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	// Executors that the engine gives it.
 	Executors uint32 `protobuf:"varint,10,opt,name=executors,proto3" json:"executors,omitempty"`
-	// Who tells its progress where it is not the engine's hook, in words; empty where it is.
+	// Source of its progress if it is not the engine's hook, in words; otherwise empty.
 	Source string `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`
 	// Cores of its executors; 0 while unknown.
 	Cores uint32 `protobuf:"varint,12,opt,name=cores,proto3" json:"cores,omitempty"`
-	// Executors beyond those that its share leaves, which stay until nothing needs what they have computed.
+	// Executors above its share, which stay until their results are no longer needed.
 	Surplus uint32 `protobuf:"varint,13,opt,name=surplus,proto3" json:"surplus,omitempty"`
-	// Which policy decides on copies of its tasks, and why it decided last as it did, in words; empty while nothing was decided.
+	// The policy for copies of its tasks, and the reason of its last decision, in words; empty before the first.
 	Speculation string `protobuf:"bytes,14,opt,name=speculation,proto3" json:"speculation,omitempty"`
 	// "short" or "long" for a job that masters dispatch; empty for others.
 	Length        string `protobuf:"bytes,15,opt,name=length,proto3" json:"length,omitempty"`
@@ -892,7 +892,7 @@ func (x *RunDetail) GetLength() string {
 	return ""
 }
 
-// Sprinting is a sprint as the coordinators told it.
+// Sprinting is a sprint as sent by the coordinators.
 type Sprinting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The escrow.
@@ -976,7 +976,7 @@ type StageDetail struct {
 	Id      uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Name    string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Tasks of the stage that run, of how many, and those done.
+	// Tasks of the stage that run, the total, and those done.
 	Kept          uint32 `protobuf:"varint,4,opt,name=kept,proto3" json:"kept,omitempty"`
 	Total         uint32 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
 	Done          uint32 `protobuf:"varint,6,opt,name=done,proto3" json:"done,omitempty"`
@@ -1152,12 +1152,12 @@ func (x *CancelResponse) GetRevision() uint64 {
 	return 0
 }
 
-// Worker is one node's worker as the scheduler sees it.
+// Worker is one node's worker as seen by the scheduler.
 type Worker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Slots uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
-	// Slots left by the cap of the node.
+	// Slots that the cap of the node leaves usable.
 	Usable        uint32 `protobuf:"varint,3,opt,name=usable,proto3" json:"usable,omitempty"`
 	Running       uint32 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
 	Connected     bool   `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
@@ -1391,7 +1391,7 @@ func (x *TaskResults) GetResults() []*TaskResult {
 	return nil
 }
 
-// WorkerHello says which node the worker runs on and what it is running already.
+// WorkerHello identifies the worker's node and the tasks that it is running.
 type WorkerHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1461,7 +1461,7 @@ func (x *WorkerHello) GetVersion() string {
 	return ""
 }
 
-// WorkerAlive is sent each second so that a dead worker is noticed.
+// WorkerAlive is sent every second so that a dead worker is noticed.
 type WorkerAlive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1498,7 +1498,7 @@ func (*WorkerAlive) Descriptor() ([]byte, []int) {
 	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{18}
 }
 
-// TaskRef names one attempt of one task.
+// TaskRef identifies one attempt of one task.
 type TaskRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1506,7 +1506,7 @@ type TaskRef struct {
 	Phase   string `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
 	Index   uint32 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
 	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Known to the scheduler and to the worker that was given the attempt. A result without it counts for nothing.
+	// Known only to the scheduler and to the worker that was given the attempt. A result without it is ignored.
 	Proof         string `protobuf:"bytes,5,opt,name=proof,proto3" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1583,13 +1583,14 @@ type Task struct {
 	Ref   *TaskRef               `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	// Program and arguments, ready to run (no shell).
 	Argv []string `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
-	// Where the program's standard output goes; it is written under a temporary name and renamed when the task succeeded.
+	// Destination of the program's standard output; it is written under a temporary name and renamed when the task
+	// succeeded.
 	Output string `protobuf:"bytes,3,opt,name=output,proto3" json:"output,omitempty"`
 	// Extra environment, KEY=VALUE.
 	Env []string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty"`
 	// Working folder.
 	Dir string `protobuf:"bytes,5,opt,name=dir,proto3" json:"dir,omitempty"`
-	// Who submitted the job, "submitter/alice"; empty where nobody was proven.
+	// The job's submitter, "submitter/alice"; empty if not authenticated.
 	Submitter     string `protobuf:"bytes,6,opt,name=submitter,proto3" json:"submitter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1667,11 +1668,11 @@ func (x *Task) GetSubmitter() string {
 	return ""
 }
 
-// TaskResult tells how an attempt ended.
+// TaskResult is the end of an attempt.
 type TaskResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   *TaskRef               `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	// 0 for success; -1 when it could not be started.
+	// 0 for success; -1 if it could not be started.
 	ExitCode int32 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	// The cause in words, with the last lines of standard error, when it failed.
 	Error         string  `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`

@@ -21,21 +21,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SlotReport is an application's whole state at one master. Later reports replace earlier ones.
+// SlotReport is an application's complete state at one master. Later reports replace earlier ones.
 type SlotReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the application, and a number that is new at each start of it.
+	// Name of the application, and a number that is new at each start.
 	Application string `protobuf:"bytes,1,opt,name=application,proto3" json:"application,omitempty"`
 	Incarnation uint32 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// How many more slots it wants, of high and low priority, beyond those that it has seen.
+	// How many more slots it wants, of high and low priority, in addition to those that it has seen.
 	WantHigh uint32 `protobuf:"varint,3,opt,name=want_high,json=wantHigh,proto3" json:"want_high,omitempty"`
 	WantLow  uint32 `protobuf:"varint,4,opt,name=want_low,json=wantLow,proto3" json:"want_low,omitempty"`
 	// The slots that it holds in this group, whichever master granted them.
 	Held []*Slot `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`
-	// The last grant that it has seen of the master that calls itself instance. A seen slot that is not held is given back.
+	// The last grant that it has seen of the master with this instance. A seen slot that is not held is returned.
 	Instance string `protobuf:"bytes,6,opt,name=instance,proto3" json:"instance,omitempty"`
 	Seen     uint32 `protobuf:"varint,7,opt,name=seen,proto3" json:"seen,omitempty"`
-	// The application ends: everything is given back.
+	// The application ends: all slots are returned.
 	Bye           bool `protobuf:"varint,8,opt,name=bye,proto3" json:"bye,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -130,7 +130,7 @@ func (x *SlotReport) GetBye() bool {
 // Slot is a slot of a worker that an application was granted.
 type Slot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of which master: its instance, and the number of the grant there.
+	// The master: its instance, and the number of the grant there.
 	Instance      string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	Number        uint32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	Node          string `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
@@ -270,13 +270,13 @@ type SlotGrants struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Group  string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Master string                 `protobuf:"bytes,2,opt,name=master,proto3" json:"master,omitempty"`
-	// False for a standby: it grants nothing.
+	// False on standby: it grants nothing.
 	Active bool `protobuf:"varint,3,opt,name=active,proto3" json:"active,omitempty"`
 	// New at each start of the master, and each time that it becomes active.
 	Instance string `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`
 	// Granted after the last one seen, in the order of their numbers.
 	Slots []*Slot `protobuf:"bytes,5,rep,name=slots,proto3" json:"slots,omitempty"`
-	// Slots of the group's workers that may be used now.
+	// Slots of the group's workers that are usable now.
 	Usable        uint32 `protobuf:"varint,6,opt,name=usable,proto3" json:"usable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -55,15 +55,15 @@ const (
 // AgentServiceClient is a client for the headroom.v1.AgentService service.
 type AgentServiceClient interface {
 	GetAgentStatus(context.Context, *connect.Request[v1.GetAgentStatusRequest]) (*connect.Response[v1.GetAgentStatusResponse], error)
-	// RestoreLimits asks the running powerd to get a release from the coordinator
-	// and then to put the saved controls back. With force it does not ask.
+	// RestoreLimits makes the running powerd request a release from the coordinator, and then restore the saved controls.
+	// With force it requests none.
 	RestoreLimits(context.Context, *connect.Request[v1.RestoreLimitsRequest]) (*connect.Response[v1.RestoreLimitsResponse], error)
-	// SetLocalLimit caps this node below its lease for a time; ClearLocalLimit ends it.
+	// SetLocalLimit caps this node below its lease for a time; ClearLocalLimit removes that cap.
 	SetLocalLimit(context.Context, *connect.Request[v1.SetLocalLimitRequest]) (*connect.Response[v1.SetLocalLimitResponse], error)
 	ClearLocalLimit(context.Context, *connect.Request[v1.ClearLocalLimitRequest]) (*connect.Response[v1.ClearLocalLimitResponse], error)
-	// SetLocalCeiling bounds the frequency for a time; a ceiling of 0 ends it.
+	// SetLocalCeiling bounds the frequency for a time; a ceiling of 0 removes the bound.
 	SetLocalCeiling(context.Context, *connect.Request[v1.SetLocalCeilingRequest]) (*connect.Response[v1.SetLocalCeilingResponse], error)
-	// RenewLease sends a heartbeat at once and tells how the lease stands afterwards.
+	// RenewLease sends a heartbeat at once and returns the resulting state of the lease.
 	RenewLease(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error)
 }
 
@@ -160,15 +160,15 @@ func (c *agentServiceClient) RenewLease(ctx context.Context, req *connect.Reques
 // AgentServiceHandler is an implementation of the headroom.v1.AgentService service.
 type AgentServiceHandler interface {
 	GetAgentStatus(context.Context, *connect.Request[v1.GetAgentStatusRequest]) (*connect.Response[v1.GetAgentStatusResponse], error)
-	// RestoreLimits asks the running powerd to get a release from the coordinator
-	// and then to put the saved controls back. With force it does not ask.
+	// RestoreLimits makes the running powerd request a release from the coordinator, and then restore the saved controls.
+	// With force it requests none.
 	RestoreLimits(context.Context, *connect.Request[v1.RestoreLimitsRequest]) (*connect.Response[v1.RestoreLimitsResponse], error)
-	// SetLocalLimit caps this node below its lease for a time; ClearLocalLimit ends it.
+	// SetLocalLimit caps this node below its lease for a time; ClearLocalLimit removes that cap.
 	SetLocalLimit(context.Context, *connect.Request[v1.SetLocalLimitRequest]) (*connect.Response[v1.SetLocalLimitResponse], error)
 	ClearLocalLimit(context.Context, *connect.Request[v1.ClearLocalLimitRequest]) (*connect.Response[v1.ClearLocalLimitResponse], error)
-	// SetLocalCeiling bounds the frequency for a time; a ceiling of 0 ends it.
+	// SetLocalCeiling bounds the frequency for a time; a ceiling of 0 removes the bound.
 	SetLocalCeiling(context.Context, *connect.Request[v1.SetLocalCeilingRequest]) (*connect.Response[v1.SetLocalCeilingResponse], error)
-	// RenewLease sends a heartbeat at once and tells how the lease stands afterwards.
+	// RenewLease sends a heartbeat at once and returns the resulting state of the lease.
 	RenewLease(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error)
 }
 

@@ -47,19 +47,17 @@ const (
 
 // BrakeServiceClient is a client for the headroom.v1.BrakeService service.
 type BrakeServiceClient interface {
-	// SetBrake needs neither a leader nor a quorum: the asked server signs a brake
-	// of a new generation, tells every member of its gossip at once, and answers.
-	// The leader, if there is one, hears of it like everybody else.
+	// SetBrake needs neither a leader nor a quorum: the addressed server signs a brake of a new generation, sends it to
+	// every member of its gossip at once, and answers. The leader, if there is one, receives it like all others.
 	SetBrake(context.Context, *connect.Request[v1.SetBrakeRequest]) (*connect.Response[v1.SetBrakeResponse], error)
-	// AwaitBrake returns when every member that the asked server has told has
-	// answered and the log knows of the brake, or when wait_ms is over.
+	// AwaitBrake returns when every member that the addressed server has notified has answered and the log has the brake,
+	// or after wait_ms.
 	AwaitBrake(context.Context, *connect.Request[v1.AwaitBrakeRequest]) (*connect.Response[v1.AwaitBrakeResponse], error)
-	// GetBrake tells what the log and the asked server's gossip know.
+	// GetBrake returns the state of the brake in the log and in the addressed server's gossip.
 	GetBrake(context.Context, *connect.Request[v1.GetBrakeRequest]) (*connect.Response[v1.GetBrakeResponse], error)
 	// LiftBrake lifts the generation in force, through the log only.
 	LiftBrake(context.Context, *connect.Request[v1.LiftBrakeRequest]) (*connect.Response[v1.ChangeResponse], error)
-	// SkipBrake passes over a generation that a node tells and nobody has signed,
-	// through the log only.
+	// SkipBrake marks a generation that a node reports and that is not signed as lifted, through the log only.
 	SkipBrake(context.Context, *connect.Request[v1.SkipBrakeRequest]) (*connect.Response[v1.ChangeResponse], error)
 }
 
@@ -143,19 +141,17 @@ func (c *brakeServiceClient) SkipBrake(ctx context.Context, req *connect.Request
 
 // BrakeServiceHandler is an implementation of the headroom.v1.BrakeService service.
 type BrakeServiceHandler interface {
-	// SetBrake needs neither a leader nor a quorum: the asked server signs a brake
-	// of a new generation, tells every member of its gossip at once, and answers.
-	// The leader, if there is one, hears of it like everybody else.
+	// SetBrake needs neither a leader nor a quorum: the addressed server signs a brake of a new generation, sends it to
+	// every member of its gossip at once, and answers. The leader, if there is one, receives it like all others.
 	SetBrake(context.Context, *connect.Request[v1.SetBrakeRequest]) (*connect.Response[v1.SetBrakeResponse], error)
-	// AwaitBrake returns when every member that the asked server has told has
-	// answered and the log knows of the brake, or when wait_ms is over.
+	// AwaitBrake returns when every member that the addressed server has notified has answered and the log has the brake,
+	// or after wait_ms.
 	AwaitBrake(context.Context, *connect.Request[v1.AwaitBrakeRequest]) (*connect.Response[v1.AwaitBrakeResponse], error)
-	// GetBrake tells what the log and the asked server's gossip know.
+	// GetBrake returns the state of the brake in the log and in the addressed server's gossip.
 	GetBrake(context.Context, *connect.Request[v1.GetBrakeRequest]) (*connect.Response[v1.GetBrakeResponse], error)
 	// LiftBrake lifts the generation in force, through the log only.
 	LiftBrake(context.Context, *connect.Request[v1.LiftBrakeRequest]) (*connect.Response[v1.ChangeResponse], error)
-	// SkipBrake passes over a generation that a node tells and nobody has signed,
-	// through the log only.
+	// SkipBrake marks a generation that a node reports and that is not signed as lifted, through the log only.
 	SkipBrake(context.Context, *connect.Request[v1.SkipBrakeRequest]) (*connect.Response[v1.ChangeResponse], error)
 }
 

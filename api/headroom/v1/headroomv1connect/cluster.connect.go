@@ -93,37 +93,33 @@ const (
 type ClusterServiceClient interface {
 	GetStatus(context.Context, *connect.Request[v1.GetStatusRequest]) (*connect.Response[v1.GetStatusResponse], error)
 	ListDomains(context.Context, *connect.Request[v1.ListDomainsRequest]) (*connect.Response[v1.ListDomainsResponse], error)
-	// SetBudget changes what a domain may draw. With dry_run nothing is changed
-	// and the answer tells what would be.
+	// SetBudget changes the budget of a domain. With dry_run nothing changes and the answer is what would be.
 	SetBudget(context.Context, *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error)
-	// AwaitBudget returns when every node that the change lowered has read back
-	// its new cap, or when wait_ms is over; the answer tells which have.
+	// AwaitBudget returns when every node that the change lowered has read back its new cap, or after wait_ms; the answer
+	// states which have.
 	AwaitBudget(context.Context, *connect.Request[v1.AwaitBudgetRequest]) (*connect.Response[v1.AwaitBudgetResponse], error)
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
 	ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error)
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
-	// Change changes one thing that operators say: of a domain, a node, a policy,
-	// a schedule, the sprints. With dry_run nothing is changed and the answer tells
-	// what would be.
+	// Change changes one setting of operators: of a domain, a node, a policy, a schedule, the sprints. With dry_run
+	// nothing changes and the answer is what would be.
 	Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error)
-	// Rollback sets a domain's budget to what it was at a revision.
+	// Rollback restores the budget of a domain at a revision.
 	Rollback(context.Context, *connect.Request[v1.RollbackRequest]) (*connect.Response[v1.SetBudgetResponse], error)
 	ListChanges(context.Context, *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error)
 	ListSchedules(context.Context, *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error)
 	ListSprints(context.Context, *connect.Request[v1.ListSprintsRequest]) (*connect.Response[v1.ListSprintsResponse], error)
 	ListPolicies(context.Context, *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error)
-	// ExplainNode says why a node has its cap.
+	// ExplainNode returns why a node has its cap.
 	ExplainNode(context.Context, *connect.Request[v1.ExplainNodeRequest]) (*connect.Response[v1.ExplainNodeResponse], error)
-	// ReportMeter tells what a meter of a domain reads. It is kept by the leader
-	// alone and never enters the log.
+	// ReportMeter reports the reading of a domain's meter. Only the leader keeps it; it never enters the log.
 	ReportMeter(context.Context, *connect.Request[v1.ReportMeterRequest]) (*connect.Response[v1.ReportMeterResponse], error)
 	ListAlarms(context.Context, *connect.Request[v1.ListAlarmsRequest]) (*connect.Response[v1.ListAlarmsResponse], error)
-	// ListTokens tells who has been let in, never by what secret. For administrators.
+	// ListTokens lists tokens, without their secrets. For administrators.
 	ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error)
-	// GetSelf tells who the caller is to the server.
+	// GetSelf returns the caller's identity at the server.
 	GetSelf(context.Context, *connect.Request[v1.GetSelfRequest]) (*connect.Response[v1.GetSelfResponse], error)
-	// ListDenied tells which certificates are denied before their end, for everybody
-	// who has to refuse them.
+	// ListDenied lists certificates that are denied before their expiry, for all servers and clients that verify them.
 	ListDenied(context.Context, *connect.Request[v1.ListDeniedRequest]) (*connect.Response[v1.ListDeniedResponse], error)
 }
 
@@ -377,37 +373,33 @@ func (c *clusterServiceClient) ListDenied(ctx context.Context, req *connect.Requ
 type ClusterServiceHandler interface {
 	GetStatus(context.Context, *connect.Request[v1.GetStatusRequest]) (*connect.Response[v1.GetStatusResponse], error)
 	ListDomains(context.Context, *connect.Request[v1.ListDomainsRequest]) (*connect.Response[v1.ListDomainsResponse], error)
-	// SetBudget changes what a domain may draw. With dry_run nothing is changed
-	// and the answer tells what would be.
+	// SetBudget changes the budget of a domain. With dry_run nothing changes and the answer is what would be.
 	SetBudget(context.Context, *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error)
-	// AwaitBudget returns when every node that the change lowered has read back
-	// its new cap, or when wait_ms is over; the answer tells which have.
+	// AwaitBudget returns when every node that the change lowered has read back its new cap, or after wait_ms; the answer
+	// states which have.
 	AwaitBudget(context.Context, *connect.Request[v1.AwaitBudgetRequest]) (*connect.Response[v1.AwaitBudgetResponse], error)
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
 	ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error)
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
-	// Change changes one thing that operators say: of a domain, a node, a policy,
-	// a schedule, the sprints. With dry_run nothing is changed and the answer tells
-	// what would be.
+	// Change changes one setting of operators: of a domain, a node, a policy, a schedule, the sprints. With dry_run
+	// nothing changes and the answer is what would be.
 	Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error)
-	// Rollback sets a domain's budget to what it was at a revision.
+	// Rollback restores the budget of a domain at a revision.
 	Rollback(context.Context, *connect.Request[v1.RollbackRequest]) (*connect.Response[v1.SetBudgetResponse], error)
 	ListChanges(context.Context, *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error)
 	ListSchedules(context.Context, *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error)
 	ListSprints(context.Context, *connect.Request[v1.ListSprintsRequest]) (*connect.Response[v1.ListSprintsResponse], error)
 	ListPolicies(context.Context, *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error)
-	// ExplainNode says why a node has its cap.
+	// ExplainNode returns why a node has its cap.
 	ExplainNode(context.Context, *connect.Request[v1.ExplainNodeRequest]) (*connect.Response[v1.ExplainNodeResponse], error)
-	// ReportMeter tells what a meter of a domain reads. It is kept by the leader
-	// alone and never enters the log.
+	// ReportMeter reports the reading of a domain's meter. Only the leader keeps it; it never enters the log.
 	ReportMeter(context.Context, *connect.Request[v1.ReportMeterRequest]) (*connect.Response[v1.ReportMeterResponse], error)
 	ListAlarms(context.Context, *connect.Request[v1.ListAlarmsRequest]) (*connect.Response[v1.ListAlarmsResponse], error)
-	// ListTokens tells who has been let in, never by what secret. For administrators.
+	// ListTokens lists tokens, without their secrets. For administrators.
 	ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error)
-	// GetSelf tells who the caller is to the server.
+	// GetSelf returns the caller's identity at the server.
 	GetSelf(context.Context, *connect.Request[v1.GetSelfRequest]) (*connect.Response[v1.GetSelfResponse], error)
-	// ListDenied tells which certificates are denied before their end, for everybody
-	// who has to refuse them.
+	// ListDenied lists certificates that are denied before their expiry, for all servers and clients that verify them.
 	ListDenied(context.Context, *connect.Request[v1.ListDeniedRequest]) (*connect.Response[v1.ListDeniedResponse], error)
 }
 

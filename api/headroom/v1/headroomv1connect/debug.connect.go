@@ -43,11 +43,10 @@ const (
 
 // DebugServiceClient is a client for the headroom.v1.DebugService service.
 type DebugServiceClient interface {
-	// CollectBundle sends files of the asked server, one after the other: never a
-	// key, a token or a password.
+	// CollectBundle sends files of the addressed server, one after the other, never a key, a token or a password.
 	CollectBundle(context.Context, *connect.Request[v1.CollectBundleRequest]) (*connect.ServerStreamForClient[v1.CollectBundleResponse], error)
-	// CollectTrace records what the asked server's threads and goroutines do for a
-	// while, and sends it as "go tool trace" reads it. One recording runs at a time.
+	// CollectTrace records an execution trace of the addressed server for "go tool trace". Only one recording runs at a
+	// time.
 	CollectTrace(context.Context, *connect.Request[v1.CollectTraceRequest]) (*connect.ServerStreamForClient[v1.CollectTraceResponse], error)
 }
 
@@ -95,11 +94,10 @@ func (c *debugServiceClient) CollectTrace(ctx context.Context, req *connect.Requ
 
 // DebugServiceHandler is an implementation of the headroom.v1.DebugService service.
 type DebugServiceHandler interface {
-	// CollectBundle sends files of the asked server, one after the other: never a
-	// key, a token or a password.
+	// CollectBundle sends files of the addressed server, one after the other, never a key, a token or a password.
 	CollectBundle(context.Context, *connect.Request[v1.CollectBundleRequest], *connect.ServerStream[v1.CollectBundleResponse]) error
-	// CollectTrace records what the asked server's threads and goroutines do for a
-	// while, and sends it as "go tool trace" reads it. One recording runs at a time.
+	// CollectTrace records an execution trace of the addressed server for "go tool trace". Only one recording runs at a
+	// time.
 	CollectTrace(context.Context, *connect.Request[v1.CollectTraceRequest], *connect.ServerStream[v1.CollectTraceResponse]) error
 }
 

@@ -53,16 +53,16 @@ const (
 type JobServiceClient interface {
 	// CommitJob stores the job's specification in the log. A submitted job is acknowledged only after this returns.
 	CommitJob(context.Context, *connect.Request[v1.CommitJobRequest]) (*connect.Response[v1.CommitJobResponse], error)
-	// FinishJob stores how the job ended.
+	// FinishJob stores the end of the job.
 	FinishJob(context.Context, *connect.Request[v1.FinishJobRequest]) (*connect.Response[v1.FinishJobResponse], error)
 	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
-	// DropTasks records tasks of a job that will never run, before anything follows from it. It answers with all that
-	// are recorded. Tasks beyond what the early stop or the drop ratio in force leaves are refused, all or nothing.
+	// DropTasks records tasks of a job that will never run, before that has any effect. It returns all recorded ones.
+	// Tasks beyond what the early stop or the drop ratio in force permits are refused, all or nothing.
 	DropTasks(context.Context, *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error)
-	// DeflateJob records the drop ratio that a job runs with and the seed that its dropped tasks are chosen by, before it
-	// starts with them. A ratio that its floor forbids is refused.
+	// DeflateJob records the drop ratio of a job and the seed that chooses its dropped tasks, before it starts with them.
+	// A ratio that exceeds its floor is refused.
 	DeflateJob(context.Context, *connect.Request[v1.DeflateJobRequest]) (*connect.Response[v1.DeflateJobResponse], error)
-	// ExplainJob tells what was decided for a job, look by look, newest last, as far as this leader remembers.
+	// ExplainJob returns the latest decisions about a job, newest last, as far as this leader has them.
 	ExplainJob(context.Context, *connect.Request[v1.ExplainJobRequest]) (*connect.Response[v1.ExplainJobResponse], error)
 	// Direct is the stream of directives. The scheduler's first message is
 	// SchedulerHello; it then sends progress and acknowledgements.
@@ -175,16 +175,16 @@ func (c *jobServiceClient) Direct(ctx context.Context) *connect.BidiStreamForCli
 type JobServiceHandler interface {
 	// CommitJob stores the job's specification in the log. A submitted job is acknowledged only after this returns.
 	CommitJob(context.Context, *connect.Request[v1.CommitJobRequest]) (*connect.Response[v1.CommitJobResponse], error)
-	// FinishJob stores how the job ended.
+	// FinishJob stores the end of the job.
 	FinishJob(context.Context, *connect.Request[v1.FinishJobRequest]) (*connect.Response[v1.FinishJobResponse], error)
 	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
-	// DropTasks records tasks of a job that will never run, before anything follows from it. It answers with all that
-	// are recorded. Tasks beyond what the early stop or the drop ratio in force leaves are refused, all or nothing.
+	// DropTasks records tasks of a job that will never run, before that has any effect. It returns all recorded ones.
+	// Tasks beyond what the early stop or the drop ratio in force permits are refused, all or nothing.
 	DropTasks(context.Context, *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error)
-	// DeflateJob records the drop ratio that a job runs with and the seed that its dropped tasks are chosen by, before it
-	// starts with them. A ratio that its floor forbids is refused.
+	// DeflateJob records the drop ratio of a job and the seed that chooses its dropped tasks, before it starts with them.
+	// A ratio that exceeds its floor is refused.
 	DeflateJob(context.Context, *connect.Request[v1.DeflateJobRequest]) (*connect.Response[v1.DeflateJobResponse], error)
-	// ExplainJob tells what was decided for a job, look by look, newest last, as far as this leader remembers.
+	// ExplainJob returns the latest decisions about a job, newest last, as far as this leader has them.
 	ExplainJob(context.Context, *connect.Request[v1.ExplainJobRequest]) (*connect.Response[v1.ExplainJobResponse], error)
 	// Direct is the stream of directives. The scheduler's first message is
 	// SchedulerHello; it then sends progress and acknowledgements.

@@ -41,9 +41,9 @@ const (
 
 // MasterServiceClient is a client for the headroom.v1.MasterService service.
 type MasterServiceClient interface {
-	// Place is one distributor's stream: tasks go in, their results come out.
+	// Place is one distributor's stream: it sends tasks and receives their results.
 	Place(context.Context) *connect.BidiStreamForClient[v1.PlaceMessage, v1.GroupMessage]
-	// GetGroup tells a group as its master sees it.
+	// GetGroup returns the state of the group.
 	GetGroup(context.Context, *connect.Request[v1.GetGroupRequest]) (*connect.Response[v1.GetGroupResponse], error)
 }
 
@@ -91,9 +91,9 @@ func (c *masterServiceClient) GetGroup(ctx context.Context, req *connect.Request
 
 // MasterServiceHandler is an implementation of the headroom.v1.MasterService service.
 type MasterServiceHandler interface {
-	// Place is one distributor's stream: tasks go in, their results come out.
+	// Place is one distributor's stream: it sends tasks and receives their results.
 	Place(context.Context, *connect.BidiStream[v1.PlaceMessage, v1.GroupMessage]) error
-	// GetGroup tells a group as its master sees it.
+	// GetGroup returns the state of the group.
 	GetGroup(context.Context, *connect.Request[v1.GetGroupRequest]) (*connect.Response[v1.GetGroupResponse], error)
 }
 

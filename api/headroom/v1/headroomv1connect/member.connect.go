@@ -59,24 +59,22 @@ const (
 
 // MemberServiceClient is a client for the headroom.v1.MemberService service.
 type MemberServiceClient interface {
-	// DescribeServer is what the asked server says of itself. It needs no leader.
+	// DescribeServer returns the addressed server's own state. It needs no leader.
 	DescribeServer(context.Context, *connect.Request[v1.DescribeServerRequest]) (*connect.Response[v1.DescribeServerResponse], error)
-	// GetMemberHealth is how every server does, as the leader sees it.
+	// GetMemberHealth returns the health of every server, as seen by the leader.
 	GetMemberHealth(context.Context, *connect.Request[v1.GetMemberHealthRequest]) (*connect.Response[v1.GetMemberHealthResponse], error)
-	// AddMember takes a server into the group. It has to run, empty, and wait.
-	// It gets the log and does not vote.
+	// AddMember adds a non-voting server. It must be running, empty and waiting. It receives the log.
 	AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error)
 	// PromoteMember gives a stable server a vote.
 	PromoteMember(context.Context, *connect.Request[v1.PromoteMemberRequest]) (*connect.Response[v1.PromoteMemberResponse], error)
-	// RemoveMember takes a server out of the group. A leader that is asked to
-	// remove itself hands over its lead first, and answers with NotLeader.
+	// RemoveMember removes a server. A leader that is asked to remove itself first transfers leadership, and answers with
+	// NotLeader.
 	RemoveMember(context.Context, *connect.Request[v1.RemoveMemberRequest]) (*connect.Response[v1.RemoveMemberResponse], error)
-	// TransferLead hands the lead to another server.
+	// TransferLead transfers leadership to another server.
 	TransferLead(context.Context, *connect.Request[v1.TransferLeadRequest]) (*connect.Response[v1.TransferLeadResponse], error)
-	// SaveSnapshot sends the whole committed state: a header first, then the state
-	// in pieces.
+	// SaveSnapshot sends the complete committed state: a header first, then the state in pieces.
 	SaveSnapshot(context.Context, *connect.Request[v1.SaveSnapshotRequest]) (*connect.ServerStreamForClient[v1.SaveSnapshotResponse], error)
-	// LastWords tells why the sending server ends itself. It may be lost.
+	// LastWords reports why the sending server exits. It may be lost.
 	LastWords(context.Context, *connect.Request[v1.LastWordsRequest]) (*connect.Response[v1.LastWordsResponse], error)
 }
 
@@ -196,24 +194,22 @@ func (c *memberServiceClient) LastWords(ctx context.Context, req *connect.Reques
 
 // MemberServiceHandler is an implementation of the headroom.v1.MemberService service.
 type MemberServiceHandler interface {
-	// DescribeServer is what the asked server says of itself. It needs no leader.
+	// DescribeServer returns the addressed server's own state. It needs no leader.
 	DescribeServer(context.Context, *connect.Request[v1.DescribeServerRequest]) (*connect.Response[v1.DescribeServerResponse], error)
-	// GetMemberHealth is how every server does, as the leader sees it.
+	// GetMemberHealth returns the health of every server, as seen by the leader.
 	GetMemberHealth(context.Context, *connect.Request[v1.GetMemberHealthRequest]) (*connect.Response[v1.GetMemberHealthResponse], error)
-	// AddMember takes a server into the group. It has to run, empty, and wait.
-	// It gets the log and does not vote.
+	// AddMember adds a non-voting server. It must be running, empty and waiting. It receives the log.
 	AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error)
 	// PromoteMember gives a stable server a vote.
 	PromoteMember(context.Context, *connect.Request[v1.PromoteMemberRequest]) (*connect.Response[v1.PromoteMemberResponse], error)
-	// RemoveMember takes a server out of the group. A leader that is asked to
-	// remove itself hands over its lead first, and answers with NotLeader.
+	// RemoveMember removes a server. A leader that is asked to remove itself first transfers leadership, and answers with
+	// NotLeader.
 	RemoveMember(context.Context, *connect.Request[v1.RemoveMemberRequest]) (*connect.Response[v1.RemoveMemberResponse], error)
-	// TransferLead hands the lead to another server.
+	// TransferLead transfers leadership to another server.
 	TransferLead(context.Context, *connect.Request[v1.TransferLeadRequest]) (*connect.Response[v1.TransferLeadResponse], error)
-	// SaveSnapshot sends the whole committed state: a header first, then the state
-	// in pieces.
+	// SaveSnapshot sends the complete committed state: a header first, then the state in pieces.
 	SaveSnapshot(context.Context, *connect.Request[v1.SaveSnapshotRequest], *connect.ServerStream[v1.SaveSnapshotResponse]) error
-	// LastWords tells why the sending server ends itself. It may be lost.
+	// LastWords reports why the sending server exits. It may be lost.
 	LastWords(context.Context, *connect.Request[v1.LastWordsRequest]) (*connect.Response[v1.LastWordsResponse], error)
 }
 

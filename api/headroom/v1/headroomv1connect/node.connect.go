@@ -47,13 +47,11 @@ const (
 
 // NodeServiceClient is a client for the headroom.v1.NodeService service.
 type NodeServiceClient interface {
-	// Exchange is the one stream between a node and a coordinator. A node keeps
-	// one open to every coordinator; only the leader answers heartbeats with
-	// leases. The first message of the node is Hello.
+	// Exchange is the one stream between a node and a coordinator. A node keeps one open to every coordinator; only the
+	// leader answers heartbeats with leases. The node's first message is Hello.
 	Exchange(context.Context) *connect.BidiStreamForClient[v1.NodeMessage, v1.CoordinatorMessage]
-	// Release asks the leader to commit that this node may put its original
-	// controls back and is charged its rated watts from then on. Refused
-	// (FAILED_PRECONDITION, with the numbers) when that would not fit the budget.
+	// Release makes the leader commit that this node may restore its original controls and is charged its rated power
+	// from then on. It is refused (FAILED_PRECONDITION, with the numbers) if that would exceed the budget.
 	Release(context.Context, *connect.Request[v1.ReleaseRequest]) (*connect.Response[v1.ReleaseResponse], error)
 }
 
@@ -101,13 +99,11 @@ func (c *nodeServiceClient) Release(ctx context.Context, req *connect.Request[v1
 
 // NodeServiceHandler is an implementation of the headroom.v1.NodeService service.
 type NodeServiceHandler interface {
-	// Exchange is the one stream between a node and a coordinator. A node keeps
-	// one open to every coordinator; only the leader answers heartbeats with
-	// leases. The first message of the node is Hello.
+	// Exchange is the one stream between a node and a coordinator. A node keeps one open to every coordinator; only the
+	// leader answers heartbeats with leases. The node's first message is Hello.
 	Exchange(context.Context, *connect.BidiStream[v1.NodeMessage, v1.CoordinatorMessage]) error
-	// Release asks the leader to commit that this node may put its original
-	// controls back and is charged its rated watts from then on. Refused
-	// (FAILED_PRECONDITION, with the numbers) when that would not fit the budget.
+	// Release makes the leader commit that this node may restore its original controls and is charged its rated power
+	// from then on. It is refused (FAILED_PRECONDITION, with the numbers) if that would exceed the budget.
 	Release(context.Context, *connect.Request[v1.ReleaseRequest]) (*connect.Response[v1.ReleaseResponse], error)
 }
 

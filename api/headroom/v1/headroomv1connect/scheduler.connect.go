@@ -53,7 +53,7 @@ type SchedulerServiceClient interface {
 	Submit(context.Context, *connect.Request[v1.SubmitRequest]) (*connect.Response[v1.SubmitResponse], error)
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
 	Cancel(context.Context, *connect.Request[v1.CancelRequest]) (*connect.Response[v1.CancelResponse], error)
-	// Drain lets running jobs end and begins none, or lets them begin again. It outlives a restart of the scheduler.
+	// Drain starts no further jobs and lets running ones end, or resumes. It persists across restarts of the scheduler.
 	Drain(context.Context, *connect.Request[v1.DrainRequest]) (*connect.Response[v1.DrainResponse], error)
 }
 
@@ -129,7 +129,7 @@ type SchedulerServiceHandler interface {
 	Submit(context.Context, *connect.Request[v1.SubmitRequest]) (*connect.Response[v1.SubmitResponse], error)
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
 	Cancel(context.Context, *connect.Request[v1.CancelRequest]) (*connect.Response[v1.CancelResponse], error)
-	// Drain lets running jobs end and begins none, or lets them begin again. It outlives a restart of the scheduler.
+	// Drain starts no further jobs and lets running ones end, or resumes. It persists across restarts of the scheduler.
 	Drain(context.Context, *connect.Request[v1.DrainRequest]) (*connect.Response[v1.DrainResponse], error)
 }
 
@@ -201,7 +201,7 @@ func (UnimplementedSchedulerServiceHandler) Drain(context.Context, *connect.Requ
 
 // WorkerServiceClient is a client for the headroom.v1.WorkerService service.
 type WorkerServiceClient interface {
-	// Work is the one stream of a worker: it says hello, gets tasks, reports how they end.
+	// Work is the one stream of a worker: it sends hello, receives tasks and reports their ends.
 	Work(context.Context) *connect.BidiStreamForClient[v1.WorkerMessage, v1.WorkMessage]
 }
 
@@ -237,7 +237,7 @@ func (c *workerServiceClient) Work(ctx context.Context) *connect.BidiStreamForCl
 
 // WorkerServiceHandler is an implementation of the headroom.v1.WorkerService service.
 type WorkerServiceHandler interface {
-	// Work is the one stream of a worker: it says hello, gets tasks, reports how they end.
+	// Work is the one stream of a worker: it sends hello, receives tasks and reports their ends.
 	Work(context.Context, *connect.BidiStream[v1.WorkerMessage, v1.WorkMessage]) error
 }
 

@@ -41,9 +41,9 @@ const (
 
 // SlotServiceClient is a client for the headroom.v1.SlotService service.
 type SlotServiceClient interface {
-	// Report tells what an application wants and holds, and returns at once what it was granted.
+	// Report sends what an application wants and holds, and returns at once what it was granted.
 	Report(context.Context, *connect.Request[v1.SlotReport]) (*connect.Response[v1.SlotGrants], error)
-	// Await returns once there are grants that the application has not seen, or after wait_ms without any.
+	// Await returns once there are grants that the application has not seen, or after wait_ms.
 	Await(context.Context, *connect.Request[v1.SlotAwait]) (*connect.Response[v1.SlotGrants], error)
 }
 
@@ -91,9 +91,9 @@ func (c *slotServiceClient) Await(ctx context.Context, req *connect.Request[v1.S
 
 // SlotServiceHandler is an implementation of the headroom.v1.SlotService service.
 type SlotServiceHandler interface {
-	// Report tells what an application wants and holds, and returns at once what it was granted.
+	// Report sends what an application wants and holds, and returns at once what it was granted.
 	Report(context.Context, *connect.Request[v1.SlotReport]) (*connect.Response[v1.SlotGrants], error)
-	// Await returns once there are grants that the application has not seen, or after wait_ms without any.
+	// Await returns once there are grants that the application has not seen, or after wait_ms.
 	Await(context.Context, *connect.Request[v1.SlotAwait]) (*connect.Response[v1.SlotGrants], error)
 }
 
