@@ -10,42 +10,41 @@ import (
 	"headroom/units"
 )
 
-// Candidate is one lever at a job whose promise is at risk: it is expected to end past its deadline, or was before the
-// levers were looked at. The numbers are those that the decision has used.
+// Candidate is one lever for a job whose promise is at risk: it is expected to miss its deadline, or was before the
+// levers were applied. The numbers are those of the decision.
 type Candidate struct {
 	Kind MoveKind
-	// Time is by how much its end would move: below 0 it ends earlier. Known with TimeKnown.
+	// Time is by how much its end would change: negative is earlier. Known with TimeKnown.
 	Time      time.Duration
 	TimeKnown bool
-	// Energy is what it takes of the sprint budget, Quality the part of its tasks that it gives up; 0 for nothing.
+	// Energy is what it takes of the sprint budget, Quality the fraction of dropped tasks; 0 for nothing.
 	Energy  units.Energy
 	Quality float64
-	// Worth is the weighted seconds that it saves in all, what it costs others and in quality taken off.
+	// Worth is the weighted seconds that it saves in total, minus what it costs others and in quality.
 	Worth  float64
 	Chosen bool
-	// Why says why it was chosen or not, in words.
+	// Why states why it was chosen or not, in words.
 	Why string
 }
 
-// leverage is what the levers that look at one job after the other have worked out for it, in seconds and weighted
-// seconds.
+// leverage is the result of the levers that consider one job after the other, in seconds and weighted seconds.
 type leverage struct {
-	// passed is what it has gained by passing others, blocked what it would gain by passing one more, and promised what it
-	// gains by what is set aside for it.
+	// passed is what it has gained by passing others, blocked what it would gain by passing one more, and promised what
+	// it gains by its reserved containers.
 	passed, blocked, promised passage
-	// copied is what its copies would save, with the number that was wanted.
+	// copied is what its copies would save, with the wanted number.
 	copied passage
 }
 
-// passage is what one change of place or share of a job means: how much later it ends, what that saves in all, whom it concerns,
-// and how often that was done.
+// passage is the effect of one change of place or share of a job: how much later it ends, what that saves in total,
+// whom it concerns, and how often that was done.
 type passage struct {
 	time, worth float64
 	who         string
 	count       int
 }
 
-// shifted sets by how many seconds the job's end would move.
+// shifted sets by how many seconds the job's end would change.
 func (x *Candidate) shifted(s float64) {
 	if s < 0 {
 		x.Time = -span(-s)
@@ -55,7 +54,7 @@ func (x *Candidate) shifted(s float64) {
 	x.TimeKnown = true
 }
 
-// weigh keeps what a lever has worked out for the job.
+// weigh stores the result of a lever for the job.
 func (r *row) weigh(x Candidate) { r.candidates = append(r.candidates, x) }
 
 // ranked returns the candidates of the job, the best first.
@@ -66,7 +65,7 @@ func (r *row) ranked() []Candidate {
 	return r.candidates
 }
 
-// weighPlace works out what another share of the containers is worth.
+// weighPlace computes what another share of the containers is worth.
 func (r *row) weighPlace(divided, first bool) {
 	x := Candidate{Kind: MoveReallocate}
 	l := &r.leverage
@@ -99,7 +98,7 @@ func (r *row) weighPlace(divided, first bool) {
 	r.weigh(x)
 }
 
-// weighDrops works out what giving up tasks is worth, where each less saves so many weighted seconds; d is what was decided.
+// weighDrops computes what dropping tasks is worth, if each saves perTask weighted seconds; d is the decision.
 func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
 	x := Candidate{Kind: MoveDeflate, Chosen: decided}
 	all := r.droppable()
@@ -115,9 +114,9 @@ func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
 	}
 	x.Quality = float64(n) / float64(max(1, r.Tasks))
 	more := float64(n)
-	price := r.price() * more * (0.5 + (float64(r.Dropped)+(more+1)/2)/float64(max(1, all))) // that of each rises by a step
+	price := r.price() * more * (0.5 + (float64(r.Dropped)+(more+1)/2)/float64(max(1, all))) // the price of each rises by a step
 	if r.ErrorBound > 0 {
-		price = 0 // its owner needs no more
+		price = 0 // its owner does not need more
 	}
 	x.Worth = more*saves - price
 	x.shifted(-more * r.task / room)
@@ -132,7 +131,7 @@ func (r *row) weighDrops(d Deflate, decided bool, saves, room float64) {
 	r.weigh(x)
 }
 
-// weighSprint works out what a sprint is worth.
+// weighSprint computes what a sprint is worth.
 func (m *Movers) weighSprint(r *row, values map[string]float64, move Move, decided, taken bool) {
 	x := Candidate{Kind: MoveSprint, Chosen: decided && move.Kind == MoveSprint}
 	lasts := min(r.left, sprintMost.Seconds())
@@ -161,10 +160,10 @@ func (m *Movers) weighSprint(r *row, values map[string]float64, move Move, decid
 	r.weigh(x)
 }
 
-// watts is what holds are worth.
+// watts is the worth of holds.
 type watts struct {
-	// gainer is the node at which a watt is worth most; empty for none. worth is the weighted seconds that it gains while
-	// the others are held, count how many they are.
+	// gainer is the node on which a watt is worth most; empty for none. worth is the weighted seconds that it gains
+	// while the others are held, count how many they are.
 	gainer string
 	worth  float64
 	count  int
@@ -173,14 +172,14 @@ type watts struct {
 	hold    refusedHold
 }
 
-// refuse keeps the best hold that there is not.
+// refuse stores the best hold that was refused.
 func (w *watts) refuse(worth float64, hold refusedHold) {
 	if worth > w.refused {
 		w.refused, w.hold = worth, hold
 	}
 }
 
-// weighHolds works out what the caps of other jobs' nodes are worth.
+// weighHolds computes what the caps of other jobs' nodes are worth.
 func (r *row) weighHolds(w watts) {
 	x := Candidate{Kind: MoveCap}
 	here := slices.ContainsFunc(r.on, func(p placed) bool { return p.node == w.gainer })

@@ -2,9 +2,9 @@ package arbiter
 
 import "fmt"
 
-// copyRuns decides how many more copies of tasks that straggle each job of an engine may run. A copy runs about as
-// long as a task. On containers that nobody else can use it costs nothing; elsewhere it delays all who are served
-// behind the job, and is worth that when its end comes sooner by more, in weighted seconds.
+// copyRuns decides how many more copies of stragglers each job of an engine may run. A copy takes about as long as a
+// task. On containers that no other job can use it is free; elsewhere it delays all jobs behind, and is worthwhile if
+// its own job ends earlier by more, in weighted seconds.
 func copyRuns(rows []*row, p Pool, c float64) {
 	if p.Containers <= 0 {
 		return
@@ -33,8 +33,8 @@ func copyRuns(rows []*row, p Pool, c float64) {
 	}
 }
 
-// copiesOf returns how many more copies one job may run, where so many containers are left over, and a second of those
-// behind it costs so much.
+// copiesOf returns how many more copies one job may run, with spare unused containers, if a second of the jobs behind
+// it costs behind.
 func (r *row) copiesOf(spare int, behind, c float64) int {
 	want := min(r.CopiesWanted, max(0, r.atMost()-r.width))
 	if want == 0 {
@@ -50,7 +50,7 @@ func (r *row) copiesOf(spare int, behind, c float64) int {
 	return min(want, spare)
 }
 
-// weighCopies works out what copies are worth.
+// weighCopies computes what copies are worth.
 func (r *row) weighCopies(divided bool) {
 	x := Candidate{Kind: MoveCopy, Chosen: r.copies > 0}
 	l := r.leverage.copied

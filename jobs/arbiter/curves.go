@@ -8,10 +8,10 @@ import (
 	"sort"
 )
 
-// Jobs whose scaling curves are known: their speed does not follow their containers, and from some number on more of
-// them slow the job down.
+// Jobs with known scaling curves: their speed does not follow their containers, and above some number more of them slow
+// the job down.
 
-// atMost returns how many containers for tasks the job may hold and its curve makes use of.
+// atMost returns how many containers for tasks the job may hold and can use by its curve.
 func (c *Contender) atMost() int {
 	most := math.MaxInt
 	for _, n := range []int{c.Most, c.Curve.Peak()} {
@@ -33,7 +33,7 @@ func (c *Contender) slowness(n int) float64 {
 // workOn returns the container time that is left of the job on n containers.
 func (r *row) workOn(n int) float64 { return r.one * r.slowness(max(1, n)) }
 
-// serve lets the job run on n containers for tasks first.
+// serve serves the job with n containers for tasks first.
 func (r *row) serve(n int) {
 	r.width, r.task, r.work = n, r.single*r.slowness(n), r.workOn(n)
 }
@@ -66,8 +66,8 @@ func narrow(rows []*row, c float64) {
 	}
 }
 
-// cheapest returns on how many of n containers for tasks the job costs least with those behind it, and at least on as many
-// as it was promised. Of equal costs the larger number: it ends sooner.
+// cheapest returns the number of containers for tasks, at most n, at which the job and those behind it cost least, and
+// at least the promised number. Of equal costs the larger number, because it ends earlier.
 func (r *row) cheapest(n int) int {
 	if r.Curve == nil {
 		return n
@@ -78,7 +78,7 @@ func (r *row) cheapest(n int) int {
 	return slices.MinFunc(all, func(a, b int) int { return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(b, a)) })
 }
 
-// widen gives what is left over to jobs with curves, as far as it makes them faster.
+// widen assigns unused containers to jobs with curves, as far as they make them faster.
 func widen(rows []*row, overhead, free int) {
 	for _, r := range rows {
 		if has := r.share - overhead; r.Curve != nil && has > 0 && free > 0 {
@@ -89,7 +89,7 @@ func widen(rows []*row, overhead, free int) {
 	}
 }
 
-// scaled explains what the job's curve means for it; empty where it means nothing.
+// scaled explains the effect of the job's curve; empty for none.
 func (r *row) scaled() string {
 	peak := r.Curve.Peak()
 	if peak == 0 || peak > r.usable {

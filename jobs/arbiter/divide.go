@@ -11,12 +11,12 @@ import (
 	"headroom/units"
 )
 
-// divide decides the shares. They are set from when a cap first slows a job until the
-// last such job has ended; before and after the engine divides by itself.
+// divide decides the shares. They are set from when a cap first slows a job until the last such job has ended; before
+// and after that the engine divides.
 func (a *Arbiter) divide(now time.Duration, in Input, joined bool, d *Decision) {
 	policy := in.Settings.Containers
 	if in.Containers <= 0 {
-		return // unknown for now: what stands stays
+		return // unknown for now: the shares stay
 	}
 	if !policy.Sets() || policy != containers.Equal && !a.anyCapped(in.Jobs) {
 		a.release(d)
@@ -47,7 +47,7 @@ func (a *Arbiter) divide(now time.Duration, in Input, joined bool, d *Decision) 
 	forced := joined || !a.divided || a.policy != policy || a.total != in.Containers || a.overhead != in.Overhead || sum(old) != in.Containers || idle(jobs, old, in.Settings.Damping.Move)
 	damping := in.Settings.Damping
 	if policy != containers.Stretch {
-		damping.Least = 0 // the others do not seek the least sum of delays
+		damping.Least = 0 // the other policies do not minimise the sum of delays
 	}
 	if !forced && !damping.Worth(now-a.at, old, counts(plan), containers.StretchOf(in.Containers, jobs, old), plan.Stretch) {
 		return
@@ -56,8 +56,8 @@ func (a *Arbiter) divide(now time.Duration, in Input, joined bool, d *Decision) 
 	a.apply(jobs, plan, old, d)
 }
 
-// release leaves the containers to the engine. A new arbiter says so once, since
-// another may have set shares before.
+// release leaves the containers to the engine. A new arbiter reports that once, because another may have set shares
+// before.
 func (a *Arbiter) release(d *Decision) {
 	d.Changed = a.divided || !a.began
 	a.divided, a.began = false, true
@@ -66,7 +66,7 @@ func (a *Arbiter) release(d *Decision) {
 	}
 }
 
-// forget leaves the division to others: what follows begins anew.
+// forget leaves the division to others: the next one starts from scratch.
 func (a *Arbiter) forget() {
 	a.divided, a.began = false, false
 	for _, m := range a.jobs {
@@ -78,7 +78,7 @@ func (a *Arbiter) anyCapped(jobs []Job) bool {
 	return slices.ContainsFunc(jobs, func(j Job) bool { return a.jobs[j.ID].capped })
 }
 
-// standing are the shares as last decided, nil when a job has none.
+// standing returns the previous shares, nil if a job has none.
 func (a *Arbiter) standing(jobs []containers.Job) []int {
 	var old []int
 	for _, j := range jobs {
@@ -91,9 +91,8 @@ func (a *Arbiter) standing(jobs []containers.Job) []int {
 	return old
 }
 
-// idle reports whether shares leave containers unused that another job could use: a job
-// in its last wave holds on to none for the time that damping takes. Fewer than move do
-// not count.
+// idle reports whether shares leave containers unused that another job could use: a job in its last wave keeps none
+// because of damping. Fewer than move do not count.
 func idle(jobs []containers.Job, shares []int, move int) bool {
 	spare, wanted := false, false
 	for i, j := range jobs {
@@ -118,7 +117,7 @@ func counts(plan containers.Plan) []int {
 	return out
 }
 
-// apply makes a plan what stands. Shares that are as before are not sent again.
+// apply applies a plan. Unchanged shares are not sent again.
 func (a *Arbiter) apply(jobs []containers.Job, plan containers.Plan, old []int, d *Decision) {
 	now := counts(plan)
 	d.Changed = old == nil || !slices.Equal(old, now)
@@ -134,7 +133,7 @@ func (a *Arbiter) apply(jobs []containers.Job, plan containers.Plan, old []int, 
 	}
 }
 
-// wants is the job as the allocator sees it.
+// wants returns the job in the form of the allocator.
 func (m *memory) wants(in *Input) containers.Job {
 	j := &m.job
 	share := m.share
@@ -166,8 +165,8 @@ func (m *memory) wants(in *Input) containers.Job {
 	return c
 }
 
-// usable is how many containers the job can use for tasks: for those that run and
-// have not begun, and one for its reduce tasks when it has any.
+// usable returns how many containers the job can use for tasks: for those that run and have not started, and one for
+// its reduce tasks if it has any.
 func (m *memory) usable() int {
 	n := m.job.Running + m.job.Pending
 	if m.job.Reduced >= 0 && m.job.Reduced < 1 {
@@ -176,8 +175,7 @@ func (m *memory) usable() int {
 	return n
 }
 
-// The exponents that a job's speed may follow its containers by: beyond them an
-// estimate says more of its noise than of the job.
+// Bounds of the exponent of a job's speed over its containers: outside them an estimate is noise.
 const betaMin, betaMax = 0.5, 1
 
 // beta is the exponent of the job's speed over its containers.
@@ -189,7 +187,7 @@ func (m *memory) beta() float64 {
 	return min(betaMax, max(betaMin, c.Value))
 }
 
-// outlook is what is expected of the job.
+// outlook returns what is expected of the job.
 func (m *memory) outlook(in *Input) Outlook {
 	j, least := &m.job, m.job.minTasks()
 	o := Outlook{
@@ -211,7 +209,7 @@ func (m *memory) outlook(in *Input) Outlook {
 	return o
 }
 
-// compare foresees the end without any sprint and with one, and what a task less saves.
+// compare predicts the end without any sprint and with one, and what dropping a task saves.
 func (m *memory) compare(o *Outlook, on float64, least int) {
 	j := &m.job
 	base := j.Base
@@ -235,8 +233,8 @@ func (m *memory) compare(o *Outlook, on float64, least int) {
 	}
 }
 
-// note keeps what both estimators say of the end, at looks at which both say something:
-// so that they are held against each other at the same moments.
+// note records both estimators' predictions of the end, at times at which both have one, so that they are compared at
+// the same moments.
 func (m *memory) note(in *Input) {
 	on, least := float64(m.tasksOn(in, m.share)), m.job.minTasks()
 	a, b := m.expected(m.tracker, m.job.Power, on, least), m.expected(m.other, m.job.Power, on, least)
@@ -246,8 +244,8 @@ func (m *memory) note(in *Input) {
 	}
 }
 
-// expected is when the job will end by an estimator under a cap: with all that is left of it, or on its floor's
-// tasks where it would otherwise outrun its uncapped finish time under a cap.
+// expected returns when the job will end by an estimator under a cap: with all that is left of it, or with its floor's
+// tasks if it would otherwise exceed its uncapped finish time under a cap.
 func (m *memory) expected(by *progress.Tracker, power units.Power, on float64, least int) progress.Finish {
 	j := &m.job
 	all := by.Finish(power, on, float64(j.needed()))
@@ -263,7 +261,7 @@ func (m *memory) expected(by *progress.Tracker, power units.Power, on float64, l
 	}
 }
 
-// why says the outlook in words.
+// why returns the outlook in words.
 func (m *memory) why(in *Input, o *Outlook) string {
 	j := &m.job
 	switch {

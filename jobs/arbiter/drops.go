@@ -18,22 +18,21 @@ type Deflate struct {
 }
 
 const (
-	// lookSpan is about how long it takes to the next look: a task that begins after that can be given up then.
+	// lookSpan is about the time to the next decision: a task that starts after that can be dropped then.
 	lookSpan = 5 * time.Second
-	// aheadEvery is the least time from one rise of a ratio to the next where it acts on stages to come, and
-	// aheadStep the least rise.
+	// aheadEvery is the minimum time between two rises of a ratio that acts on later stages, and aheadStep the minimum
+	// rise.
 	aheadEvery, aheadStep = 20 * time.Second, 0.05
 	// ratioDigits is what ratios are rounded down to, so that no rounding exceeds a floor.
 	ratioDigits = 1e12
 )
 
-// drops decides which jobs of an engine give up tasks. A task less of a job saves its container time for the job
-// itself and for everybody served after it. It is worth its price as long as that is more than the price of
-// quality, which rises with what the job has given up already.
-//
-// It is decided as late as it can be: not before all tasks have begun that would run anyway, because later more is
-// known of who waits behind. Earlier only where a job behind it would miss its deadline by it, and where the engine
-// drops in stages to come.
+// drops decides which jobs of an engine drop tasks. A dropped task saves its container time for the job itself and for
+// all jobs behind it. It is dropped while that is worth more than the price of quality, which rises with what the job
+// has dropped already.
+// | The decision is made as late as possible, when all tasks that would run anyway have started, because later more is
+// known about waiting jobs. It is made earlier only if a job behind would otherwise miss its deadline, and if the
+// engine drops in later stages.
 func (m *Movers) drops(now time.Duration, rows []*row, p Pool, out *Moves) {
 	c := p.room(len(rows))
 	if p.Containers <= 0 {
@@ -59,7 +58,7 @@ func (m *Movers) drops(now time.Duration, rows []*row, p Pool, out *Moves) {
 	}
 }
 
-// dropsOf returns the rise of one job's ratio, where each task less saves so many weighted seconds.
+// dropsOf returns the rise of one job's ratio, if each dropped task saves this many weighted seconds.
 func (m *Movers) dropsOf(now time.Duration, r *row, saves float64, urgent bool, overhead int) (Deflate, bool) {
 	all := r.droppable()
 	allowed := min(all-r.Dropped, r.Pending)
@@ -92,8 +91,8 @@ func (m *Movers) dropsOf(now time.Duration, r *row, saves float64, urgent bool, 
 	return Deflate{ID: r.ID, Theta: theta, Seed: r.Seed, Reason: r.deflateWords(theta, n, saves)}, true
 }
 
-// met gives up the tasks of a job that have not begun once its error bound is met, at no price: nobody needs them. Engines
-// that end such a job by themselves do so before the next look.
+// met drops the tasks of a job that have not started once its error bound is met, at no price: they are not needed.
+// Engines that end such a job themselves do so before the next decision.
 func (r *row) met(allowed int) (Deflate, bool) {
 	if n := r.needless(); !r.MayDeflate || r.Waiting || allowed <= 0 || r.Running+r.Pending > n {
 		return Deflate{}, false
@@ -107,17 +106,17 @@ func (r *row) met(allowed int) (Deflate, bool) {
 		units.Percent(r.ErrorBound), allowed, r.Theta, theta, r.Floor)}, true
 }
 
-// droppable returns how many tasks the job's floor lets it give up in all.
+// droppable returns how many tasks the job's floor permits to drop in total.
 func (r *row) droppable() int { return r.Tasks - units.Ratio(r.Floor).Least(r.Tasks) }
 
-// begins returns how many of the job's tasks may begin until the next look: a whole wave at once, and more where tasks
+// begins returns how many of the job's tasks may start until the next decision: a whole wave at once, and more if tasks
 // are shorter than that.
 func (r *row) begins(overhead int) int {
 	return int(min(float64(r.Pending), math.Ceil(float64(max(1, r.share-overhead))*max(1, lookSpan.Seconds()/r.task))))
 }
 
-// price returns the price of one task in the middle of what the floor lets go: that of a percent of the job's tasks,
-// for one of them.
+// price returns the price of one task in the middle of the range that the floor permits: that of a percent of the job's
+// tasks, converted to one task.
 func (r *row) price() float64 {
 	percent := r.Percent
 	if percent == 0 {

@@ -8,52 +8,52 @@ import (
 	"time"
 )
 
-// The currency. Everything that can be done about a job is weighed in weighted seconds: a second by which a job of
-// the highest class ends later costs 1, of the next class 1/classRatio, and so on; a second past its deadline costs
-// lateFactor on top. Tasks have a price in it, joules go where they save most of it.
+// The unit of all decisions is the weighted second: a second by which a job of the highest class ends later costs 1, of
+// the next class 1/classRatio, and so on; a second past its deadline costs lateFactor in addition. Tasks have a price
+// in it, and joules go where they save most of it.
 const (
-	// classRatio is how much more a second of one class counts than one of the next.
+	// classRatio is how many times as much a second of one class counts as one of the next.
 	classRatio = 20
-	// lateFactor is how much a second past a deadline counts beside the second itself.
+	// lateFactor is how much a second past a deadline counts in addition to the second itself.
 	lateFactor = 2
-	// DefaultPercent is the price of quality: how many seconds sooner a job must end for one percent of its
-	// tasks to be given up. The first tasks cost half of it, the last that its floor leaves one and a half.
+	// DefaultPercent is the price of quality: how many seconds earlier a job must end for one percent of its tasks to
+	// be dropped. The first tasks cost half of it, the last that its floor permits one and a half times as much.
 	DefaultPercent = 3 * time.Second
-	// passing is by how much of its size a job may be passed by smaller ones of its class: a job is served by
-	// the time of its submission plus this part of the time that it would take alone. More lowers the mean of jobs of
-	// many sizes, and raises their 95th percentile above that of who came first.
+	// passing is by how much of its size a job may be passed by smaller ones of its class: a job's place is the time of
+	// its submission plus this fraction of the time that it would take alone. More lowers the mean of jobs of many
+	// sizes, and raises their 95th percentile above that of arrival order.
 	passing = 0.3
-	// priorTasks is for how many of a job's own tasks the mean of its class counts where the time of its tasks
-	// is estimated: the first tasks of a job say little of the others, and an order that followed them would swing.
+	// priorTasks is the weight, in tasks of the job, of the class mean in the estimate of the job's task time: the
+	// first tasks of a job are noisy, and an order that followed them would oscillate.
 	priorTasks = 20
-	// unknownTask is the time of a task where nothing like it has run, s.
+	// unknownTask is the assumed time of a task if nothing similar has run, s.
 	unknownTask = 10.0
-	// taskLeast is the shortest time of a task, and workLeast the least that is left of a job, in tasks: they keep
-	// divisions by them finite.
+	// taskLeast is the minimum time of a task, and workLeast the minimum that is left of a job, in tasks: they keep
+	// divisions finite.
 	taskLeast, workLeast = 1e-3, 0.01
 )
 
-// row is a contender with what the decision has worked out for it. Times are in seconds.
+// row is a contender with the results of the decision. Times are in seconds.
 type row struct {
 	*Contender
 
 	weight float64
 	// task is the container time of a task, work that of all that is left, size that of the whole job.
 	task, work, size float64
-	// width is how many containers for tasks it is served with first, usable how many it can use; they differ for a job
-	// with a curve alone. single and one are its task and work on one container.
+	// width is the number of containers for tasks that it is served with first, usable the number that it can use; they
+	// differ only for a job with a curve. single and one are its task and work on one container.
 	width, usable int
 	single, one   float64
 	// toll is what a second of one container costs those behind a job with a curve.
 	toll float64
-	// share is how many containers it is given, those of the job itself included.
+	// share is how many containers it gets, including its own.
 	share int
 	// left is when it will end, from now; slope what a second more or less of that costs.
 	left, slope float64
-	// kept are the containers that are set aside for it as promised, copies how many more copies it may run.
+	// kept are the containers that are reserved for it as promised, copies how many more copies it may run.
 	kept, copies int
-	// risk is true where its promise is, or was before the levers were looked at; what they are worth is in leverage and
-	// candidates then.
+	// risk is true if its promise is at risk, or was before the levers were applied; then leverage and candidates have
+	// their worth.
 	risk       bool
 	leverage   leverage
 	candidates []Candidate
@@ -68,8 +68,7 @@ type placed struct {
 	containers int
 }
 
-// newRows returns the rows of jobs that are tidy. Where the time of a job's tasks is not known, the mean of its class
-// stands for it.
+// newRows returns the rows of tidy jobs. If the time of a job's tasks is unknown, the mean of its class is used.
 func newRows(jobs []Contender) []*row {
 	sums, counts := make([]float64, ranksMost+1), make([]float64, ranksMost+1)
 	rows, all := make([]*row, len(jobs)), make([]row, len(jobs))
@@ -102,7 +101,7 @@ func newRows(jobs []Contender) []*row {
 	return rows
 }
 
-// estimate works out what is left of the job; mean is the time of a task of its class.
+// estimate computes what is left of the job; mean is the time of a task of its class.
 func (r *row) estimate(mean float64) {
 	r.task = mean
 	left := float64(max(0, r.Pending-r.needless())) + float64(r.Running)/2
@@ -126,13 +125,13 @@ func (r *row) dueIn() (float64, bool) {
 	return (r.Deadline - r.Elapsed).Seconds(), r.Deadline != 0
 }
 
-// late reports whether the job is expected to end past its deadline.
+// late reports whether the job is expected to miss its deadline.
 func (r *row) late() bool {
 	due, has := r.dueIn()
 	return has && r.left > due
 }
 
-// costAt returns what the job costs when it ends in so many seconds.
+// costAt returns the cost of the job if it ends in left seconds.
 func (r *row) costAt(left float64) float64 {
 	cost := left
 	if due, has := r.dueIn(); has {
@@ -141,7 +140,7 @@ func (r *row) costAt(left float64) float64 {
 	return r.weight * cost
 }
 
-// slopeNow returns what a second more costs.
+// slopeNow returns the cost of one more second.
 func (r *row) slopeNow() float64 {
 	if r.late() {
 		return r.weight * (1 + lateFactor)
@@ -149,9 +148,9 @@ func (r *row) slopeNow() float64 {
 	return r.weight
 }
 
-// nodeValues returns the weighted seconds that each second saves in which a node runs one times as fast again, by
-// node: each job there gains by the part of its containers that run on it. A job that waits gains by the nodes of its
-// engine, as the containers of that are spread.
+// nodeValues returns, by node, the weighted seconds saved per second in which the node runs twice as fast: each job
+// there gains by the fraction of its containers on it. A waiting job counts on the nodes of its engine, in proportion
+// to the engine's containers.
 func nodeValues(rows []*row) map[string]float64 {
 	out, waiting := map[string]float64{}, map[string]float64{}
 	spread, all := map[string]map[string]int{}, map[string]int{}

@@ -10,35 +10,35 @@ import (
 	"headroom/units"
 )
 
-// Hold keeps a node below what the plan would give it, so that others get the watts. It ends by itself.
+// Hold limits a node to less than its plan, so that others get the power. It ends by itself.
 type Hold struct {
 	Node string
-	// Most is the most that it is given.
+	// Most is its maximum power.
 	Most units.Power
 	For  time.Duration
-	// Reason says why, with the numbers.
+	// Reason is why, with the numbers.
 	Reason string
 }
 
 const (
-	// holdRatio is how much more a watt must be worth at the node that gains than at the one that gives, and
-	// keepRatio how much for a hold to stay.
+	// holdRatio is how many times as much a watt must be worth on the gaining node as on the giving one, and keepRatio
+	// how much for a hold to continue.
 	holdRatio, keepRatio = 3, 1.5
-	// holdPart is what is left of the target of a node that is held.
+	// holdPart is the fraction of its target that a held node keeps.
 	holdPart = 0.75
-	// holdFor is how long a hold lasts: three looks.
+	// holdFor is the duration of a hold: three decisions.
 	holdFor = 15 * time.Second
-	// holdPatience is for how long it must have been worth it.
+	// holdPatience is for how long it must have been worthwhile.
 	holdPatience = 5 * time.Second
-	// roomLeast is what a node must lack at least to count as one that gains.
+	// roomLeast is the minimum power that a node must lack to count as gaining.
 	roomLeast = 2 * units.Watt
-	// slackLeast is by how much the time of a job with a deadline may grow within that for its nodes to give: the
-	// jobs of a held node take at most so many times as long.
+	// slackLeast is by how much the remaining time of a job may grow within its deadline for its nodes to give power:
+	// the jobs of a held node take at most this many times as long.
 	slackLeast = 1 / holdPart
 )
 
-// holds decides which nodes give watts to others. The value of a watt at a node is what a second of the jobs there
-// is worth, over the watts that it has: the speed of a node follows its power by about one exponent everywhere.
+// holds decides which nodes give power to others. The value of a watt on a node is the worth of a second of its jobs,
+// divided by its power: the speed of a node follows its power by about one exponent everywhere.
 func (m *Movers) holds(now time.Duration, rows []*row, values map[string]float64, nodes []Node, out *Moves) (gains watts) {
 	nodes = slices.SortedStableFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	nodes = slices.CompactFunc(nodes, func(a, b Node) bool { return a.Name == b.Name })
@@ -87,7 +87,7 @@ func (m *Movers) holds(now time.Duration, rows []*row, values map[string]float64
 	return gains
 }
 
-// refusedHold is a node that does not give watts, how many times as much one is worth elsewhere, and whether a deadline
+// refusedHold is a node that gives no power, how many times as much a watt is worth elsewhere, and whether a deadline
 // would be missed by it.
 type refusedHold struct {
 	*Node
@@ -113,12 +113,12 @@ func (h refusedHold) why() string {
 	return fmt.Sprintf("%s is held after this has been worthwhile for %.0f s", h.Name, holdPatience.Seconds())
 }
 
-// value returns what a watt is worth at the node, where a second of the jobs there is worth so much.
+// value returns what a watt is worth on the node, from the worth of a second of its jobs.
 func (n *Node) value(values map[string]float64) float64 {
 	return values[n.Name] / max(1, n.Target.Watts())
 }
 
-// hurriedNodes are the nodes on which a job with a deadline runs that it would miss if the node gave watts.
+// hurriedNodes returns the nodes with a job that would miss its deadline if the node gave power.
 func hurriedNodes(rows []*row) map[string]bool {
 	out := map[string]bool{}
 	for _, r := range rows {

@@ -10,22 +10,22 @@ import (
 	"headroom/units"
 )
 
-// MoveKind is what is done about a job.
+// MoveKind is the kind of a decision about a job.
 type MoveKind int
 
 // The kinds of moves.
 const (
-	// MoveNone: nothing need be done.
+	// MoveNone: nothing.
 	MoveNone MoveKind = iota
-	// MoveSprint: its nodes run faster for a while, paid from the sprint budget.
+	// MoveSprint: its nodes run faster for a while, with energy of the sprint budget.
 	MoveSprint
-	// MoveCap: it bears the cap of its nodes, or one that was lowered for others.
+	// MoveCap: it runs under the cap of its nodes, or under one that was lowered for others.
 	MoveCap
 	// MoveReallocate: it gets more or fewer containers.
 	MoveReallocate
-	// MoveDeflate: it runs on fewer of its tasks.
+	// MoveDeflate: it runs fewer of its tasks.
 	MoveDeflate
-	// MoveCopy: tasks that straggle run a second time, and the first copy to end counts.
+	// MoveCopy: stragglers run a second time, and the first copy that finishes counts.
 	MoveCopy
 )
 
@@ -39,42 +39,42 @@ func (k MoveKind) String() string {
 	return [...]string{"none", "sprint", "cap", "reallocate", "deflate", "copy"}[max(0, min(k, MoveCopy))]
 }
 
-// Move is what is done about one job.
+// Move is the decision about one job.
 type Move struct {
 	ID   string
 	Kind MoveKind
-	// Reason says why, in words, with the numbers.
+	// Reason is why, in words, with the numbers.
 	Reason string
 	// Energy is what it takes of the sprint budget; 0 for nothing.
 	Energy units.Energy
-	// Quality is the part of its tasks that it gives up by this; 0 for none.
+	// Quality is the fraction of its tasks that this drops; 0 for none.
 	Quality float64
-	// Time is by how much its end moves: below 0 it ends earlier. Known with TimeKnown.
+	// Time is by how much its end changes: negative is earlier. Known with TimeKnown.
 	Time      time.Duration
 	TimeKnown bool
-	// Mark tells moves of one kind apart: another share, ratio or sprint is another move.
+	// Mark distinguishes moves of one kind: another share, ratio or sprint is another move.
 	Mark string
-	// Candidates are what could be done about its promise while that is at risk, the best first.
+	// Candidates are the candidates for its promise while that is at risk, the best first.
 	Candidates []Candidate
 }
 
-// Division is how an engine's containers are divided.
+// Division is the division of an engine's containers.
 type Division struct {
-	// Changed is true where Shares replace what was decided before.
+	// Changed is true if Shares replace the previous ones.
 	Changed bool
-	// Shares are those of its running jobs, in the order in which free containers go to them. They never exceed the
+	// Shares are those of its running jobs, in the order in which free containers are assigned. They never exceed the
 	// pool; a share of 0 waits.
 	Shares []Share
 }
 
 // Foreseen is what the joint decision expects of a job.
 type Foreseen struct {
-	// Left is when it will end, from now. Containers is its share; 0 where the engine divides, or where it waits.
+	// Left is its expected end, from now. Containers is its share; 0 if the engine divides, or if it waits.
 	Left       time.Duration
 	Containers int
 }
 
-// Moves is the decision of one look.
+// Moves is the result of one decision.
 type Moves struct {
 	// Moves are those of all running jobs, by ID.
 	Moves    []Move
@@ -82,27 +82,27 @@ type Moves struct {
 	Ends     []EndSprint
 	Deflates []Deflate
 	Holds    []Hold
-	// Divisions are those of the engines with pools, by engine, and Foreseen the ends that are expected of all jobs,
-	// by job. Both are empty where the levers are not weighed jointly.
+	// Divisions are those of the engines with pools, by engine, and Foreseen the expected ends of all jobs, by job.
+	// Both are empty unless the levers are weighed jointly.
 	Divisions map[string]Division
 	Foreseen  map[string]Foreseen
 }
 
-// history is what is remembered of one job.
+// history is the state of one job.
 type history struct {
 	run      uint32
 	sprints  int           // how many were granted
 	deflated time.Duration // when its ratio was last raised here, with raised
 	raised   bool
 	move     Move
-	// kept is true where its promise was kept at the last look.
+	// kept is true if its promise was kept the last time.
 	kept bool
 	// share is its share as last decided, with shared, and had the one before, with hadShare.
 	share, had       int
 	shared, hadShare bool
 }
 
-// division is what was decided of one engine last.
+// division is the previous decision about one engine.
 type division struct {
 	total  int
 	shares map[string]int
@@ -110,34 +110,33 @@ type division struct {
 	at     time.Duration
 }
 
-// Movers decide what is done about each job. Every lever is weighed in one currency, the weighted seconds by which
-// jobs end sooner (goal.go), against what it costs:
+// Movers decide about each job. Every lever is weighed in one unit, the weighted seconds by which jobs end earlier
+// (goal.go), against its cost:
+// |   - containers go to the jobs in an order (order.go): classes first, then arrival, except for small jobs and for
 //
-//   - containers go to the jobs in an order (order.go): classes first, then who came first, except for small jobs and
-//     for deadlines that would be missed; each gets what it can use, and the rest goes on to the next;
-//   - a sprint goes to the job for which a joule saves most (sprints.go), from what the pot holds above a reserve
-//     for the highest class;
-//   - a task is given up when its container time is worth more than its price (drops.go), within the floor (P9), and
-//     as late as that can be decided;
-//   - a node is held below its share of the watts where a watt is worth several times as much elsewhere (holds.go).
+//	  deadlines that would be missed; each gets what it can use, and the rest goes to the next;
+//	- a sprint goes to the job for which a joule saves most (sprints.go), from the part of the pot above a reserve for
+//	  the highest class;
+//	- a task is dropped when its container time is worth more than its price (drops.go), within the floor (P9), and as
+//	  late as that can be decided;
+//	- a node is held below its share of the power if a watt is worth several times as much elsewhere (holds.go).
 //
-// Sprint timers that are due come first, as far as joules and watts go. Without Look.Joint they are all that Movers
+// | Fired sprint timers come first, as far as energy and power suffice. Without Look.Joint they are all that Movers
 // decide.
-//
-// The same inputs give the same moves, at whatever time they begin; the order of jobs and nodes does not matter;
+// | The same inputs give the same moves, at whatever time they start; the order of jobs and nodes does not matter;
 // nothing is kept of a job that is no longer named. The zero value is ready. It is not safe for concurrent use.
 type Movers struct {
 	jobs     map[string]*history
 	engines  map[string]*division
 	reserves reserves
-	// holdSince is since when it has been worth holding a node, without a break.
+	// holdSince is since when holding a node has been worthwhile without interruption.
 	holdSince map[string]time.Duration
 	// looked is when the last look was, with began.
 	looked time.Duration
 	began  bool
 }
 
-// Step looks at the jobs of all engines. now is the time since any fixed moment.
+// Step decides about the jobs of all engines. now is the time since any fixed moment.
 func (m *Movers) Step(now time.Duration, look Look) Moves {
 	jobs := byID(look.Jobs)
 	m.remember(jobs)
@@ -184,7 +183,7 @@ func (m *Movers) since(now time.Duration) time.Duration {
 	return max(0, now-m.looked)
 }
 
-// remember brings the memory up to the jobs that are named.
+// remember updates the memory to the given jobs.
 func (m *Movers) remember(jobs []Contender) {
 	if m.jobs == nil {
 		m.jobs, m.engines, m.holdSince = map[string]*history{}, map[string]*division{}, map[string]time.Duration{}
@@ -201,7 +200,7 @@ func (m *Movers) remember(jobs []Contender) {
 	maps.DeleteFunc(m.jobs, func(id string, _ *history) bool { return !named[id] })
 }
 
-// arrange foresees the ends of the jobs of each engine, divides its containers and lets its jobs give up tasks.
+// arrange predicts the ends of the jobs of each engine, divides its containers and drops tasks of its jobs.
 func (m *Movers) arrange(now time.Duration, rows []*row, look Look, out *Moves) {
 	engines := map[string][]*row{}
 	for _, r := range rows {
@@ -237,7 +236,7 @@ func (m *Movers) arrange(now time.Duration, rows []*row, look Look, out *Moves) 
 	}
 }
 
-// spanMost is the longest time that is foreseen: what is longer is unknown, in effect.
+// spanMost is the longest time that is predicted: anything longer is unknown in effect.
 const spanMost = 1000 * 24 * time.Hour
 
 // span returns seconds as a time.
@@ -246,12 +245,12 @@ func span(s float64) time.Duration {
 }
 
 const (
-	// shareMove is by how many containers some share must differ for shares to be told anew at once, and shareEvery
-	// how long smaller differences wait.
+	// shareMove is by how many containers some share must differ for shares to be sent at once, and shareEvery how long
+	// smaller differences wait.
 	shareMove, shareEvery = 2, 20 * time.Second
 )
 
-// divide tells the shares of an engine anew where they differ by enough. Jobs that wait have none.
+// divide sends the shares of an engine if they differ by enough. Waiting jobs have none.
 func (m *Movers) divide(now time.Duration, engine string, rows []*row, p Pool) Division {
 	last, fresh := m.engines[engine], make(map[string]int, len(rows))
 	var copies map[string]int // of the few jobs that want any
@@ -285,7 +284,7 @@ func (m *Movers) divide(now time.Duration, engine string, rows []*row, p Pool) D
 	return Division{Changed: changed, Shares: shares}
 }
 
-// differs reports whether fresh shares are worth telling: of other jobs, by enough, or for long enough.
+// differs reports whether new shares are worth sending: for other jobs, by enough, or for long enough.
 func (d *division) differs(fresh map[string]int, now time.Duration) bool {
 	if len(fresh) != len(d.shares) {
 		return true
@@ -301,13 +300,13 @@ func (d *division) differs(fresh map[string]int, now time.Duration) bool {
 	return most >= shareMove || most > 0 && now-d.at >= shareEvery
 }
 
-// told notes the job's share of this look.
+// told records the job's present share.
 func (h *history) told(share int, has bool) {
 	h.had, h.hadShare = h.share, h.shared
 	h.share, h.shared = share, has
 }
 
-// settle gives each running job its one move: what costs most comes first.
+// settle gives each running job its one move: the most expensive comes first.
 func (m *Movers) settle(now time.Duration, rows []*row, decided map[string]Move, out *Moves) {
 	deflates := map[string]Deflate{}
 	for _, x := range out.Deflates {
@@ -327,7 +326,7 @@ func (m *Movers) settle(now time.Duration, rows []*row, decided map[string]Move,
 		switch {
 		case drops:
 			h.deflated, h.raised = now, true
-			if !done || move.Kind != MoveSprint || h.move.Mark == move.Mark { // a sprint that has been told does not hide it
+			if !done || move.Kind != MoveSprint || h.move.Mark == move.Mark { // a sprint that has been sent does not hide it
 				move = r.deflate(x)
 			}
 		case !done:
@@ -340,7 +339,7 @@ func (m *Movers) settle(now time.Duration, rows []*row, decided map[string]Move,
 	}
 }
 
-// otherwise returns the move of a job that neither sprints nor gives up tasks.
+// otherwise returns the move of a job that neither sprints nor drops tasks.
 func (m *Movers) otherwise(h *history, r *row, held map[string]Hold) Move {
 	for _, p := range r.on {
 		if x, is := held[p.node]; is {
@@ -365,7 +364,7 @@ func (m *Movers) otherwise(h *history, r *row, held map[string]Hold) Move {
 	return Move{Kind: MoveNone, Reason: m.standing(r)}
 }
 
-// shift returns by how much the end moves from one finish time to another.
+// shift returns by how much the end changes from one finish time to another.
 func shift(from, to progress.Finish) (time.Duration, bool) {
 	if !from.Known || !to.Known {
 		return 0, false

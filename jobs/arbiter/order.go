@@ -8,12 +8,11 @@ import (
 // room returns how many containers run tasks when there are so many jobs.
 func (p Pool) room(jobs int) float64 { return float64(max(1, p.Containers-max(0, p.Overhead)*jobs)) }
 
-// order puts the jobs of an engine into the order in which free containers go to them, and foresees their ends as
-// if each used all containers in turn, as far as it can use them.
-//
-// A higher class comes first. Inside a class, a job's place is the time of its submission plus passing times what it
-// would take alone: who came first, except that small jobs pass large ones for a bounded time. Then a job that would
-// miss its deadline passes those before it that lose less by that than it gains.
+// order sorts the jobs of an engine into the order in which free containers go to them, and predicts their ends as if
+// each used all containers in turn, as far as it can use them.
+// | A higher class comes first. Inside a class, a job's place is the time of its submission plus passing times the time
+// that it would take alone: earlier jobs come first, except that small jobs pass large ones for a bounded time. Then a
+// job that would miss its deadline passes those before it that lose less than it gains.
 func (m *Movers) order(rows []*row, p Pool, joint bool) {
 	c := p.room(len(rows))
 	key := func(r *row) float64 { return passing*r.size/c - r.Age.Seconds() }
@@ -38,14 +37,14 @@ func (m *Movers) order(rows []*row, p Pool, joint bool) {
 	}
 }
 
-// endAfter returns when the job ends behind so much work of others: no sooner than its own width lets it, half a task
-// later than on average, and with what comes after its map tasks.
+// endAfter returns when the job ends behind this much work of others: limited by its own width, half a task later than
+// on average, and with what comes after its map tasks.
 func (r *row) endAfter(before, c float64) float64 {
 	return max((before+r.work)/c, r.work/min(c, float64(r.width))) + r.task/2 + r.Outlook.Rest.Tail.Seconds()
 }
 
-// rescue lets jobs that would miss their deadlines pass others, one place at a time, as long as that lowers the cost
-// of the two.
+// rescue lets jobs that would miss their deadlines pass others, one place at a time, while that lowers the cost of the
+// two.
 func rescue(rows []*row, c float64) {
 	before := make([]float64, len(rows)+1)
 	for i, r := range rows {
@@ -73,9 +72,8 @@ func rescue(rows []*row, c float64) {
 	}
 }
 
-// share gives each job what it takes for itself, and the rest in the order of the jobs, without what is set aside for jobs of
-// the same or a higher class that come later. A job that gets none for
-// tasks waits: those before it use them all.
+// share gives each job its overhead, and the rest in the order of the jobs, without what is reserved for later jobs of
+// the same or a higher class. A job that gets none for tasks waits: the jobs before it use them all.
 func share(rows []*row, p Pool) {
 	free := max(0, p.Containers)
 	for _, r := range rows {

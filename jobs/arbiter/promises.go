@@ -2,22 +2,22 @@ package arbiter
 
 import "slices"
 
-// What admission has promised: so many containers that a job meets its deadline on them.
+// Promises of admission: enough containers for a job to meet its deadline.
 
-// keepSlack is by how much more a promise that was kept at the last look may cost than it gains, as a part of what
-// the job costs: without it a promise at the margin would turn at every look.
+// keepSlack is by how much more a kept promise may cost than it gains, as a fraction of the job's cost: without it a
+// promise at the margin would alternate.
 const keepSlack = 0.1
 
-// promises sets aside containers for jobs that they are promised to and that would get fewer by their places. They come
-// from jobs of the same class and of lower ones before them, as far as that costs no more than it gains; a higher class
-// is served as if there were no promises. They never exceed what the pool has.
+// promises reserves promised containers for jobs that would get fewer by their places. They come from earlier jobs of
+// the same class and of lower ones, as far as that costs no more than it gains; a higher class is served as if there
+// were no promises. They never exceed the pool.
 func (m *Movers) promises(rows []*row, p Pool, c float64) {
 	if p.Containers <= 0 || !slices.ContainsFunc(rows, func(r *row) bool { return r.Promised > 0 }) {
 		return
 	}
 	var higher [ranksMost + 1]int // before by rank
 	free := max(0, p.Containers-max(0, p.Overhead)*len(rows))
-	before, kept := 0, 0 // what jobs before can use, and what is set aside against the order
+	before, kept := 0, 0 // what earlier jobs can use, and what is reserved against the order
 	for i, r := range rows {
 		if r.Promised > 0 {
 			room := free - kept
@@ -39,7 +39,7 @@ func (m *Movers) promises(rows []*row, p Pool, c float64) {
 	}
 }
 
-// keep weighs whether a promise is kept against the jobs before it, where so many containers are there for all of them.
+// keep decides whether a promise is kept against the jobs before it, with this many containers for all of them.
 func (m *Movers) keep(before []*row, r *row, c float64) bool {
 	k := float64(r.kept)
 	c = max(c, k)
@@ -72,11 +72,11 @@ func (m *Movers) keep(before []*row, r *row, c float64) bool {
 	return true
 }
 
-// yields reports whether containers for the promise of a later job come from this one: not from a higher class, nor from what
-// was set aside itself.
+// yields reports whether containers for the promise of a later job may come from this one: not from a higher class, nor
+// from reserved ones.
 func (r *row) yields(later *row) bool { return r.Rank >= later.Rank && r.leverage.promised.count == 0 }
 
-// slowed returns by how much later work is done on c containers, in seconds, when k of them do other work first.
+// slowed returns by how much later work is done on c containers, in seconds, if k of them first do other work.
 func slowed(work, other, c, k float64) float64 {
 	late := other / c
 	if c > k {

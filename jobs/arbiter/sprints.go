@@ -10,11 +10,11 @@ import (
 	"headroom/units"
 )
 
-// Grant is a sprint to commit: all of the job's nodes by the watts that it was offered.
+// Grant is a sprint to commit: all of the job's nodes with the offered power.
 type Grant struct {
 	ID, Class, Domain string
 	Duration          time.Duration
-	// Escrow is about what is put aside.
+	// Escrow is about the energy to reserve.
 	Escrow units.Energy
 }
 
@@ -22,37 +22,36 @@ type Grant struct {
 type EndSprint struct{ Sprint, Why string }
 
 const (
-	// sprintLeast is the shortest sprint that is granted, sprintMost the longest: what is not used comes back, but
-	// waits until then.
+	// sprintLeast is the shortest sprint that is granted, sprintMost the longest: unused energy is refunded, but waits
+	// until the end.
 	sprintLeast, sprintMost = 10 * time.Second, 10 * time.Minute
-	// sprintMargin is what a sprint is given beyond what it is expected to take.
+	// sprintMargin is the factor over the expected duration of a sprint.
 	sprintMargin = 1.2
-	// speedLeast is how much faster a sprint must be expected to make a job, and what is assumed where that is not
-	// known.
+	// speedLeast is the minimum expected speed-up of a sprint, and the assumed one if it is unknown.
 	speedLeast = 1.02
-	// servedPart is the part of a job's containers on sprinting nodes from which on another job's sprint is as good
+	// servedPart is the fraction of a job's containers on sprinting nodes from which on another job's sprint is as good
 	// as its own.
 	servedPart = 0.5
 )
 
-// The reserve of a pot: what is kept of it for jobs of the highest class, as a part of its capacity. It rises with
-// each look at which one of these finds too little, and falls slowly while they do not.
+// The reserve of a pot for jobs of the highest class, as a fraction of its capacity. It rises each time one of these
+// finds too little, and falls slowly otherwise.
 const (
 	reserveFirst, reserveLeast, reserveMost = 0.8, 0.5, 0.95
-	reserveRise                             = 0.1 // in a look
+	reserveRise                             = 0.1 // per decision
 	reserveForgets                          = 2 * time.Hour
-	// reserveNeeded is for how long joules are kept after a job of the highest class was named.
+	// reserveNeeded is how long energy is reserved after a job of the highest class was seen.
 	reserveNeeded = time.Hour
 )
 
-// reserves are what is kept of the pots.
+// reserves are the reserves of the pots.
 type reserves struct {
 	parts map[string]float64
-	// needed is for how long yet something is kept.
+	// needed is how much longer something is reserved.
 	needed time.Duration
 }
 
-// of returns the part of a pot that is kept.
+// of returns the reserved fraction of a pot.
 func (x *reserves) of(o *Offer) float64 {
 	if x.needed <= 0 {
 		return 0
@@ -67,8 +66,8 @@ func (x *reserves) part(pot string) float64 {
 	return reserveFirst
 }
 
-// follow moves the reserves of the pots that are offered: short are those in which a job of the highest class finds too
-// little. passed is the time since the last look.
+// follow updates the reserves of the offered pots: short are those in which a job of the highest class finds too
+// little. passed is the time since the last decision.
 func (x *reserves) follow(rows []*row, short map[string]bool, passed time.Duration) {
 	x.needed -= passed
 	if slices.ContainsFunc(rows, func(r *row) bool { return r.Rank == 0 }) {
@@ -84,8 +83,8 @@ func (x *reserves) follow(rows []*row, short map[string]bool, passed time.Durati
 	}
 }
 
-// available returns what a pot holds for the job: the highest class and jobs whose sprint timers are due may take
-// everything, others what is above the reserve.
+// available returns what a pot has for the job: the highest class and jobs whose sprint timers have fired may use
+// everything, others the part above the reserve.
 func (x *reserves) available(r *row) units.Energy {
 	o := &r.Offer
 	if r.Rank == 0 || r.Due || o.Capacity <= 0 {
@@ -94,7 +93,7 @@ func (x *reserves) available(r *row) units.Energy {
 	return max(0, o.Balance-units.Energy(x.of(o)*float64(o.Capacity)))
 }
 
-// speed returns how many times as fast the job is in a sprint; not known where its pace over power is not.
+// speed returns how many times as fast the job is in a sprint; unknown if its speed over power is unknown.
 func (r *row) speed() (times float64, known bool) { return r.Outlook.Speed, r.Outlook.Speed > 0 }
 
 // gain returns the weighted seconds that a joule of the job's sprint saves.
@@ -110,8 +109,8 @@ func (r *row) gain(values map[string]float64) float64 {
 	return (speed - 1) * sum / max(1e-9, r.Offer.Rise.Watts())
 }
 
-// spreadOut reports whether enough of the job runs for a sprint: the nodes on which it runs when that begins are those
-// that sprint, and one that has just begun runs on a few.
+// spreadOut reports whether enough of the job runs for a sprint: only the nodes on which it runs at the start of the
+// sprint take part, and a job that has just started runs on a few.
 func (r *row) spreadOut() bool {
 	return float64(r.containers) >= servedPart*float64(min(r.share, r.width))
 }
@@ -123,8 +122,8 @@ type candidate struct {
 	gain float64
 }
 
-// sprints decides who sprints: in each domain the job whose sprint saves most for each joule, of those that may have
-// joules. Timers that are due come first.
+// sprints decides who sprints: in each domain the job whose sprint saves most per joule, among those with available
+// energy. Fired timers come first.
 func (m *Movers) sprints(now time.Duration, rows []*row, values map[string]float64, joint bool, decided map[string]Move, out *Moves) {
 	var want []candidate
 	taken, short := map[string]bool{}, map[string]bool{}
@@ -161,7 +160,7 @@ func (m *Movers) sprints(now time.Duration, rows []*row, values map[string]float
 	}
 }
 
-// compareDue orders jobs whose sprint timers are due before others.
+// compareDue orders jobs whose sprint timers have fired first.
 func compareDue(a, b *row) int {
 	switch {
 	case a.Due == b.Due:
@@ -178,7 +177,7 @@ func (r *row) short() bool {
 	return r.Rank == 0 && r.Sprint == "" && r.MaySprint && o.Busy == "" && o.Rise > 0 && energyOf(o.Rise, sprintLeast) > o.Balance
 }
 
-// sprint grants a job its sprint, or ends that of a lower class for it, where that can be.
+// sprint grants a job its sprint, or ends that of a lower class for it, if possible.
 func (m *Movers) sprint(c candidate, taken, ended map[string]bool, decided map[string]Move, out *Moves) {
 	o := &c.Offer
 	if o.Busy != "" && o.Yields && !o.Ending && o.BusyRank > c.Rank && !ended[o.Busy] && o.Why == "" && c.partOn(o.BusyOn) < servedPart {
@@ -197,7 +196,7 @@ func (m *Movers) sprint(c candidate, taken, ended map[string]bool, decided map[s
 	decided[c.ID] = m.jobs[c.ID].granted(c, &g)
 }
 
-// partOn returns the part of the job's containers that are on these nodes.
+// partOn returns the fraction of the job's containers that are on these nodes.
 func (r *row) partOn(nodes []string) float64 {
 	on := 0
 	for _, p := range r.on {
@@ -235,7 +234,7 @@ func (m *Movers) hindered(r *row, taken bool) string {
 	return ""
 }
 
-// duration returns how long a sprint is to last: to the job's end, as far as the joules go that it may have.
+// duration returns the duration of a sprint: to the job's end, limited by the available energy.
 func (m *Movers) duration(r *row) time.Duration {
 	needs := sprintMost.Seconds()
 	if speed, known := r.speed(); known && r.Outlook.Rest.Known {
@@ -245,7 +244,7 @@ func (m *Movers) duration(r *row) time.Duration {
 	return time.Duration(min(needs, longest, sprintMost.Seconds()) * float64(time.Second)).Truncate(time.Millisecond)
 }
 
-// energyOf returns what power takes in a time.
+// energyOf returns the energy of a power over a time.
 func energyOf(p units.Power, d time.Duration) units.Energy {
 	return units.Energy(math.Ceil(float64(p) * d.Seconds()))
 }

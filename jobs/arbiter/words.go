@@ -15,7 +15,7 @@ func times(s float64) string { return fmt.Sprintf("%.2fx as fast", s) }
 // mark returns a ratio as the mark of a move.
 func mark(theta float64) string { return strconv.FormatFloat(theta, 'f', 4, 64) }
 
-// aim compares when the job will end with its deadline, or with its uncapped finish where a cap slows it.
+// aim compares the expected end of the job with its deadline, or with its uncapped finish if a cap slows it.
 func (r *row) aim() string {
 	slow := r.Outlook.Slow
 	what, goal := "its deadline", r.Deadline
@@ -37,12 +37,12 @@ func (r *row) aim() string {
 	return fmt.Sprintf("finishes at %.0f s, %.0f s before %s at %.0f s", slow.At.Seconds(), (goal - slow.At).Seconds(), what, goal.Seconds())
 }
 
-// place explains what the order of the jobs means for this one.
+// place explains the effect of the order of the jobs on this one.
 func (r *row) place() string {
 	return fmt.Sprintf("%s; can use %d%s; finishes in %.0f s in the current order of jobs", r.aim(), max(r.width, r.usable), r.scaled(), r.left)
 }
 
-// granted returns the move of a job that begins to sprint.
+// granted returns the move of a job that starts to sprint.
 func (h *history) granted(c candidate, g *Grant) Move {
 	h.sprints++
 	why := c.aim()
@@ -97,7 +97,7 @@ func (r *row) reallocated(now, had int, who, why string) Move {
 	}
 }
 
-// borne returns the move of a job that bears the cap of its nodes.
+// borne returns the move of a job under the cap of its nodes.
 func (m *Movers) borne(r *row) Move {
 	o := &r.Outlook
 	x := Move{Kind: MoveCap}
@@ -108,7 +108,7 @@ func (m *Movers) borne(r *row) Move {
 	return x
 }
 
-// standing explains how the job stands, and what keeps it from being helped.
+// standing explains the state of the job, and why nothing else is done.
 func (m *Movers) standing(r *row) string {
 	words := r.aim()
 	switch {
@@ -134,7 +134,7 @@ func (m *Movers) unsprinted(r *row) string {
 	return cmp.Or(m.hindered(r, false), "other jobs gain more from the energy")
 }
 
-// undeflated explains why a job gives up no more tasks.
+// undeflated explains why a job drops no more tasks.
 func (r *row) undeflated() string {
 	switch {
 	case r.droppable() == 0:

@@ -22,16 +22,16 @@ const (
 	DIAS   Discipline = "dias"
 )
 
-// Disciplines are all of them, in the order in which they are explained.
+// Disciplines returns all of them, in the order in which they are explained.
 func Disciplines() []Discipline { return []Discipline{Shared, P, NP, DA, NPS, DIAS} }
 
-// preempts tells whether a job of a higher class kills the running one.
+// preempts reports whether a job of a higher class kills the running one.
 func (d Discipline) preempts() bool { return d == P }
 
-// Deflates tells whether jobs run with their class's drop ratio.
+// Deflates reports whether jobs run with their class's drop ratio.
 func (d Discipline) Deflates() bool { return d == DA || d == DIAS }
 
-// Sprints tells whether jobs get their class's sprint timer.
+// Sprints reports whether jobs get their class's sprint timer.
 func (d Discipline) Sprints() bool { return d == NPS || d == DIAS }
 
 // Errors of this package.
@@ -47,7 +47,7 @@ type Class struct {
 	Name string
 	// Theta is the drop ratio that its jobs start with, 0 to 1.
 	Theta float64
-	// Sprint tells whether its jobs sprint, SprintAfter how long after their dispatch.
+	// Sprint is whether its jobs sprint, SprintAfter how long after their dispatch.
 	Sprint      bool
 	SprintAfter time.Duration
 }
@@ -83,7 +83,7 @@ func checkThetas(classes []Class) error {
 	return nil
 }
 
-// Job is what the dispatcher knows of a job.
+// Job is a job of the dispatcher.
 type Job struct {
 	ID string
 	// Class counts from 0, the highest.
@@ -104,13 +104,13 @@ type Run struct {
 	// SprintAfter is its sprint timer; meaningless where Sprint is false.
 	Sprint      bool
 	SprintAfter time.Duration
-	// Due tells that the timer has fired, Stopping that the run was told to end.
+	// Due is whether the timer has fired, Stopping whether the run was told to end.
 	Due, Stopping bool
-	// Back tells that it was told to end for a higher class: its job goes back into its buffer.
+	// Back is whether it was told to end for a higher class: then its job goes back into its buffer.
 	Back bool
 }
 
-// Action is what the caller is to carry out: a Start, a Kill or a SprintDue.
+// Action is an action for the caller: a Start, a Kill or a SprintDue.
 type Action interface{ action() }
 
 // Start begins a run of a job that has waited.
@@ -119,11 +119,11 @@ type Start struct{ Run Run }
 // Kill ends a run. Ended confirms it; until then it counts as running.
 type Kill struct {
 	Run Run
-	// For is the job that it makes room for; empty for a cancelled job.
+	// For is the job that preempts it; empty for a cancelled job.
 	For string
 }
 
-// SprintDue tells that a run's sprint timer has fired.
+// SprintDue reports that a run's sprint timer has fired.
 type SprintDue struct{ Run Run }
 
 func (Start) action()     {}
@@ -154,7 +154,7 @@ type Buffers struct {
 	actions []Action
 }
 
-// New is a dispatcher without jobs.
+// New returns a dispatcher without jobs.
 func New(s Settings) (*Buffers, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -163,8 +163,7 @@ func New(s Settings) (*Buffers, error) {
 	return &Buffers{Settings: s, waiting: make([][]Job, len(s.Classes)), runs: map[string]uint32{}}, nil
 }
 
-// Point changes the operating points of the classes, for runs that begin later: those
-// under way keep theirs.
+// Point changes the operating points of the classes, for later runs: those in progress keep theirs.
 func (b *Buffers) Point(classes []Class) error {
 	if len(classes) != len(b.Classes) {
 		return fmt.Errorf("%d classes, there are %d: %w", len(classes), len(b.Classes), errClass)
@@ -176,13 +175,13 @@ func (b *Buffers) Point(classes []Class) error {
 	return nil
 }
 
-// Drain lets no further job begin; false lets them again.
+// Drain stops the start of jobs; false resumes it.
 func (b *Buffers) Drain(on bool) { b.drained = on }
 
-// Hold is Drain for a moment, by whoever runs the jobs: nothing can begin now.
+// Hold is a temporary Drain by the caller: nothing can start now.
 func (b *Buffers) Hold(on bool) { b.held = on }
 
-// Drained tells whether no further job begins.
+// Drained reports whether no further job starts.
 func (b *Buffers) Drained() bool { return b.drained }
 
 // Add puts a job into the buffer of its class. Adding a known job changes nothing.
@@ -197,8 +196,8 @@ func (b *Buffers) Add(j Job) error {
 	return nil
 }
 
-// Return is Add for a job whose earlier runs were killed for higher classes under
-// another dispatcher: it comes before those that have not run.
+// Return is Add for a job whose earlier runs were preempted under another dispatcher: it comes before those that have
+// not run.
 func (b *Buffers) Return(j Job, runs uint32) error {
 	if b.knows(j.ID) {
 		return nil
@@ -211,7 +210,7 @@ func (b *Buffers) Return(j Job, runs uint32) error {
 	return nil
 }
 
-// wait puts a job that has had so many runs into its buffer.
+// wait puts a job with this number of runs into its buffer.
 func (b *Buffers) wait(j Job, runs uint32) {
 	b.runs[j.ID] = runs
 	at, _ := slices.BinarySearchFunc(b.waiting[j.Class], j, b.before)
@@ -223,7 +222,7 @@ func (b *Buffers) before(x, y Job) int {
 	return cmp.Or(-cmp.Compare(min(b.runs[x.ID], 1), min(b.runs[y.ID], 1)), x.Submitted.Compare(y.Submitted), cmp.Compare(x.ID, y.ID))
 }
 
-// Adopt takes over a run that an earlier dispatcher has begun.
+// Adopt takes over a run that an earlier dispatcher has started.
 func (b *Buffers) Adopt(r Run) error {
 	if err := b.Add(r.Job); err != nil {
 		return err
@@ -237,10 +236,10 @@ func (b *Buffers) Adopt(r Run) error {
 	return nil
 }
 
-// knows tells whether the job waits or runs.
+// knows reports whether the job waits or runs.
 func (b *Buffers) knows(id string) bool { _, known := b.runs[id]; return known }
 
-// Cancel takes a waiting job away; a running one is killed, and Ended confirms it.
+// Cancel removes a waiting job; a running one is killed, and Ended confirms it.
 func (b *Buffers) Cancel(id string) {
 	if b.leaves(id) {
 		delete(b.runs, id)
@@ -255,9 +254,8 @@ func (b *Buffers) Cancel(id string) {
 	}
 }
 
-// Ended tells that the run of a job is over, by itself or because it was killed. A run
-// that was killed for a higher class leaves its job at the head of its buffer; any other
-// job is forgotten.
+// Ended reports that the run of a job is over, by itself or because it was killed. A run that was preempted leaves its
+// job at the head of its buffer; any other job is removed.
 func (b *Buffers) Ended(now time.Time, id string) {
 	i := b.at(id)
 	if i < 0 {
@@ -275,8 +273,8 @@ func (b *Buffers) Ended(now time.Time, id string) {
 	b.wait(r.Job, b.runs[id])
 }
 
-// Completed is Ended for a run that reached its end although it had been told to stop:
-// its job is done and does not go back.
+// Completed is Ended for a run that reached its end although it had been told to stop: its job is done and does not go
+// back.
 func (b *Buffers) Completed(now time.Time, id string) {
 	if i := b.at(id); i >= 0 {
 		b.running[i].Back = false
@@ -284,8 +282,8 @@ func (b *Buffers) Completed(now time.Time, id string) {
 	b.Ended(now, id)
 }
 
-// Begin takes a waiting job out of its buffer and counts it as running: for Shared,
-// where the holder of the slots decides when.
+// Begin removes a waiting job from its buffer and counts it as running: for Shared, where the owner of the slots
+// decides when.
 func (b *Buffers) Begin(now time.Time, id string) (Run, bool) {
 	for _, w := range b.waiting {
 		if i := slices.IndexFunc(w, func(j Job) bool { return j.ID == id }); i >= 0 {
@@ -295,7 +293,7 @@ func (b *Buffers) Begin(now time.Time, id string) (Run, bool) {
 	return Run{}, false
 }
 
-// Head is the job that begins next; false when none waits or none may begin.
+// Head returns the job that starts next; false when none waits or none may start.
 func (b *Buffers) Head() (Job, bool) {
 	if b.drained || b.held {
 		return Job{}, false
@@ -308,7 +306,7 @@ func (b *Buffers) Head() (Job, bool) {
 	return Job{}, false
 }
 
-// Step decides what is to be done now.
+// Step decides what to do now.
 func (b *Buffers) Step(now time.Time) []Action {
 	b.fire(now)
 	if b.Discipline != Shared {
@@ -319,7 +317,7 @@ func (b *Buffers) Step(now time.Time) []Action {
 	return out
 }
 
-// Next is when Step has something to do by the clock alone; false when never.
+// Next returns when Step has something to do by the clock alone; false for never.
 func (b *Buffers) Next() (at time.Time, ok bool) {
 	for i := range b.running {
 		r := &b.running[i]
@@ -341,7 +339,7 @@ func (b *Buffers) fire(now time.Time) {
 	}
 }
 
-// dispatch begins jobs while fewer than Width run, and kills for higher classes.
+// dispatch starts jobs while fewer than Width run, and kills for higher classes.
 func (b *Buffers) dispatch(now time.Time) {
 	for {
 		j, waits := b.Head()
@@ -384,8 +382,7 @@ func (b *Buffers) preempt() {
 	}
 }
 
-// victim is the run to kill for a job of a class: the lowest below it, the latest among
-// equals; nil when there is none.
+// victim returns the run to kill for a job of a class: the lowest below it, the latest among equals; nil for none.
 func (b *Buffers) victim(class int) *Run {
 	var v *Run
 	for i := range b.running {
@@ -418,7 +415,7 @@ func (b *Buffers) begin(now time.Time, j Job) Run {
 	return r
 }
 
-// leaves takes a job out of its buffer, and tells whether it was there.
+// leaves removes a job from its buffer, and reports whether it was there.
 func (b *Buffers) leaves(id string) bool {
 	for class, w := range b.waiting {
 		if i := slices.IndexFunc(w, func(j Job) bool { return j.ID == id }); i >= 0 {
@@ -433,19 +430,19 @@ func (b *Buffers) at(id string) int {
 	return slices.IndexFunc(b.running, func(r Run) bool { return r.ID == id })
 }
 
-// Waiting are the jobs of a class that wait, the next one first.
+// Waiting returns the waiting jobs of a class, the next one first.
 func (b *Buffers) Waiting(class int) []Job { return slices.Clone(b.waiting[class]) }
 
-// Running are the runs under way, in order of their dispatch.
+// Running returns the runs in progress, in order of their dispatch.
 func (b *Buffers) Running() []Run { return slices.Clone(b.running) }
 
-// Waste is the machine time of the runs that have ended.
+// Waste returns the machine time of the ended runs.
 func (b *Buffers) Waste() Waste { return b.waste }
 
 // Resume takes over the waste that an earlier dispatcher has counted.
 func (b *Buffers) Resume(w Waste) { b.waste = w }
 
-// Run is the run of a job; false when it does not run.
+// Run returns the run of a job; false if it does not run.
 func (b *Buffers) Run(id string) (Run, bool) {
 	if i := b.at(id); i >= 0 {
 		return b.running[i], true
@@ -453,7 +450,7 @@ func (b *Buffers) Run(id string) (Run, bool) {
 	return Run{}, false
 }
 
-// Place is where a job is in its buffer, 1 is next; 0 when it does not wait.
+// Place returns the place of a job in its buffer, 1 is next; 0 if it does not wait.
 func (b *Buffers) Place(id string) int {
 	for _, w := range b.waiting {
 		if i := slices.IndexFunc(w, func(j Job) bool { return j.ID == id }); i >= 0 {

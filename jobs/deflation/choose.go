@@ -85,7 +85,7 @@ type Answer struct {
 // Choose searches the drop ratios and sprint timeouts of all classes. The error is a
 // *ProblemError; that nothing keeps the bounds is an answer, not an error.
 func Choose(p Problem) (*Answer, error) {
-	d, err := newDesk(&p)
+	d, err := newSolver(&p)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func Choose(p Problem) (*Answer, error) {
 		if out.Binding, err = d.binding(best.pick); err != nil {
 			return nil, err
 		}
-	} else if err := d.apologise(out, s); err != nil {
+	} else if err := d.explainInfeasible(out, s); err != nil {
 		return nil, err
 	}
 	if out.Frontier, err = s.frontier(); err != nil {
@@ -119,13 +119,13 @@ type solved struct {
 }
 
 // solve asks the model for a pick, whose load is below the most.
-func (d *desk) solve(at pick) (*solved, error) {
+func (d *solver) solve(at pick) (*solved, error) {
 	options := d.options(at)
 	o := d.outcome(options, d.granted(options))
 	return d.finish(at, options, o)
 }
 
-func (d *desk) finish(at pick, options []*option, o outcome) (*solved, error) {
+func (d *solver) finish(at pick, options []*option, o outcome) (*solved, error) {
 	var percentiles [][]queueing.Percentile
 	if o.means != nil {
 		var err error
@@ -139,7 +139,7 @@ func (d *desk) finish(at pick, options []*option, o outcome) (*solved, error) {
 }
 
 // missed are the bounds that a point does not keep.
-func (d *desk) missed(p *Point) []Violation {
+func (d *solver) missed(p *Point) []Violation {
 	var out []Violation
 	for i, s := range p.Classes {
 		c := &d.Classes[i]
@@ -171,10 +171,10 @@ func percentileName(p float64) string {
 	return "p" + strconv.FormatFloat(math.Round(p*1e8)/1e6, 'f', -1, 64)
 }
 
-func (d *desk) place(class int) string { return fmt.Sprintf("classes[%d]", class) }
+func (d *solver) place(class int) string { return fmt.Sprintf("classes[%d]", class) }
 
 // binding looks one step back from the chosen pick in every direction.
-func (d *desk) binding(at pick) ([]Binding, error) {
+func (d *solver) binding(at pick) ([]Binding, error) {
 	var out []Binding
 	for i := range d.menus {
 		for _, timeout := range []bool{false, true} {
@@ -205,8 +205,8 @@ func (d *desk) binding(at pick) ([]Binding, error) {
 	return out, nil
 }
 
-// apologise fills in what there is to say where nothing keeps the bounds.
-func (d *desk) apologise(out *Answer, s *search) error {
+// explainInfeasible fills in what there is to say where nothing keeps the bounds.
+func (d *solver) explainInfeasible(out *Answer, s *search) error {
 	plain := pick{make([]int, len(d.menus)), make([]int, len(d.menus))}
 	options := d.options(plain)
 	if load := d.outcome(options, d.granted(options)).load; load >= loadMost {

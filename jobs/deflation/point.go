@@ -57,8 +57,8 @@ type outcome struct {
 	means                       []float64
 }
 
-// desk is a problem with all that is worked out once.
-type desk struct {
+// solver is a problem with everything that is computed once.
+type solver struct {
 	*Problem
 	menus []menu
 	calls int
@@ -67,7 +67,7 @@ type desk struct {
 	pot  []int
 }
 
-func newDesk(p *Problem) (*desk, error) {
+func newSolver(p *Problem) (*solver, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -75,13 +75,13 @@ func newDesk(p *Problem) (*desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &desk{Problem: p, menus: all, pot: make([]int, len(p.Classes))}
+	d := &solver{Problem: p, menus: all, pot: make([]int, len(p.Classes))}
 	d.divide()
 	return d, nil
 }
 
 // divide makes the pots: one for all, or one for each class with a share.
-func (d *desk) divide() {
+func (d *solver) divide() {
 	if d.Budget == nil {
 		return
 	}
@@ -102,7 +102,7 @@ func (d *desk) divide() {
 }
 
 // options are those of a pick.
-func (d *desk) options(at pick) []*option {
+func (d *solver) options(at pick) []*option {
 	out := make([]*option, len(d.menus))
 	for i := range d.menus {
 		out[i] = d.menus[i].at(at.ratio[i], at.timeout[i])
@@ -111,7 +111,7 @@ func (d *desk) options(at pick) []*option {
 }
 
 // granted is the part of the sprints that the budget pays, by class.
-func (d *desk) granted(options []*option) []float64 {
+func (d *solver) granted(options []*option) []float64 {
 	out := make([]float64, len(options))
 	parts := make([]float64, len(d.pots))
 	draws := make([][]Draw, len(d.pots))
@@ -135,7 +135,7 @@ func (d *desk) granted(options []*option) []float64 {
 }
 
 // outcome is what options come to, with these parts of the sprints granted.
-func (d *desk) outcome(options []*option, granted []float64) outcome {
+func (d *solver) outcome(options []*option, granted []float64) outcome {
 	out := outcome{granted: granted, services: make([]Sprinted, len(options))}
 	var weights, rates float64
 	for i, o := range options {
@@ -164,7 +164,7 @@ func (d *desk) outcome(options []*option, granted []float64) outcome {
 // means are the mean times from arrival to end, in closed form (Cobham 1954; for
 // preemptive-resume Conway, Maxwell and Miller 1967): they need two moments of the services
 // and no distribution. The load must be below 1.
-func (d *desk) means(services []Sprinted) []float64 {
+func (d *solver) means(services []Sprinted) []float64 {
 	out := make([]float64, len(services))
 	var all float64 // of the work that an arrival finds in service
 	for i, s := range services {
@@ -187,7 +187,7 @@ func (d *desk) means(services []Sprinted) []float64 {
 
 // percentiles asks the queueing model, which takes milliseconds: for each class those with
 // a bound and the 95th.
-func (d *desk) percentiles(options []*option, o outcome) ([][]queueing.Percentile, error) {
+func (d *solver) percentiles(options []*option, o outcome) ([][]queueing.Percentile, error) {
 	d.calls++
 	q := queueing.Queue{Discipline: d.Discipline}
 	var asked []float64
@@ -221,7 +221,7 @@ func (d *desk) percentiles(options []*option, o outcome) ([][]queueing.Percentil
 // usual is the percentile that is told without being asked for.
 const usual = 0.95
 
-func (d *desk) asked(class int) []float64 {
+func (d *solver) asked(class int) []float64 {
 	out := []float64{usual}
 	for _, p := range d.Classes[class].Percentiles {
 		out = append(out, p.P)
@@ -230,7 +230,7 @@ func (d *desk) asked(class int) []float64 {
 }
 
 // point is a pick with all there is to say of it.
-func (d *desk) point(options []*option, o outcome, percentiles [][]queueing.Percentile) Point {
+func (d *solver) point(options []*option, o outcome, percentiles [][]queueing.Percentile) Point {
 	out := Point{Error: o.error, Latency: o.latency, Power: units.FromWatts(o.watts), Load: o.load}
 	for i, x := range options {
 		s := Setting{

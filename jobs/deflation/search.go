@@ -11,9 +11,9 @@ type found struct {
 	error, watts, latency float64
 }
 
-// search walks through the settings of a desk.
+// search walks through the settings of a problem.
 type search struct {
-	*desk
+	*solver
 	// ratios are how many drop ratios of each class are looked at.
 	ratios []int
 	// strict: bounds on the error hold.
@@ -36,8 +36,8 @@ type refusal struct {
 }
 
 // newSearch works out the means of all settings.
-func newSearch(d *desk, strict bool) *search {
-	s := &search{desk: d, strict: strict}
+func newSearch(d *solver, strict bool) *search {
+	s := &search{solver: d, strict: strict}
 	size := 1
 	for i := range d.menus {
 		n := d.menus[i].ratios

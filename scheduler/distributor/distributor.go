@@ -126,7 +126,7 @@ func (d *Distributor) Submit(ctx context.Context, j Job) (*Flight, error) {
 // Status returns the status of the groups.
 func (d *Distributor) Status(ctx context.Context) ([]*headroomv1.DispatchGroup, error) {
 	reply := make(chan []*headroomv1.DispatchGroup, 1)
-	return ask(ctx, d, asked{reply}, reply)
+	return ask(ctx, d, statusRequest{reply}, reply)
 }
 
 // Flight is a submitted job.

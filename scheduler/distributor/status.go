@@ -6,12 +6,12 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 )
 
-// asked requests the status.
-type asked struct {
+// statusRequest requests the status.
+type statusRequest struct {
 	reply chan<- []*headroomv1.DispatchGroup
 }
 
-func (e asked) apply(l *loop, _ time.Time) {
+func (e statusRequest) apply(l *loop, _ time.Time) {
 	all := make([]*headroomv1.DispatchGroup, 0, len(l.groups))
 	for _, g := range l.groups {
 		all = append(all, l.status(g))

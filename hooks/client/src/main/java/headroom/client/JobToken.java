@@ -8,8 +8,8 @@ import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
 /**
- * Makes the token of one job from the token of its user (docs/hooks.md). Nobody is asked for it, and neither the user's
- * token nor that of another job follows from it.
+ * Derives the token of a job from the token of its user (docs/hooks.md). It needs no request, and neither the user's
+ * token nor that of another job can be derived from it.
  */
 public final class JobToken {
   private static final String USER_KIND = "headroom-user-1";
@@ -19,7 +19,7 @@ public final class JobToken {
 
   private JobToken() {}
 
-  /** The token of the job with this application id. Errors do not tell the user's token. */
+  /** The token of the job with this application id. Errors do not contain the user's token. */
   public static String of(String user, String application) throws IOException {
     String[] parts = user.split("\\.", -1);
     if (parts.length != 4 || !parts[0].equals(USER_KIND)) {
@@ -28,7 +28,7 @@ public final class JobToken {
     try {
       byte[] key = Base64.getUrlDecoder().decode(parts[3]);
       if (key.length != MAC_BYTES) {
-        throw new IOException("the user's token is cut off");
+        throw new IOException("the user's token is truncated");
       }
       Mac mac = Mac.getInstance("HmacSHA256");
       mac.init(new SecretKeySpec(key, "HmacSHA256"));

@@ -30,8 +30,8 @@ import javax.net.ssl.TrustManagerFactory;
 import javax.net.ssl.X509ExtendedTrustManager;
 
 /**
- * Trusts servers that show a scheduler's certificate of one authority, and nobody else: the machine's own authorities do
- * not count. Host names do not count either, because a certificate of Headroom names a role and a name.
+ * Trusts only servers with a scheduler certificate of one CA: this machine's CAs do not count. Host names do not count
+ * either, because a certificate of Headroom contains a role and a name.
  */
 public final class Pinned extends X509ExtendedTrustManager {
   private static final String ROLE = "headroom://scheduler/";
@@ -47,15 +47,18 @@ public final class Pinned extends X509ExtendedTrustManager {
     this.chains = chains;
   }
 
-  /** Connects to schedulers of the authority whose certificate is in the file. */
+  /** Connects to schedulers of the CA whose certificate is in the file. */
   public static SSLSocketFactory by(String file) throws IOException {
     return by(file, "", "");
   }
 
-  /** As {@link #by(String)}, and shows a certificate of its own: PEM files of the chain and of the key, in PKCS #8; "" for none. */
+  /**
+   * Like {@link #by(String)}, with a client certificate: PEM files of the chain and of the key, in PKCS #8; "" for
+   * none.
+   */
   public static SSLSocketFactory by(String file, String certificate, String key) throws IOException {
     if (file.isEmpty()) {
-      throw new IOException("https needs the file of the cluster's authority");
+      throw new IOException("https needs the file of the cluster's CA");
     }
     KeyManager[] own = certificate.isEmpty() ? null : own(certificate, key);
     Collection<? extends Certificate> authority = certificates(file);
@@ -80,7 +83,7 @@ public final class Pinned extends X509ExtendedTrustManager {
     try (InputStream in = Files.newInputStream(Paths.get(file))) {
       Collection<? extends Certificate> all = CertificateFactory.getInstance("X.509").generateCertificates(in);
       if (all.isEmpty()) {
-        throw new IOException(file + " holds no certificate");
+        throw new IOException(file + " contains no certificate");
       }
       return all;
     } catch (CertificateException | IllegalArgumentException e) {
@@ -93,7 +96,7 @@ public final class Pinned extends X509ExtendedTrustManager {
     try {
       Matcher pem = PRIVATE_KEY.matcher(new String(Files.readAllBytes(Paths.get(key)), StandardCharsets.US_ASCII));
       if (!pem.find()) {
-        throw new IOException(key + " holds no PRIVATE KEY");
+        throw new IOException(key + " contains no PRIVATE KEY");
       }
       KeySpec spec = new PKCS8EncodedKeySpec(Base64.getMimeDecoder().decode(pem.group(1)));
       KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
@@ -138,7 +141,7 @@ public final class Pinned extends X509ExtendedTrustManager {
 
   @Override
   public void checkClientTrusted(X509Certificate[] chain, String authType) throws CertificateException {
-    throw new CertificateException("clients are not served");
+    throw new CertificateException("clients are not accepted");
   }
 
   @Override

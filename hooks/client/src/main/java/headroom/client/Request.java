@@ -15,8 +15,8 @@ import javax.net.ssl.HttpsURLConnection;
 import javax.net.ssl.SSLSocketFactory;
 
 /**
- * One request to Headroom's scheduler (docs/hooks.md). It ends within the timeout, however slowly the other side
- * trickles, and either returns a whole answer or throws an IOException.
+ * One request to Headroom's scheduler (docs/hooks.md). It ends within the timeout, however slowly the server sends, and
+ * either returns a complete answer or throws an IOException.
  */
 public final class Request {
   private static final int BODY_MAX = 1 << 20;
@@ -25,9 +25,9 @@ public final class Request {
   private final String path;
   private final int timeoutMs;
 
-  /** A request over TLS, or in the clear where tls is null. */
+  /** A request over TLS, or without TLS if tls is null. */
   public Request(URL base, String path, int timeoutMs, SSLSocketFactory tls) throws IOException {
-    // The scheduler is in the cluster; a proxy that is set for the world outside would not reach it.
+    // The scheduler is in the cluster; a proxy for the internet could not reach it.
     this.connection = (HttpURLConnection) new URL(base, path).openConnection(Proxy.NO_PROXY);
     this.path = path;
     this.timeoutMs = timeoutMs;
@@ -51,8 +51,8 @@ public final class Request {
   }
 
   /**
-   * Sends JSON, or asks without a body where it is null. The socket's own timeouts bound each read, not the request. So
-   * a thread of its own makes the request, and is left to its end (which the socket's timeout brings) when time is up.
+   * Sends JSON, or a request without a body if it is null. The socket's own timeouts bound each read, not the request.
+   * So a separate thread makes the request, and is abandoned (until the socket's timeout ends it) when time is up.
    */
   public byte[] send(byte[] body) throws IOException, InterruptedException {
     FutureTask<byte[]> request = new FutureTask<>(() -> exchange(body));
@@ -63,7 +63,7 @@ public final class Request {
       return request.get(timeoutMs, TimeUnit.MILLISECONDS);
     } catch (TimeoutException e) {
       connection.disconnect();
-      throw new IOException(path + " was not answered within " + timeoutMs + " ms", e);
+      throw new IOException(path + " timed out after " + timeoutMs + " ms", e);
     } catch (ExecutionException e) {
       throw e.getCause() instanceof IOException ? (IOException) e.getCause() : new IOException(path, e.getCause());
     } catch (InterruptedException e) {
@@ -88,9 +88,9 @@ public final class Request {
     }
     try (InputStream in = connection.getInputStream()) {
       byte[] text = read(in);
-      // Java takes the end of a connection for the end of the answer, however much was announced.
+      // Java takes the end of a connection for the end of the answer, whatever length was announced.
       if (connection.getContentLengthLong() >= 0 && connection.getContentLengthLong() != text.length) {
-        throw new IOException(path + ": the answer broke off after " + text.length + " bytes");
+        throw new IOException(path + ": the answer was truncated after " + text.length + " bytes");
       }
       return text;
     }
@@ -102,7 +102,7 @@ public final class Request {
     for (int n = in.read(piece); n >= 0; n = in.read(piece)) {
       all.write(piece, 0, n);
       if (all.size() > BODY_MAX) {
-        throw new IOException(path + " was answered with more than " + BODY_MAX + " bytes");
+        throw new IOException(path + " : the answer has more than " + BODY_MAX + " bytes");
       }
     }
     return all.toByteArray();

@@ -7,7 +7,7 @@ import java.util.List;
 
 /** What a policy gives the next container to. */
 final class Action {
-  /** A copy of a task that runs; otherwise a task that waits. */
+  /** A copy of a running task; otherwise a waiting task. */
   final boolean copy;
 
   final int task;
@@ -23,7 +23,7 @@ final class Action {
     for (JsonNode entry : Json.array(answer, "actions")) {
       String kind = Json.text(entry, "kind");
       if (!kind.equals("launch") && !kind.equals("copy")) {
-        throw new IOException("\"kind\" is neither launch nor copy: " + kind);
+        throw new IOException("\"kind\" must be launch or copy:  " + kind);
       }
       actions.add(new Action(kind.equals("copy"), (int) Json.whole(entry, "task", 0, tasks - 1L)));
     }

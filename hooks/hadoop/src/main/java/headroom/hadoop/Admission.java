@@ -5,7 +5,7 @@ import java.io.IOException;
 
 /** One answer to POST /v1/admit. */
 final class Admission {
-  /** Whether an application may begin. */
+  /** Whether an application may start. */
   enum Decision {
     ADMITTED,
     QUEUED,
@@ -29,6 +29,6 @@ final class Admission {
         return new Admission(d, Json.text(answer, "reason"));
       }
     }
-    throw new IOException("\"decision\" is none of admitted, queued and refused: " + word);
+    throw new IOException("\"decision\" must be admitted, queued or refused:  " + word);
   }
 }

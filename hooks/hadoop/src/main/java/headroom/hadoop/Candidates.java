@@ -6,7 +6,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Collectors;
 
-/** Selects the map tasks that could be dropped. What is dropped of them the coordinators decide. */
+/** Selects the map tasks that could be dropped. The coordinators decide which of them are. */
 final class Candidates {
   /** A request's body stays far below its bound of 1 MiB; the next round names more. */
   static final int MAX = 10_000;
@@ -14,9 +14,9 @@ final class Candidates {
   private Candidates() {}
 
   /**
-   * The tasks that wait, the highest numbers first: the scheduler drops in this order, so the tasks that stay are the
-   * input's beginning whatever the order of the questions. With running, also those that run, once the job has what it
-   * promised. None where the floor leaves nothing to drop.
+   * The waiting tasks, the highest numbers first: the scheduler drops in this order, so the remaining tasks are the
+   * start of the input whatever the order of the requests. With running, also the running ones, once the job has what
+   * it promised. None if the floor permits no drops.
    */
   static List<MapTask> of(Collection<MapTask> tasks, Stop stop, boolean running) {
     if (!stop.inForce || tasks.size() - stop.dropped.size() <= stop.minTasks) {

@@ -7,12 +7,10 @@ import org.apache.hadoop.mapreduce.v2.app.speculate.Speculator;
 import org.apache.hadoop.mapreduce.v2.app.speculate.SpeculatorEvent;
 
 /**
- * Tells the speculator when the container allocator has taken a request back
- * ({@code yarn.app.mapreduce.am.preemption.policy}). Otherwise it is Hadoop's own policy, which does nothing.
- *
- * <p>The allocator calls it right after it has taken the request back, before it assigns another container. The notice
- * goes through the master's queue of events, behind any assignment that came first: that is what {@link Requests} needs
- * to know.
+ * Notifies the speculator when the container allocator has taken a request back ({@code
+ * yarn.app.mapreduce.am.preemption.policy}). Otherwise it is Hadoop's own policy, which does nothing.
+ * | <p>The allocator calls it right after it has taken the request back, before it assigns another container. The
+ * notice goes through the master's event queue, behind any earlier assignment, which is what {@link Requests} needs.
  */
 public class DeallocationNotice extends NoopAMPreemptionPolicy {
   private AppContext context;
@@ -27,11 +25,14 @@ public class DeallocationNotice extends NoopAMPreemptionPolicy {
   @SuppressWarnings("unchecked") // Hadoop's own type is raw
   public void handleCompletedContainer(TaskAttemptId attempt) {
     super.handleCompletedContainer(attempt);
-    // The event that says that a task needs no more containers than before.
+    // The event that a task needs no more containers than before.
     context.getEventHandler().handle(new SpeculatorEvent(attempt.getTaskId(), 0));
   }
 
-  /** Whether an event is such a notice. Hadoop's own of this type come with each request, and change the number by one. */
+  /**
+   * Whether an event is such a notice. Hadoop's own events of this type come with each request, and change the number
+   * by one.
+   */
   static boolean is(SpeculatorEvent event) {
     return event.getType() == Speculator.EventType.TASK_CONTAINER_NEED_UPDATE && event.containersNeededChange() == 0;
   }

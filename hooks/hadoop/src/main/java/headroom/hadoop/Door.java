@@ -14,13 +14,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Holds applications with a deadline until Headroom has said whether it can be kept. Nothing here waits: whoever asks
- * hears at once, and is told later when the answer is there.
- *
- * <p>While the scheduler does not answer, everything is admitted as Hadoop alone would.
+ * Holds applications with a deadline until Headroom has decided whether it can be met. Nothing here blocks: a caller
+ * gets an answer at once, and is notified later of the decision.
+ * | <p>While the scheduler does not answer, everything is admitted as by Hadoop alone.
  */
 final class Door {
-  /** An application at the door. */
+  /** An application that waits for admission. */
   interface Visitor {
     String id();
 
@@ -36,16 +35,16 @@ final class Door {
 
   private static final Logger LOG = LoggerFactory.getLogger(Door.class);
 
-  /** Enough for applications that come together; each asks for two seconds at the most. */
+  /** Enough for applications that arrive together; each request takes at most two seconds. */
   private static final int THREADS = 4;
 
-  /** So many wait for an answer at the most; those beyond go in. */
+  /** At most this many wait for an answer; the others are admitted. */
   private static final int HELD_MAX = 10_000;
 
-  /** How often an application that waits is asked about. */
+  /** How often a waiting application is asked about. */
   static final long AGAIN_MS = 1000;
 
-  /** So long nobody is asked about after a question that was not answered. */
+  /** How long no request is sent after one that was not answered. */
   static final long SILENCE_NANOS = TimeUnit.SECONDS.toNanos(5);
 
   private final SchedulerClient client;
@@ -55,12 +54,12 @@ final class Door {
   private final Repeated answers = new Repeated(LOG);
   private final ScheduledThreadPoolExecutor threads;
 
-  /** Applications that are held or may enter: true for those that may. */
+  /** Applications that are held or admitted: true for admitted ones. */
   private final Map<String, Boolean> known = new ConcurrentHashMap<>();
 
   private volatile long silentUntil;
 
-  /** Tells enter and refuse what has become of those that were held. */
+  /** Notifies enter and refuse of the decisions about held ones. */
   Door(SchedulerClient client, Consumer<Visitor> enter, BiConsumer<Visitor, String> refuse, LongSupplier nanos) {
     this.client = client;
     this.enter = enter;
@@ -74,7 +73,7 @@ final class Door {
     });
   }
 
-  /** Whether the application is held; otherwise it goes in now. */
+  /** Whether the application is held; otherwise it is admitted now. */
   boolean holds(Visitor v) {
     if (known.remove(v.id(), true)) {
       return false;
@@ -100,13 +99,13 @@ final class Door {
     Admission a;
     try {
       a = client.admit(v);
-      answers.well("admissions are answered again");
+      answers.well("scheduler reachable again: admission is on");
     } catch (IOException | RuntimeException e) {
       if (ofThisOne(e)) {
-        LOG.warn("{} is admitted as without Headroom: {}", v.id(), e.getMessage());
+        LOG.warn("{} is admitted without a decision: {}", v.id(), e.getMessage());
       } else {
         silentUntil = nanos.getAsLong() + SILENCE_NANOS;
-        answers.trouble("applications are admitted as without Headroom: " + e.getMessage());
+        answers.trouble("applications are admitted without a decision:  " + e.getMessage());
       }
       a = new Admission(Admission.Decision.ADMITTED, "");
     }
@@ -124,7 +123,7 @@ final class Door {
     }
   }
 
-  /** Whether the scheduler has answered, and cannot judge this application alone: the others are asked about still. */
+  /** Whether the scheduler has answered, and cannot judge only this application: the others are still asked about. */
   private static boolean ofThisOne(Exception e) {
     return e instanceof StatusException && ((StatusException) e).status == HttpURLConnection.HTTP_BAD_REQUEST;
   }

@@ -39,16 +39,16 @@ import org.slf4j.LoggerFactory;
 final class EarlyStop {
   /** The map tasks of a job within its application master. */
   interface Job {
-    /** All of them, by number, as they stand. */
+    /** All of them, by number, with their present state. */
     Map<Integer, MapTask> tasks();
 
     /** Kills them and counts them as dropped. */
     void kill(Collection<MapTask> tasks);
 
-    /** Takes a task out of the counters of dropped ones again: it had a result after all. */
+    /** Removes a task from the counters of dropped ones: it had a result after all. */
     void uncount(MapTask task);
 
-    /** Tells the reduces that a task will never have output. */
+    /** Announces to the reduces that a task will never have output. */
     void announceAbsent(Collection<MapTask> tasks);
   }
 
@@ -63,7 +63,7 @@ final class EarlyStop {
   private final boolean endRunning;
   private final Repeated answers = new Repeated(LOG);
 
-  /** All that is known to be recorded as dropped; it only ever grows. */
+  /** All tasks that are known to be recorded as dropped; it only grows. */
   private final SortedSet<Integer> recorded = new TreeSet<>();
 
   private final Map<Integer, Pending> pending = new HashMap<>();
@@ -77,7 +77,7 @@ final class EarlyStop {
     this.endRunning = endRunning;
   }
 
-  /** Asks the scheduler: what is recorded is obeyed first, then what waits is named. */
+  /** Asks the scheduler: first applies what is recorded, then names the waiting tasks. */
   void ask() {
     try {
       Stop stop = client.stop(id);
@@ -87,9 +87,9 @@ final class EarlyStop {
       if (!candidates.isEmpty()) {
         record(client.drop(id, tasks.size(), candidates), job.tasks());
       }
-      answers.well("early stops are answered again");
+      answers.well("scheduler reachable again: early stops are on");
     } catch (IOException e) {
-      // 404 is everyday: the scheduler has not met the job yet, or does not look after it.
+      // 404 is normal: the scheduler does not know the job yet, or does not manage it.
       answers.trouble("no early stop: " + e.getMessage());
     }
   }
@@ -118,8 +118,8 @@ final class EarlyStop {
   }
 
   /**
-   * Goes on with what is recorded, without asking: kills what has been scheduled meanwhile, and follows what was
-   * killed to its end. Returns whether nothing is left to do, until the scheduler is asked again.
+   * Continues with what is recorded, without a request: kills what has been scheduled meanwhile, and monitors what was
+   * killed until its end. Returns whether nothing is left to do until the next request.
    */
   boolean settle() {
     if (recorded.size() == settled.size()) {
@@ -132,7 +132,7 @@ final class EarlyStop {
       Pending p = i.next();
       MapTask.State state = tasks.get(p.task.number).state;
       if (state == MapTask.State.RESULT) {
-        LOG.warn("map task {} had its result before it was killed: it counts", p.task.number);
+        LOG.warn("map task {} had a result before it was killed; the result counts", p.task.number);
         job.uncount(p.task);
       } else if (state == MapTask.State.KILLED && p.over()) {
         absent.add(p.task);

@@ -1,9 +1,9 @@
 package headroom.hadoop;
 
-/** What of a job was not computed. Whoever reads the job's result finds it among the job's counters. */
+/** The part of a job that was not computed, in the job's counters. */
 public enum EarlyStopCounter {
   /** Map tasks that were dropped. */
   DROPPED_TASKS,
-  /** The input that they would have read, in bytes; what is unknown is not in it. */
+  /** The input that they would have read, in bytes, as far as known. */
   DROPPED_BYTES
 }

@@ -17,10 +17,9 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Stops a job early from within its map tasks ({@code mapreduce.job.inputformat.class}): it wraps the job's input
- * format ({@code headroom.inputformat}), and a map that is told not to run reads nothing and counts itself. Such a
- * map succeeds, so nothing else of Hadoop has to know; but its process is started for nothing. Maps under way finish.
- *
- * @param <K> type of the keys
+ * format ({@code headroom.inputformat}), and a map that is told not to run reads nothing and counts itself. Such a map
+ * succeeds, so the rest of Hadoop needs no change; but its process is started in vain. Running maps finish.
+ * | @param <K> type of the keys
  * @param <V> type of the values
  */
 public class EarlyStopInputFormat<K, V> extends InputFormat<K, V> {
@@ -43,12 +42,12 @@ public class EarlyStopInputFormat<K, V> extends InputFormat<K, V> {
   private InputFormat<K, V> delegate(Configuration conf) {
     Class<?> type = conf.getClass(Settings.INPUT_FORMAT, TextInputFormat.class, InputFormat.class);
     if (type == EarlyStopInputFormat.class) {
-      throw new IllegalArgumentException(Settings.INPUT_FORMAT + " names the wrapper itself: name what it is to wrap");
+      throw new IllegalArgumentException(Settings.INPUT_FORMAT + " is the wrapper itself: set it to the input format to wrap");
     }
     return (InputFormat<K, V>) ReflectionUtils.newInstance(type, conf);
   }
 
-  /** Whatever goes wrong, the map runs. */
+  /** On any error the map runs. */
   private static boolean mayRun(InputSplit split, TaskAttemptContext context) throws InterruptedException {
     TaskAttemptID attempt = context.getTaskAttemptID();
     SchedulerClient client = SchedulerClient.of(
@@ -64,7 +63,7 @@ public class EarlyStopInputFormat<K, V> extends InputFormat<K, V> {
       }
       return run;
     } catch (IOException e) {
-      LOG.info("the map runs: {}", e.getMessage());
+      LOG.info("no answer, running the map: {}", e.getMessage());
       return true;
     }
   }

@@ -14,10 +14,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Fits early stops to jobs that set their input format, or that they do not speculate, in code, where a -D is
- * overwritten. With {@code mapreduce.framework.name=yarn-headroom} and this jar on the client's class path jobs go to
- * YARN as ever, but for their staged job.xml, which {@link StagedJob} rewrites just before they are handed in. What
- * cannot be rewritten is submitted unchanged.
+ * Adds early stops to jobs that set their input format or speculation in code, where a -D option is overwritten. With
+ * {@code mapreduce.framework.name=yarn-headroom} and this jar on the client's class path jobs are submitted to YARN as
+ * usual, but {@link StagedJob} rewrites their staged job.xml just before submission. If that fails, the job is
+ * submitted unchanged.
  */
 public class EarlyStopProvider extends ClientProtocolProvider {
   static final String FRAMEWORK = "yarn-headroom";
@@ -54,7 +54,7 @@ public class EarlyStopProvider extends ClientProtocolProvider {
       try {
         LOG.info("{}: {}", id, new StagedJob(conf, dir).rewrite());
       } catch (IOException | RuntimeException e) {
-        LOG.warn(id + " is submitted as it is: its job.xml could not be rewritten", e);
+        LOG.warn(id + " is submitted unchanged: its job.xml could not be rewritten", e);
       }
       try {
         if (JobCredentials.narrow(credentials, JobCredentials.application(id))) {

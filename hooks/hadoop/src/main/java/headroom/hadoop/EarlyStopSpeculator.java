@@ -31,7 +31,7 @@ import org.slf4j.LoggerFactory;
 public class EarlyStopSpeculator extends CompositeService implements Speculator {
   private static final Logger LOG = LoggerFactory.getLogger(EarlyStopSpeculator.class);
 
-  /** How often killed tasks are looked at until all have ended: reduces wait for it. */
+  /** How often killed tasks are checked until all have ended: reduces wait for it. */
   private static final int SETTLE_MS = 100;
 
   private static final long JOIN_MS = 1000;
@@ -58,7 +58,7 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
     String fixed = Requests.fixed(conf);
     requests = policy != null && fixed.isEmpty() ? new Requests(conf, events()) : null;
     if (policy != null && requests == null) {
-      LOG.warn("copies wait behind all other maps, and these keep Hadoop's order: {}", fixed);
+      LOG.warn("copies are scheduled after all other maps, in Hadoop's order: {}", fixed);
     }
   }
 
@@ -119,7 +119,7 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
           String id = job.getID().toString();
           MasterJob tasks = new MasterJob(job, conf, events(), requests);
           stop = new EarlyStop(client, id, tasks, conf.getBoolean(Settings.END_RUNNING, false));
-          LOG.info("{} may be stopped early by Headroom, asked every {} ms", id, intervalMs);
+          LOG.info("early stops of {} are on, polling every {} ms", id, intervalMs);
           if (policy != null && !job.isUber()) {
             speculation = new Speculation(client, id, policy, tasks, System::nanoTime);
           }
@@ -134,7 +134,7 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
         return;
       } catch (RuntimeException e) {
         // To give up here would leave reduces waiting for what has been killed already.
-        LOG.error("early stop: next try in " + intervalMs + " ms", e);
+        LOG.error("early stop failed, retrying in " + intervalMs + " ms", e);
         pause(intervalMs);
       }
     }
@@ -154,7 +154,7 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
     }
   }
 
-  /** Sleeps for an interval, and meanwhile goes on with what was decided. */
+  /** Sleeps for an interval, and meanwhile continues with what was decided. */
   private static void settle(EarlyStop stop, Speculation speculation, int intervalMs) throws InterruptedException {
     long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(intervalMs);
     while (!(stop.settle() & (speculation == null || speculation.settle())) && System.nanoTime() < end) {

@@ -9,8 +9,8 @@ import org.apache.hadoop.mapreduce.JobID;
 import org.apache.hadoop.security.Credentials;
 
 /**
- * What a job's hooks prove themselves by, among the secrets that Hadoop carries to the job's own processes. They are
- * never in its configuration, which other users can read.
+ * The credentials of a job's hooks, among the secrets that Hadoop transfers to the job's own processes. They are never
+ * in its configuration, which other users can read.
  */
 final class JobCredentials {
   /** The token of the job's user: mapreduce.job.credentials.json brings it. */
@@ -21,7 +21,7 @@ final class JobCredentials {
 
   private JobCredentials() {}
 
-  /** The token that the job's hooks show; "" where its credentials hold none. */
+  /** The token that the job's hooks send; "" if its credentials have none. */
   static String token(Credentials credentials, String application) throws IOException {
     byte[] job = credentials.getSecretKey(JOB);
     if (job != null) {
@@ -31,7 +31,7 @@ final class JobCredentials {
     return user == null ? "" : JobToken.of(text(user), application);
   }
 
-  /** Replaces the user's token by the job's, so that the job cannot speak for the user's others. False without one. */
+  /** Replaces the user's token by the job's, so that the job cannot act for the user's others. False without one. */
   static boolean narrow(Credentials credentials, String application) throws IOException {
     byte[] user = credentials.getSecretKey(USER);
     if (user == null) {

@@ -6,7 +6,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.util.TreeSet;
 
-/** Reads answers: unknown fields are ignored, everything that is missing or out of bounds is an error in words. */
+/** Reads answers: unknown fields are ignored, missing or invalid ones are an error. */
 final class Json {
   static final ObjectMapper MAPPER = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
 
@@ -15,7 +15,7 @@ final class Json {
   static JsonNode object(byte[] text) throws IOException {
     JsonNode node = MAPPER.readTree(text);
     if (node == null || !node.isObject()) {
-      throw new IOException("the answer is no JSON object");
+      throw new IOException("the answer is not a JSON object");
     }
     return node;
   }
@@ -31,7 +31,7 @@ final class Json {
   static String text(JsonNode object, String field) throws IOException {
     JsonNode node = object.path(field);
     if (!node.isTextual() || node.textValue().isEmpty()) {
-      throw new IOException("\"" + field + "\" is no text: " + shown(node));
+      throw new IOException("\"" + field + "\" is not a string:  " + shown(node));
     }
     return node.textValue();
   }
@@ -42,7 +42,7 @@ final class Json {
 
   private static long wholeNumber(JsonNode node, String what, long min, long max) throws IOException {
     if (!node.isIntegralNumber() || !node.canConvertToLong() || node.longValue() < min || node.longValue() > max) {
-      throw new IOException(what + " is no whole number from " + min + " to " + max + ": " + shown(node));
+      throw new IOException(what + " must be a whole number from " + min + " to " + max + ": " + shown(node));
     }
     return node.longValue();
   }
@@ -50,7 +50,7 @@ final class Json {
   static JsonNode array(JsonNode object, String field) throws IOException {
     JsonNode node = object.path(field);
     if (!node.isArray()) {
-      throw new IOException("\"" + field + "\" is no list: " + shown(node));
+      throw new IOException("\"" + field + "\" is not a list:  " + shown(node));
     }
     return node;
   }

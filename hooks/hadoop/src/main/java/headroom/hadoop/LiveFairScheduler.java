@@ -36,16 +36,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The fair scheduler, with queue maxima that follow Headroom ({@code yarn.resourcemanager.scheduler.class}).
- *
- * <p>A daemon thread asks for shares every half second, outside all locks, and lays them over the maxima of the
- * operator's file under the scheduler's write lock, as a reload of that file does. A reload puts the file's maxima
- * back; they are covered again within one interval. When no answer has come for as long as the last one is valid,
- * and for queues that an answer does not name, the file's maxima hold. Where an answer names several applications of a
- * queue, they divide it by what each may hold.
- *
- * <p>An application whose tags name a deadline is asked about first ({@link Door}), and refused with the numbers where
- * it cannot be kept.
+ * The fair scheduler with queue maxima that follow Headroom ({@code yarn.resourcemanager.scheduler.class}).
+ * | <p>A daemon thread reads shares every half second, outside all locks, and applies them over the maxima of the
+ * operator's file under the scheduler's write lock, like a reload of that file. A reload restores the file's maxima;
+ * the shares are applied again within one interval. The file's maxima are in force for queues without a share, and
+ * after the validity of the last answer has ended. If an answer names several applications of a queue, they divide it
+ * by what each may hold.
+ * | <p>For an application with a deadline in its tags, admission is asked first ({@link Door}); it is refused with the
+ * numbers if the deadline cannot be met.
  */
 public class LiveFairScheduler extends FairScheduler {
   private static final Logger LOG = LoggerFactory.getLogger(LiveFairScheduler.class);
@@ -94,8 +92,8 @@ public class LiveFairScheduler extends FairScheduler {
   }
 
   /**
-   * An application with a deadline is held until Headroom has said whether it can be kept, and comes here again then: in
-   * the same thread as its end, so that the order of the two is kept.
+   * An application with a deadline is held until Headroom has decided about it, and then passed on here: in the same
+   * thread as its end, so that their order is kept.
    */
   @Override
   public void handle(SchedulerEvent event) {
@@ -124,9 +122,9 @@ public class LiveFairScheduler extends FairScheduler {
     return (EventHandler<Event<?>>) (EventHandler<?>) getRMContext().getDispatcher().getEventHandler();
   }
 
-  /** As Hadoop refuses an application for a queue that is not there: the reason is in its diagnostics. */
+  /** Like Hadoop refuses an application for an unknown queue: the reason is in its diagnostics. */
   private void reject(Door.Visitor v, String reason) {
-    LOG.info("{} is refused: {}", v.id(), reason);
+    LOG.info("{} refused: {}", v.id(), reason);
     events().handle(new RMAppEvent(((Arrival) v).event.getApplicationId(), RMAppEventType.APP_REJECTED, "Headroom refuses " + v.id() + ": " + reason));
   }
 
@@ -169,7 +167,7 @@ public class LiveFairScheduler extends FairScheduler {
   }
 
   private void follow(int intervalMs) {
-    LOG.info("queue maxima follow Headroom, asked every {} ms", intervalMs);
+    LOG.info("queue maxima follow Headroom, polling every {} ms", intervalMs);
     while (!stopped) {
       try {
         ask();
@@ -178,8 +176,8 @@ public class LiveFairScheduler extends FairScheduler {
       } catch (InterruptedException e) {
         return;
       } catch (RuntimeException e) {
-        // A queue may vanish under our hands; the next round sees what is there then.
-        LOG.warn("live maxima could not be laid, next try in " + intervalMs + " ms", e);
+        // A queue may disappear meanwhile; the next round uses the remaining ones.
+        LOG.warn("live maxima not applied, retrying in " + intervalMs + " ms", e);
         pause(intervalMs);
       }
     }
@@ -198,7 +196,7 @@ public class LiveFairScheduler extends FairScheduler {
     try {
       last = client.shares();
       lastNanos = asked;
-      answers.well("shares are answered again");
+      answers.well("scheduler reachable again: shares are on");
     } catch (IOException e) {
       answers.trouble("no shares: " + e.getMessage());
     }
@@ -243,7 +241,7 @@ public class LiveFairScheduler extends FairScheduler {
     }
   }
 
-  /** Ends the newest containers of the queue until it fits; never an application master. */
+  /** Kills the newest containers of the queue until it fits; never an application master. */
   private void preempt(Share share) {
     FSQueue queue = getQueueManager().getQueue(share.queue);
     Resource max = queue.getMaxShare();
@@ -315,8 +313,8 @@ public class LiveFairScheduler extends FairScheduler {
       max.setVirtualCores(share.maxVcores);
       Resource min = getQueueManager().getQueue(share.queue).getMinShare();
       if (!Resources.fitsIn(min, max)) {
-        // The fair scheduler would hold to it too, and say so on every heartbeat.
-        LOG.warn("{}: the operator's file guarantees {}, which holds", share, min);
+        // The fair scheduler would enforce it too, and log it on every heartbeat.
+        LOG.warn("{}: limited by the guarantee of {} in the operator's file", share, min);
       }
       return new ConfigurableResource(Resources.componentwiseMax(max, min));
     }

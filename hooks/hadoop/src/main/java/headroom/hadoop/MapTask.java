@@ -1,8 +1,8 @@
 package headroom.hadoop;
 
-/** A map task of the job, as it stood at one moment. */
+/** A map task of the job at one moment. */
 final class MapTask {
-  /** How far it is. */
+  /** Its state. */
   enum State {
     /** Not scheduled yet: to kill it now would be more than the job bears while it is set up. */
     NEW,

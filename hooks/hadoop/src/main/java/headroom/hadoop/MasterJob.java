@@ -39,10 +39,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A job within its application master: read through its own read locks, changed by events only.
- *
- * <p>Tasks are killed, not failed. To the job a killed task is completed and not failed, so it neither fails the job
- * nor needs mapreduce.map.failures.maxpercent, behind which real failures would hide.
+ * A job within its application master: read through its own read locks, changed only by events.
+ * | <p>Tasks are killed, not failed. A killed task counts as completed and not failed, so it neither fails the job nor
+ * needs mapreduce.map.failures.maxpercent, which would hide real failures.
  */
 final class MasterJob implements EarlyStop.Job, Speculation.Job {
   private static final Logger LOG = LoggerFactory.getLogger(MasterJob.class);
@@ -120,7 +119,7 @@ final class MasterJob implements EarlyStop.Job, Speculation.Job {
         splits = SplitMetaInfoReader.readSplitMetaInfo(
             TypeConverter.fromYarn(job.getID()), dir.getFileSystem(conf), conf, dir);
       } catch (IOException | RuntimeException e) {
-        LOG.warn("the lengths of the input splits are unknown", e);
+        LOG.warn("lengths of the input splits unknown", e);
         splits = new JobSplit.TaskSplitMetaInfo[0];
       }
     }

@@ -6,7 +6,7 @@ import org.apache.hadoop.mapreduce.v2.api.records.TaskType;
 import org.apache.hadoop.mapreduce.v2.app.AppContext;
 import org.apache.hadoop.mapreduce.v2.app.speculate.DefaultSpeculator;
 
-/** Hadoop's own speculator, which copies no map task while it is muted. Reduce tasks stay with it. */
+/** Hadoop's own speculator, which copies no map task while it is muted. It still handles reduce tasks. */
 final class MutedSpeculator extends DefaultSpeculator {
   private volatile boolean muted;
 

@@ -2,10 +2,7 @@ package headroom.hadoop;
 
 import org.slf4j.Logger;
 
-/**
- * Says in the log when something starts to go wrong, changes or goes well again, and nothing in between. Safe for use by
- * several threads.
- */
+/** Logs when a problem starts, changes or ends, and nothing in between. Safe for use by several threads. */
 final class Repeated {
   private final Logger log;
   private String said = "";

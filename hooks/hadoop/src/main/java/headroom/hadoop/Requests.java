@@ -82,7 +82,7 @@ final class Requests {
       events.handle(ContainerRequestEvent.createContainerRequestEventForFailedContainer(id, Resource.newInstance(each)));
       return;
     }
-    LOG.info("{} had a container when its request was taken back: it is started again", id);
+    LOG.info("{} had a container when its request was taken back; starting it again", id);
     events.handle(new TaskAttemptKillEvent(id, "Headroom moved its request, and its container is gone", true));
   }
 }

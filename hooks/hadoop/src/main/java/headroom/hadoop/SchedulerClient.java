@@ -20,8 +20,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Asks Headroom's scheduler (docs/hooks.md). Every request ends within the timeout, however slowly the other side
- * trickles, and either returns a whole, checked answer or throws an IOException.
+ * The client of Headroom's scheduler (docs/hooks.md). Every request ends within the timeout, however slowly the server
+ * sends, and either returns a complete, checked answer or throws an IOException.
  */
 final class SchedulerClient {
   private static final Logger LOG = LoggerFactory.getLogger(SchedulerClient.class);
@@ -50,14 +50,14 @@ final class SchedulerClient {
     this.tokenFile = tokenFile;
   }
 
-  /** For no job. Null where no scheduler is set, it is switched off, or its address is none. */
+  /** For no job. Null if no scheduler is set, it is switched off, or its address is invalid. */
   static SchedulerClient of(Configuration conf) {
     return of(conf, null, "");
   }
 
   /**
-   * For the hooks of a job: they prove themselves by the token in its credentials, and by the cluster's where it has
-   * none. Null as for {@link #of(Configuration)}.
+   * For the hooks of a job: they authenticate with the token in its credentials, or with the cluster's if it has none.
+   * Null as for {@link #of(Configuration)}.
    */
   static SchedulerClient of(Configuration conf, Credentials credentials, String application) {
     String url = conf.getTrimmed(Settings.URL, "");
@@ -75,7 +75,7 @@ final class SchedulerClient {
           secure && credentials != null ? JobCredentials.token(credentials, application) : "",
           secure ? file(conf, Settings.TOKEN_FILE, Settings.TOKEN_FILE_VARIABLE) : "");
     } catch (IOException | NumberFormatException e) {
-      LOG.error("{}={} is refused, Headroom's hooks stay out of it: {}", Settings.URL, url, e.getMessage());
+      LOG.error("{}={} is invalid, Headroom's hooks are off: {}", Settings.URL, url, e.getMessage());
       return null;
     }
   }
@@ -94,7 +94,7 @@ final class SchedulerClient {
     return Stop.parse(ask("/v1/jobs/" + job + "/stop", null));
   }
 
-  /** Names what could be dropped; answers with all that is recorded now. */
+  /** Sends the tasks that could be dropped; returns all that are recorded now. */
   SortedSet<Integer> drop(String job, int tasks, Collection<MapTask> candidates) throws IOException {
     ObjectNode body = Json.MAPPER.createObjectNode().put("tasks", tasks);
     for (MapTask c : candidates) {
@@ -103,12 +103,12 @@ final class SchedulerClient {
     return Json.tasks(ask("/v1/jobs/" + job + "/drop", body), "dropped");
   }
 
-  /** Tells how the map tasks stand; answers with what is to run next. */
+  /** Sends the state of the map tasks; returns what is to run next. */
   JsonNode speculate(String job, JsonNode tasks) throws IOException {
     return ask("/v1/jobs/" + job + "/speculate", tasks);
   }
 
-  /** Asks whether an application may begin. */
+  /** Asks whether an application may start. */
   Admission admit(Door.Visitor v) throws IOException {
     Wishes w = v.wishes();
     return Admission.parse(ask("/v1/admit", Json.MAPPER.createObjectNode()

@@ -66,7 +66,7 @@ final class ShareOverlay<V> {
         absent.add(s.queue);
       }
     }
-    absent.stream().filter(q -> !missing.contains(q)).forEach(q -> log.accept("there is no queue " + q + ": passed over"));
+    absent.stream().filter(q -> !missing.contains(q)).forEach(q -> log.accept("unknown queue " + q + ": ignored"));
     missing = absent;
     return inForce;
   }
@@ -96,6 +96,6 @@ final class ShareOverlay<V> {
     if (queues.max(queue) == was.live) {
       queues.setMax(queue, was.own);
     }
-    log.accept(queue + " has the maximum of the operator's file again");
+    log.accept(queue + " : restored the maximum of the operator's file");
   }
 }

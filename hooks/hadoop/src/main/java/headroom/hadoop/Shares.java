@@ -9,9 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
-/**
- * One answer to GET /v1/shares. It is taken whole or not at all: half of a division of the budget is none.
- */
+/** One answer to GET /v1/shares. It is applied completely or not at all. */
 final class Shares {
   /** 1 EiB of memory: beyond it stands a slip, no cluster. */
   private static final long MB_MAX = 1L << 40;
@@ -38,14 +36,14 @@ final class Shares {
     int validS = (int) Json.whole(answer, "valid_s", 1, VALID_S_MAX);
     JsonNode list = Json.array(answer, "queues");
     if (list.size() > QUEUES_MAX) {
-      throw new IOException(list.size() + " queues; at most " + QUEUES_MAX + " are taken");
+      throw new IOException(list.size() + " queues; the maximum is " + QUEUES_MAX + "");
     }
     List<Share> queues = new ArrayList<>();
     Set<String> names = new HashSet<>();
     for (JsonNode entry : list) {
       Share share = share(entry);
       if (!names.add(share.queue)) {
-        throw new IOException("queue " + share.queue + " is named twice");
+        throw new IOException("queue " + share.queue + " is listed twice");
       }
       queues.add(share);
     }
@@ -63,7 +61,7 @@ final class Shares {
       int vcores = (int) Json.whole(entry, "max_vcores", 1, VCORES_MAX);
       String lower = Json.text(entry, "lower");
       if (!lower.equals("drain") && !lower.equals("preempt")) {
-        throw new IOException("\"lower\" is neither drain nor preempt: " + lower);
+        throw new IOException("\"lower\" must be drain or preempt:  " + lower);
       }
       return new Share(queue, mb, vcores, lower.equals("preempt"), applications(entry));
     } catch (IOException e) {
@@ -79,13 +77,13 @@ final class Shares {
     }
     JsonNode list = Json.array(entry, "jobs");
     if (list.size() > APPLICATIONS_MAX) {
-      throw new IOException(list.size() + " applications; at most " + APPLICATIONS_MAX + " are taken");
+      throw new IOException(list.size() + " applications; the maximum is " + APPLICATIONS_MAX + "");
     }
     for (JsonNode job : list) {
       String application = Json.text(job, "application");
       int weight = (int) Math.min(Integer.MAX_VALUE, Json.whole(job, "max_mb", 1, MB_MAX));
       if (all.put(application, weight) != null) {
-        throw new IOException("application " + application + " is named twice");
+        throw new IOException("application " + application + " is listed twice");
       }
     }
     return all;

@@ -15,13 +15,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Speculates as Headroom's scheduler says: tells it how the map tasks stand, and carries out which of them get the next
- * containers, copies of tasks that run before tasks that wait where the policy says so.
- *
- * <p>What is decided is decided ahead, because a container that comes free goes to a request that is there: for one
- * container in four of those that the job holds. No more than these have been moved to the front at any time.
- *
- * <p>Not safe for use by several threads.
+ * Speculates by the decisions of Headroom's scheduler: sends it the state of the map tasks, and carries out which of
+ * them get the next containers: copies of running tasks before waiting ones if the policy decides so.
+ * | <p>Decisions are made in advance, because a free container goes to a request that exists: for one container in four
+ * of those that the job holds. No more than these have been moved to the front at any time.
+ * | <p>Not safe for use by several threads.
  */
 final class Speculation {
   /** The map tasks of a job within its application master. */
@@ -84,7 +82,7 @@ final class Speculation {
   void ask() {
     List<TaskView> views = job.views();
     if (views.size() > TASKS_MAX) {
-      answers.trouble("Hadoop speculates by itself: " + views.size() + " map tasks are more than " + TASKS_MAX);
+      answers.trouble("using Hadoop's own speculation: " + views.size() + " map tasks, more than " + TASKS_MAX);
       return;
     }
     forget(views);
@@ -92,10 +90,10 @@ final class Speculation {
       int tasks = views.stream().mapToInt(v -> v.number + 1).max().orElse(0);
       List<Action> actions = Action.parse(client.speculate(id, body(views)), tasks);
       answered = nanos.getAsLong();
-      answers.well("speculation is answered again");
+      answers.well("scheduler reachable again: speculation is on");
       take(actions, views);
     } catch (IOException e) {
-      answers.trouble("Hadoop speculates by itself: " + e.getMessage());
+      answers.trouble("using Hadoop's own speculation:  " + e.getMessage());
     }
   }
 
@@ -163,11 +161,11 @@ final class Speculation {
       }
       if (a.copy) {
         if (job.copy(a.task)) {
-          LOG.info("map task {} gets a copy, before what waits", a.task);
+          LOG.info("map task {} gets a copy, before waiting tasks", a.task);
           wanted.add(a.task);
         }
       } else if (!alike(v, views)) {
-        LOG.info("map task {} is the next", a.task);
+        LOG.info("map task {} is next", a.task);
         wanted.add(a.task);
       }
     }

@@ -57,17 +57,17 @@ final class StagedJob {
       case "speculator":
         return replaceSpeculator(job);
       default:
-        throw new IOException(Settings.EARLY_STOP + "=" + way + " is neither input nor speculator");
+        throw new IOException(Settings.EARLY_STOP + "=" + way + " must be input or speculator");
     }
   }
 
   private static String wrapInput(Configuration job) {
     if (!job.getBoolean("mapred.mapper.new-api", false)) {
-      return "no early stop: the job uses the old mapred API; " + Settings.EARLY_STOP + "=speculator would do";
+      return "no early stop: the job uses the old mapred API; " + Settings.EARLY_STOP + "=speculator supports it";
     }
     String own = job.getRaw(MRJobConfig.INPUT_FORMAT_CLASS_ATTR);
     if (EarlyStopInputFormat.class.getName().equals(own)) {
-      return "the input is wrapped already";
+      return "the input is already wrapped";
     }
     String inner = own == null ? TextInputFormat.class.getName() : own;
     job.set(Settings.INPUT_FORMAT, inner);

@@ -6,8 +6,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * What an application asks for by its tags: {@code headroom-deadline:10m}, and beside it {@code headroom-error:5%},
- * {@code headroom-tasks:40} and {@code headroom-queue}.
+ * The requests of an application in its tags: {@code headroom-deadline:10m}, with {@code headroom-error:5%}, {@code
+ * headroom-tasks:40} and {@code headroom-queue}.
  */
 final class Wishes {
   private static final Pattern TIME = Pattern.compile("(?:([0-9]{1,6})h)?(?:([0-9]{1,8})m)?(?:([0-9]{1,10})s)?");
@@ -55,7 +55,7 @@ final class Wishes {
           waits = true;
         }
       } catch (IllegalArgumentException e) {
-        return new Wishes(0, 0, 0, false, "tag " + tag + " is not understood; write headroom-deadline:1h30m, headroom-error:5%, headroom-tasks:40");
+        return new Wishes(0, 0, 0, false, "tag " + tag + " is invalid; write headroom-deadline:1h30m, headroom-error:5%, headroom-tasks:40");
       }
     }
     return new Wishes(deadlineS, error, tasks, waits, "");

@@ -98,7 +98,7 @@ class ShareOverlayTest {
   void aQueueThatDoesNotExistIsPassedOverAndSaidOnce() {
     assertEquals(1, lay(share("root.x", 5), share("root.a", 5)));
     lay(share("root.x", 5), share("root.a", 5));
-    assertEquals(1, log.stream().filter(l -> l.contains("no queue root.x")).count(), log.toString());
+    assertEquals(1, log.stream().filter(l -> l.contains("unknown queue root.x")).count(), log.toString());
     queues.reload("root.x", "own");
     assertEquals(2, lay(share("root.x", 5), share("root.a", 5)));
     queues.max.remove("root.x");

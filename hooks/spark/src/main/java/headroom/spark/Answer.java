@@ -9,7 +9,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 
-/** One answer to POST /v1/spark/progress: unknown fields are ignored, whatever is missing or wrong spoils it whole. */
+/** One answer to POST /v1/spark/progress: unknown fields are ignored, anything missing or invalid makes it invalid. */
 final class Answer {
   /** What stands for "as they are" in {@link #executors}. */
   static final int AS_THEY_ARE = -1;
@@ -27,10 +27,10 @@ final class Answer {
   final int executors;
   final boolean cancel;
 
-  /** The part of its partitions that a map stage may leave out if it ends now. */
+  /** The fraction of its partitions that a map stage may miss if it ends now. */
   final double end;
 
-  /** Why the application's deadline is not promised, in words; "" where it is, or none was asked for. */
+  /** Why the application's deadline is not promised, in words; "" if it is, or none was requested. */
   final String refused;
 
   /** Of which tasks a copy is wanted. */
@@ -64,10 +64,10 @@ final class Answer {
     try {
       a = MAPPER.readTree(text);
     } catch (JsonProcessingException e) {
-      throw new IOException("the answer is no JSON: " + e.getOriginalMessage(), e);
+      throw new IOException("the answer is not JSON:  " + e.getOriginalMessage(), e);
     }
     if (a == null || !a.isObject()) {
-      throw new IOException("the answer is no JSON object");
+      throw new IOException("the answer is not a JSON object");
     }
     double theta = part("theta", a.path("theta"));
     JsonNode seed = a.path("seed");

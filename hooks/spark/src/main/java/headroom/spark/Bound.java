@@ -3,7 +3,7 @@ package headroom.spark;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** When the map stages of an application may end before all of their partitions are done, by its owner's own word. */
+/** When the map stages of an application may end before all of their partitions are done, by its owner's settings. */
 final class Bound {
   /** None: stages run to their ends. */
   static final Bound NONE = new Bound(0, 0, 1);
@@ -74,7 +74,7 @@ final class Bound {
   static double part(String text) {
     double d = text.endsWith("%") ? Double.parseDouble(text.substring(0, text.length() - 1)) / 100 : Double.parseDouble(text);
     if (!(d >= 0 && d <= 1)) {
-      throw new IllegalArgumentException("it is a part such as 5% or 0.05");
+      throw new IllegalArgumentException("use a fraction such as 5% or 0.05");
     }
     return d;
   }
@@ -83,7 +83,7 @@ final class Bound {
   static double error(String text) {
     double d = part(text);
     if (d == 1) {
-      throw new IllegalArgumentException("an error bound is at least 0 and below 100%: with all left out there is no result");
+      throw new IllegalArgumentException("an error bound must be at least 0 and below 100%");
     }
     return d;
   }

@@ -9,7 +9,7 @@ final class Choice {
 
   private Choice() {}
 
-  /** How many of n partitions are computed: ceil(n (1 - theta)), and never none where there are some. */
+  /** How many of n partitions are computed: ceil(n (1 - theta)), and at least one if there are any. */
   static int count(int n, double theta) {
     int k = (int) Math.ceil(n - n * theta - ROUNDING);
     return Math.min(n, Math.max(k, Math.min(n, 1)));

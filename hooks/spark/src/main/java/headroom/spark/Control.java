@@ -12,9 +12,9 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.ExecutorDecommissionInfo;
 import scala.Option;
 
-/** Does to an application what an answer says. Not safe for use by several threads. */
+/** Applies an answer to an application. Not safe for use by several threads. */
 final class Control {
-  /** The part of a SparkContext that is acted upon. */
+  /** The part of a SparkContext that is changed. */
   interface Target {
     /** Why executors cannot be asked for here; null where they can. */
     String fixed();
@@ -85,7 +85,7 @@ final class Control {
     }
     String fixed = target.fixed();
     if (fixed != null) {
-      session.trouble("executors stay as they are: " + fixed);
+      session.trouble("executors not changed:  " + fixed);
       return;
     }
     int stay = Math.max(0, many) - lower(many, executors, now - surplusSince >= PATIENCE_NANOS);

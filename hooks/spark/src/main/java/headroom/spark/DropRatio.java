@@ -14,7 +14,7 @@ final class DropRatio {
 
   static double checked(double theta) {
     if (!(theta >= 0 && theta <= 1)) { // NaN too
-      throw new IllegalArgumentException("a drop ratio is from 0 to 1");
+      throw new IllegalArgumentException("a drop ratio must be from 0 to 1");
     }
     return theta;
   }

@@ -9,7 +9,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 
-/** The registered executors, and which of them could go without a loss. Not safe for use by several threads. */
+/** The registered executors, and which of them can be removed without a loss. Not safe for use by several threads. */
 final class Executors {
   /** One executor, as it is now. */
   static final class View {

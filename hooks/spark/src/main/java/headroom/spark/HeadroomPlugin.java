@@ -13,9 +13,9 @@ import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
 
 /**
- * Tells the scheduler how far the application is and does what it answers: {@code
- * spark.plugins=headroom.spark.HeadroomPlugin}. In the driver only. Without {@code spark.headroom.url} it ends stages at a
- * bound that the owner has set ({@link Bound}), and otherwise does nothing.
+ * Sends the progress of the application to the scheduler and applies its answers: {@code
+ * spark.plugins=headroom.spark.HeadroomPlugin}. Only in the driver. Without {@code spark.headroom.url} it ends stages
+ * at a bound that the owner has set ({@link Bound}), and otherwise does nothing.
  */
 public class HeadroomPlugin implements SparkPlugin {
   private static final String PLUGINS = "spark.plugins";
@@ -103,7 +103,7 @@ public class HeadroomPlugin implements SparkPlugin {
       try {
         return TaskSets.of(sc);
       } catch (ReflectiveOperationException | LinkageError e) {
-        session.trouble("stages of this Spark run to their ends, without copies: " + e);
+        session.trouble("early ends and copies are not possible with this Spark:  " + e);
         return null;
       }
     }
@@ -130,7 +130,7 @@ public class HeadroomPlugin implements SparkPlugin {
       try {
         ending.look(System.nanoTime());
       } catch (RuntimeException | LinkageError e) {
-        session.trouble("stages run to their ends: " + e);
+        session.trouble("stages are not ended early:  " + e);
       }
     }
 

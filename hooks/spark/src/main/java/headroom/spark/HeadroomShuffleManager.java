@@ -38,7 +38,7 @@ public class HeadroomShuffleManager extends SortShuffleManager {
       Thinning.check();
       return true;
     } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
-      LOG.warn("Headroom cannot thin stages of this Spark, all run exactly", e);
+      LOG.warn("Headroom cannot drop partitions with this Spark; all stages run completely", e);
       return false;
     }
   }
@@ -52,7 +52,7 @@ public class HeadroomShuffleManager extends SortShuffleManager {
       try {
         Thinning.apply(session, shuffle, dependency);
       } catch (Exception | LinkageError | StackOverflowError e) {
-        session.trouble("shuffle " + shuffle + " runs exactly: " + e);
+        session.trouble("shuffle " + shuffle + " runs completely: " + e);
       }
     }
     return handle;

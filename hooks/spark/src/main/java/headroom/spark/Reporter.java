@@ -8,7 +8,7 @@ import java.io.IOException;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
-/** Tells the scheduler the progress and hands its answers on: one report at a time, in a thread of its own. */
+/** Sends the progress to the scheduler and forwards its answers: one report at a time, in its own thread. */
 final class Reporter {
   private static final int SHUFFLES_MAX = 256;
 

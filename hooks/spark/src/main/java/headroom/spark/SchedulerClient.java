@@ -13,8 +13,8 @@ import java.util.regex.Pattern;
 import javax.net.ssl.SSLSocketFactory;
 
 /**
- * Tells Headroom's scheduler the progress (docs/hooks.md). A report ends within the timeout, however slowly the other
- * side trickles, and either returns a whole, checked answer or throws an IOException.
+ * Sends progress to Headroom's scheduler (docs/hooks.md). A report ends within the timeout, however slowly the server
+ * sends, and either returns a complete, checked answer or throws an IOException.
  */
 final class SchedulerClient {
   private static final String PATH = "/v1/spark/progress";

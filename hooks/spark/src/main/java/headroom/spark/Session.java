@@ -15,8 +15,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What the hook knows of one SparkContext: its settings, the drop ratio in force, what each shuffle keeps, and what
- * went wrong. The shuffle manager and the plug-in meet here; neither needs the other. Safe for use by several threads.
+ * The hook's state of one SparkContext: its settings, the drop ratio in force, what each shuffle keeps, and problems.
+ * The shuffle manager and the plug-in share it; neither needs the other. Safe for use by several threads.
  */
 final class Session {
   /** How long an answer of the scheduler holds. Longer than a restart of it, shorter than a stage that matters. */
@@ -72,7 +72,7 @@ final class Session {
   /** The drop ratio for a shuffle that is registered now, by System.nanoTime. */
   synchronized DropRatio ratio(long now) {
     if (settings.url != null && now - ratioUntil > 0) {
-      trouble("no answer of the scheduler for 10 s: stages run exactly until the next one");
+      trouble("no answer from the scheduler for 10 s: stages run completely until the next one");
       return DropRatio.EXACT;
     }
     return ratio;

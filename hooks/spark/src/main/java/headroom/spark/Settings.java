@@ -13,7 +13,7 @@ import java.util.TreeMap;
 import java.util.function.UnaryOperator;
 import javax.net.ssl.SSLSocketFactory;
 
-/** The properties that the hook reads from Spark's conf. What is wrong with them is kept in words. */
+/** The properties that the hook reads from Spark's conf. Errors in them are kept in words. */
 final class Settings {
   /** Also a local property of a job ({@code SparkContext.setLocalProperty}), which is then taken before all else. */
   static final String THETA = "spark.headroom.theta";
@@ -156,14 +156,14 @@ final class Settings {
 
   private static String token(String text) {
     if (!text.matches("[!-~]*")) {
-      throw new IllegalArgumentException("a token is printable ASCII without blanks");
+      throw new IllegalArgumentException("a token must be printable ASCII without spaces");
     }
     return text;
   }
 
   private static boolean yes(String text) {
     if (!text.equals("true") && !text.equals("false")) {
-      throw new IllegalArgumentException("it is true or false");
+      throw new IllegalArgumentException("must be true or false");
     }
     return text.equals("true");
   }
@@ -187,7 +187,7 @@ final class Settings {
         return parser.parse(text);
       } catch (IOException | IllegalArgumentException e) {
         String shown = key.equals(TOKEN) ? "" : "=" + text;
-        refused.add(key + shown + " is refused, nothing is dropped: " + e.getMessage());
+        refused.add(key + shown + " is invalid, nothing is dropped:  " + e.getMessage());
         return otherwise;
       }
     }
@@ -207,7 +207,7 @@ final class Settings {
       return read(key, unset, text -> {
         long n = text.matches("[0-9]{1,10}") ? Long.parseLong(text) : -1;
         if (n < min || n > max) {
-          throw new IllegalArgumentException("it is a whole number from " + min + " to " + max);
+          throw new IllegalArgumentException("must be a whole number from " + min + " to " + max);
         }
         return (int) n;
       }, min);

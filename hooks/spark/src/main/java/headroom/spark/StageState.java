@@ -10,7 +10,7 @@ import java.util.Map;
 import org.apache.spark.scheduler.StageInfo;
 import org.apache.spark.scheduler.TaskInfo;
 
-/** How far one stage is. Not safe for use by several threads. */
+/** The progress of one stage. Not safe for use by several threads. */
 final class StageState {
   static final int NONE = -1;
 

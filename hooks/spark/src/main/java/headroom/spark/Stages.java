@@ -17,7 +17,7 @@ enum Stages {
         return s;
       }
     }
-    throw new IllegalArgumentException("it is none of input, all and none");
+    throw new IllegalArgumentException("must be input, all or none");
   }
 
   String word() {

@@ -63,7 +63,7 @@ final class Thinning {
           seed == null ? r.seed : Long.parseLong(seed));
     } catch (IllegalArgumentException e) {
       session.trouble("the job's " + Settings.THETA + "=" + theta + " or " + Settings.SEED + "=" + seed
-          + " is refused, it runs exactly: " + e.getMessage());
+          + " is invalid, it runs completely:  " + e.getMessage());
       return DropRatio.EXACT;
     }
   }
@@ -75,7 +75,7 @@ final class Thinning {
     }
     String why = unsafe(rdd, lineage);
     if (why != null) {
-      session.trouble("not thinned: " + why);
+      session.trouble("no partitions dropped:  " + why);
     }
     return why == null;
   }
@@ -83,13 +83,13 @@ final class Thinning {
   /** Why a drop would break the job rather than make its result coarser; null where it would not. */
   private static String unsafe(RDD<?> rdd, Lineage lineage) {
     if (rdd.isBarrier()) {
-      return "a barrier stage, whose tasks wait for each other";
+      return "a barrier stage: its tasks wait for each other";
     }
     if (rdd.sparkContext().getLocalProperty(STREAMING) != null) {
-      return "a streaming query, which would lose a part of its state for ever";
+      return "a streaming query: it would lose state permanently";
     }
     if (lineage.routing) {
-      return "GraphX's routing table, which is joined with the edges partition by partition";
+      return "GraphX's routing table: it is joined with the edges by partition";
     }
     if (lineage.graph && !lineage.input) {
       return "inner stages behind GraphX, which fails without their partitions; those that read the input are";

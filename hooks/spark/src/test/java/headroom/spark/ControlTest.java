@@ -213,7 +213,7 @@ class ControlTest {
     there(3);
     target.fixed = "the master is local";
     assertEquals("[]", follow("1", false));
-    assertEquals("executors stay as they are: the master is local", session.trouble());
+    assertEquals("executors not changed: the master is local", session.trouble());
   }
 
   @Test

@@ -29,7 +29,7 @@ class SessionTest {
     Session s = session(Settings.THETA, "0.4", Settings.ADDRESS, "http://h:1", Settings.JOB, "j", Settings.RUN, "1");
     assertEquals(0.4, s.ratio(10 * SECOND).theta);
     assertEquals(0, s.ratio(11 * SECOND).theta);
-    assertEquals("no answer of the scheduler for 10 s: stages run exactly until the next one", s.trouble());
+    assertEquals("no answer from the scheduler for 10 s: stages run completely until the next one", s.trouble());
     s.answered(new DropRatio(0.2, 7), 0.25, "", 20 * SECOND);
     assertEquals("0.25 0.0", s.end(30 * SECOND) + " " + s.end(31 * SECOND));
     assertEquals(0.2, s.ratio(30 * SECOND).theta);

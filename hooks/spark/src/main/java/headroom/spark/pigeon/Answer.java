@@ -7,7 +7,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** SlotGrants of api/proto/headroom/v1/slots.proto. Fields that are not known are passed over. */
+/** SlotGrants of api/proto/headroom/v1/slots.proto. Unknown fields are ignored. */
 final class Answer {
   private static final JsonFactory JSON = new JsonFactory();
 
@@ -21,14 +21,14 @@ final class Answer {
     Answer a = new Answer();
     try (JsonParser p = JSON.createParser(text)) {
       if (p.nextToken() != JsonToken.START_OBJECT) {
-        throw new IOException("the answer is no JSON object");
+        throw new IOException("the answer is not a JSON object");
       }
       while (p.nextToken() == JsonToken.FIELD_NAME) {
         a.field(p, now);
       }
     }
     if (a.active && (a.group.isEmpty() || a.instance.isEmpty())) {
-      throw new IOException("an active master names no group or instance");
+      throw new IOException("an active master sent no group or instance");
     }
     return a;
   }

@@ -10,8 +10,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One master's address, asked for as long as the application runs: one thread tells the application's state when it changes and once a
- * second, the other waits for grants.
+ * One master's address, polled as long as the application runs: one thread sends the application's state when it
+ * changes and once a second, the other waits for grants.
  */
 final class Link {
   private static final Logger LOG = LoggerFactory.getLogger(Link.class);
@@ -37,7 +37,7 @@ final class Link {
   private final Thread reporter;
   private final Thread waiter;
   private volatile boolean over;
-  private volatile String trouble = "it was not asked yet";
+  private volatile String trouble = "not contacted yet";
 
   Link(int number, URL address, Options options, Ledger ledger, String application, Runnable granted) {
     this.number = number;
@@ -75,7 +75,7 @@ final class Link {
       try {
         send(REPORT, JsonNodeFactory.instance.objectNode().put("application", application).put("bye", true).toString(), TIMEOUT_MS);
       } catch (IOException e) {
-        LOG.info("{} was not told that the application ends: it finds out by silence", address.getAuthority(), e);
+        LOG.info("end of the application not sent to {}; it will time out", address.getAuthority(), e);
       } catch (InterruptedException e) {
         Thread.currentThread().interrupt();
       }
@@ -137,7 +137,7 @@ final class Link {
           step.run();
         } catch (IOException e) {
           if (trouble.isEmpty()) {
-            LOG.warn("master at {} does not answer: {}", address.getAuthority(), e.getMessage());
+            LOG.warn("master at {} unreachable: {}", address.getAuthority(), e.getMessage());
           }
           trouble = String.valueOf(e.getMessage());
           pause(LOOK_MS, () -> false);

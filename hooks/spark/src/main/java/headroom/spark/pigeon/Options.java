@@ -65,7 +65,7 @@ final class Options {
     }
     String base = or(conf, EXECUTORS, "");
     if (!base.matches(STANDALONE + ".+:[0-9]+")) {
-      throw new IllegalArgumentException(EXECUTORS + "=" + base + ": it names the standalone Master that starts executors, spark://HOST:PORT");
+      throw new IllegalArgumentException(EXECUTORS + "=" + base + ": must be the standalone Master that starts executors, spark://HOST:PORT");
     }
     executors = Arrays.stream(base.substring(STANDALONE.length()).split(",")).map(a -> STANDALONE + a).toArray(String[]::new);
     for (String pair : or(conf, NODES, "").split(",")) {
@@ -73,7 +73,7 @@ final class Options {
       if (words.length == 2) {
         nodes.put(words[0].trim(), words[1].trim());
       } else if (!pair.trim().isEmpty()) {
-        throw new IllegalArgumentException(NODES + ": " + pair + ": it must look like HOST=NODE,HOST=NODE");
+        throw new IllegalArgumentException(NODES + ": " + pair + ": must be HOST=NODE,HOST=NODE");
       }
     }
     high = high(or(conf, PRIORITY, "low"));
@@ -95,7 +95,7 @@ final class Options {
   /** Reads a priority. */
   static boolean high(String text) {
     if (!text.equals("high") && !text.equals("low")) {
-      throw new IllegalArgumentException(PRIORITY + "=" + text + ": it is high or low");
+      throw new IllegalArgumentException(PRIORITY + "=" + text + ": must be high or low");
     }
     return text.equals("high");
   }
@@ -120,7 +120,7 @@ final class Options {
   private static int whole(String key, String text, int min, int max) {
     int n = text.matches("[0-9]{1,9}") ? Integer.parseInt(text) : -1;
     if (n < min || n > max) {
-      throw new IllegalArgumentException(key + "=" + text + ": it is a whole number from " + min + " to " + max);
+      throw new IllegalArgumentException(key + "=" + text + ": must be a whole number from " + min + " to " + max);
     }
     return n;
   }

@@ -66,7 +66,7 @@ final class PigeonScheduler extends TaskSchedulerImpl {
     try {
       this.offers = Offers.of(MethodHandles.lookup());
     } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException("this Spark schedules tasks in a way that is not known here: " + e.getMessage(), e);
+      throw new IllegalStateException("this version of Spark is not supported:  " + e.getMessage(), e);
     }
     // New at each start, so that masters need no number of the start beside it.
     String name = sc.appName().replaceAll("[^A-Za-z0-9._-]", "-");
@@ -104,7 +104,7 @@ final class PigeonScheduler extends TaskSchedulerImpl {
       String why = troubles();
       links.forEach(Link::stop);
       throw new IllegalStateException("no master of a group is active after " + options.patienceMs / 1000 + " s: " + why
-          + ". Start the masters, or name those that run in spark.master");
+          + ". Start the masters, or set spark.master to running ones");
     }
     super.start();
     looks.scheduleWithFixedDelay(this::look, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
@@ -112,7 +112,7 @@ final class PigeonScheduler extends TaskSchedulerImpl {
 
   private String troubles() {
     String all = links.stream().map(Link::trouble).filter(t -> !t.isEmpty()).collect(Collectors.joining("; "));
-    return all.isEmpty() ? "all that answer are on standby" : all;
+    return all.isEmpty() ? "all reachable ones are on standby" : all;
   }
 
   @Override
@@ -198,12 +198,12 @@ final class PigeonScheduler extends TaskSchedulerImpl {
         fail("no master of a group has been active for " + silent / 1000 + " s: " + troubles());
       } else if (silent > Ledger.SILENCE_MS && now() - complained > COMPLAIN_MS) {
         complained = now();
-        LOG.warn("no master of a group has been active for {} s, tasks wait: {}", silent / 1000, troubles());
+        LOG.warn("no master of a group has been active for {} s; tasks are waiting: {}", silent / 1000, troubles());
       } else if (ledger.unused()) {
         granted();
       }
     } catch (Exception e) { // any of Scala's: none is checked there, and one that leaves here would end the looks
-      LOG.warn("looking at what is wanted", e);
+      LOG.warn("computing the number of wanted slots failed", e);
     }
   }
 
