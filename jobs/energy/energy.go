@@ -1,21 +1,16 @@
-// Package energy shares the joules that nodes have drawn among the jobs that ran on them.
+// Package energy attributes the energy of nodes to the jobs that ran on them.
+// | The one idea: each node counts its own energy, and only counts are compared. The energy of a node between two of
+// its reports is attributed to the jobs with containers there, in proportion to them (the mean before and after). A
+// node without a job was idle.
+// |       var book energy.Book
 //
-// The one idea: each node counts its own energy, and only counts are compared. What a node
-// has drawn between two of its reports goes to the jobs that held containers there, in
-// proportion to them (the mean of what they held before and after); a node on which no job
-// ran was idle.
-//
-//	var book energy.Book
 //	book.Look(now, counters, jobs) // once a second
 //	use, known := book.Job("words-7f3a")
 //
-// Guarantees: what was measured is shared out once and completely, to the microjoule. What
-// was not measured is time, never joules: a node that is silent, begins anew or cannot
-// measure adds to Unknown, and a count that no node can have drawn is not believed. Energy
-// that a node had counted while it was silent is nobody's: who ran there is not known.
-//
-// A Book belongs to one goroutine, reads no clock and knows only what it has been shown: a
-// new one begins at 0.
+// | Guarantees: measured energy is attributed once and completely, to the microjoule. Unmeasured energy is time, never
+// joules: a node that does not report, restarts or cannot measure adds to Unknown, and an impossible count is rejected.
+// Energy that a node counted while it was silent is attributed to nobody, because its jobs are unknown.
+// | A Book belongs to one goroutine, reads no clock and has only what it was given: a new one starts at 0.
 package energy
 
 import (
