@@ -166,7 +166,7 @@ const rounding = 10 * time.Millisecond
 
 func round(d time.Duration) time.Duration { return d.Round(rounding) }
 
-// roundUp is round of a time below which a job is refused.
+// roundUp returns round of a time below which a job is refused.
 func roundUp(d time.Duration) time.Duration {
 	return min(TimeMost, (d + rounding - 1).Truncate(rounding))
 }

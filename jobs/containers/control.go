@@ -6,11 +6,11 @@ import (
 	"headroom/units"
 )
 
-// QueueFloors are the fractions of tasks that the paper's three queues guarantee, the
+// QueueFloors returns the fractions of tasks that the paper's three queues guarantee, the
 // most sensitive queue first.
 func QueueFloors() []float64 { return []float64{1, 0.75, 0.5} }
 
-// MinTasks is the least number of tasks that a job of n tasks may end on: the floor,
+// MinTasks returns the least number of tasks that a job of n tasks may end on: the floor,
 // a fraction of them, rounded up. A floor of 0 or less, above 1, or that is no number,
 // is all tasks.
 func MinTasks(n int, floor float64) int {
@@ -46,7 +46,7 @@ func DefaultDamping() Damping {
 	return Damping{Every: 20 * time.Second, Move: 2, Gain: 0.1, Least: 0.02}
 }
 
-// Worth tells whether a new division should replace the old one, which has stood for
+// Worth reports whether a new division should replace the old one, which has stood for
 // since: both name the same jobs in the same order; before and after are their
 // stretches (Plan.Stretch).
 func (d Damping) Worth(since time.Duration, old, now []int, before, after float64) bool {

@@ -17,7 +17,7 @@ const (
 	touch = 1e-9
 )
 
-// ErrCurve reports that the points of a curve make no sense.
+// ErrCurve reports that the points of a curve are invalid.
 var ErrCurve = errors.New("containers: bad scaling curve")
 
 // CurvePoint is how many times as fast a job is on so many containers for its tasks as on one.

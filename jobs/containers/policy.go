@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Policy says who gets containers.
+// Policy states who gets containers.
 type Policy string
 
 // Policies by name.
@@ -27,7 +27,7 @@ const (
 	Fair Policy = "fair"
 )
 
-// Policies are all policies, the default first.
+// Policies returns all policies, the default first.
 func Policies() []Policy { return []Policy{Stretch, Paper, Released, Equal, Fair} }
 
 func names() string {
@@ -49,7 +49,7 @@ func ParsePolicy(name string) (Policy, error) {
 	return "", fmt.Errorf("%w %q: want one of %s", ErrPolicy, name, names())
 }
 
-// Sentence says what the policy does.
+// Sentence states what the policy does.
 func (p Policy) Sentence() string {
 	switch p {
 	case Paper:
@@ -65,7 +65,7 @@ func (p Policy) Sentence() string {
 	return "least total delay over the uncapped finish times; the remainder improves quality"
 }
 
-// Sets tells whether the policy sets shares at all.
+// Sets reports whether the policy sets shares at all.
 func (p Policy) Sets() bool { return p != Fair }
 
 // equal gives every job the same.
@@ -254,7 +254,7 @@ func (d *divider) trim(known queue, left int) {
 	d.hand(known, left)
 }
 
-// even are equal shares. The odd containers stay with those who hold most, so that noise moves none.
+// even returns equal shares. The odd containers stay with those who hold most, so that noise moves none.
 func (d *divider) even() map[*entry]int {
 	share, odd := d.total/len(d.entries), d.total%len(d.entries)
 	even := make(map[*entry]int, len(d.entries))
@@ -269,7 +269,7 @@ func (d *divider) even() map[*entry]int {
 	return even
 }
 
-// own is what a job gets before others may have it: an equal share, or less where it can use no more or needs no more
+// own returns what a job gets before others may have it: an equal share, or less where it can use no more or needs no more
 // to end in time on the tasks of its floor.
 func (d *divider) own(e *entry, share int) int {
 	if e.Most > 0 {
@@ -281,7 +281,7 @@ func (d *divider) own(e *entry, share int) int {
 	return max(e.Least, share)
 }
 
-// need is with how many containers the job ends in time on the tasks of its floor; more than there are where none are
+// need returns with how many containers the job ends in time on the tasks of its floor; more than there are where none are
 // enough.
 func (e *entry) need() int {
 	left, until := (e.Finish - e.Elapsed).Seconds(), (e.Uncapped - e.Elapsed).Seconds()
@@ -305,7 +305,7 @@ func (e *entry) need() int {
 // needMost is more than any cluster has.
 const needMost = 1e6
 
-// reach is how many tasks beyond its floor a job will have done by its uncapped
+// reach returns how many tasks beyond its floor a job will have done by its uncapped
 // finish time.
 func (d *divider) reach(e *entry) int {
 	if !e.Known || e.More == 0 || e.PerTask <= 0 {

@@ -30,7 +30,7 @@ const (
 	PhaseReduce
 )
 
-// String is the phase as the protocol and the file names have it.
+// String returns the phase as the protocol and the file names have it.
 func (p Phase) String() string {
 	if p == PhaseReduce {
 		return "reduce"
@@ -48,7 +48,7 @@ type Ref struct {
 	Attempt uint32
 }
 
-// String is the attempt as logs show it.
+// String returns the attempt as logs show it.
 func (r Ref) String() string {
 	return fmt.Sprintf("%s/%s-%05d.%d", r.Job, r.Phase, r.Index, r.Attempt)
 }
@@ -65,12 +65,12 @@ const (
 	Cancelled
 )
 
-// String is the state in words.
+// String returns the state in words.
 func (s State) String() string {
 	return [...]string{"queued", "running", "done", "failed", "cancelled"}[s]
 }
 
-// Ended tells whether a job in this state will never run again.
+// Ended reports whether a job in this state will never run again.
 func (s State) Ended() bool { return s >= Done }
 
 // Plan is what the core knows of a job: how many tasks, and by which rules.
@@ -88,7 +88,7 @@ type Plan struct {
 	Tasks int
 	// Engine runs the job as a whole, "spark"; empty where our workers run its tasks.
 	Engine string
-	// Reduce tells whether a reduce task follows the map tasks.
+	// Reduce reports whether a reduce task follows the map tasks.
 	Reduce bool
 	// Submitted orders the jobs inside a class; jobs of one moment are ordered by ID.
 	Submitted time.Time
@@ -108,9 +108,9 @@ type Past struct {
 	Started time.Time
 	// Done are the map tasks whose output exists.
 	Done []int
-	// Dropped are the map tasks that were given up for good.
+	// Dropped are the map tasks that were dropped permanently.
 	Dropped []int
-	// ReduceDone tells that the output of the reduce task exists.
+	// ReduceDone reports that the output of the reduce task exists.
 	ReduceDone bool
 	// Run is its latest run. The others tell of this run only.
 	Run RunRecord
@@ -144,10 +144,10 @@ type job struct {
 	state State
 	// run is the present run, or the last one of a job that waits again.
 	run RunRecord
-	// launched tells that the engine was told to start it; progress is what it last said.
+	// launched reports that the engine was told to start it; progress is what it last said.
 	launched bool
 	progress EngineProgress
-	// course is how the run goes; watched tells that this core began it.
+	// course is how the run goes; watched reports that this core began it.
 	course  Course
 	watched bool
 	maps    []task
@@ -212,7 +212,7 @@ type Core struct {
 	shares  []Share
 	hold    time.Time
 	actions []Action
-	// rule says how copies are decided on; past are ended jobs that teach it, accuracy is how good estimates were.
+	// rule states how copies are decided on; past are ended jobs that teach it, accuracy is how good estimates were.
 	rule     Speculation
 	past     *speculation.Samples
 	accuracy speculation.Accuracy
@@ -226,7 +226,7 @@ type Share struct {
 	Copies *int
 }
 
-// New is a core without jobs and workers. queue is a dispatcher without jobs,
+// New returns a core without jobs and workers. queue is a dispatcher without jobs,
 // which belongs to the core from here on; run is a number that no earlier core of
 // the same jobs had; draws gives the random numbers of a seed, the same ones in every
 // process and version.
@@ -246,7 +246,7 @@ func New(queue *buffers.Buffers, run uint16, draws func(seed uint64) func() uint
 // time to say what they still run.
 func (c *Core) HoldUntil(t time.Time) { c.hold = t }
 
-// Knows tells whether the job is in the core, ended or not.
+// Knows reports whether the job is in the core, ended or not.
 func (c *Core) Knows(id string) bool { return c.jobs[id] != nil }
 
 // Add puts a committed job into the buffer of its class; a job that had started
@@ -270,7 +270,7 @@ func (c *Core) Add(now time.Time, p Plan, past Past) error {
 	return c.enter(now, j, past)
 }
 
-// ownTasks are the map tasks that the core itself hands out: none of a job of an engine.
+// ownTasks returns the map tasks that the core itself hands out: none of a job of an engine.
 func (p Plan) ownTasks() []task {
 	if p.Engine != "" {
 		return nil
@@ -290,7 +290,7 @@ func (j *job) order(draws func(seed uint64) func() uint64) {
 	}
 }
 
-// place is where a map task stands in the order in which they start.
+// place returns where a map task stands in the order in which they start.
 func (j *job) place(index int) int {
 	if j.places == nil {
 		return index
@@ -337,7 +337,7 @@ func (c *Core) AddEnded(p Plan, state State, outcome string, done, dropped int, 
 		return
 	}
 	j := &job{Plan: p, state: state, outcome: outcome, done: done, dropped: dropped}
-	if runtime > 0 { // when it started is not known any more, and does not matter
+	if runtime > 0 { // when it started is no longer known, and does not matter
 		j.started, j.ended = p.Submitted, p.Submitted.Add(runtime)
 	}
 	c.jobs[p.ID] = j
@@ -389,7 +389,7 @@ func (c *Core) end(now time.Time, j *job, state State, outcome string) {
 	c.remember(j)
 }
 
-// task is a task of the job, or nil when there is none of that name.
+// task returns a task of the job, or nil when there is none of that name.
 func (j *job) task(phase Phase, index int) *task {
 	switch {
 	case phase == PhaseReduce && index == 0:
@@ -401,7 +401,7 @@ func (j *job) task(phase Phase, index int) *task {
 	}
 }
 
-// runtime is the time since the first task started, 0 before that.
+// runtime returns the time since the first task started, 0 before that.
 func (j *job) runtime(now time.Time) time.Duration {
 	if j.started.IsZero() {
 		return 0
@@ -412,7 +412,7 @@ func (j *job) runtime(now time.Time) time.Duration {
 	return max(0, now.Sub(j.started))
 }
 
-// before is the order in which jobs get slots: class, then submission.
+// before returns the order in which jobs get slots: class, then submission.
 func (j *job) before(o *job) int {
 	return cmp.Or(cmp.Compare(j.rank, o.rank), j.Submitted.Compare(o.Submitted), cmp.Compare(j.ID, o.ID))
 }
@@ -424,6 +424,6 @@ func insert(list []*job, j *job) []*job {
 
 func (c *Core) act(actions ...Action) { c.actions = append(c.actions, actions...) }
 
-// nodes are the names of all workers in order, so that decisions do not depend
+// nodes returns the names of all workers in order, so that decisions do not depend
 // on the order of a map.
 func (c *Core) nodes() []string { return slices.Sorted(maps.Keys(c.workers)) }

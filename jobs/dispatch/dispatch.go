@@ -82,7 +82,7 @@ func (c *Core) serve(now time.Time, free map[string]int) (again bool) {
 	return again
 }
 
-// turns are the jobs in the order in which they get free slots: by class and submission where there are no shares. Jobs
+// turns returns the jobs in the order in which they get free slots: by class and submission where there are no shares. Jobs
 // without a share come before those of lower classes that have one, and behind all others. Where the discipline leaves it
 // to the holder of the slots when jobs begin, a share lets one begin that waits, and among shares so does a class above
 // that of a job that runs.
@@ -134,7 +134,7 @@ func (c *Core) Capacity() (slots int) {
 	return slots
 }
 
-// able tells whether there is somebody to run the job that is next.
+// able reports whether there is somebody to run the job that is next.
 func (c *Core) able() bool {
 	j := c.head()
 	if c.queue.Discipline == buffers.Shared || j == nil || j.Engine != "" {
@@ -166,7 +166,7 @@ func (c *Core) share(now time.Time, free map[string]int) (again bool) {
 	}
 }
 
-// head is the job that begins next; nil when none waits or none may begin.
+// head returns the job that begins next; nil when none waits or none may begin.
 func (c *Core) head() *job {
 	if b, waits := c.queue.Head(); waits {
 		return c.jobs[b.ID]
@@ -185,7 +185,7 @@ func (c *Core) free() map[string]int {
 	return free
 }
 
-// usable is the number of slots that the node's cap leaves; all of them while no
+// usable returns the number of slots that the node's cap leaves; all of them while no
 // directive has come.
 func (c *Core) usable(name string, w *worker) int {
 	cap, known := c.caps[name]
@@ -209,7 +209,7 @@ func (c *Core) feed(now time.Time, j *job, free map[string]int, most int) {
 	}
 }
 
-// next is the task to start next: the first pending map task, or the reduce
+// next returns the task to start next: the first pending map task, or the reduce
 // task once every map task is over.
 func (j *job) next() (phase Phase, index int, ok bool) {
 	if len(j.pending) > 0 {
@@ -219,7 +219,7 @@ func (j *job) next() (phase Phase, index int, ok bool) {
 	return PhaseReduce, 0, ready
 }
 
-// roomiest is the node with the most free slots, the first by name among equals.
+// roomiest returns the node with the most free slots, the first by name among equals.
 // The node to avoid is taken only when no other is free.
 func roomiest(free map[string]int, avoid string) string {
 	best := ""
@@ -265,7 +265,7 @@ func (c *Core) start(now time.Time, j *job, phase Phase, index int, node string,
 	}
 }
 
-// attempt is the number of a task's n-th attempt in a run of its job. The upper half
+// attempt returns the number of a task's n-th attempt in a run of its job. The upper half
 // is the run of the scheduler process, so that an attempt of an earlier one is never
 // taken for one of this; four bits are the job's run, so that an attempt of a killed
 // run is never taken for one of the next.
@@ -276,10 +276,10 @@ func (c *Core) attempt(number uint32, n int) uint32 {
 // AttemptMask are the bits of an attempt's number that count the attempts of a task in one run.
 const AttemptMask = 0xfff
 
-// FirstAttempt is the number of an attempt without those bits: of a run of a job, in a scheduler process.
+// FirstAttempt returns the number of an attempt without those bits: of a run of a job, in a scheduler process.
 func FirstAttempt(process uint16, run uint32) uint32 {
 	return uint32(process)<<16 | runBits(run)<<12
 }
 
-// runBits is a job's run as its attempts carry it; 0 is the first.
+// runBits returns a job's run as its attempts carry it; 0 is the first.
 func runBits(number uint32) uint32 { return (max(number, 1) - 1) & 0xf }

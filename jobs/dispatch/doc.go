@@ -7,7 +7,7 @@
 // by class and arrival, and follows each task until it is done or given up.
 //
 // A job with a deadline or an error bound has its tasks chosen by package speculation, which
-// also starts copies of tasks that straggle; it ends once the promise is met.
+// also starts copies of stragglers; it ends once the promise is met.
 //
 // Guarantees: each task counts once, whatever is lost, copied, repeated or restarted; a job
 // never ends as done on fewer map tasks than its MinTasks; a copy never runs on a node with a

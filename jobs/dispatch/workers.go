@@ -49,7 +49,7 @@ func (c *Core) forgetOne() {
 	}
 }
 
-// adopt tells whether the attempt is wanted: it is one that the task waits for, the task
+// adopt reports whether the attempt is wanted: it is one that the task waits for, the task
 // waits for none, or it is a copy that an earlier scheduler process started.
 func (c *Core) adopt(now time.Time, node string, ref Ref) bool {
 	j, t := c.find(ref)
@@ -74,7 +74,7 @@ func (c *Core) adopt(now time.Time, node string, ref Ref) bool {
 	return true
 }
 
-// find is the task that an attempt belongs to; nil when its job has ended or is not known.
+// find returns the task that an attempt belongs to; nil when its job has ended or is not known.
 func (c *Core) find(ref Ref) (*job, *task) {
 	j := c.jobs[ref.Job]
 	if j == nil || j.state.Ended() || (ref.Phase == PhaseReduce && !j.Reduce) {
@@ -83,7 +83,7 @@ func (c *Core) find(ref Ref) (*job, *task) {
 	return j, j.task(ref.Phase, ref.Index)
 }
 
-// awaited is the task that waits for an attempt on a node, nil for none.
+// awaited returns the task that waits for an attempt on a node, nil for none.
 func (c *Core) awaited(node string, ref Ref) (*job, *task) {
 	if j, t := c.find(ref); t != nil && t.has(node, ref.Attempt) {
 		return j, t

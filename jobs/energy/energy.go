@@ -165,7 +165,7 @@ func (b *Book) node(name string, now time.Duration, c Counter, heard bool, on []
 	n.count, n.settled, n.silent, n.on = c, max(n.settled, c.At), false, on
 }
 
-// drawn is what a node has drawn between two reports, and false where that is unknown.
+// drawn returns what a node has drawn between two reports, and false where that is unknown.
 func (n *node) drawn(c Counter) (units.Energy, time.Duration, bool) {
 	energy, measured := c.Energy-n.count.Energy, c.Time-n.count.Time
 	switch {
@@ -206,7 +206,7 @@ func (b *Book) share(before, after []held, energy units.Energy, measured, unknow
 	b.nobody += left
 }
 
-// class is the use of a class; those beyond the first classesMost are one.
+// class returns the use of a class; those beyond the first classesMost are one.
 func (b *Book) class(name string) *Use {
 	if b.classes[name] == nil && len(b.classes) >= classesMost {
 		name = Others
@@ -217,7 +217,7 @@ func (b *Book) class(name string) *Use {
 	return b.classes[name]
 }
 
-// mean are the containers of before and after, in the mean, in the order of the jobs.
+// mean returns the containers of before and after, in the mean, in the order of the jobs.
 func mean(before, after []held) []held {
 	var out []held
 	for _, h := range slices.Concat(before, after) {
@@ -248,7 +248,7 @@ func keysOf[V any](m map[string]V) map[string]bool {
 	return out
 }
 
-// Job is what was drawn for a job, and false for one that was never shown.
+// Job returns what was drawn for a job, and false for one that was never shown.
 func (b *Book) Job(id string) (Use, bool) {
 	u := b.jobs[id]
 	if u == nil {
@@ -257,7 +257,7 @@ func (b *Book) Job(id string) (Use, bool) {
 	return u.copy(), true
 }
 
-// Final is what was drawn for a job that ends now. The time since the newest report of each
+// Final returns what was drawn for a job that ends now. The time since the newest report of each
 // of its nodes is unknown: its joules come too late for the job, and go to its class.
 func (b *Book) Final(id string, now time.Duration) (Use, bool) {
 	u, known := b.Job(id)
@@ -274,7 +274,7 @@ func (b *Book) Keep(keep func(id string) bool) {
 	maps.DeleteFunc(b.jobs, func(id string, _ *Use) bool { return !keep(id) })
 }
 
-// Classes are what was drawn for the jobs of each class.
+// Classes returns what was drawn for the jobs of each class.
 func (b *Book) Classes() map[string]Use {
 	out := make(map[string]Use, len(b.classes))
 	for name, u := range b.classes {
@@ -283,7 +283,7 @@ func (b *Book) Classes() map[string]Use {
 	return out
 }
 
-// Idle is what nodes drew while no job ran on them. Nobody's is what nodes had counted while
+// Idle returns what nodes drew while no job ran on them. Nobody's is what nodes had counted while
 // they were silent.
 func (b *Book) Idle() (idle Use, nobodys units.Energy) { return b.idle.copy(), b.nobody }
 
