@@ -8,8 +8,8 @@ import (
 	"headroom/jobs/buffers"
 )
 
-// Step decides what is to be done now and returns it with what the events since
-// the last step caused. Call it after every event and at least twice a second.
+// Step decides what to do now and returns it with the effects of the events since the last step. Call it after every
+// event and at least twice a second.
 func (c *Core) Step(now time.Time) []Action {
 	c.expire(now)
 	for {
@@ -41,9 +41,8 @@ func (c *Core) settle(now time.Time) {
 	}
 }
 
-// dispatch begins the jobs that the discipline wants begun and hands the free slots
-// to the running jobs in order of class and submission. It reports whether something
-// has changed that may let another job end or begin.
+// dispatch starts the jobs that the discipline starts and assigns the free slots to the running jobs in order of class
+// and submission. It reports whether something has changed that may let another job end or start.
 func (c *Core) dispatch(now time.Time) (again bool) {
 	if now.Before(c.hold) {
 		return false
@@ -60,8 +59,8 @@ type turn struct {
 	most int
 }
 
-// serve hands free slots to jobs: first up to their shares, in the order of the shares, then to all whose share was less
-// than they can use, in the same order. It reports whether a job has begun that may end or wait at once.
+// serve assigns free slots to jobs: first up to their shares, in the order of the shares, then to all that can use more
+// than their shares, in the same order. It reports whether a job has started that may end or wait at once.
 func (c *Core) serve(now time.Time, free map[string]int) (again bool) {
 	turns := c.turns()
 	for _, t := range turns {
@@ -119,9 +118,9 @@ func (c *Core) mayBegin(j *job) bool {
 	return c.queue.Discipline == buffers.Shared && j.Engine == "" && c.head() != nil
 }
 
-// Share takes over how many slots jobs hold before others get theirs, in the order of service. Slots that nobody
-// needs for his share go to whoever can use them, in the same order, so that none is idle while a task waits. Jobs
-// that are not named come after the others; nobody named: class and submission decide.
+// Share applies how many slots jobs hold before others get theirs, in the order of service. Slots that a job does not
+// need for its share go to others that can use them, in the same order, so that none is unused while a task waits. Jobs
+// that are not named come after the others; without names class and submission decide.
 func (c *Core) Share(shares []Share) { c.shares = slices.Clone(shares) }
 
 // Capacity returns how many slots the connected workers may use now.
@@ -148,8 +147,8 @@ func (c *Core) able() bool {
 	return false
 }
 
-// share begins further jobs while slots are left, where the discipline leaves that
-// to the holder of the slots. A job of an engine takes none.
+// share starts further jobs while slots are left, if the discipline leaves that to the owner of the slots. A job of an
+// engine takes none.
 func (c *Core) share(now time.Time, free map[string]int) (again bool) {
 	if c.queue.Discipline != buffers.Shared {
 		return false
