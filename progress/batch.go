@@ -40,7 +40,7 @@ func (b *batch) add(seconds, work, u, l float64, unsure bool) {
 	}
 }
 
-// sample is the batch as one sample for the model: ln(rate), where, and how sure.
+// sample returns the batch as one sample for the model: ln(rate), where, and how sure.
 // The rate is a mean over the batch, so conditions that changed make it less sure.
 func (b *batch) sample(noise float64) (x [size]float64, seen, variance float64) {
 	u, l := b.u/b.seconds, b.l/b.seconds
@@ -79,7 +79,7 @@ func Learn(history []Sample, prior Prior) *Model {
 	return m
 }
 
-// Rate is the tasks per second to expect under a cap with so many containers, and
+// Rate returns the tasks per second to expect under a cap with so many containers, and
 // the bounds that it lies within in 9 of 10 cases. Without containers it is 0.
 func (m *Model) Rate(power units.Power, containers float64) (rate, low, high float64, known bool) {
 	switch {
@@ -148,7 +148,7 @@ func (e *exposure) free(top float64) bool {
 // about as much, and nothing that was measured loses more.
 const steepest = 2
 
-// uncapped is how long the same would have taken at full power, and the least that it
+// uncapped returns how long the same would have taken at full power, and the least that it
 // can have taken: no cap slows a job by more than the exponent steepest.
 func (e *exposure) uncapped(m *model, full units.Power) (at part, least float64) {
 	var by [size]float64 // how the seconds move with each coefficient

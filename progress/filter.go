@@ -20,17 +20,17 @@ type Sample struct {
 	Containers float64
 	// Interval is how long the sample took; 0 when unknown.
 	Interval time.Duration
-	// Settling says that cap or containers were changing meanwhile.
+	// Settling states that cap or containers were changing meanwhile.
 	Settling bool
 }
 
-// usable tells whether eq. (1) can scale s: a ratio to nothing is no ratio, and a
+// usable reports whether eq. (1) can scale s: a ratio to nothing is no ratio, and a
 // rate of 0 would stay 0 under every cap.
 func (s Sample) usable() bool {
 	return positive(s.Rate) && s.Power > 0 && positive(s.Containers)
 }
 
-// Filter is the progress rate in tasks per second to expect under a cap with so
+// Filter returns the progress rate in tasks per second to expect under a cap with so
 // many containers: CAB, eq. (1), with equal weights over the usable samples of the
 // history (newest first). It is unknown without a usable one.
 func Filter(history []Sample, power units.Power, containers float64) (rate float64, known bool) {
@@ -50,7 +50,7 @@ func Filter(history []Sample, power units.Power, containers float64) (rate float
 	return sum / n, true
 }
 
-// FilterReleased is the rate of CAB's published code: the mean of the seconds per
+// FilterReleased returns the rate of CAB's published code: the mean of the seconds per
 // task, each weighted by power now / power then. A sample without progress makes it
 // unknown there too (its finish time of 1e6 s and more is thrown away).
 func FilterReleased(history []Sample, power units.Power) (rate float64, known bool) {
@@ -72,7 +72,7 @@ func FilterReleased(history []Sample, power units.Power) (rate float64, known bo
 // longest is the longest time to come that is told; beyond it nothing is known.
 const longest = 10 * 365 * 24 * time.Hour
 
-// FinishTime is when a job ends, from its start: CAB, eq. (2). left is how many
+// FinishTime returns when a job ends, from its start: CAB, eq. (2). left is how many
 // tasks are missing, rate how many end per second. It is unknown when the rate is
 // not positive, or when that is more than ten years away. With nothing left the job
 // ends now.
@@ -88,7 +88,7 @@ func FinishTime(elapsed time.Duration, left, rate float64) (time.Duration, bool)
 	return after(elapsed, left/rate)
 }
 
-// after is so many seconds after elapsed.
+// after returns so many seconds after elapsed.
 func after(elapsed time.Duration, seconds float64) (time.Duration, bool) {
 	if !(seconds >= 0 && seconds <= longest.Seconds()) {
 		return 0, false

@@ -59,7 +59,7 @@ func (m *model) refer(prior Prior, power, full units.Power, containers float64) 
 	}
 }
 
-// u is the logarithm of a power over the reference; 0 where either is unknown.
+// u returns the logarithm of a power over the reference; 0 where either is unknown.
 func (m *model) u(power units.Power) float64 {
 	if power <= 0 || m.power <= 0 {
 		return 0
@@ -67,7 +67,7 @@ func (m *model) u(power units.Power) float64 {
 	return math.Log(power.Watts() / m.power)
 }
 
-// l is the logarithm of the containers over the reference; containers is positive.
+// l returns the logarithm of the containers over the reference; containers is positive.
 func (m *model) l(containers float64) float64 { return math.Log(containers / m.number) }
 
 // learn takes in a logarithm of a rate that was seen at x with a variance.
@@ -99,7 +99,7 @@ func (m *model) note(squared float64) {
 	m.samples++
 }
 
-// doubt is by what the model's variances must be multiplied: 1 while it sees what it expects.
+// doubt returns by what the model's variances must be multiplied: 1 while it sees what it expects.
 func (m *model) doubt() float64 { return max(1, (patience+m.surprise)/(patience+m.samples)) }
 
 // pass lets the level drift over a part (0 to 1) of the job.
@@ -107,7 +107,7 @@ func (m *model) pass(part float64) {
 	m.p[level][level] += drift * drift * min(max(part, 0), 1)
 }
 
-// shape is slope*u + bend*u^2 where that rises, and flat where it would fall, 0 at
+// shape returns slope*u + bend*u^2 where that rises, and flat where it would fall, 0 at
 // the reference: more power never makes a job slower.
 func (m *model) shape(u float64) float64 {
 	x, z := m.b[slope], m.b[bend]
@@ -124,36 +124,36 @@ func (m *model) shape(u float64) float64 {
 	return x*(to-from) + z*(to*to-from*from)
 }
 
-// rate is the logarithm of the rate at a power and containers, and its variance.
+// rate returns the logarithm of the rate at a power and containers, and its variance.
 func (m *model) rate(power units.Power, containers float64) (mean, variance float64) {
 	u, l := m.u(power), m.l(containers)
 	x := [size]float64{1, u, u * u, l}
 	return m.at(u, l), dot(x, m.times(x))
 }
 
-// at is the logarithm of the rate at logarithms of power and containers.
+// at returns the logarithm of the rate at logarithms of power and containers.
 func (m *model) at(u, l float64) float64 {
 	return m.b[level] + m.shape(u) + max(m.b[scaling], 0)*l
 }
 
-// speed is what a second at u does of what one at full power does.
+// speed returns what a second at u does of what one at full power does.
 func (m *model) speed(u float64, full units.Power) float64 {
 	return math.Exp(m.shape(u) - m.shape(m.u(full)))
 }
 
-// coefficient is one coefficient of the model.
+// coefficient returns one coefficient of the model.
 func (m *model) coefficient(i int) Coefficient {
 	return Coefficient{Value: m.b[i], SD: math.Sqrt(max(m.p[i][i], 0))}
 }
 
-// exponent is the exponent of the power at a power.
+// exponent returns the exponent of the power at a power.
 func (m *model) exponent(power units.Power) Coefficient {
 	u := m.u(power)
 	x := [size]float64{slope: 1, bend: 2 * u}
 	return Coefficient{Value: max(dot(x, m.b), 0), SD: math.Sqrt(max(dot(x, m.times(x)), 0))}
 }
 
-// pace is the logarithm of the rate of one container at full power.
+// pace returns the logarithm of the rate of one container at full power.
 func (m *model) pace(full units.Power) float64 {
 	return m.b[level] + m.shape(m.u(full)) - math.Log(m.number)
 }

@@ -20,7 +20,7 @@ const (
 	Reduce
 )
 
-// String is the phase in words.
+// String returns the phase in words.
 func (p Phase) String() string {
 	switch p {
 	case Waiting:
@@ -76,7 +76,7 @@ func (o *Observation) check() error {
 	return nil
 }
 
-// mapped tells whether the map tasks are over.
+// mapped reports whether the map tasks are over.
 func (o *Observation) mapped() bool {
 	return o.Phase >= Shuffle || o.Tasks > 0 && o.Done == o.Tasks
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Policy says how a progress rate is carried over to another cap and other containers.
+// Policy states how a progress rate is carried over to another cap and other containers.
 type Policy string
 
 // Policies by name.
@@ -19,7 +19,7 @@ const (
 	Released Policy = "released"
 )
 
-// Policies are all policies, the default first.
+// Policies returns all policies, the default first.
 func Policies() []Policy { return []Policy{Learned, Paper, Released} }
 
 // ParsePolicy reads a policy's name; empty is the default. The error wraps ErrPolicy.

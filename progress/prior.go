@@ -28,7 +28,7 @@ type Prior struct {
 	Tail *Coefficient
 }
 
-// DefaultPrior is what is held before any job has run: speed is a root of the
+// DefaultPrior returns what is held before any job has run: speed is a root of the
 // power above idle. A processor's dynamic power grows with the 2.4th power of its
 // frequency, give or take, and a third of the full power is drawn idle.
 func DefaultPrior() Prior {
@@ -69,7 +69,7 @@ type named struct {
 
 type shown struct{ pace, tail moments }
 
-// best is what is held of the name.
+// best returns what is held of the name.
 func (n *named) best() *shown {
 	if n.free.pace.n > 0 {
 		return &n.free
@@ -87,7 +87,7 @@ func (m *moments) add(x float64) {
 	m.squares += d * (x - m.mean)
 }
 
-// coefficient is what to expect of the next of a name, nil when there was none. How far
+// coefficient returns what to expect of the next of a name, nil when there was none. How far
 // the jobs of one name lie apart is learned from those of all names.
 func (p *Pool) coefficient(of *moments, each func(*shown) *moments) *Coefficient {
 	if of.n == 0 {
@@ -104,17 +104,17 @@ func (p *Pool) coefficient(of *moments, each func(*shown) *moments) *Coefficient
 func paceOf(s *shown) *moments { return &s.pace }
 func tailOf(s *shown) *moments { return &s.tail }
 
-// Clone is a pool that has seen the same and learns on by itself.
+// Clone returns a pool that has seen the same and learns on by itself.
 func (p *Pool) Clone() Pool {
 	c := *p
 	c.names = slices.Clone(p.names)
 	return c
 }
 
-// Jobs is how many jobs have been learned from.
+// Jobs returns how many jobs have been learned from.
 func (p *Pool) Jobs() int { return p.jobs }
 
-// Prior is what to hold of a job of this name.
+// Prior returns what to hold of a job of this name.
 func (p *Pool) Prior(name string) Prior {
 	out := DefaultPrior()
 	if p.jobs > 0 {
@@ -158,7 +158,7 @@ func (p *Pool) Learn(name string, t *Tracker) {
 	}
 }
 
-// pooled is the mean of all jobs after one more. What the job itself has shown is
+// pooled returns the mean of all jobs after one more. What the job itself has shown is
 // what its estimate says beyond its prior.
 func pooled(all, before, after Coefficient, spread float64) Coefficient {
 	shown := 1/(after.SD*after.SD) - 1/(before.SD*before.SD)

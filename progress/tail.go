@@ -40,7 +40,7 @@ func (x *tail) step(t *Tracker, o Observation) {
 	}
 }
 
-// left is the seconds that are left of it after the map part (of so many seconds
+// left returns the seconds that are left of it after the map part (of so many seconds
 // from now), and the variance of their logarithm.
 func (x *tail) left(t *Tracker, maps float64, power units.Power, target float64) (seconds, variance float64) {
 	if t.last.Reduced < 0 {
@@ -63,7 +63,7 @@ func (x *tail) left(t *Tracker, maps float64, power units.Power, target float64)
 	return left, square(guess.SD * total / left)
 }
 
-// expected is ln of the seconds of the whole tail, from earlier jobs or from the map work.
+// expected returns ln of the seconds of the whole tail, from earlier jobs or from the map work.
 func (x *tail) expected(t *Tracker, maps float64, power units.Power, target float64) Coefficient {
 	if p := t.prior.Tail; p != nil && target > 0 {
 		slower := 0.0
@@ -79,13 +79,13 @@ func (x *tail) expected(t *Tracker, maps float64, power units.Power, target floa
 	return Coefficient{Value: math.Log(max(tailPart*whole, 1e-3)), SD: tailNoise}
 }
 
-// combined is what two estimates of one number say together.
+// combined returns what two estimates of one number say together.
 func combined(a, b Coefficient) Coefficient {
 	wa, wb := 1/(a.SD*a.SD), 1/(b.SD*b.SD)
 	return Coefficient{Value: (wa*a.Value + wb*b.Value) / (wa + wb), SD: 1 / math.Sqrt(wa+wb)}
 }
 
-// End says when the job was done, and on how many map tasks. Between two looks much of
+// End states when the job was done, and on how many map tasks. Between two looks much of
 // a short tail goes by unseen: what is known of it then is when it was over, and about
 // when it began.
 func (t *Tracker) End(at time.Duration, tasks int) {
@@ -109,7 +109,7 @@ func (t *Tracker) End(at time.Duration, tasks int) {
 // for the tail, where the map part was seen last.
 const tailLeast = 0.25
 
-// tailSeen is ln of the seconds per map task, at full power, that the tail of an ended
+// tailSeen returns ln of the seconds per map task, at full power, that the tail of an ended
 // job took: from the middle of the looks that its map part ended between.
 func (t *Tracker) tailSeen() (float64, bool) {
 	seconds := (max(t.ended, t.last.Elapsed) - (t.tail.before+t.tail.at)/2).Seconds()

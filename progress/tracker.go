@@ -43,16 +43,16 @@ type Tracker struct {
 	on    int
 }
 
-// NewTracker is a tracker of a job of which nothing is known.
+// NewTracker returns a tracker of a job of which nothing is known.
 func NewTracker(policy Policy) *Tracker { return NewTrackerWith(policy, DefaultPrior()) }
 
-// NewTrackerWith is a tracker of a job of which something is held: what Pool.Prior
+// NewTrackerWith returns a tracker of a job of which something is held: what Pool.Prior
 // says for its name. Only the policy Learned uses it.
 func NewTrackerWith(policy Policy, prior Prior) *Tracker {
 	return &Tracker{policy: policy, prior: prior}
 }
 
-// Policy is the tracker's policy.
+// Policy returns the tracker's policy.
 func (t *Tracker) Policy() Policy { return t.policy }
 
 // Observe takes in how far the job is. The first observations of a job may come
@@ -136,7 +136,7 @@ func (t *Tracker) step(o Observation) {
 	t.history = append([]Sample{s}, t.history[:min(len(t.history), window-1)]...)
 }
 
-// filter is the rate by the policy's equation.
+// filter returns the rate by the policy's equation.
 func (t *Tracker) filter(power units.Power, containers float64) (float64, bool) {
 	if t.policy == Released {
 		return FilterReleased(t.history, power)
@@ -164,7 +164,7 @@ func (t *Tracker) filtered(power units.Power, containers, target float64) Finish
 	return Finish{At: at, Low: at, High: at, Known: true}
 }
 
-// Finish is when the job ends under a cap with so many task containers, when its map
+// Finish returns when the job ends under a cap with so many task containers, when its map
 // part ends with target tasks completed. Under the policies Paper and Released it is
 // the map part's end (CAB knows no other), and while none of their samples is
 // usable the last that was known. A power of 0 stands for the last one observed.
@@ -181,7 +181,7 @@ func (t *Tracker) Finish(power units.Power, containers, target float64) Finish {
 	return t.finish(t.last.Elapsed, part{}, power, containers, target)
 }
 
-// Uncapped is when the job would end without a cap: under the policies Paper and
+// Uncapped returns when the job would end without a cap: under the policies Paper and
 // Released as if the cap were lifted now, under Learned as if there had never been one.
 func (t *Tracker) Uncapped(containers, target float64) Finish {
 	full := t.full()
@@ -195,7 +195,7 @@ func (t *Tracker) Uncapped(containers, target float64) Finish {
 	return f
 }
 
-// full is the power at full speed; the last one observed where the engine does not tell.
+// full returns the power at full speed; the last one observed where the engine does not tell.
 func (t *Tracker) full() units.Power {
 	if t.last.Full > 0 {
 		return t.last.Full
@@ -203,7 +203,7 @@ func (t *Tracker) full() units.Power {
 	return t.last.Power
 }
 
-// Exponents are those by which the rate follows power and containers, at the power
+// Exponents returns those by which the rate follows power and containers, at the power
 // last observed. Those of the policies Paper (both 1) and Released (both 0) are sure.
 func (t *Tracker) Exponents() (power, containers Coefficient) {
 	switch {
@@ -247,13 +247,13 @@ func (t *Tracker) learn(o Observation, unsure bool) {
 	}
 }
 
-// ending tells whether all tasks that are left run already. Then containers fall
+// ending reports whether all tasks that are left run already. Then containers fall
 // idle one by one, which says nothing about what more of them would do.
 func (t *Tracker) ending(o Observation) bool {
 	return float64(o.Tasks-o.Done) <= o.Containers || o.Containers < t.last.Containers && float64(o.Tasks-o.Done) <= t.last.Containers
 }
 
-// worked is the map work between the last observation and o, in tasks.
+// worked returns the map work between the last observation and o, in tasks.
 func (t *Tracker) worked(o Observation) float64 {
 	if o.Work >= 0 && t.last.Work >= 0 {
 		return max(o.Work-t.last.Work, 0)
@@ -261,7 +261,7 @@ func (t *Tracker) worked(o Observation) float64 {
 	return float64(o.Done - t.last.Done)
 }
 
-// between is the mean of two values of which either may be unknown.
+// between returns the mean of two values of which either may be unknown.
 func between[T units.Power | float64](a, b T) T {
 	switch {
 	case a <= 0:
@@ -292,7 +292,7 @@ func (t *Tracker) close(o Observation) {
 	t.counted = float64(o.Done)
 }
 
-// firstWave is the open batch where it is the job's first and only ends are counted:
+// firstWave returns the open batch where it is the job's first and only ends are counted:
 // its tasks began together, so when the first have ended each container has done
 // about the work of one.
 func (t *Tracker) firstWave() *batch {
@@ -301,7 +301,7 @@ func (t *Tracker) firstWave() *batch {
 	return &b
 }
 
-// finish is the policy Learned: now is the time that has passed, in the life that is
+// finish returns the policy Learned: now is the time that has passed, in the life that is
 // asked for, and past what has passed of it that is known only up to a doubt.
 func (t *Tracker) finish(now time.Duration, past part, power units.Power, containers, target float64) Finish {
 	if !t.seen || math.IsNaN(target) || now < 0 {
@@ -318,13 +318,13 @@ func (t *Tracker) finish(now time.Duration, past part, power units.Power, contai
 // part is some seconds, and the variance of their logarithm.
 type part struct{ seconds, variance float64 }
 
-// within is the seconds by which a part may be shorter and longer in 9 of 10 cases.
+// within returns the seconds by which a part may be shorter and longer in 9 of 10 cases.
 func (p part) within() (shorter, longer float64) {
 	width := math.Exp(ninety * math.Sqrt(min(p.variance, doubtMax)))
 	return p.seconds - p.seconds/width, p.seconds*width - p.seconds
 }
 
-// span is when parts, one after the other and independent, are over.
+// span returns when parts, one after the other and independent, are over.
 func span(now time.Duration, parts ...part) Finish {
 	var total, shorter, longer float64
 	for _, p := range parts {
@@ -343,7 +343,7 @@ func span(now time.Duration, parts ...part) Finish {
 	return Finish{At: at, Low: low, High: max(high, at), Known: true}
 }
 
-// maps is the seconds until target map tasks are done.
+// maps returns the seconds until target map tasks are done.
 func (t *Tracker) maps(power units.Power, containers, target float64) (seconds, variance float64, known bool) {
 	missing := target - float64(t.last.Done)
 	if missing <= 0 || t.last.mapped() {
@@ -370,7 +370,7 @@ func (t *Tracker) maps(power units.Power, containers, target float64) (seconds, 
 	return seconds, variance, positive(seconds)
 }
 
-// endNoise is how sure the end of the last wave is, in lengths of a task.
+// endNoise returns how sure the end of the last wave is, in lengths of a task.
 func (t *Tracker) endNoise() float64 {
 	if t.last.Work < 0 {
 		return 0.35
@@ -378,7 +378,7 @@ func (t *Tracker) endNoise() float64 {
 	return 0.25
 }
 
-// left is the work that is missing, in tasks, and by how much the last task's end
+// left returns the work that is missing, in tasks, and by how much the last task's end
 // comes after the moment when the containers together would be through with it.
 func (t *Tracker) left(target, running float64) (work, lag float64) {
 	if t.last.Work >= 0 {
@@ -394,7 +394,7 @@ func (t *Tracker) left(target, running float64) (work, lag float64) {
 	return max(target-t.counted-expected, 0.5), 0
 }
 
-// rate is the tasks per second and the variance of its logarithm. Before the first
+// rate returns the tasks per second and the variance of its logarithm. Before the first
 // wave has ended the tasks that have tell how long one takes.
 func (t *Tracker) rate(power units.Power, containers float64) (rate, variance float64, known bool) {
 	m := t.model

@@ -51,7 +51,7 @@ func (w *wave) ended(seconds float64) {
 	}
 }
 
-// parts are the finished parts of the running tasks, in tasks, by their ages and the
+// parts returns the finished parts of the running tasks, in tasks, by their ages and the
 // length of one in seconds; 0 while that is not known.
 func (w *wave) parts(now time.Duration, length float64) float64 {
 	if length <= 0 {
@@ -64,7 +64,7 @@ func (w *wave) parts(now time.Duration, length float64) float64 {
 	return sum
 }
 
-// work is the map work done at o, as the engine tells it, or by ages where it has been
+// work returns the map work done at o, as the engine tells it, or by ages where it has been
 // seen to say nothing of running tasks.
 func (w *wave) work(o *Observation, length float64) float64 {
 	if o.Work < 0 {

@@ -68,7 +68,7 @@ func TestAgesLeaveToldProgressAlone(t *testing.T) {
 	}
 }
 
-// Tasks that are taken away, a burst of them, or a master that begins anew leave no
+// Tasks that are taken away, a burst of them, or a master that starts again leave no
 // running task that is not there.
 func TestWaveFollowsWhatRuns(t *testing.T) {
 	t.Parallel()

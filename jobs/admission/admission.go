@@ -1,29 +1,23 @@
-// Package admission decides at the door whether a job's deadline can be kept: it admits the job with a number of
-// slots, queues it, or refuses it with the nearest deadline that could be kept.
-//
-// The one idea: nobody has to know how long a new job will take. What jobs that ended would have needed, as a
-// fraction of what they asked for, predicts what a new one needs. PYTHIA (Dimopoulos, Krintz, Wolski, UCSB
-// TR 2017-02) keeps the largest such fraction for all jobs and for ever. The policy adaptive keeps the newest ones
-// of each size class and user as a distribution, so that it forgets, and states its confidence.
-//
-// Adaptive lends slots that nobody else was promised to running jobs, and takes them back when a job comes that needs
-// them. What a job was lent lowers what it still needs, so its promise shrinks and makes room. When the capacity falls, it
-// keeps the promises that are nearest to their ends, and pauses or stops the others.
-//
-// A Controller is a state machine. Whoever runs the jobs, the scheduler or a simulation, reports what happened
-// (Submit, Finished, Withdraw, SetCapacity, Tick) and carries out the Decisions that come back. NextTick returns when
-// Tick is due. The capacity follows the power budget: Power.Slots turns the watts that the coordinator grants into
-// slots at full speed.
-//
-// Guarantees: slots held never exceed the capacity; each submitted job ends exactly once, by Finished, Withdraw, or a
-// Decision with Refused or Stopped; under exact estimates, constant capacity and true times an admitted job meets its
-// deadline; the same calls at the same times give the same decisions. A time before the newest one counts as the newest,
-// so a late event may admit a job on too few slots.
-// No estimator sees the work of a job before it ended, except that of Oracle, which is for comparison.
-//
-// The package reads no clock and starts nothing. It is no second arbiter: it decides who gets in and the fewest slots
-// that keep each promise, and says which deadlines stand (Decision.Due) and which jobs are better ended (Stopped). Sprints,
-// drop ratios and the price of a second past a deadline stay with package arbiter.
+// Package admission decides at the submission of a job whether its deadline can be met: it admits the job with a number
+// of slots, queues it, or refuses it with the shortest feasible deadline.
+// | The one idea: the duration of a new job need not be known. What ended jobs would have needed, as a fraction of what
+// they asked for, predicts the need of a new one. PYTHIA (Dimopoulos, Krintz, Wolski, UCSB TR 2017-02) keeps the
+// largest such fraction for all jobs and for ever. The policy adaptive keeps the newest ones of each size class and
+// user as a distribution, so that it forgets, and states its confidence.
+// | Adaptive lends unpromised slots to running jobs, and takes them back when a new job needs them. Lent slots lower
+// the remaining need of a job, so its promise shrinks and makes room. When the capacity falls, it keeps the promises
+// that are closest to their ends, and pauses or stops the others.
+// | A Controller is a state machine. Its caller, the scheduler or a simulation, reports events (Submit, Finished,
+// Withdraw, SetCapacity, Tick) and carries out the returned Decisions. NextTick returns when Tick is due. The capacity
+// follows the power budget: Power.Slots converts the granted power into slots at full speed.
+// | Guarantees: slots held never exceed the capacity; each submitted job ends exactly once, by Finished, Withdraw, or a
+// Decision with Refused or Stopped; with exact estimates, constant capacity and true times an admitted job meets its
+// deadline; the same calls at the same times give the same decisions. A time before the newest one counts as the
+// newest, so a late event may admit a job on too few slots. No estimator sees the work of a job before it ended, except
+// that of Oracle, which is for comparison.
+// | The package reads no clock and starts nothing. It decides who is admitted and the fewest slots that keep each
+// promise, and reports which deadlines stand (Decision.Due) and which jobs should end (Stopped). Package arbiter
+// decides about sprints, drop ratios and the price of a second past a deadline.
 package admission
 
 import (
@@ -42,7 +36,7 @@ const (
 	Adaptive Policy = iota
 	// Pythia is the paper's: the largest fraction seen, for all jobs.
 	Pythia
-	// Oracle is told the work of each job: an upper bound for comparison.
+	// Oracle knows the work of each job: an upper bound for comparison.
 	Oracle
 	// NoDrop shares fairly and ends no job.
 	NoDrop
@@ -73,24 +67,24 @@ func ParsePolicy(name string) (Policy, error) {
 	return 0, fmt.Errorf("%w: %q", ErrPolicy, name)
 }
 
-// fair reports whether the policy shares slots among all jobs and has no door.
+// fair reports whether the policy shares slots among all jobs without admission.
 func (p Policy) fair() bool { return p == NoDrop || p == Reactive }
 
-// Job is what is known of a job when it is submitted.
+// Job is a job at its submission.
 type Job struct {
 	ID   string
 	User string
-	// Tasks is the most slots that it can use.
+	// Tasks is the maximum of slots that it can use.
 	Tasks int
-	// Deadline is when it ought to end, from its submission.
+	// Deadline is counted from its submission.
 	Deadline time.Duration
-	// Waited is how long ago that was, for a job that comes from another controller.
+	// Waited is the time since its submission, for a job that comes from another controller.
 	Waited time.Duration
 	// Work is the time that all of its tasks take together. Only Oracle reads it.
 	Work time.Duration
 }
 
-// Verdict is what was decided.
+// Verdict is the kind of a decision.
 type Verdict uint8
 
 // The verdicts.
@@ -99,11 +93,11 @@ const (
 	Admitted Verdict = iota
 	// Queued: the job waits until slots are free, at most until Decision.Until.
 	Queued
-	// Refused: the promise cannot be kept, and the job never runs. It ends the job.
+	// Refused: the deadline cannot be promised, and the job never runs. It ends the job.
 	Refused
 	// Resized: a running job has another number of slots from now on, which may be 0.
 	Resized
-	// Stopped: a running job's promise is lost, and it is to be ended. It ends the job.
+	// Stopped: a running job's promise is lost, and the caller must end it. It ends the job.
 	Stopped
 )
 
@@ -112,31 +106,31 @@ var verdictNames = [...]string{Admitted: "admitted", Queued: "queued", Refused: 
 // String returns the word for the verdict.
 func (v Verdict) String() string { return verdictNames[v] }
 
-// Decision is one verdict about one job, with the numbers behind it.
+// Decision is one verdict about one job, with the numbers.
 type Decision struct {
 	ID      string
 	Verdict Verdict
-	// Slots is what the job holds from now on. Only the fair policies give parts of slots.
+	// Slots is what the job holds from now on. Only the fair policies give fractions of slots.
 	Slots float64
-	// Need is the fewest slots on which it is expected to meet its deadline, Free what nobody held before the
-	// decision, and Limit the most that it can use.
+	// Need is the fewest slots on which it is expected to meet its deadline, Free the free slots before the decision,
+	// and Limit the maximum that it can use.
 	Need, Free, Limit int
-	// Work is the expected work of the job; 0 while nothing is known.
+	// Work is the expected work of the job; 0 while unknown.
 	Work time.Duration
-	// Confidence is how probable it is that the job needs no more than Work: n/(n+1) for the bound of n fractions,
-	// less where a job runs on a chance. 0 while nothing is known, 1 for Oracle.
+	// Confidence is the probability that the job needs no more than Work: n/(n+1) for the bound of n fractions, less if
+	// a job runs on a chance. 0 while unknown, 1 for Oracle.
 	Confidence float64
 	// Samples is n.
 	Samples int
 	// Due is the deadline as a time.
 	Due time.Time
-	// Until is, for a queued job, when it is refused unless it has begun.
+	// Until is, for a queued job, when it is refused unless it has started.
 	Until time.Time
-	// Finish is, for an admitted job, its expected end; zero while nothing is known.
+	// Finish is, for an admitted job, its expected end; zero while unknown.
 	Finish time.Time
-	// Nearest is, for a refused job, the shortest deadline from its submission, not below its own, with which it would not be
-	// refused now, nothing else changed; 0 where none can be named. What a policy expects of a job may grow with
-	// its deadline: then none helps a job that needs more slots than there are.
+	// Nearest is, for a refused job, the shortest deadline from its submission, not below its own, with which it would
+	// not be refused now; 0 for none. What a policy expects of a job may grow with its deadline: then no deadline helps
+	// a job that needs more slots than exist.
 	Nearest time.Duration
 }
 
@@ -172,20 +166,20 @@ const rounding = 10 * time.Millisecond
 
 func round(d time.Duration) time.Duration { return d.Round(rounding) }
 
-// roundUp is round of a time below which a job is refused.
+// roundUp returns round of a time below which a job is refused.
 func roundUp(d time.Duration) time.Duration {
 	return min(TimeMost, (d + rounding - 1).Truncate(rounding))
 }
 
-// Power says what part of a cluster's slots a power budget pays for.
+// Power is the power of a cluster's slots.
 type Power struct {
-	// Idle is what the cluster draws without work, Full with all slots at full speed.
+	// Idle is the power of the cluster without work, Full with all slots at full speed.
 	Idle, Full units.Power
 }
 
-// Slots returns how many slots at full speed a budget pays for. A capped node is a straggler: under perfect speed-up,
-// slots at half of their speed do as much as half of the slots. Speed counts as linear in the watts above idle; where
-// package progress knows a better law, its caller passes slots to SetCapacity directly.
+// Slots returns how many slots at full speed a budget pays for. Under perfect speed-up, slots at half of their speed do
+// as much as half of the slots. Speed counts as linear in the power above idle; if package progress has a better law,
+// its caller passes slots to SetCapacity directly.
 func (p Power) Slots(slots int, budget units.Power) int {
 	switch {
 	case slots <= 0 || budget <= p.Idle:

@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	// jobsMost bounds the jobs that wait and run: ten times what the decision time is promised for.
+	// jobsMost bounds the waiting and running jobs: ten times the number for which the decision time is guaranteed.
 	jobsMost = 100_000
 	// CapacityMost bounds the slots, so that products with times stay exact.
 	CapacityMost = 10_000_000
-	// TasksMost is as many: a job of more could not use them.
+	// TasksMost is the same: a job with more could not use them.
 	TasksMost = 10_000_000
 	// TimeMost bounds deadlines and work: about 30 years, of which ten million tasks still have a finite sum.
 	TimeMost = 1e9 * time.Second
-	// slack is by how much a time may miss another through rounding, s.
+	// slack is the tolerance for rounding of times, s.
 	slack = 1e-6
-	// chance is how probable it has to be that a job meets its deadline on slots that may come free, for Adaptive to
-	// let it begin without a promise: chosen on the tuning seeds of the test of its goal (package lab/admit).
+	// chance is the minimum probability of meeting the deadline on slots that may become free, for Adaptive to start a
+	// job without a promise: chosen on the tuning seeds of the test of its goal (package lab/admit).
 	chance = 0.7
-	// spare is which part of the capacity no job gets by a last chance: small jobs are to find slots.
+	// spare is the fraction (one in spare) of the capacity that no job gets by a last chance, so that small jobs find
+	// slots.
 	spare = 20
 	// sweepMost is how many jobs of the queue get a new estimate at each event: their needs may have fallen.
 	sweepMost = 4
@@ -50,7 +51,7 @@ type job struct {
 	told           int     // the place in Controller.out of its admission, in the event that admitted it
 }
 
-// Controller is the door. Its zero value is not ready; New makes one.
+// Controller decides about admission. Its zero value is not ready; use New.
 type Controller struct {
 	policy   Policy
 	byTasks  bool // fair policies share in proportion to tasks
@@ -114,7 +115,7 @@ func (c *Controller) Running() iter.Seq2[string, float64] {
 	}
 }
 
-// Submit judges a job. The decisions are about this job, and about others that the time has changed.
+// Submit decides about a job. The decisions are about this job, and about others that are due by the time.
 func (c *Controller) Submit(now time.Time, in Job) ([]Decision, error) {
 	if err := c.check(&in); err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func (c *Controller) Submit(now time.Time, in Job) ([]Decision, error) {
 	return out, nil
 }
 
-// enter takes a job in, which neither waits nor runs yet.
+// enter adds a job that neither waits nor runs yet.
 func (c *Controller) enter(in Job) *job {
 	j := &job{Job: in, seq: c.nextSeq, submitted: c.now - in.Waited.Seconds(), limit: in.Deadline.Seconds()}
 	j.due = j.submitted + j.limit
@@ -171,8 +172,8 @@ func (c *Controller) check(in *Job) error {
 	return nil
 }
 
-// Finished reports that a running job has ended by itself. work is the time that its tasks took together; 0 where it
-// is not known: then nothing is learned from it. met reports whether the deadline was kept.
+// Finished reports that a running job has ended by itself. work is the time that its tasks took together; 0 if unknown:
+// then nothing is learned from it. met reports whether the deadline was met.
 func (c *Controller) Finished(now time.Time, id string, work time.Duration) (out []Decision, met bool, err error) {
 	j := c.jobs[id]
 	if j == nil || !j.running {
@@ -189,7 +190,7 @@ func (c *Controller) Finished(now time.Time, id string, work time.Duration) (out
 	return c.settle(), c.now <= j.due+slack, nil
 }
 
-// Withdraw reports that a job was taken back or has failed. Nothing is learned from it.
+// Withdraw reports that a job was withdrawn or has failed. Nothing is learned from it.
 func (c *Controller) Withdraw(now time.Time, id string) ([]Decision, error) {
 	j := c.jobs[id]
 	if j == nil {
@@ -200,7 +201,7 @@ func (c *Controller) Withdraw(now time.Time, id string) ([]Decision, error) {
 	return c.settle(), nil
 }
 
-// SetCapacity reports that there are so many slots from now on, as the power budget or the nodes have changed.
+// SetCapacity reports a new number of slots, because the power budget or the nodes have changed.
 func (c *Controller) SetCapacity(now time.Time, slots int) ([]Decision, error) {
 	if err := checkCapacity(slots); err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func (c *Controller) SetCapacity(now time.Time, slots int) ([]Decision, error) {
 	return c.settle(), nil
 }
 
-// Tick carries out what is due by the clock alone.
+// Tick handles what is due by the clock alone.
 func (c *Controller) Tick(now time.Time) []Decision {
 	c.advance(now)
 	return c.settle()
@@ -235,7 +236,7 @@ func (c *Controller) NextTick() (time.Time, bool) {
 	return c.time(max(next, c.now) + 2*slack), true
 }
 
-// advance moves the time on; it never goes back.
+// advance moves the time forward; it never goes back.
 func (c *Controller) advance(now time.Time) {
 	c.out, c.refused = nil, nil
 	if !c.began {
@@ -248,7 +249,7 @@ func (c *Controller) time(s float64) time.Time {
 	return c.epoch.Add(time.Duration(min(s, 2*TimeMost.Seconds()) * 1e9))
 }
 
-// look brings the estimate of a job that waits up to date.
+// look updates the estimate of a waiting job.
 func (c *Controller) look(j *job) {
 	j.estimate = c.estimate(j)
 	if !j.estimate.known {
@@ -262,10 +263,10 @@ func (c *Controller) look(j *job) {
 	}
 }
 
-// most is the most slots that the job can use.
+// most returns the maximum of slots that the job can use.
 func (j *job) most(capacity int) int { return min(j.Tasks, capacity) }
 
-// slotsFor is the fewest slots that do so much work in so much time.
+// slotsFor returns the fewest slots that do this work in this time.
 func slotsFor(work, left float64) int {
 	if left <= 0 {
 		return math.MaxInt32
@@ -273,8 +274,8 @@ func slotsFor(work, left float64) int {
 	return max(1, int(min(math.MaxInt32, float64(ceil(min(work/(left+slack/2), 1e15))))))
 }
 
-// feasible reports whether the job can still meet its deadline, by its estimate. Without slots none can begin, but
-// capacity may come back before the deadline.
+// feasible reports whether the job can still meet its deadline, by its estimate. Without slots none can start, but
+// capacity may return before the deadline.
 func (c *Controller) feasible(j *job) bool {
 	if c.capacity == 0 {
 		return j.due-c.now > slack
@@ -289,7 +290,7 @@ func (c *Controller) lookAtAll() {
 	c.queue.rebuilt()
 }
 
-// settle does what follows from the last event, and returns all decisions since.
+// settle handles the consequences of the last event, and returns all decisions since.
 func (c *Controller) settle() []Decision {
 	if c.policy.fair() {
 		c.share()
@@ -328,10 +329,10 @@ func (c *Controller) settle() []Decision {
 	return c.out
 }
 
-// free is how many whole slots nobody holds.
+// free returns the number of whole free slots.
 func (c *Controller) free() int { return max(0, c.capacity-c.others-int(c.held)) }
 
-// room is how many slots are promised to nobody: all that others hold beyond their promises is lent.
+// room returns the number of unpromised slots: what running jobs hold beyond their promises is lent.
 func (c *Controller) room() int {
 	if c.policy == Adaptive {
 		return max(0, c.capacity-c.others-c.promised)
@@ -362,8 +363,8 @@ func (c *Controller) admit() {
 	}
 }
 
-// lastChance ends a job that cannot be promised its deadline, and is in no queue. Adaptive lets it run on slots that
-// are promised to nobody, if with those that are likely to come free it ends in time with a probability of chance.
+// lastChance ends a job whose deadline cannot be promised, and that is in no queue. Adaptive starts it on unpromised
+// slots if it ends in time with a probability of chance, including slots that are likely to become free.
 func (c *Controller) lastChance(j *job) {
 	slots, e, ok := c.chanceOf(j, c.likely)
 	if !ok {
@@ -374,7 +375,7 @@ func (c *Controller) lastChance(j *job) {
 	c.start(j, slots)
 }
 
-// chanceOf returns the slots that a job without a promise would begin on, and what is expected of it then.
+// chanceOf returns the slots that a job without a promise would start on, and what is expected of it then.
 func (c *Controller) chanceOf(j *job, likely func() int) (slots int, e estimate, ok bool) {
 	left := j.due - c.now
 	slots = min(j.Tasks, c.room()-c.capacity/spare)
@@ -390,8 +391,8 @@ func (c *Controller) chanceOf(j *job, likely func() int) (slots int, e estimate,
 	return slots, estimate{work: expected * left, confidence: p}, p >= chance
 }
 
-// likely is how many slots are promised beyond what running jobs are likely to need: by the median where they have had
-// less. It is below 0 when jobs that run on a chance need more than they are promised.
+// likely returns how many slots are promised beyond what running jobs are likely to need: by the median if they have
+// had less. It is negative when jobs that run on a chance need more than they are promised.
 func (c *Controller) likely() int {
 	sum := 0
 	for _, j := range c.running {
@@ -407,7 +408,7 @@ func (c *Controller) likely() int {
 	return sum
 }
 
-// grant returns with how many slots a job that fits begins.
+// grant returns with how many slots a job that fits starts.
 func (c *Controller) grant(j *job) int {
 	if !j.estimate.known {
 		return min(j.Tasks, c.room())
@@ -415,7 +416,7 @@ func (c *Controller) grant(j *job) int {
 	return j.need
 }
 
-// sweep looks at some jobs of the queue whose needs may have fallen since.
+// sweep updates some jobs of the queue whose needs may have fallen.
 func (c *Controller) sweep() {
 	for range min(sweepMost, len(c.queue.order.jobs)) {
 		c.queue.sweep = (c.queue.sweep + 1) % len(c.queue.order.jobs)
@@ -425,7 +426,7 @@ func (c *Controller) sweep() {
 	}
 }
 
-// start lets a job run on slots.
+// start starts a job on slots.
 func (c *Controller) start(j *job, slots int) {
 	if c.policy == Adaptive {
 		c.takeBack(slots)
@@ -454,7 +455,7 @@ func (c *Controller) start(j *job, slots int) {
 	c.out = append(c.out, d)
 }
 
-// leave takes a job out, wherever it is.
+// leave removes a job from wherever it is.
 func (c *Controller) leave(j *job) {
 	delete(c.jobs, j.ID)
 	if !j.running {
@@ -489,8 +490,8 @@ type refusal struct {
 	at int
 }
 
-// name says for each job that the event has refused which deadline would not be: once all else is decided, so that who asks
-// again at once gets it.
+// name sets, for each job that the event has refused, the deadline that would be feasible: after everything else is
+// decided, so that it is valid for an immediate new request.
 func (c *Controller) name() {
 	if len(c.refused) == 0 {
 		return
@@ -502,9 +503,9 @@ func (c *Controller) name() {
 	c.refused = nil
 }
 
-// nearest returns the shortest deadline, not below its own, with which j would not be refused; 0 where there is none, or nothing
-// is known. What is expected of a job may grow with its deadline, so the deadline is searched, by what decides: a longer one
-// is never refused where a shorter one is not.
+// nearest returns the shortest deadline, not below its own, with which j would not be refused; 0 for none, or if
+// nothing is known. The expected work of a job may grow with its deadline, so the deadline is searched with the
+// deciding function, which never refuses a longer deadline where it accepts a shorter one.
 func (c *Controller) nearest(j *job, likely func() int) time.Duration {
 	low, high := j.limit, TimeMost.Seconds()
 	if !j.estimate.known || c.capacity == 0 || !c.takes(j, high, likely) {
@@ -524,7 +525,7 @@ func (c *Controller) nearest(j *job, likely func() int) time.Duration {
 	return min(TimeMost, time.Duration(math.Ceil((high+slack)*1e9)))
 }
 
-// takes reports whether j would not be refused now, had it another deadline.
+// takes reports whether j would not be refused now with another deadline.
 func (c *Controller) takes(j *job, limit float64, likely func() int) bool {
 	o := job{Job: j.Job, submitted: j.submitted, limit: limit, due: j.submitted + limit}
 	c.look(&o)

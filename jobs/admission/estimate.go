@@ -88,7 +88,7 @@ type learned struct {
 	whole  history
 }
 
-// sizeClass is the number of binary digits of the tasks, in pairs: 1, 2 to 3, 4 to 15, 16 to 63, and so on.
+// sizeClass returns the number of binary digits of the tasks, in pairs: 1, 2 to 3, 4 to 15, 16 to 63, and so on.
 func sizeClass(tasks int) int { return bits.Len(uint(tasks)) / 2 }
 
 func (l *learned) add(j *job, fraction, time float64) {
@@ -141,7 +141,7 @@ func (c *Controller) estimate(j *job) estimate {
 	return estimate{}
 }
 
-// expected is Adaptive's estimate by jobs that ended. By the fraction alone, work grows with the deadline, and no deadline helps a
+// expected returns Adaptive's estimate by jobs that ended. By the fraction alone, work grows with the deadline, and no deadline helps a
 // job that needs more slots than there are: such a job is expected to take as long as the others did for each task, if that is less. A running job keeps its kind of estimate.
 func (c *Controller) expected(j *job, h *history) estimate {
 	f, p := h.fractions.bound()
@@ -157,7 +157,7 @@ func (c *Controller) expected(j *job, h *history) estimate {
 	return e
 }
 
-// learn is the paper's Algorithm 1, and what Adaptive does instead. work is the job's whole work, s. It reports whether
+// learn learns from an ended job: the paper's Algorithm 1, or what Adaptive does instead. work is the job's whole work, s. It reports whether
 // all estimates have changed.
 func (c *Controller) learn(j *job, work float64) (changed bool) {
 	c.ended++
@@ -182,5 +182,5 @@ func (c *Controller) learn(j *job, work float64) (changed bool) {
 	return true
 }
 
-// ceil is math.Ceil that forgives the rounding of a division.
+// ceil returns the ceiling of x, tolerant of the rounding of a division.
 func ceil(x float64) int { return int(math.Ceil(x - 1e-9*max(1, x))) }

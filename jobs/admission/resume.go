@@ -50,7 +50,7 @@ func (c *Controller) Learn(in Job, work time.Duration) error {
 	return nil
 }
 
-// Ask says what Submit would decide about a job if there were so many slots, some of them in the hands of others, and
+// Ask states what Submit would decide about a job if there were so many slots, some of them in the hands of others, and
 // changes nothing.
 func (c *Controller) Ask(now time.Time, in Job, slots, others int) (Decision, error) {
 	o := c.clone()
@@ -104,7 +104,7 @@ func (c *Controller) SetOthers(now time.Time, slots int) ([]Decision, error) {
 // Capacity returns the slots that there are, and how many of them are in the hands of others.
 func (c *Controller) Capacity() (slots, others int) { return c.capacity, c.others }
 
-// clone is a controller that shares nothing with this one that changes.
+// clone returns a controller that shares nothing with this one that changes.
 func (c *Controller) clone() *Controller {
 	o := *c
 	o.out = nil

@@ -142,7 +142,7 @@ func (c *Controller) rank(j *job, need int) float64 {
 	return max(0, j.estimate.work-j.done) / max(j.estimate.work, 1e-9)
 }
 
-// needOf is the fewest slots on which a running job meets its deadline.
+// needOf returns the fewest slots on which a running job meets its deadline.
 func (c *Controller) needOf(j *job) int {
 	e := c.estimate(j)
 	if !e.known {

@@ -1,7 +1,7 @@
 // Claims: shares add up and leave every job its least; no early stop below the floor,
 // before the uncapped finish time, or of a job that no cap has slowed; unknown
 // estimates give equal shares; shares settle instead of swinging; the order of jobs
-// does not matter; reports that make no sense are harmless.
+// does not matter; reports that are invalid are harmless.
 package arbiter_test
 
 import (

@@ -178,7 +178,7 @@ func (m *memory) usable() int {
 // Bounds of the exponent of a job's speed over its containers: outside them an estimate is noise.
 const betaMin, betaMax = 0.5, 1
 
-// beta is the exponent of the job's speed over its containers.
+// beta returns the exponent of the job's speed over its containers.
 func (m *memory) beta() float64 {
 	_, c := m.tracker.Exponents()
 	if m.tracker.Policy() != progress.Learned {

@@ -109,7 +109,7 @@ func drawContender(t *rapid.T, id string) arbiter.Contender {
 	c.Promised = rapid.SampledFrom([]int{0, 0, 5, 20, 50}).Draw(t, "promised")
 	c.ErrorBound = rapid.SampledFrom([]float64{0, 0, 0, 0.1}).Draw(t, "error")
 	c.CopiesWanted, c.CopiesSave = rapid.SampledFrom([]int{0, 0, 3, 40}).Draw(t, "copies wanted"), time.Duration(rapid.IntRange(0, 60).Draw(t, "save"))*second
-	// A few numbers make no sense.
+	// A few numbers are invalid.
 	for _, odd := range []func(){
 		func() { c.Rank = rapid.SampledFrom([]int{-1, 1 << 40}).Draw(t, "odd rank") },
 		func() { c.Tasks = count("odd tasks") },

@@ -1,6 +1,6 @@
 // Claims: containers go to the jobs in the order of their classes and of their submission, except for small jobs and
 // deadlines, and never exceed the pool; a joule goes where it saves most, one sprint a domain, and lower classes leave
-// the reserve, which adapts; a task is given up late, at a price that rises, within floor and pending; a node is held
+// the reserve, which adapts; a task is dropped late, at a price that rises, within floor and pending; a node is held
 // only where a watt is worth more elsewhere, and never where that would make a job miss its deadline.
 package arbiter_test
 
@@ -225,7 +225,7 @@ func TestReserveAdapts(t *testing.T) {
 	kept("after an hour without a job of the highest class", 211*time.Minute, 0)
 }
 
-// crowd is a job that gives up tasks, with so many like it behind it.
+// crowd is a job that drops tasks, with so many like it behind it.
 func crowd(n int, change func(c *arbiter.Contender)) arbiter.Look {
 	first := changed(busy("a"), func(c *arbiter.Contender) { c.MaySprint, c.Pending, c.Outlook.Rest = false, 20, rest(30, 10) })
 	change(&first)
@@ -240,7 +240,7 @@ func TestDrops(t *testing.T) {
 	t.Parallel()
 	none := func(*arbiter.Contender) {}
 	last := -1.0
-	for _, behind := range []int{0, 5, 9, 12, 15, 20} { // the more wait, the more is given up
+	for _, behind := range []int{0, 5, 9, 12, 15, 20} { // the more wait, the more is dropped
 		var m arbiter.Movers
 		theta := 0.0
 		for _, d := range m.Step(0, crowd(behind, none)).Deflates {

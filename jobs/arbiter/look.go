@@ -100,7 +100,7 @@ type Offer struct {
 	Why string
 }
 
-// pot is the name of the pot that pays.
+// pot returns the name of the pot that pays.
 func (o *Offer) pot() string {
 	if o.Pot == "" {
 		return o.Domain

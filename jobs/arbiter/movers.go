@@ -29,12 +29,12 @@ const (
 	MoveCopy
 )
 
-// MoveKinds are all of them.
+// MoveKinds returns all of them.
 func MoveKinds() []MoveKind {
 	return []MoveKind{MoveNone, MoveSprint, MoveCap, MoveReallocate, MoveDeflate, MoveCopy}
 }
 
-// String is the kind as it is shown.
+// String returns the kind as it is shown.
 func (k MoveKind) String() string {
 	return [...]string{"none", "sprint", "cap", "reallocate", "deflate", "copy"}[max(0, min(k, MoveCopy))]
 }

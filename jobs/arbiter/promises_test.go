@@ -201,7 +201,7 @@ func TestErrorBound(t *testing.T) {
 	if len(loose.Deflates) > 0 {
 		t.Errorf("it gives up tasks beside what its bound leaves out: %+v", loose.Deflates)
 	}
-	// Once the bound is met, what has not begun is given up: 20 of the last 30 tasks.
+	// Once the bound is met, what has not begun is dropped: 20 of the last 30 tasks.
 	for running, want := range map[int]float64{11: 0, 10: 0.2} {
 		var m arbiter.Movers
 		c := fresh(busy("a"), 100, 1)

@@ -134,7 +134,7 @@ func (SprintDue) action() {}
 // have ended. Their ratio is the paper's resource waste.
 type Waste struct{ Killed, Total time.Duration }
 
-// Ratio is Killed over Total; false while nothing has ended.
+// Ratio returns Killed over Total; false while nothing has ended.
 func (w Waste) Ratio() (ratio float64, known bool) {
 	if w.Total <= 0 {
 		return 0, false
@@ -217,7 +217,7 @@ func (b *Buffers) wait(j Job, runs uint32) {
 	b.waiting[j.Class] = slices.Insert(b.waiting[j.Class], at, j)
 }
 
-// before is the order inside a buffer: killed jobs, then by submission.
+// before returns the order inside a buffer: killed jobs, then by submission.
 func (b *Buffers) before(x, y Job) int {
 	return cmp.Or(-cmp.Compare(min(b.runs[x.ID], 1), min(b.runs[y.ID], 1)), x.Submitted.Compare(y.Submitted), cmp.Compare(x.ID, y.ID))
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Seed is what the dropped tasks of a job are chosen by, the same in each of its runs and
+// Seed returns what the dropped tasks of a job are chosen by, the same in each of its runs and
 // for whoever deflates it first. It has 53 bits, so that it stays whole in JSON.
 func Seed(id string) uint64 {
 	sum := sha256.Sum256([]byte(id))

@@ -1,22 +1,15 @@
-// Package containers divides an engine's containers among its jobs, and decides when
-// a job that tolerates approximate results may stop early. The model is CAB
-// (Nabavinejad et al., "QoR-Aware Power Capping for Approximate Big Data
-// Processing"): a power cap slows every job, and containers of those that can still
-// end in time on fewer tasks make up for it where quality may not be given up.
-//
-// The one idea: a job's end is a convex function of its containers,
-//
-//	d(c) = elapsed + left * ((held-overhead) / (c-overhead))^beta
-//
-// so that handing out container after container, each to where it shortens most, is
-// not a heuristic but the optimum. Each job has its uncapped finish time D: being
-// late against it counts, as a share of D; being early counts nothing.
-//
-// Guarantees: containers are whole and add up to the total, but for what would only slow jobs
-// down whose scaling curve is known; no job gets fewer than its least; the order of jobs does
-// not matter; a job whose end is unknown gets its equal share; no early stop before D or below
-// the quality floor. Where even the least does not fit, nothing is divided and the error says
-// who goes without.
+// Package containers divides an engine's containers among its jobs, and decides when a job that tolerates approximate
+// results may stop early. The model is CAB (Nabavinejad et al., "QoR-Aware Power Capping for Approximate Big Data
+// Processing"): a power cap slows every job. Jobs that can still finish in time with fewer tasks give containers to
+// those whose quality must not fall.
+// | The one idea: a job's end is a convex function of its containers,
+// |       d(c) = elapsed + left * ((held-overhead) / (c-overhead))^beta
+// | so that assigning container after container, each to where it shortens most, is not a heuristic but the optimum.
+// Each job has its uncapped finish time D: being late counts, as a fraction of D; being early does not.
+// | Guarantees: containers are whole and add up to the total, except for those that would only slow down jobs with a
+// known scaling curve; no job gets fewer than its minimum; the order of jobs does not matter; a job with an unknown end
+// gets its equal share; no early stop before D or below the quality floor. If even the minimums do not fit, nothing is
+// divided and the error states who gets none.
 package containers
 
 import (
@@ -32,11 +25,11 @@ import (
 var (
 	// ErrPolicy: there is no policy of that name.
 	ErrPolicy = errors.New("containers: unknown policy")
-	// ErrJob: a job's numbers make no sense.
+	// ErrJob: a job's numbers are invalid.
 	ErrJob = errors.New("containers: bad job")
 )
 
-// TooFewError tells that there are fewer containers than the jobs need at least.
+// TooFewError reports that there are fewer containers than the jobs need at least.
 type TooFewError struct {
 	// Containers is how many there are, Needed what all jobs need at least.
 	Containers, Needed int
@@ -44,7 +37,7 @@ type TooFewError struct {
 	Without []string
 }
 
-// Error says who goes without, and why.
+// Error states who goes without, and why.
 func (e *TooFewError) Error() string {
 	return fmt.Sprintf("containers: %d containers, but the jobs need at least %d; %s would get none until others finish",
 		e.Containers, e.Needed, strings.Join(e.Without, ", "))
@@ -68,7 +61,7 @@ type Job struct {
 	// beyond the peak, and by Stretch none that make it no faster; where nobody else can use them, some are left over.
 	Curve *Curve
 
-	// Known tells that Finish and Uncapped are known.
+	// Known reports that Finish and Uncapped are known.
 	Known bool
 	// Elapsed is how long it has run.
 	Elapsed time.Duration
@@ -80,7 +73,7 @@ type Job struct {
 	// to Finish.
 	More    int
 	PerTask time.Duration
-	// Met tells that it has completed the least tasks.
+	// Met reports that it has completed the least tasks.
 	Met bool
 }
 
@@ -144,7 +137,7 @@ func Allocate(policy Policy, total int, jobs []Job, settings Settings) (Plan, er
 	return d.plan(jobs), nil
 }
 
-// StretchOf is the Plan.Stretch of any division of total containers: given says how
+// StretchOf returns the Plan.Stretch of any division of total containers: given says how
 // many each job has, in the order of jobs.
 func StretchOf(total int, jobs []Job, given []int) float64 {
 	sum := 0.0
@@ -168,7 +161,7 @@ type entry struct {
 	judged bool
 }
 
-// slower is by what factor the job is slower with c containers than with those it
+// slower returns by what factor the job is slower with c containers than with those it
 // holds; containers beyond its most do nothing.
 func (e *entry) slower(c float64) float64 {
 	held := float64(e.Held)
@@ -185,20 +178,20 @@ func (e *entry) slower(c float64) float64 {
 	return math.Pow((held-float64(e.Overhead))/(c-float64(e.Overhead)), e.Beta)
 }
 
-// end is when the job ends with c containers and extra tasks beyond its floor, in
+// end returns when the job ends with c containers and extra tasks beyond its floor, in
 // seconds since its start.
 func (e *entry) end(c float64, extra int) float64 {
 	left := (e.Finish - e.Elapsed).Seconds() + float64(extra)*e.PerTask.Seconds()
 	return e.Elapsed.Seconds() + math.Max(0, left)*e.slower(c)
 }
 
-// late is by how much that is beyond what is aimed at, (1-epsilon) D, as a share of D.
+// late returns by how much that is beyond what is aimed at, (1-epsilon) D, as a share of D.
 func (e *entry) late(c float64, extra int, epsilon float64) float64 {
 	uncapped := e.Uncapped.Seconds()
 	return math.Max(0, e.end(c, extra)/uncapped-(1-epsilon))
 }
 
-// ratio is d/D with the containers that the job holds.
+// ratio returns d/D with the containers that the job holds.
 func (e *entry) ratio(extra int) float64 {
 	if !e.Known {
 		return 1
@@ -206,7 +199,7 @@ func (e *entry) ratio(extra int) float64 {
 	return e.end(float64(e.Held), extra) / e.Uncapped.Seconds()
 }
 
-// ceiling is the most containers that the job may be given: those of its curve's peak, or its least.
+// ceiling returns the most containers that the job may be given: those of its curve's peak, or its least.
 func (e *entry) ceiling() int {
 	if p := e.Curve.Peak(); p > 0 {
 		return max(e.Least, e.Overhead+p)
@@ -259,7 +252,7 @@ func (e *entry) complete(equal int) {
 	}
 }
 
-// check refuses numbers that make no sense.
+// check refuses numbers that are invalid.
 func (e *entry) check() error {
 	switch {
 	case e.Name == "":
@@ -297,7 +290,7 @@ func (d *divider) fits() error {
 	return err
 }
 
-// plan is the result in the caller's order.
+// plan returns the result in the caller's order.
 func (d *divider) plan(jobs []Job) Plan {
 	p, given := Plan{Shares: make([]Share, len(jobs))}, make([]int, len(jobs))
 	for _, e := range d.entries {

@@ -7,35 +7,33 @@ import (
 	"slices"
 )
 
-// Bounds of a curve.
+// Limits of a curve.
 const (
-	// CurvePointsMost bounds the points of a curve: with a growing distance they cover any cluster.
+	// CurvePointsMost bounds the points of a curve: with growing distances they cover any cluster.
 	CurvePointsMost = 64
 	// curveMost bounds containers and speed-ups: no cluster has more.
 	curveMost = 10_000_000
-	// touch is the part of a speed-up below which a difference is rounding.
+	// touch is the fraction of a speed-up below which a difference is rounding.
 	touch = 1e-9
 )
 
-// ErrCurve reports that the points of a curve make no sense.
+// ErrCurve is returned for invalid points of a curve.
 var ErrCurve = errors.New("containers: bad scaling curve")
 
-// CurvePoint is how many times as fast a job is on so many containers for its tasks as on one.
+// CurvePoint is how many times as fast a job is on a number of containers for its tasks as on one.
 type CurvePoint struct {
 	Containers int
 	Speedup    float64
 }
 
 // Curve is a job's speed-up over its containers. Between its points it is linear. It ends at its peak, the fewest
-// containers with the highest speed-up: more of them slow the job down. A curve whose last point is its highest has
-// no peak: beyond that point it rises as between the last two corners of its envelope.
-//
-// Speed-ups need not be concave: a job that spills to disk from some size on has a step. Its envelope, the least
-// concave function that is nowhere below it, promises more than the job reaches between the corners of the
-// envelope. So containers are divided by the envelope, what is given is judged by the curve itself, and no job is given
-// containers that make it no faster (Fastest).
-//
-// A nil Curve is that of a job whose speed follows its containers.
+// containers with the highest speed-up: more of them slow the job down. A curve whose last point is its highest has no
+// peak: beyond that point it rises as between the last two corners of its envelope.
+// | Speed-ups need not be concave: a job that spills to disk from some size on has a step. Its envelope, the least
+// concave function that is nowhere below it, exceeds the speed-up of the job between its corners. So containers are
+// divided by the envelope, the result is judged by the curve itself, and no job gets containers that make it no faster
+// (Fastest).
+// | A nil Curve is that of a job whose speed follows its containers.
 type Curve struct {
 	points []CurvePoint
 	hull   []CurvePoint // the corners of the envelope
@@ -89,7 +87,7 @@ func slope(a, b CurvePoint) float64 {
 	return (b.Speedup - a.Speedup) / float64(b.Containers-a.Containers)
 }
 
-// Peak returns the number of containers for tasks beyond which more slow the job down; 0 where none is known.
+// Peak returns the number of containers for tasks above which more slow the job down; 0 if none is known.
 func (c *Curve) Peak() int {
 	if c == nil {
 		return 0
@@ -129,8 +127,8 @@ func (c *Curve) along(points []CurvePoint, n float64) float64 {
 	return a.Speedup + slope(a, b)*(n-float64(a.Containers))
 }
 
-// Fastest returns the fewest containers for tasks, n at most, on which the job is as fast as n containers let it be. They never
-// exceed the peak; 0 only for 0.
+// Fastest returns the fewest containers for tasks, at most n, on which the job is as fast as on n. They never exceed
+// the peak; 0 only for 0.
 func (c *Curve) Fastest(n int) int {
 	if c == nil || n <= 1 {
 		return n
@@ -166,8 +164,8 @@ func (c *Curve) needs(speedup float64) int {
 	return high
 }
 
-// Corners returns the numbers of containers for tasks at which the envelope bends, below n, and what is fastest up to n.
-// Among them is the best of any cost that rises with the containers and falls with the envelope as a part of it.
+// Corners returns the numbers of containers for tasks at which the envelope bends, below n, and the fastest up to n.
+// They include the best number for any cost that rises with the containers and falls with the envelope as a part of it.
 func (c *Curve) Corners(n int) []int {
 	if c == nil {
 		return []int{n}

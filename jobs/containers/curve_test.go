@@ -1,6 +1,6 @@
 // Claims: a curve's envelope is concave and nowhere below it; a job gets no containers that make it no faster,
 // and never any beyond the peak; the default's sum of delays is the least of all divisions where curves are
-// concave; points that make no sense are refused by name.
+// concave; points that are invalid are refused by name.
 package containers_test
 
 import (

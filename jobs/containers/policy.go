@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// Policy says who gets containers.
+// Policy is how containers are divided.
 type Policy string
 
 // Policies by name.
 const (
-	// Stretch makes the sum of the jobs' delays, each as a share of its uncapped
-	// finish time, as small as it can be: the default.
+	// Stretch minimises the sum of the jobs' delays, each as a fraction of its uncapped finish time: the default.
 	Stretch Policy = "stretch"
 	// Paper is CAB as printed: equation (3) and the loop of Fig. 3.
 	Paper Policy = "paper"
@@ -23,11 +22,11 @@ const (
 	Released Policy = "released"
 	// Equal gives every job the same.
 	Equal Policy = "equal"
-	// Fair leaves it to the engine's own fair scheduler, and says what that gives.
+	// Fair leaves the division to the engine's own fair scheduler, and returns its result.
 	Fair Policy = "fair"
 )
 
-// Policies are all policies, the default first.
+// Policies returns all policies, the default first.
 func Policies() []Policy { return []Policy{Stretch, Paper, Released, Equal, Fair} }
 
 func names() string {
@@ -49,7 +48,7 @@ func ParsePolicy(name string) (Policy, error) {
 	return "", fmt.Errorf("%w %q: want one of %s", ErrPolicy, name, names())
 }
 
-// Sentence says what the policy does.
+// Sentence returns a description of the policy.
 func (p Policy) Sentence() string {
 	switch p {
 	case Paper:
@@ -65,7 +64,7 @@ func (p Policy) Sentence() string {
 	return "least total delay over the uncapped finish times; the remainder improves quality"
 }
 
-// Sets tells whether the policy sets shares at all.
+// Sets reports whether the policy sets shares at all.
 func (p Policy) Sets() bool { return p != Fair }
 
 // equal gives every job the same.
@@ -76,8 +75,8 @@ func (d *divider) equal() {
 	d.round()
 }
 
-// fair is what a fair scheduler does with equal weights: all rise alike, until a job
-// can use no more; what nobody can use goes to nobody there, and to all here.
+// fair divides like a fair scheduler with equal weights: all shares rise equally, until a job can use no more; unlike
+// there, unused containers go to all.
 func (d *divider) fair() {
 	left, open := float64(d.total), slices.Clone(d.entries)
 	for len(open) > 0 {
@@ -100,8 +99,8 @@ func (d *divider) fair() {
 	d.round()
 }
 
-// paper is equation (3) with the loop of Fig. 3. Both count with what jobs hold now:
-// the paper leaves open which containers its finish times mean.
+// paper is equation (3) with the loop of Fig. 3. Both count with what jobs hold now: the paper does not define which
+// containers its finish times assume.
 func (d *divider) paper() {
 	ratios, sum := make([]float64, len(d.entries)), 0.0
 	for i, e := range d.entries {
@@ -128,12 +127,11 @@ func (d *divider) paper() {
 	d.round()
 }
 
-// What the published code gives a job that has met its floor: its application master
-// and one task.
+// What the published code gives a job that has met its floor: its application master and one task.
 const releasedMet = 2
 
-// released is the rule of the published code: what each needs to end at D; where that
-// does not fit, jobs that have met their floors keep 2 and the others share the rest.
+// released is the rule of the published code: what each needs to end at D; if that does not fit, jobs that have met
+// their floors keep 2 and the others share the rest.
 func (d *divider) released() {
 	sum, rest := 0, d.total
 	for _, e := range d.entries {
@@ -166,8 +164,7 @@ func (d *divider) released() {
 	d.roundRobin()
 }
 
-// roundRobin corrects the sum by one container after another, in turn, nobody below
-// its least.
+// roundRobin corrects the sum by one container after another, in turn, no job below its minimum.
 func (d *divider) roundRobin() {
 	left := d.total
 	for _, e := range d.entries {
@@ -183,14 +180,12 @@ func (d *divider) roundRobin() {
 	}
 }
 
-// stretch first gives everybody its own: an equal share, or what it needs to end in time
-// on the tasks of its floor. So nobody is late for the sake of others: the model lets jobs
-// keep their containers to the end, and would take too many from those who end first, while
-// what these leave goes to the others anyway. The rest goes out container after container,
-// each to the job whose delay it shortens most. Delays are convex in containers, so this is
-// the least sum. When no job is late on the tasks of its floor, the same goes on with all
-// its tasks, and then the job that ends last is served first. n jobs and c containers cost
-// O(c log n).
+// stretch first gives every job its own: an equal share, or what it needs to end in time with the tasks of its floor.
+// So no job is late for the sake of others: the model lets jobs keep their containers to the end, and would take too
+// many from those that end first, whose containers go to the others anyway. The rest is assigned container after
+// container, each to the job whose delay it shortens most. Delays are convex in containers, so this is the least sum.
+// When no job is late with the tasks of its floor, the same continues with all its tasks, and then the job that ends
+// last is served first. n jobs and c containers cost O(c log n).
 func (d *divider) stretch() {
 	left, even := d.total, d.even()
 	var known queue
@@ -221,7 +216,7 @@ func (d *divider) stretch() {
 	}
 }
 
-// hand gives containers to the jobs whose delays they shorten most, one after the other, and returns those that would
+// hand assigns containers to the jobs whose delays they shorten most, one after the other, and returns those that would
 // only slow jobs down.
 func (d *divider) hand(known queue, left int) int {
 	for ; left > 0 && !known[0].full; left-- {
@@ -232,7 +227,7 @@ func (d *divider) hand(known queue, left int) int {
 	return left
 }
 
-// trim takes from jobs with curves what makes them no faster, and gives it, with what is left, to the others.
+// trim takes from jobs with curves what makes them no faster, and assigns it, with what is left, to the others.
 func (d *divider) trim(known queue, left int) {
 	curved := false
 	for _, e := range d.entries {
@@ -254,7 +249,7 @@ func (d *divider) trim(known queue, left int) {
 	d.hand(known, left)
 }
 
-// even are equal shares. The odd containers stay with those who hold most, so that noise moves none.
+// even returns equal shares. The odd containers stay with the jobs that hold most, so that noise moves none.
 func (d *divider) even() map[*entry]int {
 	share, odd := d.total/len(d.entries), d.total%len(d.entries)
 	even := make(map[*entry]int, len(d.entries))
@@ -269,8 +264,8 @@ func (d *divider) even() map[*entry]int {
 	return even
 }
 
-// own is what a job gets before others may have it: an equal share, or less where it can use no more or needs no more
-// to end in time on the tasks of its floor.
+// own returns what a job gets before others may have it: an equal share, or less if it can use no more or needs no more
+// to end in time with the tasks of its floor.
 func (d *divider) own(e *entry, share int) int {
 	if e.Most > 0 {
 		share = min(share, e.Most)
@@ -281,8 +276,8 @@ func (d *divider) own(e *entry, share int) int {
 	return max(e.Least, share)
 }
 
-// need is with how many containers the job ends in time on the tasks of its floor; more than there are where none are
-// enough.
+// need returns the number of containers with which the job ends in time with the tasks of its floor; more than exist if
+// none are enough.
 func (e *entry) need() int {
 	left, until := (e.Finish - e.Elapsed).Seconds(), (e.Uncapped - e.Elapsed).Seconds()
 	if left <= 0 {
@@ -305,8 +300,7 @@ func (e *entry) need() int {
 // needMost is more than any cluster has.
 const needMost = 1e6
 
-// reach is how many tasks beyond its floor a job will have done by its uncapped
-// finish time.
+// reach returns how many tasks above its floor a job will have done by its uncapped finish time.
 func (d *divider) reach(e *entry) int {
 	if !e.Known || e.More == 0 || e.PerTask <= 0 {
 		return 0
@@ -320,11 +314,11 @@ func (d *divider) reach(e *entry) int {
 	return min(e.More, int(spare/each))
 }
 
-// A bid is what one more container would do for a job.
+// A bid is the effect of one more container on a job.
 type bid struct {
 	e *entry
-	// floor and all are by how much it would be less late, on the tasks of its floor
-	// and on all of them; end is when it would end on all, 0 when it can use no more.
+	// floor and all are by how much it would be less late, with the tasks of its floor and with all of them; end is
+	// when it would end with all, 0 when it can use no more.
 	floor, all, end float64
 	// full is true where more would slow the job down.
 	full bool

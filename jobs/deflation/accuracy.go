@@ -11,7 +11,7 @@ import (
 // both from 0 to 1.
 type Loss struct{ Drop, Error float64 }
 
-// ProfileOf is a table of drop ratios and errors as a quality profile: errors never fall
+// ProfileOf returns a table of drop ratios and errors as a quality profile: errors never fall
 // with the drop ratio (rows that say otherwise are pooled and named in a warning), dropping
 // nothing is exact, dropping everything leaves nothing. DIAS's Fig. 6 is such a table. The
 // error is a *ProblemError.
@@ -47,7 +47,7 @@ func ProfileOf(name string, table []Loss) (*quality.Profile, []string, error) {
 	return &made, warnings, nil
 }
 
-// ErrorAt is by how much a result is off at a drop ratio from 0 to 1: in the worst run that
+// ErrorAt returns by how much a result is off at a drop ratio from 0 to 1: in the worst run that
 // was measured, as quality floors go by that too. Dropping nothing is exact.
 func ErrorAt(p *quality.Profile, theta float64) float64 {
 	if theta <= 0 || math.IsNaN(theta) {
@@ -57,7 +57,7 @@ func ErrorAt(p *quality.Profile, theta float64) float64 {
 	return 1 - low
 }
 
-// DropWithin is the greatest drop ratio, in percents, at which a result is off by no more
+// DropWithin returns the greatest drop ratio, in percents, at which a result is off by no more
 // than a bound.
 func DropWithin(p *quality.Profile, errorMax float64) float64 {
 	for percent := 99; percent > 0; percent-- {

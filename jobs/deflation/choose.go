@@ -19,7 +19,7 @@ type Violation struct {
 	Value, Bound float64
 }
 
-// excess is by what part the bound is missed.
+// excess returns by what part the bound is missed.
 func (v Violation) excess() float64 {
 	if v.Bound == 0 {
 		return math.Inf(1)
@@ -138,7 +138,7 @@ func (d *solver) finish(at pick, options []*option, o outcome) (*solved, error) 
 	return out, nil
 }
 
-// missed are the bounds that a point does not keep.
+// missed returns the bounds that a point does not keep.
 func (d *solver) missed(p *Point) []Violation {
 	var out []Violation
 	for i, s := range p.Classes {
@@ -166,7 +166,7 @@ func (d *solver) missed(p *Point) []Violation {
 	return out
 }
 
-// percentileName is p95 for 0.95 and p99.9 for 0.999.
+// percentileName returns p95 for 0.95 and p99.9 for 0.999.
 func percentileName(p float64) string {
 	return "p" + strconv.FormatFloat(math.Round(p*1e8)/1e6, 'f', -1, 64)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrProblem says that a problem cannot be meant as it stands. A *ProblemError wraps it.
+// ErrProblem states that a problem cannot be meant as it stands. A *ProblemError wraps it.
 var ErrProblem = errors.New("deflation: bad problem")
 
 // problemError is a value of a problem that cannot be meant, with its place as in the
@@ -32,7 +32,7 @@ func bad(place, format string, args ...any) *problemError {
 	return &problemError{Place: place, Problem: fmt.Sprintf(format, args...)}
 }
 
-// because is a problem that another package has found.
+// because returns a problem that another package has found.
 func because(place, problem string, err error) *problemError {
 	return &problemError{Place: place, Problem: problem, Err: err}
 }

@@ -7,7 +7,7 @@ import "headroom/jobs/queueing"
 // proportion to 1 + cv^2, so that is a percent at most.
 const phasesMost = 100
 
-// fit is a PH distribution with these three moments; where that takes too many phases, or
+// fit returns a PH distribution with these three moments; where that takes too many phases, or
 // there is none, one with the first two.
 func fit(m [3]float64) (queueing.PH, error) {
 	cv2 := max(m[1]/(m[0]*m[0])-1, 1.0/phasesMost)

@@ -21,7 +21,7 @@ type Jobs struct {
 // differences smaller than the error of any profile.
 const ratiosMost = 16
 
-// Ratios are the drop ratios of n tasks on so many slots that make a difference: for each
+// Ratios returns the drop ratios of n tasks on so many slots that make a difference: for each
 // number of tasks that can be left the least ratio which leaves it. Where waves count alone,
 // those that drop a whole wave. There are 16 at most; of more, those that drop a wave and
 // some between them. Dropping everything is not among them.
@@ -51,7 +51,7 @@ func Ratios(tasks, slots int, waves bool) []float64 {
 	return out
 }
 
-// thinned are at most so many of all, evenly spread, the first one among them.
+// thinned returns at most so many of all, evenly spread, the first one among them.
 func thinned(all []int, most int) []int {
 	if len(all) <= most {
 		return slices.Clone(all)
@@ -67,7 +67,7 @@ func thinned(all []int, most int) []int {
 // in seconds, and its coefficient of variation.
 type Measure struct{ Drop, Mean, CV float64 }
 
-// Measured is the model of jobs of which no more is known than what was measured; only the
+// Measured returns the model of jobs of which no more is known than what was measured; only the
 // drop ratios that were measured are tried. The times are fitted to mean and variation.
 // The error is a *ProblemError.
 func Measured(measures []Measure) (Jobs, error) {
@@ -107,7 +107,7 @@ func Measured(measures []Measure) (Jobs, error) {
 	}}, nil
 }
 
-// Tasks is the model of jobs by DIAS's equation (1). The drop ratio is that of the map tasks,
+// Tasks returns the model of jobs by DIAS's equation (1). The drop ratio is that of the map tasks,
 // or with all that of map and reduce tasks alike; the model's own are left aside.
 func Tasks(m queueing.TaskModel, all bool) Jobs {
 	return Jobs{Ratios: Ratios(likeliest(m.Maps), m.Slots, false), Time: func(theta float64) (queueing.PH, error) {
@@ -119,7 +119,7 @@ func Tasks(m queueing.TaskModel, all bool) Jobs {
 	}}
 }
 
-// Waves is the model of jobs whose tasks run in waves (DIAS, section 4.2): only ratios that
+// Waves returns the model of jobs whose tasks run in waves (DIAS, section 4.2): only ratios that
 // drop a whole wave make a difference. For all see [Tasks].
 func Waves(m queueing.WaveModel, all bool) Jobs {
 	return Jobs{Ratios: Ratios(likeliest(m.Maps), m.Slots, true), Time: func(theta float64) (queueing.PH, error) {
@@ -131,7 +131,7 @@ func Waves(m queueing.WaveModel, all bool) Jobs {
 	}}
 }
 
-// likeliest is the number with the greatest probability, at least 1: the drop ratios are
+// likeliest returns the number with the greatest probability, at least 1: the drop ratios are
 // chosen for it.
 func likeliest(probabilities []float64) int {
 	best := 0

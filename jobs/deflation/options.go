@@ -30,7 +30,7 @@ type menu struct {
 
 func (m *menu) at(ratio, timeout int) *option { return &m.options[ratio*m.timeouts+timeout] }
 
-// menus are those of all classes. Default timeouts get fewer where the grid would be too big.
+// menus returns those of all classes. Default timeouts get fewer where the grid would be too big.
 func menus(p *Problem) ([]menu, error) {
 	for timeouts := timeoutsMost; ; timeouts /= 2 {
 		out, size := make([]menu, len(p.Classes)), 1.0
@@ -60,7 +60,7 @@ func within(place string, err error) error {
 	return because(place+".job", "cannot be modelled", err)
 }
 
-// ratios are the drop ratios to try, rising from 0. Where nothing may be dropped it is 0 alone.
+// ratios returns the drop ratios to try, rising from 0. Where nothing may be dropped it is 0 alone.
 func (c *Class) ratios() []float64 {
 	ratios := c.Ratios
 	if ratios == nil {
@@ -72,7 +72,7 @@ func (c *Class) ratios() []float64 {
 	return sorted(append([]float64{0}, ratios...))
 }
 
-// timeouts are those to try, falling from never, in seconds. Where the class names none they
+// timeouts returns those to try, falling from never, in seconds. Where the class names none they
 // are so many equal parts of the mean time of a job.
 func (c *Class) timeouts(parts int, mean float64) []float64 {
 	out := []float64{Never()}
@@ -133,7 +133,7 @@ func (m *menu) fill(c *Class, policy Policy, parts int) error {
 	return nil
 }
 
-// likeOf is a sprinted time with the form of the one without a sprint, and its own mean.
+// likeOf returns a sprinted time with the form of the one without a sprint, and its own mean.
 func (s Sprinted) likeOf(plain Sprinted) Sprinted {
 	scale := s.Moments[0] / plain.Moments[0]
 	for i, x := range plain.Moments {
@@ -142,7 +142,7 @@ func (s Sprinted) likeOf(plain Sprinted) Sprinted {
 	return s
 }
 
-// service is the distribution of the job's time when so much of its sprints is granted.
+// service returns the distribution of the job's time when so much of its sprints is granted.
 // Without a sprint it is exact; otherwise it is fitted to the moments, which leaves the mean
 // times of all classes exact under Poisson arrivals: these know no more of it than two moments.
 func (o *option) service(granted float64, policy Policy) (queueing.PH, error) {

@@ -81,7 +81,7 @@ func (x *phTime) Excess(t float64) Excess {
 // stepMost keeps exp(-rate t) far from underflow: longer times go in steps.
 const stepMost = 200.0
 
-// phases are the probabilities of the phases at time t, by uniformisation: alpha exp(A t).
+// phases returns the probabilities of the phases at time t, by uniformisation: alpha exp(A t).
 // Beyond so many mean times that nothing is left it stops.
 func (x *phTime) phases(t float64) []float64 {
 	v := append([]float64(nil), x.ph.Alpha...)
@@ -115,7 +115,7 @@ func (x *phTime) step(v []float64, times float64) []float64 {
 	}
 }
 
-// moments are the first three moments of a time by its mean and coefficient of variation;
+// moments returns the first three moments of a time by its mean and coefficient of variation;
 // the third is that of the gamma distribution, which most times of jobs resemble.
 func moments(mean, cv float64) [3]float64 {
 	v := cv * cv

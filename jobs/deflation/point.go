@@ -101,7 +101,7 @@ func (d *solver) divide() {
 	}
 }
 
-// options are those of a pick.
+// options returns those of a pick.
 func (d *solver) options(at pick) []*option {
 	out := make([]*option, len(d.menus))
 	for i := range d.menus {
@@ -110,7 +110,7 @@ func (d *solver) options(at pick) []*option {
 	return out
 }
 
-// granted is the part of the sprints that the budget pays, by class.
+// granted returns the part of the sprints that the budget pays, by class.
 func (d *solver) granted(options []*option) []float64 {
 	out := make([]float64, len(options))
 	parts := make([]float64, len(d.pots))
@@ -134,7 +134,7 @@ func (d *solver) granted(options []*option) []float64 {
 	return out
 }
 
-// outcome is what options come to, with these parts of the sprints granted.
+// outcome returns what options come to, with these parts of the sprints granted.
 func (d *solver) outcome(options []*option, granted []float64) outcome {
 	out := outcome{granted: granted, services: make([]Sprinted, len(options))}
 	var weights, rates float64
@@ -161,7 +161,7 @@ func (d *solver) outcome(options []*option, granted []float64) outcome {
 	return out
 }
 
-// means are the mean times from arrival to end, in closed form (Cobham 1954; for
+// means returns the mean times from arrival to end, in closed form (Cobham 1954; for
 // preemptive-resume Conway, Maxwell and Miller 1967): they need two moments of the services
 // and no distribution. The load must be below 1.
 func (d *solver) means(services []Sprinted) []float64 {
@@ -229,7 +229,7 @@ func (d *solver) asked(class int) []float64 {
 	return out
 }
 
-// point is a pick with all there is to say of it.
+// point returns a pick with all there is to say of it.
 func (d *solver) point(options []*option, o outcome, percentiles [][]queueing.Percentile) Point {
 	out := Point{Error: o.error, Latency: o.latency, Power: units.FromWatts(o.watts), Load: o.load}
 	for i, x := range options {

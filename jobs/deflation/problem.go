@@ -10,7 +10,7 @@ import (
 	"headroom/units"
 )
 
-// Policy says how a sprint enters the model.
+// Policy states how a sprint enters the model.
 type Policy string
 
 // The policies.
@@ -58,14 +58,14 @@ type Class struct {
 	Timeouts []float64
 }
 
-// sprints tells whether the class may sprint.
+// sprints reports whether the class may sprint.
 func (c *Class) sprints() bool { return c.SprintUp > 1 }
 
 // Problem is what [Choose] solves.
 type Problem struct {
 	// Discipline is queueing.NonPreemptive, the default and DIAS's, or queueing.PreemptiveResume.
 	Discipline queueing.Discipline
-	// Sprints says how sprints enter the model; empty: Timed.
+	// Sprints states how sprints enter the model; empty: Timed.
 	Sprints Policy
 	// Classes are from LOWEST to HIGHEST priority.
 	Classes []Class

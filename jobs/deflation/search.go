@@ -24,7 +24,7 @@ type search struct {
 	failed, passed [][]int
 	// refused are picks that missed a bound.
 	refused []refusal
-	// cut tells that the bound on the model's calls ended the search.
+	// cut reports that the bound on the model's calls ended the search.
 	cut bool
 }
 
@@ -56,7 +56,7 @@ func newSearch(d *solver, strict bool) *search {
 	return s
 }
 
-// pick is the n-th setting.
+// pick returns the n-th setting.
 func (s *search) pick(n int) pick {
 	out := pick{make([]int, len(s.menus)), make([]int, len(s.menus))}
 	for i := range s.menus {
@@ -66,7 +66,7 @@ func (s *search) pick(n int) pick {
 	return out
 }
 
-// most is the setting with the shortest jobs if all sprints are granted.
+// most returns the setting with the shortest jobs if all sprints are granted.
 func (s *search) most() pick {
 	out := pick{make([]int, len(s.menus)), make([]int, len(s.menus))}
 	for i := range s.menus {
@@ -75,7 +75,7 @@ func (s *search) most() pick {
 	return out
 }
 
-// best is the first setting in the order of the objective that keeps all bounds; nil: none.
+// best returns the first setting in the order of the objective that keeps all bounds; nil: none.
 func (s *search) best() (*solved, error) {
 	order := slices.DeleteFunc(slices.Clone(s.found), func(f found) bool { return math.IsInf(f.latency, 1) })
 	slices.SortFunc(order, func(a, b found) int { return compare(&a, &b) })
@@ -108,7 +108,7 @@ func (s *search) best() (*solved, error) {
 	return nil, nil //nolint:nilnil // that nothing keeps the bounds is no error
 }
 
-// keeps tells whether a point keeps the bounds that this search minds.
+// keeps reports whether a point keeps the bounds that this search minds.
 func (s *search) keeps(got *solved) bool {
 	if got.point.Load >= loadMost {
 		return false
@@ -116,7 +116,7 @@ func (s *search) keeps(got *solved) bool {
 	return !slices.ContainsFunc(got.missed, func(v Violation) bool { return s.strict || v.What != "error" })
 }
 
-// meansMiss tells whether the bounds on means alone are missed: that costs no call.
+// meansMiss reports whether the bounds on means alone are missed: that costs no call.
 func (s *search) meansMiss(at pick) bool {
 	options := s.options(at)
 	return s.miss(s.outcome(options, s.granted(options)))
@@ -134,7 +134,7 @@ func (s *search) miss(o outcome) bool {
 	return false
 }
 
-// isRefused tells whether a setting whose jobs are no longer than here has missed a bound.
+// isRefused reports whether a setting whose jobs are no longer than here has missed a bound.
 // Fewer tasks never make anybody's jobs longer, nor do earlier sprints that are all paid.
 func (s *search) isRefused(at pick) bool {
 	return slices.ContainsFunc(s.refused, func(r refusal) bool {
@@ -145,7 +145,7 @@ func (s *search) isRefused(at pick) bool {
 	})
 }
 
-// below tells whether no index of a is above that of b.
+// below reports whether no index of a is above that of b.
 func below(a, b []int) bool {
 	for i := range a {
 		if a[i] > b[i] {
@@ -155,7 +155,7 @@ func below(a, b []int) bool {
 	return true
 }
 
-// possible tells whether drop ratios can keep the bounds at all. It asks half-way to the
+// possible reports whether drop ratios can keep the bounds at all. It asks half-way to the
 // greatest ratios first: where these cannot either, everything below them is settled.
 func (s *search) possible(ratio []int) (bool, error) {
 	far := make([]int, len(ratio))
@@ -173,7 +173,7 @@ func (s *search) possible(ratio []int) (bool, error) {
 	}
 }
 
-// fastest tells whether drop ratios keep the bounds if all sprints are granted and as early
+// fastest reports whether drop ratios keep the bounds if all sprints are granted and as early
 // as may be.
 func (s *search) fastest(ratio []int) (bool, error) {
 	if slices.ContainsFunc(s.failed, func(f []int) bool { return below(ratio, f) }) {
@@ -205,7 +205,7 @@ func (s *search) fastest(ratio []int) (bool, error) {
 	return ok, nil
 }
 
-// nearest is the setting that misses the bounds by the least part. No drop ratios do better
+// nearest returns the setting that misses the bounds by the least part. No drop ratios do better
 // than the greatest; of the timeouts all are tried, and then ratios fall back as far as that
 // costs nothing.
 func (s *search) nearest() (*solved, error) {
@@ -253,7 +253,7 @@ func (s *search) fallBack(from *solved) (*solved, error) {
 	return from, nil
 }
 
-// worst is the part by which the worst of the bounds is missed; 0: none is.
+// worst returns the part by which the worst of the bounds is missed; 0: none is.
 func worst(missed []Violation) float64 {
 	out := 0.0
 	for _, v := range missed {
@@ -265,7 +265,7 @@ func worst(missed []Violation) float64 {
 // apart is by what part a point must beat another to stand beside it.
 const apart = 1e-3
 
-// frontier are the settings that no other beats.
+// frontier returns the settings that no other beats.
 func (s *search) frontier() ([]Point, error) {
 	if s.FrontierMost == 0 {
 		return nil, nil

@@ -17,7 +17,7 @@ type JobTime interface {
 	Excess(t float64) Excess
 }
 
-// Speed says what a sprint does to a class's jobs, and when it starts.
+// Speed states what a sprint does to a class's jobs, and when it starts.
 type Speed struct {
 	// Up is how many times as fast a job runs while it sprints, at least 1. DIAS measured 2.5
 	// from 800 MHz to 2.4 GHz.
@@ -26,10 +26,10 @@ type Speed struct {
 	After float64
 }
 
-// never tells whether no job of the class sprints.
+// never reports whether no job of the class sprints.
 func (s Speed) never() bool { return math.IsInf(s.After, 1) || s.Up == 1 }
 
-// Never is the timeout of a class that does not sprint.
+// Never returns the timeout of a class that does not sprint.
 func Never() float64 { return math.Inf(1) }
 
 // Sprinted is what becomes of a job's time under a sprint timeout.
@@ -49,7 +49,7 @@ type Sprinted struct {
 	Sprint, Square float64
 }
 
-// Sprint is a job's time when every sprint runs to the job's end.
+// Sprint returns a job's time when every sprint runs to the job's end.
 func Sprint(x JobTime, s Speed) Sprinted {
 	whole := x.Excess(0)
 	out := Sprinted{Moments: [3]float64{whole[1], whole[2], whole[3]}}
@@ -64,7 +64,7 @@ func Sprint(x JobTime, s Speed) Sprinted {
 	return out
 }
 
-// Fraction is the part of its time that the class's jobs spend sprinting.
+// Fraction returns the part of its time that the class's jobs spend sprinting.
 func (s Sprinted) Fraction() float64 {
 	if s.Moments[0] == 0 {
 		return 0
@@ -72,7 +72,7 @@ func (s Sprinted) Fraction() float64 {
 	return s.Sprint / s.Moments[0]
 }
 
-// Granted is what is left of a sprint when the budget pays only a part of its joules, and
+// Granted returns what is left of a sprint when the budget pays only a part of its joules, and
 // unsprinted the time without any sprint. The mean is exact, whoever gets the joules: each
 // sprinted second saves s-1 seconds. For the other moments whole sprints are granted or
 // refused at random, which spreads the times more than sprints that end early do.
@@ -102,7 +102,7 @@ type Draw struct {
 	Sprinted Sprinted
 }
 
-// Granted is the part of the sprints' joules that the bucket pays in the long run, 0 to 1.
+// Granted returns the part of the sprints' joules that the bucket pays in the long run, 0 to 1.
 //
 // It is the balance of joules: what sprints spend is what came in, less what found the
 // bucket full. The room in the bucket behaves like the work before a server that never has
@@ -140,7 +140,7 @@ func (b Bucket) Granted(draws []Draw) float64 {
 	return min(1, refill/demand*(1-idle)/(1-idle*(1-net)))
 }
 
-// full is the part of the time that the bucket is full at a load; size is its capacity in
+// full returns the part of the time that the bucket is full at a load; size is its capacity in
 // sprints.
 func full(load, size float64) float64 {
 	over := (load - 1) * size

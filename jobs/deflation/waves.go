@@ -21,7 +21,7 @@ type WaveJob struct {
 	// Tasks are the numbers of map tasks that jobs have with nothing dropped, each as likely
 	// as the others.
 	Tasks []int
-	// Depth says how far a drop ratio goes: (1-theta)^Depth of the map tasks run. It is 1 for
+	// Depth states how far a drop ratio goes: (1-theta)^Depth of the map tasks run. It is 1 for
 	// one stage, and more where each of several stages drops from what the one before left.
 	Depth float64
 	// Reduces is how many reduce tasks there are; none of them is dropped.
@@ -36,7 +36,7 @@ type WaveJob struct {
 	CV float64
 }
 
-// Kept is how many of n map tasks run at a drop ratio.
+// Kept returns how many of n map tasks run at a drop ratio.
 func (w WaveJob) Kept(n int, theta float64) int {
 	if theta <= 0 {
 		return n
@@ -44,17 +44,17 @@ func (w WaveJob) Kept(n int, theta float64) int {
 	return units.Ratio(math.Pow(1-theta, w.Depth)).Kept(n)
 }
 
-// Waves is how many waves of map tasks a job of n of them runs at a drop ratio.
+// Waves returns how many waves of map tasks a job of n of them runs at a drop ratio.
 func (w WaveJob) Waves(n int, theta float64) int { return waves(w.Kept(n, theta), w.Slots) }
 
 func waves(tasks, slots int) int { return (tasks + max(slots, 1) - 1) / max(slots, 1) }
 
-// of is the mean time of jobs of n map tasks at a drop ratio.
+// of returns the mean time of jobs of n map tasks at a drop ratio.
 func (w WaveJob) of(n int, theta float64) float64 {
 	return max(0, w.Setup+w.SetupSlope*theta) + w.First + w.Wave*float64(w.Waves(n, theta)) + w.Shuffle + w.ReduceWave*float64(waves(w.Reduces, w.Slots))
 }
 
-// Moments are the mean time of a job at a drop ratio, in seconds, and its coefficient of
+// Moments returns the mean time of a job at a drop ratio, in seconds, and its coefficient of
 // variation: jobs differ in their numbers of tasks, and around these times.
 func (w WaveJob) Moments(theta float64) (mean, cv float64) {
 	square := 0.0
@@ -67,7 +67,7 @@ func (w WaveJob) Moments(theta float64) (mean, cv float64) {
 	return mean, math.Sqrt(max(0, square/(mean*mean)-1))
 }
 
-// Jobs is the model as [Class] takes it, for drop ratios up to most. Where setup does not
+// Jobs returns the model as [Class] takes it, for drop ratios up to most. Where setup does not
 // depend on the ratio, only ratios that drop a wave are tried: tasks dropped beyond cost
 // accuracy and save nothing.
 func (w WaveJob) Jobs(most float64) Jobs {
@@ -76,7 +76,7 @@ func (w WaveJob) Jobs(most float64) Jobs {
 	}}
 }
 
-// ratios are the drop ratios up to most that make a difference, at most ratiosMost.
+// ratios returns the drop ratios up to most that make a difference, at most ratiosMost.
 func (w WaveJob) ratios(most float64) []float64 {
 	n := w.usual()
 	whole, all := []float64{0}, []float64{0}
@@ -96,7 +96,7 @@ func (w WaveJob) ratios(most float64) []float64 {
 	return sorted(append(whole, thinnedRatios(all, ratiosMost-len(whole))...))
 }
 
-// dropping is the least drop ratio that leaves no more than left of n tasks.
+// dropping returns the least drop ratio that leaves no more than left of n tasks.
 func (w WaveJob) dropping(n, left int) float64 {
 	if w.Depth == 1 {
 		return float64(n-left) / float64(n) // as people write it
@@ -104,12 +104,12 @@ func (w WaveJob) dropping(n, left int) float64 {
 	return 1 - math.Pow(float64(left)/float64(n), 1/w.Depth)
 }
 
-// usual is the median of the numbers of tasks.
+// usual returns the median of the numbers of tasks.
 func (w WaveJob) usual() int {
 	return slices.Sorted(slices.Values(w.Tasks))[len(w.Tasks)/2]
 }
 
-// thinnedRatios are at most so many of all, evenly spread, the first one among them.
+// thinnedRatios returns at most so many of all, evenly spread, the first one among them.
 func thinnedRatios(all []float64, most int) []float64 {
 	if len(all) <= most {
 		return slices.Clone(all)
@@ -133,7 +133,7 @@ type Finished struct {
 	Setup, Maps, Shuffle, Reduce float64
 }
 
-// seconds is the time of the whole run.
+// seconds returns the time of the whole run.
 func (f *Finished) seconds() float64 { return f.Setup + f.Maps + f.Shuffle + f.Reduce }
 
 // whole reports whether a run can be learned from.
@@ -141,7 +141,7 @@ func (f *Finished) whole() bool {
 	return f.Kept >= 1 && f.Tasks >= f.Kept && f.Slots >= 1 && f.Theta >= 0 && f.Theta < 1 && f.Setup >= 0 && f.Maps > 0 && f.Shuffle >= 0 && f.Reduce >= 0
 }
 
-// Learn is the model of the jobs that these runs were of. It needs no more than runs at
+// Learn returns the model of the jobs that these runs were of. It needs no more than runs at
 // one drop ratio: until others tell how setup, waves and kept tasks depend on it, setup
 // counts as the same for all, all waves as alike, and tasks as dropped once. It is false
 // without any run.
@@ -183,7 +183,7 @@ func Learn(runs []Finished) (w WaveJob, known bool) {
 // depthMost bounds a depth: of so many stages that drop from one another nothing is left.
 const depthMost = 20
 
-// depth is the power of 1-theta that is kept, by the sums of logarithms of what was kept
+// depth returns the power of 1-theta that is kept, by the sums of logarithms of what was kept
 // and of what the ratios alone would have kept. Rounding up to whole tasks makes it less
 // than 1 for small jobs; it counts as 1 then, as the model rounds by itself.
 func depth(kept, ratios float64) float64 {
@@ -217,7 +217,7 @@ func Remember[T any](runs []T, run T, most int, theta func(*T) float64) []T {
 // points are pairs of numbers that a line may go through.
 type points [][2]float64
 
-// middle are the means of both.
+// middle returns the means of both.
 func (p points) middle() (m [2]float64) {
 	for _, at := range p {
 		m[0], m[1] = m[0]+at[0]/float64(len(p)), m[1]+at[1]/float64(len(p))
@@ -225,7 +225,7 @@ func (p points) middle() (m [2]float64) {
 	return m
 }
 
-// sums are those of the squares and of the product of what both differ from their means.
+// sums returns those of the squares and of the product of what both differ from their means.
 func (p points) sums() (xx, xy, yy float64) {
 	m := p.middle()
 	for _, at := range p {
@@ -235,7 +235,7 @@ func (p points) sums() (xx, xy, yy float64) {
 	return xx, xy, yy
 }
 
-// line is the one of least squares, level where all have the same first number.
+// line returns the one of least squares, level where all have the same first number.
 func (p points) line() (at0, slope float64) {
 	xx, xy, _ := p.sums()
 	if xx > spreadLeast*float64(len(p)) {
@@ -245,7 +245,7 @@ func (p points) line() (at0, slope float64) {
 	return m[1] - slope*m[0], slope
 }
 
-// through is the slope of the line through 0 and the means.
+// through returns the slope of the line through 0 and the means.
 func (p points) through() float64 { m := p.middle(); return m[1] / m[0] }
 
 const (
@@ -264,7 +264,7 @@ func (p points) sure(at0, slope float64) bool {
 	return math.Abs(at0) > surely*p.deviation(slope, p.middle()[0])
 }
 
-// deviation is the standard error of the line's height so far from the middle, or for 0 of
+// deviation returns the standard error of the line's height so far from the middle, or for 0 of
 // its slope; infinite where too few points tell.
 func (p points) deviation(slope, from float64) float64 {
 	n := float64(len(p))
@@ -279,7 +279,7 @@ func (p points) deviation(slope, from float64) float64 {
 	return math.Sqrt(around * (1/n + from*from/xx))
 }
 
-// spread is the coefficient of variation of the runs around the model.
+// spread returns the coefficient of variation of the runs around the model.
 func (w WaveJob) spread(runs []Finished) float64 {
 	sum := 0.0
 	for i := range runs {
@@ -296,7 +296,7 @@ type TimerRun struct{ Plain, Sprinted float64 }
 // speedRuns is how many runs with and without a timer tell how much faster a sprint is.
 const speedRuns = 5
 
-// LearnSpeed is how many times as fast a sprint makes a job: what all runs under a timer
+// LearnSpeed returns how many times as fast a sprint makes a job: what all runs under a timer
 // would have taken in the mean is what runs without one do take. So also those belong to
 // timed that ended before their timer, and those that the budget refused: without them
 // only long jobs would be compared. It is false while too little was seen.

@@ -10,7 +10,7 @@ import (
 // their order.
 type Action interface{ isAction() }
 
-// StartJob tells that a run of a job begins. It is recorded before anything of the
+// StartJob reports that a run of a job begins. It is recorded before anything of the
 // run happens.
 type StartJob struct {
 	Job string
@@ -18,7 +18,7 @@ type StartJob struct {
 	Run RunRecord
 }
 
-// KeepRun tells that the record of a run has changed. It is recorded before
+// KeepRun reports that the record of a run has changed. It is recorded before
 // anything that follows from it happens.
 type KeepRun struct {
 	Job string
@@ -31,14 +31,14 @@ type Deflate struct {
 	Run RunRecord
 }
 
-// RequeueJob tells that a job's run was killed and is over: its outputs are thrown
+// RequeueJob reports that a job's run was killed and is over: its outputs are thrown
 // away, and the job waits again.
 type RequeueJob struct {
 	Job, For string
 	Run      RunRecord
 }
 
-// SprintDue tells that a run's sprint timer has fired.
+// SprintDue reports that a run's sprint timer has fired.
 type SprintDue struct {
 	Job   string
 	Run   uint32
@@ -80,7 +80,7 @@ type Kill struct {
 	Ref  Ref
 }
 
-// DropTask records that a map task is given up for good. It is recorded before
+// DropTask records that a map task is dropped permanently. It is recorded before
 // anything that follows from it happens.
 type DropTask struct {
 	Job   string
@@ -88,14 +88,14 @@ type DropTask struct {
 	Why   string
 }
 
-// DropTasks records that map tasks are given up for good: by a drop ratio, or since the job has met its bound.
+// DropTasks records that map tasks are dropped permanently: by a drop ratio, or since the job has met its bound.
 type DropTasks struct {
 	Job     string
 	Indexes []int
 	Why     string
 }
 
-// LoseWorker tells that a worker was silent for too long and that its tasks are
+// LoseWorker reports that a worker was silent for too long and that its tasks are
 // given to others. Should its stream still be open, it is to be closed, so that
 // the worker says hello again.
 type LoseWorker struct {

@@ -17,7 +17,7 @@ type attempt struct {
 	expected time.Duration
 }
 
-// ran is how long it has held its slot, as far as is known.
+// ran returns how long it has held its slot, as far as is known.
 func (a attempt) ran(now time.Time) time.Duration { return max(0, now.Sub(a.began)) }
 
 // Waste is slot time that counted for nothing, by its cause.
@@ -27,10 +27,10 @@ type Waste struct {
 	Copies, Failed, Killed time.Duration
 }
 
-// Total is all of it.
+// Total returns all of it.
 func (w Waste) Total() time.Duration { return w.Copies + w.Failed + w.Killed }
 
-// at is the place of an attempt among those that run, -1 for none.
+// at returns the place of an attempt among those that run, -1 for none.
 func (t *task) at(node string, number uint32) int {
 	return slices.IndexFunc(t.runs, func(a attempt) bool { return a.node == node && a.number == number })
 }
@@ -68,7 +68,7 @@ func (j *job) take(t *task, node string, number uint32) attempt {
 }
 
 // release takes a running attempt away from its task, and counts its time as wasted. Other copies run on; without one the
-// task waits again, or is given up where it has failed too often.
+// task waits again, or is dropped where it has failed too often.
 func (c *Core) release(now time.Time, j *job, t *task, node string, ref Ref, waste *time.Duration) {
 	*waste += j.take(t, node, ref.Attempt).ran(now)
 	if len(t.runs) > 0 {

@@ -16,10 +16,10 @@ func (p Plan) bounded() bool { return p.ErrorBound || p.untilDeadline() }
 // and not just those of its floor.
 func (p Plan) untilDeadline() bool { return !p.ErrorBound && !p.Deadline.IsZero() && p.MinTasks < 1 }
 
-// needed is how many map tasks must be kept.
+// needed returns how many map tasks must be kept.
 func (p Plan) needed() int { return units.Ratio(p.MinTasks).Of(p.Tasks) }
 
-// floor is how many map tasks must be done, at least one.
+// floor returns how many map tasks must be done, at least one.
 func (p Plan) floor() int { return max(1, p.needed()) }
 
 // Enough returns why a job that has so many map tasks done and dropped ends now, without the others: one with an error
@@ -38,15 +38,15 @@ func (p Plan) Enough(now time.Time, done, dropped int) (why string) {
 	return ""
 }
 
-// Droppable returns how many map tasks a drop ratio gives up at most.
+// Droppable returns how many map tasks a drop ratio drops at most.
 func (p Plan) Droppable(theta float64) int {
 	return p.Tasks - max(units.Ratio(1-theta).Kept(p.Tasks), p.needed())
 }
 
-// Spares reports whether one more map task may be given up than were dropped.
+// Spares reports whether one more map task may be dropped than were dropped.
 func (p Plan) Spares(dropped int) bool { return p.Tasks-dropped-1 >= p.needed() }
 
-// Summary is the outcome of a job that is done.
+// Summary returns the outcome of a job that is done.
 func (p Plan) Summary(done, dropped int) string {
 	if dropped == 0 {
 		return fmt.Sprintf("%d of %d tasks done", done, p.Tasks)
@@ -58,7 +58,7 @@ func (p Plan) Summary(done, dropped int) string {
 	return said
 }
 
-// bound is what the job's tasks are chosen for now: the deadline, or the tasks of its floor
+// bound returns what the job's tasks are chosen for now: the deadline, or the tasks of its floor
 // that are still missing, among those that were not given up.
 func (j *job) bound(now time.Time) speculation.Bound {
 	if left := j.Deadline.Sub(now); j.untilDeadline() && left > 0 {
@@ -67,7 +67,7 @@ func (j *job) bound(now time.Time) speculation.Bound {
 	return j.least()
 }
 
-// least is the bound of the floor. A job without a bound of its own wants all tasks.
+// least returns the bound of the floor. A job without a bound of its own wants all tasks.
 func (j *job) least() speculation.Bound {
 	need := j.Tasks - j.dropped
 	if j.bounded() {

@@ -24,7 +24,7 @@ const (
 	exploreSalt = 0x9e3779b97f4a7c15
 )
 
-// Speculation says how copies of tasks are decided on. The zero value starts none.
+// Speculation states how copies of tasks are decided on. The zero value starts none.
 type Speculation struct {
 	// Policy is one of package speculation's; empty is none.
 	Policy speculation.Policy
@@ -56,7 +56,7 @@ func (c *Core) speculates(j *job) bool {
 	return j.est.active() && (j.ErrorBound || !j.Deadline.IsZero() || most > 0)
 }
 
-// copiesGiven is how many copies of a job's tasks may run by its share.
+// copiesGiven returns how many copies of a job's tasks may run by its share.
 func (c *Core) copiesGiven(j *job) (most int, given bool) {
 	for _, s := range c.shares {
 		if s.Job == j.ID && s.Copies != nil {
@@ -66,7 +66,7 @@ func (c *Core) copiesGiven(j *job) (most int, given bool) {
 	return 0, false
 }
 
-// copies is how many copies of the job's tasks run, the originals left out.
+// copies returns how many copies of the job's tasks run, the originals left out.
 func (j *job) copies() int { return j.held - j.running }
 
 // choose hands slots to map tasks and copies of them as the job's policy says. It reports
@@ -108,13 +108,13 @@ func (c *Core) choose(now time.Time, j *job, free map[string]int, most int) bool
 	return true
 }
 
-// nobody is room to bar tasks of the job; no task is barred.
+// nobody returns room to bar tasks of the job; no task is barred.
 func (j *job) nobody() []bool {
 	j.est.barred = append(j.est.barred[:0], make([]bool, len(j.maps))...)
 	return j.est.barred
 }
 
-// fastest are the speeds of the free slots, n at most, the fastest first.
+// fastest returns the speeds of the free slots, n at most, the fastest first.
 func (c *Core) fastest(j *job, free map[string]int, n int) []float64 {
 	speeds := j.est.speeds[:0]
 	for node, slots := range free {
@@ -127,7 +127,7 @@ func (c *Core) fastest(j *job, free map[string]int, n int) []float64 {
 	return speeds[:max(0, min(n, len(speeds)))]
 }
 
-// look is the job as its policy sees it. Tasks are numbered by the place at which they start.
+// look returns the job as its policy sees it. Tasks are numbered by the place at which they start.
 // It adds to the barred tasks those of which no copy may start.
 func (c *Core) look(now time.Time, j *job, bound speculation.Bound, speeds []float64, barred []bool) speculation.View {
 	accuracy, _ := c.accuracy.Value()
@@ -164,7 +164,7 @@ func (j *job) copyable(now time.Time, t *task) bool {
 	return t.failures < j.MaxAttempts && len(t.runs) < attemptsMost && t.runs[0].ran(now) >= copyAfter
 }
 
-// lookAt is a running task by the attempt that will end first as its node's cap is now.
+// lookAt returns a running task by the attempt that will end first as its node's cap is now.
 func (c *Core) lookAt(now time.Time, j *job, index int) speculation.Task {
 	t := &j.maps[index]
 	x := speculation.Task{State: speculation.Running, New: j.expects(index, 1), Copies: min(len(t.runs), speculation.CopiesMost), Remaining: -1}
@@ -179,7 +179,7 @@ func (c *Core) lookAt(now time.Time, j *job, index int) speculation.Task {
 	return x
 }
 
-// copiesLeft is how many more copies the job's share permits.
+// copiesLeft returns how many more copies the job's share permits.
 func (c *Core) copiesLeft(j *job) int {
 	if !c.speculates(j) {
 		return 0
@@ -190,7 +190,7 @@ func (c *Core) copiesLeft(j *job) int {
 	return j.Tasks
 }
 
-// id is the map task that starts at a place.
+// id returns the map task that starts at a place.
 func (j *job) id(place int) int {
 	if j.places == nil {
 		return place
@@ -228,7 +228,7 @@ func (c *Core) carryChoice(now time.Time, j *job, actions []speculation.Action, 
 	return refused
 }
 
-// spot is the free node for a task that waits, or for a copy of one that runs: one of the
+// spot returns the free node for a task that waits, or for a copy of one that runs: one of the
 // speed that was decided on where the policy knows speeds, the roomiest of them. A copy runs
 // beside no other attempt, and on no node that is capped harder than the fastest of these.
 func (c *Core) spot(j *job, index int, speed float64, free map[string]int) string {
@@ -249,7 +249,7 @@ func (c *Core) spot(j *job, index int, speed float64, free map[string]int) strin
 	return roomiest(fits, t.avoid)
 }
 
-// why is a copy in words.
+// why returns a copy in words.
 func (c *Core) why(now time.Time, j *job, index int, node string) string {
 	x := c.lookAt(now, j, index)
 	stage := ""
@@ -264,7 +264,7 @@ func (c *Core) why(now time.Time, j *job, index int, node string) string {
 		seconds(float64(j.expects(index, c.speed(node)))))
 }
 
-// seconds is a duration in words, of nanoseconds.
+// seconds returns a duration in words, of nanoseconds.
 func seconds(ns float64) string { return fmt.Sprintf("%.3g s", ns/float64(time.Second)) }
 
 // wanted counts the copies that the job would start if it had the slots, and by how much sooner
@@ -305,7 +305,7 @@ func (c *Core) late(now time.Time, j *job) bool {
 	return false
 }
 
-// soonest is when the last task that is needed ends, if those that wait began now and the
+// soonest returns when the last task that is needed ends, if those that wait began now and the
 // copies ran.
 func soonest(v speculation.View, copied map[int]bool) time.Duration {
 	var all []time.Duration

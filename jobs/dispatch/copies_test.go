@@ -1,6 +1,6 @@
 package dispatch
 
-// Copies of tasks that straggle, jobs that end at their bound: event by event.
+// Copies of stragglers, jobs that end at their bound: event by event.
 
 import (
 	"fmt"
@@ -148,7 +148,7 @@ func TestOneCopyFails(t *testing.T) {
 	}
 }
 
-// A task that has failed as often as it may is given up when its last copy is gone, not before.
+// A task that has failed as often as it may is dropped when its last copy is gone, not before.
 func TestLastCopyDecides(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {

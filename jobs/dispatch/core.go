@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// workerSilence is how long a worker may say nothing before its tasks are
-	// given to others. Workers speak each second.
+	// workerSilence is the timeout of a worker, after which its tasks are reassigned. Workers send a message every
+	// second.
 	workerSilence = 5 * time.Second
 	// rateWindow is the time over which the rate of a job is taken.
 	rateWindow = 5 * time.Second
@@ -21,7 +21,7 @@ const (
 	EndedMax = 1000
 )
 
-// Phase tells the two kinds of tasks apart.
+// Phase is the kind of a task.
 type Phase uint8
 
 // The phases of a job, in their order.
@@ -30,7 +30,7 @@ const (
 	PhaseReduce
 )
 
-// String is the phase as the protocol and the file names have it.
+// String returns the phase as the protocol and the file names have it.
 func (p Phase) String() string {
 	if p == PhaseReduce {
 		return "reduce"
@@ -48,12 +48,12 @@ type Ref struct {
 	Attempt uint32
 }
 
-// String is the attempt as logs show it.
+// String returns the attempt as logs show it.
 func (r Ref) String() string {
 	return fmt.Sprintf("%s/%s-%05d.%d", r.Job, r.Phase, r.Index, r.Attempt)
 }
 
-// State is where a job is in its life.
+// State is the state of a job.
 type State uint8
 
 // The states of a job. Done, failed and cancelled are ends.
@@ -65,52 +65,50 @@ const (
 	Cancelled
 )
 
-// String is the state in words.
+// String returns the state in words.
 func (s State) String() string {
 	return [...]string{"queued", "running", "done", "failed", "cancelled"}[s]
 }
 
-// Ended tells whether a job in this state will never run again.
+// Ended reports whether a job in this state will never run again.
 func (s State) Ended() bool { return s >= Done }
 
-// Plan is what the core knows of a job: how many tasks, and by which rules.
+// Plan is a job in the core: the number of its tasks, and its rules.
 type Plan struct {
 	ID, Name string
 	// Class is one of the core's classes.
 	Class string
-	// Slots is the most tasks that run at once. Invariant: at least 1.
+	// Slots is the maximum of concurrent tasks. Invariant: at least 1.
 	Slots int
-	// MinTasks is the least fraction of map tasks that counts as a result, above 0 and at most 1.
+	// MinTasks is the minimum fraction of map tasks for a result, above 0 and at most 1.
 	MinTasks float64
-	// MaxAttempts is how often a task may fail. Invariant: at least 1.
+	// MaxAttempts is how often a task is tried. Invariant: at least 1.
 	MaxAttempts int
-	// Tasks is the number of map tasks. Invariant: at least 1. An engine tells it later.
+	// Tasks is the number of map tasks. Invariant: at least 1. An engine reports it later.
 	Tasks int
-	// Engine runs the job as a whole, "spark"; empty where our workers run its tasks.
+	// Engine runs the job as a whole, "spark"; empty if our workers run its tasks.
 	Engine string
-	// Reduce tells whether a reduce task follows the map tasks.
+	// Reduce is whether a reduce task follows the map tasks.
 	Reduce bool
 	// Submitted orders the jobs inside a class; jobs of one moment are ordered by ID.
 	Submitted time.Time
-	// ErrorBound: the job has what it needs as soon as the tasks of MinTasks are done; then it ends.
+	// ErrorBound is whether the job ends as soon as the tasks of MinTasks are done.
 	ErrorBound bool
-	// Deadline is when it ought to have ended; zero for none. With MinTasks below 1 it then ends
-	// with what is done, if that is enough.
+	// Deadline is its deadline; zero for none. With MinTasks below 1 it then ends with what is done, if that is enough.
 	Deadline time.Time
 	// Sizes are the sizes of the map tasks' inputs in any unit; nil where they count as equal.
 	Sizes []int64
 }
 
-// Past is what is known of a job that ran under an earlier scheduler process.
-// Its zero value is a new job.
+// Past is the state of a job that ran under an earlier scheduler process. Its zero value is a new job.
 type Past struct {
-	// Started is when the first task started; zero when none had.
+	// Started is when the first task started; zero for none.
 	Started time.Time
 	// Done are the map tasks whose output exists.
 	Done []int
-	// Dropped are the map tasks that were given up for good.
+	// Dropped are the map tasks that were dropped permanently.
 	Dropped []int
-	// ReduceDone tells that the output of the reduce task exists.
+	// ReduceDone is whether the output of the reduce task exists.
 	ReduceDone bool
 	// Run is its latest run. The others tell of this run only.
 	Run RunRecord
@@ -144,10 +142,10 @@ type job struct {
 	state State
 	// run is the present run, or the last one of a job that waits again.
 	run RunRecord
-	// launched tells that the engine was told to start it; progress is what it last said.
+	// launched is whether the engine was told to start it; progress is its latest report.
 	launched bool
 	progress EngineProgress
-	// course is how the run goes; watched tells that this core began it.
+	// course is the course of the run; watched is whether this core started it.
 	course  Course
 	watched bool
 	maps    []task
@@ -167,7 +165,7 @@ type job struct {
 	outcome string
 	// finishes are the moments of the last completions, inside rateWindow.
 	finishes []time.Time
-	// wasted is the slot time that counted for nothing, work that of the attempts that counted.
+	// wasted is the wasted slot time, work that of the attempts that counted.
 	wasted Waste
 	work   time.Duration
 	// est decides on copies of its tasks.
@@ -184,18 +182,15 @@ type worker struct {
 	running map[Ref]bool
 }
 
-// Core decides which task runs where. It is a state machine: events change it,
-// Step returns what is to be done. It reads no clock and does no I/O; the same
-// events at the same times give the same actions.
-//
-// Guarantees: a node never starts a task beyond its usable slots; inside a class
-// jobs begin in the order of their submission, and no job begins while one of a
-// higher class waits, unless shares name others (see Share); a running job is killed by the discipline "p" alone, and then
-// starts again from the beginning; no more jobs run at once than the discipline
-// allows; while a usable slot is free, no task that may run waits, unless it cannot end by
-// its job's deadline and is not needed; no task starts
-// before the drop ratio of its run is committed; a task counts once, whatever
-// attempts and copies report; a copy never runs on a node that is capped harder than the original's. A Core is not safe for concurrent use.
+// Core decides which task runs where. It is a state machine: events change it, Step returns the actions. It reads no
+// clock and does no I/O; the same events at the same times give the same actions.
+// | Guarantees: a node never starts a task beyond its usable slots; inside a class jobs start in the order of their
+// submission, and no job starts while one of a higher class waits, unless shares name others (see Share); only the
+// discipline "p" kills a running job, which then starts again; at most as many jobs run at once as the discipline
+// allows; while a usable slot is free, no runnable task waits, unless it cannot end by its job's deadline and is not
+// needed; no task starts before the drop ratio of its run is committed; a task counts once, whatever attempts and
+// copies report; a copy never runs on a node with a lower speed than the original's. A Core is not safe for concurrent
+// use.
 type Core struct {
 	// queue is the one home of the order of jobs and of when each begins.
 	queue *buffers.Buffers
@@ -212,7 +207,7 @@ type Core struct {
 	shares  []Share
 	hold    time.Time
 	actions []Action
-	// rule says how copies are decided on; past are ended jobs that teach it, accuracy is how good estimates were.
+	// rule states how copies are decided on; past are ended jobs that teach it, accuracy is how good estimates were.
 	rule     Speculation
 	past     *speculation.Samples
 	accuracy speculation.Accuracy
@@ -226,7 +221,7 @@ type Share struct {
 	Copies *int
 }
 
-// New is a core without jobs and workers. queue is a dispatcher without jobs,
+// New returns a core without jobs and workers. queue is a dispatcher without jobs,
 // which belongs to the core from here on; run is a number that no earlier core of
 // the same jobs had; draws gives the random numbers of a seed, the same ones in every
 // process and version.
@@ -242,11 +237,10 @@ func New(queue *buffers.Buffers, run uint16, draws func(seed uint64) func() uint
 	}
 }
 
-// HoldUntil starts no task before t. After a restart it leaves the workers the
-// time to say what they still run.
+// HoldUntil starts no task before t. After a restart it gives the workers time to report what they still run.
 func (c *Core) HoldUntil(t time.Time) { c.hold = t }
 
-// Knows tells whether the job is in the core, ended or not.
+// Knows reports whether the job is in the core, ended or not.
 func (c *Core) Knows(id string) bool { return c.jobs[id] != nil }
 
 // Add puts a committed job into the buffer of its class; a job that had started
@@ -270,7 +264,7 @@ func (c *Core) Add(now time.Time, p Plan, past Past) error {
 	return c.enter(now, j, past)
 }
 
-// ownTasks are the map tasks that the core itself hands out: none of a job of an engine.
+// ownTasks returns the map tasks that the core itself hands out: none of a job of an engine.
 func (p Plan) ownTasks() []task {
 	if p.Engine != "" {
 		return nil
@@ -278,8 +272,8 @@ func (p Plan) ownTasks() []task {
 	return make([]task, p.Tasks)
 }
 
-// order sets the order in which map tasks start. A job that may end on fewer than all starts those last that a drop
-// ratio would give up first, so that a ratio that rises late still finds them.
+// order sets the order in which map tasks start. A job that may end with fewer than all starts those last that a drop
+// ratio would drop first, so that a ratio that rises late can still drop them.
 func (j *job) order(draws func(seed uint64) func() uint64) {
 	if j.Engine != "" || j.MinTasks >= 1 {
 		return
@@ -290,7 +284,7 @@ func (j *job) order(draws func(seed uint64) func() uint64) {
 	}
 }
 
-// place is where a map task stands in the order in which they start.
+// place returns where a map task stands in the order in which they start.
 func (j *job) place(index int) int {
 	if j.places == nil {
 		return index
@@ -337,7 +331,7 @@ func (c *Core) AddEnded(p Plan, state State, outcome string, done, dropped int, 
 		return
 	}
 	j := &job{Plan: p, state: state, outcome: outcome, done: done, dropped: dropped}
-	if runtime > 0 { // when it started is not known any more, and does not matter
+	if runtime > 0 { // when it started is no longer known, and does not matter
 		j.started, j.ended = p.Submitted, p.Submitted.Add(runtime)
 	}
 	c.jobs[p.ID] = j
@@ -361,12 +355,11 @@ func (c *Core) Cancel(now time.Time, id, outcome string) {
 	}
 }
 
-// SetCap takes over what a node may draw. Running tasks above the new number of
-// usable slots run to their end; no further one starts until they have.
+// SetCap applies a node's cap. Running tasks above the new number of usable slots run to their end; no further one
+// starts until they have ended.
 func (c *Core) SetCap(node string, cap Cap) { c.caps[node] = cap }
 
-// end is the one way out: what still runs is stopped, the slots go to others
-// when the workers say that they are free.
+// end ends a job: what still runs is stopped, and its slots are reassigned when the workers report that they are free.
 func (c *Core) end(now time.Time, j *job, state State, outcome string) {
 	if j.Engine != "" && j.launched {
 		c.queue.Cancel(j.ID) // it counts as running until the engine says that it is over
@@ -389,7 +382,7 @@ func (c *Core) end(now time.Time, j *job, state State, outcome string) {
 	c.remember(j)
 }
 
-// task is a task of the job, or nil when there is none of that name.
+// task returns a task of the job, or nil when there is none of that name.
 func (j *job) task(phase Phase, index int) *task {
 	switch {
 	case phase == PhaseReduce && index == 0:
@@ -401,7 +394,7 @@ func (j *job) task(phase Phase, index int) *task {
 	}
 }
 
-// runtime is the time since the first task started, 0 before that.
+// runtime returns the time since the first task started, 0 before that.
 func (j *job) runtime(now time.Time) time.Duration {
 	if j.started.IsZero() {
 		return 0
@@ -412,7 +405,7 @@ func (j *job) runtime(now time.Time) time.Duration {
 	return max(0, now.Sub(j.started))
 }
 
-// before is the order in which jobs get slots: class, then submission.
+// before returns the order in which jobs get slots: class, then submission.
 func (j *job) before(o *job) int {
 	return cmp.Or(cmp.Compare(j.rank, o.rank), j.Submitted.Compare(o.Submitted), cmp.Compare(j.ID, o.ID))
 }
@@ -424,6 +417,6 @@ func insert(list []*job, j *job) []*job {
 
 func (c *Core) act(actions ...Action) { c.actions = append(c.actions, actions...) }
 
-// nodes are the names of all workers in order, so that decisions do not depend
+// nodes returns the names of all workers in order, so that decisions do not depend
 // on the order of a map.
 func (c *Core) nodes() []string { return slices.Sorted(maps.Keys(c.workers)) }

@@ -37,7 +37,7 @@ func (c *Core) watch(now time.Time) {
 	}
 }
 
-// stage is the map stage of a running job: of its tasks those to run, done and running.
+// stage returns the map stage of a running job: of its tasks those to run, done and running.
 func (j *job) stage() (tasks, kept, done, running int) {
 	if j.Engine == "" {
 		return j.Tasks, j.Tasks - j.dropped, j.done, j.running
@@ -49,7 +49,7 @@ func (j *job) stage() (tasks, kept, done, running int) {
 	return first.Total, first.Kept, first.Done, j.running
 }
 
-// seen is the course of a run that this core saw from its beginning.
+// seen returns the course of a run that this core saw from its beginning.
 func (j *job) seen() Course {
 	if !j.watched {
 		return Course{}

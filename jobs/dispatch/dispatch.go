@@ -8,8 +8,8 @@ import (
 	"headroom/jobs/buffers"
 )
 
-// Step decides what is to be done now and returns it with what the events since
-// the last step caused. Call it after every event and at least twice a second.
+// Step decides what to do now and returns it with the effects of the events since the last step. Call it after every
+// event and at least twice a second.
 func (c *Core) Step(now time.Time) []Action {
 	c.expire(now)
 	for {
@@ -41,9 +41,8 @@ func (c *Core) settle(now time.Time) {
 	}
 }
 
-// dispatch begins the jobs that the discipline wants begun and hands the free slots
-// to the running jobs in order of class and submission. It reports whether something
-// has changed that may let another job end or begin.
+// dispatch starts the jobs that the discipline starts and assigns the free slots to the running jobs in order of class
+// and submission. It reports whether something has changed that may let another job end or start.
 func (c *Core) dispatch(now time.Time) (again bool) {
 	if now.Before(c.hold) {
 		return false
@@ -60,8 +59,8 @@ type turn struct {
 	most int
 }
 
-// serve hands free slots to jobs: first up to their shares, in the order of the shares, then to all whose share was less
-// than they can use, in the same order. It reports whether a job has begun that may end or wait at once.
+// serve assigns free slots to jobs: first up to their shares, in the order of the shares, then to all that can use more
+// than their shares, in the same order. It reports whether a job has started that may end or wait at once.
 func (c *Core) serve(now time.Time, free map[string]int) (again bool) {
 	turns := c.turns()
 	for _, t := range turns {
@@ -82,7 +81,7 @@ func (c *Core) serve(now time.Time, free map[string]int) (again bool) {
 	return again
 }
 
-// turns are the jobs in the order in which they get free slots: by class and submission where there are no shares. Jobs
+// turns returns the jobs in the order in which they get free slots: by class and submission where there are no shares. Jobs
 // without a share come before those of lower classes that have one, and behind all others. Where the discipline leaves it
 // to the holder of the slots when jobs begin, a share lets one begin that waits, and among shares so does a class above
 // that of a job that runs.
@@ -119,9 +118,9 @@ func (c *Core) mayBegin(j *job) bool {
 	return c.queue.Discipline == buffers.Shared && j.Engine == "" && c.head() != nil
 }
 
-// Share takes over how many slots jobs hold before others get theirs, in the order of service. Slots that nobody
-// needs for his share go to whoever can use them, in the same order, so that none is idle while a task waits. Jobs
-// that are not named come after the others; nobody named: class and submission decide.
+// Share applies how many slots jobs hold before others get theirs, in the order of service. Slots that a job does not
+// need for its share go to others that can use them, in the same order, so that none is unused while a task waits. Jobs
+// that are not named come after the others; without names class and submission decide.
 func (c *Core) Share(shares []Share) { c.shares = slices.Clone(shares) }
 
 // Capacity returns how many slots the connected workers may use now.
@@ -134,7 +133,7 @@ func (c *Core) Capacity() (slots int) {
 	return slots
 }
 
-// able tells whether there is somebody to run the job that is next.
+// able reports whether there is somebody to run the job that is next.
 func (c *Core) able() bool {
 	j := c.head()
 	if c.queue.Discipline == buffers.Shared || j == nil || j.Engine != "" {
@@ -148,8 +147,8 @@ func (c *Core) able() bool {
 	return false
 }
 
-// share begins further jobs while slots are left, where the discipline leaves that
-// to the holder of the slots. A job of an engine takes none.
+// share starts further jobs while slots are left, if the discipline leaves that to the owner of the slots. A job of an
+// engine takes none.
 func (c *Core) share(now time.Time, free map[string]int) (again bool) {
 	if c.queue.Discipline != buffers.Shared {
 		return false
@@ -166,7 +165,7 @@ func (c *Core) share(now time.Time, free map[string]int) (again bool) {
 	}
 }
 
-// head is the job that begins next; nil when none waits or none may begin.
+// head returns the job that begins next; nil when none waits or none may begin.
 func (c *Core) head() *job {
 	if b, waits := c.queue.Head(); waits {
 		return c.jobs[b.ID]
@@ -185,7 +184,7 @@ func (c *Core) free() map[string]int {
 	return free
 }
 
-// usable is the number of slots that the node's cap leaves; all of them while no
+// usable returns the number of slots that the node's cap leaves; all of them while no
 // directive has come.
 func (c *Core) usable(name string, w *worker) int {
 	cap, known := c.caps[name]
@@ -209,7 +208,7 @@ func (c *Core) feed(now time.Time, j *job, free map[string]int, most int) {
 	}
 }
 
-// next is the task to start next: the first pending map task, or the reduce
+// next returns the task to start next: the first pending map task, or the reduce
 // task once every map task is over.
 func (j *job) next() (phase Phase, index int, ok bool) {
 	if len(j.pending) > 0 {
@@ -219,7 +218,7 @@ func (j *job) next() (phase Phase, index int, ok bool) {
 	return PhaseReduce, 0, ready
 }
 
-// roomiest is the node with the most free slots, the first by name among equals.
+// roomiest returns the node with the most free slots, the first by name among equals.
 // The node to avoid is taken only when no other is free.
 func roomiest(free map[string]int, avoid string) string {
 	best := ""
@@ -265,7 +264,7 @@ func (c *Core) start(now time.Time, j *job, phase Phase, index int, node string,
 	}
 }
 
-// attempt is the number of a task's n-th attempt in a run of its job. The upper half
+// attempt returns the number of a task's n-th attempt in a run of its job. The upper half
 // is the run of the scheduler process, so that an attempt of an earlier one is never
 // taken for one of this; four bits are the job's run, so that an attempt of a killed
 // run is never taken for one of the next.
@@ -276,10 +275,10 @@ func (c *Core) attempt(number uint32, n int) uint32 {
 // AttemptMask are the bits of an attempt's number that count the attempts of a task in one run.
 const AttemptMask = 0xfff
 
-// FirstAttempt is the number of an attempt without those bits: of a run of a job, in a scheduler process.
+// FirstAttempt returns the number of an attempt without those bits: of a run of a job, in a scheduler process.
 func FirstAttempt(process uint16, run uint32) uint32 {
 	return uint32(process)<<16 | runBits(run)<<12
 }
 
-// runBits is a job's run as its attempts carry it; 0 is the first.
+// runBits returns a job's run as its attempts carry it; 0 is the first.
 func runBits(number uint32) uint32 { return (max(number, 1) - 1) & 0xf }

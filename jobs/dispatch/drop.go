@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// DropOrder is the order in which the map tasks of a job are given up. It follows
+// DropOrder returns the order in which the map tasks of a job are dropped. It follows
 // from the draws alone, which follow from the job's seed: a rerun, another machine and
 // a higher drop ratio later give up the same tasks first.
 func DropOrder(n int, draw func() uint64) []int {

@@ -55,7 +55,7 @@ func (g *estimates) again() estimates {
 	return left
 }
 
-// size is a task's input as a part of the mean.
+// size returns a task's input as a part of the mean.
 func (j *job) size(index int) float64 {
 	if len(j.Sizes) == 0 {
 		return 1
@@ -69,7 +69,7 @@ func (j *job) size(index int) float64 {
 	return max(smallest, float64(j.Sizes[index])/j.est.mean)
 }
 
-// speed is what a node's cap leaves of its full speed.
+// speed returns what a node's cap leaves of its full speed.
 func (c *Core) speed(node string) float64 {
 	cap, known := c.caps[node]
 	if !known || cap.Max <= 0 {
@@ -78,7 +78,7 @@ func (c *Core) speed(node string) float64 {
 	return min(1, max(slowest, float64(cap.Cap)/float64(cap.Max)))
 }
 
-// expects is how long a task is expected to take at a speed, 0 while unknown.
+// expects returns how long a task is expected to take at a speed, 0 while unknown.
 func (j *job) expects(index int, speed float64) time.Duration {
 	return time.Duration(min(float64(j.est.base)*j.size(index)/speed, float64(speculation.TimeMost)))
 }
@@ -101,7 +101,7 @@ func (c *Core) learn(now time.Time, j *job, index int, a attempt) {
 	}
 }
 
-// left is how long an attempt still takes at the speed that its node had when it began; below
+// left returns how long an attempt still takes at the speed that its node had when it began; below
 // 0 while unknown. A task that is late is taken to be one of those that took longer.
 func (j *job) left(now time.Time, index int, a attempt) time.Duration {
 	usual := j.expects(index, a.speed)
@@ -121,7 +121,7 @@ func (j *job) left(now time.Time, index int, a attempt) time.Duration {
 }
 
 // Learn takes over samples that an earlier process has made. It returns an error that wraps
-// speculation.ErrInput for those that make no sense, and takes the others.
+// speculation.ErrInput for those that are invalid, and takes the others.
 func (c *Core) Learn(samples []speculation.Sample) (failed error) {
 	for _, x := range samples {
 		failed = errors.Join(failed, c.past.Add(x))
@@ -149,7 +149,7 @@ func (c *Core) addSample(now time.Time, j *job, state State) *speculation.Sample
 	return &x
 }
 
-// utilisation is the used part of the workers' usable slots.
+// utilisation returns the used part of the workers' usable slots.
 func (c *Core) utilisation() float64 {
 	used := 0
 	for _, w := range c.workers {

@@ -75,7 +75,7 @@ type labJob struct {
 
 func (j *labJob) failures(phase Phase, index int) int { return j.failed[fmt.Sprint(phase, index)] }
 
-// exhausted tells whether some task has failed as often as it may.
+// exhausted reports whether some task has failed as often as it may.
 func (j *labJob) exhausted() bool {
 	for _, n := range j.failed {
 		if n >= j.plan.MaxAttempts {

@@ -24,7 +24,7 @@ type RunRecord struct {
 	Why         string        `json:"why,omitempty"`
 	Sprint      bool          `json:"sprint,omitempty"`
 	SprintAfter time.Duration `json:"sprint_after,omitempty"`
-	// Stopping tells that it was killed for the job named; Over that it has ended
+	// Stopping reports that it was killed for the job named; Over that it has ended
 	// so, and that the job waits again.
 	Stopping string `json:"stopping,omitempty"`
 	Over     bool   `json:"over,omitempty"`
@@ -108,7 +108,7 @@ func (j *job) start(now time.Time) time.Time {
 	return j.started
 }
 
-// allowed is as much of a class's drop ratio as the job's quality floor leaves.
+// allowed returns as much of a class's drop ratio as the job's quality floor leaves.
 func (j *job) allowed(theta float64) (most float64, why string) {
 	if theta <= 0 {
 		return 0, ""
@@ -130,7 +130,7 @@ func (c *Core) launch(j *job) {
 	}
 }
 
-// ready tells whether tasks of a running job may start.
+// ready reports whether tasks of a running job may start.
 func (j *job) ready() bool { return j.Engine == "" && j.run.Decided && j.run.Stopping == "" }
 
 // Deflated takes over what the coordinators said to the drop ratio of a run: the
@@ -235,7 +235,7 @@ func (c *Core) settleKilled(now time.Time) {
 	}
 }
 
-// held tells whether a worker has an attempt of the job.
+// held reports whether a worker has an attempt of the job.
 func (c *Core) held(id string) bool {
 	for _, w := range c.workers {
 		for ref := range w.running {

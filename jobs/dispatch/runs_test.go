@@ -263,7 +263,7 @@ func TestDropRatioAndFloor(t *testing.T) {
 	}
 }
 
-// A running job gives up tasks that have not begun, never more than its floor leaves, and never takes one up again.
+// A running job drops tasks that have not begun, never more than its floor leaves, and never takes one up again.
 func TestDeflateRunning(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -395,7 +395,7 @@ func TestEndOfAnEngineRun(t *testing.T) {
 	}
 }
 
-// The order in which tasks are given up follows from the seed alone: a permutation, whose beginning is the same for every
+// The order in which tasks are dropped follows from the seed alone: a permutation, whose beginning is the same for every
 // drop ratio; ceil(n(1-theta)) tasks are kept, whatever rounding does.
 func TestDropOrder(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ type Cap struct {
 	Max units.Power
 }
 
-// UsableSlots is how many of a node's slots may run tasks under cap: in
+// UsableSlots returns how many of a node's slots may run tasks under cap: in
 // proportion to the watts between floor and max, rounded to the nearest, at
 // least 1 and at most slots. A node without slots has none to use. Where floor
 // and max leave nothing in between, the cap either reaches max or leaves one.

@@ -26,7 +26,7 @@ type JobView struct {
 	Started bool
 	// RunningOn counts the running attempts per node.
 	RunningOn map[string]int
-	// Run is its present run, or the last one; Due tells that its sprint timer has fired.
+	// Run is its present run, or the last one; Due reports that its sprint timer has fired.
 	Run RunRecord
 	Due bool
 	// Place is where it waits in its buffer, 1 is next; 0 when it does not wait.
@@ -55,7 +55,7 @@ type WorkerView struct {
 	Connected              bool
 }
 
-// Jobs are all jobs in order of submission.
+// Jobs returns all jobs in order of submission.
 func (c *Core) Jobs(now time.Time) []JobView {
 	all := make([]*job, 0, len(c.jobs))
 	for _, j := range c.jobs {
@@ -102,7 +102,7 @@ func (c *Core) view(now time.Time, j *job) JobView {
 	return v
 }
 
-// rate is the completions per second over the last window, or over the job's
+// rate returns the completions per second over the last window, or over the job's
 // life when that is shorter.
 func (j *job) rate(now time.Time) (perSecond float64, known bool) {
 	span := min(rateWindow, j.runtime(now))
@@ -112,7 +112,7 @@ func (j *job) rate(now time.Time) (perSecond float64, known bool) {
 	return float64(len(recent(j.finishes, now))) / span.Seconds(), true
 }
 
-// Outputs are the map tasks that are part of the result, in their order.
+// Outputs returns the map tasks that are part of the result, in their order.
 func (c *Core) Outputs(id string) []int {
 	j := c.jobs[id]
 	if j == nil {
@@ -127,7 +127,7 @@ func (c *Core) Outputs(id string) []int {
 	return done
 }
 
-// Workers are all workers in order of their nodes' names.
+// Workers returns all workers in order of their nodes' names.
 func (c *Core) Workers() []WorkerView {
 	views := make([]WorkerView, 0, len(c.workers))
 	for _, name := range c.nodes() {

@@ -10,10 +10,9 @@ import (
 // workersMax bounds the workers that are remembered while not connected.
 const workersMax = 20_000
 
-// Hello takes over what a worker says when its stream opens: its slots and the
-// attempts that it still runs, or whose result it is about to repeat. Attempts
-// that nobody waits for are killed; tasks that the node should run and does not
-// know are given to others.
+// Hello applies what a worker reports when its stream opens: its slots and the attempts that it still runs, or whose
+// result it will repeat. Unneeded attempts are killed; tasks that the node should run but does not report are
+// reassigned.
 func (c *Core) Hello(now time.Time, node string, slots int, running []Ref) {
 	w := c.workers[node]
 	if w == nil {
@@ -39,7 +38,7 @@ func (c *Core) Hello(now time.Time, node string, slots int, running []Ref) {
 	}
 }
 
-// forgetOne makes room for a new worker: one that is gone is forgotten.
+// forgetOne makes room for a new worker by removing a disconnected one.
 func (c *Core) forgetOne() {
 	for _, name := range c.nodes() {
 		if w := c.workers[name]; !w.connected && len(w.running) == 0 {
@@ -49,7 +48,7 @@ func (c *Core) forgetOne() {
 	}
 }
 
-// adopt tells whether the attempt is wanted: it is one that the task waits for, the task
+// adopt reports whether the attempt is wanted: it is one that the task waits for, the task
 // waits for none, or it is a copy that an earlier scheduler process started.
 func (c *Core) adopt(now time.Time, node string, ref Ref) bool {
 	j, t := c.find(ref)
@@ -74,7 +73,7 @@ func (c *Core) adopt(now time.Time, node string, ref Ref) bool {
 	return true
 }
 
-// find is the task that an attempt belongs to; nil when its job has ended or is not known.
+// find returns the task that an attempt belongs to; nil when its job has ended or is not known.
 func (c *Core) find(ref Ref) (*job, *task) {
 	j := c.jobs[ref.Job]
 	if j == nil || j.state.Ended() || (ref.Phase == PhaseReduce && !j.Reduce) {
@@ -83,7 +82,7 @@ func (c *Core) find(ref Ref) (*job, *task) {
 	return j, j.task(ref.Phase, ref.Index)
 }
 
-// awaited is the task that waits for an attempt on a node, nil for none.
+// awaited returns the task that waits for an attempt on a node, nil for none.
 func (c *Core) awaited(node string, ref Ref) (*job, *task) {
 	if j, t := c.find(ref); t != nil && t.has(node, ref.Attempt) {
 		return j, t
@@ -91,29 +90,28 @@ func (c *Core) awaited(node string, ref Ref) (*job, *task) {
 	return nil, nil
 }
 
-// Alive notes that a worker spoke.
+// Alive records a message of a worker.
 func (c *Core) Alive(now time.Time, node string) {
 	if w := c.workers[node]; w != nil {
 		w.heard = now
 	}
 }
 
-// Broken notes that a worker's stream broke. Its tasks may still run: they are
-// given to others only when it stays silent.
+// Broken records that a worker's stream broke. Its tasks may still run: they are reassigned only when it stays silent.
 func (c *Core) Broken(node string) {
 	if w := c.workers[node]; w != nil {
 		w.connected = false
 	}
 }
 
-// Gone notes that a worker said goodbye: it has stopped its tasks.
+// Gone records that a worker said goodbye: it has stopped its tasks.
 func (c *Core) Gone(now time.Time, node string) {
 	if w := c.workers[node]; w != nil {
 		c.abandon(now, node, w)
 	}
 }
 
-// expire gives up the workers that have been silent for too long.
+// expire removes the workers that have timed out.
 func (c *Core) expire(now time.Time) {
 	for _, node := range c.nodes() {
 		if w := c.workers[node]; (w.connected || len(w.running) > 0) && now.Sub(w.heard) >= workerSilence {
@@ -123,7 +121,7 @@ func (c *Core) expire(now time.Time) {
 	}
 }
 
-// abandon takes all tasks away from a worker.
+// abandon removes all tasks from a worker.
 func (c *Core) abandon(now time.Time, node string, w *worker) {
 	lost := sortedRefs(w.running)
 	w.connected, w.running = false, make(map[Ref]bool)
@@ -132,16 +130,15 @@ func (c *Core) abandon(now time.Time, node string, w *worker) {
 	}
 }
 
-// lose takes an attempt away that is lost, which is no failure of its task.
+// lose removes a lost attempt, which is no failure of its task.
 func (c *Core) lose(now time.Time, node string, ref Ref) {
 	if j, t := c.awaited(node, ref); t != nil {
 		c.release(now, j, t, node, ref, &j.wasted.Failed)
 	}
 }
 
-// Stopped takes over that an attempt ended because it was told to. When its task
-// waits for it all the same (an earlier scheduler process had it stopped), the
-// task starts again: being stopped is no failure.
+// Stopped records that an attempt ended because it was told to. If its task still waits for it (an earlier scheduler
+// process had it stopped), the task starts again: being stopped is no failure.
 func (c *Core) Stopped(now time.Time, node string, ref Ref) {
 	w := c.workers[node]
 	if w == nil {
@@ -154,9 +151,8 @@ func (c *Core) Stopped(now time.Time, node string, ref Ref) {
 	}
 }
 
-// Result takes over how an attempt ended; failure is empty for success and the
-// cause in words otherwise. The result of an attempt that the task no longer
-// waits for only frees its slot.
+// Result records how an attempt ended; failure is empty for success and the cause in words otherwise. The result of an
+// attempt that the task no longer waits for only frees its slot.
 func (c *Core) Result(now time.Time, node string, ref Ref, failure string) {
 	w := c.workers[node]
 	if w == nil {
@@ -177,8 +173,8 @@ func (c *Core) Result(now time.Time, node string, ref Ref, failure string) {
 	c.release(now, j, t, node, ref, &j.wasted.Failed)
 }
 
-// exhaust gives up a task that has failed as often as it may: it is dropped where the
-// job's least fraction of tasks allows it, and otherwise the job fails.
+// exhaust ends a task that has failed MaxAttempts times: it is dropped if the job's minimum fraction of tasks permits
+// it, and otherwise the job fails.
 func (c *Core) exhaust(now time.Time, j *job, t *task, ref Ref) {
 	why := fmt.Sprintf("%s task %d failed %d times, last on %s: %s", ref.Phase, ref.Index, t.failures, t.avoid, t.failure)
 	if ref.Phase == PhaseReduce || !j.Spares(j.dropped) {

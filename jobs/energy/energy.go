@@ -1,21 +1,16 @@
-// Package energy shares the joules that nodes have drawn among the jobs that ran on them.
+// Package energy attributes the energy of nodes to the jobs that ran on them.
+// | The one idea: each node counts its own energy, and only counts are compared. The energy of a node between two of
+// its reports is attributed to the jobs with containers there, in proportion to them (the mean before and after). A
+// node without a job was idle.
+// |       var book energy.Book
 //
-// The one idea: each node counts its own energy, and only counts are compared. What a node
-// has drawn between two of its reports goes to the jobs that held containers there, in
-// proportion to them (the mean of what they held before and after); a node on which no job
-// ran was idle.
-//
-//	var book energy.Book
 //	book.Look(now, counters, jobs) // once a second
 //	use, known := book.Job("words-7f3a")
 //
-// Guarantees: what was measured is shared out once and completely, to the microjoule. What
-// was not measured is time, never joules: a node that is silent, begins anew or cannot
-// measure adds to Unknown, and a count that no node can have drawn is not believed. Energy
-// that a node had counted while it was silent is nobody's: who ran there is not known.
-//
-// A Book belongs to one goroutine, reads no clock and knows only what it has been shown: a
-// new one begins at 0.
+// | Guarantees: measured energy is attributed once and completely, to the microjoule. Unmeasured energy is time, never
+// joules: a node that does not report, restarts or cannot measure adds to Unknown, and an impossible count is rejected.
+// Energy that a node counted while it was silent is attributed to nobody, because its jobs are unknown.
+// | A Book belongs to one goroutine, reads no clock and has only what it was given: a new one starts at 0.
 package energy
 
 import (
@@ -170,7 +165,7 @@ func (b *Book) node(name string, now time.Duration, c Counter, heard bool, on []
 	n.count, n.settled, n.silent, n.on = c, max(n.settled, c.At), false, on
 }
 
-// drawn is what a node has drawn between two reports, and false where that is unknown.
+// drawn returns what a node has drawn between two reports, and false where that is unknown.
 func (n *node) drawn(c Counter) (units.Energy, time.Duration, bool) {
 	energy, measured := c.Energy-n.count.Energy, c.Time-n.count.Time
 	switch {
@@ -211,7 +206,7 @@ func (b *Book) share(before, after []held, energy units.Energy, measured, unknow
 	b.nobody += left
 }
 
-// class is the use of a class; those beyond the first classesMost are one.
+// class returns the use of a class; those beyond the first classesMost are one.
 func (b *Book) class(name string) *Use {
 	if b.classes[name] == nil && len(b.classes) >= classesMost {
 		name = Others
@@ -222,7 +217,7 @@ func (b *Book) class(name string) *Use {
 	return b.classes[name]
 }
 
-// mean are the containers of before and after, in the mean, in the order of the jobs.
+// mean returns the containers of before and after, in the mean, in the order of the jobs.
 func mean(before, after []held) []held {
 	var out []held
 	for _, h := range slices.Concat(before, after) {
@@ -253,7 +248,7 @@ func keysOf[V any](m map[string]V) map[string]bool {
 	return out
 }
 
-// Job is what was drawn for a job, and false for one that was never shown.
+// Job returns what was drawn for a job, and false for one that was never shown.
 func (b *Book) Job(id string) (Use, bool) {
 	u := b.jobs[id]
 	if u == nil {
@@ -262,7 +257,7 @@ func (b *Book) Job(id string) (Use, bool) {
 	return u.copy(), true
 }
 
-// Final is what was drawn for a job that ends now. The time since the newest report of each
+// Final returns what was drawn for a job that ends now. The time since the newest report of each
 // of its nodes is unknown: its joules come too late for the job, and go to its class.
 func (b *Book) Final(id string, now time.Duration) (Use, bool) {
 	u, known := b.Job(id)
@@ -279,7 +274,7 @@ func (b *Book) Keep(keep func(id string) bool) {
 	maps.DeleteFunc(b.jobs, func(id string, _ *Use) bool { return !keep(id) })
 }
 
-// Classes are what was drawn for the jobs of each class.
+// Classes returns what was drawn for the jobs of each class.
 func (b *Book) Classes() map[string]Use {
 	out := make(map[string]Use, len(b.classes))
 	for name, u := range b.classes {
@@ -288,7 +283,7 @@ func (b *Book) Classes() map[string]Use {
 	return out
 }
 
-// Idle is what nodes drew while no job ran on them. Nobody's is what nodes had counted while
+// Idle returns what nodes drew while no job ran on them. Nobody's is what nodes had counted while
 // they were silent.
 func (b *Book) Idle() (idle Use, nobodys units.Energy) { return b.idle.copy(), b.nobody }
 

@@ -60,7 +60,7 @@ func short(s string) string {
 	return strings.ToValidUTF8(s[:most], "?") + "..."
 }
 
-// Scaled is r with all numbers divided by the part of the tasks that ran: what sums
+// Scaled returns r with all numbers divided by the part of the tasks that ran: what sums
 // would have been over all of them.
 func (r Result) Scaled(fraction float64) Result {
 	out := make(Result, len(r))
@@ -70,7 +70,7 @@ func (r Result) Scaled(fraction float64) Result {
 	return out
 }
 
-// Comparison says how a partial result is held against the exact one.
+// Comparison states how a partial result is held against the exact one.
 type Comparison string
 
 // Comparisons by name.
@@ -86,7 +86,7 @@ const (
 	Value Comparison = "value"
 )
 
-// Comparisons are all comparisons, the default first.
+// Comparisons returns all comparisons, the default first.
 func Comparisons() []Comparison { return []Comparison{Relative, TopK, Value} }
 
 // ParseComparison reads a comparison's name; empty is the default. The error wraps ErrComparison.
@@ -100,7 +100,7 @@ func ParseComparison(name string) (Comparison, error) {
 	return "", fmt.Errorf("%w: %q; want one of %v", errComparison, name, Comparisons())
 }
 
-// Accuracy is how near a partial result is to the exact one, 0 to 1. top is how many
+// Accuracy returns how near a partial result is to the exact one, 0 to 1. top is how many
 // keys TopK looks at; 0 stands for as many as the exact result has. Nothing is
 // exactly nothing.
 func (c Comparison) Accuracy(exact, partial Result, top int) float64 {
@@ -166,7 +166,7 @@ func topK(exact, partial Result, top int) float64 {
 	return float64(right) / float64(top)
 }
 
-// greatest are the keys of r, the one with the greatest number first.
+// greatest returns the keys of r, the one with the greatest number first.
 func greatest(r Result) []string {
 	out := keys(r)
 	slices.SortStableFunc(out, func(a, b string) int { return cmp.Compare(r[b], r[a]) })

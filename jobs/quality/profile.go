@@ -24,7 +24,7 @@ type Point struct {
 	Runs int `json:"runs"`
 }
 
-// PointOf is the point of the accuracies of some runs, at least one.
+// PointOf returns the point of the accuracies of some runs, at least one.
 func PointOf(fraction float64, runs []float64) Point {
 	p := Point{Fraction: fraction, Low: slices.Min(runs), High: slices.Max(runs), Runs: len(runs)}
 	for _, a := range runs {
@@ -44,7 +44,7 @@ type Profile struct {
 	Engine string `json:"engine"`
 	// Comparison is how results were compared; empty where nobody has noted it.
 	Comparison Comparison `json:"comparison,omitempty"`
-	// Scaled says that sums were scaled up by the part that was left out.
+	// Scaled states that sums were scaled up by the part that was left out.
 	Scaled bool `json:"scaled,omitempty"`
 	// Tasks are the map tasks of the job that was measured; 0 when unknown.
 	Tasks  int     `json:"tasks,omitempty"`
@@ -54,7 +54,7 @@ type Profile struct {
 // pointsMax bounds a profile: more says nothing more.
 const pointsMax = 1000
 
-// New is p made valid: its points in order, and monotone. Each warning names points
+// New returns p made valid: its points in order, and monotone. Each warning names points
 // that had to be pooled because fewer tasks seemed better. The error wraps ErrProfile.
 func New(p Profile) (Profile, []string, error) {
 	p.Points = slices.Clone(p.Points)
@@ -149,7 +149,7 @@ type block struct {
 	mean, weight float64
 }
 
-// blocks are the values of the points with falling neighbours pooled.
+// blocks returns the values of the points with falling neighbours pooled.
 func blocks(points []Point, of func(*Point) *float64) []block {
 	var out []block
 	for i := range points {
@@ -165,7 +165,7 @@ func blocks(points []Point, of func(*Point) *float64) []block {
 	return out
 }
 
-// corners are the points with the ends that every profile has: nothing of nothing, all of all.
+// corners returns the points with the ends that every profile has: nothing of nothing, all of all.
 func (p *Profile) corners() []Point {
 	out := append([]Point{{}}, p.Points...)
 	if last := out[len(out)-1]; last.Fraction < 1 {
@@ -174,7 +174,7 @@ func (p *Profile) corners() []Point {
 	return out
 }
 
-// Accuracy is what to expect of a part of the tasks: mean, worst and best. What is
+// Accuracy returns what to expect of a part of the tasks: mean, worst and best. What is
 // outside of 0 to 1 counts as the nearest end; it is all 0 for NaN.
 func (p *Profile) Accuracy(fraction float64) (mean, low, high float64) {
 	c := p.corners()
@@ -192,7 +192,7 @@ func (p *Profile) Accuracy(fraction float64) (mean, low, high float64) {
 	return mix(a.Accuracy, b.Accuracy), mix(a.Low, b.Low), mix(a.High, b.High)
 }
 
-// Fraction is the least part of the tasks that keeps an accuracy even in the worst
+// Fraction returns the least part of the tasks that keeps an accuracy even in the worst
 // run. ok is false for an accuracy that no part keeps: above 1, or no number.
 func (p *Profile) Fraction(accuracy float64) (fraction float64, ok bool) {
 	if !(accuracy <= 1) {
@@ -228,7 +228,7 @@ func Parse(data []byte) (Profile, []string, error) {
 	return New(p)
 }
 
-// offsetOf is where an error of JSON stands; the decoder itself is then still before
+// offsetOf returns where an error of JSON stands; the decoder itself is then still before
 // the document, or behind it.
 func offsetOf(err error, data []byte, otherwise int64) int64 {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -243,13 +243,13 @@ func offsetOf(err error, data []byte, otherwise int64) int64 {
 	return otherwise
 }
 
-// position is line:column of an offset.
+// position returns line:column of an offset.
 func position(data []byte, offset int64) string {
 	before := data[:min(max(offset, 0), int64(len(data)))]
 	return fmt.Sprintf("%d:%d", bytes.Count(before, []byte("\n"))+1, len(before)-bytes.LastIndexByte(before, '\n'))
 }
 
-// Encode is the profile as Parse reads it.
+// Encode returns the profile as Parse reads it.
 func (p *Profile) Encode() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

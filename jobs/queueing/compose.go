@@ -10,7 +10,7 @@ import (
 // that some jobs skip are parts.
 type part = PH
 
-// mass is the probability that a part is not over before it began.
+// mass returns the probability that a part is not over before it began.
 func mass(alpha []float64) float64 {
 	sum := 0.0
 	for _, x := range alpha {
@@ -19,7 +19,7 @@ func mass(alpha []float64) float64 {
 	return sum
 }
 
-// sequence is one part after the other. Its phases are those of the parts, in order, so
+// sequence returns one part after the other. Its phases are those of the parts, in order, so
 // that parts which are upper triangular stay so.
 func sequence(parts ...part) part {
 	n := 0
@@ -61,7 +61,7 @@ func sequence(parts ...part) part {
 	return whole
 }
 
-// mixture is one of the distributions, the i-th with probability probabilities[i].
+// mixture returns one of the distributions, the i-th with probability probabilities[i].
 func mixture(probabilities []float64, phs ...PH) (PH, error) {
 	if len(probabilities) != len(phs) {
 		return PH{}, bad("probabilities", "are %d for %d distributions", len(probabilities), len(phs))
@@ -91,7 +91,7 @@ func mixture(probabilities []float64, phs ...PH) (PH, error) {
 	return mixed, nil
 }
 
-// Scale is the distribution of factor times the time: of the same work on a server that
+// Scale returns the distribution of factor times the time: of the same work on a server that
 // is 1/factor as fast. The factor must be above 0 and finite.
 func (p PH) Scale(factor float64) (PH, error) {
 	if !isRate(factor) {

@@ -15,10 +15,10 @@ type Source interface {
 	ExpFloat64() float64
 }
 
-// Mean is E[X].
+// Mean returns E[X].
 func (p PH) Mean() float64 { return p.moment(1) }
 
-// moment is E[X^n], n at least 0.
+// moment returns E[X^n], n at least 0.
 func (p PH) moment(n int) float64 {
 	if n <= 0 {
 		return 1
@@ -26,7 +26,7 @@ func (p PH) moment(n int) float64 {
 	return p.moments(n)[n-1]
 }
 
-// moments are E[X], ..., E[X^n], each exact to rounding. Far moments may be infinite
+// moments returns E[X], ..., E[X^n], each exact to rounding. Far moments may be infinite
 // in float64.
 func (p PH) moments(n int) []float64 {
 	inverse := newInverse(p)
@@ -46,7 +46,7 @@ func (p PH) moments(n int) []float64 {
 // jumpsMost bounds the steps of uniformisation; beyond it, a matrix exponential.
 const jumpsMost = 20000
 
-// cdf is P(X <= t).
+// cdf returns P(X <= t).
 func (p PH) cdf(t float64) float64 {
 	if math.IsNaN(t) {
 		return math.NaN()
@@ -60,7 +60,7 @@ func (p PH) cdf(t float64) float64 {
 	return min(1, max(0, 1-p.survival(t)))
 }
 
-// survival is P(X > t) = alpha exp(At) 1.
+// survival returns P(X > t) = alpha exp(At) 1.
 func (p PH) survival(t float64) float64 {
 	fastest := 0.0
 	for i := range p.Phases() {
@@ -161,7 +161,7 @@ func (s *sampler) sample(from Source) float64 {
 	}
 }
 
-// pick is the first index whose sum is above u; their number where none is.
+// pick returns the first index whose sum is above u; their number where none is.
 func pick(sums []float64, u float64) int {
 	for i, s := range sums {
 		if u < s {
@@ -171,7 +171,7 @@ func pick(sums []float64, u float64) int {
 	return len(sums)
 }
 
-// Fit is a PH with that mean and squared coefficient of variation: hyperexponential with
+// Fit returns a PH with that mean and squared coefficient of variation: hyperexponential with
 // balanced means from cv2 = 1, below a mixture of two Erlangs (Tijms 1994), which takes
 // 1/cv2 phases.
 func Fit(mean, cv2 float64) (PH, error) {
@@ -201,7 +201,7 @@ func Fit(mean, cv2 float64) (PH, error) {
 	return fitted, nil
 }
 
-// FitMoments is a PH with the first three raw moments: a mixture of two Erlangs of the
+// FitMoments returns a PH with the first three raw moments: a mixture of two Erlangs of the
 // least common order that can have them (Johnson and Taaffe 1989). Any moments of a
 // positive time that is not constant can be had, if not always below [MaxPhases].
 func FitMoments(m1, m2, m3 float64) (PH, error) {

@@ -2,7 +2,7 @@ package queueing
 
 import "fmt"
 
-// inputError is a number that makes no sense, with its place as in the input of
+// inputError is a number that is invalid, with its place as in the input of
 // `powerlab queue`: "services[1].A[3][2]", counted from 0.
 type inputError struct {
 	Place   string
@@ -47,12 +47,12 @@ func (e *UnstableError) Error() string {
 		"or shorten the service times (drop tasks, sprint)", e.Rho)
 }
 
-// NumericError tells that rounding would spoil an answer, which is then not given.
+// NumericError reports that rounding would spoil an answer, which is then not given.
 type NumericError struct {
 	What string
 	// Hint is what to ask instead.
 	Hint string
 }
 
-// Error says what would be spoilt, and what to ask instead.
+// Error states what would be spoilt, and what to ask instead.
 func (e *NumericError) Error() string { return "queueing: " + e.What + "; " + e.Hint }

@@ -74,7 +74,7 @@ func average(sums []float64) float64 {
 	return total
 }
 
-// measure is a Measure with moments.
+// measure returns a Measure with moments.
 func measure(moments []float64) Measure { return Measure{Mean: moments[0], Moments: moments} }
 
 // fill computes the percentiles, after the other fields.
@@ -170,7 +170,7 @@ func (q *quantiles) find(p float64) (float64, error) {
 	return 0, &NumericError{What: "a percentile was not found", Hint: "request another one, or only moments"}
 }
 
-// start is where the search begins: on the line through the end of the last one, else where
+// start returns where the search begins: on the line through the end of the last one, else where
 // an exponential law has the percentile.
 func (q *quantiles) start(target float64) float64 {
 	if t := q.at + (q.target-target)/q.slope; q.at > 0 && t > q.at/2 && t < 8*q.at {

@@ -41,21 +41,21 @@ type WaveModel struct {
 	Speed          float64
 }
 
-// Exactly is the list of probabilities of a number that is always n.
+// Exactly returns the list of probabilities of a number that is always n.
 func Exactly(n int) []float64 {
 	list := make([]float64, max(n, 0)+1)
 	list[len(list)-1] = 1
 	return list
 }
 
-// Kept is how many of n tasks are left when the part theta is dropped: the least whole
+// Kept returns how many of n tasks are left when the part theta is dropped: the least whole
 // number that is not below n*(1-theta), as DIAS rounds. Rounding in the product does not
 // keep a task more: 50 tasks at 0.1 are 45.
 func Kept(n int, theta float64) int {
 	return units.Ratio(1 - theta).Of(n)
 }
 
-// TaskLevel is the distribution of a job's time on an idle cluster, DIAS's equation (1).
+// TaskLevel returns the distribution of a job's time on an idle cluster, DIAS's equation (1).
 // Its phases are, in order: setup; maps left, from the most down to 1; shuffle; reduces
 // left. The diagonal is minus what leaves. With theta = 1 setup goes straight to shuffle.
 func TaskLevel(m TaskModel) (PH, error) {
@@ -71,7 +71,7 @@ func TaskLevel(m TaskModel) (PH, error) {
 	)
 }
 
-// WaveLevel is the distribution of a job's time on an idle cluster, DIAS's section 4.2.
+// WaveLevel returns the distribution of a job's time on an idle cluster, DIAS's section 4.2.
 func WaveLevel(m WaveModel) (PH, error) {
 	if err := checkJob(m.Slots, m.Speed, m.MapDrop, m.ReduceDrop); err != nil {
 		return PH{}, err
@@ -124,7 +124,7 @@ func job(speed float64, make ...func() (part, error)) (PH, error) {
 	return whole.Scale(1 / speed)
 }
 
-// stage is one exponential phase; none for a mean of 0.
+// stage returns one exponential phase; none for a mean of 0.
 func stage(name string, mean float64) (part, error) {
 	if mean == 0 {
 		return part{}, nil
@@ -136,7 +136,7 @@ func stage(name string, mean float64) (part, error) {
 	return p, nil
 }
 
-// given is a stage of any distribution; none for a zero one.
+// given returns a stage of any distribution; none for a zero one.
 func given(name string, p PH) (part, error) {
 	if len(p.Alpha) == 0 && p.A == nil {
 		return part{}, nil
@@ -144,7 +144,7 @@ func given(name string, p PH) (part, error) {
 	return p, within(name, p.validate())
 }
 
-// kept is the distribution of what is left of a number of tasks: several numbers may
+// kept returns the distribution of what is left of a number of tasks: several numbers may
 // share what is left of them (the sum over all t with kept(t) = tbar).
 func kept(name string, tasks []float64, drop float64) ([]float64, error) {
 	if len(tasks) == 0 {
@@ -171,7 +171,7 @@ func kept(name string, tasks []float64, drop float64) ([]float64, error) {
 	return left, nil
 }
 
-// tasks is a stage of tasks of exponential length, min(t, slots) of t at a time.
+// tasks returns a stage of tasks of exponential length, min(t, slots) of t at a time.
 func tasks(name string, probabilities []float64, drop, mean float64, slots int) (part, error) {
 	left, err := kept(name, probabilities, drop)
 	if err != nil {
@@ -191,7 +191,7 @@ func tasks(name string, probabilities []float64, drop, mean float64, slots int) 
 	return p, nil
 }
 
-// waves is a stage of waves, entered at the wave from which as many are left to go as
+// waves returns a stage of waves, entered at the wave from which as many are left to go as
 // the job has.
 func waves(name string, probabilities []float64, drop float64, slots int, lengths []PH) (part, error) {
 	left, err := kept(name+" tasks", probabilities, drop)

@@ -129,7 +129,7 @@ func permute(x []float64, order []int) []float64 {
 	return out
 }
 
-// topological is an order of the phases in which A is upper triangular, if there is one.
+// topological returns an order of the phases in which A is upper triangular, if there is one.
 // A matrix that already is keeps its order.
 func topological(a *mat.Dense) (order []int, acyclic bool) {
 	n, _ := a.Dims()
@@ -222,7 +222,7 @@ func (t *triangle) solveTwice(z complex128, b []float64, x, y []complex128) {
 	}
 }
 
-// reciprocal is 1/(a+bi) with a > 0. The numbers are rates, far from the ends of
+// reciprocal returns 1/(a+bi) with a > 0. The numbers are rates, far from the ends of
 // float64, so the plain formula is exact to rounding.
 func reciprocal(a, b float64) (re, im float64) {
 	d := 1 / (a*a + b*b)

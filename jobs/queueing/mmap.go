@@ -39,7 +39,7 @@ func newMMAPQueueOf(q Queue) (*mmapQueue, error) {
 	return newMMAPQueue(arrivals, services, q.Discipline == PreemptiveResume)
 }
 
-// measure is a time of class k, by what begins a walk along its transform; atOnce is the
+// measure returns a time of class k, by what begins a walk along its transform; atOnce is the
 // probability that it is 0.
 func (q *mmapQueue) measure(k int, begin func(k int) transform, atOnce float64, o Options) (Measure, error) {
 	alone := func(s complex128) (complex128, error) { return begin(k)(s) }

@@ -129,7 +129,7 @@ func (m *MMAP) mend() error {
 	return nil
 }
 
-// generator is D0 + D1 + .. + DK.
+// generator returns D0 + D1 + .. + DK.
 func (m *MMAP) generator() [][]float64 {
 	total := copyRows(m.hidden)
 	for _, rows := range m.marked {
@@ -155,7 +155,7 @@ func unreachable(rates [][]float64) (from, to int, cut bool) {
 	return 0, 0, false
 }
 
-// missed is a phase that phase 0 never leads to, or -1.
+// missed returns a phase that phase 0 never leads to, or -1.
 func missed(rates [][]float64) int {
 	seen, todo := make([]bool, len(rates)), []int{0}
 	seen[0] = true
@@ -177,7 +177,7 @@ func missed(rates [][]float64) int {
 	return -1
 }
 
-// stationary is the distribution p with p g = 0 of an irreducible generator g, without a
+// stationary returns the distribution p with p g = 0 of an irreducible generator g, without a
 // subtraction and so exact to the last digits whatever the rates (Grassmann, Taksar and
 // Heyman 1985).
 func stationary(g [][]float64) []float64 {
@@ -210,7 +210,7 @@ func stationary(g [][]float64) []float64 {
 	return p
 }
 
-// rateIn is the mean number of moves per unit of time, p rows 1.
+// rateIn returns the mean number of moves per unit of time, p rows 1.
 func rateIn(p []float64, rows [][]float64) float64 {
 	rate := 0.0
 	for i, row := range rows {

@@ -105,7 +105,7 @@ func newMMAPQueue(arrivals *MMAP, services []*serviceWork, preemptive bool) (*mm
 // thousand steps.
 const workMax = 1e6
 
-// work is the number of multiplications to take the transforms of the services once for
+// work returns the number of multiplications to take the transforms of the services once for
 // every class.
 func (q *mmapQueue) work() float64 {
 	order, work := float64(q.hidden.order), 0.0
@@ -133,7 +133,7 @@ func (q *mmapQueue) prepare(k int, starts [][]complex128) (workAhead, error) {
 	return workAhead{rest: rest, starts: starts, radius: radius}, err
 }
 
-// load is the load of the classes from a class up.
+// load returns the load of the classes from a class up.
 func (q *mmapQueue) load(from int) float64 {
 	load := 0.0
 	for j := from; j < len(q.services); j++ {
@@ -142,7 +142,7 @@ func (q *mmapQueue) load(from int) float64 {
 	return load
 }
 
-// rest are the phases while no class from a class up is served: its sum is 1 - load.
+// rest returns the phases while no class from a class up is served: its sum is 1 - load.
 func (q *mmapQueue) rest(from int) ([]complex128, error) {
 	moves, err := q.exponent(from-1, 0)
 	if err != nil {
@@ -164,7 +164,7 @@ func (q *mmapQueue) rest(from int) ([]complex128, error) {
 	return rest, nil
 }
 
-// without is D0 + .. + D_below: the phases as they move while only the classes above the
+// without returns D0 + .. + D_below: the phases as they move while only the classes above the
 // class below bring work.
 func (q *mmapQueue) without(below int) *matrix {
 	m := q.hidden.clone()
@@ -177,7 +177,7 @@ func (q *mmapQueue) without(below int) *matrix {
 // stepsMax bounds the search for an exponent; a load of 1 - 1e-6 needs some thousand.
 const stepsMax = 20000
 
-// exponent is Q_k(s): by substitution, sped up by extrapolating the last two steps where
+// exponent returns Q_k(s): by substitution, sped up by extrapolating the last two steps where
 // that lessens the error (Anderson 1965). It starts as if work took no time, which keeps
 // the row sums at s = 0 and so leaves out the slowest of the ways to the solution.
 func (q *mmapQueue) exponent(k int, s complex128) (*matrix, error) {
@@ -186,7 +186,7 @@ func (q *mmapQueue) exponent(k int, s complex128) (*matrix, error) {
 	return q.exponentFrom(k, s, at)
 }
 
-// exponentFrom is exponent with another start.
+// exponentFrom returns exponent with another start.
 func (q *mmapQueue) exponentFrom(k int, s complex128, at *matrix) (*matrix, error) {
 	base := q.without(k)
 	base.shift(-s)
@@ -276,7 +276,7 @@ func (q *mmapQueue) extension(k int, s complex128) (*extension, error) {
 	return q.extensionOf(k, s, exponent)
 }
 
-// extensionOf is extension for an exponent that is known already.
+// extensionOf returns extension for an exponent that is known already.
 func (q *mmapQueue) extensionOf(k int, s complex128, exponent *matrix) (*extension, error) {
 	form, err := exponent.triangular()
 	if err != nil {
@@ -326,7 +326,7 @@ func (q *mmapQueue) factorKernels(k int, e *extension) error {
 	return nil
 }
 
-// found is tr(D_k X) for the column c: the mean over the arriving jobs of class k, times
+// found returns tr(D_k X) for the column c: the mean over the arriving jobs of class k, times
 // their rate, of exp(Q U) c, where U is the work that they find ahead.
 func (q *mmapQueue) found(k int, e *extension, c []complex128) complex128 {
 	order := len(c)
@@ -347,7 +347,7 @@ func (q *mmapQueue) found(k int, e *extension, c []complex128) complex128 {
 	return trace
 }
 
-// entering is what the phases at rest and at starts of lower classes bring into X, by row;
+// entering returns what the phases at rest and at starts of lower classes bring into X, by row;
 // the last column is for the equation of the row sums.
 func (q *mmapQueue) entering(k int, e *extension, column []complex128) *matrix {
 	class, last := q.classes[k], len(column)-1
@@ -385,7 +385,7 @@ func (q *mmapQueue) addLater(k int, e *extension, r int, x *matrix, right []comp
 	}
 }
 
-// startsOf are the phases at the starts of class k per unit of time: the traces for the
+// startsOf returns the phases at the starts of class k per unit of time: the traces for the
 // unit vectors at 0.
 func (q *mmapQueue) startsOf(k int) ([]complex128, error) {
 	e, err := q.extension(k, 0)
@@ -413,7 +413,7 @@ type walk struct {
 	last, second *matrix
 }
 
-// extension is extension at s, the next point of the walk.
+// extension returns extension at s, the next point of the walk.
 func (w *walk) extension(s complex128) (*extension, error) {
 	start := w.start(s)
 	exponent, err := w.exponentFrom(w.k, s, start)
@@ -425,7 +425,7 @@ func (w *walk) extension(s complex128) (*extension, error) {
 	return w.extensionOf(w.k, s, exponent)
 }
 
-// start is where the search for the exponent at s begins.
+// start returns where the search for the exponent at s begins.
 func (w *walk) start(s complex128) *matrix {
 	switch {
 	case w.last == nil:
@@ -477,12 +477,12 @@ func (q *mmapQueue) sojourn(k int) transform {
 	}
 }
 
-// atOnce is the probability that a job of class k starts as it comes.
+// atOnce returns the probability that a job of class k starts as it comes.
 func (q *mmapQueue) atOnce(k int) float64 {
 	return real(sum(q.marked[k].leftOf(q.classes[k].rest))) / q.rates[k]
 }
 
-// radius is how far around 0 the delays of class k have analytic transforms. Each of the
+// radius returns how far around 0 the delays of class k have analytic transforms. Each of the
 // growth rates below is convex in z; the delays end to be analytic at -s where s = growth
 // of the higher classes, at the z nearest to 0 of: where that growth is least (the end of
 // the busy periods), where the growth of the work ahead is 0 again (its decay), where a
@@ -522,7 +522,7 @@ func (q *mmapQueue) radius(k, from int) (float64, error) {
 	return 0, tooStiff(fmt.Sprintf("the tail of the delays of class %d is too long", k))
 }
 
-// turningPoint is the largest z in [end, 0) where holds is true, which it stays left of it;
+// turningPoint returns the largest z in [end, 0) where holds is true, which it stays left of it;
 // end if it is true nowhere.
 func turningPoint(end float64, holds func(z float64) (bool, error)) (float64, error) {
 	yes, no := end, 0.0
@@ -544,7 +544,7 @@ func turningPoint(end float64, holds func(z float64) (bool, error)) (float64, er
 	return no, nil
 }
 
-// growth is the largest eigenvalue of z I + D0 + sum_{j<from} D_j + sum_{j>=from} D_j b_j(z).
+// growth returns the largest eigenvalue of z I + D0 + sum_{j<from} D_j + sum_{j>=from} D_j b_j(z).
 func (q *mmapQueue) growth(from int, z float64) (float64, error) {
 	m := q.without(from - 1)
 	for j := from; j < len(q.services); j++ {
@@ -574,7 +574,7 @@ const circlePoints = 32
 // noiseMax is how far the transform may be from 1 at 0, and the worst error of a mean.
 const noiseMax = 1e-9
 
-// circle are points around 0, symmetric to the imaginary axis, none of them real.
+// circle returns points around 0, symmetric to the imaginary axis, none of them real.
 func circle(radius float64) []complex128 {
 	points := make([]complex128, circlePoints)
 	for i := range points {
@@ -583,7 +583,7 @@ func circle(radius float64) []complex128 {
 	return points
 }
 
-// moments are E[X], E[X^2] .. from Cauchy's integrals around 0. The transform is analytic
+// moments returns E[X], E[X^2] .. from Cauchy's integrals around 0. The transform is analytic
 // within the radius, so coefficients of negative powers are 0 but for rounding: what they
 // are, the noise, tells the error of the others.
 func moments(f transform, radius float64, count int) (list []float64, noise float64, err error) {

@@ -9,7 +9,7 @@ import (
 // Dense linear algebra of small complex matrices, no more than the solver of
 // MMAP[K]/PH[K]/1 needs: products, solutions of linear systems, the Schur form.
 
-// errSingular says that a linear system has no solution to working accuracy.
+// errSingular states that a linear system has no solution to working accuracy.
 var errSingular = errors.New("queueing: a linear system is singular to working accuracy")
 
 // epsilon is the distance of 1 from the next larger float64.
@@ -81,7 +81,7 @@ func (m *matrix) addProduct(a, b *matrix) {
 	}
 }
 
-// adjoint is the conjugate transpose.
+// adjoint returns the conjugate transpose.
 func (m *matrix) adjoint() *matrix {
 	c := newMatrix(m.order)
 	for i := range m.order {
@@ -92,7 +92,7 @@ func (m *matrix) adjoint() *matrix {
 	return c
 }
 
-// applied is m x.
+// applied returns m x.
 func (m *matrix) applied(x []complex128) []complex128 {
 	y := make([]complex128, m.order)
 	for i := range y {
@@ -101,7 +101,7 @@ func (m *matrix) applied(x []complex128) []complex128 {
 	return y
 }
 
-// largest is the largest absolute row sum, within a factor of sqrt 2.
+// largest returns the largest absolute row sum, within a factor of sqrt 2.
 func (m *matrix) largest() float64 {
 	most := 0.0
 	for i := range m.order {
@@ -130,7 +130,7 @@ func addTimes(sum []complex128, x complex128, y []complex128) {
 	}
 }
 
-// size1 is a cheap size of a complex number, within a factor of sqrt 2 of its modulus.
+// size1 returns a cheap size of a complex number, within a factor of sqrt 2 of its modulus.
 func size1(x complex128) float64 { return math.Abs(real(x)) + math.Abs(imag(x)) }
 
 // factors are the triangular factors of a matrix with its rows in another order.
@@ -170,7 +170,7 @@ func (m *matrix) factor() (*factors, error) {
 	return f, nil
 }
 
-// solveRight is the row vector x with x m = y.
+// solveRight returns the row vector x with x m = y.
 func (f *factors) solveRight(y []complex128) []complex128 {
 	order := f.lu.order
 	z := append([]complex128(nil), y...)
@@ -327,7 +327,7 @@ func (d *schur) hessenberg() {
 	}
 }
 
-// deflated is the first row of the unreduced block that ends in the row last.
+// deflated returns the first row of the unreduced block that ends in the row last.
 func (d *schur) deflated(last int) int {
 	for i := last; i > 0; i-- {
 		if size1(d.t.at(i, i-1)) <= epsilon/2*(size1(d.t.at(i, i))+size1(d.t.at(i-1, i-1))) {
@@ -338,7 +338,7 @@ func (d *schur) deflated(last int) int {
 	return 0
 }
 
-// chooseShift is the eigenvalue of the last two by two block nearer to its corner; now
+// chooseShift returns the eigenvalue of the last two by two block nearer to its corner; now
 // and then something else, so that no cycle lasts.
 func (d *schur) chooseShift(last, steps int) complex128 {
 	a, b := d.t.at(last-1, last-1), d.t.at(last-1, last)

@@ -125,7 +125,7 @@ func (w *serviceWork) check() error {
 	return nil
 }
 
-// solve is -(A - s)^-1 y by back substitution.
+// solve returns -(A - s)^-1 y by back substitution.
 func (w *serviceWork) solve(y []complex128, s complex128) []complex128 {
 	x := make([]complex128, len(y))
 	for i := len(y) - 1; i >= 0; i-- {
@@ -138,20 +138,20 @@ func (w *serviceWork) solve(y []complex128, s complex128) []complex128 {
 	return x
 }
 
-// transform is E[exp(-s X)].
+// transform returns E[exp(-s X)].
 func (w *serviceWork) transform(s complex128) complex128 {
 	return inner(w.alpha, w.solve(w.exit, s))
 }
 
-// transformAt is the matrix E[exp(q X)].
+// transformAt returns the matrix E[exp(q X)].
 func (w *serviceWork) transformAt(q *matrix) (*matrix, error) { return w.blocks(q, w.exit) }
 
-// restAt is the matrix mean of exp(q x) over all x up to X: the integral of exp(q x) times
+// restAt returns the matrix mean of exp(q x) over all x up to X: the integral of exp(q x) times
 // the probability of a longer time, so that the transform is I + q times it, without a
 // difference of near numbers where q is nearly singular.
 func (w *serviceWork) restAt(q *matrix) (*matrix, error) { return w.blocks(q, w.alive) }
 
-// blocks is (alpha x I) (-(A + q))^-1 (ends x I), A + q the Kronecker sum, solved from its
+// blocks returns (alpha x I) (-(A + q))^-1 (ends x I), A + q the Kronecker sum, solved from its
 // last block row to its first. All blocks are functions of q, so the side of a product does
 // not matter.
 func (w *serviceWork) blocks(q *matrix, ends []complex128) (*matrix, error) {
@@ -181,7 +181,7 @@ func (w *serviceWork) blocks(q *matrix, ends []complex128) (*matrix, error) {
 	return result, nil
 }
 
-// leftOf is the row vector x m.
+// leftOf returns the row vector x m.
 func (m *matrix) leftOf(x []complex128) []complex128 {
 	y := make([]complex128, m.order)
 	for i, xi := range x {

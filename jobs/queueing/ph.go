@@ -142,10 +142,10 @@ func (p PH) checkAbsorbed() error {
 	return nil
 }
 
-// Phases is the number of phases.
+// Phases returns the number of phases.
 func (p PH) Phases() int { return len(p.Alpha) }
 
-// exit is the rate of absorption from each phase.
+// exit returns the rate of absorption from each phase.
 func (p PH) exit() []float64 {
 	exit := make([]float64, len(p.Alpha))
 	for i := range exit {
@@ -154,7 +154,7 @@ func (p PH) exit() []float64 {
 	return exit
 }
 
-// exitOf is minus the sum of a row. What is within the rounding of the sum is 0, or a
+// exitOf returns minus the sum of a row. What is within the rounding of the sum is 0, or a
 // chain would be absorbed where its author let it go on.
 func exitOf(row []float64, i int) float64 {
 	sum := 0.0
@@ -170,7 +170,7 @@ func exitOf(row []float64, i int) float64 {
 // exponential has one phase, with rate per unit of time.
 func exponential(rate float64) (PH, error) { return Erlang(1, rate) }
 
-// Erlang is the sum of n exponential times of that rate each.
+// Erlang returns the sum of n exponential times of that rate each.
 func Erlang(n int, rate float64) (PH, error) {
 	switch {
 	case n < 1 || n > MaxPhases:
@@ -194,7 +194,7 @@ func chain(n int, rate func(i int) float64) PH {
 	return p
 }
 
-// hyper is exponential with one of the rates, chosen by the probabilities.
+// hyper returns exponential with one of the rates, chosen by the probabilities.
 func hyper(probabilities, rates []float64) (PH, error) {
 	if len(probabilities) != len(rates) {
 		return PH{}, bad("rates", "are %d for %d probabilities", len(rates), len(probabilities))

@@ -80,10 +80,10 @@ func checkLoad(rho float64) error {
 	return nil
 }
 
-// from is the load of class k and those above it.
+// from returns the load of class k and those above it.
 func (p *poisson) from(k int) float64 { return p.above[k] + p.rates[k]*p.services[k].mean() }
 
-// lowest is the lowest class whose jobs in service a job of class k may have to wait for.
+// lowest returns the lowest class whose jobs in service a job of class k may have to wait for.
 func (p *poisson) lowest(k int) int {
 	if p.discipline == PreemptiveResume {
 		return k
@@ -130,7 +130,7 @@ type evaluation struct {
 	z, s complex128 // the last root and where it was found
 }
 
-// survival is the transform of P(X > t) at s.
+// survival returns the transform of P(X > t) at s.
 func (e *evaluation) survival(s complex128) (complex128, error) {
 	z, slope, err := e.root(s)
 	if err != nil {
@@ -171,7 +171,7 @@ func (e *evaluation) survival(s complex128) (complex128, error) {
 	return wait + (1-s*wait)*own, nil
 }
 
-// root is z(s) by Newton's method, and the slope of z (1-h(z)) there. Right of the imaginary axis there is one root, as
+// root returns z(s) by Newton's method, and the slope of z (1-h(z)) there. Right of the imaginary axis there is one root, as
 // s + sum of lambda_j (1 - E[exp(-z B_j)]) contracts by the load of the classes above.
 func (e *evaluation) root(s complex128) (z, slope complex128, err error) {
 	if e.above[e.k] == 0 {
@@ -213,7 +213,7 @@ const (
 	newtonExact = 1e-9
 )
 
-// start is near the root: the last one and its change with s, or the first step of the
+// start returns near the root: the last one and its change with s, or the first step of the
 // contraction.
 func (e *evaluation) start(s complex128) complex128 {
 	if e.z == 0 {

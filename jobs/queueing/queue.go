@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Discipline says what an arrival does to a job of lower priority in service.
+// Discipline states what an arrival does to a job of lower priority in service.
 type Discipline string
 
 // The disciplines. Within a class jobs are served in order of arrival.
@@ -83,7 +83,7 @@ type Measure struct {
 // Percentile is the time At that a part P of the jobs does not exceed.
 type Percentile struct{ P, At float64 }
 
-// cdf is the probability that the time is at most t. It computes, some 50 microseconds
+// cdf returns the probability that the time is at most t. It computes, some 50 microseconds
 // for triangular services.
 func (m Measure) cdf(t float64) (float64, error) {
 	switch {

@@ -10,10 +10,10 @@ import (
 )
 
 // PreemptiveRepeat kills the running job and puts it back at the head of its buffer; it
-// begins anew with the same work: "p". DIAS's baseline P. It can only be simulated.
+// starts again with the same work: "p". DIAS's baseline P. It can only be simulated.
 const PreemptiveRepeat Discipline = "p"
 
-// Simulation says how much to simulate.
+// Simulation states how much to simulate.
 type Simulation struct {
 	// Jobs is how many jobs arrive in a replication; the first tenth is not counted.
 	// 0 is 20 000.
@@ -143,7 +143,7 @@ func (q Queue) checkRepeatedLoad() error {
 	return nil
 }
 
-// repeated is the mean server time of a job that begins anew, with the same work B, at
+// repeated returns the mean server time of a job that starts again, with the same work B, at
 // each arrival of a Poisson stream of that rate: E[(exp(rate B)-1)/rate], which is
 // alpha (-A - rate I)^-1 1, infinite unless the matrix is a regular M-matrix (its
 // solution is then positive).
@@ -405,7 +405,7 @@ func summary(runs []*replication, s Simulation) Simulated {
 	return out
 }
 
-// measured is a measure from the times of each replication. A class without jobs has
+// measured returns a measure from the times of each replication. A class without jobs has
 // NaN for unknown.
 func measured(runs [][]float64, o Options) SimulatedMeasure {
 	var m SimulatedMeasure
@@ -431,7 +431,7 @@ func measured(runs [][]float64, o Options) SimulatedMeasure {
 	return m
 }
 
-// over is the interval of a value over the replications that have times.
+// over returns the interval of a value over the replications that have times.
 func over(runs [][]float64, value func(times []float64) float64) Interval {
 	var values []float64
 	for _, times := range runs {
@@ -442,7 +442,7 @@ func over(runs [][]float64, value func(times []float64) float64) Interval {
 	return studentInterval(values)
 }
 
-// studentInterval is Student's, over independent replications.
+// studentInterval returns Student's, over independent replications.
 func studentInterval(values []float64) Interval {
 	n := float64(len(values))
 	if n == 0 {

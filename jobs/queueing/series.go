@@ -25,7 +25,7 @@ func (a series) times(b series) series {
 	return c
 }
 
-// scaled is f times the series.
+// scaled returns f times the series.
 func (a series) scaled(f float64) series {
 	c := make(series, len(a))
 	for i, x := range a {
@@ -34,12 +34,12 @@ func (a series) scaled(f float64) series {
 	return c
 }
 
-// shifted is u times the series.
+// shifted returns u times the series.
 func (a series) shifted() series {
 	return append(series{0}, a[:len(a)-1]...)
 }
 
-// inverse is 1/(1-a), where a[0] is below 1 and slack is 1-a[0].
+// inverse returns 1/(1-a), where a[0] is below 1 and slack is 1-a[0].
 func (a series) inverse(slack float64) series {
 	c := make(series, len(a))
 	c[0] = 1 / slack
@@ -52,7 +52,7 @@ func (a series) inverse(slack float64) series {
 	return c
 }
 
-// at is a(y(u)) for a y without a constant.
+// at returns a(y(u)) for a y without a constant.
 func (a series) at(y series) series {
 	c := make(series, len(a))
 	for _, x := range slices.Backward(a) {

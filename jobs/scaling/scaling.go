@@ -31,7 +31,7 @@ const (
 	SunNi     = "sunni"
 )
 
-// Models are the names of all models.
+// Models returns the names of all models.
 func Models() []string { return []string{IPSO, USBA, Amdahl, Gustafson, SunNi} }
 
 // Point is a measured speed-up. The package comment says what N and M are.
@@ -68,7 +68,7 @@ type Curve struct {
 	predict func(n, m int) (speedup, low, high float64) // nil where the curve was not fitted
 }
 
-// forms are what the laws fix of IPSO's parameters.
+// forms returns what the laws fix of IPSO's parameters.
 func forms(model string) map[string]float64 {
 	switch model {
 	case Amdahl:
@@ -81,7 +81,7 @@ func forms(model string) map[string]float64 {
 	return nil
 }
 
-// names are the parameters of a model as they are called outside, with IPSO's own names.
+// names returns the parameters of a model as they are called outside, with IPSO's own names.
 func names(model string) map[string]string {
 	switch model {
 	case Amdahl, Gustafson:
@@ -98,7 +98,7 @@ func names(model string) map[string]string {
 // Fit fits a model to points.
 func Fit(model string, points []Point) (*Curve, error) { return FitHeld(model, points, nil) }
 
-// FitHeld is Fit with some parameters known, by name.
+// FitHeld returns Fit with some parameters known, by name.
 func FitHeld(model string, points []Point, held map[string]float64) (*Curve, error) {
 	if err := knownNames(model, held); err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func OnLine(points []Point) bool {
 	return err == nil
 }
 
-// degree is the scale-out degree of a point.
+// degree returns the scale-out degree of a point.
 func (c *Curve) degree(n, m int) int {
 	if c.byM && m > 0 {
 		return m
@@ -220,7 +220,7 @@ func (c *Curve) degree(n, m int) int {
 	return n
 }
 
-// parametersOf are the estimates by their outer names.
+// parametersOf returns the estimates by their outer names.
 func parametersOf(f *regress.Fit, all map[string]string) map[string]Parameter {
 	out := map[string]Parameter{}
 	for outer, inner := range all {
@@ -242,7 +242,7 @@ func (c *Curve) rmse(points []Point) float64 {
 	return math.Sqrt(sum / float64(len(points)))
 }
 
-// Given is a curve with given parameters. Of ipso alpha is 1 and the others 0 where they are left out; of usba theta is 1 and the
+// Given returns a curve with given parameters. Of ipso alpha is 1 and the others 0 where they are left out; of usba theta is 1 and the
 // others 0; eta and r may not be left out.
 func Given(model string, parameters map[string]float64) (*Curve, error) {
 	if err := knownNames(model, parameters); err != nil {
@@ -277,7 +277,7 @@ func Given(model string, parameters map[string]float64) (*Curve, error) {
 	return c, c.line.Check()
 }
 
-// Speedup is the speed-up at a point.
+// Speedup returns the speed-up at a point.
 func (c *Curve) Speedup(n, m int) float64 {
 	if c.Model == USBA {
 		return c.area.Speedup(float64(n), float64(m))
@@ -285,7 +285,7 @@ func (c *Curve) Speedup(n, m int) float64 {
 	return c.line.Speedup(float64(c.degree(n, m)))
 }
 
-// Predict is the speed-up at a point with the bounds within which 95 of 100 further measurements lie; for a curve that
+// Predict returns the speed-up at a point with the bounds within which 95 of 100 further measurements lie; for a curve that
 // was not fitted they are the speed-up itself.
 func (c *Curve) Predict(n, m int) (speedup, low, high float64) {
 	if c.predict == nil {
@@ -295,7 +295,7 @@ func (c *Curve) Predict(n, m int) (speedup, low, high float64) {
 	return c.predict(n, m)
 }
 
-// At is the speed-up of a job of a size on so many units. Only usba looks at the size; 0 is the largest that was measured.
+// At returns the speed-up of a job of a size on so many units. Only usba looks at the size; 0 is the largest that was measured.
 func (c *Curve) At(size, units int) float64 {
 	if c.Model != USBA {
 		return c.line.Speedup(float64(units))
@@ -306,7 +306,7 @@ func (c *Curve) At(size, units int) float64 {
 	return c.area.Speedup(float64(size), float64(units))
 }
 
-// Peak is the degree at which a job of a size is fastest, and the speed-up there; false where more units never slow it down. Only usba
+// Peak returns the degree at which a job of a size is fastest, and the speed-up there; false where more units never slow it down. Only usba
 // looks at the size; 0 is the largest that was measured.
 func (c *Curve) Peak(size int) (units int, speedup float64, ok bool) {
 	if c.Model != USBA {
@@ -321,5 +321,5 @@ func (c *Curve) Peak(size int) (units int, speedup float64, ok bool) {
 // NeedsM reports whether what is asked must have M.
 func (c *Curve) NeedsM() bool { return c.byM }
 
-// Size is the largest problem size that was measured; 0 for a curve that was not fitted.
+// Size returns the largest problem size that was measured; 0 for a curve that was not fitted.
 func (c *Curve) Size() int { return c.size }

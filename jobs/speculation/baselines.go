@@ -54,7 +54,7 @@ func (j *job) late() []Action {
 	return actions
 }
 
-// slots are the free slots of slow nodes and the others.
+// slots returns the free slots of slow nodes and the others.
 func (j *job) slots() (slow, fast []int) {
 	for i := range j.Slots {
 		if i < len(j.Slow) && j.Slow[i] {
@@ -75,7 +75,7 @@ func (j *job) slow(t *Task) (rank, bool) {
 	return rank{class: 1, value: float64(left)}, t.Copies <= 1 && j.rate(t) <= j.slowest
 }
 
-// rate is the part of the task that is done per ns. Where one is unknown, all are 1 / t_rem.
+// rate returns the part of the task that is done per ns. Where one is unknown, all are 1 / t_rem.
 func (j *job) rate(t *Task) float64 {
 	if j.byRemaining {
 		left, _ := j.estimate(t)
@@ -146,7 +146,7 @@ func (j *job) likelyToSave(i int, t *Task) (rank, bool) {
 	return rank{value: saving(t.Copies, left, fresh)}, j.likely(t.Copies, left, fresh) > mantriLikely
 }
 
-// likely is P(t_rem > t_new (c+1)/c), by the durations of completed tasks.
+// likely returns P(t_rem > t_new (c+1)/c), by the durations of completed tasks.
 func (j *job) likely(copies int, left, fresh time.Duration) float64 {
 	c := float64(max(1, copies))
 	limit := float64(left) / float64(fresh) * c / (c + 1)
@@ -165,7 +165,7 @@ const percents = 100
 
 func percent(speed float64) int { return max(1, int(speed*percents+1e-9)) }
 
-// fraction is a speed of a task's node; 0 is as fast as without a cap.
+// fraction returns a speed of a task's node; 0 is as fast as without a cap.
 func fraction(speed float64) float64 {
 	if speed == 0 {
 		return 1
@@ -173,7 +173,7 @@ func fraction(speed float64) float64 {
 	return speed
 }
 
-// ours is GRASS with times under the caps, the fastest free slots first, and the slowest in the
+// ours returns GRASS with times under the caps, the fastest free slots first, and the slowest in the
 // last wave to a deadline: t_rem follows the cap of the original's node before any progress
 // report can show it, t_new that of the free slot's, and no copy runs on a node capped harder
 // than the original's.
@@ -226,7 +226,7 @@ func (j *job) begin(given []Action) {
 	}
 }
 
-// slotSpeed is that of a free slot's node.
+// slotSpeed returns that of a free slot's node.
 func (v *View) slotSpeed(slot int) float64 {
 	if len(v.Speeds) == 0 {
 		return 1
@@ -234,7 +234,7 @@ func (v *View) slotSpeed(slot int) float64 {
 	return v.Speeds[slot]
 }
 
-// slotsBySpeed are the free slots, those of one speed together, the fastest first.
+// slotsBySpeed returns the free slots, those of one speed together, the fastest first.
 func (v *View) slotsBySpeed() [][]int {
 	var by [percents + 1][]int
 	for slot := range v.Slots {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Policy says what runs next.
+// Policy states what runs next.
 type Policy string
 
 // Policies by name.
@@ -30,7 +30,7 @@ const (
 	Ours Policy = "ours"
 )
 
-// Policies are all policies.
+// Policies returns all policies.
 func Policies() []Policy {
 	return []Policy{GS, RAS, GRASS, Strawman, LATE, Mantri, None, Oracle, Ours}
 }

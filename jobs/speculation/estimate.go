@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Remaining is t_rem, extrapolated from the last progress report: after elapsed, the part
+// Remaining returns t_rem, extrapolated from the last progress report: after elapsed, the part
 // progress was done, and since has passed from then on. It is unknown before any progress,
 // and 0 where the task ought to have ended by now.
 func Remaining(elapsed time.Duration, progress float64, since time.Duration) (left time.Duration, known bool) {
@@ -49,7 +49,7 @@ func (d *Durations) Add(took time.Duration, size float64) error {
 	return nil
 }
 
-// New is t_new of a task with an input of the size; unknown before a task has ended.
+// New returns t_new of a task with an input of the size; unknown before a task has ended.
 func (d *Durations) New(size float64) (left time.Duration, known bool) {
 	if len(d.sorted) == 0 || !(size > 0) {
 		return 0, false
@@ -57,7 +57,7 @@ func (d *Durations) New(size float64) (left time.Duration, known bool) {
 	return time.Duration(min(max(1, d.sorted[(len(d.sorted)-1)/2]*size), float64(TimeMost))), true
 }
 
-// Ratios are the durations as parts of their median, rising, as View.Durations wants them.
+// Ratios returns the durations as parts of their median, rising, as View.Durations wants them.
 func (d *Durations) Ratios() []float64 {
 	all := slices.Clone(d.sorted)
 	if len(all) == 0 {
@@ -86,7 +86,7 @@ func (a *Accuracy) Add(estimate, actual time.Duration) {
 	a.n++
 }
 
-// Value is the mean, unknown before the first estimate.
+// Value returns the mean, unknown before the first estimate.
 func (a *Accuracy) Value() (mean float64, known bool) {
 	if a.n == 0 {
 		return 0, false

@@ -24,7 +24,7 @@ const (
 	probable
 )
 
-// grass is GS once the job has switched, RAS before.
+// grass returns GS once the job has switched, RAS before.
 func grass(switched bool) rule {
 	if switched {
 		return greedy
@@ -54,7 +54,7 @@ type job struct {
 	// slowest is the rate up to which LATE copies a task; byRemaining: rates are not known.
 	slowest     float64
 	byRemaining bool
-	// restarted are the tasks that Mantri begins anew, by their places.
+	// restarted are the tasks that Mantri starts again, by their places.
 	restarted map[int]bool
 
 	// need is how many tasks the error bound still asks for. Of those inside, all have an
@@ -64,7 +64,7 @@ type job struct {
 	atLimit int
 }
 
-// estimate is t_rem and t_new with fallbacks, under the caps where they are looked at.
+// estimate returns t_rem and t_new with fallbacks, under the caps where they are looked at.
 func (j *job) estimate(t *Task) (left, fresh time.Duration) {
 	left, fresh = t.Remaining, t.New
 	if fresh == 0 {
@@ -79,7 +79,7 @@ func (j *job) estimate(t *Task) (left, fresh time.Duration) {
 	return j.capped(t, left, fresh)
 }
 
-// capped are the times under the caps; an unknown t_rem is t_new on the node of the original.
+// capped returns the times under the caps; an unknown t_rem is t_new on the node of the original.
 func (j *job) capped(t *Task, left, fresh time.Duration) (time.Duration, time.Duration) {
 	switch {
 	case t.Remaining < 0:
@@ -93,7 +93,7 @@ func (j *job) capped(t *Task, left, fresh time.Duration) (time.Duration, time.Du
 	return left, fresh
 }
 
-// saving is the slot time that one more copy saves: c t_rem - (c+1) t_new.
+// saving returns the slot time that one more copy saves: c t_rem - (c+1) t_new.
 func saving(copies int, left, fresh time.Duration) float64 {
 	c := float64(max(1, copies))
 	return c*float64(left) - (c+1)*float64(fresh)
@@ -142,7 +142,7 @@ func (j *job) mayBeLifted(t *Task) bool {
 	return j.speed != 0 && cmp.Or(t.New, j.usual) <= j.Bound.Left
 }
 
-// worth is RAS under caps: a second of a slot counts by its speed, so that slow slots are not
+// worth returns RAS under caps: a second of a slot counts by its speed, so that slow slots are not
 // given up for fast ones without a gain. To a deadline a task that would miss it ranks as one
 // that waits: what runs of it is lost anyway. What saves no slot time comes last, for slots that
 // would stay free otherwise.
@@ -158,7 +158,7 @@ func (j *job) worth(t *Task, left, fresh time.Duration) (rank, bool) {
 	return rank{value: saved}, true
 }
 
-// order is the value of a waiting task: the shortest comes first to a deadline, the longest to
+// order returns the value of a waiting task: the shortest comes first to a deadline, the longest to
 // an error bound.
 func (j *job) order(fresh time.Duration) float64 {
 	if j.Bound.ByDeadline {
@@ -240,7 +240,7 @@ func (j *job) give(by rule) []Action {
 // candidatesMost are kept at least before the best of them are chosen.
 const candidatesMost = 64
 
-// best are the tasks that get a slot, the best first.
+// best returns the tasks that get a slot, the best first.
 func (j *job) best(by rule) []candidate {
 	if j.Slots == 1 {
 		return j.first(by)
@@ -264,7 +264,7 @@ func (j *job) best(by rule) []candidate {
 	return all[:min(len(all), j.Slots)]
 }
 
-// first is the one task that gets the only slot.
+// first returns the one task that gets the only slot.
 func (j *job) first(by rule) []candidate {
 	best := candidate{at: -1}
 	for i := range j.Tasks {
@@ -280,7 +280,7 @@ func (j *job) first(by rule) []candidate {
 	return []candidate{best}
 }
 
-// twoWavesLeft is the strawman's moment: the time left suffices for two waves of tasks at
+// twoWavesLeft returns the strawman's moment: the time left suffices for two waves of tasks at
 // most, or the tasks that are still needed make up two waves at most.
 func (j *job) twoWavesLeft() bool {
 	if j.Bound.ByDeadline {
@@ -289,7 +289,7 @@ func (j *job) twoWavesLeft() bool {
 	return j.Bound.Need(len(j.Tasks))-j.done <= 2*j.width()
 }
 
-// typical is the median task's duration.
+// typical returns the median task's duration.
 func (j *job) typical() time.Duration {
 	switch {
 	case j.Typical > 0:
@@ -300,7 +300,7 @@ func (j *job) typical() time.Duration {
 	return median(j.news())
 }
 
-// width is how many slots the job has.
+// width returns how many slots the job has.
 func (j *job) width() int {
 	if j.Width > 0 {
 		return j.Width

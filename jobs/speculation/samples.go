@@ -41,7 +41,7 @@ const AllFactors = ByBound | ByUtilisation | ByAccuracy
 type Sample struct {
 	// Greedy: it ran by GS all through, otherwise by RAS.
 	Greedy bool
-	// ByDeadline says which kind of bound it had.
+	// ByDeadline states which kind of bound it had.
 	ByDeadline bool
 	// Tasks is how many it had.
 	Tasks int
@@ -113,7 +113,7 @@ func Explore(xi, draw float64) (p Policy, sample bool) {
 	return GRASS, false
 }
 
-// bin is the paper's: below 50 tasks, up to 500, above.
+// bin returns the paper's: below 50 tasks, up to 500, above.
 func bin(tasks int) int {
 	switch {
 	case tasks < 50:
@@ -126,13 +126,13 @@ func bin(tasks int) int {
 
 func quarter(x float64) int { return min(quarters-1, int(x*quarters)) }
 
-// fallbacks are the factors that samples are compared by, until enough are alike: accuracy is
+// fallbacks returns the factors that samples are compared by, until enough are alike: accuracy is
 // left out first, then utilisation.
 func (s *Samples) fallbacks() []Factors {
 	return slices.Compact([]Factors{s.factors, s.factors &^ ByAccuracy, s.factors & ByBound})
 }
 
-// key is the curve of a sample by some factors.
+// key returns the curve of a sample by some factors.
 func (x *Sample) key(f Factors) alike {
 	a := alike{greedy: x.Greedy, byDeadline: x.ByDeadline, bin: bin(x.Tasks), utilisation: -1, accuracyQuarter: -1}
 	if f&ByUtilisation != 0 {
@@ -253,7 +253,7 @@ func (c *curve) count(size, result, sign float64) {
 	p.size, p.result = p.sizes/p.n, p.results/p.n
 }
 
-// at is the result at a size; beyond the last point in its proportion.
+// at returns the result at a size; beyond the last point in its proportion.
 func (c *curve) at(size float64) float64 {
 	var before point
 	for i := range c.points {

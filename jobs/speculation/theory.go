@@ -11,7 +11,7 @@ import (
 // on. A mean needs Beta above 1; the traces of the paper have 1.259.
 type Pareto struct{ Beta, Scale float64 }
 
-// Check reports what makes no sense.
+// Check reports what is invalid.
 func (p Pareto) Check() error {
 	if !(p.Beta > 1) || math.IsInf(p.Beta, 0) || !(p.Scale > 0) || math.IsInf(p.Scale, 0) {
 		return bad("Pareto: beta %v must be above 1, scale %v above 0, both finite", p.Beta, p.Scale)
@@ -19,18 +19,18 @@ func (p Pareto) Check() error {
 	return nil
 }
 
-// Mean is E[tau].
+// Mean returns E[tau].
 func (p Pareto) Mean() float64 { return p.MeanLeast(1) }
 
-// MeanLeast is E[min(tau_1 ... tau_k)]; k from 1 on need not be whole.
+// MeanLeast returns E[min(tau_1 ... tau_k)]; k from 1 on need not be whole.
 func (p Pareto) MeanLeast(k float64) float64 { return k * p.Beta * p.Scale / (k*p.Beta - 1) }
 
-// Survival is P(tau > t).
+// Survival returns P(tau > t).
 func (p Pareto) Survival(t float64) float64 {
 	return math.Pow(p.Scale/max(t, p.Scale), p.Beta)
 }
 
-// MeanLeft is E[tau - omega | tau > omega].
+// MeanLeft returns E[tau - omega | tau > omega].
 func (p Pareto) MeanLeft(omega float64) float64 {
 	if omega < p.Scale {
 		return p.Mean() - omega
@@ -38,20 +38,20 @@ func (p Pareto) MeanLeft(omega float64) float64 {
 	return omega / (p.Beta - 1)
 }
 
-// OmegaGS is how long GS lets a task run before it copies it: E[tau] = E[tau - omega | tau > omega].
+// OmegaGS returns how long GS lets a task run before it copies it: E[tau] = E[tau - omega | tau > omega].
 func (p Pareto) OmegaGS() float64 { return p.Beta * p.Scale }
 
-// OmegaRAS is that of RAS: 2 E[tau] = E[tau - omega | tau > omega].
+// OmegaRAS returns that of RAS: 2 E[tau] = E[tau - omega | tau > omega].
 func (p Pareto) OmegaRAS() float64 { return 2 * p.Beta * p.Scale }
 
-// Sigma is how many copies of a task are best in the early waves (Theorem 1).
+// Sigma returns how many copies of a task are best in the early waves (Theorem 1).
 func (p Pareto) Sigma() float64 { return max(2/p.Beta, 1) }
 
-// Blow is the work of a task without copies over that of k copies from the start on: the
+// Blow returns the work of a task without copies over that of k copies from the start on: the
 // second factor of equation (1).
 func (p Pareto) Blow(k float64) float64 { return p.Mean() / (k * p.MeanLeast(k)) }
 
-// BlowAfter is the same where a second copy starts once the first has run for omega:
+// BlowAfter returns the same where a second copy starts once the first has run for omega:
 // the first line of equation (3).
 func (p Pareto) BlowAfter(omega float64) float64 {
 	later := p.Survival(omega)
@@ -62,7 +62,7 @@ func (p Pareto) BlowAfter(omega float64) float64 {
 	return p.Mean() / (early + later*(2*p.meanRace(omega)+omega))
 }
 
-// meanRace is E[min(tau_1, tau_2 + omega) - omega | tau_1 > omega]: the integral of
+// meanRace returns E[min(tau_1, tau_2 + omega) - omega | tau_1 > omega]: the integral of
 // P(tau_1 > omega + s | tau_1 > omega) P(tau_2 > s) over s.
 func (p Pareto) meanRace(omega float64) float64 {
 	// points of the Gauss-Legendre rule; u = t^4 makes the integrand smooth at 0.
@@ -86,7 +86,7 @@ type Model struct {
 	Waves, Slots float64
 }
 
-// Check reports what makes no sense.
+// Check reports what is invalid.
 func (m Model) Check() error {
 	for _, n := range []float64{m.Waves, m.Slots} {
 		if !(n >= 1) || math.IsInf(n, 0) {
@@ -96,7 +96,7 @@ func (m Model) Check() error {
 	return m.Pareto.Check()
 }
 
-// Copies is the best number of copies of each task while the part left of the work
+// Copies returns the best number of copies of each task while the part left of the work
 // remains (Theorem 1).
 func (m Model) Copies(left float64) float64 {
 	waves := left * m.Waves
@@ -109,13 +109,13 @@ func (m Model) Copies(left float64) float64 {
 	return m.Slots
 }
 
-// Rate is equation (1): how fast work is completed with k copies of each task, while the
+// Rate returns equation (1): how fast work is completed with k copies of each task, while the
 // part left of it remains.
 func (m Model) Rate(left, k float64) float64 {
 	return min(1, max(k/m.Slots, left*m.Waves*k)) * m.Blow(k)
 }
 
-// RateAfter is equation (3): a second copy after omega while tasks abound, and the best
+// RateAfter returns equation (3): a second copy after omega while tasks abound, and the best
 // proactive number of copies once they do not.
 func (m Model) RateAfter(left, omega float64) float64 {
 	if left >= m.lastWave(omega) {
@@ -124,10 +124,10 @@ func (m Model) RateAfter(left, omega float64) float64 {
 	return m.Rate(left, m.Copies(left))
 }
 
-// lastWave is the part of the work at which equation (3) changes its line.
+// lastWave returns the part of the work at which equation (3) changes its line.
 func (m Model) lastWave(omega float64) float64 { return 1 / (m.Waves * (1 + m.Survival(omega))) }
 
-// Response is the time that the job takes if a second copy of a task starts after omega,
+// Response returns the time that the job takes if a second copy of a task starts after omega,
 // as a multiple of its time at full rate without copies: the integral of 1/RateAfter over
 // the part left, in closed form.
 func (m Model) Response(omega float64) float64 {

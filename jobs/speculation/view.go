@@ -23,7 +23,7 @@ const (
 	CopiesMost = 1000
 )
 
-// ErrInput is a view that makes no sense.
+// ErrInput is a view that is invalid.
 var ErrInput = errors.New("speculation: bad input")
 
 // ErrTooLarge is a case that the oracle's search does not finish.
@@ -82,7 +82,7 @@ type Bound struct {
 	Ceil bool
 }
 
-// Need is how many of n tasks an error bound asks for: floor(n (1 - error)), or with Ceil
+// Need returns how many of n tasks an error bound asks for: floor(n (1 - error)), or with Ceil
 // the next whole number.
 func (b Bound) Need(n int) int {
 	// The margin keeps 10 * (1 - 0.9) at 1.
@@ -127,7 +127,7 @@ type View struct {
 	Tasks []Task
 }
 
-// Check reports what makes no sense in the view.
+// Check reports what is invalid in the view.
 func (v *View) Check() error {
 	_, err := v.count()
 	return err
@@ -250,7 +250,7 @@ func (t *Task) check(i int) error {
 	return nil
 }
 
-// news are the known estimates of new copies of unfinished tasks.
+// news returns the known estimates of new copies of unfinished tasks.
 func (v *View) news() []int64 {
 	all := make([]int64, 0, len(v.Tasks))
 	for i := range v.Tasks {
@@ -261,7 +261,7 @@ func (v *View) news() []int64 {
 	return all
 }
 
-// median is the lower median, in an order of its own; 0 of nothing.
+// median returns the lower median, in an order of its own; 0 of nothing.
 func median(d []int64) time.Duration {
 	if len(d) == 0 {
 		return 0
@@ -277,7 +277,7 @@ const (
 	nthFew = 24
 )
 
-// nth is the k-th smallest of d from 0, and how many values like it are at k or before; d is
+// nth returns the k-th smallest of d from 0, and how many values like it are at k or before; d is
 // left in another order. Values must be 0 or more. They are counted by the highest bits in
 // which they differ as floats, which suits long tails, until few are left: it takes no
 // longer for values that were chosen to.
@@ -315,5 +315,5 @@ func nth(d []int64, k int) (value int64, alike int) {
 	return d[k], k - first + 1
 }
 
-// floatBits are in the order of the values, which are 0 or more.
+// floatBits returns in the order of the values, which are 0 or more.
 func floatBits(x int64) uint64 { return math.Float64bits(float64(x)) }

@@ -1,5 +1,5 @@
 // Claims, with a real master and a real worker: each task counts once, a failed one is tried again and given up as the floor
-// permits, never below it; what is given up was recorded before; a run goes on where an earlier one has stopped.
+// permits, never below it; what is dropped was recorded before; a run goes on where an earlier one has stopped.
 package fanout
 
 import (

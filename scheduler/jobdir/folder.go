@@ -67,7 +67,7 @@ type DroppedTask struct {
 	Reason string `json:"reason"`
 }
 
-// Path is a file of the job.
+// Path returns a file of the job.
 func (f Folder) Path(name string) string { return filepath.Join(f.Output, f.ID, name) }
 
 // OfRun returns the name of a file of the run, below the job's folder.

@@ -1,4 +1,4 @@
-// Claims: a job that masters dispatch may have 60000 tasks, and is short by its own word, else by its tasks' time, else by its class.
+// Claims: a job that masters dispatch may have 60000 tasks, and is short by its own report, else by its tasks' time, else by its class.
 package jobfile
 
 import (

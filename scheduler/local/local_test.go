@@ -116,7 +116,7 @@ func TestKillTakesTheGroup(t *testing.T) {
 	}
 }
 
-// zombie tells whether a process has ended and only waits to be collected.
+// zombie reports whether a process has ended and only waits to be collected.
 func zombie(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(data), ") Z ")

@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkTasks is a task from distributor to worker and back over loopback: 10 workers of 10 slots whose tasks take no time, one
-// distributor that has up to 1000 tasks under way. The workers and the distributor are in the same process. It tells the p99 of
+// distributor that has up to 1000 tasks in progress. The workers and the distributor are in the same process. It tells the p99 of
 // decisions, from a message's arrival until all that follows is decided, and the processor time of all three for a task, which
 // other load on the machine changes little.
 func BenchmarkTasks(b *testing.B) {

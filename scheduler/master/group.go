@@ -63,7 +63,7 @@ func keyOf(r *headroomv1.TaskRef) key {
 	return key{r.GetJob(), r.GetPhase(), r.GetIndex(), r.GetAttempt()}
 }
 
-// ref is a key as messages carry it.
+// ref returns a key as messages carry it.
 func (k key) ref(proof string) *headroomv1.TaskRef {
 	return &headroomv1.TaskRef{Job: k.job, Phase: k.phase, Index: k.index, Attempt: k.attempt, Proof: proof}
 }

@@ -165,7 +165,7 @@ func TestSilentWorker(t *testing.T) {
 	if results, lost, _, _ := heard(d); results != 0 || lost != 1 {
 		t.Errorf("%d results, %d lost", results, lost)
 	}
-	again := b.worker("n01", 2, tasks("j", 0, 1)[0].GetRef()) // it runs what was given up
+	again := b.worker("n01", 2, tasks("j", 0, 1)[0].GetRef()) // it runs what was dropped
 	b.decide()
 	if more, _ := got(again); len(more) != 1 || b.see().GetRunningLow() != 2 {
 		t.Errorf("begins %v, %v", more, b.see())
@@ -258,7 +258,7 @@ func TestResultsWait(t *testing.T) {
 	}
 }
 
-// A distributor that is silent gives its part of the window to the others and is forgotten, although nobody tells that its stream has
+// A distributor that is silent gives its part of the window to the others and is forgotten, although nobody reports that its stream has
 // ended: the request that would may be over.
 func TestSilentDistributor(t *testing.T) {
 	t.Parallel()

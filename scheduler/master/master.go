@@ -46,7 +46,7 @@ type arrival struct {
 	at time.Time
 }
 
-// New is a master that does nothing until Run.
+// New returns a master that does nothing until Run.
 func New(cfg Config) (*Master, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ const (
 	metricWorkers = "headroom_master_workers"
 )
 
-// MetricsTable is what a master tells Prometheus.
+// MetricsTable returns what a master tells Prometheus.
 func MetricsTable() scrape.Table {
 	return scrape.Table{
 		scrape.Gauge(metricActive, "1 if this master of the group is active, 0 if it is on standby."),
@@ -32,7 +32,7 @@ func MetricsTable() scrape.Table {
 	}
 }
 
-// newDelays is the histogram of how long decisions take.
+// newDelays returns the histogram of how long decisions take.
 func newDelays() prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: metricDelay, Help: MetricsTable().Find(metricDelay).Help,

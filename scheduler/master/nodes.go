@@ -111,7 +111,7 @@ func (g *group) belongs(name string) error {
 		"find the domain of the node with coordinator node list, and connect to the masters of its group")
 }
 
-// usable is how many of a node's slots its cap leaves; all where no cap is known.
+// usable returns how many of a node's slots its cap leaves; all where no cap is known.
 func (g *group) usable(n *node) int {
 	if c, ok := g.caps[n.name]; ok && c.Cap > 0 {
 		return dispatch.UsableSlots(c, n.slots)

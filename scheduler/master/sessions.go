@@ -122,7 +122,7 @@ func sendWork(st *workStream, items []workItem) error {
 	return nil
 }
 
-// sizeOf is about how long a task is as a message.
+// sizeOf returns about how long a task is as a message.
 func sizeOf(t *headroomv1.Task) int {
 	size := len(t.GetOutput()) + len(t.GetDir()) + 128
 	for _, s := range t.GetArgv() {

@@ -59,7 +59,7 @@ func (m frameworks) Book(ctx context.Context, f func(*slots.Book, time.Time)) er
 	return err
 }
 
-// Describe says who answers.
+// Describe states who answers.
 func (m frameworks) Describe(ctx context.Context, d *headroomv1.SlotGrants) error {
 	usable, err := ask(ctx, m.Master, func(g *group) int { return g.core.State().Usable })
 	d.Group, d.Master, d.Usable = m.cfg.Group, m.cfg.Name, uint32(usable)

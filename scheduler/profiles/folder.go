@@ -30,7 +30,7 @@ const (
 )
 
 var (
-	// errLarge says that there is more than is read.
+	// errLarge states that there is more than is read.
 	errLarge = errors.New("too large")
 
 	errNoFile = errors.New("is not a regular file")
@@ -107,7 +107,7 @@ func (f *Folder) refresh() {
 	}
 }
 
-// names are the profiles that the folder has files for.
+// names returns the profiles that the folder has files for.
 func (f *Folder) names() ([]string, error) {
 	files, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -125,7 +125,7 @@ func (f *Folder) names() ([]string, error) {
 	return names, nil
 }
 
-// again is the entry of a file: the one of before unless it has changed.
+// again returns the entry of a file: the one of before unless it has changed.
 func (f *Folder) again(name string, before map[string]entry) entry {
 	path := filepath.Join(f.dir, name+suffix)
 	old, known := before[name]
@@ -171,7 +171,7 @@ func read(path string, info fs.FileInfo) (p quality.Profile, warnings []string, 
 	return p, warnings, nil
 }
 
-// Profile is the profile of that name as it is now; the error says why there is none.
+// Profile returns the profile of that name as it is now; the error says why there is none.
 func (f *Folder) Profile(name string) (quality.Profile, error) {
 	if f == nil {
 		return quality.Profile{}, errors.New("profiles is not set in scheduler.yaml")
@@ -199,7 +199,7 @@ type Accuracy struct {
 	Profile string
 }
 
-// quoted is a text of people, short enough for a sentence.
+// quoted returns a text of people, short enough for a sentence.
 func quoted(s string) string {
 	const most = 100
 	if len(s) > most {
@@ -208,7 +208,7 @@ func quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// Bound is the least part of the map tasks that the accuracy needs, at most 1.
+// Bound returns the least part of the map tasks that the accuracy needs, at most 1.
 func (f *Folder) Bound(a Accuracy) Bound {
 	all := func(format string, args ...any) Bound {
 		return Bound{1, a.Key + ": running all tasks, because " + fmt.Sprintf(format, args...)}
@@ -239,7 +239,7 @@ type Bound struct {
 	Why string
 }
 
-// Strictest is the highest bound, the first of equal ones, and in words what it
+// Strictest returns the highest bound, the first of equal ones, and in words what it
 // follows from and what else was asked. There is at least one.
 func Strictest(bounds ...Bound) Bound {
 	most := bounds[0]

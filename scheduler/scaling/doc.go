@@ -6,6 +6,6 @@
 //
 // Guarantees:
 //   - the file is replaced as a whole; what was learned before a crash is there after it, but for the newest runs;
-//   - a file that makes no sense is said in the log, moved aside, and counts as if nothing were known;
+//   - a file that is invalid is said in the log, moved aside, and counts as if nothing were known;
 //   - nobody waits for a fit or for the disk; runs that come faster than they can be kept are passed over.
 package scaling

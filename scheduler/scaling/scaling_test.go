@@ -1,5 +1,5 @@
 // Claims: a meter measures what a run held, under which caps, and refuses runs that show little; what was learned is there
-// after a restart; a file that makes no sense counts as none, is said, and is kept aside; nobody waits.
+// after a restart; a file that is invalid counts as none, is said, and is kept aside; nobody waits.
 package scaling
 
 import (

@@ -251,7 +251,7 @@ func (b *Book) forget(a *application) {
 	close(a.wake)
 }
 
-// Grants are the slots that an application has not seen: those after the number that it names, where it names this book. The
+// Grants returns the slots that an application has not seen: those after the number that it names, where it names this book. The
 // channel is closed when there are more; it is nil for an application that has not reported.
 func (b *Book) Grants(application, instance string, seen uint32) ([]*headroomv1.Slot, <-chan struct{}) {
 	a := b.applications[application]

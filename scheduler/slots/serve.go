@@ -71,7 +71,7 @@ func (s Service) Await(ctx context.Context, req *connect.Request[headroomv1.Slot
 	}
 }
 
-// own is the name of an application among those of all callers: nobody reports for another's.
+// own returns the name of an application among those of all callers: nobody reports for another's.
 func own(who access.Caller, application string) string {
 	if who.Proven() && application != "" {
 		return who.Name + " " + application

@@ -30,7 +30,7 @@ const (
 // Application is an application of YARN.
 type Application struct {
 	ID string
-	// Over tells that it has ended, OK that it reached its end.
+	// Over reports that it has ended, OK that it reached its end.
 	Over, OK bool
 	// Words say its state, and why it ended.
 	Words string
@@ -49,7 +49,7 @@ type YARN interface {
 	Driver(ctx context.Context, id, path string) ([]byte, error)
 }
 
-// Capacity is how many cores there are to divide among jobs, or why that is unknown, in words.
+// Capacity returns how many cores there are to divide among jobs, or why that is unknown, in words.
 func (e *Engine) Capacity() (cores int, trouble string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -108,7 +108,7 @@ func (e *Engine) measured(n int, err error) {
 	e.capacity.why = sparkapp.Clip(err.Error())
 }
 
-// ask is how many cores there are that applications of nobody else hold.
+// ask returns how many cores there are that applications of nobody else hold.
 func (e *Engine) ask(ctx context.Context) (int, error) {
 	if e.cfg.OnYARN() {
 		all, others, err := e.manager.Cores(ctx, tagPrefix)
@@ -170,7 +170,7 @@ func (e *Engine) coresOf(body []byte) (int, error) {
 	return max(0, n), nil
 }
 
-// ours tells whether an application is a run's: by the id that its hook has told, before
+// ours reports whether an application is a run's: by the id that its hook has told, before
 // that by the name that it was given.
 func (e *Engine) ours(id, name string) bool {
 	e.mu.Lock()
@@ -196,7 +196,7 @@ func newWeb() web {
 	}}
 }
 
-// get is the body of a whole answer of at most so many bytes.
+// get returns the body of a whole answer of at most so many bytes.
 func (w web) get(ctx context.Context, address string, most int64) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -223,7 +223,7 @@ func (w web) get(ctx context.Context, address string, most int64) ([]byte, error
 	return body, nil
 }
 
-// freePort is a port of this machine that nobody listens on now; 0 where there is none.
+// freePort returns a port of this machine that nobody listens on now; 0 where there is none.
 func freePort() int {
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
 	if err != nil {

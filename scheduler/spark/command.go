@@ -44,7 +44,7 @@ const (
 	caName    = "headroom-ca.crt"
 )
 
-// command is the command line of a run's driver. url is where its hook reports, ca the
+// command returns the command line of a run's driver. url is where its hook reports, ca the
 // file of the authority that it pins there; empty for none.
 func (c Config) command(x *execution, url, ca string) []string {
 	r := x.run
@@ -69,7 +69,7 @@ func (c Config) command(x *execution, url, ca string) []string {
 	return append(append(argv, r.Spec.Application), r.Spec.Args...)
 }
 
-// properties are the job's own and those of the hook.
+// properties returns the job's own and those of the hook.
 func (c Config) properties(r Run, url string) map[string]string {
 	conf := map[string]string{
 		"spark.app.name":               r.Job,
@@ -111,7 +111,7 @@ func (c Config) onYARN(x *execution, conf map[string]string, ca string) {
 	}
 	conf[tagsKey] = join(x.tag, x.run.Spec.Conf[tagsKey])
 	conf["spark.yarn.submit.waitAppCompletion"] = "true"
-	conf["spark.yarn.maxAppAttempts"] = "1" // a lost driver's job begins anew by the scheduler's word, not beside it
+	conf["spark.yarn.maxAppAttempts"] = "1" // a lost driver's job starts again by the scheduler's word, not beside it
 	if !dynamic(x.run) {
 		conf[instancesKey] = strconv.Itoa(c.most(x.run))
 	}
@@ -132,7 +132,7 @@ func join(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ",")
 }
 
-// unit is how many cores an executor of the run has; 0 where Spark says it only once they
+// unit returns how many cores an executor of the run has; 0 where Spark says it only once they
 // are there.
 func (c Config) unit(r Run) int {
 	switch n := number(r.Spec.Conf[coresKey]); {
@@ -147,7 +147,7 @@ func (c Config) unit(r Run) int {
 	}
 }
 
-// most is how many executors a run may have at most by its slots; 0 while that is unknown.
+// most returns how many executors a run may have at most by its slots; 0 while that is unknown.
 func (c Config) most(r Run) int {
 	unit := c.unit(r)
 	if unit == 0 {
@@ -156,7 +156,7 @@ func (c Config) most(r Run) int {
 	return max(1, r.Slots/unit)
 }
 
-// dynamic tells whether Spark itself asks for the run's executors.
+// dynamic reports whether Spark itself asks for the run's executors.
 func dynamic(r Run) bool { return r.Spec.Conf[dynamicKey] == "true" }
 
 // bound lowers a number of the configuration to most; one that is missing becomes it.
@@ -166,7 +166,7 @@ func bound(conf map[string]string, key string, most int) {
 	}
 }
 
-// number is a number above 0; 0 where there is none.
+// number returns a number above 0; 0 where there is none.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

@@ -54,7 +54,7 @@ type Config struct {
 	Plugin string `yaml:"plugin"`
 	// Hooks is where the hooks are served, host:port; port 0 lets the system choose.
 	Hooks string `yaml:"hooks"`
-	// Stages says which stages drop: input, all or none.
+	// Stages states which stages drop: input, all or none.
 	Stages string `yaml:"stages"`
 	// Nodes names the nodes by the hosts of their workers; others are called by their host.
 	Nodes map[string]string `yaml:"nodes"`
@@ -64,7 +64,7 @@ type Config struct {
 	Driver []string `yaml:"driver"`
 }
 
-// Defaults are the values of keys that the section does not have.
+// Defaults returns the values of keys that the section does not have.
 func Defaults() Config {
 	return Config{Hooks: "127.0.0.1:0", Stages: stagesInput, DeployMode: deployClient, KillAfter: config.Duration(10 * time.Second)}
 }
@@ -87,13 +87,13 @@ const (
 
 var masterRule = regexp.MustCompile(`^spark://[^\s/,]+:[0-9]+(,[^\s/,]+:[0-9]+)*$`)
 
-// On tells whether there is a Spark to run jobs on.
+// On reports whether there is a Spark to run jobs on.
 func (c Config) On() bool { return c.Master != "" }
 
-// OnYARN tells whether jobs run on YARN.
+// OnYARN reports whether jobs run on YARN.
 func (c Config) OnYARN() bool { return c.Master == masterYARN }
 
-// cluster tells whether drivers run in containers.
+// cluster reports whether drivers run in containers.
 func (c Config) cluster() bool { return c.OnYARN() && c.DeployMode == deployCluster }
 
 // Check tells what is wrong, as a *cli.Error with exit code 2 and a hint; nil when nothing is.
@@ -174,7 +174,7 @@ func checkWeb(key string, addresses []string) *cli.Error {
 	return nil
 }
 
-// webs are the addresses of the standalone masters' pages.
+// webs returns the addresses of the standalone masters' pages.
 func (c Config) webs() []string {
 	if len(c.Web) > 0 || c.OnYARN() {
 		return c.Web
@@ -208,7 +208,7 @@ func (c Config) checkRest() *cli.Error {
 	return nil
 }
 
-// CheckPlaces tells whether the distribution and the jar are there, as a *cli.Error.
+// CheckPlaces reports whether the distribution and the jar are there, as a *cli.Error.
 func (c Config) CheckPlaces() *cli.Error {
 	if !c.On() {
 		return nil
@@ -235,7 +235,7 @@ func (c Config) CheckPlaces() *cli.Error {
 
 func (c Config) submit() string { return filepath.Join(c.Home, "bin", "spark-submit") }
 
-// node is the name of the node whose worker has this host.
+// node returns the name of the node whose worker has this host.
 func (c Config) node(host string) string {
 	if name := c.Nodes[host]; name != "" {
 		return name

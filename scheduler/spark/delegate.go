@@ -82,7 +82,7 @@ func StartDriver(ctx context.Context, socket string, argv, environ []string) (co
 	return x.Code, nil
 }
 
-// forDriver is what of an environment goes to a driver.
+// forDriver returns what of an environment goes to a driver.
 func forDriver(environ []string) (env []string) {
 	for _, v := range environ {
 		for _, prefix := range passedOn() {

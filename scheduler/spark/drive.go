@@ -133,7 +133,7 @@ func supervise(folder string, o order, told <-chan os.Signal) exit {
 	return x
 }
 
-// driver is the driver's process before its start, and the files to close after it.
+// driver returns the driver's process before its start, and the files to close after it.
 func (o order) driver(folder string) (*exec.Cmd, []*os.File, error) {
 	cmd := exec.Command(o.Argv[0], o.Argv[1:]...) //nolint:noctx // it lives until it ends or is told to; the job's owner names it
 	cmd.Env = slices.Concat(os.Environ(), o.Env, []string{o.Mark})
@@ -161,7 +161,7 @@ func noteDriver(folder string, pid int) error {
 	return writeJSON(filepath.Join(folder, driverFile), driver{self, child, time.Now()})
 }
 
-// endOn ends the driver when it is told to, and tells whether it was. The driver's id is
+// endOn ends the driver when it is told to, and reports whether it was. The driver's id is
 // nobody else's before over is closed.
 func (o order) endOn(told <-chan os.Signal, over <-chan struct{}, pid int) bool {
 	select {

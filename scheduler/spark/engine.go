@@ -36,14 +36,14 @@ type Run struct {
 	Folder string
 	// Floor is the least part of the tasks that must run, 0 to 1.
 	Floor float64
-	// Bounded tells that the job has an error bound: its stages end as soon as the floor's tasks are done.
+	// Bounded reports that the job has an error bound: its stages end as soon as the floor's tasks are done.
 	Bounded bool
 	// Submitted is when its deadline began to run. Deadline is 0 for none.
 	Submitted time.Time
 	Deadline  time.Duration
 }
 
-// promise is what the run has to keep.
+// promise returns what the run has to keep.
 func (r Run) promise() sparkapp.Promise {
 	return sparkapp.Promise{Floor: r.Floor, Bounded: r.Bounded, Submitted: r.Submitted, Deadline: r.Deadline}
 }
@@ -72,9 +72,9 @@ type Event struct {
 
 // Ended is how a run ended.
 type Ended struct {
-	// OK tells that the application reached its end, even though it had been told to stop.
+	// OK reports that the application reached its end, even though it had been told to stop.
 	OK bool
-	// Killed tells that it did not because it was told to stop.
+	// Killed reports that it did not because it was told to stop.
 	Killed bool
 	// Outcome is how it ended, in words.
 	Outcome string
@@ -124,7 +124,7 @@ const (
 	hooksFile = "spark-hooks"
 )
 
-// New is an engine that listens for hooks, and does nothing more until Run. dir is the
+// New returns an engine that listens for hooks, and does nothing more until Run. dir is the
 // scheduler's own folder. supervisor are the words of the command that calls Drive, the
 // run's folder follows them; nil stands for this program's "drive". manager is asked where
 // jobs run on YARN; it may be nil where they do not.
@@ -163,7 +163,7 @@ func (e *Engine) Secure(k *secure.Keeper, ca string) {
 	e.hooks, e.url, e.ca = hookserver.Secure(e.hooks, k), "https://"+e.hooks.Addr().String(), ca
 }
 
-// Hooks is the port of the hooks, for counts.
+// Hooks returns the port of the hooks, for counts.
 func (e *Engine) Hooks() net.Listener { return e.hooks }
 
 // Run serves the hooks and hands out events until ctx ends. Drivers go on; Adopt takes
@@ -191,10 +191,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	return served
 }
 
-// URL is where the hooks are served.
+// URL returns where the hooks are served.
 func (e *Engine) URL() string { return e.url }
 
-// Events are what happens to runs. They wait until they are taken; of the progress of a
+// Events returns what happens to runs. They wait until they are taken; of the progress of a
 // run only the newest does.
 func (e *Engine) Events() <-chan Event { return e.events }
 
@@ -295,7 +295,7 @@ func (e *Engine) strike(x *execution) {
 }
 
 // Adopt takes over a run that an earlier process of the scheduler has started. running
-// tells whether its driver lives, or may: YARN says it for one in a container. Otherwise it has ended, and an Ended event follows. The
+// reports whether its driver lives, or may: YARN says it for one in a container. Otherwise it has ended, and an Ended event follows. The
 // error wraps ErrNoRun when the folder holds no trace of it: it was never started.
 func (e *Engine) Adopt(r Run) (running bool, err error) {
 	x := &execution{run: r, theta: r.Theta, seed: r.Seed, began: time.Now(), stop: make(chan struct{}, 1)}
@@ -335,7 +335,7 @@ func (e *Engine) Adopt(r Run) (running bool, err error) {
 }
 
 // Kill tells a run to end: by SIGTERM, and by SIGKILL after kill_after. Its Ended event
-// confirms it. A run that is not under way needs no end.
+// confirms it. A run that is not in progress needs no end.
 func (e *Engine) Kill(job string, number uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

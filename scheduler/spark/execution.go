@@ -18,13 +18,13 @@ import (
 	"headroom/scheduler/sparkapp"
 )
 
-// execution is a run that is under way.
+// execution is a run that is in progress.
 type execution struct {
 	run         Run
 	token, mark string
 	// tag marks its application in YARN; empty on a standalone master.
 	tag string
-	// managed tells that its driver runs in a container of YARN.
+	// managed reports that its driver runs in a container of YARN.
 	managed bool
 	// ui is the port of the driver's REST interface on this machine; 0 for none.
 	ui int
@@ -49,7 +49,7 @@ type execution struct {
 	looked   time.Time
 	// app is Spark's id of the application, as its hook or its REST interface has told.
 	app string
-	// identified tells that the driver at ui was seen to be the run's.
+	// identified reports that the driver at ui was seen to be the run's.
 	identified bool
 	// began is when this process came to know of it.
 	began time.Time
@@ -152,7 +152,7 @@ func (e *Engine) watch(ctx context.Context, x *execution) {
 	}
 }
 
-// over tells whether the supervisor is gone.
+// over reports whether the supervisor is gone.
 func (x *execution) over() (bool, error) {
 	if x.child != 0 {
 		pid, err := syscall.Wait4(x.child, nil, syscall.WNOHANG, nil)
@@ -166,7 +166,7 @@ func (x *execution) over() (bool, error) {
 	return lock(x.lock)
 }
 
-// unborn tells that there is an order but no trace of a driver: whoever wrote the order
+// unborn reports that there is an order but no trace of a driver: whoever wrote the order
 // was killed before its supervisor came so far.
 func (x *execution) unborn() bool {
 	for _, name := range []string{driverFile, exitFile} {
@@ -252,7 +252,7 @@ func withTail(text, path string) string {
 	return text
 }
 
-// lastWords are the lines of a driver's log that tell why it ended: from the last
+// lastWords returns the lines of a driver's log that tell why it ended: from the last
 // exception's on, else the last ones.
 func lastWords(path string) string {
 	f, err := os.Open(path)

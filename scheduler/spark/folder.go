@@ -45,7 +45,7 @@ type order struct {
 	Mark string `json:"mark"`
 	// Tag marks its application in YARN.
 	Tag string `json:"tag,omitempty"`
-	// Managed tells that its driver runs in a container of YARN.
+	// Managed reports that its driver runs in a container of YARN.
 	Managed bool `json:"managed,omitempty"`
 	// UI is the port that the driver's REST interface was given.
 	UI int `json:"ui_port,omitempty"`
@@ -78,7 +78,7 @@ type exit struct {
 	Code int `json:"code"`
 	// Signal is what ended it, 0 for none.
 	Signal int `json:"signal"`
-	// Killed tells that it was told to end.
+	// Killed reports that it was told to end.
 	Killed bool `json:"killed"`
 	// Error is why it did not start.
 	Error string    `json:"error,omitempty"`
@@ -138,7 +138,7 @@ func letGo(f *os.File) error {
 
 func unlock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
-// started is the process of that id with its start; an error when there is none.
+// started returns the process of that id with its start; an error when there is none.
 func started(pid int) (process, error) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

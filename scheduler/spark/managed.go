@@ -46,7 +46,7 @@ func (e *Engine) place(x *execution) error {
 	return nil
 }
 
-// environment is what a run's driver has beside the scheduler's own.
+// environment returns what a run's driver has beside the scheduler's own.
 func (e *Engine) environment(x *execution) []string {
 	env := []string{"SPARK_HOME=" + e.cfg.Home, tokenEnv + "=" + x.token}
 	if e.cfg.OnYARN() {
@@ -60,7 +60,7 @@ type managed struct {
 	engine *Engine
 	x      *execution
 	next   time.Time
-	// left is when spark-submit was seen to be gone; told tells that it was told to end.
+	// left is when spark-submit was seen to be gone; told reports that it was told to end.
 	left time.Time
 	told bool
 }
@@ -82,7 +82,7 @@ func (m *managed) kill(ctx context.Context, now time.Time) {
 	}
 }
 
-// over tells whether the application has ended, after spark-submit has: then how is told.
+// over reports whether the application has ended, after spark-submit has: then how is told.
 func (m *managed) over(ctx context.Context, now time.Time, killed bool) (Ended, bool) {
 	if m.left.IsZero() {
 		m.left = now

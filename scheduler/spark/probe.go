@@ -48,7 +48,7 @@ func (e *Engine) probe(ctx context.Context) {
 	}
 }
 
-// silent are the runs whose hooks have said nothing lately.
+// silent returns the runs whose hooks have said nothing lately.
 func (e *Engine) silent(now time.Time) (all []*execution) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,7 +95,7 @@ func (e *Engine) probed(ctx context.Context, x *execution) {
 	e.divide(now)
 }
 
-// driver is how the REST interface of a run's driver is asked.
+// driver returns how the REST interface of a run's driver is asked.
 func (e *Engine) driver(ctx context.Context, x *execution) (sparkapp.Ask, error) {
 	if x.ui > 0 {
 		base := "http://" + net.JoinHostPort(cmp.Or(os.Getenv("SPARK_LOCAL_IP"), "127.0.0.1"), strconv.Itoa(x.ui)) + "/api/v1"

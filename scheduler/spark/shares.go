@@ -43,7 +43,7 @@ func (a *aim) to(now time.Time, n int) {
 	}
 }
 
-// Share says how many cores each job may hold, in the order in which they are served. Jobs
+// Share states how many cores each job may hold, in the order in which they are served. Jobs
 // that are not named are left to Spark. The error names those that have no run here; the
 // others' shares are carried out.
 func (e *Engine) Share(shares []Share) error {
@@ -93,7 +93,7 @@ func (e *Engine) divide(now time.Time) {
 	}
 }
 
-// unit is how many cores an executor of the run has; 0 while unknown.
+// unit returns how many cores an executor of the run has; 0 while unknown.
 func (e *Engine) unit(x *execution) int {
 	if n := e.cfg.unit(x.run); n > 0 {
 		return n

@@ -78,7 +78,7 @@ func TestFewerExecutorsOnlyAfterAWhile(t *testing.T) {
 		{lowerAfter - time.Millisecond, 2, 4},
 		{lowerAfter, 3, 3}, // the last of the lower ones
 		{lowerAfter, 1, 3},
-		{lowerAfter + time.Second, 3, 3}, // back: nothing was given up
+		{lowerAfter + time.Second, 3, 3}, // back: nothing was dropped
 		{2 * lowerAfter, 1, 3},
 		{3*lowerAfter - time.Millisecond, 1, 3},
 		{3 * lowerAfter, 1, 1},

@@ -22,10 +22,10 @@ type Spec struct {
 	Jars []string `yaml:"jars,omitempty" json:"jars,omitempty"`
 }
 
-// python tells whether the application is a Python program.
+// python reports whether the application is a Python program.
 func (s Spec) python() bool { return strings.HasSuffix(s.Application, ".py") }
 
-// Problem says what is wrong with a Spec: the key below "spark", what, and the way out.
+// Problem states what is wrong with a Spec: the key below "spark", what, and the way out.
 type Problem struct{ Key, Message, Hint string }
 
 // reserved are the properties that the engine sets, with where they are said instead.
@@ -96,7 +96,7 @@ func (s Spec) checkConf() *Problem {
 
 func hasNUL(s string) bool { return strings.ContainsRune(s, 0) }
 
-// Absolute is the Spec with its files below folder where they are relative.
+// Absolute returns the Spec with its files below folder where they are relative.
 func (s Spec) Absolute(folder string) Spec {
 	s.Application = below(folder, s.Application)
 	s.Jars = slices.Clone(s.Jars)

@@ -22,20 +22,20 @@ const reserve = 0.1
 type Promise struct {
 	// Floor is the least part of a stage's partitions that must be done.
 	Floor float64
-	// Bounded tells that it has an error bound: it has what it needs once its floor is done.
+	// Bounded reports that it has an error bound: it has what it needs once its floor is done.
 	Bounded bool
 	// Submitted is when its deadline began to run. Deadline is 0 for none.
 	Submitted time.Time
 	Deadline  time.Duration
 }
 
-// left is the time until its stages ought to end; false without a deadline.
+// left returns the time until its stages ought to end; false without a deadline.
 func (p Promise) left(now time.Time) (time.Duration, bool) {
 	due := p.Submitted.Add(p.Deadline - time.Duration(reserve*float64(p.Deadline)))
 	return due.Sub(now), p.Deadline > 0
 }
 
-// End is the part of its partitions that a stage may leave out if it ends now.
+// End returns the part of its partitions that a stage may leave out if it ends now.
 func (p Promise) End(now time.Time) float64 {
 	if left, dated := p.left(now); !p.Bounded && (!dated || left > 0) {
 		return 0
@@ -43,7 +43,7 @@ func (p Promise) End(now time.Time) float64 {
 	return max(0, 1-p.Floor)
 }
 
-// Copies are the tasks of an application of which a second attempt is worth a free core, by the policy. Spark starts what
+// Copies returns the tasks of an application of which a second attempt is worth a free core, by the policy. Spark starts what
 // waits before it starts copies, so stages in which tasks wait have none.
 func (r Report) Copies(policy speculation.Policy, p Promise, now time.Time) []Copy {
 	left, dated := p.left(now)
@@ -73,7 +73,7 @@ func (r Report) Copies(policy speculation.Policy, p Promise, now time.Time) []Co
 	return copies
 }
 
-// free are the cores of each host on which nothing runs.
+// free returns the cores of each host on which nothing runs.
 func (r Report) free() map[string]int {
 	free := make(map[string]int, len(r.CoresOn))
 	for host, cores := range r.CoresOn {
@@ -104,7 +104,7 @@ func (s stageReport) hostOf(partition int) string {
 	return s.Attempts[i].Host
 }
 
-// copies are how many of its tasks have a second attempt.
+// copies returns how many of its tasks have a second attempt.
 func (s stageReport) copies() (n int) {
 	for _, t := range s.tasks() {
 		if t.Copies > 1 {
@@ -116,7 +116,7 @@ func (s stageReport) copies() (n int) {
 
 func (s stageReport) typical() time.Duration { return time.Duration(s.TypicalMS) * time.Millisecond }
 
-// tasks are those of the stage that run, by their partitions.
+// tasks returns those of the stage that run, by their partitions.
 func (s stageReport) tasks() []speculation.Task {
 	running := make(map[int]speculation.Task, len(s.Attempts))
 	for _, a := range s.Attempts {
@@ -134,7 +134,7 @@ func (s stageReport) tasks() []speculation.Task {
 	return tasks
 }
 
-// copied are the partitions that get a free core. What makes no sense gets none.
+// copied returns the partitions that get a free core. What is invalid gets none.
 func copied(policy speculation.Policy, v speculation.View) (partitions []int) {
 	if v.Slots == 0 {
 		return nil
@@ -152,13 +152,13 @@ func copied(policy speculation.Policy, v speculation.View) (partitions []int) {
 	return partitions
 }
 
-// error is the part of the tasks that run that may be missing: what is done counts towards the floor.
+// error returns the part of the tasks that run that may be missing: what is done counts towards the floor.
 func (s stageReport) error(floor float64, running int) float64 {
 	need := units.Ratio(floor).Of(s.Partitions) - s.Done
 	return min(1, max(0, 1-float64(need)/float64(max(1, running))))
 }
 
-// leftOf is how long a task still takes: what is usual, and once it is late the median of a heavy tail.
+// leftOf returns how long a task still takes: what is usual, and once it is late the median of a heavy tail.
 func leftOf(typical, ran time.Duration) time.Duration {
 	if ran < typical {
 		return typical - ran

@@ -7,7 +7,7 @@
 // scheduler, an application of YARN) differ only in how an application is found and ended.
 //
 // Guarantees:
-//   - whatever a driver sends is bounded in size, and refused as a whole where it makes no sense;
+//   - whatever a driver sends is bounded in size, and refused as a whole where it is invalid;
 //   - what a source does not say stays unknown, and is never 0;
 //   - executors fit the shares: they never hold more cores than the shares together, but
 //     for the one that each application keeps while it runs;

@@ -19,7 +19,7 @@ const (
 
 // Progress is how far an application has come, as it told last.
 type Progress struct {
-	// Known tells that it was heard of lately. Otherwise the rest is old, or nothing
+	// Known reports that it was heard of lately. Otherwise the rest is old, or nothing
 	// when nothing was ever heard.
 	Known bool
 	// From is who told it.
@@ -47,7 +47,7 @@ type Progress struct {
 	Trouble string
 }
 
-// Pending is how many tasks have not begun.
+// Pending returns how many tasks have not begun.
 func (p Progress) Pending() int { return max(0, p.Tasks-p.Done-p.Dropped-p.Running) }
 
 // Stage is one stage of the application.
@@ -103,7 +103,7 @@ func Clip(text string) string {
 	return text[:cut] + "..."
 }
 
-// places is how tasks are on nodes: those that run, and where tasks wait, the cores of executors
+// places returns how tasks are on nodes: those that run, and where tasks wait, the cores of executors
 // on nodes that none runs on.
 func places(running, cores map[string]int, waits bool, node func(host string) string) map[string]int {
 	on := make(map[string]int, len(running))

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ErrReport says that a hook told something that makes no sense.
+// ErrReport states that a hook told something that is invalid.
 var ErrReport = errors.New("invalid report")
 
 // ExecutorsMax is the most executors that a hook takes.
@@ -114,7 +114,7 @@ const (
 	askMost     = 256
 )
 
-// sound tells whether the numbers can be.
+// sound reports whether the numbers can be.
 func (r Report) sound() bool {
 	ok := inRange(r.Executors) && inRange(r.Surplus) && inRange(r.Attempt) && inRange(r.Total) && r.Done >= 0 && r.Done <= r.Total &&
 		len(r.Stages) <= stagesMax && len(r.Shuffles) <= stagesMax && len(r.RunningOn) <= hostsMax && len(r.CoresOn) <= hostsMax && len(r.Asks) <= asksMax && len(r.App) <= askMost
@@ -139,7 +139,7 @@ func (r Report) sound() bool {
 	return ok
 }
 
-// Progress is what follows from a report for an application that was told theta. node names
+// Progress returns what follows from a report for an application that was told theta. node names
 // the node of a host.
 func (r Report) Progress(theta float64, node func(host string) string) Progress {
 	p := Progress{
@@ -188,7 +188,7 @@ type Copy struct {
 	Partition int `json:"partition"`
 }
 
-// Stopped tells that a hook was told something when its application had come to its end already,
+// Stopped reports that a hook was told something when its application had come to its end already,
 // as it may at every normal end: that is no trouble.
 func Stopped(trouble string) bool { return strings.Contains(trouble, "stopped SparkContext") }
 

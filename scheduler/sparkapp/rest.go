@@ -13,7 +13,7 @@ import (
 // Nesting is bounded by encoding/json.
 const AnswerMax = 8 << 20
 
-// ErrAnswer says that a driver's REST interface answered something that makes no sense.
+// ErrAnswer states that a driver's REST interface answered something that is invalid.
 var ErrAnswer = errors.New("invalid answer of Spark's REST interface")
 
 // Ask gets the body of one answer of a driver's REST interface, of at most AnswerMax bytes.

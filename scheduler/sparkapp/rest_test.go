@@ -1,5 +1,5 @@
 // Claims: what Spark's REST interface answers becomes the same progress; a stage that began again counts once;
-// answers that make no sense are refused as a whole; whatever comes, the sums hold.
+// answers that are invalid are refused as a whole; whatever comes, the sums hold.
 package sparkapp
 
 import (
@@ -51,7 +51,7 @@ func TestLook(t *testing.T) {
 	}
 	known := Progress{Theta: 0.2, Dropped: 10, Shuffles: []Shuffle{{Total: 30, Kept: 20}}}
 	p := testkit.Need(Look(t.Context(), ask, id.ID, known, node))(t)
-	// Stage 1: 20 tasks, of which the attempt under way has 3 of its 5 left. Stage 2: 8 that wait.
+	// Stage 1: 20 tasks, of which the attempt in progress has 3 of its 5 left. Stage 2: 8 that wait.
 	if !p.Known || p.From != ByREST || p.Tasks != 38 || p.Done != 17 || p.Running != 3 || p.Dropped != 10 || p.Pending() != 8 || p.Executors != 2 || p.Cores != 8 || p.Theta != 0.2 || len(p.Shuffles) != 1 {
 		t.Errorf("%+v", p)
 	}

@@ -42,5 +42,5 @@ func (s Share) unit() int { return max(1, s.Unit) }
 
 func (s Share) whole() int { return max(0, s.Cores) / s.unit() }
 
-// remainder is what is left of the share, as a part of one executor.
+// remainder returns what is left of the share, as a part of one executor.
 func (s Share) remainder() float64 { return float64(max(0, s.Cores)%s.unit()) / float64(s.unit()) }

@@ -36,7 +36,7 @@ import (
 	"headroom/internal/config"
 )
 
-// Config says who is trusted and how the scheduler proves itself.
+// Config states who is trusted and how the scheduler proves itself.
 type Config struct {
 	// Section is the part of scheduler.yaml that the keys stand in, for messages: yarn.
 	Section string
@@ -58,7 +58,7 @@ type Kerberos struct {
 	Krb5Conf string `yaml:"krb5_conf"`
 }
 
-// Defaults are the files' usual places.
+// Defaults returns the files' usual places.
 func Defaults() Kerberos {
 	return Kerberos{Keytab: "/etc/headroom/headroom.keytab", Krb5Conf: "/etc/krb5.conf"}
 }
@@ -116,7 +116,7 @@ func (c Config) checkPaths() *cli.Error {
 
 type namedFile struct{ key, path string }
 
-// files are the files of the configuration, with the keys that name them.
+// files returns the files of the configuration, with the keys that name them.
 func (c Config) files() []namedFile {
 	list := []namedFile{{c.Section + ".ca", c.CA}, {c.Section + ".certificate", c.Certificate}, {c.Section + ".key", c.Key}}
 	if c.Kerberos.On() {
@@ -191,7 +191,7 @@ func read(path string, secret bool) ([]byte, error) {
 	return data, nil
 }
 
-// roots are the authorities of CA.
+// roots returns the authorities of CA.
 func (c Config) roots() (*x509.CertPool, error) {
 	text, err := read(c.CA, false)
 	if err != nil {
@@ -215,7 +215,7 @@ func (c Config) roots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// own is the certificate that is shown.
+// own returns the certificate that is shown.
 func (c Config) own() (tls.Certificate, error) {
 	certificate, err := read(c.Certificate, false)
 	if err != nil {

@@ -44,7 +44,7 @@ type tickets struct {
 	mu sync.Mutex
 	// held are the newest tickets, by service.
 	held map[string]*ticket
-	// asking are closed when the acquisition under way has ended, by service.
+	// asking are closed when the acquisition in progress has ended, by service.
 	asking map[string]chan struct{}
 	// failed are the acquisitions that failed last, by service.
 	failed map[string]failure
@@ -59,7 +59,7 @@ func newTickets(who Kerberos) *tickets {
 	return &tickets{who: who, held: map[string]*ticket{}, asking: map[string]chan struct{}{}, failed: map[string]failure{}}
 }
 
-// header is the value of an Authorization header for a service. While there is a ticket it
+// header returns the value of an Authorization header for a service. While there is a ticket it
 // waits for nobody; without one it waits for the KDC until ctx ends.
 func (t *tickets) header(ctx context.Context, service string) (string, error) {
 	held, pending, err := t.now(service, time.Now())
@@ -84,7 +84,7 @@ func (t *tickets) header(ctx context.Context, service string) (string, error) {
 // errNoTicket is a ticket that expired as soon as it came.
 var errNoTicket = errors.New("the KDC's ticket is already expired; the clocks of this machine and of the KDC differ")
 
-// now is the ticket that is held, or what to wait for, or why there is none. It has the
+// now returns the ticket that is held, or what to wait for, or why there is none. It has the
 // next one acquired where that is due.
 func (t *tickets) now(service string, now time.Time) (held *ticket, pending <-chan struct{}, err error) {
 	t.mu.Lock()
@@ -278,7 +278,7 @@ func (k Kerberos) explain(err error, service string) error {
 	return fmt.Errorf("kerberos: no ticket for %s: %s", service, words(err))
 }
 
-// words is an error in one bounded line.
+// words returns an error in one bounded line.
 func words(err error) string {
 	text := strings.ToValidUTF8(strings.Join(strings.Fields(err.Error()), " "), "?")
 	if len(text) <= wordsMax {

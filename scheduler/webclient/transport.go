@@ -40,7 +40,7 @@ type Transport struct {
 	sessions map[string]*http.Cookie
 }
 
-// New is a transport. Files that cannot be read are an error of each request until they
+// New returns a transport. Files that cannot be read are an error of each request until they
 // can be.
 func New(cfg Config, logger *slog.Logger) *Transport {
 	t := &Transport{cfg: cfg, logger: logger, sessions: map[string]*http.Cookie{}}
@@ -137,7 +137,7 @@ func (t *Transport) keep(host string, c *http.Cookie) {
 	t.sessions[host] = c
 }
 
-// current is the transport by the files as they are. Files that cannot be read leave the
+// current returns the transport by the files as they are. Files that cannot be read leave the
 // last good ones in force.
 func (t *Transport) current(now time.Time) (*http.Transport, error) {
 	t.mu.Lock()
@@ -181,7 +181,7 @@ func (t *Transport) modified() (out [3]time.Time) {
 	return out
 }
 
-// tls is who is trusted and what is shown.
+// tls returns who is trusted and what is shown.
 func (c Config) tls() (*tls.Config, error) {
 	out := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CA != "" {

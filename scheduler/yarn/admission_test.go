@@ -175,7 +175,7 @@ func TestDoorCountsWhatRunsAfterARestart(t *testing.T) {
 	})
 }
 
-// An application with an error bound ends by itself: what waits is given up once enough is done, by the coordinators'
+// An application with an error bound ends by itself: what waits is dropped once enough is done, by the coordinators'
 // decision about what the engine tells. A scheduler that starts again still knows the bound.
 func TestErrorBoundEndsJob(t *testing.T) {
 	t.Parallel()

@@ -1,4 +1,4 @@
-// Claims: a drop ratio gives up tasks that have not begun, down to what it leaves and never
+// Claims: a drop ratio drops tasks that have not begun, down to what it leaves and never
 // below the floor, in the order of its seed, recorded first; a higher one later gives up more;
 // beside an early stop the lower bound counts; a job whose owner does not let it, or that no hook
 // asks for, takes none and says why; it survives the scheduler and the coordinators.

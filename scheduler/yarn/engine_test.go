@@ -436,7 +436,7 @@ func TestStuckIsSaid(t *testing.T) {
 	})
 }
 
-// A running task's progress that makes no sense spoils its own number only.
+// A running task's progress that is invalid spoils its own number only.
 func TestProgressThatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	for _, part := range []float64{-3, 250} {

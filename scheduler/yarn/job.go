@@ -441,7 +441,7 @@ type description struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// secondsOf is a time in seconds; nil for none.
+// secondsOf returns a time in seconds; nil for none.
 func secondsOf(d *time.Duration) *float64 {
 	if d == nil {
 		return nil

@@ -298,7 +298,7 @@ func TestApplicationsOfTheEngineSpark(t *testing.T) {
 	}
 }
 
-// Nothing may be given up before the log has the floor; an error bound holds at once, a deadline when it nears.
+// Nothing may be dropped before the log has the floor; an error bound holds at once, a deadline when it nears.
 func TestSparkPromiseIsTheCommittedOne(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

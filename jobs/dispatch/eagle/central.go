@@ -2,7 +2,7 @@ package eagle
 
 import "math/bits"
 
-// View says which workers had long tasks when it was taken. Its zero value says that none has.
+// View states which workers had long tasks when it was taken. Its zero value says that none has.
 type View struct {
 	// Sequence is larger for a later View.
 	Sequence uint64
@@ -70,7 +70,7 @@ func (c *Central) Place(now float64, tasks int, estimate float64) ([]int, *View)
 	return c.placed, c.view()
 }
 
-// wait is how long a new task would wait.
+// wait returns how long a new task would wait.
 func (q *queue) wait(now float64) float64 {
 	if q.tasks == 0 {
 		return 0
@@ -109,13 +109,13 @@ func (c *Central) view() *View {
 	return v
 }
 
-// Started says that a worker has started a long task.
+// Started states that a worker has started a long task.
 func (c *Central) Started(worker int, now, estimate float64) {
 	q := &c.workers[worker]
 	q.running, q.since, q.estimate = true, now, estimate
 }
 
-// Ended says that a worker has ended one.
+// Ended states that a worker has ended one.
 func (c *Central) Ended(worker int, estimate float64) {
 	q := &c.workers[worker]
 	q.running = false

@@ -82,7 +82,7 @@ func (n *Node[P]) Next() (Probe[P], bool) {
 	return n.serving, true
 }
 
-// shortest is the place of the job with the least work left that may overtake those ahead of it. Probes of jobs without work are
+// shortest returns the place of the job with the least work left that may overtake those ahead of it. Probes of jobs without work are
 // removed.
 func (n *Node[P]) shortest() int {
 	n.queue = slices.DeleteFunc(n.queue, func(p Probe[P]) bool { return !p.Long && n.left(p.To) <= 0 })
@@ -123,7 +123,7 @@ func (n *Node[P]) Bound(task bool) {
 	}
 }
 
-// End says that the task has ended.
+// End states that the task has ended.
 func (n *Node[P]) End() {
 	n.busy = false
 	if n.serving.Long {

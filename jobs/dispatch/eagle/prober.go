@@ -42,7 +42,7 @@ func (p *Prober) Again(rejected, round int, view *View) []int {
 	return p.drawn
 }
 
-// without is a random worker that has no long task as far as a View says.
+// without returns a random worker that has no long task as far as a View says.
 func (p *Prober) without(view *View) int {
 	for range triesMost {
 		if w := p.random.IntN(p.workers); !view.Long(w) {

@@ -82,7 +82,7 @@ func (d *Distributor[T]) Join() Group {
 	return g
 }
 
-// Up says that a group can take tasks again.
+// Up states that a group can take tasks again.
 func (d *Distributor[T]) Up(g Group) {
 	if x := &d.groups[g]; !x.up {
 		x.up = true
@@ -90,7 +90,7 @@ func (d *Distributor[T]) Up(g Group) {
 	}
 }
 
-// Lost says that a group and its standby are gone. Its tasks are placed again on groups that are up, those that were handed over
+// Lost states that a group and its standby are gone. Its tasks are placed again on groups that are up, those that were handed over
 // as a new attempt; with no group up they wait.
 func (d *Distributor[T]) Lost(g Group) {
 	x := &d.groups[g]
@@ -287,7 +287,7 @@ func (d *Distributor[T]) Outstanding(g Group) iter.Seq[Send[T]] {
 	}
 }
 
-// Refused says that a group did not take an attempt that was handed over. The task waits again, and the group gets nothing of its
+// Refused states that a group did not take an attempt that was handed over. The task waits again, and the group gets nothing of its
 // priority until the next Window.
 func (d *Distributor[T]) Refused(id ID, attempt int) bool {
 	at, ok := d.handed(id, attempt)
@@ -304,7 +304,7 @@ func (d *Distributor[T]) Refused(id ID, attempt int) bool {
 	return true
 }
 
-// LostTask says that a group has lost an attempt, as with a worker. The task is placed again as a new attempt.
+// LostTask states that a group has lost an attempt, as with a worker. The task is placed again as a new attempt.
 func (d *Distributor[T]) LostTask(id ID, attempt int) bool {
 	at, ok := d.handed(id, attempt)
 	if !ok {

@@ -134,7 +134,7 @@ func (p *Power) Done(now time.Duration, kind uint64) {
 	}
 }
 
-// middle is the median of what tasks took, at the usual speed.
+// middle returns the median of what tasks took, at the usual speed.
 func (p *Power) middle(samples []sample) float64 {
 	p.sorted = p.sorted[:0]
 	for _, x := range samples {
@@ -145,7 +145,7 @@ func (p *Power) middle(samples []sample) float64 {
 	return (p.sorted[(n-1)/2] + p.sorted[n/2]) / 2
 }
 
-// slow is the logarithm of how much longer tasks take in a group: the mean, drawn to 0 as far as noise explains it.
+// slow returns the logarithm of how much longer tasks take in a group: the mean, drawn to 0 as far as noise explains it.
 func (p *Power) slow(g Group) float64 {
 	m := p.groups[g].slow
 	return m.value * m.weight / (m.weight + 1/spreadUsual)

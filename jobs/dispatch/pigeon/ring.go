@@ -14,7 +14,7 @@ func newRing() ring { return ring{first: none, last: none} }
 
 func noLink() link { return link{prev: none, next: none} }
 
-// first is the worker whose turn it is.
+// first returns the worker whose turn it is.
 func (m *Master[T]) first(kind int) Worker { return m.open[kind].first }
 
 // ring adds a worker to a ring or removes it.

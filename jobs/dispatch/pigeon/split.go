@@ -98,7 +98,7 @@ func (s *splitter) whole(tasks int, sum float64, weights []float64) (rest int) {
 	return rest
 }
 
-// quota is the part of the tasks that a group's weight gives it.
+// quota returns the part of the tasks that a group's weight gives it.
 func quota(tasks int, weight, sum float64) float64 { return float64(tasks) * (positive(weight) / sum) }
 
 // some returns the shares of the groups that get any tasks.
@@ -112,7 +112,7 @@ func (s *splitter) sort() {
 	slices.SortFunc(s.shares, func(a, b share) int { return cmp.Compare(a.Group, b.Group) })
 }
 
-// total is the sum of the weights that count.
+// total returns the sum of the weights that count.
 func total(weights []float64) (sum float64) {
 	for _, w := range weights {
 		sum += positive(w)
@@ -155,7 +155,7 @@ func (s *splitter) level(tasks int, power []float64, ahead []int) []share {
 	return s.some()
 }
 
-// balanced is weighted, but what remains after the whole parts of the quotas goes to the groups that would end it first, at most one task each.
+// balanced returns weighted, but what remains after the whole parts of the quotas goes to the groups that would end it first, at most one task each.
 // So large jobs are spread by power alone, and small ones go where least is ahead.
 func (s *splitter) balanced(tasks int, power []float64, ahead []int) []share {
 	sum := total(power)

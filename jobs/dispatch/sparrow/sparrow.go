@@ -125,5 +125,5 @@ func (n *Node[P]) Next() (p P, ok bool) {
 	return p, true
 }
 
-// Free says that the task has ended or that there was none.
+// Free states that the task has ended or that there was none.
 func (n *Node[P]) Free() { n.busy = false }

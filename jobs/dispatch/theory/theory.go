@@ -77,10 +77,10 @@ func Predict(c Cluster) (Prediction, error) {
 	return p, nil
 }
 
-// Gap is the probability that of two exponential times of one mean the longer exceeds the shorter by more than wait, (4.5).
+// Gap returns the probability that of two exponential times of one mean the longer exceeds the shorter by more than wait, (4.5).
 func Gap(wait, mean float64) float64 { return math.Exp(-wait / mean) }
 
-// Sparrow is the probability that no task of a job waits where it probes two workers for each of its tasks, (4.4): at least
+// Sparrow returns the probability that no task of a job waits where it probes two workers for each of its tasks, (4.4): at least
 // fanout of 2 fanout workers are idle.
 func Sparrow(load float64, fanout int) (float64, error) {
 	if err := checkLoad(load); err != nil {
@@ -96,7 +96,7 @@ func Sparrow(load float64, fanout int) (float64, error) {
 	return mathext.RegIncBeta(f, f+1, 1-load), nil
 }
 
-// erlangC is the probability that an arrival waits in M/M/n, by the recurrence of Erlang's B formula.
+// erlangC returns the probability that an arrival waits in M/M/n, by the recurrence of Erlang's B formula.
 func erlangC(workers int, load float64) float64 {
 	offered, lost := float64(workers)*load, 1.0
 	for k := 1; k <= workers; k++ {

@@ -19,7 +19,7 @@ type Workloads struct {
 	Parallel, Slowest, Serial, Overhead float64
 }
 
-// Speedup is the measured one (2.7).
+// Speedup returns the measured one (2.7).
 func (w Workloads) Speedup() float64 {
 	return (w.Parallel + w.Serial) / (w.Slowest + w.Serial + w.Overhead)
 }
@@ -27,7 +27,7 @@ func (w Workloads) Speedup() float64 {
 // Line is a straight line.
 type Line struct{ Intercept, Slope regress.Estimate }
 
-// At is the line's value.
+// At returns the line's value.
 func (l *Line) At(n float64) float64 { return l.Intercept.Value + l.Slope.Value*n }
 
 // Stepped is a line that may change at a degree, as where a buffer no longer fits the memory.
@@ -37,7 +37,7 @@ type Stepped struct {
 	From         int
 }
 
-// At is the value at a degree.
+// At returns the value at a degree.
 func (s *Stepped) At(n int) float64 {
 	if n < s.From {
 		return s.Below.At(float64(n))
@@ -106,7 +106,7 @@ func baseline(all []Workloads) (*Workloads, error) {
 	return base, nil
 }
 
-// FitLine is linear regression.
+// FitLine returns linear regression.
 func FitLine(x, y []float64) (Line, error) {
 	fit, err := regress.Solve(regress.Problem{
 		Parameters: []regress.Parameter{{Name: "intercept", Low: -1e12, High: 1e12}, {Name: "slope", Low: -1e12, High: 1e12}},
@@ -126,7 +126,7 @@ const sideLeast = 3
 // stepped is the p-value, for all degrees that a step was sought at, below which there is one.
 const stepped = 0.01
 
-// FitStepped is linear regression with at most one step, by Chow's test with Bonferroni's correction.
+// FitStepped returns linear regression with at most one step, by Chow's test with Bonferroni's correction.
 func FitStepped(x, y []float64) (Stepped, error) {
 	order := make([]int, len(x))
 	for i := range order {
@@ -166,7 +166,7 @@ func FitStepped(x, y []float64) (Stepped, error) {
 	return s, nil
 }
 
-// miss is the sum of squared residuals.
+// miss returns the sum of squared residuals.
 func miss(l *Line, x, y []float64) (sse float64) {
 	for i := range x {
 		sse += (y[i] - l.At(x[i])) * (y[i] - l.At(x[i]))
@@ -174,7 +174,7 @@ func miss(l *Line, x, y []float64) (sse float64) {
 	return sse
 }
 
-// fitQ is a straight line through the logarithms of the overheads above n = 1; none where none was measured.
+// fitQ returns a straight line through the logarithms of the overheads above n = 1; none where none was measured.
 func fitQ(n, q []float64) (beta, gamma regress.Estimate, err error) {
 	var x, y []float64
 	for i := range n {
@@ -196,12 +196,12 @@ func fitQ(n, q []float64) (beta, gamma regress.Estimate, err error) {
 	return beta, gamma, nil
 }
 
-// Q is the overhead of scaling out at a degree.
+// Q returns the overhead of scaling out at a degree.
 func (f *Factors) Q(n int) float64 {
 	return Model{Beta: f.Beta.Value, Gamma: f.Gamma.Value}.Q(float64(n))
 }
 
-// Speedup is (2.8) with the fitted factors, and tasks whose slowest exceeds the mean as measured.
+// Speedup returns (2.8) with the fitted factors, and tasks whose slowest exceeds the mean as measured.
 func (f *Factors) Speedup(n int) float64 {
 	work := f.Eta * f.EX.At(float64(n))
 	serial := 0.0
@@ -211,7 +211,7 @@ func (f *Factors) Speedup(n int) float64 {
 	return (work + serial) / (work/float64(n)*(f.Spread+f.Q(n)) + serial)
 }
 
-// Model is the asymptotic form. Where the confidence interval of a slope holds 0, the factor counts as constant.
+// Model returns the asymptotic form. Where the confidence interval of a slope holds 0, the factor counts as constant.
 func (f *Factors) Model() Model {
 	m := Model{Eta: f.Eta, Alpha: 1, Beta: f.Beta.Value, Gamma: max(0, f.Gamma.Value)}
 	grows := func(l *Line) bool { return l.Slope.Low > 0 }

@@ -29,7 +29,7 @@ const (
 	exact = 1e-7
 )
 
-// family are the models that are tried, simplest first: what each of them holds fixed. alpha and eta appear only as
+// family returns the models that are tried, simplest first: what each of them holds fixed. alpha and eta appear only as
 // eta*alpha/(1-eta), and the speed-up is 1 at n = 1, so alpha is 1.
 func family(held map[string]float64) []map[string]float64 {
 	all := []map[string]float64{
@@ -108,7 +108,7 @@ func Law(points []Point, fixed map[string]float64) (*Fitted, error) {
 	return f, nil
 }
 
-// check are the points that say something: not those at n = 1, where every model gives 1.
+// check returns the points that say something: not those at n = 1, where every model gives 1.
 func check(points []Point) ([]Point, error) {
 	var used []Point
 	degrees := map[int]bool{}
@@ -132,7 +132,7 @@ func check(points []Point) ([]Point, error) {
 	return used, nil
 }
 
-// cost is Schwarz's criterion with caution: the less, the better the model explains the points for its number of parameters.
+// cost returns Schwarz's criterion with caution: the less, the better the model explains the points for its number of parameters.
 func cost(f *regress.Fit, points []Point) float64 {
 	most, n := 0.0, float64(len(points))
 	for _, p := range points {
@@ -166,7 +166,7 @@ func of(p []float64) Model {
 	return Model{Eta: p[0], Alpha: p[1], Delta: p[2], Beta: p[3], Gamma: p[4]}
 }
 
-// starts are starting points all over the range: overheads that cost half the speed-up around the degrees that were measured.
+// starts returns starting points all over the range: overheads that cost half the speed-up around the degrees that were measured.
 func starts(points []Point) (all [][]float64) {
 	most := 0.0
 	for _, p := range points {
@@ -182,7 +182,7 @@ func starts(points []Point) (all [][]float64) {
 	return all
 }
 
-// Predict is the speed-up at a degree, with the bounds within which 95 of 100 further measurements lie.
+// Predict returns the speed-up at a degree, with the bounds within which 95 of 100 further measurements lie.
 func (f *Fitted) Predict(n int) (speedup, low, high float64) {
 	if n == 1 {
 		return 1, 1, 1

@@ -21,13 +21,13 @@ type Model struct {
 	Beta, Gamma float64
 }
 
-// Amdahl is a job of fixed size.
+// Amdahl returns a job of fixed size.
 func Amdahl(eta float64) Model { return Model{Eta: eta, Alpha: 1} }
 
-// Gustafson is a job whose parallel work grows with the units.
+// Gustafson returns a job whose parallel work grows with the units.
 func Gustafson(eta float64) Model { return SunNi(eta, 1) }
 
-// SunNi is a job whose parallel work grows with the memory, by n^growth.
+// SunNi returns a job whose parallel work grows with the memory, by n^growth.
 func SunNi(eta, growth float64) Model { return Model{Eta: eta, Alpha: 1, Delta: growth} }
 
 // Check refuses parameters out of their bounds.
@@ -48,7 +48,7 @@ func (m Model) Check() error {
 // overhead reports whether scaling out costs anything.
 func (m Model) overhead() bool { return m.Beta > 0 && m.Gamma > 0 }
 
-// Q is the overhead of scaling out (2.15).
+// Q returns the overhead of scaling out (2.15).
 func (m Model) Q(n float64) float64 {
 	if n <= 1 || !m.overhead() {
 		return 0
@@ -56,7 +56,7 @@ func (m Model) Q(n float64) float64 {
 	return m.Beta * math.Pow(n, m.Gamma)
 }
 
-// Speedup is (2.16), or (2.17) where there is no serial work; 1 at n = 1.
+// Speedup returns (2.16), or (2.17) where there is no serial work; 1 at n = 1.
 func (m Model) Speedup(n float64) float64 {
 	if n <= 1 {
 		return 1
@@ -83,7 +83,7 @@ const (
 	Peaked Type = "IV"
 )
 
-// Type is the type of the scaling.
+// Type returns the type of the scaling.
 func (m Model) Type() Type {
 	alone := m.Eta == 1 // no serial work
 	switch {
@@ -102,7 +102,7 @@ func (m Model) Type() Type {
 	}
 }
 
-// Bound is what the speed-up never exceeds as n grows; false for types I, II and IV.
+// Bound returns what the speed-up never exceeds as n grows; false for types I, II and IV.
 func (m Model) Bound() (float64, bool) {
 	work, serial := m.Eta*m.Alpha, 1-m.Eta
 	switch m.Type() {
@@ -118,7 +118,7 @@ func (m Model) Bound() (float64, bool) {
 	return 0, false
 }
 
-// Peak is the degree of the largest speed-up, and the speed-up; false where it only grows, or peaks beyond DegreeMost.
+// Peak returns the degree of the largest speed-up, and the speed-up; false where it only grows, or peaks beyond DegreeMost.
 func (m Model) Peak() (n int, speedup float64, ok bool) {
 	if m.Type() != Peaked {
 		return 0, 0, false
@@ -143,5 +143,5 @@ func peak(of func(int) float64, most int) (int, float64) {
 	return low, of(low)
 }
 
-// PeakAlone is where (2.17) peaks, on the real numbers: n* = (1/(beta*(gamma-1)))^(1/gamma), of a job without serial work.
+// PeakAlone returns where (2.17) peaks, on the real numbers: n* = (1/(beta*(gamma-1)))^(1/gamma), of a job without serial work.
 func PeakAlone(beta, gamma float64) float64 { return math.Pow(1/(beta*(gamma-1)), 1/gamma) }

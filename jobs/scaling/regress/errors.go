@@ -7,11 +7,11 @@ import (
 )
 
 var (
-	// ErrTooFew says that there are fewer measurements than a fit with confidence needs.
+	// ErrTooFew states that there are fewer measurements than a fit with confidence needs.
 	ErrTooFew = errors.New("too few points")
-	// ErrCollinear says that the measurements do not tell some parameters apart.
+	// ErrCollinear states that the measurements do not tell some parameters apart.
 	ErrCollinear = errors.New("collinear points")
-	// ErrNumber says that a number is no number, or out of its bounds.
+	// ErrNumber states that a number is no number, or out of its bounds.
 	ErrNumber = errors.New("bad number")
 )
 

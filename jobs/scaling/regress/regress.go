@@ -78,7 +78,7 @@ type Fit struct {
 	problem  Problem
 }
 
-// Values are the values of all parameters, in their order.
+// Values returns the values of all parameters, in their order.
 func (f *Fit) Values() []float64 { return append([]float64(nil), f.values...) }
 
 // Solve finds the least squares from the best of the starting points.
@@ -101,7 +101,7 @@ func Solve(p Problem) (*Fit, error) {
 	return p.conclude(best, least)
 }
 
-// free are the parameters that are not fixed.
+// free returns the parameters that are not fixed.
 func (p *Problem) free() (free []int) {
 	for i := range p.Parameters {
 		if p.Parameters[i].Fixed == nil {
@@ -111,7 +111,7 @@ func (p *Problem) free() (free []int) {
 	return free
 }
 
-// clip is a starting point inside the bounds, with fixed values in place.
+// clip returns a starting point inside the bounds, with fixed values in place.
 func (p *Problem) clip(start []float64) []float64 {
 	at := make([]float64, len(p.Parameters))
 	for i := range p.Parameters {
@@ -125,7 +125,7 @@ func (p *Problem) clip(start []float64) []float64 {
 	return at
 }
 
-// residuals are measured minus modelled, and the sum of their squares; infinite where the model has no value.
+// residuals returns measured minus modelled, and the sum of their squares; infinite where the model has no value.
 func (p *Problem) residuals(at []float64) (r []float64, sse float64) {
 	r = make([]float64, p.Rows)
 	for row := range r {
@@ -138,7 +138,7 @@ func (p *Problem) residuals(at []float64) (r []float64, sse float64) {
 	return r, sse
 }
 
-// descend is Levenberg and Marquardt's method, inside the bounds.
+// descend returns Levenberg and Marquardt's method, inside the bounds.
 func (p *Problem) descend(at []float64, free []int) ([]float64, float64) {
 	r, sse := p.residuals(at)
 	if math.IsInf(sse, 1) || len(free) == 0 {
@@ -167,7 +167,7 @@ func (p *Problem) descend(at []float64, free []int) ([]float64, float64) {
 	return at, sse
 }
 
-// step is the damped Gauss-Newton step of the parameters that are not held by a bound; j is the Jacobian and r the residuals.
+// step returns the damped Gauss-Newton step of the parameters that are not held by a bound; j is the Jacobian and r the residuals.
 func (p *Problem) step(at []float64, free []int, j [][]float64, r []float64, damping float64) ([]float64, bool) {
 	moving := p.moving(at, free, j, r)
 	if len(moving) == 0 {
@@ -199,7 +199,7 @@ func (p *Problem) step(at []float64, free []int, j [][]float64, r []float64, dam
 	return next, true
 }
 
-// moving are the columns of the free parameters that no bound holds: one at a bound may only move inside.
+// moving returns the columns of the free parameters that no bound holds: one at a bound may only move inside.
 func (p *Problem) moving(at []float64, free []int, j [][]float64, r []float64) (moving []int) {
 	for c, i := range free {
 		q, slope := &p.Parameters[i], dot(j[c], r)
@@ -230,7 +230,7 @@ func (p *Problem) jacobian(at []float64, free []int) [][]float64 {
 	return columns
 }
 
-// slope is the derivative by parameter i, central where the bounds leave room.
+// slope returns the derivative by parameter i, central where the bounds leave room.
 func (p *Problem) slope(at []float64, i int, of func([]float64) float64) float64 {
 	q := &p.Parameters[i]
 	h := part * max(math.Abs(at[i]), 1e-3)
@@ -242,7 +242,7 @@ func (p *Problem) slope(at []float64, i int, of func([]float64) float64) float64
 	return (of(high) - of(low)) / (high[i] - low[i])
 }
 
-// conclude is the fit at its end: with the covariance of the parameters that no bound holds.
+// conclude returns the fit at its end: with the covariance of the parameters that no bound holds.
 func (p *Problem) conclude(at []float64, sse float64) (*Fit, error) {
 	var inside []int
 	for _, i := range p.free() {
@@ -317,7 +317,7 @@ func (f *Fit) covariance() error {
 
 func (f *Fit) name(c int) string { return f.problem.Parameters[f.free[c]].Name }
 
-// involved are the parameters of a direction in which the model does not change.
+// involved returns the parameters of a direction in which the model does not change.
 func (f *Fit) involved(v *mat.Dense, direction int) (names []string) {
 	for c := range f.free {
 		if math.Abs(v.At(c, direction)) > 0.1 {
@@ -327,7 +327,7 @@ func (f *Fit) involved(v *mat.Dense, direction int) (names []string) {
 	return names
 }
 
-// Predict is what a model makes of the fitted parameters, with the bounds within which 95 of 100 further measurements lie:
+// Predict returns what a model makes of the fitted parameters, with the bounds within which 95 of 100 further measurements lie:
 // those of the parameters and those of one measurement.
 func (f *Fit) Predict(model func(p []float64) float64) (value, low, high float64) {
 	value = model(f.values)

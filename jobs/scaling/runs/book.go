@@ -61,7 +61,7 @@ func (r *Run) check() error {
 	return nil
 }
 
-// each is the container time of a task.
+// each returns the container time of a task.
 func (r *Run) each() float64 { return r.Busy / float64(r.Tasks) }
 
 // Advice is what follows for the next run of a name.
@@ -161,7 +161,7 @@ func (e *entry) crowd() {
 	}
 }
 
-// bin is the same for runs on about as many containers.
+// bin returns the same for runs on about as many containers.
 func (r *Run) bin() int { return int(math.Round(math.Log(r.Containers) / math.Log(pointStep))) }
 
 // contradict forgets what the newest runs contradict.
@@ -262,7 +262,7 @@ func (b *Book) MarshalJSON() ([]byte, error) {
 	return json.Marshal(bookFile{append([]*entry{}, all...)})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote; an error says what makes no sense, and the book stays as it was.
+// UnmarshalJSON reads what MarshalJSON wrote; an error says what is invalid, and the book stays as it was.
 func (b *Book) UnmarshalJSON(data []byte) error {
 	var in bookFile
 	d := json.NewDecoder(bytes.NewReader(data))

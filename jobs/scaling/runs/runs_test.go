@@ -1,6 +1,6 @@
 // Claims: from runs alone, at any cap, the speed-up comes out, and the peak where runs have shown it; too few runs, runs that
 // are all alike and runs that lie anywhere give no curve; what has changed is forgotten; a job held at its peak goes beyond
-// it rarely, and never where it may not; what was written is read again, and what makes no sense is refused by its place.
+// it rarely, and never where it may not; what was written is read again, and what is invalid is refused by its place.
 package runs_test
 
 import (

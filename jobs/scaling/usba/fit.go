@@ -66,7 +66,7 @@ func Fit(points []Point, held map[string]float64) (*Fitted, error) {
 // exact is the relative residual that counts as rounding.
 const exact = 1e-7
 
-// cost is Schwarz's criterion: the less, the better the surface explains the points for its number of parameters.
+// cost returns Schwarz's criterion: the less, the better the surface explains the points for its number of parameters.
 func cost(f *regress.Fit, points int) float64 {
 	n := float64(points)
 	return n*math.Log(f.SSE/n+exact*exact) + (n-float64(f.DF))*math.Log(n)
@@ -88,7 +88,7 @@ func solve(used []Point, most float64, held map[string]float64) (*Fitted, error)
 	return &Fitted{Model: of(fit.Values()), Fit: fit}, nil
 }
 
-// parameters are those of the surface with the bounds of the search: no executor more makes the launch longer by more than the launch of
+// parameters returns those of the surface with the bounds of the search: no executor more makes the launch longer by more than the launch of
 // the first, and neither launch nor stages are less than a hundredth of the other.
 func parameters(most float64) []regress.Parameter {
 	return []regress.Parameter{
@@ -101,7 +101,7 @@ func parameters(most float64) []regress.Parameter {
 	}
 }
 
-// check are the points that say something, and their largest degree: at N = m = 1 every surface is 1.
+// check returns the points that say something, and their largest degree: at N = m = 1 every surface is 1.
 func check(points []Point) (used []Point, most float64, err error) {
 	for i, p := range points {
 		switch {
@@ -188,7 +188,7 @@ func linear(points []Point, r, at float64) []float64 {
 	return start
 }
 
-// Predict is the speed-up of a job, with the bounds within which 95 of 100 further measurements lie.
+// Predict returns the speed-up of a job, with the bounds within which 95 of 100 further measurements lie.
 func (f *Fitted) Predict(n, m int) (speedup, low, high float64) {
 	if n == 1 && m == 1 {
 		return 1, 1, 1

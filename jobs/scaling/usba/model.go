@@ -38,15 +38,15 @@ func (m Model) Check() error {
 	return nil
 }
 
-// P is how the stages' time grows (3.15).
+// P returns how the stages' time grows (3.15).
 func (m Model) P(n, degree float64) float64 {
 	return 1 - m.Beta - m.Gamma + m.Alpha*math.Log(n/degree) + m.Beta*degree + m.Gamma*n
 }
 
-// Q is how the launch grows (3.16).
+// Q returns how the launch grows (3.16).
 func (m Model) Q(degree float64) float64 { return 1 - m.Eps + m.Eps*min(degree, m.Theta) }
 
-// Speedup is (3.14); NaN where the parameters give the job no time.
+// Speedup returns (3.14); NaN where the parameters give the job no time.
 func (m Model) Speedup(n, degree float64) float64 {
 	launch, stages := m.R*m.Q(degree), m.P(n, degree)
 	if launch+stages <= 0 {
@@ -55,22 +55,22 @@ func (m Model) Speedup(n, degree float64) float64 {
 	return (m.R + n) / (launch + stages)
 }
 
-// Relative is the speed-up against a lower degree (3.6), (3.11).
+// Relative returns the speed-up against a lower degree (3.6), (3.11).
 func (m Model) Relative(n, degree, base float64) float64 {
 	return m.Speedup(n, degree) / m.Speedup(n, base)
 }
 
-// Amdahl is the discretised law of a fixed size (3.2): N tasks of which a part cannot run in parallel, on m units.
+// Amdahl returns the discretised law of a fixed size (3.2): N tasks of which a part cannot run in parallel, on m units.
 func Amdahl(parallel float64, degree int) float64 {
 	return 1 / (1 - parallel + parallel/float64(degree))
 }
 
-// Gustafson is the discretised law of a fixed time (3.4).
+// Gustafson returns the discretised law of a fixed time (3.4).
 func Gustafson(parallel float64, degree int) float64 {
 	return 1 - parallel + parallel*float64(degree)
 }
 
-// Peak is the degree, from 1 to n, at which a job of size n is fastest. ok reports whether it is slower beyond: the
+// Peak returns the degree, from 1 to n, at which a job of size n is fastest. ok reports whether it is slower beyond: the
 // peak lies below n.
 func (m Model) Peak(n int) (degree int, speedup float64, ok bool) {
 	for d := 1; d <= n; d++ {

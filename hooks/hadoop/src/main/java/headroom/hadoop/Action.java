@@ -23,7 +23,7 @@ final class Action {
     for (JsonNode entry : Json.array(answer, "actions")) {
       String kind = Json.text(entry, "kind");
       if (!kind.equals("launch") && !kind.equals("copy")) {
-        throw new IOException("\"kind\" must be launch or copy:  " + kind);
+        throw new IOException("\"kind\" must be launch or copy: " + kind);
       }
       actions.add(new Action(kind.equals("copy"), (int) Json.whole(entry, "task", 0, tasks - 1L)));
     }

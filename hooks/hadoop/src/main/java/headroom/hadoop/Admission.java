@@ -29,6 +29,6 @@ final class Admission {
         return new Admission(d, Json.text(answer, "reason"));
       }
     }
-    throw new IOException("\"decision\" must be admitted, queued or refused:  " + word);
+    throw new IOException("\"decision\" must be admitted, queued or refused: " + word);
   }
 }

@@ -105,7 +105,7 @@ final class Door {
         LOG.warn("{} is admitted without a decision: {}", v.id(), e.getMessage());
       } else {
         silentUntil = nanos.getAsLong() + SILENCE_NANOS;
-        answers.trouble("applications are admitted without a decision:  " + e.getMessage());
+        answers.trouble("applications are admitted without a decision: " + e.getMessage());
       }
       a = new Admission(Admission.Decision.ADMITTED, "");
     }

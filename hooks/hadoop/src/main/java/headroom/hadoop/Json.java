@@ -31,7 +31,7 @@ final class Json {
   static String text(JsonNode object, String field) throws IOException {
     JsonNode node = object.path(field);
     if (!node.isTextual() || node.textValue().isEmpty()) {
-      throw new IOException("\"" + field + "\" is not a string:  " + shown(node));
+      throw new IOException("\"" + field + "\" is not a string: " + shown(node));
     }
     return node.textValue();
   }
@@ -50,7 +50,7 @@ final class Json {
   static JsonNode array(JsonNode object, String field) throws IOException {
     JsonNode node = object.path(field);
     if (!node.isArray()) {
-      throw new IOException("\"" + field + "\" is not a list:  " + shown(node));
+      throw new IOException("\"" + field + "\" is not a list: " + shown(node));
     }
     return node;
   }

@@ -61,7 +61,7 @@ final class Shares {
       int vcores = (int) Json.whole(entry, "max_vcores", 1, VCORES_MAX);
       String lower = Json.text(entry, "lower");
       if (!lower.equals("drain") && !lower.equals("preempt")) {
-        throw new IOException("\"lower\" must be drain or preempt:  " + lower);
+        throw new IOException("\"lower\" must be drain or preempt: " + lower);
       }
       return new Share(queue, mb, vcores, lower.equals("preempt"), applications(entry));
     } catch (IOException e) {

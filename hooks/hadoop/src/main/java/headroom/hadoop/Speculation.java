@@ -93,7 +93,7 @@ final class Speculation {
       answers.well("scheduler reachable again: speculation is on");
       take(actions, views);
     } catch (IOException e) {
-      answers.trouble("using Hadoop's own speculation:  " + e.getMessage());
+      answers.trouble("using Hadoop's own speculation: " + e.getMessage());
     }
   }
 

@@ -64,7 +64,7 @@ final class Answer {
     try {
       a = MAPPER.readTree(text);
     } catch (JsonProcessingException e) {
-      throw new IOException("the answer is not JSON:  " + e.getOriginalMessage(), e);
+      throw new IOException("the answer is not JSON: " + e.getOriginalMessage(), e);
     }
     if (a == null || !a.isObject()) {
       throw new IOException("the answer is not a JSON object");

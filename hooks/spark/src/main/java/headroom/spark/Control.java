@@ -85,7 +85,7 @@ final class Control {
     }
     String fixed = target.fixed();
     if (fixed != null) {
-      session.trouble("executors not changed:  " + fixed);
+      session.trouble("executors not changed: " + fixed);
       return;
     }
     int stay = Math.max(0, many) - lower(many, executors, now - surplusSince >= PATIENCE_NANOS);

@@ -103,7 +103,7 @@ public class HeadroomPlugin implements SparkPlugin {
       try {
         return TaskSets.of(sc);
       } catch (ReflectiveOperationException | LinkageError e) {
-        session.trouble("early ends and copies are not possible with this Spark:  " + e);
+        session.trouble("early ends and copies are not possible with this Spark: " + e);
         return null;
       }
     }
@@ -130,7 +130,7 @@ public class HeadroomPlugin implements SparkPlugin {
       try {
         ending.look(System.nanoTime());
       } catch (RuntimeException | LinkageError e) {
-        session.trouble("stages are not ended early:  " + e);
+        session.trouble("stages are not ended early: " + e);
       }
     }
 

@@ -187,7 +187,7 @@ final class Settings {
         return parser.parse(text);
       } catch (IOException | IllegalArgumentException e) {
         String shown = key.equals(TOKEN) ? "" : "=" + text;
-        refused.add(key + shown + " is invalid, nothing is dropped:  " + e.getMessage());
+        refused.add(key + shown + " is invalid, nothing is dropped: " + e.getMessage());
         return otherwise;
       }
     }

@@ -63,7 +63,7 @@ final class Thinning {
           seed == null ? r.seed : Long.parseLong(seed));
     } catch (IllegalArgumentException e) {
       session.trouble("the job's " + Settings.THETA + "=" + theta + " or " + Settings.SEED + "=" + seed
-          + " is invalid, it runs completely:  " + e.getMessage());
+          + " is invalid, it runs completely: " + e.getMessage());
       return DropRatio.EXACT;
     }
   }
@@ -75,7 +75,7 @@ final class Thinning {
     }
     String why = unsafe(rdd, lineage);
     if (why != null) {
-      session.trouble("no partitions dropped:  " + why);
+      session.trouble("no partitions dropped: " + why);
     }
     return why == null;
   }

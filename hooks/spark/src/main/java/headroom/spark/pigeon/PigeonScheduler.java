@@ -66,7 +66,7 @@ final class PigeonScheduler extends TaskSchedulerImpl {
     try {
       this.offers = Offers.of(MethodHandles.lookup());
     } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException("this version of Spark is not supported:  " + e.getMessage(), e);
+      throw new IllegalStateException("this version of Spark is not supported: " + e.getMessage(), e);
     }
     // New at each start, so that masters need no number of the start beside it.
     String name = sc.appName().replaceAll("[^A-Za-z0-9._-]", "-");
