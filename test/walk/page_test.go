@@ -26,7 +26,7 @@ type step struct {
 }
 
 // workstation is the machine that runs blocks without a mark.
-const workstation = "desk"
+const workstation = "operator"
 
 // Marks that stand in the line before a block. They are comments, so readers do not see them.
 func marks() (notRun, on *regexp.Regexp) {
