@@ -140,7 +140,7 @@ type State struct {
 	hasPkg  bool    // pkg stands on a reading
 }
 
-// Rail says whether the limit wanted could be had.
+// Rail reports whether the limit wanted could be had.
 type Rail int
 
 // Rails.

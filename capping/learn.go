@@ -451,7 +451,7 @@ func (l *Learner) Other() (units.Power, bool) {
 // Age is how long ago the BMC's value last changed to a sane one; false: never.
 func (l *Learner) Age(now time.Duration) (time.Duration, bool) { return now - l.freshAt, l.began }
 
-// AgreementState says whether package power and wall power tell the same.
+// AgreementState reports whether package power and wall power tell the same.
 type AgreementState int
 
 // Agreement states.

@@ -156,7 +156,7 @@ func (in SprintInput) sane() SprintInput {
 	return in
 }
 
-// over tells whether and why the running sprint has to end now.
+// over reports whether and why the running sprint has to end now.
 func (p *Sprint) over(now time.Duration, in SprintInput, c SprintConfig) (SprintEnding, bool) {
 	ahead := c.Ahead
 	if ahead == 0 {

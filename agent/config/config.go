@@ -66,7 +66,7 @@ type Config struct {
 	Frequency Frequency `yaml:"frequency"`
 	// Bandwidth is the last rung of software.
 	Bandwidth Bandwidth `yaml:"bandwidth"`
-	// Sprint says whether this node may draw more than its base cap for a while.
+	// Sprint reports whether this node may draw more than its base cap for a while.
 	Sprint Sprint `yaml:"sprint"`
 	// Metrics is where Prometheus may ask.
 	Metrics Metrics `yaml:"metrics"`
