@@ -19,7 +19,7 @@ const (
 	roomLeast = 0.03
 )
 
-// BandwidthConfig is what the last rung knows of its node.
+// BandwidthConfig configures StepBandwidth.
 type BandwidthConfig struct {
 	// CPUs that are online.
 	CPUs int
@@ -30,7 +30,7 @@ type BandwidthConfig struct {
 	PerCPU units.Power
 }
 
-// BandwidthInput is what the last rung looks at.
+// BandwidthInput is the input of StepBandwidth.
 type BandwidthInput struct {
 	// Wall power, mean over Elapsed.
 	Wall    Reading
@@ -42,19 +42,18 @@ type BandwidthInput struct {
 	UsedKnown bool
 }
 
-// BandwidthState is carried from step to step; the zero state bounds nothing.
+// BandwidthState is kept between steps; the zero state limits nothing.
 type BandwidthState struct {
 	// Bounded says that the slices are bounded to CPUs.
 	Bounded bool
 	CPUs    float64
 }
 
-// StepBandwidth decides how many CPUs the slices of low priority may use together.
-// It bounds them only while the frequency is at its lowest and the power is above
-// the cap all the same; takes away at once what the excess costs in CPUs, and
-// gives back slowly: while there is room below the cap, or while the frequency is
-// above its lowest and can answer for it. The bound goes away once it is as wide
-// as the machine. An unknown power never raises it.
+// StepBandwidth decides how many CPUs the low-priority slices may use together. It limits
+// them only while the frequency is at its lowest and power is still above the cap. It
+// removes the CPUs of the excess at once, and adds them slowly while there is room below
+// the cap, or while the frequency is above its lowest and can compensate. The limit ends
+// once it is as wide as the machine. Unknown power never raises it.
 func StepBandwidth(in BandwidthInput, granted units.Power, s BandwidthState, c BandwidthConfig) BandwidthState {
 	power := Sample{Package: in.Wall, Elapsed: in.Elapsed}.sane()
 	if !power.Package.Known {
@@ -70,7 +69,7 @@ func StepBandwidth(in BandwidthInput, granted units.Power, s BandwidthState, c B
 	return s
 }
 
-// lower takes away the CPUs that the excess costs.
+// lower removes the CPUs of the excess.
 func (s BandwidthState) lower(excess float64, in BandwidthInput, c BandwidthConfig) BandwidthState {
 	from := float64(max(1, c.CPUs))
 	if s.Bounded {
@@ -94,7 +93,7 @@ func (s BandwidthState) lower(excess float64, in BandwidthInput, c BandwidthConf
 	return s
 }
 
-// raise gives back, and lets go at the end.
+// raise adds CPUs, and ends the limit at the width of the machine.
 func (s BandwidthState) raise(elapsed time.Duration, c BandwidthConfig) BandwidthState {
 	whole := float64(max(1, c.CPUs))
 	s.CPUs = c.within(s.CPUs + cpusUp*whole*min(1, elapsed.Seconds()))
@@ -111,8 +110,7 @@ func (c BandwidthConfig) least() float64 {
 	return cpusLeast
 }
 
-// within keeps the bound between the floor and the machine; what is no number is
-// the floor.
+// within clamps the limit between the floor and the machine; NaN becomes the floor.
 func (c BandwidthConfig) within(cpus float64) float64 {
 	if math.IsNaN(cpus) {
 		return c.least()

@@ -34,7 +34,7 @@ import (
 // Grain is the smallest step of a limit in hardware; limits are rounded down to it.
 const Grain = units.Watt / 8
 
-// Config is what the law knows of its node. Zero gains take their defaults.
+// Config configures the law. Zero gains have defaults.
 type Config struct {
 	// Other is what is drawn behind the supply by everything that is neither
 	// package nor DRAM.
@@ -111,7 +111,7 @@ type Reading struct {
 	Known bool
 }
 
-// Sample is what was measured since the step before.
+// Sample is the measurement since the last step.
 type Sample struct {
 	// Package is the mean power of all packages together.
 	Package Reading
@@ -121,7 +121,7 @@ type Sample struct {
 	Elapsed time.Duration
 }
 
-// State is what the law carries from step to step. The zero State is a node of
+// State is kept between steps. The zero State is a node of
 // which nothing is known and to which nothing was written.
 type State struct {
 	// Cap of the step before; 0 before the first.
@@ -140,7 +140,7 @@ type State struct {
 	hasPkg  bool    // pkg stands on a reading
 }
 
-// Rail says whether the limit wanted could be had.
+// Rail reports whether the limit wanted could be had.
 type Rail int
 
 // Rails.

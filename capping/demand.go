@@ -17,7 +17,7 @@ const (
 	limitedLittle = 0.05
 )
 
-// Look is one look at the node, for the estimate of its demand.
+// Look is one sample of the node, for the estimate of its demand.
 type Look struct {
 	// Wall power, mean over Elapsed.
 	Wall Reading
@@ -29,12 +29,11 @@ type Look struct {
 	Elapsed   time.Duration
 }
 
-// Demand estimates what a node could use at full speed. The measured draw of a
-// capped node is censored: asking for that would ratchet its cap down for ever.
-// So a node limited less than 5 % of the last minute says its 5 s peak + 10 %,
-// and a limited one says what the model needs at full frequency for the share
-// of CPU time now in use. The zero Demand knows nothing; it belongs to one
-// goroutine.
+// Demand estimates the power that a node could use at full speed. The measured power of a
+// capped node is censored: as its demand it would lower the cap for ever. The demand of a
+// node limited less than 5 % of the last minute is therefore its 5 s peak + 10 %, and that
+// of a limited one is the power of the model at full frequency for the CPU time in use.
+// The zero Demand is unknown. It belongs to one goroutine.
 type Demand struct {
 	slots [minute]slot
 	idle  units.Power // least draw seen, the model's foot
@@ -42,7 +41,7 @@ type Demand struct {
 	known bool        // busy stands on a reading
 }
 
-// slot is one second of looks.
+// slot is one second of samples.
 type slot struct {
 	second  int64
 	watched time.Duration
@@ -54,7 +53,7 @@ type slot struct {
 // busySmooth is the time constant of the smoothed CPU use.
 const busySmooth = 2 * time.Second
 
-// Observe takes one look at the moment now, on any clock that only goes forward.
+// Observe adds one sample at now, on any monotonic clock.
 func (d *Demand) Observe(now time.Duration, l Look) {
 	seen := Sample{Package: l.Wall, Elapsed: l.Elapsed}.sane()
 	l.Wall, l.Elapsed, l.Busy = seen.Package, seen.Elapsed, clamp(l.Busy, 0, 1)
@@ -82,8 +81,8 @@ func (d *Demand) Observe(now time.Duration, l Look) {
 	}
 }
 
-// LimitedRatio is the share of the last minute in which a limit held the node
-// back, as far as that minute was watched.
+// LimitedRatio returns the ratio of the last minute in which the node was limited, as far
+// as it was sampled.
 func (d *Demand) LimitedRatio(now time.Duration) (float64, bool) {
 	var watched, limited time.Duration
 	d.each(now, minute, func(s *slot) { watched, limited = watched+s.watched, limited+s.limited })
@@ -93,9 +92,9 @@ func (d *Demand) LimitedRatio(now time.Duration) (float64, bool) {
 	return limited.Seconds() / watched.Seconds(), true
 }
 
-// Watts is what the node could use, at the wall, and whether that is known.
-// idle and most bound the model: what the node draws with nothing to do (as
-// configured; what was seen lower counts instead) and the most it can use.
+// Watts returns the power that the node could use, at the wall, and whether it is known.
+// idle and most bound the model: the power of an idle node (as configured, or lower if
+// measured) and the most that it can use.
 func (d *Demand) Watts(now time.Duration, idle, most units.Power) (units.Power, bool) {
 	ratio, known := d.LimitedRatio(now)
 	if !known {

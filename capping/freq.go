@@ -36,7 +36,7 @@ const (
 	steadyLevel = 0.02
 )
 
-// FreqConfig is what the frequency rung knows of its node.
+// FreqConfig configures StepFreq.
 type FreqConfig struct {
 	// Config gives supply, other draw and DRAM, as for Step.
 	Config
@@ -55,7 +55,7 @@ type FreqConfig struct {
 	Strict bool
 }
 
-// FreqSample is a sample, and how busy the CPUs were.
+// FreqSample is a sample with the CPU use.
 type FreqSample struct {
 	Sample
 	// Busy is the share of CPU time in use, 0 to 1, and whether it is known.
@@ -78,8 +78,8 @@ type FreqActions struct {
 	Charge units.Power
 }
 
-// FreqState is what the frequency rung carries from step to step. The zero
-// FreqState is a node to which no frequency was written.
+// FreqState is kept between steps. The zero FreqState is a node to which no frequency was
+// written.
 type FreqState struct {
 	// Limited says that the frequency held the node back when it was last seen.
 	Limited bool
@@ -97,15 +97,15 @@ type FreqState struct {
 	turn     int
 }
 
-// StepFreq decides the frequencies that go with the granted cap, where there are
-// no package limits to write: the setting whose mean power at full load meets the
-// cap, found by feed-forward from a line of power over frequency that is learned
-// online, mixed from two neighbours by sigma-delta. Down at once, up at most 60 %
-// of the range a second; an unknown sample never raises it.
+// StepFreq decides the frequencies for a cap on a machine without package limits: the
+// setting whose mean power at full load meets the cap. It uses feed-forward from a line of
+// power over frequency that is learned online, and mixes two neighbouring settings by
+// sigma-delta. Down at once, up at most 60 % of the range per second; an unknown sample
+// never raises it.
 //
-// What it learns it learns from the time of its samples, so it needs no clock.
-// Frequency does not bound power the way RAPL does: a node that idles is kept at
-// the frequency that full load may have, since load comes faster than any loop.
+// It learns from the duration of its samples and needs no clock. Frequency does not bound
+// power as RAPL does: an idle node is kept at the frequency that full load may use, because
+// load changes faster than any loop.
 func StepFreq(in FreqSample, granted units.Power, s FreqState, c FreqConfig) (FreqActions, FreqState) {
 	in.Sample = in.sane()
 	known := in.Package.Known && (in.DRAM.Known || !c.HasDRAM)
@@ -130,12 +130,12 @@ func StepFreq(in FreqSample, granted units.Power, s FreqState, c FreqConfig) (Fr
 	return s.actions(aim, rail, c), s
 }
 
-// share is the power of package and DRAM that goes with a cap, W.
+// share returns the power of package and DRAM for a cap, in W.
 func (c FreqConfig) share(granted units.Power) float64 {
 	return granted.Watts()*c.Efficiency - c.Other.Watts()
 }
 
-// prior is the line through full load at Min and at Max, open to both.
+// prior returns the line through full load at Min and at Max.
 func (c FreqConfig) prior() line {
 	low, high := c.share(c.Floor), c.share(c.Rated)
 	x := c.phiOf(c.Min)
@@ -149,10 +149,10 @@ func (c FreqConfig) phiOf(f units.Freq) float64 {
 	return math.Pow(clamp(float64(f)/float64(max(c.Max, 1)), 0.001, 1), freqExponent)
 }
 
-// policies counts what can be set apart.
+// policies returns the number of policies.
 func (c FreqConfig) policies() int { return max(1, c.Policies) }
 
-// rungs counts the frequencies.
+// rungs returns the number of frequencies.
 func (c FreqConfig) rungs() int {
 	if len(c.Rungs) > 0 {
 		return len(c.Rungs)
@@ -160,7 +160,7 @@ func (c FreqConfig) rungs() int {
 	return 2 + int(max(0, c.Max-c.Min-1)/freqGrid)
 }
 
-// rung is frequency i from the lowest.
+// rung returns frequency i, counted from the lowest.
 func (c FreqConfig) rung(i int) units.Freq {
 	i = min(max(i, 0), c.rungs()-1)
 	if len(c.Rungs) == 0 {
@@ -172,10 +172,10 @@ func (c FreqConfig) rung(i int) units.Freq {
 	return c.Rungs[i]
 }
 
-// top is the highest level.
+// top returns the highest level.
 func (c FreqConfig) top() int { return (c.rungs() - 1) * c.policies() }
 
-// phi is the mean of (f/Max)^e over the policies at a level.
+// phi returns the mean of (f/Max)^e over the policies at a level.
 func (c FreqConfig) phi(level int) float64 {
 	n := c.policies()
 	level = min(max(level, 0), c.top())
@@ -186,7 +186,7 @@ func (c FreqConfig) phi(level int) float64 {
 	return low
 }
 
-// observe learns from the mean power of the time since the step before.
+// observe learns from the mean power since the last step.
 func (s FreqState) observe(in FreqSample, aim float64, c FreqConfig) FreqState {
 	y := in.Package.Power.Watts()
 	if c.HasDRAM {
@@ -218,8 +218,8 @@ func (s FreqState) observe(in FreqSample, aim float64, c FreqConfig) FreqState {
 	return s
 }
 
-// tally keeps what the mean owes, or is owed, against the aim; a node that does
-// not use its frequency earns nothing.
+// tally keeps the difference of the mean to the target; a node that does not use its
+// frequency earns no credit.
 func (s FreqState) tally(y, aim, dt float64) FreqState {
 	if s.Limited || y > aim {
 		s.credit += (aim - y) * dt
@@ -229,14 +229,14 @@ func (s FreqState) tally(y, aim, dt float64) FreqState {
 	return s
 }
 
-// keep bounds the line around what the configuration says.
+// keep bounds the line around the configured one.
 func (l *line) keep(prior line) {
 	l.b = clamp(l.b, scaleLow*prior.b, scaleMost*prior.b)
 	high := prior.a + prior.b
 	l.a = clamp(l.a, -high/2, high)
 }
 
-// choose finds the level whose power meets the aim, between two by turns.
+// choose finds the level whose power meets the target, alternating between two.
 func (s FreqState) choose(aim float64, granted units.Power, c FreqConfig) (next FreqState, level int, rail Rail) {
 	fit := s.fit
 	target := (aim + s.credit/creditTime.Seconds() - fit.a) / fit.b
@@ -271,7 +271,7 @@ func (s FreqState) choose(aim float64, granted units.Power, c FreqConfig) (next 
 	return s, n, Free
 }
 
-// below is the highest level with a phi not above x; -1: none.
+// below returns the highest level with a phi not above x; -1: none.
 func (c FreqConfig) below(x float64) int {
 	low, high := -1, c.top()+1 // phi rises with the level
 	for high-low > 1 {
@@ -324,16 +324,16 @@ func (s FreqState) actions(aim float64, rail Rail, c FreqConfig) FreqActions {
 	return a
 }
 
-// charge is the draw at the wall at full load under phi.
+// charge returns the power at the wall at full load under phi.
 func (c FreqConfig) charge(phi, scale float64) units.Power {
 	first := c.prior()
 	full, _ := first.at(phi)
 	return units.FromWatts((full*max(1, scale) + c.Other.Watts()) / c.Efficiency)
 }
 
-// Charge is what a node must be charged that runs under this highest frequency on
-// every CPU: its draw at full load there, as Rated and Floor say, or as much more
-// as was ever seen. It is what is to be reported of frequencies read back.
+// Charge returns the charge of a node with this highest frequency on every CPU: its power
+// at full load by Rated and Floor, or the highest measured if that is more. It is reported
+// for frequencies that read back.
 func (c FreqConfig) Charge(highest units.Freq, s FreqState) units.Power {
 	return c.charge(c.phiOf(highest), s.scale)
 }

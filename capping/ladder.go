@@ -2,11 +2,11 @@ package capping
 
 import "strings"
 
-// Rung is one way to hold a cap.
+// Rung is a control that can enforce a cap.
 type Rung int
 
-// Rungs, best first. DCMI is no rung that is stood on: it is the BMC's own limit
-// a little above the cap, the last line behind whichever rung is used.
+// Rungs, best first. DCMI is never used alone: it is the limit of the BMC a little above
+// the cap, as a last line behind the rung in use.
 const (
 	RungNone Rung = iota
 	RungRAPL
@@ -15,12 +15,12 @@ const (
 	RungDCMI
 )
 
-// String is the rung as status, heartbeats and metrics name it.
+// String returns the name of the rung in status, heartbeats and metrics.
 func (r Rung) String() string {
 	return [...]string{"none", "rapl", "cpufreq", "bandwidth", "dcmi"}[r]
 }
 
-// RungState is what a rung is good for now.
+// RungState is the state of a rung.
 type RungState int
 
 // States of a rung.
@@ -29,34 +29,34 @@ const (
 	RungOff                       // configuration rules it out
 	RungLocked                    // firmware locked it: writes are refused or without effect
 	RungRefused                   // the kernel refuses writes (permission, error)
-	RungDrifting                  // somebody else keeps changing what was written
-	RungReady                     // it takes what is written
-	RungUsed                      // it is what holds the cap; only in the answer of Choose
+	RungDrifting                  // another program keeps changing the written values
+	RungReady                     // it accepts written values
+	RungUsed                      // it enforces the cap; only in the result of Choose
 )
 
-// String is the state as status names it. A rung that drifts is called refused:
-// it does not hold what is written.
+// String returns the name of the state in the status. A drifting rung is called refused: it
+// does not keep written values.
 func (s RungState) String() string {
 	return [...]string{"missing", "off", "locked", "refused", "refused", "ready", "used"}[s]
 }
 
-// RungInfo is one rung and how it stands.
+// RungInfo is one rung with its state.
 type RungInfo struct {
 	Rung  Rung
 	State RungState
-	// Text says why, in the words of whoever found out; Choose adds its own.
+	// Text is the reason; Choose adds its own.
 	Text string
 }
 
-// Ladder is the decision which rung holds the cap.
+// Ladder is the decision which rung enforces the cap.
 type Ladder struct {
-	// Use is the rung that holds the cap; RungNone: the node is uncontrolled.
+	// Use is the rung that enforces the cap; RungNone: the node is uncontrolled.
 	Use Rung
-	// Bandwidth says that CPU bandwidth may be used below the lowest frequency.
+	// Bandwidth reports whether CPU bandwidth may be used below the lowest frequency.
 	Bandwidth bool
-	// Backstop says that the BMC's limit may be kept above the cap.
+	// Backstop reports whether the BMC's limit may be kept above the cap.
 	Backstop bool
-	// Software says that the cap is held by software: the node is charged its draw
+	// Software reports whether software enforces the cap: the node is charged its draw
 	// at full load under the highest setting written.
 	Software bool
 	// Why in one sentence.
@@ -65,11 +65,10 @@ type Ladder struct {
 	Rungs []RungInfo
 }
 
-// Choose picks the rung: RAPL limits where they hold, else frequency, with CPU
-// bandwidth below its lowest step. Bandwidth alone bounds only some slices of the
-// machine, so it never is a cap by itself; a node with nothing better than that
-// is uncontrolled, and charged its rated watts. rungs may come in any order; what
-// is not named is missing.
+// Choose selects the rung: RAPL limits if they work, otherwise frequency, with CPU
+// bandwidth below its lowest step. Bandwidth limits only some slices of the machine, so it
+// cannot enforce a cap alone; a node with only bandwidth is uncontrolled and charged its
+// rated power. rungs may be in any order; an absent one is missing.
 func Choose(rungs []RungInfo) Ladder {
 	l := Ladder{Rungs: make([]RungInfo, 0, RungDCMI)}
 	for r := RungRAPL; r <= RungDCMI; r++ {
@@ -96,7 +95,7 @@ func Choose(rungs []RungInfo) Ladder {
 	return l
 }
 
-// words is one rung that is not stood on.
+// words describes a rung that is not in use.
 func (i RungInfo) words() string {
 	s := i.Rung.String() + " is " + map[RungState]string{
 		RungMissing: "missing", RungOff: "turned off", RungLocked: "locked", RungRefused: "refused", RungDrifting: "changed by another program",

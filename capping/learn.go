@@ -8,7 +8,7 @@ import (
 	"headroom/units"
 )
 
-// WallReading is what a BMC says about power at the wall.
+// WallReading is a BMC's reading of wall power.
 type WallReading struct {
 	Power units.Power
 	// Known is false where the BMC did not answer, or answered nonsense.
@@ -91,29 +91,29 @@ func spans() [spanCount]time.Duration {
 	return [...]time.Duration{s / 4, s, 2 * s, 5 * s, 10 * s}
 }
 
-// moment is one turn of the inner loop: sums up to its end.
+// moment is one step of the inner loop, with the sums up to its end.
 type moment struct {
 	at      time.Duration
 	joules  float64 // of the model's wall power
 	unknown time.Duration
 }
 
-// Learner is the slow half of the two-speed control: it learns how the power at
-// the wall differs from what the model makes of package and DRAM, from a BMC
-// that is late, averages, updates every second to ten, and may freeze or lie.
+// Learner is the slow half of the two-speed control: it learns how wall power differs from
+// the model of package and DRAM, from a BMC that is late, averages, updates every second
+// to ten, and may freeze or be wrong.
 //
 // The one idea: the wall is a straight line over the model, wall = a + b*model,
 // and such a line is the model again with another Other and another Efficiency.
 // So what was learned goes back into Config, and Step stays as fast as RAPL.
 //
-// A reading is compared with the model's mean over the time that the reading is
-// about. That time is not known: a grid of ages and lengths is kept, each weighed
-// by how well it explained the readings so far, and where they do not agree (soon
-// after a change of power) the reading counts for little.
+// A reading is compared with the model's mean over the time that it covers. That time is
+// unknown: a grid of ages and lengths is kept, each weighted by how well it explained the
+// readings so far. Where they disagree (soon after a change of power) the reading has
+// little weight.
 //
-// Guarantees: only a change of the value teaches; what is no sane reading never
-// does; the correction is bounded; without fresh readings it stands still and a
-// margin grows. It belongs to one goroutine and allocates nothing.
+// Guarantees: only changed and plausible readings are learned from; the correction is
+// bounded; without fresh readings it does not change and a margin grows. A Learner belongs
+// to one goroutine and allocates nothing.
 type Learner struct {
 	config Config
 	fit    line
@@ -142,7 +142,7 @@ type Learner struct {
 	model    float64 // model's wall power in the last reading, W
 }
 
-// NewLearner is a Learner that knows only the configured model.
+// NewLearner returns a Learner with the configured model.
 func NewLearner(c Config) *Learner {
 	l := &Learner{config: c, fit: line{b: 1}, margin: marginMost}
 	for i := range l.weights {
@@ -151,13 +151,13 @@ func NewLearner(c Config) *Learner {
 	return l
 }
 
-// guessed is the weight of a candidate before any evidence: a BMC that is quick
-// is likelier than one that is slow.
+// guessed returns the initial weight of a candidate: a fast BMC is likelier than a slow
+// one.
 func guessed(i int) float64 {
 	return -(lags()[i/spanCount] + spans()[i%spanCount]).Seconds() / 4
 }
 
-// Observe takes one sample of the inner loop, ending now.
+// Observe adds one sample of the inner loop, ending now.
 func (l *Learner) Observe(now time.Duration, in Sample) {
 	in = in.sane()
 	if in.Elapsed <= 0 && l.count > 0 {
@@ -181,7 +181,7 @@ func (l *Learner) Observe(now time.Duration, in Sample) {
 	l.fade(now)
 }
 
-// wallOf is the model's wall power for a sample, W.
+// wallOf returns the model's wall power for a sample, in W.
 func (c Config) wallOf(in Sample) float64 {
 	dc := in.Package.Power.Watts() + c.Other.Watts()
 	if c.HasDRAM {
@@ -190,10 +190,9 @@ func (c Config) wallOf(in Sample) float64 {
 	return dc / c.Efficiency
 }
 
-// Learn looks at the BMC's newest reading and tells whether it taught anything.
-// The same reading may be shown any number of times. One that changed a short
-// while ago and stands for another period of the BMC's counts as read again: under
-// steady power there is nothing to change.
+// Learn uses the BMC's newest reading and reports whether it was learned from. The same
+// reading may be passed any number of times. One that changed recently and stays for
+// another period of the BMC counts as a new one: under steady power nothing changes.
 func (l *Learner) Learn(now time.Duration, w WallReading) bool {
 	if !w.Known {
 		return false
@@ -230,7 +229,7 @@ func (l *Learner) Learn(now time.Duration, w WallReading) bool {
 	return true
 }
 
-// pace is the time between two readings of a value that stands.
+// pace returns the time between two readings of an unchanged value.
 func (l *Learner) pace() time.Duration {
 	if l.period == 0 {
 		return periodGuess
@@ -238,11 +237,10 @@ func (l *Learner) pace() time.Duration {
 	return l.period
 }
 
-// repeated is for how long a value that does not change is taken for true: a
-// frozen BMC must not teach for long.
+// repeated bounds the time for which an unchanged value counts: it may be frozen.
 func (l *Learner) repeated() time.Duration { return max(repeatFor, 5*l.period/2) }
 
-// reading takes in that the BMC told wall at the moment at.
+// reading handles a BMC reading of wall at the time at.
 func (l *Learner) reading(now, at time.Duration, wall units.Power) bool {
 	y := wall.Watts()
 	low, high := l.compare(at)
@@ -258,7 +256,7 @@ func (l *Learner) reading(now, at time.Duration, wall units.Power) bool {
 	return l.take(now, x, y, spread)
 }
 
-// take teaches the line, unless the reading is far from what it may be.
+// take updates the line, unless the reading is an outlier.
 func (l *Learner) take(now time.Duration, x, y, spread float64) bool {
 	if !l.began {
 		l.began = true
@@ -295,15 +293,15 @@ func (l *Learner) take(now time.Duration, x, y, spread float64) bool {
 	return true
 }
 
-// bound keeps the line where a working machine can be.
+// bound keeps the line within plausible values.
 func (l *Learner) bound(x float64) {
 	l.fit.b = clamp(l.fit.b, slopeLow, slopeHigh)
 	y := l.fit.a + l.fit.b*x
 	l.fit.a += clamp(y, learnedLow*x, learnedHigh*x) - y
 }
 
-// compare finds the model's mean over each time that a reading may be about, and
-// the least and the most of them; NaN when too little is known.
+// compare computes the model's mean over each time that a reading may cover, and their
+// minimum and maximum; NaN if too little is known.
 func (l *Learner) compare(at time.Duration) (low, high float64) {
 	low, high = math.NaN(), math.NaN()
 	i := 0
@@ -323,7 +321,7 @@ func (l *Learner) compare(at time.Duration) (low, high float64) {
 	return low, high
 }
 
-// mixed is the mean of the candidates by their weights, and how far they are apart.
+// mixed returns the weighted mean of the candidates, and their spread.
 func (l *Learner) mixed() (x, spread float64) {
 	var sum, first, second float64
 	for i, m := range l.means {
@@ -363,8 +361,8 @@ func (l *Learner) weigh(y, variance float64) {
 	}
 }
 
-// mean is the model's wall power from one moment to another; NaN when more than a
-// tenth of that time is unknown or not held any more.
+// mean returns the model's wall power between two times; NaN if more than a tenth of it is
+// unknown or no longer stored.
 func (l *Learner) mean(from, to time.Duration) float64 {
 	span, newest := to-from, l.ring[l.last].at
 	if to > newest && to <= newest+time.Second {
@@ -379,7 +377,7 @@ func (l *Learner) mean(from, to time.Duration) float64 {
 	return (b.joules - a.joules) / (span - unknown).Seconds()
 }
 
-// sums are the sums at a moment, between two turns in proportion.
+// sums returns the sums at a time, interpolated between two steps.
 func (l *Learner) sums(at time.Duration) (moment, bool) {
 	after := l.ring[l.last]
 	if l.count == 0 || at > after.at {
@@ -412,21 +410,21 @@ func (l *Learner) fade(now time.Duration) {
 	l.marginAt = now
 }
 
-// judge keeps the opinion about the model as it was configured.
+// judge updates the agreement with the configured model.
 func (l *Learner) judge(x, y float64) {
 	part := max(0.25, 1/float64(l.opinions+1))
 	l.ratio += (y/x - 1 - l.ratio) * part
 	l.opinions = min(l.opinions+1, 1000)
 }
 
-// Config is the model as learned, with the margin of the moment, for Step: a cap
-// is met at the wall, not only by the configured model.
+// Config returns the learned model with the current margin, for Step: a cap is met at the
+// wall, not only by the configured model.
 func (l *Learner) Config() Config { return l.learned(l.margin) }
 
-// Model is the model as learned, without margin, for what is shown and reported.
+// Model returns the learned model without margin, for display and reports.
 func (l *Learner) Model() Config { return l.learned(0) }
 
-// learned puts the line into the model: (a + b*(p+other)/e) * (1+m) is
+// learned converts the line into a model: (a + b*(p+other)/e) * (1+m) is
 // (p + other + a*e/b) / (e/(b*(1+m))).
 func (l *Learner) learned(margin float64) Config {
 	c := l.config
@@ -435,11 +433,11 @@ func (l *Learner) learned(margin float64) Config {
 	return c
 }
 
-// Margin is what is set aside now for what the BMC has not told, as a ratio.
+// Margin returns the current margin for a late BMC, as a ratio.
 func (l *Learner) Margin() float64 { return l.margin }
 
-// Other is what is drawn behind the supply that is neither package nor DRAM, at
-// the present power; and whether it was learned or is only configured.
+// Other returns the power behind the supply that is neither package nor DRAM, at the
+// present power, and whether it was learned.
 func (l *Learner) Other() (units.Power, bool) {
 	if !l.began {
 		return l.config.Other, false
@@ -448,10 +446,10 @@ func (l *Learner) Other() (units.Power, bool) {
 	return l.config.Other + units.FromWatts(off*l.config.Efficiency), true
 }
 
-// Age is how long ago the BMC's value last changed to a sane one; false: never.
+// Age returns the time since the BMC's value last changed to a plausible one; false: never.
 func (l *Learner) Age(now time.Duration) (time.Duration, bool) { return now - l.freshAt, l.began }
 
-// AgreementState says whether package power and wall power tell the same.
+// AgreementState is the agreement of package power and wall power.
 type AgreementState int
 
 // Agreement states.
@@ -461,16 +459,15 @@ const (
 	Disagrees                              // one of both is wrong: the wall is more than 10 % above or 7 % below
 )
 
-// Agreement compares the wall with what the configured model makes of RAPL. The
-// counters of a processor that filters its energy readings (SGX, INTEL-SA-01103)
-// may be off by half.
+// Agreement compares the wall with the configured model of RAPL. The counters of a
+// processor that filters its energy readings (SGX, INTEL-SA-01103) may be wrong by half.
 type Agreement struct {
 	State AgreementState
 	// Ratio is wall over model less 1; 0 while unknown.
 	Ratio float64
 }
 
-// String is the agreement in words.
+// String returns the agreement in words.
 func (a Agreement) String() string {
 	switch a.State {
 	case Agrees:
@@ -482,8 +479,8 @@ func (a Agreement) String() string {
 	return "unknown"
 }
 
-// Agreement of the model as configured with the wall; unknown while the readings
-// are few or older than a minute.
+// Agreement returns the agreement of the configured model with the wall; unknown while
+// there are few readings, or none within a minute.
 func (l *Learner) Agreement(now time.Duration) Agreement {
 	switch {
 	case l.opinions < agreeAfter || now-l.freshAt > 2*freshFor:

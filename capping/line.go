@@ -2,23 +2,23 @@ package capping
 
 import "math"
 
-// line is the straight line y = a + b*x, learned online by a Kalman filter of two
-// states (Kalman, "A new approach to linear filtering", 1960): what is known well
-// moves little, what a new operating point leaves open moves at once.
+// line is the straight line y = a + b*x, learned online by a Kalman filter with two states
+// (Kalman, "A new approach to linear filtering", 1960): a well-known state changes little,
+// an uncertain one changes at once.
 type line struct {
 	a, b          float64
 	paa, pab, pbb float64 // covariance of a and b
 }
 
-// at is the value at x, and how far it may be off (variance).
+// at returns the value at x, and its variance.
 func (l *line) at(x float64) (y, variance float64) {
 	return l.a + l.b*x, l.paa + 2*x*l.pab + x*x*l.pbb
 }
 
-// drift lets both states wander: variances are added.
+// drift adds to the variances of both states.
 func (l *line) drift(a, b float64) { l.paa, l.pbb = l.paa+a, l.pbb+b }
 
-// learn takes in that y was seen at x, with the variance r.
+// learn updates the line with y measured at x, with variance r.
 func (l *line) learn(x, y, r float64) {
 	ka, kb := l.paa+x*l.pab, l.pab+x*l.pbb
 	s := ka + x*kb + r

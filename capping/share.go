@@ -2,7 +2,7 @@ package capping
 
 import "headroom/units"
 
-// Socket is what Share knows of one package.
+// Socket is one package for Share.
 type Socket struct {
 	// Power that it draws, smoothed; unknown counts as an equal part.
 	Power Reading
@@ -21,8 +21,8 @@ const (
 	shareMore = 1.25
 )
 
-// Share splits a limit for all packages between them by measured demand, not
-// equally: an idle socket's watts go to the one that works. The parts sum to
+// Share divides a limit between packages by measured demand: the watts of an idle socket
+// go to the busy one. The parts sum to
 // at most total (from 1 W a socket up); each is a multiple of Grain and at least
 // Grain.
 func Share(total units.Power, sockets []Socket) []units.Power {
@@ -43,7 +43,7 @@ func Share(total units.Power, sockets []Socket) []units.Power {
 	return topUp(total, parts, sockets)
 }
 
-// demands are positive weights: what each socket would draw if it could.
+// demands returns positive weights: the power that each socket would use without a limit.
 func demands(total units.Power, sockets []Socket) []float64 {
 	equal := total.Watts() / float64(len(sockets))
 	demand := make([]float64, len(sockets))
@@ -59,7 +59,7 @@ func demands(total units.Power, sockets []Socket) []float64 {
 	return demand
 }
 
-// topUp takes what is above a socket's highest limit and gives it to the others.
+// topUp moves power above a socket's highest limit to the others.
 func topUp(total units.Power, parts []units.Power, sockets []Socket) []units.Power {
 	left := total
 	for i, s := range sockets {

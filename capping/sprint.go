@@ -6,7 +6,7 @@ import (
 	"headroom/units"
 )
 
-// SprintOffer is a sprint as it came with a lease.
+// SprintOffer is a sprint received with a lease.
 type SprintOffer struct {
 	// ID of the escrow in the ledger; empty: no sprint.
 	ID string
@@ -18,10 +18,10 @@ type SprintOffer struct {
 	Escrow units.Energy
 }
 
-// SprintEnding says why a sprint ended.
+// SprintEnding is the reason why a sprint ended.
 type SprintEnding int
 
-// Endings. The first four come by themselves.
+// Endings. The first four happen without a request.
 const (
 	EndedTime       SprintEnding = iota // its time was over
 	EndedEscrow                         // its energy was spent, or would have been by the next turn
@@ -31,12 +31,12 @@ const (
 	EndedStopped                        // powerd stops, or may not sprint
 )
 
-// String is the ending as it is told to the coordinator.
+// String returns the ending as reported to the coordinator.
 func (e SprintEnding) String() string {
 	return [...]string{"time", "escrow", "thermal", "lease", "superseded", "stopped"}[e]
 }
 
-// SprintEnd is what is reported once the node is back at its base cap.
+// SprintEnd is the report once the node is back at its base cap.
 type SprintEnd struct {
 	ID string
 	// Spent is the energy drawn above the base cap; where it was not measured all
@@ -47,7 +47,7 @@ type SprintEnd struct {
 	Reason   SprintEnding
 }
 
-// SprintInput is what Sprint looks at in one turn.
+// SprintInput is the input of one step of Sprint.
 type SprintInput struct {
 	// Base is the cap in force without the sprint: the lease's, or the fail-safe cap.
 	Base units.Power
@@ -69,7 +69,7 @@ type SprintInput struct {
 	Stop bool
 }
 
-// SprintConfig is what Sprint knows of its node.
+// SprintConfig configures a Sprint.
 type SprintConfig struct {
 	// Rated is the most that the node draws: what is not measured counts as that.
 	Rated units.Power
@@ -88,15 +88,14 @@ const (
 	closedKept = 8
 )
 
-// Sprint is the node's side of a sprint: what it does to the cap, when it ends,
-// and what is reported. It is a state machine over SprintInput; the zero Sprint
-// has none. It belongs to one goroutine.
+// Sprint is the node's side of a sprint: its effect on the cap, its end, and its report.
+// It is a state machine over SprintInput; the zero Sprint has no sprint. It belongs to one
+// goroutine.
 //
-// Guarantees: an id is carried out once; the energy counted is never below the
-// energy drawn above the base cap, as far as the meter is true; the end comes so
-// early that turning back still fits the escrow, if the node holds the sprint's
-// cap; the cap never rises when a sprint ends; an end is reported only after a
-// cap not above the base was read back.
+// Guarantees: an ID is used once; the counted energy is never below the energy above the
+// base cap, as far as the meter is correct; a sprint ends early enough that its end fits
+// the escrow, if the node keeps the sprint's cap; the cap never rises when a sprint ends;
+// an end is reported only after a cap at or below the base was read back.
 type Sprint struct {
 	offer   SprintOffer
 	phase   sprintPhase
@@ -120,9 +119,8 @@ const (
 	sprintEnding // the base cap is asked for, but has not been read back
 )
 
-// Step decides the cap that is to be held now, from the base cap and the sprint.
-// now is the clock of the lease. Without a running sprint the answer is the base
-// cap; while one runs it is the sprint's.
+// Step returns the cap to hold now: that of the sprint while one is active, otherwise the
+// base cap. now is the clock of the lease.
 func (p *Sprint) Step(now time.Duration, in SprintInput, c SprintConfig) units.Power {
 	in = in.sane()
 	if p.phase != sprintNone {
@@ -156,7 +154,7 @@ func (in SprintInput) sane() SprintInput {
 	return in
 }
 
-// over tells whether and why the running sprint has to end now.
+// over reports whether the active sprint must end now, and why.
 func (p *Sprint) over(now time.Duration, in SprintInput, c SprintConfig) (SprintEnding, bool) {
 	ahead := c.Ahead
 	if ahead == 0 {
@@ -184,10 +182,10 @@ func (p *Sprint) over(now time.Duration, in SprintInput, c SprintConfig) (Sprint
 	return 0, false
 }
 
-// worst is what the node may draw while nobody measures it.
+// worst returns the most that the node may draw while power is unknown.
 func (p *Sprint) worst(c SprintConfig) units.Power { return max(c.Rated, p.offer.Cap) }
 
-// tally adds what was drawn above the base cap since it was last counted.
+// tally adds the energy above the base cap since the last call.
 func (p *Sprint) tally(now time.Duration, in SprintInput, c SprintConfig) {
 	from := now - in.Elapsed
 	switch {
@@ -220,7 +218,7 @@ func (p *Sprint) most(mean units.Power) units.Power {
 	return p.base + units.Power(float64(p.offer.Cap-p.base)*float64(mean)/float64(p.offer.Cap))
 }
 
-// above is the energy that a draw has above the base cap in d.
+// above returns the energy of a draw above the base cap in d.
 func above(draw, base units.Power, d time.Duration) units.Energy {
 	if draw <= base || d <= 0 {
 		return 0
@@ -253,11 +251,11 @@ func (p *Sprint) isClosed(id string) bool {
 	return false
 }
 
-// Ended are the sprints that ended here and are to be told, newest last: at most
-// eight, each until a newer sequence is taken. The caller must not change it.
+// Ended returns the ended sprints to report, newest last: at most eight, each until a newer
+// sequence is accepted. The caller must not change it.
 func (p *Sprint) Ended() []SprintEnd { return p.ended[:p.count] }
 
-// SprintStatus is a sprint under way.
+// SprintStatus is an active sprint.
 type SprintStatus struct {
 	SprintOffer
 	// Base is the cap that it stands on.
@@ -271,8 +269,8 @@ type SprintStatus struct {
 	Ending bool
 }
 
-// Status is the sprint under way; false without one. While the answer is true the
-// heartbeat names its id.
+// Status returns the active sprint; false without one. While it is true the heartbeat
+// contains its ID.
 func (p *Sprint) Status(now time.Duration) (SprintStatus, bool) {
 	if p.phase == sprintNone {
 		return SprintStatus{}, false

@@ -65,7 +65,7 @@ func (t *Turbo) Raw(on bool) int64 {
 	return 0
 }
 
-// Close gives the descriptor back.
+// Close closes the descriptors.
 func (t *Turbo) Close() error { return t.attr.Close() }
 
 // TurboSwitch is the hand on the turbo switch. It is for one goroutine.
@@ -104,5 +104,5 @@ func (s *TurboSwitch) Allow(on bool) (bool, error) {
 	return got, nil
 }
 
-// Close gives the descriptors back. The switch stays as it is.
+// Close closes the descriptors. The switch stays as it is.
 func (s *TurboSwitch) Close() error { return s.control.Close() }

@@ -15,7 +15,7 @@ var ErrNoTree = errors.New("no powercap tree")
 // ErrNoZone reports a powercap tree without a RAPL zone.
 var ErrNoZone = errors.New("no RAPL zone")
 
-// ErrNoConstraint reports a zone that offers no limit of the name asked for.
+// ErrNoConstraint reports a zone without a limit of that name.
 var ErrNoConstraint = errors.New("no such constraint")
 
 // errNotPackage reports an attempt to limit a zone that is no processor package:
@@ -36,7 +36,7 @@ var errZeroWindow = errors.New("an averaging window of 0 is not allowed")
 // errGone reports a zone that is not there any more.
 var errGone = errors.New("zone removed")
 
-// errImplausible reports a counter that stands above its own range.
+// errImplausible reports a counter above its range.
 var errImplausible = errors.New("the counter is above its range")
 
 // ErrNotTaken reports a value that was written without an error and then did
@@ -49,7 +49,7 @@ type WriteError struct {
 	Constraint string // name of the constraint, e.g. "long_term"
 	Want, Got  units.Power
 	Err        error  // the system's error, or ErrNotTaken
-	Hint       string // what an operator can do
+	Hint       string // for the operator
 }
 
 // Error names the zone, the constraint and both values.
@@ -95,12 +95,12 @@ func (e *enableError) Unwrap() error { return e.Err }
 // wraps the *WriteError or *EnableError that found it.
 type LockedError struct {
 	Zone string // label of the zone
-	How  string // what showed it, in words
+	How  string // how it was detected
 	Err  error
 	Hint string
 }
 
-// Error names the zone and what showed the lock.
+// Error names the zone and how the lock was detected.
 func (e *LockedError) Error() string {
 	return fmt.Sprintf("rapl: %s: limits are locked (%s): %v", e.Zone, e.How, e.Err)
 }

@@ -78,7 +78,7 @@ func (f *finder) visit(link, control string) {
 	}
 }
 
-// children visits the zones that stand inside dir.
+// children visits the zones inside dir.
 func (f *finder) children(dir, control string) {
 	entries, err := fs.ReadDir(f.root.FS(), dir)
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *finder) children(dir, control string) {
 	}
 }
 
-// known says that the zone was found before: under another link, or as a copy of
+// known reports whether the zone was found before: under another link, or as a copy of
 // itself (the kernel's ids are unique).
 func (f *finder) known(info fs.FileInfo, dir string) bool {
 	return slices.ContainsFunc(f.found, func(d Dir) bool {

@@ -14,7 +14,7 @@ import (
 	"headroom/units"
 )
 
-// Rounding is how far a limit may read back from what was written: the register
+// Rounding is the largest difference between a written limit and the one that reads back: the register
 // counts in 1/8 W.
 const Rounding = units.Watt / 8
 
@@ -30,10 +30,10 @@ const windowRounding = 0.25
 const hintRefused = "the firmware may have locked the limits: look for a RAPL lock or cTDP in the BIOS set-up;" +
 	" until then set enforce: false on this node"
 
-// Lock says whether firmware has locked the limits of a zone.
+// Lock reports whether firmware has locked the limits of a zone.
 type Lock int
 
-// What is known of a lock.
+// States of a lock.
 const (
 	LockUnknown Lock = iota // nothing has been written yet
 	Unlocked
@@ -52,7 +52,7 @@ func (l Lock) String() string {
 	return "unknown"
 }
 
-// Limiter is the hand on the limits of one zone. There is at most one for a
+// Limiter writes the limits of one zone. There is at most one for a
 // zone, and only its owner writes them. It is for one goroutine.
 type Limiter struct {
 	zone       *Zone
@@ -65,7 +65,7 @@ type Limiter struct {
 	generation int // of the zone's files that are open
 }
 
-// mark is what was last written to a control, and how that read back.
+// mark is the last value written to a control, and the one that read back.
 type mark struct{ want, got int64 }
 
 // Limiter opens the zone's limits for writing. It fails with ErrNotPackage for
@@ -147,7 +147,7 @@ func (l *Limiter) sync() error {
 // stays LockUnknown until a write has shown it.
 func (l *Limiter) Lock() Lock { return l.lock }
 
-// Has says whether the zone has a limit of that name.
+// Has reports whether the zone has a limit of that name.
 func (l *Limiter) Has(constraint string) bool { return l.power[constraint] != nil }
 
 // Controls are the files that this limiter may write, in the order in which
@@ -211,7 +211,7 @@ func (l *Limiter) SetPower(constraint string, want units.Power) (units.Power, er
 	before, v, err := l.put(c, int64(want))
 	got := units.Power(v)
 	if v == 0 && before > 0 && readable(err) {
-		stands, errBack := c.Write(before) // hardware that made 0 W of it: back at once
+		stands, errBack := c.Write(before) // the hardware made 0 W of it: restore at once
 		return units.Power(stands), l.refused(&WriteError{
 			Zone: l.zone.Label, Constraint: constraint, Want: want, Got: got, Err: orNotTaken(errors.Join(err, errBack)), Hint: hintRefused,
 		}, errors.Join(err, errBack), false)
@@ -285,7 +285,7 @@ func (l *Limiter) Enable() error {
 	return errors.Join(errs...)
 }
 
-// Close gives the descriptors back. The limits stay as they are.
+// Close closes the descriptors. The limits stay as they are.
 func (l *Limiter) Close() error {
 	var errs []error
 	for _, c := range l.Controls() {
@@ -294,7 +294,7 @@ func (l *Limiter) Close() error {
 	return errors.Join(errs...)
 }
 
-// Same says whether two limits are the same but for the register's rounding.
+// Same reports whether two limits are the same but for the register's rounding.
 func Same(a, b units.Power) bool { return max(a-b, b-a) <= Rounding }
 
 // unreadError marks an error of the reading back, so that the value beside it is
@@ -304,7 +304,7 @@ type unreadError struct{ error }
 // Unwrap is the system's error.
 func (e unreadError) Unwrap() error { return e.error }
 
-// readable says that the value which came with err was really read.
+// readable reports whether the value which came with err was really read.
 func readable(err error) bool {
 	var unread unreadError
 	return !errors.As(err, &unread)
@@ -351,11 +351,11 @@ func (l *Limiter) refused(failure, cause error, unchanged bool) error {
 	how := ""
 	switch {
 	case !readable(cause):
-	case errors.Is(cause, unix.ENODATA): // what powercap makes of any refusal by the driver
+	case errors.Is(cause, unix.ENODATA): // powercap returns this for any refusal by the driver
 		how = "the kernel answers ENODATA"
-	case errors.Is(cause, unix.ENOSYS): // what it makes of a refused switch
+	case errors.Is(cause, unix.ENOSYS): // and this for a refused switch
 		how = "the kernel answers ENOSYS"
-	case errors.Is(cause, fs.ErrPermission): // the file is open for writing: the driver says so
+	case errors.Is(cause, fs.ErrPermission): // the file is open for writing, so this comes from the driver
 		how = "the driver answers that it is not permitted"
 	case cause == nil && unchanged: // kernels before 6.x drop the register write's error
 		how = "the write was accepted and the value stayed"

@@ -143,7 +143,7 @@ func (l *Limiter) Drift() ([]Drift, error) {
 type Binding struct {
 	Limit units.Power
 	Zone  *Zone // whose limit that is: the zone asked for, or its twin
-	// On says that the zone's limits are switched on. A zone that firmware has
+	// On reports whether the zone's limits are switched on. A zone that firmware has
 	// locked reads as off.
 	On bool
 }
@@ -174,7 +174,7 @@ func (t *Tree) Binding(z *Zone, constraint string) (Binding, error) {
 	return low, nil
 }
 
-// on says that the zone's limits are in force, as far as it tells.
+// on reports whether the zone's limits are in force, as far as it tells.
 func (z *Zone) on() bool {
 	if z.gone {
 		return false

@@ -11,7 +11,7 @@ import (
 // package, DIMM set or platform known draws more through one zone.
 const powerUnlisted = 4 * units.Kilowatt
 
-// peakFactor is how far above its design power a package is believed to go for
+// peakFactor is the multiple of its design power that a package may reach for
 // a moment; more is taken for a counter reset.
 const peakFactor = 4
 
@@ -20,7 +20,7 @@ const peakFactor = 4
 // the two.
 const suspendMin = 250 * time.Millisecond
 
-// Why says what a Reading rests on, or why it is unknown.
+// Why is the source of a Reading, or the reason why it is unknown.
 type Why int
 
 // Why a reading is known or not.
@@ -28,10 +28,10 @@ const (
 	WhyFirst     Why = iota // first look, or the first after an error, a reopened file or Forget
 	WhyMeasured             // known
 	WhyFailed               // the counter could not be read, or read what it cannot hold
-	WhySameTime             // no time has passed since the look before
+	WhySameTime             // no time has passed since the last read
 	WhyReset                // the counter went back without having reached its range
 	WhyJump                 // the counter went ahead by more than any power can account for
-	WhyGap                  // so long since the last look that the counter may have wrapped more than once
+	WhyGap                  // the counter may have wrapped more than once since the last read
 	WhySuspended            // the machine slept in between
 )
 
@@ -57,7 +57,7 @@ func (w Why) String() string {
 	return "first read"
 }
 
-// Reading is what a Meter learned from one look at the counter.
+// Reading is the result of one read of the counter.
 type Reading struct {
 	// Energy spent in Elapsed. 0 unless Known.
 	Energy  units.Energy
@@ -89,21 +89,21 @@ type Moment struct {
 type Meter struct {
 	zone     *Zone
 	span     units.Energy
-	powerMax units.Power // more than this between two looks is a reset, not a draw
+	powerMax units.Power // more than this between two reads is a reset
 
 	last       units.Energy
 	at         Moment
-	primed     bool // false until one look has set the starting point, and after each error
+	primed     bool // false until the first read, and after each error
 	generation int  // of the zone's files at the last look
 
 	total   units.Energy
-	counted bool          // total stands on at least one known reading
+	counted bool          // total contains at least one known reading
 	covered time.Duration // time that total covers
 	missed  time.Duration // time since the first look that it does not
 	moved   time.Duration // when the counter last showed another value
 }
 
-// NewMeter makes a meter for z. The highest power it believes is several times
+// NewMeter returns a meter for z. The highest power it believes is several times
 // what the zone states as its highest limit.
 func NewMeter(z *Zone) *Meter {
 	m := &Meter{zone: z, span: z.Range, powerMax: powerUnlisted}
@@ -161,7 +161,7 @@ func (m *Meter) Unchanged() time.Duration {
 // Count is the counter as last read, and false when the last look failed.
 func (m *Meter) Count() (units.Energy, bool) { return m.last, m.primed }
 
-// fail notes a look that read nothing.
+// fail records a failed read.
 func (m *Meter) fail(now Moment) Reading {
 	r := Reading{Why: WhyFailed}
 	if m.primed || m.missed > 0 || m.counted {
@@ -177,7 +177,7 @@ func (m *Meter) next(e units.Energy, now Moment) Reading {
 	from, at, primed := m.last, m.at, m.primed
 	elapsed := now.Boot - at.Boot
 	if primed && elapsed == 0 {
-		return Reading{Why: WhySameTime} // the next look accounts for both
+		return Reading{Why: WhySameTime} // the next read covers both
 	}
 	if !primed || e != from {
 		m.moved = now.Boot

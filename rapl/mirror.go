@@ -46,7 +46,7 @@ func NewMirrors(zones []*Zone) *Mirrors {
 	return m
 }
 
-// sisters says whether two zones are, or belong to, different dies of one package.
+// sisters reports whether two zones are, or belong to, different dies of one package.
 func sisters(a, b *Zone) bool {
 	socketA, okA := a.Socket()
 	socketB, okB := b.Socket()
@@ -77,7 +77,7 @@ func (m *Mirrors) Note(counts []units.Energy) bool {
 	return changed
 }
 
-// NoteMeters is Note with what the meters last read, in the order of the zones.
+// NoteMeters is Note with the last readings of the meters, in the order of the zones.
 func (m *Mirrors) NoteMeters(meters []*Meter) bool {
 	counts := make([]units.Energy, len(meters))
 	for i, meter := range meters {
@@ -97,10 +97,10 @@ func (m *Mirrors) Of(i int) *Zone {
 	return m.zones[m.of[i]]
 }
 
-// Counts says whether zone i is to be counted in a sum.
+// Counts reports whether zone i is to be counted in a sum.
 func (m *Mirrors) Counts(i int) bool { return m.of[i] == i }
 
-// comparable says whether a sample of a and b tells anything of zones i and j.
+// comparable reports whether a sample of a and b tells anything of zones i and j.
 func (m *Mirrors) comparable(i, j int, a, b units.Energy) bool {
 	if a < 0 || b < 0 || !m.known[i] || !m.known[j] || m.zones[i].Range != m.zones[j].Range {
 		return false

@@ -17,7 +17,7 @@ type Changes struct {
 	Added []*Zone // were never there before
 }
 
-// Any says that something changed.
+// Any reports whether something changed.
 func (c Changes) Any() bool { return len(c.Gone)+len(c.Back)+len(c.Added) > 0 }
 
 // Refresh looks again which zones there are: a package that goes offline takes
@@ -87,7 +87,7 @@ func (z *Zone) allow() bool {
 	return true
 }
 
-// sameName says that what stands in the zone's directory is still that zone: a
+// sameName reports whether what stands in the zone's directory is still that zone: a
 // number is given to whichever package registers first.
 func (z *Zone) sameName(open sysfs.Opener) bool {
 	name, err := open.ReadText(path.Join(z.Dir, "name"))

@@ -21,7 +21,7 @@ type Remark struct {
 	Text string // one sentence for people
 }
 
-// Remarks says in words what is unusual about the machine's zones, or usual and
+// Remarks describes what is unusual about the machine's zones, or usual and
 // surprising: for the log at start, once, and for status.
 func (t *Tree) Remarks() []Remark {
 	var all []Remark

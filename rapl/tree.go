@@ -35,12 +35,12 @@ const (
 	ControlRegs = "msr"             // registers read by this process, past the kernel's driver
 )
 
-// Kind says what a zone measures.
+// Kind is what a zone measures.
 type Kind int
 
 // Kinds of zone.
 const (
-	Other   Kind = iota // a name this package does not know
+	Other   Kind = iota // unknown name
 	Package             // a processor package, or one die of it
 	Core                // the cores of a package
 	Uncore              // graphics and other parts of a package beside its cores
@@ -73,7 +73,7 @@ type Zone struct {
 	Kind Kind
 	// Control is the control type: ControlMSR, ControlMMIO or ControlRegs.
 	Control string
-	// Name is what the zone calls itself: "package-0", "package-1-die-0", "dram".
+	// Name is the content of the zone's name file: "package-0", "package-1-die-0", "dram".
 	Name string
 	// Label is unique in the tree and fit for screens: "package-0", "dram-0".
 	Label string
@@ -81,13 +81,13 @@ type Zone struct {
 	Parent *Zone
 	// Dir is the zone's own directory below the root, links resolved.
 	Dir string
-	// Range is where the energy counter wraps, 0 when the zone does not say.
+	// Range is the value at which the energy counter wraps, 0 if unknown.
 	Range units.Energy
 
 	energy      *sysfs.Attr // nil when the zone has no counter, or none we may read
 	energyErr   error
 	enabled     *sysfs.Attr // nil for a zone without limits
-	locked      *sysfs.Attr // nil where the source does not tell (powercap)
+	locked      *sysfs.Attr // nil if the source has none (powercap)
 	constraints []*Constraint
 	twins       []*Zone
 	open        sysfs.Opener
@@ -115,10 +115,10 @@ type Tree struct {
 
 // Open finds the RAPL zones below root and opens their counters and limits for
 // reading. It fails with ErrNoTree or ErrNoZone when there is nothing to find.
-// A zone that cannot be read is left out; Skipped says which and why.
+// An unreadable zone is skipped; Skipped returns which, and why.
 func Open(root *os.Root) (*Tree, error) { return openTree(root, sysfs.Disk(root)) }
 
-// openTree is Open with the files opened by another hand.
+// openTree is Open with another function to open files.
 func openTree(root *os.Root, open sysfs.Opener) (*Tree, error) {
 	dirs, err := find(root)
 	if dirs == nil {
@@ -180,17 +180,17 @@ func (t *Tree) OfKind(k Kind) []*Zone {
 // all of them; an MMIO twin counts what its MSR zone counts.
 func (t *Tree) Counted() []*Zone { return append(t.OfKind(Package), t.OfKind(DRAM)...) }
 
-// Twins are the other zones that stand for the same domain as z through another
+// Twins returns the other zones of the same domain as z, of another
 // control type. The lower of their limits wins in hardware.
 func (t *Tree) Twins(z *Zone) []*Zone { return z.twins }
 
-// EnergyOnly says that no package has a limit: normal on AMD, whose registers
+// EnergyOnly reports whether no package has a limit: normal on AMD, whose registers
 // count energy and hold no limits.
 func (t *Tree) EnergyOnly() bool {
 	return !slices.ContainsFunc(t.zones, func(z *Zone) bool { return z.Kind == Package && !z.EnergyOnly() })
 }
 
-// Close gives all descriptors back.
+// Close closes all descriptors.
 func (t *Tree) Close() error {
 	var errs []error
 	for _, z := range t.zones {
@@ -199,7 +199,7 @@ func (t *Tree) Close() error {
 	return errors.Join(errs...)
 }
 
-// shadow says that z repeats a zone of ControlMSR.
+// shadow reports whether z repeats a zone of ControlMSR.
 func (z *Zone) shadow() bool { return z.Control == ControlMMIO && len(z.twins) > 0 }
 
 // link finds parents and twins, names the zones and sorts them.
@@ -221,14 +221,14 @@ func (t *Tree) link() {
 		seen[z.Label]++
 	}
 	for _, z := range t.zones {
-		if seen[z.Label] > 1 { // several platform zones of one name: only the device tells them apart
+		if seen[z.Label] > 1 { // several platform zones of one name: only the device distinguishes them
 			z.Label += "@" + path.Base(z.Dir)
 		}
 	}
 	slices.SortStableFunc(t.zones, func(a, b *Zone) int { return strings.Compare(a.order(), b.order()) })
 }
 
-// parent is the zone that z stands in: by directory, and in a tree without
+// parent returns the zone that contains z: by directory, and in a tree without
 // nesting by the kernel's id, which carries the parent's id in front.
 func (t *Tree) parent(z *Zone) *Zone {
 	id := path.Base(z.Dir)
@@ -251,7 +251,7 @@ func (t *Tree) parent(z *Zone) *Zone {
 	return flat
 }
 
-// domain names what the zone stands for, whatever control type shows it.
+// domain names the power domain of the zone, whatever its control type.
 func (z *Zone) domain() string {
 	if z.Parent == nil {
 		return z.Name

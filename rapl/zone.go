@@ -26,7 +26,7 @@ const designLeast = 3 * units.Watt
 // registers three at most (long_term, short_term, peak_power).
 const constraintsMax = 8
 
-// openZone opens what can be read of the zone in d.
+// openZone opens the readable attributes of the zone in d.
 func openZone(open sysfs.Opener, d Dir) (*Zone, error) {
 	name, err := open.ReadText(path.Join(d.Path, "name"))
 	if err != nil {
@@ -72,7 +72,7 @@ func (z *Zone) Energy() (units.Energy, error) {
 	return units.Energy(v), nil
 }
 
-// Enabled says whether the zone's limits are switched on. A zone locked by
+// Enabled reports whether the zone's limits are switched on. A zone locked by
 // firmware reads false.
 func (z *Zone) Enabled() (bool, error) {
 	if z.enabled == nil {
@@ -113,11 +113,11 @@ func (z *Zone) PowerMax() (units.Power, bool) {
 	return most, most > 0
 }
 
-// EnergyOnly says that the zone counts energy and has no limit: normal for the
+// EnergyOnly reports whether the zone counts energy and has no limit: normal for the
 // packages of AMD, and for cores, uncore and memory of many machines.
 func (z *Zone) EnergyOnly() bool { return len(z.constraints) == 0 }
 
-// Locked says whether firmware has locked the zone's limits until the next
+// Locked reports whether firmware has locked the zone's limits until the next
 // reboot, and whether that can be known by reading. Powercap does not tell; a
 // Limiter finds out when it writes.
 func (z *Zone) Locked() (locked, known bool) {
@@ -128,7 +128,7 @@ func (z *Zone) Locked() (locked, known bool) {
 	return v != 0, err == nil
 }
 
-// Gone says that the zone was there and is not any more, as a package that was
+// Gone reports whether the zone was there and is not any more, as a package that was
 // unplugged. Tree.Refresh finds that out, and finds it again when it returns.
 func (z *Zone) Gone() bool { return z.gone }
 

@@ -56,7 +56,7 @@ func (b Bandwidth) String() string {
 	return strconv.FormatFloat(b.CPUs(), 'f', 2, 64) + " CPUs"
 }
 
-// Same tells whether two bandwidths are one but for rounding.
+// Same reports whether two bandwidths are one but for rounding.
 func (b Bandwidth) Same(other Bandwidth) bool {
 	if b == Unlimited || other == Unlimited {
 		return b == other

@@ -77,7 +77,7 @@ func watchdogOf(usec, pid string, self int) (time.Duration, error) {
 	return min(time.Duration(min(us, watchdogMax.Microseconds()))*time.Microsecond, watchdogMax), nil
 }
 
-// Listening tells whether a service manager is listening at all.
+// Listening reports whether a service manager is listening at all.
 func (n *Notify) Listening() bool { return n != nil && n.fd >= 0 }
 
 // Watchdog is how long the manager waits for a Beat before it ends the process, 0

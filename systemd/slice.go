@@ -201,7 +201,7 @@ func (s *Slice) check(ctx context.Context) error {
 
 func (s *Slice) refuse(reason string) error { return &RefusedError{Slice: s.name, Reason: reason} }
 
-// within tells whether a cgroup is another one or lies in it.
+// within reports whether a cgroup is another one or lies in it.
 func within(group, outer string) bool {
 	return group != "" && (group == outer || strings.HasPrefix(group, outer+"/"))
 }

@@ -102,7 +102,7 @@ func (m *Manager) unitsInTree(names []string) ([]Unit, error) {
 	return nil, ErrNoSystemd
 }
 
-// populated tells whether a cgroup, or one in it, has processes. One that cannot be
+// populated reports whether a cgroup, or one in it, has processes. One that cannot be
 // judged counts: a rival too many is looked at, one too few is not.
 func (m *Manager) populated(group string) bool {
 	if events, ok := m.read(path.Join(group, "cgroup.events")); ok { // v2

@@ -136,7 +136,7 @@ func (s *Sensors) openChip(dir string) {
 	packages(s.thermo[first:])
 }
 
-// is says whether name is prefix, a number and suffix.
+// is reports whether name is prefix, a number and suffix.
 func is(name, prefix, suffix string) bool {
 	trunk, ok := strings.CutSuffix(name, suffix)
 	if !ok {

@@ -47,7 +47,7 @@ type Event struct {
 	CPU, Performance, Efficiency int
 }
 
-// Throttles says whether the event by itself tells that a processor is held back
+// Throttles reports whether the event by itself tells that a processor is held back
 // now: a cooling device at work, or a CPU without any performance left. Whether a
 // trip that was crossed does so, its kind says (Sensors.Trip).
 func (e Event) Throttles() bool {
@@ -159,7 +159,7 @@ func meaning(cmd byte) (EventKind, []uint16) {
 	return "", nil // cooling devices bound, governors changed, what later kernels add
 }
 
-// used says whether an attribute carries a number that with has a place for.
+// used reports whether an attribute carries a number that with has a place for.
 func used(typ uint16) bool {
 	switch typ {
 	case attrZoneID, attrZoneTemp, attrTripID, attrCoolingID, attrCoolingNow:

@@ -60,7 +60,7 @@ type Reading struct {
 	Power units.Power
 	// Meter says that the sensor is a power meter.
 	Meter bool
-	// Known says whether the figure can be believed; Err is why not.
+	// Known reports whether the figure can be believed; Err is why not.
 	Known bool
 	Err   error
 }
@@ -188,7 +188,7 @@ func (s *Sensors) Refresh() error {
 	return old.Close()
 }
 
-// Close gives all descriptors back.
+// Close closes all descriptors.
 func (s *Sensors) Close() error {
 	var errs []error
 	for _, t := range s.thermo {

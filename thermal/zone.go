@@ -49,7 +49,7 @@ type Zone struct {
 // zone is disabled.
 func (z *Zone) read() (Temp, error) { return readTemp(z.attr) }
 
-// processor says whether the zone is a processor's.
+// processor reports whether the zone is a processor's.
 func (z *Zone) processor() bool {
 	return z.Type == "x86_pkg_temp" || z.Type == "TCPU" || strings.HasPrefix(z.Type, "cpu")
 }

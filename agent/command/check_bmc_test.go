@@ -67,10 +67,10 @@ func TestCheckAsksTheBMC(t *testing.T) {
 		"reads 0 W":          {fault: "sentinel=zero", state: checkWarn, words: []string{"no wall power"}},
 		"not measuring":      {fault: "sentinel=inactive", state: checkWarn, words: []string{"no wall power"}},
 		"ten times too high": {fault: "factor=10", state: checkWarn, words: []string{"no wall power"}},
-		"busy":               {fault: "busy", state: checkWarn, words: []string{"refuses the command"}},
+		"busy":               {fault: "busy", state: checkWarn, words: []string{"command refused by the BMC"}},
 		"hangs":              {fault: "hang", state: checkFail, words: []string{"no answer within 3s"}},
 		"too slow":           {fault: "slow=10s", state: checkFail, words: []string{"no answer within 3s"}},
-		"wrong user":         {node: func(c *config.Config) { c.IPMI.User = "nobody" }, state: checkFail, words: []string{"refuses the user"}},
+		"wrong user":         {node: func(c *config.Config) { c.IPMI.User = "nobody" }, state: checkFail, words: []string{"user or password refused"}},
 		"no password file":   {node: func(c *config.Config) { c.IPMI.PasswordFile += ".none" }, state: checkFail, words: []string{"no such file"}},
 		"switched off":       {node: func(c *config.Config) { c.IPMI = config.IPMI{Mode: "off"} }, state: checkOK, words: []string{"ipmi.mode is off"}},
 		"root is not /": {

@@ -109,7 +109,7 @@ func checkOriginals(s site, domains []*headroomv1.Domain, nodes []*headroomv1.No
 	}
 }
 
-var errNoDomain = errors.New("domain unknown to the coordinator:")
+var errNoDomain = errors.New("domain unknown to the coordinator")
 
 // tightest returns the least headroom of a domain and all above it.
 func tightest(domains []*headroomv1.Domain, name string) (room units.Power, at string, err error) {
@@ -129,7 +129,7 @@ func tightest(domains []*headroomv1.Domain, name string) (room units.Power, at s
 		name = d.GetParent()
 	}
 	if at == "" {
-		return 0, "", fmt.Errorf("%w %s", errNoDomain, name)
+		return 0, "", fmt.Errorf("%w: %s", errNoDomain, name)
 	}
 	return room, at, nil
 }

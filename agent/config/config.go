@@ -66,7 +66,7 @@ type Config struct {
 	Frequency Frequency `yaml:"frequency"`
 	// Bandwidth is the last rung of software.
 	Bandwidth Bandwidth `yaml:"bandwidth"`
-	// Sprint says whether this node may draw more than its base cap for a while.
+	// Sprint reports whether this node may draw more than its base cap for a while.
 	Sprint Sprint `yaml:"sprint"`
 	// Metrics is where Prometheus may ask.
 	Metrics Metrics `yaml:"metrics"`
@@ -171,7 +171,7 @@ func (c Frequency) WantedPreference(sprinting bool) (preference int64, wanted bo
 }
 
 func (c Frequency) validate() error {
-	const hint = "one of performance, balance_performance, balance_power, power; leave it empty to leave the processors' own alone"
+	const hint = "use performance, balance_performance, balance_power or power; empty: unchanged"
 	switch {
 	case !preferable(c.Preference):
 		return badConfig(fmt.Sprintf("frequency.preference: %q", c.Preference), hint)
@@ -239,63 +239,63 @@ func Defaults() Config {
 }
 
 // Example is a powerd.yaml with every key, as `powerd config example` prints it.
-const Example = `# powerd.yaml: the agent of one node.
+const Example = `# powerd.yaml: configuration of powerd on one node.
 
 node: n01                             # unique in the cluster; default: the name of the host
-domain: rack/r1                       # the domain whose budget it draws from
-root: /                               # where sys, proc and etc are looked for
-state_dir: /var/lib/headroom/powerd   # saved originals, highest stamp, socket
-enforce: false                        # true: hold caps; false: observe only: show what would be written, charged its rated watts
+domain: rack/r1                       # power domain of the node
+root: /                               # directory with sys, proc and etc
+state_dir: /var/lib/headroom/powerd   # saved original limits, stored lease, socket
+enforce: false                        # true: enforce caps; false: observe only, charged rated power
 
-power:
-  rated: 250W                         # draw with no cap at all, at the wall
-  floor: 70W                          # least cap that the node can really hold
-  max: 220W                           # most that it can use
-  fail_safe: 95W                      # what it falls to by itself, without a lease
-  other: 22W                          # fans, disks, board: all behind the supply that is not package or DRAM
+power:                                # how to find these figures: docs/calibration.md
+  rated: 250W                         # power without a cap, at the wall
+  floor: 70W                          # lowest cap that the node can hold
+  max: 220W                           # most power that the node can use
+  fail_safe: 95W                      # cap without a lease
+  other: 22W                          # fans, disks, board: power behind the supply that is not package or DRAM
   supply_efficiency: 0.92             # wall = (package + dram + other) / efficiency
 
-weight: 1                             # share of the budget against other nodes
+weight: 1                             # share of the budget relative to other nodes
 
-# Where the coordinators are: fixed RPC addresses, or any one member of the gossip.
+# Coordinators: fixed RPC addresses, or gossip.
 coordinators: []                      # e.g. ["10.0.0.11:7400"]
 tls:                                  # this node's certificate: coordinator tls cert create node/NAME
-  mode: ""                            # on, off; empty: on with files, and without them loopback only
+  mode: ""                            # on or off; empty: on if files are set, otherwise loopback only
   ca: ""                              # /etc/headroom/ca.crt
   cert: ""                            # /etc/headroom/node.crt
   key: ""                             # /etc/headroom/node.key
 gossip:
   bind: ""                            # e.g. 0.0.0.0:7402; empty: no gossip
-  join: []                            # any one member
-  key_file: /etc/headroom/gossip.key  # the keys that all members share, the first to send with; read again at SIGHUP
+  join: []                            # address of any member
+  key_file: /etc/headroom/gossip.key  # keys shared by all members, the first is used to send; reloaded on SIGHUP
 brake:
-  public_key_file: ""                 # e.g. /etc/headroom/brake.pub: obey a brake that gossip brings; empty: through a leader only
+  public_key_file: ""                 # e.g. /etc/headroom/brake.pub: accept a brake by gossip; empty: only from a leader
 
-# What the node is measured and held with: the first rung of the ladder that works.
+# Sensors and controls: the first control that works enforces the cap.
 rapl:
-  source: auto                        # auto (the kernel's powercap tree), powercap, msr (by registers), off
-controls:                             # which controls may be written: package-0 (or rapl), policy0 (cpufreq), slice:NAME (bandwidth), epp, turbo, bmc
+  source: auto                        # auto (the powercap tree of the kernel), powercap, msr (registers), off
+controls:                             # controls that may be written: package-0 (or rapl), policy0 (cpufreq), slice:NAME (bandwidth), epp, turbo, bmc
   allow: []                           # patterns, e.g. ["package-*"]; empty: all
-  deny: []                            # patterns of what is never written, e.g. ["epp", "bmc"]; a rung with one of them is not used
-rivals: tolerate                      # other writers: fight (write again at once), tolerate (at most once in 10 s), yield
+  deny: []                            # patterns of controls that are never written, e.g. ["epp", "bmc"]
+rivals: tolerate                      # if another program changes a control: fight (write at once), tolerate (write at most every 10 s), yield (do not write)
 ipmi:
-  mode: auto                          # off, auto (in-band where /dev/ipmi0 is), in-band, lan
-  address: ""                         # lan: host:port (623 when left out)
+  mode: auto                          # off, auto (in-band if /dev/ipmi0 exists), in-band, lan
+  address: ""                         # lan: host or host:port (default port 623)
   user: ""                            # lan
-  password_file: ""                   # lan: readable by its owner alone
-  limit: false                        # true: keep the BMC's own limit a little above the cap, as the last line
-cpufreq: true                         # the frequency rung may be used
-frequency:                            # set beside the cap while it is held; never decides whether it is
-  preference: ""                      # energy preference of every policy: performance, balance_performance, balance_power, power; empty: left alone
-  sprint_preference: ""               # the same during a sprint; empty: as at other times
-  turbo: leave                        # leave (alone), off, sprint (off but during a sprint)
+  password_file: ""                   # lan: file readable by its owner only
+  limit: false                        # true: keep the limit of the BMC a little above the cap, as a last line
+cpufreq: true                         # frequency may be used to enforce the cap
+frequency:                            # set while a cap is enforced
+  preference: ""                      # energy preference: performance, balance_performance, balance_power, power; empty: unchanged
+  sprint_preference: ""               # energy preference during a sprint; empty: the same
+  turbo: leave                        # leave (unchanged), off, sprint (off except during a sprint)
 bandwidth:
-  slices: []                          # last rung: slices of low priority whose CPU bandwidth may be bounded, e.g. [batch.slice]
+  slices: []                          # low-priority slices whose CPU bandwidth may be limited, e.g. [batch.slice]
 sprint:
-  allow: true                         # short excursions above the base cap, as the coordinator grants them
-  temp_max: 90                        # degrees Celsius at which a sprint ends by itself; 0: the hardware's own trips only
+  allow: true                         # accept sprints above the base cap
+  temp_max: 90                        # temperature in degrees Celsius that ends a sprint; 0: only the trip points of the hardware
 metrics:
-  listen: ""                          # host:port for Prometheus; empty: none
+  listen: ""                          # host:port for Prometheus; empty: off
 
 log_level: info                       # debug, info, warn or error
 `
@@ -329,22 +329,22 @@ func (c *Config) Validate() error {
 	case !nameForm.MatchString(c.Node):
 		return badConfig(fmt.Sprintf("node: invalid name %q", c.Node), "use at most 63 letters, digits, '-' and '.', beginning with a letter or digit")
 	case c.Domain == "":
-		return badConfig("domain: is missing", "name the domain that the node draws from, for example rack/r1")
+		return badConfig("domain: is missing", "set the power domain of the node, for example rack/r1")
 	case c.StateDir == "" || c.Root == "":
-		return badConfig("root and state_dir must not be empty", "leave the keys out for / and /var/lib/headroom/powerd")
+		return badConfig("root and state_dir must not be empty", "remove the keys to use / and /var/lib/headroom/powerd")
 	case p.Floor <= 0:
-		return badConfig("power.floor: is missing", "give the least cap that the node can really hold, for example 70W")
+		return badConfig("power.floor: is missing", "set the lowest cap that the node can hold, for example 70W (see docs/calibration.md)")
 	case p.FailSafe < p.Floor:
-		return badConfig(fmt.Sprintf("power.fail_safe: %v is below power.floor %v", p.FailSafe, p.Floor), "a node cannot fall to less than it can hold")
+		return badConfig(fmt.Sprintf("power.fail_safe: %v is below power.floor %v", p.FailSafe, p.Floor), "fail_safe must be at least floor")
 	case p.Max < p.FailSafe:
-		return badConfig(fmt.Sprintf("power.max: %v is below power.fail_safe %v", p.Max, p.FailSafe), "max is the most that the node can use")
+		return badConfig(fmt.Sprintf("power.max: %v is below power.fail_safe %v", p.Max, p.FailSafe), "max is the most power that the node can use, at least fail_safe")
 	case p.Rated < p.Max:
-		return badConfig(fmt.Sprintf("power.rated: %v is below power.max %v", p.Rated, p.Max), "rated is what the node draws with no cap at all")
+		return badConfig(fmt.Sprintf("power.rated: %v is below power.max %v", p.Rated, p.Max), "rated is the power without a cap, at least max")
 	case !(p.SupplyEfficiency > 0 && p.SupplyEfficiency <= 1):
 		return badConfig(fmt.Sprintf("power.supply_efficiency: %v is not above 0 and at most 1", p.SupplyEfficiency), "0.92 is usual")
 	case p.Other < 0 || p.Other.Watts() >= p.Floor.Watts()*p.SupplyEfficiency:
-		return badConfig(fmt.Sprintf("power.other: %v leaves nothing of the floor %v to the processor", p.Other, p.Floor),
-			"other is behind the supply and a part of every cap; it must be below floor x supply_efficiency")
+		return badConfig(fmt.Sprintf("power.other: %v leaves no power for the processor at floor %v", p.Other, p.Floor),
+			"other must be below floor x supply_efficiency")
 	case !(c.Weight > 0):
 		return badConfig(fmt.Sprintf("weight: %v is not above 0", c.Weight), "1 is usual")
 	}
@@ -377,18 +377,18 @@ func (c *Config) validateDevices() error {
 	case !slices.Contains([]string{RivalsFight, RivalsTolerate, RivalsYield}, c.Rivals):
 		return badConfig(fmt.Sprintf("rivals: %q", c.Rivals), "one of fight, tolerate, yield")
 	case !(c.Sprint.TempMax >= 0 && c.Sprint.TempMax <= tempMost):
-		return badConfig(fmt.Sprintf("sprint.temp_max: %v is no temperature of a processor", c.Sprint.TempMax), "degrees Celsius, 90 is usual; 0 for none")
+		return badConfig(fmt.Sprintf("sprint.temp_max: %v is not a processor temperature", c.Sprint.TempMax), "use degrees Celsius, usually 90; 0: none")
 	case len(c.Bandwidth.Slices) > slicesMax:
 		return badConfig(fmt.Sprintf("bandwidth.slices: %d slices", len(c.Bandwidth.Slices)), fmt.Sprintf("at most %d", slicesMax))
 	}
 	for i, s := range c.Bandwidth.Slices {
 		switch {
 		case !sliceForm.MatchString(s) || len(s) > unitNameMax:
-			return badConfig(fmt.Sprintf("bandwidth.slices: %q is no slice", s), "write the unit's name, for example batch.slice")
+			return badConfig(fmt.Sprintf("bandwidth.slices: %q is not a slice", s), "use the name of the unit, for example batch.slice")
 		case s == "-.slice" || s == "system.slice":
-			return badConfig(fmt.Sprintf("bandwidth.slices: %s holds powerd itself", s), "name slices of low priority only, never one that powerd or a coordinator runs in")
+			return badConfig(fmt.Sprintf("bandwidth.slices: %s contains powerd itself", s), "use low-priority slices only, none that contains powerd or a coordinator")
 		case slices.Contains(c.Bandwidth.Slices[:i], s):
-			return badConfig(fmt.Sprintf("bandwidth.slices: %s is named twice", s), "once is enough")
+			return badConfig(fmt.Sprintf("bandwidth.slices: %s is listed twice", s), "list each slice once")
 		}
 	}
 	if err := c.Frequency.validate(); err != nil {
@@ -408,9 +408,9 @@ func (c *Config) validateIPMI() error {
 	case i.Mode == IPMILAN && i.Address == "":
 		return badConfig("ipmi.address: is missing", "mode lan needs the BMC's host or host:port")
 	case i.Mode != IPMILAN && (i.Address != "" || i.User != "" || i.PasswordFile != ""):
-		return badConfig(fmt.Sprintf("ipmi.address, user and password_file do nothing with mode %s", i.Mode), "set ipmi.mode: lan, or leave them out")
+		return badConfig(fmt.Sprintf("ipmi.address, user and password_file have no effect with mode %s", i.Mode), "set ipmi.mode: lan, or remove them")
 	case i.Limit && i.Mode == IPMIOff:
-		return badConfig("ipmi.limit: needs a BMC and ipmi.mode is off", "set ipmi.mode, or leave limit out")
+		return badConfig("ipmi.limit: needs a BMC, but ipmi.mode is off", "set ipmi.mode, or remove limit")
 	}
 	return nil
 }
@@ -435,11 +435,11 @@ func (c *Config) validateAddresses() error {
 	}
 	switch {
 	case c.Gossip.Bind == "" && len(c.Gossip.Join) > 0:
-		return badConfig("gossip.bind: is missing", "give host:port to listen on, for example 0.0.0.0:7402")
+		return badConfig("gossip.bind: is missing", "set host:port to listen on, for example 0.0.0.0:7402")
 	case c.Gossip.Bind != "" && c.Gossip.KeyFile == "":
-		return badConfig("gossip.key_file: is missing", "name the key file that all members share")
+		return badConfig("gossip.key_file: is missing", "set the key file that all members share")
 	case c.Gossip.Bind == "" && c.Brake.PublicKeyFile != "":
-		return badConfig("brake.public_key_file: does nothing without gossip", "set gossip.bind, or leave it out")
+		return badConfig("brake.public_key_file: has no effect without gossip", "set gossip.bind, or remove it")
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func TestConfig(t *testing.T) {
 		{"LAN without an address", "mode: auto", "mode: lan", "ipmi.address"},
 		{"address without LAN", "address: \"\"", "address: \"10.0.0.9\"", "ipmi.mode: lan"},
 		{"no slice", "slices: []", "slices: [batch]", "batch"},
-		{"own slice", "slices: []", "slices: [system.slice]", "powerd itself"},
+		{"own slice", "slices: []", "slices: [system.slice]", "contains powerd itself"},
 		{"slice twice", "slices: []", "slices: [a.slice, a.slice]", "twice"},
 		{"preference", "preference: \"\"", "preference: fast", "frequency.preference"},
 		{"preference as a number", "preference: \"\"", "preference: \"128\"", "balance_power"},

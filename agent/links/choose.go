@@ -118,7 +118,7 @@ func (c candidate) compare(other candidate) int {
 	)
 }
 
-// inside says whether the address only serves containers of this node: it is told
+// inside reports whether the address only serves containers of this node: it is told
 // when there is no other at all, be the others connected or not.
 func (c candidate) inside() bool { return c.virtual && c.rank == rankGlobal }
 
@@ -232,7 +232,7 @@ func (v View) routes(to netip.Addr, ways map[int]bool) {
 	}
 }
 
-// own says whether a coordinator runs on this node itself: it is reached without
+// own reports whether a coordinator runs on this node itself: it is reached without
 // any link.
 func (v View) own(coordinators []netip.Addr) bool {
 	for _, link := range v.Interfaces {
@@ -245,7 +245,7 @@ func (v View) own(coordinators []netip.Addr) bool {
 	return false
 }
 
-// virtual says whether a link only joins containers or guests of this node: one
+// virtual reports whether a link only joins containers or guests of this node: one
 // end of a veth pair, or a bridge without a port that leads out.
 func (v View) virtual(link *Interface) bool {
 	if link.Kind != "bridge" {
@@ -259,7 +259,7 @@ func (v View) virtual(link *Interface) bool {
 	return true
 }
 
-// inner says whether a link that is no bridge stays inside the node.
+// inner reports whether a link that is no bridge stays inside the node.
 func inner(link *Interface) bool {
 	switch link.Kind {
 	case "veth", "tuntap", "tun", "tap", "dummy", "ifb", "nlmon":

@@ -63,7 +63,7 @@ func (k Kind) turbo() bool { return k == NoTurbo || k == Boost }
 // file says that the control is a file below the root.
 func (k Kind) file() bool { return k.known() && k != Bandwidth && k != BMC }
 
-// Same says whether two values are one but for what hardware rounds.
+// Same reports whether two values are one but for what hardware rounds.
 func (k Kind) Same(a, b Value) bool {
 	apart := max(a.Number-b.Number, b.Number-a.Number)
 	switch k {
@@ -189,7 +189,7 @@ func (c Saved) write(root *os.Root, v Value, patience *time.Duration) (got Value
 	return Value{Number: int64(stands)}, err
 }
 
-// took says whether got is what became of v, which was written. While turbo is off,
+// took reports whether got is what became of v, which was written. While turbo is off,
 // ceilings read back lower than they are; where the range has moved, they go as far as it does.
 func (c Saved) took(root *os.Root, got, v Value) bool {
 	return c.Kind.Same(got, v) || c.Kind == Frequency && got.Number < v.Number && turboIsOff(root) || rangeMoved(root, c, got.Number)

@@ -362,7 +362,7 @@ func (r record) line() ([]byte, error) {
 	return line, nil
 }
 
-// ours says whether powerd itself may have left v in the control.
+// ours reports whether powerd itself may have left v in the control.
 func (t *Trail) ours(c Saved, v Value) bool {
 	if c.Kind.Same(v, c.Found()) {
 		return true

@@ -34,7 +34,7 @@ const (
 	windowYMax  = 1<<windowYBits - 1
 )
 
-// Power is what n counts of power mean.
+// Power returns the power of n counts.
 func (u Units) Power(n uint64) units.Power {
 	return units.Power(n * uint64(units.Watt) >> u.PowerShift)
 }
@@ -57,13 +57,13 @@ func (u Units) EncodePower(p units.Power) (uint64, error) {
 	return n, nil
 }
 
-// Energy is what n counts of energy mean.
+// Energy returns the energy of n counts.
 func (u Units) Energy(n uint64) units.Energy {
 	hi, lo := bits.Mul64(n, uint64(units.Joule))
 	return units.Energy(hi<<(64-u.EnergyShift) | lo>>u.EnergyShift)
 }
 
-// Window is what a 7-bit window field means: 2^Y * (1 + Z/4) time units.
+// Window decodes a 7-bit window field: 2^Y * (1 + Z/4) time units.
 func (u Units) Window(field uint64) time.Duration {
 	y, z := field&windowYMax, field>>windowYBits&3
 	quarters := (4 + z) << y // of a time unit

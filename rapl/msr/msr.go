@@ -58,11 +58,11 @@ var ErrNoRAPL = errors.New("the unit register reads 0: no RAPL (virtual machine?
 
 // registers are the registers of a machine's CPUs. They are for one goroutine.
 type registers interface {
-	// Read reads register reg on a CPU. EIO says that the CPU has no such register.
+	// Read reads register reg on a CPU. EIO means that the CPU has no such register.
 	Read(cpu int, reg uint32) (uint64, error)
 	// Write writes it.
 	Write(cpu int, reg uint32, value uint64) error
-	// Close gives descriptors back; a later Read may open them again.
+	// Close closes descriptors; a later Read may open them again.
 	Close() error
 }
 
@@ -86,7 +86,7 @@ func openWith(root *os.Root, regs registers) (*rapl.Tree, error) {
 	return rapl.OpenZones(s.open, dirs)
 }
 
-// Owns says that a control's path is one of this package's, and no file.
+// Owns reports whether a control's path is one of this package's, and no file.
 func Owns(path string) bool { return strings.HasPrefix(path, top+"/") }
 
 // OpenControl opens one control by its path, for putting back what a Limiter of
@@ -111,7 +111,7 @@ type source struct {
 type zone struct {
 	dir    string
 	name   string
-	cpus   []int // that show the domain's registers, the first that answers is asked
+	cpus   []int // that have the domain's registers; the first online one is read
 	energy func() (units.Energy, error)
 	span   units.Energy // 0: the counter does not wrap
 	limits bool         // packageLimitReg is there
@@ -148,8 +148,8 @@ func newSource(root *os.Root, regs registers) (*source, error) {
 	return s, nil
 }
 
-// addPackage adds what the registers of one package show. A counter that is
-// missing or stands at 0 is no domain of this machine.
+// addPackage adds the domains of one package. A missing counter, or one at 0, is no domain
+// of this machine.
 func (s *source) addPackage(p place, m processor) {
 	dir := path.Join(top, p.name())
 	if m.amd {
@@ -238,7 +238,7 @@ func (s *source) write(cpus []int, reg uint32, v uint64) error {
 	return last
 }
 
-// offline says that the CPU is not there to be asked.
+// offline reports whether the CPU is not there to be asked.
 func offline(err error) bool {
 	return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist)
 }

@@ -42,7 +42,7 @@ type ParseError struct {
 	Err  error
 }
 
-// Error is the file, the text and what is wrong with it.
+// Error returns the file, the text and the problem.
 func (e *ParseError) Error() string { return fmt.Sprintf("%s: read %q: %v", e.File, e.Text, e.Err) }
 
 // Unwrap is the cause, ErrNotNumber for numbers.
@@ -84,7 +84,7 @@ func (a *Attr) Reopen() error {
 	return old.Close()
 }
 
-// Int reads the value as a whole number, 0 or more. A text that is none gives a
+// Int reads the value as a whole number, 0 or more. Another text gives a
 // *ParseError; a failed read gives the system's error with the path.
 func (a *Attr) Int() (int64, error) {
 	n, err := a.file.Pread(a.buf[:])
@@ -104,7 +104,7 @@ func (a *Attr) Text() (string, error) {
 	return string(firstLine(buf[:n])), nil
 }
 
-// Close gives the descriptor back. What is read afterwards is an error.
+// Close closes the descriptors. What is read afterwards is an error.
 func (a *Attr) Close() error { return a.file.Close() }
 
 // ReadInt opens, reads and closes the attribute at path: for values that are

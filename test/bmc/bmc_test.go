@@ -141,7 +141,7 @@ func TestWrongPasswordIsSaid(t *testing.T) {
 	good := meter(t, s, nil)
 	await(t, good, "a reading", func(r ipmi.Reading) bool { return r.Known })
 	bad := meter(t, s, func(c *ipmi.Config) { c.Password = "wrong-one" })
-	r := await(t, bad, "refused", in(ipmi.StateAbsent, "refuses the user or the password"))
+	r := await(t, bad, "refused", in(ipmi.StateAbsent, "user or password refused by the BMC"))
 	if strings.Contains(r.Why, "wrong-one") {
 		t.Errorf("the password is shown: %q", r.Why)
 	}
