@@ -42,7 +42,13 @@ done
 for page in docs/man/*; do
 	gzip -9n <"$page" >"$stage/man/${page##*/}.gz"
 done
-"$stage/bin/powerd" config example >"$stage/powerd.yaml"
+# The packaged file names no node: the default is the name of the host.
+"$stage/bin/powerd" config example | sed 's/^node:/# node:/' >"$stage/powerd.yaml"
+cp -R docs/runbooks "$stage/runbooks"
+mkdir "$stage/guides"
+for page in secure upgrade backup threat-model exit-codes json; do
+	cp "docs/$page.md" "$stage/guides/"
+done
 cp LICENSE "$stage/"
 cp -R deploy/systemd "$stage/systemd"
 cp -R deploy/nfpm "$stage/nfpm.d"

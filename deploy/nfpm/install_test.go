@@ -91,6 +91,19 @@ func testMade(t *testing.T, h host) {
 			t.Errorf("folder of %s's keys: %v, %v", program, info, err)
 		}
 	}
+	// Every machine that installs the package would be n01.
+	if strings.Contains("\n"+string(read(t, h.path("etc/headroom/powerd.yaml"))), "\nnode:") {
+		t.Error("the packaged powerd.yaml names a node")
+	}
+	for _, program := range []string{"powerd", "coordinator", "scheduler", "powerlab"} {
+		if to, err := filepath.EvalSymlinks(h.path("usr/bin/" + program)); err != nil || to != h.path("usr/lib/headroom/"+program) {
+			t.Errorf("/usr/bin/%s leads to %s, %v", program, to, err)
+		}
+	}
+	runbooks, err := filepath.Glob(h.path("usr/share/doc/headroom/runbooks/*.md"))
+	if ours, globErr := filepath.Glob("../../docs/runbooks/*.md"); err != nil || globErr != nil || len(runbooks) != len(ours) {
+		t.Errorf("%d runbooks are installed, %d written: %v, %v", len(runbooks), len(ours), err, globErr)
+	}
 	wanted, err := filepath.Glob(h.path("etc/systemd/system/*"))
 	if err != nil || len(wanted) > 0 {
 		t.Errorf("enabled by installing: %v, %v", wanted, err)
@@ -145,7 +158,7 @@ func testPurge(t *testing.T, h host, deb string) {
 	h.dpkg(t, "--purge", "headroom-coordinator", "headroom-hadoop", "headroom-spark", "headroom-tools")
 	h.write(t, journal, "{\n  \"version\": 1,\n  \"controls\": []\n}\n")
 	h.dpkg(t, "--purge", "headroom-powerd")
-	for _, left := range []string{"var/lib/headroom", "var/lib/headroom-jobs", "etc/headroom", "usr/bin/powerd"} {
+	for _, left := range []string{"var/lib/headroom", "var/lib/headroom-jobs", "etc/headroom", "usr/bin/powerd", "usr/lib/headroom", "usr/share/doc/headroom"} {
 		if h.has(left) {
 			t.Errorf("/%s is left after a purge", left)
 		}

@@ -36,10 +36,10 @@ type PrivateKey struct{ key ed25519.PrivateKey }
 // Keys are the public keys that a member believes; the zero Keys believe nothing.
 type Keys struct{ keys []ed25519.PublicKey }
 
-// Known tells whether there is any key.
+// Known reports whether there is any key.
 func (k Keys) Known() bool { return len(k.keys) > 0 }
 
-// Match tells whether the keys believe what private signs.
+// Match reports whether the keys verify what private signs.
 func (k Keys) Match(private PrivateKey) bool {
 	for _, key := range k.keys {
 		if key.Equal(private.key.Public()) {

@@ -86,8 +86,8 @@ func (a Account) Do(f func()) error {
 // take changes the rights of this thread. The kernel drops the capabilities to override
 // permissions with the file system user (capabilities(7)).
 func (a Account) take() error {
-	groups := append([]uint32{uint32(a.gid)}, a.groups...) //nolint:gosec // a group number
-	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0)
+	groups := append([]uint32{uint32(a.gid)}, a.groups...)
+	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0) //nolint:gosec // the wrappers change all threads, and only this one may change
 	if errno != 0 {
 		return fmt.Errorf("config: take the groups of %s: %w", a.Name, errno)
 	}

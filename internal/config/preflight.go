@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -100,7 +101,7 @@ func CheckAddresses(addrs map[string]string, order ...string) cli.Check {
 		if err != nil {
 			return Failed(name, Bad("write host:port", "%s: %q is not host:port", key, addr))
 		}
-		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
 		if errors.Is(err, syscall.EADDRNOTAVAIL) {
 			return Failed(name, Bad("ip address lists the addresses of this machine", "%s: this machine does not have the address %s", key, host))
 		}

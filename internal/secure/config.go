@@ -19,14 +19,14 @@ type Config struct {
 // Files are the three files.
 func (c Config) Files() Files { return Files{CA: c.CA, Cert: c.Cert, Key: c.Key} }
 
-// Set tells whether the files are named at all.
+// Set reports whether any file is named.
 func (c Config) Set() bool { return c.Files() != Files{} }
 
-// Off tells whether the process talks in the clear. Check must have passed.
+// Off reports whether the process uses no TLS. Check must have passed.
 func (c Config) Off() bool { return c.Mode == "off" || c.Mode == "" && !c.Set() }
 
-// Check refuses to talk in the clear over a network. addrs are the addresses
-// that the process listens on or asks. Without a mode the files decide, and
+// Check refuses unencrypted connections over a network. addrs are the addresses
+// that the process listens on or connects to. Without a mode the files decide, and
 // without files every address must be loopback; explicit asks for the word "off"
 // even then.
 func (c Config) Check(explicit bool, addrs ...string) error {
@@ -43,13 +43,13 @@ func (c Config) Check(explicit bool, addrs ...string) error {
 	}
 	for _, addr := range addrs {
 		if !Loopback(addr) {
-			return fmt.Errorf("tls is off and %s is no loopback address: whoever is on that network could speak for anybody", addr)
+			return fmt.Errorf("tls is off and %s is not a loopback address: anyone on that network could act as any node or operator", addr)
 		}
 	}
 	return nil
 }
 
-// Loopback tells whether only this machine reaches the address, host:port.
+// Loopback reports whether only this machine reaches the address, host:port.
 func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -49,8 +49,8 @@ func (k *Keeper) Denials() *Denials {
 	return denied
 }
 
-// Vet has Mutual and Dial ask f about each peer too, at every handshake from now
-// on: a certificate says who somebody is, not whether they still belong here.
+// Vet makes Mutual and Dial call f for each peer, at every handshake from now on:
+// a certificate proves an identity, not membership.
 func (k *Keeper) Vet(f func(Identity) error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -64,8 +64,8 @@ func (k *Keeper) checks() (*Denials, func(Identity) error) {
 	return k.denied, k.vet
 }
 
-// Still tells whether the peer of a connection would be let in by Mutual or Dial
-// now: connections live for weeks, and are asked about meanwhile.
+// Still reports whether Mutual or Dial would accept the peer of a connection now.
+// Connections live for weeks, so they are checked again meanwhile.
 func (k *Keeper) Still(s tls.ConnectionState, roles ...string) error {
 	_, roots := k.now()
 	denied, vet := k.checks()
@@ -200,7 +200,7 @@ func (k *Keeper) Client(protocols []string, roles ...string) *tls.Config {
 	}
 }
 
-// Admits tells whether the peer of a connection would be let in by Client now.
+// Admits reports whether Client would accept the peer of a connection now.
 func (k *Keeper) Admits(s tls.ConnectionState, roles ...string) error {
 	_, roots := k.now()
 	denied, _ := k.checks()
