@@ -1,10 +1,10 @@
-// Package denials keeps which certificates are denied, beside the log of a coordinator server.
+// Package denials stores which certificates are denied, beside the log of a coordinator server.
 //
-// The one idea: what was ever denied stays denied. The log has the denials; a file beside
-// it holds them too, so that neither a restart nor a restore from an older snapshot lets a
-// certificate in again, and the leader commits those that the log has lost.
+// The one idea: a denial is permanent. The log has the denials, and so does a file beside it, so
+// that neither a restart nor a restore from an older snapshot accepts a certificate again. The
+// leader commits those that the log has lost.
 //
-// What it never does: forget a denial, or keep an entry of the log waiting for the file.
+// What it never does: forget a denial, or delay a log entry because of the file.
 package denials
 
 import (

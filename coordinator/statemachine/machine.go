@@ -1,9 +1,9 @@
 // Package statemachine hosts the ledger for consensus: it decodes the entries of the log,
-// applies them to the state, and lets others read it.
+// applies them to the state, and gives others read access.
 //
-// The one idea: an entry has the same effect on every server. What cannot be decoded or
-// is refused leaves the state as it was everywhere, and a server that does not know the
-// rules of an entry ends instead of differing from the others.
+// The one idea: an entry has the same effect on every server. An entry that cannot be decoded,
+// or is refused, changes the state on no server; a server that does not support the rules of
+// an entry exits rather than diverge.
 //
 // What it never does: decide, wait, or hand out a state that may still change.
 package statemachine

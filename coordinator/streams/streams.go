@@ -1,13 +1,13 @@
-// Package streams holds the open streams of one coordinator server: one to the powerd of
-// each node, and those to the schedulers.
+// Package streams holds the open streams of one coordinator server: one to the powerd of each
+// node, and those to the schedulers.
 //
-// The one idea: nobody who sends ever waits. Each stream has a box of bounded length whose
-// oldest message goes when it is full, because a newer lease always replaces an older one.
-// What must not be lost, the denials and the orders in force, is kept beside the boxes
-// and told again to whoever connects.
+// The one idea: a sender never waits. Each stream has a queue of bounded length that drops its
+// oldest message when it is full, because a newer lease always replaces an older one. What must
+// not be lost, denials and directives in force, is kept beside the queues and sent again on
+// every new connection.
 //
-// Every server keeps its streams open, leading or not; a follower says who leads. All
-// types are safe for use by many goroutines.
+// Every server keeps its streams open; a follower names the leader on them. All types are safe
+// for concurrent use.
 //
 // What it never does: decide, or send on the network itself; the RPC services do that.
 package streams

@@ -1,14 +1,13 @@
-// Package rpc is how Headroom's processes talk: Connect over cleartext HTTP/2
-// (and HTTP/1 for curl), on TCP or on a unix socket.
+// Package rpc is the transport of Headroom's processes: Connect over HTTP/2 (and HTTP/1 for
+// curl), on TCP or on a unix socket.
 //
-// The one idea: every server and every client has the same bounds. Headers,
-// messages and idle connections are bounded; a stream may stay open for ever, but
-// a dead peer is found by pings; and a server returns promptly when its context
-// ends, whatever streams are open. A refusal travels as a typed detail, so that
-// the operator's last two lines and the exit code are made where the refusal is.
+// The one idea: every server and every client has the same bounds. Headers, messages and idle
+// connections are bounded; a stream may stay open indefinitely, but pings detect a dead peer;
+// and a server returns promptly when its context ends, whatever streams are open. A refusal
+// travels as a typed detail, so that the server that refuses sets the operator's message, hint
+// and exit code.
 //
-// The package knows no service; it never retries and never follows a leader by
-// itself.
+// What it never does: implement a service, or repeat a request that may have been carried out.
 package rpc
 
 import (
