@@ -31,7 +31,7 @@ type Config struct {
 	// State lets read the committed state; Commit commits a command, where this server leads.
 	State  func(func(*ledger.State))
 	Commit func(context.Context, ledger.Command) error
-	// Tell has everybody told who is denied.
+	// Tell requests sending the denials to all nodes.
 	Tell   func()
 	Logger *slog.Logger
 }
@@ -102,8 +102,8 @@ func (s *Store) Keep(ctx context.Context) error {
 	}
 }
 
-// CommitMissing commits denials that this server knows and the log does not: the group
-// began anew from a snapshot that was older.
+// CommitMissing commits denials that the log lacks: the cluster was restored from an older
+// snapshot.
 func (s *Store) CommitMissing(ctx context.Context) {
 	var missing []secure.Denial
 	s.state(func(st *ledger.State) {

@@ -82,7 +82,7 @@ type Result struct {
 	End *consensus.End
 }
 
-// noteFile says, in a folder of a server, which request made its state.
+// noteFile names, in a server's folder, the request that made its state.
 const noteFile = "begun.json"
 
 // begunNote is what noteFile holds.

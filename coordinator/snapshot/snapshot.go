@@ -35,7 +35,7 @@ const (
 	longestHeader = 64 << 10
 )
 
-// Header says what a snapshot file holds. Fields are only ever added.
+// Header describes a snapshot file. Fields are only ever added.
 type Header struct {
 	// Format of the file.
 	Format int `json:"format"`

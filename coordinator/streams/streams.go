@@ -32,19 +32,19 @@ func New(self string) *Streams {
 	return &Streams{self: self, Nodes: newNodes(), Schedulers: newSchedulers()}
 }
 
-// Lead announces on every stream that this server leads, and begins the directives of its leadership.
+// Lead announces this server as the leader on every stream, and starts its directives.
 func (s *Streams) Lead(e lease.Epoch) {
 	s.Schedulers.begin(e)
 	s.Announce(&headroomv1.Leader{Id: s.self, Self: true, Epoch: wire.EpochMessage(e)})
 }
 
-// Announce tells every stream who leads.
+// Announce sends the leader on every stream.
 func (s *Streams) Announce(l *headroomv1.Leader) {
 	s.Nodes.announce(l)
 	s.Schedulers.announce(l)
 }
 
-// push puts a message into a box and drops the oldest when it is full.
+// push queues a message and drops the oldest one if the queue is full.
 func push[M any](box chan M, m M) {
 	for {
 		select {
