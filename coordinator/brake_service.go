@@ -106,7 +106,7 @@ func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv
 	return connect.NewResponse(out), nil
 }
 
-// errTold means a generation that no node tells.
+// errTold means a generation that no node reports.
 var errTold = errors.New("no connected node reports this generation without a proof")
 
 // SkipBrake implements headroomv1connect.BrakeServiceHandler. A brake that was heard
@@ -140,7 +140,7 @@ func (b brakeService) LiftBrake(ctx context.Context, r *connect.Request[headroom
 	return connect.NewResponse(out), nil
 }
 
-// conflict is the refusal of a change of the brake that somebody else has made meanwhile.
+// conflict is the refusal of a change of the brake after another change.
 func conflict(hint string) refusalRule {
 	return refusalRule{ledger.ErrConflict, connect.CodeAborted, "conflict", cli.ExitConflict, hint}
 }

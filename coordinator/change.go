@@ -36,7 +36,7 @@ func (c clusterService) Change(ctx context.Context, r *connect.Request[headroomv
 	return connect.NewResponse(out), nil
 }
 
-// mayChange refuses what takes an administrator: whoever makes tokens could make one for everything.
+// mayChange refuses changes that need an administrator: who can create tokens can get every role.
 func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
 	who := access.CallerOf(ctx)
 	if (r.GetCreateToken() == nil && r.GetRevokeToken() == "" && r.GetDeny() == nil) || who.Role.May(ledger.RoleAdmin) {
@@ -52,7 +52,7 @@ func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
 	return access.Denied(who, action, ledger.RoleAdmin)
 }
 
-// operate carries out a change, or tells what it would do.
+// operate makes a change, or returns what it would do.
 func (c clusterService) operate(ctx context.Context, r *headroomv1.ChangeRequest) (*headroomv1.ChangeResponse, error) {
 	out, err := c.requests.tried(ctx, r.GetChange(), r.GetDryRun(), func(v leader.View, x *ledger.Command) error {
 		if r.GetAckAlarm() != "" {

@@ -22,7 +22,7 @@ import (
 	"headroom/units"
 )
 
-// clusterService serves operators.
+// clusterService implements the operators' RPCs.
 type clusterService struct{ *server }
 
 // GetStatus implements headroomv1connect.ClusterServiceHandler.
@@ -167,7 +167,7 @@ func (c clusterService) SetBudget(ctx context.Context, r *connect.Request[headro
 	return connect.NewResponse(out), nil
 }
 
-// setBudget has a budget changed; first, when set, completes what is asked for on the state of the moment.
+// setBudget changes a budget; first, if not nil, completes the request from the present state.
 func (c clusterService) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, first func(*ledger.State) error) (*headroomv1.SetBudgetResponse, error) {
 	q, b := budgetRequest(ctx, r, first)
 	a, err := c.requests.request(ctx, q)
@@ -183,7 +183,7 @@ func (c clusterService) setBudget(ctx context.Context, r *headroomv1.SetBudgetRe
 	return out, nil
 }
 
-// budgetRequest is a change of a budget as the leadership takes it, and where its plan will be.
+// budgetRequest returns the leader's request for a budget change, and where its plan will be.
 func budgetRequest(ctx context.Context, r *headroomv1.SetBudgetRequest, first func(*ledger.State) error) (*leader.Request, *leader.Budget) {
 	b := &leader.Budget{}
 	return &leader.Request{
@@ -217,7 +217,7 @@ func confirmed(s *ledger.State, domain string, to, confirm units.Power) error {
 	return fmt.Errorf("%w: %v for %s is above the highest budget it ever had, %v", errUnconfirmed, to, domain, d.Highest)
 }
 
-// budgetResponse is what a change of a budget does, or would do.
+// budgetResponse returns what a budget change does, or would do.
 func budgetResponse(q *leader.Request, b *leader.Budget, a leader.Answer) *headroomv1.SetBudgetResponse {
 	out := &headroomv1.SetBudgetResponse{
 		Meta:    &headroomv1.Meta{Consistency: "linearizable", Revision: a.Result.Revision, AsOfUs: time.Now().UnixMicro()},
@@ -236,7 +236,7 @@ func budgetResponse(q *leader.Request, b *leader.Budget, a leader.Answer) *headr
 	return out
 }
 
-// awaitPoll is how often AwaitBudget looks.
+// awaitPoll is the interval of AwaitBudget's checks.
 const awaitPoll = 20 * time.Millisecond
 
 // AwaitBudget implements headroomv1connect.ClusterServiceHandler.

@@ -13,7 +13,7 @@ import (
 	"headroom/ledger"
 )
 
-// checkDenial refuses what denies nobody.
+// checkDenial refuses a denial that matches no certificate.
 func checkDenial(d *ledger.Denial) error {
 	x, err := secure.ParseDenial(d.Key())
 	if err != nil || x.Identity != d.Identity || x.Serial != d.Serial {

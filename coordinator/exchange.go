@@ -76,7 +76,7 @@ func (n nodeService) welcome(hello *headroomv1.Hello, ends time.Time) (*streams.
 	return s, nil
 }
 
-// deliver sends what is in the box, and who is denied when that is asked for, until the stream or the context ends.
+// deliver sends the queued messages, and the denials on request, until the stream or the context ends.
 func deliver(ctx context.Context, x interface {
 	Send(m *headroomv1.CoordinatorMessage) error
 }, s *streams.Node, revoked *secure.Denials,
@@ -101,7 +101,7 @@ func deliver(ctx context.Context, x interface {
 	}
 }
 
-// receive takes in the heartbeats of one stream until it ends.
+// receive handles the heartbeats of one stream until it ends.
 func (n nodeService) receive(ctx context.Context, x *exchange, hello *headroomv1.Hello, s *streams.Node) error {
 	for {
 		m, err := x.Receive()
@@ -114,7 +114,7 @@ func (n nodeService) receive(ctx context.Context, x *exchange, hello *headroomv1
 	}
 }
 
-// heartbeat hands one heartbeat to the loop while this server leads; otherwise it drops it.
+// heartbeat passes one heartbeat to the loop; a follower drops it.
 func (n nodeService) heartbeat(ctx context.Context, s *streams.Node, hello *headroomv1.Hello, hb *headroomv1.Heartbeat) error {
 	if !n.streams.Nodes.Touch(s) {
 		return rpc.Refuse(connect.CodeAborted, "replaced", cli.ExitConflict, "another powerd process of node "+hello.GetNode()+" has connected since",
@@ -145,7 +145,7 @@ func ended(err error) error {
 	return err
 }
 
-// refusal checks a declaration against the committed state before the node is listened to.
+// refusal checks a node's declaration against the committed state.
 func (n nodeService) refusal(x ledger.Sighting) error {
 	if err := x.Validate(); err != nil {
 		return rpc.Refuse(connect.CodeInvalidArgument, "bad-declaration", cli.ExitUsage, strings.TrimPrefix(err.Error(), "ledger: "),
@@ -245,7 +245,7 @@ func milliseconds(ms int64) time.Duration {
 	return time.Duration(min(max(0, ms), most)) * time.Millisecond
 }
 
-// sourceOf is by what a node measures, "" for what no powerd says.
+// sourceOf returns a node's energy source, "" if it is not a known one.
 func sourceOf(from string) string {
 	if from == "packages" || from == "bmc" {
 		return from

@@ -72,7 +72,7 @@ func scaling(s *headroomv1.Scaling) *ledger.Scaling {
 	return out
 }
 
-// admission is what the scheduler says of a job's admission, nil where that was not asked.
+// admission converts a job's admission, nil without one.
 func admission(a *headroomv1.Admission) *ledger.Admission {
 	if a == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"headroom/lease"
 )
 
-// leadershipWatcher runs the leader's loop whenever this server leads, and announces
-// who leads while it is another.
+// leadershipWatcher runs the leader's loop while this server is the leader, and announces
+// the leader otherwise.
 type leadershipWatcher struct {
 	id       string
 	group    *consensus.Group
@@ -34,10 +34,10 @@ type leadershipWatcher struct {
 	die func(error)
 }
 
-// leaderPoll is how often a follower looks who leads, to tell its streams.
+// leaderPoll is the interval at which a follower checks who the leader is, to announce it.
 const leaderPoll = 100 * time.Millisecond
 
-// watch runs a loop whenever this server begins to lead and ends it when it stops.
+// watch runs a loop whenever this server becomes the leader, and ends it when it loses leadership.
 func (w *leadershipWatcher) watch(ctx context.Context) error {
 	changes := w.group.Leadership()
 	look := time.NewTicker(leaderPoll)
@@ -75,7 +75,7 @@ func (w *leadershipWatcher) watch(ctx context.Context) error {
 	}
 }
 
-// tellLeader announces who leads when it is another than told.
+// tellLeader announces the leader if it is another than told.
 func (w *leadershipWatcher) tellLeader(told string) string {
 	id, _ := w.group.Leader()
 	w.counts.Led(id)
@@ -86,7 +86,7 @@ func (w *leadershipWatcher) tellLeader(told string) string {
 	return id
 }
 
-// lead runs the loop of one leadership and returns what ends it and waits for it.
+// lead runs the loop of one leadership; stop ends it and waits for it.
 func (w *leadershipWatcher) lead(ctx context.Context, term uint64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -101,12 +101,11 @@ func (w *leadershipWatcher) lead(ctx context.Context, term uint64) (stop func())
 	}
 }
 
-// loopPause is how long a server that leads waits before it runs a loop again.
+// loopPause is the pause before a leader restarts its loop.
 const loopPause = 200 * time.Millisecond
 
-// keepLoop runs a loop until ctx ends. One that ended by itself is followed by
-// another: the group tells when this server leads no more, and until then nobody
-// else would lead the nodes.
+// keepLoop runs a loop until ctx ends, and restarts one that ended: raft reports when this
+// server loses leadership, and until then no other server would lead the nodes.
 func (w *leadershipWatcher) keepLoop(ctx context.Context, term uint64) {
 	for {
 		err := w.run(ctx, term)
@@ -120,7 +119,7 @@ func (w *leadershipWatcher) keepLoop(ctx context.Context, term uint64) {
 	}
 }
 
-// run waits until everything committed before is applied here, then leads.
+// run waits until everything committed before is applied, then runs the loop.
 func (w *leadershipWatcher) run(ctx context.Context, term uint64) error {
 	if err := w.group.Verify(ctx); err != nil {
 		return err

@@ -18,11 +18,11 @@ import (
 	"headroom/ledger"
 )
 
-// viewWait bounds how long a scrape waits for the loop and for the proof that this
-// server leads; then it tells what a follower would.
+// viewWait bounds how long a scrape waits for the loop and for the proof of leadership; then
+// the scrape is that of a follower.
 const viewWait = 2 * time.Second
 
-// observe is what this server knows as of now, for the metrics.
+// observe returns this server's present view for the metrics.
 func (s *server) observe() *metrics.View {
 	ctx, cancel := context.WithTimeout(context.Background(), viewWait)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"headroom/ledger/leader"
 )
 
-// refuse turns why a proposal failed into the refusal that the operator meets.
+// refuse converts the error of a proposal to a refusal.
 func (q *requests) refuse(err error, own ...refusalRule) error {
 	if errors.Is(err, consensus.ErrNotLeader) || errors.Is(err, consensus.ErrClosed) || errors.Is(err, leading.ErrDeposed) {
 		return q.notLeader()
@@ -93,7 +93,7 @@ func refusals() []refusalRule {
 	}
 }
 
-// memberRefusals are what operators meet when they change the group.
+// memberRefusals returns the refusals of membership changes.
 func memberRefusals() []refusalRule {
 	const failed, exists, missing = connect.CodeFailedPrecondition, connect.CodeAlreadyExists, connect.CodeNotFound
 	return []refusalRule{

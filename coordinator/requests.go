@@ -21,33 +21,33 @@ import (
 	"headroom/ledger/leader"
 )
 
-// requests hands what this server is asked for to the loop of its leadership, while it
-// leads, and turns what comes of it into answers and refusals.
+// requests passes requests to the loop while this server is the leader, and converts the
+// results to answers and refusals.
 type requests struct {
 	id      string
 	machine *statemachine.Machine
-	// leader is another server that leads, and its address; empty while that is not known.
+	// leader returns the leader if it is another server, and its address; empty while unknown.
 	leader func() (id, address string)
-	loop   atomic.Pointer[leading.Loop] // nil while this server does not lead
+	loop   atomic.Pointer[leading.Loop] // nil on a follower
 }
 
-// leads reports whether this server leads the nodes.
+// leads reports whether this server is the leader and runs its loop.
 func (q *requests) leads() bool { return q.loop.Load() != nil }
 
-// hasten asks for an early tick, where this server leads.
+// hasten requests an early tick on the leader.
 func (q *requests) hasten(ctx context.Context) {
 	if l := q.loop.Load(); l != nil {
 		l.Hasten(ctx)
 	}
 }
 
-// notLeader is the refusal of a server that does not lead, with the leader's address when it is known.
+// notLeader returns the refusal of a follower, with the leader's address if it is known.
 func (q *requests) notLeader() error {
 	id, address := q.leader()
 	return rpc.NotLeader(id, address)
 }
 
-// ask runs f on the loop, after this server has proven that it leads.
+// ask runs f on the loop, after this server has proved that it is the leader.
 func (q *requests) ask(ctx context.Context, f func(*leading.Known)) error {
 	l := q.loop.Load()
 	if l == nil {
@@ -56,7 +56,7 @@ func (q *requests) ask(ctx context.Context, f func(*leading.Known)) error {
 	return q.unled(l.Ask(ctx, f))
 }
 
-// unled turns why a loop did not answer into a refusal: it may have lost the lead without knowing.
+// unled converts a loop's error to a refusal: it may have lost leadership unnoticed.
 func (q *requests) unled(err error) error {
 	switch {
 	case err == nil:
@@ -68,8 +68,8 @@ func (q *requests) unled(err error) error {
 	}
 }
 
-// request has the leadership carry out a request, and gives what came of it. What is only
-// tried out is told after this server has proven that it leads.
+// request makes the leader carry out a request and returns the result. A dry run is answered
+// only after this server has proved that it is the leader.
 func (q *requests) request(ctx context.Context, r *leader.Request) (leader.Answer, error) {
 	l := q.loop.Load()
 	if l == nil {
@@ -84,7 +84,7 @@ func (q *requests) request(ctx context.Context, r *leader.Request) (leader.Answe
 	return a, q.unled(err)
 }
 
-// change has one command carried out.
+// change carries out one command.
 func (q *requests) change(ctx context.Context, c ledger.Command) (ledger.Result, error) {
 	return q.changeWith(ctx, c, nil)
 }
@@ -102,8 +102,8 @@ func (q *requests) changeWith(ctx context.Context, c ledger.Command, build func(
 	return res, nil
 }
 
-// command is a command with the caller's actor, reason, key and revision. Who has
-// shown who they are is the actor, whatever the message says.
+// command returns a command with the caller's actor, reason, key and revision. An
+// authenticated caller is the actor, whatever the message has.
 func command(ctx context.Context, c *headroomv1.Change, fallback string) ledger.Command {
 	out := ledger.Command{
 		Actor: cmp.Or(access.CallerOf(ctx).Name, c.GetActor(), fallback), Reason: c.GetReason(), RequestID: c.GetRequestId(),
@@ -114,8 +114,8 @@ func command(ctx context.Context, c *headroomv1.Change, fallback string) ledger.
 	return out
 }
 
-// read lets f look at the state: the leader's, proven, with what
-// it knows beside the log; or this server's own, with nothing, when stale is asked for.
+// read calls f with the state: the leader's, proved, with its Known; or with stale this
+// server's own and a nil Known.
 func (q *requests) read(ctx context.Context, stale bool, f func(st *ledger.State, k *leading.Known)) (*headroomv1.Meta, error) {
 	meta := &headroomv1.Meta{Server: q.id, Consistency: "linearizable"}
 	look := func(k *leading.Known) {
@@ -127,7 +127,7 @@ func (q *requests) read(ctx context.Context, stale bool, f func(st *ledger.State
 	if !stale {
 		return meta, q.ask(ctx, look)
 	}
-	// A server that cannot prove its lead any more still answers from what it has.
+	// A server that can no longer prove its leadership still answers from its own state.
 	if q.loop.Load() != nil && q.ask(ctx, look) == nil {
 		return meta, nil
 	}
@@ -139,8 +139,7 @@ func (q *requests) read(ctx context.Context, stale bool, f func(st *ledger.State
 	return meta, nil
 }
 
-// tried has a change tried on a copy of the state, then carried out unless it is only
-// asked about.
+// tried tries a change on a copy of the state, and then carries it out unless it is a dry run.
 func (q *requests) tried(
 	ctx context.Context, who *headroomv1.Change, dryRun bool, build func(leader.View, *ledger.Command) error, own ...refusalRule,
 ) (*headroomv1.ChangeResponse, error) {

@@ -58,7 +58,7 @@ type server struct {
 	poweredOff func(ctx context.Context, address string) (bool, error)
 	members    *members.Members // nil until the log is open
 	counts     *metrics.Counts
-	// told is what Prometheus is told.
+	// told gathers the metrics for Prometheus.
 	told     prometheus.Gatherer
 	recorder *diagnostics.Recorder // nil while it is off
 	traces   *traces.Tracer        // nil while it is off
@@ -68,7 +68,7 @@ type server struct {
 	braking  *brakes.Watcher
 	gossip   atomic.Pointer[gossip.Gossip] // nil without gossip
 	port     atomic.Pointer[net.Listener]  // where nodes and operators come in; nil until it is open
-	// opened says that the log is open: until then no other server is let in.
+	// opened is true once the log is open: until then other servers are rejected.
 	opened  atomic.Bool
 	denials *denials.Store
 	// wall is this server's wall clock: for the audit log, and for what is due by the
@@ -104,7 +104,7 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 	return s
 }
 
-// identify reads who this server is.
+// identify reads this server's certificate.
 func (s *server) identify() error {
 	if s.cfg.TLS.Off() {
 		s.logger.Warn("tls is off; everybody who can connect to this machine's loopback can control the cluster")

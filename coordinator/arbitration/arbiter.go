@@ -1,14 +1,14 @@
-// Package arbitration decides what is done about the jobs of a cluster: it hands what a
-// leader has seen of them to the pure arbiters of jobs/arbiter, one for each engine, and
-// turns their decisions into commands of the ledger and messages.
+// Package arbitration decides about the jobs of a cluster: it passes what a leader has gathered
+// to the pure arbiters of jobs/arbiter, one for each engine, and converts their decisions to
+// commands of the ledger and messages.
 //
-// The one idea: a decision is a function of what was seen and of what the arbiter
-// remembers of the jobs. The leader gathers (Seen), a Decider decides (Decided), and the
-// leader commits and tells it. A new leader begins with a new Decider, and leaves shares as
-// they are in the engines until that one knows the jobs.
+// The one idea: a decision is a function of what was gathered and of what the arbiter remembers
+// of the jobs. The leader gathers (Seen), a Decider decides (Decided), and the leader commits
+// and sends the result. A new leader starts with a new Decider, and leaves the engines' shares
+// unchanged until that one has learned the jobs.
 //
-// What it never does: read a clock, ask the network, commit, or decide a stop or a drop
-// ratio below a job's quality floor.
+// What it never does: read a clock, use the network, commit, or decide a stop or a drop ratio
+// below a job's quality floor.
 package arbitration
 
 import (

@@ -39,8 +39,7 @@ var (
 	errNoMore = errors.New("no brake generation left")
 )
 
-// Store is what this server knows of the brake and how it sets one. It is safe
-// for use by many goroutines.
+// Store has the newest brake of this server, and sets new ones. It is safe for concurrent use.
 type Store struct {
 	logger *slog.Logger
 	dirty  chan struct{} // the newest brake is not on disk yet
@@ -65,7 +64,7 @@ type setting struct {
 	again   bool // it was set anew
 }
 
-// New knows of no brake yet.
+// New returns a store without a brake.
 func New(logger *slog.Logger) *Store {
 	return &Store{logger: logger, dirty: make(chan struct{}, 1), save: func([]byte) error { return nil }, unproven: map[string]uint64{}}
 }
@@ -187,7 +186,7 @@ func (b *Store) hear(s brake.Signed) bool {
 	return true
 }
 
-// prove takes in a signed brake as a node tells it, and reports whether it is news.
+// prove records a signed brake reported by a node, and reports whether it is new.
 func (b *Store) prove(data []byte) (brake.Signed, bool) {
 	if g, ok := brake.Generation(data); !ok || g <= b.Known().Generation {
 		return brake.Signed{}, false
@@ -304,7 +303,7 @@ func (b *Store) Keep(ctx context.Context) error {
 	}
 }
 
-// AwaitStored waits a moment until a generation is on disk, and says why it is not.
+// AwaitStored waits briefly until a generation is on disk, and returns an error if it is not.
 func (b *Store) AwaitStored(generation uint64) string {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
@@ -324,7 +323,7 @@ func (b *Store) AwaitStored(generation uint64) string {
 	}
 }
 
-// Alarms are the nodes that tell a brake which nobody has proven.
+// Alarms returns the nodes that report a brake without a proof.
 func (b *Store) Alarms() []alarms.Alarm {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -339,7 +338,7 @@ func (b *Store) Alarms() []alarms.Alarm {
 	return out
 }
 
-// Tells reports whether a node tells a generation that nobody has proven.
+// Tells reports whether a node reports a generation without a proof.
 func (b *Store) Tells(generation uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

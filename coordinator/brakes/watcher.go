@@ -29,7 +29,7 @@ type Watcher struct {
 	Logger *slog.Logger
 }
 
-// InLog is the highest brake generation that this server's log knows.
+// InLog returns the highest brake generation in this server's log.
 func (w *Watcher) InLog() (generation uint64) {
 	w.Machine.View(func(st *ledger.State) { generation = max(st.Brake.Set, st.Brake.Lifted) })
 	return generation

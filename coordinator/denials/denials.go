@@ -1,10 +1,10 @@
-// Package denials keeps which certificates are denied, beside the log of a coordinator server.
+// Package denials stores which certificates are denied, beside the log of a coordinator server.
 //
-// The one idea: what was ever denied stays denied. The log has the denials; a file beside
-// it holds them too, so that neither a restart nor a restore from an older snapshot lets a
-// certificate in again, and the leader commits those that the log has lost.
+// The one idea: a denial is permanent. The log has the denials, and so does a file beside it, so
+// that neither a restart nor a restore from an older snapshot accepts a certificate again. The
+// leader commits those that the log has lost.
 //
-// What it never does: forget a denial, or keep an entry of the log waiting for the file.
+// What it never does: forget a denial, or delay a log entry because of the file.
 package denials
 
 import (
@@ -31,7 +31,7 @@ type Config struct {
 	// State lets read the committed state; Commit commits a command, where this server leads.
 	State  func(func(*ledger.State))
 	Commit func(context.Context, ledger.Command) error
-	// Tell has everybody told who is denied.
+	// Tell requests sending the denials to all nodes.
 	Tell   func()
 	Logger *slog.Logger
 }
@@ -102,8 +102,8 @@ func (s *Store) Keep(ctx context.Context) error {
 	}
 }
 
-// CommitMissing commits denials that this server knows and the log does not: the group
-// began anew from a snapshot that was older.
+// CommitMissing commits denials that the log lacks: the cluster was restored from an older
+// snapshot.
 func (s *Store) CommitMissing(ctx context.Context) {
 	var missing []secure.Denial
 	s.state(func(st *ledger.State) {

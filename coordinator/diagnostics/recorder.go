@@ -1,11 +1,10 @@
-// Package diagnostics keeps what a bug report needs of a running coordinator: its newest
-// log lines, an execution trace of the seconds before a tick that came too late, and
-// traces on demand.
+// Package diagnostics collects what a bug report needs of a running coordinator: its newest
+// log lines, an execution trace of the seconds before a late tick, and traces on demand.
 //
-// The one idea: it costs little until somebody asks. Everything is bounded in memory and
-// on disk, and nobody waits for it.
+// The one idea: it costs little until it is used. Everything is bounded in memory and on disk,
+// and nothing waits for it.
 //
-// What it never does: hold up a tick, or keep the value of an attribute that may be a secret.
+// What it never does: delay a tick, or keep the value of an attribute that may be a secret.
 package diagnostics
 
 import (

@@ -75,7 +75,7 @@ func (e *jobEnergy) measured(u energy.Use) *ledger.JobEnergy {
 	}
 }
 
-// running is what was drawn for a job that has not ended, as far as this leader knows; nil while unknown.
+// running returns the energy attributed to a job that has not ended; nil while unknown.
 func (e *jobEnergy) running(id string) *ledger.JobEnergy {
 	if u, known := e.book.Job(id); known {
 		return e.measured(u)

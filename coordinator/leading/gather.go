@@ -199,7 +199,7 @@ func (g *jobGatherer) evicted(p ledger.Sprint, now time.Time) string {
 	return fmt.Sprintf("job %s runs on none of its nodes any more", p.Job)
 }
 
-// sprintOf is the sprint of a job that no node was told to end; false without one.
+// sprintOf returns the sprint of a job that is not ending; false without one.
 func sprintOf(s *ledger.State, job string) (ledger.Sprint, bool) {
 	for _, id := range slices.Sorted(maps.Keys(s.Sprints)) {
 		if p := s.Sprints[id]; p.Job == job && p.Open() && p.Ended == "" {

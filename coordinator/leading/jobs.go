@@ -43,7 +43,7 @@ const (
 	outlookLife = 3 * jobsEvery
 )
 
-// jobLoop looks at the jobs for one leadership, and remembers what it has decided and told.
+// jobLoop checks the jobs during one leadership, and remembers its decisions and directives.
 type jobLoop struct {
 	*leadership
 
@@ -97,7 +97,7 @@ func (l *jobLoop) acknowledge(a *headroomv1.DirectiveAck) {
 	}
 }
 
-// tellAgain has an order told again after the next look.
+// tellAgain makes an order be sent again after the next check.
 func (l *jobLoop) tellAgain(subject string) { delete(l.told, subject) }
 
 // early returns when an early look is due, once for each that is.
@@ -227,7 +227,7 @@ func (l *jobLoop) refused(c ledger.Command, err error) {
 	l.logger.Warn("job decision rejected", slog.String("job", id), slog.Any("error", err))
 }
 
-// show is a job with what this leader knows of it beside the log.
+// show returns a job with its progress.
 func (l *jobLoop) show(j ledger.Job) *headroomv1.Job {
 	m := view.Job(j)
 	if j.State != ledger.JobAccepted {
@@ -258,7 +258,7 @@ func (l *jobLoop) running(s *ledger.State) map[string]int {
 	return out
 }
 
-// alarms are directives that were refused, and engines whose containers cannot be shared out.
+// alarms returns refused directives, and engines whose containers cannot be divided.
 func (l *jobLoop) alarms() []alarms.Alarm {
 	var out []alarms.Alarm
 	if l.reports.refusal != "" && l.reports.newestRefused > l.reports.newestAcked {

@@ -32,20 +32,20 @@ const (
 	proposeDeadline = 5 * time.Second
 )
 
-// ErrDeposed is what a question gets when the loop ends before it has answered.
+// ErrDeposed is returned if the loop ends before it has answered.
 var ErrDeposed = errors.New("coordinator: this server lost leadership")
 
-// Log is what the loop needs of the log.
+// Log is the loop's view of the log.
 type Log interface {
 	// ProposeIn commits data in the given term, or not at all.
 	ProposeIn(ctx context.Context, term uint64, data []byte) (any, error)
 }
 
-// NodeStreams is what the loop needs of the streams to nodes; nothing of it waits.
+// NodeStreams is the loop's view of the streams to nodes. Its methods never wait.
 type NodeStreams interface {
 	// Grant pushes a lease to a node.
 	Grant(g ledger.NodeGrant)
-	// Wait tells a node that it is charged but not granted a lease, and why.
+	// Wait sends a node the reason why it is charged but gets no lease.
 	Wait(node, reason string)
 	// Conflicts returns, by node name, why another machine that used the name lately was refused.
 	Conflicts() map[string]string
@@ -53,7 +53,7 @@ type NodeStreams interface {
 	CertificateEnds() map[string]time.Time
 }
 
-// SchedulerStreams is what the loop needs of the streams to schedulers; nothing of it waits.
+// SchedulerStreams is the loop's view of the streams to schedulers. Its methods never wait.
 type SchedulerStreams interface {
 	// PushCaps pushes the caps of nodes.
 	PushCaps(e lease.Epoch, caps []leader.Cap)
@@ -65,7 +65,7 @@ type SchedulerStreams interface {
 	Subject(seq uint64) (subject string, newest bool)
 }
 
-// Config is what a loop needs of the server that leads.
+// Config has the loop's dependencies.
 type Config struct {
 	// Server is this server's id; Epoch is the leadership's.
 	Server string
@@ -88,7 +88,7 @@ type Config struct {
 	Wall func() time.Time
 	// PoweredOff asks the BMC at an address whether its machine is off; nil where none may be asked.
 	PoweredOff func(ctx context.Context, address string) (bool, error)
-	// Brakes is what this server knows of the brake.
+	// Brakes is this server's view of the brake.
 	Brakes Brakes
 	// Decider decides about jobs.
 	Decider arbitration.Decider
@@ -99,11 +99,11 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Brakes is what the loop needs of the brake.
+// Brakes is the loop's view of the brake.
 type Brakes interface {
-	// Known is the newest brake that this server has heard of; generation 0 for none.
+	// Known returns the newest brake that this server has received; generation 0 for none.
 	Known() brake.Signed
-	// Alarms are the nodes that tell a brake which nobody has proven.
+	// Alarms returns the nodes that report a brake without a proof.
 	Alarms() []alarms.Alarm
 }
 
@@ -314,7 +314,7 @@ func (l *Loop) ticked(ctx context.Context, err error) {
 	l.askBMCs(ctx)
 }
 
-// answer hands an answer to whoever asked; what the leadership asked itself is logged.
+// answer passes an answer to the caller; the leader's own requests are logged.
 func (l *Loop) answer(a leader.Answer) {
 	if done, ok := a.Request.Done.(func(leader.Answer)); ok {
 		done(a)
@@ -333,7 +333,7 @@ func (l *Loop) answer(a leader.Answer) {
 	}
 }
 
-// deposed reports whether the log refuses because this server leads no more.
+// deposed reports whether the log refused because this server lost leadership.
 func deposed(err error) bool {
 	return errors.Is(err, consensus.ErrNotLeader) || errors.Is(err, consensus.ErrClosed) || errors.Is(err, ledger.ErrEpoch)
 }
@@ -451,7 +451,7 @@ func (l *Loop) await(
 	}
 }
 
-// Known is what this leader knows beside the log: for the loop's goroutine alone.
+// Known returns the leader's data beside the log, for the loop's goroutine only.
 func (l *Loop) Known() *Known { return l.known }
 
 // Post runs f on the loop's goroutine and does not wait for it.

@@ -87,7 +87,7 @@ func stopOrder(j ledger.Job) streams.Order {
 	}
 }
 
-// content tells orders of one subject apart.
+// content distinguishes orders of one subject.
 func content(o streams.Order) string {
 	switch {
 	case o.Stop != nil:
@@ -140,7 +140,7 @@ func (l *jobLoop) moveOrders(s *ledger.State) (out []streams.Order) {
 	return out
 }
 
-// sprintOrder is what the scheduler is told of a job's sprint; false when there is nothing.
+// sprintOrder returns the order about a job's sprint; false without one.
 func (l *jobLoop) sprintOrder(s *ledger.State, j ledger.Job) (streams.Order, bool) {
 	subject := sprintSubject + j.ID
 	if p, ok := sprintOf(s, j.ID); ok {

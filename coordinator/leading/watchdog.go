@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// A leadership whose loop stands still renews no lease and carries out no cut, while
-// raft's own heartbeats go on and keep every other server from leading (promise P5). So
-// the loop is watched from outside it.
+// A leader whose loop is stuck renews no lease and makes no cut, while raft's own heartbeats
+// continue and keep every other server from becoming leader (promise P5). So the loop is
+// watched from outside.
 const (
-	// watchEvery is the time between two looks.
+	// watchEvery is the interval between two checks.
 	watchEvery = 500 * time.Millisecond
-	// stuckLooks in a row without a turn of the loop give up the lead: longer than one
+	// stuckLooks checks in a row without a turn of the loop transfer leadership: longer than one
 	// entry may take to commit or fail (proposeDeadline), after which the loop turns.
 	stuckLooks = int((proposeDeadline + 2*time.Second) / watchEvery)
-	// stuckEnd looks end the process: whoever hangs is started anew by the service manager.
+	// stuckEnd checks without a turn end the process; the service manager restarts it.
 	stuckEnd = stuckLooks + int(3*time.Second/watchEvery)
 )
 
-// errStuck ends a server whose leadership stands still.
+// errStuck ends a server whose loop is stuck.
 var errStuck = errors.New("the leader's loop is stuck")
 
 // stall counts the looks at which a loop had not turned since the look before. Looks, not
@@ -45,7 +45,7 @@ func (s *stall) look(turns uint64) int {
 // watchdog watches one leadership's loop.
 type watchdog struct {
 	turns *atomic.Uint64
-	// giveUp hands the lead to another server. It may take as long as it likes.
+	// giveUp transfers leadership to another server. It may block.
 	giveUp func(context.Context) error
 	// end ends the process.
 	end    func(error)

@@ -1,13 +1,12 @@
-// Package members looks after the servers of the group: which there are, what they say of
-// themselves, how they do, and what is left to do about them.
+// Package members manages the servers of the cluster: which there are, what they report, their
+// health, and the membership changes that are left to do.
 //
-// The one idea: which servers there are to be stands in the ledger, with their addresses
-// and whether they are to vote or to leave; raft has a list of its own, of those there
-// are. The leader makes raft's list like the ledger's, one step at a time. So a change that
-// has begun is finished by whoever leads next.
+// The one idea: the ledger has the wanted servers, with their addresses and whether each is
+// to vote or to leave; raft has a list of the present ones. The leader changes raft's list to
+// match the ledger's, one step at a time. So the next leader finishes a change that was begun.
 //
-// A server that hears no leader asks the others whether it still belongs to the group, and
-// ends when a leader says that it does not (ErrExpelled).
+// A server without a leader asks the others whether it is still a member, and exits if a
+// leader answers that it is not (ErrExpelled).
 //
-// What it never does: decide about watts, or take in a server that has a log of its own.
+// What it never does: decide about power, or add a server that has a log of its own.
 package members

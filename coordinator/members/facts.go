@@ -56,7 +56,7 @@ type farewell struct {
 	at   time.Time
 }
 
-// Self is what this server says of itself.
+// Self returns this server's own facts.
 func (f *Facts) Self() *headroomv1.ServerFacts {
 	self := f.roster.self
 	disk := f.roster.group.Disk()
@@ -99,7 +99,8 @@ const longestWords = 500
 // lastWait is how long a server that ends itself tries to say why.
 const lastWait = 300 * time.Millisecond
 
-// SayLastWords tells the others why this server ends. The network may work where the disk does not.
+// SayLastWords sends the other servers the reason why this server exits. The network may work
+// although the disk does not.
 func (f *Facts) SayLastWords(why error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWait)
 	defer cancel()
@@ -184,7 +185,7 @@ func (f *Facts) since(moment time.Time) map[string]fact {
 	return out
 }
 
-// inquire asks one server what it says of itself.
+// inquire requests the facts of one server.
 func (f *Facts) inquire(ctx context.Context, addr string) (*headroomv1.ServerFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -35,7 +35,7 @@ type Health struct {
 	Tolerates int32
 }
 
-// Health is the health by what the servers have said since a moment. Only a leader can tell.
+// Health returns the servers' health by their reports since a moment. Only a leader has them.
 func (m *Members) Health(since time.Time) (Health, error) {
 	now, err := m.now(since)
 	if err != nil {
@@ -116,7 +116,7 @@ func (j judged) message(now time.Time) *headroomv1.MemberHealth {
 	return m
 }
 
-// items are what is to be said of the server, the worst first.
+// items returns the server's health items, the worst first.
 func (j judged) items(now time.Time) []*headroomv1.HealthItem {
 	var fails, warns []*headroomv1.HealthItem
 	add := func(fail bool, code, text, hint string) {
@@ -141,7 +141,7 @@ func (j judged) items(now time.Time) []*headroomv1.HealthItem {
 
 type adder = func(fail bool, code, text, hint string)
 
-// place is whether it is where it is to be.
+// place checks whether raft's list has the server as the ledger wants it.
 func (j judged) place(add adder) {
 	why := ""
 	if j.stuck != nil {
@@ -157,7 +157,7 @@ func (j judged) place(add adder) {
 	}
 }
 
-// presence is whether it is heard and keeps up.
+// presence checks whether the server answers and keeps up.
 func (j judged) presence(add adder, now time.Time) {
 	if j.fact.said == nil && j.words.text != "" {
 		add(true, "member-ended", fmt.Sprintf("it exited %v ago: %s", now.Sub(j.words.at).Round(time.Second), j.words.text),
@@ -174,7 +174,7 @@ func (j judged) presence(add adder, now time.Time) {
 	}
 }
 
-// disk is how the disk under its log does.
+// disk checks the disk of its log.
 func (j judged) disk(add adder) {
 	f := j.fact.said
 	if f.DiskFreeBytes != nil && f.GetDiskFreeBytes() < diskLow {
@@ -190,7 +190,7 @@ func (j judged) disk(add adder) {
 	}
 }
 
-// clock is whether its wall clock agrees with the leader's.
+// clock compares its wall clock with the leader's.
 func (j judged) clock(add adder) {
 	if off := j.fact.offset; off.Abs() > clockWarn {
 		add(off.Abs() > clockFail, "member-clock", fmt.Sprintf("its clock differs from the leader's by %v", off.Round(10*time.Millisecond)),
@@ -198,7 +198,7 @@ func (j judged) clock(add adder) {
 	}
 }
 
-// version is whether it holds the group back at older rules, or cannot follow it.
+// version checks whether it delays new rules, or does not support those in force.
 func (j judged) version(add adder) {
 	f := j.fact.said
 	switch {
@@ -211,7 +211,7 @@ func (j judged) version(add adder) {
 	}
 }
 
-// gossip is whether somebody gossips with a key that this server does not have.
+// gossip checks whether gossip arrived with a key that this server does not have.
 func (j judged) gossip(add adder) {
 	f := j.fact.said
 	if ago := time.Duration(f.GetForeignGossipMs()) * time.Millisecond; f.ForeignGossipMs != nil && ago < foreignShown {
@@ -220,7 +220,7 @@ func (j judged) gossip(add adder) {
 	}
 }
 
-// gossipKeys is whether all servers send with one gossip key.
+// gossipKeys checks whether all servers send with the same gossip key.
 func gossipKeys(members []*headroomv1.MemberHealth) []*headroomv1.HealthItem {
 	var order []string
 	senders := map[string][]string{}
@@ -245,7 +245,7 @@ func gossipKeys(members []*headroomv1.MemberHealth) []*headroomv1.HealthItem {
 	}}
 }
 
-// tolerates is how many of the servers that vote may still fail.
+// tolerates returns how many more voters may fail.
 func tolerates(all []consensus.Health) int32 {
 	voters, healthy := 0, 0
 	for _, h := range all {
@@ -259,7 +259,7 @@ func tolerates(all []consensus.Health) int32 {
 	return int32(healthy - (voters/2 + 1))
 }
 
-// groupHealth is what is to be said of the group as a whole.
+// groupHealth returns the health items of the cluster as a whole.
 func groupHealth(now membership) []*headroomv1.HealthItem {
 	voters := 0
 	for _, h := range now.members {

@@ -138,7 +138,7 @@ func (m *Members) keepOnce(ctx context.Context) error {
 	return nil
 }
 
-// lost reports whether this server has heard of no leader for lostAfter.
+// lost reports whether this server has had no leader for lostAfter.
 func (m *Members) lost() bool {
 	id, _ := m.Roster.group.Leader()
 	m.mu.Lock()
@@ -152,7 +152,7 @@ func (m *Members) lost() bool {
 	return id == "" && time.Since(m.since) >= lostAfter
 }
 
-// waitForGroup says once what this server waits for.
+// waitForGroup logs once what this server waits for.
 func (m *Members) waitForGroup(ctx context.Context) {
 	self := m.Roster.self
 	text := fmt.Sprintf("run coordinator member add %s --rpc %s on a server of the cluster", self.ID, self.RPC)
@@ -167,7 +167,7 @@ func (m *Members) waitForGroup(ctx context.Context) {
 	}
 }
 
-// ErrExpelled means that the group goes on without this server.
+// ErrExpelled means that the cluster continues without this server.
 var ErrExpelled = errors.New("the cluster continues without this server")
 
 // expelled says that this server has no place in the group any more, where a

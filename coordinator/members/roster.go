@@ -177,7 +177,7 @@ func (r *Roster) Heir() (string, error) {
 	return best, nil
 }
 
-// MayLead says why a server cannot be handed the lead.
+// MayLead returns why leadership cannot be transferred to a server, or nil.
 func (r *Roster) MayLead(id string) error {
 	all, err := r.group.Health()
 	if err != nil {

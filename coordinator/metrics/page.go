@@ -9,12 +9,12 @@ const pageIntro = `# Metrics of the coordinator
 
 This page is generated from the program (` + "`UPDATE=1 go test ./coordinator/metrics`" + `).
 
-A coordinator server serves these for Prometheus at ` + "`http://ADDRESS/metrics`" + ` when ` + "`metrics.listen`" + ` names an address in
-coordinator.yaml; by default it serves none. The units are base units. What is unknown is absent: never 0, never -1. A counter is
-there with 0 before its first event. A scrape changes nothing and resets nothing.
+A coordinator server exports these metrics to Prometheus at ` + "`http://ADDRESS/metrics`" + ` when ` + "`metrics.listen`" + ` names an address in
+coordinator.yaml; by default it exports none. All units are base units. An unknown value is absent: never 0, never -1. A counter is
+0 before its first event. A scrape resets nothing.
 
-Scrape every server of the group. A follower tells the committed state; what only the leader hears is absent there. Counters
-belong to the process that counts: they begin at 0 when it starts, and a new leader goes on with its own, so sum them over the servers.
+Scrape every server of the cluster. A follower exports the committed state; what only the leader hears is absent there. Counters
+belong to a process: they start at 0 with it, and a new leader continues with its own, so sum them over the servers.
 
 | metric | kind | labels | meaning |
 | --- | --- | --- | --- |
@@ -22,11 +22,11 @@ belong to the process that counts: they begin at 0 when it starts, and a new lea
 
 const pageOutro = `
 The process metrics are those of [powerd](metrics.md): ` + "`process_cpu_seconds_total`" + `, ` + "`process_resident_memory_bytes`" + ` and the others.
-Where OpenMetrics is negotiated, each bucket of ` + "`headroom_commit_duration_seconds`" + ` carries the revision that was made last.
+Where OpenMetrics is negotiated, each bucket of ` + "`headroom_commit_duration_seconds`" + ` has an exemplar with the newest revision.
 
-An answer stands for a second, whoever asks how often. Anybody may ask who reaches the address: bind it to loopback or to a network
-that you trust. A request is read and answered within 10 s, 16 connections are held and 4 scrapes answered at a time.
+An answer is cached for one second. There is no authentication: bind the address to loopback or to a trusted network. A request
+is limited to 10 s, and the server to 16 connections and 4 scrapes at a time.
 
-Rules that alert on these metrics are in [deploy/prometheus/alerts.yaml](../deploy/prometheus/alerts.yaml), with a page of
+Alerting rules for these metrics are in [deploy/prometheus/alerts.yaml](../deploy/prometheus/alerts.yaml), with a page of
 [docs/runbooks](runbooks/README.md) for each.
 `

@@ -1,13 +1,12 @@
-// Package recovery begins a new incarnation of a group on one stopped server: from a snapshot
-// file, or from the log of a survivor; and it reads the log of a stopped server.
+// Package recovery starts a new incarnation of a cluster on one stopped server, from a
+// snapshot file or from the log of a surviving server; and it reads the log of a stopped server.
 //
-// The one idea: the new state is made in a folder beside the old one; then the two change
-// places in one step. Whenever it is interrupted, the folder of the server holds either the
-// old state or the new one, whole. The group has this server alone; the others join it
-// empty, so no two servers can each believe to have the state.
+// The one idea: the new state is written to a folder beside the old one; then the two are
+// exchanged in one step. If it is interrupted, the server's folder has either the old state or
+// the new one, complete. The new cluster has this server only; the others join it empty, so no
+// two servers can both claim to have the state.
 //
-// What it never does: touch a server that runs, take saved budgets for true, or throw the
-// old state away.
+// What it never does: change a running server, trust saved budgets, or delete the old state.
 package recovery
 
 import (
@@ -83,7 +82,7 @@ type Result struct {
 	End *consensus.End
 }
 
-// noteFile says, in a folder of a server, which request made its state.
+// noteFile names, in a server's folder, the request that made its state.
 const noteFile = "begun.json"
 
 // begunNote is what noteFile holds.

@@ -1,10 +1,10 @@
-// Package snapshot is the file of "coordinator snapshot save": the committed state of a
-// group, with a header that says what it is.
+// Package snapshot reads and writes the file of "coordinator snapshot save": the committed
+// state of a cluster, with a header that describes it.
 //
-// The one idea: a file is believed whole or not at all. The header names how many bytes
-// follow and their SHA-256, and it must be the header of the very state that they restore to.
+// The one idea: a file is valid as a whole or not at all. The header has the length and SHA-256
+// of the state, and must match the state that is restored from it.
 //
-// What it never does: keep part of a damaged file, or change a running server.
+// What it never does: use part of a damaged file, or change a running server.
 package snapshot
 
 import (
@@ -35,7 +35,7 @@ const (
 	longestHeader = 64 << 10
 )
 
-// Header says what a snapshot file holds. Fields are only ever added.
+// Header describes a snapshot file. Fields are only ever added.
 type Header struct {
 	// Format of the file.
 	Format int `json:"format"`

@@ -1,9 +1,9 @@
 // Package statemachine hosts the ledger for consensus: it decodes the entries of the log,
-// applies them to the state, and lets others read it.
+// applies them to the state, and gives others read access.
 //
-// The one idea: an entry has the same effect on every server. What cannot be decoded or
-// is refused leaves the state as it was everywhere, and a server that does not know the
-// rules of an entry ends instead of differing from the others.
+// The one idea: an entry has the same effect on every server. An entry that cannot be decoded,
+// or is refused, changes the state on no server; a server that does not support the rules of
+// an entry exits rather than diverge.
 //
 // What it never does: decide, wait, or hand out a state that may still change.
 package statemachine
@@ -26,11 +26,11 @@ type Machine struct {
 	state *ledger.State
 	index uint64 // of the newest entry applied; 0 after a snapshot and before any
 	Rules ledger.Known
-	// OnOutdated ends a server that cannot follow the group any more.
+	// OnOutdated ends a server that does not support the rules of an entry.
 	OnOutdated func(error)
 	// OnApplied gets the state after an entry, which it must not keep, and how long applying it took.
 	OnApplied func(after *ledger.State, took time.Duration)
-	// OnDenied is told what the log denies, whenever that may have grown.
+	// OnDenied receives the log's denials whenever there may be more.
 	OnDenied func([]ledger.Denial)
 	ticked   time.Time // when the newest tick was applied here, monotonic; zero before any
 }
@@ -80,7 +80,7 @@ func (m *Machine) Apply(index uint64, data []byte) any {
 	return Applied{Result: r, Err: err}
 }
 
-// follows tells whether this server knows the rules that an entry was written under.
+// follows returns an error if this server does not support the rules of an entry.
 func (m *Machine) follows(data []byte) error {
 	var head struct {
 		Rules     int  `json:"rules"`

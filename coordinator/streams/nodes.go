@@ -27,7 +27,7 @@ const (
 type Node struct {
 	who Origin
 	box chan *headroomv1.CoordinatorMessage
-	// denied asks for the denials to be told: apart from the box, which loses what is old.
+	// denied requests sending the denials: apart from the queue, which drops its oldest messages.
 	denied chan struct{}
 	heard  time.Time // last message; the lock of Nodes guards it
 }
@@ -40,13 +40,13 @@ type Origin struct {
 	CertificateEnds time.Time
 }
 
-// Box holds the messages to send.
+// Box returns the queue of messages to send.
 func (n *Node) Box() <-chan *headroomv1.CoordinatorMessage { return n.box }
 
-// Denied asks for the denials to be sent.
+// Denied receives requests to send the denials.
 func (n *Node) Denied() <-chan struct{} { return n.denied }
 
-// tellDenied asks once, however often the denials have changed.
+// tellDenied requests sending the denials once, however often they have changed.
 func (n *Node) tellDenied() {
 	select {
 	case n.denied <- struct{}{}:
@@ -96,7 +96,7 @@ func (n *Nodes) Open(who Origin) (s *Node, usedBy string) {
 	return s, ""
 }
 
-// refuse notes who was refused; the caller holds the lock.
+// refuse records a refused machine; the caller holds the lock.
 func (n *Nodes) refuse(who Origin, by string) {
 	if len(n.refused) < refusalsMost {
 		n.refused[who.Node] = refusal{fmt.Sprintf("machine %s, boot %s, says that it is %s, which is %s", who.Machine, who.Boot, who.Node, by), time.Now()}
@@ -131,8 +131,8 @@ func (n *Nodes) Conflicts() map[string]string {
 	return out
 }
 
-// Touch notes a message of a stream, and reports whether the stream still counts:
-// not once another process of the node has taken its place.
+// Touch records a message of a stream, and reports whether the stream is still valid: another
+// process of the node may have replaced it.
 func (n *Nodes) Touch(s *Node) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -155,7 +155,7 @@ func (n *Nodes) Grant(g ledger.NodeGrant) {
 	n.send(g.Node, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Lease{Lease: wire.LeaseMessage(g.Grant)}})
 }
 
-// Wait tells a node that it is charged but not granted a lease, and why.
+// Wait sends a node the reason why it is charged but gets no lease.
 func (n *Nodes) Wait(node, reason string) {
 	n.send(node, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_NotAdmitted{
 		NotAdmitted: &headroomv1.NotAdmitted{Reason: reason},
@@ -170,7 +170,7 @@ func (n *Nodes) send(node string, m *headroomv1.CoordinatorMessage) {
 	}
 }
 
-// TellDenials has every node told who is denied.
+// TellDenials requests sending the denials to every node.
 func (n *Nodes) TellDenials() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -26,7 +26,7 @@ type Scheduler struct {
 	box chan *headroomv1.DirectorMessage
 }
 
-// Box holds the messages to send.
+// Box returns the queue of messages to send.
 func (s *Scheduler) Box() <-chan *headroomv1.DirectorMessage { return s.box }
 
 // Order is a share, a stop, a sprint or a drop ratio that is in force until another of the same subject takes its place.

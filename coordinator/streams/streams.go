@@ -1,13 +1,13 @@
-// Package streams holds the open streams of one coordinator server: one to the powerd of
-// each node, and those to the schedulers.
+// Package streams holds the open streams of one coordinator server: one to the powerd of each
+// node, and those to the schedulers.
 //
-// The one idea: nobody who sends ever waits. Each stream has a box of bounded length whose
-// oldest message goes when it is full, because a newer lease always replaces an older one.
-// What must not be lost, the denials and the orders in force, is kept beside the boxes
-// and told again to whoever connects.
+// The one idea: a sender never waits. Each stream has a queue of bounded length that drops its
+// oldest message when it is full, because a newer lease always replaces an older one. What must
+// not be lost, denials and directives in force, is kept beside the queues and sent again on
+// every new connection.
 //
-// Every server keeps its streams open, leading or not; a follower says who leads. All
-// types are safe for use by many goroutines.
+// Every server keeps its streams open; a follower names the leader on them. All types are safe
+// for concurrent use.
 //
 // What it never does: decide, or send on the network itself; the RPC services do that.
 package streams
@@ -32,19 +32,19 @@ func New(self string) *Streams {
 	return &Streams{self: self, Nodes: newNodes(), Schedulers: newSchedulers()}
 }
 
-// Lead announces on every stream that this server leads, and begins the directives of its leadership.
+// Lead announces this server as the leader on every stream, and starts its directives.
 func (s *Streams) Lead(e lease.Epoch) {
 	s.Schedulers.begin(e)
 	s.Announce(&headroomv1.Leader{Id: s.self, Self: true, Epoch: wire.EpochMessage(e)})
 }
 
-// Announce tells every stream who leads.
+// Announce sends the leader on every stream.
 func (s *Streams) Announce(l *headroomv1.Leader) {
 	s.Nodes.announce(l)
 	s.Schedulers.announce(l)
 }
 
-// push puts a message into a box and drops the oldest when it is full.
+// push queues a message and drops the oldest one if the queue is full.
 func push[M any](box chan M, m M) {
 	for {
 		select {

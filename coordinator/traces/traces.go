@@ -1,14 +1,12 @@
-// Package traces tells an OpenTelemetry collector what a server spends its time on:
-// spans of ticks, of the heartbeats they answer, of changes and of requests that are
-// passed on to the leader.
+// Package traces sends spans of a server to an OpenTelemetry collector: of ticks, of the
+// heartbeats they answer, of changes and of requests forwarded to the leader.
 //
-// The one idea: it is off unless somebody asked for it, and off is a nil *Tracer. All
-// that is called on it then does nothing: no goroutine, no allocation, no clock is
-// read. Only this package knows OpenTelemetry.
+// The one idea: it is off by default, and off is a nil *Tracer, whose methods do nothing: no
+// goroutine, no allocation, no clock read. Only this package imports OpenTelemetry.
 //
-// What is recorded leaves in the background, in batches. A collector that does not
-// answer costs what was recorded meanwhile, and two lines in the log: one when it
-// begins and one when it ends. It never holds up a tick.
+// Spans are sent in the background, in batches. If the collector does not answer, the spans
+// recorded meanwhile are dropped, and the log has two lines: one when that begins and one when
+// it ends. It never delays a tick.
 package traces
 
 import (

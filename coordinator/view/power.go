@@ -1,6 +1,8 @@
 package view
 
 import (
+	"slices"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/ledger"
@@ -36,9 +38,7 @@ func domainPowers(s *ledger.State, tree *budget.Tree, h *Heard, nodes []*headroo
 		}
 		out[n.GetDomain()] = p
 	}
-	all := tree.Domains() // parents before children
-	for i := len(all) - 1; i >= 0; i-- {
-		d := all[i]
+	for _, d := range slices.Backward(tree.Domains()) { // children before parents
 		p := out[d.Name]
 		if r, ok := h.Meters[d.Name]; ok {
 			p = power{known: r.Power, any: true, by: r.Meter}

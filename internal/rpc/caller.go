@@ -11,14 +11,14 @@ import (
 	"headroom/internal/secure"
 )
 
-// Caller is what a connection tells about who is at its other end.
+// Caller identifies the other end of a connection.
 type Caller struct {
-	// Identity of the certificate that was shown; Shown is false when none was.
+	// Identity is that of the peer's certificate; Shown is false without one.
 	Identity secure.Identity
 	Shown    bool
-	// Ends is when that certificate does: a connection may outlive it.
+	// Ends is when that certificate expires: a connection may outlive it.
 	Ends time.Time
-	// Certificate is that very one, nil where none was shown: it may be denied meanwhile.
+	// Certificate is the certificate itself, nil without one: it may be denied later.
 	Certificate *x509.Certificate
 	// UID is the user at the other end of a unix socket; Local is false on a network.
 	UID   uint32
@@ -29,7 +29,7 @@ type Caller struct {
 
 type callerKey struct{}
 
-// CallerOf is who is at the other end of the connection that a request came on.
+// CallerOf returns the caller of a request.
 func CallerOf(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c
@@ -40,7 +40,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// callerOn is what can be told before any request: the user of a unix socket.
+// callerOn adds the caller of a new connection: the user of a unix socket.
 func callerOn(ctx context.Context, c net.Conn) context.Context {
 	ctx = listen.With(ctx, c)
 	u, ok := c.(*net.UnixConn)

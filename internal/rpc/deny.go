@@ -11,15 +11,16 @@ import (
 	"headroom/internal/secure"
 )
 
-// live are the connections of a client, so that those can end whose server is denied
-// meanwhile: streams live for weeks, and a handshake asks once. A nil one watches nothing.
+// live tracks the connections of a client, so that those to a server that is denied later can
+// be closed: streams last for weeks, and certificates are checked once, in the handshake. A nil
+// one tracks nothing.
 type live struct {
 	still func(tls.ConnectionState) error
 	mu    sync.Mutex
 	conns map[*tls.Conn]net.Conn
 }
 
-// leaving is a connection that is forgotten when it is closed.
+// leaving is a connection that is no longer tracked once it is closed.
 type leaving struct {
 	net.Conn
 	closed func(net.Conn)
@@ -38,7 +39,7 @@ func (l *live) watched(raw net.Conn) net.Conn {
 	return &leaving{raw, l.forget}
 }
 
-// add takes in a connection that has shaken hands; one whose server was denied since is refused.
+// add tracks a connection after its handshake; it returns an error if the server was denied since.
 func (l *live) add(c *tls.Conn) error {
 	if l == nil {
 		return nil
@@ -69,15 +70,15 @@ func (l *live) list() []*tls.Conn {
 	return out
 }
 
-// Deny has the peers refuse servers whose certificates are denied, at every handshake
-// from now on. In the clear there is nobody to refuse.
+// Deny makes the peers reject servers whose certificates are denied, at every later
+// handshake. It does nothing in the clear.
 func (p Peers) Deny(d *secure.Denials) {
 	if p.keeper != nil {
 		p.keeper.Deny(d)
 	}
 }
 
-// Denials are those of Deny; nil in the clear, where nobody is refused.
+// Denials returns those of Deny; nil in the clear.
 func (p Peers) Denials() *secure.Denials {
 	if p.keeper == nil {
 		return nil
@@ -85,7 +86,7 @@ func (p Peers) Denials() *secure.Denials {
 	return p.keeper.Denials()
 }
 
-// Expel closes the connections to servers that would not be let in now. It waits for nobody.
+// Expel closes the connections to servers that would be rejected now. It does not wait.
 func (p Peers) Expel() {
 	if p.live == nil {
 		return

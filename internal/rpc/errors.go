@@ -13,7 +13,7 @@ import (
 	"headroom/internal/cli"
 )
 
-// Refuse is the error of a refused request. short is its stable code
+// Refuse returns the error of a refused request. short is its stable code
 // ("infeasible"), exit the exit code of the command line, message the cause and
 // hint the way out, one sentence each.
 func Refuse(code connect.Code, short string, exit int, message, hint string) *connect.Error {
@@ -24,7 +24,7 @@ func Refuse(code connect.Code, short string, exit int, message, hint string) *co
 	return e
 }
 
-// NotLeader is the error of a server that does not lead. id and address name
+// NotLeader returns the error of a server that is not the leader. id and address name
 // the leader; both are empty while there is none.
 func NotLeader(id, address string) *connect.Error {
 	message, hint := "this server is not the leader; the leader is "+id+" at "+address, "use --addr "+address
@@ -49,7 +49,7 @@ func LeaderOf(err error) (address string, ok bool) {
 	return d.GetLeaderAddress(), d != nil
 }
 
-// detail is the first detail of type T that err carries, or nil.
+// detail returns the first detail of type T in err, or nil.
 func detail[T comparable](err error) T {
 	var none T
 	e, ok := errors.AsType[*connect.Error](err)
@@ -68,8 +68,8 @@ func detail[T comparable](err error) T {
 	return none
 }
 
-// AsCLI is the two-line error for what a call to addr returned; doing says what
-// was tried ("budget set"). A nil err gives nil: test err before, a nil *cli.Error
+// AsCLI returns the two-line error for the result of a call to addr; doing names the
+// command ("budget set"). A nil err gives nil: test err before, a nil *cli.Error
 // in an error variable is not nil. Without a Refusal detail the exit code follows
 // from where the call ended: nothing sent is 3, sent and not answered is 7.
 func AsCLI(err error, doing, addr string) *cli.Error {
@@ -122,7 +122,7 @@ func refusal(err error, r *headroomv1.Refusal) *cli.Error {
 	return e
 }
 
-// NotSent says that no connection came about, so that nothing can have happened.
+// NotSent reports whether no connection was made, so that nothing can have happened.
 func NotSent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
@@ -138,7 +138,7 @@ func refusedHandshake(err error) bool {
 	return ok
 }
 
-// sentWithoutAnswer says that the request may have reached the server. Connect
+// sentWithoutAnswer reports whether the request may have reached the server. Connect
 // calls it "canceled" when the server hung up while the request was being written.
 func sentWithoutAnswer(err error) bool {
 	code := connect.CodeOf(err)
@@ -148,7 +148,7 @@ func sentWithoutAnswer(err error) bool {
 	return code == connect.CodeUnavailable && !connect.IsWireError(err)
 }
 
-// byCode maps the codes of a server that gave no Refusal.
+// byCode sets code, exit code and hint for an error without a Refusal.
 func byCode(e *cli.Error, err error, doing string) {
 	e.Message = doing + ": " + message(err)
 	switch connect.CodeOf(err) {
@@ -169,7 +169,7 @@ func byCode(e *cli.Error, err error, doing string) {
 	}
 }
 
-// message is the server's text without Connect's code in front.
+// message returns the server's text without Connect's code.
 func message(err error) string {
 	if e, ok := errors.AsType[*connect.Error](err); ok {
 		return e.Message()
@@ -177,7 +177,7 @@ func message(err error) string {
 	return err.Error()
 }
 
-// cause is the shortest true text for why a connection failed.
+// cause returns a short text for why a connection failed.
 func cause(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()

@@ -15,8 +15,7 @@ import (
 	"headroom/internal/secure"
 )
 
-// Peers is how a process reaches servers: in the clear, or with certificates on
-// both sides. One connection per server carries all its streams.
+// Peers connects a process to servers: in the clear, or with certificates on both sides. One connection per server carries all its streams.
 type Peers struct {
 	client connect.HTTPClient
 	scheme string
@@ -41,7 +40,7 @@ func SecurePeers(k *secure.Keeper, roles ...string) Peers {
 	return Peers{client: tlsClient(k.Client([]string{"h2"}, roles...), &p, l), scheme: "https", keeper: k, live: l}
 }
 
-// OpenPeers reaches coordinator servers as a configuration's tls section says.
+// OpenPeers reaches coordinator servers by a configuration's tls section.
 func OpenPeers(c secure.Config) (Peers, error) {
 	if c.Off() {
 		return PlainPeers(), nil
@@ -84,9 +83,9 @@ func tlsClient(config *tls.Config, p *http.Protocols, l *live) *http.Client {
 	}
 }
 
-// dialTLS connects and shakes hands. A peer that says nothing, or hangs up, counts
-// as one that cannot be reached: the kernel still takes connections for a process
-// that is stopped or cannot end, and nothing was sent to it.
+// dialTLS connects and does the handshake. A peer that does not answer, or hangs up, counts
+// as unreachable: the kernel still accepts connections for a process that is stopped or
+// cannot end, and nothing was sent to it.
 func dialTLS(ctx context.Context, d *net.Dialer, config *tls.Config, l *live, network, addr string) (net.Conn, error) {
 	raw, err := d.DialContext(ctx, network, addr)
 	if err != nil {
@@ -141,7 +140,7 @@ func (p Peers) Close() {
 	}
 }
 
-// Options are what every Connect client of these peers is built with.
+// Options returns the options of every Connect client of these peers.
 func (p Peers) Options() []connect.ClientOption {
 	options := ClientOptions()
 	if p.token != "" {

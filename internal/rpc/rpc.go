@@ -1,14 +1,13 @@
-// Package rpc is how Headroom's processes talk: Connect over cleartext HTTP/2
-// (and HTTP/1 for curl), on TCP or on a unix socket.
+// Package rpc is the transport of Headroom's processes: Connect over HTTP/2 (and HTTP/1 for
+// curl), on TCP or on a unix socket.
 //
-// The one idea: every server and every client has the same bounds. Headers,
-// messages and idle connections are bounded; a stream may stay open for ever, but
-// a dead peer is found by pings; and a server returns promptly when its context
-// ends, whatever streams are open. A refusal travels as a typed detail, so that
-// the operator's last two lines and the exit code are made where the refusal is.
+// The one idea: every server and every client has the same bounds. Headers, messages and idle
+// connections are bounded; a stream may stay open indefinitely, but pings detect a dead peer;
+// and a server returns promptly when its context ends, whatever streams are open. A refusal
+// travels as a typed detail, so that the server that refuses sets the operator's message, hint
+// and exit code.
 //
-// The package knows no service; it never retries and never follows a leader by
-// itself.
+// What it never does: implement a service, or repeat a request that may have been carried out.
 package rpc
 
 import (
@@ -76,8 +75,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return serve(ctx, l, newServer(ctx, h))
 }
 
-// ServeBriefly is Serve for strangers that ask and go, such as monitoring: one
-// request to a connection, over HTTP/1. Each has wait to be sent, answered and
+// ServeBriefly is Serve for short unauthenticated requests, such as monitoring: one request
+// on a connection, over HTTP/1. Each has wait to be sent, answered and
 // read; of more than clients connections at a time the newest are closed.
 func ServeBriefly(ctx context.Context, l net.Listener, h http.Handler, wait time.Duration, clients int) error {
 	srv := newServer(ctx, h)
@@ -147,7 +146,7 @@ func newServer(ctx context.Context, h http.Handler) *http.Server {
 		ReadHeaderTimeout: headerWait,
 		IdleTimeout:       idleWait,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // whoever tries doors must not fill the log
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // port scanners must not fill the log
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams,
@@ -157,7 +156,7 @@ func newServer(ctx context.Context, h http.Handler) *http.Server {
 	}
 }
 
-// named adds the certificate that was shown to what the connection tells of its caller.
+// named adds the certificate to the caller of each request.
 func named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil {
@@ -172,19 +171,19 @@ func named(h http.Handler) http.Handler {
 	})
 }
 
-// HandlerOptions are what every Connect handler of Headroom is built with.
+// HandlerOptions returns the options of every Connect handler.
 // Messages are not compressed: they are a few hundred bytes, and unpacking them
 // was a tenth of what powerd costs.
 func HandlerOptions() []connect.HandlerOption {
 	return []connect.HandlerOption{connect.WithReadMaxBytes(MaxMessage), connect.WithCompression("gzip", nil, nil)}
 }
 
-// ClientOptions are what every Connect client of Headroom is built with.
+// ClientOptions returns the options of every Connect client.
 func ClientOptions() []connect.ClientOption {
 	return []connect.ClientOption{connect.WithReadMaxBytes(MaxMessage), connect.WithAcceptCompression("gzip", nil, nil)}
 }
 
-// BaseURL is the URL of a server at addr (host:port).
+// BaseURL returns the URL of a server at addr (host:port).
 func BaseURL(addr string) string { return "http://" + addr }
 
 // NewClient is an HTTP client for TCP servers. It has no overall timeout: give
