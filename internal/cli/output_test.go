@@ -68,8 +68,8 @@ func TestFormats(t *testing.T) {
 		"list": "NODE  STATE  POWER    LAST CONTACT\nn02   ok     -        10s\nn01   ok     132.6 W  10s\n",
 		"list --sort-by power --columns node,last-contact": "NODE  LAST CONTACT\nn01   10s\nn02   10s\n",
 		"list --no-headers --columns power,node":           "-        n02\n132.6 W  n01\n",
-		"list -o name":                             "n02\nn01\n",
-		"list --color always --columns node,state": "NODE  STATE\nn02   \x1b[32mok\x1b[0m\nn01   \x1b[32mok\x1b[0m\n",
+		"list -o name":                                     "n02\nn01\n",
+		"list --color always --columns node,state":         "NODE  STATE\nn02   \x1b[32mok\x1b[0m\nn01   \x1b[32mok\x1b[0m\n",
 		"list -o csv": "name,power_w,lease.epoch,lease.end_s,reason,jobs\n" +
 			"n02,,1152921504606846976,4.2,\"yes, 1.5\",\"[\"\"a\"\",\"\"b\"\"]\"\nn01,132.6,,,true,[]\n",
 		"list -o csv --columns name,power_w --sort-by name": "name,power_w\nn01,132.6\nn02,\n",
@@ -123,8 +123,10 @@ func TestFold(t *testing.T) {
 	table := cli.Table{
 		Head: []string{"NODE", "STATE", "CAP", "POWER", "LEASE"},
 		Rows: [][]string{
-			{"n01", "ok", "190.0 W", "150.0 W", "4.1s"}, {"n02", "ok", "190.0 W", "151.0 W", "4.3s"},
-			{"n03", "ok", "160.0 W", "150.0 W", "4.0s"}, {"n04", "ok", "190.0 W", "-", "4.0s"},
+			{"n01", "ok", "190.0 W", "150.0 W", "4.1s"},
+			{"n02", "ok", "190.0 W", "151.0 W", "4.3s"},
+			{"n03", "ok", "160.0 W", "150.0 W", "4.0s"},
+			{"n04", "ok", "190.0 W", "-", "4.0s"},
 		},
 		Fold: []string{"STATE", "CAP"},
 	}

@@ -235,8 +235,8 @@ func cancelCommand(path string) *cobra.Command {
 		out cli.Output
 	)
 	cmd := &cobra.Command{
-		Use:     "cancel ID",
-		Short:   "Cancel a job and stop its tasks", ValidArgsFunction: to.jobIDs,
+		Use:   "cancel ID",
+		Short: "Cancel a job and stop its tasks", ValidArgsFunction: to.jobIDs,
 		Example: "  " + path + " words-7f3a90c1 --reason \"wrong input\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
