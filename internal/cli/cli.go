@@ -1,15 +1,13 @@
-// Package cli is the shared face of Headroom's programs: how a command line is
-// run, how an error looks, which exit code means what, how tables and values
-// are printed.
+// Package cli is the command-line behaviour that Headroom's programs share: running a
+// command, errors and exit codes, output formats, tables and values.
 //
-// The one idea: an operator learns one behaviour for four programs. What was
-// asked for goes to stdout, everything else to stderr; an error is two lines,
-// the cause and the way out, or one JSON object with -o json; a mistake in the
-// command line ends with exit code 2 and proposes what was probably meant.
+// The one idea: all programs behave the same. The answer goes to stdout, everything
+// else to stderr. An error is two lines, cause and hint, or one JSON object with
+// -o json. A usage error has exit code 2 and suggests a correction.
 //
 // Commands follow these conventions: `tool noun verb`, long flags, an Example on
-// every command, an *Error for everything an operator can meet. The package never
-// decides anything and keeps no state.
+// every command, and an *Error for every failure that an operator can meet. The
+// package makes no decisions and keeps no state.
 package cli
 
 import (
@@ -29,8 +27,8 @@ import (
 // those after the program's name. SIGINT and SIGTERM cancel the context that
 // the command got; a second one ends the process at once.
 //
-// A command that was ended by a signal returns 130, unless it returned nil after
-// SIGTERM: that is a service which stopped as it was asked to.
+// The exit code is 130 after a signal, but 0 when the command returned nil after
+// SIGTERM, which is how a service stops.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	ctx, caught, stop := watchSignals(ctx)
 	defer stop()
@@ -58,8 +56,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	return e.Exit
 }
 
-// interrupted reports what a command that was ended by a signal still had to
-// say; that it was ended is no news to whoever sent the signal.
+// interrupted prints the error of a command that a signal ended, but not the
+// cancellation itself.
 func interrupted(stderr io.Writer, e *Error, err error, asJSON bool) int {
 	if !errors.Is(err, context.Canceled) {
 		e.Exit = ExitInterrupted
@@ -68,8 +66,8 @@ func interrupted(stderr io.Writer, e *Error, err error, asJSON bool) int {
 	return ExitInterrupted
 }
 
-// watchSignals cancels the context on the first SIGINT or SIGTERM and gives the
-// second one back to the system. caught tells which came, or nil.
+// watchSignals cancels the context on the first SIGINT or SIGTERM; the second one
+// has its default effect. caught returns the signal, or nil.
 func watchSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -104,9 +102,8 @@ type signalError struct{ os.Signal }
 // Error names the signal.
 func (e signalError) Error() string { return "caught " + e.String() }
 
-// prepare sets up what every command of the tree shares. The returned flag says
-// whether a command's own code was reached: an error before that is a mistake in
-// the command line.
+// prepare sets up what every command of the tree shares. The returned flag is set
+// once a command's own code runs; an error before that is a usage error.
 func prepare(root *cobra.Command, stdout, stderr io.Writer) *bool {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -123,6 +120,7 @@ func prepare(root *cobra.Command, stdout, stderr io.Writer) *bool {
 
 func prepareTree(cmd *cobra.Command, started *bool) {
 	cmd.DisableFlagsInUseLine = true
+	completeWords(cmd)
 	switch {
 	case cmd.RunE != nil:
 		run := cmd.RunE
@@ -142,6 +140,19 @@ func prepareTree(cmd *cobra.Command, started *bool) {
 	}
 }
 
+// completeWords lets the shell complete flags that take one of a few words.
+func completeWords(cmd *cobra.Command) {
+	for name, words := range map[string][]string{
+		"log-level":   {"debug", "info", "warn", "error"},
+		"role":        {"node", "observer", "operator", "admin"},
+		"lost-charge": {"keep", "fail-safe"},
+	} {
+		if cmd.LocalFlags().Lookup(name) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // a command may have its own
+		}
+	}
+}
+
 // missingVerb is the body of a command that only holds others.
 func missingVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -154,7 +165,7 @@ func missingVerb(cmd *cobra.Command, args []string) error {
 	return e
 }
 
-// verbs are the names an operator may type after cmd.
+// verbs returns the names of the visible commands below cmd.
 func verbs(cmd *cobra.Command) []string {
 	var names []string
 	for _, sub := range cmd.Commands() {
@@ -165,7 +176,7 @@ func verbs(cmd *cobra.Command) []string {
 	return names
 }
 
-// usageOf is a mistake that cobra found before any command ran.
+// usageOf returns the usage error for what cobra found before any command ran.
 func usageOf(cmd *cobra.Command, err error) *Error {
 	e := Usage("%s: %w", cmd.CommandPath(), err)
 	e.Hint = helpOf(cmd)
@@ -174,8 +185,8 @@ func usageOf(cmd *cobra.Command, err error) *Error {
 
 func helpOf(cmd *cobra.Command) string { return cmd.CommandPath() + " --help shows the usage" }
 
-// wantsJSON looks for -o json in the raw arguments: an error in the command line
-// must be printed in the right form although it was never parsed to its end.
+// wantsJSON reports whether the raw arguments have -o json: a usage error must be
+// printed in that form although parsing did not finish.
 func wantsJSON(args []string) bool {
 	for i, arg := range args {
 		switch arg {
@@ -192,8 +203,7 @@ func wantsJSON(args []string) bool {
 	return false
 }
 
-// Notef writes a note for the operator to w, which is the command's stderr. An
-// error of a note is of no consequence and is dropped.
+// Notef writes a note to w, the command's stderr. Write errors are ignored.
 func Notef(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format+"\n", args...)
 }

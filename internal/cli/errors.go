@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Error is what an operator meets: the cause, the way out, and the exit code.
-// It is printed as two lines, or as one JSON object with -o json.
+// Error is a failure with its cause, a hint and an exit code. It is printed as two
+// lines, or as one JSON object with -o json.
 type Error struct {
 	// Code is the stable name of the failure, for example "infeasible". Empty
 	// stands for "failed".
@@ -19,7 +19,7 @@ type Error struct {
 	// Message is the cause in one sentence with its numbers. Empty stands for
 	// the text of Err.
 	Message string
-	// Hint is the way out in one sentence; it may be empty.
+	// Hint says in one sentence what to do; it may be empty.
 	Hint string
 	// RequestID is the id to retry with, where the command changes something.
 	RequestID string
@@ -27,7 +27,7 @@ type Error struct {
 	Err error
 }
 
-// Error is the cause without the hint.
+// Error returns the cause without the hint.
 func (e *Error) Error() string {
 	switch {
 	case e.Message != "":
@@ -39,16 +39,16 @@ func (e *Error) Error() string {
 	}
 }
 
-// Unwrap is the cause for errors.Is and errors.As.
+// Unwrap returns the cause for errors.Is and errors.As.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Usage is a mistake in the command line: code "usage", exit code 2.
+// Usage returns a usage error: code "usage", exit code 2.
 func Usage(format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: "usage", Exit: ExitUsage, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// Failed is a failure with no code of its own: code "failed", exit code 1.
+// Failed returns an error without a code of its own: code "failed", exit code 1.
 func Failed(hint, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: "failed", Exit: ExitFailed, Message: err.Error(), Hint: hint, Err: errors.Unwrap(err)}
@@ -103,8 +103,8 @@ func printJSONError(w io.Writer, e *Error) {
 	_ = enc.Encode(jsonError{jsonErrorBody{Code: e.Code, Exit: e.Exit, Message: e.Error(), Hint: e.Hint, RequestID: e.RequestID}})
 }
 
-// oneLine keeps the promise of two lines: line breaks of nested errors (such as
-// errors.Join makes) become "; ", other control characters become spaces.
+// oneLine replaces line breaks of nested errors (from errors.Join) by "; " and other
+// control characters by spaces, so that an error stays two lines.
 func oneLine(s string) string {
 	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
 	return strings.Map(func(r rune) rune {

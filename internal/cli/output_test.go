@@ -123,8 +123,10 @@ func TestFold(t *testing.T) {
 	table := cli.Table{
 		Head: []string{"NODE", "STATE", "CAP", "POWER", "LEASE"},
 		Rows: [][]string{
-			{"n01", "ok", "190.0 W", "150.0 W", "4.1s"}, {"n02", "ok", "190.0 W", "151.0 W", "4.3s"},
-			{"n03", "ok", "160.0 W", "150.0 W", "4.0s"}, {"n04", "ok", "190.0 W", "-", "4.0s"},
+			{"n01", "ok", "190.0 W", "150.0 W", "4.1s"},
+			{"n02", "ok", "190.0 W", "151.0 W", "4.3s"},
+			{"n03", "ok", "160.0 W", "150.0 W", "4.0s"},
+			{"n04", "ok", "190.0 W", "-", "4.0s"},
 		},
 		Fold: []string{"STATE", "CAP"},
 	}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Actor is who runs the command, for audit logs: the user's name, or "uid 1000"
-// where the system knows none.
+// Actor returns the user who runs the command, for audit logs: the user's name, or
+// "uid 1000" where it has none.
 func Actor() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
@@ -17,7 +17,7 @@ func Actor() string {
 	return fmt.Sprintf("uid %d", os.Getuid())
 }
 
-// IsTerminal tells whether a stream is a terminal that a person may be looking at.
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok {

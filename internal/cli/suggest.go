@@ -12,10 +12,10 @@ import (
 	"headroom/units"
 )
 
-// maxTypos is how far a word may be from a proposal: two slips of the finger.
+// maxTypos is the largest edit distance of a suggestion.
 const maxTypos = 2
 
-// flagError turns what pflag found into a usage error with a proposal.
+// flagError turns an error of pflag into a usage error with a suggestion.
 func flagError(cmd *cobra.Command, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
@@ -99,7 +99,7 @@ func didYouMean(proposal, otherwise string) string {
 	return "did you mean " + proposal + "?"
 }
 
-// nearest is the candidate that word was probably meant to be, or "".
+// nearest returns the candidate closest to word, or "" when none is close.
 func nearest(word string, candidates []string) string {
 	best, bestAt := "", maxTypos+1
 	for _, c := range candidates {
@@ -107,7 +107,7 @@ func nearest(word string, candidates []string) string {
 		if len(word) >= 2 && strings.HasPrefix(strings.ToLower(c), strings.ToLower(word)) {
 			d = min(d, 1)
 		}
-		// A proposal that shares no letter is noise: short words need closer matches.
+		// Short words need closer matches: a suggestion must share a letter.
 		if d < bestAt && d < max(len(c), 2) {
 			best, bestAt = c, d
 		}
@@ -136,6 +136,6 @@ func typos(a, b string) int {
 	return row[len(b)]
 }
 
-// Nearest is the candidate that word was probably meant to be, or "" when none
-// is close: at most two letters wrong, or word is its beginning.
+// Nearest returns the candidate closest to word, or "" when none is close: an edit
+// distance of at most two, or word is its prefix.
 func Nearest(word string, candidates []string) string { return nearest(word, candidates) }

@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// WatchLeast is the shortest interval of a watch: a screen that changes faster
-// tells nobody more, and energy counters are not for high rates.
+// WatchLeast is the shortest interval of a watch. Energy counters update too slowly
+// for higher rates, and a screen cannot be read faster.
 const WatchLeast = 250 * time.Millisecond
 
-// Watch are the flags of commands that can repeat themselves.
+// Watch holds the flags of commands that can repeat their output.
 type Watch struct {
 	On       bool
 	Interval time.Duration
@@ -19,11 +19,11 @@ type Watch struct {
 
 // Flags adds --watch and --interval.
 func (w *Watch) Flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&w.On, "watch", "w", w.On, "go on, and print again at each interval")
-	w.Pace(cmd, "with --watch: how often, at least 250ms")
+	cmd.Flags().BoolVarP(&w.On, "watch", "w", w.On, "print again at each interval")
+	w.Pace(cmd, "interval of --watch, at least 250ms")
 }
 
-// Pace adds --interval alone, for commands that always repeat.
+// Pace adds --interval alone, for commands that always repeat their output.
 func (w *Watch) Pace(cmd *cobra.Command, usage string) {
 	cmd.Flags().DurationVar(&w.Interval, "interval", time.Second, usage)
 }

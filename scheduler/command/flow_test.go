@@ -139,7 +139,7 @@ func TestCancelStopsTasks(t *testing.T) {
 		out, _, _ := c.run("list", "--workers", "-o", "csv", "--no-headers")
 		return strings.TrimSpace(out) == "n01,2,2,0,true"
 	})
-	if out, _, exit := c.run("cancel", id); exit != cli.ExitOK || !strings.Contains(out, "before") {
+	if out, _, exit := c.run("cancel", id); exit != cli.ExitOK || !strings.Contains(out, "already cancelled") {
 		t.Errorf("second cancel: %d %q", exit, out)
 	}
 }
