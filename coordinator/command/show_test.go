@@ -44,7 +44,7 @@ func TestUnknownCapIsNotZero(t *testing.T) {
 	t.Parallel()
 	n := &headroomv1.Node{Name: "n01", State: "observing", FailSafeUw: 95e6}
 	var table bytes.Buffer
-	if err := (&operator{}).nodeTable(&table, []*headroomv1.Node{n}); err != nil {
+	if err := (&operator{}).nodeTable(&table, []*headroomv1.Node{n}, false); err != nil {
 		t.Fatal(err)
 	}
 	if text := table.String(); !regexp.MustCompile(`n01 +observing +- +- +- +95\.0 W`).MatchString(text) {
