@@ -20,7 +20,7 @@ func checkable(t *testing.T) Config {
 	t.Helper()
 	dir := t.TempDir()
 	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {
-		testkit.Check(t, os.Chmod(d, 0o755)) //nolint:gosec // another user reads the files of this test
+		testkit.Check(t, os.Chmod(d, 0o755))
 	}
 	c := Defaults()
 	c.ID, c.StateDir = "c1", filepath.Join(dir, "state")
@@ -63,7 +63,7 @@ func TestPreflight(t *testing.T) {
 		"of another server": {func(_ *testing.T, c *Config) { c.ID = "c2"; c.Servers[0].ID = "c2" }, now, "tls FAIL"},
 		"another authority": {func(t *testing.T, c *Config) { c.TLS.CA = testkit.NewCertificates(t).Files(secure.Server, "x").CA }, now, "tls FAIL"},
 		"no gossip key":     {func(t *testing.T, c *Config) { testkit.Check(t, os.Remove(c.Gossip.KeyFile)) }, now, "gossip FAIL"},
-		"open gossip key":   {func(t *testing.T, c *Config) { testkit.Check(t, os.Chmod(c.Gossip.KeyFile, 0o644)) }, now, "gossip warn"}, //nolint:gosec // the mistake
+		"open gossip key":   {func(t *testing.T, c *Config) { testkit.Check(t, os.Chmod(c.Gossip.KeyFile, 0o644)) }, now, "gossip warn"},
 		"not a pair": {func(t *testing.T, c *Config) {
 			testkit.Check(t, os.Remove(c.Brake.PublicKeyFile))
 			testkit.Check(t, brake.WriteKey(c.Brake.PublicKeyFile+".key", c.Brake.PublicKeyFile))

@@ -55,12 +55,14 @@ func rules() map[string]rule {
 		"budget schedule add":    {raises, whenRaising, nil, "a budget above the present one asks; one above the highest that the domain ever had takes --confirm"},
 		"budget schedule remove": {removes, always, nil, "the cuts of the schedule no longer happen"},
 		"domain set": {
-			raises, whenRaising, []string{"budget", "rating", "margin", "rated-max", "lost-charge"},
+			raises, whenRaising,
+			[]string{"budget", "rating", "margin", "rated-max", "lost-charge"},
 			"a change asks that frees watts, or that sets a budget, a rating or a rule of charging",
 		},
 		"domain remove": {removes, always, nil, "the domain's limit no longer applies"},
 		"node set": {
-			raises, whenRaising, []string{"fail-safe", "rated", "clear", "domain"},
+			raises, whenRaising,
+			[]string{"fail-safe", "rated", "clear", "domain"},
 			"a change asks that frees watts, raises --max, or sets --fail-safe, --rated or --domain",
 		},
 		"node drain":       {lowers, never, nil, "it only lowers the node"},
@@ -136,15 +138,16 @@ func freed(plan *headroomv1.ChangeResponse) int64 {
 
 // question is a planned change with its numbers.
 func question(doing string, plan *headroomv1.ChangeResponse) string {
-	text := doing + ": " + plan.GetWhat()
+	var text strings.Builder
+	text.WriteString(doing + ": " + plan.GetWhat())
 	for i, after := range plan.GetAfter() {
 		before := plan.GetBefore()[i]
 		if gain := after.GetHeadroomUw() - before.GetHeadroomUw(); gain > 0 {
-			text += fmt.Sprintf("; frees %s in %s (unmanaged %s -> %s, reserved %s -> %s)", shownWatts(gain), after.GetName(), shownWatts(before.GetUnmanagedUw()),
+			fmt.Fprintf(&text, "; frees %s in %s (unmanaged %s -> %s, reserved %s -> %s)", shownWatts(gain), after.GetName(), shownWatts(before.GetUnmanagedUw()),
 				shownWatts(after.GetUnmanagedUw()), shownWatts(before.GetReservedUw()), shownWatts(after.GetReservedUw()))
 		}
 	}
-	return text
+	return text.String()
 }
 
 // isSet reports whether a flag of a command is given and true.

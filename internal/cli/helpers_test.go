@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -69,7 +70,7 @@ func TestChecks(t *testing.T) {
 		"machine, warning": {all.Verdict(), cli.ExitDegraded}, "machine, failure": {failed.Verdict(), cli.ExitFailed},
 		"config, failure": {failed.ConfigVerdict(), cli.ExitUsage},
 	} {
-		if e, ok := c.err.(*cli.Error); !ok || e.Exit != c.exit {
+		if e, ok := errors.AsType[*cli.Error](c.err); !ok || e.Exit != c.exit {
 			t.Errorf("%s: %v, want exit %d", name, c.err, c.exit)
 		}
 	}

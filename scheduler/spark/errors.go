@@ -15,7 +15,7 @@ var (
 	// errTheta states that a number is no drop ratio.
 	errTheta = errors.New("drop ratio must be from 0 to 1")
 	// errClosed states that the engine has ended.
-	errClosed = errors.New("Spark engine stopped")
+	errClosed = errors.New("engine spark stopped")
 
 	// errToken states that a hook did not show the token of its run.
 	errToken = errors.New("token of another run")

@@ -93,7 +93,7 @@ type sample struct {
 
 // drops is the state of what a job may drop.
 type drops struct {
-	// stop is in force: at least least of its map tasks must be done.
+	// stop is in force: the job must finish at least `least` of its map tasks.
 	stop  bool
 	of    int
 	least int

@@ -221,7 +221,7 @@ func judge(resp *http.Response, body []byte) error {
 	case resp.StatusCode == http.StatusUnauthorized && (resp.Request == nil || resp.Request.Header.Get("Authorization") == ""):
 		return fmt.Errorf("requires authentication (%s), but yarn.kerberos is not set in scheduler.yaml: %w", clip(resp.Header.Get("WWW-Authenticate")), errAnswer)
 	case resp.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("Kerberos ticket rejected: %s: check that the server's key is the KDC's current one and that its clock is right: %w", words(body), errAnswer)
+		return fmt.Errorf("ticket of Kerberos rejected: %s: check that the server's key is the KDC's current one and that its clock is right: %w", words(body), errAnswer)
 	case len(body) > answerMax:
 		return fmt.Errorf("more than %d bytes: %w", answerMax, errAnswer)
 	case resp.StatusCode != http.StatusOK:
