@@ -230,9 +230,7 @@ func (l *loop) flush(g *group, high bool, batch *[]*headroomv1.Task) {
 	if g.active != nil {
 		g.active.place(&headroomv1.PlaceTasks{Tasks: *batch, High: high})
 	}
-	/**
-	 * batch = nil // the stream's goroutine reads it
-	 */
+	*batch = nil // the stream's goroutine reads it
 }
 
 func (s *session) place(t *headroomv1.PlaceTasks) {
