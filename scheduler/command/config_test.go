@@ -30,7 +30,7 @@ func TestConfigExample(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "scheduler.yaml")
 	testkit.WriteFile(t, path, out.Bytes())
 	out.Reset()
-	if exit := cli.Run(context.Background(), New(), []string{"config", "check", "--config", path}, &out, &out); exit != 0 {
+	if exit := cli.Run(context.Background(), New(), []string{"config", "check", "--syntax-only", "--config", path}, &out, &out); exit != 0 {
 		t.Error(out.String())
 	}
 }
