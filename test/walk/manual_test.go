@@ -74,6 +74,16 @@ func TestManual(t *testing.T) {
 		steps = append(steps, examples(t, page)...)
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return turn(a) - turn(b) })
+	for _, program := range []string{"coordinator", "powerd", "scheduler"} {
+		var text strings.Builder
+		for _, s := range examples(t, "docs/man/"+program+".yaml.5") {
+			text.WriteString(s.text)
+		}
+		check := "cat >" + program + ".yaml <<'END'\n" + text.String() + "END\n" + program + " config check --syntax-only --config " + program + ".yaml"
+		if result := n.run(t, workstation, check, false, time.Minute); !result.ended || len(result.failures) > 0 || text.Len() == 0 {
+			t.Errorf("the example of %s.yaml(5): %s", program, result.output)
+		}
+	}
 	refused := 0
 	for _, s := range steps {
 		if !n.try(t, s) {
