@@ -30,12 +30,12 @@ cp /var/lib/headroom/coordinator/gossip.key /etc/headroom
 sed -e 's/^dev: false/dev: true/' -e '/^tls:/,/^dev:/{/^dev/!d}' -e 's|hooks_key_file: ""|hooks_key_file: /etc/headroom/scheduler/hooks.key|' <(scheduler config example) >/etc/headroom/scheduler.yaml
 head -c 32 /dev/urandom | base64 | install -m 0640 /dev/stdin /etc/headroom/scheduler/hooks.key
 scheduler run --config /etc/headroom/scheduler.yaml &
+until [ "$(coordinator node list -o name 2>/dev/null | wc -l)" = 6 ]; do sleep 0.2; done
+cp n02/powerd.yaml /etc/headroom/powerd.yaml
 if id headroom-coordinator >/dev/null 2>&1; then # root checks a configuration with the rights of the service
 	chown -R headroom-coordinator /etc/headroom/server.key /etc/headroom/gossip.key /var/lib/headroom/coordinator
 	chown -R headroom-scheduler /var/lib/headroom/scheduler
 fi
-until [ "$(coordinator node list -o name 2>/dev/null | wc -l)" = 6 ]; do sleep 0.2; done
-cp n02/powerd.yaml /etc/headroom/powerd.yaml
 coordinator domain set rack/r2 --parent site/dev --budget 1kW --yes
 coordinator sprint budget 6kJ --refill 20W --yes
 coordinator snapshot save today.snap
