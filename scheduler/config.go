@@ -139,7 +139,7 @@ scaling:
 # Quality profiles, one file NAME.json for each, as "powerlab profile --out NAME.json" writes them; read again when
 # they change. A job that asks for an accuracy (quality: 90% in its file, -Dheadroom.quality=90% in Hadoop) does as many
 # of its map tasks as its profile (profile: NAME, -Dheadroom.profile=NAME; otherwise the one of the job's name) says that
-# the worst run needs. Where none can be used the job does all of them, and scheduler show tells why.
+# the worst run needs. Where none can be used the job does all of them, and scheduler job show tells why.
 profiles: ""                          # folder, /etc/headroom/profiles; empty: none
 
 # A Hadoop cluster: the MapReduce applications of its queues are jobs for the coordinators.

@@ -1,7 +1,7 @@
 package command
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 
@@ -12,6 +12,8 @@ import (
 	"headroom/gossip"
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
+	inner "headroom/internal/config"
+	"headroom/ipmi"
 )
 
 func newConfigCommand() *cobra.Command {
@@ -19,74 +21,99 @@ func newConfigCommand() *cobra.Command {
 	return configFile().Group(newConfigCheckCommand(), p.flags, func() (any, error) { return p.load() }, nil)
 }
 
+// configJSON is `powerd config check -o json`.
+type configJSON struct {
+	Kind   string     `json:"kind"`
+	API    string     `json:"api"`
+	File   string     `json:"file"`
+	Node   string     `json:"node"`
+	Domain string     `json:"domain"`
+	OK     bool       `json:"ok"`
+	Checks cli.Checks `json:"checks"`
+	// Warnings are the texts of the checks that warn.
+	Warnings []string `json:"warnings"`
+}
+
+const configCheckLong = `Check the configuration as powerd run does: its syntax and values, and then this machine: every file that it names
+(certificate, keys, password) can be read, the addresses are this machine's, and each pattern of controls: matches a
+control. The service has CAP_DAC_OVERRIDE and may read files of other users, so run this command as root. Use
+--syntax-only on a machine that is not the node.`
+
 func newConfigCheckCommand() *cobra.Command {
 	var p place
 	var pr printer
+	var syntaxOnly bool
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check the configuration and its files as powerd run does",
-		Long: "Check the configuration as powerd run does: syntax, values, and every file that it names (certificate,\n" +
-			"keys, password). Patterns of controls: that match nothing on this machine are warnings. The service has\n" +
-			"CAP_DAC_OVERRIDE and may read files of other users, so run this command as root.",
-		Example: "  powerd config check\n  powerd config check --config powerd.yaml", Args: cobra.NoArgs,
+		Use: "check", Short: "Check a configuration and the files that it names", Long: configCheckLong, Args: cobra.NoArgs,
+		Example: "  powerd config check\n  powerd config check --config powerd.yaml --syntax-only",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := p.load()
 			if err != nil {
 				return err
 			}
-			if err := openFiles(cfg); err != nil {
-				return err
+			checks := cli.Checks{inner.Passed("syntax", fmt.Sprintf("%s: node %s in %s, fail-safe cap %s of at most %s",
+				p.config, cfg.Node, cfg.Domain, cli.Watts(cfg.Power.FailSafe), cli.Watts(cfg.Power.Max)))}
+			if !syntaxOnly {
+				checks = append(checks, preflight(cfg)...)
 			}
-			v := configJSON{Kind: "ConfigCheck", API: "v1", File: p.config, Node: cfg.Node, Domain: cfg.Domain, OK: true, Warnings: []string{}}
-			if lost, err := machine.UnmatchedControls(cfg); err == nil { // a root that is not here says nothing about the file
-				for _, pattern := range lost {
-					v.Warnings = append(v.Warnings, unmatchedWords+pattern)
+			failed, _ := checks.Count()
+			v := configJSON{Kind: "ConfigCheck", API: "v1", File: p.config, Node: cfg.Node, Domain: cfg.Domain, OK: failed == 0, Checks: checks, Warnings: []string{}}
+			for _, c := range checks {
+				if c.State == cli.CheckWarn {
+					v.Warnings = append(v.Warnings, c.Text)
 				}
 			}
-			return pr.print(cmd, v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "ok  %s: node %s in %s, fail-safe cap %s of at most %s\n",
-					p.config, cfg.Node, cfg.Domain, cli.Watts(cfg.Power.FailSafe), cli.Watts(cfg.Power.Max))
-				for _, warning := range v.Warnings {
-					_, more := fmt.Fprintf(w, "warn  %s\n      hint: %s\n", warning, unmatchedHint)
-					err = errors.Join(err, more)
-				}
-				return err
-			})
+			return cmp.Or(pr.print(cmd, v, func(w io.Writer) error { return checks.Print(w, &pr.out) }), checks.ConfigVerdict())
 		},
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
+	cmd.Flags().BoolVar(&syntaxOnly, "syntax-only", false, "check the file alone, not this machine")
 	return cmd
 }
 
-// openFiles opens every file that the configuration names, as powerd run does.
-func openFiles(cfg config.Config) error {
-	peers, err := cfg.Peers()
-	if err != nil {
-		return err
-	}
-	peers.Close()
+// preflight checks the files and addresses that the configuration names, as powerd run opens them.
+func preflight(cfg config.Config) cli.Checks {
+	checks := cli.Checks{checkPeers(cfg)}
 	if cfg.Gossip.Bind != "" {
-		if _, err := gossip.LoadKeys(cfg.Gossip.KeyFile); err != nil {
-			return err
-		}
+		_, err := gossip.LoadKeys(cfg.Gossip.KeyFile)
+		checks = append(checks, inner.Secrets(loaded("gossip", cfg.Gossip.KeyFile, err), cfg.Gossip.KeyFile))
 	}
 	if cfg.Brake.PublicKeyFile != "" {
-		if _, err := brake.LoadKeys(cfg.Brake.PublicKeyFile); err != nil {
-			return err
+		_, err := brake.LoadKeys(cfg.Brake.PublicKeyFile)
+		checks = append(checks, loaded("brake", cfg.Brake.PublicKeyFile, err))
+	}
+	if bmc, err := cfg.BMC(); err != nil || bmc.Mode == ipmi.ModeLAN {
+		checks = append(checks, loaded("bmc", cfg.IPMI.PasswordFile, err))
+	}
+	addrs := map[string]string{"gossip.bind": cfg.Gossip.Bind, "metrics.listen": cfg.Metrics.Listen}
+	if cfg.Gossip.Bind+cfg.Metrics.Listen != "" {
+		checks = append(checks, inner.CheckAddresses(addrs, "gossip.bind", "metrics.listen"))
+	}
+	if lost, err := machine.UnmatchedControls(cfg); err == nil { // a root that is not here says nothing about the file
+		for _, pattern := range lost {
+			checks = append(checks, cli.Check{Name: "controls", State: cli.CheckWarn, Text: unmatchedWords + pattern, Hint: unmatchedHint})
 		}
 	}
-	_, err = cfg.BMC()
-	return err
+	return checks
 }
 
-// configJSON is `powerd config check -o json`.
-type configJSON struct {
-	Kind   string `json:"kind"`
-	API    string `json:"api"`
-	File   string `json:"file"`
-	Node   string `json:"node"`
-	Domain string `json:"domain"`
-	OK     bool   `json:"ok"`
-	// Warnings name patterns that match no control of the machine.
-	Warnings []string `json:"warnings"`
+func checkPeers(cfg config.Config) cli.Check {
+	peers, err := cfg.Peers()
+	if err != nil {
+		return inner.Failed("tls", err)
+	}
+	peers.Close()
+	if cfg.TLS.Off() {
+		return inner.Passed("tls", "off: loopback only")
+	}
+	return inner.Secrets(inner.Passed("tls", cfg.TLS.Cert), cfg.TLS.Key)
+}
+
+// loaded is the check of a file that was read with err.
+func loaded(name, file string, err error) cli.Check {
+	if err != nil {
+		return inner.Failed(name, err)
+	}
+	return inner.Passed(name, file)
 }

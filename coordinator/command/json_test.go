@@ -46,7 +46,7 @@ func contract() map[string]struct {
 		"GossipKeyList": {"gossip key create, show, add, promote, remove", keyItem{}},
 		"BudgetChange":  {"budget set, plan, rollback", budgetItem{}}, "BudgetHistory": {"budget history", historyItem{}}, "BudgetList": {"budget show", domainItem{}},
 		"Change":     {"domain set, node set, node drain, policy set, sprint grant and other changes", changeItem{}},
-		"DeniedList": {"tls denied", deniedItem{}}, "DomainList": {"domain list", domainItem{}}, "EventList": {"event list", eventItem{}}, "Explanation": {"policy explain", explainItem{}},
+		"DeniedList": {"tls denied", deniedItem{}}, "DomainList": {"domain list", domainItem{}}, "EventList": {"event list", eventItem{}}, "Explanation": {"node explain", explainItem{}},
 		"JobExplanation": {"job explain", explainedJob{}},
 		"JobList":        {"job list; job show adds running_on and spec", jobDetail{}}, "LeaseList": {"lease list", nodeLeaseItem{}}, "LeaseLength": {"lease show", leaseLengthItem{}},
 		"MemberHealth": {"member health", serverItem{}}, "MemberList": {"member list", memberItem{}}, "MemberRecover": {"member recover", nil},

@@ -142,7 +142,7 @@ func alarmRows(node string, alarms []*headroomv1.Alarm) [][]string {
 		}
 	}
 	if len(rows) == 0 {
-		rows = append(rows, []string{"alarm", "none", "coordinator policy explain " + node + " explains its cap"})
+		rows = append(rows, []string{"alarm", "none", "coordinator node explain " + node + " explains its cap"})
 	}
 	return rows
 }

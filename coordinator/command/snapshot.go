@@ -263,7 +263,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 			"with an empty state_dir and join:, and take the state from it. What was committed after the snapshot is lost; therefore a new\n" +
 			"incarnation begins: every node is charged its rated watts until it shows what it holds, nothing is raised before, and the budget\n" +
 			"of every domain has to be named. Tokens are dropped but for those that --keep-token names; denied certificates stay denied. The old state is kept beside the new one. See docs/runbooks/lost-quorum.md.",
-		Example: "  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --reason \"lost the group\" --yes\n" +
+		Example: "  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --reason \"lost the cluster\" --yes\n" +
 			"  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := f.recovery("restore", func(c coordinator.Config) []coordinator.ServerConfig { return c.Servers })

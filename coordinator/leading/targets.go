@@ -10,7 +10,7 @@ import (
 	"headroom/units"
 )
 
-// targetsKept is how many targets of a node are remembered for policy explain.
+// targetsKept is how many targets of a node are remembered for node explain.
 const targetsKept = 8
 
 // targetHistory remembers the newest targets of each node in this leadership.

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/../.."
 out=${1:?usage: deploy/nfpm/build.sh FOLDER [PACKAGE...]}
 shift
 all=
-[ $# -gt 0 ] || { all=yes && set -- headroom-powerd headroom-coordinator headroom-tools headroom-hadoop headroom-spark; }
+[ $# -gt 0 ] || { all=yes && set -- headroom headroom-powerd headroom-coordinator headroom-tools headroom-hadoop headroom-spark; }
 go=${GO:-go}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -26,15 +26,15 @@ umask 022
 
 # nfpm is built first: where it is not to be had, nothing else is done.
 nfpm=$($go tool -modfile=tools/nfpm.mod -n nfpm)
-CGO_ENABLED=0 $go build -trimpath -buildvcs=false -o "${BIN:=bin}/" ./cmd/powerd ./cmd/coordinator ./cmd/scheduler ./cmd/powerlab
+CGO_ENABLED=0 $go build -trimpath -buildvcs=false -o "${BIN:=bin}/" ./cmd/headroom ./cmd/powerd ./cmd/coordinator ./cmd/scheduler ./cmd/powerlab
 mkdir "$stage/bin"
-for program in powerd coordinator scheduler powerlab; do
+for program in headroom powerd coordinator scheduler powerlab; do
 	cp "$BIN/$program" "$stage/bin/"
 done
 
 # What a package holds beside the programs: what a program can print is printed by it.
 mkdir "$stage/man" "$stage/completions"
-for program in powerd coordinator scheduler powerlab; do
+for program in headroom powerd coordinator scheduler powerlab; do
 	for shell in bash zsh fish; do
 		"$stage/bin/$program" completion "$shell" >"$stage/completions/$program.$shell"
 	done
@@ -63,7 +63,7 @@ case " $* " in *" headroom-hadoop "* | *" headroom-spark "*)
 	fi
 	if [ "$status" -eq 3 ] && [ -n "$all" ]; then
 		echo "headroom-hadoop and headroom-spark are not built: see above; the other packages are" >&2
-		set -- headroom-powerd headroom-coordinator headroom-tools
+		set -- headroom headroom-powerd headroom-coordinator headroom-tools
 	elif [ "$status" -ne 0 ]; then
 		exit "$status"
 	else
@@ -74,7 +74,7 @@ esac
 
 # The programs of one build have one version, or it is no release.
 VERSION=$("$stage/bin/powerd" version | cut -d ' ' -f 2)
-for program in coordinator scheduler; do
+for program in headroom coordinator scheduler; do
 	other=$("$stage/bin/$program" version | cut -d ' ' -f 2)
 	if [ "$VERSION" != "$other" ]; then
 		echo "powerd is $VERSION and $program is $other: both must say cli.Version" >&2

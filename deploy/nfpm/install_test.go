@@ -95,7 +95,7 @@ func testMade(t *testing.T, h host) {
 	if strings.Contains("\n"+string(read(t, h.path("etc/headroom/powerd.yaml"))), "\nnode:") {
 		t.Error("the packaged powerd.yaml names a node")
 	}
-	for _, program := range []string{"powerd", "coordinator", "scheduler", "powerlab"} {
+	for _, program := range []string{"headroom", "powerd", "coordinator", "scheduler", "powerlab"} {
 		if to, err := filepath.EvalSymlinks(h.path("usr/bin/" + program)); err != nil || to != h.path("usr/lib/headroom/"+program) {
 			t.Errorf("/usr/bin/%s leads to %s, %v", program, to, err)
 		}
@@ -155,7 +155,7 @@ func testPurge(t *testing.T, h host, deb string) {
 		}
 	}
 	h.dpkg(t, "--install", deb)
-	h.dpkg(t, "--purge", "headroom-coordinator", "headroom-hadoop", "headroom-spark", "headroom-tools")
+	h.dpkg(t, "--purge", "headroom", "headroom-coordinator", "headroom-hadoop", "headroom-spark", "headroom-tools")
 	h.write(t, journal, "{\n  \"version\": 1,\n  \"controls\": []\n}\n")
 	h.dpkg(t, "--purge", "headroom-powerd")
 	for _, left := range []string{"var/lib/headroom", "var/lib/headroom-jobs", "etc/headroom", "usr/bin/powerd", "usr/lib/headroom", "usr/share/doc/headroom"} {

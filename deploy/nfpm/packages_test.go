@@ -28,7 +28,7 @@ import (
 const epoch = "SOURCE_DATE_EPOCH=1700000000"
 
 func names() []string {
-	return []string{"headroom-coordinator", "headroom-hadoop", "headroom-powerd", "headroom-spark", "headroom-tools"}
+	return []string{"headroom", "headroom-coordinator", "headroom-hadoop", "headroom-powerd", "headroom-spark", "headroom-tools"}
 }
 
 func TestPackages(t *testing.T) {
@@ -49,7 +49,7 @@ func TestPackages(t *testing.T) {
 	t.Run("the same bytes again", func(t *testing.T) {
 		t.Parallel()
 		again, bin := t.TempDir(), t.TempDir()
-		run(t, "cp", "../../bin/coordinator", "../../bin/scheduler", "../../bin/powerlab", bin) // powerd alone is linked again
+		run(t, "cp", "../../bin/headroom", "../../bin/coordinator", "../../bin/scheduler", "../../bin/powerlab", bin) // powerd alone is linked again
 		build(t, bin, again, "headroom-powerd")
 		for _, pattern := range []string{"headroom-powerd_*.deb", "headroom-powerd-*.rpm"} {
 			if !bytes.Equal(read(t, find(t, dir, pattern)), read(t, find(t, again, pattern))) {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +31,16 @@ const longest = 90 * time.Second
 
 func TestReadme(t *testing.T) { walk(t, "README.md", "/mnt/project") }
 
-func TestSecure(t *testing.T) {
-	walk(t, "docs/secure.md", "")
+func TestSecure(t *testing.T) { walk(t, "docs/secure.md", "") }
+
+// The pages about a running cluster begin with the one that secure.md sets up.
+func TestUpgradeAndBackup(t *testing.T) {
+	page := testkit.Need(os.ReadFile(filepath.Join(root, "docs/secure.md")))(t)
+	setup, _, found := strings.Cut(string(page), "\n### 4. ")
+	if !found {
+		t.Fatal("docs/secure.md has no section 4")
+	}
+	walkSteps(t, slices.Concat(blocks("docs/secure.md", setup), readPage(t, "docs/upgrade.md"), readPage(t, "docs/backup.md")), "")
 }
 
 func TestHadoop(t *testing.T) { walk(t, "docs/hadoop.md", "") }
@@ -43,11 +52,15 @@ func TestHooks(t *testing.T) { walk(t, "hooks/README.md", "") }
 // walk runs the blocks of a page in order.
 func walk(t *testing.T, page, folder string) {
 	t.Helper()
+	walkSteps(t, readPage(t, page), folder)
+}
+
+func walkSteps(t *testing.T, steps []step, folder string) {
+	t.Helper()
 	t.Parallel()
 	if folder == "" && os.Geteuid() != 0 {
-		testkit.NotRun(t, page+" needs root: its commands give files to groups")
+		testkit.NotRun(t, steps[0].page+" needs root: its commands give files to groups")
 	}
-	steps := readPage(t, page)
 	n := start(t, folder, machinesOf(steps))
 	written := map[string]map[string]any{}
 	for _, s := range steps {
@@ -129,5 +142,5 @@ func TestCommandsAreMarked(t *testing.T) {
 
 // pages are those that are walked.
 func pages() []string {
-	return []string{"README.md", "docs/secure.md", "docs/hadoop.md", "docs/spark.md", "hooks/README.md"}
+	return []string{"README.md", "docs/secure.md", "docs/upgrade.md", "docs/backup.md", "docs/hadoop.md", "docs/spark.md", "hooks/README.md"}
 }
