@@ -42,7 +42,7 @@ func contract() map[string]struct {
 	}
 	return map[string]row{
 		"AlarmList": {"alarm list", alarmListItem{}}, "Brake": {"brake show", brakeItem{}}, "BrakeSet": {"brake set", brakeSetItem{}},
-		"BrakeKey": {"brake key", brakeKeyItem{}}, "CertificateList": {"tls inspect", certItem{}}, "ConfigCheck": {"config check; its fields stand beside kind", configJSON{}},
+		"BrakeKey": {"brake key create", brakeKeyItem{}}, "BrakeKeyList": {"brake key show", brakeFingerprint{}}, "CertificateList": {"tls inspect", certItem{}}, "ConfigCheck": {"config check; its fields stand beside kind", configJSON{}},
 		"GossipKeyList": {"gossip key create, show, add, promote, remove", keyItem{}},
 		"BudgetChange":  {"budget set, plan, rollback", budgetItem{}}, "BudgetHistory": {"budget history", historyItem{}}, "BudgetList": {"budget show", domainItem{}},
 		"Change":     {"domain set, node set, node drain, policy set, sprint grant and other changes", changeItem{}},
