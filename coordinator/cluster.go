@@ -37,6 +37,9 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 			if dom.GetParent() == "" {
 				out.Site = dom
 			}
+			if dom.GetRatingUw() == 0 {
+				out.UnratedDomains = append(out.UnratedDomains, dom.GetName())
+			}
 		}
 		for _, n := range nodes {
 			switch n.GetState() {

@@ -109,6 +109,11 @@ type DomainConfig struct {
 	// RatedMax is the highest rating that is accepted from a node below by its own word;
 	// 0 W when absent: as the domain above.
 	RatedMax units.Power `yaml:"rated_max"`
+	// Rating is what the breaker or feeder carries; 0 W when absent: not stated, and then
+	// no budget is refused as too high.
+	Rating units.Power `yaml:"rating"`
+	// Margin is the part of the rating that no budget may use.
+	Margin config.Fraction `yaml:"margin,omitempty"`
 }
 
 // ExampleConfig is a coordinator.yaml with every key, as `coordinator config example` prints it.
@@ -165,7 +170,7 @@ otel:
   sample: 1                           # ratio of recorded spans, above 0 and at most 1; 1000 nodes make 1000 spans a second
 
 # The brake: "coordinator brake set" drives every node to its fail-safe cap, even without
-# a leader. "coordinator brake key" makes the key pair.
+# a leader. "coordinator brake key create" makes the key pair.
 brake:
   public_key_file: ""                 # e.g. /etc/headroom/brake.pub; the same file on every server and node; empty: no brake
   private_key_file: ""                # e.g. /etc/headroom/brake.key; on servers only
@@ -175,11 +180,14 @@ brake:
 site:
   - name: site/lab                    # level/name, unique
     budget: 3200W                     # what the domain may draw, above 0 W
+    rating: 4kW                       # what the breaker or feeder carries; a budget above it, less the margin, is refused; default: no limit, with a warning
+    margin: 20%                       # part of the rating that no budget may use, at most 90%; only with a rating; default 0%
     unmanaged: 240W                   # power of machines without powerd; default 0W
     rated_max: 500W                   # highest rating that a node may declare; a higher one waits for coordinator node set NODE --rated; default: the first one declared is accepted
   - name: rack/r1
     parent: site/lab                  # parent domain; the root has none
     budget: 2400W
+    rating: 3kW                       # margin 0%: the whole rating
 
 lease: 10s                            # length of leases in a new cluster, 3s to 2m; later: coordinator lease set
 log_level: info                       # debug, info, warn, error
@@ -265,9 +273,9 @@ func (c Config) check() error {
 	if _, err := budget.NewTree(c.domains()); err != nil {
 		return fmt.Errorf("site: %w", err)
 	}
-	for _, d := range c.Site {
-		if d.RatedMax < 0 || d.RatedMax > ledger.MaxPower {
-			return fmt.Errorf("site: rated_max of %s is %v; it is at most %v", d.Name, d.RatedMax, ledger.MaxPower)
+	for _, d := range c.founding() {
+		if err := d.Validate(); err != nil {
+			return fmt.Errorf("site: %w", err)
 		}
 	}
 	return nil
@@ -302,7 +310,7 @@ func (c Config) domains() []budget.Domain {
 func (c Config) founding() []ledger.Domain {
 	out := ledger.PlainDomains(c.domains())
 	for i, d := range c.Site {
-		out[i].RatedMax = d.RatedMax
+		out[i].RatedMax, out[i].Rating, out[i].Margin = d.RatedMax, d.Rating, float64(d.Margin)
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"headroom/coordinator/brakes"
@@ -35,6 +36,27 @@ func (c Config) Preflight(now time.Time) cli.Checks {
 	return append(checks,
 		config.CheckAddresses(addrs, "rpc", "raft", "gossip.bind", "metrics.listen"),
 		config.CheckStateDir("state_dir", c.StateDir, packagedStateDir))
+}
+
+// UnratedText is what a domain without a rating means.
+const UnratedText = "a budget above the breaker's rating is not refused"
+
+// CheckRatings warns of domains without a rating; it reads only the configuration.
+func (c Config) CheckRatings() cli.Check {
+	const name = "rating"
+	var unrated []string
+	for _, d := range c.Site {
+		if d.Rating == 0 {
+			unrated = append(unrated, d.Name)
+		}
+	}
+	if len(unrated) == 0 {
+		return config.Passed(name, cli.Count(len(c.Site), "domain")+" with a rating")
+	}
+	return cli.Check{
+		Name: name, State: cli.CheckWarn, Text: fmt.Sprintf("no rating: %s; %s", strings.Join(unrated, ", "), UnratedText),
+		Hint: "add rating: to the domain in site:; in a running cluster: coordinator domain set " + unrated[0] + " --rating POWER",
+	}
 }
 
 // identity reads this server's certificate.

@@ -175,7 +175,7 @@ func (t *tx) found(c Command, f *Found) error {
 	}
 	plain := make([]budget.Domain, 0, len(f.Domains))
 	for _, d := range f.Domains {
-		if err := d.validate(); err != nil {
+		if err := d.Validate(); err != nil {
 			return err
 		}
 		plain = append(plain, d.Domain)

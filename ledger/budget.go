@@ -79,7 +79,7 @@ func (t *tx) changeBudget(c Command, d Domain, b *SetBudget) error {
 	default:
 		d.Back = nil
 	}
-	if err := d.validate(); err != nil {
+	if err := d.Validate(); err != nil {
 		return err
 	}
 	put(t, t.Domains, d.Name, d.marked())

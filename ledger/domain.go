@@ -98,7 +98,8 @@ func (s *State) mark() {
 	}
 }
 
-func (d Domain) validate() error {
+// Validate reports what is wrong with the settings of one domain, seen alone.
+func (d Domain) Validate() error {
 	switch {
 	case d.Name == "" || len(d.Name) > maxName:
 		return fmt.Errorf("%w: its name has %d bytes; it needs 1 to %d", ErrDomain, len(d.Name), maxName)
@@ -359,7 +360,7 @@ func (t *tx) setDomain(c Command, x *SetDomain) error {
 		return fmt.Errorf("domain %q: %w: its budget changes by a budget command", x.Name, ErrDomain)
 	}
 	x.into(&d)
-	if err := d.validate(); err != nil {
+	if err := d.Validate(); err != nil {
 		return err
 	}
 	for _, p := range t.SchedulesByName() {

@@ -47,7 +47,7 @@ func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason 
 		d := s.Domains[name]
 		was := d.Budget
 		d.Budget, d.Back = budgets[name], nil
-		if err := d.validate(); err != nil {
+		if err := d.Validate(); err != nil {
 			t.rollback()
 			return fmt.Errorf("ledger: recover: %w", err)
 		}

@@ -403,7 +403,7 @@ func (t *tx) removeNode(c Command, x *RemoveNode) error {
 		for _, name := range homes {
 			d := t.Domains[name]
 			d.Unmanaged += charge
-			if err := d.validate(); err != nil {
+			if err := d.Validate(); err != nil {
 				return err
 			}
 			put(t, t.Domains, name, d)

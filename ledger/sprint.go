@@ -156,7 +156,7 @@ func (t *tx) setSprintBudget(c Command, x *SetSprintBudget) error {
 		b := SprintBudget{Capacity: x.Capacity, Refill: x.Refill, Shares: x.Shares}
 		d.Sprint = b.anew(old)
 	}
-	if err := d.validate(); err != nil {
+	if err := d.Validate(); err != nil {
 		return err
 	}
 	put(t, t.Domains, d.Name, d)

@@ -269,7 +269,7 @@ func (s *State) sound() error {
 		if name != d.Name {
 			return fmt.Errorf("%w: domain %q is kept as %q", ErrSnapshot, d.Name, name)
 		}
-		if err := d.validate(); err != nil {
+		if err := d.Validate(); err != nil {
 			return err
 		}
 	}

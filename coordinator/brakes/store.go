@@ -92,7 +92,7 @@ func (f Files) Load() (brake.Keys, *brake.PrivateKey, error) {
 	if !keys.Match(private) {
 		return brake.Keys{}, nil, &cli.Error{
 			Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("brake.private_key_file %s is not the pair of any key in %s", f.PrivateKey, f.PublicKey),
-			Hint: "no node would accept this server's brake; name the two files that coordinator brake key made",
+			Hint: "no node would accept this server's brake; name the two files that coordinator brake key create made",
 		}
 	}
 	return keys, &private, nil

@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
@@ -382,19 +383,32 @@ func brakeText(r *headroomv1.GetBrakeResponse, i brakeItem) string {
 	return b.String()
 }
 
-// brakeKeyItem is `coordinator brake key`.
+// brakeKeyItem is `coordinator brake key create`.
 type brakeKeyItem struct {
 	Private string `json:"private"`
 	Public  string `json:"public"`
 }
 
+// brakeKey is the group of key commands. "brake key" with no further word creates a pair as
+// "brake key create" does: it was the only form.
 func brakeKey(o *operator) *cobra.Command {
+	create := brakeKeyCreate(o, "create")
+	group := brakeKeyCreate(o, "key")
+	group.Short = "Create and show the keys that sign and verify the brake"
+	group.Long = "key without a further word creates a pair, as key create does."
+	group.Example = "  coordinator brake key create\n  coordinator brake key show /etc/headroom/brake.pub"
+	group.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = true })
+	group.AddCommand(create, brakeKeyShow(o))
+	return group
+}
+
+func brakeKeyCreate(o *operator, use string) *cobra.Command {
 	private, public := "brake.key", "brake.pub"
 	cmd := &cobra.Command{
-		Use: "key", Short: "Create the key pair that signs and verifies the brake", Args: cobra.NoArgs,
-		Long: "key makes a pair on this machine and asks nobody. It writes over no file. To change keys, add the new public key to every\n" +
-			"member's file and restart them, then change the servers' private key, then take the old public key away.",
-		Example: "  coordinator brake key\n  coordinator brake key --private /etc/headroom/brake.key --public /etc/headroom/brake.pub",
+		Use: use, Short: "Create the key pair that signs and verifies the brake", Args: cobra.NoArgs,
+		Long: use + " makes a pair on this machine and contacts no server. It does not overwrite a file. To change keys, add the new public\n" +
+			"key to every member's file and restart them, then change the servers' private key, then remove the old public key.",
+		Example: "  coordinator brake key create\n  coordinator brake key create --private /etc/headroom/brake.key --public /etc/headroom/brake.pub",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := brake.WriteKey(private, public); err != nil {
 				return err
@@ -410,4 +424,37 @@ func brakeKey(o *operator) *cobra.Command {
 	cmd.Flags().StringVar(&private, "private", private, "file for the private key, for its owner alone")
 	cmd.Flags().StringVar(&public, "public", public, "file for the public key")
 	return cmd
+}
+
+// brakeFingerprint is one key of a file in JSON.
+type brakeFingerprint struct {
+	Fingerprint string `json:"fingerprint"`
+	// Signs reports whether the file holds the private key.
+	Signs bool `json:"signs"`
+}
+
+func brakeKeyShow(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "show FILE", Short: "Show the fingerprints of the keys in a file", Args: cobra.ExactArgs(1),
+		Long:    "show reads a file of public keys, or a private key. A pair has one fingerprint. It never prints a key.",
+		Example: "  coordinator brake key show brake.pub",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prints, signs, err := brake.FileFingerprints(args[0])
+			if err != nil {
+				return err
+			}
+			use := "verifies"
+			if signs {
+				use = "signs"
+			}
+			items, rows := []brakeFingerprint{}, [][]string{}
+			for _, f := range prints {
+				items, rows = append(items, brakeFingerprint{f, signs}), append(rows, []string{f, use})
+			}
+			if o.out.IsJSON() {
+				return o.out.JSON(cmd.OutOrStdout(), map[string]any{"kind": "BrakeKeyList", "api": "v1", "items": items})
+			}
+			return o.out.Table(cmd.OutOrStdout(), []string{"KEY", "USE"}, rows)
+		},
+	}
 }

@@ -73,6 +73,7 @@ type domainItem struct {
 	LostCharge   *string  `json:"lost_charge"`
 	BackW        *float64 `json:"back_w"`
 	BackAt       *string  `json:"back_at"`
+	HighestW     *float64 `json:"highest_w"`
 }
 
 func newDomainItem(d *headroomv1.Domain) (item domainItem) {

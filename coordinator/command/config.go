@@ -33,7 +33,7 @@ const serviceUser = "headroom-coordinator"
 
 const configCheckLong = `Check the configuration as coordinator run does: its syntax and values, and then this machine: every file that it
 names can be read by the user of the service, certificate and key belong together and are valid, the addresses are
-this machine's, and state_dir can be written.
+this machine's, and state_dir can be written. A domain of site: without a rating is a warning.
 
 Root checks with the rights of the user ` + serviceUser + ` where it exists; --user names another one. Use --syntax-only on a
 machine that is not the server.`
@@ -50,6 +50,9 @@ func configCheck(out *cli.Output) *cobra.Command {
 				return err
 			}
 			checks := cli.Checks{config.Passed("syntax", fmt.Sprintf("%s: server %s of %d", path, c.ID, len(c.Servers)))}
+			if len(c.Site) > 0 {
+				checks = append(checks, c.CheckRatings())
+			}
 			if !syntaxOnly {
 				found, err := checkMachine(c, path, user)
 				if err != nil {

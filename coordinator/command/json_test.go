@@ -25,6 +25,7 @@ added, never taken away and never given another meaning within ` + "`v1`" + `. R
   server's own log, which may be behind) or ` + "`offline`" + ` (files of a server that does not run).
 - Names end in their unit: ` + "`_w`" + ` watts, ` + "`_j`" + ` joules, ` + "`_s`" + ` seconds; ratios go from 0 to 1. Times are RFC 3339 in UTC.
 - ` + "`null`" + ` means unknown. It is never 0.
+- ` + "`highest_w`" + ` is the highest budget ever committed for a domain; a budget above it needs ` + "`--confirm POWER`" + `.
 - An error is one JSON object on stderr, with an [exit code](exit-codes.md#errors). Nothing is on stdout then, except where the code is 8 or a check failed.
 
 Types: ` + "`text`, `number`, `yes/no`" + `; ` + "`?`" + ` after one says that it may be null; ` + "`[]`" + ` a list, ` + "`{}`" + ` values by name.
@@ -42,7 +43,7 @@ func contract() map[string]struct {
 	}
 	return map[string]row{
 		"AlarmList": {"alarm list", alarmListItem{}}, "Brake": {"brake show", brakeItem{}}, "BrakeSet": {"brake set", brakeSetItem{}},
-		"BrakeKey": {"brake key", brakeKeyItem{}}, "CertificateList": {"tls inspect", certItem{}}, "ConfigCheck": {"config check; its fields stand beside kind", configJSON{}},
+		"BrakeKey": {"brake key create", brakeKeyItem{}}, "BrakeKeyList": {"brake key show", brakeFingerprint{}}, "CertificateList": {"tls inspect", certItem{}}, "ConfigCheck": {"config check; its fields stand beside kind", configJSON{}},
 		"GossipKeyList": {"gossip key create, show, add, promote, remove", keyItem{}},
 		"BudgetChange":  {"budget set, plan, rollback", budgetItem{}}, "BudgetHistory": {"budget history", historyItem{}}, "BudgetList": {"budget show", domainItem{}},
 		"Change":     {"domain set, node set, node drain, policy set, sprint grant and other changes", changeItem{}},

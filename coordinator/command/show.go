@@ -11,6 +11,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/coordinator"
 	"headroom/internal/cli"
 	"headroom/units"
 )
@@ -70,6 +71,7 @@ type statusItem struct {
 	Leader     *string           `json:"leader"`
 	Servers    []memberItem      `json:"servers"`
 	Alarms     []alarmItem       `json:"alarms"`
+	Unrated    []string          `json:"unrated_domains"`
 }
 
 type alarmItem struct {
@@ -142,7 +144,17 @@ func (o *operator) statusTable(w io.Writer, r *headroomv1.GetStatusResponse) err
 			return err
 		}
 	}
-	return nil
+	return unratedLine(w, r.GetUnratedDomains())
+}
+
+// unratedLine warns of domains without a rating, and shows how to set the first one's.
+func unratedLine(w io.Writer, domains []string) error {
+	if len(domains) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "warn:    no rating: %s; %s; set it: coordinator domain set %s --rating POWER\n",
+		strings.Join(domains, ", "), coordinator.UnratedText, domains[0])
+	return err
 }
 
 // roleAway is the role of a server that does not answer.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +200,23 @@ func TestKeyFiles(t *testing.T) {
 
 // A file that is no key, or that others may read, is refused by name and with a
 // way out, and what it holds is not shown.
+func TestFingerprintsOfAPairAreTheSame(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	private, public := filepath.Join(dir, "brake.key"), filepath.Join(dir, "brake.pub")
+	if err := WriteKey(private, public); err != nil {
+		t.Fatal(err)
+	}
+	a, signs, err := FileFingerprints(private)
+	if err != nil || !signs || len(a) != 1 {
+		t.Fatal(a, signs, err)
+	}
+	b, signs, err := FileFingerprints(public)
+	if err != nil || signs || !slices.Equal(a, b) {
+		t.Errorf("%v of the public key, %v of the private one: signs %v, %v", b, a, signs, err)
+	}
+}
+
 func TestKeyFilesAreChecked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -113,6 +115,34 @@ func LoadKeys(path string) (Keys, error) {
 	return keys, nil
 }
 
+// fingerprintBytes of a public key's SHA-256 are shown, as many as of a gossip key.
+const fingerprintBytes = 8
+
+// FileFingerprints returns the fingerprints of the keys in a file, of public keys or of
+// one private key; signs reports whether it is the private key. A pair has one fingerprint.
+func FileFingerprints(path string) (prints []string, signs bool, err error) {
+	text, _, err := read(path, "public")
+	if err != nil {
+		return nil, false, err
+	}
+	var keys Keys
+	if block, _ := pem.Decode(text); block != nil && block.Type == privateBlock {
+		private, err := LoadPrivateKey(path)
+		if err != nil {
+			return nil, true, err
+		}
+		public, _ := private.key.Public().(ed25519.PublicKey)
+		keys, signs = Keys{[]ed25519.PublicKey{public}}, true
+	} else if keys, err = LoadKeys(path); err != nil {
+		return nil, false, err
+	}
+	for _, key := range keys.keys {
+		sum := sha256.Sum256(key)
+		prints = append(prints, hex.EncodeToString(sum[:fingerprintBytes]))
+	}
+	return prints, signs, nil
+}
+
 // parseKeys reads the content of a file of public keys.
 func parseKeys(text []byte) (Keys, error) {
 	var out Keys
@@ -181,7 +211,7 @@ func read(path, which string) ([]byte, os.FileMode, error) {
 func keyError(path, which, what string, err error) *cli.Error {
 	return &cli.Error{
 		Code: "usage", Exit: cli.ExitUsage, Message: fmt.Sprintf("brake.%s_key_file %s %s", which, path, what), Err: err,
-		Hint: "copy the file from another member, or make the first pair with coordinator brake key",
+		Hint: "copy the file from another member, or make the first pair with coordinator brake key create",
 	}
 }
 

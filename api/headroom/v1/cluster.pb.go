@@ -295,9 +295,11 @@ type GetStatusResponse struct {
 	// How long after the expiry of its lease a lost node may take to reach its fail-safe cap, milliseconds; 0 is unknown.
 	SettleMs int64 `protobuf:"varint,11,opt,name=settle_ms,json=settleMs,proto3" json:"settle_ms,omitempty"`
 	// Nodes whose state this server does not know, because it is not the leader.
-	NodesUnknown  uint32 `protobuf:"varint,12,opt,name=nodes_unknown,json=nodesUnknown,proto3" json:"nodes_unknown,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NodesUnknown uint32 `protobuf:"varint,12,opt,name=nodes_unknown,json=nodesUnknown,proto3" json:"nodes_unknown,omitempty"`
+	// Domains without a rating, in the order of the power tree: a budget above what their breaker carries is not refused.
+	UnratedDomains []string `protobuf:"bytes,13,rep,name=unrated_domains,json=unratedDomains,proto3" json:"unrated_domains,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
@@ -412,6 +414,13 @@ func (x *GetStatusResponse) GetNodesUnknown() uint32 {
 		return x.NodesUnknown
 	}
 	return 0
+}
+
+func (x *GetStatusResponse) GetUnratedDomains() []string {
+	if x != nil {
+		return x.UnratedDomains
+	}
+	return nil
 }
 
 // Domain is one node of the power tree, with its budget and its charges.
@@ -5138,7 +5147,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x06age_ms\x18\x06 \x01(\x03H\x00R\x05ageMs\x88\x01\x01B\t\n" +
 	"\a_age_ms\"(\n" +
 	"\x10GetStatusRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xbd\x03\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xe6\x03\n" +
 	"\x11GetStatusResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12'\n" +
 	"\x04site\x18\x02 \x01(\v2\x13.headroom.v1.DomainR\x04site\x12\x19\n" +
@@ -5154,7 +5163,8 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x10longest_lease_ms\x18\n" +
 	" \x01(\x03R\x0elongestLeaseMs\x12\x1b\n" +
 	"\tsettle_ms\x18\v \x01(\x03R\bsettleMs\x12#\n" +
-	"\rnodes_unknown\x18\f \x01(\rR\fnodesUnknown\"\xc5\x06\n" +
+	"\rnodes_unknown\x18\f \x01(\rR\fnodesUnknown\x12'\n" +
+	"\x0funrated_domains\x18\r \x03(\tR\x0eunratedDomains\"\xc5\x06\n" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
