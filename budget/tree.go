@@ -125,7 +125,7 @@ func (t *Tree) Root() Domain { return t.order[0] }
 // Domains are all domains, parents before children.
 func (t *Tree) Domains() []Domain { return slices.Clone(t.order) }
 
-// Has tells whether the tree has a domain of this name.
+// Has reports whether the tree has a domain of this name.
 func (t *Tree) Has(name string) bool {
 	_, ok := t.at[name]
 	return ok

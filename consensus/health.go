@@ -21,16 +21,16 @@ type Health struct {
 	Fault error
 }
 
-// Healthy tells whether it is heard and close to the leader's log.
+// Healthy reports whether it is heard and close to the leader's log.
 func (h Health) Healthy() bool { return h.Fault == nil }
 
-// stable tells whether it has been healthy for StableFor.
+// stable reports whether it has been healthy for StableFor.
 func (h Health) stable(now time.Time) bool { return !h.Since.IsZero() && now.Sub(h.Since) >= StableFor }
 
 // Health lists the servers as this leader sees them, in the order of Members.
 // ErrNotLeader elsewhere: only the leader hears them all.
 func (g *Group) Health() ([]Health, error) {
-	r := g.reign.Load()
+	r := g.leading.Load()
 	if r == nil {
 		return nil, fmt.Errorf("consensus: health on %s: %w", g.cfg.ID, ErrNotLeader)
 	}
@@ -38,7 +38,7 @@ func (g *Group) Health() ([]Health, error) {
 }
 
 // look judges every server as it is now.
-func (g *Group) look(r *reign) ([]Health, time.Time) {
+func (g *Group) look(r *leaderTerm) ([]Health, time.Time) {
 	now, last := time.Now(), g.raft.LastIndex()
 	members := g.Members()
 	out := make([]Health, 0, len(members))
@@ -48,7 +48,7 @@ func (g *Group) look(r *reign) ([]Health, time.Time) {
 	return out, now
 }
 
-// judge says whether a server is healthy now. The leader itself is, as long as
+// judge reports whether a server is healthy now. The leader itself is, as long as
 // it can write: it ends when it cannot.
 func judge(m Member, last uint64, began, now time.Time) Health {
 	h := Health{Member: m}
@@ -98,7 +98,7 @@ func (r *record) of(all []Health, now time.Time) []Health {
 }
 
 // watchHealth looks often enough that a break does not go unseen.
-func (g *Group) watchHealth(r *reign) {
+func (g *Group) watchHealth(r *leaderTerm) {
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
 	for {

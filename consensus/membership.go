@@ -106,7 +106,7 @@ type change func() raft.IndexFuture
 func (g *Group) reconfigure(ctx context.Context, what string, decide func([]Health) (change, error)) error {
 	g.changes.Lock()
 	defer g.changes.Unlock()
-	r := g.reign.Load()
+	r := g.leading.Load()
 	if r == nil {
 		return g.changing(what, ErrNotLeader)
 	}

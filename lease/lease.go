@@ -76,7 +76,7 @@ type Sprint struct {
 	Escrow units.Energy
 }
 
-// sound says whether the sprint makes sense beside a cap.
+// sound reports whether the sprint makes sense beside a cap.
 func (s Sprint) sound(base units.Power) bool {
 	return s == Sprint{} || (s.ID != "" && s.Cap > base && s.Duration > 0 && s.Duration <= MaxSprint && s.Escrow > 0)
 }

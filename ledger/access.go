@@ -34,7 +34,7 @@ func ParseRole(text string) (Role, error) {
 	return "", fmt.Errorf("%w: %q is none of node, observer, operator, admin", ErrRole, text)
 }
 
-// May tells whether the role has the rights of another.
+// May reports whether the role has the rights of another.
 func (r Role) May(need Role) bool {
 	rank := map[Role]int{RoleObserver: 1, RoleOperator: 2, RoleAdmin: 3}
 	if need == RoleNode || r == RoleNode {

@@ -17,7 +17,7 @@ type Brake struct {
 	At int64 `json:"at_us,omitempty"`
 }
 
-// Active tells whether the brake is set.
+// Active reports whether the brake is set.
 func (b Brake) Active() bool { return b.Set > b.Lifted }
 
 // SetBrake tells the log of a brake generation that was seen.

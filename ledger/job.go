@@ -35,12 +35,12 @@ func LeastTasks(floor float64, tasks uint32) uint32 {
 	return uint32(units.Ratio(floor).Least(int(tasks)))
 }
 
-// BelowFloor tells whether the job says that it is done on fewer tasks than the floor that it was promised.
+// BelowFloor reports whether the job says that it is done on fewer tasks than the floor that it was promised.
 func (j Job) BelowFloor() bool {
 	return j.State == JobDone && j.Floor > 0 && j.Done < LeastTasks(j.Floor, j.Tasks)
 }
 
-// sound tells whether the numbers can be those of a measurement; unknown can.
+// sound reports whether the numbers can be those of a measurement; unknown can.
 func (e *JobEnergy) sound() bool {
 	return e == nil || e.Energy >= 0 && e.Measured >= 0 && e.Unknown >= 0 && len(e.From) <= maxSources
 }

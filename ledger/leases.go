@@ -75,7 +75,7 @@ func (t *tx) leasesPassed() {
 	}
 }
 
-// changing tells whether what was in force before a change of the leases still counts.
+// changing reports whether what was in force before a change of the leases still counts.
 func (s *State) changing() bool { return s.Leases.Changed || s.Elapsed < s.Leases.Until }
 
 // LongestLease is the longest lease that may be out now, as far as the log knows; 0 where

@@ -212,7 +212,7 @@ func (n Node) bootGain() units.Power {
 	return max(0, n.Full()-n.lowest())
 }
 
-// Grantable tells whether the node may be given leases.
+// Grantable reports whether the node may be given leases.
 func (n Node) Grantable() bool { return n.Admitted && n.Controlled && !n.Released && n.Off == "" }
 
 // declared is the node's declaration as the log has it.

@@ -177,7 +177,7 @@ type Clock struct {
 // clockAgreement is how far the clocks of a quorum may be apart.
 const clockAgreement = time.Minute
 
-// Agreed tells whether a quorum's clocks agree with the moment at, and so with each other.
+// Agreed reports whether a quorum's clocks agree with the moment at, and so with each other.
 func (x Clock) Agreed(at int64) bool {
 	const near = int64(clockAgreement / 2 / time.Microsecond)
 	agreeing := 0

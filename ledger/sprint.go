@@ -229,7 +229,7 @@ func (p *NodeSprint) Lease() lease.Sprint {
 	return lease.Sprint{ID: p.ID, Cap: p.Cap, Duration: p.Duration, Escrow: p.Escrow}
 }
 
-// Open tells whether the sprint still holds an escrow.
+// Open reports whether the sprint still holds an escrow.
 func (p Sprint) Open() bool { return !p.Closed }
 
 // energy is what power spends in a time, in whole numbers: floating point may
@@ -434,7 +434,7 @@ func (t *tx) endShare(n Node) Node {
 	return n
 }
 
-// running tells whether any node may still sprint.
+// running reports whether any node may still sprint.
 func (p Sprint) running() bool {
 	for _, x := range p.Shares {
 		if x.BackSeq == 0 {
@@ -466,7 +466,7 @@ func (t *tx) returned(n Node, a Ack) Node {
 	return n
 }
 
-// back tells whether a read-back of the node proves that its share is over.
+// back reports whether a read-back of the node proves that its share is over.
 func (x SprintShare) back(n Node, a Ack) bool {
 	return x.BackSeq > 0 && a.Seq >= x.BackSeq && !a.Sprinting && a.Effective <= max(n.Target, n.FailSafeCap())
 }

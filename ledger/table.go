@@ -191,7 +191,7 @@ func (t *Table) Heard(r Report, now time.Duration) {
 	e.report, e.at = r, now
 }
 
-// doubled tells whether a heartbeat comes from a second machine with the identity
+// doubled reports whether a heartbeat comes from a second machine with the identity
 // of one that is alive: no machine boots within the time that a node may be silent.
 // The first one keeps its lease, the second gets none, and an alarm says so.
 func (t *Table) doubled(e *entry, r Report, now time.Duration) bool {
@@ -245,7 +245,7 @@ func (t *Table) Grants(s *State, now time.Duration) []NodeGrant {
 	return grants
 }
 
-// walked tells whether a drained node has come to its least cap and has nothing
+// walked reports whether a drained node has come to its least cap and has nothing
 // more to acknowledge: it is granted nothing more.
 func (n Node) walked() bool {
 	return n.Drained && n.Charge() <= n.Least() && n.Stored <= n.Least() && n.From == "" && n.Owes == "" && !n.Unproven
@@ -334,7 +334,7 @@ func (t *Table) recent(e *entry, now time.Duration) bool {
 	return e != nil && now-e.at <= t.timing.Lost
 }
 
-// settled tells whether the leader has heard all admitted nodes, or has led for a lease: before that it only cuts.
+// settled reports whether the leader has heard all admitted nodes, or has led for a lease: before that it only cuts.
 func (t *Table) settled(s *State, roll []present, now time.Duration) bool {
 	if timing := s.waiting(t.timing); now-t.began >= timing.Lease+timing.Margin() {
 		return true

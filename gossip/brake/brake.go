@@ -71,7 +71,7 @@ type Signed struct {
 // Bytes are the message as it travels.
 func (s Signed) Bytes() []byte { return []byte(s.raw) }
 
-// Is tells whether data are the bytes of this very message.
+// Is reports whether data are the bytes of this very message.
 func (s Signed) Is(data []byte) bool { return s.raw != "" && s.raw == string(data) }
 
 // Sign makes the message believable. Its error is ErrMessage.
@@ -130,7 +130,7 @@ func (m Message) check() error {
 	return nil
 }
 
-// Printable tells whether a text of a gossip message may stand in logs and on
+// Printable reports whether a text of a gossip message may stand in logs and on
 // screens: valid UTF-8 without control characters.
 func Printable(s string) bool {
 	if !utf8.ValidString(s) {
