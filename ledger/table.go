@@ -207,7 +207,7 @@ func (t *Table) Conflicts(now time.Duration) map[string]string {
 	out := map[string]string{}
 	for name, e := range t.nodes {
 		if e.double > 0 && now-e.double <= conflictLife {
-			out[name] = fmt.Sprintf("two machines say that they are %s (machine id %s): the one heard first keeps the lease", name, e.report.MachineID)
+			out[name] = fmt.Sprintf("two machines report as %s (machine id %s): the first one keeps the lease", name, e.report.MachineID)
 		}
 	}
 	return out
@@ -268,18 +268,18 @@ func (t *Table) Waiting(s *State) map[string]string {
 		case !ok && !s.knows(e.report.Domain):
 			out[name] = fmt.Sprintf("domain %q is not in the power tree", e.report.Domain)
 		case !ok:
-			out[name] = "it is not in the log yet"
+			out[name] = "it is not yet recorded in the log"
 		case n.Released:
 			out[name] = "it is released"
 		case !n.Controlled:
-			out[name] = fmt.Sprintf("it only observes and is charged its rated %v", n.Full())
+			out[name] = fmt.Sprintf("it is in observe mode and is charged its rated power, %v", n.Full())
 		case s.held() != nil:
 			out[name] = s.held().Error()
 		default:
 			if room == nil {
 				room = s.rooms(s.Totals())
 			}
-			out[name] = fmt.Sprintf("%s is %v short; it is charged %v and waits", n.Domain, -min(0, room[n.Domain]), n.Charge())
+			out[name] = fmt.Sprintf("%s is %v over its budget; the node is charged %v and waits", n.Domain, -min(0, room[n.Domain]), n.Charge())
 		}
 	}
 	return out
