@@ -59,7 +59,7 @@ func judge(m Member, last uint64, began, now time.Time) Health {
 	silent := now.Sub(m.Contact)
 	switch {
 	case m.Contact.IsZero() || m.Contact.Before(began):
-		h.Fault = fmt.Errorf("it has not answered since this server leads, %v ago", now.Sub(began).Round(time.Millisecond))
+		h.Fault = fmt.Errorf("it has not answered since this server began to lead, %v ago", now.Sub(began).Round(time.Millisecond))
 		return h
 	case silent > maxSilence:
 		h.Fault = fmt.Errorf("it has not answered for %v", silent.Round(time.Millisecond))
@@ -67,7 +67,7 @@ func judge(m Member, last uint64, began, now time.Time) Health {
 	lag := last - min(m.LastIndex, last)
 	h.Lag = &lag
 	if lag > MaxLag {
-		h.Fault = errors.Join(h.Fault, fmt.Errorf("it is %d entries behind, at most %d are healthy", lag, MaxLag))
+		h.Fault = errors.Join(h.Fault, fmt.Errorf("it is %d entries behind; at most %d are allowed", lag, MaxLag))
 	}
 	return h
 }
