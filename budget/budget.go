@@ -1,23 +1,24 @@
-// Package budget divides watts: a power tree with a budget at every domain,
-// and a plan that tells which node may draw how much.
+// Package budget divides watts: it defines a power tree with a budget for every
+// domain, and a plan with a cap for every node.
 //
-// The one idea is water-filling. Every node asks for what it can use; the plan
-// raises one water level for all, a node's cap being weight x level between the
-// least it can be held at and the most it asks for, until a domain is full;
-// then the nodes of that domain stay where they are and the others rise on.
-// What is left when all demands are met is filled the same way up to each
-// node's maximum, so that no watt is kept from a node that could take it.
+// The one idea is water-filling. Every node states its demand. The plan raises
+// one water level for all nodes; a node's cap is weight x level, bounded by its
+// lowest cap and its demand. When a domain has no headroom left, its nodes keep
+// their caps and the others continue to rise. If all demands are met, the rest
+// is divided in the same way up to each node's maximum, so that no watt stays
+// unused that a node could take.
 // (Weighted max-min fairness; Bertsekas and Gallager, "Data Networks", 6.5.2,
 // with nested constraints.)
 //
-// Guarantees: caps of one plan never sum to more than any domain's budget less
-// its unmanaged watts and the nodes that cannot be moved, unless the least caps
-// alone do: that is reported as shortfall, and every node is then at its least.
+// Guarantees: the caps of one plan never exceed any domain's budget less its
+// unmanaged watts and the nodes whose caps cannot change, unless the lowest caps
+// alone exceed it. That is reported as shortfall, and every node then gets its
+// lowest cap.
 // Caps are whole eighths of a watt (what a RAPL register holds). The order of
 // the nodes does not matter.
 //
-// The package is pure: it decides nothing about when a cap may be raised (that
-// is the ledger's) and knows no lease.
+// The package is pure. It does not decide when a cap may be raised (package
+// ledger does) and does not deal with leases.
 //
 //headroom:apply
 package budget

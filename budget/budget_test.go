@@ -176,7 +176,7 @@ func TestPlanFitsEveryDomain(t *testing.T) {
 	})
 }
 
-// shortBelow tells whether a domain below name cannot meet its own budget: then name may not either.
+// shortBelow reports whether a domain below name cannot meet its own budget: then name may not either.
 func shortBelow(tr *budget.Tree, plan budget.Plan, name string) bool {
 	for s := range plan.Short {
 		if slices.Contains(tr.Above(s), name) {

@@ -35,7 +35,7 @@ func ParsePolicy(name string) (Policy, error) {
 	if p := Policy(name); slices.Contains(Policies(), p) {
 		return p, nil
 	}
-	return "", fmt.Errorf("%w: %q is none of %v", ErrPolicy, name, Policies())
+	return "", fmt.Errorf("%w: %q is not one of %v", ErrPolicy, name, Policies())
 }
 
 // Sentence says what the policy does.

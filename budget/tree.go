@@ -30,13 +30,13 @@ var (
 	// ErrUnknownParent: a domain names a parent that does not exist.
 	ErrUnknownParent = errors.New("its parent does not exist")
 	// ErrCycle: a domain lies below itself.
-	ErrCycle = errors.New("it lies below itself")
+	ErrCycle = errors.New("it is its own ancestor")
 	// ErrDuplicate: two domains share a name.
 	ErrDuplicate = errors.New("the name is used twice")
 	// ErrPolicy: there is no policy of this name.
 	ErrPolicy = errors.New("unknown policy")
 	// ErrAmount: a budget that is not positive, or negative unmanaged watts.
-	ErrAmount = errors.New("its budget must be above 0 W and its unmanaged watts not below 0 W")
+	ErrAmount = errors.New("its budget must be above 0 W and its unmanaged watts at least 0 W")
 )
 
 // Tree is a power tree of any depth: site > feeder > rack.
@@ -125,7 +125,7 @@ func (t *Tree) Root() Domain { return t.order[0] }
 // Domains are all domains, parents before children.
 func (t *Tree) Domains() []Domain { return slices.Clone(t.order) }
 
-// Has tells whether the tree has a domain of this name.
+// Has reports whether the tree has a domain of this name.
 func (t *Tree) Has(name string) bool {
 	_, ok := t.at[name]
 	return ok

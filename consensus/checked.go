@@ -40,7 +40,7 @@ type checker struct {
 // unclosable keeps the verifier from closing the log that outlives it.
 type unclosable struct{ raft.LogStore }
 
-// IsMonotonic says whether the log refuses gaps.
+// IsMonotonic reports whether the log refuses gaps.
 func (u unclosable) IsMonotonic() bool { return monotonic(u.LogStore) }
 
 func newCheckedLog(store raft.LogStore, log *slog.Logger, report func(error)) *checkedLog {
@@ -134,7 +134,7 @@ func (l *checkedLog) restart() {
 	l.current, l.next = l.newChecker(), 0
 }
 
-// IsMonotonic says whether the log refuses gaps.
+// IsMonotonic reports whether the log refuses gaps.
 func (l *checkedLog) IsMonotonic() bool { return monotonic(l.LogStore) }
 
 // Close ends the verifier and leaves the log open.

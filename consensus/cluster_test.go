@@ -212,7 +212,7 @@ func (c *cluster) leader(not ...string) *Group {
 			if g == nil || slices.Contains(not, id) {
 				continue
 			}
-			if r := g.reign.Load(); r != nil && g.Verify(context.Background()) == nil {
+			if r := g.leading.Load(); r != nil && g.Verify(context.Background()) == nil {
 				return g
 			}
 		}

@@ -3,30 +3,30 @@
 // every server in the same order. Servers are added, get a vote and are removed
 // while it runs.
 //
-// The one idea: a leader is only as good as its disk. raft elects by heartbeats,
-// which never touch the disk; so every write of the log has a deadline, and one
-// that misses it or fails closes the transport, so that the others elect, and
-// ends the process. Nothing is tried twice on a disk that failed once.
+// The one idea: a leader needs a working disk. raft elects by heartbeats, which
+// never touch the disk. So every write of the log has a deadline. A write that
+// fails or misses it closes the transport, so that the other servers elect a
+// leader, and ends the process. No write is retried on a disk that failed.
 //
 // Guarantees:
-//   - An entry takes effect only in the term it was proposed in. What a deposed
-//     leader had on its way is refused alike on every server.
-//   - Propose says what happened: done with its result, certainly not done, or
-//     unknown. It never says done of what was not committed.
-//   - Leadership is told only after everything committed before has been
-//     applied here, with the term, so that a fast loss and return is seen as one.
-//   - The log is read whole before anything is made of it, and every entry
-//     carries a sum: one that is not what was written ends the process with its
-//     name. Checksums over ranges are compared with the leader's besides.
-//   - No change of the servers leaves a group without a healthy majority, and a
-//     server votes only when it has been healthy for a while.
-//   - A directory serves one server of one group, and a server hears only those
-//     whose logs have the same origin: a foreign directory, a second process, a
-//     group that was given up for lost have no say, and nothing is written.
+//   - An entry takes effect only in the term it was proposed in. Entries that a
+//     former leader still had in flight are refused on every server.
+//   - ProposeIn returns a result after the commit, an error that means nothing
+//     was done, or ErrUnknownOutcome. It never returns a result without a commit.
+//   - Leadership is published with its term, and only after every earlier
+//     committed entry is applied here, so a quick loss and return is noticed.
+//   - The whole log is read before it is used, and every entry carries a
+//     checksum. A damaged entry ends the process with an error that names it.
+//     Checksums over ranges are also compared with the leader's.
+//   - No change of membership leaves the cluster without a healthy majority, and
+//     a server votes only after it has been healthy for a while.
+//   - A directory belongs to one server of one cluster, and a server accepts only
+//     servers whose logs have the same origin. The directory of another server, a
+//     second process or an abandoned cluster is refused, and nothing is written.
 //
-// It never decides anything about watts, never changes the servers of a group by
-// itself, and never starts a group anew over a log that exists: Plant and Recover
-// do, for a stopped server, when an operator says so.
+// It never decides anything about watts, never changes membership by itself, and
+// never starts a new cluster over an existing log: Plant and Recover do that for
+// a stopped server, when an operator asks for it.
 package consensus
 
 import (
@@ -36,10 +36,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Open starts this server of the group. It returns as soon as the log is read;
-// an election follows in the background.
+// Open starts this server. It returns as soon as the log is read; an election
+// follows in the background.
 //
-// Errors that an operator can mend are *cli.Error and wrap ErrConfig,
+// Errors that an operator can fix are *cli.Error and wrap ErrConfig,
 // ErrServersChanged, ErrForeignLog, ErrInUse or ErrCorrupt.
 func Open(cfg Config, m Machine) (*Group, error) {
 	cfg = cfg.withDefaults()

@@ -139,7 +139,7 @@ func own(cfg Config, stores *Stores) error {
 	if len(owner) > 0 && string(owner) != cfg.ID {
 		return &cli.Error{
 			Code: "conflict", Exit: cli.ExitConflict,
-			Message: fmt.Sprintf("the log in %s belongs to server %s, this is %s", cfg.Dir, owner, cfg.ID),
+			Message: fmt.Sprintf("the log in %s belongs to server %s; this is server %s", cfg.Dir, owner, cfg.ID),
 			Hint:    "give every server a directory of its own, and keep it when the server moves",
 			Err:     errForeignLog,
 		}
@@ -190,8 +190,8 @@ func sameServers(cfg Config, rc *raft.Config, stores *Stores) error {
 	}
 	return &cli.Error{
 		Code: "conflict", Exit: cli.ExitConflict,
-		Message: fmt.Sprintf("the servers of the log are %s, configured are %s", listServers(logged), configured),
-		Hint:    "configure the servers of the log; coordinator member add and remove change them, a configuration file does not",
+		Message: fmt.Sprintf("the log has servers %s; the configuration has %s", listServers(logged), configured),
+		Hint:    "configure the servers that the log has; change them with coordinator member add and remove, not in the configuration file",
 		Err:     errServersChanged,
 	}
 }

@@ -113,7 +113,7 @@ func TestHangingDiskWithoutDeadline(t *testing.T) {
 		go func() { _, _ = g.Propose(t.Context(), []byte("hangs")) }()
 		time.Sleep(time.Minute)
 		for _, id := range c.ids {
-			if other := c.groups[id]; other != g && other.reign.Load() != nil {
+			if other := c.groups[id]; other != g && other.leading.Load() != nil {
 				t.Errorf("%s leads, so raft now notices by itself", id)
 			}
 		}

@@ -12,13 +12,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Leadership is what this server knows of its own lead.
+// Leadership describes whether this server leads.
 type Leadership struct {
-	// Leading is true once this server leads and has applied everything that
-	// was committed before.
+	// Leading is true once this server leads and has applied every entry
+	// committed before.
 	Leading bool
-	// Term is the raft term: that of the lead, or the latest one known. It only
-	// grows; two leads never share one.
+	// Term is the raft term of this leadership, or the latest known one. It never
+	// decreases, and no two leaderships share one.
 	Term uint64
 }
 
@@ -39,7 +39,7 @@ type Group struct {
 	dead        chan struct{} // closed when the log cannot be trusted
 	watching    sync.WaitGroup
 
-	reign atomic.Pointer[reign] // nil while another leads
+	leading atomic.Pointer[leaderTerm] // nil while another leads
 
 	changes sync.Mutex // one change of the servers at a time
 
@@ -47,11 +47,11 @@ type Group struct {
 	last      Leadership
 	listeners []chan Leadership
 	closed    bool
-	calls     sync.WaitGroup // futures under way
+	calls     sync.WaitGroup // futures in progress
 }
 
-// reign is one lead of this server, from election to loss.
-type reign struct {
+// leaderTerm is one term that this server leads, from its election to its loss.
+type leaderTerm struct {
 	term     uint64
 	began    time.Time
 	health   record
@@ -77,8 +77,8 @@ func (g *Group) start(r *raft.Raft) {
 	g.watching.Go(g.watch)
 }
 
-// fail is the end of a server whose log cannot be trusted. The transport goes
-// first: the others elect while this process is still on its way out.
+// fail stops a server whose log cannot be trusted. The transport is closed
+// first, so that the others elect a leader while this process exits.
 func (g *Group) fail(err error) {
 	g.trans.cut()
 	close(g.dead)
@@ -97,9 +97,9 @@ func (g *Group) watch() {
 		select {
 		case leading := <-g.notify:
 			if leading {
-				g.crown()
+				g.becomeLeader()
 			} else {
-				g.depose()
+				g.stepDown()
 			}
 		case <-g.stop:
 			return
@@ -107,23 +107,23 @@ func (g *Group) watch() {
 	}
 }
 
-func (g *Group) crown() {
+func (g *Group) becomeLeader() {
 	// raft waits for this notice before it writes anything, so the term is that
-	// of the lead; were it not, the envelope would refuse every entry.
-	r := &reign{term: g.raft.CurrentTerm(), began: time.Now(), caughtUp: make(chan struct{}), over: make(chan struct{})}
-	g.reign.Store(r)
+	// of this leadership; otherwise the envelope would refuse every entry.
+	r := &leaderTerm{term: g.raft.CurrentTerm(), began: time.Now(), caughtUp: make(chan struct{}), over: make(chan struct{})}
+	g.leading.Store(r)
 	g.watching.Go(func() { g.catchUp(r) })
 	g.watching.Go(func() { g.watchHealth(r) })
 }
 
-// catchUp tells of the lead once everything committed before is applied here.
-func (g *Group) catchUp(r *reign) {
+// catchUp publishes the leadership once every earlier committed entry is applied here.
+func (g *Group) catchUp(r *leaderTerm) {
 	for {
 		err := g.await(context.Background(), func() error { return g.raft.Barrier(0).Error() })
 		if err == nil {
 			break
 		}
-		// A transfer under way refuses the barrier; the lead may survive it.
+		// The barrier fails while a transfer is in progress; the transfer may not succeed.
 		again := time.NewTimer(g.cfg.Timing.Heartbeat)
 		select {
 		case <-again.C:
@@ -141,9 +141,9 @@ func (g *Group) catchUp(r *reign) {
 	}
 }
 
-func (g *Group) depose() {
+func (g *Group) stepDown() {
 	g.trans.letGo()
-	r := g.reign.Swap(nil)
+	r := g.leading.Swap(nil)
 	if r == nil {
 		return
 	}
@@ -152,23 +152,24 @@ func (g *Group) depose() {
 	g.log.Info("no longer leading", slog.Uint64("term", r.term))
 }
 
-// publish tells the newest leadership. A lead is told only while it lasts.
-func (g *Group) publish(l Leadership, of *reign) bool {
+// publish sends the newest leadership to every listener. It reports whether it
+// did: a leadership that has ended meanwhile is not published.
+func (g *Group) publish(l Leadership, of *leaderTerm) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if of != nil && g.reign.Load() != of {
+	if of != nil && g.leading.Load() != of {
 		return false
 	}
 	g.last = l
 	for _, c := range g.listeners {
-		tell(c, l)
+		send(c, l)
 	}
 	return true
 }
 
-// tell replaces what the listener has not read yet. The caller holds the lock
-// and is the only sender, so the second send never waits.
-func tell(c chan Leadership, l Leadership) {
+// send replaces a value that the listener has not read yet. The caller holds the
+// lock and is the only sender, so sending never blocks.
+func send(c chan Leadership, l Leadership) {
 	select {
 	case <-c:
 	default:
@@ -176,10 +177,9 @@ func tell(c chan Leadership, l Leadership) {
 	c <- l
 }
 
-// Leadership returns a channel with the newest leadership: the present one at
-// once, then each change, of which a slow reader sees only the last. It is
-// closed by Close. Each call makes a channel that lives until then, so call it
-// once per reader.
+// Leadership returns a channel that receives the current leadership at once and
+// then each change; a slow reader receives only the newest. Close closes it.
+// Each call makes a new channel that lives until then: call it once per reader.
 func (g *Group) Leadership() <-chan Leadership {
 	c := make(chan Leadership, 1)
 	g.mu.Lock()
@@ -194,8 +194,8 @@ func (g *Group) Leadership() <-chan Leadership {
 }
 
 // ProposeIn appends data to the log only if it is committed in the given term,
-// and returns what Machine.Apply made of it here. It returns after the commit
-// and the local apply.
+// and returns the result of Machine.Apply on this server, after the commit and
+// the local apply.
 //
 // ErrNotLeader, ErrBusy, ErrTooLarge, ErrClosed and the context's own error
 // before the start mean that nothing was done. ErrUnknownOutcome means that the
@@ -207,11 +207,11 @@ func (g *Group) ProposeIn(ctx context.Context, term uint64, data []byte) (any, e
 	if len(data) > maxEntry {
 		return nil, g.propose(ErrTooLarge)
 	}
-	if r := g.reign.Load(); r == nil || r.term != term {
+	if r := g.leading.Load(); r == nil || r.term != term {
 		return nil, g.propose(ErrNotLeader)
 	}
 	entry := raft.Log{Data: seal(term, data), Extensions: wantsSum()}
-	result := make(chan any, 1) // a late result has nobody to read it
+	result := make(chan any, 1) // buffered: a late result has no reader
 	err := g.await(ctx, func() error {
 		f := g.raft.ApplyLog(entry, enqueueTimeout)
 		err := f.Error()
@@ -234,8 +234,8 @@ func (g *Group) propose(err error) error {
 	return fmt.Errorf("consensus: propose on %s: %w", g.cfg.ID, err)
 }
 
-// outcome sorts raft's errors into what certainly did not happen and what may
-// have.
+// outcome maps raft's errors to those after which nothing was done and those
+// after which the outcome is unknown.
 func outcome(err error) error {
 	switch {
 	case errors.Is(err, ErrClosed):
@@ -250,14 +250,14 @@ func outcome(err error) error {
 }
 
 // Verify makes a read on this server linearizable: when it returns nil, this
-// server led after the call began, and everything acknowledged before the call,
-// by any leader, is applied here. Else ErrNotLeader, ErrBusy, ErrClosed or the
-// context's error.
+// server led after the call began, and everything that any leader acknowledged
+// before the call is applied here. Otherwise it returns ErrNotLeader, ErrBusy,
+// ErrClosed or the context's error.
 //
-// It costs one empty log entry. raft's own VerifyLeader is cheaper, but takes
-// answers to heartbeats that were sent before it was asked.
+// It costs one empty log entry. raft's own VerifyLeader is cheaper, but counts
+// answers to heartbeats that were sent before the call.
 func (g *Group) Verify(ctx context.Context) error {
-	r := g.reign.Load()
+	r := g.leading.Load()
 	if r == nil {
 		return g.verify(ErrNotLeader)
 	}
@@ -272,7 +272,7 @@ func (g *Group) Verify(ctx context.Context) error {
 	}
 	err := g.await(ctx, func() error { return g.raft.Barrier(enqueueTimeout).Error() })
 	switch {
-	case err == nil && g.reign.Load() == r:
+	case err == nil && g.leading.Load() == r:
 		return nil
 	case err == nil:
 		return g.verify(ErrNotLeader)
@@ -289,10 +289,10 @@ func (g *Group) verify(err error) error {
 	return fmt.Errorf("consensus: verify on %s: %w", g.cfg.ID, err)
 }
 
-// Transfer hands the lead to the follower whose log is longest, for a planned
-// stop. nil means that this server no longer leads.
+// Transfer transfers leadership to the follower with the longest log, for a
+// planned stop. nil means that this server no longer leads.
 func (g *Group) Transfer(ctx context.Context) error {
-	if g.reign.Load() == nil {
+	if g.leading.Load() == nil {
 		return fmt.Errorf("consensus: transfer from %s: %w", g.cfg.ID, ErrNotLeader)
 	}
 	if err := g.await(ctx, func() error { return g.raft.LeadershipTransfer().Error() }); err != nil {
@@ -301,8 +301,8 @@ func (g *Group) Transfer(ctx context.Context) error {
 	return nil
 }
 
-// await runs one of raft's futures, which know no context. A call left behind
-// by its context ends when raft answers it; Close waits for it.
+// await runs one of raft's futures, which take no context. A call abandoned by
+// its context ends when raft answers it; Close waits for it.
 func (g *Group) await(ctx context.Context, call func() error) error {
 	g.mu.Lock()
 	if g.closed || g.wire.tripped.Load() {
@@ -326,9 +326,9 @@ func (g *Group) await(ctx context.Context, call func() error) error {
 	}
 }
 
-// Close ends this server: no new calls, those under way get closeTimeout to be
-// answered, then raft, the transport and the log are closed. A second call does
-// nothing. A lead is not handed over; call Transfer first where there is time.
+// Close stops this server. It accepts no new calls, gives those in progress
+// closeTimeout to finish, then closes raft, the transport and the log. A second
+// call does nothing. Close does not transfer leadership; call Transfer first.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	if g.closed {
@@ -351,8 +351,8 @@ func (g *Group) Close() error {
 	return errors.Join(err, g.closeStores())
 }
 
-// stopRaft lets the calls under way be answered, because raft forgets some of
-// them when it stops, and then stops it.
+// stopRaft waits for the calls in progress, because raft drops some of them when
+// it stops, and then stops raft.
 func (g *Group) stopRaft() error {
 	if !g.wire.tripped.Load() {
 		_ = within(closeTimeout, g.calls.Wait)
@@ -366,7 +366,7 @@ func (g *Group) stopRaft() error {
 	return nil
 }
 
-// within says whether f returned in time; f goes on otherwise.
+// within reports whether f returned in time; otherwise f continues to run.
 func within(limit time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() {

@@ -68,7 +68,7 @@ func TestPartitionedLeader(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		old := c.leader()
 		id := old.cfg.ID
-		term := old.reign.Load().term
+		term := old.leading.Load().term
 		c.isolate(id)
 
 		_, err := old.Propose(t.Context(), []byte("lost"))
@@ -119,11 +119,11 @@ func TestEntryOfAnotherTermIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		g := c.leader()
-		term := g.reign.Load().term
+		term := g.leading.Load().term
 		if err := g.raft.Apply(seal(term-1, []byte("stale")), 0).Error(); err != nil {
 			t.Fatal(err)
 		}
-		g.reign.Store(&reign{term: term + 1, caughtUp: make(chan struct{}), over: make(chan struct{})})
+		g.leading.Store(&leaderTerm{term: term + 1, caughtUp: make(chan struct{}), over: make(chan struct{})})
 		if _, err := g.Propose(t.Context(), []byte("early")); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("an entry of a later term: %v", err)
 		}
@@ -150,7 +150,7 @@ func TestLeadershipIsTold(t *testing.T) {
 		for range 6 {
 			l := c.leader()
 			id := l.cfg.ID
-			leads = append(leads, l.reign.Load().term)
+			leads = append(leads, l.leading.Load().term)
 			c.isolate(id)
 			c.leader(id)
 			c.heal(id)

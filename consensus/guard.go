@@ -94,7 +94,7 @@ func (l guardedLog) GetLog(index uint64, log *raft.Log) error {
 	return err
 }
 
-// IsMonotonic says whether the log refuses gaps.
+// IsMonotonic reports whether the log refuses gaps.
 func (l guardedLog) IsMonotonic() bool { return monotonic(l.LogStore) }
 
 func monotonic(s raft.LogStore) bool {

@@ -21,16 +21,16 @@ type Health struct {
 	Fault error
 }
 
-// Healthy tells whether it is heard and close to the leader's log.
+// Healthy reports whether it is heard and close to the leader's log.
 func (h Health) Healthy() bool { return h.Fault == nil }
 
-// stable tells whether it has been healthy for StableFor.
+// stable reports whether it has been healthy for StableFor.
 func (h Health) stable(now time.Time) bool { return !h.Since.IsZero() && now.Sub(h.Since) >= StableFor }
 
 // Health lists the servers as this leader sees them, in the order of Members.
 // ErrNotLeader elsewhere: only the leader hears them all.
 func (g *Group) Health() ([]Health, error) {
-	r := g.reign.Load()
+	r := g.leading.Load()
 	if r == nil {
 		return nil, fmt.Errorf("consensus: health on %s: %w", g.cfg.ID, ErrNotLeader)
 	}
@@ -38,7 +38,7 @@ func (g *Group) Health() ([]Health, error) {
 }
 
 // look judges every server as it is now.
-func (g *Group) look(r *reign) ([]Health, time.Time) {
+func (g *Group) look(r *leaderTerm) ([]Health, time.Time) {
 	now, last := time.Now(), g.raft.LastIndex()
 	members := g.Members()
 	out := make([]Health, 0, len(members))
@@ -48,7 +48,7 @@ func (g *Group) look(r *reign) ([]Health, time.Time) {
 	return out, now
 }
 
-// judge says whether a server is healthy now. The leader itself is, as long as
+// judge reports whether a server is healthy now. The leader itself is, as long as
 // it can write: it ends when it cannot.
 func judge(m Member, last uint64, began, now time.Time) Health {
 	h := Health{Member: m}
@@ -59,7 +59,7 @@ func judge(m Member, last uint64, began, now time.Time) Health {
 	silent := now.Sub(m.Contact)
 	switch {
 	case m.Contact.IsZero() || m.Contact.Before(began):
-		h.Fault = fmt.Errorf("it has not answered since this server leads, %v ago", now.Sub(began).Round(time.Millisecond))
+		h.Fault = fmt.Errorf("it has not answered since this server began to lead, %v ago", now.Sub(began).Round(time.Millisecond))
 		return h
 	case silent > maxSilence:
 		h.Fault = fmt.Errorf("it has not answered for %v", silent.Round(time.Millisecond))
@@ -67,7 +67,7 @@ func judge(m Member, last uint64, began, now time.Time) Health {
 	lag := last - min(m.LastIndex, last)
 	h.Lag = &lag
 	if lag > MaxLag {
-		h.Fault = errors.Join(h.Fault, fmt.Errorf("it is %d entries behind, at most %d are healthy", lag, MaxLag))
+		h.Fault = errors.Join(h.Fault, fmt.Errorf("it is %d entries behind; at most %d are allowed", lag, MaxLag))
 	}
 	return h
 }
@@ -98,7 +98,7 @@ func (r *record) of(all []Health, now time.Time) []Health {
 }
 
 // watchHealth looks often enough that a break does not go unseen.
-func (g *Group) watchHealth(r *reign) {
+func (g *Group) watchHealth(r *leaderTerm) {
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
 	for {

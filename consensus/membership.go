@@ -23,13 +23,13 @@ func (g *Group) AddServer(ctx context.Context, s Server) error {
 			case h.ID == s.ID && h.Address == s.Address:
 				return nil, nil
 			case h.ID == s.ID && h.Self:
-				return nil, fmt.Errorf("its address cannot change while it leads: %w", ErrLeads)
+				return nil, fmt.Errorf("the address of the leader cannot change: %w", ErrLeads)
 			case h.ID != s.ID && h.Address == s.Address:
 				return nil, fmt.Errorf("%s is the address of %s: %w", s.Address, h.ID, ErrAddressTaken)
 			}
 		}
 		if _, known := find(all, s.ID); !known && len(all) >= maxServers {
-			return nil, fmt.Errorf("the group has %d servers: %w", len(all), ErrTooManyServers)
+			return nil, fmt.Errorf("the cluster has %d servers: %w", len(all), ErrTooManyServers)
 		}
 		return func() raft.IndexFuture {
 			return g.raft.AddNonvoter(raft.ServerID(s.ID), raft.ServerAddress(s.Address), 0, enqueueTimeout)
@@ -106,7 +106,7 @@ type change func() raft.IndexFuture
 func (g *Group) reconfigure(ctx context.Context, what string, decide func([]Health) (change, error)) error {
 	g.changes.Lock()
 	defer g.changes.Unlock()
-	r := g.reign.Load()
+	r := g.leading.Load()
 	if r == nil {
 		return g.changing(what, ErrNotLeader)
 	}
@@ -145,7 +145,7 @@ func mayPromote(all []Health, id string, now time.Time) error {
 	case !h.Healthy():
 		return fmt.Errorf("server %s: %w: %w", id, ErrNotStable, h.Fault)
 	case !h.stable(now):
-		return fmt.Errorf("server %s is healthy for %v of %v: %w", id, now.Sub(h.Since).Round(100*time.Millisecond), StableFor, ErrNotStable)
+		return fmt.Errorf("server %s has been healthy for %v of the required %v: %w", id, now.Sub(h.Since).Round(100*time.Millisecond), StableFor, ErrNotStable)
 	case voters >= maxVoters:
 		return fmt.Errorf("%d servers vote: %w", voters, ErrTooManyServers)
 	case healthy+1 <= (voters+1)/2:

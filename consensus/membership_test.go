@@ -147,13 +147,13 @@ func TestRemove(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		term := g.reign.Load().term
+		term := g.leading.Load().term
 		c.propose(g, "after")
 		time.Sleep(2 * time.Minute)
 		if c.tapes[gone].has("after") {
 			t.Error("the removed server still takes entries")
 		}
-		if r := g.reign.Load(); r == nil || r.term != term {
+		if r := g.leading.Load(); r == nil || r.term != term {
 			t.Error("the removed server cost the leader its lead")
 		}
 		if got := voters(g); len(got) != 4 || slices.Contains(got, gone) {
@@ -275,7 +275,7 @@ func (l *ledgerOf) write() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, id := range l.c.ids {
-		if g := l.c.groups[id]; g != nil && g.reign.Load() != nil {
+		if g := l.c.groups[id]; g != nil && g.leading.Load() != nil {
 			if _, err := g.Propose(ctx, []byte(entry)); err == nil {
 				l.done = append(l.done, entry)
 				return
@@ -292,9 +292,9 @@ func (c *cluster) readers() map[uint64][]string {
 		if g == nil {
 			continue
 		}
-		r := g.reign.Load()
+		r := g.leading.Load()
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-		if r != nil && g.Verify(ctx) == nil && g.reign.Load() == r {
+		if r != nil && g.Verify(ctx) == nil && g.leading.Load() == r {
 			out[r.term] = append(out[r.term], id)
 		}
 		cancel()

@@ -98,7 +98,7 @@ func (t *transport) from() string {
 	return t.origin
 }
 
-// hears tells whether a message comes from this server's origin. A server that
+// hears reports whether a message comes from this server's origin. A server that
 // waits takes over that of the first leader it hears.
 func (t *transport) hears(r raft.RPC) bool {
 	m, ok := r.Command.(raft.WithRPCHeader)

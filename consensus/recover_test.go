@@ -300,7 +300,7 @@ func TestPlant(t *testing.T) {
 	if _, err := g.Propose(t.Context(), []byte("more")); err != nil {
 		t.Fatal(err)
 	}
-	if l := g.reign.Load(); l.term <= 7 || g.raft.LastIndex() <= 1000 {
+	if l := g.leading.Load(); l.term <= 7 || g.raft.LastIndex() <= 1000 {
 		t.Errorf("it goes on in term %d at %d", l.term, g.raft.LastIndex())
 	}
 	joiner := configs[1]
@@ -416,7 +416,7 @@ func TestForeignOriginIsNotHeard(t *testing.T) {
 		c.propose(old, "of the old group")
 		c.mustAddTo(alone, "c4")
 		time.Sleep(time.Minute)
-		if r := alone.reign.Load(); r == nil || r != alone.reign.Load() || alone.Verify(t.Context()) != nil {
+		if r := alone.leading.Load(); r == nil || r != alone.leading.Load() || alone.Verify(t.Context()) != nil {
 			t.Error("the recovered server has lost its lead")
 		}
 		for _, id := range []string{"c1", "c4"} {

@@ -102,7 +102,7 @@ func readBatch(data []byte, begin, at int) (end int, entries uint64, whole bool)
 // hundred nodes.
 const flipBytes = 16 << 10
 
-// oneFlip tells whether the bytes behind the last good batch are a good one with
+// oneFlip reports whether the bytes behind the last good batch are a good one with
 // one bit wrong. That is no write that a crash has torn: those lack whole sectors,
 // and the sum of 32 bits tells them apart but for one in 30,000 at worst.
 func oneFlip(data []byte, begin, at int) bool {
@@ -124,7 +124,7 @@ func oneFlip(data []byte, begin, at int) bool {
 	return false
 }
 
-// goodBatch tells whether a whole batch stands anywhere in data, after its begin.
+// goodBatch reports whether a whole batch stands anywhere in data, after its begin.
 func goodBatch(data []byte) bool {
 	var ends []int // places that look like commit frames
 	for at := 0; at+walFrame <= len(data); at += walFrame {

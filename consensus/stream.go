@@ -26,7 +26,7 @@ type stream struct {
 	address address
 	// accepts and dials wrap the connections of each direction; nil leaves them in the clear.
 	accepts, dials *tls.Config
-	// keeper tells whether a peer still belongs here; nil in the clear.
+	// keeper reports whether a peer still belongs here; nil in the clear.
 	keeper *secure.Keeper
 
 	mu     sync.Mutex

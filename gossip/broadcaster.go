@@ -408,7 +408,7 @@ func (g *Gossip) insist(ctx context.Context) {
 	}
 }
 
-// unless waits, and tells whether neither a newer brake nor the end came meanwhile.
+// unless waits, and reports whether neither a newer brake nor the end came meanwhile.
 func (g *Gossip) unless(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

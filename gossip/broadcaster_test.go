@@ -111,7 +111,7 @@ func (b *band) within(limit time.Duration, what string, f func() bool) time.Dura
 	return time.Since(began)
 }
 
-// know tells whether all of some members know a generation.
+// know reports whether all of some members know a generation.
 func know(generation uint64, members ...*Gossip) bool {
 	for _, g := range members {
 		if g.Brake().Generation != generation {

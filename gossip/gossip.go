@@ -1,29 +1,29 @@
 // Package gossip finds the other members of a cluster: from any one address to
 // all of them, and above all to the coordinators. It also carries the brake.
 //
-// The one idea: gossip discovers and decides nothing. What a member says of
-// itself is a hint; whether a node belongs to the cluster and what it may draw
-// is committed in the coordinators' log. So two machines with one name do not
-// fight here: both are shown, and the log admits one. The brake is no exception: it
-// is believed for its signature (package brake), and it can only take watts away.
+// The one idea: gossip only discovers; it decides nothing. A member's description
+// of itself is a hint. The coordinators' log records which nodes belong to the
+// cluster and what they may draw. Two machines with the same name are therefore
+// both listed here, and the log admits one. A brake is accepted only for its
+// signature (package brake), and it can only lower caps.
 //
 // Guarantees:
-//   - Start never fails because nobody answers. It looks for others until one is
-//     found, again whenever it is alone, and now and then for addresses that are
-//     not among its members, so that two halves of a cluster find together.
-//   - Everything is encrypted and authenticated with a key of 32 bytes; who has
-//     another sees nobody and is seen by nobody, and that is said. SetKeys changes
-//     keys while the gossip runs: a key that all members believe before the first
-//     one sends with it, and that the last one has left before it is taken away,
-//     loses nobody.
-//   - A description it does not understand is ignored, with one line in the log.
-//   - A brake that one member sets goes to all at once and from each to others, and is
-//     told to whoever joins later; the highest generation wins, and what is not
-//     signed with a key of the configuration is dropped.
-//   - It is idle when the cluster is: no packet but the probes, one every two seconds.
+//   - Start never fails because no member answers. It retries until it finds one,
+//     again whenever it is alone, and periodically for configured addresses that
+//     are not members, so that the two halves of a split cluster merge again.
+//   - All traffic is encrypted and authenticated with a 32-byte key. A member with
+//     another key cannot exchange messages with the others, and that is reported.
+//     SetKeys changes keys at run time. No member is lost if all members accept a
+//     new key before the first one sends with it, and if an old key is removed
+//     only after the last member has stopped sending with it.
+//   - A description that cannot be parsed is ignored and logged once.
+//   - A brake is sent to all members at once, forwarded by each, and sent to members
+//     that join later. The highest generation wins. A brake that is not signed with
+//     a configured key is dropped.
+//   - An idle cluster sends only probes, one every two seconds.
 //
-// It never carries caps, budgets or anything else that must arrive: a brake that
-// does not arrive leaves a node with a lease that nobody renews.
+// It never carries caps, budgets or anything else whose delivery must be
+// guaranteed: a node that misses a brake holds a lease that is no longer renewed.
 package gossip
 
 import (

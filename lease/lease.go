@@ -1,22 +1,22 @@
-// Package lease is the node's side of a lease: hold, renew, run out, fail safe.
+// Package lease is the node's side of a lease: it accepts, renews and expires
+// leases, and falls back to the fail-safe cap.
 //
 // A lease is a cap with an end. The node counts from the moment it SENT the
 // heartbeat that the lease answers, on a clock that runs through suspend, so
 // the lease always ends on the node no later than the coordinator assumes,
 // with no synchronised clocks (design promise P2; after Gray and Cheriton,
-// "Leases", SOSP 1989, with the holder's clock as the judge).
+// "Leases", SOSP 1989, but timed by the holder's clock).
 //
 // The one idea: Holder is a state machine whose inputs are the two clocks, the
-// heartbeats sent and the grants received; whatever is lost, late, doubled or
-// reordered, the cap it answers with is either one granted in answer to a
-// heartbeat of this very process that is younger than the lease is long, or
+// heartbeats sent and the grants received. Messages may be lost, delayed,
+// duplicated or reordered. The cap it returns is always either one granted in
+// answer to a heartbeat that this process sent less than a lease length ago, or
 // the fail-safe cap.
 //
 // Guarantees: a grant with an older stamp than the highest stored is refused;
 // a suspend ends the lease; nothing here ever extends a lease by itself. The
-// package does no I/O: what must survive a restart (Memory) is handed to the
-// caller, who stores it durably before the grant is taken. A lease itself is
-// never part of Memory.
+// package does no I/O: the caller stores Memory, which must survive a restart,
+// durably before it accepts the grant. A lease is never part of Memory.
 //
 //headroom:apply
 package lease
@@ -76,7 +76,7 @@ type Sprint struct {
 	Escrow units.Energy
 }
 
-// sound says whether the sprint makes sense beside a cap.
+// sound reports whether the sprint makes sense beside a cap.
 func (s Sprint) sound(base units.Power) bool {
 	return s == Sprint{} || (s.ID != "" && s.Cap > base && s.Duration > 0 && s.Duration <= MaxSprint && s.Escrow > 0)
 }

@@ -349,7 +349,7 @@ func (n *Node) Report(now Instant, excess units.Power, known bool) Heartbeat {
 	return hb
 }
 
-// Told takes in what a lease says whether it is taken or not: which heartbeat it answers,
+// Told takes in what a lease reports whether it is taken or not: which heartbeat it answers,
 // and which brake is lifted, unless its leadership is older than that of the lease last taken.
 func (n *Node) Told(g Grant) {
 	n.Answered(g.Heartbeat)

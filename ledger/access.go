@@ -31,10 +31,10 @@ func ParseRole(text string) (Role, error) {
 	case RoleNode, RoleObserver, RoleOperator, RoleAdmin:
 		return r, nil
 	}
-	return "", fmt.Errorf("%w: %q is none of node, observer, operator, admin", ErrRole, text)
+	return "", fmt.Errorf("%w: %q is not one of node, observer, operator, admin", ErrRole, text)
 }
 
-// May tells whether the role has the rights of another.
+// May reports whether the role has the rights of another.
 func (r Role) May(need Role) bool {
 	rank := map[Role]int{RoleObserver: 1, RoleOperator: 2, RoleAdmin: 3}
 	if need == RoleNode || r == RoleNode {
@@ -86,7 +86,7 @@ func (t *tx) setToken(c Command, x Token) error {
 	case x.ID == "" || x.Name == "" || max(len(x.ID), len(x.Name)) > maxName || len(x.Hash) != 2*sha256.Size:
 		return fmt.Errorf("%w: it needs an id and a name, at most %d bytes each, and a hash of %d", ErrToken, maxName, 2*sha256.Size)
 	case known:
-		return fmt.Errorf("%w: id %q is used", ErrToken, x.ID)
+		return fmt.Errorf("%w: id %q is in use", ErrToken, x.ID)
 	case len(t.Tokens) >= maxNamed:
 		return fmt.Errorf("token %q: %d tokens: %w", x.Name, len(t.Tokens), ErrFull)
 	}

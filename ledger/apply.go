@@ -62,11 +62,11 @@ func (s *State) admissible(c Command) error {
 		return fmt.Errorf("actor, reason and request id have %d, %d and %d bytes, at most %d are kept: %w",
 			len(c.Actor), len(c.Reason), len(c.RequestID), maxText, ErrText)
 	case c.Upgrade == nil && written > s.Rules:
-		return fmt.Errorf("command of rules %d, in force are %d: %w", written, s.Rules, ErrRules)
+		return fmt.Errorf("command of rules %d; rules %d are in force: %w", written, s.Rules, ErrRules)
 	case c.Lead != nil && order <= 0, c.Lead == nil && order != 0:
-		return fmt.Errorf("command of epoch %v, in force is %v: %w", c.Epoch, s.Epoch, ErrEpoch)
+		return fmt.Errorf("command of epoch %v; epoch %v is current: %w", c.Epoch, s.Epoch, ErrEpoch)
 	case s.Epoch.Incarnation > 0 && c.Epoch.Incarnation != s.Epoch.Incarnation:
-		return fmt.Errorf("a leadership of incarnation %d, in force is %d: %w", c.Epoch.Incarnation, s.Epoch.Incarnation, ErrEpoch)
+		return fmt.Errorf("leadership of incarnation %d; incarnation %d is current: %w", c.Epoch.Incarnation, s.Epoch.Incarnation, ErrEpoch)
 	case c.Lead == nil && c.Found == nil && c.Server == nil && c.Upgrade == nil && len(s.Domains) == 0:
 		return ErrNotFounded
 	}
@@ -221,7 +221,7 @@ func (t *tx) setPolicy(c Command, name string) error {
 // setContainerPolicy names the policy that divides containers from the next look at the jobs on.
 func (t *tx) setContainerPolicy(c Command, name string) error {
 	if !slices.Contains(ContainerPolicies(), name) {
-		return fmt.Errorf("%w: %q is none of %s", ErrContainerPolicy, name, strings.Join(ContainerPolicies(), ", "))
+		return fmt.Errorf("%w: %q is not one of %s", ErrContainerPolicy, name, strings.Join(ContainerPolicies(), ", "))
 	}
 	t.ContainerPolicy = name
 	t.record(c, "container policy "+name)

@@ -17,7 +17,7 @@ type Brake struct {
 	At int64 `json:"at_us,omitempty"`
 }
 
-// Active tells whether the brake is set.
+// Active reports whether the brake is set.
 func (b Brake) Active() bool { return b.Set > b.Lifted }
 
 // SetBrake tells the log of a brake generation that was seen.
@@ -45,7 +45,7 @@ func (t *tx) skipBrake(c Command, x *SkipBrake) error {
 	case t.Brake.Active():
 		return fmt.Errorf("brake %d is in force: %w", t.Brake.Set, ErrConflict)
 	case x.Generation > MaxSkip:
-		return fmt.Errorf("generation %d is above %d: %w", x.Generation, uint64(MaxSkip), ErrSkip)
+		return fmt.Errorf("brake generation %d is above %d: %w", x.Generation, uint64(MaxSkip), ErrSkip)
 	case x.Generation <= t.Brake.Set:
 		return nil
 	}
@@ -76,7 +76,7 @@ func (t *tx) liftBrake(c Command, x *LiftBrake) error {
 	case !t.Brake.Active():
 		return nil
 	case x.Generation != t.Brake.Set:
-		return fmt.Errorf("brake %d cannot be lifted, in force is %d: %w", x.Generation, t.Brake.Set, ErrConflict)
+		return fmt.Errorf("brake %d cannot be lifted; %d is in force: %w", x.Generation, t.Brake.Set, ErrConflict)
 	}
 	t.Brake.Lifted = x.Generation
 	t.recordPower(c, fmt.Sprintf("brake %d lifted", x.Generation))

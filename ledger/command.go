@@ -156,7 +156,7 @@ func (s Sighting) Validate() error {
 		return fmt.Errorf("%w: %s needs 0 W < floor (%v) <= fail-safe (%v) <= max (%v) <= rated (%v)",
 			ErrDeclaration, s.Node, s.Floor, s.FailSafe, s.Max, s.Rated)
 	case s.Rated > MaxPower:
-		return fmt.Errorf("%w: %s is rated at %v; more than a megawatt is no node", ErrDeclaration, s.Node, s.Rated)
+		return fmt.Errorf("%w: %s is rated at %v; the limit is one megawatt", ErrDeclaration, s.Node, s.Rated)
 	case !(s.Weight > 0 && s.Weight <= 1000):
 		return fmt.Errorf("%w: the weight of %s is %v; it must be above 0 and at most 1000", ErrDeclaration, s.Node, s.Weight)
 	}

@@ -124,7 +124,7 @@ func (t *tx) endings(acks []Ack, totals map[string]Totals) []EndSprint {
 	return out
 }
 
-// starves tells whether a node that may still sprint stands in a domain that is short.
+// starves reports whether a node that may still sprint stands in a domain that is short.
 func (t *tx) starves(p Sprint, totals map[string]Totals) bool {
 	for node, x := range p.Shares {
 		if n, _ := t.node(node); x.BackSeq == 0 && t.missing(n.Domain, totals) {
@@ -134,12 +134,12 @@ func (t *tx) starves(p Sprint, totals map[string]Totals) bool {
 	return false
 }
 
-// missing tells whether watts are short in the domain or above it.
+// missing reports whether watts are short in the domain or above it.
 func (s *State) missing(domain string, totals map[string]Totals) bool {
 	return slices.ContainsFunc(s.above(domain), func(d string) bool { return totals[d].Headroom() < 0 })
 }
 
-// over tells whether every node that may still sprint has said that it does not.
+// over reports whether every node that may still sprint has said that it does not.
 func (p Sprint) over(told map[string]bool) bool {
 	for node, x := range p.Shares {
 		if x.BackSeq == 0 && x.Spent == nil && !told[node] {
@@ -164,7 +164,7 @@ func (t *Table) lapses(s *State, roll []present, now time.Duration) []Lapse {
 	return out
 }
 
-// gone tells whether the node has been silent, and granted nothing, for so long
+// gone reports whether the node has been silent, and granted nothing, for so long
 // that it can hold no lease any more and is at its fail-safe cap.
 func (t *Table) gone(s *State, node string, now time.Duration) bool {
 	silent := t.Silent(node, now)
@@ -174,7 +174,7 @@ func (t *Table) gone(s *State, node string, now time.Duration) bool {
 	return silent >= s.waiting(t.timing).Fallen()
 }
 
-// Urgent tells whether a tick should not wait for its second after this node
+// Urgent reports whether a tick should not wait for its second after this node
 // was heard: its read-back changes a charge, or it is new.
 func Urgent(s *State, t *Table, node string) bool {
 	e, ok := t.nodes[node]
@@ -197,7 +197,7 @@ func (t *Table) sighting(s *State, n *Node, known bool, e *entry, now time.Durat
 	return x, true
 }
 
-// news tells whether a declaration is one to commit: valid, of this machine, and not what the log has.
+// news reports whether a declaration is one to commit: valid, of this machine, and not what the log has.
 func (s *State) news(n *Node, known bool, x Sighting) bool {
 	switch {
 	case x.Validate() != nil, known && n.MachineID != x.MachineID, !known && !s.knows(x.Domain):
@@ -235,7 +235,7 @@ func (r *Report) readBack(s *State, n *Node) (Ack, bool) {
 	return a, r.EffectiveKnown
 }
 
-// changes tells whether a read-back would change what its node is charged, or
+// changes reports whether a read-back would change what its node is charged, or
 // what is known of its sprint.
 func (s *State) changes(n *Node, a *Ack) bool {
 	if !n.hears(*a) {
@@ -313,7 +313,7 @@ func targets(s *State, t *Table, now time.Duration, roll []present, totals map[s
 	return append(out, raises(roll, plan, budget.Caps(tree, list, budget.Policy(s.Policy)))...)
 }
 
-// short tells whether any domain is over its budget.
+// short reports whether any domain is over its budget.
 func short(totals map[string]Totals) bool {
 	for _, t := range totals {
 		if t.Headroom() < 0 {
@@ -397,7 +397,7 @@ func planned(s *State, t *Table, now time.Duration, roll []present, totals map[s
 	return append(out, s.movedShadows(roll)...)
 }
 
-// mayMove tells whether a plan may count on the node to obey.
+// mayMove reports whether a plan may count on the node to obey.
 func (t *Table) mayMove(n *present, now time.Duration) bool {
 	return t.recent(n.heard, now) && n.Grantable()
 }
@@ -480,7 +480,7 @@ func PlanBudget(s *State, t *Table, now time.Duration, domain string, to units.P
 	return p, nil
 }
 
-// raise tells whether the plan sets the domain's budget above what it was.
+// raise reports whether the plan sets the domain's budget above what it was.
 func (p BudgetPlan) raise(next *State, domain string) bool {
 	return next.Domains[domain].Budget > p.Before[domain].Budget
 }

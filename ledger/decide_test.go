@@ -280,7 +280,7 @@ func TestWaitingSaysWhy(t *testing.T) {
 	table.Mark()
 	got := table.Waiting(s)
 	for node, want := range map[string]string{
-		"obs": "only observes", "lost": "not in the power tree", "new": "not in the log yet", "n03": "short",
+		"obs": "in observe mode", "lost": "not in the power tree", "new": "not yet recorded in the log", "n03": "over its budget",
 	} {
 		if !strings.Contains(got[node], want) {
 			t.Errorf("%s: %q, want %q", node, got[node], want)

@@ -114,9 +114,9 @@ func (d Domain) Validate() error {
 	case d.Budget > d.Usable():
 		return &RatingError{Domain: d.Name, Budget: d.Budget, Rating: d.Rating, Usable: d.Usable()}
 	case d.Back != nil && d.Back.Budget <= 0:
-		return fmt.Errorf("what %s gets back by the clock: %w", d.Name, budget.ErrAmount)
+		return fmt.Errorf("the budget that returns to %s: %w", d.Name, budget.ErrAmount)
 	case d.Back != nil && d.Back.Budget > d.Usable():
-		return fmt.Errorf("what comes back by the clock: %w", &RatingError{Domain: d.Name, Budget: d.Back.Budget, Rating: d.Rating, Usable: d.Usable()})
+		return fmt.Errorf("the budget that returns: %w", &RatingError{Domain: d.Name, Budget: d.Back.Budget, Rating: d.Rating, Usable: d.Usable()})
 	case d.BootNodes < 0 || d.BootNodes > MaxNodes:
 		return fmt.Errorf("%w: %s reserves for %d booting nodes", ErrDomain, d.Name, d.BootNodes)
 	case d.LostCharge != LostInherit && d.LostCharge != LostKeep && d.LostCharge != LostFailSafe:
@@ -357,7 +357,7 @@ func (t *tx) setDomain(c Command, x *SetDomain) error {
 	case x.Parent != "" && x.Parent != d.Parent:
 		return fmt.Errorf("domain %q lies below %q: %w", x.Name, d.Parent, ErrParent)
 	case x.Budget != 0 && x.Budget != d.Budget:
-		return fmt.Errorf("domain %q: %w: its budget changes by a budget command", x.Name, ErrDomain)
+		return fmt.Errorf("domain %q: %w: change its budget with a budget command", x.Name, ErrDomain)
 	}
 	x.into(&d)
 	if err := d.Validate(); err != nil {

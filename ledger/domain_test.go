@@ -35,7 +35,7 @@ func TestRatingBoundsBudgets(t *testing.T) {
 
 	// What is to come into force later has to fit as well.
 	do(t, s, ledger.Command{At: 1, Budget: &ledger.SetBudget{Domain: "site/lab", Budget: 500 * watt, Until: 2}})
-	says(t, refusal(t, s, rate(1000, 0.3), ledger.ErrRating), "comes back", "800.0 W", "700.0 W")
+	says(t, refusal(t, s, rate(1000, 0.3), ledger.ErrRating), "budget that returns", "800.0 W", "700.0 W")
 	do(t, s, ledger.Command{Schedule: &ledger.SetSchedule{Name: "night", Domain: "rack/r1", Cron: "0 0 * * *", Budget: 900 * watt}})
 	lower := setDomain("rack/r1", func(x *ledger.SetDomain) { x.Rating = new(850 * watt) })
 	says(t, refusal(t, s, lower, ledger.ErrRating), "schedule night", "900.0 W", "850.0 W")

@@ -11,115 +11,115 @@ import (
 
 // Reasons for refusing a command.
 var (
-	// ErrUnknownCommand: the command is not of these rules.
+	// ErrUnknownCommand: these rules have no such command.
 	ErrUnknownCommand = errors.New("unknown command")
-	// ErrSkip: a generation of the brake that may not be passed over.
-	ErrSkip = errors.New("there would be no room for another brake")
-	// ErrDenial: a denial that denies nothing, or more than one thing.
-	ErrDenial = errors.New("bad denial")
-	// ErrEpoch: the command was written by another leadership than the one in force.
-	ErrEpoch = errors.New("it was written by another leadership")
+	// ErrSkip: the brake generation is too high to be skipped.
+	ErrSkip = errors.New("too few brake generations would remain above it")
+	// ErrDenial: a denial must name exactly one identity or serial number.
+	ErrDenial = errors.New("invalid denial")
+	// ErrEpoch: the command is from another epoch than the current one.
+	ErrEpoch = errors.New("the command is from another epoch")
 	// ErrNotFounded: the cluster has no power tree yet.
 	ErrNotFounded = errors.New("the cluster has no power tree yet")
-	// ErrFounded: the cluster has a power tree already.
-	ErrFounded = errors.New("the cluster has a power tree already")
+	// ErrFounded: the cluster already has a power tree.
+	ErrFounded = errors.New("the cluster already has a power tree")
 	// ErrOverBudget: a raise or an admission does not fit.
 	ErrOverBudget = errors.New("it does not fit the budget")
-	// ErrUnknownNode, ErrUnknownDomain, ErrUnknownJob: there is none of this name.
+	// ErrUnknownNode, ErrUnknownDomain, ErrUnknownJob: no such name exists.
 	ErrUnknownNode   = errors.New("unknown node")
 	ErrUnknownDomain = errors.New("unknown domain")
 	ErrUnknownJob    = errors.New("unknown job")
 	// ErrIdentity: the node's name is used by another machine.
 	ErrIdentity = errors.New("the name is used by another machine")
-	// ErrDeclaration: a node declares amounts that make no sense.
-	ErrDeclaration = errors.New("bad declaration")
+	// ErrDeclaration: a node declares invalid values.
+	ErrDeclaration = errors.New("invalid declaration")
 	// ErrNotGrantable: the node is not admitted, not controlled or released.
-	ErrNotGrantable = errors.New("the node may not be granted a cap")
-	// ErrTarget: a target outside of what the node can hold, or a raise where only lowering is allowed.
-	ErrTarget = errors.New("bad target")
+	ErrNotGrantable = errors.New("the node cannot be granted a cap")
+	// ErrTarget: a target outside the node's range, or a raise where only lowering is allowed.
+	ErrTarget = errors.New("invalid target")
 	// ErrConflict: budgets or nodes changed after the revision that the command was planned against.
-	ErrConflict = errors.New("revision moved")
-	// ErrSnapshot: a snapshot that no state can have made.
-	ErrSnapshot = errors.New("bad snapshot")
-	// ErrJob: a job that exists differently, has ended, or is too large.
-	ErrJob = errors.New("bad job")
+	ErrConflict = errors.New("the revision has changed")
+	// ErrSnapshot: the snapshot is inconsistent.
+	ErrSnapshot = errors.New("invalid snapshot")
+	// ErrJob: the job differs from the accepted one, has ended, or is too large.
+	ErrJob = errors.New("invalid job")
 	// ErrFloor: fewer tasks would be left than the job's quality floor.
 	ErrFloor = errors.New("below the job's quality floor")
-	// ErrStop: an early stop, or dropped tasks, that make no sense.
-	ErrStop = errors.New("bad early stop")
-	// ErrNoStop: tasks are dropped only under an early stop, or a drop ratio of an engine that names them.
+	// ErrStop: the early stop or the list of dropped tasks is invalid.
+	ErrStop = errors.New("invalid early stop")
+	// ErrNoStop: tasks may be dropped only under an early stop, or under a drop ratio if the engine names dropped tasks.
 	ErrNoStop = errors.New("no early stop is in force")
-	// ErrDeflation: a drop ratio that makes no sense, a lower one than that in force, or another seed.
-	ErrDeflation = errors.New("bad drop ratio")
-	// ErrContainerPolicy: there is no such policy for containers.
+	// ErrDeflation: the drop ratio is invalid or below the one in force, or the seed differs.
+	ErrDeflation = errors.New("invalid drop ratio")
+	// ErrContainerPolicy: no container policy has this name.
 	ErrContainerPolicy = errors.New("unknown container policy")
-	// ErrRules: a command of rules that are not in force.
+	// ErrRules: the command was written under rules that are not in force.
 	ErrRules = errors.New("the rules are not in force")
-	// ErrDomain: what is said of a domain makes no sense.
-	ErrDomain = errors.New("bad domain")
+	// ErrDomain: a setting of the domain is invalid.
+	ErrDomain = errors.New("invalid domain")
 	// ErrRating: a budget above what the domain's breaker carries.
 	ErrRating = errors.New("above the rating")
-	// ErrParent: a domain does not move.
-	ErrParent = errors.New("a domain stays below its parent")
-	// ErrInUse: something still stands in the domain.
+	// ErrParent: the parent of a domain cannot be changed.
+	ErrParent = errors.New("the parent of a domain cannot be changed")
+	// ErrInUse: the domain still has a child domain, a node or an open sprint.
 	ErrInUse = errors.New("it is in use")
-	// ErrSettings: what an operator says of a node makes no sense.
-	ErrSettings = errors.New("bad setting")
+	// ErrSettings: an operator's setting of a node is invalid.
+	ErrSettings = errors.New("invalid setting")
 	// ErrMoving: an earlier move of the node is not finished.
-	ErrMoving = errors.New("the node is on the move")
-	// ErrLostCharge: the domain keeps what a lost node is charged.
+	ErrMoving = errors.New("a move of the node is in progress")
+	// ErrLostCharge: the domain does not lower the charge of lost nodes.
 	ErrLostCharge = errors.New("the domain keeps the charge of lost nodes")
 	// ErrBraked: nothing is raised while the brake is set.
 	ErrBraked = errors.New("the brake is set")
-	// ErrRestored: nothing is raised until every node has shown what it holds.
-	ErrRestored = errors.New("the cluster was restored and not every node has shown what it holds")
-	// ErrIncarnation: a node has left this group for a newer one.
-	ErrIncarnation = errors.New("a node has heard of a newer incarnation of this cluster")
+	// ErrRestored: nothing is raised until every node has confirmed its cap.
+	ErrRestored = errors.New("the cluster was restored and not every node has confirmed its cap")
+	// ErrIncarnation: a node has been granted a lease by a newer incarnation.
+	ErrIncarnation = errors.New("a node has seen a newer incarnation of this cluster")
 	// ErrBudgetNotNamed: a recovery must name the budget of every domain.
-	ErrBudgetNotNamed = errors.New("its budget must be named: the snapshot may hold an older one")
-	// ErrAtRated: a sprint of a node whose cap is its rating already.
+	ErrBudgetNotNamed = errors.New("its budget must be given: the one in the snapshot may be out of date")
+	// ErrAtRated: a sprint of a node whose cap already equals its rated power.
 	ErrAtRated = errors.New("a sprint cannot raise it further")
-	// ErrSprint: a sprint that may not be granted.
-	ErrSprint = errors.New("no sprint")
-	// ErrUnknownSprint and the next ones: there is none of this name.
+	// ErrSprint: the sprint cannot be granted.
+	ErrSprint = errors.New("sprint not granted")
+	// ErrUnknownSprint and the next ones: no such name exists.
 	ErrUnknownSprint   = errors.New("unknown sprint")
 	ErrUnknownSchedule = errors.New("unknown schedule")
 	ErrUnknownToken    = errors.New("unknown token")
 	ErrUnknownServer   = errors.New("unknown server")
 	ErrUnknownAlarm    = errors.New("unknown alarm")
-	// ErrSchedule: a schedule that cannot be read.
-	ErrSchedule = errors.New("bad schedule")
-	// ErrNotDue: a change by the clock that is not the one that is due.
-	ErrNotDue = errors.New("nothing of the kind is due")
-	// ErrLease: a length of leases out of its bounds.
-	ErrLease = errors.New("the length of leases is out of its bounds")
-	// ErrClocks: a raise by the clock without a quorum of clocks that agree.
-	ErrClocks = errors.New("a raise by the clock needs a quorum whose clocks agree within a minute")
-	// ErrPast: a time that is over.
-	ErrPast = errors.New("that time is over")
-	// ErrRole, ErrToken, ErrServer: bad input of that kind.
+	// ErrSchedule: the schedule cannot be parsed.
+	ErrSchedule = errors.New("invalid schedule")
+	// ErrNotDue: a scheduled change that is not due.
+	ErrNotDue = errors.New("no such change is due")
+	// ErrLease: a lease length outside its bounds.
+	ErrLease = errors.New("lease length out of range")
+	// ErrClocks: a scheduled raise without a quorum of clocks that agree.
+	ErrClocks = errors.New("a scheduled raise needs a quorum of servers whose clocks agree within a minute")
+	// ErrPast: the time is in the past.
+	ErrPast = errors.New("the time is in the past")
+	// ErrRole, ErrToken, ErrServer: invalid input of that kind.
 	ErrRole   = errors.New("unknown role")
-	ErrToken  = errors.New("bad token")
-	ErrServer = errors.New("bad server")
-	// ErrText: more words than the audit log keeps.
-	ErrText = errors.New("too many words")
-	// ErrFull: a bound of the state is reached.
-	ErrFull = errors.New("no room")
+	ErrToken  = errors.New("invalid token")
+	ErrServer = errors.New("invalid server")
+	// ErrText: longer than the audit log stores.
+	ErrText = errors.New("text too long")
+	// ErrFull: a limit on the size of the state is reached.
+	ErrFull = errors.New("limit reached")
 )
 
-// FloorError refuses a budget below what the domain can be driven to.
+// FloorError refuses a budget below the lowest power that the domain can be lowered to.
 type FloorError struct {
 	// Domain and the Budget that was asked for.
 	Domain string
 	Budget units.Power
-	// Unmanaged watts and Floor (unmanaged + every node at its least) of the domain; Nodes counts them.
+	// Unmanaged watts and Floor (unmanaged + every node at its lowest cap) of the domain; Nodes is their number.
 	Unmanaged, Floor units.Power
 	Nodes            int
 }
 
 // Error names the rule and the numbers.
 func (e *FloorError) Error() string {
-	return fmt.Sprintf("budget %v is below the floor of %s: %v unmanaged + %v with all %d nodes at their least = %v (%v short)",
+	return fmt.Sprintf("budget %v is below the floor of %s: %v unmanaged + %v with all %d nodes at their lowest caps = %v (%v short)",
 		e.Budget, e.Domain, e.Unmanaged, e.Floor-e.Unmanaged, e.Nodes, e.Floor, e.Floor-e.Budget)
 }
 
@@ -131,9 +131,9 @@ type ConflictError struct {
 	Last Event
 }
 
-// Error says what moved and who moved it.
+// Error names both revisions and the newest change.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("revision moved: you planned against %d, now %d (%s, %q)", e.Planned, e.Now, e.Last.Actor, e.Last.What)
+	return fmt.Sprintf("the revision has changed from %d to %d since the plan (%s, %q)", e.Planned, e.Now, e.Last.Actor, e.Last.What)
 }
 
 // Unwrap makes errors.Is(err, ErrConflict) true.
@@ -173,10 +173,10 @@ func (e *RatingError) Unwrap() error { return ErrRating }
 // EscrowError refuses a sprint that its budget of energy cannot pay.
 type EscrowError struct {
 	Domain, Class string
-	// Escrow is what the sprint needs, Balance what the pot has, Room the most that it
-	// can have while open sprints hold their part of it.
+	// Escrow is the energy that the sprint needs, Balance the energy available, Room the
+	// most that can be available while open sprints hold theirs.
 	Escrow, Balance, Room units.Energy
-	// Refill of the pot.
+	// Refill of the sprint budget.
 	Refill units.Power
 }
 

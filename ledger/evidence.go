@@ -117,7 +117,7 @@ func (t *tx) takeAck(n Node, a Ack) Node {
 	return n
 }
 
-// hears tells whether a read-back says anything about the node's charge: it is
+// hears reports whether a read-back says anything about the node's charge: it is
 // of the process last seen, that process holds caps, and nothing newer of it has
 // counted before. (A new leader may hear an old heartbeat first: what the
 // hardware has done since shows in no target that is still pending.)
@@ -193,12 +193,12 @@ func (t *tx) lapse(c Command, x Lapse) error {
 	return nil
 }
 
-// lapsing tells whether every domain that the node is charged in lowers the charge of lost nodes.
+// lapsing reports whether every domain that the node is charged in lowers the charge of lost nodes.
 func (s *State) lapsing(n Node) bool {
 	return s.lostCharge(n.Domain) == LostFailSafe && (n.From == "" || s.lostCharge(n.From) == LostFailSafe)
 }
 
-// high tells whether the node may hold more than it falls to by itself.
+// high reports whether the node may hold more than it falls to by itself.
 func (n Node) high() bool { return n.Ceiling > max(n.lowest(), n.Stored) }
 
 // retarget aims the node anew, and ends its share of a sprint if it has one.

@@ -8,22 +8,21 @@ import (
 	"headroom/units"
 )
 
-// Why says what keeps a node's cap where it is.
+// Why explains a node's cap.
 type Why struct {
 	// By is one of the words of budget.Bound, or "drained", "brake", "restored", "sprint" or "held".
 	By string
-	// Domain that is full, when By is budget.ByDomain.
+	// Domain that has no headroom, when By is budget.ByDomain.
 	Domain string
-	// Words is the whole of it as a sentence.
+	// Words is the explanation as a sentence.
 	Words string
-	// Planned is what the plan of this moment gives the node; nil when it may not be moved.
+	// Planned is the cap in the current plan; nil if the node's cap cannot change now.
 	Planned *units.Power
 	// Spare is what the plan leaves free in each domain above the node.
 	Spare map[string]units.Power
 }
 
-// Explain says why a node of the state has its cap, from the same inputs as the
-// tick that gave it.
+// Explain returns why a node has its cap, from the inputs that the tick uses.
 func Explain(s *State, t *Table, now time.Duration, node string) Why {
 	n := s.Nodes[node]
 	totals := s.Totals()
@@ -37,25 +36,25 @@ func Explain(s *State, t *Table, now time.Duration, node string) Why {
 	most, held := t.Held(node, now)
 	switch {
 	case s.Brake.Active():
-		w.By, w.Words = "brake", "the brake is set: every node goes to its fail-safe cap"
+		w.By, w.Words = "brake", "the brake is set: every node holds its fail-safe cap"
 	case w.Planned == nil && n.Sprint != nil:
-		w.By, w.Words = "sprint", fmt.Sprintf("it is in sprint %s: its base cap stays until the sprint is over", n.Sprint.ID)
+		w.By, w.Words = "sprint", fmt.Sprintf("it is in sprint %s: its base cap does not change until the sprint ends", n.Sprint.ID)
 	case w.Planned == nil:
-		w.Words = fmt.Sprintf("it may not be moved now and is charged %v", n.Charge())
+		w.Words = fmt.Sprintf("its cap cannot change now; it is charged %v", n.Charge())
 	case n.Drained:
-		w.By, w.Words = "drained", fmt.Sprintf("it is drained: it goes to its least cap %v", n.Least())
+		w.By, w.Words = "drained", fmt.Sprintf("it is drained: it is lowered to its lowest cap, %v", n.Least())
 	case s.Restored && *w.Planned > n.Target:
-		w.By, w.Words = "restored", "the cluster was restored: nothing is raised until every node has shown what it holds"
+		w.By, w.Words = "restored", "the cluster was restored: nothing is raised until every node has confirmed its cap"
 	case w.By == budget.ByMost && held:
-		w.By, w.Words = "held", fmt.Sprintf("it is held at %v: a watt is worth more to the jobs of other nodes", most)
+		w.By, w.Words = "held", fmt.Sprintf("it is held at %v: jobs on other nodes gain more from the power", most)
 	case w.By == budget.ByMost:
-		w.Words = fmt.Sprintf("it is at its most, %v", n.Most())
+		w.Words = fmt.Sprintf("it is at its highest cap, %v", n.Most())
 	case w.By == budget.ByLeast:
-		w.Words = fmt.Sprintf("it needs no more than its least cap, %v", n.Least())
+		w.Words = fmt.Sprintf("its demand is at or below its lowest cap, %v", n.Least())
 	case w.By == budget.ByDemand:
 		w.Words = "its demand is met"
 	default:
-		w.Words = fmt.Sprintf("%s is full", w.Domain)
+		w.Words = fmt.Sprintf("%s has no headroom", w.Domain)
 	}
 	return w
 }

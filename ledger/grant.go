@@ -20,7 +20,7 @@ func (t *tx) admit(c Command, name string, room map[string]units.Power) error {
 		return nil
 	}
 	if head := room[n.Domain]; head < 0 {
-		return fmt.Errorf("admit %q: its domain is %v short: %w", name, -head, ErrOverBudget)
+		return fmt.Errorf("admit %q: its domain is %v over its budget: %w", name, -head, ErrOverBudget)
 	}
 	n.Admitted = true
 	n = n.aim(n.lowest())

@@ -35,12 +35,12 @@ func LeastTasks(floor float64, tasks uint32) uint32 {
 	return uint32(units.Ratio(floor).Least(int(tasks)))
 }
 
-// BelowFloor tells whether the job says that it is done on fewer tasks than the floor that it was promised.
+// BelowFloor reports whether the job says that it is done on fewer tasks than the floor that it was promised.
 func (j Job) BelowFloor() bool {
 	return j.State == JobDone && j.Floor > 0 && j.Done < LeastTasks(j.Floor, j.Tasks)
 }
 
-// sound tells whether the numbers can be those of a measurement; unknown can.
+// sound reports whether the numbers can be those of a measurement; unknown can.
 func (e *JobEnergy) sound() bool {
 	return e == nil || e.Energy >= 0 && e.Measured >= 0 && e.Unknown >= 0 && len(e.From) <= maxSources
 }
@@ -102,7 +102,7 @@ func (t *tx) acceptJob(c Command, j Job) error {
 	case len(j.Spec) > MaxJobSpec:
 		return fmt.Errorf("job %q: its file has %d bytes, at most %d are taken: %w", j.ID, len(j.Spec), MaxJobSpec, ErrJob)
 	case j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0 || j.Deflation != nil || j.Energy != nil:
-		return fmt.Errorf("job %q: what is decided of a job is not said when it is accepted: %w", j.ID, ErrJob)
+		return fmt.Errorf("job %q: a new job must have no early stop, drops or result: %w", j.ID, ErrJob)
 	}
 	if err := j.promise(); err != nil {
 		return err
@@ -154,13 +154,13 @@ func (t *tx) finishJob(c Command, f *FinishJob) error {
 	case !ok:
 		return fmt.Errorf("job %q: %w", f.ID, ErrUnknownJob)
 	case f.State != JobDone && f.State != JobFailed && f.State != JobCancelled:
-		return fmt.Errorf("job %q: %q is no end: %w", f.ID, f.State, ErrJob)
+		return fmt.Errorf("job %q: %q is not a final state: %w", f.ID, f.State, ErrJob)
 	case j.State == f.State:
 		return nil
 	case j.State != JobAccepted:
-		return fmt.Errorf("job %q ended as %s before: %w", f.ID, j.State, ErrJob)
+		return fmt.Errorf("job %q has already ended as %s: %w", f.ID, j.State, ErrJob)
 	case !f.Energy.sound():
-		return fmt.Errorf("job %q: its energy is %+v; what is measured is not below 0: %w", f.ID, *f.Energy, ErrJob)
+		return fmt.Errorf("job %q: its energy is %+v; measured values cannot be negative: %w", f.ID, *f.Energy, ErrJob)
 	}
 	j.State, j.Outcome, j.Tasks, j.Done, j.Runtime, j.Energy = f.State, f.Outcome, f.Tasks, f.Done, f.Runtime, f.Energy
 	j.Ended = c.At
@@ -193,7 +193,7 @@ func (t *tx) setUncapped(x *SetUncapped) error {
 	case err != nil:
 		return err
 	case x.Uncapped <= 0 || x.Uncapped > maxUncapped:
-		return fmt.Errorf("job %q: it would end after %v; more than 0 s and at most %v are taken: %w", x.ID, x.Uncapped, maxUncapped, ErrJob)
+		return fmt.Errorf("job %q: its uncapped runtime is %v; it must be above 0 s and at most %v: %w", x.ID, x.Uncapped, maxUncapped, ErrJob)
 	case x.Uncapped == j.Uncapped:
 		return nil
 	}
@@ -215,7 +215,7 @@ func (t *tx) stopJob(c Command, x *StopJob) error {
 		case old.Tasks == x.Tasks && old.MinTasks == x.MinTasks:
 			return nil
 		case old.Tasks != x.Tasks || x.MinTasks < old.MinTasks:
-			return fmt.Errorf("job %q is stopped at %d of %d tasks; a later stop at %d of %d may only raise the first: %w",
+			return fmt.Errorf("job %q is stopped at %d of %d tasks; a later stop, at %d of %d, may only raise the first number: %w",
 				j.ID, old.MinTasks, old.Tasks, x.MinTasks, x.Tasks, ErrStop)
 		}
 	}

@@ -45,10 +45,10 @@ type SetLease struct {
 
 func (t *tx) setLease(c Command, x *SetLease) error {
 	if x.Length < LeaseLeast || x.Length > LeaseMost {
-		return fmt.Errorf("a lease of %v; it is from %v to %v: %w", x.Length, LeaseLeast, LeaseMost, ErrLease)
+		return fmt.Errorf("a lease of %v; it must be from %v to %v: %w", x.Length, LeaseLeast, LeaseMost, ErrLease)
 	}
 	if x.Settle != 0 && (x.Settle < SettleLeast || x.Settle > SettleMost) {
-		return fmt.Errorf("%v to settle after a lease; it is from %v to %v: %w", x.Settle, SettleLeast, SettleMost, ErrLease)
+		return fmt.Errorf("%v to settle after a lease; it must be from %v to %v: %w", x.Settle, SettleLeast, SettleMost, ErrLease)
 	}
 	was := t.Leases.Length
 	before := t.waiting(Timing{Lease: t.LongestLease(), Settle: t.Leases.Settle})
@@ -75,7 +75,7 @@ func (t *tx) leasesPassed() {
 	}
 }
 
-// changing tells whether what was in force before a change of the leases still counts.
+// changing reports whether what was in force before a change of the leases still counts.
 func (s *State) changing() bool { return s.Leases.Changed || s.Elapsed < s.Leases.Until }
 
 // LongestLease is the longest lease that may be out now, as far as the log knows; 0 where

@@ -212,7 +212,7 @@ func (n Node) bootGain() units.Power {
 	return max(0, n.Full()-n.lowest())
 }
 
-// Grantable tells whether the node may be given leases.
+// Grantable reports whether the node may be given leases.
 func (n Node) Grantable() bool { return n.Admitted && n.Controlled && !n.Released && n.Off == "" }
 
 // declared is the node's declaration as the log has it.
@@ -442,7 +442,7 @@ func (t *tx) powerOff(c Command, x *PowerOff) error {
 	case !ok:
 		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
 	case x.By == "" || len(x.By) > maxName:
-		return fmt.Errorf("node %q: %w: it must be told who says that it is off, in at most %d bytes", x.Node, ErrDeclaration, maxName)
+		return fmt.Errorf("node %q: %w: the source of the report that it is off is needed, at most %d bytes", x.Node, ErrDeclaration, maxName)
 	case n.Off != "":
 		return nil
 	}

@@ -458,7 +458,7 @@ func TestPowerOff(t *testing.T) {
 	s := admitted(t, 800, "n01")
 	tick(t, s, target(200)) // seq 2, may be on its way
 	tick(t, s, target(100)) // seq 3
-	says(t, refusal(t, s, ledger.Command{PowerOff: &ledger.PowerOff{Node: "n01"}}, ledger.ErrDeclaration), "who says")
+	says(t, refusal(t, s, ledger.Command{PowerOff: &ledger.PowerOff{Node: "n01"}}, ledger.ErrDeclaration), "source of the report")
 	refused(t, s, ledger.Command{PowerOff: &ledger.PowerOff{Node: "n09", By: "bmc"}}, ledger.ErrUnknownNode)
 	do(t, s, ledger.Command{PowerOff: &ledger.PowerOff{Node: "n01", By: "bmc"}})
 	wantCharge(t, s, 0, "it is off")

@@ -50,9 +50,9 @@ func OfferSprint(s *State, nodes []string, class string) SprintOffer {
 	}
 	switch {
 	case len(nodes) == 0:
-		o.Why = "it is not known where it runs"
+		o.Why = "the job's nodes are unknown"
 	case o.Domain == "":
-		o.Why = fmt.Sprintf("no domain above all of its nodes has a sprint budget for class %q: coordinator sprint budget sets one", class)
+		o.Why = fmt.Sprintf("no domain that contains all of the job's nodes has a sprint budget for class %q; set one with coordinator sprint budget", class)
 	case len(could) == 0:
 		o.Why = why
 	default:
@@ -66,13 +66,13 @@ func (s *State) couldSprint(names []string) (could []Node, why string) {
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		switch n, known := s.Nodes[name]; {
 		case !known:
-			why = "node " + name + " is not known"
+			why = "node " + name + " is unknown"
 		case !n.Grantable() || n.Drained || n.From != "" || n.Unproven:
-			why = "node " + name + " may not be granted a cap now"
+			why = "node " + name + " cannot be granted a cap now"
 		case n.Owes != "":
 			why = "node " + name + " is in sprint " + n.Owes
 		case n.Rated <= n.Target:
-			why = "node " + name + " has all the watts that it is rated for"
+			why = "the cap of node " + name + " already equals its rated power"
 		default:
 			could = append(could, n)
 		}
@@ -117,7 +117,7 @@ func (o *SprintOffer) raise(s *State, nodes []Node) {
 		over := ""
 		for _, d := range slices.Sorted(maps.Keys(more)) {
 			if room := totals[d].Headroom(); over == "" && (room < 0 || more[d] > room) {
-				over = fmt.Sprintf("%s has %v of headroom left, %v are needed", d, max(0, room), more[d])
+				over = fmt.Sprintf("%s has %v of headroom, %v needed", d, max(0, room), more[d])
 			}
 		}
 		if over == "" && len(caps) > 0 {

@@ -24,18 +24,18 @@ func TestOfferSprint(t *testing.T) {
 		nodes  []string
 		says   string
 	}{
-		"nowhere":  {func(*ledger.State) {}, nil, "not known where it runs"},
+		"nowhere":  {func(*ledger.State) {}, nil, "nodes are unknown"},
 		"a braked": {func(s *ledger.State) { do(t, s, ledger.Command{Brake: &ledger.SetBrake{Generation: 1}}) }, []string{"n01"}, "brake"},
 		"no budget": {func(s *ledger.State) {
 			do(t, s, ledger.Command{SprintBudget: &ledger.SetSprintBudget{Domain: "site/lab"}})
-		}, []string{"n01"}, "coordinator sprint budget sets one"},
+		}, []string{"n01"}, "set one with coordinator sprint budget"},
 		"no pot": {func(s *ledger.State) {
 			do(t, s, ledger.Command{SprintBudget: &ledger.SetSprintBudget{Domain: "site/lab", Capacity: units.Kilojoule, Shares: map[string]float64{"silver": 1}}})
 		}, []string{"n01"}, `for class "gold"`},
-		"no such node": {func(*ledger.State) {}, []string{"n09"}, "no domain above"},
-		"drained":      {func(s *ledger.State) { do(t, s, ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}}) }, []string{"n01"}, "node n01 may not be granted"},
+		"no such node": {func(*ledger.State) {}, []string{"n09"}, "no domain that contains"},
+		"drained":      {func(s *ledger.State) { do(t, s, ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}}) }, []string{"n01"}, "node n01 cannot be granted"},
 		"in a sprint":  {func(s *ledger.State) { do(t, s, sprint("s1", "n01")) }, []string{"n01"}, "node n01 is in sprint s1"},
-		"no watts":     {func(s *ledger.State) { do(t, s, ledger.Command{Budget: set("site/lab", 275)}) }, []string{"n01"}, "of headroom left"},
+		"no watts":     {func(s *ledger.State) { do(t, s, ledger.Command{Budget: set("site/lab", 275)}) }, []string{"n01"}, "of headroom, 20.0 W needed"},
 	} {
 		s := full(t)
 		x.change(s)

@@ -49,16 +49,16 @@ func TestScalingIsKept(t *testing.T) {
 func TestWrongScaling(t *testing.T) {
 	t.Parallel()
 	for says, edit := range map[string]func(s *ledger.Scaling){
-		"points[1].speedup is NaN":                     func(s *ledger.Scaling) { s.Points[1].Speedup = math.NaN() },
-		"points[1].speedup is 0":                       func(s *ledger.Scaling) { s.Points[1].Speedup = 0 },
-		"points[2].containers is 3, not more":          func(s *ledger.Scaling) { s.Points[2].Containers = 3 },
-		"points[2].containers is 4294967295; at most":  func(s *ledger.Scaling) { s.Points[2].Containers = math.MaxUint32 },
-		"scaling.points are 1000000, at most 64":       func(s *ledger.Scaling) { s.Points = make([]ledger.ScalingPoint, 1_000_000) },
-		"it has 0 points":                              func(s *ledger.Scaling) { s.Points = nil },
-		"scaling.runs are 4294967295, at most":         func(s *ledger.Scaling) { s.Runs = math.MaxUint32 },
-		`scaling.type is "V"`:                          func(s *ledger.Scaling) { s.Type = "V" },
-		"scaling.error is NaN; it must be from 0 to 1": func(s *ledger.Scaling) { s.Error = math.NaN() },
-		"scaling.error is 2":                           func(s *ledger.Scaling) { s.Error = 2 },
+		"points[1].speedup is NaN":                             func(s *ledger.Scaling) { s.Points[1].Speedup = math.NaN() },
+		"points[1].speedup is 0":                               func(s *ledger.Scaling) { s.Points[1].Speedup = 0 },
+		"points[2].containers is 3, not above the previous 21": func(s *ledger.Scaling) { s.Points[2].Containers = 3 },
+		"points[2].containers is 4294967295; the maximum is":   func(s *ledger.Scaling) { s.Points[2].Containers = math.MaxUint32 },
+		"scaling.points are 1000000, at most 64":               func(s *ledger.Scaling) { s.Points = make([]ledger.ScalingPoint, 1_000_000) },
+		"0 points; must be from":                               func(s *ledger.Scaling) { s.Points = nil },
+		"scaling.runs are 4294967295, at most":                 func(s *ledger.Scaling) { s.Runs = math.MaxUint32 },
+		`scaling.type is "V"`:                                  func(s *ledger.Scaling) { s.Type = "V" },
+		"scaling.error is NaN; it must be from 0 to 1":         func(s *ledger.Scaling) { s.Error = math.NaN() },
+		"scaling.error is 2":                                   func(s *ledger.Scaling) { s.Error = 2 },
 	} {
 		s, x := crowded(t), scaled(9)
 		edit(x)

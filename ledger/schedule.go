@@ -45,7 +45,7 @@ func ParseCron(text string) (cron.Schedule, error) {
 		return nil, fmt.Errorf("%w: %q: %w", ErrSchedule, text, err)
 	}
 	if x, ok := s.(*cron.SpecSchedule); !ok || x.Minute == 0 || x.Hour == 0 || x.Dom == 0 || x.Month == 0 || x.Dow == 0 {
-		return nil, fmt.Errorf("%w: %q: an empty field", ErrSchedule, text)
+		return nil, fmt.Errorf("%w: %q: a field is empty", ErrSchedule, text)
 	}
 	return s, nil
 }
@@ -177,7 +177,7 @@ type Clock struct {
 // clockAgreement is how far the clocks of a quorum may be apart.
 const clockAgreement = time.Minute
 
-// Agreed tells whether a quorum's clocks agree with the moment at, and so with each other.
+// Agreed reports whether a quorum's clocks agree with the moment at, and so with each other.
 func (x Clock) Agreed(at int64) bool {
 	const near = int64(clockAgreement / 2 / time.Microsecond)
 	agreeing := 0
@@ -204,10 +204,10 @@ func (t *tx) dueBudget(c Command, b *SetBudget) error {
 		due, want = b.Clock.Due, x.Budget
 	}
 	if want != b.Budget || due != b.Clock.Due || c.At < due || b.Until != 0 {
-		return fmt.Errorf("budget of %s by the clock: %w", b.Domain, ErrNotDue)
+		return fmt.Errorf("scheduled budget of %s: %w", b.Domain, ErrNotDue)
 	}
 	if b.Budget > replaced && !b.Clock.Agreed(c.At) {
-		return fmt.Errorf("budget of %s by the clock, %v to %v: of %d voters %d told their clocks: %w",
+		return fmt.Errorf("scheduled budget of %s, %v to %v: of %d voters, %d reported their clocks: %w",
 			b.Domain, replaced, b.Budget, b.Clock.Voters, len(b.Clock.Servers), ErrClocks)
 	}
 	return nil

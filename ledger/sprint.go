@@ -229,7 +229,7 @@ func (p *NodeSprint) Lease() lease.Sprint {
 	return lease.Sprint{ID: p.ID, Cap: p.Cap, Duration: p.Duration, Escrow: p.Escrow}
 }
 
-// Open tells whether the sprint still holds an escrow.
+// Open reports whether the sprint still holds an escrow.
 func (p Sprint) Open() bool { return !p.Closed }
 
 // energy is what power spends in a time, in whole numbers: floating point may
@@ -306,7 +306,7 @@ func (t *tx) grantSprint(c Command, x *GrantSprint) error {
 		}
 		share := SprintShare{Escrow: energy(g.Cap-n.Target, x.Duration)}
 		if share.Escrow == 0 { // a node takes no lease with such a sprint
-			return fmt.Errorf("sprint %q: node %q: %v above its cap for %v is no energy: %w", x.ID, n.Name, g.Cap-n.Target, x.Duration, ErrTarget)
+			return fmt.Errorf("sprint %q: node %q: %v above its cap for %v rounds to no energy: %w", x.ID, n.Name, g.Cap-n.Target, x.Duration, ErrTarget)
 		}
 		p.Shares[n.Name] = share
 		n.Owes = x.ID
@@ -345,9 +345,9 @@ func (t *tx) maySprint(x *GrantSprint) error {
 	case len(x.ID) > maxName || len(x.Job) > maxName:
 		return fmt.Errorf("sprint %.20q: its id or its job's has more than %d bytes: %w", x.ID, maxName, ErrSprint)
 	case x.Duration < time.Millisecond || x.Duration > lease.MaxSprint:
-		return fmt.Errorf("sprint %q: %v; it lasts a millisecond at least and %v at most: %w", x.ID, x.Duration, lease.MaxSprint, ErrSprint)
+		return fmt.Errorf("sprint %q: its duration is %v; it must be from 1ms to %v: %w", x.ID, x.Duration, lease.MaxSprint, ErrSprint)
 	case len(x.Caps) == 0 || len(x.Caps) > maxSprintNodes:
-		return fmt.Errorf("sprint %q names %d nodes, it may have 1 to %d: %w", x.ID, len(x.Caps), maxSprintNodes, ErrSprint)
+		return fmt.Errorf("sprint %q names %d nodes; 1 to %d are allowed: %w", x.ID, len(x.Caps), maxSprintNodes, ErrSprint)
 	case d.Sprint == nil:
 		return fmt.Errorf("sprint %q: %s has no sprint budget: %w", x.ID, d.Name, ErrSprint)
 	}
@@ -356,7 +356,7 @@ func (t *tx) maySprint(x *GrantSprint) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.Sprints)) {
 		if p := t.Sprints[id]; p.Domain == d.Name && p.Open() && p.Ended != "" {
-			return fmt.Errorf("sprint %q: %s has ended in %s and not every node is back at its base: %w", x.ID, id, d.Name, ErrSprint)
+			return fmt.Errorf("sprint %q: sprint %s in %s has ended but not every node is back at its base cap: %w", x.ID, id, d.Name, ErrSprint)
 		}
 	}
 	return nil
@@ -376,9 +376,9 @@ func (t *tx) maySprintOn(x *GrantSprint, g Target, totals map[string]Totals) (No
 	case !slices.Contains(t.above(n.Domain), x.Domain):
 		return n, fmt.Errorf("sprint %q: node %q is not in %s: %w", x.ID, g.Node, x.Domain, ErrSprint)
 	case n.Target >= n.Rated:
-		return n, fmt.Errorf("sprint %q: node %q has its rated cap of %v already: %w", x.ID, g.Node, n.Rated, ErrAtRated)
+		return n, fmt.Errorf("sprint %q: the cap of node %q already equals its rated power, %v: %w", x.ID, g.Node, n.Rated, ErrAtRated)
 	case g.Cap <= n.Target || g.Cap > n.Rated: // the max of a node bounds its plans: a sprint is what may go beyond
-		return n, fmt.Errorf("sprint %q: node %q: %v must be above its cap %v and at most what it is rated, %v: %w", x.ID, g.Node, g.Cap, n.Target, n.Rated, ErrTarget)
+		return n, fmt.Errorf("sprint %q: node %q: %v must be above its cap %v and at most its rated power, %v: %w", x.ID, g.Node, g.Cap, n.Target, n.Rated, ErrTarget)
 	}
 	if err := t.shortAbove(n, totals); err != nil {
 		return n, fmt.Errorf("sprint %q: node %q: %w", x.ID, g.Node, err)
@@ -399,7 +399,7 @@ func (t *tx) endSprint(c Command, x *EndSprint) error {
 	case !ok:
 		return fmt.Errorf("sprint %q: %w", x.ID, ErrUnknownSprint)
 	case len(x.Why) > maxName:
-		return fmt.Errorf("sprint %q ends for a reason of %d bytes, at most %d are kept: %w", x.ID, len(x.Why), maxName, ErrSprint)
+		return fmt.Errorf("sprint %q: its end reason has %d bytes; at most %d are stored: %w", x.ID, len(x.Why), maxName, ErrSprint)
 	case !p.Open() || p.Ended != "":
 		return nil
 	}
@@ -434,7 +434,7 @@ func (t *tx) endShare(n Node) Node {
 	return n
 }
 
-// running tells whether any node may still sprint.
+// running reports whether any node may still sprint.
 func (p Sprint) running() bool {
 	for _, x := range p.Shares {
 		if x.BackSeq == 0 {
@@ -466,7 +466,7 @@ func (t *tx) returned(n Node, a Ack) Node {
 	return n
 }
 
-// back tells whether a read-back of the node proves that its share is over.
+// back reports whether a read-back of the node proves that its share is over.
 func (x SprintShare) back(n Node, a Ack) bool {
 	return x.BackSeq > 0 && a.Seq >= x.BackSeq && !a.Sprinting && a.Effective <= max(n.Target, n.FailSafeCap())
 }

@@ -9,13 +9,13 @@
 // never exceeds a budget because of anything the coordinators did (promise
 // P1), whoever leads and whatever was lost on the way.
 //
-// The same holds for the energy of sprints (promise P8): joules are put aside
-// under an id before a sprint can start, the id closes once, and only what nodes
-// have measured and proved to be back from is returned.
+// Sprints follow the same rule (promise P8): energy is reserved under an id before
+// a sprint can start, and the id is closed once. Unused energy is refunded only
+// once every node has reported its use and is back at its base cap.
 //
-// And for the quality of jobs (promise P9): a map task is dropped only in the log,
-// once, under an early stop, and never so many that fewer are left than the job's
-// floor. The same holds of a drop ratio, which rises only, with one seed for a job's life.
+// So does the quality of jobs (promise P9): map tasks are dropped only through the
+// log, under an early stop, and never below the job's quality floor. A drop ratio
+// only rises, and its seed stays the same for the whole life of the job.
 //
 // Three parts, all pure: State with Apply (one committed Command at a time, the
 // same result on every server: no clock, no randomness, no map order, no I/O),

@@ -191,7 +191,7 @@ func (t *Table) Heard(r Report, now time.Duration) {
 	e.report, e.at = r, now
 }
 
-// doubled tells whether a heartbeat comes from a second machine with the identity
+// doubled reports whether a heartbeat comes from a second machine with the identity
 // of one that is alive: no machine boots within the time that a node may be silent.
 // The first one keeps its lease, the second gets none, and an alarm says so.
 func (t *Table) doubled(e *entry, r Report, now time.Duration) bool {
@@ -207,7 +207,7 @@ func (t *Table) Conflicts(now time.Duration) map[string]string {
 	out := map[string]string{}
 	for name, e := range t.nodes {
 		if e.double > 0 && now-e.double <= conflictLife {
-			out[name] = fmt.Sprintf("two machines say that they are %s (machine id %s): the one heard first keeps the lease", name, e.report.MachineID)
+			out[name] = fmt.Sprintf("two machines report as %s (machine id %s): the first one keeps the lease", name, e.report.MachineID)
 		}
 	}
 	return out
@@ -245,7 +245,7 @@ func (t *Table) Grants(s *State, now time.Duration) []NodeGrant {
 	return grants
 }
 
-// walked tells whether a drained node has come to its least cap and has nothing
+// walked reports whether a drained node has come to its least cap and has nothing
 // more to acknowledge: it is granted nothing more.
 func (n Node) walked() bool {
 	return n.Drained && n.Charge() <= n.Least() && n.Stored <= n.Least() && n.From == "" && n.Owes == "" && !n.Unproven
@@ -268,18 +268,18 @@ func (t *Table) Waiting(s *State) map[string]string {
 		case !ok && !s.knows(e.report.Domain):
 			out[name] = fmt.Sprintf("domain %q is not in the power tree", e.report.Domain)
 		case !ok:
-			out[name] = "it is not in the log yet"
+			out[name] = "it is not yet recorded in the log"
 		case n.Released:
 			out[name] = "it is released"
 		case !n.Controlled:
-			out[name] = fmt.Sprintf("it only observes and is charged its rated %v", n.Full())
+			out[name] = fmt.Sprintf("it is in observe mode and is charged its rated power, %v", n.Full())
 		case s.held() != nil:
 			out[name] = s.held().Error()
 		default:
 			if room == nil {
 				room = s.rooms(s.Totals())
 			}
-			out[name] = fmt.Sprintf("%s is %v short; it is charged %v and waits", n.Domain, -min(0, room[n.Domain]), n.Charge())
+			out[name] = fmt.Sprintf("%s is %v over its budget; the node is charged %v and waits", n.Domain, -min(0, room[n.Domain]), n.Charge())
 		}
 	}
 	return out
@@ -334,7 +334,7 @@ func (t *Table) recent(e *entry, now time.Duration) bool {
 	return e != nil && now-e.at <= t.timing.Lost
 }
 
-// settled tells whether the leader has heard all admitted nodes, or has led for a lease: before that it only cuts.
+// settled reports whether the leader has heard all admitted nodes, or has led for a lease: before that it only cuts.
 func (t *Table) settled(s *State, roll []present, now time.Duration) bool {
 	if timing := s.waiting(t.timing); now-t.began >= timing.Lease+timing.Margin() {
 		return true

@@ -42,7 +42,7 @@ func readTick(data []byte) (Command, bool) {
 }
 
 // errTextAfter means an entry with more than one JSON value.
-var errTextAfter = errors.New("text after its end")
+var errTextAfter = errors.New("unexpected text after the JSON value")
 
 // strict reads a command by encoding/json: no unknown field, no text after the end.
 func strict(data []byte) (Command, error) {

@@ -1,14 +1,14 @@
-// Package brake is the signed word that drops a whole cluster to its fail-safe
-// caps, whoever leads or does not.
+// Package brake is the signed message that lowers a whole cluster to its fail-safe
+// caps, with or without a leader.
 //
-// The one idea: the brake is believed for its signature and nothing else. It is
-// made with a key that only coordinators have, so the key of the gossip, which
-// every node has, is not enough to make one; and it carries a generation that only
-// rises, so that an old one says nothing new, however often it is heard again.
+// The one idea: a brake is accepted for its signature and nothing else. It is
+// signed with a key that only coordinators have; the gossip key, which every node
+// has, is not enough. It carries a generation that only rises, so that a repeated
+// old message has no effect.
 //
-// Guarantees: Open accepts exactly the bytes that Sign has made with one of the
-// keys; what it accepts is bounded and printable; a message of another kind or
-// version is refused, never half understood.
+// Guarantees: Open accepts exactly the bytes that Sign made with one of the keys.
+// Accepted text is bounded and printable. A message of another kind or version is
+// refused as a whole.
 //
 // The package sends nothing and stores nothing; gossip and its members do.
 package brake
@@ -71,7 +71,7 @@ type Signed struct {
 // Bytes are the message as it travels.
 func (s Signed) Bytes() []byte { return []byte(s.raw) }
 
-// Is tells whether data are the bytes of this very message.
+// Is reports whether data are the bytes of this very message.
 func (s Signed) Is(data []byte) bool { return s.raw != "" && s.raw == string(data) }
 
 // Sign makes the message believable. Its error is ErrMessage.
@@ -130,7 +130,7 @@ func (m Message) check() error {
 	return nil
 }
 
-// Printable tells whether a text of a gossip message may stand in logs and on
+// Printable reports whether a text of a gossip message may stand in logs and on
 // screens: valid UTF-8 without control characters.
 func Printable(s string) bool {
 	if !utf8.ValidString(s) {

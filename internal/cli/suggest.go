@@ -59,7 +59,7 @@ func flagHint(word string, flags []string, otherwise string) string {
 }
 
 // Quantity takes the *units.ParseError in err apart, for an error of two lines:
-// what is wrong, and the proposal ("did you mean 85W?", or ""). ok tells whether
+// what is wrong, and the proposal ("did you mean 85W?", or ""). ok reports whether
 // there is one.
 func Quantity(err error) (problem, hint string, ok bool) {
 	found, ok := errors.AsType[*units.ParseError](err)

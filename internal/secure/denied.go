@@ -64,7 +64,7 @@ type Denials struct {
 // NewDenials knows none.
 func NewDenials() *Denials { return &Denials{all: map[string]Denial{}} }
 
-// Add takes in denials, and tells whether any was news. Of one identity the latest counts.
+// Add takes in denials, and reports whether any was news. Of one identity the latest counts.
 func (d *Denials) Add(more ...Denial) (news bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
