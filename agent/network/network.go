@@ -23,7 +23,7 @@ import (
 	"headroom/gossip/brake"
 )
 
-// Network is how others reach this node: its links, and the gossip, which tells its
+// Network is the node's connection to others: its links, and the gossip, which announces its
 // address and carries the brake. It belongs to the owner goroutine.
 type Network struct {
 	cfg     *config.Config
