@@ -16,7 +16,7 @@ import (
 	"headroom/units"
 )
 
-// Kind says what a control holds, and so how its values are compared and shown.
+// Kind is what a control holds, which determines how its values are compared and shown.
 type Kind string
 
 // Kinds of control. The first seven are files and can be restored by any process that
@@ -82,7 +82,7 @@ func (k Kind) Same(a, b Value) bool {
 	return a == b
 }
 
-// fastest says that a preference is the one with two names.
+// fastest reports whether a preference is the one with two names.
 func fastest(v Value) bool { return v.Number == 0 || dvfs.EPP(v.Number) == dvfs.EPPPerformance }
 
 // Words is a value for an operator.
@@ -260,7 +260,7 @@ func (c Saved) asFound(root *os.Root) Saved {
 	return c
 }
 
-// rangeMoved says that a frequency bound reads back as the end of the range that the
+// rangeMoved reports whether a frequency bound reads back as the end of the range that the
 // policy has now, beyond which the original lies: turbo was switched, or firmware or
 // a kernel moved it. That is as far back as it can go.
 func rangeMoved(root *os.Root, c Saved, now int64) bool {

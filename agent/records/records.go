@@ -186,7 +186,7 @@ func (r *Records) JournalStored(err error) {
 	r.Journal = next
 }
 
-// Keep catches up with what was written, and says when they are not on disk.
+// Keep stores what was written, and raises a health item if it is not on disk.
 //
 //headroom:control
 func (r *Records) Keep() {
@@ -268,7 +268,7 @@ func (r *Records) Ask(c Bound) {
 	r.Writer.Do(statedir.Job{Kind: statedir.Held, Name: statedir.HeldFile, Data: data})
 }
 
-// HeldStored takes what the writer says of held.json, and answers whether more is
+// HeldStored records the writer's result for held.json, and reports whether more is
 // covered now.
 //
 //headroom:control
@@ -316,7 +316,7 @@ func (r *Records) WriteHeld(c Bound) error {
 	case err == nil:
 		r.onDisk = c
 	case errors.Is(err, statedir.ErrLate):
-		r.onDisk.State = "" // the file may come to hold c: the next turn has it written anew
+		r.onDisk.State = "" // the file may contain c: the next turn writes it again
 	}
 	return err
 }
