@@ -62,7 +62,7 @@ func TestConfigErrors(t *testing.T) {
 		"no certificate":     {edit("  cert: /etc/headroom/server.crt", "  #"), "tls needs ca, cert and key"},
 		"tls half on":        {edit("  mode: on", "  mode: maybe"), `mode is "maybe"`},
 		"open to a network": {
-			strings.NewReplacer("  mode: on", "  mode: off", "  ca: /", "  #", "  cert: /", "  #", "  key: /", "  #", "rpc: 127.0.0.1:7400", "rpc: 10.0.0.11:7400").Replace(ExampleConfig), "10.0.0.11:7400 is no loopback address",
+			strings.NewReplacer("  mode: on", "  mode: off", "  ca: /", "  #", "  cert: /", "  #", "  key: /", "  #", "rpc: 127.0.0.1:7400", "rpc: 10.0.0.11:7400").Replace(ExampleConfig), "10.0.0.11:7400 is not a loopback address",
 		},
 		"zero budget": {edit("budget: 2400W", "budget: 0W"), "rack/r1"},
 	} {
