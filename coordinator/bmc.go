@@ -10,17 +10,17 @@ import (
 	"headroom/ipmi"
 )
 
-// BMCConfig is how the BMCs of lost nodes are asked; one account for all of them,
-// which needs no more than the privilege of a user.
+// BMCConfig is the account that queries the BMCs of lost nodes; one for all of them,
+// which needs only the user privilege.
 type BMCConfig struct {
 	User         string `yaml:"user"`
 	PasswordFile string `yaml:"password_file"`
 }
 
-// bmcWait bounds one question: a BMC that hangs answers nothing at all.
+// bmcWait bounds one query: a BMC that hangs does not answer.
 const bmcWait = 5 * time.Second
 
-// poweredOff reads the account and returns what asks a BMC whether its machine is off; nil without an account.
+// poweredOff reads the account and returns the function that queries a BMC for its machine's power state; nil without an account.
 func (c BMCConfig) poweredOff() (func(ctx context.Context, address string) (bool, error), error) {
 	if c.User == "" {
 		return nil, nil //nolint:nilnil // no account is a choice, not an error

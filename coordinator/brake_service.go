@@ -28,7 +28,7 @@ func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv
 			"use a server with brake.private_key_file; with a leader, coordinator budget set 1W --force also drives every node to its fail-safe cap")
 	}
 	if b.gossip.Load() == nil && !b.requests.leads() {
-		return nil, b.requests.notLeader() // nobody would hear of it from here
+		return nil, b.requests.notLeader() // this server cannot announce it
 	}
 	out := &headroomv1.SetBrakeResponse{Server: b.cfg.ID}
 	if b.gossip.Load() != nil {
@@ -106,7 +106,7 @@ func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv
 	return connect.NewResponse(out), nil
 }
 
-// errTold means a generation that no node reports.
+// errTold is returned for a generation that no node reports.
 var errTold = errors.New("no connected node reports this generation without a proof")
 
 // SkipBrake implements headroomv1connect.BrakeServiceHandler. A brake that was heard
@@ -140,7 +140,7 @@ func (b brakeService) LiftBrake(ctx context.Context, r *connect.Request[headroom
 	return connect.NewResponse(out), nil
 }
 
-// conflict is the refusal of a change of the brake after another change.
+// conflict returns the refusal of a brake change after another change.
 func conflict(hint string) refusalRule {
 	return refusalRule{ledger.ErrConflict, connect.CodeAborted, "conflict", cli.ExitConflict, hint}
 }

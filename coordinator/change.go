@@ -36,7 +36,7 @@ func (c clusterService) Change(ctx context.Context, r *connect.Request[headroomv
 	return connect.NewResponse(out), nil
 }
 
-// mayChange refuses changes that need an administrator: who can create tokens can get every role.
+// mayChange refuses changes that need an administrator: a caller who can create tokens can get every role.
 func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
 	who := access.CallerOf(ctx)
 	if (r.GetCreateToken() == nil && r.GetRevokeToken() == "" && r.GetDeny() == nil) || who.Role.May(ledger.RoleAdmin) {
@@ -63,7 +63,7 @@ func (c clusterService) operate(ctx context.Context, r *headroomv1.ChangeRequest
 	return out, err
 }
 
-// ackAlarm acknowledges an alarm that is there.
+// ackAlarm acknowledges an active alarm.
 func (c clusterService) ackAlarm(v leader.View, key string, x *ledger.Command) error {
 	l := c.requests.loop.Load()
 	if l == nil {
@@ -73,7 +73,7 @@ func (c clusterService) ackAlarm(v leader.View, key string, x *ledger.Command) e
 	return l.Known().CheckAlarm(v.State, key)
 }
 
-// movedDomains are the domains whose sums differ, by name.
+// movedDomains returns the domains whose sums differ, by name.
 func movedDomains(before, after map[string]ledger.Totals) (was, is []*headroomv1.Domain) {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if old, ok := before[name]; !ok || old != after[name] {
@@ -83,7 +83,7 @@ func movedDomains(before, after map[string]ledger.Totals) (was, is []*headroomv1
 	return was, is
 }
 
-// build makes the ledger's command of a request.
+// build converts a request to the ledger's command.
 func build(v leader.View, r *headroomv1.ChangeRequest, c *ledger.Command) error {
 	s := v.State
 	switch x := r.GetWhat().(type) {
@@ -171,7 +171,7 @@ func checkZone(name string) error {
 	return nil
 }
 
-// rootOr is the domain named, or the root when none is.
+// rootOr returns the named domain, or the root if none is named.
 func rootOr(s *ledger.State, domain string) string {
 	if t := s.Tree(); domain == "" && t != nil {
 		return t.Root().Name
@@ -195,8 +195,8 @@ func domainSetting(x *headroomv1.SetDomain) *ledger.SetDomain {
 	return out
 }
 
-// nodeSettings are the settings of a node after a change: what is named is
-// replaced or cleared, the rest stays.
+// nodeSettings returns the settings of a node after a change: the named fields are
+// replaced or cleared, the others stay.
 func nodeSettings(s *ledger.State, x *headroomv1.SetNode) (ledger.Settings, error) {
 	out, in := s.Nodes[x.GetNode()].Settings, cmp.Or(x.GetSettings(), &headroomv1.NodeSettings{})
 	out.Labels = maps.Clone(out.Labels)
@@ -217,7 +217,7 @@ func nodeSettings(s *ledger.State, x *headroomv1.SetNode) (ledger.Settings, erro
 		case "labels":
 			out.Labels = nil
 		default:
-			return out, fmt.Errorf("%w: %q is none of min, max, fail-safe, rated, weight, bmc, labels", ledger.ErrSettings, name)
+			return out, fmt.Errorf("%w: %q must be one of min, max, fail-safe, rated, weight, bmc, labels", ledger.ErrSettings, name)
 		}
 	}
 	out.Min, out.Max, out.FailSafe = orPower(in.MinUw, out.Min), orPower(in.MaxUw, out.Max), orPower(in.FailSafeUw, out.FailSafe)
@@ -248,8 +248,8 @@ func orPower(uw *int64, otherwise *units.Power) *units.Power {
 	return &p
 }
 
-// sprintGrant is a sprint on every node named, up to the cap asked for or to
-// what each can draw at most.
+// sprintGrant returns a sprint on every named node, up to the requested cap or to
+// each node's maximum power.
 func sprintGrant(s *ledger.State, x *headroomv1.GrantSprint) *ledger.GrantSprint {
 	out := &ledger.GrantSprint{
 		ID: x.GetId(), Job: x.GetJob(), Class: x.GetClass(), Domain: rootOr(s, x.GetDomain()),
@@ -266,7 +266,7 @@ func sprintGrant(s *ledger.State, x *headroomv1.GrantSprint) *ledger.GrantSprint
 	return out
 }
 
-// changeRefusals are the refusals of changes that operators say.
+// changeRefusals returns the refusals of operators' changes.
 func changeRefusals() []refusalRule {
 	bad, fixed := connect.CodeInvalidArgument, connect.CodeFailedPrecondition
 	return []refusalRule{
@@ -276,27 +276,27 @@ func changeRefusals() []refusalRule {
 		{errUnconfirmed, fixed, "unconfirmed", cli.ExitUsage, "repeat the value to confirm it: --confirm POWER"},
 		{errZone, bad, "usage", cli.ExitUsage, "a zone is an IANA name like Europe/Berlin; UTC is the default"},
 		{alarms.ErrUnknown, connect.CodeNotFound, "unknown-alarm", cli.ExitUsage, "coordinator alarm list shows the keys"},
-		{ledger.ErrBraked, fixed, "braked", cli.ExitRefused, "coordinator brake show tells who set it; coordinator brake lift lifts it"},
-		{ledger.ErrRestored, fixed, "restored", cli.ExitRefused, "wait until every node has reported, or tell which are off: coordinator node remove NODE --powered-off"},
+		{ledger.ErrBraked, fixed, "braked", cli.ExitRefused, "coordinator brake show shows who set it; coordinator brake lift lifts it"},
+		{ledger.ErrRestored, fixed, "restored", cli.ExitRefused, "wait until every node has reported, or mark those that are off: coordinator node remove NODE --powered-off"},
 		{ledger.ErrParent, bad, "usage", cli.ExitUsage, "add a new domain and move its nodes: coordinator node set NODE --domain"},
-		{ledger.ErrDomain, bad, "usage", cli.ExitUsage, "coordinator domain list shows what is set"},
-		{ledger.ErrInUse, fixed, "in-use", cli.ExitRefused, "move or remove what stands in it first"},
+		{ledger.ErrDomain, bad, "usage", cli.ExitUsage, "coordinator domain list shows the present settings"},
+		{ledger.ErrInUse, fixed, "in-use", cli.ExitRefused, "move or remove its nodes and domains first"},
 		{ledger.ErrSettings, bad, "usage", cli.ExitUsage, "coordinator node show NODE -o json shows what the node declares"},
 		{ledger.ErrMoving, fixed, "moving", cli.ExitRefused, "wait until the node has acknowledged its last move"},
 		{ledger.ErrUnknownSprint, connect.CodeNotFound, "unknown-sprint", cli.ExitUsage, "coordinator sprint list shows the sprints"},
 		{ledger.ErrAtRated, fixed, "at-rated", cli.ExitRefused, "lower the budget, or the node's cap first: coordinator node set NODE --max"},
-		{ledger.ErrSprint, fixed, "no-sprint", cli.ExitRefused, "coordinator sprint list shows the budget of energy and who sprints"},
-		{ledger.ErrUnknownSchedule, connect.CodeNotFound, "unknown-schedule", cli.ExitUsage, "coordinator budget schedule list shows them"},
-		{ledger.ErrLease, bad, "usage", cli.ExitUsage, "coordinator lease set 10s; it takes from 3s to 2m"},
+		{ledger.ErrSprint, fixed, "no-sprint", cli.ExitRefused, "coordinator sprint list shows the energy budget and the open sprints"},
+		{ledger.ErrUnknownSchedule, connect.CodeNotFound, "unknown-schedule", cli.ExitUsage, "coordinator budget schedule list lists the schedules"},
+		{ledger.ErrLease, bad, "usage", cli.ExitUsage, "use a duration from 3s to 2m, e.g. coordinator lease set 10s"},
 		{ledger.ErrSchedule, bad, "usage", cli.ExitUsage, "five fields as in crontab(5), e.g. \"0 18 * * 1-5\""},
-		{ledger.ErrUnknownToken, connect.CodeNotFound, "unknown-token", cli.ExitUsage, "coordinator token list shows them"},
-		{ledger.ErrToken, bad, "usage", cli.ExitUsage, "coordinator token create makes one"},
+		{ledger.ErrUnknownToken, connect.CodeNotFound, "unknown-token", cli.ExitUsage, "coordinator token list lists the tokens"},
+		{ledger.ErrToken, bad, "usage", cli.ExitUsage, "create a token with coordinator token create"},
 		{ledger.ErrDenial, bad, "usage", cli.ExitUsage, "deny ROLE/NAME, or the serial number that coordinator tls inspect shows"},
-		{ledger.ErrSkip, fixed, "no-room", cli.ExitRefused, "give the node that tells it a new state directory: it forgets the generation"},
+		{ledger.ErrSkip, fixed, "no-room", cli.ExitRefused, "give the node that reports it a new state directory: it then forgets the generation"},
 		{ledger.ErrRole, bad, "usage", cli.ExitUsage, "a role is node, observer, operator or admin"},
-		{ledger.ErrPast, bad, "usage", cli.ExitUsage, "give a time to come"},
-		{ledger.ErrText, bad, "usage", cli.ExitUsage, "say it in fewer words"},
-		{ledger.ErrContainerPolicy, bad, "usage", cli.ExitUsage, "coordinator policy list shows them"},
-		{budget.ErrPolicy, bad, "usage", cli.ExitUsage, "coordinator policy list shows them"},
+		{ledger.ErrPast, bad, "usage", cli.ExitUsage, "use a time in the future"},
+		{ledger.ErrText, bad, "usage", cli.ExitUsage, "use a shorter text"},
+		{ledger.ErrContainerPolicy, bad, "usage", cli.ExitUsage, "coordinator policy list lists the policies"},
+		{budget.ErrPolicy, bad, "usage", cli.ExitUsage, "coordinator policy list lists the policies"},
 	}
 }

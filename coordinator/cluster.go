@@ -84,7 +84,7 @@ func (c clusterService) ListDomains(ctx context.Context, r *connect.Request[head
 	return connect.NewResponse(out), nil
 }
 
-// above reports whether a domain is that of a node, or one above it.
+// above reports whether a domain is a node's domain or an ancestor of it.
 func above(st *ledger.State, node, domain string) bool {
 	n, known := st.Nodes[node]
 	tree := st.Tree()
@@ -206,18 +206,18 @@ func budgetRequest(ctx context.Context, r *headroomv1.SetBudgetRequest, first fu
 	}, b
 }
 
-// errUnconfirmed means a budget above every budget that its domain has had, without a
+// errUnconfirmed is returned for a budget above every earlier budget of its domain without a
 // confirmation of the value.
 var errUnconfirmed = errors.New("confirmation required")
 
 // confirmed refuses a budget above the highest one ever committed for the domain, unless
-// the request repeats it: a slip of a digit must not become the budget.
+// the request repeats it: a mistyped digit must not become the budget.
 func confirmed(s *ledger.State, domain string, to, confirm units.Power) error {
 	d, ok := s.Domains[domain]
 	if !ok || d.Highest == 0 || to <= d.Highest || confirm == to {
 		return nil
 	}
-	return fmt.Errorf("%w: %v for %s is above the highest budget it ever had, %v", errUnconfirmed, to, domain, d.Highest)
+	return fmt.Errorf("%w: %v for %s is above its highest earlier budget, %v", errUnconfirmed, to, domain, d.Highest)
 }
 
 // budgetResponse returns what a budget change does, or would do.

@@ -26,34 +26,34 @@ type Config struct {
 	ID string `yaml:"id"`
 	// StateDir holds the log, the vote and the snapshots.
 	StateDir string `yaml:"state_dir"`
-	// Servers is the first membership of the group, the same list on each: 1, 3 or 5.
-	// With Join it is this server alone.
+	// Servers is the first membership of the cluster, the same list on each server: 1, 3 or 5.
+	// With Join it lists this server only.
 	Servers []ServerConfig `yaml:"servers"`
-	// Join are RPC addresses of servers of a group that this one is to be added to:
-	// with an empty state_dir it waits for that, instead of founding a group.
+	// Join are RPC addresses of servers of a cluster that this one is to be added to:
+	// with an empty state_dir it waits for that, instead of founding a cluster.
 	Join []string `yaml:"join"`
-	// TLS is this server's identity; every connection asks for one. Plain "off" is
-	// for one machine: then every address must be loopback.
+	// TLS is this server's identity; every connection requires one. "off" is
+	// for a single machine: then every address must be loopback.
 	TLS secure.Config `yaml:"tls"`
-	// Socket is a unix socket for root and this server's user, empty for
+	// Socket is a unix socket for root and this server's user; empty means
 	// state_dir/coordinator.sock.
 	Socket string `yaml:"socket"`
-	// Gossip lets nodes and servers find each other.
+	// Gossip is how nodes and servers discover each other.
 	Gossip GossipConfig `yaml:"gossip"`
-	// BMC is the account that the BMCs of lost nodes are asked with.
+	// BMC is the account that queries the BMCs of lost nodes.
 	BMC BMCConfig `yaml:"bmc"`
-	// Brake lets this server set the brake, and believe one.
+	// Brake has the keys to verify a brake and to set one.
 	Brake BrakeConfig `yaml:"brake"`
 	// Site is the power tree that an empty cluster starts with; afterwards budgets change through the command line only.
 	Site []DomainConfig `yaml:"site"`
-	// Lease is how long leases run in a new group; 10s when absent. From then on the log
+	// Lease is the lease duration of a new cluster; 10s if absent. From then on the log
 	// has it, and coordinator lease set changes it.
 	Lease config.Duration `yaml:"lease"`
-	// Metrics lets Prometheus ask.
+	// Metrics is the endpoint for Prometheus.
 	Metrics MetricsConfig `yaml:"metrics"`
-	// Debug is for finding out why something went wrong.
+	// Debug configures diagnostics.
 	Debug DebugConfig `yaml:"debug"`
-	// OTel lets a collector of OpenTelemetry see where time goes.
+	// OTel sends traces to an OpenTelemetry collector.
 	OTel traces.Config `yaml:"otel"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
@@ -86,17 +86,17 @@ type MetricsConfig struct {
 
 // DebugConfig is the debug section.
 type DebugConfig struct {
-	// FlightRecorder keeps the last seconds of the process in memory, and writes them
+	// FlightRecorder keeps a trace of the last seconds of the process in memory, and writes it
 	// to state_dir/debug when a tick was missed.
 	FlightRecorder bool `yaml:"flight_recorder"`
 }
 
 // BrakeConfig is the brake section.
 type BrakeConfig struct {
-	// PublicKeyFile holds the public keys that a brake is believed by, the same file
-	// as on the nodes; empty: no brake is believed.
+	// PublicKeyFile holds the public keys that verify a brake, the same file
+	// as on the nodes; empty: no brake is accepted.
 	PublicKeyFile string `yaml:"public_key_file"`
-	// PrivateKeyFile holds the key that a brake is signed with; empty: this server sets none.
+	// PrivateKeyFile holds the key that signs a brake; empty: this server cannot set one.
 	PrivateKeyFile string `yaml:"private_key_file"`
 }
 
@@ -106,8 +106,8 @@ type DomainConfig struct {
 	Parent    string      `yaml:"parent"`
 	Budget    units.Power `yaml:"budget"`
 	Unmanaged units.Power `yaml:"unmanaged"`
-	// RatedMax is the highest rating that is accepted from a node below by its own word;
-	// 0 W when absent: as the domain above.
+	// RatedMax is the highest rating accepted from the declaration of a node below;
+	// 0 W if absent: as in the domain above.
 	RatedMax units.Power `yaml:"rated_max"`
 	// Rating is what the breaker or feeder carries; 0 W when absent: not stated, and then
 	// no budget is refused as too high.
@@ -193,7 +193,7 @@ lease: 10s                            # length of leases in a new cluster, 3s to
 log_level: info                       # debug, info, warn, error
 `
 
-// Defaults are the values of keys that coordinator.yaml does not have.
+// Defaults returns the values of keys that coordinator.yaml does not have.
 func Defaults() Config {
 	return Config{Lease: config.Duration(ledger.DefaultTiming().Lease), OTel: traces.Config{Sample: 1}, LogLevel: "info"}
 }
@@ -256,19 +256,19 @@ func (c Config) check() error {
 		return fmt.Errorf("metrics.listen: %q is not host:port", c.Metrics.Listen)
 	}
 	if c.Brake.PrivateKeyFile != "" && c.Brake.PublicKeyFile == "" {
-		return fmt.Errorf("brake: public_key_file is missing: nobody would believe what the private key signs")
+		return fmt.Errorf("brake: public_key_file is missing: no node would accept what the private key signs")
 	}
 	if err := c.OTel.Check(); err != nil {
 		return err
 	}
 	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return fmt.Errorf("log_level %q is none of debug, info, warn, error", c.LogLevel)
+		return fmt.Errorf("log_level is %q; it must be debug, info, warn or error", c.LogLevel)
 	}
 	if l := time.Duration(c.Lease); l < 3*time.Second || l > 2*time.Minute {
 		return fmt.Errorf("lease is %v; it must be between 3s and 2m", l)
 	}
 	if len(c.Join) > 0 && len(c.Site) == 0 {
-		return nil // the group has its power tree
+		return nil // the cluster has its power tree
 	}
 	if _, err := budget.NewTree(c.domains()); err != nil {
 		return fmt.Errorf("site: %w", err)
@@ -281,12 +281,12 @@ func (c Config) check() error {
 	return nil
 }
 
-// socket is where root and the server's user come in.
+// socket returns the path of the unix socket for root and the server's user.
 func (c Config) socket() string {
 	return cmp.Or(c.Socket, filepath.Join(c.StateDir, "coordinator.sock"))
 }
 
-// Self is this server's own entry.
+// Self returns this server's own entry.
 func (c Config) Self() (ServerConfig, bool) { return c.server(c.ID) }
 
 func (c Config) server(id string) (ServerConfig, bool) {
@@ -306,7 +306,7 @@ func (c Config) domains() []budget.Domain {
 	return out
 }
 
-// founding are the domains of an empty cluster.
+// founding returns the domains of an empty cluster.
 func (c Config) founding() []ledger.Domain {
 	out := ledger.PlainDomains(c.domains())
 	for i, d := range c.Site {
@@ -323,7 +323,7 @@ func (c Config) peers() []consensus.Server {
 	return out
 }
 
-// Stopped is this server for recovery, which asks that it does not run.
+// Stopped returns this server for recovery, which requires that it does not run.
 func (c Config) Stopped() recovery.Server {
 	self, _ := c.Self()
 	return recovery.Server{ID: c.ID, StateDir: c.StateDir, Raft: self.Raft, Founders: c.peers()}

@@ -28,17 +28,17 @@ import (
 type debugService struct{ *server }
 
 const (
-	// recordMost bounds how long a recording on demand runs.
+	// recordMost bounds a recording on demand.
 	recordMost = 30 * time.Second
-	// bundlePiece is how much of a file goes into one message, bytes.
+	// bundlePiece bounds the part of a file in one message, in bytes.
 	bundlePiece = 256 << 10
-	// bundleEvents are how many of the newest events are in a bundle.
+	// bundleEvents is the number of newest events in a bundle.
 	bundleEvents = 500
-	// bundleWait bounds asking the group for each of its answers.
+	// bundleWait bounds each request to the cluster.
 	bundleWait = 5 * time.Second
 )
 
-// bundleFile is one file of a bundle, and what makes it.
+// bundleFile is one file of a bundle, and the function that makes it.
 type bundleFile struct {
 	name string
 	make func(ctx context.Context) ([]byte, error)
@@ -61,8 +61,8 @@ func (s debugService) CollectBundle(
 	return nil
 }
 
-// collect makes the file. One that cannot be made says why: the others are wanted
-// all the more then.
+// collect makes the file. If that fails, the file holds the error: the others are needed
+// all the more.
 func (f bundleFile) collect(ctx context.Context) (name string, data []byte) {
 	ctx, cancel := context.WithTimeout(ctx, bundleWait)
 	defer cancel()
@@ -73,8 +73,8 @@ func (f bundleFile) collect(ctx context.Context) (name string, data []byte) {
 	return f.name, data
 }
 
-// bundle are the files, those that need nobody else first. None holds a secret:
-// the configuration names the files that do, and tokens are left out, hashes too.
+// bundle returns the files, first those that need no other server. None holds a secret:
+// the configuration only names the files that do, and tokens are omitted, hashes included.
 func (s debugService) bundle() []bundleFile {
 	cluster, members := clusterService(s), memberService(s)
 	return []bundleFile{
@@ -94,7 +94,7 @@ func (s debugService) bundle() []bundleFile {
 	}
 }
 
-// answer is what this server answers to a request, as JSON.
+// answer returns this server's answer to a request, as JSON.
 func answer[Req any, Res any, M interface {
 	*Res
 	proto.Message
@@ -119,7 +119,7 @@ func (s debugService) build(context.Context) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// goroutines are all stacks: where each waits, and for how long.
+// goroutines returns all stacks: where each goroutine waits, and for how long.
 func goroutines(context.Context) ([]byte, error) {
 	var b bytes.Buffer
 	err := pprof.Lookup("goroutine").WriteTo(&b, 2)
@@ -140,7 +140,7 @@ func (s debugService) metricsText(context.Context) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// lastRecording is what the flight recorder wrote last.
+// lastRecording returns the newest recording of the flight recorder.
 func (s debugService) lastRecording(context.Context) ([]byte, error) {
 	dir := diagnostics.Dir(s.cfg.StateDir)
 	names, err := diagnostics.Recordings(dir)

@@ -45,7 +45,7 @@ func denialMessages(all []secure.Denial) []*headroomv1.Denial {
 
 var errNoMember = errors.New("it is not a member of this cluster")
 
-// vet lets no server speak for the log that is no member of the group.
+// vet refuses a server that is not a member of the cluster.
 func (s *server) vet(who secure.Identity) error {
 	if !s.opened.Load() || !s.members.Facts.Belongs(who.Name) {
 		return fmt.Errorf("coordinator: %s: %w", who, errNoMember)

@@ -16,13 +16,13 @@ import (
 	"headroom/units"
 )
 
-// devPorts are the ports in a row that a development server listens on: RPC, the
-// log's and gossip.
+// devPorts is the number of consecutive ports of a development server: RPC, the
+// log and gossip.
 const devPorts = 3
 
-// DevConfig is a group of one server for trying things out: state in dir, which
-// must be there, no TLS, RPC at rpc (a loopback address, host:port), the log and
-// gossip on the two ports behind it, keys of its own for gossip and brake in dir, and a site and
+// DevConfig returns the configuration of a cluster of one server for development: state in dir, which
+// must exist, no TLS, RPC at rpc (a loopback address, host:port), the log and
+// gossip on the next two ports, its own keys for gossip and brake in dir, and a site and
 // a rack with the budget. Errors are *cli.Error, exit 2.
 func DevConfig(dir, rpc string, power units.Power) (Config, error) {
 	host, text, err := net.SplitHostPort(rpc)
@@ -45,15 +45,15 @@ func DevConfig(dir, rpc string, power units.Power) (Config, error) {
 	return c, errors.Join(devKey(c.Gossip.KeyFile), devBrakeKeys(c.Brake))
 }
 
-// devBrakeKeys makes the pair of keys of the brake where there is none yet.
+// devBrakeKeys creates the brake's key pair if there is none.
 func devBrakeKeys(c BrakeConfig) error {
 	if _, err := os.Stat(c.PrivateKeyFile); !errors.Is(err, fs.ErrNotExist) {
-		return nil // what is wrong with it is said when it is read
+		return nil // errors in it are reported when it is read
 	}
 	return brake.WriteKey(c.PrivateKeyFile, c.PublicKeyFile)
 }
 
-// devKey makes the gossip key where there is none yet.
+// devKey creates the gossip key if there is none.
 func devKey(path string) error {
 	key, err := gossip.NewKey()
 	if err != nil {

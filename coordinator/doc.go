@@ -3,7 +3,7 @@
 // the other servers.
 //
 // The one idea: only the leader decides, in one loop (package leading), and every decision is
-// a pure function of package ledger over the committed state and the reports heard. Followers
+// a pure function of package ledger over the committed state and the reports received. Followers
 // decide nothing: they keep their streams open and name the leader. Only the brake needs no
 // leader (package brakes).
 //

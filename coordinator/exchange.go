@@ -120,7 +120,7 @@ func (n nodeService) heartbeat(ctx context.Context, s *streams.Node, hello *head
 		return rpc.Refuse(connect.CodeAborted, "replaced", cli.ExitConflict, "another powerd process of node "+hello.GetNode()+" has connected since",
 			"one powerd runs on a node")
 	}
-	if i := hb.GetHighest().GetEpoch().GetIncarnation(); i > ledger.MaxIncarnation { // a restored group would try in vain, again and again, to come after it
+	if i := hb.GetHighest().GetEpoch().GetIncarnation(); i > ledger.MaxIncarnation { // a restored cluster could never choose a higher one
 		return rpc.Refuse(connect.CodeInvalidArgument, "bad-report", cli.ExitUsage,
 			fmt.Sprintf("node %s reports a grant of incarnation %d, which is impossible", hello.GetNode(), i), "the file in its state directory is damaged; stop powerd, move the file aside, start powerd")
 	}
@@ -205,7 +205,7 @@ func reportOf(who ledger.Sighting, hb *headroomv1.Heartbeat) ledger.Report {
 	return r
 }
 
-// Power is an optional power of a message: nil stays unknown, and so does a value that cannot be one.
+// Power returns an optional power of a message: nil is unknown, and so is an impossible value.
 func power(uw *int64) *units.Power {
 	if uw == nil || *uw < 0 {
 		return nil
@@ -214,7 +214,7 @@ func power(uw *int64) *units.Power {
 	return &p
 }
 
-// energyOf is an optional energy of a message: nil stays unknown, and so does a value that cannot be one.
+// energyOf returns an optional energy of a message: nil is unknown, and so is an impossible value.
 func energyOf(uj *int64) *units.Energy {
 	if uj == nil || *uj < 0 {
 		return nil
@@ -239,7 +239,7 @@ func (n nodeService) Release(ctx context.Context, r *connect.Request[headroomv1.
 	return connect.NewResponse(&headroomv1.ReleaseResponse{Revision: res.Revision, ChargeUw: int64(charge)}), nil
 }
 
-// milliseconds is a time of a message; what cannot be one is 0.
+// milliseconds returns a time of a message; an impossible value is 0.
 func milliseconds(ms int64) time.Duration {
 	const most = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 	return time.Duration(min(max(0, ms), most)) * time.Millisecond

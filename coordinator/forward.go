@@ -17,7 +17,7 @@ import (
 	"headroom/ledger"
 )
 
-// forwarder serves the unix socket, and passes requests for other servers on.
+// forwarder serves the unix socket, and forwards requests for other servers.
 type forwarder struct {
 	id         string
 	configured []ServerConfig
@@ -27,10 +27,10 @@ type forwarder struct {
 	logger     *slog.Logger
 }
 
-// forward serves the unix socket. A caller there has no certificate to show to
-// another server, so a request for another server's address, which is what a
-// client sends after it was told who leads, is passed on by this server, in the
-// name of the caller.
+// forward serves the unix socket. A caller there has no certificate for
+// another server. So a request for another server's address, which is what a
+// client sends after it has learned the leader, is forwarded by this server in the
+// caller's name.
 func (f *forwarder) forward(own http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, ok := f.serverAt(r.Host)
@@ -40,7 +40,7 @@ func (f *forwarder) forward(own http.Handler) http.Handler {
 		}
 		who, err := access.Local(rpc.CallerOf(r.Context()).UID)
 		if err != nil {
-			own.ServeHTTP(w, r) // which refuses it in the caller's own words
+			own.ServeHTTP(w, r) // which refuses it in the caller's protocol
 			return
 		}
 		r.Header.Set(access.ForwardedHeader, string(who.Role)+"/"+who.Name)
@@ -60,7 +60,7 @@ func (f *forwarder) forward(own http.Handler) http.Handler {
 	})
 }
 
-// unforwarded answers a call that the other server did not: in words, and so that
+// unforwarded answers a call that the other server did not answer, so that
 // the caller can tell whether it may have been carried out.
 func (f *forwarder) unforwarded(peer string) func(http.ResponseWriter, *http.Request, error) {
 	answer := connect.NewErrorWriter(rpc.HandlerOptions()...)
@@ -68,7 +68,7 @@ func (f *forwarder) unforwarded(peer string) func(http.ResponseWriter, *http.Req
 		f.logger.Warn("call not forwarded", slog.String("to", peer), slog.Any("error", err))
 		refusal := rpc.Refuse(connect.CodeUnknown, "unknown", cli.ExitUnknown, fmt.Sprintf("%s did not answer: %v", peer, err), "retry with the same --request-id")
 		if rpc.NotSent(err) {
-			refusal = rpc.NotLeader("", "") // nothing has happened, and who leads next is not known
+			refusal = rpc.NotLeader("", "") // nothing was done, and the next leader is unknown
 		}
 		if answer.Write(w, r, refusal) != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -76,8 +76,8 @@ func (f *forwarder) unforwarded(peer string) func(http.ResponseWriter, *http.Req
 	}
 }
 
-// serverAt is another server's RPC address, and false for anything else: this
-// server opens no door to the rest of the network.
+// serverAt returns another server's RPC address, and false for any other address: this
+// server is no proxy to the rest of the network.
 func (f *forwarder) serverAt(host string) (string, bool) {
 	for _, p := range f.configured {
 		if p.RPC == host && p.ID != f.id {

@@ -176,7 +176,7 @@ func open() map[string]string {
 	)
 	return map[string]string{
 		"NodeService/Exchange": nodes, "NodeService/Release": nodes,
-		"ClusterService/GetStatus": readers, "ClusterService/ListDomains": readers, "ClusterService/SetBudget": changers,
+		"ClusterService/GetStatus": readers, "ClusterService/ListDomains": "node " + readers, "ClusterService/SetBudget": changers,
 		"ClusterService/AwaitBudget": readers, "ClusterService/ListNodes": readers, "ClusterService/ListMembers": readers,
 		"ClusterService/ListEvents": readers, "ClusterService/Change": changers, "ClusterService/Rollback": changers,
 		"ClusterService/ListChanges": readers, "ClusterService/ListSchedules": readers, "ClusterService/ListSprints": readers,
@@ -491,7 +491,7 @@ func TestCertificateOfAnotherNode(t *testing.T) {
 			"stream":  send(t.Context(), s, thief, nil, exchange, body(exchange, hello, beat)),
 			"release": send(t.Context(), s, thief, nil, release, body(release, &headroomv1.ReleaseRequest{Node: "n01", MachineId: "machine-n01"})),
 		} {
-			if got.code != "permission_denied" || !strings.Contains(got.text, "it names n02, the report is of n01") {
+			if got.code != "permission_denied" || !strings.Contains(got.text, "the certificate names n02, the report names n01") {
 				t.Errorf("%s: %+v", name, got)
 			}
 		}

@@ -39,7 +39,7 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 	if s := job.GetDeadlineS(); s != 0 {
 		if !(s > 0 && s <= longestDeadline.Seconds()) {
 			return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
-				fmt.Sprintf("job %q: a deadline of %v s after it was submitted; more than 0 s and at most %v are taken", job.GetId(), s, longestDeadline), "omit the deadline if there is none")
+				fmt.Sprintf("job %q: deadline %v s after submission must be above 0 s and at most %v", job.GetId(), s, longestDeadline), "omit the deadline if there is none")
 		}
 		c.Job.Deadline = time.Duration(s * float64(time.Second))
 	}
@@ -59,8 +59,8 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 	return connect.NewResponse(&headroomv1.CommitJobResponse{Revision: res.Revision}), nil
 }
 
-// scaling is the job's scaling curve as the scheduler has learned it, nil where it has not. Of a curve with too many points,
-// only so many are read that its check refuses it.
+// scaling returns the job's scaling curve as the scheduler has learned it, nil if it has not. Of a curve with too many points,
+// only as many are read as make its check refuse it.
 func scaling(s *headroomv1.Scaling) *ledger.Scaling {
 	if s == nil {
 		return nil
@@ -126,7 +126,7 @@ func (j jobService) DropTasks(ctx context.Context, r *connect.Request[headroomv1
 	return connect.NewResponse(&headroomv1.DropTasksResponse{Revision: res.Revision, Dropped: view.TaskRanges(after.Dropped)}), nil
 }
 
-// longestDeadline bounds what a job may be given to end in: ten years.
+// longestDeadline bounds a job's deadline after submission: ten years.
 const longestDeadline = 10 * 365 * 24 * time.Hour
 
 // ListJobs implements headroomv1connect.JobServiceHandler.
@@ -140,10 +140,10 @@ func (j jobService) ListJobs(ctx context.Context, r *connect.Request[headroomv1.
 	return connect.NewResponse(out), nil
 }
 
-// jobPageBytes is about how much a page of jobs holds: half of what a message may.
+// jobPageBytes is the approximate size of a page of jobs: half of the largest message.
 const jobPageBytes = rpc.MaxMessage / 2
 
-// jobPage adds the jobs after the one named, as many as fit.
+// jobPage adds the jobs after the named one, as many as fit.
 func jobPage(s *ledger.State, k *leading.Known, r *headroomv1.ListJobsRequest, out *headroomv1.ListJobsResponse) error {
 	jobs := s.JobsByTime()
 	if after := r.GetAfter(); after != "" {
@@ -206,7 +206,7 @@ func (j jobService) Direct(ctx context.Context, x *direct) error {
 	return err
 }
 
-// listen takes in progress and acknowledgements while this server leads.
+// listen receives progress and acknowledgements while this server leads.
 func (j jobService) listen(ctx context.Context, x *direct) error {
 	for {
 		m, err := x.Receive()

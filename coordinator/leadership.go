@@ -25,10 +25,10 @@ type leadershipWatcher struct {
 	streams  *streams.Streams
 	counts   *metrics.Counts
 	logger   *slog.Logger
-	// address is where a server is reached; empty where that is not known. incarnation is the group's.
+	// address returns a server's RPC address, empty while unknown. incarnation is the cluster's.
 	address     func(id string) string
 	incarnation func() uint64
-	// newLoop is the loop of one leadership.
+	// newLoop returns the loop of one leadership.
 	newLoop func(lease.Epoch) *leading.Loop
 	// die ends the process.
 	die func(error)
@@ -60,7 +60,7 @@ func (w *leadershipWatcher) watch(ctx context.Context) error {
 			if !open {
 				return consensus.ErrClosed
 			}
-			told = w.id // a lead may have come and gone since the last look
+			told = w.id // a leadership may have begun and ended since the last check
 			if l.Leading {
 				w.counts.Led(w.id)
 				stop = w.lead(ctx, l.Term)
@@ -75,7 +75,7 @@ func (w *leadershipWatcher) watch(ctx context.Context) error {
 	}
 }
 
-// tellLeader announces the leader if it is another than told.
+// tellLeader announces the leader if it is not the one in told.
 func (w *leadershipWatcher) tellLeader(told string) string {
 	id, _ := w.group.Leader()
 	w.counts.Led(id)

@@ -21,7 +21,7 @@ import (
 	"headroom/ledger"
 )
 
-// memberService serves what concerns the servers of the group (package members).
+// memberService serves the requests about the servers of the cluster (package members).
 type memberService struct{ *server }
 
 // DescribeServer implements headroomv1connect.MemberServiceHandler.
@@ -67,7 +67,7 @@ func (m memberService) GetMemberHealth(
 	return connect.NewResponse(out), nil
 }
 
-// begin proves that this server leads, and looks the server up.
+// begin proves that this server leads, and looks up the server.
 func (m memberService) begin(ctx context.Context, id string) (meta *headroomv1.Meta, x ledger.Server, known bool, err error) {
 	meta, err = m.requests.read(ctx, false, func(st *ledger.State, _ *leading.Known) { x, known = st.Servers[id] })
 	return meta, x, known, err
@@ -108,8 +108,8 @@ func (m memberService) AddMember(
 	return connect.NewResponse(out), nil
 }
 
-// unfinished is why a change that has begun did not end here. The leader, this
-// one or the next, takes it up again; the same request may be sent again.
+// unfinished returns why a change that has begun is not finished. The leader, this
+// one or the next, continues it; the same request may be sent again.
 func (m memberService) unfinished(err error) error {
 	m.members.Hurry()
 	return m.requests.refuse(err)
@@ -131,7 +131,7 @@ func (m memberService) PromoteMember(
 		want = m.members.Roster.Entry(id)
 	}
 	if want.Leaving {
-		return nil, m.requests.refuse(fmt.Errorf("server %s is to leave: %w", id, ledger.ErrUnknownServer))
+		return nil, m.requests.refuse(fmt.Errorf("server %s is being removed: %w", id, ledger.ErrUnknownServer))
 	}
 	out := &headroomv1.PromoteMemberResponse{Meta: meta, Already: want.Voter && m.members.Roster.Votes(id)}
 	if !out.GetAlready() && !r.Msg.GetDryRun() {
@@ -180,7 +180,7 @@ func (m memberService) RemoveMember(
 	return connect.NewResponse(out), nil
 }
 
-// remove notes that the server is to leave, takes it out, and forgets it.
+// remove commits that the server is to leave, removes it from raft's list, and then from the ledger.
 func (m memberService) remove(ctx context.Context, r *headroomv1.RemoveMemberRequest, want ledger.Server, meta *headroomv1.Meta) error {
 	c := command(ctx, r.GetChange(), "operator")
 	if want.ID == "" {
@@ -205,7 +205,7 @@ func (m memberService) remove(ctx context.Context, r *headroomv1.RemoveMemberReq
 	return nil
 }
 
-// carriedOut reports whether a request was carried out before, and all of it.
+// carriedOut reports whether a request was carried out before, completely.
 func (m memberService) carriedOut(request string) (done bool) {
 	m.machine.View(func(st *ledger.State) {
 		done = request != "" && slices.ContainsFunc(st.Requests, func(x ledger.Request) bool { return x.ID == request })
@@ -226,7 +226,7 @@ func (m memberService) nextLeader(ctx context.Context) error {
 	return m.requests.notLeader()
 }
 
-// leaderLooks is how often a server that has handed its lead over looks who has it: three seconds.
+// leaderLooks is how many times a server that has transferred leadership checks who leads: three seconds in all.
 const leaderLooks = 30
 
 // TransferLead implements headroomv1connect.MemberServiceHandler.
@@ -256,5 +256,5 @@ func (m memberService) TransferLead(
 	return connect.NewResponse(out), nil
 }
 
-// errTransfer means that a transfer did not come about: the leader leads on.
-var errTransfer = errors.New("the lead was not handed over")
+// errTransfer is returned if a transfer failed: this server still leads.
+var errTransfer = errors.New("leadership was not transferred")

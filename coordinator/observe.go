@@ -61,11 +61,11 @@ func (s *server) alarms(st *ledger.State, k *leading.Known, nodes []*headroomv1.
 	return out
 }
 
-// observeGroup adds what the leader has of the servers.
+// observeGroup adds the leader's data about the servers.
 func (s *server) observeGroup(v *metrics.View) {
 	h, err := s.members.Health(members.Lately())
 	if err != nil {
-		return // the lead is just gone
+		return // leadership was just lost
 	}
 	v.Lag = map[string]uint64{}
 	for _, m := range h.Members {
@@ -77,14 +77,14 @@ func (s *server) observeGroup(v *metrics.View) {
 	v.Health = append(v.Health, h.Group...)
 }
 
-// sizeOf is the size of the files below a folder, nil where it cannot be read.
+// sizeOf returns the size of the files below a folder, nil if it cannot be read.
 func sizeOf(dir string) *int64 {
 	var sum int64
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		if info, err := e.Info(); err == nil { // a file of the log may just have gone
+		if info, err := e.Info(); err == nil { // a file of the log may just have been removed
 			sum += info.Size()
 		}
 		return nil
@@ -95,7 +95,7 @@ func sizeOf(dir string) *int64 {
 	return &sum
 }
 
-// newestSnapshot is the size of the newest snapshot, nil where there is none.
+// newestSnapshot returns the size of the newest snapshot, nil if there is none.
 func newestSnapshot(dir string) *int64 {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -113,7 +113,7 @@ func newestSnapshot(dir string) *int64 {
 	return size
 }
 
-// serveMetrics answers Prometheus until ctx ends.
+// serveMetrics serves the metrics until ctx ends.
 func (s *server) serveMetrics(ctx context.Context) error {
 	l, err := scrape.Listen(s.cfg.Metrics.Listen, "coordinator.yaml")
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"headroom/internal/secure"
 )
 
-// packagedStateDir is the folder that systemd makes for the packaged service.
+// packagedStateDir is the folder that systemd creates for the packaged service.
 const packagedStateDir = "/var/lib/headroom/coordinator"
 
-// expiresSoon is how long before its end a certificate is a warning, as for the alarm CertExpires.
+// expiresSoon is how long before its end a certificate causes a warning, as for the alarm CertExpires.
 const expiresSoon = 14 * 24 * time.Hour
 
 // Preflight checks what Run needs of this machine, by the functions that Run calls: the
@@ -68,7 +68,7 @@ func (c Config) identity() (*secure.Keeper, error) {
 	if err != nil {
 		return nil, &cli.Error{
 			Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(),
-			Hint: "coordinator tls cert create server/" + c.ID + " makes it; coordinator tls inspect shows what a certificate says",
+			Hint: "coordinator tls cert create server/" + c.ID + " makes it; coordinator tls inspect shows a certificate's contents",
 		}
 	}
 	return k, nil

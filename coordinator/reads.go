@@ -159,7 +159,7 @@ func (c clusterService) Rollback(ctx context.Context, r *connect.Request[headroo
 	return connect.NewResponse(out), nil
 }
 
-// changedAt is the domain whose budget the revision changed, or the next one that was changed after it.
+// changedAt returns the domain whose budget the revision changed, or the next one that changed after it.
 func changedAt(s *ledger.State, revision uint64) string {
 	for _, x := range s.Changes {
 		if x.Revision >= revision {

@@ -96,7 +96,7 @@ func TestRestoreWhileNodesHoldLaterLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, domain := range []string{"site/lab", "rack/r1"} {
-			req := &headroomv1.SetBudgetRequest{Domain: domain, BudgetUw: int64(650 * units.Watt)}
+			req := &headroomv1.SetBudgetRequest{Domain: domain, BudgetUw: int64(650 * units.Watt), ConfirmUw: int64(650 * units.Watt)}
 			if _, err := (clusterService{c.leader().server}).SetBudget(t.Context(), connect.NewRequest(req)); err != nil {
 				t.Fatal(err)
 			}

@@ -9,8 +9,8 @@ import (
 	"headroom/internal/cli"
 )
 
-// rereads reads again what may change while the server runs, at each SIGHUP: the
-// keys of the gossip. What cannot be read leaves the old ones in force.
+// rereads reloads what may change while the server runs, at each SIGHUP: the
+// gossip keys. If they cannot be read, the old ones stay in force.
 func (s *server) rereads(ctx context.Context) {
 	cli.OnHangup(ctx, func() {
 		if s.gossip.Load() == nil {
@@ -23,8 +23,8 @@ func (s *server) rereads(ctx context.Context) {
 	})
 }
 
-// describeGossip adds which keys this server believes, by their fingerprints, and
-// who it refused for another one.
+// describeGossip adds the fingerprints of the keys that this server accepts, and
+// the senders that it refused because of another key.
 func (s *server) describeGossip(f *headroomv1.ServerFacts) {
 	if s.gossip.Load() == nil {
 		return

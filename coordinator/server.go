@@ -54,7 +54,7 @@ type server struct {
 	identity *secure.Keeper
 	logger   *slog.Logger
 	requests *requests
-	// poweredOff asks a BMC whether its machine is off; nil where none may be asked.
+	// poweredOff queries a BMC for its machine's power state; nil if no BMC may be queried.
 	poweredOff func(ctx context.Context, address string) (bool, error)
 	members    *members.Members // nil until the log is open
 	counts     *metrics.Counts
@@ -67,18 +67,18 @@ type server struct {
 	brakes   *brakes.Store
 	braking  *brakes.Watcher
 	gossip   atomic.Pointer[gossip.Gossip] // nil without gossip
-	port     atomic.Pointer[net.Listener]  // where nodes and operators come in; nil until it is open
+	port     atomic.Pointer[net.Listener]  // the listener for nodes and operators; nil until it is open
 	// opened is true once the log is open: until then other servers are rejected.
 	opened  atomic.Bool
 	denials *denials.Store
-	// wall is this server's wall clock: for the audit log, and for what is due by the
-	// clock. Nothing that a promise rests on is measured with it. Tests set it wrong.
+	// wall is this server's wall clock: for the audit log and for scheduled
+	// changes. No promise depends on it. Tests set it wrong.
 	wall func() time.Time
-	// newDecider is the arbiter of a leadership: a new leader knows nothing of progress. Tests replace it.
+	// newDecider returns the arbiter of a leadership: a new leader has no progress yet. Tests replace it.
 	newDecider func() arbitration.Decider
 }
 
-// newServer is a server that does not run yet: its group is opened by join.
+// newServer returns a server that does not run yet: join opens its log.
 func newServer(cfg Config, logger *slog.Logger) *server {
 	lines := &diagnostics.LogRing{}
 	logger = lines.Keep(logger)
@@ -107,7 +107,7 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 // identify reads this server's certificate.
 func (s *server) identify() error {
 	if s.cfg.TLS.Off() {
-		s.logger.Warn("tls is off; everybody who can connect to this machine's loopback can control the cluster")
+		s.logger.Warn("tls is off; any local user who can connect to loopback can control the cluster")
 		return nil
 	}
 	k, err := s.cfg.identity()
@@ -120,7 +120,7 @@ func (s *server) identify() error {
 	return nil
 }
 
-// join opens the group on the log that c names: a folder and a network, or
+// join opens the log that c names: a folder and a network, or
 // stores and a transport in memory.
 func (s *server) join(c consensus.Config) (err error) {
 	c.ID, c.Servers, c.Join, c.Logger = s.cfg.ID, s.cfg.peers(), len(s.cfg.Join) > 0 || s.foundedElsewhere(c.Dir), s.logger
@@ -141,9 +141,9 @@ func (s *server) join(c consensus.Config) (err error) {
 	return nil
 }
 
-// foundedElsewhere reports whether this server has no log in dir while another that
-// is configured with it has founded a group: then it takes the group's log and
-// does not found a second one. It has lost its folder, or is late for the first
+// foundedElsewhere reports whether this server has no log in dir while another server
+// of its configuration has founded a cluster: then it takes the cluster's log and
+// does not found a second cluster. It has lost its folder, or is late at the first
 // start.
 func (s *server) foundedElsewhere(dir string) bool {
 	if dir == "" || recovery.HasLog(dir) || len(s.cfg.Servers) == 1 {
@@ -237,17 +237,17 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	return errors.Join(err, s.group.Close())
 }
 
-// die ends the process when the log can no longer be trusted: a leader whose
-// disk hangs would otherwise go on answering for ever (promise P3).
+// die ends the process if the log can no longer be trusted: a leader whose
+// disk hangs would otherwise keep answering for ever (promise P3).
 func (s *server) die(err error) {
 	s.logger.Error("log failed, exiting", slog.Any("error", err))
-	if s.members != nil { // otherwise it ends while it opens its log: nobody has heard of it yet
+	if s.members != nil { // otherwise it exits while it opens its log: no other server knows it yet
 		s.members.Facts.SayLastWords(err)
 	}
 	os.Exit(cli.ExitFailed)
 }
 
-// joinGossip joins the gossip, where it is configured.
+// joinGossip joins the gossip if it is configured.
 func (s *server) joinGossip(address string) (*gossip.Gossip, error) {
 	if s.cfg.Gossip.Bind == "" {
 		return nil, nil //nolint:nilnil // no gossip is a choice, not an error
@@ -296,7 +296,7 @@ func (s *server) newLoop(e lease.Epoch) *leading.Loop {
 	})
 }
 
-// otherLeader is another server that leads, and where it is reached; empty while that is not known.
+// otherLeader returns the leader if it is another server, and its address; empty while unknown.
 func (s *server) otherLeader() (id, address string) {
 	if id, _ = s.group.Leader(); id == s.cfg.ID {
 		id = ""

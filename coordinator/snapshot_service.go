@@ -15,10 +15,10 @@ import (
 	"headroom/ledger"
 )
 
-// snapshotPiece is how much of the state goes into one message, bytes.
+// snapshotPiece bounds the part of the state in one message, in bytes.
 const snapshotPiece = 1 << 20
 
-// snapshotNow is the state of this server as of now.
+// snapshotNow returns a snapshot of this server's present state.
 func (m memberService) snapshotNow() (snapshot.Header, []byte, error) {
 	applied := uint64(0)
 	for _, x := range m.group.Members() {

@@ -10,8 +10,8 @@ import (
 	"headroom/ledger"
 )
 
-// changeSpans records each request that may change something. Reads are not, and
-// neither are streams: they last as long as a node lives.
+// changeSpans records each request that may change something. Reads are not recorded, and
+// neither are streams: they last as long as a node runs.
 type changeSpans struct{ traces *traces.Tracer }
 
 // WrapUnary implements connect.Interceptor.

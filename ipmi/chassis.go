@@ -9,8 +9,8 @@ import (
 func chassisStatus() command { return command{NetFn: 0x00, ID: 0x01} }
 
 // PoweredOff asks a BMC over LAN whether its machine is off, in one session. It
-// answers true only when the BMC says so; whatever else happens is an error, and
-// tells nothing about the machine.
+// returns true only if the BMC reports it; anything else is an error, and
+// proves nothing about the machine.
 func PoweredOff(ctx context.Context, cfg Config) (bool, error) {
 	if cfg.Mode = ModeLAN; cfg.Address == "" {
 		return false, fmt.Errorf("%w: no address", ErrConfig)

@@ -63,7 +63,7 @@ func (c completion) String() string {
 	}
 }
 
-// missing tells that the BMC will not learn this command by waiting.
+// missing reports whether the BMC does not have this command at all.
 func (c completion) missing() bool {
 	switch c {
 	case codeInvalid, codeInvalidLUN, codePrivilege, codeDisabled:
@@ -117,7 +117,7 @@ const unsetClock = 0x2000_0000
 
 // strange is why the answer is no measurement; empty when it may be one.
 //
-// Lesson 11: a BMC was seen that answers "deactivated", at 1970, with all four powers
+// Lesson 11: one BMC answers "deactivated", at 1970, with all four powers
 // equal; others fill in 0 or 0xFFFF.
 func (a powerAnswer) strange() string {
 	equal := a.now == a.least && a.now == a.most && a.now == a.mean

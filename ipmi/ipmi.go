@@ -127,7 +127,7 @@ func (c Config) LogValue() slog.Value {
 		slog.String("user", c.User), slog.String("device", c.Device))
 }
 
-// String is for people; it has no password.
+// String returns a readable form without the password.
 func (c Config) String() string {
 	return fmt.Sprintf("mode=%s address=%s user=%s device=%s", c.Mode, c.Address, c.User, c.Device)
 }
@@ -135,7 +135,7 @@ func (c Config) String() string {
 // GoString has no password either.
 func (c Config) GoString() string { return "ipmi.Config{" + c.String() + "}" }
 
-// State is how far a reading can be believed.
+// State is the validity of a reading.
 type State string
 
 // The states of a Reading.

@@ -9,7 +9,7 @@ import (
 	"headroom/units"
 )
 
-// limits bound what the tracker believes.
+// Bounds of what the tracker accepts.
 type limits struct {
 	least, most     units.Power
 	period, timeout time.Duration
@@ -25,8 +25,8 @@ const (
 	frozenLeast     = 15 * time.Second
 	frozenMost      = 5 * time.Minute
 	frozenUnlearned = time.Minute
-	// jumpFactor is a change that no node makes between two readings, but a BMC that
-	// mixes up W and mW; jumpTrust is how long it must stay before it is believed.
+	// jumpFactor is a change that no node makes between two readings, but that a BMC makes that
+	// mixes up W and mW; jumpTrust is how long it must last before it is accepted.
 	jumpFactor = 100
 	jumpTrust  = 5 * time.Minute
 	// A reference that stands off by more than both of these, for movedFactor intervals
@@ -38,7 +38,7 @@ const (
 	movedWait   = 10 * time.Second
 	// referenceSmooth is the time constant of the reference, referenceLife how long it counts,
 	// referenceLag how much later than the BMC it may show a step: it is a mean over a second,
-	// told once a second.
+	// reported once a second.
 	referenceSmooth = 2 * time.Second
 	referenceLife   = 5 * time.Second
 	referenceLag    = 2 * time.Second
@@ -222,13 +222,13 @@ func because(why string) string {
 	return ": " + why
 }
 
-// silence is how long the last value counts while the BMC does not answer: one lost or
+// silence returns how long the last value is valid while the BMC does not answer: one lost or
 // refused answer is no event. The wait for a hung BMC is no excuse: it may be 20 s.
 func (t *tracker) silence() time.Duration {
 	return 3*t.limits.period + min(t.limits.timeout, 2*time.Second)
 }
 
-// frozen is why a value that is still answered does not count any more; empty when it does.
+// frozen returns why a value that is still answered is no longer valid; empty if it is.
 func (t *tracker) frozen(now time.Duration) string {
 	still, every := now-t.changedAt, t.interval()
 	expected := ""

@@ -10,12 +10,12 @@ import (
 
 // Found is what one look at a BMC showed.
 type Found struct {
-	// Power at the wall; 0 where Why says that it cannot be believed.
+	// Power at the wall; 0 if it is not plausible; see Why.
 	Power units.Power
 	// Source and Sensors as in Reading.
 	Source  Source
 	Sensors string
-	// Why the power cannot be believed, in words; empty when it can.
+	// Why the power is not plausible, in words; empty if it is.
 	Why string
 	// Suite is the cipher suite of the session over LAN; 0 in-band.
 	Suite byte

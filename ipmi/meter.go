@@ -32,7 +32,7 @@ type Meter struct {
 	done chan struct{}
 	jobs chan job
 
-	// mu guards track for the length of some arithmetic: never while the BMC is asked.
+	// mu guards track for short computations only: never during a query of the BMC.
 	mu    sync.Mutex
 	track tracker
 }
@@ -83,14 +83,14 @@ func start(cfg Config, log *slog.Logger, open opener, now func() time.Duration) 
 	return m
 }
 
-// Latest is what the meter knows now. It never waits for the BMC.
+// Latest returns the present reading. It never waits for the BMC.
 func (m *Meter) Latest() Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.track.reading(m.now())
 }
 
-// Reference tells the meter what the node draws by other sensors, about once a second and
+// Reference gives the meter the node's power by other sensors, about once a second and
 // as a mean over a second: a wall value that stands still while the reference moves is
 // stale early, and one that stands still together with the reference stays good for ever.
 // Only its changes count, so any figure in step with the power will do; what was learned
@@ -132,7 +132,7 @@ func (m *Meter) Limit(ctx context.Context) (Limit, error) {
 	return m.ask(ctx, getLimit)
 }
 
-// RestoreLimit brings back the limit found before the first SetLimit (was), exception
+// RestoreLimit restores the limit found before the first SetLimit (was), exception
 // action included: it is the operator's own. It refuses with ErrLimitChanged when the
 // BMC no longer shows what SetLimit returned last (wrote).
 func (m *Meter) RestoreLimit(ctx context.Context, was, wrote Limit) (Limit, error) {

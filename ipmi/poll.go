@@ -106,7 +106,7 @@ func (r *reader) note(asked, now time.Duration, obs observation, err error) Read
 	return t.reading(now)
 }
 
-// backoff hangs up where a new login may help and waits longer each time. A user that
+// backoff disconnects if a new login may help and waits longer each time. A user that
 // the BMC refuses waits longest at once: BMCs lock accounts.
 func (r *reader) backoff(err error) time.Duration {
 	if errors.Is(err, ErrNoAnswer) || errors.Is(err, ErrMalformed) {
@@ -123,7 +123,7 @@ func (r *reader) backoff(err error) time.Duration {
 	return pause
 }
 
-// say logs a change of state, once.
+// say logs each change of state once.
 func (r *reader) say(now Reading) {
 	if now.State == r.said {
 		return

@@ -143,7 +143,7 @@ func (l *Limiter) sync() error {
 	return nil
 }
 
-// Lock is what is known of a firmware lock. Powercap does not tell, so that it
+// Lock returns what is known of a firmware lock. Powercap does not show it, so it
 // stays LockUnknown until a write has shown it.
 func (l *Limiter) Lock() Lock { return l.lock }
 

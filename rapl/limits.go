@@ -121,7 +121,7 @@ func (l *Limiter) Read() (Limits, error) {
 }
 
 // Drift lists the controls whose value changed since this limiter wrote it:
-// somebody else writes them too. The error joins what could not be read.
+// another program writes them too. The error joins what could not be read.
 func (l *Limiter) Drift() ([]Drift, error) {
 	var found []Drift
 	var errs []error

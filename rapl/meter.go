@@ -84,8 +84,8 @@ type Moment struct {
 }
 
 // Meter turns the energy counter of one zone into energy spent between looks.
-// What cannot be known is left out of the total and reported as unknown: no
-// number is ever made up. It is for one goroutine.
+// Unknown energy is left out of the total and reported as unknown: no
+// value is ever invented. It is for one goroutine.
 type Meter struct {
 	zone     *Zone
 	span     units.Energy
@@ -114,14 +114,14 @@ func NewMeter(z *Zone) *Meter {
 }
 
 // Look reads the counter at the moment now, on any clock that only goes
-// forward. An error makes the reading unknown, and the one after it too: the
-// first difference after an error spans a time that nobody watched.
+// forward. An error makes this reading and the next one unknown: the
+// first difference after an error spans an unobserved time.
 func (m *Meter) Look(now time.Duration) (Reading, error) {
 	return m.LookAt(Moment{Boot: now, Awake: now})
 }
 
 // LookAt is Look on two clocks, so that an interval in which the machine slept
-// is told: what the counter did meanwhile depends on the machine, so such an
+// is detected: what the counter did meanwhile depends on the machine, so such an
 // interval is unknown.
 func (m *Meter) LookAt(now Moment) (Reading, error) {
 	e, err := m.zone.Energy()

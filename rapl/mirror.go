@@ -3,7 +3,7 @@ package rapl
 import "headroom/units"
 
 // A verdict on two counters is given after mirrorWindow samples in which both
-// could be compared and at least one moved; they are one counter when they
+// could be compared and at least one moved; they are one counter if they
 // showed the same value in mirrorSame of those. Two counters that count apart
 // agree to the microjoule about never; one counter read twice, microseconds
 // apart, differs only when it ticked in between (it ticks once a millisecond).
@@ -13,11 +13,11 @@ const (
 )
 
 // Mirrors finds zones that repeat another zone's counter: some processors show
-// one counter once for each die, and whoever adds them up counts each watt as
-// often as there are dies. Only dies of one package can share a counter: two
+// one counter once for each die, and a sum over them would count each watt as
+// many times as there are dies. Only dies of one package can share a counter: two
 // packages whose counters show the same are two that started and work alike, and
 // leaving one out would be the unsafe mistake. It is pure: it only sees counts.
-// Until it is sure, zones are taken to be independent.
+// Until it is certain, zones count as independent.
 type Mirrors struct {
 	zones []*Zone
 	pairs []mirrorPair // of i < j, row by row

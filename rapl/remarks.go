@@ -15,7 +15,7 @@ const (
 	RemarkSwitched   = "off"         // limits read as switched off: off, or locked
 )
 
-// Remark is one thing about the tree that is worth saying once.
+// Remark is one notable property of the tree, reported once.
 type Remark struct {
 	Code string // one of the Remark codes
 	Text string // one sentence for people
@@ -40,7 +40,7 @@ func (t *Tree) Remarks() []Remark {
 	say(RemarkDenied, t.labels(func(z *Zone) bool { return z.energy == nil }),
 		"the energy counter cannot be opened; since Linux 5.10 only root, or CAP_DAC_READ_SEARCH, may read it")
 	say(RemarkSwitched, t.labels(func(z *Zone) bool { return z.Kind == Package && z.enabled != nil && !z.on() }),
-		"limits read as switched off: nobody has switched them on yet, or firmware has locked them")
+		"limits read as switched off: they were never switched on, or firmware has locked them")
 	if t.skipped != nil {
 		all = append(all, Remark{Code: RemarkSkipped, Text: fmt.Sprintf("skipped zones: %v", t.skipped)})
 	}

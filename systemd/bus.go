@@ -14,7 +14,7 @@ import (
 const (
 	quotaSetting = "CPUQuotaPerSecUSec"
 	// busErrors begins the names of the bus's own refusals, spawnErrors those of a bus
-	// that tried to start systemd because nobody by that name had joined it.
+	// that tried to start systemd because no client of that name was connected.
 	busErrors   = "org.freedesktop.DBus.Error."
 	spawnErrors = busErrors + "Spawn."
 )
@@ -38,9 +38,9 @@ func SystemBus(ctx context.Context) (Bus, error) {
 }
 
 // connect makes a connection that outlives ctx. The library ends a connection with
-// the context that it was made with, and asks some questions while connecting that
-// nothing else bounds: so it gets a context of its own, which ends with ctx only
-// until the connection stands.
+// the context that it was made with, and makes some calls while connecting that
+// nothing else bounds. So it gets its own context, which ends with ctx only
+// until the connection is established.
 func connect(ctx context.Context, dial func(context.Context) (*dbus.Conn, error)) (*wire, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -14,26 +14,26 @@ import (
 
 const (
 	// urgentWait bounds waiting for room in the manager's socket for what it has to
-	// hear: ready and stopping.
+	// receive: ready and stopping.
 	urgentWait = time.Second
 	// statusMax bounds a status line, in bytes.
 	statusMax = 400
-	// watchdogMax bounds WATCHDOG_USEC: beyond it the watchdog would never bark.
+	// watchdogMax bounds WATCHDOG_USEC: beyond it the watchdog would never fire.
 	watchdogMax = 24 * time.Hour
 )
 
-// beat is what keeps the watchdog quiet.
+// beat is the message that resets the watchdog.
 var beat = []byte(daemon.SdNotifyWatchdog)
 
-// Notify tells the service manager how this process is. A nil Notify, and one made
-// where no manager listens, does nothing and never fails. Safe for concurrent use.
+// Notify reports this process's state to the service manager. A nil Notify, and one created
+// without a listening manager, does nothing and never fails. It is safe for concurrent use.
 //
-// The words are those of the library; the socket is not. The library makes a new one
+// The messages are those of the library; the socket is not. The library opens a new one
 // for each message and then waits without bound while the manager does not read: a
-// manager that hangs would stop the loop that keeps the cap, for the sake of the beat
-// that proves it alive. So one socket stays open, and a beat that finds no room is
-// an error instead of a wait. Likewise the library takes any number for the watchdog,
-// one that overflows too.
+// manager that hangs would stop the loop that enforces the cap, because of the beat
+// that proves that it runs. So one socket stays open, and a beat that finds no room is
+// an error instead of a wait. The library also accepts any number for the watchdog,
+// even one that overflows.
 type Notify struct {
 	fd       int // -1: nobody listens
 	to       unix.SockaddrUnix
@@ -41,7 +41,7 @@ type Notify struct {
 }
 
 // OpenNotify reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID; getenv is os.Getenv.
-// An error is something to log, not to stop for: what is returned with it does
+// An error should be logged and is no reason to stop: the Notify returned with it does
 // nothing.
 func OpenNotify(getenv func(string) string) (*Notify, error) {
 	n := &Notify{fd: -1}
@@ -89,40 +89,40 @@ func (n *Notify) Watchdog() time.Duration {
 	return n.watchdog
 }
 
-// Ready says that the process does its work: for powerd, that a safe cap is held.
+// Ready reports that the process does its work: for powerd, that a safe cap is held.
 // Waits at most a second.
 func (n *Notify) Ready(status string) error {
 	return n.send([]byte(daemon.SdNotifyReady+"\nSTATUS="+oneLine(status)), 0)
 }
 
-// Status says in words what the process is doing; it never waits. What does not fit
+// Status reports in words what the process is doing; it never waits. Text that does not fit
 // is cut off.
 func (n *Notify) Status(status string) error {
 	return n.send([]byte("STATUS="+oneLine(status)), unix.MSG_DONTWAIT)
 }
 
-// Beat keeps the watchdog quiet; it never waits and allocates nothing. Call it from
-// the loop whose life it proves.
+// Beat resets the watchdog; it never waits and allocates nothing. Call it from
+// the loop that the watchdog supervises.
 func (n *Notify) Beat() error { return n.send(beat, unix.MSG_DONTWAIT) }
 
-// Stopping says that the process has begun to stop. Waits at most a second.
+// Stopping reports that the process has begun to stop. Waits at most a second.
 func (n *Notify) Stopping(status string) error {
 	return n.send([]byte(daemon.SdNotifyStopping+"\nSTATUS="+oneLine(status)), 0)
 }
 
-// Reloading says that the configuration is being read again; Ready ends it. Waits at
+// Reloading reports that the configuration is being reloaded; Ready ends it. Waits at
 // most a second.
 func (n *Notify) Reloading() error {
 	return n.send([]byte(daemon.SdNotifyReloading+"\n"+daemon.SdNotifyMonotonicUsec()), 0)
 }
 
-// Extend asks for more time, counted from now, to start or to stop.
+// Extend requests more time, counted from now, to start or to stop.
 func (n *Notify) Extend(d time.Duration) error {
 	us := strconv.FormatInt(max(0, d.Microseconds()), 10)
 	return n.send([]byte("EXTEND_TIMEOUT_USEC="+us), unix.MSG_DONTWAIT)
 }
 
-// Close gives the socket back. Nothing may be said afterwards.
+// Close closes the socket. No message may be sent afterwards.
 func (n *Notify) Close() error {
 	if !n.Listening() {
 		return nil
@@ -146,7 +146,7 @@ func (n *Notify) send(state []byte, flags int) error {
 	}
 }
 
-// oneLine makes a text safe to stand in a notification: a line break would begin
+// oneLine makes a text safe for a notification: a line break would begin
 // another assignment.
 func oneLine(s string) string {
 	s = strings.ToValidUTF8(s, "?")

@@ -32,7 +32,7 @@ type Slice struct {
 
 // SliceState is what a slice holds at one moment.
 type SliceState struct {
-	// Asked is what systemd means to hold.
+	// Asked is the bandwidth set in systemd.
 	Asked Bandwidth
 	// Held is what the kernel's cgroup holds; it counts only when HeldKnown.
 	Held Bandwidth
@@ -45,8 +45,8 @@ type SliceState struct {
 	UsedKnown bool
 }
 
-// Effective is the bandwidth that counts, and whether the kernel itself says so:
-// otherwise it is only what systemd means to hold.
+// Effective returns the bandwidth in force, and whether the kernel confirms it:
+// otherwise it is only the value set in systemd.
 func (s SliceState) Effective() (b Bandwidth, proven bool) {
 	if s.HeldKnown {
 		return s.Held, true
@@ -110,8 +110,8 @@ func (s *Slice) Set(ctx context.Context, b Bandwidth) (SliceState, error) {
 	return s.write(ctx, b)
 }
 
-// PutBack gives the slice its original bandwidth back, when it still holds what was
-// last written: otherwise another writer's value stays (ErrChanged). last of 0 says
+// PutBack restores the slice's original bandwidth if it still holds what was
+// last written: otherwise another writer's value stays (ErrChanged). last of 0 means
 // that nothing was ever written.
 func (s *Slice) PutBack(ctx context.Context, original, last Bandwidth) (SliceState, error) {
 	st, err := s.Read(ctx)
@@ -126,7 +126,7 @@ func (s *Slice) PutBack(ctx context.Context, original, last Bandwidth) (SliceSta
 	return s.write(ctx, original)
 }
 
-// Adopt is a slice that an earlier process bounded, to be put back without the
+// Adopt returns a slice that an earlier process bounded, to be restored without the
 // checks of Slices: an original must go back whatever the slice holds by now.
 func (m *Manager) Adopt(name string) *Slice { return &Slice{m: m, name: name} }
 
@@ -160,7 +160,7 @@ func (s SliceState) kernel() string {
 }
 
 // check refuses a slice whose bound would also slow down one of Headroom's own
-// services. It is asked anew before each write: services start and move.
+// services. It is called again before each write: services start and move.
 func (s *Slice) check(ctx context.Context) error {
 	switch {
 	case s.name == rootSlice || s.name == systemSlice:

@@ -53,7 +53,7 @@ func (m *Manager) ownGroup() string {
 	return group
 }
 
-// readGroup fills in what the kernel says of a cgroup.
+// readGroup fills in the kernel's values of a cgroup.
 func (m *Manager) readGroup(group string, st *SliceState) {
 	v2 := path.Join("sys/fs/cgroup", group)
 	if text, ok := m.read(path.Join(v2, "cpu.max")); ok {

@@ -2,7 +2,7 @@ package thermal
 
 import "errors"
 
-// errSentinel reports a reading that is a driver's way to say "I do not know":
+// errSentinel reports a reading with which a driver signals an unknown value:
 // the largest number that fits its register, for example.
 var errSentinel = errors.New("the driver reports an unknown reading")
 
@@ -10,10 +10,10 @@ var errSentinel = errors.New("the driver reports an unknown reading")
 // silicon, above the bound that was given, or a leap by a thousand.
 var errImplausible = errors.New("implausible reading")
 
-// errGone reports a sensor whose device went away; Refresh finds what is there now.
+// errGone reports a sensor whose device was removed; Refresh finds the present ones.
 var errGone = errors.New("sensor removed")
 
-// ErrNoEvents reports a kernel that tells no thermal events: it lacks the netlink
+// ErrNoEvents reports a kernel without thermal events: it lacks the netlink
 // family "thermal" (CONFIG_THERMAL_NETLINK, or a kernel older than 5.9).
 var ErrNoEvents = errors.New("the kernel has no thermal events")
 

@@ -20,7 +20,7 @@ type Thermometer struct {
 	Chip string
 	// Label is what the chip calls it, e.g. "Core 3", or "temp1" without a label.
 	Label string
-	// Package says that it speaks for a whole processor package.
+	// Package reports whether it stands for a whole processor package.
 	Package bool
 	// High and Critical are the hardware's own marks, when HasHigh and HasCritical.
 	High, Critical       Temp
@@ -72,8 +72,8 @@ const powerMax = 100 * 1000 * units.Watt
 // a thousand is out, an accelerator that starts from its idle watts is not.
 const leap = 500
 
-// judgePower tells a power from a driver's way to say that it has none: last is
-// the last figure believed (0: none yet).
+// judgePower rejects the values with which drivers signal an unknown power: last is
+// the last accepted value (0: none yet).
 func judgePower(p, last, bound units.Power, wall bool) error {
 	const watt = int64(units.Watt)
 	switch int64(p) {

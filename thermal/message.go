@@ -32,7 +32,7 @@ const (
 	Lost EventKind = "lost"
 )
 
-// Event is one thing that the kernel told. Which fields stand its kind says; the
+// Event is one event of the kernel. Its kind determines which fields are set; the
 // others are 0.
 type Event struct {
 	Kind EventKind
@@ -99,7 +99,7 @@ const (
 const eventsMax = 4096
 
 // parse reads one message of the family without its netlink header. A message of
-// a kind that nobody needs gives no event; one that lacks what its kind tells is
+// an unused kind gives no event; one that lacks a field of its kind is
 // ErrMessage.
 func parse(data []byte) ([]Event, error) {
 	if len(data) < genlHeader {
@@ -225,7 +225,7 @@ func capability(events []Event, typ uint16, value []byte) ([]Event, error) {
 		if len(events) == eventsMax {
 			return events, fmt.Errorf("more than %d processors: %w", eventsMax, errMessage)
 		}
-		// Until told otherwise the CPU is not taken to be held back.
+		// Until an event reports it, the CPU counts as not throttled.
 		return append(events, Event{Kind: Capability, CPU: v, Performance: capabilityMax, Efficiency: capabilityMax}), nil
 	}
 	if len(events) == 0 {

@@ -13,8 +13,8 @@ import (
 // and the kernel joins none.
 const messageMax = 8 << 10
 
-// socket is a netlink socket that is told events. The library's own keeps 64 KiB on
-// the stack of whoever waits in its Receive, which is most of what an idle powerd
+// socket is a netlink socket that receives events. The library's own keeps 64 KiB on
+// the stack of the goroutine that waits in its Receive, which is most of what an idle powerd
 // would need for stacks. It is for one goroutine at a time; Close may be called by any.
 type socket struct {
 	file *os.File
@@ -42,7 +42,7 @@ func openSocket(groups ...uint32) (*socket, error) {
 	return s, nil
 }
 
-// Receive waits for one datagram and tells who sent it; what another than the kernel
+// Receive waits for one datagram and returns its sender; what another than the kernel
 // sent is not taken apart. What it returns stands until it is called again.
 func (s *socket) Receive() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error) {
 	var n int

@@ -58,7 +58,7 @@ type Reading struct {
 	// Both are 0 when Known is false.
 	Temp  Temp
 	Power units.Power
-	// Meter says that the sensor is a power meter.
+	// Meter reports whether the sensor is a power meter.
 	Meter bool
 	// Known reports whether the figure can be believed; Err is why not.
 	Known bool
@@ -123,7 +123,7 @@ func (s *Sensors) Thermometers() []*Thermometer { return s.thermo }
 func (s *Sensors) powerMeters() []*PowerMeter { return s.meters }
 
 // Bound says the most power that the machine can draw: a power meter that shows
-// more is not believed. Without it the bound is 100 kW.
+// more is not accepted. Without it the bound is 100 kW.
 func (s *Sensors) Bound(most units.Power) {
 	s.bound = most
 	for _, m := range s.meters {
@@ -257,7 +257,7 @@ const (
 	tempMax = 150 * Degree
 )
 
-// judgeTemp tells a temperature from a driver's way to say that it has none.
+// judgeTemp rejects the values with which drivers signal an unknown temperature.
 func judgeTemp(t Temp) error {
 	switch int64(t) {
 	case 127_000, 127_500, 127_875, 128_000, 255_000, // the largest of an 8-bit register

@@ -18,10 +18,10 @@ import (
 const family = "thermal"
 
 // eventsQueued bounds the events that wait for a slow reader. When it is full the
-// kernel's own buffer fills next, and the reader is told Lost.
+// kernel's own buffer fills next, and the reader receives Lost.
 const eventsQueued = 256
 
-// Watch tells the kernel's thermal events until ctx is done, then closes the
+// Watch sends the kernel's thermal events until ctx is done, then closes the
 // channel. It also closes the channel, and logs why, when the socket fails. A
 // kernel without the events is ErrNoEvents.
 //

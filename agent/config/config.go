@@ -37,38 +37,38 @@ type Config struct {
 	Root string `yaml:"root"`
 	// StateDir holds the journal and what else outlives the process.
 	StateDir string `yaml:"state_dir"`
-	// Enforce false: observe only: decide and show what would be written, never write.
+	// Enforce false means observe only: decide and show what would be written, never write.
 	Enforce bool `yaml:"enforce"`
 	// Power of the node, all but Other at the wall.
 	Power Power `yaml:"power"`
 	// Weight is the node's share of the budget against others; above 0.
 	Weight float64 `yaml:"weight"`
-	// Coordinators are RPC addresses, beside those that gossip finds.
+	// Coordinators are RPC addresses, in addition to those found by gossip.
 	Coordinators []string `yaml:"coordinators"`
 	// TLS is this node's identity. Without files every address must be loopback.
 	TLS secure.Config `yaml:"tls"`
 	// Gossip finds the coordinators.
 	Gossip Gossip `yaml:"gossip"`
-	// Brake is how a brake is believed that the gossip brings.
+	// Brake has the keys that verify a brake received by gossip.
 	Brake Brake `yaml:"brake"`
-	// RAPL says where package power comes from and is limited.
+	// RAPL is where package power is measured and limited.
 	RAPL RAPL `yaml:"rapl"`
-	// Controls says which of the controls found may be written.
+	// Controls selects which of the controls found may be written.
 	Controls Controls `yaml:"controls"`
-	// Rivals says what to do about other programs that write this node's controls:
+	// Rivals is the reaction to other programs that write this node's controls:
 	// fight, tolerate or yield.
 	Rivals string `yaml:"rivals"`
 	// IPMI is the way to the node's BMC.
 	IPMI IPMI `yaml:"ipmi"`
-	// CPUFreq says that the frequency rung may be used.
+	// CPUFreq reports whether the frequency rung may be used.
 	CPUFreq bool `yaml:"cpufreq"`
-	// Frequency says what is set beside the cap.
+	// Frequency has the frequency settings beside the cap.
 	Frequency Frequency `yaml:"frequency"`
 	// Bandwidth is the last rung of software.
 	Bandwidth Bandwidth `yaml:"bandwidth"`
 	// Sprint reports whether this node may draw more than its base cap for a while.
 	Sprint Sprint `yaml:"sprint"`
-	// Metrics is where Prometheus may ask.
+	// Metrics is the endpoint for Prometheus.
 	Metrics Metrics `yaml:"metrics"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
@@ -107,8 +107,8 @@ type RAPL struct {
 // Values of rivals.
 const (
 	RivalsFight    = "fight"    // write again at once
-	RivalsTolerate = "tolerate" // say so and write again, at most once in tolerance
-	RivalsYield    = "yield"    // say so and leave it: the node is charged what reads back
+	RivalsTolerate = "tolerate" // warn and write again, at most once in tolerance
+	RivalsYield    = "yield"    // warn and leave it: the node is charged what reads back
 )
 
 // Values of ipmi.mode.
@@ -198,7 +198,7 @@ type Bandwidth struct {
 
 // Sprint is the sprint section.
 type Sprint struct {
-	// Allow false: a sprint is never begun, and that is said.
+	// Allow false: no sprint is ever started, and the node reports that.
 	Allow bool `yaml:"allow"`
 	// TempMax in degrees Celsius ends a sprint; 0: only the hardware's own trips do.
 	TempMax float64 `yaml:"temp_max"`
@@ -444,7 +444,7 @@ func (c *Config) validateAddresses() error {
 	return nil
 }
 
-// Peers is how this node reaches coordinators. The error is a *cli.Error.
+// Peers returns how this node connects to coordinators. The error is a *cli.Error.
 func (c *Config) Peers() (rpc.Peers, error) {
 	p, err := rpc.OpenPeers(c.TLS)
 	if err != nil {
@@ -507,8 +507,8 @@ func (c *Config) Fights(now, last time.Duration) bool {
 	return last == 0 || now-last >= tolerance
 }
 
-// tolerance is how often another writer's change is written over by a node that
-// tolerates it.
+// tolerance is the interval at which a node overwrites another writer's change if it
+// tolerates such changes.
 const tolerance = 10 * time.Second
 
 func badConfig(problem, hint string) error {

@@ -112,5 +112,5 @@ func (c Controls) validate() error {
 // DeniedError reports a control that the configuration keeps powerd from writing.
 type DeniedError struct{ Why string }
 
-// Error says what keeps powerd from writing.
+// Error names the setting that keeps powerd from writing.
 func (e DeniedError) Error() string { return "left alone: " + e.Why }

@@ -31,7 +31,7 @@ type Heat struct {
 	Temp     thermal.Reading
 	throttle thermal.Throttle
 	Counted  bool          // throttle stands on a reading
-	HotAt    time.Duration // when the hardware last said that it is held back
+	HotAt    time.Duration // when the hardware last reported throttling
 	// slowed counts those events: of the cores' and the packages' counters, and of the kernel.
 	slowed struct{ cores, packages, events uint64 }
 }
@@ -122,7 +122,7 @@ func (h *Heat) Slow(now time.Duration) bool { return h.HotAt > 0 && now-h.HotAt 
 // Hot reports whether no sprint may go on.
 func (h *Heat) Hot(now time.Duration) bool { return h.tooHot() || h.Slow(now) }
 
-// Close gives the sensors back.
+// Close closes the sensors.
 func (h *Heat) Close() error {
 	if h == nil || h.Sensors == nil {
 		return nil
@@ -143,12 +143,12 @@ func (h *Heat) Report(now time.Duration, health *health.Items) (cores, packages,
 
 func (h *Heat) words() string {
 	if !h.Temp.Known {
-		return "temperature not known"
+		return "temperature unknown"
 	}
 	return h.Temp.Name + " " + h.Temp.Temp.String()
 }
 
-// EndEvents is for events that come no more: temperatures are polled from now on.
+// EndEvents records that events have ended: temperatures are polled from now on.
 func (h *Heat) EndEvents() { h.Events = nil }
 
 // Rows are the sensors for status, and what is missing.

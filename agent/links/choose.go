@@ -45,8 +45,8 @@ type View struct {
 	Routes     []Route
 }
 
-// State is what there is to say to others: by which address to reach this node,
-// and whether it can reach anybody. States can be compared with ==.
+// State is what is advertised to others: the address of this node,
+// and whether it can reach a coordinator. States can be compared with ==.
 type State struct {
 	// Advertise is the address to tell others; not valid when there is none.
 	Advertise netip.Addr
@@ -57,7 +57,7 @@ type State struct {
 	Up bool
 }
 
-// CutOff says that no link that leads to a coordinator is connected.
+// CutOff reports whether no link that leads to a coordinator is connected.
 func (s State) CutOff() bool { return !s.Up }
 
 // Ranks of an address, best first. Among those that lead out, a link that is
@@ -66,10 +66,10 @@ const (
 	rankSubnet = iota // a coordinator is in its subnet
 	rankRoute         // the route to a coordinator leaves by its link
 	rankGlobal        // some global address
-	rankNone          // not to be told to anybody
+	rankNone          // never advertised
 )
 
-// candidate is one address that may be told.
+// candidate is one address that may be advertised.
 type candidate struct {
 	addr    Address
 	link    *Interface
@@ -78,7 +78,7 @@ type candidate struct {
 	order   int
 }
 
-// choose picks the address to advertise towards coordinators, and says whether
+// choose picks the address to advertise towards coordinators, and reports whether
 // any of them can be reached. It is a function of its arguments alone; the order
 // of interfaces and routes does not matter, nor does that of coordinators.
 //

@@ -90,7 +90,7 @@ func (w *Watcher) State() State {
 	return w.state
 }
 
-// SetCoordinators says to whom the links should lead. The state follows at once.
+// SetCoordinators sets the coordinators that the links should lead to. The state follows at once.
 func (w *Watcher) SetCoordinators(addrs []netip.Addr) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +144,7 @@ func (w *Watcher) run(ctx context.Context, socket io.ReadCloser) {
 	err := w.follow(ctx, events)
 	err = errors.Join(err, socket.Close()) // wakes listen
 	for range events {
-		// what listen still has to say
+		// remaining messages of listen
 	}
 	listener.Wait()
 	if err != nil && ctx.Err() == nil {
@@ -197,8 +197,8 @@ func (w *Watcher) look() error {
 	return nil // it changes as we look: another event is on its way
 }
 
-// noticed is how much of an event is read: that it came is all there is to know.
-// The library's own Receive keeps 64 KiB on the stack of whoever waits in it.
+// noticed is how much of an event is read: only its arrival matters.
+// The library's own Receive keeps 64 KiB on the stack of the goroutine that waits in it.
 const noticed = 1 << 10
 
 // subscribe opens a socket that the kernel tells events of these groups.

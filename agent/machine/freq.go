@@ -248,8 +248,8 @@ func (f *Frequency) Write(most map[string]units.Freq, note func(path string, val
 // ErrNotLower reports a ceiling above what was written.
 var ErrNotLower = errors.New("frequency ceiling reads back higher than written")
 
-// note records every value that write may leave behind. Policies whose record could not
-// be written stay where they are, and keep the others from nothing.
+// note records every value that Write may leave behind. Policies whose record could not
+// be written are not changed, and do not prevent changes of the others.
 func (f *Frequency) note(want func(string) units.Freq, note func(path string, value, before int64) error) (stay map[string]units.Freq, err error) {
 	var errs []error
 	stay = map[string]units.Freq{}
@@ -291,7 +291,7 @@ func (f *Frequency) Charge() (units.Power, bool) {
 	return f.Config.Charge(highest, f.State), true
 }
 
-// close gives the descriptors back; ceilings stay as they are.
+// close closes the descriptors; ceilings stay as they are.
 func (f *Frequency) close() error {
 	var err error
 	if f.Ceilings != nil {

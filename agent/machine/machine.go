@@ -35,7 +35,7 @@ func (l Limits) AtMost(long, short units.Power) Limits {
 	return Limits{Long: min(l.Long, long), Short: min(l.Short, short)}
 }
 
-// Package is one package: its meter, and the hand on its limits.
+// Package is one processor package: its meter and its limiter.
 type Package struct {
 	Zone    *rapl.Zone
 	Meter   *rapl.Meter
@@ -110,7 +110,7 @@ func TreeOpener(source string) func(*os.Root) (*rapl.Tree, error) {
 	return rapl.Open
 }
 
-// openRAPL finds packages and memory, and the hands on the packages' limits.
+// openRAPL finds packages and memory, and the packages' limiters.
 func (m *Machine) openRAPL(controls config.Controls, open func(*os.Root) (*rapl.Tree, error), enforce bool) error {
 	m.RAPLInfo = capping.RungInfo{Rung: capping.RungRAPL, State: capping.RungMissing}
 	if open == nil {
@@ -144,7 +144,7 @@ func (m *Machine) openRAPL(controls config.Controls, open func(*os.Root) (*rapl.
 	return nil
 }
 
-// noteOdd finds what may be memory and does not say so. Taking it for none would
+// noteOdd finds zones that may be memory but have another name. Ignoring them would
 // leave its watts out of every sum.
 func (m *Machine) noteOdd() {
 	for _, z := range m.Tree.Zones() {
@@ -160,7 +160,7 @@ func (m *Machine) noteOdd() {
 // HasDRAM reports whether memory counts by itself, or may.
 func (m *Machine) HasDRAM() bool { return len(m.Memories)+len(m.odd) > 0 }
 
-// addSocket takes one package in; one without a hand on its limits rules the rung out.
+// addSocket adds one package; a package without a limiter excludes the rung.
 func (m *Machine) addSocket(z *rapl.Zone, enforce bool) {
 	s := &Package{Zone: z, Meter: rapl.NewMeter(z)}
 	m.Packages, m.meters = append(m.Packages, s), append(m.meters, s.Meter)
@@ -505,8 +505,8 @@ func (s *Package) Prepare(note func(path string, value, before int64) error) (wi
 	return windows, s.Limiter.SwitchOn(note)
 }
 
-// Forget is for a node whose originals are back: nothing of what stands there is
-// powerd's any more.
+// Forget is called after the originals were restored: none of the present values is
+// powerd's.
 func (m *Machine) Forget() {
 	for _, s := range m.Packages {
 		s.Requested, s.Written, s.Drifted, s.Off = Limits{}, Limits{}, false, false
@@ -518,7 +518,7 @@ func (m *Machine) Forget() {
 	}
 }
 
-// Close gives the descriptors back; limits stay as they are.
+// Close closes the descriptors; limits stay as they are.
 func (m *Machine) Close() error {
 	var errs []error
 	for _, s := range m.Packages {

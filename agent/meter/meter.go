@@ -24,7 +24,7 @@ import (
 	"headroom/units"
 )
 
-// Meter makes wall power of what the packages draw and of what the BMC tells. The
+// Meter computes wall power from the packages' power and the BMC's readings. The
 // BMC, from which the model is learned, is the slow half: it is asked by a goroutine of
 // its own, and here only looked at. It belongs to the owner goroutine.
 type Meter struct {
@@ -62,7 +62,7 @@ func (w *Meter) Attach(m *machine.Machine) {
 }
 
 // Start begins to ask the BMC. It never waits, and what is wrong never stops
-// the node: it is said.
+// the node: it is logged.
 func (w *Meter) Start() {
 	cfg, err := w.cfg.BMC()
 	w.health.Fail(err != nil, "bmc-password",
@@ -193,7 +193,7 @@ func (w *Meter) Other() (p units.Power, learned bool) {
 // Blind reports whether nothing measures power here.
 func (w *Meter) Blind() bool { return len(w.machine.Packages) == 0 && !w.told.Known }
 
-// Watch is what once a second is enough for: whether power is known, and what the BMC is
+// Watch runs once a second: it checks whether power is known, and what the BMC is
 // good for, in words.
 //
 //headroom:control
@@ -224,7 +224,7 @@ func (w *Meter) Watch(now, began time.Duration, holding bool, busy float64, busy
 // quietSensor is how long power may be unknown before that is a warning.
 const quietSensor = 2 * time.Second
 
-// quietBMC is how long a BMC that was asked for by name may take to say anything.
+// quietBMC is how long a BMC that is configured explicitly may take for its first answer.
 const quietBMC = 6 * time.Second
 
 func (w *Meter) sayBMC(bad bool) {
@@ -234,7 +234,7 @@ func (w *Meter) sayBMC(bad bool) {
 		"see powerd sensor list; if the BMC hangs, run ipmitool mc reset cold, which does not affect the host")
 }
 
-// Close ends the asking.
+// Close stops the queries.
 func (w *Meter) Close() {
 	if w.BMC != nil {
 		w.BMC.Close()
@@ -257,7 +257,7 @@ func (w *Meter) watchSensor(now, began time.Duration, holding bool) {
 // blindWords are what a node without any measurement goes by.
 func blindWords(holding bool) string {
 	if holding {
-		return "the cap is held by what the configuration says full load draws"
+		return "the cap is held by the configured power at full load"
 	}
-	return "what it draws is unknown to the cluster"
+	return "its power is unknown to the cluster"
 }

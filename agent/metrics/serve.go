@@ -9,7 +9,7 @@ import (
 	"headroom/internal/scrape"
 )
 
-// Path is where Prometheus asks.
+// Path is the URL path of the metrics.
 const Path = scrape.Path
 
 // Listen opens metrics.listen. The error is a *cli.Error.

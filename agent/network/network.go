@@ -23,23 +23,23 @@ import (
 	"headroom/gossip/brake"
 )
 
-// Network is how others reach this node: its links, and the gossip, which tells its
+// Network is the node's connection to others: its links, and the gossip, which announces its
 // address and carries the brake. It belongs to the owner goroutine.
 type Network struct {
 	cfg     *config.Config
 	log     *slog.Logger
-	brake   func() (brake.Keys, brake.Signed) // the keys that one is believed by, and the newest
+	brake   func() (brake.Keys, brake.Signed) // the keys that verify a brake, and the newest brake
 	servers *sync.WaitGroup
 
-	gossip *gossip.Gossip // nil: there is none, or it is just started anew
+	gossip *gossip.Gossip // nil: there is none, or it is being restarted
 	keys   gossip.Keys    // as the file had them last
-	drops  gossip.Drops   // of brakes, by gossips that were started anew since
+	drops  gossip.Drops   // of brakes, by earlier gossips of this process
 
 	watcher *links.Watcher
 	Changed <-chan struct{} // nil: links are not watched
 	State   links.State
 	CutOff  bool
-	known   []string // coordinators' addresses as last told to the watcher; nil: never yet
+	known   []string // coordinators' addresses as last given to the watcher; nil: never yet
 	settled bool     // the state stands on those
 	retryAt time.Duration
 
@@ -48,7 +48,7 @@ type Network struct {
 	moving     bool
 }
 
-// New returns a network that nobody reaches yet. Its goroutines are servers; brake
+// New returns a network that is not started yet. Its goroutines are servers; brake
 // is asked when a gossip begins.
 func New(cfg *config.Config, log *slog.Logger, servers *sync.WaitGroup, brake func() (brake.Keys, brake.Signed)) *Network {
 	return &Network{cfg: cfg, log: log, servers: servers, brake: brake}
@@ -99,7 +99,7 @@ func (w *Network) end(g *gossip.Gossip) {
 	}
 }
 
-// Told are what the gossip tells by: a member that came or went, and a brake. Both
+// Told returns the gossip's channels: a member that came or went, and a brake. Both
 // are nil while there is none.
 func (w *Network) Told() (found, braked <-chan struct{}) {
 	if w.gossip == nil {
@@ -108,7 +108,7 @@ func (w *Network) Told() (found, braked <-chan struct{}) {
 	return w.gossip.Changed(), w.gossip.Braked()
 }
 
-// Gossiped are the coordinators that the gossip knows.
+// Gossiped returns the coordinators that the gossip knows.
 //
 //headroom:control
 func (w *Network) Gossiped() []string {
@@ -118,7 +118,7 @@ func (w *Network) Gossiped() []string {
 	return streams.Gossiped(w.gossip.Coordinators())
 }
 
-// Follow follows the node's links, where it has anybody to reach.
+// Follow watches the node's links if it has coordinators to reach.
 func (w *Network) Follow(ctx context.Context) {
 	w.Moved = make(chan *gossip.Gossip, 1)
 	if w.cfg.Alone() {
@@ -153,14 +153,14 @@ func (w *Network) LinksTold() {
 	w.readvertise()
 }
 
-// TellCoordinators tells the watcher to whom the links should lead.
+// TellCoordinators gives the watcher the coordinators that the links should lead to.
 //
 //headroom:control
 func (w *Network) TellCoordinators(addrs []string) {
 	if w.watcher == nil || w.known != nil && slices.Equal(addrs, w.known) {
 		return
 	}
-	w.known = append([]string{}, addrs...) // not nil even when nobody is known
+	w.known = append([]string{}, addrs...) // not nil even if none is known
 	var all []netip.Addr
 	for _, a := range addrs {
 		if ap, err := netip.ParseAddrPort(a); err == nil {
@@ -189,7 +189,7 @@ func (w *Network) advertise() string {
 	return ""
 }
 
-// readvertise starts the gossip anew when others should reach the node by another
+// readvertise restarts the gossip when others should reach the node by another
 // address. That takes a while, so it is done beside the loop.
 func (w *Network) readvertise() {
 	to := w.advertise()
@@ -221,7 +221,7 @@ func (w *Network) readvertise() {
 	})
 }
 
-// GossipMoved takes the gossip that was started anew.
+// GossipMoved stores the restarted gossip.
 func (w *Network) GossipMoved(g *gossip.Gossip) {
 	w.moving = false
 	if g == nil {
@@ -233,7 +233,7 @@ func (w *Network) GossipMoved(g *gossip.Gossip) {
 	w.log.Info("gossip address changed", slog.String("advertise", w.advertised))
 }
 
-// Address is the address that others are told, for status.
+// Address returns the advertised address, for status.
 func (w *Network) Address() string {
 	switch {
 	case w.gossip != nil:
@@ -259,7 +259,7 @@ func (w *Network) Housekeep(now time.Duration) {
 // retryGossip is the pause before a gossip that did not come back is tried again.
 const retryGossip = 10 * time.Second
 
-// BrakeDrops counts brakes that were not believed, over every gossip of this process.
+// BrakeDrops returns the number of dropped brakes, over every gossip of this process.
 func (w *Network) BrakeDrops() gossip.Drops {
 	d := w.drops
 	if w.gossip != nil {
@@ -287,7 +287,7 @@ func (w *Network) Reload(ctx context.Context, owner chan<- func(context.Context)
 	}
 }
 
-// rekey puts keys in force, now or in the gossip that is just started anew.
+// rekey puts keys in force, now or in the gossip that is being restarted.
 func (w *Network) rekey(keys gossip.Keys) {
 	w.keys = keys
 	if w.gossip == nil {

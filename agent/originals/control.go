@@ -16,10 +16,10 @@ import (
 	"headroom/units"
 )
 
-// Kind says what a control holds, and so how its values are compared and shown.
+// Kind is what a control holds, which determines how its values are compared and shown.
 type Kind string
 
-// Kinds of control. The first seven are files and can be put back by anybody who
+// Kinds of control. The first seven are files and can be restored by any process that
 // may write them; the others are reached through another program.
 const (
 	Power     Kind = "power"     // microwatts, rounded to 1/8 W by hardware
@@ -57,10 +57,10 @@ func (k Kind) known() bool {
 	return false
 }
 
-// turbo says that the control is one of the turbo switches.
+// turbo reports whether the control is one of the turbo switches.
 func (k Kind) turbo() bool { return k == NoTurbo || k == Boost }
 
-// file says that the control is a file below the root.
+// file reports whether the control is a file below the root.
 func (k Kind) file() bool { return k.known() && k != Bandwidth && k != BMC }
 
 // Same reports whether two values are one but for what hardware rounds.
@@ -82,7 +82,7 @@ func (k Kind) Same(a, b Value) bool {
 	return a == b
 }
 
-// fastest says that a preference is the one with two names.
+// fastest reports whether a preference is the one with two names.
 func fastest(v Value) bool { return v.Number == 0 || dvfs.EPP(v.Number) == dvfs.EPPPerformance }
 
 // Words is a value for an operator.
@@ -224,7 +224,7 @@ func (c Saved) standing(root *os.Root, t *Trail, patience *time.Duration) (v Val
 	return Value{Number: int64(stands)}, err
 }
 
-// byTurbo says that a ceiling stands at the top because powerd switched turbo: some
+// byTurbo reports whether a ceiling is at the top because powerd switched turbo: some
 // drivers set every ceiling anew then (cppc_cpufreq), whatever it was.
 func (c Saved) byTurbo(root *os.Root, t *Trail, now Value) bool {
 	return t.switched() && c.atTop(root, now.Number)
@@ -236,7 +236,7 @@ const FloorFile = "scaling_min_freq"
 // topFile is the end of a policy's range.
 const topFile = "cpuinfo_max_freq"
 
-// atTop says that the control is a ceiling, and v the end of its range.
+// atTop reports whether the control is a ceiling, and v the end of its range.
 func (c Saved) atTop(root *os.Root, v int64) bool {
 	top, known := c.top(root)
 	return known && v == top
@@ -260,7 +260,7 @@ func (c Saved) asFound(root *os.Root) Saved {
 	return c
 }
 
-// rangeMoved says that a frequency bound reads back as the end of the range that the
+// rangeMoved reports whether a frequency bound reads back as the end of the range that the
 // policy has now, beyond which the original lies: turbo was switched, or firmware or
 // a kernel moved it. That is as far back as it can go.
 func rangeMoved(root *os.Root, c Saved, now int64) bool {

@@ -231,7 +231,7 @@ func (j *Journal) Extend(root *os.Root, controls []Control) (bool, error) {
 	return changed, nil
 }
 
-// tookTurbo says that turbo was on when powerd began, so that powerd has it off where it is off.
+// tookTurbo reports whether turbo was on when powerd started, so that powerd has switched it off where it is off.
 func (j *Journal) tookTurbo() bool {
 	return slices.ContainsFunc(j.Controls, func(c Saved) bool {
 		return c.Kind == NoTurbo && c.Original == 0 || c.Kind == Boost && c.Original == 1

@@ -377,12 +377,12 @@ func (t *Trail) Wrote(path string) (Value, bool) {
 	return Value{r.Intent, r.IntentText}, ok
 }
 
-// switched says that powerd has written the turbo switch.
+// switched reports whether powerd has written the turbo switch.
 func (t *Trail) switched() bool {
 	return slices.ContainsFunc(t.turbo, func(path string) bool { _, ever := t.last[path]; return ever })
 }
 
-// Has says that the control is in the journal that t belongs to.
+// Has reports whether the control is in the journal that t belongs to.
 func (t *Trail) Has(path string) bool { _, ok := t.slots[path]; return ok }
 
 // Close writes what waited, and leaves a disk that does not answer to itself.

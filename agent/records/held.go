@@ -14,7 +14,7 @@ import (
 	"headroom/units"
 )
 
-// HeldFile is held.json: the most that the node may hold, for whoever has to judge a
+// HeldFile is held.json: the most that the node may hold, for the process that evaluates a
 // node whose powerd is dead. It is written before a raise reaches the hardware
 // and after a lowering was verified, so it never understates.
 type HeldFile struct {

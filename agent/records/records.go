@@ -186,7 +186,7 @@ func (r *Records) JournalStored(err error) {
 	r.Journal = next
 }
 
-// Keep catches up with what was written, and says when they are not on disk.
+// Keep stores what was written, and raises a health item if it is not on disk.
 //
 //headroom:control
 func (r *Records) Keep() {
@@ -215,8 +215,8 @@ func (r *Records) now(j statedir.Job) error {
 	return r.Writer.Now(j, SettleWait)
 }
 
-// PutBack puts all originals back, and forgets the journal when none is left. The
-// error is about forgetting it.
+// PutBack restores all originals, and removes the journal when none is left. The
+// error is about removing it.
 func (r *Records) PutBack(because string, afar originals.Remote) (originals.Outcome, error) {
 	out := originals.PutBack(r.root, r.Journal, r.Trail, afar)
 	r.log.Info("original limits restored", slog.String("because", because),
@@ -230,7 +230,7 @@ func (r *Records) PutBack(because string, afar originals.Remote) (originals.Outc
 	return out, r.forget()
 }
 
-// NotPutBack is what came of originals that stay where they are, all of them.
+// NotPutBack returns the outcomes of originals that were not restored, all of them.
 func (r *Records) NotPutBack(why error) originals.Outcome {
 	var out originals.Outcome
 	for _, c := range r.Journal.Controls {
@@ -240,7 +240,7 @@ func (r *Records) NotPutBack(why error) originals.Outcome {
 	return out
 }
 
-// PutBackOne puts back one control that powerd wrote and wishes for no more.
+// PutBackOne restores one control that powerd wrote and no longer uses.
 //
 //headroom:control
 func (r *Records) PutBackOne(c originals.Saved, because string, afar originals.Remote, patience *time.Duration) {
@@ -248,7 +248,7 @@ func (r *Records) PutBackOne(c originals.Saved, because string, afar originals.R
 	r.log.Info("control restored", slog.String("because", because), slog.String("control", c.Label), slog.String("outcome", line), slog.Bool("kept", kept), slog.Any("error", err))
 }
 
-// Ask has held.json written. A bound that lies inside the present one counts
+// Ask requests writing held.json. A bound that lies inside the present one counts
 // from now on; one that allows more counts once it is on disk.
 //
 //headroom:control
@@ -268,7 +268,7 @@ func (r *Records) Ask(c Bound) {
 	r.Writer.Do(statedir.Job{Kind: statedir.Held, Name: statedir.HeldFile, Data: data})
 }
 
-// HeldStored takes what the writer says of held.json, and answers whether more is
+// HeldStored records the writer's result for held.json, and reports whether more is
 // covered now.
 //
 //headroom:control
@@ -316,7 +316,7 @@ func (r *Records) WriteHeld(c Bound) error {
 	case err == nil:
 		r.onDisk = c
 	case errors.Is(err, statedir.ErrLate):
-		r.onDisk.State = "" // the file may come to hold c: the next turn has it written anew
+		r.onDisk.State = "" // the file may contain c: the next turn writes it again
 	}
 	return err
 }

@@ -41,7 +41,7 @@ const (
 	BMCPath     = "bmc:limit"
 )
 
-// Report is what one of those goroutines tells the owner.
+// Report is what one of those goroutines sends to the owner.
 type Report struct {
 	Slices          []SliceReport // not nil: the slices as they stand
 	Rivals          []systemd.Unit
@@ -102,12 +102,12 @@ func New() *Remote {
 	}
 }
 
-// Open names the other program; it is not asked yet.
+// Open names the other program; it is not called yet.
 func (f *Remote) Open(root *os.Root, dial func(context.Context) (systemd.Bus, error)) {
 	f.manager = systemd.New(systemd.Options{Root: root, Dial: dial})
 }
 
-// Start begins to look at slices, rivals and the BMC's limit. It is called after the
+// Start starts watching slices, rivals and the BMC's limit. It is called after the
 // first safe cap.
 func (f *Remote) Start(ctx context.Context, cfg *config.Config, meter *ipmi.Meter, servers *sync.WaitGroup) {
 	ctx, f.cancel = context.WithCancel(ctx)
@@ -126,7 +126,7 @@ func (f *Remote) Start(ctx context.Context, cfg *config.Config, meter *ipmi.Mete
 	})
 }
 
-// Close ends the connection; all that asked has ended with the servers given to start.
+// Close closes the connection; the goroutines that used it have ended with the servers given to Start.
 func (f *Remote) Close() error {
 	if f.manager == nil {
 		return nil
@@ -142,7 +142,7 @@ func Dialer(cfg *config.Config) func(context.Context) (systemd.Bus, error) {
 	return systemd.SystemBus
 }
 
-// send hands a report to the owner.
+// send sends a report to the owner.
 func (f *Remote) send(ctx context.Context, r Report) {
 	select {
 	case f.Reports <- r:

@@ -21,7 +21,7 @@ const (
 	MemoryFile       = "state.json"        // highest stamp, fail-safe cap, brake
 	HeldFile         = "held.json"         // what the node may hold now
 	CoordinatorsFile = "coordinators.json" // addresses last seen, for when powerd is dead
-	// DeniedFile keeps which servers' certificates are denied: a restart believes no server
+	// DeniedFile has the denied servers' certificates: after a restart, powerd accepts no server
 	// that was denied before.
 	DeniedFile = "denied.json"
 	lockFile   = "powerd.lock"
@@ -115,7 +115,7 @@ func Lock(dir string) (*os.File, error) {
 }
 
 // ClaimDir is the folder whose lock is the claim on a machine. Only its owner and root
-// may open it: a lock on what everybody may read, such as /sys, is anybody's to hold.
+// may open it: any user could hold a lock on a file that every user may read, such as /sys.
 const ClaimDir = "run/headroom-powerd"
 
 // Claim makes this process the only one that writes the controls below root, whatever

@@ -8,7 +8,7 @@ import (
 // ErrLate reports a state directory that does not answer.
 var ErrLate = errors.New("state directory not responding")
 
-// Kind says what a job is about.
+// Kind is the subject of a job.
 type Kind int
 
 // Kinds of job.
@@ -67,8 +67,8 @@ func StartWriter(d Disk) *Writer {
 	return w
 }
 
-// Do hands over a job. Nobody may call it after Stop, nor while a job of the same kind is
-// under way.
+// Do queues a job. It must not be called after Stop, nor while a job of the same kind is
+// in progress.
 //
 //headroom:control
 func (w *Writer) Do(j Job) { w.jobs <- j }

@@ -28,7 +28,7 @@ const (
 )
 
 // State is what a node does with its cap: held, fail-safe or Observing, which is
-// also what a node that has told nothing does.
+// also the state of a node that has reported nothing.
 func State(h *headroomv1.Holding) string {
 	switch h.GetState() {
 	case headroomv1.LeaseState_LEASE_STATE_HELD:
@@ -57,8 +57,8 @@ func Socket(zone string) string {
 // below is how a tree that is not the kernel's own is named, before its path.
 const below = "files below "
 
-// Tree names the tree that a node with this root stands on: emulated ones are
-// told from the kernel's by their root.
+// Tree names the tree of a node with this root: emulated ones are
+// distinguished from the kernel's by their root.
 func Tree(root string) string {
 	if root == "/" {
 		return "kernel"

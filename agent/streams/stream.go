@@ -26,13 +26,13 @@ const (
 	// since a heartbeat that waited is worth nothing.
 	sendQueue = 4
 	// Most bounds the coordinators that a node keeps streams to beside those that are
-	// configured: a group has 5 servers, and a few may be on their way out.
+	// configured: a cluster has 5 servers, and a few may be leaving.
 	Most = 16
 	// eventQueue is how many messages of all streams wait for the owner.
 	eventQueue = 64
 )
 
-// Event is what a stream tells the owner: it is up, it went down, or it
+// Event is what a stream reports to the owner: it is up, it went down, or it
 // brought a message.
 type Event struct {
 	link *Stream
@@ -78,7 +78,7 @@ func (l *Stream) close() {
 	l.ended.Wait()
 }
 
-// offer gives a message to the stream, or drops it when the stream is behind.
+// offer queues a message for the stream, or drops it if the stream is behind.
 func (l *Stream) offer(m *headroomv1.NodeMessage) {
 	select {
 	case l.send <- m:
@@ -141,7 +141,7 @@ func (l *Stream) once(ctx context.Context) error {
 
 type exchange = connect.BidiStreamForClient[headroomv1.NodeMessage, headroomv1.CoordinatorMessage]
 
-// receiveError is why a stream refused a message: the server's own words come
+// receiveError returns why a stream refused a message: the server's own error comes
 // with receiving.
 func receiveError(stream *exchange, err error) error {
 	if _, why := stream.Receive(); why != nil {
@@ -158,13 +158,13 @@ func (l *Stream) pump(ctx context.Context, stream *exchange) {
 			return
 		case m := <-l.send:
 			if stream.Send(m) != nil {
-				return // receiving will say why
+				return // Receive returns the reason
 			}
 		}
 	}
 }
 
-// drain throws away what was offered to an earlier stream.
+// drain drops what was offered to an earlier stream.
 func (l *Stream) drain() {
 	for {
 		select {

@@ -19,9 +19,9 @@ import (
 	"headroom/internal/wire"
 )
 
-// Streams are a node's streams to the coordinators: which addresses are worth one, with
-// which certificate, and whose coordinator leads. They belong to one goroutine, the owner;
-// the goroutines of the streams tell it by events.
+// Streams has a node's streams to the coordinators: to which addresses, with
+// which certificate, and which coordinator leads. They belong to one goroutine, the owner;
+// the goroutines of the streams send it events.
 type Streams struct {
 	configured []string                  // addresses of coordinators
 	open       func() (rpc.Peers, error) // reads the certificate; called beside the owner
@@ -35,10 +35,10 @@ type Streams struct {
 	read    chan Certificate
 	reading bool
 	denials *secure.Denials // servers' certificates that are denied; nil in the clear
-	ended   sync.WaitGroup  // of streams that were given up
+	ended   sync.WaitGroup  // of closed streams
 }
 
-// Certificate is what reading the node's certificate came to.
+// Certificate is the result of reading the node's certificate.
 type Certificate struct {
 	peers rpc.Peers
 	Err   error
@@ -53,10 +53,10 @@ func New(configured []string, open func() (rpc.Peers, error), log *slog.Logger) 
 	}
 }
 
-// Told is what the streams tell; each event goes to take.
+// Told returns the streams' events; each goes to Take.
 func (s *Streams) Told() <-chan Event { return s.events }
 
-// Certificates brings what reading the certificate came to; it goes to believe.
+// Certificates returns the results of reading the certificate; each goes to Believe.
 func (s *Streams) Certificates() <-chan Certificate { return s.read }
 
 // Take takes an event in. It reports whether the event counts, which that of a stream
@@ -149,7 +149,7 @@ func (s *Streams) giveUp(l *Stream) {
 	delete(s.links, l.Addr)
 }
 
-// Reset gives every stream up, so that the next ones tell what has changed.
+// Reset closes every stream, so that the next ones send what has changed.
 func (s *Streams) Reset() {
 	for _, l := range s.links {
 		s.giveUp(l)
@@ -174,13 +174,13 @@ func (s *Streams) Ready() bool {
 // Asking reports whether the certificate is being read.
 func (s *Streams) Asking() bool { return s.reading }
 
-// Count is how many streams are open or being opened.
+// Count returns the number of streams that are open or being opened.
 func (s *Streams) Count() int { return len(s.links) }
 
 // Denied is the list of servers' certificates that are denied; nil in the clear.
 func (s *Streams) Denied() *secure.Denials { return s.denials }
 
-// Believe takes the certificate that was read.
+// Believe stores the certificate that was read.
 func (s *Streams) Believe(c Certificate) {
 	s.reading = false
 	if c.Err == nil {
@@ -198,7 +198,7 @@ func (s *Streams) Deny(m *headroomv1.Denials) bool {
 	return true
 }
 
-// End ends every stream and waits for that.
+// End closes every stream and waits until they have ended.
 func (s *Streams) End() {
 	s.Reset()
 	s.ended.Wait()

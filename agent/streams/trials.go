@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// trialsMost is how many addresses that nobody has proven are tried at a time.
+	// trialsMost is how many unproven addresses are tried at a time.
 	trialsMost = 16
 	// trialTime is how long one of them has to answer as a coordinator while others wait.
 	trialTime = 5 * time.Second
@@ -20,10 +20,10 @@ const (
 	perSource = 8
 )
 
-// trials says which addresses are worth a stream. What the configuration names
-// always is. What others name, whoever has the gossip's key among them, is on trial
-// until a coordinator has answered there, and takes nobody's place before. The zero
-// trials know nothing. It belongs to the owner goroutine.
+// trials selects the addresses to open streams to. Configured addresses
+// always qualify. An address that others name, any holder of the gossip key included, is on trial
+// until a coordinator has answered there, and displaces no other address before that. The zero
+// value is empty. It belongs to the owner goroutine.
 type trials struct {
 	proven map[string]bool          // a coordinator has answered there
 	since  map[string]time.Duration // on trial since, on the boot clock
@@ -61,7 +61,7 @@ func (t *trials) choose(configured, named []string, now time.Duration) (settled,
 	}
 	for a := range t.proven {
 		if !slices.Contains(named, a) {
-			delete(t.proven, a) // nobody names it any more: it would have to prove itself again
+			delete(t.proven, a) // no longer named: it must be proven again
 		}
 	}
 	for a, since := range t.since {
@@ -100,7 +100,7 @@ func sortedOnce(addrs []string) []string {
 }
 
 // Gossiped are the addresses of coordinators that members of the gossip name, at
-// most perSource for one machine: who has the key may be as many members as it likes.
+// most perSource for one machine: a holder of the key can pose as any number of members.
 func Gossiped(members []gossip.Member) []string {
 	var out []string
 	from := map[string]int{}

@@ -27,37 +27,37 @@ import (
 	"headroom/units"
 )
 
-// Patience is how long shares of a new leadership wait for its estimates: until
-// then those that the leader before has set stand in the engine.
+// Patience bounds how long a new leadership waits for estimates before it sets shares. Until
+// then the engine keeps the shares that the previous leader set.
 const Patience = 30 * time.Second
 
-// runtimeMost bounds what a scheduler may say that a job has run: a year.
+// runtimeMost bounds the runtime that a scheduler may report for a job: a year.
 const runtimeMost = 365 * 24 * time.Hour
 
-// arbiters is one arbiter for each engine. It implements Decider.
+// arbiters has one arbiter for each engine. It implements Decider.
 type arbiters struct {
 	engines map[string]*engineArbiter
 	movers  arbiter.Movers
 }
 
-// engineArbiter is what is remembered of one engine.
+// engineArbiter is the state kept for one engine.
 type engineArbiter struct {
 	arbiter.Arbiter
 
-	// shares are what was decided last; nil until it is known.
+	// shares are the last decided shares; nil while unknown.
 	shares map[string]int
-	// told are the same, in their order.
+	// told are the same shares, in order.
 	told   []arbiter.Share
 	reason string
-	// began is when its first job was seen, and sure that it may set shares.
+	// began is the time at which its first job was seen; sure reports whether it may set shares.
 	began time.Duration
 	sure  bool
 }
 
-// enginesMost bounds the engines without jobs that are remembered; there are two.
+// enginesMost bounds the engines without jobs whose state is kept; there are two engines.
 const enginesMost = 8
 
-// New is an arbiter that has seen no job yet.
+// New returns an arbiter that has seen no job yet.
 func New() Decider { return &arbiters{engines: map[string]*engineArbiter{}} }
 
 // Step implements Decider.
@@ -80,8 +80,8 @@ func (a *arbiters) Step(now time.Duration, seen Seen) Decided {
 	}
 	for _, engine := range slices.Sorted(maps.Keys(a.engines)) {
 		a.engines[engine].decide(now, engine, jobs[engine], seen, outlooks, &out)
-		// What its jobs have taught stays for later ones of their names, unless names of
-		// engines come without end.
+		// What was learned from its jobs is kept for later jobs with their names, unless the
+		// number of engine names exceeds the bound.
 		if len(jobs[engine]) == 0 && a.engines[engine].shares == nil && len(a.engines) > enginesMost {
 			delete(a.engines, engine)
 		}
@@ -98,16 +98,16 @@ func (a *arbiters) Step(now time.Duration, seen Seen) Decided {
 // policy is the container policy in force.
 func (s *Seen) policy() string { return cmp.Or(s.Policy, ledger.DefaultContainerPolicy) }
 
-// joint tells whether all levers are weighed against each other.
+// joint reports whether all levers are compared with each other.
 func (s *Seen) joint() bool { return s.policy() == ledger.JointPolicy }
 
 // engine is what runs the job.
 func (x *Job) engine() string { return cmp.Or(x.Job.Engine, EngineLocal) }
 
-// PolicySentence says what a container policy does.
+// PolicySentence describes what a container policy does.
 func PolicySentence(name string) string {
 	if name == ledger.JointPolicy {
-		return "weighed against sprints, tasks and watts: classes first, then who came first, but for small jobs and deadlines"
+		return "compared with sprints, dropped tasks and watts: by class, then first come, first served; small jobs and deadlines may come earlier"
 	}
 	return containers.Policy(name).Sentence()
 }
@@ -165,7 +165,7 @@ func (x *Job) arbitrated(joint bool) arbiter.Job {
 		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.Power, Full: x.Full, Base: x.Base, Fast: x.Fast,
 		ByRatio: joint || x.engine() != engineYarn, Error: bounded(p.GetError()), Curve: x.curve(),
 	}
-	// Tasks that had begun before a ratio rose run on: once the scheduler has taken it, what it has dropped counts.
+	// Tasks that began before a ratio rose continue. Once the scheduler has accepted the ratio, the tasks that it dropped count.
 	if taken := p.Theta != nil && x.Job.Deflation != nil && units.Ratio(p.GetTheta()).Reaches(units.Ratio(x.Job.Deflation.Theta)); j.ByRatio && (!taken || p.GetDropped() == 0) {
 		j.Dropped = max(j.Dropped, int(x.Job.DeflatedTasks(p.GetTasks())))
 	}
@@ -179,7 +179,7 @@ func (x *Job) arbitrated(joint bool) arbiter.Job {
 	return j
 }
 
-// bounded is an error bound, 0 for one that makes no sense: all tasks count then.
+// bounded returns an error bound, 0 if it is invalid: then all tasks count.
 func bounded(e float64) float64 {
 	if !(e > 0 && e < 1) {
 		return 0
@@ -187,7 +187,7 @@ func bounded(e float64) float64 {
 	return e
 }
 
-// PhaseOf is what a running job does, as estimators know it.
+// PhaseOf returns the phase of a running job as the estimators define it.
 func PhaseOf(p headroomv1.JobPhase) progress.Phase {
 	switch p {
 	case headroomv1.JobPhase_JOB_PHASE_WAITING:
@@ -203,7 +203,7 @@ func PhaseOf(p headroomv1.JobPhase) progress.Phase {
 	return progress.Unphased
 }
 
-// change takes in new shares, and says in words what is another now. Without shares the engine divides its containers.
+// change stores new shares and describes what changed. Without shares the engine divides its containers itself.
 func (a *engineArbiter) change(shares []arbiter.Share, policy string, containers int) {
 	was := a.shares
 	a.shares, a.told = map[string]int{}, shares
@@ -226,7 +226,7 @@ func (a *engineArbiter) change(shares []arbiter.Share, policy string, containers
 	}
 }
 
-// undivided says why an engine divides its containers by itself.
+// undivided returns the reason why an engine divides its containers itself.
 func undivided(policy string, count int) string {
 	if policy == ledger.JointPolicy || !containers.Policy(policy).Sets() {
 		return fmt.Sprintf("policy %s: the engine divides its %d containers", policy, count)
@@ -234,7 +234,7 @@ func undivided(policy string, count int) string {
 	return fmt.Sprintf("policy %s: no cap slows a job, the engine divides its %d containers", policy, count)
 }
 
-// reasonJobs is how many jobs a reason names.
+// reasonJobs is the number of jobs that a reason names.
 const reasonJobs = 8
 
 func (a *engineArbiter) sharing() Sharing {
@@ -249,7 +249,7 @@ func (a *engineArbiter) sharing() Sharing {
 	return out
 }
 
-// errorMessages are the errors of finish times as they are told.
+// errorMessages returns the errors of finish times as messages.
 func errorMessages(verdicts []progress.Verdict) (out []*headroomv1.EstimateError) {
 	for _, v := range verdicts {
 		out = append(out, &headroomv1.EstimateError{Policy: string(v.Policy), MeanError: v.Error, Samples: uint32(v.Predictions)})
@@ -257,7 +257,7 @@ func errorMessages(verdicts []progress.Verdict) (out []*headroomv1.EstimateError
 	return out
 }
 
-// outlookMessage is an outlook as it is told; what is unknown is absent.
+// outlookMessage returns an outlook as a message; unknown fields are absent.
 func outlookMessage(o arbiter.Outlook) *headroomv1.JobOutlook {
 	m := &headroomv1.JobOutlook{MinTasks: uint32(max(0, o.MinTasks)), AimTasks: uint32(max(0, o.AimTasks)), Policy: string(o.Policy), Why: o.Why}
 	if f := o.Finish; f.Known {

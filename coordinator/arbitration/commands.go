@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	// uncappedStep is how much an uncapped finish time must move to be committed anew,
-	// as a part of it: it is estimated at each look, and the log is no place for noise.
+	// uncappedStep is how much an uncapped finish time must change to be committed again,
+	// as a fraction of it: it is estimated at each check, and noise must not fill the log.
 	uncappedStep = 0.02
 )
 
-// Commands are the commits that the decisions need, those about finish times, early stops,
-// sprints and drop ratios in this order.
+// Commands returns the commands that the decisions need: finish times, early stops,
+// sprints and drop ratios, in this order.
 func (d *Decided) Commands(seen Seen) []ledger.Command {
 	return append(commandsFor(seen, *d), moveCommands(d)...)
 }
 
-// commandsFor are the commits that the decisions need, uncapped finish times first: an
-// early stop rests on one.
+// commandsFor returns the commands that the decisions need, uncapped finish times first: an
+// early stop depends on one.
 func commandsFor(seen Seen, decided Decided) []ledger.Command {
 	var out []ledger.Command
 	inForce := map[string]ledger.EarlyStop{}
@@ -41,7 +41,7 @@ func commandsFor(seen Seen, decided Decided) []ledger.Command {
 	return out
 }
 
-// moveCommands are the commits that moves need: ends first, whose joules come back.
+// moveCommands returns the commands that moves need: ends of sprints first, because they refund energy.
 func moveCommands(decided *Decided) (out []ledger.Command) {
 	for _, x := range decided.Ends {
 		out = append(out, ledger.Command{EndSprint: &x, Reason: x.Why})
@@ -55,7 +55,7 @@ func moveCommands(decided *Decided) (out []ledger.Command) {
 	return out
 }
 
-// reasonMost is how long a reason in the log may be, bytes; what is shown says all.
+// reasonMost bounds a reason in the log, in bytes; the reason that is shown is complete.
 const reasonMost = 1000
 
 func shortened(reason string) string {

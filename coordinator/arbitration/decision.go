@@ -9,31 +9,31 @@ import (
 	"headroom/units"
 )
 
-// Job is what the arbiter is told of a job that runs.
+// Job is the arbiter's input about one job.
 type Job struct {
 	Job      ledger.Job
 	Progress *headroomv1.JobProgress
-	// Power is what the nodes that it runs on may draw now, as read back, and full what
+	// Power is what the nodes that it runs on may draw now, as read back, and Full what
 	// they can use at full speed, means over its containers; both 0 while unknown.
 	Power, Full units.Power
-	// Base is what they may draw without a sprint, fast what they might in one.
+	// Base is what they may draw without a sprint, Fast what they may draw in one.
 	Base, Fast units.Power
-	// Offer is what a sprint of it would take, sprint the one that it has, if any; rival is
-	// another's that its domain has open, rivalRank the rank of that one's job.
+	// Offer is what a sprint of it would cost, Sprint its open sprint, if any; Rival is
+	// another job's open sprint in its domain, RivalRank the rank of that job.
 	Offer     ledger.SprintOffer
 	Sprint    *ledger.Sprint
 	Rival     *ledger.Sprint
 	RivalRank int
-	// Waiting tells that it was submitted and does not run yet.
+	// Waiting reports whether it was submitted and does not run yet.
 	Waiting bool
 }
 
-// Seen is what the arbiter decides on.
+// Seen is the arbiter's input.
 type Seen struct {
 	Policy string
 	// Wall is the wall clock.
 	Wall time.Time
-	// Discipline and classes are as the scheduler says; empty while it does not.
+	// Discipline and Classes are as the scheduler reported; empty while unknown.
 	Discipline string
 	Classes    []*headroomv1.ClassPoint
 	// Jobs by id: those that run, and those that wait.
@@ -42,31 +42,31 @@ type Seen struct {
 	Nodes []arbiter.Node
 	// Engines whose containers can be shared out, by name.
 	Engines map[string]*headroomv1.EngineReport
-	// Ended are the true runtimes of jobs that ran lately and are done, by id.
+	// Ended are the measured runtimes of recently ended jobs, by id.
 	Ended map[string]time.Duration
 }
 
 // Decided is what the arbiter has decided.
 type Decided struct {
-	// Shares of the engines for which they are known; of an engine with an empty list it
+	// Shares of the engines for which they are known; an engine with an empty list
 	// divides its containers itself.
 	Shares map[string]Sharing
 	// Uncapped finish times that are known, by job.
 	Uncapped map[string]time.Duration
 	Stops    []Stop
-	// Moves of the jobs, and what follows from them.
+	// Moves of the jobs, and the changes that they need.
 	Moves    map[string]Move
 	Ends     []ledger.EndSprint
 	Sprints  []Sprint
 	Deflates []Deflate
-	// Holds are the nodes whose jobs leave watts to others.
+	// Holds are the nodes whose caps are limited in favour of other jobs.
 	Holds []arbiter.Hold
-	// Behind are the nodes with jobs that would miss their deadlines.
+	// Behind are the nodes that run jobs predicted to miss their deadlines.
 	Behind   map[string]bool
 	Outlooks map[string]*headroomv1.JobOutlook
-	// Errors are how far off the finish times were of jobs that are done since the last look.
+	// Errors are the prediction errors of the finish times of jobs that ended since the last check.
 	Errors map[string][]*headroomv1.EstimateError
-	// Troubles are engines whose containers do not do for all jobs, in words.
+	// Troubles describe engines whose containers do not suffice for all jobs.
 	Troubles map[string]string
 }
 
@@ -83,8 +83,8 @@ type Stop struct {
 	Reason string
 }
 
-// Decider is the arbiter as the leader needs it; now is the time since the leadership
-// began. It remembers what it has seen of the jobs.
+// Decider is the leader's view of the arbiter; now is the time since the leadership
+// began. It keeps what it has learned about the jobs.
 type Decider interface {
 	Step(now time.Duration, seen Seen) Decided
 }

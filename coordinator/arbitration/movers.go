@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// OwnSprint is how the ids of sprints begin that the job loop grants.
+	// OwnSprint is the prefix of the ids of sprints that the job loop grants.
 	OwnSprint = "job/"
 )
 
@@ -27,7 +27,7 @@ const (
 	engineYarn = "yarn"
 )
 
-// contender is a job as arbiter.Movers take it.
+// contender returns a job as input of arbiter.Movers.
 func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 	p := x.Progress
 	j := x.arbitrated(seen.joint())
@@ -63,12 +63,12 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 	return c
 }
 
-// Seconds is a time that a scheduler has said, within what makes sense.
+// Seconds returns a time that a scheduler has reported, limited to a plausible range.
 func Seconds(s float64) time.Duration {
 	return time.Duration(min(max(0, s), runtimeMost.Seconds()) * float64(time.Second))
 }
 
-// curve is the job's scaling curve, nil while unknown.
+// curve returns the job's scaling curve, nil while unknown.
 func (x *Job) curve() *containers.Curve {
 	c, err := x.Job.Scaling.Curve()
 	if err != nil {
@@ -77,7 +77,7 @@ func (x *Job) curve() *containers.Curve {
 	return c
 }
 
-// promised are the containers for tasks that the job was promised: as its scheduler says, else as the log has it.
+// promised returns the task containers that the job was promised: as its scheduler reports, otherwise as committed in the log.
 func (x *Job) promised() int {
 	if n := x.Progress.GetPromised(); n > 0 {
 		return int(n)
@@ -88,13 +88,13 @@ func (x *Job) promised() int {
 	return 0
 }
 
-// held reports whether the job waits at the door: it gets nothing before it is admitted, so that nobody makes room for it.
+// held reports whether the job waits for admission: it gets nothing before it is admitted, so no other job is limited for it.
 func (x *Job) held() bool {
 	a := x.Job.Admission
 	return x.Waiting && a != nil && a.Decision == ledger.AdmissionQueued
 }
 
-// seedOf is the seed of a job's drop ratio: the one in force, else the one that the scheduler would take.
+// seedOf returns the seed of a job's drop ratio: the one in force, otherwise the one that the scheduler would use.
 func seedOf(j ledger.Job) uint64 {
 	if j.Deflation != nil {
 		return j.Deflation.Seed
@@ -102,7 +102,7 @@ func seedOf(j ledger.Job) uint64 {
 	return buffers.Seed(j.ID)
 }
 
-// offered is the offer as arbiter.Movers take it.
+// offered returns the offer as input of arbiter.Movers.
 func (x *Job) offered() arbiter.Offer {
 	o := x.Offer
 	out := arbiter.Offer{Domain: o.Domain, Pot: o.Pot, Balance: o.Balance, Capacity: o.Capacity, Rise: o.Rise, Nodes: len(o.Caps), Why: o.Why}
@@ -130,24 +130,24 @@ func (s *Seen) maySprint(x *Job, pressed bool) (may bool, why string) {
 	return true, ""
 }
 
-// mayDeflate tells whether the job's drop ratio may rise while it runs, and why not.
+// mayDeflate reports whether the job's drop ratio may rise while it runs, and why not.
 func (s *Seen) mayDeflate(x *Job) (may bool, why string) {
 	switch {
 	case s.Discipline == "p" || s.Discipline == "np" || s.Discipline == "nps":
 		return false, fmt.Sprintf("discipline %s has exact results", s.Discipline)
 	case x.engine() == engineYarn && x.Progress.Theta == nil:
-		return false, "its application master has no hook that drops tasks, or its owner does not let it"
+		return false, "its application master has no hook that drops tasks, or its owner does not allow it"
 	}
 	return true, ""
 }
 
-// Move is a move as it is told, with what tells it from the one before.
+// Move is a move as a message, with a mark that distinguishes it from the previous one.
 type Move struct {
 	Message *headroomv1.JobMove
 	Mark    string
 }
 
-// move lets the movers look at all jobs, and takes what they decide.
+// move runs the movers on all jobs and stores their decisions.
 func (a *arbiters) move(now time.Duration, seen *Seen, outlooks map[string]arbiter.Outlook, out *Decided) {
 	look := arbiter.Look{Joint: seen.joint(), Pools: map[string]arbiter.Pool{}, Nodes: seen.Nodes}
 	for engine, e := range seen.Engines {
@@ -183,7 +183,7 @@ func (a *arbiters) move(now time.Duration, seen *Seen, outlooks map[string]arbit
 	}
 }
 
-// divide takes the containers that the joint decision gives.
+// divide applies the containers of the joint decision.
 func (a *arbiters) divide(moves arbiter.Moves, seen *Seen, out *Decided) {
 	for engine, d := range moves.Divisions {
 		if e := a.engines[engine]; e != nil && d.Changed {
@@ -209,7 +209,7 @@ func (a *arbiters) divide(moves arbiter.Moves, seen *Seen, out *Decided) {
 	}
 }
 
-// behind are the nodes with jobs that would miss their deadlines.
+// behind returns the nodes that run jobs predicted to miss their deadlines.
 func behind(jobs []arbiter.Contender) map[string]bool {
 	out := map[string]bool{}
 	for i := range jobs {
@@ -222,12 +222,12 @@ func behind(jobs []arbiter.Contender) map[string]bool {
 	return out
 }
 
-// sprintID is a new id: a job begins no two sprints in one millisecond.
+// sprintID returns a new id: a job never begins two sprints in one millisecond.
 func sprintID(job string, wall time.Time) string {
 	return fmt.Sprintf("%s%s/%d", OwnSprint, job, wall.UnixMilli())
 }
 
-// moveMessage is a move as it is told; what is unknown or nothing is absent.
+// moveMessage returns a move as a message; unknown and zero fields are absent.
 func moveMessage(m arbiter.Move, at time.Time) *headroomv1.JobMove {
 	out := &headroomv1.JobMove{Kind: moveKind(m.Kind), Reason: m.Reason, AtUs: at.UnixMicro()}
 	if m.Energy > 0 {
@@ -245,7 +245,7 @@ func moveMessage(m arbiter.Move, at time.Time) *headroomv1.JobMove {
 	return out
 }
 
-// candidateMessage is one lever at a promise at risk as it is told.
+// candidateMessage returns one lever for a promise at risk as a message.
 func candidateMessage(c arbiter.Candidate) *headroomv1.Candidate {
 	out := &headroomv1.Candidate{Kind: moveKind(c.Kind), Worth: c.Worth, Chosen: c.Chosen, Why: c.Why}
 	if c.TimeKnown {
@@ -278,14 +278,14 @@ func moveKind(k arbiter.MoveKind) headroomv1.MoveKind {
 	return headroomv1.MoveKind_MOVE_KIND_UNSPECIFIED
 }
 
-// Sprint is a sprint that is to be granted, and why.
+// Sprint is a sprint to be granted, and why.
 type Sprint struct {
 	ledger.GrantSprint
 
 	Reason string
 }
 
-// Deflate is a drop ratio that is to be set, and why.
+// Deflate is a drop ratio to be set, and why.
 type Deflate struct {
 	ledger.DeflateJob
 

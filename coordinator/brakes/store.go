@@ -25,43 +25,43 @@ const (
 	// brakeFile is beside the log: the newest signed brake, so that a restart neither
 	// forgets it nor uses its generation again.
 	brakeFile = "brake.signed"
-	// storeWait is how long a brake waits for its file before it goes out without: a
-	// disk that hangs must not keep it from the nodes.
+	// storeWait bounds how long a brake waits for its file before it is sent anyway: a
+	// disk that hangs must not delay it.
 	storeWait = 200 * time.Millisecond
-	// contestWindow is how long after it was set a brake is set anew, once, when
-	// members turn out to know one that outranks it.
+	// contestWindow is how long after it was set a brake is set again, once, if
+	// members turn out to have one with precedence over it.
 	contestWindow = 10 * time.Second
 )
 
 var (
-	// ErrNoKey means a server without a private key.
+	// ErrNoKey is returned by a server without a private key.
 	ErrNoKey  = errors.New("this server has no private key for the brake")
 	errNoMore = errors.New("no brake generation left")
 )
 
-// Store has the newest brake of this server, and sets new ones. It is safe for concurrent use.
+// Store keeps the newest brake of this server, and sets new ones. It is safe for concurrent use.
 type Store struct {
 	logger *slog.Logger
 	dirty  chan struct{} // the newest brake is not on disk yet
 
 	mu       sync.Mutex
 	keys     brake.Keys
-	private  *brake.PrivateKey // nil: this server sets none
+	private  *brake.PrivateKey // nil: this server cannot set a brake
 	save     func([]byte) error
 	newest   brake.Signed
-	claimed  uint64 // generation of a file that no key proves any more
+	claimed  uint64 // generation of a file whose signature no longer verifies
 	stored   uint64 // generation that is on disk
 	storeErr error
 	mine     setting
-	unproven map[string]uint64 // by node: generations told without a proof
+	unproven map[string]uint64 // by node: generations reported without a proof
 }
 
-// setting is the last brake that was set here.
+// setting is the last brake that this server set.
 type setting struct {
 	request string
 	signed  brake.Signed
 	at      time.Time
-	again   bool // it was set anew
+	again   bool // it was set again
 }
 
 // New returns a store without a brake.
@@ -69,17 +69,17 @@ func New(logger *slog.Logger) *Store {
 	return &Store{logger: logger, dirty: make(chan struct{}, 1), save: func([]byte) error { return nil }, unproven: map[string]uint64{}}
 }
 
-// Files are those of the brake on a server.
+// Files names the brake's files on a server.
 type Files struct {
-	// PublicKey holds the keys that a brake is believed by; empty: no brake is believed.
+	// PublicKey holds the keys that verify a brake; empty: no brake is accepted.
 	PublicKey string
-	// PrivateKey holds the key that a brake is signed with; empty: this server sets none.
+	// PrivateKey holds the key that signs a brake; empty: this server cannot set one.
 	PrivateKey string
-	// StateDir is where the newest brake is kept, beside the log.
+	// StateDir is where the newest brake is stored, beside the log.
 	StateDir string
 }
 
-// Load reads the keys: the public ones, and the private one or nil without.
+// Load reads the keys: the public ones, and the private one or nil if there is none.
 func (f Files) Load() (brake.Keys, *brake.PrivateKey, error) {
 	keys, err := brake.LoadKeys(f.PublicKey)
 	if err != nil || f.PrivateKey == "" {
@@ -98,8 +98,8 @@ func (f Files) Load() (brake.Keys, *brake.PrivateKey, error) {
 	return keys, &private, nil
 }
 
-// Open reads the keys that are configured, and the newest brake that this server
-// stored before.
+// Open reads the configured keys, and the newest brake that this server
+// has stored.
 func (b *Store) Open(f Files) error {
 	if f.PublicKey == "" {
 		return nil
@@ -125,7 +125,7 @@ func (b *Store) Use(keys brake.Keys, private *brake.PrivateKey, save func([]byte
 	b.keys, b.private, b.save = keys, private, save
 }
 
-// recall takes in the file of an earlier process.
+// recall reads the file of an earlier process.
 func (b *Store) recall(data []byte) {
 	if len(data) == 0 {
 		return
@@ -135,13 +135,13 @@ func (b *Store) recall(data []byte) {
 	s, err := b.keys.Open(data)
 	if err != nil {
 		b.claimed, _ = brake.Generation(data)
-		b.logger.Warn("stored brake not proven", slog.Any("error", err))
+		b.logger.Warn("stored brake's signature not verified", slog.Any("error", err))
 		return
 	}
 	b.newest, b.stored = s, s.Generation
 }
 
-// storeFile replaces a file and returns once it would survive a power cut.
+// storeFile replaces a file and returns once it would survive a power failure.
 func storeFile(path string, data []byte) error {
 	if err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path))); err != nil {
 		return fmt.Errorf("coordinator: store %s: %w", brakeFile, err)
@@ -153,14 +153,14 @@ func storeFile(path string, data []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Known is the newest brake; generation 0 for none.
+// Known returns the newest brake; generation 0 for none.
 func (b *Store) Known() brake.Signed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.newest
 }
 
-// Keys are the keys that a brake is believed by here.
+// Keys returns the keys that verify a brake on this server.
 func (b *Store) Keys() brake.Keys {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +174,7 @@ func (b *Store) CanSet() bool {
 	return b.private != nil
 }
 
-// hear takes in a brake that is proven, and reports whether it is news.
+// hear records a verified brake, and reports whether it is new.
 func (b *Store) hear(s brake.Signed) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,10 +195,10 @@ func (b *Store) prove(data []byte) (brake.Signed, bool) {
 	return s, err == nil && b.hear(s)
 }
 
-// believed is the generation that a node tells, or 0 for one that nobody has
-// proven: a single node could end the brake for good with the highest number there
-// is. So it is a hint and no more, on a server without keys too, which can prove
-// nothing: the node obeys the brake by itself, and its read-backs say so.
+// believed returns the generation that a node reports, or 0 if it is not
+// proven: otherwise a single node could disable the brake for ever by reporting the highest number.
+// So it is only a hint, also on a server without keys, which can verify
+// nothing: the node obeys the brake by itself, and its read-backs show it.
 func (b *Store) believed(node string, generation, inLog uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,7 +212,7 @@ func (b *Store) believed(node string, generation, inLog uint64) uint64 {
 	return 0
 }
 
-// Set signs a brake above every generation that is known here and above atLeast. The same
+// Set signs a brake above every generation known to this server and above atLeast. The same
 // request is carried out once.
 func (b *Store) Set(actor, reason, request string, atLeast uint64, at time.Time) (s brake.Signed, already bool, err error) {
 	b.mu.Lock()
@@ -226,14 +226,14 @@ func (b *Store) Set(actor, reason, request string, atLeast uint64, at time.Time)
 	return s, false, err
 }
 
-// Next is the generation that set would use.
+// Next returns the generation that Set would use.
 func (b *Store) Next(atLeast uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return max(b.newest.Generation, b.claimed, atLeast) + 1
 }
 
-// sign makes the next brake the newest one. The lock is held.
+// sign signs the next brake and makes it the newest. The caller holds the lock.
 func (b *Store) sign(actor, reason string, atLeast uint64, at time.Time) (brake.Signed, error) {
 	top := max(b.newest.Generation, b.claimed, atLeast)
 	switch {
@@ -253,9 +253,9 @@ func (b *Store) sign(actor, reason string, atLeast uint64, at time.Time) (brake.
 	return s, nil
 }
 
-// again sets the brake that was set here last anew, above what has outranked it:
-// the members that know the other one did not obey it. That is done once, so that
-// two servers do not chase each other, and not for one that the log has had.
+// again sets this server's last brake again, above the one with precedence over it:
+// members that had the other one did not obey it. This is done once, so that
+// two servers do not outbid each other, and not for a brake that was in the log.
 func (b *Store) again(at time.Time, inLog uint64) (brake.Signed, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -271,7 +271,7 @@ func (b *Store) again(at time.Time, inLog uint64) (brake.Signed, bool) {
 	return s, true
 }
 
-// touch has the newest brake stored. The lock is held.
+// touch requests storing the newest brake. The caller holds the lock.
 func (b *Store) touch() {
 	select {
 	case b.dirty <- struct{}{}:
@@ -279,7 +279,7 @@ func (b *Store) touch() {
 	}
 }
 
-// Keep stores every new brake until ctx ends. It is the only one that waits for
+// Keep stores every new brake until ctx ends. Nothing else waits for
 // the disk.
 func (b *Store) Keep(ctx context.Context) error {
 	for {
@@ -332,7 +332,7 @@ func (b *Store) Alarms() []alarms.Alarm {
 		out = append(out, alarms.New(
 			"brake-unproven", alarms.Warn, node,
 			fmt.Sprintf("%s reports brake generation %d, which is not signed by a key of this cluster; only %s obeys it", node, b.unproven[node], node),
-			fmt.Sprintf("compare its brake.public_key_file with the servers'; if nobody set that brake: coordinator brake skip %d; a node of another cluster needs a new state directory", b.unproven[node]),
+			fmt.Sprintf("compare its brake.public_key_file with the servers'; if no operator set that brake: coordinator brake skip %d; a node of another cluster needs a new state directory", b.unproven[node]),
 		))
 	}
 	return out

@@ -14,17 +14,17 @@ import (
 	"headroom/ledger"
 )
 
-// Watcher takes in the brakes that gossip and nodes bring, and has the leader's loop commit them.
+// Watcher receives brakes from gossip and nodes, and makes the leader's loop commit them.
 type Watcher struct {
-	// Store is what is known of the brake here.
+	// Store keeps this server's newest brake.
 	Store *Store
 	// Server is this server's id.
 	Server string
 	// Machine is the committed state.
 	Machine *statemachine.Machine
-	// Gossip is the gossip; nil without one.
+	// Gossip is nil if gossip is off.
 	Gossip func() *gossip.Gossip
-	// Hasten asks for an early tick, where this server leads: the loop commits a brake before it grants anything more.
+	// Hasten requests an early tick if this server leads: the loop commits a brake before its next grant.
 	Hasten func(context.Context)
 	Logger *slog.Logger
 }
@@ -35,8 +35,8 @@ func (w *Watcher) InLog() (generation uint64) {
 	return generation
 }
 
-// Alarms tell of a brake that this server has heard of and its log has not,
-// as when there is no leader.
+// Alarms returns an alarm for a brake that this server has received and its log does not have,
+// for example while there is no leader.
 func (w *Watcher) Alarms(st *ledger.State) []alarms.Alarm {
 	b := w.Store.Known()
 	if b.Generation <= max(st.Brake.Set, st.Brake.Lifted) {
@@ -49,7 +49,7 @@ func (w *Watcher) Alarms(st *ledger.State) []alarms.Alarm {
 	)}
 }
 
-// Follow takes in the brakes that the gossip brings until ctx ends.
+// Follow receives brakes from gossip until ctx ends.
 func (w *Watcher) Follow(ctx context.Context) error {
 	if w.Gossip() == nil {
 		<-ctx.Done()
@@ -73,7 +73,7 @@ func (w *Watcher) Follow(ctx context.Context) error {
 	}
 }
 
-// hear takes in a brake that is proven.
+// hear records a verified brake.
 func (w *Watcher) hear(ctx context.Context, b brake.Signed) {
 	if w.Store.hear(b) {
 		w.Logger.Warn("brake received", slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor), slog.String("reason", b.Reason))
@@ -81,8 +81,8 @@ func (w *Watcher) hear(ctx context.Context, b brake.Signed) {
 	}
 }
 
-// Told is the brake generation of a heartbeat, as far as it is proven. A
-// node's own proof reaches everybody else from here.
+// Told returns the brake generation of a heartbeat if it is proven, otherwise 0. A
+// node's own proof is forwarded to all others from here.
 func (w *Watcher) Told(ctx context.Context, node string, hb *headroomv1.Heartbeat) uint64 {
 	generation := hb.GetBrakeGeneration()
 	if generation == 0 {

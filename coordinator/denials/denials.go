@@ -18,20 +18,20 @@ import (
 	"headroom/ledger"
 )
 
-// file is beside the log: what was ever denied, so that neither a restart nor
-// a restore from an older snapshot lets it in again.
+// file is beside the log and holds every denial, so that neither a restart nor
+// a restore from an older snapshot accepts a denied certificate again.
 const file = "denied.json"
 
-// Config is what the denials need of a server.
+// Config has the dependencies of a Store.
 type Config struct {
 	// Server is this server's id, StateDir the folder of its log.
 	Server, StateDir string
-	// Denials are what connections are checked against.
+	// Denials is the list that connections are checked against.
 	Denials *secure.Denials
-	// State lets read the committed state; Commit commits a command, where this server leads.
+	// State reads the committed state; Commit commits a command if this server leads.
 	State  func(func(*ledger.State))
 	Commit func(context.Context, ledger.Command) error
-	// Tell requests sending the denials to all nodes.
+	// Tell requests that the denials be sent to all nodes.
 	Tell   func()
 	Logger *slog.Logger
 }
@@ -47,7 +47,7 @@ type Store struct {
 	dirty            chan struct{} // the denials are not all on disk yet
 }
 
-// New keeps the denials of a server.
+// New returns the store of a server's denials.
 func New(c Config) *Store {
 	return &Store{
 		server: c.Server, stateDir: c.StateDir, denials: c.Denials, state: c.State, commit: c.Commit, tell: c.Tell, logger: c.Logger,
@@ -55,7 +55,7 @@ func New(c Config) *Store {
 	}
 }
 
-// Deny takes in what the log denies, and never waits.
+// Deny records the denials of the log, and never waits.
 func (s *Store) Deny(all []ledger.Denial) {
 	more := make([]secure.Denial, 0, len(all))
 	for _, x := range all {
@@ -67,7 +67,7 @@ func (s *Store) Deny(all []ledger.Denial) {
 	}
 }
 
-// touch has the denials written.
+// touch requests writing the denials.
 func (s *Store) touch() {
 	select {
 	case s.dirty <- struct{}{}:
@@ -75,8 +75,8 @@ func (s *Store) touch() {
 	}
 }
 
-// Recall takes in those of earlier processes. A file that cannot be read is
-// said: the log has its denials all the same.
+// Recall reads the denials of earlier processes. An unreadable file is
+// logged: the log still has its denials.
 func (s *Store) Recall() {
 	all, err := secure.ReadDenials(filepath.Join(s.stateDir, file))
 	if err != nil {
@@ -115,14 +115,14 @@ func (s *Store) CommitMissing(ctx context.Context) {
 	})
 	for _, x := range missing {
 		d := ledger.Denial(x)
-		if err := s.commit(ctx, ledger.Command{Deny: &d, Actor: s.server, Reason: "denied before the group began anew"}); err != nil {
+		if err := s.commit(ctx, ledger.Command{Deny: &d, Actor: s.server, Reason: "denied before the cluster was restored"}); err != nil {
 			s.logger.Warn("denial not restored to the log", slog.String("denied", x.Key()), slog.Any("error", err))
 			return
 		}
 	}
 }
 
-// Carry copies the denials beside the log in one folder to another, where a new log is made.
+// Carry copies the denials beside the log in one folder to another, where a new log is created.
 func Carry(from, to string) error {
 	all, err := secure.ReadDenials(filepath.Join(filepath.Clean(from), file))
 	if err != nil || len(all) == 0 {

@@ -10,11 +10,11 @@ import (
 	"headroom/units"
 )
 
-// What nodes draw is shared among their jobs by package energy, in the memory of the
-// leadership: joules that are counted every second are no matter for the log. What a job has
-// drawn in all is committed when it ends. A new leader begins anew, and says since when.
+// Package energy attributes what nodes draw to their jobs, in the memory of the
+// leadership: energy that is counted every second does not belong in the log. A job's total
+// is committed when it ends. A new leader starts at 0, and reports since when it counts.
 
-// jobEnergy shares what nodes draw among the jobs that run on them.
+// jobEnergy attributes what nodes draw to the jobs that run on them.
 type jobEnergy struct {
 	*leadership
 
@@ -22,8 +22,8 @@ type jobEnergy struct {
 	book    energy.Book
 }
 
-// look shares what nodes have drawn since the last look. A job whose scheduler is
-// silent is taken to run where it was last said to run.
+// look attributes what nodes have drawn since the last look. A job whose scheduler is
+// silent is assumed to run where it was last reported.
 func (e *jobEnergy) look(s *ledger.State) {
 	now := e.now()
 	counters := make(map[string]energy.Counter, len(s.Nodes))
@@ -57,7 +57,7 @@ func counterOf(v ledger.View, rated units.Power, now time.Duration) energy.Count
 	return c
 }
 
-// final is what was drawn for a job that ends now, nil while unknown.
+// final returns the energy attributed to a job that ends now, nil while unknown.
 func (e *jobEnergy) final(id string) *ledger.JobEnergy {
 	if u, known := e.book.Final(id, e.now()); known {
 		return e.measured(u)
@@ -65,7 +65,7 @@ func (e *jobEnergy) final(id string) *ledger.JobEnergy {
 	return nil
 }
 
-// measured is what was drawn for a job, nil where nothing of it was measured.
+// measured returns the energy attributed to a job, nil if none was measured.
 func (e *jobEnergy) measured(u energy.Use) *ledger.JobEnergy {
 	if u.Measured == 0 {
 		return nil
@@ -83,7 +83,7 @@ func (e *jobEnergy) running(id string) *ledger.JobEnergy {
 	return nil
 }
 
-// classes is what this leader has measured, in joules by class.
+// classes returns the energy that this leader has attributed, in joules by class.
 func (e *jobEnergy) classes() map[string]float64 {
 	out := map[string]float64{}
 	for class, u := range e.book.Classes() {
@@ -92,7 +92,7 @@ func (e *jobEnergy) classes() map[string]float64 {
 	return out
 }
 
-// idle is what nodes drew while no job ran on them, in joules.
+// idle returns what nodes drew while no job ran on them, in joules.
 func (e *jobEnergy) idle() float64 {
 	idle, _ := e.book.Idle()
 	return idle.Energy.Joules()

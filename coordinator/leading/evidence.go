@@ -7,27 +7,27 @@ import (
 )
 
 const (
-	// bmcEvery is how often the BMCs of lost nodes are asked.
+	// bmcEvery is the interval at which the BMCs of lost nodes are queried.
 	bmcEvery = 15 * time.Second
-	// bmcAtOnce bounds how many are asked at the same time.
+	// bmcAtOnce bounds how many are queried at the same time.
 	bmcAtOnce = 16
 )
 
-// evidence asks the BMCs of lost nodes whether their machines are off, beside the
-// loop. What is off is charged nothing; a BMC that does not answer is no evidence.
+// evidence queries the BMCs of lost nodes for the power state of their machines, outside the
+// loop. A machine that is off is charged nothing; a BMC that does not answer proves nothing.
 type evidence struct {
-	// poweredOff asks one BMC; nil where none may be asked.
+	// poweredOff queries one BMC; nil if no BMC may be queried.
 	poweredOff func(ctx context.Context, address string) (bool, error)
 	asking     bool
 	next       time.Duration // leader's monotonic time
 }
 
-// due reports whether it is time to ask.
+// due reports whether it is time to query.
 func (e *evidence) due(now time.Duration) bool {
 	return e.poweredOff != nil && !e.asking && now >= e.next
 }
 
-// ask asks every BMC, some at once, and returns the nodes that are off.
+// ask queries every BMC, a bounded number at once, and returns the nodes that are off.
 func (e *evidence) ask(ctx context.Context, lost map[string]string, log *slog.Logger) []string {
 	found := make(chan string)
 	slots := make(chan struct{}, bmcAtOnce)
@@ -37,7 +37,7 @@ func (e *evidence) ask(ctx context.Context, lost map[string]string, log *slog.Lo
 			defer func() { <-slots }()
 			off, err := e.poweredOff(ctx, address)
 			if err != nil {
-				log.Debug("BMC of a lost node tells nothing", slog.String("node", node), slog.Any("error", err))
+				log.Debug("BMC of a lost node not read", slog.String("node", node), slog.Any("error", err))
 			}
 			if !off {
 				node = ""

@@ -15,7 +15,7 @@ import (
 	"headroom/units"
 )
 
-// jobGatherer gathers what is known of the running jobs: their progress, and the caps that
+// jobGatherer collects the inputs about the running jobs: their progress, and the caps that
 // their nodes have read back.
 type jobGatherer struct {
 	*leadership
@@ -23,7 +23,7 @@ type jobGatherer struct {
 	reports *jobReports
 }
 
-// see gathers what is known of the running jobs.
+// see collects the inputs about the running jobs.
 func (g *jobGatherer) see(s *ledger.State) arbitration.Seen {
 	now := time.Now()
 	out := arbitration.Seen{Policy: s.ContainerPolicy, Wall: g.wall(), Engines: g.reports.reported(now), Ended: map[string]time.Duration{}}
@@ -52,7 +52,7 @@ func (g *jobGatherer) see(s *ledger.State) arbitration.Seen {
 	return out
 }
 
-// nodes are the nodes that may be held below their targets.
+// nodes returns the nodes whose caps may be limited below their targets.
 func (g *jobGatherer) nodes(s *ledger.State) (out []arbiter.Node) {
 	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
 		n := s.Nodes[name]
@@ -65,8 +65,8 @@ func (g *jobGatherer) nodes(s *ledger.State) (out []arbiter.Node) {
 	return out
 }
 
-// powerOf is what the nodes that a job runs on may draw now, and what they can use,
-// means over its containers; 0 where no node of it is known.
+// powerOf returns what the nodes that a job runs on may draw now, and what they can use,
+// means over its containers; 0 if none of its nodes is known.
 func (g *jobGatherer) powerOf(s *ledger.State, p *headroomv1.JobProgress) (now, full units.Power) {
 	var count units.Power
 	for _, name := range slices.Sorted(maps.Keys(p.GetRunningOn())) {
@@ -87,8 +87,8 @@ func (g *jobGatherer) powerOf(s *ledger.State, p *headroomv1.JobProgress) (now, 
 	return now / count, full / count
 }
 
-// held is the cap that a node really holds, as its hardware has read back, at most
-// what a plan may give it, or its sprint; false while unknown. One that nobody holds may
+// held returns the cap that a node holds, as its hardware has read back, at most
+// what a plan may give it, or its sprint; false while unknown. A node that is not capped may
 // draw all it can.
 func (g *jobGatherer) held(n ledger.Node) (units.Power, bool) {
 	if !n.Controlled || n.Released {
@@ -105,7 +105,7 @@ func (g *jobGatherer) held(n ledger.Node) (units.Power, bool) {
 	return min(v.Report.Effective, most), true
 }
 
-// seeSprint gathers what a sprint of the job would take, and the one that it has.
+// seeSprint collects what a sprint of the job would cost, and its open sprint.
 func (g *jobGatherer) seeSprint(s *ledger.State, x *arbitration.Job) {
 	x.Offer = ledger.OfferSprint(s, slices.Sorted(maps.Keys(x.Progress.GetRunningOn())), x.Job.Class)
 	if p, ok := sprintOf(s, x.Job.ID); ok {
@@ -120,8 +120,8 @@ func (g *jobGatherer) seeSprint(s *ledger.State, x *arbitration.Job) {
 	x.Base, x.Fast = g.speedsOf(s, x)
 }
 
-// speedsOf is what the job's nodes may draw without a sprint, and what in one: means over its
-// containers, 0 while unknown, fast also where no sprint is possible.
+// speedsOf returns what the job's nodes may draw without a sprint and in one: means over its
+// containers, 0 while unknown; fast is also 0 if no sprint is possible.
 func (g *jobGatherer) speedsOf(s *ledger.State, x *arbitration.Job) (base, fast units.Power) {
 	caps := map[string]units.Power{}
 	for _, c := range x.Offer.Caps {
@@ -153,8 +153,8 @@ func (g *jobGatherer) speedsOf(s *ledger.State, x *arbitration.Job) (base, fast 
 	return base, fast
 }
 
-// orphans are the sprints of jobs that are over or do not run any more. A job of which
-// nothing is heard keeps its sprint for as long as a new leader may not know it yet.
+// orphans returns the sprints of jobs that have ended or no longer run. A job without
+// reports keeps its sprint while a new leader may not know the job yet.
 func (g *jobGatherer) orphans(s *ledger.State) (out []ledger.EndSprint) {
 	now := time.Now()
 	for _, p := range s.SprintsByTime() {
@@ -163,9 +163,9 @@ func (g *jobGatherer) orphans(s *ledger.State) (out []ledger.EndSprint) {
 		}
 		why := ""
 		switch j, known := s.Jobs[p.Job]; {
-		case !known && !strings.HasPrefix(p.ID, arbitration.OwnSprint): // an operator's word for it
+		case !known && !strings.HasPrefix(p.ID, arbitration.OwnSprint): // an operator's own name for it
 		case !known:
-			why = "the log has forgotten job " + p.Job
+			why = "the log no longer has job " + p.Job
 		case j.State != ledger.JobAccepted:
 			why = fmt.Sprintf("job %s is %s", p.Job, j.State)
 		default:
@@ -178,12 +178,12 @@ func (g *jobGatherer) orphans(s *ledger.State) (out []ledger.EndSprint) {
 	return out
 }
 
-// evicted is why a sprint of a job that has not ended helps it no more, empty where it does.
+// evicted returns why a sprint no longer helps a job that has not ended; empty if it does.
 func (g *jobGatherer) evicted(p ledger.Sprint, now time.Time) string {
 	x := g.reports.of(p.Job, now)
 	switch {
 	case x == nil && g.now() > arbitration.Patience:
-		return fmt.Sprintf("nothing is heard of job %s", p.Job)
+		return fmt.Sprintf("no report about job %s", p.Job)
 	case x == nil:
 		return ""
 	case x.GetState() != headroomv1.JobState_JOB_STATE_RUNNING:

@@ -20,26 +20,26 @@ import (
 	"headroom/ledger/leader"
 )
 
-// The job loop looks at the jobs every 5 s, twenty times slower than a node holds
-// its cap and five times slower than watts are divided: containers follow what the
-// caps have settled to, and never the other way round. It gathers progress and the
-// caps that nodes have read back, lets the arbiter decide, commits what must
-// survive this leader, and then tells the scheduler.
+// The job loop checks the jobs every 5 s, twenty times slower than a node enforces
+// its cap and five times slower than watts are divided: containers follow settled
+// caps, and never the other way round. It collects progress and the
+// caps that nodes have read back, runs the arbiter, commits what must
+// survive this leader, and then sends orders to the scheduler.
 //
-// A new leader knows what was committed and nothing of progress. It tells the early
-// stops in force again and leaves the shares as they are in the engines until the
-// arbiter knows the jobs.
+// A new leader has the committed state but no progress. It sends the early
+// stops in force again and leaves the engines' shares unchanged until the
+// arbiter has learned the jobs.
 
 const (
-	// jobsEvery is the time from one look at the jobs to the next.
+	// jobsEvery is the interval between two checks of the jobs.
 	jobsEvery = 5 * time.Second
-	// jobsSoonest is the least time between two looks: nobody waits longer for a sprint timer that fires.
+	// jobsSoonest is the least interval between two checks: a sprint timer that fires waits no longer than this.
 	jobsSoonest = time.Second
-	// jobsFirst sets the looks apart from the ticks, which come at full seconds.
+	// jobsFirst offsets the checks from the ticks, which come at full seconds.
 	jobsFirst = 500 * time.Millisecond
 	// jobsYield is how long commits about jobs wait for a tick that is due.
 	jobsYield = 20 * time.Millisecond
-	// outlookLife is how long an outlook is told.
+	// outlookLife is how long an outlook is valid.
 	outlookLife = 3 * jobsEvery
 )
 
@@ -59,16 +59,16 @@ type jobLoop struct {
 	// looked is when the jobs were last looked at; due asks for an early look.
 	looked time.Duration
 	due    bool
-	// todo is decided and not committed yet.
+	// todo are the decisions that are not committed yet.
 	todo    []ledger.Command
 	decided arbitration.Decided
-	// outlooks are those of the last look.
+	// outlooks are those of the last check.
 	outlooks map[string]*headroomv1.JobOutlook
-	// errors are how far off the finish times of jobs were that are done, as long as the log knows the jobs.
+	// errors are the prediction errors of the finish times of ended jobs, kept as long as the log has the jobs.
 	errors map[string][]*headroomv1.EstimateError
-	// told is what the scheduler was told last, by subject.
+	// told is the last order sent to the scheduler, by subject.
 	told map[string]string
-	// refusals are why the log took no decision about a job, the last for each.
+	// refusals are the reasons why the log refused a decision about a job, the last for each.
 	refusals map[string]string
 }
 
@@ -83,13 +83,13 @@ func newJobLoop(
 	}
 }
 
-// report takes in what a scheduler reports. A sprint timer that fires makes a look due.
+// report records a scheduler's report. A sprint timer that fires makes a check due.
 func (l *jobLoop) report(r *headroomv1.ProgressReport) {
 	l.due = l.reports.report(r, time.Now()) || l.due
 }
 
-// acknowledge takes in what a scheduler says to a directive. What it says to an order that another has replaced since
-// says nothing of the one in force.
+// acknowledge records a scheduler's answer to a directive. An answer to an order that has been replaced since
+// does not apply to the one in force.
 func (l *jobLoop) acknowledge(a *headroomv1.DirectiveAck) {
 	subject, newest := l.schedulers.Subject(a.GetSeq())
 	if newest && l.reports.ack(l.epoch, a, subject) {
@@ -97,16 +97,16 @@ func (l *jobLoop) acknowledge(a *headroomv1.DirectiveAck) {
 	}
 }
 
-// tellAgain makes an order be sent again after the next check.
+// tellAgain causes an order to be sent again after the next check.
 func (l *jobLoop) tellAgain(subject string) { delete(l.told, subject) }
 
-// early returns when an early look is due, once for each that is.
+// early returns when an early check is due, once for each.
 func (l *jobLoop) early() (wait time.Duration, due bool) {
 	due, l.due = l.due, false
 	return max(0, jobsSoonest-(l.now()-l.looked)), due
 }
 
-// outlook is the outlook of a job, nil while unknown or too old.
+// outlook returns the outlook of a job, nil while unknown or too old.
 func (l *jobLoop) outlook(id string) *headroomv1.JobOutlook {
 	if l.now()-l.looked > outlookLife {
 		return nil
@@ -114,7 +114,7 @@ func (l *jobLoop) outlook(id string) *headroomv1.JobOutlook {
 	return l.outlooks[id]
 }
 
-// turn looks at the jobs, commits what was decided and tells it. Watts go first:
+// turn checks the jobs, commits the decisions and sends them. Watts go first:
 // when a tick is due, what is left waits until after it. It returns when the next turn is due.
 func (l *jobLoop) turn(ctx context.Context) (next time.Duration) {
 	if !l.lead.Began() {
@@ -137,7 +137,7 @@ func (l *jobLoop) turn(ctx context.Context) (next time.Duration) {
 	return max(0, jobsEvery-(l.now()-l.looked))
 }
 
-// look gathers what is known of the jobs, and decides.
+// look collects the inputs about the jobs, and decides.
 func (l *jobLoop) look() {
 	l.looked = l.now()
 	var seen arbitration.Seen
@@ -152,7 +152,7 @@ func (l *jobLoop) look() {
 	l.todo = l.decided.Commands(seen)
 }
 
-// leaveWatts has the plans of the next ticks hold nodes whose jobs leave watts to others, and prefer those whose jobs are
+// leaveWatts makes the plans of the next ticks limit nodes whose jobs yield watts to others, and prefer nodes whose jobs are
 // late.
 func (l *jobLoop) leaveWatts() {
 	holds := map[string]ledger.Hold{}
@@ -166,7 +166,7 @@ func (l *jobLoop) leaveWatts() {
 	l.lead.Table().Behind(l.decided.Behind)
 }
 
-// keepErrors keeps how far off the finish times of jobs that are done were, and says it.
+// keepErrors stores and logs the prediction errors of the finish times of ended jobs.
 func (l *jobLoop) keepErrors(errs map[string][]*headroomv1.EstimateError) {
 	for _, id := range slices.Sorted(maps.Keys(errs)) {
 		l.errors[id] = errs[id]
@@ -183,7 +183,7 @@ func (l *jobLoop) keepErrors(errs map[string][]*headroomv1.EstimateError) {
 }
 
 // commitDecision commits one decision about a job, and reports whether the leadership goes on. Whatever
-// was not committed is decided again at the next look.
+// was not committed is decided again at the next check.
 func (l *jobLoop) commitDecision(ctx context.Context, c ledger.Command) bool {
 	_, err := l.commit(ctx, &leader.Request{Command: c, Quiet: true, Urgent: c.Sprint != nil})
 	switch _, refused := errors.AsType[leader.RefusedError](err); {
@@ -203,7 +203,7 @@ func (l *jobLoop) commitDecision(ctx context.Context, c ledger.Command) bool {
 	return true
 }
 
-// refused logs that a decision was refused, once for each reason: it may be decided again at each look.
+// refused logs that a decision was refused, once for each reason: it may be decided again at each check.
 func (l *jobLoop) refused(c ledger.Command, err error) {
 	var id string
 	switch {

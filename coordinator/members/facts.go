@@ -26,31 +26,31 @@ const (
 )
 
 const (
-	// wait is how long a server may take to answer for itself.
+	// wait is the deadline of a server's answer about itself.
 	wait = 700 * time.Millisecond
 )
 
-// Facts are what servers say of themselves. It is safe for use by many goroutines.
+// Facts has what servers report about themselves. It is safe for concurrent use.
 type Facts struct {
 	roster *Roster
 	peers  rpc.Peers
 	wall   func() time.Time
-	// gossip adds what is to be said of the gossip.
+	// gossip adds the facts about gossip.
 	gossip func(*headroomv1.ServerFacts)
 
 	mu    sync.Mutex
-	facts map[string]fact     // what each said of itself last
-	words map[string]farewell // last words of those that ended
+	facts map[string]fact     // the last report of each
+	words map[string]farewell // the reasons of those that exited
 }
 
-// fact is what a server said of itself.
+// fact is what a server reported about itself.
 type fact struct {
 	said   *headroomv1.ServerFacts
 	at     time.Time
-	offset time.Duration // its wall clock less this server's
+	offset time.Duration // its wall clock minus this server's
 }
 
-// farewell are the last words of a server that ended itself.
+// farewell is the reason that a server sent before it exited.
 type farewell struct {
 	text string
 	at   time.Time
@@ -84,7 +84,7 @@ func (f *Facts) Self() *headroomv1.ServerFacts {
 	return out
 }
 
-// KeepLastWords keeps why another server ended, as it has said itself.
+// KeepLastWords stores the reason that another server sent before it exited.
 func (f *Facts) KeepLastWords(id, text string) (kept string) {
 	kept = text[:min(len(text), longestWords)]
 	f.mu.Lock()
@@ -93,10 +93,10 @@ func (f *Facts) KeepLastWords(id, text string) (kept string) {
 	return kept
 }
 
-// longestWords bounds what is kept of another server's last words, bytes.
+// longestWords bounds the stored reason, in bytes.
 const longestWords = 500
 
-// lastWait is how long a server that ends itself tries to say why.
+// lastWait bounds how long a server that exits tries to send the reason.
 const lastWait = 300 * time.Millisecond
 
 // SayLastWords sends the other servers the reason why this server exits. The network may work
@@ -115,7 +115,7 @@ func (f *Facts) SayLastWords(why error) {
 	wg.Wait()
 }
 
-// client is a client of another server's MemberService.
+// client returns a client of another server's MemberService.
 func (f *Facts) client(addr string) headroomv1connect.MemberServiceClient {
 	return clientOf(f.peers, addr)
 }
@@ -124,8 +124,8 @@ func clientOf(peers rpc.Peers, addr string) headroomv1connect.MemberServiceClien
 	return headroomv1connect.NewMemberServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...)
 }
 
-// Gather asks every other server at addrs what it says of itself, and of this
-// one. Who does not answer in wait is missing.
+// Gather asks every other server at addrs about itself and about this
+// one. A server that does not answer within wait is missing.
 func (f *Facts) Gather(ctx context.Context, addrs []string) []*headroomv1.DescribeServerResponse {
 	return askAll(ctx, f.peers, f.roster.self.ID, addrs, f.note)
 }
@@ -153,7 +153,7 @@ func askAll(
 	return slices.DeleteFunc(answers, func(a *headroomv1.DescribeServerResponse) bool { return a == nil })
 }
 
-// note keeps what a server said, and how its clock stood against the middle of the call.
+// note stores a server's report, and its clock offset from the middle of the call.
 func (f *Facts) note(said *headroomv1.ServerFacts, sent time.Time) {
 	now := time.Now()
 	middle := f.wall().Add(-now.Sub(sent) / 2)
@@ -165,13 +165,13 @@ func (f *Facts) note(said *headroomv1.ServerFacts, sent time.Time) {
 	}
 }
 
-// freshFor is how long what a server said of itself is taken for true.
+// freshFor is how long a server's report about itself is valid.
 const freshFor = 2*keepInterval + wait
 
-// Lately is since when that is.
+// Lately returns the time since which reports are still valid.
 func Lately() time.Time { return time.Now().Add(-freshFor) }
 
-// since is what the others have said of themselves since a moment, and this
+// since returns the reports since a moment of the other servers, and of this
 // server itself.
 func (f *Facts) since(moment time.Time) map[string]fact {
 	out := map[string]fact{f.roster.self.ID: {said: f.Self(), at: time.Now()}}
@@ -198,10 +198,10 @@ func (f *Facts) inquire(ctx context.Context, addr string) (*headroomv1.ServerFac
 	return r.Msg.GetServer(), nil
 }
 
-// Belongs reports whether a server belongs to the group. A server that waits to be
-// taken in knows none and lets in each that has a certificate. One that was away
-// may not know the newest members, and one of them may lead: then it takes the
-// word of those that it knows.
+// Belongs reports whether a server is a member. A server that waits to be
+// added knows no members and accepts every server with a certificate. One that was away
+// may not know the newest members, and one of them may be the leader: then it relies on the
+// members that it knows.
 func (f *Facts) Belongs(id string) bool {
 	if len(f.roster.group.Members()) == 0 {
 		return true
@@ -213,7 +213,7 @@ func (f *Facts) Belongs(id string) bool {
 	return f.vouched(id, own, f.roster.Incarnation())
 }
 
-// vouched reports whether one of the servers that are known has said that another is a member, in this
+// vouched reports whether one of the known servers has reported that another is a member, in this
 // incarnation or a later one.
 func (f *Facts) vouched(id string, known []string, incarnation uint64) bool {
 	f.mu.Lock()
@@ -224,13 +224,13 @@ func (f *Facts) vouched(id string, known []string, incarnation uint64) bool {
 	})
 }
 
-// FoundedElsewhere reports whether a server at one of addrs belongs to a group that has been founded.
+// FoundedElsewhere reports whether a server at one of addrs belongs to a founded cluster.
 func FoundedElsewhere(ctx context.Context, peers rpc.Peers, about string, addrs []string) bool {
 	answers := askAll(ctx, peers, about, addrs, func(*headroomv1.ServerFacts, time.Time) {})
 	return slices.ContainsFunc(answers, func(a *headroomv1.DescribeServerResponse) bool { return a.GetServer().GetCluster() != "" })
 }
 
-// lastWords are the last words of the servers that ended.
+// lastWords returns the reasons of the servers that exited.
 func (f *Facts) lastWords() map[string]farewell {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,22 +16,22 @@ import (
 const (
 	// diskLow warns that the log will not fit much longer: sixteen files of the log.
 	diskLow = 256 << 20
-	// diskFull is so little that the next file of the log may not fit.
+	// diskFull is the free space below which the next file of the log may not fit.
 	diskFull = 32 << 20
-	// clockWarn is how far a wall clock may be off before it is worth a word; logs are hard to compare then.
+	// clockWarn is the clock offset that causes a warning: above it, logs are hard to compare.
 	clockWarn = time.Second
-	// clockFail is half of what the clocks of a quorum may be apart for a budget to rise by the clock.
+	// clockFail is half of how far apart the clocks of a quorum may be for a scheduled budget to be raised.
 	clockFail = 30 * time.Second
-	// foreignShown is how long a stranger of the gossip is told of; one that is alone
-	// tries again within a minute.
+	// foreignShown is how long a gossip sender with an unknown key is reported; one without members
+	// retries within a minute.
 	foreignShown = 3 * time.Minute
 )
 
-// Health is what is to be said of the servers and of the group as a whole.
+// Health is the health of the servers and of the cluster as a whole.
 type Health struct {
 	Members []*headroomv1.MemberHealth
 	Group   []*headroomv1.HealthItem
-	// Tolerates is how many of the servers that vote may still fail.
+	// Tolerates is how many more voters may fail.
 	Tolerates int32
 }
 
@@ -52,8 +52,8 @@ func (m *Members) HealthNow(ctx context.Context) (Health, error) {
 	return m.Health(begun)
 }
 
-// HealthOf is the health of one server by what is known already, of none but the
-// addresses where it is not in the group yet.
+// HealthOf returns the health of one server by what is known already; only its
+// addresses if it is not a member yet.
 func (m *Members) HealthOf(id string, x ledger.Server) *headroomv1.MemberHealth {
 	if now, err := m.now(Lately()); err == nil {
 		for _, h := range m.judge(now) {
@@ -65,7 +65,7 @@ func (m *Members) HealthOf(id string, x ledger.Server) *headroomv1.MemberHealth 
 	return &headroomv1.MemberHealth{Id: id, RpcAddress: x.RPC, RaftAddress: x.Raft, Role: roleAway}
 }
 
-// judge is every server's health, by id.
+// judge returns every server's health, by id.
 func (m *Members) judge(now membership) []*headroomv1.MemberHealth {
 	words := m.Facts.lastWords()
 	m.mu.Lock()
@@ -84,11 +84,11 @@ func (m *Members) judge(now membership) []*headroomv1.MemberHealth {
 	return out
 }
 
-// judged is all that is known about one server.
+// judged has the inputs about one server.
 type judged struct {
-	x             ledger.Server     // what it is to be; zero while the ledger does not know it
-	raft          *consensus.Health // nil while raft does not have it
-	fact          fact              // zero while it does not answer
+	x             ledger.Server     // its wanted state; zero if the ledger does not have it
+	raft          *consensus.Health // nil if raft does not have it
+	fact          fact              // zero if it does not answer
 	rules, newest int
 	words         farewell
 	stuck         error
@@ -285,9 +285,9 @@ func groupHealth(now membership) []*headroomv1.HealthItem {
 	return out
 }
 
-// Clocks are the wall clocks of the group's voters as this leader has just read
+// Clocks returns the wall clocks of the cluster's voters as this leader has just read
 // them, in microseconds since the Unix epoch, and how many voters there are: the
-// proof that a budget may rise by the clock.
+// proof that a scheduled budget may be raised.
 func (m *Members) Clocks(ctx context.Context) (read map[string]int64, voters int) {
 	begun := time.Now()
 	m.Facts.Gather(ctx, m.Roster.others())

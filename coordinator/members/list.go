@@ -13,7 +13,7 @@ import (
 	"headroom/internal/rpc"
 )
 
-// List asks every server for itself, at once; who does not answer is unreachable.
+// List asks every server about itself, concurrently; a server that does not answer is unreachable.
 func (m *Members) List(ctx context.Context) []*headroomv1.Member {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -40,7 +40,7 @@ func ask(ctx context.Context, via rpc.Peers, peer Server) *headroomv1.Member {
 	return r.Msg.GetMembers()[0]
 }
 
-// Myself is what this server shows of itself.
+// Myself returns this server's own row of the list.
 func (m *Members) Myself() *headroomv1.Member {
 	self := m.Roster.self
 	clock := m.Facts.wall().UnixMicro()

@@ -20,51 +20,51 @@ import (
 )
 
 const (
-	// keepInterval is how often a server looks after the membership.
+	// keepInterval is the interval between two membership checks.
 	keepInterval = 2 * time.Second
-	// lostAfter is how long a server may hear no leader before it asks the others
-	// whether it still belongs to the group. An election is over by then.
+	// lostAfter is how long a server may have no leader before it asks the others
+	// whether it is still a member. An election has ended by then.
 	lostAfter = 5 * time.Second
-	// stepsAtOnce bounds the steps of one look.
+	// stepsAtOnce bounds the steps of one check.
 	stepsAtOnce = 16
 )
 
-// Reasons for refusing to take a server in.
+// Reasons for refusing to add a server.
 var (
 	ErrNoAnswer    = errors.New("it does not answer")
 	ErrOtherServer = errors.New("another server answers there")
 	ErrHasLog      = errors.New("it has a log of its own")
-	ErrRules       = errors.New("it does not know the rules in force")
+	ErrRules       = errors.New("it does not support the rules in force")
 )
 
-// Config is what the membership needs of a server.
+// Config has the dependencies of Members.
 type Config struct {
-	// Self is this server; Configured are all that its configuration names; Join are the RPC addresses
-	// of servers of a group that it is to be added to.
+	// Self is this server; Configured are the servers in its configuration; Join are the RPC addresses
+	// of servers of a cluster that it is to be added to.
 	Self       Server
 	Configured []Server
 	Join       []string
-	// StateDir is named where a server must be emptied.
+	// StateDir is named in hints about a server whose state must be removed.
 	StateDir string
 	Group    *consensus.Group
 	Machine  *statemachine.Machine
-	// Peers is how other servers are reached.
+	// Peers connects to the other servers.
 	Peers rpc.Peers
 	// Wall is this server's wall clock.
 	Wall func() time.Time
-	// Gossip adds what is to be said of the gossip to what this server says of itself.
+	// Gossip adds the facts about gossip to this server's own facts.
 	Gossip func(*headroomv1.ServerFacts)
 	// Leads reports whether this server leads the nodes; Commit commits a command then, and
-	// returns consensus.ErrNotLeader otherwise. WhileLeading is called at each look.
+	// returns consensus.ErrNotLeader otherwise. WhileLeading is called at each check.
 	Leads        func() bool
 	Commit       func(context.Context, ledger.Command) error
 	WhileLeading func(context.Context)
 	Logger       *slog.Logger
 }
 
-// Members looks after the servers of the group.
+// Members manages the servers of the cluster.
 type Members struct {
-	// Roster is which servers there are, Facts what they say of themselves.
+	// Roster lists the servers, Facts what they report about themselves.
 	Roster *Roster
 	Facts  *Facts
 
@@ -74,15 +74,15 @@ type Members struct {
 	commit       func(context.Context, ledger.Command) error
 	whileLeading func(context.Context)
 	logger       *slog.Logger
-	kick         chan struct{} // something is to be done now
+	kick         chan struct{} // requests a check now
 
 	mu    sync.Mutex
-	stuck map[string]error // steps that could not be taken, by server
-	since time.Time        // since when no leader is known; zero while one is
-	said  string           // what the log was told last about waiting
+	stuck map[string]error // errors of failed steps, by server
+	since time.Time        // since when no leader is known; zero if one is
+	said  string           // last logged text about waiting
 }
 
-// New looks after the servers of a group that is open.
+// New returns the Members of a cluster whose log is open.
 func New(c Config) *Members {
 	roster := &Roster{self: c.Self, configured: c.Configured, group: c.Group, machine: c.Machine}
 	return &Members{
@@ -93,7 +93,7 @@ func New(c Config) *Members {
 	}
 }
 
-// Hurry makes a look due at once.
+// Hurry requests a check at once.
 func (m *Members) Hurry() {
 	select {
 	case m.kick <- struct{}{}:
@@ -101,10 +101,10 @@ func (m *Members) Hurry() {
 	}
 }
 
-// Keep looks after the membership until ctx ends: a leader carries on what
-// is not finished, a server that hears no leader finds out whether it still
-// belongs to the group, and one without a log says that it waits. It returns an
-// error when this server has no place in the group any more.
+// Keep checks the membership until ctx ends: a leader continues unfinished
+// changes, a server without a leader finds out whether it is still a
+// member, and a server without a log logs that it waits. It returns an
+// error if this server is no longer a member.
 func (m *Members) Keep(ctx context.Context) error {
 	tick := time.NewTicker(keepInterval)
 	defer tick.Stop()
@@ -170,8 +170,8 @@ func (m *Members) waitForGroup(ctx context.Context) {
 // ErrExpelled means that the cluster continues without this server.
 var ErrExpelled = errors.New("the cluster continues without this server")
 
-// expelled says that this server has no place in the group any more, where a
-// leader of it has said so: one of the same site, in the same incarnation or a
+// expelled returns an error if this server is no longer a member because a
+// leader answered so: a leader of the same site, in the same incarnation or a
 // later one.
 func (m *Members) expelled(answers []*headroomv1.DescribeServerResponse) error {
 	e := expulsion(m.Facts.Self(), m.stateDir, answers)
@@ -191,7 +191,7 @@ func expulsion(own *headroomv1.ServerFacts, stateDir string, answers []*headroom
 		}
 		e := &cli.Error{
 			Code: "expelled", Exit: cli.ExitRefused, Message: a.GetStanding().GetWhy() + ", says " + from.GetId() + ", which leads",
-			Hint: fmt.Sprintf("to bring it back: move %s aside, name a server of the group in join:, start it, and coordinator member add %s --rpc %s",
+			Hint: fmt.Sprintf("to bring it back: move %s aside, name a server of the cluster in join:, start it, and coordinator member add %s --rpc %s",
 				stateDir, own.GetId(), own.GetRpcAddress()),
 			Err: ErrExpelled,
 		}
@@ -208,8 +208,8 @@ func expulsion(own *headroomv1.ServerFacts, stateDir string, answers []*headroom
 	return nil
 }
 
-// Admissible refuses a server that may not be taken in, and returns the raft address of one that may:
-// it answers, is the one that is meant, has no log of another group, and knows the rules in force.
+// Admissible returns the raft address of a server that may be added, and an error otherwise. It may be added if
+// it answers, has the expected id and addresses, has no log of another cluster, and supports the rules in force.
 func (m *Members) Admissible(ctx context.Context, x ledger.Server) (raft string, err error) {
 	said, err := m.Facts.inquire(ctx, x.RPC)
 	if err != nil {
@@ -218,11 +218,11 @@ func (m *Members) Admissible(ctx context.Context, x ledger.Server) (raft string,
 	rules := m.Roster.machine.InForce()
 	switch {
 	case said.GetId() != x.ID:
-		return "", fmt.Errorf("server %s at %s says that it is %s: %w", x.ID, x.RPC, said.GetId(), ErrOtherServer)
+		return "", fmt.Errorf("server %s at %s reports the id %s: %w", x.ID, x.RPC, said.GetId(), ErrOtherServer)
 	case x.Raft != "" && said.GetRaftAddress() != x.Raft:
-		return "", fmt.Errorf("server %s says that its raft address is %s, not %s: %w", x.ID, said.GetRaftAddress(), x.Raft, ErrOtherServer)
+		return "", fmt.Errorf("server %s reports the raft address %s, not %s: %w", x.ID, said.GetRaftAddress(), x.Raft, ErrOtherServer)
 	case int(said.GetRulesNewest()) < rules || int(said.GetRulesOldest()) > rules:
-		return "", fmt.Errorf("server %s, version %s, knows rules %d to %d, in force are %d: %w",
+		return "", fmt.Errorf("server %s, version %s, supports rules %d to %d, but %d are in force: %w",
 			x.ID, said.GetVersion(), said.GetRulesOldest(), said.GetRulesNewest(), rules, ErrRules)
 	case said.GetRole() == roleWaiting, m.Roster.Has(x.ID):
 		return said.GetRaftAddress(), nil
@@ -231,8 +231,8 @@ func (m *Members) Admissible(ctx context.Context, x ledger.Server) (raft string,
 		x.ID, said.GetRole(), said.GetIncarnation(), said.GetLastIndex(), ErrHasLog)
 }
 
-// now is what the next steps are decided from, with what servers have
-// said of themselves since a moment.
+// now returns the inputs of the next steps, with the facts that servers have
+// reported since a moment.
 func (m *Members) now(moment time.Time) (membership, error) {
 	all, err := m.Roster.group.Health()
 	if err != nil {
@@ -246,7 +246,7 @@ func (m *Members) now(moment time.Time) (membership, error) {
 	return out, nil
 }
 
-// carryOn takes the steps that are due, while this server leads.
+// carryOn takes the steps that are due while this server leads.
 func (m *Members) carryOn(ctx context.Context) {
 	now, err := m.now(Lately())
 	if err != nil || now.rules == 0 {
@@ -259,7 +259,7 @@ func (m *Members) carryOn(ctx context.Context) {
 		case err == nil:
 			m.logger.Info("membership change done", slog.String("step", string(x.kind)), slog.String("server", x.server.ID))
 		case errors.Is(err, consensus.ErrNotLeader):
-			return // the next leader carries on
+			return // the next leader continues
 		default:
 			stuck[x.server.ID] = err
 			m.logger.Debug("membership change failed", slog.String("step", string(x.kind)), slog.String("server", x.server.ID), slog.Any("error", err))
@@ -274,7 +274,7 @@ func (m *Members) carryOn(ctx context.Context) {
 func (m *Members) take(ctx context.Context, x step) error {
 	switch x.kind {
 	case stepUpgrade:
-		return m.commit(ctx, ledger.Command{Upgrade: &ledger.Upgrade{Rules: m.Roster.machine.InForce() + 1}, Reason: "every server knows them"})
+		return m.commit(ctx, ledger.Command{Upgrade: &ledger.Upgrade{Rules: m.Roster.machine.InForce() + 1}, Reason: "every server supports them"})
 	case stepSeed:
 		return m.commit(ctx, ledger.Command{Server: &x.server})
 	case stepAdd:
@@ -289,10 +289,10 @@ func (m *Members) take(ctx context.Context, x step) error {
 	case stepForget:
 		return m.commit(ctx, m.forgetting(x.server.ID))
 	}
-	return fmt.Errorf("coordinator: step %q is not known", x.kind)
+	return fmt.Errorf("coordinator: unknown step %q", x.kind)
 }
 
-// TakeOut removes a server from raft's list. A leader hands its lead over first,
+// TakeOut removes a server from raft's list. A leader transfers leadership first,
 // and leaves the rest to the next one.
 func (m *Members) TakeOut(ctx context.Context, id string) error {
 	if err := m.Roster.group.MayRemove(id); errors.Is(err, consensus.ErrUnknownServer) {
@@ -309,7 +309,7 @@ func (m *Members) TakeOut(ctx context.Context, id string) error {
 	return consensus.ErrNotLeader
 }
 
-// forgetting is the command that ends a removal; it carries on who asked for it and why.
+// forgetting returns the command that ends a removal; it keeps the actor and the reason of the request.
 func (m *Members) forgetting(id string) ledger.Command {
 	c := ledger.Command{RemoveServer: &ledger.Named{Name: id}}
 	m.Roster.machine.View(func(st *ledger.State) {

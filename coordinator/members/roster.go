@@ -12,7 +12,7 @@ import (
 	"headroom/ledger"
 )
 
-// Server is where a server of the group is reached.
+// Server is a server of the cluster and its addresses.
 type Server struct {
 	ID, RPC, Raft string
 }
@@ -25,8 +25,8 @@ type Seat struct {
 	Voter bool
 }
 
-// Roster is which servers there are and where they are reached: by raft's list, by the
-// ledger, and before the ledger knows, by the configuration.
+// Roster lists the servers and their addresses: from raft's list, from the
+// ledger, and from the configuration for servers that the ledger does not have yet.
 type Roster struct {
 	self       Server
 	configured []Server
@@ -34,8 +34,8 @@ type Roster struct {
 	machine    *statemachine.Machine
 }
 
-// Seats are the servers of the group and those that are to join it, by id. The
-// ledger knows their addresses; before it does, the configuration.
+// Seats returns the servers of the cluster and those that are to join it, by id. The
+// addresses come from the ledger, or from the configuration if the ledger does not have them yet.
 func (r *Roster) Seats() []Seat {
 	members := r.group.Members()
 	if len(members) == 0 { // this server waits to be added
@@ -59,7 +59,7 @@ func (r *Roster) Seats() []Seat {
 	return out
 }
 
-// Address is where a server is reached; empty where that is not known.
+// Address returns a server's RPC address, empty while unknown.
 func (r *Roster) Address(id string) Server {
 	for _, x := range r.Seats() {
 		if x.ID == id && id != "" {
@@ -69,7 +69,7 @@ func (r *Roster) Address(id string) Server {
 	return Server{}
 }
 
-// role is what this server is now.
+// role returns this server's present role.
 func (r *Roster) role() string {
 	members := r.group.Members()
 	if len(members) == 0 {
@@ -90,7 +90,7 @@ func (r *Roster) configuredRPC(id string) string {
 	return ""
 }
 
-// others are the RPC addresses of the other servers.
+// others returns the RPC addresses of the other servers.
 func (r *Roster) others() []string {
 	var out []string
 	for _, x := range r.Seats() {
@@ -101,8 +101,8 @@ func (r *Roster) others() []string {
 	return out
 }
 
-// names are the servers that belong to the group by this server's own log:
-// those of raft's list, and those that are to join.
+// names returns the members by this server's own log:
+// the servers in raft's list, and those that are to join.
 func (r *Roster) names() []string {
 	var out []string
 	for _, m := range r.group.Members() {
@@ -119,23 +119,23 @@ func (r *Roster) names() []string {
 	return out
 }
 
-// Has reports whether raft has a server.
+// Has reports whether raft's list has a server.
 func (r *Roster) Has(id string) bool {
 	return slices.ContainsFunc(r.group.Members(), func(m consensus.Member) bool { return m.ID == id })
 }
 
-// Votes reports whether a server votes.
+// Votes reports whether a server is a voter.
 func (r *Roster) Votes(id string) bool {
 	return slices.ContainsFunc(r.group.Members(), func(m consensus.Member) bool { return m.ID == id && m.Voter })
 }
 
-// Entry is what the ledger is to say of a server that only raft has yet.
+// Entry returns the ledger entry for a server that so far only raft has.
 func (r *Roster) Entry(id string) ledger.Server {
 	at := r.Address(id)
 	return ledger.Server{ID: at.ID, RPC: cmp.Or(at.RPC, "unknown"), Raft: at.Raft, Voter: r.Votes(id)}
 }
 
-// Standing is whether a server belongs to the group, by this leader's word.
+// Standing returns whether a server is a member, as this leader sees it.
 func (r *Roster) Standing(id string) *headroomv1.Standing {
 	if slices.ContainsFunc(r.group.Members(), func(m consensus.Member) bool { return m.ID == id }) {
 		return &headroomv1.Standing{Member: true}
@@ -159,7 +159,7 @@ func (r *Roster) Standing(id string) *headroomv1.Standing {
 	return &headroomv1.Standing{Why: why}
 }
 
-// Heir is the healthy voter that is closest to the end of the log.
+// Heir returns the healthy voter that is closest to the end of the log.
 func (r *Roster) Heir() (string, error) {
 	all, err := r.group.Health()
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *Roster) Heir() (string, error) {
 		}
 	}
 	if best == "" {
-		return "", fmt.Errorf("no other server that votes is healthy: %w", consensus.ErrNotStable)
+		return "", fmt.Errorf("no other voter is healthy: %w", consensus.ErrNotStable)
 	}
 	return best, nil
 }
@@ -195,7 +195,7 @@ func (r *Roster) MayLead(id string) error {
 	return nil
 }
 
-// Incarnation is that of the group by this server's log; 1 before it has one.
+// Incarnation returns the cluster's incarnation by this server's log; 1 while it has none.
 func (r *Roster) Incarnation() uint64 {
 	n := uint64(1)
 	r.machine.View(func(st *ledger.State) { n = max(n, st.Epoch.Incarnation) })

@@ -9,35 +9,35 @@ import (
 	"headroom/ledger"
 )
 
-// stepKind is one thing that a leader does to finish a change of the group.
+// stepKind is one kind of step that a leader takes to finish a membership change.
 type stepKind string
 
 const (
 	stepUpgrade stepKind = "upgrade" // raise the rules in force by one
-	stepSeed    stepKind = "seed"    // tell the ledger of a server that raft has
-	stepAdd     stepKind = "add"     // tell raft of a server that the ledger has
-	stepPromote stepKind = "promote" // give it its vote
-	stepRemove  stepKind = "remove"  // take it out of raft's list
-	stepForget  stepKind = "forget"  // take it out of the ledger
+	stepSeed    stepKind = "seed"    // add a server of raft's list to the ledger
+	stepAdd     stepKind = "add"     // add a server of the ledger to raft's list
+	stepPromote stepKind = "promote" // make it a voter
+	stepRemove  stepKind = "remove"  // remove it from raft's list
+	stepForget  stepKind = "forget"  // remove it from the ledger
 )
 
-// step is what to do next, about one server.
+// step is one step that is due, for one server.
 type step struct {
 	kind   stepKind
 	server ledger.Server
 }
 
-// membership is all that the next steps are decided from.
+// membership has all inputs of the next steps.
 type membership struct {
-	rules, newest int                      // in force, and known to this server
-	servers       map[string]ledger.Server // what is to be
-	members       []consensus.Health       // what is
-	facts         map[string]fact          // what each says of itself now
-	configured    map[string]Server        // for addresses that nobody else knows
+	rules, newest int                      // in force, and supported by this server
+	servers       map[string]ledger.Server // the wanted servers
+	members       []consensus.Health       // the present servers
+	facts         map[string]fact          // what each reports about itself
+	configured    map[string]Server        // for addresses that are known nowhere else
 }
 
-// steps are what there is to do now. None of them depends on another: each may
-// fail, and is decided anew at the next look.
+// steps returns the steps that are due. They are independent: each may
+// fail, and is decided again at the next check.
 func (m membership) steps() []step {
 	if m.rules < m.newest && m.allKnow(m.rules+1) {
 		return []step{{kind: stepUpgrade}}
@@ -69,7 +69,7 @@ func (m membership) steps() []step {
 	return out
 }
 
-// allKnow reports whether every server of the group has just said that it knows the rules.
+// allKnow reports whether every server of the cluster has just reported that it supports the rules.
 func (m membership) allKnow(rules int) bool {
 	for _, h := range m.members {
 		f, ok := m.facts[h.ID]
@@ -80,8 +80,8 @@ func (m membership) allKnow(rules int) bool {
 	return len(m.members) > 0
 }
 
-// seed is the ledger's entry of a server that raft has, with the addresses that
-// it says itself or that are configured.
+// seed returns the ledger's entry of a server that raft has, with the addresses that
+// it reports itself or that are configured.
 func (m membership) seed(h consensus.Health) (ledger.Server, bool) {
 	addr := m.configured[h.ID].RPC
 	if f, ok := m.facts[h.ID]; ok {

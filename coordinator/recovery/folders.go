@@ -13,7 +13,7 @@ import (
 	"headroom/internal/cli"
 )
 
-// swapDirs lets two folders change places in one step.
+// swapDirs exchanges two folders in one step.
 func swapDirs(a, b string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 	switch {
@@ -79,8 +79,8 @@ func copyFile(from, to string) (err error) {
 	return err
 }
 
-// settle gives a new folder to the owner of the one that it replaces, and waits
-// until all of it is on the disk.
+// settle gives a new folder the owner of the one that it replaces, and waits
+// until all of it is on disk.
 func settle(staging, like string) error {
 	info, err := os.Stat(like)
 	if err != nil {
@@ -109,7 +109,7 @@ func settle(staging, like string) error {
 	})
 }
 
-// syncDir waits until what a folder lists is on the disk.
+// syncDir waits until a folder's entries are on disk.
 func syncDir(path string) error {
 	f, err := os.Open(filepath.Clean(path))
 	if err != nil {

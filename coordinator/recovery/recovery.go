@@ -36,56 +36,56 @@ import (
 // Server is a stopped server.
 type Server struct {
 	ID, StateDir string
-	// Raft is its own raft address, Founders are those of the group as it is configured.
+	// Raft is its own raft address, Founders are the configured servers of the cluster.
 	Raft     string
 	Founders []consensus.Server
 }
 
-// Recovery begins an incarnation of a group on one stopped server. The others that are
-// named join it empty, and vote once they are stable.
+// Recovery starts an incarnation of a cluster on one stopped server. The other servers
+// that are named join it empty, and become voters once they are stable.
 type Recovery struct {
 	// Server is the stopped server.
 	Server Server
 	// Verb is "restore" or "recover".
 	Verb string
-	// Budgets of every domain: the saved ones may be out of date.
+	// Budgets has the budget of every domain: the saved ones may be out of date.
 	Budgets map[string]units.Power
-	// Servers of the group to be, this one among them.
+	// Servers are the servers of the new incarnation, this one included.
 	Servers []members.Server
-	// KeepTokens names the tokens that let in as before, by id or name. The others are
-	// dropped: which were revoked after the saved state ends is not known.
+	// KeepTokens names the tokens that stay valid, by id or name. The others are
+	// dropped: revocations after the end of the saved state are unknown.
 	KeepTokens []string
-	// LongestLease is the longest lease that nodes may hold which the saved state does not
-	// know; 0 is unknown: the longest that there can be is waited for.
+	// LongestLease is the longest lease that nodes may hold and that the saved state does not
+	// have; 0 is unknown: then the longest possible lease is waited for.
 	LongestLease time.Duration
-	// Actor, Reason and RequestID as in every change.
+	// Actor, Reason and RequestID are as in every change.
 	Actor, Reason, RequestID string
 	// Now is the wall clock.
 	Now time.Time
-	// DryRun makes everything and keeps nothing.
+	// DryRun does everything and keeps nothing.
 	DryRun bool
 	// after is called after each step; tests end the work there.
 	after func(step string)
 }
 
-// Result is what a Recovery has made, or would.
+// Result is what a Recovery has done, or would do.
 type Result struct {
 	Incarnation uint64
 	Revision    uint64
 	Nodes       int
 	Domains     []ledger.Domain
-	// Aside is where the old state is kept; empty when there was none.
+	// Aside is where the old state is kept; empty if there was none.
 	Aside string
-	// Already: the same request was carried out before; nothing was done now.
+	// Already reports whether the same request was carried out before; then nothing was done now.
 	Already bool
-	// End of the log that was recovered; nil for a snapshot.
+	// End is the end of the recovered log; nil for a snapshot.
 	End *consensus.End
 }
 
 // noteFile names, in a server's folder, the request that made its state.
 const noteFile = "begun.json"
 
-// begunNote is what noteFile holds.
+// begunNote is the content of noteFile.
 type begunNote struct {
 	Verb        string    `json:"verb"`
 	RequestID   string    `json:"request_id"`
@@ -94,7 +94,7 @@ type begunNote struct {
 	Stamp       string    `json:"stamp"`
 }
 
-// Renew makes a restored state fit to lead again; see ledger.State.Recover.
+// Renew prepares a restored state for a new incarnation; see ledger.State.Recover.
 //
 // The incarnation is numbered by the clock. Counting on from the saved one would
 // give the same number twice when the same snapshot is restored twice, and nodes
@@ -130,7 +130,7 @@ func (b Recovery) Renew(st *ledger.State) error {
 	return nil
 }
 
-// named demands the budget of every domain, and no other. The snapshot may hold
+// named requires the budget of every domain, and no other. The snapshot may hold
 // older and higher ones.
 func (b Recovery) named(st *ledger.State) error {
 	var missing []string
@@ -166,7 +166,7 @@ func (b Recovery) result(st *ledger.State) Result {
 	return out
 }
 
-// End is where the log of this stopped server ends.
+// End returns where the log of this stopped server ends.
 func (s Server) End() (consensus.End, error) { return consensus.ReadEnd(s.log(s.StateDir)) }
 
 // ReadLog calls each for the entries of this stopped server's log, from index from
@@ -183,7 +183,7 @@ func (s Server) log(dir string) consensus.Config {
 	}
 }
 
-// Restore begins the incarnation from a snapshot.
+// Restore starts the incarnation from a snapshot.
 func (b Recovery) Restore(h snapshot.Header, st *ledger.State) (Result, error) {
 	if err := b.Renew(st); err != nil {
 		return Result{}, err
@@ -200,7 +200,7 @@ func (b Recovery) Restore(h snapshot.Header, st *ledger.State) (Result, error) {
 	})
 }
 
-// Recover begins the incarnation from this server's own log.
+// Recover starts the incarnation from this server's own log.
 func (b Recovery) Recover() (Result, error) {
 	return b.replace(func(staging string) (Result, error) {
 		if err := copyTree(b.Server.StateDir, staging); err != nil {
@@ -210,7 +210,7 @@ func (b Recovery) Recover() (Result, error) {
 		m := &renewing{Machine: statemachine.New(), b: b}
 		m.OnOutdated = func(err error) { m.failed = errors.Join(m.failed, err) }
 		err := consensus.Recover(b.Server.log(staging), m, b.Server.Founders)
-		if m.failed != nil { // the reason, and not that it failed
+		if m.failed != nil { // the cause, not only that it failed
 			return Result{}, m.failed
 		}
 		var out Result
@@ -219,8 +219,8 @@ func (b Recovery) Recover() (Result, error) {
 	})
 }
 
-// renewing is the machine of a log that is being recovered: what stood in the log
-// has been applied when its snapshot is taken.
+// renewing is the state machine of a log that is being recovered: all entries of the log
+// have been applied when its snapshot is taken.
 type renewing struct {
 	*statemachine.Machine
 	b      Recovery
@@ -244,8 +244,8 @@ func (b Recovery) step(name string) {
 	}
 }
 
-// replace makes a new state in a folder beside this server's and lets the two
-// change places. With dry nothing stays.
+// replace writes a new state to a folder beside this server's and exchanges the
+// two. With dry nothing is kept.
 func (b Recovery) replace(plant func(staging string) (Result, error)) (Result, error) {
 	dir := filepath.Clean(b.Server.StateDir)
 	release, err := consensus.Hold(dir)
@@ -274,7 +274,7 @@ func (b Recovery) replace(plant func(staging string) (Result, error)) (Result, e
 	return out, err
 }
 
-// stage makes the new state in the folder staging, on the disk for good.
+// stage writes the new state to the folder staging, synced to disk.
 func (b Recovery) stage(staging, stamp string, plant func(string) (Result, error)) (Result, error) {
 	if err := os.Mkdir(staging, 0o700); err != nil {
 		return Result{}, cannotWrite(staging, err)
@@ -300,8 +300,8 @@ func (b Recovery) stage(staging, stamp string, plant func(string) (Result, error
 	return out, nil
 }
 
-// putAside gives the old state, which now stands where the new one was made, the
-// name that says so. Nothing is kept where there was no state.
+// putAside renames the old state, which is now in the staging folder; the new
+// name says that it is the old state. Nothing is kept if there was no state.
 func (b Recovery) putAside(dir, was, stamp string) (string, error) {
 	if !HasLog(was) {
 		return "", os.RemoveAll(was)
@@ -313,8 +313,8 @@ func (b Recovery) putAside(dir, was, stamp string) (string, error) {
 	return aside, syncDir(filepath.Dir(dir))
 }
 
-// tidy ends what an interrupted run has left: a folder that was not exchanged is
-// half made and goes; one that was holds the old state and is put aside.
+// tidy cleans up after an interrupted run: a folder that was not exchanged is
+// incomplete and is removed; one that was exchanged holds the old state and is put aside.
 func (b Recovery) tidy(dir string) error {
 	left, err := filepath.Glob(dir + ".beginning-*")
 	if err != nil {

@@ -33,19 +33,19 @@ import (
 const (
 	// exportWait bounds one attempt to send a batch.
 	exportWait = 5 * time.Second
-	// closeWait bounds sending what is left at the end: a stop must not hang.
+	// closeWait bounds sending the remaining spans at the end: a stop must not hang.
 	closeWait = 2 * time.Second
 )
 
 // Config is the otel section of coordinator.yaml.
 type Config struct {
-	// Endpoint is the URL that traces are posted to as OTLP over HTTP; empty: none.
+	// Endpoint is the URL that traces are posted to as OTLP over HTTP; empty: off.
 	Endpoint string `yaml:"endpoint"`
 	// Sample is the share of ticks, heartbeats and requests that is recorded, above 0 and at most 1.
 	Sample float64 `yaml:"sample"`
 }
 
-// Check refuses what cannot be sent to, and to send in the clear over a network.
+// Check refuses an invalid endpoint, and one that would send in the clear over a network.
 func (c Config) Check() error {
 	if c.Endpoint == "" {
 		return nil
@@ -69,14 +69,14 @@ func hostPort(u *url.URL) string {
 	return u.Host
 }
 
-// Tracer records spans. Nil records none. It is safe for use by many goroutines.
+// Tracer records spans. Nil records none. It is safe for concurrent use.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 }
 
-// Start begins to send spans as the server of that name; nil where the configuration
-// has no endpoint. Nobody needs to listen there yet.
+// Start starts sending spans as the server of that name; nil if the configuration
+// has no endpoint. The collector need not be running yet.
 func Start(c Config, server, version string, logger *slog.Logger) (*Tracer, error) {
 	if c.Endpoint == "" {
 		return nil, nil //nolint:nilnil // nil is a tracer that is off
@@ -89,7 +89,7 @@ func Start(c Config, server, version string, logger *slog.Logger) (*Tracer, erro
 	return Over(exporter, c.Sample, server, version, logger), nil
 }
 
-// Over is a tracer that sends through an exporter.
+// Over returns a tracer that sends through an exporter.
 func Over(exporter sdk.SpanExporter, sample float64, server, version string, logger *slog.Logger) *Tracer {
 	provider := sdk.NewTracerProvider(
 		sdk.WithBatcher(&quiet{SpanExporter: exporter, logger: logger}),
@@ -100,18 +100,18 @@ func Over(exporter sdk.SpanExporter, sample float64, server, version string, log
 	return &Tracer{provider: provider, tracer: provider.Tracer("headroom/coordinator")}
 }
 
-// Close sends what is left, for at most two seconds, and ends the tracer.
+// Close sends the remaining spans, for at most two seconds, and ends the tracer.
 func (t *Tracer) Close() {
 	if t == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // what a collector does not take is lost, and said by quiet
+	_ = t.provider.Shutdown(ctx) // what the collector does not accept is dropped and logged by quiet
 }
 
-// quiet logs when sending begins to fail and when it works again; OpenTelemetry
-// would log each failure, to a place of its own.
+// quiet logs when sending starts to fail and when it works again; OpenTelemetry
+// would log each failure, to its own logger.
 type quiet struct {
 	sdk.SpanExporter
 
@@ -131,10 +131,10 @@ func (q *quiet) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error
 	return nil
 }
 
-// Span is one thing that takes time. The zero value records nothing.
+// Span is one timed operation. The zero value records nothing.
 type Span struct{ span trace.Span }
 
-// Begin begins a span under the one in ctx, if there is any.
+// Begin starts a span under the one in ctx, if any.
 func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -143,7 +143,7 @@ func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, Span)
 	return ctx, Span{s}
 }
 
-// Past records a span that ends now and has lasted for d, of its own, with a link
+// Past records a root span that ends now and lasted for d, with a link
 // to the one in ctx.
 func (t *Tracer) Past(ctx context.Context, name string, d time.Duration) Span {
 	if t == nil {
@@ -153,7 +153,7 @@ func (t *Tracer) Past(ctx context.Context, name string, d time.Duration) Span {
 	return Span{s}
 }
 
-// Text adds a fact to the span.
+// Text adds an attribute to the span.
 func (s Span) Text(key, value string) Span {
 	if s.span != nil {
 		s.span.SetAttributes(attribute.String(key, value))
@@ -161,7 +161,7 @@ func (s Span) Text(key, value string) Span {
 	return s
 }
 
-// Number adds a fact to the span.
+// Number adds an attribute to the span.
 func (s Span) Number(key string, value uint64) Span {
 	if s.span != nil {
 		s.span.SetAttributes(attribute.Int64(key, int64(value)))
@@ -169,7 +169,7 @@ func (s Span) Number(key string, value uint64) Span {
 	return s
 }
 
-// End ends the span, with the error that it ended with or nil.
+// End ends the span, with the operation's error or nil.
 func (s Span) End(err error) {
 	if s.span == nil {
 		return
@@ -180,7 +180,7 @@ func (s Span) End(err error) {
 	s.span.End()
 }
 
-// Handler lets requests that carry a trace (W3C Trace Context) go on with it.
+// Handler continues the trace of requests that carry one (W3C Trace Context).
 func (t *Tracer) Handler(next http.Handler) http.Handler {
 	if t == nil {
 		return next
@@ -190,7 +190,7 @@ func (t *Tracer) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Carry puts the trace in ctx into the header of a request.
+// Carry writes the trace in ctx to the header of a request.
 func (t *Tracer) Carry(ctx context.Context, h http.Header) {
 	if t != nil {
 		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))

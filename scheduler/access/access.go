@@ -61,7 +61,7 @@ func (c Caller) Sign(change *headroomv1.Change) {
 }
 
 // needs returns the roles that may call a method. A method that is not listed takes an
-// administrator: a new one is closed until somebody has thought about it.
+// administrator: a new one is closed until its roles are decided.
 func needs(procedure string) []string {
 	switch procedure {
 	case headroomv1connect.SchedulerServiceSubmitProcedure, headroomv1connect.SchedulerServiceCancelProcedure:
@@ -112,14 +112,14 @@ func (g *Guard) Listen(c chan<- struct{}) (end func()) {
 	}
 }
 
-// TellDenials tells the listeners that more is denied.
+// TellDenials notifies the listeners of new denials.
 func (g *Guard) TellDenials() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.asking {
 		select {
 		case c <- struct{}{}:
-		default: // it has been told already
+		default: // it is already notified
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, e
 	who, err := g.identify(rpc.CallerOf(ctx))
 	if err == nil && !listen.Prove(ctx, listen.Guest{Name: who.Name, First: who.Role == secure.Operator || who.Role == secure.Admin}) {
 		err = rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitUnreachable,
-			"all places of this port are taken but those that are kept for operators", "try again in a moment")
+			"all connections of this port are in use except those reserved for operators", "try again in a moment")
 	}
 	if err == nil && who.Proven() && !slices.Contains(needs(procedure), who.Role) {
 		err = notPermitted(who, procedure)
@@ -164,7 +164,7 @@ func (g *Guard) identify(c rpc.Caller) (Caller, error) {
 			"coordinator tls cert create "+c.Identity.String()+" makes a new one")
 	case c.Shown && g.Denials.Check(c.Certificate) != nil:
 		return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "certificate-denied", cli.ExitDenied, g.Denials.Check(c.Certificate).Error(),
-			"coordinator tls denied lists the denials; coordinator tls cert create "+c.Identity.String()+" makes a new certificate for whoever may have one")
+			"coordinator tls denied lists the denials; coordinator tls cert create "+c.Identity.String()+" makes a new certificate")
 	case c.Shown:
 		who := Caller{Role: c.Identity.Role, Name: c.Identity.String()}
 		if who.Role == secure.Worker {
@@ -177,7 +177,7 @@ func (g *Guard) identify(c rpc.Caller) (Caller, error) {
 		return Caller{}, nil
 	}
 	return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
-		"the scheduler asks for a certificate, and none was shown", "--ca, --cert and --key name a certificate; --socket the scheduler's unix socket on its own machine")
+		"the scheduler requires a client certificate", "use --ca, --cert and --key, or --socket for the scheduler's unix socket on its own machine")
 }
 
 // local is the user at the other end of the unix socket: root and the scheduler's own
@@ -213,7 +213,7 @@ func (g *Guard) member(u *user.User) bool {
 	return err == nil && slices.Contains(groups, group.Gid)
 }
 
-// refusalEvery is how often refusals are logged: whoever tries keys must not fill the log.
+// refusalEvery is how often refusals are logged: a client that tries keys must not fill the log.
 const refusalEvery = time.Second
 
 func (g *Guard) logRefusal(procedure string, err error) {
@@ -255,7 +255,7 @@ func (g *Guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	}
 }
 
-// CheckHello refuses what no worker says when its stream opens, and a worker that speaks for another node than its certificate
+// CheckHello refuses an invalid first message of a worker, and a worker that speaks for another node than its certificate
 // names.
 func CheckHello(who Caller, h *headroomv1.WorkerHello) error {
 	if !jobfile.ValidName(h.GetNode()) || h.GetSlots() < 1 || h.GetSlots() > jobfile.SlotsMax {
@@ -273,7 +273,7 @@ func OwnNode(who Caller, node string) error {
 	}
 	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
 		fmt.Sprintf("permission denied: %s may not run tasks as node %s", who.Name, node),
-		"coordinator tls cert create worker/"+node+" makes the certificate of that node's worker")
+		"coordinator tls cert create worker/"+node+" creates the certificate of that node's worker")
 }
 
 // OwnName refuses a distributor that speaks for another one than its certificate names.
@@ -283,7 +283,7 @@ func OwnName(who Caller, name string) error {
 	}
 	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
 		fmt.Sprintf("permission denied: %s may not hand tasks over as distributor %s", who.Name, name),
-		"coordinator tls cert create scheduler/"+name+" makes the certificate of that distributor")
+		"coordinator tls cert create scheduler/"+name+" creates the certificate of that distributor")
 }
 
 // OwnJob refuses a submitter who changes the job of somebody else.

@@ -19,7 +19,7 @@ const (
 	// DeniedFile keeps the denials that are known, in a program's own folder: a
 	// restart without coordinators still refuses who was denied.
 	DeniedFile = "denied.json"
-	// deniedEvery is how often the coordinators are asked who is denied.
+	// deniedEvery is how often the denials are read from the coordinators.
 	deniedEvery = 5 * time.Second
 	// deniedWait bounds one such call.
 	deniedWait = 3 * time.Second
@@ -36,12 +36,12 @@ type Denied struct {
 	Logger       *slog.Logger
 }
 
-// Load takes over the denials of an earlier process, and has handshakes heed them.
+// Load reads the denials of an earlier process, and makes handshakes check them.
 func (d *Denied) Load() error {
 	if d.File != "" {
 		all, err := secure.ReadDenials(d.File)
 		if err != nil {
-			return fmt.Errorf("read who is denied: %w", err)
+			return fmt.Errorf("read denials: %w", err)
 		}
 		d.Guard.Denials.Add(all...)
 	}
@@ -61,7 +61,7 @@ func (d *Denied) Watch(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && !failed {
-			d.Logger.Warn("denied certificates not read from the coordinators, those known stay denied", slog.Any("error", err))
+			d.Logger.Warn("denied certificates not read from the coordinators; keeping the known denials", slog.Any("error", err))
 		}
 		failed = err != nil
 		select {
@@ -113,7 +113,7 @@ func (d *Denied) add(all []secure.Denial) error {
 		return nil
 	}
 	if err := secure.WriteDenials(d.File, all); err != nil {
-		return fmt.Errorf("keep who is denied: %w", err)
+		return fmt.Errorf("store denials: %w", err)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"headroom/internal/cli"
 )
 
-// jsonGroup is a group of workers in -o json. What its active master says is null while none is active.
+// jsonGroup is a group of workers in -o json. The active master's fields are null while none is active.
 type jsonGroup struct {
 	Name        string       `json:"name"`
 	Masters     []jsonMaster `json:"masters"`

@@ -107,7 +107,7 @@ type jsonJob struct {
 	Surplus       uint32      `json:"surplus_executors,omitempty"`
 	Source        string      `json:"source,omitempty"`
 	Trouble       string      `json:"trouble,omitempty"`
-	// Submitter is null where nobody was proven.
+	// Submitter is null if the caller was not authenticated.
 	Submitter *string        `json:"submitter"`
 	Admission *jsonAdmission `json:"admission"`
 	// Scaling is how its speed follows its slots, as earlier runs have shown; null while unknown.
@@ -124,9 +124,9 @@ type jsonJob struct {
 	Speculation  string   `json:"speculation"`
 	// Length is short or long for a job that masters dispatch; null for others, and before it has begun.
 	Length *string `json:"length"`
-	// Move is what the coordinators have decided about it; null where nothing was, nobody answers, and in lists.
+	// Move is the coordinators' decision about it; null without a decision or an answer, and in lists.
 	Move *jsonMove `json:"move"`
-	// Notes say what of its settings was not taken as its owner asked.
+	// Notes list the settings that were not applied as its owner asked.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -481,7 +481,7 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 	return out.Table(w, nil, rows)
 }
 
-// floorText is the floor with its reason, where the job says one.
+// floorText returns the floor with its reason, if the job has one.
 func floorText(j *headroomv1.Job) string {
 	text := units.Percent(cmp.Or(j.GetFloor(), 1))
 	if why := jobfile.FloorReason(j.GetSpec()); why != "" {

@@ -119,7 +119,7 @@ type jsonCandidate struct {
 	Why         string   `json:"why"`
 }
 
-// moveItem is nil where nothing was decided, or nobody says what.
+// moveItem is nil if nothing was decided, or the decision is unknown.
 func moveItem(m *headroomv1.JobMove) *jsonMove {
 	if m == nil {
 		return nil

@@ -167,7 +167,7 @@ func workerPeers(cfg local.Config, files secure.Files, dev bool) (rpc.Peers, err
 	return rpc.PlainPeers(), nil
 }
 
-// newLogger returns a logger that never makes the program wait for whoever reads it.
+// newLogger returns a logger that never waits for its reader.
 func newLogger(w io.Writer, level string) (*slog.Logger, *logs.Queue, error) {
 	l, err := scheduler.LogLevel(level)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// mailbox holds what is to be sent on a stream: the owner puts, and never blocks; the stream's handler takes
+// mailbox queues the messages of a stream: the owner puts, and never blocks; the stream's handler takes
 // everything, so that messages grow with the load.
 type mailbox[T any] struct {
 	mu    sync.Mutex
@@ -86,7 +86,7 @@ func (l *line) cut(why error) {
 	}
 }
 
-// leave is called before the handler returns: nobody may touch its writer afterwards.
+// leave is called before the handler returns: its writer must not be used afterwards.
 func (l *line) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

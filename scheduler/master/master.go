@@ -115,7 +115,7 @@ func (m *Master) own(ctx context.Context) error {
 	}
 }
 
-// post gives the owner something to do, unless ctx ends first.
+// post queues an event for the owner, unless ctx ends first.
 func (m *Master) post(ctx context.Context, do func(*group)) error {
 	select {
 	case m.events <- arrival{do, time.Now()}:
@@ -125,7 +125,7 @@ func (m *Master) post(ctx context.Context, do func(*group)) error {
 	}
 }
 
-// postAnyway does so although the request that it is about may be over. The owner may be gone: then nobody needs to know.
+// postAnyway does so although the request that it is about may be over. If the owner has ended, the event is dropped.
 func (m *Master) postAnyway(ctx context.Context, do func(*group)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWait)
 	defer cancel()
@@ -211,7 +211,7 @@ func (m distributors) Place(ctx context.Context, st *placeStream) error {
 	return m.transmitTo(ctx, st, s)
 }
 
-// GetGroup tells the group as this master sees it.
+// GetGroup returns the group as this master sees it.
 func (m distributors) GetGroup(ctx context.Context, _ *connect.Request[headroomv1.GetGroupRequest]) (*connect.Response[headroomv1.GetGroupResponse], error) {
 	v, err := ask(ctx, m.Master, func(g *group) *headroomv1.GetGroupResponse { return g.view(time.Now()) })
 	if err != nil {

@@ -40,7 +40,7 @@ func newDelays() prometheus.Histogram {
 	})
 }
 
-// collector tells Prometheus of a master.
+// collector exports a master's metrics.
 type collector struct {
 	*Master
 	scrape.Descs

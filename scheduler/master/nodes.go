@@ -14,7 +14,7 @@ import (
 	"headroom/scheduler/local"
 )
 
-// hello takes over what a worker says when its stream opens: its slots, and the attempts that it runs or whose results it is about to
+// hello records a worker's first message: its slots, and the attempts that it runs or whose results it is about to
 // repeat. What it should run and does not know is lost.
 func (g *group) hello(now time.Time, s *workSession, slots int, running []*headroomv1.TaskRef) error {
 	if !g.role.active {
@@ -80,7 +80,7 @@ func (g *group) named(now time.Time, n *node, r *headroomv1.TaskRef) {
 	case t == nil:
 		t = &task{key: keyOf(r), proof: r.GetProof(), since: now}
 		g.tasks[t.key], g.unclaimed[t.key] = t, t
-	case t.on == n: // it has said so already
+	case t.on == n: // already reported
 		return
 	case t.proof != r.GetProof() || t.on != nil:
 		n.session.put(workItem{kill: r})
@@ -211,14 +211,14 @@ func (g *group) ended(now time.Time, s *workSession, results []*headroomv1.TaskR
 		k := keyOf(r.GetRef())
 		t := g.tasks[k]
 		if t == nil || t.on != n || t.proof != r.GetRef().GetProof() {
-			continue // it has said so before, or was not given it
+			continue // reported before, or never assigned to it
 		}
 		g.core.End(t.id)
 		g.result(now, t, r)
 	}
 }
 
-// result gives the result of a task to whoever waits for it.
+// result passes the result of a task to its distributor.
 func (g *group) result(now time.Time, t *task, r *headroomv1.TaskResult) {
 	never := r.GetError() == local.Stopped || r.GetError() == local.NoSlot
 	from := t.from

@@ -21,7 +21,7 @@ type role struct {
 	heard  time.Time // when the peer last answered
 }
 
-// peerWord is what a peer says of itself.
+// peerWord is a peer's report about itself.
 type peerWord struct {
 	name   string
 	active bool

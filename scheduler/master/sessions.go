@@ -33,7 +33,7 @@ type workSession struct {
 
 	node   string
 	box    mailbox[workItem]
-	denied chan struct{} // asks for the denials to be told
+	denied chan struct{} // requests sending the denials
 }
 
 func newWorkSession(node string, w *http.ResponseController) *workSession {
@@ -134,7 +134,7 @@ func sizeOf(t *headroomv1.Task) int {
 	return size
 }
 
-// receive passes on what a worker says until its stream ends.
+// receive passes on a worker's messages until its stream ends.
 func (m *Master) receive(ctx context.Context, st *workStream, s *workSession) {
 	for {
 		x, err := st.Receive()
@@ -213,7 +213,7 @@ func gather(items []placeItem) (messages []*headroomv1.GroupMessage) {
 	return messages
 }
 
-// receiveFrom passes on what a distributor says until its stream ends.
+// receiveFrom passes on a distributor's messages until its stream ends.
 func (m *Master) receiveFrom(ctx context.Context, st *placeStream, s *placeSession) {
 	for {
 		x, err := st.Receive()
@@ -228,7 +228,7 @@ func (m *Master) receiveFrom(ctx context.Context, st *placeStream, s *placeSessi
 	}
 }
 
-// told takes a message of a distributor.
+// told handles a message of a distributor.
 func (g *group) told(now time.Time, s *placeSession, x *headroomv1.PlaceMessage) {
 	switch x := x.GetMessage().(type) {
 	case *headroomv1.PlaceMessage_Tasks:

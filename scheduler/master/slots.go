@@ -50,7 +50,7 @@ func (g granter) Release(s *slots.Slot) {
 // frameworks is the group as SlotService needs it.
 type frameworks struct{ *Master }
 
-// Book lets the owner run f; it decides after each event.
+// Book runs f in the owner's goroutine; the owner decides after each event.
 func (m frameworks) Book(ctx context.Context, f func(*slots.Book, time.Time)) error {
 	_, err := ask(ctx, m.Master, func(g *group) struct{} {
 		f(g.slots, time.Now())

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// capsEvery is how often the coordinators are asked for the caps, capsWait how long they may take.
+	// capsEvery is how often the caps are read from the coordinators, capsWait the deadline of each read.
 	capsEvery = time.Second
 	capsWait  = 3 * time.Second
 )
@@ -71,7 +71,7 @@ func wordOf(v *headroomv1.GetGroupResponse) peerWord {
 	return word
 }
 
-// learnCaps asks the coordinators for the caps of the group's nodes, until ctx ends.
+// learnCaps reads the caps of the group's nodes from the coordinators, until ctx ends.
 func (m *Master) learnCaps(ctx context.Context) error {
 	failed := false
 	at := slices.Clone(m.cfg.Coordinators)

@@ -6,7 +6,7 @@
 // writes it; whoever can write into the folder says what is known of a job.
 //
 // Guarantees:
-//   - a file is read again when it has changed; what is wrong with it is said once,
+//   - a file is read again when it has changed; an error in it is logged once,
 //     in the log, and stops nothing;
 //   - what cannot be answered has the strictest answer, all tasks, with the reason in
 //     words: no folder, no such profile, a broken one, an accuracy that is no

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// readEvery is how often the folder is looked at; a job that asks looks too.
+	// readEvery is how often the folder is checked; a job's request checks it too.
 	readEvery = 5 * time.Second
 	// fileMax bounds one profile, in bytes: a point is a line or six.
 	fileMax = 1 << 20
@@ -36,7 +36,7 @@ var (
 	errNoFile = errors.New("is not a regular file")
 )
 
-// Folder is a folder of profiles. A nil Folder is one that nobody has named. It is
+// Folder is a folder of profiles. A nil Folder means that none is configured. It is
 // safe for concurrent use.
 type Folder struct {
 	dir    string
@@ -44,7 +44,7 @@ type Folder struct {
 
 	mu    sync.Mutex
 	known map[string]entry
-	// failed is why the folder cannot be read; nil when it can.
+	// failed is the error of reading the folder; nil if it is readable.
 	failed error
 }
 
@@ -56,7 +56,7 @@ type entry struct {
 	err      error
 }
 
-// Open reads the folder. No dir gives nil. What is wrong is logged.
+// Open reads the folder. No dir gives nil. Errors are logged.
 func Open(dir string, logger *slog.Logger) *Folder {
 	if dir == "" {
 		return nil
@@ -69,7 +69,7 @@ func Open(dir string, logger *slog.Logger) *Folder {
 }
 
 // Run looks at the folder from time to time until ctx ends, so that a mistake in a
-// new file is said before a job asks for it.
+// new file is logged before a job needs it.
 func (f *Folder) Run(ctx context.Context) error {
 	tick := time.NewTicker(readEvery)
 	defer tick.Stop()

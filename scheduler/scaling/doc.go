@@ -6,6 +6,6 @@
 //
 // Guarantees:
 //   - the file is replaced as a whole; what was learned before a crash is there after it, but for the newest runs;
-//   - a file that is invalid is said in the log, moved aside, and counts as if nothing were known;
-//   - nobody waits for a fit or for the disk; runs that come faster than they can be kept are passed over.
+//   - an invalid file is logged and moved aside, and learning starts without it;
+//   - nothing waits for a fit or for the disk; runs that arrive faster than they can be stored are skipped.
 package scaling

@@ -27,7 +27,7 @@ const (
 	endedMost = 64
 )
 
-// Learner knows what runs of jobs have taught. A nil Learner knows nothing and learns nothing. It is safe for
+// Learner learns scaling curves from runs of jobs. A nil Learner has no curves and learns nothing. It is safe for
 // concurrent use.
 type Learner struct {
 	path   string
@@ -68,7 +68,7 @@ func Open(dir string, logger *slog.Logger) *Learner {
 	return l
 }
 
-// Ended hands over the run of a job that is done. It never waits.
+// Ended queues the run of an ended job. It never waits.
 func (l *Learner) Ended(name string, r runs.Run) {
 	if l == nil {
 		return

@@ -20,7 +20,7 @@ const (
 	applicationsMost = 256
 	// wishesMost bounds the wishes of an application that wait here, for each priority; the rest waits with the application.
 	wishesMost = 1 << 10
-	// heldMost bounds the slots that an application may say it holds: those of the largest group.
+	// heldMost bounds the slots that an application may report as held: those of the largest group.
 	heldMost = 100_000
 	nameMost = 256
 )
@@ -49,7 +49,7 @@ type Slot struct {
 	of *application
 }
 
-// name is what both sides call a slot.
+// name is a slot's name on both sides.
 type name struct {
 	instance string
 	number   uint32
@@ -85,7 +85,7 @@ func NewBook(instance string, o Owner) *Book {
 	return &Book{instance: instance, owner: o, applications: make(map[string]*application)}
 }
 
-// Report takes an application's state. What follows from it is granted by the owner; then Grants tells it.
+// Report records an application's state. The owner then grants slots, which Grants returns.
 func (b *Book) Report(now time.Time, r *headroomv1.SlotReport) error {
 	if err := check(r); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (b *Book) adopt(s *Slot) {
 	}
 }
 
-// Joined is told by the owner before it decides: the worker of a node is connected.
+// Joined is called by the owner before it decides: the worker of a node is connected.
 func (b *Book) Joined(node string) {
 	for _, a := range b.applications {
 		for _, s := range a.away {
@@ -200,7 +200,7 @@ func (b *Book) want(a *application, high bool, n int) {
 	}
 }
 
-// Granted is told by the owner: a wish has a slot of the worker on a node.
+// Granted is called by the owner: a request has a slot of the worker on a node.
 func (b *Book) Granted(s *Slot, node string) {
 	a := s.of
 	k := kind(s.High)
@@ -213,7 +213,7 @@ func (b *Book) Granted(s *Slot, node string) {
 	a.wake = make(chan struct{})
 }
 
-// Gone is told by the owner: the worker of a granted slot is lost. When it comes back and the application still holds the slot, that
+// Gone is called by the owner: the worker of a granted slot is lost. When it comes back and the application still holds the slot, that
 // is adopted.
 func (b *Book) Gone(s *Slot) {
 	delete(s.of.held, s.by)

@@ -15,7 +15,7 @@ const waitMost = 30 * time.Second
 
 // Group is the master as the service needs it.
 type Group interface {
-	// Book runs f in the goroutine that owns the book, and then lets the master decide. The book is nil while the master is on standby.
+	// Book runs f in the goroutine that owns the book, and then makes the master decide. The book is nil while the master is on standby.
 	Book(ctx context.Context, f func(b *Book, now time.Time)) error
 	// Describe fills in what the master says of itself; in the owner's goroutine too.
 	Describe(ctx context.Context, g *headroomv1.SlotGrants) error

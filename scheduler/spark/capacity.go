@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// capacityEvery is how often the cluster is asked how large it is.
+	// capacityEvery is how often the size of the cluster is read.
 	capacityEvery = 2 * time.Second
-	// capacityLife is how old its answer may be.
+	// capacityLife is how long an answer is valid.
 	capacityLife = 15 * time.Second
 	// askWait bounds one request.
 	askWait = 2 * time.Second
@@ -36,7 +36,7 @@ type Application struct {
 	Words string
 }
 
-// YARN is what the engine asks of YARN. Its methods bound their time by the context.
+// YARN is the engine's view of YARN. The context bounds its methods.
 type YARN interface {
 	// Find is the application that carries the tag; false where there is none.
 	Find(ctx context.Context, tag string) (Application, bool, error)
@@ -65,7 +65,7 @@ func (e *Engine) Capacity() (cores int, trouble string) {
 	}
 }
 
-// capacity is what the cluster said last, and why it does not any more.
+// capacity is the cluster's last answer, and the error since then.
 type capacity struct {
 	cores int
 	at    time.Time

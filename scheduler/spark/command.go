@@ -111,7 +111,7 @@ func (c Config) onYARN(x *execution, conf map[string]string, ca string) {
 	}
 	conf[tagsKey] = join(x.tag, x.run.Spec.Conf[tagsKey])
 	conf["spark.yarn.submit.waitAppCompletion"] = "true"
-	conf["spark.yarn.maxAppAttempts"] = "1" // a lost driver's job starts again by the scheduler's word, not beside it
+	conf["spark.yarn.maxAppAttempts"] = "1" // only the scheduler restarts the job of a lost driver
 	if !dynamic(x.run) {
 		conf[instancesKey] = strconv.Itoa(c.most(x.run))
 	}

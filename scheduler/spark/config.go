@@ -38,7 +38,7 @@ type Config struct {
 	Master string `yaml:"master"`
 	// Web are the web addresses of the standalone masters; none stands for their hosts at port 8080.
 	Web []string `yaml:"web"`
-	// Cores is what jobs divide; 0 stands for what the cluster says that it has.
+	// Cores is what jobs divide; 0 means the number that the cluster reports.
 	Cores int `yaml:"cores"`
 	// ExecutorCores are the cores of an executor of jobs that do not say it themselves; 0 leaves it to Spark.
 	ExecutorCores int `yaml:"executor_cores"`
@@ -96,7 +96,7 @@ func (c Config) OnYARN() bool { return c.Master == masterYARN }
 // cluster reports whether drivers run in containers.
 func (c Config) cluster() bool { return c.OnYARN() && c.DeployMode == deployCluster }
 
-// Check tells what is wrong, as a *cli.Error with exit code 2 and a hint; nil when nothing is.
+// Check returns an error in the configuration as a *cli.Error with exit code 2 and a hint; nil if there is none.
 func (c Config) Check() *cli.Error {
 	if !c.On() {
 		return nil // whatever else stands there is for later
@@ -135,7 +135,7 @@ func (c Config) checkHooks() *cli.Error {
 	return nil
 }
 
-// checkCluster checks what is said of the cluster, standalone or YARN's.
+// checkCluster checks the settings of the cluster, standalone or YARN.
 func (c Config) checkCluster() *cli.Error {
 	switch {
 	case c.Cores < 0 || c.Cores > coresMax:
@@ -243,7 +243,7 @@ func (c Config) node(host string) string {
 	return host
 }
 
-// cause leaves out what the message says already.
+// cause returns the error without what the message already contains.
 func cause(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -146,7 +146,7 @@ func RunDriver(conn net.Conn) error {
 		_, err = c.Write(append(data, '\n'))
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return nil // nobody waits any longer, which has ended the driver
+		return nil // the caller no longer waits, which has ended the driver
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func (r request) run(in io.Reader, files []*os.File) exit {
 	send := func(sig syscall.Signal) {
 		mu.Lock()
 		defer mu.Unlock()
-		if !over { // its id is nobody else's
+		if !over { // its id is not reused yet
 			_ = syscall.Kill(-cmd.Process.Pid, sig)
 		}
 	}

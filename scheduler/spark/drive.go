@@ -121,7 +121,7 @@ func supervise(folder string, o order, told <-chan os.Signal) exit {
 	await(cmd.Process.Pid)
 	close(over)
 	x := exit{Killed: <-killed, At: time.Now()}
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: nobody is left
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: no process is left
 	_ = cmd.Wait()
 	x.Code, x.Signal = status(cmd.ProcessState)
 	for range markTries {

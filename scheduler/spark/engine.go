@@ -48,7 +48,7 @@ func (r Run) promise() sparkapp.Promise {
 	return sparkapp.Promise{Floor: r.Floor, Bounded: r.Bounded, Submitted: r.Submitted, Deadline: r.Deadline}
 }
 
-// Kind tells events apart.
+// Kind distinguishes events.
 type Kind uint8
 
 // The kinds of events.
@@ -59,7 +59,7 @@ const (
 	KindEnded
 )
 
-// Event is what the engine tells of a run.
+// Event is what the engine reports about a run.
 type Event struct {
 	Job    string
 	Number uint32
@@ -72,9 +72,9 @@ type Event struct {
 
 // Ended is how a run ended.
 type Ended struct {
-	// OK reports that the application reached its end, even though it had been told to stop.
+	// OK reports that the application reached its end, even if it had been asked to stop.
 	OK bool
-	// Killed reports that it did not because it was told to stop.
+	// Killed reports that it did not because it was asked to stop.
 	Killed bool
 	// Outcome is how it ended, in words.
 	Outcome string
@@ -95,7 +95,7 @@ type Engine struct {
 	// policy decides on copies of tasks; without one there are none.
 	policy speculation.Policy
 	events chan Event
-	// fresh wakes whoever hands out events.
+	// fresh wakes the goroutine that delivers events.
 	fresh chan struct{}
 	// closing is closed when Run ends.
 	closing chan struct{}
@@ -107,7 +107,7 @@ type Engine struct {
 	mu     sync.Mutex
 	closed bool
 	runs   map[string]*execution // by job
-	// shares are what each job may hold, as the coordinators said last.
+	// shares are what each job may hold, as the coordinators sent last.
 	shares   []Share
 	capacity capacity
 	// pending are the events that nobody has taken yet, at most one Progress a run.
@@ -154,7 +154,7 @@ func New(cfg Config, dir string, supervisor []string, manager YARN, logger *slog
 	return e, nil
 }
 
-// Speculate tells by which policy copies of tasks are decided on. It is called before Run; without it there are none.
+// Speculate sets the policy that decides on copies of tasks. It is called before Run; without it there are none.
 func (e *Engine) Speculate(policy speculation.Policy) { e.policy = policy }
 
 // Secure serves the hooks by TLS with the keeper's certificate. Drivers are told the file
@@ -228,7 +228,7 @@ func (e *Engine) handOut(ctx context.Context) {
 func (e *Engine) tell(ev Event) {
 	for i, p := range e.pending {
 		if p.Job == ev.Job && p.Number == ev.Number && p.Kind == KindProgress {
-			e.pending = append(e.pending[:i], e.pending[i+1:]...) // the newer one says it all
+			e.pending = append(e.pending[:i], e.pending[i+1:]...) // the newer one replaces it
 			break
 		}
 	}
@@ -343,7 +343,7 @@ func (e *Engine) Kill(job string, number uint32) {
 		x.killed = true
 		select {
 		case x.stop <- struct{}{}:
-		default: // it knows already
+		default: // it is already asked to end
 		}
 	}
 }

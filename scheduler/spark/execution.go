@@ -177,7 +177,7 @@ func (x *execution) unborn() bool {
 	return true
 }
 
-// tell tells the supervisor that the run is to end.
+// tell asks the supervisor to end the run.
 func (x *execution) tell() error {
 	var d driver
 	if err := readJSON(filepath.Join(x.run.Folder, driverFile), &d); err != nil {
@@ -186,7 +186,7 @@ func (x *execution) tell() error {
 	return d.Supervisor.signal(syscall.SIGTERM)
 }
 
-// end tells how a run ended and forgets it.
+// end reports how a run ended and removes it.
 func (e *Engine) end(x *execution, ended Ended) {
 	if x.mark != "" {
 		endMarked(x.mark) // of no effect unless the supervisor was killed itself

@@ -78,7 +78,7 @@ type exit struct {
 	Code int `json:"code"`
 	// Signal is what ended it, 0 for none.
 	Signal int `json:"signal"`
-	// Killed reports that it was told to end.
+	// Killed reports whether it was asked to end.
 	Killed bool `json:"killed"`
 	// Error is why it did not start.
 	Error string    `json:"error,omitempty"`
@@ -117,7 +117,7 @@ func openLock(folder string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(folder, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 }
 
-// lock takes the lock, false when somebody lives who holds it.
+// lock takes the lock, false if a live process holds it.
 func lock(f *os.File) (bool, error) {
 	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 	case err == nil:
@@ -179,7 +179,7 @@ func (p process) signal(sig os.Signal) error {
 	return handle.Signal(sig)
 }
 
-// endMarked kills every process that carries the mark and says how many there were.
+// endMarked kills every process that carries the mark and returns their number.
 func endMarked(mark string) (found int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {

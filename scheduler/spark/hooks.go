@@ -106,7 +106,7 @@ func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// report takes over what a hook tells and answers what holds for its run.
+// report records a hook's report and answers with the orders for its run.
 func (e *Engine) report(now time.Time, token string, rep sparkapp.Report) (sparkapp.Reply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

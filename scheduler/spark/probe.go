@@ -48,7 +48,7 @@ func (e *Engine) probe(ctx context.Context) {
 	}
 }
 
-// silent returns the runs whose hooks have said nothing lately.
+// silent returns the runs whose hooks have not reported lately.
 func (e *Engine) silent(now time.Time) (all []*execution) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -22,7 +22,7 @@ type Share struct {
 
 // aim is how many executors a run is to have.
 type aim struct {
-	// executors is what its hook is told; 0 leaves it to Spark.
+	// executors is the number sent to its hook; 0 leaves it to Spark.
 	executors int
 	// lower is a smaller number that is to follow, since when it has stood; 0 for none.
 	lower int

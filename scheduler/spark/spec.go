@@ -28,7 +28,7 @@ func (s Spec) python() bool { return strings.HasSuffix(s.Application, ".py") }
 // Problem states what is wrong with a Spec: the key below "spark", what, and the way out.
 type Problem struct{ Key, Message, Hint string }
 
-// reserved are the properties that the engine sets, with where they are said instead.
+// reserved are the properties that the engine sets, with the settings to use instead.
 var reserved = map[string]string{
 	"spark.master":            "use spark.master in scheduler.yaml",
 	"spark.submit.deployMode": "use spark.deploy_mode in scheduler.yaml",
@@ -50,7 +50,7 @@ const (
 	ownKept   = "spark.headroom.stages"
 )
 
-// Check tells what is wrong; nil when nothing is. It does not look at the disk.
+// Check returns an error in the specification, or nil. It does not look at the disk.
 func (s Spec) Check() *Problem {
 	switch {
 	case s.Application == "":

@@ -8,7 +8,7 @@
 //
 // Guarantees:
 //   - whatever a driver sends is bounded in size, and refused as a whole where it is invalid;
-//   - what a source does not say stays unknown, and is never 0;
+//   - a value that no source reports is unknown, never 0;
 //   - executors fit the shares: they never hold more cores than the shares together, but
 //     for the one that each application keeps while it runs;
 //   - no stage is let end with less than the floor, nor before its bound.

@@ -17,18 +17,18 @@ const (
 	ByREST Source = "progress by Spark's REST"
 )
 
-// Progress is how far an application has come, as it told last.
+// Progress is the last reported progress of an application.
 type Progress struct {
 	// Known reports that it was heard of lately. Otherwise the rest is old, or nothing
 	// when nothing was ever heard.
 	Known bool
-	// From is who told it.
+	// From is the source of the report.
 	From Source
 	// Tasks are those of all stages that Spark has begun to plan so far, the dropped ones
 	// included: Done + Running + Dropped never exceeds it, and Done + Dropped is it at a
 	// good end.
 	Tasks, Done, Running, Dropped int
-	// Copies are the tasks of which a second attempt runs, where the hook tells.
+	// Copies are the tasks of which a second attempt runs, if the hook reports them.
 	Copies int
 	// Stages are the newest ones.
 	Stages []Stage
@@ -41,7 +41,7 @@ type Progress struct {
 	Executors, Cores int
 	// Surplus are executors beyond those wanted that stay until nothing needs their shuffle files.
 	Surplus int
-	// Theta is the drop ratio that it has been told last.
+	// Theta is the drop ratio last sent to it.
 	Theta float64
 	// Trouble is what went wrong last in the hook, in words.
 	Trouble string

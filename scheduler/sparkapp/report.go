@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// ErrReport states that a hook told something that is invalid.
+// ErrReport is returned for an invalid report of a hook.
 var ErrReport = errors.New("invalid report")
 
 // ExecutorsMax is the most executors that a hook takes.
 const ExecutorsMax = 10_000
 
-// Report is what a hook tells: docs/hooks.md. Missing fields are errors, those that are
+// Report is a hook's report: docs/hooks.md. Missing fields are errors, those that are
 // not known here are not.
 type Report struct {
 	Job string
@@ -38,7 +38,7 @@ type Report struct {
 	Trouble string
 }
 
-// stageReport is what a hook tells of one stage.
+// stageReport is a hook's report of one stage.
 type stageReport struct {
 	ID         int    `json:"id"`
 	Attempt    int    `json:"attempt"`
@@ -109,7 +109,7 @@ func ParseReport(body io.Reader) (Report, error) {
 // Bounds of what an owner asks for.
 const (
 	asksMax = 32
-	// attemptsMax is what is told of one stage's attempts.
+	// attemptsMax bounds the reported attempts of one stage.
 	attemptsMax = 256
 	askMost     = 256
 )
@@ -167,7 +167,7 @@ func (r Report) Progress(theta float64, node func(host string) string) Progress 
 	return p
 }
 
-// Reply is what a hook is told.
+// Reply is the answer to a hook.
 type Reply struct {
 	Theta     float64 `json:"theta"`
 	Seed      int64   `json:"seed"` // Java has no unsigned numbers
@@ -175,7 +175,7 @@ type Reply struct {
 	Cancel    bool    `json:"cancel"`
 	// End is the part of its partitions that a map stage may leave out if it ends now.
 	End float64 `json:"end,omitempty"`
-	// Refused is why its deadline is not promised, in words.
+	// Refused is the reason why its deadline is not promised.
 	Refused string `json:"refused,omitempty"`
 	// Copies are tasks that run of which a second attempt is wanted.
 	Copies []Copy `json:"copies,omitempty"`
@@ -188,11 +188,11 @@ type Copy struct {
 	Partition int `json:"partition"`
 }
 
-// Stopped reports that a hook was told something when its application had come to its end already,
+// Stopped reports that a hook received an answer when its application had already ended,
 // as it may at every normal end: that is no trouble.
 func Stopped(trouble string) bool { return strings.Contains(trouble, "stopped SparkContext") }
 
-// FirstLine leaves out what Java says beneath an error.
+// FirstLine removes the stack trace below a Java error.
 func FirstLine(text string) string {
 	line, _, _ := strings.Cut(Clip(text), "\n")
 	return line

@@ -85,7 +85,7 @@ type executorAnswer struct {
 	Tasks    int    `json:"activeTasks"`
 }
 
-// Look asks a driver how far its application is. What the hook has told of shuffles stays
+// Look reads an application's progress from its driver. What the hook has reported of shuffles stays
 // known only to it: known is the last progress.
 func Look(ctx context.Context, ask Ask, app string, known Progress, node func(host string) string) (Progress, error) {
 	body, err := ask(ctx, "/applications/"+app+"/stages")

@@ -44,7 +44,7 @@ type Config struct {
 	CA string
 	// Certificate and Key are shown to servers that ask for a certificate; both may be empty.
 	Certificate, Key string
-	// Kerberos is who logs in; empty for nobody.
+	// Kerberos is the principal that logs in; empty for none.
 	Kerberos Kerberos
 }
 

@@ -23,7 +23,7 @@ const (
 	// retryAfter is how long a KDC that failed is left alone: a wrong key that is tried
 	// each second may lock the principal.
 	retryAfter = 10 * time.Second
-	// wordsMax bounds what is told of a KDC's or the library's words, in bytes.
+	// wordsMax bounds a quoted error of a KDC or the library, in bytes.
 	wordsMax = 300
 )
 
@@ -254,7 +254,7 @@ func (k Kerberos) key() (all *keytab.Keytab, err error) {
 	return nil, fmt.Errorf("%s contains no key of %s", k.Keytab, k.Principal)
 }
 
-// explain is why there is no ticket, with the way out.
+// explain returns why there is no ticket, with a hint.
 func (k Kerberos) explain(err error, service string) error {
 	_, realm := k.split()
 	text := err.Error()

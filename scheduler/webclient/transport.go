@@ -93,7 +93,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.negotiate(base, r)
 }
 
-// negotiate shows a ticket and keeps the session that the server gives for it.
+// negotiate sends a ticket and keeps the session that the server returns.
 func (t *Transport) negotiate(base *http.Transport, r *http.Request) (*http.Response, error) {
 	service := "HTTP/" + r.URL.Hostname()
 	header, err := t.tickets.header(r.Context(), service)
@@ -201,7 +201,7 @@ func (c Config) tls() (*tls.Config, error) {
 	return out, nil
 }
 
-// waited is why a request did not wait any longer.
+// waited returns why a request stopped waiting.
 func waited(ctx context.Context, realm string) error {
 	return fmt.Errorf("no answer of a KDC of %s yet: %w", realm, ctx.Err())
 }
