@@ -286,7 +286,7 @@ func (o *operator) explainJobText(w io.Writer, r *headroomv1.ExplainJobResponse,
 	for _, m := range r.GetMoves() {
 		rows = append(rows, []string{shownTime(m.GetAtUs()), moveName(m.GetKind()), shownCost(m), shownAnswer(m), m.GetReason()})
 	}
-	return o.out.Table(w, []string{"SINCE", "MOVE", "COST", "SCHEDULER", "REASON"}, rows)
+	return o.out.TableOf(w, cli.Table{Head: []string{"SINCE", "MOVE", "COST", "SCHEDULER", "REASON"}, Rows: rows, Noun: "move"})
 }
 
 // candidateTable is what could be done about a promise at risk, the best first; nothing while none is.
