@@ -95,7 +95,7 @@ func TestDevServerRefuses(t *testing.T) {
 		args []string
 		says string
 	}{
-		"a network":            {[]string{"--dev", "--rpc", "0.0.0.0:7400"}, "no loopback address"},
+		"a network":            {[]string{"--dev", "--rpc", "0.0.0.0:7400"}, "is not a loopback address"},
 		"no port":              {[]string{"--dev", "--rpc", "127.0.0.1"}, "no host:port"},
 		"the last port":        {[]string{"--dev", "--rpc", "127.0.0.1:65535"}, "no host:port"},
 		"no watts":             {[]string{"--dev", "--budget", "0W"}, "budget"},

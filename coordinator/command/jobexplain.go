@@ -257,7 +257,7 @@ func shownAdmission(a *headroomv1.Admission) string {
 }
 
 // shownTime is the time of day of a moment in microseconds since the Unix epoch.
-func shownTime(us int64) string { return time.UnixMicro(us).Local().Format(time.TimeOnly) }
+func shownTime(us int64) string { return time.UnixMicro(us).Local().Format(time.TimeOnly + " MST") }
 
 // explainJobText is job explain for people.
 func (o *operator) explainJobText(w io.Writer, r *headroomv1.ExplainJobResponse, item *explainedJob) error {

@@ -95,7 +95,7 @@ func TestSecureServer(t *testing.T) {
 	for typed, want := range map[string]string{
 		"budget show": "site/lab\n:4\n", "budget set 900W": "site/lab\n:4\n", "node list --domain": "site/lab\n:4\n",
 		"member remove": "c1\n:4\n", "policy set": "demand\nequal\nfair\njoint\npaper\nprogress\nreleased\nstretch\nweighted\n:4\n",
-		"budget show -o": "csv\njson\nname\ntable\nwide\n:4\n", "snapshot save": ":0\n", "member list": ":4\n",
+		"budget show -o": "csv\njson\nname\ntable\nwide\nyaml\n:4\n", "snapshot save": ":0\n", "member list": ":4\n",
 	} {
 		words := strings.Fields(typed)
 		got := strings.Split(good(t, slices.Concat(as("eve", "__complete", words[0], words[1]), words[2:], []string{""})...), "\n")
