@@ -59,7 +59,7 @@ func commands() map[string]command {
 // replaces its process with another program of the script.
 func buildHeadroom(ts *testscript.TestScript, _ bool, _ []string) {
 	bin := ts.MkAbs("bin")
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin+string(os.PathSeparator), "headroom/cmd/headroom").CombinedOutput() //nolint:noctx // a script has no context
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin+string(os.PathSeparator), "headroom/cmd/headroom").CombinedOutput()
 	if err != nil {
 		ts.Fatalf("build headroom: %v\n%s", err, out)
 	}
