@@ -107,7 +107,7 @@ func printFreqs(w io.Writer, out *cli.Output, rows []policyJSON) error {
 			screenMHz(r.MinHz), screenMHz(r.MaxHz), r.State,
 		})
 	}
-	return out.Table(w, []string{"POLICY", "DRIVER", "GOVERNOR", "EPP", "FREQ", "REQUESTED", "EFFECTIVE", "MIN", "MAX", "STATE"}, lines)
+	return out.TableOf(w, cli.Table{Head: []string{"POLICY", "DRIVER", "GOVERNOR", "EPP", "FREQ", "REQUESTED", "EFFECTIVE", "MIN", "MAX", "STATE"}, Rows: lines, Noun: "frequency policy"})
 }
 
 func newFreqSetCommand() *cobra.Command {

@@ -98,5 +98,5 @@ func printSensors(w io.Writer, out *cli.Output, rows []sensorJSON) error {
 		temp := cli.Opt(r.TempC, func(c float64) string { return celsius(int64(c * 1000)) })
 		lines = append(lines, []string{r.Source, r.Sensor, screenW(r.PowerW), temp, screenAge(r.AgeS), cli.Opt(r.Disagreement, cli.Percent), r.State, r.Text})
 	}
-	return out.Table(w, []string{"SOURCE", "SENSOR", "POWER", "TEMP", "AGE", "DIFFERS", "STATE", "WHY"}, lines)
+	return out.TableOf(w, cli.Table{Head: []string{"SOURCE", "SENSOR", "POWER", "TEMP", "AGE", "DIFFERS", "STATE", "WHY"}, Rows: lines, Noun: "sensor"})
 }

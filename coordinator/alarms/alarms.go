@@ -184,7 +184,7 @@ func stateAlarms(s *ledger.State) []Alarm {
 			}
 		}
 		out = append(out, Alarm{
-			"restored", Warn, "cluster", fmt.Sprintf("restored as incarnation %d: no cap is raised until %s reported: %s", s.Epoch.Incarnation, count(len(silent), "more node"), strings.Join(silent, ", ")),
+			"restored", Warn, "cluster", fmt.Sprintf("restored as incarnation %d: no cap is raised until %s reported: %s", s.Epoch.Incarnation, cli.Count(len(silent), "more node"), strings.Join(silent, ", ")),
 			"start powerd on them; for a machine that is off: coordinator node remove NODE --powered-off",
 		})
 	}
@@ -264,16 +264,9 @@ func domainAlarms(domains []*headroomv1.Domain) []Alarm {
 // drawnText is what a domain draws, by its source or as a lower bound.
 func drawnText(dom *headroomv1.Domain) string {
 	if dom.MeasuredUw == nil {
-		return fmt.Sprintf("at least %v (power of %s unknown)", units.Power(dom.GetPowerKnownUw()), count(int(dom.GetPowerUnknownNodes()), "node"))
+		return fmt.Sprintf("at least %v (power of %s unknown)", units.Power(dom.GetPowerKnownUw()), cli.Count(int(dom.GetPowerUnknownNodes()), "node"))
 	}
 	return fmt.Sprintf("%v measured by %s", units.Power(dom.GetMeasuredUw()), dom.GetMeasuredBy())
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Items converts alarms to the form of status.

@@ -106,7 +106,7 @@ func tokenList(o *operator) *cobra.Command {
 				rows = append(rows, []string{t.GetId(), t.GetName(), t.GetRole(), cli.Clock(time.UnixMicro(t.GetCreatedUs())), ends})
 			}
 			return o.print(cmd, &cli.Watch{}, wrap("TokenList", r.GetMeta(), items), func(out io.Writer) error {
-				return o.out.Table(out, []string{"ID", "NAME", "ROLE", "CREATED", "ENDS"}, rows)
+				return o.out.TableOf(out, cli.Table{Head: []string{"ID", "NAME", "ROLE", "CREATED", "ENDS"}, Rows: rows, Noun: "token"})
 			})
 		},
 	}

@@ -145,7 +145,7 @@ func newCheck(r *headroomv1.ListAlarmsResponse) check {
 }
 
 func (c check) String() string {
-	return fmt.Sprintf("%d failed, %s", c.failed, plural(c.warned, "warning"))
+	return fmt.Sprintf("%d failed, %s", c.failed, cli.Count(c.warned, "warning"))
 }
 
 // report prints the result, and returns an error with the exit code of its worst alarm.

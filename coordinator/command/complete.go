@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,6 +42,21 @@ func (o *operator) names(ctx context.Context, word string) []string {
 				out = append(out, m.GetId())
 			}
 		}
+	case "JOB":
+		req := &headroomv1.ListJobsRequest{Stale: true, WithoutSpecs: true}
+		r, err := callOn(ctx, o, "complete", req, headroomv1connect.NewJobServiceClient, headroomv1connect.JobServiceClient.ListJobs)
+		if err == nil {
+			for _, j := range r.GetJobs() {
+				out = append(out, j.GetId())
+			}
+		}
+	case "REVISION":
+		r, err := call(ctx, o, "complete", &headroomv1.ListChangesRequest{Stale: true}, headroomv1connect.ClusterServiceClient.ListChanges)
+		if err == nil {
+			for _, c := range r.GetChanges() {
+				out = append(out, strconv.FormatUint(c.GetRevision(), 10))
+			}
+		}
 	case "POLICY":
 		r, err := call(ctx, o, "complete", &headroomv1.ListPoliciesRequest{Stale: true}, headroomv1connect.ClusterServiceClient.ListPolicies)
 		if err == nil {
@@ -70,6 +86,14 @@ func (o *operator) complete(cmd *cobra.Command) {
 				return o.propose(cmd.Context(), word, nil, typed)
 			}) // fails for a flag that is not there
 		}
+	}
+	for name, values := range map[string][]string{
+		"lost-charge": {"keep", "fail-safe"}, "role": {"observer", "node", "operator", "admin"}, "log-level": {"debug", "info", "warn", "error"},
+	} {
+		if cmd.LocalNonPersistentFlags().Lookup(name) == nil {
+			continue
+		}
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails for a flag that has one
 	}
 	for _, sub := range cmd.Commands() {
 		o.complete(sub)

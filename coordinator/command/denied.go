@@ -52,7 +52,7 @@ func tlsDenied(o *operator) *cobra.Command {
 				rows = append(rows, []string{d.GetIdentity() + d.GetSerial(), cli.Clock(time.UnixMicro(d.GetAtUs())), d.GetActor(), d.GetReason()})
 			}
 			return o.print(cmd, &cli.Watch{}, wrap("DeniedList", r.GetMeta(), cli.Filled[deniedItem](r.GetDenied())), func(out io.Writer) error {
-				return o.out.Table(out, []string{"WHAT", "DENIED", "BY", "REASON"}, rows)
+				return o.out.TableOf(out, cli.Table{Head: []string{"WHAT", "DENIED", "BY", "REASON"}, Rows: rows, Noun: "denied certificate or token"})
 			})
 		},
 	}

@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,8 +35,11 @@ func stamped(us int64) string { return time.UnixMicro(us).UTC().Format(time.RFC3
 func budgetHistory(o *operator) *cobra.Command {
 	req := &headroomv1.ListChangesRequest{}
 	var w cli.Watch
+	var since sinceFlag
+	var order cli.Order
 	cmd := &cobra.Command{
-		Use: "history [DOMAIN]", Short: "List budget changes, newest first", Args: cobra.MaximumNArgs(1), Example: "  coordinator budget history --limit 2",
+		Use: "history [DOMAIN]", Short: "List budget changes, oldest first", Args: cobra.MaximumNArgs(1),
+		Example: "  coordinator budget history --limit 2\n  coordinator budget history --since 24h --reverse",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Domain = first(args)
 			r, err := call(cmd.Context(), o, "budget history", req, headroomv1connect.ClusterServiceClient.ListChanges)
@@ -43,18 +47,23 @@ func budgetHistory(o *operator) *cobra.Command {
 				return err
 			}
 			staleNote(cmd, r.GetMeta())
+			changes := after(&since, r.GetChanges())
+			slices.Reverse(changes) // the servers answer with the newest first
+			changes = cli.Ordered(&order, changes)
 			rows := [][]string{}
-			for _, c := range r.GetChanges() {
+			for _, c := range changes {
 				rows = append(rows, []string{
 					strconv.FormatUint(c.GetRevision(), 10), cli.Clock(time.UnixMicro(c.GetAtUs())), c.GetActor(), c.GetDomain(), shownWatts(c.GetFromUw()),
 					shownWatts(c.GetToUw()), c.GetReason(), confirmedText(c),
 				})
 			}
-			return o.print(cmd, &w, wrap("BudgetHistory", r.GetMeta(), cli.Filled[historyItem](r.GetChanges())), func(out io.Writer) error {
-				return o.out.Table(out, []string{"REV", "WHEN", "WHO", "DOMAIN", "FROM", "TO", "REASON", "CONFIRMED"}, rows)
+			return o.print(cmd, &w, wrap("BudgetHistory", r.GetMeta(), cli.Filled[historyItem](changes)), func(out io.Writer) error {
+				return o.out.TableOf(out, cli.Table{Head: []string{"REV", "WHEN", "WHO", "DOMAIN", "FROM", "TO", "REASON", "CONFIRMED"}, Rows: rows, Noun: "budget change"})
 			})
 		},
 	}
+	since.flag(cmd, "changes")
+	order.Flag(cmd)
 	cmd.Flags().Uint32Var(&req.Limit, "limit", 0, "only the newest N; 0 is all that are kept")
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
@@ -133,16 +142,27 @@ func scheduleList(o *operator) *cobra.Command {
 				items = append(items, scheduleItem{s.GetName(), s.GetDomain(), s.GetCron(), zone, watts(s.GetBudgetUw()), cli.Known(stamped(s.GetNextUs()), s.NextUs != nil)})
 				rows = append(rows, []string{
 					s.GetName(), s.GetDomain(), s.GetCron(), zone, shownWatts(s.GetBudgetUw()),
+					cli.Opt(s.NextUs, func(us int64) string { return clockIn(zone, time.UnixMicro(us)) }),
 					cli.Opt(s.NextUs, func(us int64) string { return cli.Clock(time.UnixMicro(us)) }),
 				})
 			}
 			return o.print(cmd, &w, wrap("ScheduleList", r.GetMeta(), items), func(out io.Writer) error {
-				return o.out.Table(out, []string{"NAME", "DOMAIN", "CRON", "ZONE", "BUDGET", "NEXT"}, rows)
+				return o.out.TableOf(out, cli.Table{Head: []string{"NAME", "DOMAIN", "CRON", "ZONE", "BUDGET", "NEXT", "NEXT (LOCAL)"}, Rows: rows, Noun: "schedule"})
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
+}
+
+// clockIn is a time on a screen in a schedule's zone; in UTC where this machine does
+// not have the zone.
+func clockIn(zone string, at time.Time) string {
+	in, err := time.LoadLocation(zone)
+	if err != nil {
+		in = time.UTC
+	}
+	return at.In(in).Format(time.DateTime + " MST")
 }
 
 func scheduleAdd(o *operator) *cobra.Command {

@@ -136,7 +136,7 @@ func jobDetails(jobs []*headroomv1.Job) []jobDetail {
 func jobText(j *headroomv1.Job) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  (%s)  class %s, %s\n", j.GetId(), j.GetName(), j.GetClass(), jobState(j.GetState()))
-	fmt.Fprintf(&b, "  submitted  %s\n", time.UnixMicro(j.GetSubmittedUs()).Local().Format(time.DateTime))
+	fmt.Fprintf(&b, "  submitted  %s\n", cli.Clock(time.UnixMicro(j.GetSubmittedUs())))
 	if p := j.GetProgress(); p != nil {
 		fmt.Fprintf(&b, "  progress   %d of %d done, %d running, %d dropped, %s, for %s\n", p.GetDone(), p.GetTasks(), p.GetRunning(), p.GetDropped(), shownRate(p), shownRuntime(p))
 		for _, node := range slices.Sorted(maps.Keys(p.GetRunningOn())) {

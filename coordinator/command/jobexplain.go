@@ -257,7 +257,7 @@ func shownAdmission(a *headroomv1.Admission) string {
 }
 
 // shownTime is the time of day of a moment in microseconds since the Unix epoch.
-func shownTime(us int64) string { return time.UnixMicro(us).Local().Format(time.TimeOnly) }
+func shownTime(us int64) string { return time.UnixMicro(us).Local().Format(time.TimeOnly + " MST") }
 
 // explainJobText is job explain for people.
 func (o *operator) explainJobText(w io.Writer, r *headroomv1.ExplainJobResponse, item *explainedJob) error {
@@ -286,7 +286,7 @@ func (o *operator) explainJobText(w io.Writer, r *headroomv1.ExplainJobResponse,
 	for _, m := range r.GetMoves() {
 		rows = append(rows, []string{shownTime(m.GetAtUs()), moveName(m.GetKind()), shownCost(m), shownAnswer(m), m.GetReason()})
 	}
-	return o.out.Table(w, []string{"SINCE", "MOVE", "COST", "SCHEDULER", "REASON"}, rows)
+	return o.out.TableOf(w, cli.Table{Head: []string{"SINCE", "MOVE", "COST", "SCHEDULER", "REASON"}, Rows: rows, Noun: "move"})
 }
 
 // candidateTable is what could be done about a promise at risk, the best first; nothing while none is.

@@ -47,7 +47,7 @@ func leaseCommand(o *operator) *cobra.Command {
 					})
 				}
 				return o.print(cmd, &w, wrap("LeaseList", r.GetMeta(), cli.Filled[nodeLeaseItem](r.GetNodes())), func(out io.Writer) error {
-					return o.out.Table(out, []string{"NODE", "STATE", "CAP", "ENDS IN", "FAIL-SAFE", "EPOCH", "SEQ", "SPRINT"}, rows)
+					return o.out.TableOf(out, cli.Table{Head: []string{"NODE", "STATE", "CAP", "ENDS IN", "FAIL-SAFE", "EPOCH", "SEQ", "SPRINT"}, Rows: rows, Noun: "lease"})
 				})
 			})
 		},

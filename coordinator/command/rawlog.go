@@ -98,7 +98,7 @@ func printLog(cmd *cobra.Command, o *operator, cfg coordinator.Config, entries [
 			Kind: "RaftEntryList", API: "v1", AsOf: cli.Now(), Consistency: "offline", Server: cfg.ID, Items: items,
 		})
 	}
-	return o.out.Table(cmd.OutOrStdout(), []string{"INDEX", "TERM", "TYPE", "WHEN", "BYTES", "WHAT"}, rows)
+	return o.out.TableOf(cmd.OutOrStdout(), cli.Table{Head: []string{"INDEX", "TERM", "TYPE", "WHEN", "BYTES", "WHAT"}, Rows: rows, Noun: "entry"})
 }
 
 // commandWords are the parts of a command, and who sent it and why.

@@ -139,7 +139,7 @@ func silentOf(views []serverView) error {
 		return nil
 	}
 	return &cli.Error{
-		Code: "silent", Exit: cli.ExitDegraded, Message: fmt.Sprintf("%d of %s not answering: %s", len(silent), plural(len(views), "server"), strings.Join(silent, ", ")),
+		Code: "silent", Exit: cli.ExitDegraded, Message: fmt.Sprintf("%d of %s not answering: %s", len(silent), cli.Count(len(views), "server"), strings.Join(silent, ", ")),
 		Hint: "check the coordinator on each of them: journalctl -u headroom-coordinator",
 	}
 }

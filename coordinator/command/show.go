@@ -94,19 +94,11 @@ func powerText(d *headroomv1.Domain) string {
 	case d.MeasuredUw != nil:
 		return shownWatts(d.GetMeasuredUw())
 	case d.PowerKnownUw != nil:
-		return fmt.Sprintf("%s + %s unknown", shownWatts(d.GetPowerKnownUw()), plural(int(unknown), "node"))
+		return fmt.Sprintf("%s + %s unknown", shownWatts(d.GetPowerKnownUw()), cli.Count(int(unknown), "node"))
 	case unknown > 0:
-		return plural(int(unknown), "node") + " unknown"
+		return cli.Count(int(unknown), "node") + " unknown"
 	}
 	return cli.Unknown
-}
-
-// plural is a number with its noun: "1 node", "2 nodes".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // nodesText are the numbers of nodes by state.
@@ -432,29 +424,32 @@ func (o *operator) memberTable(w io.Writer, members []*headroomv1.Member) error 
 func eventCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{Use: "event", Short: "Show the audit log", Example: "  coordinator event list --limit 10"}
 	var w cli.Watch
-	var since uint64
+	var since sinceFlag
+	var order cli.Order
 	var limit uint32
 	stale := false
 	list := &cobra.Command{
-		Use: "list", Aliases: []string{"watch"}, Short: "List committed changes: what, who and why", Args: cobra.NoArgs,
-		Example: "  coordinator event list --since 120\n  coordinator event watch",
+		Use: "list", Aliases: []string{"watch"}, Short: "List committed changes, oldest first: what, who and why", Args: cobra.NoArgs,
+		Example: "  coordinator event list --since 2h\n  coordinator event list --since 120 --reverse\n  coordinator event watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.On = w.On || cmd.CalledAs() == "watch"
 			return w.Run(cmd, func() error {
-				req := &headroomv1.ListEventsRequest{SinceRevision: since, Limit: limit, Stale: stale}
+				req := &headroomv1.ListEventsRequest{SinceRevision: since.revision, Limit: limit, Stale: stale}
 				r, err := call(cmd.Context(), o, "event list", req, headroomv1connect.ClusterServiceClient.ListEvents)
 				if err != nil {
 					return err
 				}
 				staleNote(cmd, r.GetMeta())
-				return o.print(cmd, &w, wrap("EventList", r.GetMeta(), cli.Filled[eventItem](r.GetEvents())), func(out io.Writer) error {
-					return o.eventTable(out, r.GetEvents())
+				events := cli.Ordered(&order, after(&since, r.GetEvents()))
+				return o.print(cmd, &w, wrap("EventList", r.GetMeta(), cli.Filled[eventItem](events)), func(out io.Writer) error {
+					return o.eventTable(out, events)
 				})
 			})
 		},
 	}
 	w.Flags(list)
-	list.Flags().Uint64Var(&since, "since", 0, "only after this revision")
+	since.flag(list, "events")
+	order.Flag(list)
 	list.Flags().Uint32Var(&limit, "limit", 0, "only the newest N; 0 is all that are kept")
 	list.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	group.AddCommand(list)
@@ -475,5 +470,5 @@ func (o *operator) eventTable(w io.Writer, events []*headroomv1.Event) error {
 	for _, e := range events {
 		rows = append(rows, []string{fmt.Sprint(e.GetRevision()), cli.Clock(time.UnixMicro(e.GetAtUs())), e.GetActor(), e.GetWhat(), e.GetReason()})
 	}
-	return o.out.Table(w, []string{"REV", "WHEN", "WHO", "WHAT", "REASON"}, rows)
+	return o.out.TableOf(w, cli.Table{Head: []string{"REV", "WHEN", "WHO", "WHAT", "REASON"}, Rows: rows, Noun: "event"})
 }

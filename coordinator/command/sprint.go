@@ -68,9 +68,10 @@ func shownJoules(uj int64) string { return units.Energy(uj).String() }
 
 func sprintList(o *operator) *cobra.Command {
 	var w cli.Watch
+	var order cli.Order
 	req := &headroomv1.ListSprintsRequest{}
 	cmd := &cobra.Command{
-		Use: "list", Short: "List sprints and sprint budgets", Args: cobra.NoArgs, Example: "  coordinator sprint list --all",
+		Use: "list", Short: "List sprints, oldest first, and sprint budgets", Args: cobra.NoArgs, Example: "  coordinator sprint list --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "sprint list", req, headroomv1connect.ClusterServiceClient.ListSprints)
@@ -78,6 +79,7 @@ func sprintList(o *operator) *cobra.Command {
 					return err
 				}
 				staleNote(cmd, r.GetMeta())
+				r.Sprints = cli.Ordered(&order, r.GetSprints())
 				if o.out.IsJSON() {
 					return o.out.JSON(cmd.OutOrStdout(), sprintAnswer{wrap("SprintList", r.GetMeta(), cli.Filled[sprintItem](r.GetSprints())), potItems(r.GetDomains())})
 				}
@@ -86,6 +88,7 @@ func sprintList(o *operator) *cobra.Command {
 		},
 	}
 	w.Flags(cmd)
+	order.Flag(cmd)
 	cmd.Flags().BoolVar(&req.All, "all", false, "closed ones as well")
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd

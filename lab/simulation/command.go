@@ -325,8 +325,8 @@ func verdict(r *Report, o Options) error {
 		again = *r.Shrunk
 	}
 	return cli.Failed(again.command()+" --trace",
-		"%d violations in %d schedules, %s with seed %d at %.3f s: %s",
-		len(r.Violations), r.Schedules, first.Promise, first.Seed, first.At, first.What)
+		"%s in %s, %s with seed %d at %.3f s: %s",
+		cli.Count(len(r.Violations), "violation"), cli.Count(r.Schedules, "schedule"), first.Promise, first.Seed, first.At, first.What)
 }
 
 // progress prints the progress of a long run to stderr.
@@ -335,7 +335,7 @@ func (s *settings) progress(w io.Writer) func(int, *Report) {
 	return func(done int, r *Report) {
 		if now := time.Now(); now.Sub(last) >= progressEvery && done < s.schedules {
 			last = now
-			cli.Notef(w, "%d of %d schedules, %d events, %d violations", done, s.schedules, r.Events, len(r.Violations))
+			cli.Notef(w, "%d of %d schedules, %d events, %s", done, s.schedules, r.Events, cli.Count(len(r.Violations), "violation"))
 		}
 	}
 }

@@ -86,15 +86,15 @@ func leaderSabotages() []breach {
 	}
 `}),
 		// The lowers of a cut are left to later while a node is not heard.
-		patched("cut-waits-for-lost", "P5", edit{requestFile, "	d := s.Domains[b.Domain]\n	if d.Budget == b.To", `	for name, n := range s.Nodes {
+		patched("cut-waits-for-lost", "P5", edit{requestFile, "	d := s.Domains[b.Domain]\n	b.Highest", `	for name, n := range s.Nodes {
 		if BROKEN && n.Grantable() && v.l.table.Silent(name, v.Now.Mono) > v.l.cfg.Timing.Lost {
 			c.Budget.Targets = nil
 		}
 	}
 	d := s.Domains[b.Domain]
-	if d.Budget == b.To`}),
+	b.Highest`}),
 		// A cut is left to the next tick.
-		patched("cut-in-the-next-tick", "P5", edit{requestFile, "	d := s.Domains[b.Domain]\n	if d.Budget == b.To", "	if BROKEN {\n		c.Budget.Targets = nil\n	}\n	d := s.Domains[b.Domain]\n	if d.Budget == b.To"}),
+		patched("cut-in-the-next-tick", "P5", edit{requestFile, "	d := s.Domains[b.Domain]\n	b.Highest", "	if BROKEN {\n		c.Budget.Targets = nil\n	}\n	d := s.Domains[b.Domain]\n	b.Highest"}),
 		// The leader's clock is given for everybody's.
 		patched("clock-of-the-leader", "P5", edit{clockFile, "	if plan, err := ledger.PlanBudget(v.State", `	if BROKEN && x.servers != nil {
 		x.servers = map[string]int64{}

@@ -4,6 +4,7 @@
 //
 // Beside testscript's own commands a script has
 //
+//	build-headroom       build the program headroom and put it on PATH
 //	cluster N            start N coordinators and wait for a leader; HEADROOM_ADDR names them
 //	server-wait NAME     start a coordinator that waits to be added to the cluster
 //	server-start NAME    start a coordinator of the script again

@@ -50,9 +50,20 @@ func commands() map[string]command {
 	return map[string]command{
 		"cluster": cluster, "kill-process": killProcess, "node": node, "scheduler-run": schedulerRun, "worker": worker,
 		"server-wait": serverWait, "server-start": serverStart, "ended": ended, "until-exits": untilExits,
-		"ports": ports, "expand": expand, "background": background, "until-logged": untilLogged, "hangup": hangup,
+		"build-headroom": buildHeadroom, "ports": ports, "expand": expand, "background": background, "until-logged": untilLogged, "hangup": hangup,
 		"until": until, "exits": exits, "refused": refused, "remember": remember, "unchanged": unchanged,
 	}
+}
+
+// buildHeadroom puts the program headroom on the script's PATH. It is built, since it
+// replaces its process with another program of the script.
+func buildHeadroom(ts *testscript.TestScript, _ bool, _ []string) {
+	bin := ts.MkAbs("bin")
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin+string(os.PathSeparator), "headroom/cmd/headroom").CombinedOutput()
+	if err != nil {
+		ts.Fatalf("build headroom: %v\n%s", err, out)
+	}
+	ts.Setenv("PATH", bin+string(os.PathListSeparator)+ts.Getenv("PATH"))
 }
 
 // start starts a program in the background; its log is NAME.log.

@@ -494,7 +494,7 @@ type change struct {
 	Actor    string  `json:"actor"`
 }
 
-// history waits for the changes of the site's budget, the newest first.
+// history waits for the changes of the site's budget, the oldest first.
 func (c *cluster) history() []change {
 	c.t.Helper()
 	var a answer[change]

@@ -45,7 +45,7 @@ func TestFiveServers(t *testing.T) { //nolint:paralleltest // uses the whole mac
 	c.net.heal()
 	c.leased(c.nodes...)
 	c.budget(310, request)
-	if all := c.history(); reasoned(all, request) != 1 || reasoned(all, "with three of five") != 1 || all[0].ToW != 310 {
+	if all := c.history(); reasoned(all, request) != 1 || reasoned(all, "with three of five") != 1 || all[len(all)-1].ToW != 310 {
 		t.Errorf("the history: %+v; want each change once", all)
 	}
 	for _, s := range c.servers {

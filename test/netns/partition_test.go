@@ -75,7 +75,7 @@ func TestLeaderHalfCutOff(t *testing.T) { //nolint:paralleltest // uses the whol
 	}
 	c.checker.noFall()
 	c.charges()
-	if all := c.history(); reasoned(all, "while the leader hears nobody") != 1 || all[0].ToW != 350 {
+	if all := c.history(); reasoned(all, "while the leader hears nobody") != 1 || all[len(all)-1].ToW != 350 {
 		t.Errorf("the history: %+v", all)
 	}
 	c.oneLeader()

@@ -30,7 +30,7 @@ func TestLeaderPaused(t *testing.T) { //nolint:paralleltest // uses the whole ma
 	c.pass(shortLease)
 	c.leased(c.nodes...)
 	c.charges()
-	if all := c.history(); reasoned(all, "while the leader is stopped") != 1 || all[0].ToW != 330 {
+	if all := c.history(); reasoned(all, "while the leader is stopped") != 1 || all[len(all)-1].ToW != 330 {
 		t.Errorf("the history: %+v", all)
 	}
 	c.oneLeader()

@@ -111,7 +111,7 @@ func (s *settings) inside(cmd *cobra.Command, dir string) error {
 		return err
 	}
 	if len(r.Violations) > 0 {
-		return cli.Failed("repeat with --dir DIR to keep the logs", "%d violations with seed %d: %s", len(r.Violations), r.Seed, r.Violations[0])
+		return cli.Failed("repeat with --dir DIR to keep the logs", "%s with seed %d: %s", cli.Count(len(r.Violations), "violation"), r.Seed, r.Violations[0])
 	}
 	return nil
 }
