@@ -131,7 +131,7 @@ func TestMembershipIsChanged(t *testing.T) {
 		}
 		c.seated("c1", "c2", "c3", "c4?")
 		time.Sleep(time.Second) // looking who leads has made entries, which it is still sent
-		if _, err := promoteMember(c, "c4", "p0"); exitOf(err) != cli.ExitRefused || !strings.Contains(err.Error(), "of 10s") {
+		if _, err := promoteMember(c, "c4", "p0"); exitOf(err) != cli.ExitRefused || !strings.Contains(err.Error(), "of the required 10s") {
 			t.Errorf("promoted at once: %v", err)
 		}
 		time.Sleep(consensus.StableFor)

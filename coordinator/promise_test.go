@@ -65,7 +65,7 @@ func TestNodesThatDoNotFitWait(t *testing.T) {
 		if c.held() != 0 {
 			t.Error("a lease in a domain that is short")
 		}
-		if w := c.nodes[0].look().waiting; !strings.Contains(w, "short") {
+		if w := c.nodes[0].look().waiting; !strings.Contains(w, "over its budget") {
 			t.Errorf("the node was told %q", w)
 		}
 		if s := c.newest(); s.Totals()["rack/r1"].Reserved != 160*units.Watt {

@@ -93,8 +93,8 @@ func TestClearConnectionsNeedDev(t *testing.T) {
 		"certificates on every address": {strings.Replace(ExampleConfig, "listen: 127.0.0.1:7410", "listen: 0.0.0.0:7410", 1), ""},
 		"in the clear":                  {plain, "tls is off and dev is not true"},
 		"in the clear, as dev":          {strings.Replace(plain, "dev: false", "dev: true", 1), ""},
-		"dev on every address":          {strings.NewReplacer("dev: false", "dev: true", "listen: 127.0.0.1:7410", "listen: 0.0.0.0:7410").Replace(plain), "0.0.0.0:7410 is no loopback address"},
-		"dev, coordinators elsewhere":   {strings.NewReplacer("dev: false", "dev: true", `["127.0.0.1:7400"]`, `["10.0.0.1:7400"]`).Replace(plain), "10.0.0.1:7400 is no loopback address"},
+		"dev on every address":          {strings.NewReplacer("dev: false", "dev: true", "listen: 127.0.0.1:7410", "listen: 0.0.0.0:7410").Replace(plain), "0.0.0.0:7410 is not a loopback address"},
+		"dev, coordinators elsewhere":   {strings.NewReplacer("dev: false", "dev: true", `["127.0.0.1:7400"]`, `["10.0.0.1:7400"]`).Replace(plain), "10.0.0.1:7400 is not a loopback address"},
 		"group without a socket":        {strings.Replace(ExampleConfig, `socket_group: ""`, "socket_group: users", 1), "socket_group without a socket"},
 		"quota below zero":              {strings.Replace(ExampleConfig, "max_waiting: 200", "max_waiting: -1", 1), "max_waiting is -1"},
 	} {
