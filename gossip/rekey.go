@@ -39,7 +39,7 @@ func (g *Gossip) SetKeys(keys Keys) error {
 		return nil
 	}
 	g.foreign.forget() // who was refused may be believed now, and is heard again if not
-	g.log.Info("gossip keys", slog.String("sends_with", now[0]), slog.Any("believes", now[1:]), slog.Any("before", old.Fingerprints()))
+	g.log.Info("gossip keys", slog.String("sends_with", now[0]), slog.Any("accepts", now[1:]), slog.Any("before", old.Fingerprints()))
 	return nil
 }
 

@@ -39,7 +39,7 @@ func (g *Gossip) seek(ctx context.Context) {
 			pause, told = seekFirst, false
 		case len(g.cfg.Join)+len(known) > 0:
 			if !told {
-				g.log.Warn("nobody found yet, looking on", slog.Any("join", g.cfg.Join))
+				g.log.Warn("no gossip member found, retrying", slog.Any("join", g.cfg.Join))
 			}
 			told = true
 			wait = jitter(pause)

@@ -309,7 +309,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-var twoLines = regexp.MustCompile(`\Aerror: \S.*\nhint: \S.*\n\z`)
+// A notice that the command waits for an election may stand before.
+var twoLines = regexp.MustCompile(`\A([a-z ]+: no leader, waiting .*\n)?error: \S.*\nhint: \S.*\n\z`)
 
 // refused runs a command that must fail in two lines: the cause and the way out.
 func refused(ts *testscript.TestScript, neg bool, args []string) {
