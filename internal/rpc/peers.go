@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"syscall"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -93,7 +95,7 @@ func dialTLS(ctx context.Context, d *net.Dialer, config *tls.Config, l *live, ne
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialWait)
 	defer cancel()
-	c := tls.Client(l.watched(raw), config)
+	c := tls.Client(&lateWrite{Conn: l.watched(raw), closed: make(chan struct{})}, config)
 	if err = c.HandshakeContext(ctx); err == nil {
 		err = l.add(c)
 	}
@@ -105,6 +107,40 @@ func dialTLS(ctx context.Context, d *net.Dialer, config *tls.Config, l *live, ne
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: err}
 	}
 	return nil, handshakeError{err}
+}
+
+// lateWrite delays the error of a write to a connection that the peer has closed until the
+// reader has closed it too, at most alertWait. A TLS 1.3 server refuses a client's certificate
+// after the client's handshake: the alert with the reason waits to be read while the first
+// request fails with a broken pipe, and only the reader's error says why.
+type lateWrite struct {
+	net.Conn
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+// alertWait bounds the wait for the reader: the alert is there already, it only has to run.
+const alertWait = 250 * time.Millisecond
+
+// Write implements net.Conn.
+func (c *lateWrite) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		late := time.NewTimer(alertWait)
+		defer late.Stop()
+		select {
+		case <-c.closed:
+		case <-late.C:
+		}
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *lateWrite) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
 
 // handshakeError means that the two sides did not agree on each other; nothing was sent.
