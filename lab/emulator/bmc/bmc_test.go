@@ -88,13 +88,13 @@ func TestFaultsAreSeenAndHeal(t *testing.T) {
 		{"sentinel=max", in(ipmi.StateInsane, "65535")},
 		{"sentinel=inactive", in(ipmi.StateInsane, "not active")},
 		{"sentinel=1970", in(ipmi.StateInsane, "1970")},
-		{"sentinel=equal", in(ipmi.StateInsane, "the same")},
+		{"sentinel=equal", in(ipmi.StateInsane, "are equal")},
 		{"factor=1000", in(ipmi.StateInsane, "")},
-		{"offset=30kW", in(ipmi.StateInsane, "more than this node can draw")},
+		{"offset=30kW", in(ipmi.StateInsane, "is above the maximum of this node")},
 		{"factor=0.5", reads(72)},
 		{"offset=20W", reads(163)},
 		{"busy", in(ipmi.StateStale, "busy")},
-		{"busy=0xc3", in(ipmi.StateStale, "timed out")},
+		{"busy=0xc3", in(ipmi.StateStale, "timeout")},
 		{"hang", in(ipmi.StateStale, "no answer")},
 		{"slow=100ms", reads(143)},
 		{"no-dcmi", func(r ipmi.Reading) bool { return r.Known && r.Source == ipmi.SourceSDR && r.Power == 140*units.Watt }},
@@ -177,7 +177,7 @@ func TestCipherSuitesAndPrivileges(t *testing.T) {
 	wrong := newRig(t, nil, func(c *ipmi.Config) { c.Password = "guess" })
 	wrong.await(t, "refused", in(ipmi.StateAbsent, "wrong password"))
 	nobody := newRig(t, nil, func(c *ipmi.Config) { c.User = "nobody" })
-	nobody.await(t, "refused", in(ipmi.StateAbsent, "refuses"))
+	nobody.await(t, "refused", in(ipmi.StateAbsent, "refused"))
 }
 
 // Lesson 12: the exception action that a BMC comes with may be "hard power off".
