@@ -68,7 +68,7 @@ func newConfigCheckCommand() *cobra.Command {
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	cmd.Flags().BoolVar(&syntaxOnly, "syntax-only", false, "check the file alone, not this machine")
+	cmd.Flags().BoolVar(&syntaxOnly, "syntax-only", false, "check only the file, not this machine")
 	return cmd
 }
 

@@ -84,7 +84,7 @@ func tokenCreate(o *operator) *cobra.Command {
 	}
 	c.flags(cmd)
 	cmd.Flags().StringVar(&role, "role", "observer", "node, observer, operator or admin")
-	cmd.Flags().DurationVar(&life, "for", 0, "how long it lets in; 0 is until it is revoked")
+	cmd.Flags().DurationVar(&life, "for", 0, "validity; 0 is until it is revoked")
 	return cmd
 }
 
@@ -193,8 +193,8 @@ func authorityCreate() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "folder of the two files")
-	cmd.Flags().StringVar(&name, "name", "cluster", "name of the cluster, for people")
-	cmd.Flags().DurationVar(&life, "for", secure.AuthorityLife, "how long it is valid")
+	cmd.Flags().StringVar(&name, "name", "cluster", "name of the cluster, for display")
+	cmd.Flags().DurationVar(&life, "for", secure.AuthorityLife, "validity")
 	return cmd
 }
 
@@ -229,7 +229,7 @@ func certCreate() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "folder of the new files")
 	cmd.Flags().StringVar(&ca, "ca-dir", ".", "folder of ca.crt and ca.key")
-	cmd.Flags().DurationVar(&life, "for", secure.CertificateLife, "how long it is valid; never longer than the authority")
+	cmd.Flags().DurationVar(&life, "for", secure.CertificateLife, "validity, at most that of the authority")
 	return cmd
 }
 

@@ -134,10 +134,10 @@ func brakeSet(o *operator) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&req.Change.Reason, "reason", "", "why, for whoever meets it and for the audit log")
-	f.StringVar(&req.Change.RequestId, "request-id", "", "idempotency key; a server carries the same key out once")
-	f.BoolVar(&req.DryRun, "dry-run", false, "tell what would be set, set nothing")
-	f.DurationVar(&wait, "wait", wait, "how long to wait for the members to answer and for the log; 0s does not wait")
+	f.StringVar(&req.Change.Reason, "reason", "", "reason, shown to users and in the audit log")
+	f.StringVar(&req.Change.RequestId, "request-id", "", "idempotency key; a request with the same key is executed once")
+	f.BoolVar(&req.DryRun, "dry-run", false, "print what would be set; set nothing")
+	f.DurationVar(&wait, "wait", wait, "time to wait for the members and the log; 0s does not wait")
 	return cmd
 }
 
@@ -238,7 +238,7 @@ func brakeLift(o *operator) *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	cmd.Flags().Uint64Var(&req.Generation, "generation", 0, "the generation that you have seen in force; the present one when it is left out")
+	cmd.Flags().Uint64Var(&req.Generation, "generation", 0, "generation to lift (default: the one in force)")
 	return cmd
 }
 
@@ -421,7 +421,7 @@ func brakeKeyCreate(o *operator, use string) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&private, "private", private, "file for the private key, for its owner alone")
+	cmd.Flags().StringVar(&private, "private", private, "file for the private key, readable only by its owner")
 	cmd.Flags().StringVar(&public, "public", public, "file for the public key")
 	return cmd
 }

@@ -131,7 +131,7 @@ func budgetSet(o *operator) *cobra.Command {
 		},
 	}
 	b.setFlags(cmd)
-	cmd.Flags().Var(&b.until, "until", "when the budget of now comes back: 18:00, 2026-11-21T18:00:00Z, or a span like 2h")
+	cmd.Flags().Var(&b.until, "until", "when the present budget is restored: 18:00, 2026-11-21T18:00:00Z, or a duration like 2h")
 	return cmd
 }
 
@@ -139,9 +139,9 @@ func (b *budgetChange) setFlags(cmd *cobra.Command) {
 	b.flags(cmd)
 	f := cmd.Flags()
 	b.confirm.flag(f)
-	f.BoolVar(&b.force, "force", false, "accept a budget below the floor: every node is driven to its fail-safe cap")
+	f.BoolVar(&b.force, "force", false, "accept a budget below the floor; every node is lowered to its fail-safe cap")
 	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit with 10 if there would be changes")
-	f.DurationVar(&b.wait, "wait", 10*time.Second, "wait so long for the nodes to read back their new caps; 0s returns after the commit")
+	f.DurationVar(&b.wait, "wait", 10*time.Second, "time to wait until the nodes have confirmed their new caps; 0s returns after the commit")
 }
 
 // untilFlag is a moment to come.
@@ -204,8 +204,8 @@ func budgetPlan(o *operator) *cobra.Command {
 			return b.run(cmd)
 		},
 	}
-	cmd.Flags().BoolVar(&b.force, "force", false, "plan below the floor as well")
-	cmd.Flags().BoolVar(&b.exitCode, "exit-code", false, "exit 10 when there would be changes")
+	cmd.Flags().BoolVar(&b.force, "force", false, "allow a budget below the floor")
+	cmd.Flags().BoolVar(&b.exitCode, "exit-code", false, "exit with 10 if there would be changes")
 	return cmd
 }
 

@@ -25,7 +25,7 @@ type changing struct {
 
 func (c *changing) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&c.reason, "reason", "", "why, for the audit log")
+	f.StringVar(&c.reason, "reason", "", "reason, for the audit log")
 	f.StringVar(&c.request, "request-id", "", "idempotency key; a request with the same key is executed once")
 	f.Uint64Var(&c.check, "check-revision", 0, "refuse if budgets or nodes changed after this revision")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would change; change nothing")

@@ -73,7 +73,7 @@ func configCheck(out *cli.Output) *cobra.Command {
 	}
 	configFlag(cmd, &path)
 	cmd.Flags().StringVar(&user, "user", "", "user that runs the server, instead of "+serviceUser)
-	cmd.Flags().BoolVar(&syntaxOnly, "syntax-only", false, "check the file alone, not this machine")
+	cmd.Flags().BoolVar(&syntaxOnly, "syntax-only", false, "check only the file, not this machine")
 	return cmd
 }
 

@@ -44,7 +44,7 @@ func debugBundle(o *operator) *cobra.Command {
 			return intoFile(cmd, o, file, "collect a bundle", bundleDeadline, packBundle)
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "file to write; coordinator-bundle-TIME.tar.gz in this folder when it is left out")
+	cmd.Flags().StringVar(&out, "out", "", "file to write (default coordinator-bundle-TIME.tar.gz in the working directory)")
 	return cmd
 }
 
@@ -65,7 +65,7 @@ func debugTrace(o *operator) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&d, "for", d, "how long to record, at most 30s")
+	cmd.Flags().DurationVar(&d, "for", d, "duration of the recording, at most 30s")
 	return cmd
 }
 

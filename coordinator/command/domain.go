@@ -103,14 +103,14 @@ func domainSet(o *operator) *cobra.Command {
 	}
 	c.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&x.Parent, "parent", "", "domain above a new one")
-	f.Var(&budget, "budget", "what a new domain may draw; an existing one's changes by coordinator budget set")
-	f.Var(&unmanaged, "unmanaged", "what no powerd controls there")
-	f.Var(&rating, "rating", "what the breaker or feeder carries")
-	f.Var(&ratedMax, "rated-max", "highest rating that a node below may declare; above it waits for coordinator node set NODE --rated; 0W: as the domain above")
-	f.Var(&margin, "margin", "part of the rating that no budget may use, e.g. 20%")
-	f.Uint32Var(&boot, "boot-nodes", 0, "how many nodes may reboot at once: so much is kept free for them")
-	f.StringVar(&lost, "lost-charge", "", "what a lost node is charged: keep, or fail-safe once its lease must be over")
+	f.StringVar(&x.Parent, "parent", "", "parent of a new domain")
+	f.Var(&budget, "budget", "budget of a new domain; use coordinator budget set for an existing one")
+	f.Var(&unmanaged, "unmanaged", "power of machines without powerd")
+	f.Var(&rating, "rating", "rating of the breaker or feeder")
+	f.Var(&ratedMax, "rated-max", "highest rating that a node may declare; a higher one waits for coordinator node set NODE --rated; 0W: as the parent domain")
+	f.Var(&margin, "margin", "fraction of the rating that no budget may use, e.g. 20%")
+	f.Uint32Var(&boot, "boot-nodes", 0, "number of nodes that may reboot at once; the power that they need is kept free")
+	f.StringVar(&lost, "lost-charge", "", "charge of a lost node: keep (its last charge), or fail-safe after its lease has expired")
 	return cmd
 }
 

@@ -191,8 +191,8 @@ func scheduleAdd(o *operator) *cobra.Command {
 	}
 	c.flags(cmd)
 	again.flag(cmd.Flags())
-	cmd.Flags().StringVar(&x.Name, "name", "", "name of the schedule; one of the same name is replaced")
-	cmd.Flags().StringVar(&x.Zone, "zone", "", "time zone of CRON, e.g. Europe/Berlin; UTC when it is left out")
+	cmd.Flags().StringVar(&x.Name, "name", "", "name of the schedule; replaces one with the same name")
+	cmd.Flags().StringVar(&x.Zone, "zone", "", "time zone of CRON, e.g. Europe/Berlin (default UTC)")
 	return cmd
 }
 

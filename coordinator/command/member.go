@@ -39,8 +39,8 @@ type groupChange struct {
 
 func (g *groupChange) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&g.reason, "reason", "", "why, for the audit log")
-	f.StringVar(&g.request, "request-id", "", "idempotency key; the same key is carried out once")
+	f.StringVar(&g.reason, "reason", "", "reason, for the audit log")
+	f.StringVar(&g.request, "request-id", "", "idempotency key; a request with the same key is executed once")
 	f.BoolVar(&g.dry, "dry-run", false, "print what would change; change nothing")
 	f.BoolVar(&g.exited, "exit-code", false, "with --dry-run: exit with 10 if there would be changes")
 	f.Bool("yes", false, "skip the confirmation, for non-interactive use")
@@ -105,7 +105,7 @@ func memberAdd(o *operator) *cobra.Command {
 		},
 	}
 	g.flags(cmd)
-	cmd.Flags().StringVar(&addr, "rpc", "", "RPC address of the waiting server")
+	cmd.Flags().StringVar(&addr, "rpc", "", "RPC address of the new server, host:port")
 	return cmd
 }
 
@@ -157,7 +157,7 @@ func memberPromote(o *operator) *cobra.Command {
 		},
 	}
 	g.flags(cmd)
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait until the server is stable")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "time to wait until the server is stable")
 	return cmd
 }
 

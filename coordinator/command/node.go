@@ -66,7 +66,7 @@ func nodeRemove(o *operator) *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	cmd.Flags().BoolVar(&off, "powered-off", false, "the machine is off: free its watts")
+	cmd.Flags().BoolVar(&off, "powered-off", false, "the machine is powered off; its charge is freed at once")
 	cmd.Flags().BoolVar(&keep, "keep", false, "with --powered-off: keep the node in the list")
 	return cmd
 }
@@ -106,15 +106,15 @@ func nodeSet(o *operator) *cobra.Command {
 	}
 	c.flags(cmd)
 	f := cmd.Flags()
-	f.Var(&low, "min", "the lowest cap that plans give it")
-	f.Var(&high, "max", "the highest cap that plans give it")
-	f.Var(&failSafe, "fail-safe", "the cap that it falls to by itself")
-	f.Var(&rated, "rated", "what it draws at most, whatever it declares: accepts a rating that waits, or refuses it")
-	f.Float64Var(&weight, "weight", 1, "its share against other nodes")
-	f.StringSliceVar(&labels, "labels", nil, "labels to set, NAME=VALUE; NAME- takes one away")
-	f.StringVar(&x.Settings.Bmc, "bmc", "", "host:port of its BMC, asked when the node is lost")
-	f.StringSliceVar(&x.Clear, "clear", nil, "settings to take back: min, max, fail-safe, rated, weight, bmc, labels")
-	f.StringVar(&domain, "domain", "", "move it to this domain; it is charged in both until it has acknowledged")
+	f.Var(&low, "min", "lowest cap in plans")
+	f.Var(&high, "max", "highest cap in plans")
+	f.Var(&failSafe, "fail-safe", "fail-safe cap of the node")
+	f.Var(&rated, "rated", "maximum power of the node, whatever it declares; accepts or refuses a waiting declaration")
+	f.Float64Var(&weight, "weight", 1, "weight of the node when power is divided")
+	f.StringSliceVar(&labels, "labels", nil, "labels to set, NAME=VALUE; NAME- removes one")
+	f.StringVar(&x.Settings.Bmc, "bmc", "", "host:port of its BMC, queried while the node is lost")
+	f.StringSliceVar(&x.Clear, "clear", nil, "settings to reset to what the node declares: min, max, fail-safe, rated, weight, bmc, labels")
+	f.StringVar(&domain, "domain", "", "move the node to this domain; both domains are charged until the node has confirmed")
 	return cmd
 }
 

@@ -53,8 +53,8 @@ func debugRaftLog(o *operator) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "/etc/headroom/coordinator.yaml", "configuration file of the stopped server")
-	cmd.Flags().Uint64Var(&from, "from", 0, "index of the first entry; without it the newest ones are printed")
-	cmd.Flags().IntVar(&limit, "limit", limit, "how many entries")
+	cmd.Flags().Uint64Var(&from, "from", 0, "index of the first entry (default: the newest entries)")
+	cmd.Flags().IntVar(&limit, "limit", limit, "number of entries")
 	return cmd
 }
 

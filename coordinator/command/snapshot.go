@@ -67,7 +67,7 @@ func snapshotSave(o *operator) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace a file that exists")
-	cmd.Flags().BoolVar(&g.dry, "dry-run", false, "fetch and check it, write nothing")
+	cmd.Flags().BoolVar(&g.dry, "dry-run", false, "fetch and verify the snapshot; write nothing")
 	return cmd
 }
 
@@ -187,7 +187,7 @@ func (f *recoveryFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.config, "config", "/etc/headroom/coordinator.yaml", "configuration file of the stopped server")
 	cmd.Flags().StringArrayVar(&f.budgets, "budget", nil, "DOMAIN=POWER, once for every domain: what it may draw from now on")
 	cmd.Flags().StringArrayVar(&f.keep, "keep-token", nil, "name or id of a token that is to let in as before, once for each; the others are dropped, since they may have been revoked since")
-	cmd.Flags().DurationVar(&f.longest, "longest-lease", 0, "longest lease that nodes may hold which the saved state does not know (default: the longest there can be, 2m)")
+	cmd.Flags().DurationVar(&f.longest, "longest-lease", 0, "longest lease of nodes that are not in the saved state (default: the maximum, 2m)")
 	cmd.Flags().StringArrayVar(&f.servers, "server", nil, "ID=RPC,RAFT, once for every server of the group to be, this one among them")
 }
 

@@ -89,7 +89,7 @@ func sprintList(o *operator) *cobra.Command {
 	}
 	w.Flags(cmd)
 	order.Flag(cmd)
-	cmd.Flags().BoolVar(&req.All, "all", false, "closed ones as well")
+	cmd.Flags().BoolVar(&req.All, "all", false, "include closed sprints")
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
@@ -171,12 +171,12 @@ func sprintGrant(o *operator) *cobra.Command {
 	}
 	c.flags(cmd)
 	f := cmd.Flags()
-	f.DurationVar(&lasts, "for", 0, "how long it may last")
-	f.Var(&to, "cap", "cap of each node while it lasts; what each can use at most when it is left out")
-	f.StringVar(&x.Domain, "domain", "", "domain that pays; the site when it is left out")
-	f.StringVar(&x.Class, "class", "", "class whose share pays")
-	f.StringVar(&x.Job, "job", "", "job that it is for")
-	f.StringVar(&x.Id, "id", "", "id of the sprint; the request id when it is left out")
+	f.DurationVar(&lasts, "for", 0, "duration of the sprint, e.g. 30s")
+	f.Var(&to, "cap", "cap of each node during the sprint (default: its rating)")
+	f.StringVar(&x.Domain, "domain", "", "domain whose energy is used (default: the site)")
+	f.StringVar(&x.Class, "class", "", "class whose share of the energy is used")
+	f.StringVar(&x.Job, "job", "", "job that the sprint is for")
+	f.StringVar(&x.Id, "id", "", "id of the sprint (default: the request id)")
 	return cmd
 }
 
@@ -226,7 +226,7 @@ func sprintBudget(o *operator) *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	cmd.Flags().Var(&refill, "refill", "how fast it fills up again: watts are joules a second")
+	cmd.Flags().Var(&refill, "refill", "refill rate; 20W adds 20 J a second")
 	cmd.Flags().StringArrayVar(&shares, "share", nil, "a class's part of it, CLASS=PART; without any all classes draw from one pot")
 	return cmd
 }

@@ -48,7 +48,7 @@ func distributorCommand() *cobra.Command {
 	f := cmd.Flags()
 	configFlag(cmd, &o.path)
 	f.StringVar(&o.name, "name", "", "name of this distributor, as in its certificate")
-	f.StringVar(&o.listen, "listen", "127.0.0.1:7430", "address for programs that hand tasks over, host:port")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:7430", "address for programs that submit tasks, host:port")
 	certFlags(cmd, &o.files)
 	f.StringVar(&o.level, "log-level", "", "debug, info, warn or error (default: log_level of the configuration)")
 	return cmd

@@ -22,7 +22,7 @@ const (
 )
 
 func hookCommand() *cobra.Command {
-	group := &cobra.Command{Use: "hook", Short: "Let the hooks inside Hadoop in by token", Example: "  scheduler hook token --user ann"}
+	group := &cobra.Command{Use: "hook", Short: "Create tokens for the hooks inside Hadoop", Example: "  scheduler hook token --user ann"}
 	group.AddCommand(hookToken())
 	return group
 }
@@ -35,7 +35,7 @@ func hookToken() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "token (--user NAME | --shares)",
-		Short: "Make the token of a user's jobs, or of the ResourceManager, and print it",
+		Short: "Create a token for a user's jobs or for the ResourceManager",
 		Long: "Make a token from the key of yarn.hooks_key_file and print it; it is not kept anywhere. Run it where that file can be\n" +
 			"read. With --user it is JSON for mapreduce.job.credentials.json: the hooks of this user's jobs then speak for their own\n" +
 			"job and for no other. With --shares it is the file headroom.token-file of the ResourceManager: it reads shares and no more.\n" +
@@ -61,9 +61,9 @@ func hookToken() *cobra.Command {
 		},
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().StringVar(&user, "user", "", "user whose jobs the token is for, as YARN calls them")
-	cmd.Flags().BoolVar(&shares, "shares", false, "make the token of the ResourceManager's plug-in")
-	cmd.Flags().DurationVar(&life, "for", 0, "how long it is good; 0 is 720h for a user, 8760h for --shares")
+	cmd.Flags().StringVar(&user, "user", "", "YARN user whose jobs use the token")
+	cmd.Flags().BoolVar(&shares, "shares", false, "create the token of the ResourceManager's plug-in")
+	cmd.Flags().DurationVar(&life, "for", 0, "validity (default 720h for a user, 8760h for --shares)")
 	return cmd
 }
 

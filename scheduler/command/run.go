@@ -103,13 +103,13 @@ func workerCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Node, "node", "", "name of this node, as in powerd.yaml")
-	f.StringSliceVar(&cfg.Schedulers, "scheduler", []string{addrDefault}, "address of the scheduler, host:port; or those of the masters of the node's group, in the order in which they are asked")
-	f.IntVar(&cfg.Slots, "slots", runtime.NumCPU(), "most tasks at once")
+	f.StringSliceVar(&cfg.Schedulers, "scheduler", []string{addrDefault}, "address of the scheduler, host:port; or of the masters of the node's group, in order of preference")
+	f.IntVar(&cfg.Slots, "slots", runtime.NumCPU(), "maximum number of tasks at once")
 	f.StringVar(&cfg.Dir, "dir", filepath.Join(os.TempDir(), "headroom-worker"), "the worker's own folder, for temporary files of tasks")
 	f.StringVar(&cfg.Users.Sockets, "task-sockets", "", "folder of the sockets that run tasks as other users (default: tasks run as this user)")
 	f.StringToStringVar(&cfg.Users.BySubmitter, "task-user", nil, "SUBMITTER=USER: the user that runs a submitter's tasks, repeatable (default: "+local.DefaultUser+" runs all)")
 	certFlags(cmd, &files)
-	f.BoolVar(&dev, "dev", false, "talk in the clear to a scheduler on loopback whose configuration says dev: true")
+	f.BoolVar(&dev, "dev", false, "connect without TLS to a scheduler on loopback that runs with dev: true")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }
