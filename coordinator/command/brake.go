@@ -110,9 +110,9 @@ func brakeSet(o *operator) *cobra.Command {
 	wait := 2 * time.Second
 	cmd := &cobra.Command{
 		Use: "set", Short: "Lower every reachable node to its fail-safe cap now, with or without a leader", Args: cobra.NoArgs,
-		Long: "set asks the servers of --addr one after the other; the first that answers signs a brake of a new generation and tells\n" +
-			"every member of the gossip at once. It needs neither a leader nor a quorum, and it never asks.\n" +
-			"Nodes that have heard it take no lease until the log has lifted it. Exit code 8: set, but not everybody has answered.",
+		Long: "Lower every reachable node to its fail-safe cap. The first server of --addr that answers signs a brake with a new generation\n" +
+			"and sends it to every gossip member at once. It needs neither a leader nor a quorum, and no confirmation. Nodes that received\n" +
+			"it accept no lease until the log has lifted the brake. Exit code 8: set, but not every member has answered.",
 		Example: "  coordinator brake set --reason \"smoke in row 3\"\n  coordinator brake set --addr 10.0.0.12:7400 --wait 0s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req.Change.Actor = cli.Actor()
@@ -141,7 +141,7 @@ func brakeSet(o *operator) *cobra.Command {
 	return cmd
 }
 
-// awaitBrake adds who has heard a brake. That the question fails says nothing about the brake.
+// awaitBrake adds the members that have received a brake. A failure here does not mean that the brake failed.
 func (o *operator) awaitBrake(cmd *cobra.Command, at string, wait time.Duration, item *brakeSetItem) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), wait+brakeLonger)
 	defer cancel()
@@ -151,7 +151,7 @@ func (o *operator) awaitBrake(cmd *cobra.Command, at string, wait time.Duration,
 	}
 	r, err := brakeClient(peers, at).AwaitBrake(ctx, connect.NewRequest(&headroomv1.AwaitBrakeRequest{Generation: item.Generation, WaitMs: wait.Milliseconds()}))
 	if err != nil {
-		cli.Notef(cmd.ErrOrStderr(), "note: %s does not tell who has heard it: %v", at, err)
+		cli.Notef(cmd.ErrOrStderr(), "note: %s cannot report which members received it: %v", at, err)
 		return
 	}
 	item.Generation, item.Silent = r.Msg.GetGeneration(), append(item.Silent, r.Msg.GetSilent()...)
@@ -174,8 +174,8 @@ func (o *operator) printBrakeSet(cmd *cobra.Command, server string, i brakeSetIt
 	case silent > 0:
 		return &cli.Error{
 			Code: "not-confirmed", Exit: cli.ExitDegraded, RequestID: i.RequestID,
-			Message: fmt.Sprintf("brake %d is set, and %d members have not answered: %s", i.Generation, silent, cli.NodeSet(i.Silent)),
-			Hint:    "who is cut off falls to its fail-safe cap when its lease ends; coordinator brake show tells who has stored it",
+			Message: fmt.Sprintf("brake %d is set, but %d members have not answered: %s", i.Generation, silent, cli.NodeSet(i.Silent)),
+			Hint:    "an unreachable node falls to its fail-safe cap when its lease expires; coordinator brake show lists who has stored the brake",
 		}
 	case i.NotStored != nil:
 		return &cli.Error{
@@ -189,20 +189,20 @@ func (o *operator) printBrakeSet(cmd *cobra.Command, server string, i brakeSetIt
 
 func brakeSetText(server string, i brakeSetItem) string {
 	if i.DryRun {
-		return fmt.Sprintf("would be: brake %d set by %s, told to %d members\nnothing changed\n", i.Generation, server, i.Members)
+		return fmt.Sprintf("would be: brake %d set by %s, sent to %d members\nnothing changed\n", i.Generation, server, i.Members)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "brake %d set by %s: every node that hears it goes to its fail-safe cap\n", i.Generation, server)
+	fmt.Fprintf(&b, "brake %d set by %s: every node that receives it lowers itself to its fail-safe cap\n", i.Generation, server)
 	if i.Heard != nil {
-		fmt.Fprintf(&b, "heard      by %d of %d members\n", *i.Heard, int(*i.Heard)+len(i.Silent))
+		fmt.Fprintf(&b, "received   by %d of %d members\n", *i.Heard, int(*i.Heard)+len(i.Silent))
 	} else {
-		fmt.Fprintf(&b, "told       %d members\n", i.Members)
+		fmt.Fprintf(&b, "sent to    %d members\n", i.Members)
 	}
 	switch {
 	case i.InLog != nil && *i.InLog:
-		b.WriteString("log        has it: nodes without gossip follow with their leases\n")
+		b.WriteString("log        committed: nodes without gossip get it with their leases\n")
 	case i.InLog != nil:
-		b.WriteString("log        does not have it yet: the next leader commits it before it grants anything\n")
+		b.WriteString("log        not committed yet: the next leader commits it before it grants any lease\n")
 	}
 	fmt.Fprintf(&b, "lift with  coordinator brake lift --generation %d\n", i.Generation)
 	return b.String()
@@ -213,8 +213,8 @@ func brakeLift(o *operator) *cobra.Command {
 	req := &headroomv1.LiftBrakeRequest{}
 	cmd := &cobra.Command{
 		Use: "lift", Short: "Lift the brake", Args: cobra.NoArgs,
-		Long: "lift needs a leader: the nodes believe only what the log has lifted. Without --generation it shows the brake in force\n" +
-			"and asks; with it, another generation in force is a conflict (exit code 5).",
+		Long: "Lift the brake. This needs a leader: nodes accept only a lift that is committed in the log. Without --generation it shows the\n" +
+			"brake in force and asks; with it, another generation in force is a conflict (exit code 5).",
 		Example: "  coordinator brake lift\n  coordinator brake lift --generation 5 --yes --reason \"the fire is out\"",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			what := fmt.Sprintf("brake %d", req.GetGeneration())
@@ -246,16 +246,16 @@ func brakeSkip(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
 		Use: "skip GENERATION", Short: "Skip a brake generation that no key of this cluster has signed", Args: cobra.ExactArgs(1),
-		Long: "skip lets a node be granted again that obeys a brake which no key of this cluster has signed: the alarm brake-unproven names it and\n" +
-			"the generation. The next brake is of a higher one. A brake that somebody has set is lifted, never skipped. A server that is cut off\n" +
-			"and sets a brake at or below that generation is not obeyed: look that all servers are there.",
+		Long: "Skip a brake generation that no key of this cluster has signed, so that the node that obeys it can be granted leases again. The\n" +
+			"alarm brake-unproven names the node and the generation. The next brake gets a higher generation. A brake that was set is lifted,\n" +
+			"never skipped. Nodes ignore a brake at or below the skipped generation: check first that all servers are reachable.",
 		Example: "  coordinator brake skip 12 --reason \"n07 came from another cluster\" --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			generation, err := strconv.ParseUint(args[0], 10, 64)
 			if err != nil || generation == 0 {
 				return cli.Usage("GENERATION %q is no number above 0", args[0])
 			}
-			if err := ask(cmd, fmt.Sprintf("pass over brake generations up to %d", generation)); err != nil {
+			if err := ask(cmd, fmt.Sprintf("skip brake generations up to %d", generation)); err != nil {
 				return err
 			}
 			req := &headroomv1.SkipBrakeRequest{Generation: generation, Change: c.message(cmd), DryRun: c.dryRun}
@@ -320,8 +320,8 @@ func brakeShow(o *operator) *cobra.Command {
 	stale := false
 	cmd := &cobra.Command{
 		Use: "show", Short: "Show the state of the brake", Args: cobra.NoArgs,
-		Long: "show asks the leader; where none answers within a second it tells what one server knows, which may be behind.\n" +
-			"Gossip may know a brake that the log has not heard of: then no leader grants anything before it has.",
+		Long: "Show the brake as the leader knows it; without a leader within a second, as one server knows it, which may be stale.\n" +
+			"Gossip may have a brake that is not in the log yet: then the leader commits it before it grants any lease.",
 		Example: "  coordinator brake show\n  coordinator brake show --stale --addr 10.0.0.12:7400 -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
@@ -346,7 +346,7 @@ func brakeShow(o *operator) *cobra.Command {
 	return cmd
 }
 
-// getBrake asks the leader, and where there is none any server.
+// getBrake reads from the leader, or from any server without one.
 func (o *operator) getBrake(cmd *cobra.Command, stale bool) (*headroomv1.GetBrakeResponse, error) {
 	if !stale {
 		r, err := brakeCall(cmd.Context(), o, "brake show", min(o.patience, showPatience), &headroomv1.GetBrakeRequest{}, headroomv1connect.BrakeServiceClient.GetBrake)
@@ -368,13 +368,13 @@ func brakeText(r *headroomv1.GetBrakeResponse, i brakeItem) string {
 	if i.Lifted > 0 {
 		fmt.Fprintf(&b, ", lifted up to %d", i.Lifted)
 	}
-	fmt.Fprintf(&b, "\ngossip   %s, as %s has heard", recordWords(r.GetGossip()), r.GetMeta().GetServer())
+	fmt.Fprintf(&b, "\ngossip   %s, as received by %s", recordWords(r.GetGossip()), r.GetMeta().GetServer())
 	if !i.CanSet {
-		fmt.Fprintf(&b, "; %s has no key to set one", r.GetMeta().GetServer())
+		fmt.Fprintf(&b, "; %s has no private key to set a brake", r.GetMeta().GetServer())
 	}
 	b.WriteByte('\n')
 	if i.Nodes != nil && i.Set {
-		fmt.Fprintf(&b, "nodes    %d of %d that are heard have it", int(*i.Nodes)-len(i.Behind), *i.Nodes)
+		fmt.Fprintf(&b, "nodes    %d of %d reachable nodes have it", int(*i.Nodes)-len(i.Behind), *i.Nodes)
 		if len(i.Behind) > 0 {
 			fmt.Fprintf(&b, "; held by their leases: %s", cli.NodeSet(i.Behind))
 		}
@@ -416,7 +416,7 @@ func brakeKeyCreate(o *operator, use string) *cobra.Command {
 			if o.out.IsJSON() {
 				return o.out.JSON(cmd.OutOrStdout(), map[string]any{"kind": "BrakeKey", "api": "v1", "items": []brakeKeyItem{{private, public}}})
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  for the servers alone: brake.private_key_file; whoever has it can stop the whole cluster\n"+
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  for servers only: brake.private_key_file; anyone with this file can lower the whole cluster\n"+
 				"%s  for every server and node: brake.public_key_file\n", private, public)
 			return err
 		},

@@ -88,7 +88,7 @@ func TestBrakeIsSetByTheFirstThatAnswers(t *testing.T) {
 	last, l := serve(t, sets)
 	began := time.Now()
 	code, out, problems := operate(t, "brake", "set", "--wait", "0s", "--addr", strings.Join([]string{"127.0.0.1:1", hung, keyless, good, last}, ","))
-	if code != 0 || !strings.Contains(out, "brake 4 set by c3") || !strings.Contains(out, "told       7 members") || g.asked.Load() != 1 || l.asked.Load() != 0 {
+	if code != 0 || !strings.Contains(out, "brake 4 set by c3") || !strings.Contains(out, "sent to    7 members") || g.asked.Load() != 1 || l.asked.Load() != 0 {
 		t.Errorf("exit %d after %v: %s%s", code, time.Since(began), out, problems)
 	}
 	if strings.Count(problems, "asking the next server") != 3 {

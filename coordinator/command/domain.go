@@ -131,8 +131,8 @@ func domainReport(o *operator) *cobra.Command {
 	var age time.Duration
 	cmd := &cobra.Command{
 		Use: "report DOMAIN POWER", Short: "Report a meter reading of a domain", Args: cobra.ExactArgs(2),
-		Long: "report tells the leader what a meter of the domain reads, e.g. a PDU. It counts for 90 s in place of the sum of the nodes;\n" +
-			"a reading above what is reserved is an alarm. Whatever reads the meter calls this every few seconds.",
+		Long: "Report a reading of a domain's meter, for example of a PDU. It replaces the sum of the nodes for 90 s; a reading above the reserved\n" +
+			"power raises an alarm. The program that reads the meter calls this every few seconds.",
 		Example: "  coordinator domain report rack/r1 2310W --meter pdu-7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := parsePower("report", args[1])

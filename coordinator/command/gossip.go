@@ -17,13 +17,13 @@ func gossipCommand(out *cli.Output) *cobra.Command {
 	group := &cobra.Command{Use: "gossip", Short: "Create and rotate the gossip key", Example: "  coordinator gossip key create gossip.key"}
 	key := &cobra.Command{
 		Use: "key", Short: "Create and rotate a gossip key file",
-		Long: "A key file holds one key a line. A member sends with the first, and believes all. It reads the file when it starts, and again at\n" +
-			"SIGHUP (systemctl reload). So a key is changed in three steps, each on every server and node before the next:\n\n" +
-			"  1. add: a new key as the last, so that all believe it\n" +
-			"  2. promote: it comes first, so that all send with it\n" +
-			"  3. remove: all others go\n\n" +
-			"Do each step on one machine, copy the file to the others, and reload them. coordinator member health tells which keys each server\n" +
-			"has, and who gossips with a key that is not believed.",
+		Long: "A key file holds one key a line. A member sends with the first key and accepts all of them. It reads the file at start and at SIGHUP\n" +
+			"(systemctl reload). A key is rotated in three steps; finish each on every server and node before the next:\n\n" +
+			"  1. add: append a new key, so that every member accepts it\n" +
+			"  2. promote: move it to the first line, so that every member sends with it\n" +
+			"  3. remove: delete the other keys\n\n" +
+			"Do each step on one machine, copy the file to the others, and reload them. coordinator member health shows the keys of each server\n" +
+			"and members that use a key that is not accepted.",
 		Example: "  coordinator gossip key create gossip.key\n  coordinator gossip key add gossip.key\n  coordinator gossip key promote gossip.key\n  coordinator gossip key remove gossip.key",
 	}
 	key.AddCommand(
@@ -73,13 +73,13 @@ type keyItem struct {
 	Sends bool `json:"sends"`
 }
 
-// printKeys shows keys by their fingerprints: never what they are.
+// printKeys prints the fingerprints of keys, never the keys.
 func printKeys(cmd *cobra.Command, out *cli.Output, keys gossip.Keys) error {
 	items, rows := []keyItem{}, [][]string{}
 	for i, f := range keys.Fingerprints() {
-		use := "believed"
+		use := "accepts"
 		if i == 0 {
-			use = "sends, believed"
+			use = "sends, accepts"
 		}
 		items, rows = append(items, keyItem{f, i == 0}), append(rows, []string{f, use})
 	}

@@ -73,10 +73,10 @@ func jobExplain(o *operator) *cobra.Command {
 	var w cli.Watch
 	cmd := &cobra.Command{
 		Use: "explain JOB", Short: "Explain the actions taken for a job, with reasons and costs", Args: cobra.ExactArgs(1),
-		Long: "explain tells the move in force: sprint (its nodes run faster, paid from the sprint budget), cap (it bears the cap of its nodes),\n" +
-			"reallocate (another share of the containers), deflate (fewer of its tasks), copy (tasks that straggle run a second time) or none;\n" +
-			"with the reason in numbers and the cost. Below stand what decided, while its deadline is at risk what else could be done with time,\n" +
-			"cost and worth in weighted seconds, and the moves before it, the newest last, as far as the leader of now remembers them.",
+		Long: "Explain the action in force for a job: sprint (its nodes run faster, from the sprint budget), cap (it runs under the cap of its\n" +
+			"nodes), reallocate (another share of the containers), deflate (fewer tasks), copy (stragglers run a second time) or none, with the\n" +
+			"reason in numbers and the cost. Below: what decided; while the deadline is at risk, the alternatives with time, cost and worth in\n" +
+			"weighted seconds; and earlier actions, newest last, as far as the present leader has them.",
 		Example: "  coordinator job explain words-7f3a\n  coordinator job explain words-7f3a -o json",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return w.Run(cmd, func() error {
@@ -319,7 +319,7 @@ func (o *operator) candidateTable(w io.Writer, candidates []*headroomv1.Candidat
 func unmoved(j *headroomv1.Job) string {
 	switch j.GetState() {
 	case headroomv1.JobState_JOB_STATE_RUNNING:
-		return "nobody has looked at it yet; the job loop does every 5 s"
+		return "not decided yet; the job loop runs every 5 s"
 	case headroomv1.JobState_JOB_STATE_QUEUED:
 		if n := j.GetProgress().GetPlace(); n > 0 {
 			return fmt.Sprintf("it waits, as number %d of its buffer", n)

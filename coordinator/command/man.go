@@ -32,9 +32,9 @@ func generatedDocs(docs string) (manual.Pages, error) {
 func configFile() manual.File {
 	return manual.File{
 		Name: "coordinator.yaml", Program: "coordinator", Version: coordinator.Version, Example: coordinator.ExampleConfig, Default: coordinator.Defaults(),
-		Notes: "The file is one server's own. What the group decides together, budgets, policies and the power tree, is in its replicated log " +
-			"and is changed by commands; servers and site are what an empty group begins with. Certificates and keys are read again when they " +
-			"change; everything else needs a restart.",
+		Notes: "The file belongs to one server. Budgets, policies and the power tree are in the replicated log of the cluster and are changed by " +
+			"commands; servers and site initialize an empty cluster. Certificates and keys are reloaded when the files change; everything else " +
+			"needs a restart.",
 		SeeAlso: []string{"coordinator(8)", "headroom(7)"},
 	}
 }
@@ -42,14 +42,14 @@ func configFile() manual.File {
 func programPage() string {
 	dir := filepath.Dir(defaultSocket) + "/"
 	return manual.Program{
-		Root: New(), Version: coordinator.Version, Purpose: "hold a cluster inside its power budget",
-		Output: "Tables are plain text; with -o json the answer is one JSON object, and one a line in a watch. JSON carries base units " +
-			"with the unit in the key (cap_w, energy_j, lease_s), and null for what is unknown; a table shows -. Fields are only ever added. " +
-			"A list stands in a frame: kind, api, revision, as_of, consistency, server, epoch, items.\n\n" +
-			"Reads are linearizable: the leader proves that it leads before it answers. With --stale the addressed server answers from what it " +
-			"has, and says so; it may be behind.\n\n" +
+		Root: New(), Version: coordinator.Version, Purpose: "keep a cluster within its power budget",
+		Output: "Tables are plain text. With -o json the output is one JSON object, or one per line with --watch. JSON uses base units with the unit " +
+			"in the key (cap_w, energy_j, lease_s), and null for unknown values; a table shows -. Fields are only ever added. " +
+			"A list has an envelope: kind, api, revision, as_of, consistency, server, epoch, items.\n\n" +
+			"Reads are linearizable: the leader verifies its leadership before it answers. With --stale the addressed server answers from its own " +
+			"state, which may be stale, and prints its age.\n\n" +
 			"An error is two lines on stderr, the cause and a hint; with -o json it is one JSON object there.",
-		ExitNote: "coordinator check --nagios ends with 0, 1, 2 or 3.",
+		ExitNote: "coordinator check --nagios exits with 0, 1, 2 or 3.",
 		Environment: []manual.Item{
 			{Term: "HEADROOM_ADDR", Text: "As --addr."},
 			{Term: "HEADROOM_CA, HEADROOM_CERT, HEADROOM_KEY", Text: "As --ca, --cert and --key."},
@@ -57,35 +57,35 @@ func programPage() string {
 		},
 		Files: []manual.Item{
 			{Term: defaultConfig, Text: "Configuration of the server, see coordinator.yaml(5)."},
-			{Term: "/etc/headroom/gossip.key", Text: "The keys of the gossip, shared by servers and nodes."},
-			{Term: "/etc/headroom/brake.pub, /etc/headroom/brake.key", Text: "The pair of keys of the brake: the public one on servers and nodes, the private one on servers only."},
-			{Term: dir, Text: "The replicated log, the vote and the snapshots; nobody else may touch it while the server runs."},
-			{Term: defaultSocket, Text: "Where the server of this machine answers root and its own user without a certificate."},
-			{Term: dir + "debug", Text: "What the flight recorder wrote about ticks that came too late."},
+			{Term: "/etc/headroom/gossip.key", Text: "Gossip keys, shared by servers and nodes."},
+			{Term: "/etc/headroom/brake.pub, /etc/headroom/brake.key", Text: "Key pair of the brake: the public key on servers and nodes, the private key on servers only."},
+			{Term: dir, Text: "Replicated log, vote and snapshots; must not be changed while the server runs."},
+			{Term: defaultSocket, Text: "Unix socket of this machine's server; root and the server's user need no certificate."},
+			{Term: dir + "debug", Text: "Traces of late ticks, written by the flight recorder."},
 		},
 		SeeAlso: []string{"coordinator.yaml(5)", "headroom(7)", "powerd(8)", "scheduler(8)"},
 	}.Page()
 }
 
-// concepts are what stands in headroom(7) beside the words of the glossary.
+// concepts returns headroom(7), which includes the glossary.
 func concepts(glossary string) manual.Concepts {
 	return manual.Concepts{
 		Version: coordinator.Version, Glossary: glossary,
 		Sections: []manual.Item{
-			{Term: "DESCRIPTION", Text: "Headroom keeps a cluster of servers under its power budget, and spends the watts that are left on the jobs that matter. " +
-				"A group of one, three or five coordinators holds the budget in a replicated log; powerd on each node holds that node at the cap that " +
-				"its lease grants; scheduler runs jobs by priority on nodes whose power is capped.\n\n" +
-				"An operator sets the budget of a domain, a place in the power tree: a site, a feeder, a rack, a node. Once a second the leader divides " +
-				"it among the nodes by their demand and weight, commits the caps, and only then tells them."},
-			{Term: "WHAT IS PROMISED", Text: "Never over budget: what nodes may hold is committed before they can hold it, and a raise is committed only after the lowers that pay " +
-				"for it have been read back from hardware.\n\n" +
-				"A cap is a lease: it ends by itself. A node that hears nothing for the length of a lease falls to its fail-safe cap, alone.\n\n" +
-				"Cuts win: a cut goes to every reachable node at once, waits for nobody, and says what it could not lower.\n\n" +
-				"Lost is not off: a lost node stays charged at what it may hold until there is evidence that it does not.\n\n" +
-				"The machine is left as found: every control is saved on disk before it is first written, and put back after a release.\n\n" +
-				"Only what reads back is believed: requested, written, effective and measured watts are kept apart wherever they are shown. " +
-				"What is unknown is shown as such, never as 0."},
-			{Term: "UNITS", Text: "Watts are watts at the wall. A quantity on a command line or in a file needs its unit: 85W, 1.2kW, 12kJ, 2400MHz, 250ms. Bare numbers are refused."},
+			{Term: "DESCRIPTION", Text: "Headroom keeps a cluster of servers under its power budget and gives the remaining watts to the jobs that matter most. " +
+				"One, three or five coordinators hold the budget in a replicated log; powerd on each node enforces the cap that its lease " +
+				"grants; scheduler runs jobs by priority on power-capped nodes.\n\n" +
+				"An operator sets the budget of a domain in the power tree: a site, a feeder, a rack or a node. Once a second the leader divides " +
+				"the budget among the nodes by their demand and weight, commits the caps, and then sends them to the nodes."},
+			{Term: "GUARANTEES", Text: "Never over budget: a cap is committed before a node can hold it, and a raise is committed only after the cuts that pay for it have " +
+				"been read back from hardware.\n\n" +
+				"A cap is a lease: it expires. A node that receives nothing for the length of a lease falls to its fail-safe cap by itself.\n\n" +
+				"Cuts come first: a cut goes to every reachable node at once, waits for none, and names the nodes that it could not lower.\n\n" +
+				"Lost is not off: a lost node keeps its charge until its power is known.\n\n" +
+				"The machine is left as found: every control is saved on disk before its first write, and restored after a release.\n\n" +
+				"Only what is read back counts: requested, written, effective and measured watts are shown separately. " +
+				"Unknown values are shown as unknown, never as 0."},
+			{Term: "UNITS", Text: "Watts are measured at the wall. A quantity on a command line or in a file needs a unit: 85W, 1.2kW, 12kJ, 2400MHz, 250ms. Bare numbers are refused."},
 			{Term: "EXIT STATUS", Text: exitStatus()},
 		},
 		SeeAlso: []string{"coordinator(8)", "coordinator.yaml(5)", "powerd(8)", "powerd.yaml(5)", "scheduler(8)", "scheduler.yaml(5)"},
@@ -93,7 +93,7 @@ func concepts(glossary string) manual.Concepts {
 }
 
 func exitStatus() string {
-	return "All programs end with the same codes: 0 done; 1 failed; 2 wrong command line or configuration, nothing was done; 3 no server or no leader, " +
-		"nothing was done; 4 not allowed; 5 conflict; 6 refused by a safety rule; 7 outcome unknown, repeat with the same --request-id; " +
-		"8 done but not everything confirmed; 10 a plan would change something; 130 interrupted."
+	return "All programs use the same exit codes: 0 done; 1 failed; 2 usage or configuration error, nothing was done; 3 no server or no leader " +
+		"reachable, nothing was done; 4 not authenticated or not allowed; 5 conflict; 6 refused by a safety rule; 7 outcome unknown, retry with " +
+		"the same --request-id; 8 done but not everything confirmed; 10 there would be changes; 130 interrupted."
 }

@@ -34,8 +34,8 @@ func debugRaftLog(o *operator) *cobra.Command {
 	config, from, limit := "", uint64(0), 100
 	cmd := &cobra.Command{
 		Use: "raft-log", Short: "Print the Raft log of a stopped server", Args: cobra.NoArgs,
-		Long: "Print what stands in the log on this server's disk, entry by entry, and change nothing. The server must not run.\n" +
-			"Entries older than the newest snapshot may be gone. Whether the last ones were committed, one log alone cannot tell.",
+		Long: "Print the entries of the log on this server's disk; change nothing. The server must be stopped. Entries older than the newest\n" +
+			"snapshot may be missing. The last entries may not have been committed: one log alone does not show it.",
 		Example: "  coordinator debug raft-log --limit 20\n  coordinator debug raft-log --from 4100 -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {

@@ -85,7 +85,7 @@ func rules() map[string]rule {
 		"member recover":   {restores, always, nil, "what other servers have committed may be lost"},
 		"snapshot restore": {restores, always, nil, "the cluster restarts from the snapshot"},
 		"token create":     {neutral, never, nil, "no cap changes; token revoke takes the access back"},
-		"token revoke":     {removes, always, nil, "whoever uses the token loses access"},
+		"token revoke":     {removes, always, nil, "users of the token lose access"},
 		"tls revoke":       {removes, always, nil, "the denial is permanent"},
 	}
 }

@@ -185,10 +185,10 @@ type recoveryFlags struct {
 func (f *recoveryFlags) flags(cmd *cobra.Command) {
 	f.groupChange.flags(cmd)
 	cmd.Flags().StringVar(&f.config, "config", "/etc/headroom/coordinator.yaml", "configuration file of the stopped server")
-	cmd.Flags().StringArrayVar(&f.budgets, "budget", nil, "DOMAIN=POWER, once for every domain: what it may draw from now on")
-	cmd.Flags().StringArrayVar(&f.keep, "keep-token", nil, "name or id of a token that is to let in as before, once for each; the others are dropped, since they may have been revoked since")
+	cmd.Flags().StringArrayVar(&f.budgets, "budget", nil, "DOMAIN=POWER, once for every domain: its budget from now on")
+	cmd.Flags().StringArrayVar(&f.keep, "keep-token", nil, "name or id of a token to keep, once for each; all others are dropped, because they may have been revoked since")
 	cmd.Flags().DurationVar(&f.longest, "longest-lease", 0, "longest lease of nodes that are not in the saved state (default: the maximum, 2m)")
-	cmd.Flags().StringArrayVar(&f.servers, "server", nil, "ID=RPC,RAFT, once for every server of the group to be, this one among them")
+	cmd.Flags().StringArrayVar(&f.servers, "server", nil, "ID=RPC,RAFT, once for every server of the new cluster, including this one")
 }
 
 // recovery reads the flags. servers are those of the group to be where none are named.
@@ -259,10 +259,11 @@ func snapshotRestore(o *operator) *cobra.Command {
 	var f recoveryFlags
 	cmd := &cobra.Command{
 		Use: "restore FILE --budget DOMAIN=POWER", Short: "Restore a snapshot as a new cluster (server must be stopped)", Args: cobra.ExactArgs(1),
-		Long: "Restore a snapshot as a new cluster (server must be stopped). Do it on ONE server: the others of the group to be are started\n" +
-			"with an empty state_dir and join:, and take the state from it. What was committed after the snapshot is lost; therefore a new\n" +
-			"incarnation begins: every node is charged its rated watts until it shows what it holds, nothing is raised before, and the budget\n" +
-			"of every domain has to be named. Tokens are dropped but for those that --keep-token names; denied certificates stay denied. The old state is kept beside the new one. See docs/runbooks/lost-quorum.md.",
+		Long: "Restore a snapshot as a new cluster (server must be stopped). Do it on ONE server; start the others with an empty state_dir and\n" +
+			"join:, and they copy its state. Changes after the snapshot are lost, so a new incarnation begins: every node is charged its rated\n" +
+			"watts until it reports its cap, nothing is raised before, and the budget of every domain must be given. Tokens are dropped except\n" +
+			"those of --keep-token; revoked certificates stay revoked. The old state is kept beside the new one. See the runbook lost-quorum.md\n" +
+			"in /usr/share/doc/headroom/runbooks.",
 		Example: "  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --reason \"lost the cluster\" --yes\n" +
 			"  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -274,7 +275,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 			if err != nil {
 				return f.named(err)
 			}
-			if err := ask(cmd, fmt.Sprintf("begin %s anew from revision %d in %s", h.Cluster, h.Revision, b.Server.StateDir)); err != nil {
+			if err := ask(cmd, fmt.Sprintf("restore %s from revision %d in %s as a new cluster", h.Cluster, h.Revision, b.Server.StateDir)); err != nil {
 				return err
 			}
 			r, err := b.Restore(h, st)
@@ -292,10 +293,10 @@ func memberRecover(o *operator) *cobra.Command {
 	var f recoveryFlags
 	cmd := &cobra.Command{
 		Use: "recover --budget DOMAIN=POWER", Short: "Recover a cluster that lost its majority from this stopped server's log", Args: cobra.NoArgs,
-		Long: "Begin the group anew from the log of this stopped server, when the majority of the servers is lost for good. Do it on ONE server,\n" +
-			"the survivor whose log ends last (--dry-run tells where it ends); the others that are named are started with an empty state_dir and\n" +
-			"join:. Make sure that no other server of the old group can come back: docs/runbooks/lost-quorum.md. A new incarnation begins: every\n" +
-			"node is charged its rated watts until it shows what it holds, and the budget of every domain has to be named.",
+		Long: "Recover the cluster from the log of this stopped server, if the majority of the servers is lost for good. Do it on ONE server, the\n" +
+			"survivor whose log ends last (--dry-run shows where it ends); start the others with an empty state_dir and join:. Make sure that no\n" +
+			"other server of the old cluster can return: see the runbook lost-quorum.md in /usr/share/doc/headroom/runbooks. A new incarnation\n" +
+			"begins: every node is charged its rated watts until it reports its cap, and the budget of every domain must be given.",
 		Example: "  coordinator member recover --budget site/lab=2800W --budget rack/r1=2400W --dry-run\n" +
 			"  coordinator member recover --budget site/lab=2800W --budget rack/r1=2400W --reason \"c2 and c3 burned\" --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -311,7 +312,7 @@ func memberRecover(o *operator) *cobra.Command {
 			if err != nil {
 				return f.named(err)
 			}
-			question := fmt.Sprintf("begin the group anew from the log of %s alone, which ends at term %d, index %d", b.Server.ID, end.Term, end.Index)
+			question := fmt.Sprintf("recover the cluster from the log of %s alone, which ends at term %d, index %d", b.Server.ID, end.Term, end.Index)
 			if err := ask(cmd, question); err != nil {
 				return err
 			}

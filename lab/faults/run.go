@@ -138,7 +138,8 @@ func (t *injector) changes(span, heal context.Context, who int, values []int, ra
 func (t *injector) change(ctx context.Context, id string, watts float64) {
 	x := t.h.begin(id, watts)
 	for {
-		revision, code, said := t.c.ask(ctx, nil, "budget", "set", strconv.FormatFloat(watts, 'f', -1, 64)+"W",
+		to := strconv.FormatFloat(watts, 'f', -1, 64) + "W"
+		revision, code, said := t.c.ask(ctx, nil, "budget", "set", to, "--confirm", to,
 			"--reason", id, "--request-id", id, "--wait", "0s", "--yes")
 		if code == 0 || code == 8 {
 			t.h.answered(x, revision)

@@ -36,10 +36,10 @@ func hookToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token (--user NAME | --shares)",
 		Short: "Create a token for a user's jobs or for the ResourceManager",
-		Long: "Make a token from the key of yarn.hooks_key_file and print it; it is not kept anywhere. Run it where that file can be\n" +
-			"read. With --user it is JSON for mapreduce.job.credentials.json: the hooks of this user's jobs then speak for their own\n" +
-			"job and for no other. With --shares it is the file headroom.token-file of the ResourceManager: it reads shares and no more.\n" +
-			"A token cannot be revoked by itself: replace the key, which ends all of them.",
+		Long: "Create a token from the key of yarn.hooks_key_file and print it; it is not stored. The command must be able to read that\n" +
+			"file. With --user it prints JSON for mapreduce.job.credentials.json: the hooks of this user's jobs may then report only\n" +
+			"for their own jobs. With --shares it prints the headroom.token-file of the ResourceManager, which may only read shares.\n" +
+			"A single token cannot be revoked: replace the key, which invalidates all of them.",
 		Example: "  scheduler hook token --user ann > ann.json\n  scheduler hook token --shares > shares.token",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -31,10 +31,10 @@ func masterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "master",
 		Short: "Dispatch the tasks of one group to its workers",
-		Long: "Dispatch the tasks of one group to its workers: take them from distributors, by priority, and give them to\n" +
-			"workers that name this master with --scheduler. A group has one master, or two that name each other with\n" +
-			"--peer: then one is on standby. It needs no privileges and no folder: after a crash its workers and\n" +
-			"distributors tell it what runs.",
+		Long: "Dispatch the tasks of one group to its workers: accept tasks from distributors and start them by priority on the\n" +
+			"workers that connect with --scheduler. A group has one master, or two that name each other with --peer; then\n" +
+			"one is on standby. A master needs no privileges and stores nothing: after a crash it learns from its workers\n" +
+			"and distributors which tasks run.",
 		Example: "  scheduler master --name m1 --group rack/r1 --listen 10.0.1.1:7420 --peer 10.0.1.2:7420 --reserved 10% --coordinators 10.0.0.10:7401,10.0.0.11:7401 --ca /etc/headroom/ca.crt --cert /etc/headroom/master.crt --key /etc/headroom/master.key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -107,7 +107,7 @@ func (o *masterOptions) run(cmd *cobra.Command, cfg master.Config) error {
 	if keeper != nil {
 		l = rpc.SecureListener(l, keeper)
 	} else {
-		cfg.Logger.Warn("talks in the clear: whoever reaches this port may hand tasks over", slog.String("address", o.listen))
+		cfg.Logger.Warn("no TLS: anyone who can connect to this port can submit tasks", slog.String("address", o.listen))
 	}
 	return m.Run(cmd.Context(), l)
 }

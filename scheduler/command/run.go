@@ -74,7 +74,7 @@ func workerCommand() *cobra.Command {
 				return e
 			}
 			if len(cfg.Schedulers) == 0 {
-				return cli.Usage("--scheduler names nobody who gives tasks")
+				return cli.Usage("--scheduler has no address")
 			}
 			if cfg.Slots < 1 || cfg.Slots > jobfile.SlotsMax {
 				return cli.Usage("--slots is %d; it must be from 1 to %d", cfg.Slots, jobfile.SlotsMax)

@@ -233,7 +233,7 @@ func checkStory(t *testing.T, sum summary, said string) {
 	if !regexp.MustCompile(`budget raised .* while [1-9]\d* high and [1-9]\d* low tasks run`).MatchString(said) {
 		t.Errorf("tasks of both classes should run when the budget is raised:\n%s", said)
 	}
-	if !regexp.MustCompile(`slowed by (a cgroup|signals).*plain files`).MatchString(said) {
+	if !regexp.MustCompile(`slowed down by (a cgroup|signals).*plain files`).MatchString(said) {
 		t.Error("it is not said what slows the nodes and what their trees are")
 	}
 }

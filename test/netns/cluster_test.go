@@ -522,7 +522,8 @@ func (c *cluster) budget(watts float64, reason string) {
 	c.t.Helper()
 	c.checker.allow(max(watts, c.checker.allowed()))
 	c.until("a budget of "+strconv.FormatFloat(watts, 'g', -1, 64)+" W", func() bool {
-		_, refused := ask[struct{}](c, "budget", "set", fmt.Sprintf("%gW", watts), "--reason", reason, "--request-id", reason, "--yes")
+		to := fmt.Sprintf("%gW", watts)
+		_, refused := ask[struct{}](c, "budget", "set", to, "--confirm", to, "--reason", reason, "--request-id", reason)
 		return refused == nil
 	})
 	c.until(fmt.Sprintf("caps of together %g W", watts), func() bool {
