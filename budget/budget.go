@@ -240,10 +240,10 @@ func (f *filler) cut(ids []int, room float64) {
 // and a fixed choice of pivots makes it the same on every run.
 func (f *filler) fullAt(ids []int, room float64) float64 {
 	bends, line := f.bendsOf(ids)
-	low, high, dice := 0.0, math.Inf(1), uint64(1)
+	low, high, state := 0.0, math.Inf(1), uint64(1)
 	for len(bends) > 0 {
-		dice = dice*6364136223846793005 + 1442695040888963407 // Knuth's MMIX generator
-		pivot := bends[(dice>>33)%uint64(len(bends))].level
+		state = state*6364136223846793005 + 1442695040888963407 // Knuth's MMIX generator
+		pivot := bends[(state>>33)%uint64(len(bends))].level
 		below, above := split(bends, pivot)
 		at := line.plus(bends[:below]) // bends at the pivot add nothing there
 		if at.sum+at.slope*pivot >= room {

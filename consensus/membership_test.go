@@ -314,7 +314,7 @@ func TestMembershipUnderFaults(t *testing.T) {
 	}
 }
 
-func membershipUnderFaults(t *testing.T, dice *rand.Rand) {
+func membershipUnderFaults(t *testing.T, rng *rand.Rand) {
 	t.Helper()
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.Stores = &Stores{Log: slowLog{cfg.Stores.Log}, Stable: cfg.Stores.Stable, Snapshots: cfg.Stores.Snapshots}
@@ -325,11 +325,11 @@ func membershipUnderFaults(t *testing.T, dice *rand.Rand) {
 	for range 12 {
 		log.write()
 		g := c.leader()
-		change, what := anyChange(c, g, dice, &next)
+		change, what := anyChange(c, g, rng, &next)
 		done := make(chan error, 1)
 		go func() { done <- change() }()
-		time.Sleep(time.Duration(dice.IntN(80)) * time.Millisecond)
-		hurt, how := g.cfg.ID, dice.IntN(3)
+		time.Sleep(time.Duration(rng.IntN(80)) * time.Millisecond)
+		hurt, how := g.cfg.ID, rng.IntN(3)
 		switch how {
 		case 0:
 			c.isolate(hurt)
@@ -352,23 +352,23 @@ func membershipUnderFaults(t *testing.T, dice *rand.Rand) {
 			c.start(hurt)
 		}
 		t.Logf("%s, leader %s fault %d: %v", what, hurt, how, <-done)
-		time.Sleep(time.Duration(dice.IntN(15)) * time.Second)
+		time.Sleep(time.Duration(rng.IntN(15)) * time.Second)
 	}
 	whole(t, c, log)
 }
 
 // anyChange is one random change of the servers, to be asked of g.
-func anyChange(c *cluster, g *Group, dice *rand.Rand, next *int) (change func() error, what string) {
+func anyChange(c *cluster, g *Group, rng *rand.Rand, next *int) (change func() error, what string) {
 	ctx := context.Background()
 	members := g.Members()
-	pick := members[dice.IntN(len(members))]
+	pick := members[rng.IntN(len(members))]
 	for _, m := range members { // one that is new, more often than not
-		if !m.Voter && dice.IntN(2) == 0 {
+		if !m.Voter && rng.IntN(2) == 0 {
 			pick = m
 		}
 	}
 	some := pick.ID
-	switch kind := dice.IntN(4); {
+	switch kind := rng.IntN(4); {
 	case kind == 0 && *next <= 7:
 		id := fmt.Sprintf("c%d", *next)
 		*next++

@@ -74,13 +74,13 @@ func TestFlippedBitIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := len(bytes.TrimRight(clean, "\x00"))
-	dice, refused, named := rand.New(rand.NewPCG(1, 1)), 0, 0
+	rng, refused, named := rand.New(rand.NewPCG(1, 1)), 0, 0
 	for range 24 {
 		bad := cfg
 		bad.Dir = copyDir(t, cfg.Dir)
-		at := dice.IntN(used)
+		at := rng.IntN(used)
 		data := bytes.Clone(clean)
-		data[at] ^= 1 << dice.IntN(8)
+		data[at] ^= 1 << rng.IntN(8)
 		if err := os.WriteFile(segment(t, bad.Dir), data, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -205,10 +205,10 @@ func (c *clients) note(client int, called time.Time, q question, r reply) {
 }
 
 // put asks one server after the other until one that leads has answered.
-func (c *clients) put(dice *rand.Rand, ask func(context.Context, clusterService) error) (answered bool, err error) {
-	patience := []time.Duration{300 * time.Millisecond, 2 * time.Second, 10 * time.Second}[dice.IntN(3)]
+func (c *clients) put(rng *rand.Rand, ask func(context.Context, clusterService) error) (answered bool, err error) {
+	patience := []time.Duration{300 * time.Millisecond, 2 * time.Second, 10 * time.Second}[rng.IntN(3)]
 	ids := c.running()
-	dice.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	for _, id := range ids {
 		s := c.server(id)
 		if s == nil {
@@ -236,13 +236,13 @@ func told(err error, already bool, revision uint64) reply {
 
 // budgets is a client that reads, and changes the budget: now and then only if
 // nobody else has meanwhile; what has no answer it asks for again.
-func (c *clients) budgets(client int, dice *rand.Rand, stop chan struct{}) {
+func (c *clients) budgets(client int, rng *rand.Rand, stop chan struct{}) {
 	var open *question
 	var seen uint64
-	for n := 1; c.pause(dice, stop); n++ {
-		if open == nil && dice.IntN(2) == 0 {
+	for n := 1; c.pause(rng, stop); n++ {
+		if open == nil && rng.IntN(2) == 0 {
 			called, r := time.Now(), reply{}
-			if ok, err := c.put(dice, func(ctx context.Context, s clusterService) error {
+			if ok, err := c.put(rng, func(ctx context.Context, s clusterService) error {
 				out, err := s.ListDomains(ctx, connect.NewRequest(&headroomv1.ListDomainsRequest{Domain: "site/lab"}))
 				if err == nil {
 					r.budget, r.revision = out.Msg.GetDomains()[0].GetBudgetUw(), out.Msg.GetMeta().GetRevision()
@@ -256,13 +256,13 @@ func (c *clients) budgets(client int, dice *rand.Rand, stop chan struct{}) {
 		}
 		if open == nil { // each value is asked for once in a history
 			open = &question{key: "budget", request: fmt.Sprintf("b%d-%d", client, n), to: int64(690*units.Watt) + int64(client)*1_000_000 + int64(n)*1000}
-			if dice.IntN(3) == 0 && seen > 0 {
+			if rng.IntN(3) == 0 && seen > 0 {
 				at := seen
 				open.after = &at
 			}
 		}
 		called, q, r := time.Now(), *open, reply{}
-		ok, _ := c.put(dice, func(ctx context.Context, s clusterService) error {
+		ok, _ := c.put(rng, func(ctx context.Context, s clusterService) error {
 			out, err := s.SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{
 				BudgetUw: q.to, ConfirmUw: q.to, Change: &headroomv1.Change{RequestId: q.request, CheckRevision: q.after},
 			}))
@@ -282,21 +282,21 @@ func (c *clients) budgets(client int, dice *rand.Rand, stop chan struct{}) {
 }
 
 // sprints is a client that grants sprints, cancels some, and reads the books.
-func (c *clients) sprints(client int, dice *rand.Rand, stop chan struct{}) {
+func (c *clients) sprints(client int, rng *rand.Rand, stop chan struct{}) {
 	var open *question
-	for n := 1; c.pause(dice, stop); n++ {
-		if open == nil && dice.IntN(2) == 0 {
-			c.readSprints(client, dice)
+	for n := 1; c.pause(rng, stop); n++ {
+		if open == nil && rng.IntN(2) == 0 {
+			c.readSprints(client, rng)
 			continue
 		}
 		if open == nil {
 			open = &question{key: "sprint", request: fmt.Sprintf("s%d-%03d", client, n)}
 		}
 		called, q, r := time.Now(), *open, reply{}
-		ok, _ := c.put(dice, func(ctx context.Context, s clusterService) error {
+		ok, _ := c.put(rng, func(ctx context.Context, s clusterService) error {
 			out, err := s.Change(ctx, connect.NewRequest(&headroomv1.ChangeRequest{
 				Change: &headroomv1.Change{RequestId: q.request}, What: &headroomv1.ChangeRequest_GrantSprint{GrantSprint: &headroomv1.GrantSprint{
-					Id: q.request, Nodes: []string{c.nodes[dice.IntN(len(c.nodes))].name}, DurationMs: 2000, CapUw: int64(210 * units.Watt),
+					Id: q.request, Nodes: []string{c.nodes[rng.IntN(len(c.nodes))].name}, DurationMs: 2000, CapUw: int64(210 * units.Watt),
 				}},
 			}))
 			r = told(err, out != nil && out.Msg.GetAlready(), 0)
@@ -311,9 +311,9 @@ func (c *clients) sprints(client int, dice *rand.Rand, stop chan struct{}) {
 	}
 }
 
-func (c *clients) readSprints(client int, dice *rand.Rand) {
+func (c *clients) readSprints(client int, rng *rand.Rand) {
 	called, r := time.Now(), reply{}
-	ok, err := c.put(dice, func(ctx context.Context, s clusterService) error {
+	ok, err := c.put(rng, func(ctx context.Context, s clusterService) error {
 		out, err := s.ListSprints(ctx, connect.NewRequest(&headroomv1.ListSprintsRequest{All: true}))
 		if err != nil {
 			return err
@@ -339,11 +339,11 @@ func (c *clients) readSprints(client int, dice *rand.Rand) {
 }
 
 // pause waits, and tells whether the client goes on.
-func (c *clients) pause(dice *rand.Rand, stop chan struct{}) bool {
+func (c *clients) pause(rng *rand.Rand, stop chan struct{}) bool {
 	select {
 	case <-stop:
 		return false
-	case <-time.After(time.Duration(dice.Int64N(int64(400 * time.Millisecond)))):
+	case <-time.After(time.Duration(rng.Int64N(int64(400 * time.Millisecond)))):
 		return true
 	}
 }
@@ -386,11 +386,11 @@ func record(t *testing.T, seed uint64) (ops []porcupine.Operation) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &clients{history: newHistory(t, seed)}
 		c.endow()
-		c.lines.slow(time.Duration(c.dice.Int64N(int64(60 * time.Millisecond)))) // so that faults come in the middle of things
+		c.lines.slow(time.Duration(c.rng.Int64N(int64(60 * time.Millisecond)))) // so that faults come in the middle of things
 		stop := make(chan struct{})
 		for i := range 3 {
-			dice := rand.New(rand.NewPCG(seed, uint64(100+i)))
-			c.asks.Go(func() { c.budgets(i, dice, stop) })
+			rng := rand.New(rand.NewPCG(seed, uint64(100+i)))
+			c.asks.Go(func() { c.budgets(i, rng, stop) })
 			if i < 2 {
 				also := rand.New(rand.NewPCG(seed, uint64(200+i)))
 				c.asks.Go(func() { c.sprints(5+i, also, stop) })

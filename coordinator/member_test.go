@@ -311,7 +311,7 @@ func TestMembershipThroughFaults(t *testing.T) {
 	}
 }
 
-func membershipThroughFaults(t *testing.T, dice *rand.Rand) {
+func membershipThroughFaults(t *testing.T, rng *rand.Rand) {
 	t.Helper()
 	c := newCluster(t, 3, 700*units.Watt)
 	c.addNodes(3)
@@ -322,17 +322,17 @@ func membershipThroughFaults(t *testing.T, dice *rand.Rand) {
 	for round := range 8 {
 		request := fmt.Sprint("request", round)
 		do := func() error { return nil }
-		switch kind := dice.IntN(3); {
+		switch kind := rng.IntN(3); {
 		case kind == 0 && next <= 6:
 			id := fmt.Sprintf("c%d", next)
 			next++
 			c.await(id)
 			do = func() error { _, err := addMember(c, id, request); return err }
 		case kind == 1:
-			id := pickMember(c, dice)
+			id := pickMember(c, rng)
 			do = func() error { r, err := promoteMember(c, id, request); return changed(r.GetAlready(), err) }
 		case len(c.leader().group.Members()) > 2:
-			id := pickMember(c, dice)
+			id := pickMember(c, rng)
 			do = func() error { _, err := removeMember(c, id, request); return err }
 		default:
 			continue
@@ -340,8 +340,8 @@ func membershipThroughFaults(t *testing.T, dice *rand.Rand) {
 		l := c.leader().cfg.ID
 		done := make(chan error, 1)
 		go func() { done <- do() }()
-		time.Sleep(time.Duration(dice.IntN(60)) * time.Millisecond)
-		kill := dice.IntN(2) == 0
+		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+		kill := rng.IntN(2) == 0
 		if kill {
 			c.kill(l)
 		} else {
@@ -349,7 +349,7 @@ func membershipThroughFaults(t *testing.T, dice *rand.Rand) {
 		}
 		for range 3 {
 			c.oneReader()
-			time.Sleep(time.Duration(dice.IntN(1000)) * time.Millisecond)
+			time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
 		}
 		if kill {
 			c.start(l)
@@ -361,7 +361,7 @@ func membershipThroughFaults(t *testing.T, dice *rand.Rand) {
 			acknowledged = append(acknowledged, request)
 		}
 		t.Logf("round %d, %s killed %v: %v", round, l, kill, err)
-		for range 5 + dice.IntN(15) {
+		for range 5 + rng.IntN(15) {
 			c.oneReader()
 			c.reap()
 			time.Sleep(time.Second)
@@ -411,9 +411,9 @@ func (c *cluster) oneReader() {
 	}
 }
 
-func pickMember(c *cluster, dice *rand.Rand) string {
+func pickMember(c *cluster, rng *rand.Rand) string {
 	all := c.leader().group.Members()
-	return all[dice.IntN(len(all))].ID
+	return all[rng.IntN(len(all))].ID
 }
 
 // Health says what is wrong with a server: silent, ended and why, its disk, its

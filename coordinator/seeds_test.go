@@ -41,7 +41,7 @@ func TestClusterSeeds(t *testing.T) {
 // history is one random history of a cluster.
 type history struct {
 	*cluster
-	dice *rand.Rand
+	rng *rand.Rand
 	next int // number of the next server to be added
 
 	reigns sync.Map // epoch -> when its first entry was applied anywhere
@@ -52,7 +52,7 @@ type history struct {
 
 func newHistory(t *testing.T, seed uint64) *history {
 	t.Helper()
-	h := &history{cluster: newCluster(t, 0, 700*units.Watt), dice: rand.New(rand.NewPCG(seed, 5)), next: 4}
+	h := &history{cluster: newCluster(t, 0, 700*units.Watt), rng: rand.New(rand.NewPCG(seed, 5)), next: 4}
 	h.lines, h.charged = newLines(), true
 	h.ids = []string{"c1", "c2", "c3"}
 	h.first = slices.Clone(h.ids)
@@ -81,8 +81,8 @@ func newHistory(t *testing.T, seed uint64) *history {
 func (h *history) run() {
 	const rounds = 8
 	stop := make(chan struct{})
-	dice := rand.New(rand.NewPCG(h.dice.Uint64(), 6))
-	h.asks.Go(func() { h.operate(dice, stop) })
+	rng := rand.New(rand.NewPCG(h.rng.Uint64(), 6))
+	h.asks.Go(func() { h.operate(rng, stop) })
 	h.suffer(rounds)
 	close(stop)
 	h.asks.Wait()
@@ -102,7 +102,7 @@ func (h *history) suffer(rounds int) {
 
 // wait lets a random while pass; servers that the group has expelled end.
 func (h *history) wait(most time.Duration) {
-	until := time.Now().Add(time.Duration(h.dice.Int64N(int64(most))))
+	until := time.Now().Add(time.Duration(h.rng.Int64N(int64(most))))
 	for time.Now().Before(until) {
 		h.oneReader()
 		h.reap()
@@ -124,18 +124,18 @@ func (h *history) running() (out []string) {
 func (h *history) victim() string {
 	ids := h.running()
 	for _, id := range ids {
-		if h.server(id).requests.leads() && h.dice.IntN(3) > 0 {
+		if h.server(id).requests.leads() && h.rng.IntN(3) > 0 {
 			return id
 		}
 	}
-	return ids[h.dice.IntN(len(ids))]
+	return ids[h.rng.IntN(len(ids))]
 }
 
 // fault does something to the cluster and returns what ends it.
 func (h *history) fault() (undo func()) {
 	id := h.victim()
-	n := h.nodes[h.dice.IntN(len(h.nodes))]
-	kind := h.dice.IntN(10)
+	n := h.nodes[h.rng.IntN(len(h.nodes))]
+	kind := h.rng.IntN(10)
 	h.t.Logf("%s: fault %d, server %s, node %s", time.Now().Format("04:05.000"), kind, id, n.name)
 	switch kind {
 	case 0:
@@ -151,7 +151,7 @@ func (h *history) fault() (undo func()) {
 	case 5:
 		for _, a := range h.every() {
 			for _, b := range h.every() {
-				h.lines.set("raft-"+a, "raft-"+b, false, time.Duration(h.dice.Int64N(int64(200*time.Millisecond))))
+				h.lines.set("raft-"+a, "raft-"+b, false, time.Duration(h.rng.Int64N(int64(200*time.Millisecond))))
 			}
 		}
 		return h.lines.mend
@@ -159,14 +159,14 @@ func (h *history) fault() (undo func()) {
 		h.change()
 		return func() {}
 	case 7:
-		deaf := h.dice.IntN(3)
+		deaf := h.rng.IntN(3)
 		n.set(func(n *node) { n.deaf, n.mute = deaf != 0, deaf != 1 })
 		return func() { n.vanish(false) }
 	case 8:
 		n.set(func(n *node) { n.cutoff[id] = true })
 		return func() { n.set(func(n *node) { delete(n.cutoff, id) }) }
 	}
-	n.set(func(n *node) { n.takes = time.Duration(h.dice.Int64N(int64(4 * time.Second))) })
+	n.set(func(n *node) { n.takes = time.Duration(h.rng.Int64N(int64(4 * time.Second))) })
 	return func() { n.set(func(n *node) { n.takes = 100 * time.Millisecond }) }
 }
 
@@ -182,7 +182,7 @@ func (h *history) cutLines(id string, sends, gets bool) {
 func (h *history) cling(id string) (undo func()) {
 	undo = func() {}
 	for _, n := range h.nodes {
-		if h.dice.IntN(2) == 0 {
+		if h.rng.IntN(2) == 0 {
 			continue
 		}
 		before := undo
@@ -199,7 +199,7 @@ func (h *history) cling(id string) (undo func()) {
 // pause holds up a server as SIGSTOP does: its loop sleeps with what it knows, and
 // whatever is on its lines arrives much later.
 func (h *history) pause(id string) (undo func()) {
-	long := 2*time.Second + time.Duration(h.dice.Int64N(int64(14*time.Second)))
+	long := 2*time.Second + time.Duration(h.rng.Int64N(int64(14*time.Second)))
 	for _, other := range h.every() {
 		h.lines.set("raft-"+id, "raft-"+other, false, long)
 		h.lines.set("raft-"+other, "raft-"+id, false, long)
@@ -213,9 +213,9 @@ func (h *history) pause(id string) (undo func()) {
 // change asks for a change of the group, and does not wait for what comes of it.
 func (h *history) change() {
 	s, ids := h.leader().server, h.running()
-	id := ids[h.dice.IntN(len(ids))]
+	id := ids[h.rng.IntN(len(ids))]
 	ctx, m := context.Background(), memberService{s}
-	kind := h.dice.IntN(4)
+	kind := h.rng.IntN(4)
 	if kind == 0 && h.next > 6 || kind == 2 && len(ids) < 4 {
 		kind = 3
 	}
@@ -240,18 +240,18 @@ func (h *history) change() {
 
 // operate changes the budget again and again, wherever somebody leads, and
 // remembers what was acknowledged. A request without an answer is sent again.
-func (h *history) operate(dice *rand.Rand, stop chan struct{}) {
+func (h *history) operate(rng *rand.Rand, stop chan struct{}) {
 	request, again := 0, false
 	var r *headroomv1.SetBudgetRequest
 	for {
 		select {
 		case <-stop:
 			return
-		case <-time.After(time.Duration(dice.Int64N(int64(3 * time.Second)))):
+		case <-time.After(time.Duration(rng.Int64N(int64(3 * time.Second)))):
 		}
 		if !again {
 			request++
-			to := int64(units.Power(400+10*dice.IntN(31)) * units.Watt)
+			to := int64(units.Power(400+10*rng.IntN(31)) * units.Watt)
 			r = &headroomv1.SetBudgetRequest{
 				BudgetUw: to, ConfirmUw: to, Change: &headroomv1.Change{RequestId: fmt.Sprint("request ", request)},
 			}

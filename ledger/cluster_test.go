@@ -51,7 +51,7 @@ type obedient struct {
 func drawCluster(t *rapid.T) *cluster {
 	k := &cluster{state: drawState(t), table: ledger.NewTable(ledger.DefaultTiming(), 0)}
 	k.saved = bytesOf(t, k.state)
-	for _, name := range someNames()[:1+dice(t, 4, "nodes")] {
+	for _, name := range someNames()[:1+rng(t, 4, "nodes")] {
 		x := drawSighting(t, name)
 		n := &obedient{Sighting: x, demand: drawPower(t, "demand"), over: map[string]bool{}, spent: map[string]units.Energy{}}
 		n.holder = lease.New(x.Process, lease.Memory{FailSafe: x.FailSafe}, k.instant())
@@ -251,9 +251,9 @@ func quiet(t ledger.Tick) bool {
 
 // disturb lets something happen to a node, or an operator do something.
 func (k *cluster) disturb(t *rapid.T) {
-	n := k.nodes[dice(t, len(k.nodes), "which")]
+	n := k.nodes[rng(t, len(k.nodes), "which")]
 	known := k.state.Nodes[n.Node]
-	switch dice(t, 20, "what") {
+	switch rng(t, 20, "what") {
 	case 0, 1:
 		n.silent = !n.silent
 	case 2:
@@ -269,7 +269,7 @@ func (k *cluster) disturb(t *rapid.T) {
 	case 8:
 		k.restore(t)
 	case 9: // an hour passes for nobody, a minute for all
-		k.now += time.Duration(dice(t, 60, "seconds")) * second
+		k.now += time.Duration(rng(t, 60, "seconds")) * second
 		for _, n := range k.nodes {
 			n.advance(k.instant())
 		}
@@ -307,7 +307,7 @@ func (k *cluster) disturb(t *rapid.T) {
 		caps := []ledger.Target{{Node: n.Node, Cap: drawCap(t, known)}}
 		k.sprint++
 		k.commit(t, ledger.Command{Sprint: &ledger.GrantSprint{
-			ID: fmt.Sprint("s", k.sprint), Domain: "site/lab", Duration: time.Duration(1+dice(t, 8, "duration")) * second, Caps: caps,
+			ID: fmt.Sprint("s", k.sprint), Domain: "site/lab", Duration: time.Duration(1+rng(t, 8, "duration")) * second, Caps: caps,
 		}})
 	default:
 		var c ledger.Command

@@ -36,35 +36,35 @@ func drops(id string, pairs ...uint32) *ledger.DropTasks {
 
 func drawJobCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	id := rapid.SampledFrom([]string{"a", "b", "none"}).Draw(t, "job")
-	tasks := uint32(1 + dice(t, 40, "tasks"))
+	tasks := uint32(1 + rng(t, 40, "tasks"))
 	j := s.Jobs[id]
 	if j.Stop != nil && !rarely(t, 10, "other tasks") {
 		tasks = j.Stop.Tasks
 	} else if d := j.Deflation; d != nil && d.Of > 0 && !rarely(t, 10, "other tasks by drops") {
 		tasks = d.Of
 	}
-	switch dice(t, 14, "job command") {
+	switch rng(t, 14, "job command") {
 	case 12, 13:
-		theta := 1 - s.Jobs[id].Floor + float64(dice(t, 7, "theta")-5)/10
-		c.DeflateJob = &ledger.DeflateJob{ID: id, Theta: theta, Seed: uint64(dice(t, 10, "seed") / 9)}
+		theta := 1 - s.Jobs[id].Floor + float64(rng(t, 7, "theta")-5)/10
+		c.DeflateJob = &ledger.DeflateJob{ID: id, Theta: theta, Seed: uint64(rng(t, 10, "seed") / 9)}
 	case 0, 1:
-		c.Job = &ledger.Job{ID: id, State: ledger.JobAccepted, Engine: map[string]string{"a": "yarn"}[id], Floor: float64(dice(t, 12, "floor")) / 10}
+		c.Job = &ledger.Job{ID: id, State: ledger.JobAccepted, Engine: map[string]string{"a": "yarn"}[id], Floor: float64(rng(t, 12, "floor")) / 10}
 	case 2:
-		c.SetUncapped = &ledger.SetUncapped{ID: id, Uncapped: time.Duration(dice(t, 20, "uncapped")-2) * second}
+		c.SetUncapped = &ledger.SetUncapped{ID: id, Uncapped: time.Duration(rng(t, 20, "uncapped")-2) * second}
 	case 3, 4, 5:
-		least := int(ledger.LeastTasks(s.Jobs[id].Floor, tasks)) + dice(t, 5, "above") - 1
+		least := int(ledger.LeastTasks(s.Jobs[id].Floor, tasks)) + rng(t, 5, "above") - 1
 		c.StopJob = &ledger.StopJob{ID: id, Tasks: tasks, MinTasks: uint32(max(0, least))}
 	case 6:
 		if rarely(t, 3, "end") {
-			c.Finish = &ledger.FinishJob{ID: id, State: ledger.JobDone, Tasks: tasks, Done: tasks - uint32(dice(t, int(tasks), "missing"))}
+			c.Finish = &ledger.FinishJob{ID: id, State: ledger.JobDone, Tasks: tasks, Done: tasks - uint32(rng(t, int(tasks), "missing"))}
 			return
 		}
 		fallthrough
 	default:
-		c.DropTasks = &ledger.DropTasks{ID: id, Of: tasks * uint32(dice(t, 2, "of"))}
-		for range dice(t, 4, "ranges") {
-			first := uint32(dice(t, int(tasks)+1, "first"))
-			c.DropTasks.Ranges = append(c.DropTasks.Ranges, ledger.TaskRange{First: first, Last: first + uint32(dice(t, 4, "more")) - uint32(dice(t, 20, "less")/19)})
+		c.DropTasks = &ledger.DropTasks{ID: id, Of: tasks * uint32(rng(t, 2, "of"))}
+		for range rng(t, 4, "ranges") {
+			first := uint32(rng(t, int(tasks)+1, "first"))
+			c.DropTasks.Ranges = append(c.DropTasks.Ranges, ledger.TaskRange{First: first, Last: first + uint32(rng(t, 4, "more")) - uint32(rng(t, 20, "less")/19)})
 		}
 	}
 }

@@ -23,7 +23,7 @@ func someDomains() []string { return []string{"site/lab", "rack/r1", "rack/r2", 
 
 // drawDomains is a site with two racks, sometimes with all that can be said of them.
 func drawDomains(t *rapid.T) []ledger.Domain {
-	watts := func(name string, lo, hi int) units.Power { return units.Power(lo+dice(t, hi-lo+1, name)) * watt }
+	watts := func(name string, lo, hi int) units.Power { return units.Power(lo+rng(t, hi-lo+1, name)) * watt }
 	domains := ledger.PlainDomains([]budget.Domain{
 		{Name: "site/lab", Budget: watts("site", 100, 1600), Unmanaged: watts("unmanaged", 0, 50)},
 		{Name: "rack/r1", Parent: "site/lab", Budget: watts("rack 1", 100, 900)},
@@ -34,10 +34,10 @@ func drawDomains(t *rapid.T) []ledger.Domain {
 		if rapid.Bool().Draw(t, "plain") {
 			continue
 		}
-		d.BootNodes = dice(t, 4, "boots") / 2
+		d.BootNodes = rng(t, 4, "boots") / 2
 		d.LostCharge = rapid.SampledFrom([]ledger.LostCharge{ledger.LostInherit, ledger.LostKeep, ledger.LostFailSafe}).Draw(t, "lost-charge")
 		if !rarely(t, 4, "no sprints") {
-			d.Sprint = &ledger.SprintBudget{Capacity: units.Energy(100+dice(t, 5000, "capacity")) * units.Joule, Refill: units.Power(dice(t, 300, "refill")) * watt}
+			d.Sprint = &ledger.SprintBudget{Capacity: units.Energy(100+rng(t, 5000, "capacity")) * units.Joule, Refill: units.Power(rng(t, 300, "refill")) * watt}
 		}
 	}
 	return domains
@@ -69,14 +69,14 @@ func maybe[T any](t *rapid.T, name string, draw func() T) *T {
 	return new(draw())
 }
 
-// dice is a number below n, each about as likely as the others (rapid's own are mostly small).
-func dice(t *rapid.T, n int, name string) int {
+// rng is a number below n, each about as likely as the others (rapid's own are mostly small).
+func rng(t *rapid.T, n int, name string) int {
 	x := rapid.Uint64Range(0, 1<<20).Draw(t, name) + 1
 	return int(x * 0x9E3779B97F4A7C15 >> 33 % uint64(n))
 }
 
 // rarely is true about once in n times.
-func rarely(t *rapid.T, n int, name string) bool { return dice(t, n, name) == 0 }
+func rarely(t *rapid.T, n int, name string) bool { return rng(t, n, name) == 0 }
 
 // drawCommand is any command, mostly one that makes sense in the state.
 func drawCommand(t *rapid.T, s *ledger.State) ledger.Command {
@@ -87,7 +87,7 @@ func drawCommand(t *rapid.T, s *ledger.State) ledger.Command {
 	if rarely(t, 10, "request") {
 		c.RequestID = fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "request id"))
 	}
-	switch kind := dice(t, 60, "kind"); {
+	switch kind := rng(t, 60, "kind"); {
 	case kind < 28:
 		c.Tick = drawTick(t, s)
 	case kind < 36:
@@ -147,7 +147,7 @@ func drawSprint(t *rapid.T, s *ledger.State) string {
 // drawOrder is about budgets and domains.
 func drawOrder(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	domain := drawDomain(t, s)
-	switch dice(t, 8, "order") {
+	switch rng(t, 8, "order") {
 	case 0, 1, 2:
 		c.Budget = &ledger.SetBudget{Domain: domain, Budget: 3 * drawPower(t, "budget"), Force: rapid.Bool().Draw(t, "force")}
 		if rapid.Bool().Draw(t, "with target") {
@@ -190,7 +190,7 @@ func drawOrder(t *rapid.T, s *ledger.State, c *ledger.Command) {
 
 func drawSprintCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	domain := drawDomain(t, s)
-	switch dice(t, 10, "of sprints") {
+	switch rng(t, 10, "of sprints") {
 	case 0, 1:
 		c.SprintBudget = &ledger.SetSprintBudget{
 			Domain: domain, Capacity: units.Energy(rapid.Int64Range(-100, 9000).Draw(t, "capacity")) * units.Joule, Refill: 10 * drawPower(t, "refill"),
@@ -201,7 +201,7 @@ func drawSprintCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	case 2, 3:
 		c.EndSprint = &ledger.EndSprint{ID: drawSprint(t, s)}
 	default:
-		x := &ledger.GrantSprint{ID: fmt.Sprint("s", len(s.Sprints)), Duration: time.Duration(dice(t, 8, "duration")) * second}
+		x := &ledger.GrantSprint{ID: fmt.Sprint("s", len(s.Sprints)), Duration: time.Duration(rng(t, 8, "duration")) * second}
 		free := func(n ledger.Node) bool { return n.Grantable() && n.Owes == "" }
 		n := drawNodeIf(t, s, free)
 		x.Domain = n.Domain
@@ -221,7 +221,7 @@ func drawSprintCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 
 func drawNodeCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	n := drawNode(t, s)
-	switch dice(t, 10, "of a node") {
+	switch rng(t, 10, "of a node") {
 	case 0:
 		c.Release = &ledger.Release{Node: n.Name, MachineID: "machine-" + n.Name}
 	case 1, 2, 3:
@@ -244,7 +244,7 @@ func drawNodeCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 
 func drawRest(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	named := &ledger.Named{Name: rapid.SampledFrom([]string{"a", "b", "equal", ""}).Draw(t, "name")}
-	switch dice(t, 27, "rest") {
+	switch rng(t, 27, "rest") {
 	case 0, 1:
 		c.Lead = &ledger.Lead{Server: "c1"}
 		c.Epoch.Term++
@@ -294,7 +294,7 @@ func drawTick(t *rapid.T, s *ledger.State) *ledger.Tick {
 	if rarely(t, 4, "admit") {
 		k.Admit = append(k.Admit, drawNodeIf(t, s, func(n ledger.Node) bool { return !n.Admitted }).Name)
 	}
-	for range dice(t, 3, "targets") {
+	for range rng(t, 3, "targets") {
 		n := drawNodeIf(t, s, ledger.Node.Grantable)
 		k.Targets = append(k.Targets, ledger.Target{Node: n.Name, Cap: drawCap(t, n)})
 	}
@@ -343,7 +343,7 @@ func drawState(t *rapid.T) *ledger.State {
 // drawCrowd is a state with some of the nodes, admitted where that fits.
 func drawCrowd(t *rapid.T) *ledger.State {
 	s := drawState(t)
-	for _, name := range someNames()[:dice(t, 5, "crowd")] {
+	for _, name := range someNames()[:rng(t, 5, "crowd")] {
 		x := drawSighting(t, name)
 		k := ledger.Tick{Elapsed: second, Seen: []ledger.Sighting{x}, Acks: []ledger.Ack{{Node: name, Process: x.Process, Effective: x.FailSafe, Stored: x.FailSafe}}}
 		for _, k.Admit = range [][]string{{name}, nil} {
@@ -352,7 +352,7 @@ func drawCrowd(t *rapid.T) *ledger.State {
 			}
 		}
 	}
-	if _, err := s.Apply(ledger.Command{Epoch: first(), Tick: &ledger.Tick{Elapsed: time.Duration(dice(t, 60, "refill")) * second}}); err != nil {
+	if _, err := s.Apply(ledger.Command{Epoch: first(), Tick: &ledger.Tick{Elapsed: time.Duration(rng(t, 60, "refill")) * second}}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -384,7 +384,7 @@ func TestApplyLaws(t *testing.T) {
 		}
 		restore()
 		for range rapid.IntRange(1, 60).Draw(t, "entries") {
-			switch dice(t, 100, "restore") {
+			switch rng(t, 100, "restore") {
 			case 0, 1, 2:
 				restore()
 			case 3:

@@ -233,7 +233,7 @@ type stage struct {
 	balance float64 // J
 	now     time.Duration
 	noise   float64
-	dice    *rand.Rand
+	rng    *rand.Rand
 	speed   float64 // under the cap
 	grants  int
 	turns   int // of shares that rise again after they fell, or fall after they rose
@@ -263,7 +263,7 @@ func (s *stage) look() arbiter.Look {
 		}
 		c := j.Contender
 		c.Age, c.Elapsed = s.now-j.comes, max(1, s.now-j.comes)
-		hum := 1 + s.noise*(2*s.dice.Float64()-1)
+		hum := 1 + s.noise*(2*s.rng.Float64()-1)
 		c.Running = min(j.share, int(math.Ceil(j.work)))
 		c.Pending = max(0, int(math.Ceil(j.work))-c.Running)
 		c.On = map[string]int{"n1": (c.Running + 1) / 2, "n2": c.Running / 2}
@@ -397,7 +397,7 @@ func TestMovesDoNotSwing(t *testing.T) {
 			low := actors(func(id string) arbiter.Contender {
 				return changed(busy(id), func(c *arbiter.Contender) { c.Tasks, c.Deadline = 200, 0 })
 			}, "low", 0, 40, 45)
-			s := &stage{pool: 40, balance: 5000, noise: noise, dice: rand.New(rand.NewPCG(seed, 1)), speed: 0.7, jobs: append(high, low...)}
+			s := &stage{pool: 40, balance: 5000, noise: noise, rng: rand.New(rand.NewPCG(seed, 1)), speed: 0.7, jobs: append(high, low...)}
 			left := func(j *actor) bool { return j.end == 0 }
 			for s.now < time.Hour && slices.ContainsFunc(s.jobs, left) {
 				if s.now == 100*second {

@@ -10,7 +10,7 @@ import (
 
 // BenchmarkChoose is one decision on copies and waiting tasks of a job with a deadline, as a slot gets free on one of 100 nodes.
 func BenchmarkChoose(b *testing.B) {
-	k := newDesk(b)
+	k := newDriver(b)
 	k.c.Speculate(Speculation{Policy: speculation.Ours})
 	for n := range 100 {
 		k.c.Hello(k.now, fmt.Sprintf("n%03d", n), 10, nil)

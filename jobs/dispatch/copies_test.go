@@ -17,9 +17,9 @@ import (
 	"headroom/units"
 )
 
-// copying is a desk whose core copies by a policy, with a node of two slots each for the names.
-func copying(t testing.TB, p speculation.Policy, nodes ...string) *desk {
-	k := newDesk(t)
+// copying is a driver whose core copies by a policy, with a node of two slots each for the names.
+func copying(t testing.TB, p speculation.Policy, nodes ...string) *driver {
+	k := newDriver(t)
 	k.c.Speculate(Speculation{Policy: p})
 	for _, n := range nodes {
 		k.c.Hello(k.now, n, 2, nil)
@@ -36,7 +36,7 @@ func promise(id string, minTasks float64) Plan {
 
 // straggle runs the job j until its task 0 runs far longer than the three others, which have
 // ended after a second.
-func (k *desk) straggle() {
+func (k *driver) straggle() {
 	k.t.Helper()
 	k.pass(time.Second)
 	for i := 1; i < 4; i++ {
@@ -46,7 +46,7 @@ func (k *desk) straggle() {
 }
 
 // pass lets time pass in half seconds; the connected workers speak.
-func (k *desk) pass(d time.Duration) {
+func (k *driver) pass(d time.Duration) {
 	for ; d > 0; d -= 500 * time.Millisecond {
 		k.now = k.now.Add(min(d, 500*time.Millisecond))
 		for _, n := range k.c.nodes() {
@@ -59,7 +59,7 @@ func (k *desk) pass(d time.Duration) {
 }
 
 // attempts are the running attempts of a map task of job j by their nodes.
-func (k *desk) attempts(index int) map[string]Ref {
+func (k *driver) attempts(index int) map[string]Ref {
 	all := make(map[string]Ref)
 	for r, node := range k.running {
 		if r.Job == "j" && r.Phase == PhaseMap && r.Index == index {
@@ -70,10 +70,10 @@ func (k *desk) attempts(index int) map[string]Ref {
 }
 
 // view is job j.
-func (k *desk) view() JobView { return k.c.view(k.now, k.c.jobs["j"]) }
+func (k *driver) view() JobView { return k.c.view(k.now, k.c.jobs["j"]) }
 
-// straggler is a desk where task 0 of job j runs on one node and a copy of it on the other.
-func straggler(t *testing.T, p Plan) (k *desk, original, copied Ref) {
+// straggler is a driver where task 0 of job j runs on one node and a copy of it on the other.
+func straggler(t *testing.T, p Plan) (k *driver, original, copied Ref) {
 	t.Helper()
 	k = copying(t, speculation.Ours, "n1", "n2")
 	p.ID = "j"
@@ -153,13 +153,13 @@ func TestLastCopyDecides(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
 		floor float64
-		end   func(k *desk, original Ref)
+		end   func(k *driver, original Ref)
 		want  State
 	}{
-		"it succeeds":      {1, func(k *desk, r Ref) { k.c.Result(k.now, k.running[r], r, "") }, Done},
-		"it fails":         {1, func(k *desk, r Ref) { k.c.Result(k.now, k.running[r], r, "again") }, Failed},
-		"it is lost":       {1, func(k *desk, r Ref) { k.c.Gone(k.now, k.running[r]) }, Failed},
-		"it may be missed": {0.75, func(k *desk, r Ref) { k.c.Result(k.now, k.running[r], r, "again") }, Done},
+		"it succeeds":      {1, func(k *driver, r Ref) { k.c.Result(k.now, k.running[r], r, "") }, Done},
+		"it fails":         {1, func(k *driver, r Ref) { k.c.Result(k.now, k.running[r], r, "again") }, Failed},
+		"it is lost":       {1, func(k *driver, r Ref) { k.c.Gone(k.now, k.running[r]) }, Failed},
+		"it may be missed": {0.75, func(k *driver, r Ref) { k.c.Result(k.now, k.running[r], r, "again") }, Done},
 	} {
 		p := promise("j", x.floor)
 		p.MaxAttempts = 1
@@ -446,7 +446,7 @@ func TestHopelessTasksWait(t *testing.T) {
 }
 
 // someIndex is a map task that runs.
-func (k *desk) someIndex() int { return sortedRefs(refs(k.running))[0].Index }
+func (k *driver) someIndex() int { return sortedRefs(refs(k.running))[0].Index }
 
 // Inputs of other sizes are expected to take other times: a large one that runs long is no straggler.
 func TestSizesCount(t *testing.T) {

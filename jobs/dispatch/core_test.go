@@ -40,8 +40,8 @@ func dispatcher(d buffers.Discipline, classes ...string) *buffers.Buffers {
 // draws are those of the scheduler.
 func draws(seed uint64) func() uint64 { return rand.NewPCG(seed, 0).Uint64 }
 
-// desk drives a core and keeps what it wants done.
-type desk struct {
+// driver drives a core and keeps what it wants done.
+type driver struct {
 	t   testing.TB
 	c   *Core
 	now time.Time
@@ -52,15 +52,15 @@ type desk struct {
 	begun   []string
 }
 
-func newDesk(t testing.TB) *desk {
-	return &desk{
+func newDriver(t testing.TB) *driver {
+	return &driver{
 		t: t, c: New(shared("high", "mid", "low"), 1, draws), now: start,
 		running: make(map[Ref]string), ended: make(map[string]EndJob), drops: make(map[string]int),
 	}
 }
 
 // step lets d pass and carries the actions out.
-func (k *desk) step(d time.Duration) []Action {
+func (k *driver) step(d time.Duration) []Action {
 	k.now = k.now.Add(d)
 	actions := k.c.Step(k.now)
 	for _, a := range actions {
@@ -85,14 +85,14 @@ func plan(id, class string, tasks, slots int) Plan {
 	return Plan{ID: id, Name: id, Class: class, Slots: slots, MinTasks: 1, MaxAttempts: 3, Tasks: tasks}
 }
 
-func (k *desk) add(p Plan) {
+func (k *driver) add(p Plan) {
 	k.now = k.now.Add(time.Millisecond)
 	p.Submitted = k.now
 	testkit.Check(k.t, k.c.Add(k.now, p, Past{}))
 }
 
 // on are the running attempts, as "job/map-00001 n01", sorted.
-func (k *desk) on() string {
+func (k *driver) on() string {
 	set := make(map[Ref]bool)
 	for r := range k.running {
 		set[r] = true
@@ -105,7 +105,7 @@ func (k *desk) on() string {
 }
 
 // finish reports the end of the task of that name.
-func (k *desk) finish(job string, phase Phase, index int, failure string) {
+func (k *driver) finish(job string, phase Phase, index int, failure string) {
 	k.t.Helper()
 	for r, node := range k.running {
 		if r.Job == job && r.Phase == phase && r.Index == index {
@@ -118,7 +118,7 @@ func (k *desk) finish(job string, phase Phase, index int, failure string) {
 	k.t.Fatalf("%s %s %d does not run", job, phase, index)
 }
 
-func (k *desk) want(what string) {
+func (k *driver) want(what string) {
 	k.t.Helper()
 	if got := k.on(); got != what {
 		k.t.Errorf("running %q, want %q", got, what)
@@ -127,7 +127,7 @@ func (k *desk) want(what string) {
 
 func TestFirstComeFirstServedByClass(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 1, nil)
 	for _, p := range []Plan{plan("l1", "low", 1, 1), plan("l2", "low", 1, 1), plan("m1", "mid", 1, 1), plan("h1", "high", 1, 1), plan("h2", "high", 1, 1)} {
 		k.add(p)
@@ -145,7 +145,7 @@ func TestFirstComeFirstServedByClass(t *testing.T) {
 
 func TestRunningJobIsNotEvicted(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 2, nil)
 	k.add(plan("low", "low", 4, 2))
 	k.step(0)
@@ -162,7 +162,7 @@ func TestRunningJobIsNotEvicted(t *testing.T) {
 
 func TestFreeSlotsGoByClassAndArrival(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 3, nil)
 	k.add(plan("low", "low", 9, 1))
 	k.step(0)
@@ -183,7 +183,7 @@ func TestFreeSlotsGoByClassAndArrival(t *testing.T) {
 
 func TestTasksSpread(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 2, nil)
 	k.c.Hello(k.now, "n2", 3, nil)
 	k.add(plan("j", "low", 4, 4))
@@ -193,7 +193,7 @@ func TestTasksSpread(t *testing.T) {
 
 func TestFailureIsRetriedElsewhere(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 1, nil)
 	k.c.Hello(k.now, "n2", 1, nil)
 	k.add(plan("j", "low", 1, 1))
@@ -211,7 +211,7 @@ func TestFailureIsRetriedElsewhere(t *testing.T) {
 
 func TestReduceFollowsAllMaps(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 4, nil)
 	p := plan("j", "low", 2, 4)
 	p.Reduce = true
@@ -232,7 +232,7 @@ func TestReduceFollowsAllMaps(t *testing.T) {
 
 func TestDroppedTasksAreAFloor(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 4, nil)
 	p := plan("j", "low", 4, 4)
 	p.MinTasks, p.MaxAttempts = 0.75, 1
@@ -250,7 +250,7 @@ func TestDroppedTasksAreAFloor(t *testing.T) {
 
 func TestSilentWorkerLosesItsTasks(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 1, nil)
 	k.add(plan("j", "low", 1, 1))
 	k.step(0)
@@ -292,7 +292,7 @@ func TestWorkerComesBackWithItsTask(t *testing.T) {
 		"after being lost":   {time.Minute, true, "jm0@n1"}, // nobody else had a slot for it
 		"task was forgotten": {time.Second, false, "jm0@n1"},
 	} {
-		k := newDesk(t)
+		k := newDriver(t)
 		k.c.Hello(k.now, "n1", 1, nil)
 		k.add(plan("j", "low", 1, 1))
 		k.step(0)
@@ -354,7 +354,7 @@ func TestRestartWithEverythingDone(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 1, nil)
 	k.add(plan("j", "low", 100, 1))
 	k.step(0)
@@ -388,14 +388,14 @@ func TestEndedJobsAreBounded(t *testing.T) {
 func TestAttemptsOnOneNode(t *testing.T) {
 	t.Parallel()
 	old, newer := Ref{"j", PhaseMap, 0, 1<<16 | 1}, Ref{"j", PhaseMap, 0, 1<<16 | 3}
-	for name, late := range map[string]func(*desk){
-		"the old one succeeds": func(k *desk) { k.c.Result(k.now, "n1", old, "") },
-		"the old one fails":    func(k *desk) { k.c.Result(k.now, "n1", old, "broken disk") },
-		"the old one stops":    func(k *desk) { k.c.Stopped(k.now, "n1", old) },
-		"both are reported":    func(k *desk) { k.c.Hello(k.now, "n1", 2, []Ref{old, newer}) },
-		"only the new one is":  func(k *desk) { k.c.Hello(k.now, "n1", 2, []Ref{newer}) },
+	for name, late := range map[string]func(*driver){
+		"the old one succeeds": func(k *driver) { k.c.Result(k.now, "n1", old, "") },
+		"the old one fails":    func(k *driver) { k.c.Result(k.now, "n1", old, "broken disk") },
+		"the old one stops":    func(k *driver) { k.c.Stopped(k.now, "n1", old) },
+		"both are reported":    func(k *driver) { k.c.Hello(k.now, "n1", 2, []Ref{old, newer}) },
+		"only the new one is":  func(k *driver) { k.c.Hello(k.now, "n1", 2, []Ref{newer}) },
 	} {
-		k := newDesk(t)
+		k := newDriver(t)
 		k.c.Hello(k.now, "n1", 2, nil)
 		p := plan("j", "low", 1, 1)
 		p.MaxAttempts = 1

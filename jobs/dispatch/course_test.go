@@ -12,7 +12,7 @@ import (
 
 func TestCourseOfARun(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 2, nil)
 	p := plan("words", "high", 3, 3)
 	p.Reduce = true
@@ -35,7 +35,7 @@ func TestCourseOfARun(t *testing.T) {
 
 func TestCourseOfAnEnginesRun(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	p := plan("words", "high", 0, 3)
 	p.Engine = "spark"
 	k.add(p)
@@ -59,7 +59,7 @@ func TestCourseOfAnEnginesRun(t *testing.T) {
 
 func TestCourseOfAnAdoptedRunIsUnknown(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	p := plan("words", "high", 2, 2)
 	testkit.Check(t, k.c.Add(k.now, p, Past{Started: k.now, Done: []int{0}}))
 	k.c.Hello(k.now, "n1", 2, nil)

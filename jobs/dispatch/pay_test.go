@@ -16,7 +16,7 @@ import (
 // 1.259 from 2 s on; half of the nodes are capped at half of their power and take twice as long.
 func trial(t *testing.T, p speculation.Policy, seed uint64, bound func(*Plan)) (e EndJob, took time.Duration) {
 	t.Helper()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c = New(shared("high", "mid", "low"), 1, draws)
 	k.c.Speculate(Speculation{Policy: p})
 	nodes := []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"}

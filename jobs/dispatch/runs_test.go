@@ -18,9 +18,9 @@ import (
 	"headroom/units"
 )
 
-// night is a desk for one job at a time that keeps every action in words.
+// night is a driver for one job at a time that keeps every action in words.
 type night struct {
-	*desk
+	*driver
 	log  []string
 	runs map[string]RunRecord
 	// killed are the attempts that the last step told to stop.
@@ -30,12 +30,12 @@ type night struct {
 }
 
 func newNight(t testing.TB, d buffers.Discipline, nodes ...string) *night {
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c = New(dispatcher(d, "high", "low"), 1, draws)
 	for _, n := range nodes {
 		k.c.Hello(k.now, n, 2, nil)
 	}
-	return &night{desk: k, runs: map[string]RunRecord{}}
+	return &night{driver: k, runs: map[string]RunRecord{}}
 }
 
 // pass lets d pass and notes what the core wants.

@@ -14,7 +14,7 @@ import (
 )
 
 // counts are the running tasks of each job, "a=2 b=1".
-func (k *desk) counts() string {
+func (k *driver) counts() string {
 	n := map[string]int{}
 	for r := range k.running {
 		n[r.Job]++
@@ -43,7 +43,7 @@ func TestSharesComeBeforeClassAndArrival(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := newDesk(t)
+			k := newDriver(t)
 			k.c.Hello(k.now, "n1", 6, nil)
 			for _, id := range []string{"a", "b", "c"} {
 				k.add(plan(id, "low", 20, 20))
@@ -60,7 +60,7 @@ func TestSharesComeBeforeClassAndArrival(t *testing.T) {
 // Slots that get free go by shares to jobs that run: none is taken away.
 func TestSharesMoveAsTasksEnd(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 4, nil)
 	k.add(plan("a", "low", 20, 20))
 	k.add(plan("b", "low", 20, 20))
@@ -83,7 +83,7 @@ func TestSharesMoveAsTasksEnd(t *testing.T) {
 func TestHigherClassBeginsFirst(t *testing.T) {
 	t.Parallel()
 	for _, shares := range [][]Share{{{Job: "a", Slots: 2}}, {{Job: "a", Slots: 1}, {Job: "x", Slots: 1}}} {
-		k := newDesk(t)
+		k := newDriver(t)
 		k.c.Hello(k.now, "n1", 2, nil)
 		k.add(plan("a", "low", 20, 20))
 		k.c.Share(shares)
@@ -105,7 +105,7 @@ func TestHigherClassBeginsFirst(t *testing.T) {
 // A ratio that rises when most tasks have begun still finds the tasks that it would have given up at the start.
 func TestLateRatioFindsItsTasks(t *testing.T) {
 	t.Parallel()
-	k := newDesk(t)
+	k := newDriver(t)
 	k.c.Hello(k.now, "n1", 3, nil)
 	p := plan("a", "low", 20, 20)
 	p.MinTasks = 0.5

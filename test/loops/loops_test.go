@@ -88,12 +88,12 @@ type loops struct {
 	table    *ledger.Table
 	now      time.Duration
 	noise    float64
-	dice     *rand.Rand
+	rng     *rand.Rand
 }
 
 func newLoops(t *testing.T, n int, watts units.Power, how tuning) *loops {
 	t.Helper()
-	l := &loops{t: t, tuning: how, state: ledger.New(), table: ledger.NewTable(ledger.DefaultTiming(), 0), dice: rand.New(rand.NewPCG(7, 7))}
+	l := &loops{t: t, tuning: how, state: ledger.New(), table: ledger.NewTable(ledger.DefaultTiming(), 0), rng: rand.New(rand.NewPCG(7, 7))}
 	l.apply(ledger.Command{Lead: &ledger.Lead{Server: "c1"}})
 	l.apply(ledger.Command{Found: &ledger.Found{Domains: ledger.PlainDomains([]budget.Domain{{Name: "site/lab", Budget: watts}})}})
 	for i := range n {
@@ -128,7 +128,7 @@ func (l *loops) run(d time.Duration) {
 		for i, m := range l.machines {
 			if (l.now+time.Duration(i)*30*time.Millisecond)%node == 0 {
 				m.look(l.now)
-				m.util = min(1, max(0.02, float64(m.using)/slots*(1+l.noise*(2*l.dice.Float64()-1))))
+				m.util = min(1, max(0.02, float64(m.using)/slots*(1+l.noise*(2*l.rng.Float64()-1))))
 			}
 			m.plant.Step(instant, m.util)
 			m.wall, m.looks = m.wall+m.plant.Wall().Watts(), m.looks+1

@@ -25,16 +25,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long anything may take on a loaded machine.
 const patience = 45 * time.Second
 
-// rig is a BMC and a meter on it; the plant's power is a variable.
-type rig struct {
+// bench is a BMC and a meter on it; the plant's power is a variable.
+type bench struct {
 	bmc   *bmc.BMC
 	meter *ipmi.Meter
 	watts atomic.Int64
 }
 
-func newRig(t *testing.T, server func(*bmc.Config), client func(*ipmi.Config)) *rig {
+func newBench(t *testing.T, server func(*bmc.Config), client func(*ipmi.Config)) *bench {
 	t.Helper()
-	r := &rig{}
+	r := &bench{}
 	r.watts.Store(143)
 	cfg := bmc.Config{
 		Listen: "127.0.0.1:0", User: "admin", Password: "secret", Update: 100 * time.Millisecond,
@@ -58,7 +58,7 @@ func newRig(t *testing.T, server func(*bmc.Config), client func(*ipmi.Config)) *
 }
 
 // await polls the meter until a reading is as wanted.
-func (r *rig) await(t *testing.T, what string, ok func(ipmi.Reading) bool) ipmi.Reading {
+func (r *bench) await(t *testing.T, what string, ok func(ipmi.Reading) bool) ipmi.Reading {
 	t.Helper()
 	var got ipmi.Reading
 	if !testkit.Within(patience, func() bool { got = r.meter.Latest(); return ok(got) }) {
@@ -102,7 +102,7 @@ func TestFaultsAreSeenAndHeal(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.fault, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, nil, nil)
+			r := newBench(t, nil, nil)
 			r.await(t, "healthy", reads(143))
 			f := testkit.Need(bmc.ParseFault(c.fault))(t)
 			r.bmc.SetFault(f)
@@ -117,7 +117,7 @@ func TestFaultsAreSeenAndHeal(t *testing.T) {
 
 func TestFrozenReadingDoesNotFollow(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nil, nil)
+	r := newBench(t, nil, nil)
 	r.await(t, "143 W", reads(143))
 	r.bmc.SetFault(bmc.Fault{Freeze: true})
 	r.watts.Store(200)
@@ -133,7 +133,7 @@ func TestFrozenReadingDoesNotFollow(t *testing.T) {
 // Lesson 11: a session does not outlive a restart of the BMC, and nobody tells the client.
 func TestRestartedBMCIsLoggedInAgain(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nil, nil)
+	r := newBench(t, nil, nil)
 	r.await(t, "143 W", reads(143))
 	r.bmc.Restart()
 	r.watts.Store(150)
@@ -142,7 +142,7 @@ func TestRestartedBMCIsLoggedInAgain(t *testing.T) {
 
 func TestSuppliesAreSummed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(c *bmc.Config) { c.Supplies = 2 }, nil)
+	r := newBench(t, func(c *bmc.Config) { c.Supplies = 2 }, nil)
 	r.bmc.SetFault(bmc.Fault{NoDCMI: true})
 	r.watts.Store(320)
 	got := r.await(t, "320 W", func(x ipmi.Reading) bool { return x.Source == ipmi.SourceSDR && x.Power == 320*units.Watt })
@@ -156,17 +156,17 @@ func TestSuppliesAreSummed(t *testing.T) {
 func TestCipherSuitesAndPrivileges(t *testing.T) {
 	t.Parallel()
 	for _, suite := range []byte{3, 17} {
-		r := newRig(t, func(c *bmc.Config) { c.CipherSuites = []byte{suite} }, nil)
+		r := newBench(t, func(c *bmc.Config) { c.CipherSuites = []byte{suite} }, nil)
 		r.await(t, "143 W", reads(143))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	operator := newRig(t, func(c *bmc.Config) { c.Privilege = 3 }, nil)
+	operator := newBench(t, func(c *bmc.Config) { c.Privilege = 3 }, nil)
 	operator.await(t, "143 W as operator", reads(143))
 	if _, err := operator.meter.SetLimit(ctx, 200*units.Watt); err != nil {
 		t.Errorf("limit as operator: %v", err)
 	}
-	user := newRig(t, func(c *bmc.Config) { c.Privilege = 2 }, nil)
+	user := newBench(t, func(c *bmc.Config) { c.Privilege = 2 }, nil)
 	user.await(t, "143 W as user", reads(143))
 	if _, err := user.meter.SetLimit(ctx, 200*units.Watt); !errors.Is(err, ipmi.ErrNoLimit) || !strings.Contains(err.Error(), "privilege") {
 		t.Errorf("limit as user: %v", err)
@@ -174,9 +174,9 @@ func TestCipherSuitesAndPrivileges(t *testing.T) {
 	if _, active := user.bmc.Limit(); active {
 		t.Error("a user set a limit")
 	}
-	wrong := newRig(t, nil, func(c *ipmi.Config) { c.Password = "guess" })
+	wrong := newBench(t, nil, func(c *ipmi.Config) { c.Password = "guess" })
 	wrong.await(t, "refused", in(ipmi.StateAbsent, "wrong password"))
-	nobody := newRig(t, nil, func(c *ipmi.Config) { c.User = "nobody" })
+	nobody := newBench(t, nil, func(c *ipmi.Config) { c.User = "nobody" })
 	nobody.await(t, "refused", in(ipmi.StateAbsent, "refused"))
 }
 
@@ -185,7 +185,7 @@ func TestLimitNeverPowersOff(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r := newRig(t, nil, nil)
+	r := newBench(t, nil, nil)
 	r.await(t, "143 W", reads(143))
 	if r.bmc.Action() != byte(ipmi.ActionPowerOff) {
 		t.Fatal("the emulated BMC is harmless by default: the test proves nothing")
@@ -201,7 +201,7 @@ func TestLimitNeverPowersOff(t *testing.T) {
 	}
 
 	for _, f := range []bmc.Fault{{KeepAction: true}, {HideLimit: true}} {
-		b := newRig(t, nil, nil)
+		b := newBench(t, nil, nil)
 		b.bmc.SetFault(f)
 		b.watts.Store(400)
 		if _, err := b.meter.SetLimit(ctx, 150*units.Watt); !errors.Is(err, ipmi.ErrLimitUnsafe) {
@@ -215,7 +215,7 @@ func TestLimitNeverPowersOff(t *testing.T) {
 
 func TestCloseDoesNotWaitForASlowBMC(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nil, nil)
+	r := newBench(t, nil, nil)
 	r.await(t, "143 W", reads(143))
 	r.bmc.SetFault(bmc.Fault{Slow: time.Minute})
 	r.await(t, "silent", in(ipmi.StateStale, "no answer"))
@@ -244,7 +244,7 @@ func TestBadConfig(t *testing.T) {
 func TestDamagedDatagrams(t *testing.T) {
 	t.Parallel()
 	var wire string
-	r := newRig(t, nil, func(c *ipmi.Config) {
+	r := newBench(t, nil, func(c *ipmi.Config) {
 		c.Timeout = 200 * time.Millisecond
 		wire = damage(t, c.Address)
 		c.Address = wire

@@ -77,7 +77,7 @@ func TestLostDatagramsAreSentAgain(t *testing.T) {
 	addr, lost := lossy(t, b.Addr())
 	m := ipmi.Start(ipmi.Config{Mode: ipmi.ModeLAN, Address: addr, User: "admin", Password: "secret", Timeout: 2 * time.Second, Period: 50 * time.Millisecond}, nil)
 	t.Cleanup(m.Close)
-	r := &rig{bmc: b, meter: m}
+	r := &bench{bmc: b, meter: m}
 	first := r.await(t, "143 W in spite of the loss", reads(143))
 	r.await(t, "five more answers", func(now ipmi.Reading) bool {
 		if !now.Known {
