@@ -174,7 +174,7 @@ func (o *operator) printBrakeSet(cmd *cobra.Command, server string, i brakeSetIt
 	case silent > 0:
 		return &cli.Error{
 			Code: "not-confirmed", Exit: cli.ExitDegraded, RequestID: i.RequestID,
-			Message: fmt.Sprintf("brake %d is set, but %d members have not answered: %s", i.Generation, silent, cli.NodeSet(i.Silent)),
+			Message: fmt.Sprintf("brake %d is set, but %s did not answer: %s", i.Generation, cli.Count(silent, "member"), cli.NodeSet(i.Silent)),
 			Hint:    "an unreachable node falls to its fail-safe cap when its lease expires; coordinator brake show lists who has stored the brake",
 		}
 	case i.NotStored != nil:
@@ -189,14 +189,14 @@ func (o *operator) printBrakeSet(cmd *cobra.Command, server string, i brakeSetIt
 
 func brakeSetText(server string, i brakeSetItem) string {
 	if i.DryRun {
-		return fmt.Sprintf("would be: brake %d set by %s, sent to %d members\nnothing changed\n", i.Generation, server, i.Members)
+		return fmt.Sprintf("would be: brake %d set by %s, sent to %s\nnothing changed\n", i.Generation, server, cli.Count(int(i.Members), "member"))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "brake %d set by %s: every node that receives it lowers itself to its fail-safe cap\n", i.Generation, server)
 	if i.Heard != nil {
 		fmt.Fprintf(&b, "received   by %d of %d members\n", *i.Heard, int(*i.Heard)+len(i.Silent))
 	} else {
-		fmt.Fprintf(&b, "sent to    %d members\n", i.Members)
+		fmt.Fprintf(&b, "sent to    %s\n", cli.Count(int(i.Members), "member"))
 	}
 	switch {
 	case i.InLog != nil && *i.InLog:
