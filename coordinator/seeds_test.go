@@ -41,7 +41,7 @@ func TestClusterSeeds(t *testing.T) {
 // history is one random history of a cluster.
 type history struct {
 	*cluster
-	rng *rand.Rand
+	rng  *rand.Rand
 	next int // number of the next server to be added
 
 	reigns sync.Map // epoch -> when its first entry was applied anywhere

@@ -233,7 +233,7 @@ type stage struct {
 	balance float64 // J
 	now     time.Duration
 	noise   float64
-	rng    *rand.Rand
+	rng     *rand.Rand
 	speed   float64 // under the cap
 	grants  int
 	turns   int // of shares that rise again after they fell, or fall after they rose

@@ -88,7 +88,7 @@ type loops struct {
 	table    *ledger.Table
 	now      time.Duration
 	noise    float64
-	rng     *rand.Rand
+	rng      *rand.Rand
 }
 
 func newLoops(t *testing.T, n int, watts units.Power, how tuning) *loops {
