@@ -216,7 +216,7 @@ func TestWallCapThroughBMC(t *testing.T) {
 	h.settles("the cap is held by the model, without the BMC", 0.90*lower, 1.03*lower)
 	h.tell("heal")
 	eventually(t, "the BMC is back", func() bool { return bmcState(t) == "ok" })
-	if out := powerd(t, "limit", "clear"); strings.Contains(out, "error") {
+	if out := powerd(t, "limit", "clear", "--yes"); strings.Contains(out, "error") {
 		t.Fatal(out)
 	}
 	h.settles("the fail-safe cap is held again", 0.94*failSafe, 1.01*failSafe)
