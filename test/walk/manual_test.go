@@ -57,7 +57,7 @@ func refusals() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{
 		"names something that this cluster does not have": regexp.MustCompile(`unknown (job|server|domain|token|sprint|node)|no such (job|alarm|server)|no job|the history (does not|has no)|nobody to hand|generation 12|names no groups|every domain must be named`),
 		"names a node that is alive":                      regexp.MustCompile(`may be alive`),
-		"needs a node below what it is rated":             regexp.MustCompile(`share of the sprint budget|its (rated )?cap|nothing to spend`),
+		"needs a node below what it is rated":             regexp.MustCompile(`share of the sprint budget|its (rated )?cap|already equals its rated power|nothing to spend`),
 		"asks another server":                             regexp.MustCompile(`10\.0\.\d+\.\d+`),
 		"needs the service stopped":                       regexp.MustCompile(`another (process|powerd|scheduler)|in use`),
 	}
