@@ -117,7 +117,7 @@ func TestFilesAreWholeAtEveryMoment(t *testing.T) {
 		}
 		var stderr bytes.Buffer
 		testkit.Check(t, o.run(t.Context(), w, &stderr))
-		if n := strings.Count(stderr.String(), "nobody answers"); n != 1 || pictures < 4 {
+		if n := strings.Count(stderr.String(), "no answer, retrying"); n != 1 || pictures < 4 {
 			t.Errorf("%d pictures, said %q", pictures, stderr.String())
 		}
 		svg := testkit.Need(os.ReadFile(o.out))(t)

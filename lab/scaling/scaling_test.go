@@ -71,7 +71,7 @@ func TestRefuses(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct{ command, text, want string }{
 		{"fit", `{"model":"ipso","points":[],"x":1}`, "stdin:1:29: unknown field"},
-		{"fit", `{"model":"law",` + table21 + `}`, "none of ipso, usba"},
+		{"fit", `{"model":"law",` + table21 + `}`, "want one of ipso, usba"},
 		{"fit", `{"model":"ipso"}`, "points are missing"},
 		{"fit", `{"model":"ipso","points":[]}`, "too few points"},
 		{"fit", `{"model":"ipso","points":[{"speedup":1}]}`, "points[0]: n is missing"},

@@ -97,7 +97,7 @@ func TestAllocateUnknown(t *testing.T) {
 	if exit, stdout, _ := run(t, `{"containers":5,"jobs":[]}`, "--input", "-", "-o", "json"); exit != 0 || strings.Join(strings.Fields(stdout), "") != `{"jobs":[]}` {
 		t.Errorf("exit %d: %s", exit, stdout)
 	}
-	if exit, stdout, _ := run(t, `{"containers":6,"jobs":[{"name":"a"},{"name":"b","least":4}]}`, "--input", "-", "-o", "csv", "--no-headers"); exit != 0 || stdout != "a,3.000,2\nb,3.000,4\n" {
+	if exit, stdout, _ := run(t, `{"containers":6,"jobs":[{"name":"a"},{"name":"b","least":4}]}`, "--input", "-", "-o", "csv", "--no-headers"); exit != 0 || stdout != "a,3,2\nb,3,4\n" {
 		t.Errorf("exit %d: %s", exit, stdout)
 	}
 }
