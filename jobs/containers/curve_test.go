@@ -33,6 +33,9 @@ func drawPoints(t *rapid.T, concave bool) []containers.CurvePoint {
 		} else {
 			gain = rapid.Float64Range(-0.6, 1.2).Draw(t, "gain")
 		}
+		if math.Abs(gain) < 1e-9 { // below the rounding of an interpolated speed-up
+			gain = 0
+		}
 		points = append(points, containers.CurvePoint{Containers: last.Containers + step, Speedup: max(0.05, last.Speedup+gain*float64(step))})
 	}
 	return points
