@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bufio"
 	"fmt"
 	"slices"
 	"strings"
@@ -161,27 +160,7 @@ func ask(cmd *cobra.Command, what string) error {
 	if isSet(cmd, "yes") || isSet(cmd, "dry-run") {
 		return nil
 	}
-	if !cli.IsTerminal(cmd.InOrStdin()) {
-		return &cli.Error{Code: "unconfirmed", Exit: cli.ExitUsage, Message: "confirmation required: " + what, Hint: "use --yes for non-interactive use"}
-	}
-	if answer(cmd, what+"? [y/N] ") == "y" {
-		return nil
-	}
-	return notConfirmed("answer y, or use --yes")
-}
-
-func notConfirmed(hint string) error {
-	return &cli.Error{Code: "unconfirmed", Exit: cli.ExitFailed, Message: "not confirmed; nothing was changed", Hint: hint}
-}
-
-// answer prompts on the terminal and returns the line in lower case; "" when there is none.
-func answer(cmd *cobra.Command, prompt string) string {
-	cli.Notef(cmd.ErrOrStderr(), "%s", prompt)
-	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(strings.TrimSpace(line))
+	return cli.Confirm(cmd, what)
 }
 
 // repeated is --confirm: the budget again, for a raise above every budget before.
@@ -212,9 +191,9 @@ func (x *repeated) raise(cmd *cobra.Command, d *headroomv1.Domain, to int64) err
 			Hint: fmt.Sprintf("use --confirm %s for non-interactive use; --yes does not confirm it", exactWatts(to)),
 		}
 	}
-	if err := x.Set(answer(cmd, what+"\ntype the new budget to confirm: ")); err != nil || *x.uw != to {
+	if err := x.Set(cli.Answer(cmd, what+"\ntype the new budget to confirm: ")); err != nil || *x.uw != to {
 		x.uw = nil
-		return notConfirmed("type " + exactWatts(to) + ", or use --confirm " + exactWatts(to))
+		return cli.NotConfirmed("type " + exactWatts(to) + ", or use --confirm " + exactWatts(to))
 	}
 	return nil
 }
