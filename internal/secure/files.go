@@ -145,17 +145,27 @@ func (k *Keeper) Ends() time.Time {
 }
 
 // Verify checks that the process's certificate is signed by the authority and valid at
-// the time.
+// the time. ErrEarly is one that is not valid yet.
 func (k *Keeper) Verify(at time.Time) error {
 	cert, roots := k.now()
-	_, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-	if err == nil {
-		return nil
+	c := cert.Leaf
+	switch {
+	case at.Before(c.NotBefore):
+		return fmt.Errorf("tls.cert: %s: %w: from %s; the clock of this machine shows %s", k.files.Cert, ErrEarly, c.NotBefore.Format(time.RFC3339), at.UTC().Format(time.RFC3339))
+	case at.After(c.NotAfter):
+		return fmt.Errorf("tls.cert: %s: expired at %s", k.files.Cert, c.NotAfter.Format(time.RFC3339))
 	}
-	if at.After(cert.Leaf.NotAfter) {
-		return fmt.Errorf("tls.cert: %s: expired at %s", k.files.Cert, cert.Leaf.NotAfter.Format(time.RFC3339))
+	if _, err := c.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return fmt.Errorf("tls.cert: %s: not valid with tls.ca %s: %w", k.files.Cert, k.files.CA, err)
 	}
-	return fmt.Errorf("tls.cert: %s: not valid with tls.ca %s: %w", k.files.Cert, k.files.CA, err)
+	return nil
+}
+
+// Unnamed returns those hosts that the process's certificate does not name: clients that are not
+// Headroom's refuse it there.
+func (k *Keeper) Unnamed(hosts []string) []string {
+	cert, _ := k.now()
+	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return cert.Leaf.VerifyHostname(host) == nil })
 }
 
 // Server is the configuration of a server that asks every client for a

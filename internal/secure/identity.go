@@ -7,6 +7,10 @@
 // was not given the key. Both sides always show a certificate (TLS 1.3), checked
 // against the cluster's own authority and no other.
 //
+// Host names and addresses stand in the certificates of servers beside the URI, for
+// clients that are not Headroom's: curl, Python, browsers. Headroom's own programs
+// do not look at them.
+//
 // Guarantees: keys are written with mode 0600, never over an existing file; a
 // renewed certificate is taken up without a restart; a certificate without the
 // uri, with two, or of another authority is refused and the refusal says which.
@@ -36,6 +40,8 @@ const (
 	Worker = "worker"
 	// Submitter hands in jobs, and changes its own.
 	Submitter = "submitter"
+	// Metrics is what powerd serves its metrics with; it opens nothing.
+	Metrics = "metrics"
 	// Observer reads, Operator changes, Admin changes the group as well.
 	Observer = "observer"
 	Operator = "operator"
@@ -44,7 +50,7 @@ const (
 
 // Roles are all roles that a certificate may name.
 func Roles() []string {
-	return []string{Server, Node, Scheduler, Worker, Submitter, Observer, Operator, Admin}
+	return []string{Server, Node, Scheduler, Worker, Submitter, Metrics, Observer, Operator, Admin}
 }
 
 // Identity is who a certificate was given to.
@@ -54,6 +60,22 @@ type Identity struct {
 
 // String is the identity as logs show it: "node/n03".
 func (i Identity) String() string { return i.Role + "/" + i.Name }
+
+// Serves reports whether clients connect to a holder of the certificate.
+func (i Identity) Serves() bool {
+	return i.Role == Server || i.Role == Scheduler || i.Role == Metrics
+}
+
+// usages are what TLS lets the certificate do, whatever the URI says.
+func (i Identity) usages() []x509.ExtKeyUsage {
+	switch {
+	case i.Role == Metrics:
+		return []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	case i.Serves():
+		return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
+	}
+	return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+}
 
 // scheme of the URI in a certificate.
 const scheme = "headroom"
@@ -88,6 +110,10 @@ var (
 	errRole = errors.New("secure: the peer has another role")
 	// errAuthority means a file that holds no certificate of an authority.
 	errAuthority = errors.New("secure: no certificate of an authority")
+	// ErrClock means a clock with which no certificate can be made.
+	ErrClock = errors.New("secure: the clock of this machine is wrong")
+	// ErrEarly means a certificate whose time has not come, by the clock of this machine.
+	ErrEarly = errors.New("not valid yet")
 	// ErrExists means a file that would be overwritten.
 	ErrExists = errors.New("secure: the file exists")
 )
