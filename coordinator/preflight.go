@@ -15,9 +15,6 @@ import (
 // packagedStateDir is the folder that systemd creates for the packaged service.
 const packagedStateDir = "/var/lib/headroom/coordinator"
 
-// expiresSoon is how long before its end a certificate causes a warning, as for the alarm CertExpires.
-const expiresSoon = 14 * 24 * time.Hour
-
 // Preflight checks what Run needs of this machine, by the functions that Run calls: the
 // files that the configuration names, the addresses and the state directory. It changes nothing.
 func (c Config) Preflight(now time.Time) cli.Checks {
@@ -59,19 +56,10 @@ func (c Config) CheckRatings() cli.Check {
 	}
 }
 
-// identity reads this server's certificate.
-func (c Config) identity() (*secure.Keeper, error) {
-	k, err := secure.Open(c.TLS.Files())
-	if err == nil && k.Identity() != (secure.Identity{Role: secure.Server, Name: c.ID}) {
-		err = fmt.Errorf("tls.cert names %s, this is server/%s", k.Identity(), c.ID)
-	}
-	if err != nil {
-		return nil, &cli.Error{
-			Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(),
-			Hint: "coordinator tls cert create server/" + c.ID + " makes it; coordinator tls inspect shows a certificate's contents",
-		}
-	}
-	return k, nil
+// certificate is this server's.
+func (c Config) certificate() config.Certificate {
+	self, _ := c.Self()
+	return config.Certificate{Files: c.TLS.Files(), Of: secure.Identity{Role: secure.Server, Name: c.ID}, Addrs: []string{self.RPC}}
 }
 
 func (c Config) brakeFiles() brakes.Files {
@@ -79,24 +67,10 @@ func (c Config) brakeFiles() brakes.Files {
 }
 
 func (c Config) checkIdentity(now time.Time) cli.Check {
-	const name = "tls"
 	if c.TLS.Off() {
-		return config.Passed(name, "off: loopback only")
+		return config.Passed("tls", "off: loopback only")
 	}
-	k, err := c.identity()
-	if err != nil {
-		return config.Failed(name, err)
-	}
-	if err := k.Verify(now); err != nil {
-		return config.Failed(name, &cli.Error{Message: err.Error(), Hint: "coordinator tls cert create server/" + c.ID + " makes a new one"})
-	}
-	if left := k.Ends().Sub(now); left < expiresSoon {
-		return cli.Check{
-			Name: name, State: cli.CheckWarn, Text: fmt.Sprintf("%s expires at %s", c.TLS.Cert, k.Ends().Format(time.RFC3339)),
-			Hint: "coordinator tls cert create server/" + c.ID + " makes a new one",
-		}
-	}
-	return config.Secrets(config.Passed(name, fmt.Sprintf("%s until %s", k.Identity(), k.Ends().Format(time.RFC3339))), c.TLS.Key)
+	return c.certificate().Check(now)
 }
 
 func (c Config) checkGossipKeys() cli.Check {

@@ -25,11 +25,11 @@ func checkable(t *testing.T) Config {
 	c := Defaults()
 	c.ID, c.StateDir = "c1", filepath.Join(dir, "state")
 	c.TLS = secure.Config{CA: filepath.Join(dir, "ca.crt"), Cert: filepath.Join(dir, "c1.crt"), Key: filepath.Join(dir, "c1.key")}
-	const life = 2 * expiresSoon
+	const life = 60 * 24 * time.Hour
 	authority, pair, err := secure.NewAuthority("lab", time.Now(), life)
 	testkit.Check(t, err)
 	testkit.Check(t, pair.Write(c.TLS.CA, filepath.Join(dir, "ca.key")))
-	testkit.Check(t, testkit.Need(authority.Issue(secure.Identity{Role: secure.Server, Name: "c1"}, time.Now(), life))(t).Write(c.TLS.Cert, c.TLS.Key))
+	testkit.Check(t, testkit.Need(authority.Issue(secure.Identity{Role: secure.Server, Name: "c1"}, time.Now(), life, "127.0.0.1"))(t).Write(c.TLS.Cert, c.TLS.Key))
 	c.Servers = []ServerConfig{{ID: "c1", RPC: "127.0.0.1:7400", Raft: "127.0.0.1:7401"}}
 	c.Gossip = GossipConfig{Bind: "127.0.0.1:7402", KeyFile: filepath.Join(dir, "gossip.key")}
 	c.Brake = BrakeConfig{PublicKeyFile: filepath.Join(dir, "brake.pub"), PrivateKeyFile: filepath.Join(dir, "brake.key")}
@@ -60,6 +60,10 @@ func TestPreflight(t *testing.T) {
 		"nothing is wrong":  {func(*testing.T, *Config) {}, now, ""},
 		"tls off":           {func(_ *testing.T, c *Config) { c.TLS = secure.Config{Mode: "off"} }, now, ""},
 		"expired":           {func(*testing.T, *Config) {}, now.AddDate(30, 0, 0), "tls FAIL"},
+		"ends in 29 days":   {func(*testing.T, *Config) {}, now.AddDate(0, 0, 31), "tls warn"},
+		"a clock of 1970":   {func(*testing.T, *Config) {}, time.Unix(0, 0), "tls FAIL"},
+		"an open key":       {func(t *testing.T, c *Config) { testkit.Check(t, os.Chmod(c.TLS.Key, 0o644)) }, now, "tls FAIL"},
+		"dialled otherwise": {func(_ *testing.T, c *Config) { c.Servers[0].RPC = "localhost:7400" }, now, "tls warn"},
 		"of another server": {func(_ *testing.T, c *Config) { c.ID = "c2"; c.Servers[0].ID = "c2" }, now, "tls FAIL"},
 		"another authority": {func(t *testing.T, c *Config) { c.TLS.CA = testkit.NewCertificates(t).Files(secure.Server, "x").CA }, now, "tls FAIL"},
 		"no gossip key":     {func(t *testing.T, c *Config) { testkit.Check(t, os.Remove(c.Gossip.KeyFile)) }, now, "gossip FAIL"},

@@ -110,7 +110,7 @@ func (s *server) identify() error {
 		s.logger.Warn("tls is off; any local user who can connect to loopback can control the cluster")
 		return nil
 	}
-	k, err := s.cfg.identity()
+	k, err := s.cfg.certificate().Start(s.logger)
 	if err != nil {
 		return err
 	}

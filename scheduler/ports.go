@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/user"
@@ -25,13 +26,13 @@ type edge struct {
 
 // openEdge opens what the scheduler serves on, with client certificates on l unless TLS is off. After an error l is
 // open and nothing else is.
-func openEdge(cfg Config, l net.Listener) (edge, error) {
+func openEdge(cfg Config, l net.Listener, logger *slog.Logger) (edge, error) {
 	if err := cfg.checkAccess(); err != nil {
 		return edge{}, err
 	}
 	e := edge{peers: rpc.PlainPeers()}
 	if !cfg.TLS.Off() {
-		k, err := cfg.identity()
+		k, err := cfg.certificate().Start(logger)
 		if err != nil {
 			return edge{}, err
 		}

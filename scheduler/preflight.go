@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"fmt"
 	"time"
 
 	"headroom/internal/cli"
@@ -11,9 +10,6 @@ import (
 
 // packagedStateDir is the folder that systemd makes for the packaged service.
 const packagedStateDir = "/var/lib/headroom/scheduler"
-
-// expiresSoon is how long before its end a certificate is a warning.
-const expiresSoon = 14 * 24 * time.Hour
 
 // Preflight checks what the start needs of this machine, by the functions that the start
 // calls: the files that the configuration names, the addresses and the scheduler's folder.
@@ -35,37 +31,16 @@ func (c *Config) Preflight(now time.Time) cli.Checks {
 		config.CheckStateDir("dir", c.Dir, packagedStateDir))
 }
 
-// identity reads the scheduler's certificate.
-func (c *Config) identity() (*secure.Keeper, error) {
-	k, err := secure.Open(c.TLS.Files())
-	if err != nil {
-		bad := config.Bad("coordinator tls inspect FILE shows what a certificate says", "%v", err)
-		bad.Err = err
-		return nil, bad
-	}
-	if who := k.Identity(); who.Role != secure.Scheduler {
-		return nil, config.Bad("coordinator tls cert create scheduler/NAME makes the right one", "tls.cert names %s; the scheduler needs a certificate of role scheduler", who)
-	}
-	return k, nil
+// certificate is the scheduler's.
+func (c *Config) certificate() config.Certificate {
+	return config.Certificate{Files: c.TLS.Files(), Of: secure.Identity{Role: secure.Scheduler}, Addrs: []string{c.Listen}}
 }
 
 func (c *Config) checkIdentity(now time.Time) cli.Check {
-	const name, way = "tls", "coordinator tls cert create scheduler/NAME makes a new one"
 	if c.TLS.Off() {
-		return config.Passed(name, "off: loopback only")
+		return config.Passed("tls", "off: loopback only")
 	}
-	k, err := c.identity()
-	if err != nil {
-		return config.Failed(name, err)
-	}
-	if err := k.Verify(now); err != nil {
-		return config.Failed(name, &cli.Error{Message: err.Error(), Hint: way})
-	}
-	ends := k.Ends().Format(time.RFC3339)
-	if k.Ends().Sub(now) < expiresSoon {
-		return cli.Check{Name: name, State: cli.CheckWarn, Text: fmt.Sprintf("%s expires at %s", c.TLS.Cert, ends), Hint: way}
-	}
-	return config.Secrets(config.Passed(name, fmt.Sprintf("%s until %s", k.Identity(), ends)), c.TLS.Key)
+	return c.certificate().Check(now)
 }
 
 func (c *Config) checkYARN() cli.Check {

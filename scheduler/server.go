@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	own, err := openEdge(cfg, l)
+	own, err := openEdge(cfg, l, logger)
 	if err != nil {
 		return errors.Join(err, release(), l.Close())
 	}

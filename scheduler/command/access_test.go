@@ -6,6 +6,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/user"
@@ -114,7 +115,7 @@ func TestWorkerShowsItsNodesCertificate(t *testing.T) {
 		"none, as dev":            {secure.Files{}, true, "127.0.0.1:7410", true},
 		"none, as dev, elsewhere": {secure.Files{}, true, "10.0.0.1:7410", false},
 	} {
-		peers, err := workerPeers(local.Config{Node: "n01", Schedulers: []string{c.scheduler}}, c.files, c.dev)
+		peers, err := workerPeers(local.Config{Node: "n01", Schedulers: []string{c.scheduler}, Logger: slog.New(slog.DiscardHandler)}, c.files, c.dev)
 		if (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)
 		}

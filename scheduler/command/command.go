@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -23,6 +24,7 @@ import (
 
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/config"
 	"headroom/internal/manual"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
@@ -91,6 +93,11 @@ func openFiles(files secure.Files) (*secure.Keeper, error) {
 		}
 	}
 	return k, nil
+}
+
+// startCertificate reads the certificate of a program that runs; addrs are where it serves.
+func startCertificate(files secure.Files, of secure.Identity, logger *slog.Logger, addrs ...string) (*secure.Keeper, error) {
+	return config.Certificate{Files: files, Of: of, Addrs: addrs}.Start(logger)
 }
 
 // peers returns the connection to the scheduler: through its socket or with a certificate

@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -56,15 +57,15 @@ func distributorCommand() *cobra.Command {
 
 // run opens what the distributor serves on, and serves.
 func (o *distributorOptions) run(cmd *cobra.Command, cfg *scheduler.Config) error {
-	keeper, err := o.check(cfg)
-	if err != nil {
-		return err
-	}
 	logger, queue, err := newLogger(cmd.ErrOrStderr(), cmp.Or(o.level, cfg.LogLevel))
 	if err != nil {
 		return err
 	}
 	defer queue.Close(logs.CloseWait)
+	keeper, err := o.check(cfg, logger)
+	if err != nil {
+		return err
+	}
 	l, err := rpc.Listen(o.listen)
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func together(parent context.Context, parts []func(context.Context) error) error
 }
 
 // check returns the distributor's certificate, nil in the clear, or what is wrong.
-func (o *distributorOptions) check(cfg *scheduler.Config) (*secure.Keeper, error) {
+func (o *distributorOptions) check(cfg *scheduler.Config, logger *slog.Logger) (*secure.Keeper, error) {
 	usage := func(hint, format string, args ...any) (*secure.Keeper, error) {
 		e := cli.Usage(format, args...)
 		e.Hint = hint
@@ -126,12 +127,5 @@ func (o *distributorOptions) check(cfg *scheduler.Config) (*secure.Keeper, error
 	case o.files.Cert == "" && o.files.Key == "":
 		return usage(create+"; dev: true in the configuration is for demos and tests on loopback", "a distributor needs a certificate: --ca, --cert, --key")
 	}
-	k, err := openFiles(o.files)
-	if err != nil {
-		return nil, err
-	}
-	if who := k.Identity(); who.Role != secure.Scheduler || who.Name != o.name {
-		return usage(create, "--cert names %s; the distributor %s needs scheduler/%s", who, o.name, o.name)
-	}
-	return k, nil
+	return startCertificate(o.files, secure.Identity{Role: secure.Scheduler, Name: o.name}, logger, o.listen)
 }

@@ -129,14 +129,7 @@ func (o *masterOptions) keeper(cfg master.Config) (*secure.Keeper, error) {
 	create := "coordinator tls cert create scheduler/" + cfg.Name + " makes it"
 	switch {
 	case o.files.Cert != "" || o.files.Key != "":
-		k, err := openFiles(o.files)
-		if err != nil {
-			return nil, err
-		}
-		if who := k.Identity(); who.Role != secure.Scheduler || who.Name != cfg.Name {
-			return nil, usage(create, "--cert names %s; the master %s needs scheduler/%s", who, cfg.Name, cfg.Name)
-		}
-		return k, nil
+		return startCertificate(o.files, secure.Identity{Role: secure.Scheduler, Name: cfg.Name}, cfg.Logger, o.listen)
 	case !o.dev:
 		return nil, usage(create+"; --dev is for demos and tests on loopback", "a master needs a certificate: --ca, --cert, --key")
 	}

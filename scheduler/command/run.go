@@ -81,13 +81,13 @@ func workerCommand() *cobra.Command {
 			}
 			var err error
 			var queue *logs.Queue
-			if cfg.Peers, err = workerPeers(cfg, files, dev); err != nil {
-				return err
-			}
 			if cfg.Logger, queue, err = newLogger(cmd.ErrOrStderr(), level); err != nil {
 				return err
 			}
 			defer queue.Close(logs.CloseWait)
+			if cfg.Peers, err = workerPeers(cfg, files, dev); err != nil {
+				return err
+			}
 			if err := cfg.Users.Check(); err != nil {
 				return cli.Usage("--task-user: %v", err)
 			}
@@ -148,12 +148,9 @@ func workerPeers(cfg local.Config, files secure.Files, dev bool) (rpc.Peers, err
 	create := "coordinator tls cert create worker/" + cfg.Node + " makes it"
 	switch {
 	case files.Cert != "" || files.Key != "":
-		k, err := openFiles(files)
+		k, err := startCertificate(files, secure.Identity{Role: secure.Worker, Name: cfg.Node}, cfg.Logger)
 		if err != nil {
 			return rpc.Peers{}, err
-		}
-		if who := k.Identity(); who.Role != secure.Worker || who.Name != cfg.Node {
-			return usage(create, "--cert names %s; the worker of %s needs worker/%s", who, cfg.Node, cfg.Node)
 		}
 		return rpc.SecurePeers(k, secure.Scheduler), nil
 	case !dev:
