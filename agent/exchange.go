@@ -238,12 +238,11 @@ func (x *exchange) reconcile(ctx context.Context) {
 	x.cacheAddresses(settled)
 }
 
-// certified handles the result of reading the certificate, and opens the streams.
+// certified handles the result of reading the certificate, and opens the streams. One that no coordinator
+// accepts leaves the node at its cap, later at its fail-safe cap; its files are read again every second.
 func (x *exchange) certified(ctx context.Context, c streams.Certificate) {
 	x.streams.Believe(c)
-	x.health.Fail(c.Err != nil, "tls",
-		fmt.Sprintf("no coordinator reachable: %v", c.Err),
-		"coordinator tls cert create node/"+x.cfg.Node+" creates this node's certificate; set its files under tls: in powerd.yaml")
+	x.health.Fail(c.Err != nil, "tls", fmt.Sprintf("this node's certificate: %v", c.Err), config.HintOf(c.Err))
 	if c.Err == nil {
 		x.reconcile(ctx)
 	}
@@ -286,8 +285,12 @@ func (x *exchange) watch(now time.Duration) {
 	if x.streams.Leader() != nil {
 		x.leaderAt = now
 	}
+	why := ""
+	if text := x.streams.Why(); text != "" {
+		why = "; " + text
+	}
 	x.health.Warn(!x.cfg.Alone() && now-x.leaderAt > quietLeader, "no-leader",
-		fmt.Sprintf("no leader reachable for %.0fs", (now-x.leaderAt).Seconds()),
+		fmt.Sprintf("no leader reachable for %.0fs%s", (now-x.leaderAt).Seconds(), why),
 		"the node holds its cap until the lease expires, then its fail-safe cap; see coordinator status")
 	_, state := x.lease.Cap()
 	x.health.Warn(x.control.mode == holding && x.lease.EverHeld() && state != lease.Held && !x.lease.Braked(), "lease-expired",

@@ -102,7 +102,7 @@ func (l *ladder) begin() error {
 			l.health.Warn(l.machine.RAPLInfo.State == capping.RungLocked, "bios-lock",
 				"package limits are locked by firmware: "+l.machine.RAPLInfo.Text+"; "+l.machine.Ladder.Why,
 				"remove the RAPL lock or cTDP in the BIOS setup; a frequency limit is less exact")
-			l.log.Info("fail-safe cap written", slog.Float64("cap_w", l.lease.Memory().FailSafe.Watts()),
+			l.log.Info("fail-safe cap written", slog.Float64("cap_w", l.control.bound().Cap.Watts()), slog.Float64("configured_w", l.cfg.Power.FailSafe.Watts()),
 				slog.Int64("after_ms", (instant().Boot-l.control.began).Milliseconds()), slog.Bool("adopted", !l.records.Own),
 				slog.String("rung", l.machine.Ladder.Use.String()), slog.String("why", l.machine.Ladder.Why))
 			return nil

@@ -18,6 +18,9 @@ import (
 const (
 	// publishEvery is the number of seconds between two published states without a query.
 	publishEvery = 4
+	// certificateEvery is the number of seconds between two checks of a certificate in use: it may end, or be
+	// replaced by another one.
+	certificateEvery = 10
 	// heatEvery is the number of seconds between two reads of temperatures without a sprint.
 	heatEvery = 4
 )
@@ -234,6 +237,9 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.network.Housekeep(now.Boot)
 	n.release.drain(inner, now.Boot)
 	n.exchange.reconcile(inner)
+	if n.seconds%certificateEvery == 0 {
+		n.exchange.streams.Look()
+	}
 	n.manager.status(n.report.summary)
 	if n.seconds%publishEvery == 0 {
 		n.report.publish(now) // a query gets a fresh status; this one is for when the owner is stuck

@@ -90,7 +90,7 @@ func newNode(cfg config.Config, log *slog.Logger, d statedir.Disk) *node {
 		dial: remote.Dialer(&cfg), openTree: machine.TreeOpener(cfg.RAPL.Source), env: os.Getenv,
 		calls: make(chan func(context.Context)), restores: make(chan *restoreCall),
 	}
-	sources := streams.New(cfg.Coordinators, cfg.Peers, log)
+	sources := streams.New(cfg.Coordinators, cfg.Peers, cfg.CheckCertificate, log)
 	n.tally = newTally()
 	n.meter = meter.New(n.cfg, log, n.health)
 	n.records = records.New(n.cfg, log, n.health, d)

@@ -65,7 +65,7 @@ func checkAll(ctx context.Context, p *place, probe bool) []finding {
 		return append(found, finding{"kernel", checkFail, err.Error(), "--root must be a directory that contains sys, proc and etc; on a real machine it is /"})
 	}
 	found = append(found, checkKernel(o), checkPermission(s, o), checkLock(s, o, probe), checkRivals(s), checkSensor(ctx, s, o), checkBMC(ctx, s), checkLadder(s, o), checkControls(s, o), checkClock(s))
-	found = append(found, checkStateDir(s), checkBrake(s))
+	found = append(found, checkStateDir(s), checkBrake(s), checkIdentity(s))
 	found = append(found, checkLeader(ctx, s)...)
 	_ = o.close()
 	return found

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"headroom/agent"
+	"headroom/agent/config"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
@@ -47,7 +48,7 @@ func checkLeader(ctx context.Context, s site) []finding {
 	var nodes []*headroomv1.Node
 	peers, err := s.cfg.Peers()
 	if err != nil {
-		return []finding{{"leader", checkFail, oneLine(err), "correct the tls section of powerd.yaml"}}
+		return []finding{{"leader", checkFail, "not reached without a certificate: " + oneLine(err), config.HintOf(err)}}
 	}
 	defer peers.Close()
 	leader, err := rpc.Search{Addrs: addrs, Patience: leaderPatience, Refused: rpc.RefusedWait}.ToLeader(ctx, func(addr string) error {
@@ -67,6 +68,15 @@ func checkLeader(ctx context.Context, s site) []finding {
 		f = finding{"leader", checkWarn, leader + " is the leader, but powerd has no stream to it", "powerd status shows the reason"}
 	}
 	return []finding{f, checkOriginals(s, domains, nodes)}
+}
+
+// checkIdentity checks the certificate of this node, and the files of its key and authority.
+func checkIdentity(s site) finding {
+	if s.cfg == nil || s.cfg.TLS.Off() {
+		return finding{"certificate", checkOK, "none configured", ""}
+	}
+	c := s.cfg.Certificate().Check(time.Now())
+	return finding{"certificate", c.State, c.Text, c.Hint}
 }
 
 func askSite(ctx context.Context, peers rpc.Peers, addr, node string) ([]*headroomv1.Domain, []*headroomv1.Node, error) {

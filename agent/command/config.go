@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -74,7 +75,7 @@ func newConfigCheckCommand() *cobra.Command {
 
 // preflight checks the files and addresses that the configuration names, as powerd run opens them.
 func preflight(cfg config.Config) cli.Checks {
-	checks := cli.Checks{checkPeers(cfg)}
+	checks := cli.Checks{checkCertificate(cfg)}
 	if cfg.Gossip.Bind != "" {
 		_, err := gossip.LoadKeys(cfg.Gossip.KeyFile)
 		checks = append(checks, inner.Secrets(loaded("gossip", cfg.Gossip.KeyFile, err), cfg.Gossip.KeyFile))
@@ -98,16 +99,16 @@ func preflight(cfg config.Config) cli.Checks {
 	return checks
 }
 
-func checkPeers(cfg config.Config) cli.Check {
-	peers, err := cfg.Peers()
-	if err != nil {
-		return inner.Failed("tls", err)
-	}
-	peers.Close()
+func checkCertificate(cfg config.Config) cli.Check {
 	if cfg.TLS.Off() {
 		return inner.Passed("tls", "off: loopback only")
 	}
-	return inner.Secrets(inner.Passed("tls", cfg.TLS.Cert), cfg.TLS.Key)
+	peers, err := cfg.Peers()
+	if err != nil {
+		return inner.Failed("tls", err) // the denials as well
+	}
+	peers.Close()
+	return cfg.Certificate().Check(time.Now())
 }
 
 // loaded is the check of a file that was read with err.

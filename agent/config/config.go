@@ -444,12 +444,31 @@ func (c *Config) validateAddresses() error {
 	return nil
 }
 
-// Peers returns how this node connects to coordinators. The error is a *cli.Error.
-func (c *Config) Peers() (rpc.Peers, error) {
-	p, err := rpc.OpenPeers(c.TLS)
-	if err != nil {
-		return rpc.Peers{}, badConfig(err.Error(), "coordinator tls cert create node/"+c.Node+" creates a certificate; coordinator tls inspect FILE shows one")
+// Certificate is this node's.
+func (c *Config) Certificate() config.Certificate {
+	return config.Certificate{Files: c.TLS.Files(), Of: secure.Identity{Role: secure.Node, Name: c.Node}}
+}
+
+// CheckCertificate returns what is wrong with this node's certificate now, as a *cli.Error. It reads files.
+func (c *Config) CheckCertificate() error {
+	if c.TLS.Off() {
+		return nil
 	}
+	_, err := c.Certificate().Open(time.Now())
+	return err
+}
+
+// Peers returns how this node connects to coordinators; a certificate that none would accept is an error. The
+// error is a *cli.Error.
+func (c *Config) Peers() (rpc.Peers, error) {
+	if c.TLS.Off() {
+		return rpc.PlainPeers(), nil
+	}
+	k, err := c.Certificate().Read(time.Now())
+	if err != nil {
+		return rpc.Peers{}, err
+	}
+	p := rpc.SecurePeers(k, secure.Server)
 	denials := secure.NewDenials()
 	if c.StateDir != "" {
 		known, err := secure.ReadDenials(filepath.Join(c.StateDir, statedir.DeniedFile))

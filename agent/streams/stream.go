@@ -53,6 +53,9 @@ type Stream struct {
 	ended  sync.WaitGroup
 
 	up bool
+	// heard: a coordinator has answered since it is up; why it last ended or could not be opened.
+	heard bool
+	why   string
 	// proven: a coordinator has answered on it.
 	proven bool
 	leads  bool

@@ -9,7 +9,9 @@ package streams
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +26,8 @@ import (
 // the goroutines of the streams send it events.
 type Streams struct {
 	configured []string                  // addresses of coordinators
-	open       func() (rpc.Peers, error) // reads the certificate; called beside the owner
+	open       func() (rpc.Peers, error) // reads the certificate; called beside the owner, as check is
+	check      func() error              // returns what is wrong with the certificate's files now
 	log        *slog.Logger
 
 	events  chan Event
@@ -40,15 +43,15 @@ type Streams struct {
 
 // Certificate is the result of reading the node's certificate.
 type Certificate struct {
-	peers rpc.Peers
+	peers *rpc.Peers // nil if there is none to connect with, or if it was only checked
 	Err   error
 }
 
 // New are streams to the coordinators at configured, and those that others
-// name. open reads the node's certificate.
-func New(configured []string, open func() (rpc.Peers, error), log *slog.Logger) *Streams {
+// name. open reads the node's certificate, check only looks at it.
+func New(configured []string, open func() (rpc.Peers, error), check func() error, log *slog.Logger) *Streams {
 	return &Streams{
-		configured: configured, open: open, log: log,
+		configured: configured, open: open, check: check, log: log,
 		events: make(chan Event, eventQueue), links: map[string]*Stream{}, hints: map[string]bool{}, read: make(chan Certificate, 1),
 	}
 }
@@ -70,14 +73,14 @@ func (s *Streams) Take(e Event) (counts, newLeader bool) {
 	switch {
 	case e.up:
 		l.up = true
-		s.log.Info("stream open", slog.String("coordinator", l.Addr))
 	case e.Down != nil:
-		if l.up {
-			s.log.Info("stream closed", slog.String("coordinator", l.Addr), slog.Any("error", e.Down))
-		}
-		l.up, l.leads = false, false
+		s.noteDown(l, e.Down)
+		l.up, l.leads, l.heard = false, false, false
 	default:
-		l.proven = true
+		if !l.heard {
+			s.log.Info("stream open", slog.String("coordinator", l.Addr))
+		}
+		l.proven, l.heard, l.why = true, true, ""
 		s.trials.prove(l.Addr)
 		if m := e.Msg.GetLeader(); m != nil {
 			s.leaderSays(l, m)
@@ -85,6 +88,30 @@ func (s *Streams) Take(e Event) (counts, newLeader bool) {
 	}
 	now := s.Leader()
 	return true, now != nil && now != was && e.Msg != nil
+}
+
+// noteDown logs the end of a stream, and why a coordinator cannot be reached: once, however often it is
+// tried. Ports of this side are new each time.
+func (s *Streams) noteDown(l *Stream, why error) {
+	switch {
+	case l.heard:
+		s.log.Info("stream closed", slog.String("coordinator", l.Addr), slog.Any("error", why))
+	case !slices.Equal(strings.FieldsFunc(l.why, isDigit), strings.FieldsFunc(why.Error(), isDigit)):
+		s.log.Warn("no stream", slog.String("coordinator", l.Addr), slog.Any("error", why))
+	}
+	l.why = why.Error()
+}
+
+func isDigit(r rune) bool { return r >= '0' && r <= '9' }
+
+// Why returns why a coordinator cannot be reached, "" if that is unknown or none is tried.
+func (s *Streams) Why() string {
+	for _, addr := range slices.Sorted(maps.Keys(s.links)) {
+		if l := s.links[addr]; !l.up && l.why != "" {
+			return addr + ": " + l.why
+		}
+	}
+	return ""
 }
 
 func (s *Streams) leaderSays(l *Stream, m *headroomv1.Leader) {
@@ -160,15 +187,30 @@ func (s *Streams) Reset() {
 // owner: its files may lie on a disk that does not answer. A node without one holds its
 // fail-safe cap as one that is cut off does, says so, and looks again the next time.
 func (s *Streams) Ready() bool {
-	if s.peers == nil && !s.reading {
-		s.reading = true
-		open, read := s.open, s.read
-		go func() {
-			p, err := open()
-			read <- Certificate{p, err} // buffered: one at a time
-		}()
+	if s.peers == nil {
+		s.beside(func() Certificate {
+			p, err := s.open()
+			if err != nil {
+				return Certificate{Err: err}
+			}
+			return Certificate{&p, s.check()}
+		})
 	}
 	return s.peers != nil
+}
+
+// Look has the certificate's files checked again, beside the owner.
+func (s *Streams) Look() {
+	if s.peers != nil {
+		s.beside(func() Certificate { return Certificate{Err: s.check()} })
+	}
+}
+
+func (s *Streams) beside(read func() Certificate) {
+	if !s.reading {
+		s.reading = true
+		go func() { s.read <- read() }() // buffered: one at a time
+	}
 }
 
 // Asking reports whether the certificate is being read.
@@ -183,8 +225,8 @@ func (s *Streams) Denied() *secure.Denials { return s.denials }
 // Believe stores the certificate that was read.
 func (s *Streams) Believe(c Certificate) {
 	s.reading = false
-	if c.Err == nil {
-		s.peers, s.denials = &c.peers, c.peers.Denials()
+	if c.peers != nil {
+		s.peers, s.denials = c.peers, c.peers.Denials()
 	}
 }
 
