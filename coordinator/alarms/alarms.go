@@ -143,22 +143,34 @@ func nodeAlarms(n *headroomv1.Node, now time.Time) []Alarm {
 	var out []Alarm
 	name := n.GetName()
 	if n.GetState() == view.StateLost {
-		age := "no report since this server became leader"
+		age, hint := "no report since this server became leader", fmt.Sprintf("check powerd and the network of %s; if the machine is off, coordinator node remove %s --powered-off frees its charge", name, name)
 		if n.HeardMs != nil {
 			age = "last report " + cli.Age(time.Duration(n.GetHeardMs())*time.Millisecond) + " ago"
 		}
-		out = append(out, New("node-lost", Warn, name, fmt.Sprintf("%s is lost, charged %v; %s", name, units.Power(n.GetChargeUw()), age),
-			fmt.Sprintf("check powerd and the network of %s; if the machine is off, coordinator node remove %s --powered-off frees its charge", name, name)))
+		if n.CertificateEndsUs != nil && !now.Before(time.UnixMicro(n.GetCertificateEndsUs())) {
+			age += "; its certificate expired at " + cli.Clock(time.UnixMicro(n.GetCertificateEndsUs()))
+			hint = renewHint(name)
+		}
+		out = append(out, New("node-lost", Warn, name, fmt.Sprintf("%s is lost, charged %v; %s", name, units.Power(n.GetChargeUw()), age), hint))
 	}
 	if heard := n.HeardMs != nil && time.Duration(n.GetHeardMs())*time.Millisecond <= view.StaleReport; heard && n.PowerUw == nil {
 		out = append(out, New("power-unknown", Warn, name, fmt.Sprintf("%s reports no power; the power of its domains is a lower bound", name),
 			"powerd sensor list on "+name+" shows which sensor is missing"))
 	}
-	if ends := time.UnixMicro(n.GetCertificateEndsUs()); n.CertificateEndsUs != nil && ends.Sub(now) < CertificateSoon {
-		out = append(out, New("cert-expires", Warn, name, fmt.Sprintf("the certificate of %s expires in %s, at %s", name, cli.Age(max(0, ends.Sub(now))), cli.Clock(ends)),
-			"coordinator tls cert create makes a new one; restart powerd with it"))
+	ends, gone := time.UnixMicro(n.GetCertificateEndsUs()), n.GetState() == view.StateOff || n.GetState() == view.StateReleased
+	if n.CertificateEndsUs != nil && ends.Sub(now) < CertificateSoon && !(gone && !now.Before(ends)) {
+		text := fmt.Sprintf("the certificate of %s expires in %s, at %s", name, cli.Age(ends.Sub(now)), cli.Clock(ends))
+		if !now.Before(ends) {
+			text = fmt.Sprintf("the certificate of %s expired %s ago, at %s: it gets no lease", name, cli.Age(now.Sub(ends)), cli.Clock(ends))
+		}
+		out = append(out, New("cert-expires", Warn, name, text, renewHint(name)))
 	}
 	return out
+}
+
+// renewHint is how a node gets a new certificate.
+func renewHint(node string) string {
+	return "coordinator tls cert create node/" + node + " makes a new one; copy its files to the node, powerd reads them within seconds"
 }
 
 // NoLeader is the alarm of a server that sees no leader.

@@ -74,6 +74,25 @@ func TestNodeAlarms(t *testing.T) {
 	}
 }
 
+// The alarm of a certificate outlives its end, and a node that is lost for it says so.
+func TestExpiredCertificateIsNamed(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	ended := now.Add(-3 * time.Minute).UnixMicro()
+	got := nodeAlarms(&headroomv1.Node{Name: "n1", State: "lost", HeardMs: new(int64(200_000)), CertificateEndsUs: &ended}, now)
+	if len(got) != 2 || got[0].Key() != "node-lost/n1" || got[1].Key() != "cert-expires/n1" {
+		t.Fatalf("alarms %v", got)
+	}
+	for i, want := range []string{"its certificate expired at", "expired 3m00s ago, at"} {
+		if !strings.Contains(got[i].Text, want) || !strings.Contains(got[i].Hint, "tls cert create node/n1") {
+			t.Errorf("%s: %q, hint %q, want %q", got[i].Key(), got[i].Text, got[i].Hint, want)
+		}
+	}
+	if off := nodeAlarms(&headroomv1.Node{Name: "n1", State: "off", CertificateEndsUs: &ended}, now); len(off) != 0 {
+		t.Errorf("a machine that is off: %v", off)
+	}
+}
+
 func TestLowerBoundAboveTheCharge(t *testing.T) {
 	t.Parallel()
 	d := &headroomv1.Domain{Name: "rack/r1", ReservedUw: 100e6, UnmanagedUw: 40e6, UnmeteredUw: 40e6, PowerKnownUw: new(int64(101e6)), PowerUnknownNodes: new(uint32(1))}

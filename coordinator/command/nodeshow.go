@@ -117,7 +117,10 @@ func certificateText(n *headroomv1.Node) string {
 		return cli.Unknown
 	}
 	ends := time.UnixMicro(n.GetCertificateEndsUs())
-	return fmt.Sprintf("expires in %s, at %s", cli.Age(max(0, time.Until(ends))), cli.Clock(ends))
+	if left := time.Until(ends); left > 0 {
+		return fmt.Sprintf("expires in %s, at %s", cli.Age(left), cli.Clock(ends))
+	}
+	return "EXPIRED at " + cli.Clock(ends)
 }
 
 func labelsText(n *headroomv1.Node) string {

@@ -49,7 +49,7 @@ type NodeStreams interface {
 	Wait(node, reason string)
 	// Conflicts returns, by node name, why another machine that used the name lately was refused.
 	Conflicts() map[string]string
-	// CertificateEnds returns the ends of the certificates that connected nodes have shown, by node.
+	// CertificateEnds returns the ends of the certificates that nodes have shown last, by node.
 	CertificateEnds() map[string]time.Time
 }
 

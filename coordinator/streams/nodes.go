@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ const (
 	refusalLife = time.Minute
 	// refusalsMost bounds how many are remembered.
 	refusalsMost = 1000
+	// endsMost bounds the nodes whose certificates are remembered; a cluster has some thousands.
+	endsMost = 10_000
 )
 
 // Node is one open stream to a node.
@@ -59,7 +62,8 @@ type Nodes struct {
 	mu      sync.Mutex
 	leader  *headroomv1.Leader
 	open    map[string]*Node
-	refused map[string]refusal // nodes under whose name another machine has tried to connect
+	ends    map[string]time.Time // of the certificates shown last, by node
+	refused map[string]refusal   // nodes under whose name another machine has tried to connect
 }
 
 // refusal is a machine that tried to connect under a name that is in use.
@@ -69,7 +73,7 @@ type refusal struct {
 }
 
 func newNodes() *Nodes {
-	return &Nodes{leader: &headroomv1.Leader{}, open: map[string]*Node{}, refused: map[string]refusal{}}
+	return &Nodes{leader: &headroomv1.Leader{}, open: map[string]*Node{}, refused: map[string]refusal{}, ends: map[string]time.Time{}}
 }
 
 // Open opens a stream for a node; it replaces an older one of the same boot. It
@@ -91,6 +95,7 @@ func (n *Nodes) Open(who Origin) (s *Node, usedBy string) {
 	}
 	s = &Node{who: who, box: make(chan *headroomv1.CoordinatorMessage, nodeBox), denied: make(chan struct{}, 1), heard: time.Now()}
 	n.open[who.Node] = s
+	n.showed(who)
 	push(s.box, leaderMessage(n.leader))
 	s.tellDenied()
 	return s, ""
@@ -103,17 +108,23 @@ func (n *Nodes) refuse(who Origin, by string) {
 	}
 }
 
-// CertificateEnds returns the ends of the certificates that connected nodes have shown, by node.
+// CertificateEnds returns the ends of the certificates that nodes have shown last, by node. A node whose
+// certificate has expired cannot connect any more, and is not forgotten for that.
 func (n *Nodes) CertificateEnds() map[string]time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	out := make(map[string]time.Time, len(n.open))
-	for name, s := range n.open {
-		if !s.who.CertificateEnds.IsZero() {
-			out[name] = s.who.CertificateEnds
-		}
+	return maps.Clone(n.ends)
+}
+
+// showed records the end of the certificate that a node has shown; the caller holds the lock.
+func (n *Nodes) showed(who Origin) {
+	if len(n.ends) >= endsMost {
+		maps.DeleteFunc(n.ends, func(name string, _ time.Time) bool { return n.open[name] == nil })
 	}
-	return out
+	delete(n.ends, who.Node)
+	if !who.CertificateEnds.IsZero() && len(n.ends) < endsMost {
+		n.ends[who.Node] = who.CertificateEnds
+	}
 }
 
 // Conflicts returns, by node name, why another machine that used the name lately was refused.

@@ -22,9 +22,9 @@ const (
 	stateWaiting   = "waiting"
 	StateLost      = "lost"
 	stateObserving = "observing"
-	stateReleased  = "released"
+	StateReleased  = "released"
 	stateDrained   = "drained"
-	stateOff       = "off"
+	StateOff       = "off"
 	StateUnknown   = "unknown"
 )
 
@@ -71,11 +71,11 @@ func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
 	}
 	switch {
 	case n.Off != "":
-		m.State = stateOff
+		m.State = StateOff
 	case n.Drained && n.Grantable() && m.GetState() != StateLost:
 		m.State = stateDrained
 	case n.Released:
-		m.State = stateReleased
+		m.State = StateReleased
 	case !n.Controlled:
 		m.State = stateObserving
 	}
@@ -91,7 +91,7 @@ type Heard struct {
 	Lost time.Duration
 	// Meters are the readings of domains' meters that count now, by domain.
 	Meters map[string]Reading
-	// CertificateEnds are the ends of the certificates that connected nodes have shown, by node.
+	// CertificateEnds are the ends of the certificates that nodes have shown last, by node.
 	CertificateEnds map[string]time.Time
 	// Since is when each node entered its state, and Drifted when a limit of it last drifted, by node.
 	Since, Drifted map[string]time.Time

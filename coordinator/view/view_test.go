@@ -115,7 +115,7 @@ func TestStatesOfNodes(t *testing.T) {
 	for _, n := range []string{"a", "b", "c", "d"} {
 		reports = append(reports, ledger.Report{Sighting: ledger.Sighting{Node: n, Process: 1}, Number: 1})
 	}
-	want := map[string]string{"a": StateOK, "b": stateReleased, "c": stateObserving, "d": stateWaiting, "e": StateLost}
+	want := map[string]string{"a": StateOK, "b": StateReleased, "c": stateObserving, "d": stateWaiting, "e": StateLost}
 	for _, m := range Nodes(s, heardFrom(reports...)) {
 		if m.GetState() != want[m.GetName()] {
 			t.Errorf("%s is %s, want %s", m.GetName(), m.GetState(), want[m.GetName()])
@@ -172,7 +172,7 @@ func TestMetersRollUp(t *testing.T) {
 func TestFollowerSaysUnknown(t *testing.T) {
 	t.Parallel()
 	s := stateOfThree()
-	for name, want := range map[string]string{"a": StateUnknown, "b": stateReleased, "c": stateObserving} {
+	for name, want := range map[string]string{"a": StateUnknown, "b": StateReleased, "c": stateObserving} {
 		if got := Node(s, nil, s.Nodes[name]).GetState(); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
