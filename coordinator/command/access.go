@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +20,9 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/coordinator"
 	"headroom/internal/cli"
+	"headroom/internal/config"
 	"headroom/internal/secure"
 	"headroom/ledger"
 )
@@ -115,9 +119,11 @@ func tokenList(o *operator) *cobra.Command {
 func tokenRevoke(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	cmd := &cobra.Command{
-		Use: "revoke ID", Short: "Revoke a token", Args: cobra.ExactArgs(1), Example: "  coordinator token revoke 7Gq0aBcD12",
+		Use: "revoke ID|TOKEN", Short: "Revoke a token", Args: cobra.ExactArgs(1), Example: "  coordinator token revoke 4be5a1f0c9d2",
+		Long: "Revoke a token by its id (see coordinator token list), or by the whole token that create printed. Only the id is sent.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.send(cmd, "token revoke", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RevokeToken{RevokeToken: args[0]}})
+			id, _, _ := strings.Cut(strings.TrimSpace(args[0]), ".")
+			return c.send(cmd, "token revoke", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RevokeToken{RevokeToken: id}})
 		},
 	}
 	c.flags(cmd)
@@ -149,7 +155,7 @@ func tokenSelf(o *operator) *cobra.Command {
 func tlsCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
 		Use: "tls", Short: "Create and revoke the cluster's certificates",
-		Example: "  coordinator tls ca create\n  coordinator tls cert create server/c1\n  coordinator tls cert create node/n03",
+		Example: "  coordinator tls ca create\n  coordinator tls cert create server/c1 --host 10.0.0.11\n  coordinator tls cert create node/n03",
 	}
 	ca := &cobra.Command{Use: "ca", Short: "Create the cluster's certificate authority", Example: "  coordinator tls ca create --name lab"}
 	ca.AddCommand(authorityCreate())
@@ -166,7 +172,10 @@ func tlsError(err error) error {
 		e.Exit, e.Hint = cli.ExitConflict, "nothing is written over; choose another --dir, or move the file away"
 	}
 	if errors.Is(err, secure.ErrIdentity) {
-		e.Exit, e.Hint = cli.ExitUsage, "an identity is ROLE/NAME, e.g. server/c1, node/n03, operator/mia"
+		e.Exit, e.Hint = cli.ExitUsage, "an identity is ROLE/NAME, e.g. server/c1, node/n03, operator/mia; a host is a name or an address without a port"
+	}
+	if errors.Is(err, secure.ErrClock) {
+		e.Hint = "set the clock (timedatectl), then repeat the command"
 	}
 	return e
 }
@@ -198,42 +207,133 @@ func authorityCreate() *cobra.Command {
 	return cmd
 }
 
+// certMaking are the flags of `tls cert create`.
+type certMaking struct {
+	dir, ca, config string
+	hosts           []string
+	life            time.Duration
+}
+
+const certCreateLong = `create makes a certificate for each identity. Roles: server (a coordinator), node (a powerd), scheduler (also
+masters and distributors), worker (of jobs, on the node that it names), submitter (of jobs), metrics (what powerd
+serves), observer, operator and admin (people). Names that two identities share become ROLE-NAME in the files.
+
+The certificate of a server, a scheduler or metrics carries the host names and addresses at which clients reach it,
+so that curl, Python and browsers accept it with ca.crt alone: --host, or for a server its addresses in the
+coordinator's configuration where this machine has it. Headroom's own programs do not look at them.`
+
 func certCreate() *cobra.Command {
-	var dir, ca string
-	var life time.Duration
+	var m certMaking
 	cmd := &cobra.Command{
 		Use: "create ROLE/NAME...", Short: "Create certificates: NAME.crt and NAME.key for each identity", Args: cobra.MinimumNArgs(1),
-		Long: "create makes a certificate for each identity. Roles: server (a coordinator), node (a powerd), scheduler,\n" +
-			"worker (of jobs, on the node that it names), submitter (of jobs), observer, operator and admin (people).",
-		Example: "  coordinator tls cert create server/c1 server/c2 server/c3\n  coordinator tls cert create 'node/n[01-16]' --for 8760h",
+		Long:    certCreateLong,
+		Example: "  coordinator tls cert create server/c1 --host c1.example.org,10.0.0.11\n  coordinator tls cert create 'node/n[01-16]' --for 8760h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := identities(args)
 			if err != nil {
 				return err
 			}
-			pair, err := secure.ReadPair(filepath.Join(ca, "ca.crt"), filepath.Join(ca, "ca.key"))
-			if err != nil {
-				return tlsError(err)
-			}
-			a, err := secure.ReadAuthority(pair)
-			if err != nil {
-				return tlsError(err)
-			}
-			for _, who := range all {
-				if err := issue(cmd, a, who, dir, life); err != nil {
-					return err
-				}
-			}
-			return nil
+			return m.create(cmd, all)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", ".", "folder of the new files")
-	cmd.Flags().StringVar(&ca, "ca-dir", ".", "folder of ca.crt and ca.key")
-	cmd.Flags().DurationVar(&life, "for", secure.CertificateLife, "validity, at most that of the authority")
+	f := cmd.Flags()
+	f.StringVar(&m.dir, "dir", ".", "folder of the new files")
+	f.StringVar(&m.ca, "ca-dir", ".", "folder of ca.crt and ca.key")
+	f.DurationVar(&m.life, "for", secure.CertificateLife, "validity, at most that of the authority")
+	f.StringSliceVar(&m.hosts, "host", nil, "host name or address at which clients reach the server, repeatable (default: the addresses of --config)")
+	f.StringVar(&m.config, "config", defaultConfig, "configuration that names the servers and their addresses")
 	return cmd
 }
 
-// identities are those that the arguments name, all of them valid, before a file is written.
+// create makes all certificates, or none where a file exists.
+func (m *certMaking) create(cmd *cobra.Command, all []secure.Identity) error {
+	pair, err := secure.ReadPair(filepath.Join(m.ca, "ca.crt"), filepath.Join(m.ca, "ca.key"))
+	if err != nil {
+		return tlsError(err)
+	}
+	a, err := secure.ReadAuthority(pair)
+	if err == nil {
+		err = a.Covers(time.Now())
+	}
+	if err != nil {
+		return tlsError(err)
+	}
+	servers, err := m.servers(cmd, all)
+	if err != nil {
+		return err
+	}
+	var files []string
+	for _, who := range all {
+		cert, key := m.files(who, all)
+		files = append(files, cert, key)
+	}
+	if err := secure.Absent(files...); err != nil {
+		return tlsError(err)
+	}
+	for i, who := range all {
+		pair, err := a.Issue(who, time.Now(), m.life, m.hostsOf(who, servers)...)
+		if err == nil {
+			err = pair.Write(files[2*i], files[2*i+1])
+		}
+		if err != nil {
+			return tlsError(err)
+		}
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n%s\n", files[2*i], who, files[2*i+1]); err != nil {
+			return err
+		}
+		if who.Serves() && len(m.hostsOf(who, servers)) == 0 {
+			cli.Notef(cmd.ErrOrStderr(), "note: %s names no host: curl, Python and browsers will not accept it; --host names them", who)
+		}
+	}
+	return nil
+}
+
+// servers are those of the configuration; the default one need not be on this machine.
+func (m *certMaking) servers(cmd *cobra.Command, all []secure.Identity) ([]coordinator.ServerConfig, error) {
+	serving := 0
+	for _, who := range all {
+		if who.Serves() {
+			serving++
+		}
+	}
+	switch {
+	case len(m.hosts) > 0 && serving != 1:
+		return nil, cli.Usage("--host names the hosts of one server, scheduler or metrics certificate; the command makes %d", serving)
+	case len(m.hosts) > 0:
+		return nil, nil
+	case !cmd.Flags().Changed("config"):
+		if _, err := os.Stat(m.config); err != nil {
+			return nil, nil
+		}
+	}
+	c, err := coordinator.LoadConfig(m.config)
+	return c.Servers, err
+}
+
+// hostsOf are the hosts of a certificate.
+func (m *certMaking) hostsOf(who secure.Identity, servers []coordinator.ServerConfig) []string {
+	if !who.Serves() {
+		return nil
+	}
+	hosts := m.hosts
+	for _, s := range servers {
+		if who == (secure.Identity{Role: secure.Server, Name: s.ID}) {
+			hosts = config.Hosts(s.RPC, s.Raft)
+		}
+	}
+	return hosts
+}
+
+// files are the names of an identity's files: NAME, and ROLE-NAME where another identity has the name too.
+func (m *certMaking) files(who secure.Identity, all []secure.Identity) (cert, key string) {
+	base := who.Name
+	if slices.ContainsFunc(all, func(x secure.Identity) bool { return x.Name == who.Name && x.Role != who.Role }) {
+		base = who.Role + "-" + who.Name
+	}
+	return filepath.Join(m.dir, base+".crt"), filepath.Join(m.dir, base+".key")
+}
+
+// identities are those that the arguments name, once each, all of them valid, before a file is written.
 func identities(args []string) ([]secure.Identity, error) {
 	var out []secure.Identity
 	for _, arg := range args {
@@ -247,33 +347,23 @@ func identities(args []string) ([]secure.Identity, error) {
 			if err := who.Validate(); err != nil {
 				return nil, tlsError(err)
 			}
-			out = append(out, who)
+			if !slices.Contains(out, who) {
+				out = append(out, who)
+			}
 		}
 	}
 	return out, nil
 }
 
-func issue(cmd *cobra.Command, a *secure.Authority, who secure.Identity, dir string, life time.Duration) error {
-	pair, err := a.Issue(who, time.Now(), life)
-	if err != nil {
-		return tlsError(err)
-	}
-	cert, key := filepath.Join(dir, who.Name+".crt"), filepath.Join(dir, who.Name+".key")
-	if err := pair.Write(cert, key); err != nil {
-		return tlsError(err)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n%s\n", cert, who, key)
-	return err
-}
-
 type certItem struct {
-	File      string  `json:"file"`
-	Subject   string  `json:"subject"`
-	Identity  *string `json:"identity"`
-	Authority bool    `json:"authority"`
-	From      string  `json:"from"`
-	Ends      string  `json:"ends"`
-	Serial    string  `json:"serial"`
+	File      string   `json:"file"`
+	Subject   string   `json:"subject"`
+	Identity  *string  `json:"identity"`
+	Hosts     []string `json:"hosts"`
+	Authority bool     `json:"authority"`
+	From      string   `json:"from"`
+	Ends      string   `json:"ends"`
+	Serial    string   `json:"serial"`
 }
 
 func tlsInspect(out *cli.Output) *cobra.Command {
@@ -292,14 +382,23 @@ func tlsInspect(out *cli.Output) *cobra.Command {
 				if item.Identity != nil {
 					who = *item.Identity
 				}
-				rows = append(rows, []string{name, who, cli.Clock(ends), cli.Age(time.Until(ends)), item.Serial})
+				rows = append(rows, []string{name, who, cli.Clock(ends), cli.Age(time.Until(ends)), item.Serial, hostsText(item.Hosts)})
 			}
 			if out.IsJSON() {
 				return out.JSON(cmd.OutOrStdout(), map[string]any{"kind": "CertificateList", "api": "v1", "items": items})
 			}
-			return out.Table(cmd.OutOrStdout(), []string{"FILE", "WHO", "ENDS", "IN", "SERIAL"}, rows)
+			return out.Table(cmd.OutOrStdout(), []string{"FILE", "WHO", "ENDS", "IN", "SERIAL", "HOSTS"}, rows)
 		},
 	}
+}
+
+// hostsText is the first few of the names: a foreign certificate may have a thousand.
+func hostsText(hosts []string) string {
+	const most = 4
+	if len(hosts) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(hosts[:most], ","), len(hosts)-most)
+	}
+	return cmp.Or(strings.Join(hosts, ","), cli.Unknown)
 }
 
 func inspect(name string) (certItem, time.Time, error) {
@@ -315,7 +414,10 @@ func inspect(name string) (certItem, time.Time, error) {
 	if err != nil {
 		return certItem{}, time.Time{}, fmt.Errorf("%s: %w", name, err)
 	}
-	item := certItem{File: name, Subject: c.Subject.CommonName, Authority: c.IsCA, Serial: secure.SerialOf(c), From: stamped(c.NotBefore.UnixMicro()), Ends: stamped(c.NotAfter.UnixMicro())}
+	item := certItem{File: name, Subject: c.Subject.CommonName, Authority: c.IsCA, Serial: secure.SerialOf(c), Hosts: slices.Concat([]string{}, c.DNSNames), From: stamped(c.NotBefore.UnixMicro()), Ends: stamped(c.NotAfter.UnixMicro())}
+	for _, ip := range c.IPAddresses {
+		item.Hosts = append(item.Hosts, ip.String())
+	}
 	who, err := secure.IdentityOf(c)
 	switch {
 	case err == nil:
