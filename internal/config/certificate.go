@@ -77,9 +77,9 @@ func (c Certificate) Warn(k *secure.Keeper, now time.Time) (text, hint string) {
 	if ends := k.Ends(); ends.Sub(now) < expiresSoon {
 		return fmt.Sprintf("%s expires at %s", c.Cert, ends.Format(time.RFC3339)), c.create() + " makes a new one"
 	}
-	if hosts := Hosts(c.Addrs...); len(k.Unnamed(hosts)) > 0 {
-		return fmt.Sprintf("%s does not name %s: curl, Python and browsers refuse it there; Headroom's own programs accept it", c.Cert, strings.Join(k.Unnamed(hosts), ", ")),
-			"renew it: " + c.create() + " --host " + strings.Join(hosts, ",")
+	if missing := k.Unnamed(Hosts(c.Addrs...)); len(missing) > 0 {
+		return fmt.Sprintf("%s does not name %s: curl, Python and browsers refuse it there; Headroom's own programs accept it", c.Cert, strings.Join(missing, ", ")),
+			"renew it: " + c.create()
 	}
 	return "", ""
 }
@@ -104,7 +104,14 @@ func (c Certificate) name() string {
 	return c.Of.String()
 }
 
-func (c Certificate) create() string { return "coordinator tls cert create " + c.name() }
+// create is the command that makes the certificate anew.
+func (c Certificate) create() string {
+	command := "coordinator tls cert create " + c.name()
+	if hosts := Hosts(c.Addrs...); len(hosts) > 0 {
+		command += " --host " + strings.Join(hosts, ",")
+	}
+	return command
+}
 
 func (c Certificate) refusal(err error) *cli.Error {
 	e := &cli.Error{
