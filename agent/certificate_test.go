@@ -65,8 +65,14 @@ func TestStartsWithAnyCertificate(t *testing.T) {
 		spoil func(p *pki, f secure.Files) error
 		text  string
 	}{
-		"ended":  {func(p *pki, _ secure.Files) error { p.issue(secure.Node, "n01", time.Now().Add(-3*time.Hour)); return nil }, "expired at"},
-		"future": {func(p *pki, _ secure.Files) error { p.issue(secure.Node, "n01", time.Now().Add(2*time.Hour)); return nil }, "not valid yet"},
+		"ended": {func(p *pki, _ secure.Files) error {
+			p.issue(secure.Node, "n01", time.Now().Add(-3*time.Hour))
+			return nil
+		}, "expired at"},
+		"future": {func(p *pki, _ secure.Files) error {
+			p.issue(secure.Node, "n01", time.Now().Add(2*time.Hour))
+			return nil
+		}, "not valid yet"},
 		"foreign": {func(p *pki, f secure.Files) error {
 			other := newPKI(p.t).issue(secure.Node, "n01", time.Now())
 			return errors.Join(os.Rename(other.Cert, f.Cert), os.Rename(other.Key, f.Key))

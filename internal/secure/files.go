@@ -102,11 +102,26 @@ func (k *Keeper) read() error {
 	if err != nil {
 		return fmt.Errorf("secure: tls.cert %s, tls.key %s: %w", k.files.Cert, k.files.Key, err)
 	}
-	if _, err := IdentityOf(cert.Leaf); err != nil {
+	who, err := IdentityOf(cert.Leaf)
+	if err != nil {
 		return fmt.Errorf("tls.cert: %s: %w", k.files.Cert, err)
+	}
+	if k.cert != nil && !k.improves(cert.Leaf, roots, who) {
+		return fmt.Errorf("tls.cert: %s: %w", k.files.Cert, errWorse)
 	}
 	k.roots, k.cert, k.stamps = roots, &cert, stamps
 	return nil
+}
+
+// improves reports whether a certificate may replace the one in use: it is the same identity's, and valid
+// unless the one in use is not either. A wrong file must not cost what still works.
+func (k *Keeper) improves(c *x509.Certificate, roots *x509.CertPool, who Identity) bool {
+	valid := func(c *x509.Certificate, roots *x509.CertPool) bool {
+		_, err := c.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+		return err == nil
+	}
+	own, _ := IdentityOf(k.cert.Leaf)
+	return who == own && (valid(c, roots) || !valid(k.cert.Leaf, k.roots))
 }
 
 func (k *Keeper) modified() (out [3]time.Time) {

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"headroom/internal/secure"
@@ -179,4 +180,39 @@ func TestCertificateOf1000Names(t *testing.T) {
 	if _, _, err := meet(t, identities, node.Client(nil, secure.Server)); err == nil {
 		t.Error("a certificate of 1,001 identities is accepted")
 	}
+}
+
+// A program that runs keeps its certificate when its files are replaced by another's, or by one that is not
+// valid, and takes over the next good one.
+func TestWrongFilesReplaceNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		a := authority(t, dir)
+		f := files(t, a, dir, secure.Identity{Role: secure.Node, Name: "n1"})
+		k := keeper(t, f)
+		first := k.Ends()
+		put := func(who string, from time.Time) {
+			t.Helper()
+			pair, err := a.Issue(secure.Identity{Role: secure.Node, Name: who}, from, 30*time.Minute)
+			if err = errors.Join(err, os.Remove(f.Cert), os.Remove(f.Key), pair.Write(f.Cert, f.Key)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(11 * time.Second) // the files are looked at every ten
+		}
+		for what, put := range map[string]func(){
+			"another's": func() { put("n2", time.Now()) },
+			"ended":     func() { put("n1", time.Now().Add(-time.Hour)) },
+			"future":    func() { put("n1", time.Now().Add(time.Hour)) },
+		} {
+			put()
+			if !k.Ends().Equal(first) || k.Identity().Name != "n1" {
+				t.Errorf("%s was taken over: %s until %v", what, k.Identity(), k.Ends())
+			}
+		}
+		put("n1", time.Now())
+		if k.Ends().Equal(first) || k.Verify(time.Now()) != nil {
+			t.Errorf("a good one was not taken over: until %v, %v", k.Ends(), k.Verify(time.Now()))
+		}
+	})
 }
