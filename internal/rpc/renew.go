@@ -84,7 +84,7 @@ func (x *lane) hangUp() {
 }
 
 func newLanes(k *secure.Keeper, open func(*lane) *http.Transport) *lanes {
-	return &lanes{keeper: k, open: open, chance: rand.Float64(), end: make(chan struct{}), used: map[string]*lane{}} //nolint:gosec // spreads load
+	return &lanes{keeper: k, open: open, chance: rand.Float64(), end: make(chan struct{}), used: map[string]*lane{}}
 }
 
 func (l *lanes) lane(t secure.Term) *lane {
