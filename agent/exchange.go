@@ -230,10 +230,10 @@ func (x *exchange) addresses() (settled, onTrial []string) {
 
 // reconcile keeps a stream to every coordinator known.
 func (x *exchange) reconcile(ctx context.Context) {
+	settled, onTrial := x.addresses() // also for the network, which looks for a link to them
 	if !x.streams.Ready() {
 		return
 	}
-	settled, onTrial := x.addresses()
 	x.streams.Keep(ctx, slices.Concat(settled, onTrial), x.hello())
 	x.cacheAddresses(settled)
 }

@@ -6,9 +6,10 @@ package streams
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"log/slog"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -22,9 +23,14 @@ func TestRefusalIsLoggedOnceAChange(t *testing.T) {
 	s.links[l.Addr] = l
 	lines := func() int { return strings.Count(log.String(), "\n") }
 	refused := func(why string, times int) {
-		for i := range times {
+		for range times {
 			s.Take(Event{link: l, up: true}) // a TLS server refuses after the client's handshake
-			s.Take(Event{link: l, Down: fmt.Errorf("read 127.0.0.1:%d: %w", 40000+i, errors.New(why))})
+			s.Take(Event{link: l, Down: &net.OpError{Op: "remote error", Err: errors.New("tls: " + why)}})
+		}
+	}
+	reset := func(times int) {
+		for i := range times { // the port of this side is new each time
+			s.Take(Event{link: l, Down: &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 40000 + i}, Err: syscall.ECONNRESET}})
 		}
 	}
 	refused("expired certificate", 50)
@@ -35,16 +41,20 @@ func TestRefusalIsLoggedOnceAChange(t *testing.T) {
 	if lines() != 2 {
 		t.Errorf("%d lines after another reason:\n%s", lines(), log.String())
 	}
+	reset(50)
+	if lines() != 3 {
+		t.Errorf("%d lines after resets:\n%s", lines(), log.String())
+	}
 	s.Take(Event{link: l, up: true})
 	for range 3 {
 		s.Take(Event{link: l, Msg: &headroomv1.CoordinatorMessage{}})
 	}
-	if lines() != 3 || s.Why() != "" {
+	if lines() != 4 || s.Why() != "" {
 		t.Errorf("%d lines once it answers, why %q:\n%s", lines(), s.Why(), log.String())
 	}
 	s.Take(Event{link: l, Down: errors.New("bad certificate")})
 	refused("bad certificate", 1)
-	if lines() > 5 {
+	if lines() > 6 {
 		t.Errorf("%d lines after it closed:\n%s", lines(), log.String())
 	}
 }

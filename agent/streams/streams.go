@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -72,15 +71,16 @@ func (s *Streams) Take(e Event) (counts, newLeader bool) {
 	was := s.Leader()
 	switch {
 	case e.up:
-		l.up = true
+		l.up = true // a refusal may follow
 	case e.Down != nil:
-		s.noteDown(l, e.Down)
-		l.up, l.leads, l.heard = false, false, false
+		s.logDown(l, e.Down)
+		l.up, l.leads = false, false
 	default:
-		if !l.heard {
+		if l.logged != streamOpen {
+			l.logged = streamOpen
 			s.log.Info("stream open", slog.String("coordinator", l.Addr))
 		}
-		l.proven, l.heard, l.why = true, true, ""
+		l.proven = true
 		s.trials.prove(l.Addr)
 		if m := e.Msg.GetLeader(); m != nil {
 			s.leaderSays(l, m)
@@ -90,25 +90,27 @@ func (s *Streams) Take(e Event) (counts, newLeader bool) {
 	return true, now != nil && now != was && e.Msg != nil
 }
 
-// noteDown logs the end of a stream, and why a coordinator cannot be reached: once, however often it is
-// tried. Ports of this side are new each time.
-func (s *Streams) noteDown(l *Stream, why error) {
+// streamOpen is the logged state of an open stream.
+const streamOpen = "open"
+
+// logDown logs why a stream is not open, once a change: a coordinator that refuses this node is
+// asked again every second. Addresses that only gossip names are not worth a line.
+func (s *Streams) logDown(l *Stream, err error) {
+	why := rpc.Tried{Addr: l.Addr, Err: err}.Why()
 	switch {
-	case l.heard:
-		s.log.Info("stream closed", slog.String("coordinator", l.Addr), slog.Any("error", why))
-	case !slices.Equal(strings.FieldsFunc(l.why, isDigit), strings.FieldsFunc(why.Error(), isDigit)):
-		s.log.Warn("no stream", slog.String("coordinator", l.Addr), slog.Any("error", why))
+	case rpc.Moved(err):
+		s.log.Info("stream moved to a connection with the renewed certificate", slog.String("coordinator", l.Addr))
+	case why != l.logged && (l.logged != "" || l.up || l.proven || slices.Contains(s.configured, l.Addr)):
+		l.logged = why
+		s.log.Info("stream closed", slog.String("coordinator", l.Addr), slog.Any("error", err))
 	}
-	l.why = why.Error()
 }
 
-func isDigit(r rune) bool { return r >= '0' && r <= '9' }
-
-// Why returns why a coordinator cannot be reached, "" if that is unknown or none is tried.
+// Why returns why a coordinator cannot be reached, "" if none is known to be out of reach.
 func (s *Streams) Why() string {
 	for _, addr := range slices.Sorted(maps.Keys(s.links)) {
-		if l := s.links[addr]; !l.up && l.why != "" {
-			return addr + ": " + l.why
+		if l := s.links[addr]; !l.up && l.logged != "" && l.logged != streamOpen {
+			return addr + ": " + l.logged
 		}
 	}
 	return ""

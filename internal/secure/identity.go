@@ -108,8 +108,8 @@ var (
 	errNoIdentity = errors.New("secure: the certificate has no single headroom://ROLE/NAME")
 	// errRole means a peer with another role than the one expected.
 	errRole = errors.New("secure: the peer has another role")
-	// errWorse means a certificate that does not replace the one in use.
-	errWorse = errors.New("secure: not taken over, it is another's or not valid")
+	// errOther means a certificate that does not replace the one in use.
+	errOther = errors.New("secure: not taken over, it is another's")
 	// errAuthority means a file that holds no certificate of an authority.
 	errAuthority = errors.New("secure: no certificate of an authority")
 	// ErrClock means a clock with which no certificate can be made.
