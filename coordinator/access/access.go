@@ -64,10 +64,11 @@ type Guard struct {
 	// Member reports whether a server is a member; nil: every server with a certificate is.
 	Member func(id string) bool
 
+	refusals rpc.Refusals // that are logged
+
 	mu      sync.Mutex
 	pace    map[string]*pace
 	streams map[string]int // open ones, by caller
-	denied  time.Time      // when a refusal was last logged
 }
 
 // New returns a guard that finds tokens in the state of view.
@@ -254,14 +255,8 @@ func (g *Guard) bearer(text string) (Caller, error) {
 	return Caller{Role: t.Role, Name: t.Name}, nil
 }
 
-// deniedEvery limits the log of refusals, so that guessing keys cannot fill it.
-const deniedEvery = time.Second
-
 func (g *Guard) refused(procedure string, err error) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if at := g.now(); at.Sub(g.denied) >= deniedEvery {
-		g.denied = at
+	if g.refusals.News(err, g.now()) {
 		g.logger.Warn("call refused", slog.String("call", procedure), slog.Any("error", err))
 	}
 	return err

@@ -92,8 +92,9 @@ type Guard struct {
 	logger  *slog.Logger
 	now     func() time.Time
 
+	refusals rpc.Refusals // that are logged
+
 	mu     sync.Mutex
-	denied time.Time // when a refusal was last logged
 	asking map[chan<- struct{}]bool
 }
 
@@ -213,14 +214,8 @@ func (g *Guard) member(u *user.User) bool {
 	return err == nil && slices.Contains(groups, group.Gid)
 }
 
-// refusalEvery is how often refusals are logged: a client that tries keys must not fill the log.
-const refusalEvery = time.Second
-
 func (g *Guard) logRefusal(procedure string, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if at := g.now(); at.Sub(g.denied) >= refusalEvery {
-		g.denied = at
+	if g.refusals.News(err, g.now()) {
 		g.logger.Warn("call refused", slog.String("call", procedure), slog.Any("error", err))
 	}
 }
