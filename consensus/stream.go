@@ -29,9 +29,14 @@ type stream struct {
 	// keeper reports whether a peer still belongs here; nil in the clear.
 	keeper *secure.Keeper
 
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
+	spares map[string]*spare // by address
 	closed bool
+
+	preparing sync.WaitGroup // of spares
 }
 
 // address is the configured address, unresolved: the others may see a name.
@@ -48,6 +53,8 @@ type conn struct {
 	of     *stream
 	guest  *listen.Conn // below it, nil for one that this server has dialled
 	looked atomic.Int64 // when its peer was last asked about, nanoseconds of the wall clock
+	made   *made        // with which certificates; nil for one that this server has accepted
+	quiet  atomic.Bool  // an answer was read since the last request was written
 }
 
 // lookEvery is how often the peer of a connection is asked about again. It lives for
@@ -57,6 +64,7 @@ const lookEvery = time.Second
 // Read implements net.Conn. It refuses a peer that no longer belongs here.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	c.quiet.Store(true)
 	if err == nil && c.guest != nil {
 		c.guest.Prove(listen.Guest{First: true}) // the handshake has come before the first byte
 	}
@@ -101,11 +109,15 @@ func openStream(bind string, own Server, keeper *secure.Keeper) (*stream, error)
 			Err:     err,
 		}
 	}
-	s := &stream{Listener: bounded(l), address: address(own.Address), conns: map[*conn]struct{}{}}
+	return newStream(bounded(l), own, keeper, (&net.Dialer{}).DialContext), nil
+}
+
+func newStream(l net.Listener, own Server, keeper *secure.Keeper, dial func(ctx context.Context, network, address string) (net.Conn, error)) *stream {
+	s := &stream{Listener: l, address: address(own.Address), dial: dial, conns: map[*conn]struct{}{}, spares: map[string]*spare{}}
 	if keeper != nil {
 		s.keeper, s.accepts, s.dials = keeper, keeper.Mutual(secure.Server), keeper.Dial(secure.Server)
 	}
-	return s, nil
+	return s
 }
 
 // Addr is the address that the others know.
@@ -121,7 +133,7 @@ func (s *stream) Accept() (net.Conn, error) {
 	if s.accepts != nil {
 		c = tls.Server(c, s.accepts) // the handshake comes with the first read, off this goroutine
 	}
-	return s.own(c, guest)
+	return s.own(c, guest, nil)
 }
 
 // Dial connects to another server.
@@ -129,17 +141,29 @@ func (s *stream) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, e
 	if s.isClosed() {
 		return nil, errTransportClosed
 	}
-	d := net.Dialer{Timeout: timeout}
-	c, err := d.DialContext(context.Background(), "tcp", string(to))
+	if c := s.takeSpare(string(to)); c != nil {
+		return c, nil
+	}
+	return s.connect(string(to), timeout)
+}
+
+func (s *stream) connect(to string, timeout time.Duration) (*conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	c, err := s.dial(ctx, "tcp", to)
 	if err != nil {
 		return nil, err
 	}
+	var m *made
 	if s.dials != nil {
-		if c, err = handshake(tls.Client(c, s.dials), timeout); err != nil {
+		term := s.keeper.Term()
+		secured := tls.Client(c, s.dials)
+		if c, err = handshake(secured, timeout); err != nil {
 			return nil, err
 		}
+		m = madeWith(to, term, secured)
 	}
-	return s.own(c, nil)
+	return s.own(c, nil, m)
 }
 
 // handshake proves the other server before raft says a word.
@@ -152,14 +176,14 @@ func handshake(c *tls.Conn, timeout time.Duration) (net.Conn, error) {
 	return c, nil
 }
 
-func (s *stream) own(c net.Conn, guest *listen.Conn) (net.Conn, error) {
+func (s *stream) own(c net.Conn, guest *listen.Conn, m *made) (*conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		_ = c.Close()
 		return nil, errTransportClosed
 	}
-	owned := &conn{Conn: c, of: s, guest: guest}
+	owned := &conn{Conn: c, of: s, guest: guest, made: m}
 	s.conns[owned] = struct{}{}
 	return owned, nil
 }
@@ -183,5 +207,6 @@ func (s *stream) Close() error {
 	for _, c := range open {
 		_ = c.Close()
 	}
+	s.preparing.Wait()
 	return err
 }

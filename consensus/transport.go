@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -77,7 +78,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	if err := t.hold(id, isHeartbeat(req)); err != nil {
 		return err
 	}
-	err := t.Transport.AppendEntries(id, to, req, resp)
+	err := again(func() error { return t.Transport.AppendEntries(id, to, req, resp) })
 	t.note(id, resp, err)
 	return err
 }
@@ -185,7 +186,7 @@ func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, req *ra
 	if t.isGone() {
 		return errTransportClosed
 	}
-	return t.Transport.RequestVote(id, to, req, resp)
+	return again(func() error { return t.Transport.RequestVote(id, to, req, resp) })
 }
 
 // RequestPreVote asks one server whether it would vote.
@@ -196,7 +197,7 @@ func (t *transport) RequestPreVote(
 	if !ok || t.isGone() {
 		return errTransportClosed
 	}
-	return pre.RequestPreVote(id, to, req, resp)
+	return again(func() error { return pre.RequestPreVote(id, to, req, resp) })
 }
 
 // InstallSnapshot sends a snapshot to one server.
@@ -206,7 +207,7 @@ func (t *transport) InstallSnapshot(
 	if t.isGone() {
 		return errTransportClosed
 	}
-	return t.Transport.InstallSnapshot(id, to, req, resp, data)
+	return again(func() error { return t.Transport.InstallSnapshot(id, to, req, resp, data) })
 }
 
 // TimeoutNow asks one server to stand for election at once.
@@ -214,5 +215,18 @@ func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raf
 	if t.isGone() {
 		return errTransportClosed
 	}
-	return t.Transport.TimeoutNow(id, to, req, resp)
+	return again(func() error { return t.Transport.TimeoutNow(id, to, req, resp) })
+}
+
+// again repeats a request on another connection while it was given one that has been replaced:
+// nothing of it was sent.
+func again(request func() error) error {
+	err := request()
+	for range connectionsKept {
+		if !errors.Is(err, errMoved) {
+			break
+		}
+		err = request()
+	}
+	return err
 }

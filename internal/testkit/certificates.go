@@ -31,6 +31,9 @@ func NewCertificates(tb testing.TB) Certificates {
 	return c
 }
 
+// TB is the test that they were made for.
+func (c Certificates) TB() testing.TB { return c.tb }
+
 // Files issues a certificate for the role and name, and returns its files.
 func (c Certificates) Files(role, name string) secure.Files {
 	c.tb.Helper()
