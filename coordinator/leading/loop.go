@@ -90,6 +90,9 @@ type Config struct {
 	PoweredOff func(ctx context.Context, address string) (bool, error)
 	// Brakes is this server's view of the brake.
 	Brakes Brakes
+	// Alarms returns what other parts of this server raise while it leads. It is called on the loop's goroutine
+	// and must not wait.
+	Alarms func(*ledger.State) []alarms.Alarm
 	// Decider decides about jobs.
 	Decider arbitration.Decider
 	// Counts are this server's metrics, Traces its spans; Missed asks for a recording of the process.
@@ -103,8 +106,6 @@ type Config struct {
 type Brakes interface {
 	// Known returns the newest brake that this server has received; generation 0 for none.
 	Known() brake.Signed
-	// Alarms returns the nodes that report a brake without a proof.
-	Alarms() []alarms.Alarm
 }
 
 // Loop drives one leadership (leader.Leader): it carries its outputs out, and brings it

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -76,6 +77,8 @@ type Members struct {
 	logger       *slog.Logger
 	kick         chan struct{} // requests a check now
 
+	health atomic.Pointer[Health] // as it was at the last check of a leader
+
 	mu    sync.Mutex
 	stuck map[string]error // errors of failed steps, by server
 	since time.Time        // since when no leader is known; zero if one is
@@ -122,6 +125,7 @@ func (m *Members) Keep(ctx context.Context) error {
 }
 
 func (m *Members) keepOnce(ctx context.Context) error {
+	defer m.keepHealth()
 	switch {
 	case m.Roster.role() == roleWaiting:
 		m.waitForGroup(ctx)

@@ -24,7 +24,7 @@ const (
 	stateObserving = "observing"
 	stateReleased  = "released"
 	stateDrained   = "drained"
-	stateOff       = "off"
+	StateOff       = "off"
 	StateUnknown   = "unknown"
 )
 
@@ -71,7 +71,7 @@ func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
 	}
 	switch {
 	case n.Off != "":
-		m.State = stateOff
+		m.State = StateOff
 	case n.Drained && n.Grantable() && m.GetState() != StateLost:
 		m.State = stateDrained
 	case n.Released:
@@ -114,7 +114,10 @@ func (h *Heard) of(node string) (v ledger.View, known bool) {
 func (h *Heard) add(m *headroomv1.Node, n ledger.Node) {
 	m.CertificateEndsUs, m.StateSinceUs, m.LastDriftUs = moment(h.CertificateEnds[n.Name]), moment(h.Since[n.Name]), moment(h.Drifted[n.Name])
 	v, ok := h.Table.View(n.Name, h.Now)
-	if !ok || v.Age > h.Lost {
+	switch {
+	case !ok && h.Now < h.Lost:
+		m.State = StateUnknown // this leader has just begun
+	case !ok, v.Age > h.Lost:
 		m.State = StateLost
 	}
 	if !ok {

@@ -29,7 +29,7 @@ func domainPowers(s *ledger.State, tree *budget.Tree, h *Heard, nodes []*headroo
 	for _, n := range nodes {
 		p, ok := out[n.GetDomain()]
 		switch {
-		case !ok || n.GetState() == stateOff:
+		case !ok || n.GetState() == StateOff:
 			continue
 		case n.PowerUw == nil:
 			p.unknown++

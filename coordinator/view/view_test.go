@@ -4,6 +4,7 @@ package view
 
 import (
 	"testing"
+	"time"
 
 	"headroom/budget"
 	"headroom/ledger"
@@ -27,7 +28,7 @@ func stateOfThree() *ledger.State {
 }
 
 func heardFrom(reports ...ledger.Report) *Heard {
-	h := &Heard{Table: ledger.NewTable(ledger.DefaultTiming(), 0), Lost: ledger.DefaultTiming().Lost}
+	h := &Heard{Table: ledger.NewTable(ledger.DefaultTiming(), 0), Now: time.Minute, Lost: ledger.DefaultTiming().Lost}
 	for _, r := range reports {
 		h.Table.Heard(r, h.Now)
 	}
@@ -175,6 +176,18 @@ func TestFollowerSaysUnknown(t *testing.T) {
 	for name, want := range map[string]string{"a": StateUnknown, "b": stateReleased, "c": stateObserving} {
 		if got := Node(s, nil, s.Nodes[name]).GetState(); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+// A leader that has just begun waits for reports: nodes are not lost yet.
+func TestANewLeaderAwaitsReports(t *testing.T) {
+	t.Parallel()
+	h := heardFrom()
+	h.Now = h.Lost - time.Millisecond
+	for _, m := range Nodes(stateOfThree(), h) {
+		if m.GetState() == StateLost {
+			t.Errorf("%s is lost %v after its leader began", m.GetName(), h.Now)
 		}
 	}
 }
