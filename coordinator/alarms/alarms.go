@@ -210,7 +210,7 @@ func nodeAlarms(n *headroomv1.Node, now time.Time) []Alarm {
 		out = append(out, New("node-lost", Warn, name, fmt.Sprintf("%s is lost, charged %v; %s", name, units.Power(n.GetChargeUw()), age),
 			fmt.Sprintf("check powerd and the network of %s; if the machine is off, coordinator node remove %s --powered-off frees its charge", name, name)))
 	}
-	if heard := n.HeardMs != nil && time.Duration(n.GetHeardMs())*time.Millisecond <= view.StaleReport; heard && n.PowerUw == nil {
+	if heard := n.HeardMs != nil && time.Duration(n.GetHeardMs())*time.Millisecond <= view.StaleReport; heard && n.PowerUw == nil && !view.Awaited(n) {
 		out = append(out, New("power-unknown", Warn, name, fmt.Sprintf("%s reports no power; the power of its domains is a lower bound", name),
 			"powerd sensor list on "+name+" shows which sensor is missing"))
 	}
@@ -333,7 +333,7 @@ func drawnText(dom *headroomv1.Domain) string {
 func Items(list []Alarm) []*headroomv1.HealthItem {
 	out := make([]*headroomv1.HealthItem, 0, len(list))
 	for _, a := range list {
-		out = append(out, &headroomv1.HealthItem{Code: a.Code, Severity: a.Severity, Text: a.Text, Hint: a.Hint})
+		out = append(out, &headroomv1.HealthItem{Code: a.Code, Severity: a.Severity, Subject: a.Subject, Text: a.Text, Hint: a.Hint})
 	}
 	return out
 }

@@ -67,7 +67,7 @@ func TestNodeAlarms(t *testing.T) {
 	for want, n := range map[string]*headroomv1.Node{
 		"":                 {Name: "n1", State: "ok", HeardMs: new(int64(100)), PowerUw: new(int64(1)), CertificateEndsUs: new(now.Add(CertificateSoon + time.Minute).UnixMicro())},
 		"node-lost/n1":     {Name: "n1", State: "lost", HeardMs: new(int64(9000))},
-		"power-unknown/n1": {Name: "n1", State: "observing", HeardMs: new(int64(100))},
+		"power-unknown/n1": {Name: "n1", State: "observing", HeardMs: new(int64(100)), StateSinceUs: new(now.Add(-view.StaleReport).UnixMicro())},
 		"cert-expires/n1":  {Name: "n1", State: "ok", HeardMs: new(int64(100)), PowerUw: new(int64(1)), CertificateEndsUs: new(now.Add(CertificateSoon - time.Minute).UnixMicro())},
 	} {
 		got := nodeAlarms(n, now)

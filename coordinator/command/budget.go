@@ -63,6 +63,7 @@ type domainItem struct {
 
 	PowerKnownW       *float64 `json:"power_known_w"`
 	PowerUnknownNodes *uint32  `json:"power_unknown_nodes"`
+	PowerAwaitedNodes uint32   `json:"power_awaited_nodes"`
 
 	Nodes        uint32   `json:"nodes"`
 	RatingW      *float64 `json:"rating_w"`

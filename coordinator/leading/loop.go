@@ -46,7 +46,7 @@ type NodeStreams interface {
 	// Grant pushes a lease to a node.
 	Grant(g ledger.NodeGrant)
 	// Wait sends a node the reason why it is charged but gets no lease.
-	Wait(node, reason string)
+	Wait(leader.Wait)
 	// Conflicts returns, by node name, why another machine that used the name lately was refused.
 	Conflicts() map[string]string
 	// CertificateEnds returns the ends of the certificates that connected nodes have shown, by node.
@@ -271,7 +271,7 @@ func (l *Loop) carryOut(ctx context.Context, o leader.Output) {
 		l.nodes.Grant(o.NodeGrant)
 	case leader.Wait:
 		l.waiting++
-		l.nodes.Wait(o.Node, o.Reason)
+		l.nodes.Wait(o)
 	case leader.Caps:
 		l.caps.PushCaps(l.epoch, o.Nodes)
 	case leader.Ticked:

@@ -103,10 +103,10 @@ func (o *outbox) Grant(g ledger.NodeGrant) {
 	o.grants = append(o.grants, g)
 }
 
-func (o *outbox) Wait(node, reason string) {
+func (o *outbox) Wait(x leader.Wait) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waits[node] = reason
+	o.waits[x.Node] = x.Reason
 }
 
 func (o *outbox) Lead(lease.Epoch) {}

@@ -137,6 +137,9 @@ func (j judged) message(now time.Time) *headroomv1.MemberHealth {
 		}
 		if !h.Since.IsZero() {
 			ms := now.Sub(h.Since).Milliseconds()
+			if up := j.fact.said.GetUptimeMs(); up > 0 { // a restart may be too short for raft to notice
+				ms = min(ms, up+now.Sub(j.fact.at).Milliseconds())
+			}
 			m.StableMs = &ms
 		}
 	}

@@ -90,7 +90,7 @@ func New(c Config) *Members {
 	roster := &Roster{self: c.Self, configured: c.Configured, group: c.Group, machine: c.Machine}
 	return &Members{
 		Roster: roster,
-		Facts:  &Facts{roster: roster, peers: c.Peers, wall: c.Wall, gossip: c.Gossip, facts: map[string]fact{}, words: map[string]farewell{}},
+		Facts:  &Facts{roster: roster, peers: c.Peers, wall: c.Wall, began: time.Now(), gossip: c.Gossip, facts: map[string]fact{}, words: map[string]farewell{}},
 		join:   c.Join, stateDir: c.StateDir, leads: c.Leads, commit: c.Commit, whileLeading: c.WhileLeading, logger: c.Logger,
 		kick: make(chan struct{}, 1), stuck: map[string]error{},
 	}

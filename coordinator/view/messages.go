@@ -75,7 +75,7 @@ func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
 	case n.Drained && n.Grantable() && m.GetState() != StateLost:
 		m.State = stateDrained
 	case n.Released:
-		m.State = stateReleased
+		m.State, m.TargetUw = stateReleased, 0 // it holds no cap any more
 	case !n.Controlled:
 		m.State = stateObserving
 	}

@@ -191,3 +191,12 @@ func TestANewLeaderAwaitsReports(t *testing.T) {
 		}
 	}
 }
+
+// A released node is not shown with the cap that it had.
+func TestReleasedNodeHasNoCap(t *testing.T) {
+	t.Parallel()
+	n := ledger.Node{Name: "a", Domain: "site/lab", Admitted: true, Controlled: true, Released: true, Target: 100 * units.Watt, Rated: 200 * units.Watt}
+	if m := Node(stateOfThree(), heardFrom(), n); m.GetState() != stateReleased || m.GetTargetUw() != 0 {
+		t.Errorf("%s with a cap of %d", m.GetState(), m.GetTargetUw())
+	}
+}
