@@ -99,7 +99,7 @@ func (x *exchange) message(m *headroomv1.CoordinatorMessage) {
 	case *headroomv1.CoordinatorMessage_Denied:
 		x.denied.told(msg.Denied)
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
-		x.lease.Answered(x.lease.Beats())
+		x.lease.Waits(msg.NotAdmitted.GetBrakeLifted())
 		x.health.Warn(true, "not-admitted",
 			"no lease granted yet: "+msg.NotAdmitted.GetReason(),
 			"see coordinator node explain "+x.cfg.Node)

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func (c clusterService) ListNodes(ctx context.Context, r *connect.Request[headro
 func (c clusterService) ListEvents(ctx context.Context, r *connect.Request[headroomv1.ListEventsRequest]) (*connect.Response[headroomv1.ListEventsResponse], error) {
 	out := &headroomv1.ListEventsResponse{}
 	var err error
-	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, _ *leading.Known) {
+	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, k *leading.Known) {
 		for _, e := range st.Events {
 			if e.Revision > r.Msg.GetSinceRevision() {
 				out.Events = append(out.Events, &headroomv1.Event{
@@ -137,10 +138,16 @@ func (c clusterService) ListEvents(ctx context.Context, r *connect.Request[headr
 				})
 			}
 		}
+		for _, e := range k.Events() {
+			if e.GetRevision() > r.Msg.GetSinceRevision() {
+				out.Events = append(out.Events, e)
+			}
+		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(out.Events, func(a, b *headroomv1.Event) int { return cmp.Compare(a.GetRevision(), b.GetRevision()) })
 	if limit := int(r.Msg.GetLimit()); limit > 0 && len(out.Events) > limit {
 		out.Events = out.Events[len(out.Events)-limit:]
 	}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -54,11 +55,19 @@ func (s *server) observe() *metrics.View {
 
 // alarms returns the alarms of the cluster as far as this server can tell; k is nil on a follower.
 func (s *server) alarms(st *ledger.State, k *leading.Known, nodes []*headroomv1.Node) []alarms.Alarm {
+	if k != nil {
+		return k.Alarms(st, nodes)
+	}
 	out := append(s.braking.Alarms(st), k.Alarms(st, nodes)...)
-	if id, _ := s.group.Leader(); k == nil && id == "" {
+	if id, _ := s.group.Leader(); id == "" {
 		out = append([]alarms.Alarm{alarms.NoLeader(s.cfg.ID)}, out...)
 	}
 	return out
+}
+
+// ownAlarms returns those of a leader's servers and of its brakes.
+func (s *server) ownAlarms(st *ledger.State) []alarms.Alarm {
+	return slices.Concat(s.members.Alarms(), s.braking.Alarms(st), s.brakes.Alarms())
 }
 
 // observeGroup adds the leader's data about the servers.
@@ -69,12 +78,10 @@ func (s *server) observeGroup(v *metrics.View) {
 	}
 	v.Lag = map[string]uint64{}
 	for _, m := range h.Members {
-		v.Health = append(v.Health, m.GetHealth()...)
 		if m.Lag != nil {
 			v.Lag[m.GetId()] = m.GetLag()
 		}
 	}
-	v.Health = append(v.Health, h.Group...)
 }
 
 // sizeOf returns the size of the files below a folder, nil if it cannot be read.

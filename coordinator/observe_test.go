@@ -1,4 +1,5 @@
-// Claims: every alarm is a health item of the metrics; a leader and a follower each
+// Claims: every alarm is a health item of the metrics; what is wrong with a server is told alike by status, alarms,
+// metrics and events; a leader and a follower each
 // tell Prometheus what they know; the time above a budget is counted while the
 // power is known, and only then; a missed tick leaves a recording, at most one a
 // minute and so many on disk.
@@ -7,11 +8,16 @@ package coordinator
 import (
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	dto "github.com/prometheus/client_model/go"
 
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/consensus"
 	"headroom/coordinator/metrics"
 	"headroom/units"
 )
@@ -112,6 +118,63 @@ func TestALeaderAndAFollowerTellWhatTheyKnow(t *testing.T) {
 			if points, ok := follow[unknown]; ok {
 				t.Errorf("a follower tells %s %v", unknown, points)
 			}
+		}
+	})
+}
+
+// A server that is gone is in the status, among the alarms, in the metrics and in the events, as it is in the health
+// of the servers; and its end is an event too.
+func TestHealthIsTheSameEverywhere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3, 700*units.Watt)
+		l := c.leader()
+		c.seated("c1", "c2", "c3")
+		time.Sleep(consensus.StableFor)
+		away := slices.DeleteFunc([]string{"c1", "c2", "c3"}, func(id string) bool { return id == l.cfg.ID })[0]
+		c.kill(away)
+		time.Sleep(6 * time.Second)
+		cluster := clusterService{c.leader().server}
+		status, err := cluster.GetStatus(t.Context(), connect.NewRequest(&headroomv1.GetStatusRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := cluster.ListAlarms(t.Context(), connect.NewRequest(&headroomv1.ListAlarmsRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shown, listed []string
+		for _, i := range status.Msg.GetAlarms() {
+			shown = append(shown, i.GetSeverity()+" "+i.GetCode())
+		}
+		for _, a := range list.Msg.GetAlarms() {
+			listed = append(listed, a.GetKey())
+			if a.GetSinceUs() == 0 {
+				t.Errorf("alarm %s has no begin", a.GetKey())
+			}
+		}
+		if want := []string{"fail member-silent", "warn group-fragile"}; !slices.Equal(shown, want) {
+			t.Errorf("status shows %q, want %q", shown, want)
+		}
+		if want := []string{"member-silent/" + away, "group-fragile/cluster"}; !slices.Equal(listed, want) {
+			t.Errorf("alarms are %q, want %q", listed, want)
+		}
+		if got := toldBy(t, c.leader().server)["headroom_health"]; got["member-silent fail "] != 1 || got["group-fragile warn "] != 1 {
+			t.Errorf("metrics tell %v", got)
+		}
+		c.start(away)
+		time.Sleep(6 * time.Second)
+		events, err := cluster.ListEvents(t.Context(), connect.NewRequest(&headroomv1.ListEventsRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var turns []string
+		for _, e := range events.Msg.GetEvents() {
+			if strings.HasPrefix(e.GetWhat(), "alarm member-silent/"+away) {
+				turns = append(turns, e.GetWhat())
+			}
+		}
+		if n := len(turns); n < 2 || !strings.HasSuffix(turns[n-2], "began") || !strings.HasSuffix(turns[n-1], "ended") {
+			t.Errorf("events %q", turns)
 		}
 	})
 }

@@ -291,7 +291,7 @@ func (s *server) newLoop(e lease.Epoch) *leading.Loop {
 	return leading.New(leading.Config{
 		Server: s.cfg.ID, Epoch: e, Timing: s.cfg.timing(), Found: &ledger.Found{Domains: s.cfg.founding()},
 		Log: s.group, Machine: s.machine, Nodes: s.streams.Nodes, Schedulers: s.streams.Schedulers, Announce: s.streams.Lead,
-		Verify: s.group.Verify, Clocks: s.members.Clocks, Wall: s.wall, PoweredOff: s.poweredOff, Brakes: s.brakes, Decider: s.newDecider(),
+		Verify: s.group.Verify, Clocks: s.members.Clocks, Wall: s.wall, PoweredOff: s.poweredOff, Brakes: s.brakes, Alarms: s.ownAlarms, Decider: s.newDecider(),
 		Counts: s.counts, Traces: s.traces, Missed: s.recorder.Missed, Logger: s.logger,
 	})
 }

@@ -352,14 +352,14 @@ func (n *Node) Report(now Instant, excess units.Power, known bool) Heartbeat {
 // Told takes in what a lease reports whether it is taken or not: which heartbeat it answers,
 // and which brake is lifted, unless its leadership is older than that of the lease last taken.
 func (n *Node) Told(g Grant) {
-	n.Answered(g.Heartbeat)
+	n.heard(g.Heartbeat)
 	if g.Stamp.Epoch.Compare(n.holder.Memory().Highest.Epoch) >= 0 {
 		n.lifted = g.BrakeLifted
 	}
 }
 
-// Answered takes in that a heartbeat was answered, with a lease or with why there is none.
-func (n *Node) Answered(heartbeat uint64) { n.answered = max(n.answered, min(heartbeat, n.beats)) }
+// heard takes in that a heartbeat was answered, with a lease or with why there is none.
+func (n *Node) heard(heartbeat uint64) { n.answered = max(n.answered, min(heartbeat, n.beats)) }
 
 // Leave begins to ask for a release: until Stay or Release no grant is taken.
 func (n *Node) Leave() { n.leaving = true }
@@ -437,6 +437,12 @@ func (n *Node) EverHeld() bool { return n.held }
 
 // Applied is the newest stamp that hardware holds as read back.
 func (n *Node) Applied() Stamp { return n.applied }
+
+// Waits takes in that the newest heartbeat was answered without a lease, and which brake generation the log has lifted.
+func (n *Node) Waits(lifted uint64) {
+	n.heard(n.beats)
+	n.lifted = max(n.lifted, lifted)
+}
 
 // Beats is the number of the newest heartbeat, AnsweredBeat that of the newest answered.
 func (n *Node) Beats() uint64 { return n.beats }

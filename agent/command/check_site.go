@@ -51,7 +51,7 @@ func checkLeader(ctx context.Context, s site) []finding {
 		return []finding{{"leader", checkFail, "not reached without a certificate: " + oneLine(err), config.HintOf(err)}}
 	}
 	defer peers.Close()
-	leader, err := rpc.Search{Addrs: addrs, Patience: leaderPatience, Refused: rpc.RefusedWait}.ToLeader(ctx, func(addr string) error {
+	leader, err := rpc.Search{Addrs: addrs, Patience: leaderPatience, Refused: rpc.RefusedWait, Probe: peers.Probe}.ToLeader(ctx, func(addr string) error {
 		var err error
 		domains, nodes, err = askSite(ctx, peers, addr, s.cfg.Node)
 		return err

@@ -3,7 +3,8 @@
 //
 // The one idea: an alarm is active as long as its cause. None is stored; all are derived
 // from the state and from what the leader hears, and a Tracker remembers since when each is
-// active. An acknowledgement counts for an alarm that began before it.
+// active, and which have begun and ended. An acknowledgement counts for an alarm that began
+// before it. Everything that shows the health of servers, nodes and jobs shows these alarms.
 //
 // What it never does: notify anybody, or hide an acknowledged alarm.
 package alarms
@@ -12,8 +13,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -48,28 +49,50 @@ func New(code, severity, subject, text, hint string) Alarm {
 // Key identifies an alarm when it is acknowledged.
 func (a Alarm) Key() string { return a.Code + "/" + a.Subject }
 
-// Tracker remembers since when each alarm is active. Only one goroutine may use it.
+// turnsMost bounds the remembered begins and ends of alarms.
+const turnsMost = 256
+
+// Turn is the begin or the end of an alarm.
+type Turn struct {
+	// What names the alarm and whether it began or ended; Text is what was wrong.
+	What, Text string
+	At         time.Time
+	// Revision of the state at that time.
+	Revision uint64
+}
+
+// Tracker remembers since when each alarm is active, and the newest turns. Only one goroutine may use it.
 type Tracker struct {
 	since map[string]time.Time
+	turns []Turn
 }
 
 // NewTracker returns an empty tracker.
 func NewTracker() *Tracker { return &Tracker{since: map[string]time.Time{}} }
 
+// Turns returns the newest begins and ends, oldest first.
+func (t *Tracker) Turns() []Turn { return t.turns }
+
 // Look records the active alarms: new ones begin, ended ones are removed.
-func (t *Tracker) Look(now []Alarm, at time.Time) {
+func (t *Tracker) Look(now []Alarm, at time.Time, revision uint64) {
 	here := make(map[string]bool, len(now))
 	for _, a := range now {
+		if here[a.Key()] {
+			continue
+		}
 		here[a.Key()] = true
 		if _, ok := t.since[a.Key()]; !ok {
 			t.since[a.Key()] = at
+			t.turns = append(t.turns, Turn{"alarm " + a.Key() + " began", a.Text, at, revision})
 		}
 	}
-	for key := range t.since {
+	for _, key := range slices.Sorted(maps.Keys(t.since)) {
 		if !here[key] {
+			t.turns = append(t.turns, Turn{What: "alarm " + key + " ended", At: at, Revision: revision})
 			delete(t.since, key)
 		}
 	}
+	t.turns = slices.Delete(t.turns, 0, max(0, len(t.turns)-turnsMost))
 }
 
 // Check returns ErrUnknown if no alarm with the key is active.
@@ -88,8 +111,12 @@ func Of(s *ledger.State, domains []*headroomv1.Domain, nodes []*headroomv1.Node,
 	}
 	out = append(out, stateAlarms(s)...)
 	out = append(out, domainAlarms(domains)...)
+	lost, folded := lostDomains(domains, nodes)
+	out = append(out, lost...)
 	for _, n := range nodes {
-		out = append(out, nodeAlarms(n, time.Now())...)
+		if !folded[n.GetName()] {
+			out = append(out, nodeAlarms(n, time.Now())...)
+		}
 		for _, h := range n.GetHealth() {
 			add(h.GetCode(), h.GetSeverity(), n.GetName(), h.GetHint(), "%s: %s", n.GetName(), h.GetText())
 		}
@@ -130,13 +157,46 @@ func causesOf(code string) []string {
 	case "measured-above-reserved":
 		return []string{"limit-drift", "limit-refused", "limit-unread", "lost-package", "new-package", "rating-exceeded", "rival", "twin-limit"}
 	case "shortfall":
-		return []string{"brake-set", "node-lost", "rating-waits", "restored"}
+		return []string{"brake-set", "domain-lost", "node-lost", "rating-waits", "restored"}
 	}
 	return nil
 }
 
 // CertificateSoon is how long before its end a certificate is an alarm.
 const CertificateSoon = 14 * 24 * time.Hour
+
+// lostDomains returns one alarm for each domain of which all nodes, at least two, are lost and whose parent
+// has others, and the nodes that it stands for.
+func lostDomains(domains []*headroomv1.Domain, nodes []*headroomv1.Node) (out []Alarm, folded map[string]bool) {
+	parent, all, lost := map[string]string{}, map[string]int{}, map[string][]*headroomv1.Node{}
+	for _, d := range domains {
+		parent[d.GetName()] = d.GetParent()
+	}
+	for _, n := range nodes {
+		for d := n.GetDomain(); d != "" && n.GetState() != view.StateOff; d = parent[d] {
+			all[d]++
+			if n.GetState() == view.StateLost {
+				lost[d] = append(lost[d], n)
+			}
+		}
+	}
+	whole := func(d string) bool { return all[d] > 1 && len(lost[d]) == all[d] }
+	folded = map[string]bool{}
+	for _, d := range domains {
+		name := d.GetName()
+		if !whole(name) || whole(d.GetParent()) {
+			continue
+		}
+		var names []string
+		var charge units.Power
+		for _, n := range lost[name] {
+			names, charge, folded[n.GetName()] = append(names, n.GetName()), charge+units.Power(n.GetChargeUw()), true
+		}
+		out = append(out, New("domain-lost", Fail, name, fmt.Sprintf("all %d nodes of %s are lost, charged %v: %s", len(names), name, charge, cli.NodeSet(names)),
+			"check the power and the network of "+name+"; see "+runbooks+"domain-lost.md"))
+	}
+	return out, folded
+}
 
 // nodeAlarms are those of one node that the coordinator raises itself.
 func nodeAlarms(n *headroomv1.Node, now time.Time) []Alarm {
@@ -153,7 +213,7 @@ func nodeAlarms(n *headroomv1.Node, now time.Time) []Alarm {
 		}
 		out = append(out, New("node-lost", Warn, name, fmt.Sprintf("%s is lost, charged %v; %s", name, units.Power(n.GetChargeUw()), age), hint))
 	}
-	if heard := n.HeardMs != nil && time.Duration(n.GetHeardMs())*time.Millisecond <= view.StaleReport; heard && n.PowerUw == nil {
+	if heard := n.HeardMs != nil && time.Duration(n.GetHeardMs())*time.Millisecond <= view.StaleReport; heard && n.PowerUw == nil && !view.Awaited(n) {
 		out = append(out, New("power-unknown", Warn, name, fmt.Sprintf("%s reports no power; the power of its domains is a lower bound", name),
 			"powerd sensor list on "+name+" shows which sensor is missing"))
 	}
@@ -196,7 +256,7 @@ func stateAlarms(s *ledger.State) []Alarm {
 			}
 		}
 		out = append(out, Alarm{
-			"restored", Warn, "cluster", fmt.Sprintf("restored as incarnation %d: no cap is raised until %s reported: %s", s.Epoch.Incarnation, cli.Count(len(silent), "more node"), strings.Join(silent, ", ")),
+			"restored", Warn, "cluster", fmt.Sprintf("restored as incarnation %d: no cap is raised until %s reported: %s", s.Epoch.Incarnation, cli.Count(len(silent), "more node"), cli.NodeSet(silent)),
 			"start powerd on them; for a machine that is off: coordinator node remove NODE --powered-off",
 		})
 	}
@@ -285,7 +345,7 @@ func drawnText(dom *headroomv1.Domain) string {
 func Items(list []Alarm) []*headroomv1.HealthItem {
 	out := make([]*headroomv1.HealthItem, 0, len(list))
 	for _, a := range list {
-		out = append(out, &headroomv1.HealthItem{Code: a.Code, Severity: a.Severity, Text: a.Text, Hint: a.Hint})
+		out = append(out, &headroomv1.HealthItem{Code: a.Code, Severity: a.Severity, Subject: a.Subject, Text: a.Text, Hint: a.Hint})
 	}
 	return out
 }

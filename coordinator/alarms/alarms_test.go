@@ -1,14 +1,17 @@
-// Claims: a cause stands above its consequence; nodes without power or with a certificate that expires soon are
+// Claims: a domain that is lost whole is one critical alarm; the begins and ends of alarms are remembered; a cause stands above its consequence; nodes without power or with a certificate that expires soon are
 // alarms; power above what is charged is an alarm though a node is unknown; a job that ended below its quality floor is an alarm for a day; one that has not
 // ended by its deadline is one until it ends.
 package alarms
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/view"
 	"headroom/ledger"
 )
 
@@ -64,7 +67,7 @@ func TestNodeAlarms(t *testing.T) {
 	for want, n := range map[string]*headroomv1.Node{
 		"":                 {Name: "n1", State: "ok", HeardMs: new(int64(100)), PowerUw: new(int64(1)), CertificateEndsUs: new(now.Add(CertificateSoon + time.Minute).UnixMicro())},
 		"node-lost/n1":     {Name: "n1", State: "lost", HeardMs: new(int64(9000))},
-		"power-unknown/n1": {Name: "n1", State: "observing", HeardMs: new(int64(100))},
+		"power-unknown/n1": {Name: "n1", State: "observing", HeardMs: new(int64(100)), StateSinceUs: new(now.Add(-view.StaleReport).UnixMicro())},
 		"cert-expires/n1":  {Name: "n1", State: "ok", HeardMs: new(int64(100)), PowerUw: new(int64(1)), CertificateEndsUs: new(now.Add(CertificateSoon - time.Minute).UnixMicro())},
 	} {
 		got := nodeAlarms(n, now)
@@ -103,5 +106,48 @@ func TestLowerBoundAboveTheCharge(t *testing.T) {
 	d.PowerKnownUw = new(int64(100e6))
 	if got := domainAlarms([]*headroomv1.Domain{d}); len(got) != 0 {
 		t.Errorf("alarms %v", got)
+	}
+}
+
+func TestDomainLostIsOneAlarm(t *testing.T) {
+	t.Parallel()
+	domains := []*headroomv1.Domain{{Name: "site/lab"}, {Name: "rack/r1", Parent: "site/lab"}, {Name: "rack/r2", Parent: "site/lab"}, {Name: "rack/r3", Parent: "site/lab"}}
+	var nodes []*headroomv1.Node
+	for i := range 60 {
+		nodes = append(nodes, &headroomv1.Node{Name: fmt.Sprintf("n%02d", i+1), Domain: "rack/r1", State: view.StateLost, ChargeUw: 190e6})
+	}
+	nodes = append(nodes,
+		&headroomv1.Node{Name: "n61", Domain: "rack/r1", State: view.StateOff}, &headroomv1.Node{Name: "n62", Domain: "rack/r3", State: view.StateLost},
+		&headroomv1.Node{Name: "n63", Domain: "rack/r2", State: view.StateOK})
+	var got []string
+	for _, a := range Of(ledger.New(), domains, nodes, nil) {
+		got = append(got, a.Severity+" "+a.Key()+": "+a.Text)
+	}
+	want := "fail domain-lost/rack/r1: all 60 nodes of rack/r1 are lost, charged 11400.0 W: n[01-60]"
+	if len(got) != 2 || got[0] != want || !strings.HasPrefix(got[1], "warn node-lost/n62: ") {
+		t.Errorf("alarms %q, want %q and node-lost of n62", got, want)
+	}
+	nodes[len(nodes)-1].State = view.StateLost
+	if all := Of(ledger.New(), domains, nodes, nil); len(all) != 1 || all[0].Key() != "domain-lost/site/lab" {
+		t.Errorf("alarms %+v, want one of the whole site", all)
+	}
+}
+
+func TestTurnsAreRemembered(t *testing.T) {
+	t.Parallel()
+	tracker, now := NewTracker(), time.Now()
+	lost := New("node-lost", Warn, "n1", "n1 is lost", "")
+	tracker.Look([]Alarm{lost, lost}, now, 4)
+	tracker.Look([]Alarm{lost}, now.Add(time.Second), 5)
+	tracker.Look(nil, now.Add(2*time.Second), 6)
+	want := []Turn{{"alarm node-lost/n1 began", "n1 is lost", now, 4}, {"alarm node-lost/n1 ended", "", now.Add(2 * time.Second), 6}}
+	if got := tracker.Turns(); !slices.Equal(got, want) {
+		t.Errorf("turns %+v, want %+v", got, want)
+	}
+	for i := range 2 * turnsMost {
+		tracker.Look([]Alarm{New("node-lost", Warn, fmt.Sprint(i), "", "")}, now, 7)
+	}
+	if n := len(tracker.Turns()); n != turnsMost {
+		t.Errorf("%d turns are remembered, at most %d may be", n, turnsMost)
 	}
 }

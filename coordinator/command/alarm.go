@@ -134,14 +134,18 @@ type check struct {
 func newCheck(r *headroomv1.ListAlarmsResponse) check {
 	c := check{leader: r.GetMeta().GetServer()}
 	for _, a := range r.GetAlarms() {
-		if a.GetItem().GetSeverity() == "fail" {
-			c.failed++
-		} else {
-			c.warned++
-		}
+		c.count(a.GetItem())
 		c.lines = append(c.lines, fmt.Sprintf("%-5s %s: %s", severityWord(a.GetItem()), a.GetKey(), a.GetItem().GetText()))
 	}
 	return c
+}
+
+func (c *check) count(i *headroomv1.HealthItem) {
+	if i.GetSeverity() == "fail" {
+		c.failed++
+	} else {
+		c.warned++
+	}
 }
 
 func (c check) String() string {

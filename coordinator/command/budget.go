@@ -63,6 +63,7 @@ type domainItem struct {
 
 	PowerKnownW       *float64 `json:"power_known_w"`
 	PowerUnknownNodes *uint32  `json:"power_unknown_nodes"`
+	PowerAwaitedNodes uint32   `json:"power_awaited_nodes"`
 
 	Nodes        uint32   `json:"nodes"`
 	RatingW      *float64 `json:"rating_w"`
@@ -325,11 +326,6 @@ func (b *budgetChange) print(cmd *cobra.Command, r *headroomv1.SetBudgetResponse
 
 func (b *budgetChange) text(w io.Writer, r *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation) error {
 	before, after := r.GetBefore(), r.GetAfter()
-	var moves []string
-	for _, m := range r.GetMoves() {
-		moves = append(moves, fmt.Sprintf("%s %.1f -> %s", m.GetNode(), watts(m.GetFromUw()), shownWatts(m.GetToUw())))
-	}
-	moves = append(moves, r.GetShortfall()...)
 	if _, err := fmt.Fprintf(w, "%s at revision %d\n", before.GetName(), r.GetMeta().GetRevision()); err != nil {
 		return err
 	}
@@ -343,7 +339,7 @@ func (b *budgetChange) text(w io.Writer, r *headroomv1.SetBudgetResponse, confir
 	if err := table.Table(w, []string{"", "now", "new", "change", ""}, [][]string{
 		{"budget", shownWatts(before.GetBudgetUw()), cli.Watts(b.to), change(before.GetBudgetUw(), int64(b.to)), ""},
 		{"unmanaged", shownWatts(before.GetUnmanagedUw()), shownWatts(after.GetUnmanagedUw()), "", ""},
-		{"reserved", shownWatts(before.GetReservedUw()), shownWatts(after.GetReservedUw()), change(before.GetReservedUw(), after.GetReservedUw()), strings.Join(moves, "; ")},
+		{"reserved", shownWatts(before.GetReservedUw()), shownWatts(after.GetReservedUw()), change(before.GetReservedUw(), after.GetReservedUw()), strings.Join(movesText(w, r.GetMoves(), r.GetShortfall()), "; ")},
 		{"headroom", shownWatts(before.GetHeadroomUw()), shownWatts(after.GetHeadroomUw()), "", ""},
 	}); err != nil {
 		return err

@@ -62,6 +62,11 @@ func (o *operator) reach() (rpc.Peers, []string, error) {
 	if o.peers != nil {
 		return *o.peers, addrs, nil
 	}
+	for _, addr := range addrs {
+		if err := cli.HasPort("--addr", addr, "7400"); err != nil {
+			return rpc.Peers{}, nil, err
+		}
+	}
 	p, err := o.open(len(addrs) > 0)
 	if err != nil {
 		return rpc.Peers{}, nil, err
@@ -158,7 +163,7 @@ func callWithin[Client, Req, Res any](
 		return nil, err
 	}
 	var res *connect.Response[Res]
-	search := rpc.Search{Addrs: o.fromLeader(addrs), Patience: patience, Refused: rpc.RefusedWait, Waiting: o.waiting(doing, patience)}
+	search := rpc.Search{Addrs: o.fromLeader(addrs), Patience: patience, Refused: rpc.RefusedWait, Waiting: o.waiting(doing, patience), Probe: peers.Probe}
 	addr, err := search.ToLeader(ctx, func(addr string) error {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()

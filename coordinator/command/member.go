@@ -14,6 +14,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/consensus"
 	"headroom/internal/cli"
 	"headroom/internal/pause"
 	"headroom/internal/rpc"
@@ -232,7 +233,8 @@ func memberHealth(o *operator) *cobra.Command {
 	var w cli.Watch
 	cmd := &cobra.Command{
 		Use: "health", Short: "Show the health of every server", Args: cobra.NoArgs,
-		Long:    "Show the health of every server: contact, lag, disk, clock and version. Exits with 1 if a server is not healthy.",
+		Long: "Show the health of every server: contact, lag, disk, clock and version. Exits with 1 if a server is not healthy, with 8 if one has\n" +
+			"not been stable for ten seconds: it has just been restarted, or the leader has just been elected.",
 		Example: "  coordinator member health\n  coordinator member health -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Run(cmd, func() error {
@@ -265,11 +267,28 @@ func unhealthy(r *headroomv1.GetMemberHealthResponse) error {
 		}
 	}
 	if len(ill) == 0 {
-		return nil
+		return unsettled(r)
 	}
 	return &cli.Error{
 		Code: "unhealthy", Exit: cli.ExitFailed, Message: fmt.Sprintf("%d of %d servers not healthy: %s", len(ill), len(r.GetMembers()), strings.Join(ill, ", ")),
 		Hint: "the lines above have the reasons and what to do",
+	}
+}
+
+// unsettled returns an error if some server has not been healthy for long enough to rely on it.
+func unsettled(r *headroomv1.GetMemberHealthResponse) error {
+	var young []string
+	for _, m := range r.GetMembers() {
+		if m.StableMs != nil && len(r.GetMembers()) > 1 && m.GetStableMs() < consensus.StableFor.Milliseconds() {
+			young = append(young, fmt.Sprintf("%s for %s", m.GetId(), shownAge(m.GetStableMs())))
+		}
+	}
+	if len(young) == 0 {
+		return nil
+	}
+	return &cli.Error{
+		Code: "not-stable", Exit: cli.ExitDegraded, Message: fmt.Sprintf("healthy, but not yet stable for %v: %s", consensus.StableFor, strings.Join(young, ", ")),
+		Hint: "wait a few seconds and check again",
 	}
 }
 

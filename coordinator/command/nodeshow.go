@@ -83,7 +83,7 @@ func accountRows(n *headroomv1.Node) [][]string {
 	rows := [][]string{
 		{"node", n.GetName(), "domain " + n.GetDomain() + "; " + labelsText(n)},
 		{"state", state, "last report " + cli.Opt(n.HeardMs, func(ms int64) string { return shownAge(ms) + " ago" })},
-		{"cap", shownWatts(n.GetTargetUw()), fmt.Sprintf("effective %s, fail-safe %s, min %s, max %s, rated %s", cli.Opt(n.EffectiveUw, shownWatts), shownWatts(n.GetFailSafeUw()),
+		{"cap", nodeCap(n), fmt.Sprintf("effective %s, fail-safe %s, min %s, max %s, rated %s", cli.Opt(n.EffectiveUw, shownWatts), shownWatts(n.GetFailSafeUw()),
 			shownWatts(n.GetLeastUw()), shownWatts(n.GetMaxUw()), ratedText(n))},
 		{"charge", shownWatts(n.GetChargeUw()), "what the budget counts for it; ceiling " + shownWatts(n.GetCeilingUw())},
 		{"power", cli.Opt(n.PowerUw, shownWatts), use + "demand " + cli.Opt(n.DemandUw, shownWatts) + ", limited " + cli.Opt(n.LimitedRatio, cli.Percent)},

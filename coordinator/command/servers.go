@@ -64,7 +64,7 @@ func (o *operator) anyMembers(ctx context.Context) ([]*headroomv1.Member, *headr
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, addr := range addrs {
+	for _, addr := range rpc.Answering(ctx, addrs, peers.Probe) {
 		asked, cancel := context.WithTimeout(ctx, serverPatience)
 		var r *connect.Response[headroomv1.GetStatusResponse]
 		r, err = headroomv1connect.NewClusterServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...).

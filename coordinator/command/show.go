@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -67,6 +68,7 @@ type statusItem struct {
 	PowerW     *float64          `json:"power_w" of:"site.measured_uw"`
 	KnownW     *float64          `json:"power_known_w" of:"site.power_known_uw"`
 	Unknown    *uint32           `json:"power_unknown_nodes" of:"site.power_unknown_nodes"`
+	Awaited    uint32            `json:"power_awaited_nodes" of:"site.power_awaited_nodes"`
 	Nodes      map[string]uint32 `json:"nodes" of:"-"`
 	Leader     *string           `json:"leader"`
 	Servers    []memberItem      `json:"servers"`
@@ -94,20 +96,36 @@ func powerText(d *headroomv1.Domain) string {
 	case d.MeasuredUw != nil:
 		return shownWatts(d.GetMeasuredUw())
 	case d.PowerKnownUw != nil:
-		return fmt.Sprintf("%s + %s unknown", shownWatts(d.GetPowerKnownUw()), cli.Count(int(unknown), "node"))
+		return shownWatts(d.GetPowerKnownUw()) + " + " + unknownText(unknown, d.GetPowerAwaitedNodes())
 	case unknown > 0:
-		return cli.Count(int(unknown), "node") + " unknown"
+		return unknownText(unknown, d.GetPowerAwaitedNodes())
 	}
 	return cli.Unknown
+}
+
+// unknownText is how many nodes' power is unknown, without those whose first reading is awaited.
+func unknownText(unknown, awaited uint32) string {
+	awaiting := fmt.Sprintf("awaiting %s", cli.Count(int(awaited), "reading"))
+	switch awaited {
+	case 0:
+		return cli.Count(int(unknown), "node") + " unknown"
+	case unknown:
+		return awaiting
+	}
+	return fmt.Sprintf("%s unknown, %s", cli.Count(int(unknown-awaited), "node"), awaiting)
 }
 
 // nodesText are the numbers of nodes by state.
 func nodesText(r *headroomv1.GetStatusResponse) string {
 	var parts []string
+	silent := "unknown"
+	if r.GetSite().PowerUnknownNodes != nil {
+		silent = "awaited" // a leader that has just begun
+	}
 	for _, x := range []struct {
 		n     uint32
 		state string
-	}{{r.GetNodesOk(), "ok"}, {r.GetNodesLost(), "lost"}, {r.GetNodesUnknown(), "unknown"}, {r.GetNodesOther(), "other"}} {
+	}{{r.GetNodesOk(), "ok"}, {r.GetNodesLost(), "lost"}, {r.GetNodesUnknown(), silent}, {r.GetNodesOther(), "other"}} {
 		if x.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", x.n, x.state))
 		}
@@ -118,7 +136,18 @@ func nodesText(r *headroomv1.GetStatusResponse) string {
 	return strings.Join(parts, ", ")
 }
 
+// statusTable writes the status; its alarms take what room a terminal has left.
 func (o *operator) statusTable(w io.Writer, r *headroomv1.GetStatusResponse) error {
+	others := &sized{}
+	others.cols, others.rows = cli.Screen(w)
+	if err := errors.Join(o.statusHead(others, r), unratedLine(others, r.GetUnratedDomains()), o.statusHead(w, r)); err != nil {
+		return err
+	}
+	return errors.Join(alarmLines(w, r.GetAlarms(), strings.Count(others.String(), "\n")), unratedLine(w, r.GetUnratedDomains()))
+}
+
+// statusHead writes the numbers of the site, and its servers.
+func (o *operator) statusHead(w io.Writer, r *headroomv1.GetStatusResponse) error {
 	s := r.GetSite()
 	err := o.out.Table(w, []string{"SITE", "BUDGET", "RESERVED", "UNMANAGED", "HEADROOM", "POWER", "NODES", "LEADER", "EPOCH", "REVISION"}, [][]string{{
 		strings.TrimPrefix(s.GetName(), "site/"), shownWatts(s.GetBudgetUw()), shownWatts(s.GetReservedUw()), shownWatts(s.GetUnmanagedUw()),
@@ -128,15 +157,8 @@ func (o *operator) statusTable(w io.Writer, r *headroomv1.GetStatusResponse) err
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "servers: %s\n", serversLine(r.GetServers())); err != nil {
-		return err
-	}
-	for _, a := range r.GetAlarms() {
-		if _, err := fmt.Fprintf(w, "alarm:   %s %s: %s\n         hint: %s\n", severityWord(a), a.GetCode(), a.GetText(), a.GetHint()); err != nil {
-			return err
-		}
-	}
-	return unratedLine(w, r.GetUnratedDomains())
+	_, err = io.WriteString(w, cli.Hanging(w, "servers: ", serversLine(r.GetServers())))
+	return err
 }
 
 // unratedLine warns of domains without a rating, and shows how to set the first one's.
@@ -144,8 +166,8 @@ func unratedLine(w io.Writer, domains []string) error {
 	if len(domains) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "warn:    no rating: %s; %s; set it: coordinator domain set %s --rating POWER\n",
-		strings.Join(domains, ", "), coordinator.UnratedText, domains[0])
+	_, err := io.WriteString(w, cli.Hanging(w, "warn:    ", fmt.Sprintf("no rating: %s; %s; set it: coordinator domain set %s --rating POWER",
+		strings.Join(domains, ", "), coordinator.UnratedText, domains[0])))
 	return err
 }
 

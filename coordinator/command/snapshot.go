@@ -402,7 +402,7 @@ func (o *operator) fetchSnapshot(ctx context.Context, stale bool) (snapshot.Head
 	if err != nil {
 		return h, nil, err
 	}
-	search := rpc.Search{Addrs: addrs, Patience: o.patience, Refused: rpc.RefusedWait, Waiting: o.waiting("snapshot save", o.patience)}
+	search := rpc.Search{Addrs: addrs, Patience: o.patience, Refused: rpc.RefusedWait, Waiting: o.waiting("snapshot save", o.patience), Probe: peers.Probe}
 	addr, err := search.ToLeader(ctx, func(addr string) error {
 		return rpc.Opened(func() (err error) {
 			h, state, err = receiveSnapshot(ctx, memberClient(peers, addr), stale)

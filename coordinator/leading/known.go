@@ -21,7 +21,7 @@ type Known struct {
 
 	server  string
 	nodes   NodeStreams
-	brakes  Brakes
+	others  func(*ledger.State) []alarms.Alarm
 	jobs    *jobLoop
 	targets *targetHistory
 	states  *nodeHistory
@@ -32,7 +32,7 @@ type Known struct {
 
 func newKnown(c Config, l *leadership, jobs *jobLoop) *Known {
 	return &Known{
-		leadership: l, server: c.Server, nodes: c.Nodes, brakes: c.Brakes, jobs: jobs,
+		leadership: l, server: c.Server, nodes: c.Nodes, others: c.Alarms, jobs: jobs,
 		targets: newTargetHistory(), states: newNodeHistory(), meters: meters{}, alarms: alarms.NewTracker(), budgets: budgetWatch{counts: c.Counts},
 	}
 }
@@ -45,7 +45,7 @@ func (k *Known) note() {
 		k.targets.look(s, at)
 		nodes := view.Nodes(s, k.Heard())
 		k.states.look(nodes, at)
-		k.alarms.Look(k.Alarms(s, nodes), at)
+		k.alarms.Look(k.Alarms(s, nodes), at, s.Revision)
 		k.budgets.look(view.Domains(s, k.Heard(), nodes), k.now())
 	})
 }
@@ -70,7 +70,7 @@ func (k *Known) ReportMeter(domain string, r view.Reading, age time.Duration) {
 func (k *Known) Alarms(s *ledger.State, nodes []*headroomv1.Node) []alarms.Alarm {
 	var own []alarms.Alarm
 	if k != nil {
-		own = k.own()
+		own = append(k.own(), k.others(s)...)
 	}
 	return alarms.Of(s, view.Domains(s, k.Heard(), nodes), nodes, own)
 }
@@ -94,7 +94,7 @@ func (k *Known) own() []alarms.Alarm {
 			"outgrown", alarms.Fail, "cluster", why, "stop this cluster, or stop the other one and restore this one from its newest snapshot",
 		))
 	}
-	return append(out, k.brakes.Alarms()...)
+	return out
 }
 
 // AlarmMessages returns alarms, on the leader with the time when each began.
@@ -102,13 +102,25 @@ func (k *Known) AlarmMessages(s *ledger.State, now []alarms.Alarm) []*headroomv1
 	if k == nil {
 		return alarms.Messages(s, nil, now)
 	}
-	k.alarms.Look(now, time.Now())
+	k.alarms.Look(now, time.Now(), s.Revision)
 	return alarms.Messages(s, k.alarms, now)
+}
+
+// Events returns the begins and ends of alarms that this leader has seen, oldest first.
+func (k *Known) Events() []*headroomv1.Event {
+	var out []*headroomv1.Event
+	if k == nil {
+		return nil
+	}
+	for _, x := range k.alarms.Turns() {
+		out = append(out, &headroomv1.Event{Revision: x.Revision, AtUs: x.At.UnixMicro(), Actor: "coordinator/" + k.server, What: x.What, Reason: x.Text})
+	}
+	return out
 }
 
 // CheckAlarm returns an error if no alarm with that key is active.
 func (k *Known) CheckAlarm(s *ledger.State, key string) error {
-	k.alarms.Look(k.Alarms(s, view.Nodes(s, k.Heard())), time.Now())
+	k.alarms.Look(k.Alarms(s, view.Nodes(s, k.Heard())), time.Now(), s.Revision)
 	return k.alarms.Check(key)
 }
 

@@ -3,6 +3,7 @@ package leading
 import (
 	"strings"
 	"testing"
+	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
@@ -33,6 +34,7 @@ func messageState() *ledger.State {
 func loopThatHeard(reports ...ledger.Report) *Loop {
 	d := New(testConfig(nil, statemachine.New(), &outbox{}, arbitration.New()))
 	d.open()
+	d.began = d.began.Add(-time.Minute) // long enough that a node that was not heard is lost
 	for _, r := range reports {
 		d.lead.Heard(ledger.New(), d.moment(), r)
 	}

@@ -46,7 +46,7 @@ type NodeStreams interface {
 	// Grant pushes a lease to a node.
 	Grant(g ledger.NodeGrant)
 	// Wait sends a node the reason why it is charged but gets no lease.
-	Wait(node, reason string)
+	Wait(leader.Wait)
 	// Conflicts returns, by node name, why another machine that used the name lately was refused.
 	Conflicts() map[string]string
 	// CertificateEnds returns the ends of the certificates that nodes have shown last, by node.
@@ -90,6 +90,9 @@ type Config struct {
 	PoweredOff func(ctx context.Context, address string) (bool, error)
 	// Brakes is this server's view of the brake.
 	Brakes Brakes
+	// Alarms returns what other parts of this server raise while it leads. It is called on the loop's goroutine
+	// and must not wait.
+	Alarms func(*ledger.State) []alarms.Alarm
 	// Decider decides about jobs.
 	Decider arbitration.Decider
 	// Counts are this server's metrics, Traces its spans; Missed asks for a recording of the process.
@@ -103,8 +106,6 @@ type Config struct {
 type Brakes interface {
 	// Known returns the newest brake that this server has received; generation 0 for none.
 	Known() brake.Signed
-	// Alarms returns the nodes that report a brake without a proof.
-	Alarms() []alarms.Alarm
 }
 
 // Loop drives one leadership (leader.Leader): it carries its outputs out, and brings it
@@ -270,7 +271,7 @@ func (l *Loop) carryOut(ctx context.Context, o leader.Output) {
 		l.nodes.Grant(o.NodeGrant)
 	case leader.Wait:
 		l.waiting++
-		l.nodes.Wait(o.Node, o.Reason)
+		l.nodes.Wait(o)
 	case leader.Caps:
 		l.caps.PushCaps(l.epoch, o.Nodes)
 	case leader.Ticked:

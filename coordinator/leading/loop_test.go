@@ -103,10 +103,10 @@ func (o *outbox) Grant(g ledger.NodeGrant) {
 	o.grants = append(o.grants, g)
 }
 
-func (o *outbox) Wait(node, reason string) {
+func (o *outbox) Wait(x leader.Wait) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waits[node] = reason
+	o.waits[x.Node] = x.Reason
 }
 
 func (o *outbox) Lead(lease.Epoch) {}
@@ -147,8 +147,6 @@ type noBrakes struct{}
 
 func (noBrakes) Known() brake.Signed { return brake.Signed{} }
 
-func (noBrakes) Alarms() []alarms.Alarm { return nil }
-
 // heardBrake is a brake that was heard.
 type heardBrake struct{ brake.Signed }
 
@@ -164,7 +162,7 @@ func testConfig(log Log, m *statemachine.Machine, out *outbox, brain arbitration
 			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
 		})},
 		Log: log, Machine: m, Nodes: out, Schedulers: out, Announce: out.Lead, Verify: func(context.Context) error { return nil },
-		Brakes: noBrakes{}, Decider: brain, Counts: metrics.NewCounts(), Missed: func() {}, Logger: slog.New(slog.DiscardHandler),
+		Brakes: noBrakes{}, Alarms: func(*ledger.State) []alarms.Alarm { return nil }, Decider: brain, Counts: metrics.NewCounts(), Missed: func() {}, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 

@@ -35,6 +35,7 @@ type Facts struct {
 	roster *Roster
 	peers  rpc.Peers
 	wall   func() time.Time
+	began  time.Time // when this process began
 	// gossip adds the facts about gossip.
 	gossip func(*headroomv1.ServerFacts)
 
@@ -63,7 +64,7 @@ func (f *Facts) Self() *headroomv1.ServerFacts {
 	out := &headroomv1.ServerFacts{
 		Id: self.ID, RpcAddress: self.RPC, RaftAddress: self.Raft, Version: cli.Version, Role: f.roster.role(),
 		RulesNewest: uint32(f.roster.machine.Rules), RulesOldest: ledger.OldestRules, ClockUs: f.wall().UnixMicro(),
-		Members: f.roster.names(), DiskFreeBytes: disk.Free, SlowestWriteUs: disk.Slowest.Microseconds(), WriteDeadlineUs: disk.Deadline.Microseconds(),
+		UptimeMs: max(1, time.Since(f.began).Milliseconds()), Members: f.roster.names(), DiskFreeBytes: disk.Free, SlowestWriteUs: disk.Slowest.Microseconds(), WriteDeadlineUs: disk.Deadline.Microseconds(),
 	}
 	f.gossip(out)
 	f.roster.machine.View(func(st *ledger.State) {

@@ -9,6 +9,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/consensus"
+	"headroom/coordinator/alarms"
 	"headroom/coordinator/view"
 	"headroom/ledger"
 )
@@ -43,6 +44,33 @@ func (m *Members) Health(since time.Time) (Health, error) {
 	}
 	all := m.judge(now)
 	return Health{Members: all, Group: append(groupHealth(now), gossipKeys(all)...), Tolerates: tolerates(now.members)}, nil
+}
+
+// keepHealth keeps the servers' health for Alarms; none while this server does not lead.
+func (m *Members) keepHealth() {
+	var kept *Health
+	if h, err := m.Health(Lately()); err == nil {
+		kept = &h
+	}
+	m.health.Store(kept)
+}
+
+// Alarms returns the health of the servers and of the cluster as it was at the last check while this server
+// leads, as alarms. It does not wait.
+func (m *Members) Alarms() (out []alarms.Alarm) {
+	h := m.health.Load()
+	if h == nil {
+		return nil
+	}
+	for _, x := range h.Members {
+		for _, i := range x.GetHealth() {
+			out = append(out, alarms.New(i.GetCode(), i.GetSeverity(), x.GetId(), fmt.Sprintf("server %s: %s", x.GetId(), i.GetText()), i.GetHint()))
+		}
+	}
+	for _, i := range h.Group {
+		out = append(out, alarms.New(i.GetCode(), i.GetSeverity(), "cluster", i.GetText(), i.GetHint()))
+	}
+	return out
 }
 
 // HealthNow asks every server first.
@@ -109,6 +137,9 @@ func (j judged) message(now time.Time) *headroomv1.MemberHealth {
 		}
 		if !h.Since.IsZero() {
 			ms := now.Sub(h.Since).Milliseconds()
+			if up := j.fact.said.GetUptimeMs(); up > 0 { // a restart may be too short for raft to notice
+				ms = min(ms, up+now.Sub(j.fact.at).Milliseconds())
+			}
 			m.StableMs = &ms
 		}
 	}

@@ -13,11 +13,14 @@ import (
 	"headroom/internal/rpc"
 )
 
+// silentWait is how long a server may take to answer that has not answered lately.
+const silentWait = 250 * time.Millisecond
+
 // List asks every server about itself, concurrently; a server that does not answer is unreachable.
 func (m *Members) List(ctx context.Context) []*headroomv1.Member {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	all := m.Roster.Seats()
+	all, lately := m.Roster.Seats(), m.Facts.since(Lately())
 	out := make([]*headroomv1.Member, len(all))
 	var wg sync.WaitGroup
 	for i, peer := range all {
@@ -25,7 +28,16 @@ func (m *Members) List(ctx context.Context) []*headroomv1.Member {
 			out[i] = m.Myself()
 			continue
 		}
-		wg.Go(func() { out[i] = ask(ctx, m.Facts.peers, peer.Server); out[i].Voter = peer.Voter })
+		wg.Go(func() {
+			ctx := ctx
+			if _, fresh := lately[peer.ID]; !fresh && m.leads() {
+				short, cancel := context.WithTimeout(ctx, silentWait)
+				defer cancel()
+				ctx = short
+			}
+			out[i] = ask(ctx, m.Facts.peers, peer.Server)
+			out[i].Voter = peer.Voter
+		})
 	}
 	wg.Wait()
 	return out

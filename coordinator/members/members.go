@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -76,6 +77,8 @@ type Members struct {
 	logger       *slog.Logger
 	kick         chan struct{} // requests a check now
 
+	health atomic.Pointer[Health] // as it was at the last check of a leader
+
 	mu    sync.Mutex
 	stuck map[string]error // errors of failed steps, by server
 	since time.Time        // since when no leader is known; zero if one is
@@ -87,7 +90,7 @@ func New(c Config) *Members {
 	roster := &Roster{self: c.Self, configured: c.Configured, group: c.Group, machine: c.Machine}
 	return &Members{
 		Roster: roster,
-		Facts:  &Facts{roster: roster, peers: c.Peers, wall: c.Wall, gossip: c.Gossip, facts: map[string]fact{}, words: map[string]farewell{}},
+		Facts:  &Facts{roster: roster, peers: c.Peers, wall: c.Wall, began: time.Now(), gossip: c.Gossip, facts: map[string]fact{}, words: map[string]farewell{}},
 		join:   c.Join, stateDir: c.StateDir, leads: c.Leads, commit: c.Commit, whileLeading: c.WhileLeading, logger: c.Logger,
 		kick: make(chan struct{}, 1), stuck: map[string]error{},
 	}
@@ -122,6 +125,7 @@ func (m *Members) Keep(ctx context.Context) error {
 }
 
 func (m *Members) keepOnce(ctx context.Context) error {
+	defer m.keepHealth()
 	switch {
 	case m.Roster.role() == roleWaiting:
 		m.waitForGroup(ctx)

@@ -149,3 +149,20 @@ func codes(m *headroomv1.MemberHealth) (out []string) {
 	}
 	return out
 }
+
+// A restart that is too short for raft to notice begins the time of stability anew.
+func TestStableSinceTheRestart(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	j := judged{
+		raft: &consensus.Health{Member: consensus.Member{ID: "c2", Voter: true}, Since: now.Add(-time.Hour)},
+		fact: fact{said: &headroomv1.ServerFacts{UptimeMs: 2500}, at: now.Add(-500 * time.Millisecond)},
+	}
+	if got := j.message(now).GetStableMs(); got != 3000 {
+		t.Errorf("stable for %d ms, want 3000", got)
+	}
+	j.fact.said.UptimeMs = 0 // a server of an earlier version
+	if got := j.message(now).GetStableMs(); got != time.Hour.Milliseconds() {
+		t.Errorf("stable for %d ms, want an hour", got)
+	}
+}

@@ -106,7 +106,7 @@ func all() scrape.Table {
 
 // nodeStates returns the states of nodes on the leader.
 func nodeStates() []string {
-	return []string{"ok", "waiting", "lost", "observing", "released", "drained", "off"}
+	return []string{"ok", "unknown", "waiting", "lost", "observing", "released", "drained", "off"}
 }
 
 // engines returns the values of the label engine.
@@ -140,6 +140,7 @@ func HealthItems() []HealthItem {
 		{"clocks-disagree", "fail", true},
 		{"deadline-missed", "warn", false},
 		{"directive-refused", "warn", true},
+		{"domain-lost", "fail", true},
 		{"engine-trouble", "warn", true},
 		{"gossip-foreign-key", "warn", true},
 		{"gossip-keys", "warn", true},

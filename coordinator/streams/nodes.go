@@ -9,6 +9,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/wire"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 )
 
 const (
@@ -167,9 +168,9 @@ func (n *Nodes) Grant(g ledger.NodeGrant) {
 }
 
 // Wait sends a node the reason why it is charged but gets no lease.
-func (n *Nodes) Wait(node, reason string) {
-	n.send(node, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_NotAdmitted{
-		NotAdmitted: &headroomv1.NotAdmitted{Reason: reason},
+func (n *Nodes) Wait(x leader.Wait) {
+	n.send(x.Node, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_NotAdmitted{
+		NotAdmitted: &headroomv1.NotAdmitted{Reason: x.Reason, BrakeLifted: x.BrakeLifted},
 	}})
 }
 

@@ -75,7 +75,7 @@ func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
 	case n.Drained && n.Grantable() && m.GetState() != StateLost:
 		m.State = stateDrained
 	case n.Released:
-		m.State = StateReleased
+		m.State, m.TargetUw = StateReleased, 0 // it holds no cap any more
 	case !n.Controlled && m.GetState() != StateLost:
 		m.State = stateObserving
 	}
@@ -114,7 +114,10 @@ func (h *Heard) of(node string) (v ledger.View, known bool) {
 func (h *Heard) add(m *headroomv1.Node, n ledger.Node) {
 	m.CertificateEndsUs, m.StateSinceUs, m.LastDriftUs = moment(h.CertificateEnds[n.Name]), moment(h.Since[n.Name]), moment(h.Drifted[n.Name])
 	v, ok := h.Table.View(n.Name, h.Now)
-	if !ok || v.Age > h.Lost {
+	switch {
+	case !ok && h.Now < h.Lost:
+		m.State = StateUnknown // this leader has just begun
+	case !ok, v.Age > h.Lost:
 		m.State = StateLost
 	}
 	if !ok {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"slices"
+	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
@@ -14,8 +15,15 @@ type power struct {
 	known     units.Power // sum of what is known
 	any       bool        // whether something is known
 	unknown   int         // nodes whose power is unknown
+	awaited   int         // those of them whose first reading is awaited
 	unmetered units.Power // unmanaged power that known does not contain
 	by        string      // source: a meter's name, MeasuredByNodes or MeasuredByMeters
+}
+
+// Awaited reports whether the first reading of a node is awaited: this leader has not heard it yet, or only for a moment.
+func Awaited(n *headroomv1.Node) bool {
+	return n.PowerUw == nil && (n.GetState() == StateUnknown || n.GetState() != StateLost &&
+		(n.StateSinceUs == nil || time.Since(time.UnixMicro(n.GetStateSinceUs())) < StaleReport))
 }
 
 // domainPowers are the measured powers by domain. A domain with a meter has the meter's
@@ -33,6 +41,9 @@ func domainPowers(s *ledger.State, tree *budget.Tree, h *Heard, nodes []*headroo
 			continue
 		case n.PowerUw == nil:
 			p.unknown++
+			if Awaited(n) {
+				p.awaited++
+			}
 		default:
 			p.known, p.any = p.known+units.Power(n.GetPowerUw()), true
 		}
@@ -54,7 +65,7 @@ func domainPowers(s *ledger.State, tree *budget.Tree, h *Heard, nodes []*headroo
 // plus is the power of a domain together with one below it.
 func (p power) plus(below power) power {
 	p.known, p.any = p.known+below.known, p.any || below.any
-	p.unknown, p.unmetered = p.unknown+below.unknown, p.unmetered+below.unmetered
+	p.unknown, p.awaited, p.unmetered = p.unknown+below.unknown, p.awaited+below.awaited, p.unmetered+below.unmetered
 	if below.by != MeasuredByNodes {
 		p.by = MeasuredByMeters
 	}
@@ -63,7 +74,7 @@ func (p power) plus(below power) power {
 
 // fill adds the power to a domain's message.
 func (p power) fill(m *headroomv1.Domain) {
-	m.PowerUnknownNodes, m.UnmeteredUw = new(uint32(p.unknown)), int64(p.unmetered)
+	m.PowerUnknownNodes, m.PowerAwaitedNodes, m.UnmeteredUw = new(uint32(p.unknown)), uint32(p.awaited), int64(p.unmetered)
 	if !p.any {
 		return
 	}

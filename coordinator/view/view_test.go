@@ -4,6 +4,7 @@ package view
 
 import (
 	"testing"
+	"time"
 
 	"headroom/budget"
 	"headroom/ledger"
@@ -27,7 +28,7 @@ func stateOfThree() *ledger.State {
 }
 
 func heardFrom(reports ...ledger.Report) *Heard {
-	h := &Heard{Table: ledger.NewTable(ledger.DefaultTiming(), 0), Lost: ledger.DefaultTiming().Lost}
+	h := &Heard{Table: ledger.NewTable(ledger.DefaultTiming(), 0), Now: time.Minute, Lost: ledger.DefaultTiming().Lost}
 	for _, r := range reports {
 		h.Table.Heard(r, h.Now)
 	}
@@ -179,5 +180,26 @@ func TestFollowerSaysUnknown(t *testing.T) {
 		if got := Node(s, nil, s.Nodes[name]).GetState(); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
+	}
+}
+
+// A leader that has just begun waits for reports: nodes are not lost yet.
+func TestANewLeaderAwaitsReports(t *testing.T) {
+	t.Parallel()
+	h := heardFrom()
+	h.Now = h.Lost - time.Millisecond
+	for _, m := range Nodes(stateOfThree(), h) {
+		if m.GetState() == StateLost {
+			t.Errorf("%s is lost %v after its leader began", m.GetName(), h.Now)
+		}
+	}
+}
+
+// A released node is not shown with the cap that it had.
+func TestReleasedNodeHasNoCap(t *testing.T) {
+	t.Parallel()
+	n := ledger.Node{Name: "a", Domain: "site/lab", Admitted: true, Controlled: true, Released: true, Target: 100 * units.Watt, Rated: 200 * units.Watt}
+	if m := Node(stateOfThree(), heardFrom(), n); m.GetState() != StateReleased || m.GetTargetUw() != 0 {
+		t.Errorf("%s with a cap of %d", m.GetState(), m.GetTargetUw())
 	}
 }

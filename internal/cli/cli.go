@@ -32,9 +32,12 @@ import (
 func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	ctx, caught, stop := watchSignals(ctx)
 	defer stop()
-	started := prepare(root, stdout, stderr)
+	started, unknown := prepare(root, stdout, stderr)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = *unknown
+	}
 	sig := caught()
 	if err == nil {
 		if sig == os.Interrupt {
@@ -103,22 +106,32 @@ type signalError struct{ os.Signal }
 func (e signalError) Error() string { return "caught " + e.String() }
 
 // prepare sets up what every command of the tree shares. The returned flag is set
-// once a command's own code runs; an error before that is a usage error.
-func prepare(root *cobra.Command, stdout, stderr io.Writer) *bool {
+// once a command's own code runs; an error before that is a usage error. unknown is the
+// error of a command that was asked for its help and does not exist.
+func prepare(root *cobra.Command, stdout, stderr io.Writer) (started *bool, unknown *error) {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Version = Version
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
+	help, groups := root.HelpFunc(), map[*cobra.Command]bool{}
+	unknown = new(error)
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if words := cmd.Flags().Args(); groups[cmd] && len(words) > 0 { // tool noun nonsense --help
+			*unknown = missingVerb(cmd, words)
+			return
+		}
+		help(cmd, args)
+	})
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	started := new(bool)
-	prepareTree(root, started)
-	return started
+	started = new(bool)
+	prepareTree(root, started, groups)
+	return started, unknown
 }
 
-func prepareTree(cmd *cobra.Command, started *bool) {
+func prepareTree(cmd *cobra.Command, started *bool, groups map[*cobra.Command]bool) {
 	cmd.DisableFlagsInUseLine = true
 	completeWords(cmd)
 	switch {
@@ -134,9 +147,10 @@ func prepareTree(cmd *cobra.Command, started *bool) {
 	case cmd.Run == nil:
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.RunE = missingVerb
+		groups[cmd] = true
 	}
 	for _, sub := range cmd.Commands() {
-		prepareTree(sub, started)
+		prepareTree(sub, started, groups)
 	}
 }
 

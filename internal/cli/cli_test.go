@@ -163,3 +163,32 @@ func TestTable(t *testing.T) {
 		}
 	}
 }
+
+// A command that does not exist is an error with --help too; one that exists shows its help.
+func TestHelpOfAnUnknownCommand(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]int{"lits --help": 2, "noun nonsense --help": 2, "noun --help": 0, "noun verb --help": 0, "noun verb": 0, "--help": 0} {
+		noun := &cobra.Command{Use: "noun", Short: "a noun"}
+		noun.AddCommand(&cobra.Command{Use: "verb", Short: "a verb", RunE: func(*cobra.Command, []string) error { return nil }})
+		root := &cobra.Command{Use: "tool", Short: "a tool"}
+		root.AddCommand(noun)
+		var o, e bytes.Buffer
+		code := cli.Run(t.Context(), root, strings.Fields(args), &o, &e)
+		if code != want || (code != 0) != strings.Contains(e.String(), "unknown command") || code != 0 && o.Len() > 0 {
+			t.Errorf("%q: exit code %d, want %d: %s%s", args, code, want, &o, &e)
+		}
+	}
+}
+
+func TestMissingPort(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"10.0.0.11:7400": "", "[fd00::1]:7400": "", "c1": "did you mean c1:7400?", "10.0.0.11": "did you mean 10.0.0.11:7400?", "fd00::1": "did you mean [fd00::1]:7400?",
+	} {
+		err := cli.HasPort("--addr", addr, "7400")
+		e, ok := errors.AsType[*cli.Error](err)
+		if ok != (want != "") || ok && (e.Hint != want || !strings.Contains(e.Message, "the port is missing") || e.Exit != cli.ExitUsage) {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+}

@@ -3,7 +3,9 @@ package cli
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
+	"strings"
 )
 
 // SocketExists returns an error of exit code 3 where there is no unix socket at path.
@@ -20,4 +22,14 @@ func SocketExists(path string) error {
 		Code: "unreachable", Exit: ExitUnreachable, Err: err, Message: "cannot reach " + path + ": " + cause.Error(),
 		Hint: "check that the server is running and that --socket names its socket, or use --addr",
 	}
+}
+
+// HasPort returns a usage error if an address has no port; flag names where it was given, port is the usual one.
+func HasPort(flag, addr, port string) error {
+	if _, _, err := net.SplitHostPort(addr); err == nil {
+		return nil
+	}
+	e := Usage("%s %q: the port is missing", flag, addr)
+	e.Hint = "did you mean " + net.JoinHostPort(strings.Trim(addr, "[]"), port) + "?"
+	return e
 }

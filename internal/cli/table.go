@@ -31,7 +31,7 @@ func (o *Output) Table(w io.Writer, head []string, rows [][]string) error {
 // TableOf writes a table: columns aligned by two spaces, or only the first column
 // with -o name. An empty cell is printed as "-" inside a row and as nothing at its
 // end. Control characters never reach the terminal. An empty table with a header
-// prints nothing but a note on stderr.
+// prints nothing but a note on stderr. A terminal narrower than the table wraps it, see fit.
 func (o *Output) TableOf(w io.Writer, t Table) error {
 	if len(t.Rows) == 0 && len(t.Head) > 0 {
 		if noun := t.noun(); noun != "" {
@@ -146,7 +146,8 @@ func (o *Output) writeTable(w io.Writer, t Table) error {
 	for _, row := range t.Rows {
 		lines = append(lines, printable(row))
 	}
-	width := widths(lines)
+	cols, _ := Screen(w)
+	lines, width := t.fit(lines, widths(lines), cols, !o.NoHeaders && len(t.Head) > 0)
 	var b strings.Builder
 	for _, line := range lines {
 		b.WriteString(o.align(w, line, width))
@@ -200,7 +201,7 @@ func (o *Output) align(w io.Writer, line []string, width []int) string {
 			b.WriteString(o.paint(w, cell, 0))
 			break
 		}
-		b.WriteString(o.paint(w, cell, width[i]+2))
+		b.WriteString(o.paint(w, cell, width[i]+gap))
 	}
 	return strings.TrimRight(b.String(), " ")
 }

@@ -97,6 +97,9 @@ type Search struct {
 	Patience, Refused time.Duration
 	// Waiting is called once, before the first wait for an election; it may be nil.
 	Waiting func()
+	// Probe returns once the server at an address answers, see Peers.Probe: with it, an address that does not
+	// answer costs little beside others that do. Nil: each is tried until its connection times out.
+	Probe func(ctx context.Context, addr string) error
 }
 
 // ToLeader is Search.ToLeader with the same patience whether or not a server answers.
@@ -115,9 +118,12 @@ func (s Search) ToLeader(ctx context.Context, f func(addr string) error) (at str
 		return "", ErrNoAddress
 	}
 	began, waiting := time.Now(), s.Waiting
+	p := newProber(ctx, s.Probe)
+	defer p.close()
+	addrs := p.order(s.Addrs)
 	for {
-		r := round{f: f}
-		if at, err := r.run(ctx, s.Addrs); !r.none {
+		r := round{f: f, probes: p}
+		if at, err := r.run(ctx, addrs); !r.none {
 			return at, err
 		}
 		found := &NoLeaderError{Tried: r.tried}
@@ -148,16 +154,21 @@ func (e *NoLeaderError) end() (string, error) {
 
 // round tries every address once.
 type round struct {
-	f     func(addr string) error
-	tried []Tried
-	none  bool // every server is unreachable or is not the leader
+	f      func(addr string) error
+	probes *prober
+	tried  []Tried
+	none   bool // every server is unreachable or is not the leader
 }
 
 func (r *round) run(ctx context.Context, addrs []string) (string, error) {
 	for _, addr := range addrs {
 		for hops := 0; ; hops++ {
-			err := r.f(addr)
+			err := r.probes.silent(addr)
+			if err == nil {
+				err = r.f(addr)
+			}
 			hint, notLeader := LeaderOf(err)
+			r.probes.alive = r.probes.alive || notLeader
 			if err == nil || ctx.Err() != nil || !notLeader && !NotSent(err) {
 				return addr, err
 			}

@@ -127,3 +127,53 @@ func TestToLeaderNames(t *testing.T) {
 		}
 	})
 }
+
+// Addresses that do not answer cost at most 250 ms each beside one that does, first in the list or behind a hint; one
+// that is only slow is found all the same.
+func TestSilentAddressesAreCheap(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		addrs  []string
+		delay  map[string]time.Duration // until a server answers; none: never
+		leader string
+		hint   string
+		most   time.Duration
+	}{
+		"first":              {[]string{"a", "b"}, map[string]time.Duration{"b": 0}, "b", "", 250 * time.Millisecond},
+		"three before it":    {[]string{"a", "b", "c", "d"}, map[string]time.Duration{"d": 0}, "d", "", 500 * time.Millisecond},
+		"all answer":         {[]string{"a", "b"}, map[string]time.Duration{"a": time.Millisecond, "b": 0}, "a", "", 10 * time.Millisecond},
+		"in the middle":      {[]string{"a", "b", "c"}, map[string]time.Duration{"a": 0, "c": 0}, "c", "", 260 * time.Millisecond},
+		"behind a hint":      {[]string{"a", "c"}, map[string]time.Duration{"a": 0, "c": 0}, "c", "b", 260 * time.Millisecond},
+		"a leader that lags": {[]string{"a", "b"}, map[string]time.Duration{"a": 0, "b": 900 * time.Millisecond}, "b", "", 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				answer := func(ctx context.Context, addr string) error {
+					delay, answers := x.delay[addr]
+					if !answers {
+						delay = 3 * time.Second // as long as a connection may take
+					}
+					select {
+					case <-time.After(delay):
+					case <-ctx.Done():
+					}
+					if !answers {
+						return &net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}
+					}
+					return ctx.Err()
+				}
+				began := time.Now()
+				at, err := rpc.Search{Addrs: x.addrs, Patience: 3 * time.Second, Probe: answer}.ToLeader(t.Context(), func(addr string) error {
+					if err := answer(t.Context(), addr); err != nil || addr == x.leader {
+						return err
+					}
+					return rpc.NotLeader(x.hint, x.hint)
+				})
+				if took := time.Since(began); err != nil || at != x.leader || took > x.most {
+					t.Errorf("at %q after %v, at most %v: %v", at, took, x.most, err)
+				}
+			})
+		})
+	}
+}

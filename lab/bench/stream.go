@@ -227,7 +227,7 @@ func (n *streamNode) take(e streamEvent) {
 			n.expiry.Reset(left)
 		}
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
-		n.exchange.Answered(n.exchange.Beats())
+		n.exchange.Waits(m.NotAdmitted.GetBrakeLifted())
 	case *headroomv1.CoordinatorMessage_Leader:
 		was := n.leader()
 		e.link.leads, e.link.epoch = m.Leader.GetSelf(), wire.Epoch(m.Leader.GetEpoch())

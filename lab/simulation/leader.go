@@ -97,7 +97,7 @@ func (l *leadership) carryOut(o leader.Output) {
 		w.send(&l.s.process, &n.process, func() { n.granted(l.s, o.Grant) })
 	case leader.Wait:
 		if n := w.nodeNamed(o.Node); n != nil {
-			w.send(&l.s.process, &n.process, func() { n.waits(l.s) })
+			w.send(&l.s.process, &n.process, func() { n.waits(l.s, o.BrakeLifted) })
 		}
 	case leader.Answer:
 		l.answer(o)

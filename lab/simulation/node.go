@@ -259,9 +259,9 @@ func (n *node) granted(from *server, g lease.Grant) {
 }
 
 // waits is the leader telling the node that it is granted no lease yet.
-func (n *node) waits(from *server) {
+func (n *node) waits(from *server, lifted uint64) {
 	n.leader = from.id
-	n.exchange.Answered(n.exchange.Beats())
+	n.exchange.Waits(lifted)
 }
 
 // wouldTake reports whether the node would take the grant, did it arrive now.

@@ -325,7 +325,7 @@ func (l *Leader) answers(s *ledger.State, now Moment) []Output {
 	}
 	waiting := l.table.Waiting(s)
 	for _, node := range slices.Sorted(maps.Keys(waiting)) {
-		out = append(out, Wait{node, waiting[node]})
+		out = append(out, Wait{node, waiting[node], s.Brake.Lifted})
 	}
 	if caps := l.changedCaps(s); len(caps) > 0 {
 		out = append(out, Caps{caps})

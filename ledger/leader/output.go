@@ -17,8 +17,11 @@ type Began struct{}
 // Grant pushes a lease to a node.
 type Grant struct{ ledger.NodeGrant }
 
-// Wait tells a node that it is charged but granted no lease, and why.
-type Wait struct{ Node, Reason string }
+// Wait tells a node that it is charged but granted no lease, and why; and which brake is lifted.
+type Wait struct {
+	Node, Reason string
+	BrakeLifted  uint64
+}
 
 // Caps are the targets that the scheduler has not been told in this leadership.
 type Caps struct{ Nodes []Cap }

@@ -103,6 +103,9 @@ func startCertificate(files secure.Files, of secure.Identity, logger *slog.Logge
 // peers returns the connection to the scheduler: through its socket or with a certificate
 // where one is given, otherwise in plain text on loopback only.
 func (t *target) peers() (rpc.Peers, error) {
+	if err := cli.HasPort("--addr", t.addr, "7410"); err != nil && t.socket == "" {
+		return rpc.Peers{}, err
+	}
 	switch {
 	case t.socket != "":
 		return rpc.UnixPeers(t.socket), cli.SocketExists(t.socket)

@@ -79,7 +79,7 @@ func (m *Master) learnCaps(ctx context.Context) error {
 		wait, cancel := context.WithTimeout(ctx, capsWait)
 		defer cancel()
 		var caps map[string]dispatch.Cap
-		address, err := rpc.Search{Addrs: at, Patience: capsWait, Refused: rpc.RefusedWait}.ToLeader(wait, func(addr string) error {
+		address, err := rpc.Search{Addrs: at, Patience: capsWait, Refused: rpc.RefusedWait, Probe: m.cfg.Peers.Probe}.ToLeader(wait, func(addr string) error {
 			var err error
 			caps, err = m.capsAt(wait, addr)
 			return err

@@ -135,6 +135,18 @@ func (c *cluster) unhealthy(id string, codes ...string) {
 	c.t.Logf("of %s is said: %+v", id, h.Health)
 }
 
+// alarmed waits until one of the alarms is active, as the health of the servers has it.
+func (c *cluster) alarmed(keys ...string) {
+	c.t.Helper()
+	type alarm struct {
+		Key string `json:"key"`
+	}
+	c.until(fmt.Sprintf("one of the alarms %v", keys), func() bool {
+		a, _ := ask[alarm](c, "alarm", "list")
+		return slices.ContainsFunc(a.Items, func(x alarm) bool { return slices.Contains(keys, x.Key) })
+	})
+}
+
 // revive starts the server whenever it has ended, until the leader calls it healthy.
 func (c *cluster) revive(id string) {
 	c.t.Helper()
@@ -160,6 +172,7 @@ func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machin
 	disk := c.path("small")
 	ballast := testkit.Need(fill(disk))(t)
 	c.unhealthy(full, "member-disk-full")
+	c.alarmed("member-disk-full/" + full)
 	c.budget(340, "with a full disk")
 	// A full disk is met when the log outgrows the room that it has reserved.
 	accepted := c.submit(full)
@@ -169,6 +182,7 @@ func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machin
 		t.Errorf("%s ended and its log does not say why: %v", full, err)
 	}
 	c.unhealthy(full, "member-ended", "member-silent")
+	c.alarmed("member-ended/"+full, "member-silent/"+full)
 	// Whoever watches over it starts it again, while there is no room yet.
 	c.start(full)
 	c.budget(330, "without "+full)

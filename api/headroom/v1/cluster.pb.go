@@ -467,6 +467,8 @@ type Domain struct {
 	PowerKnownUw *int64 `protobuf:"varint,20,opt,name=power_known_uw,json=powerKnownUw,proto3,oneof" json:"power_known_uw,omitempty"`
 	// Number of nodes below whose power is unknown; absent on a server that is not the leader.
 	PowerUnknownNodes *uint32 `protobuf:"varint,21,opt,name=power_unknown_nodes,json=powerUnknownNodes,proto3,oneof" json:"power_unknown_nodes,omitempty"`
+	// Those of them whose first reading is still awaited: the leader or the node has just begun.
+	PowerAwaitedNodes uint32 `protobuf:"varint,24,opt,name=power_awaited_nodes,json=powerAwaitedNodes,proto3" json:"power_awaited_nodes,omitempty"`
 	// Unmanaged power below that power_known_uw does not contain, microwatts: meters measure
 	// it, nodes do not.
 	UnmeteredUw int64 `protobuf:"varint,22,opt,name=unmetered_uw,json=unmeteredUw,proto3" json:"unmetered_uw,omitempty"`
@@ -649,6 +651,13 @@ func (x *Domain) GetPowerKnownUw() int64 {
 func (x *Domain) GetPowerUnknownNodes() uint32 {
 	if x != nil && x.PowerUnknownNodes != nil {
 		return *x.PowerUnknownNodes
+	}
+	return 0
+}
+
+func (x *Domain) GetPowerAwaitedNodes() uint32 {
+	if x != nil {
+		return x.PowerAwaitedNodes
 	}
 	return 0
 }
@@ -5164,7 +5173,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	" \x01(\x03R\x0elongestLeaseMs\x12\x1b\n" +
 	"\tsettle_ms\x18\v \x01(\x03R\bsettleMs\x12#\n" +
 	"\rnodes_unknown\x18\f \x01(\rR\fnodesUnknown\x12'\n" +
-	"\x0funrated_domains\x18\r \x03(\tR\x0eunratedDomains\"\xc5\x06\n" +
+	"\x0funrated_domains\x18\r \x03(\tR\x0eunratedDomains\"\xf5\x06\n" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -5195,7 +5204,8 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\frated_max_uw\x18\x13 \x01(\x03R\n" +
 	"ratedMaxUw\x12)\n" +
 	"\x0epower_known_uw\x18\x14 \x01(\x03H\x02R\fpowerKnownUw\x88\x01\x01\x123\n" +
-	"\x13power_unknown_nodes\x18\x15 \x01(\rH\x03R\x11powerUnknownNodes\x88\x01\x01\x12!\n" +
+	"\x13power_unknown_nodes\x18\x15 \x01(\rH\x03R\x11powerUnknownNodes\x88\x01\x01\x12.\n" +
+	"\x13power_awaited_nodes\x18\x18 \x01(\rR\x11powerAwaitedNodes\x12!\n" +
 	"\funmetered_uw\x18\x16 \x01(\x03R\vunmeteredUw\x12\x1d\n" +
 	"\n" +
 	"highest_uw\x18\x17 \x01(\x03R\thighestUwB\x0e\n" +

@@ -208,7 +208,9 @@ type ServerFacts struct {
 	ForeignGossipMs   *int64 `protobuf:"varint,20,opt,name=foreign_gossip_ms,json=foreignGossipMs,proto3,oneof" json:"foreign_gossip_ms,omitempty"`
 	ForeignGossipFrom string `protobuf:"bytes,21,opt,name=foreign_gossip_from,json=foreignGossipFrom,proto3" json:"foreign_gossip_from,omitempty"`
 	// Ids of the members, by its own log.
-	Members       []string `protobuf:"bytes,22,rep,name=members,proto3" json:"members,omitempty"`
+	Members []string `protobuf:"bytes,22,rep,name=members,proto3" json:"members,omitempty"`
+	// How long this process has been running, milliseconds; 0 in servers of earlier versions.
+	UptimeMs      int64 `protobuf:"varint,23,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +397,13 @@ func (x *ServerFacts) GetMembers() []string {
 		return x.Members
 	}
 	return nil
+}
+
+func (x *ServerFacts) GetUptimeMs() int64 {
+	if x != nil {
+		return x.UptimeMs
+	}
+	return 0
 }
 
 type GetMemberHealthRequest struct {
@@ -1400,7 +1409,7 @@ const file_headroom_v1_member_proto_rawDesc = "" +
 	"\bstanding\x18\x02 \x01(\v2\x15.headroom.v1.StandingR\bstanding\"4\n" +
 	"\bStanding\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\bR\x06member\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"\xa3\x06\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\xc0\x06\n" +
 	"\vServerFacts\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vrpc_address\x18\x02 \x01(\tR\n" +
@@ -1427,7 +1436,8 @@ const file_headroom_v1_member_proto_rawDesc = "" +
 	"gossipKeys\x12/\n" +
 	"\x11foreign_gossip_ms\x18\x14 \x01(\x03H\x02R\x0fforeignGossipMs\x88\x01\x01\x12.\n" +
 	"\x13foreign_gossip_from\x18\x15 \x01(\tR\x11foreignGossipFrom\x12\x18\n" +
-	"\amembers\x18\x16 \x03(\tR\amembersB\x14\n" +
+	"\amembers\x18\x16 \x03(\tR\amembers\x12\x1b\n" +
+	"\tuptime_ms\x18\x17 \x01(\x03R\buptimeMsB\x14\n" +
 	"\x12_leader_contact_msB\x12\n" +
 	"\x10_disk_free_bytesB\x14\n" +
 	"\x12_foreign_gossip_ms\"\x18\n" +

@@ -750,7 +750,9 @@ type HealthItem struct {
 	// One sentence with the numbers.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// The hint.
-	Hint          string `protobuf:"bytes,4,opt,name=hint,proto3" json:"hint,omitempty"`
+	Hint string `protobuf:"bytes,4,opt,name=hint,proto3" json:"hint,omitempty"`
+	// What an alarm of the coordinator is about, e.g. a node; empty in what a node reports of itself.
+	Subject       string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -809,6 +811,13 @@ func (x *HealthItem) GetText() string {
 func (x *HealthItem) GetHint() string {
 	if x != nil {
 		return x.Hint
+	}
+	return ""
+}
+
+func (x *HealthItem) GetSubject() string {
+	if x != nil {
+		return x.Subject
 	}
 	return ""
 }
@@ -1314,8 +1323,10 @@ func (x *Leader) GetEpoch() *Epoch {
 
 // NotAdmitted reports that the leader knows the node and charges it, but grants no lease yet, and why.
 type NotAdmitted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The brake generation that the log has lifted.
+	BrakeLifted   uint64 `protobuf:"varint,2,opt,name=brake_lifted,json=brakeLifted,proto3" json:"brake_lifted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1355,6 +1366,13 @@ func (x *NotAdmitted) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *NotAdmitted) GetBrakeLifted() uint64 {
+	if x != nil {
+		return x.BrakeLifted
+	}
+	return 0
 }
 
 // ReleaseRequest names the node whose controls may be restored.
@@ -1615,13 +1633,14 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1e\n" +
 	"\bspent_uj\x18\x02 \x01(\x03H\x00R\aspentUj\x88\x01\x01\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reasonB\v\n" +
-	"\t_spent_uj\"d\n" +
+	"\t_spent_uj\"~\n" +
 	"\n" +
 	"HealthItem\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
-	"\x04hint\x18\x04 \x01(\tR\x04hint\"\xe9\x01\n" +
+	"\x04hint\x18\x04 \x01(\tR\x04hint\x12\x18\n" +
+	"\asubject\x18\x05 \x01(\tR\asubject\"\xe9\x01\n" +
 	"\x12CoordinatorMessage\x12*\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.headroom.v1.LeaseH\x00R\x05lease\x12-\n" +
 	"\x06leader\x18\x02 \x01(\v2\x13.headroom.v1.LeaderH\x00R\x06leader\x12=\n" +
@@ -1658,9 +1677,10 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04self\x18\x03 \x01(\bR\x04self\x12(\n" +
-	"\x05epoch\x18\x04 \x01(\v2\x12.headroom.v1.EpochR\x05epoch\"%\n" +
+	"\x05epoch\x18\x04 \x01(\v2\x12.headroom.v1.EpochR\x05epoch\"H\n" +
 	"\vNotAdmitted\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"p\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12!\n" +
+	"\fbrake_lifted\x18\x02 \x01(\x04R\vbrakeLifted\"p\n" +
 	"\x0eReleaseRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1d\n" +
 	"\n" +
