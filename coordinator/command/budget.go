@@ -328,7 +328,7 @@ func (b *budgetChange) print(cmd *cobra.Command, r *headroomv1.SetBudgetResponse
 
 func (b *budgetChange) text(cmd *cobra.Command, r *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation) error {
 	w, before, after := cmd.OutOrStdout(), r.GetBefore(), r.GetAfter()
-	moves := append(movesText(r.GetMoves()), r.GetShortfall()...)
+	moves := movesText(w, r.GetMoves(), r.GetShortfall())
 	if _, err := fmt.Fprintf(w, "%s at revision %d\n", before.GetName(), r.GetMeta().GetRevision()); err != nil {
 		return err
 	}

@@ -85,24 +85,6 @@ func makesItSo(cmd *cobra.Command, planned *headroomv1.Meta) string {
 	return whole(cmd, planned) + " makes it so"
 }
 
-// movesText describes the moves of a plan; nodes that move alike are folded.
-func movesText(moves []*headroomv1.TargetMove) []string {
-	var order []string
-	nodes := map[string][]string{}
-	for _, m := range moves {
-		step := fmt.Sprintf("%.1f -> %s", watts(m.GetFromUw()), shownWatts(m.GetToUw()))
-		if nodes[step] == nil {
-			order = append(order, step)
-		}
-		nodes[step] = append(nodes[step], m.GetNode())
-	}
-	out := make([]string, 0, len(order))
-	for _, step := range order {
-		out = append(out, cli.NodeSet(nodes[step])+" "+step)
-	}
-	return out
-}
-
 // planned asks for confirmation of a change that its rule asks for, with the numbers of
 // the plan.
 func (c *changing) planned(cmd *cobra.Command, doing string, r *headroomv1.ChangeRequest) error {
@@ -158,7 +140,7 @@ func (c *changing) text(cmd *cobra.Command, r *headroomv1.ChangeResponse) error 
 		fmt.Fprintf(&b, "%s  reserved %s -> %s, headroom %s -> %s\n", after.GetName(), shownWatts(before.GetReservedUw()), shownWatts(after.GetReservedUw()),
 			shownWatts(before.GetHeadroomUw()), shownWatts(after.GetHeadroomUw()))
 	}
-	if moves := movesText(r.GetMoves()); len(moves) > 0 {
+	if moves := movesText(cmd.OutOrStdout(), r.GetMoves(), nil); len(moves) > 0 {
 		fmt.Fprintf(&b, "caps  %s\n", strings.Join(moves, "; "))
 	}
 	switch {
