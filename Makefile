@@ -3,20 +3,23 @@
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
+BIN      := bin
 PROGRAMS := headroom powerd coordinator scheduler powerlab
 # Formatting covers what people write, not what protoc does.
-SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE '^(api/headroom|internal/pins)/')
+SOURCES   = $(shell sh test/files.sh | grep '\.go$$' | grep -vE '^(api/headroom|internal/pins)/')
+# The project's packages, whatever else lies in its folder: ./... would find that too.
+PACKAGES  = $(shell GO="$(GO)" sh test/packages.sh all)
 FUZZTIME ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check lint fmt generate bench fuzz robustness packages hooks clean
+.PHONY: help build demo test check lint fmt generate bench fuzz robustness packages archive hooks clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## put headroom, powerd, coordinator, scheduler and powerlab into bin/
-	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/ $(PROGRAMS:%=./cmd/%)
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
 
 demo: build ## run the demonstration: a small cluster, real jobs, cuts and kills; at most 90 s
 	bin/powerlab demo $(ARGS)
@@ -28,7 +31,7 @@ check: ## format, lint, root tests and unit tests, with -race where there is con
 	@$(MAKE) --no-print-directory format-check lint
 	$(GO) test -count=1 .
 	GORACE=atexit_sleep_ms=0 $(GO) test -race -parallel 6 $$(GO="$(GO)" sh test/packages.sh race)
-	$(GO) test $$(GO="$(GO)" sh test/packages.sh plain | grep -vx headroom)
+	$(GO) test $$(GO="$(GO)" sh test/packages.sh plain | grep -vx '\.')
 	$(GO) test -run '^TestFiveSabotages$$' ./lab/simulation
 
 .PHONY: format-check
@@ -36,11 +39,11 @@ format-check:
 	@out=$$($(TOOL) gofumpt -modpath headroom -d $(SOURCES)) && [ -z "$$out" ] || { echo "$$out"; echo 'make fmt formats these files'; exit 1; }
 
 lint: ## golangci-lint, with the architecture rules, and the project's own checks
-	$(TOOL) golangci-lint run ./...
-	$(GO) run ./internal/vet/cmd/headroomvet -test=false ./...
+	$(TOOL) golangci-lint run $(PACKAGES)
+	$(GO) run ./internal/vet/cmd/headroomvet -test=false $(PACKAGES)
 
 fmt: ## format all Go files
-	$(TOOL) golangci-lint fmt ./...
+	$(TOOL) golangci-lint fmt $(SOURCES)
 
 generate: ## regenerate the code of api/ from its protobuf sources
 	cd api && $(GO) tool -modfile=../tools/go.mod buf generate
@@ -49,7 +52,7 @@ bench: build ## measure the figures and print them as a table
 	bin/powerlab bench $(ARGS)
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
-	@for p in $$($(GO) list ./...); do \
+	@for p in $(PACKAGES); do \
 		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
 			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
 		done; \
@@ -64,6 +67,10 @@ repro-%:
 
 packages: ## build the deb and rpm packages into bin/packages/; fetches nfpm
 	@GO="$(GO)" sh deploy/nfpm/build.sh bin/packages
+
+archive: ## write the source archive bin/headroom.tar.gz, with the list of its files
+	@mkdir -p bin && git ls-files >bin/files.txt
+	git archive --prefix=headroom/ --add-file=bin/files.txt -o bin/headroom.tar.gz HEAD
 
 hooks: ## build and test the plug-ins for Hadoop and Spark (Java) into bin/; needs Maven
 	@sh hooks/build.sh bin

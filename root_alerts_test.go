@@ -4,8 +4,8 @@ package headroom_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,10 +101,7 @@ func TestAlertsAskForWhatIsServed(t *testing.T) {
 		pages[pageOf(a)] = true
 		checkRunbook(t, a)
 	}
-	found, err := filepath.Glob("docs/runbooks/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := slices.DeleteFunc(slices.Clone(tracked(t)), func(f string) bool { return !strings.HasPrefix(f, "docs/runbooks/") })
 	if len(found) != len(pages) || len(pages) < 13 {
 		t.Errorf("%d pages for %d alerts", len(found), len(pages)-2)
 	}

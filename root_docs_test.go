@@ -9,7 +9,6 @@ import (
 	"go/ast"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -19,30 +18,16 @@ import (
 	"unicode/utf8"
 
 	"headroom/internal/cli"
-	"headroom/internal/testkit"
 )
-
-// tracked are the files that are, or are about to be, under version control.
-func tracked(t *testing.T) []string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
-	if err != nil {
-		testkit.NotRun(t, "needs git and a checkout to know the tracked files")
-	}
-	var files []string
-	for f := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
-		if info, err := os.Stat(f); err == nil && info.Mode().IsRegular() && !strings.HasPrefix(f, "internal/pins/") {
-			files = append(files, f)
-		}
-	}
-	return files
-}
 
 // texts are the tracked files that people read, with their content.
 func texts(t *testing.T) map[string]string {
 	t.Helper()
 	content := map[string]string{}
 	for _, f := range tracked(t) {
+		if strings.HasPrefix(f, "internal/pins/") {
+			continue
+		}
 		data, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)

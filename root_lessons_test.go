@@ -7,9 +7,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -59,28 +59,19 @@ func lessonsNamed(t *testing.T) map[int][]guard {
 func lessonsGuarded(t *testing.T) map[guard][]int {
 	t.Helper()
 	all := map[guard][]int{}
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && skipDir(path, d.Name()):
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, "_test.go"):
-			return nil
+	for _, file := range tracked(t) {
+		if !isSource(file) || !strings.HasSuffix(file, "_test.go") {
+			continue
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		for _, decl := range f.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok && isTest(fn) {
-				all[guard{filepath.ToSlash(filepath.Dir(path)), fn.Name.Name}] = lessonsOf(f, fn)
+				all[guard{path.Dir(file), fn.Name.Name}] = lessonsOf(f, fn)
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return all
 }

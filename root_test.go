@@ -5,12 +5,14 @@ package headroom_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -55,18 +57,14 @@ const foldersMost = 26
 
 func TestTopLevelIsSmall(t *testing.T) {
 	t.Parallel()
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var folders []string
-	for _, e := range entries {
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" {
-			folders = append(folders, e.Name())
+	folders := map[string]bool{}
+	for _, f := range tracked(t) {
+		if top, _, below := strings.Cut(f, "/"); below && !strings.HasPrefix(top, ".") {
+			folders[top] = true
 		}
 	}
 	if len(folders) > foldersMost {
-		t.Errorf("%d top-level folders, at most %d: %v", len(folders), foldersMost, folders)
+		t.Errorf("%d top-level folders, at most %d: %v", len(folders), foldersMost, slices.Sorted(maps.Keys(folders)))
 	}
 }
 
@@ -93,6 +91,26 @@ func edgesMet() map[string][]string {
 // a sysfs tree are opened, read and written by one piece of code.
 func devicesMet() map[string][]string {
 	return map[string][]string{"dvfs": {"rapl/sysfs"}, "thermal": {"rapl/sysfs"}}
+}
+
+// listed names the project's own files, which test/files.sh tells from everything else
+// that may lie in the folder. It runs once for all tests.
+var listed = sync.OnceValues(func() ([]string, error) {
+	out, err := exec.Command("sh", "test/files.sh").Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return nil, fmt.Errorf("test/files.sh: %s", exit.Stderr)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n"), err
+})
+
+// tracked is listed, for tests.
+func tracked(t *testing.T) []string {
+	t.Helper()
+	files, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 // pkg is one package of the module, without its tests.
@@ -129,24 +147,23 @@ func read(t *testing.T) (*token.FileSet, map[string]*pkg) {
 
 func parse() (house, error) {
 	fset, pkgs := token.NewFileSet(), map[string]*pkg{}
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && skipDir(path, d.Name()):
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
-			return nil
+	files, err := listed()
+	for _, f := range files {
+		if err == nil && isSource(f) && !strings.HasSuffix(f, "_test.go") {
+			err = add(fset, pkgs, f)
 		}
-		return add(fset, pkgs, path)
-	})
+	}
 	return house{fset, pkgs}, err
 }
 
-func skipDir(path, name string) bool {
+// isSource reports whether a file is Go that this module builds or tests.
+func isSource(file string) bool {
+	hidden := func(folder string) bool {
+		return strings.HasPrefix(folder, ".") || strings.HasPrefix(folder, "_") || folder == "testdata"
+	}
 	// internal/pins only holds dependencies until their users exist.
-	return path != "." && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || name == "bin" ||
-		path == "internal/pins" || path == "tools" || path == "hooks")
+	return strings.HasSuffix(file, ".go") && !slices.ContainsFunc(strings.Split(file, "/"), hidden) && !strings.HasPrefix(file, "internal/pins/") &&
+		!strings.HasPrefix(file, "tools/") && !strings.HasPrefix(file, "hooks/")
 }
 
 func add(fset *token.FileSet, pkgs map[string]*pkg, path string) error {

@@ -138,9 +138,9 @@ join: []                              # RPC addresses of servers of the cluster,
 # "coordinator tls cert create server/c1". Nodes, schedulers and operators have their own.
 tls:
   mode: on                            # on, or off: no encryption and no authentication, on loopback only
-  ca: /etc/headroom/ca.crt            # certificate authority of the cluster
-  cert: /etc/headroom/server.crt      # certificate server/ID; reloaded when the file changes
-  key: /etc/headroom/server.key       # its key, readable only by this server's user
+  ca: /etc/headroom/ca.crt                     # certificate authority of the cluster
+  cert: /etc/headroom/coordinator/server.crt   # certificate server/ID; reloaded when the file changes
+  key: /etc/headroom/coordinator/server.key    # its key, readable only by this server's user
 
 # A unix socket where root and this server's user need no certificate.
 socket: ""                            # empty: coordinator.sock in state_dir
@@ -173,7 +173,7 @@ otel:
 # a leader. "coordinator brake key create" makes the key pair.
 brake:
   public_key_file: ""                 # e.g. /etc/headroom/brake.pub; the same file on every server and node; empty: no brake
-  private_key_file: ""                # e.g. /etc/headroom/brake.key; on servers only
+  private_key_file: ""                # e.g. /etc/headroom/coordinator/brake.key; on servers only
 
 # The initial power tree of an EMPTY cluster. Later it is in the replicated log, and
 # "coordinator budget set" and "coordinator domain set" change it.

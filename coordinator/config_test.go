@@ -59,7 +59,7 @@ func TestConfigErrors(t *testing.T) {
 		"log level":          {edit("log_level: info", "log_level: loud"), "loud"},
 		"unknown parent":     {edit("parent: site/lab", "parent: site/x"), "site/x"},
 		"no site":            {edit("parent: site/lab", ""), "one root"},
-		"no certificate":     {edit("  cert: /etc/headroom/server.crt", "  #"), "tls needs ca, cert and key"},
+		"no certificate":     {edit("  cert: /etc/headroom/coordinator/server.crt", "  #"), "tls needs ca, cert and key"},
 		"tls half on":        {edit("  mode: on", "  mode: maybe"), `mode is "maybe"`},
 		"open to a network": {
 			strings.NewReplacer("  mode: on", "  mode: off", "  ca: /", "  #", "  cert: /", "  #", "  key: /", "  #", "rpc: 127.0.0.1:7400", "rpc: 10.0.0.11:7400").Replace(ExampleConfig), "10.0.0.11:7400 is not a loopback address",

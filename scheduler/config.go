@@ -83,9 +83,9 @@ coordinators: ["127.0.0.1:7400"]      # RPC addresses, host:port
 # show certificates of the same authority: submitter/NAME, operator/NAME, observer/NAME, worker/NODE.
 tls:
   mode: ""                            # on, off; empty: on with files, off without (then dev must be true)
-  ca: /etc/headroom/ca.crt                  # authority of the cluster
-  cert: /etc/headroom/scheduler.crt         # certificate, scheduler/NAME
-  key: /etc/headroom/scheduler.key          # its key
+  ca: /etc/headroom/ca.crt                    # authority of the cluster
+  cert: /etc/headroom/scheduler/scheduler.crt # certificate, scheduler/NAME
+  key: /etc/headroom/scheduler/scheduler.key  # its key
 dev: false                            # true: connections in the clear, on loopback only, where every local user may do everything; for demos and tests
 
 # Jobs carry the name of the certificate that they were submitted with.
@@ -152,7 +152,7 @@ yarn:
   key: ""                             # its key
   kerberos:                           # for web services that ask for SPNEGO (hadoop.http.authentication.type: kerberos)
     principal: ""                     # headroom/HOST@REALM; empty: no Kerberos
-    keytab: /etc/headroom/headroom.keytab   # its key, mode 0640; a new one is used without a restart
+    keytab: /etc/headroom/scheduler/headroom.keytab  # its key, mode 0640; a new one is used without a restart
     krb5_conf: /etc/krb5.conf         # names the KDCs
   queues:                             # whose applications are jobs; applications of others are left alone
     - name: root.q1                   # full name
@@ -172,7 +172,7 @@ yarn:
   refresh: []                         # command that lets the ResourceManager read the file at once, [yarn, rmadmin, -refreshQueues]; empty: it looks every 10 s
   hooks: ""                           # host:port that the hooks inside Hadoop ask, by TLS with the certificate above; empty: off
   hooks_auth: cluster                 # what these hooks prove themselves by: cluster (one token for all), job (each job has its own: scheduler hook token)
-  hooks_token_file: ""                # cluster: the token that all hooks share, /etc/headroom/hooks.token; needed with hooks
+  hooks_token_file: ""                # cluster: the token that all hooks share, /etc/headroom/scheduler/hooks.token; needed with hooks
   hooks_key_file: ""                  # job: the key that tokens are made from, /etc/headroom/scheduler/hooks.key; it leaves this machine never
   poll: 1s                            # time between two looks at the ResourceManager
 
@@ -343,7 +343,7 @@ func (c *Config) checkHooks() *cli.Error {
 	case hadoop && c.TLS.Off() && c.Yarn.HooksKeyFile != "":
 		return config.Bad("set tls, or remove hooks_key_file", "yarn.hooks_key_file: tls is off; tokens would be sent unencrypted")
 	case hadoop && !c.TLS.Off() && c.Yarn.HooksAuth == yarn.AuthCluster && c.Yarn.HooksTokenFile == "":
-		return config.Bad("the usual path is hooks_token_file: /etc/headroom/hooks.token; create a token with head -c 32 /dev/urandom | base64", "yarn.hooks_token_file is missing: anyone who can connect to %s could drop tasks", c.Yarn.Hooks)
+		return config.Bad("the usual path is hooks_token_file: /etc/headroom/scheduler/hooks.token; create a token with head -c 32 /dev/urandom | base64", "yarn.hooks_token_file is missing: anyone who can connect to %s could drop tasks", c.Yarn.Hooks)
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ func TestHooksInTheClearAreOnLoopback(t *testing.T) {
 	for name, edit := range map[string]func(*Config){
 		"yarn.hooks":            func(c *Config) { c.Yarn.Hooks = "10.0.0.1:2" },
 		"spark.hooks":           func(c *Config) { c.Spark.Hooks = "10.0.0.1:3" },
-		"yarn.hooks_token_file": func(c *Config) { c.Yarn.HooksTokenFile = "/etc/headroom/hooks.token" },
-		"yarn.hooks_key_file":   func(c *Config) { c.Yarn.HooksKeyFile = "/etc/headroom/hooks.key" },
+		"yarn.hooks_token_file": func(c *Config) { c.Yarn.HooksTokenFile = "/etc/headroom/scheduler/hooks.token" },
+		"yarn.hooks_key_file":   func(c *Config) { c.Yarn.HooksKeyFile = "/etc/headroom/scheduler/hooks.key" },
 	} {
 		other := c
 		edit(&other)

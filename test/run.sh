@@ -116,7 +116,6 @@ closing() {
 lap() { echo "   ($(($(date +%s) - began)) s since the start)"; }
 
 failed=0
-whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|faults|walk)(/|$)'
 # Tests that wait overlap: two processors would otherwise run two at a time.
 together=6
 packages=$(sh test/packages.sh race) || exit 1
@@ -150,7 +149,7 @@ lap
 
 # Programs that people run have what they have in production.
 unset GOGC
-machines=$(go list ./test/... | grep -E "$whole") || exit 1
+machines=$(sh test/packages.sh whole) || exit 1
 echo "== go test -p 1 (whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package
 run "$scratch/e2e.log" -count=1 -p 1 -timeout 25m $machines || again "$scratch/e2e.log" -p 1 || failed=1

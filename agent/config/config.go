@@ -262,8 +262,8 @@ coordinators: []                      # e.g. ["10.0.0.11:7400"]
 tls:                                  # this node's certificate: coordinator tls cert create node/NAME
   mode: ""                            # on or off; empty: on if files are set, otherwise loopback only
   ca: ""                              # /etc/headroom/ca.crt
-  cert: ""                            # /etc/headroom/node.crt
-  key: ""                             # /etc/headroom/node.key
+  cert: ""                            # /etc/headroom/powerd/node.crt
+  key: ""                             # /etc/headroom/powerd/node.key
 gossip:
   bind: ""                            # e.g. 0.0.0.0:7402; empty: no gossip
   join: []                            # address of any member

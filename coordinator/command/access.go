@@ -279,7 +279,7 @@ type certItem struct {
 func tlsInspect(out *cli.Output) *cobra.Command {
 	return &cobra.Command{
 		Use: "inspect FILE...", Short: "Show the identity and expiry of certificates", Args: cobra.MinimumNArgs(1),
-		Example: "  coordinator tls inspect /etc/headroom/server.crt",
+		Example: "  coordinator tls inspect /etc/headroom/coordinator/server.crt",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			items, rows := []certItem{}, [][]string{}
 			for _, name := range args {

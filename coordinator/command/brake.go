@@ -409,7 +409,7 @@ func brakeKeyCreate(o *operator, use string) *cobra.Command {
 		Use: use, Short: "Create the key pair that signs and verifies the brake", Args: cobra.NoArgs,
 		Long: use + " makes a pair on this machine and contacts no server. It does not overwrite a file. To change keys, add the new public\n" +
 			"key to every member's file and restart them, then change the servers' private key, then remove the old public key.",
-		Example: "  coordinator brake key create\n  coordinator brake key create --private /etc/headroom/brake.key --public /etc/headroom/brake.pub",
+		Example: "  coordinator brake key create\n  coordinator brake key create --private /etc/headroom/coordinator/brake.key --public /etc/headroom/brake.pub",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := brake.WriteKey(private, public); err != nil {
 				return err

@@ -58,7 +58,7 @@ func programPage() string {
 		Files: []manual.Item{
 			{Term: defaultConfig, Text: "Configuration of the server, see coordinator.yaml(5)."},
 			{Term: "/etc/headroom/gossip.key", Text: "Gossip keys, shared by servers and nodes."},
-			{Term: "/etc/headroom/brake.pub, /etc/headroom/brake.key", Text: "Key pair of the brake: the public key on servers and nodes, the private key on servers only."},
+			{Term: "/etc/headroom/brake.pub, /etc/headroom/coordinator/brake.key", Text: "Key pair of the brake: the public key on servers and nodes, the private key on servers only."},
 			{Term: dir, Text: "Replicated log, vote and snapshots; must not be changed while the server runs."},
 			{Term: defaultSocket, Text: "Unix socket of this machine's server; root and the server's user need no certificate."},
 			{Term: dir + "debug", Text: "Traces of late ticks, written by the flight recorder."},

@@ -35,7 +35,7 @@ func distributorCommand() *cobra.Command {
 		Long: "Split the tasks of other programs over the groups of workers that section dispatch of the configuration names.\n" +
 			"Programs speak to it as to a master. The scheduler needs none: it splits the tasks of its own jobs by itself.\n" +
 			"Run several where one does not suffice. It keeps nothing: tasks of a program that ends are taken back.",
-		Example: "  scheduler distributor --config /etc/headroom/scheduler.yaml --name d1 --listen 10.0.0.21:7430 --ca /etc/headroom/ca.crt --cert /etc/headroom/distributor.crt --key /etc/headroom/distributor.key",
+		Example: "  scheduler distributor --config /etc/headroom/scheduler.yaml --name d1 --listen 10.0.0.21:7430 --ca /etc/headroom/ca.crt --cert /etc/headroom/distributor/d1.crt --key /etc/headroom/distributor/d1.key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := scheduler.LoadConfig(o.path)

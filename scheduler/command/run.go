@@ -65,7 +65,7 @@ func workerCommand() *cobra.Command {
 		Short: "Run tasks on this node",
 		Long: "Run tasks on this node: pull them from the scheduler and run them as processes. The worker needs\n" +
 			"no privileges. When it ends its tasks end with it and run elsewhere.",
-		Example: "  scheduler worker --node n03 --scheduler 10.0.0.20:7410 --slots 4 --dir /var/lib/headroom/worker --ca /etc/headroom/ca.crt --cert /etc/headroom/worker.crt --key /etc/headroom/worker.key",
+		Example: "  scheduler worker --node n03 --scheduler 10.0.0.20:7410 --slots 4 --dir /var/lib/headroom/worker --ca /etc/headroom/ca.crt --cert /etc/headroom/worker/n03.crt --key /etc/headroom/worker/n03.key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !jobfile.ValidName(cfg.Node) {

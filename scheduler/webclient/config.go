@@ -60,7 +60,7 @@ type Kerberos struct {
 
 // Defaults returns the files' usual places.
 func Defaults() Kerberos {
-	return Kerberos{Keytab: "/etc/headroom/headroom.keytab", Krb5Conf: "/etc/krb5.conf"}
+	return Kerberos{Keytab: "/etc/headroom/scheduler/headroom.keytab", Krb5Conf: "/etc/krb5.conf"}
 }
 
 // On reports whether a principal logs in.
@@ -93,7 +93,7 @@ func (c Config) Check(addresses []string) *cli.Error {
 	case !principalRule.MatchString(c.Kerberos.Principal):
 		return config.Bad("for example principal: headroom/host.example.org@EXAMPLE.ORG", "%s.kerberos.principal %q is not NAME/HOST@REALM", c.Section, c.Kerberos.Principal)
 	case c.Kerberos.Keytab == "" || c.Kerberos.Krb5Conf == "":
-		return config.Bad("the usual paths are keytab: /etc/headroom/headroom.keytab and krb5_conf: /etc/krb5.conf",
+		return config.Bad("the usual paths are keytab: /etc/headroom/scheduler/headroom.keytab and krb5_conf: /etc/krb5.conf",
 			"%s.kerberos needs keytab and krb5_conf", c.Section)
 	}
 	for _, a := range addresses {

@@ -26,10 +26,10 @@ func binaries() string {
 
 // build makes the programs as `make build` makes them, once for all tests.
 var build = sync.OnceValue(func() error {
-	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", binaries()+"/", "./cmd/...")
-	c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	c := exec.Command("make", "-B", "--no-print-directory", "build", "BIN="+binaries())
+	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
+		return fmt.Errorf("make build: %w\n%s", err, out)
 	}
 	return nil
 })

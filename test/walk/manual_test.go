@@ -21,10 +21,12 @@ for n in n01 n02 n03 n04 n07 n16; do
 done
 coordinator tls ca create --name lab
 coordinator tls cert create server/c1 scheduler/m1 scheduler/d1 worker/n03
-for name in c1:server m1:master d1:distributor n03:worker; do
-	mv ${name%:*}.crt /etc/headroom/${name#*:}.crt
-	mv ${name%:*}.key /etc/headroom/${name#*:}.key
-done
+mkdir -p /etc/headroom/{coordinator,master,distributor,worker}
+mv c1.crt /etc/headroom/coordinator/server.crt
+mv c1.key /etc/headroom/coordinator/server.key
+mv m1.crt m1.key /etc/headroom/master
+mv d1.crt d1.key /etc/headroom/distributor
+mv n03.crt n03.key /etc/headroom/worker
 cp ca.crt /etc/headroom
 cp /var/lib/headroom/coordinator/gossip.key /etc/headroom
 sed -e 's/^dev: false/dev: true/' -e '/^tls:/,/^dev:/{/^dev/!d}' -e 's|hooks_key_file: ""|hooks_key_file: /etc/headroom/scheduler/hooks.key|' <(scheduler config example) >/etc/headroom/scheduler.yaml
@@ -33,7 +35,7 @@ scheduler run --config /etc/headroom/scheduler.yaml &
 until [ "$(coordinator node list -o name 2>/dev/null | wc -l)" = 6 ]; do sleep 0.2; done
 cp n02/powerd.yaml /etc/headroom/powerd.yaml
 if id headroom-coordinator >/dev/null 2>&1; then # root checks a configuration with the rights of the service
-	chown -R headroom-coordinator /etc/headroom/server.key /etc/headroom/gossip.key /var/lib/headroom/coordinator
+	chown -R headroom-coordinator /etc/headroom/coordinator /etc/headroom/gossip.key /var/lib/headroom/coordinator
 	chown -R headroom-scheduler /var/lib/headroom/scheduler
 fi
 coordinator domain set rack/r2 --parent site/dev --budget 1kW --yes
