@@ -281,7 +281,7 @@ func TestBlocksThatDoNotRun(t *testing.T) {
 	t.Parallel()
 	const most = 20
 	reasons := regexp.MustCompile(`^(hardware|the suite itself|over two minutes|needs .+ installed|another machine|installs a package)$`)
-	mark := regexp.MustCompile(`(?m)^<!-- not run: (.*) -->$`)
+	mark := regexp.MustCompile(`(?m)^ *<!-- not run: (.*) -->$`)
 	found := 0
 	for f, text := range markdown(t) {
 		for _, m := range mark.FindAllStringSubmatch(text, -1) {

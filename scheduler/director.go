@@ -58,6 +58,9 @@ func (d *director) run(ctx context.Context) error {
 		if led {
 			wait, down = directBackoffMin, false
 		}
+		if rpc.Moved(err) {
+			continue // at the same coordinator, with the renewed certificate
+		}
 		if !down && err != nil {
 			d.logger.Warn("no stream to the leader of the coordinators", slog.String("address", address), slog.Any("error", err))
 			down = true
@@ -103,7 +106,7 @@ func (d *director) follow(parent context.Context, address string) (led bool, err
 		case m := <-inbox:
 			moved, err := d.handle(ctx, st, m, address)
 			if moved || err != nil {
-				return led, err
+				return led, rpc.Reason(err, inbox, broken)
 			}
 			led = led || m.GetLeader().GetSelf()
 		case <-tick.C:
@@ -112,7 +115,7 @@ func (d *director) follow(parent context.Context, address string) (led bool, err
 			err = d.report(ctx, st)
 		}
 		if err != nil {
-			return led, err
+			return led, rpc.Reason(err, inbox, broken)
 		}
 	}
 }

@@ -55,6 +55,8 @@ type Stream struct {
 	up bool
 	// proven: a coordinator has answered on it.
 	proven bool
+	// logged is the last logged state: open, or why it is not.
+	logged string
 	leads  bool
 	Epoch  lease.Epoch
 	Name   string // id of the leader, as it named itself
@@ -93,7 +95,9 @@ func (l *Stream) keep(ctx context.Context) {
 		began := time.Now()
 		err := l.once(ctx)
 		l.post(ctx, Event{link: l, Down: err})
-		pause.For(ctx, b.next(time.Since(began)))
+		if !rpc.Moved(err) {
+			pause.For(ctx, b.next(time.Since(began)))
+		}
 	}
 }
 

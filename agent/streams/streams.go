@@ -69,14 +69,15 @@ func (s *Streams) Take(e Event) (counts, newLeader bool) {
 	was := s.Leader()
 	switch {
 	case e.up:
-		l.up = true
-		s.log.Info("stream open", slog.String("coordinator", l.Addr))
+		l.up = true // a refusal may follow
 	case e.Down != nil:
-		if l.up {
-			s.log.Info("stream closed", slog.String("coordinator", l.Addr), slog.Any("error", e.Down))
-		}
+		s.logDown(l, e.Down)
 		l.up, l.leads = false, false
 	default:
+		if l.logged != streamOpen {
+			l.logged = streamOpen
+			s.log.Info("stream open", slog.String("coordinator", l.Addr))
+		}
 		l.proven = true
 		s.trials.prove(l.Addr)
 		if m := e.Msg.GetLeader(); m != nil {
@@ -85,6 +86,22 @@ func (s *Streams) Take(e Event) (counts, newLeader bool) {
 	}
 	now := s.Leader()
 	return true, now != nil && now != was && e.Msg != nil
+}
+
+// streamOpen is the logged state of an open stream.
+const streamOpen = "open"
+
+// logDown logs why a stream is not open, once a change: a coordinator that refuses this node is
+// asked again every second. Addresses that only gossip names are not worth a line.
+func (s *Streams) logDown(l *Stream, err error) {
+	why := rpc.Tried{Addr: l.Addr, Err: err}.Why()
+	switch {
+	case rpc.Moved(err):
+		s.log.Info("stream moved to a connection with the renewed certificate", slog.String("coordinator", l.Addr))
+	case why != l.logged && (l.logged != "" || l.up || l.proven || slices.Contains(s.configured, l.Addr)):
+		l.logged = why
+		s.log.Info("stream closed", slog.String("coordinator", l.Addr), slog.Any("error", err))
+	}
 }
 
 func (s *Streams) leaderSays(l *Stream, m *headroomv1.Leader) {

@@ -59,7 +59,7 @@ func TestAlarms(t *testing.T) {
 	d := loopThatHeard(ledger.Report{
 		Sighting: ledger.Sighting{Node: "b", Process: 1}, Number: 1,
 		Health: []ledger.Health{{Code: "limit-drift", Severity: "warn", Text: "drifts", Hint: "look"}},
-	})
+	}, ledger.Report{Sighting: ledger.Sighting{Node: "c", Process: 1}, Number: 1})
 	d.jobs.reports.newestRefused, d.jobs.reports.refusal = 3, "no such node"
 	items := alarms.Items(d.known.Alarms(s, view.Nodes(s, d.known.Heard())))
 	text := alarmText(items)

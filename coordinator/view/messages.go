@@ -76,7 +76,7 @@ func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
 		m.State = stateDrained
 	case n.Released:
 		m.State = stateReleased
-	case !n.Controlled:
+	case !n.Controlled && m.GetState() != StateLost:
 		m.State = stateObserving
 	}
 	return m

@@ -111,11 +111,14 @@ func TestStatesOfNodes(t *testing.T) {
 	lost := s.Nodes["a"]
 	lost.Name = "e"
 	s.Nodes["e"] = lost
+	silent := s.Nodes["c"]
+	silent.Name = "f"
+	s.Nodes["f"] = silent
 	var reports []ledger.Report
 	for _, n := range []string{"a", "b", "c", "d"} {
 		reports = append(reports, ledger.Report{Sighting: ledger.Sighting{Node: n, Process: 1}, Number: 1})
 	}
-	want := map[string]string{"a": StateOK, "b": stateReleased, "c": stateObserving, "d": stateWaiting, "e": StateLost}
+	want := map[string]string{"a": StateOK, "b": stateReleased, "c": stateObserving, "d": stateWaiting, "e": StateLost, "f": StateLost}
 	for _, m := range Nodes(s, heardFrom(reports...)) {
 		if m.GetState() != want[m.GetName()] {
 			t.Errorf("%s is %s, want %s", m.GetName(), m.GetState(), want[m.GetName()])

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/secure"
@@ -23,7 +24,17 @@ type live struct {
 // leaving is a connection that is no longer tracked once it is closed.
 type leaving struct {
 	net.Conn
-	closed func(net.Conn)
+	closed func(*leaving)
+	moved  atomic.Bool // another one has replaced it
+}
+
+// Read implements net.Conn.
+func (c *leaving) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil && c.moved.Load() {
+		err = errMoved
+	}
+	return n, err
 }
 
 // Close implements net.Conn.
@@ -32,11 +43,17 @@ func (c *leaving) Close() error {
 	return c.Conn.Close()
 }
 
-func (l *live) watched(raw net.Conn) net.Conn {
+// watched tracks a connection of the lane x.
+func (l *live) watched(raw net.Conn, x *lane) net.Conn {
 	if l == nil {
 		return raw
 	}
-	return &leaving{raw, l.forget}
+	c := &leaving{Conn: raw, closed: func(c *leaving) {
+		l.forget(c)
+		x.unwatch(c)
+	}}
+	x.watch(c)
+	return c
 }
 
 // add tracks a connection after its handshake; it returns an error if the server was denied since.

@@ -1,6 +1,10 @@
 package rpc
 
-import "context"
+import (
+	"context"
+	"errors"
+	"io"
+)
 
 // Inbox passes on what a stream receives, until the stream or ctx ends; then inbox is closed,
 // after the reason was put into broken. As many messages as room may wait.
@@ -23,4 +27,16 @@ func Inbox[M any](ctx context.Context, room int, receive func() (*M, error)) (in
 		}
 	}()
 	return in, end
+}
+
+// Reason returns why a stream ended on which sending has failed: for io.EOF the receiver of
+// Inbox has the reason.
+func Reason[M any](sent error, inbox <-chan *M, broken <-chan error) error {
+	if !errors.Is(sent, io.EOF) {
+		return sent
+	}
+	for range inbox {
+		continue // nobody waits for it any longer
+	}
+	return <-broken
 }

@@ -34,13 +34,23 @@ func PlainPeers() Peers { return Peers{client: NewClient(), scheme: "http"} }
 func PeersOver(client connect.HTTPClient) Peers { return Peers{client: client, scheme: "http"} }
 
 // SecurePeers reaches servers of the given roles only, showing the keeper's
-// certificate.
+// certificate. When it is renewed, connections are replaced; see Moved.
 func SecurePeers(k *secure.Keeper, roles ...string) Peers {
-	var p http.Protocols
-	p.SetHTTP2(true)
-	l := &live{conns: map[*tls.Conn]net.Conn{}, still: func(s tls.ConnectionState) error { return k.Admits(s, roles...) }}
-	return Peers{client: tlsClient(k.Client([]string{"h2"}, roles...), &p, l), scheme: "https", keeper: k, live: l}
+	return SecurePeersOver((&net.Dialer{Timeout: dialWait}).DialContext, k, roles...)
 }
+
+// SecurePeersOver is SecurePeers over connections of the caller's: tests have networks of their own.
+func SecurePeersOver(dial Dial, k *secure.Keeper, roles ...string) Peers {
+	config := k.Client([]string{"h2"}, roles...)
+	l := &live{conns: map[*tls.Conn]net.Conn{}, still: func(s tls.ConnectionState) error { return k.Admits(s, roles...) }}
+	via := newLanes(k, func(x *lane) *http.Transport {
+		return dialer{dial, config, l, x}.transport()
+	})
+	return Peers{client: &http.Client{CheckRedirect: noRedirect, Transport: via}, scheme: "https", keeper: k, live: l}
+}
+
+// Dial connects to an address.
+type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // OpenPeers reaches coordinator servers by a configuration's tls section.
 func OpenPeers(c secure.Config) (Peers, error) {
@@ -61,43 +71,48 @@ func TokenPeers(ca, token string) (Peers, error) {
 	if err != nil {
 		return Peers{}, err
 	}
-	var p http.Protocols
-	p.SetHTTP2(true)
-	return Peers{client: tlsClient(config, &p, nil), scheme: "https", token: token}, nil
+	via := dialer{dial: (&net.Dialer{Timeout: dialWait}).DialContext, config: config}.transport()
+	return Peers{client: &http.Client{CheckRedirect: noRedirect, Transport: via}, scheme: "https", token: token}, nil
 }
 
 // UnixPeers reaches the one server that listens on the unix socket at path,
 // whatever address is asked for.
 func UnixPeers(path string) Peers { return Peers{client: NewUnixClient(path), scheme: "http"} }
 
-func tlsClient(config *tls.Config, p *http.Protocols, l *live) *http.Client {
-	d := &net.Dialer{Timeout: dialWait}
-	return &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				return dialTLS(ctx, d, config, l, network, addr)
-			},
-			DialContext: d.DialContext, TLSClientConfig: config, Protocols: p,
-			DisableCompression: true, IdleConnTimeout: idleWait, MaxResponseHeaderBytes: maxHeader,
-			HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
-		},
+// noRedirect: a redirect never comes from one of our servers.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// dialer opens connections to servers, and tracks those of a client that shows a certificate.
+type dialer struct {
+	dial   Dial
+	config *tls.Config
+	live   *live
+	lane   *lane
+}
+
+func (d dialer) transport() *http.Transport {
+	var p http.Protocols
+	p.SetHTTP2(true)
+	return &http.Transport{
+		DialTLSContext: d.tls, DialContext: d.dial, TLSClientConfig: d.config, Protocols: &p,
+		DisableCompression: true, IdleConnTimeout: idleWait, MaxResponseHeaderBytes: maxHeader,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
 	}
 }
 
-// dialTLS connects and does the handshake. A peer that does not answer, or hangs up, counts
+// tls connects and does the handshake. A peer that does not answer, or hangs up, counts
 // as unreachable: the kernel still accepts connections for a process that is stopped or
 // cannot end, and nothing was sent to it.
-func dialTLS(ctx context.Context, d *net.Dialer, config *tls.Config, l *live, network, addr string) (net.Conn, error) {
-	raw, err := d.DialContext(ctx, network, addr)
+func (d dialer) tls(ctx context.Context, network, addr string) (net.Conn, error) {
+	raw, err := d.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialWait)
 	defer cancel()
-	c := tls.Client(&lateWrite{Conn: l.watched(raw), closed: make(chan struct{})}, config)
+	c := tls.Client(&lateWrite{Conn: d.live.watched(raw, d.lane), closed: make(chan struct{})}, d.config)
 	if err = c.HandshakeContext(ctx); err == nil {
-		err = l.add(c)
+		err = d.live.add(c)
 	}
 	if err == nil {
 		return c, nil

@@ -38,7 +38,7 @@ func TestTakenButNotServed(t *testing.T) {
 				if asked = append(asked, addr); addr == "leader" {
 					return nil
 				}
-				_, err := dialTLS(ctx, &net.Dialer{}, &tls.Config{MinVersion: tls.VersionTLS13, ServerName: "c1"}, nil, "tcp", addr)
+				_, err := dialer{dial: (&net.Dialer{}).DialContext, config: &tls.Config{MinVersion: tls.VersionTLS13, ServerName: "c1"}}.tls(ctx, "tcp", addr)
 				if e := AsCLI(err, "node release", addr); e == nil || e.Exit != cli.ExitUnreachable {
 					t.Errorf("%v from %v", e, err)
 				}

@@ -163,7 +163,9 @@ func named(h http.Handler) http.Handler {
 			c := Caller{}
 			if c.Identity, c.Shown = secure.PeerOf(r.TLS); c.Shown {
 				c.Certificate = r.TLS.PeerCertificates[0]
-				c.Ends = c.Certificate.NotAfter
+				if c.Ends = c.Certificate.NotAfter; !time.Now().Before(c.Ends) {
+					w.Header().Set("Connection", "close") // the next request comes with a renewed certificate
+				}
 			}
 			r = r.WithContext(WithCaller(r.Context(), c))
 		}
@@ -197,8 +199,7 @@ func newClient(dial func(ctx context.Context, network, addr string) (net.Conn, e
 	var p http.Protocols
 	p.SetUnencryptedHTTP2(true)
 	return &http.Client{
-		// A redirect never comes from one of our servers.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: noRedirect,
 		Transport: &http.Transport{
 			DialContext:            dial,
 			Protocols:              &p,

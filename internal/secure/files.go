@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -22,14 +23,16 @@ type Files struct {
 }
 
 // Keeper holds a process's identity, and reads the files again when they change:
-// a renewed certificate is taken up by the next connection. It is safe for use by
-// many goroutines.
+// a renewed certificate is taken up by the next connection, and Due says when those
+// that are open have to follow. It is safe for use by many goroutines.
 type Keeper struct {
 	files Files
 
 	mu     sync.Mutex
 	looked time.Time
-	stamps [3]time.Time
+	stamps [3]fs.FileInfo
+	number uint64    // of the term that began when the files were last read
+	began  time.Time // when that was
 	cert   *tls.Certificate
 	roots  *x509.CertPool
 	denied *Denials
@@ -72,8 +75,9 @@ func (k *Keeper) Still(s tls.ConnectionState, roles ...string) error {
 	return verify(s, roots, roles, denied, vet)
 }
 
-// lookEvery is how often the files are looked at, at most.
-const lookEvery = 10 * time.Second
+// lookEvery is how often the files are looked at, at most: a certificate that was renewed
+// too late works within 10 s, with the clients' pauses.
+const lookEvery = 2 * time.Second
 
 // Open reads the files once. Errors name the file.
 func Open(f Files) (*Keeper, error) {
@@ -106,29 +110,46 @@ func (k *Keeper) read() error {
 		return fmt.Errorf("tls.cert: %s: %w", k.files.Cert, err)
 	}
 	k.roots, k.cert, k.stamps = roots, &cert, stamps
+	k.number, k.began = k.number+1, time.Now()
 	return nil
 }
 
-func (k *Keeper) modified() (out [3]time.Time) {
+// modified is what tells the files from those that were read: a copy may keep the time.
+func (k *Keeper) modified() (out [3]fs.FileInfo) {
 	for i, name := range []string{k.files.CA, k.files.Cert, k.files.Key} {
 		if info, err := os.Stat(name); err == nil {
-			out[i] = info.ModTime()
+			out[i] = info
 		}
 	}
 	return out
+}
+
+func sameFile(a, b fs.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // now is the identity as the files have it; a file that cannot be read leaves the old one in force.
 func (k *Keeper) now() (*tls.Certificate, *x509.CertPool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if at := time.Now(); at.Sub(k.looked) >= lookEvery {
-		k.looked = at
-		if k.modified() != k.stamps {
-			_ = k.read() // the old identity is good until it ends, and Ends tells when
-		}
-	}
+	k.look()
 	return k.cert, k.roots
+}
+
+// look reads the files if they have changed; the caller holds the lock.
+func (k *Keeper) look() {
+	at := time.Now()
+	if at.Sub(k.looked) < lookEvery {
+		return
+	}
+	k.looked = at
+	found := k.modified()
+	if !slices.EqualFunc(found[:], k.stamps[:], sameFile) {
+		_ = k.read() // the old identity is good until it ends, and Ends tells when
+	}
 }
 
 // Identity is the process's own.

@@ -14,6 +14,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/pause"
+	"headroom/internal/rpc"
 )
 
 // errSilent is the cause if a master has sent nothing for too long.
@@ -62,7 +63,7 @@ func (d *Distributor) keep(ctx context.Context, l *link) {
 		if time.Since(began) > backoffMax {
 			wait = backoffMin
 		}
-		if !d.post(ctx, closed{l, err}) || !pause.For(ctx, wait) {
+		if !d.post(ctx, closed{l, err}) || !rpc.Moved(err) && !pause.For(ctx, wait) {
 			return
 		}
 		wait = min(2*wait, backoffMax)
@@ -155,7 +156,7 @@ type closed struct {
 }
 
 func (e closed) apply(l *loop, now time.Time) {
-	if e.link.trouble == "" {
+	if e.link.trouble == "" && !rpc.Moved(e.err) {
 		l.cfg.Logger.Warn("no stream to master", slog.String("group", e.link.group.Name), slog.String("address", e.link.address), slog.Any("error", e.err))
 	}
 	e.link.trouble = cause(e.err)

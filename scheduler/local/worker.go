@@ -156,6 +156,10 @@ func (w *Worker) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		if rpc.Moved(err) {
+			failed = 0
+			continue // at the same scheduler, with the renewed certificate
+		}
 		w.noteBroken(err)
 		w.at = (w.at + 1) % len(w.clients)
 		if time.Since(began) > backoffMax {
@@ -234,7 +238,7 @@ func (w *Worker) session(ctx context.Context) error {
 			err = st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Alive{Alive: &headroomv1.WorkerAlive{}}})
 		}
 		if err != nil {
-			return err
+			return rpc.Reason(err, inbox, broken)
 		}
 	}
 }

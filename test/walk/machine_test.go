@@ -47,6 +47,7 @@ type network struct {
 	folder string
 	queues map[string]*os.File
 	sent   int
+	absent int // commands about what the cluster does not have
 }
 
 // isolated returns unshare's arguments for a page, or says that this machine does not permit them.

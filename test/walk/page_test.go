@@ -54,10 +54,10 @@ func blocks(page, text string) []step {
 			indent = line[:strings.Index(line, "`")]
 			open = &step{page: page, line: n + 2, language: strings.TrimPrefix(trimmed, "```"), machines: marked.machines, notRun: marked.notRun}
 			marked = step{}
-		case notRun.MatchString(line):
-			marked.notRun = notRun.FindStringSubmatch(line)[1]
-		case on.MatchString(line):
-			marked.machines = strings.Fields(on.FindStringSubmatch(line)[1])
+		case notRun.MatchString(trimmed):
+			marked.notRun = notRun.FindStringSubmatch(trimmed)[1]
+		case on.MatchString(trimmed):
+			marked.machines = strings.Fields(on.FindStringSubmatch(trimmed)[1])
 		case trimmed != "":
 			marked = step{}
 		}

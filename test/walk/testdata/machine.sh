@@ -24,7 +24,7 @@ mkdir -p "$own/etc" "$own/var/lib/headroom" "$own/var/backups" "$own/var/tmp" "$
 cp -a /etc/. "$own/etc"
 mkdir -p "$own/etc/headroom"
 printf '127.0.0.1 localhost\n' >"$own/etc/hosts"
-for n in 1 2 3; do echo "10.0.0.1$n c$n" >>"$own/etc/hosts"; done
+for n in 1 2 3 4; do echo "10.0.0.1$n c$n" >>"$own/etc/hosts"; done
 for n in $(seq 16); do printf '10.0.0.%d n%02d\n' $((20 + n)) "$n" >>"$own/etc/hosts"; done
 awk '{ exit $3 == 1 }' /proc/self/uid_map && users
 mount --bind "$own/etc" /etc
