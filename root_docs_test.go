@@ -192,6 +192,31 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	}
 }
 
+// rpcAddresses are what people pass or configure as RPC addresses of coordinators.
+func rpcAddresses() *regexp.Regexp {
+	return regexp.MustCompile(`(?:--(?:coordinators|addr|rpc)[= ]|coordinators: |HEADROOM_ADDR=|\brpc: )\S+(?:, \S+)*`)
+}
+
+// Servers answer calls on port 7400; 7401 is raft's, which no other program may dial.
+func TestAddressesOfCoordinatorsNameTheirPort(t *testing.T) {
+	t.Parallel()
+	addresses, named := rpcAddresses(), map[string]bool{}
+	for f, text := range texts(t) {
+		for n, line := range strings.Split(strings.ReplaceAll(text, `\-`, "-"), "\n") {
+			for _, found := range addresses.FindAllString(line, -1) {
+				if named[f] = named[f] || strings.Contains(found, ":7400"); strings.Contains(strings.Split(found, "raft:")[0], ":7401") {
+					t.Errorf("%s:%d: port 7401 is raft's: %s", f, n+1, found)
+				}
+			}
+		}
+	}
+	for _, f := range []string{"deploy/systemd/headroom-master.service", "scheduler/command/master.go", "scheduler/config.go", "docs/dispatch.md", "docs/man/scheduler.8", "docs/secure.md"} {
+		if !named[f] {
+			t.Errorf("%s names no address of a coordinator", f)
+		}
+	}
+}
+
 // A table is a header, a line of dashes and rows, without a blank line or a sentence between them.
 func TestTablesAreWhole(t *testing.T) {
 	t.Parallel()

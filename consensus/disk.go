@@ -188,12 +188,42 @@ func sameServers(cfg Config, rc *raft.Config, stores *Stores) error {
 	case configured == listServers(logged): // a log from before the first servers were noted
 		return storeFounders(cfg.Servers, stores)
 	}
+	hint := "configure the servers that the log has; change them with coordinator member add and remove, not in the configuration file"
+	if mostMoved(logged, cfg.servers()) {
+		hint = "no majority of the servers kept its address: run coordinator member recover on the server with the newest log, with the new addresses of all: " +
+			strings.Join(recoverFlags(cfg.Servers), " ")
+	}
 	return &cli.Error{
 		Code: "conflict", Exit: cli.ExitConflict,
 		Message: fmt.Sprintf("the log has servers %s; the configuration has %s", listServers(logged), configured),
-		Hint:    "configure the servers that the log has; change them with coordinator member add and remove, not in the configuration file",
-		Err:     errServersChanged,
+		Hint:    hint, Err: errServersChanged,
 	}
+}
+
+// mostMoved reports whether two configurations have the same servers, and no majority of them
+// at the same address: no leader can be elected to write the new addresses into the log.
+func mostMoved(a, b raft.Configuration) bool {
+	was, stayed := map[raft.ServerID]raft.ServerAddress{}, 0
+	for _, s := range a.Servers {
+		was[s.ID] = s.Address
+	}
+	for _, s := range b.Servers {
+		if was[s.ID] == s.Address {
+			stayed++
+		}
+		delete(was, s.ID)
+	}
+	return len(was) == 0 && len(a.Servers) == len(b.Servers) && stayed <= len(b.Servers)/2
+}
+
+// recoverFlags are the flags of coordinator member recover for these servers. Their RPC
+// addresses are not known here.
+func recoverFlags(servers []Server) []string {
+	out := make([]string, len(servers))
+	for i, s := range servers {
+		out[i] = fmt.Sprintf("--server %s=RPC,%s", s.ID, s.Address)
+	}
+	return out
 }
 
 // loggedServers are the servers of the group as the log has them.

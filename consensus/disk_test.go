@@ -217,6 +217,18 @@ func TestOpenRefuses(t *testing.T) {
 	moved.Servers = append([]Server{}, cfg.Servers...)
 	moved.Servers[1].Address = "127.0.0.1:9"
 	refuse("changed address", moved, errServersChanged)
+	hint := func() string {
+		_, err := Open(moved, &tape{})
+		e, _ := errors.AsType[*cli.Error](err)
+		return e.Hint
+	}
+	if strings.Contains(hint(), "recover") {
+		t.Errorf("one of three has moved: %s", hint())
+	}
+	moved.Servers[2].Address = "127.0.0.1:10" // no majority is left where it was
+	if !strings.Contains(hint(), "coordinator member recover") || !strings.Contains(hint(), "--server c2=RPC,127.0.0.1:9 --server c3=RPC,127.0.0.1:10") {
+		t.Errorf("two of three have moved: %s", hint())
+	}
 	alone := cfg
 	alone.Servers = cfg.Servers[:1]
 	refuse("fewer servers", alone, errServersChanged)

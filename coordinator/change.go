@@ -121,6 +121,7 @@ func build(v leader.View, r *headroomv1.ChangeRequest, c *ledger.Command) error 
 		c.Schedule = &ledger.SetSchedule{
 			Name: x.SetSchedule.GetName(), Domain: rootOr(s, x.SetSchedule.GetDomain()), Cron: x.SetSchedule.GetCron(),
 			Zone: x.SetSchedule.GetZone(), Budget: units.Power(x.SetSchedule.GetBudgetUw()),
+			Force: x.SetSchedule.GetForce() && s.Rules >= ledger.RulesOfFloors,
 		}
 		if err := checkZone(x.SetSchedule.GetZone()); err != nil || r.GetDryRun() {
 			return err

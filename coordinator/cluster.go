@@ -133,9 +133,7 @@ func (c clusterService) ListEvents(ctx context.Context, r *connect.Request[headr
 	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, k *leading.Known) {
 		for _, e := range st.Events {
 			if e.Revision > r.Msg.GetSinceRevision() {
-				out.Events = append(out.Events, &headroomv1.Event{
-					Revision: e.Revision, AtUs: e.At, Actor: e.Actor, What: e.What, Reason: e.Reason, RequestId: e.RequestID,
-				})
+				out.Events = append(out.Events, view.Event(e))
 			}
 		}
 		for _, e := range k.Events() {
@@ -237,11 +235,17 @@ func budgetResponse(q *leader.Request, b *leader.Budget, a leader.Answer) *headr
 		out.Meta.Revision = q.Tried.Revision
 	}
 	out.Before.HighestUw = int64(b.Highest)
-	for _, m := range b.Plan.Moves {
-		out.Moves = append(out.Moves, &headroomv1.TargetMove{Node: m.Node, FromUw: int64(m.From), ToUw: int64(m.To)})
-	}
+	out.Moves = moveMessages(b.Plan.Moves)
 	for _, name := range b.Plan.StuckNames() {
 		out.Shortfall = append(out.Shortfall, fmt.Sprintf("%s cannot be lowered now, charged at %v", name, b.Plan.Stuck[name]))
+	}
+	return out
+}
+
+func moveMessages(moves []ledger.Move) []*headroomv1.TargetMove {
+	out := make([]*headroomv1.TargetMove, 0, len(moves))
+	for _, m := range moves {
+		out = append(out, &headroomv1.TargetMove{Node: m.Node, FromUw: int64(m.From), ToUw: int64(m.To)})
 	}
 	return out
 }

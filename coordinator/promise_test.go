@@ -306,6 +306,42 @@ func TestCutIsPushedAtOnce(t *testing.T) {
 	})
 }
 
+// A cut is confirmed by read-backs that are newer than it, of all nodes that may hold more than
+// it leaves them: also of one that an earlier cut is still on its way to.
+func TestCutIsConfirmedByNewerReadBacks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3, 700*units.Watt)
+		c.addNodes(3)
+		c.leader()
+		c.allHeld(5 * time.Second)
+		time.Sleep(10 * time.Second)
+		c.nodes[1].set(func(n *node) { n.takes = 2 * time.Second })
+		if _, err := setBudget(t.Context(), c, 280*units.Watt); err != nil { // 40 W unmanaged, 80 W for each node
+			t.Fatal(err)
+		}
+		again, err := clusterService{c.leader().server}.SetBudget(t.Context(), connect.NewRequest(&headroomv1.SetBudgetRequest{
+			BudgetUw: int64(280 * units.Watt), UntilUs: time.Now().Add(time.Hour).UnixMicro(),
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := clusterService{c.leader().server}.AwaitBudget(t.Context(), connect.NewRequest(&headroomv1.AwaitBudgetRequest{
+			Revision: again.Msg.GetMeta().GetRevision(), WaitMs: 5000,
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a.Msg.GetConfirmations()) == 0 {
+			t.Error("nobody is waited for")
+		}
+		for _, n := range c.nodes {
+			if h := n.look(); h.effective > 80*units.Watt {
+				t.Errorf("confirmed, and %s holds %v", n.name, h.effective)
+			}
+		}
+	})
+}
+
 // A caller who hangs up keeps no cut from the nodes.
 func TestCutOfACallerWhoHangsUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {

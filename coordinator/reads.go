@@ -44,8 +44,11 @@ func (c clusterService) ListSchedules(ctx context.Context, r *connect.Request[he
 	out := &headroomv1.ListSchedulesResponse{}
 	var err error
 	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, _ *leading.Known) {
+		totals := s.Totals()
 		for _, x := range s.SchedulesByName() {
-			m := &headroomv1.Schedule{Name: x.Name, Domain: x.Domain, Cron: x.Cron, Zone: x.Zone, BudgetUw: int64(x.Budget)}
+			m := &headroomv1.Schedule{
+				Name: x.Name, Domain: x.Domain, Cron: x.Cron, Zone: x.Zone, BudgetUw: int64(x.Budget), ShortUw: int64(max(0, totals[x.Domain].Floor-x.Budget)),
+			}
 			if next, ok := x.Next(time.Now()); ok {
 				us := next.UnixMicro()
 				m.NextUs = &us

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -160,6 +162,10 @@ func (q *requests) tried(
 		out.Meta.Revision = a.Result.Revision
 	}
 	out.Before, out.After = movedDomains(t.Before, t.After)
+	out.Moves = moveMessages(t.Moves)
+	for _, name := range slices.Sorted(maps.Keys(t.Missing)) {
+		out.Shortfall = append(out.Shortfall, fmt.Sprintf("%s would be %v over its budget", name, t.Missing[name]))
+	}
 	return out, nil
 }
 

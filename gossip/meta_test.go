@@ -30,7 +30,7 @@ func TestMetaRoundTrip(t *testing.T) {
 // Whatever a peer sends, it is refused or is a description that passes our own
 // check and says the same again.
 func FuzzMeta(f *testing.F) {
-	f.Add(meta{role: RoleCoordinator, name: "c1", rpc: "10.0.0.1:7401", started: 1}.encode())
+	f.Add(meta{role: RoleCoordinator, name: "c1", rpc: "10.0.0.1:7400", started: 1}.encode())
 	f.Add(meta{role: RoleNode, name: "n"}.encode())
 	f.Add([]byte{metaV1, 'n', 0x80})
 	f.Add([]byte{2, 'n', 0, 1, 'x', 0})

@@ -52,8 +52,10 @@ func (t *tx) setBudget(c Command, b *SetBudget) error {
 			return err
 		}
 	}
-	if sum := t.Totals()[b.Domain]; b.Budget < sum.Floor && b.Budget < d.Budget && !b.Force && b.Clock == nil {
-		return &FloorError{Domain: b.Domain, Budget: b.Budget, Unmanaged: sum.Unmanaged + sum.Boot, Floor: sum.Floor, Nodes: sum.Nodes}
+	if b.Budget < d.Budget && !b.Force && b.Clock == nil {
+		if err := t.floorError(b.Domain, b.Budget); err != nil {
+			return err
+		}
 	}
 	for _, g := range b.Targets {
 		if err := t.lower(g); err != nil {
@@ -61,6 +63,15 @@ func (t *tx) setBudget(c Command, b *SetBudget) error {
 		}
 	}
 	return t.changeBudget(c, d, b)
+}
+
+// floorError returns a *FloorError if a budget is below the floor of its domain.
+func (s *State) floorError(domain string, b units.Power) error {
+	sum := s.Totals()[domain]
+	if b >= sum.Floor {
+		return nil
+	}
+	return &FloorError{Domain: domain, Budget: b, Unmanaged: sum.Unmanaged + sum.Boot, Floor: sum.Floor, Nodes: sum.Nodes}
 }
 
 func (t *tx) changeBudget(c Command, d Domain, b *SetBudget) error {

@@ -13,7 +13,11 @@ import (
 // Rules is the newest version of Apply's rules that this version of Headroom
 // knows. A group works under the version in State, which an Upgrade raises once
 // every server knows it, so that all servers apply every entry alike.
-const Rules = 1
+const Rules = 2
+
+// RulesOfFloors are the first rules under which a schedule below its domain's floor takes
+// Force. Before them no command may have it: older servers could not read it.
+const RulesOfFloors = 2
 
 // OldestRules is the oldest version that this server reads. A group is upgraded
 // across one at a time.

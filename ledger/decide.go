@@ -216,14 +216,20 @@ func (r *Report) ack(s *State, n *Node) (Ack, bool) {
 	return a, known && s.changes(n, &a)
 }
 
-// readBack is the report as a read-back of the node, and false while the node does not
-// know what its hardware holds. A sequence number counts only in the incarnation that gave
-// it, and only if it was given: another cluster's numbers prove nothing here.
-func (r *Report) readBack(s *State, n *Node) (Ack, bool) {
-	a := Ack{Node: r.Node, Process: r.Process, Number: r.Number, Effective: r.Effective, Stored: r.Stored}
-	if r.Highest.Epoch.Incarnation == s.Epoch.Incarnation && r.Highest.Seq <= n.Seq {
-		a.Seq = r.Highest.Seq
+// Seq is the highest sequence number of the node that the report proves; 0 for none. A number
+// counts only in the incarnation that gave it, and only if it was given: another cluster's
+// numbers prove nothing here.
+func (r *Report) Seq(s *State, n *Node) uint64 {
+	if r.Highest.Epoch.Incarnation != s.Epoch.Incarnation || r.Highest.Seq > n.Seq {
+		return 0
 	}
+	return r.Highest.Seq
+}
+
+// readBack is the report as a read-back of the node, and false while the node does not
+// know what its hardware holds.
+func (r *Report) readBack(s *State, n *Node) (Ack, bool) {
+	a := Ack{Node: r.Node, Process: r.Process, Number: r.Number, Seq: r.Seq(s, n), Effective: r.Effective, Stored: r.Stored}
 	if n.Owes != "" {
 		a.Sprinting = r.Sprint == n.Owes
 		for _, e := range r.Ended {
@@ -433,6 +439,42 @@ type Move struct {
 	From, To units.Power
 }
 
+// PlanMoves returns which caps a change from one state to another moves, by the plans of this
+// moment, and how many watts are then missing in which domains.
+func PlanMoves(before, after *State, t *Table, now time.Duration) ([]Move, map[string]units.Power) {
+	was, _ := planCaps(before, t, now)
+	is, totals := planCaps(after, t, now)
+	var moves []Move
+	for _, n := range before.NodesByName() {
+		to, planned := is[n.Name]
+		if moved := to - was[n.Name]; planned && max(moved, -moved) > deadband(to) && to != n.Target {
+			moves = append(moves, Move{Node: n.Name, From: n.Target, To: to})
+		}
+	}
+	missing := map[string]units.Power{}
+	for name, sum := range totals {
+		if short := -sum.Headroom(); short > 0 {
+			missing[name] = short
+		}
+	}
+	return moves, missing
+}
+
+// planCaps returns the cap of each node that the plan may move, and the totals once they hold them.
+func planCaps(s *State, t *Table, now time.Duration) (map[string]units.Power, map[string]Totals) {
+	if len(s.Domains) == 0 {
+		return nil, nil
+	}
+	roll, totals, caps := t.roll(s), s.Totals(), map[string]units.Power{}
+	for i, want := range budget.Caps(s.planTree(totals), planned(s, t, now, roll, totals), budget.Policy(s.Policy))[:len(roll)] {
+		if want != budget.NoCap {
+			n := &roll[i].Node
+			caps[n.Name], n.Target, n.Ceiling, n.Pending, n.Sprint = want, want, want, nil, nil
+		}
+	}
+	return caps, s.totalsOf(roll)
+}
+
 // PlanBudget works out what setting the domain's budget would do, without doing it.
 func PlanBudget(s *State, t *Table, now time.Duration, domain string, to units.Power) (BudgetPlan, error) {
 	d, ok := s.Domains[domain]
@@ -459,6 +501,9 @@ func PlanBudget(s *State, t *Table, now time.Duration, domain string, to units.P
 		from := n.Target
 		if n.Sprint != nil { // any new target ends its sprint
 			from = max(from, n.Sprint.Cap)
+		}
+		if over && want <= n.Target { // it may still hold what an earlier lower or a sprint's end takes away
+			from = max(from, n.Ceiling)
 		}
 		switch {
 		case !movable && over:

@@ -3,6 +3,7 @@
 package ledger_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -246,6 +247,91 @@ func TestCutPassesTheLostNode(t *testing.T) {
 	}
 	if _, err := ledger.PlanBudget(s, table, 0, "none", watt); err == nil {
 		t.Error("an unknown domain was planned")
+	}
+}
+
+// A cut waits for every node that may still hold more than its plan: also for one whose lower
+// is on its way already, of an earlier cut or of a sprint's end. It gets a number of its own, so
+// that only a newer read-back confirms it.
+func TestCutFollowsLowersOnTheirWay(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01", "n02")
+	tick(t, s, ledger.Tick{Targets: []ledger.Target{{Node: "n01", Cap: 200 * watt}, {Node: "n02", Cap: 200 * watt}}})
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 20, 2, 200), 0)
+	table.Heard(heard("n02", 20, 2, 200), 0)
+	tick(t, s, ledger.Tick{Targets: []ledger.Target{{Node: "n01", Cap: 90 * watt}}}) // n01 has not read it back
+	plan, err := ledger.PlanBudget(s, table, 0, "site/lab", 180*watt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []ledger.Move{{Node: "n01", From: 200 * watt, To: 90 * watt}, {Node: "n02", From: 200 * watt, To: 90 * watt}}
+	if !slices.Equal(plan.Moves, want) {
+		t.Errorf("moves %+v, want %+v", plan.Moves, want)
+	}
+	do(t, s, ledger.Command{Budget: &ledger.SetBudget{Domain: "site/lab", Budget: 180 * watt, Targets: plan.Lowers()}})
+	if n := s.Nodes["n01"]; n.Seq != 4 || n.Target != 90*watt {
+		t.Errorf("%+v", n)
+	}
+	old, n := heard("n01", 21, 3, 90), s.Nodes["n01"]
+	if got := old.Seq(s, &n); got != 3 {
+		t.Errorf("a read-back of before the cut proves number %d", got)
+	}
+	foreign := heard("n01", 21, 9, 90) // a number that was never given
+	if got := foreign.Seq(s, &n); got != 0 {
+		t.Errorf("a foreign number proves %d", got)
+	}
+}
+
+// The plan of a change shows whose caps move, and what would be missing.
+func TestPlanMoves(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 400, "n01", "n02", "n03")
+	caps := ledger.Tick{}
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	for i, n := range []string{"n01", "n02", "n03"} {
+		caps.Targets = append(caps.Targets, ledger.Target{Node: n, Cap: 130 * watt})
+		table.Heard(heard(n, uint64(20+i), 1, 90), 0)
+	}
+	tick(t, s, caps)
+	after := func(c ledger.Command) *ledger.State {
+		next := s.Clone()
+		do(t, next, c)
+		return next
+	}
+	drained := after(ledger.Command{Drain: &ledger.DrainNode{Node: "n02"}})
+	moves, missing := ledger.PlanMoves(s, drained, table, 0)
+	want := []ledger.Move{{Node: "n01", From: 130 * watt, To: 155 * watt}, {Node: "n02", From: 130 * watt, To: 90 * watt}, {Node: "n03", From: 130 * watt, To: 155 * watt}}
+	if !slices.Equal(moves, want) || len(missing) != 0 {
+		t.Errorf("moves %+v, missing %v", moves, missing)
+	}
+	if moves, _ = ledger.PlanMoves(s, s, table, 0); len(moves) != 0 {
+		t.Errorf("nothing moves %+v", moves)
+	}
+	high := 350 * watt
+	_, missing = ledger.PlanMoves(s, after(setDomain("rack/r1", func(x *ledger.SetDomain) { x.Unmanaged = &high })), table, 0)
+	if missing["rack/r1"] != 220*watt || missing["site/lab"] != 220*watt {
+		t.Errorf("missing %v: three nodes at 90 W beside 350 W of 400 W", missing)
+	}
+}
+
+// The audit log says which change moved a node's cap, under every leader.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01", "n02")
+	do(t, s, setDomain("rack/r2", func(x *ledger.SetDomain) { x.Parent, x.Budget = "site/lab", 300*watt }))
+	do(t, s, ledger.Command{Actor: "mia", Reason: "heat", Budget: set("site/lab", 700)})
+	do(t, s, ledger.Command{Actor: "mia", Budget: set("rack/r2", 200)})
+	do(t, s, ledger.Command{Actor: "eve", Drain: &ledger.DrainNode{Node: "n02"}})
+	do(t, s, ledger.Command{Actor: "coordinator/c1", Tick: &ledger.Tick{Seen: []ledger.Sighting{sighting("n09")}}})
+	next(t, s)
+	do(t, s, ledger.Command{Actor: "coordinator/c2", Drain: &ledger.DrainNode{Node: "n02", Resume: true}})
+	text := ""
+	for _, e := range ledger.Moved(s, "n01", 2) {
+		text += e.Actor + ": " + e.What + "\n"
+	}
+	if want := "eve: node n02 drained\nmia: budget site/lab 800.0 W -> 700.0 W\n"; text != want {
+		t.Errorf("%q, want %q", text, want)
 	}
 }
 

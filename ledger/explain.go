@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"headroom/budget"
@@ -20,6 +22,27 @@ type Why struct {
 	Planned *units.Power
 	// Spare is what the plan leaves free in each domain above the node.
 	Spare map[string]units.Power
+}
+
+// Moved returns the newest changes of the audit log that may have moved a node's cap, newest
+// first: what operators, schedules and the clock did to the node, to a domain above it, to the
+// policy or to another node there. They are in the log, so every leader knows them.
+func Moved(s *State, node string, most int) []Event {
+	above := s.above(s.Nodes[node].Domain)
+	var out []Event
+	for _, e := range slices.Backward(s.Events) {
+		kind, rest, _ := strings.Cut(e.What, " ")
+		name, _, _ := strings.Cut(rest, " ")
+		moves := kind == "policy" || kind == "brake" || (kind == "budget" || kind == "domain") && slices.Contains(above, name)
+		if kind == "node" {
+			n, known := s.Nodes[name]
+			moves = !known || slices.ContainsFunc(s.above(n.Domain), func(d string) bool { return slices.Contains(above, d) })
+		}
+		if moves && len(out) < most && !strings.HasPrefix(e.Actor, "coordinator/") {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // Explain returns why a node has its cap, from the inputs that the tick uses.

@@ -126,8 +126,12 @@ type SetSchedule struct {
 	Cron   string      `json:"cron"`
 	Zone   string      `json:"zone,omitempty"`
 	Budget units.Power `json:"budget_uw"`
+	// Force accepts a budget below the domain's floor.
+	Force bool `json:"force,omitempty"`
 }
 
+// setSchedule adds a schedule. Whether its budget is below the floor is looked at here and
+// not when it is due: a floor that has risen since stops no cut (P5).
 func (t *tx) setSchedule(c Command, x *SetSchedule) error {
 	d, ok := t.Domains[x.Domain]
 	_, known := t.Schedules[x.Name]
@@ -145,6 +149,9 @@ func (t *tx) setSchedule(c Command, x *SetSchedule) error {
 	}
 	if _, err := ParseCron(x.Cron); err != nil {
 		return err
+	}
+	if err := t.floorError(x.Domain, x.Budget); err != nil && !x.Force && t.Rules >= RulesOfFloors {
+		return fmt.Errorf("schedule %q: %w", x.Name, err)
 	}
 	put(t, t.Schedules, x.Name, Schedule{Name: x.Name, Domain: x.Domain, Cron: x.Cron, Zone: x.Zone, Budget: x.Budget, Last: c.At})
 	t.record(c, fmt.Sprintf("schedule %s: %s to %v at %q %s", x.Name, x.Domain, x.Budget, x.Cron, cmp.Or(x.Zone, "UTC")))

@@ -117,6 +117,51 @@ func TestSetScheduleRefuses(t *testing.T) {
 	refused(t, s, schedule("x", "0 0 * * *", 0), budget.ErrAmount)
 }
 
+// A schedule below the floor is refused as `budget set` is, with the missing watts, unless it
+// is forced: whoever wrote it, but not in a log of the rules before. A floor that rises later
+// stops no cut, and no schedule from being dated anew.
+func TestScheduleBelowTheFloor(t *testing.T) {
+	t.Parallel()
+	low := schedule("night", "0 18 * * *", 80) // the node's fail-safe cap is 90 W
+	s := admitted(t, 800, "n01")
+	before := snapshot(t, s)
+	low.Epoch = s.Epoch
+	_, err := s.Apply(low)
+	floor, ok := errors.AsType[*ledger.FloorError](err)
+	if !ok || floor.Floor-floor.Budget != 10*watt {
+		t.Errorf("%v", err)
+	}
+	says(t, err, `schedule "night"`, "10.0 W short")
+	if snapshot(t, s) != before {
+		t.Error("the refused schedule changed the state")
+	}
+	do(t, s, schedule("night", "0 18 * * *", 90))
+	forced := schedule("night", "0 18 * * *", 80)
+	forced.Schedule.Force = true
+	do(t, s, forced)
+
+	old := ledger.Known(ledger.RulesOfFloors - 1).New()
+	must(t, old, ledger.Command{Rules: 1, Epoch: first(), Lead: &ledger.Lead{Server: "c1"}})
+	must(t, old, ledger.Command{Rules: 1, Epoch: first(), Found: &ledger.Found{Domains: ledger.PlainDomains(site(800))}})
+	must(t, old, ledger.Command{Rules: 1, Epoch: first(), Tick: &ledger.Tick{Seen: []ledger.Sighting{sighting("n01")}}})
+	low.Rules = 1
+	do(t, old, low)
+	old = restored(t, old)
+	do(t, old, ledger.Command{Rules: 1, Upgrade: &ledger.Upgrade{Rules: ledger.RulesOfFloors}})
+	if due := carry(t, old, at("2026-11-21T18:00:00Z"), 0); len(due) != 1 {
+		t.Errorf("of the old log: %+v", due)
+	}
+	wantBudget(t, old, 80, "an old schedule goes on")
+
+	s = admitted(t, 800, "n01")
+	do(t, s, schedule("night", "0 18 * * *", 200))
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{sighting("n02"), sighting("n03")}}) // 250 W each until they are heard
+	if due := carry(t, s, at("2026-11-21T18:00:00Z"), 0); len(due) != 1 {
+		t.Errorf("%+v", due)
+	}
+	wantBudget(t, s, 200, "the floor has risen, and the cut is made")
+}
+
 // An entry is applied alike on a server that knows no time zones: it looks none up.
 func TestApplyLooksNoZoneUp(t *testing.T) {
 	t.Parallel()

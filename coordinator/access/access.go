@@ -163,8 +163,24 @@ func nodeReads(procedure string) bool {
 // Denied returns the refusal of an action that needs another role than the caller has.
 func Denied(who Caller, action string, need ledger.Role) error {
 	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
-		fmt.Sprintf("permission denied: %s needs role %s; %s has role %s", action, need, who.Name, who.Role),
-		"coordinator token create NAME --role "+string(need)+" creates a token with that role")
+		fmt.Sprintf("permission denied: %s needs role %s; %s has role %s", action, need, who.Name, who.Role), who.hint(need))
+}
+
+// hint returns the hint for a caller who needs another role: whom to ask, and what the present
+// role may run.
+func (c Caller) hint(need ledger.Role) string {
+	may := "coordinator token self shows the role in use"
+	switch string(c.Role) {
+	case secure.Node:
+		may = "as a node, coordinator budget show shows the domains above it"
+	case secure.Scheduler:
+		may = "as a scheduler, coordinator job list lists the jobs"
+	case secure.Worker:
+		may = "as a worker, run scheduler worker"
+	case secure.Submitter:
+		may = "as a submitter, run scheduler submit"
+	}
+	return fmt.Sprintf("ask an administrator for role %s; %s", need, may)
 }
 
 // action returns the words of a procedure as commands have them: SetBudget is
@@ -396,7 +412,7 @@ func OwnRow(ctx context.Context, node string) error {
 	}
 	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
 		fmt.Sprintf("permission denied: node list of %s needs role %s; %s has role %s and reads its own row only", row, ledger.RoleObserver, who.Name, who.Role),
-		"coordinator token create NAME --role "+string(ledger.RoleObserver)+" creates a token with that role")
+		who.hint(ledger.RoleObserver))
 }
 
 // OwnNode refuses a node that reports under the name of another one.

@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/ledger"
@@ -81,6 +82,32 @@ func TestRoles(t *testing.T) {
 	} {
 		if _, err := g.Admit(rpc.WithCaller(t.Context(), c.caller), c.call, http.Header{}); (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A refusal names a command that the refused one may run, and whom to ask for the rest.
+func TestRefusalNamesWhatTheRefusedMayRun(t *testing.T) {
+	t.Parallel()
+	g := testGuard(t)
+	for role, c := range map[string]struct{ command, call string }{
+		"observer":  {"coordinator token self", headroomv1connect.ClusterServiceGetSelfProcedure},
+		"operator":  {"coordinator token self", headroomv1connect.ClusterServiceGetSelfProcedure},
+		"node":      {"coordinator budget show", headroomv1connect.ClusterServiceListDomainsProcedure},
+		"scheduler": {"coordinator job list", headroomv1connect.JobServiceListJobsProcedure},
+		"worker":    {"scheduler worker", ""},
+		"submitter": {"scheduler submit", ""},
+	} {
+		_, err := g.Admit(rpc.WithCaller(t.Context(), by(role, "x")), headroomv1connect.ClusterServiceListTokensProcedure, http.Header{})
+		e := rpc.AsCLI(err, "token list", "c1")
+		if e.Exit != cli.ExitDenied || !strings.Contains(e.Hint, c.command) || !strings.Contains(e.Hint, "administrator for role admin") {
+			t.Errorf("%s: %v, hint %q", role, err, e.Hint)
+		}
+		if c.call == "" {
+			continue
+		}
+		if _, err := g.Admit(rpc.WithCaller(t.Context(), by(role, "x")), c.call, http.Header{}); err != nil {
+			t.Errorf("%s may not run %s: %v", role, c.command, err)
 		}
 	}
 }

@@ -165,7 +165,7 @@ func (o *operator) printBrakeSet(cmd *cobra.Command, server string, i brakeSetIt
 		meta := &headroomv1.Meta{Server: server, AsOfUs: time.Now().UnixMicro(), Consistency: "stale"}
 		err = o.out.JSON(cmd.OutOrStdout(), wrap("BrakeSet", meta, []brakeSetItem{i}))
 	} else {
-		_, err = io.WriteString(cmd.OutOrStdout(), brakeSetText(server, i))
+		_, err = io.WriteString(cmd.OutOrStdout(), brakeSetText(cmd, server, i))
 	}
 	silent := len(i.Silent)
 	switch {
@@ -187,9 +187,10 @@ func (o *operator) printBrakeSet(cmd *cobra.Command, server string, i brakeSetIt
 	return nil
 }
 
-func brakeSetText(server string, i brakeSetItem) string {
+func brakeSetText(cmd *cobra.Command, server string, i brakeSetItem) string {
 	if i.DryRun {
-		return fmt.Sprintf("would be: brake %d set by %s, sent to %s\nnothing changed\n", i.Generation, server, cli.Count(int(i.Members), "member"))
+		return fmt.Sprintf("would be: brake %d set by %s, sent to %s\nnothing changed; %s makes it so\n", i.Generation, server, cli.Count(int(i.Members), "member"),
+			cli.CommandLine(cmd, "dry-run", "output"))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "brake %d set by %s: every node that receives it lowers itself to its fail-safe cap\n", i.Generation, server)

@@ -245,8 +245,11 @@ func (b *budgetChange) planned(cmd *cobra.Command, r *headroomv1.SetBudgetRespon
 	if err := b.print(cmd, r, nil); err != nil {
 		return err
 	}
+	if short := -r.GetAfter().GetHeadroomUw(); short > 0 {
+		return shortfall(fmt.Sprintf("%s would be %s over its budget", r.GetAfter().GetName(), shownWatts(short)))
+	}
 	if b.exitCode && (r.GetBefore().GetBudgetUw() != int64(b.to) || len(r.GetMoves()) > 0) {
-		return &cli.Error{Code: "changes", Exit: cli.ExitChanges, Message: "there would be changes", Hint: "coordinator budget set makes them"}
+		return &cli.Error{Code: "changes", Exit: cli.ExitChanges, Message: "there would be changes", Hint: makesItSo(cmd, r.GetMeta())}
 	}
 	return nil
 }
@@ -314,7 +317,7 @@ type budgetItem struct {
 
 func (b *budgetChange) print(cmd *cobra.Command, r *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation) error {
 	if !b.o.out.IsJSON() {
-		return b.text(cmd.OutOrStdout(), r, confirmed)
+		return b.text(cmd, r, confirmed)
 	}
 	item := budgetItem{
 		Domain: r.GetBefore().GetName(), FromW: watts(r.GetBefore().GetBudgetUw()), ToW: b.to.Watts(), Before: newDomainItem(r.GetBefore()),
@@ -324,8 +327,8 @@ func (b *budgetChange) print(cmd *cobra.Command, r *headroomv1.SetBudgetResponse
 	return b.o.out.JSON(cmd.OutOrStdout(), wrap("BudgetChange", r.GetMeta(), []budgetItem{item}))
 }
 
-func (b *budgetChange) text(w io.Writer, r *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation) error {
-	before, after := r.GetBefore(), r.GetAfter()
+func (b *budgetChange) text(cmd *cobra.Command, r *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation) error {
+	w, before, after := cmd.OutOrStdout(), r.GetBefore(), r.GetAfter()
 	if _, err := fmt.Fprintf(w, "%s at revision %d\n", before.GetName(), r.GetMeta().GetRevision()); err != nil {
 		return err
 	}
@@ -344,15 +347,17 @@ func (b *budgetChange) text(w io.Writer, r *headroomv1.SetBudgetResponse, confir
 	}); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, b.closing(r, confirmed))
+	_, err := io.WriteString(w, b.closing(cmd, r, confirmed))
 	return err
 }
 
 // closing are the last lines: what was committed, and what has been confirmed by read-back.
-func (b *budgetChange) closing(r *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation) string {
-	switch {
+func (b *budgetChange) closing(cmd *cobra.Command, r *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation) string {
+	switch short := -r.GetAfter().GetHeadroomUw(); {
+	case b.dryRun && short > 0:
+		return fmt.Sprintf("nothing changed; %s would leave %s missing\n", whole(cmd, r.GetMeta()), shownWatts(short))
 	case b.dryRun:
-		return fmt.Sprintf("nothing changed; coordinator budget set %s --check-revision %d makes it so\n", b.to.Exact(), r.GetMeta().GetRevision())
+		return fmt.Sprintf("nothing changed; %s\n", makesItSo(cmd, r.GetMeta()))
 	case r.GetAlready():
 		return "status: no change needed\n"
 	}

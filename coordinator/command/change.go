@@ -61,7 +61,28 @@ func (c *changing) send(cmd *cobra.Command, doing string, r *headroomv1.ChangeRe
 	if err != nil {
 		return c.named(err)
 	}
-	return c.print(cmd, out)
+	if err := c.print(cmd, out); err != nil || len(out.GetShortfall()) == 0 {
+		return err
+	}
+	return shortfall(strings.Join(out.GetShortfall(), ", "))
+}
+
+// shortfall returns the error of a plan that leaves watts missing.
+func shortfall(message string) error {
+	return &cli.Error{Code: "shortfall", Exit: cli.ExitRefused, Message: message, Hint: "coordinator budget show shows each domain; coordinator node remove NODE --powered-off frees the charge of a node that is off"}
+}
+
+// whole returns the command that carries out a plan: all that was given, on the plan's revision.
+func whole(cmd *cobra.Command, planned *headroomv1.Meta) string {
+	line := cli.CommandLine(cmd, "dry-run", "exit-code", "check-revision", "output")
+	if tail, ok := strings.CutPrefix(line, "coordinator budget plan "); ok {
+		line = "coordinator budget set " + tail
+	}
+	return fmt.Sprintf("%s --check-revision %d", line, planned.GetRevision())
+}
+
+func makesItSo(cmd *cobra.Command, planned *headroomv1.Meta) string {
+	return whole(cmd, planned) + " makes it so"
 }
 
 // planned asks for confirmation of a change that its rule asks for, with the numbers of
@@ -86,6 +107,8 @@ type changeItem struct {
 	What      string       `json:"what"`
 	Before    []domainItem `json:"before"`
 	After     []domainItem `json:"after"`
+	Moves     []moveItem   `json:"moves"`
+	Shortfall []string     `json:"shortfall"`
 	Already   bool         `json:"already"`
 	DryRun    bool         `json:"dry_run"`
 	RequestID string       `json:"request_id"`
@@ -94,15 +117,15 @@ type changeItem struct {
 func (c *changing) print(cmd *cobra.Command, r *headroomv1.ChangeResponse) error {
 	if c.o.out.IsJSON() {
 		item := changeItem{
-			What: r.GetWhat(), Before: domainItems(r.GetBefore()), After: domainItems(r.GetAfter()), Already: r.GetAlready(), DryRun: c.dryRun,
-			RequestID: c.request,
+			What: r.GetWhat(), Before: domainItems(r.GetBefore()), After: domainItems(r.GetAfter()), Moves: cli.Filled[moveItem](r.GetMoves()),
+			Shortfall: append([]string{}, r.GetShortfall()...), Already: r.GetAlready(), DryRun: c.dryRun, RequestID: c.request,
 		}
 		return c.o.out.JSON(cmd.OutOrStdout(), wrap("Change", r.GetMeta(), []changeItem{item}))
 	}
-	return c.text(cmd.OutOrStdout(), r)
+	return c.text(cmd, r)
 }
 
-func (c *changing) text(w io.Writer, r *headroomv1.ChangeResponse) error {
+func (c *changing) text(cmd *cobra.Command, r *headroomv1.ChangeResponse) error {
 	var b strings.Builder
 	switch {
 	case r.GetAlready():
@@ -117,13 +140,20 @@ func (c *changing) text(w io.Writer, r *headroomv1.ChangeResponse) error {
 		fmt.Fprintf(&b, "%s  reserved %s -> %s, headroom %s -> %s\n", after.GetName(), shownWatts(before.GetReservedUw()), shownWatts(after.GetReservedUw()),
 			shownWatts(before.GetHeadroomUw()), shownWatts(after.GetHeadroomUw()))
 	}
+	if moves := movesText(cmd.OutOrStdout(), r.GetMoves(), nil); len(moves) > 0 {
+		fmt.Fprintf(&b, "caps  %s\n", strings.Join(moves, "; "))
+	}
 	switch {
-	case c.dryRun:
+	case c.dryRun && r.GetAlready():
 		b.WriteString("nothing changed\n")
+	case c.dryRun && len(r.GetShortfall()) > 0:
+		fmt.Fprintf(&b, "nothing changed; after %s, %s\n", whole(cmd, r.GetMeta()), strings.Join(r.GetShortfall(), ", "))
+	case c.dryRun:
+		fmt.Fprintf(&b, "nothing changed; %s\n", makesItSo(cmd, r.GetMeta()))
 	case !r.GetAlready():
 		fmt.Fprintf(&b, "committed  revision %d, epoch %d, request %s\n", r.GetMeta().GetRevision(), r.GetMeta().GetEpoch().GetTerm(), c.request)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(cmd.OutOrStdout(), b.String())
 	return err
 }
 

@@ -220,8 +220,16 @@ func (o *operator) explain(ctx context.Context, f failure) error {
 		e.Exit, e.Hint = cli.ExitUnreachable, "nothing was changed; try again, or name another server with --addr"
 	case e.Code == "no-leader":
 		e.Message = o.noLeader(ctx, f, e.Message)
+		if lowering(f.doing) {
+			e.Hint += "; if power must fall now, coordinator brake set lowers every node to its fail-safe cap without a leader"
+		}
 	}
 	return e
+}
+
+// lowering reports whether a command may be a cut.
+func lowering(doing string) bool {
+	return rules()[doing].kind == lowers || slices.Contains([]string{"budget set", "budget rollback", "node set", "domain set"}, doing)
 }
 
 // probeWait is how long a server may take to answer when no leader was found.

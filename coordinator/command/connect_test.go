@@ -1,5 +1,5 @@
 // Claims: a command finds the leader once, however many requests it makes; without one it says that it waits,
-// and then names every server with its reason.
+// and then names every server with its reason, and for a cut the brake, which needs no leader.
 package command
 
 import (
@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,6 +91,14 @@ func TestNoLeaderNamesTheServers(t *testing.T) {
 	o := &operator{patience: time.Second, stderr: func() io.Writer { return &notes }, addr: stand(t, standIn{asked: &asked, members: []*headroomv1.Member{
 		{Id: "c1", Role: "follower"}, {Id: "c2", Role: roleAway, RpcAddress: dead}, {Id: "c3", Role: roleAway, RpcAddress: dead},
 	}})}
+	for doing, brake := range map[string]bool{"status": false, "budget set": true, "node drain": true, "sprint cancel": true, "brake lift": false, "node resume": false} {
+		x := &operator{addr: o.addr}
+		_, err = call(t.Context(), x, doing, &headroomv1.GetStatusRequest{}, headroomv1connect.ClusterServiceClient.GetStatus)
+		if e, ok := errors.AsType[*cli.Error](err); !ok || strings.Contains(e.Hint, "coordinator brake set") != brake {
+			t.Errorf("%s: %v, hint %q", doing, err, e.Hint)
+		}
+		x.peers.HTTP().(interface{ CloseIdleConnections() }).CloseIdleConnections()
+	}
 	_, err = call(t.Context(), o, "status", &headroomv1.GetStatusRequest{}, headroomv1connect.ClusterServiceClient.GetStatus)
 	e, ok := errors.AsType[*cli.Error](err)
 	if want := "status: no leader: c1 follower; c2 " + dead + ", c3 " + dead + " connection refused"; !ok || e.Message != want || e.Exit != cli.ExitUnreachable {

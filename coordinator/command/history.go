@@ -120,6 +120,7 @@ type scheduleItem struct {
 	Zone    string  `json:"zone"`
 	BudgetW float64 `json:"budget_w"`
 	Next    *string `json:"next"`
+	ShortW  float64 `json:"short_w"`
 }
 
 func scheduleList(o *operator) *cobra.Command {
@@ -139,20 +140,28 @@ func scheduleList(o *operator) *cobra.Command {
 				if zone == "" {
 					zone = "UTC"
 				}
-				items = append(items, scheduleItem{s.GetName(), s.GetDomain(), s.GetCron(), zone, watts(s.GetBudgetUw()), cli.Known(stamped(s.GetNextUs()), s.NextUs != nil)})
+				items = append(items, scheduleItem{s.GetName(), s.GetDomain(), s.GetCron(), zone, watts(s.GetBudgetUw()), cli.Known(stamped(s.GetNextUs()), s.NextUs != nil), watts(s.GetShortUw())})
 				rows = append(rows, []string{
 					s.GetName(), s.GetDomain(), s.GetCron(), zone, shownWatts(s.GetBudgetUw()),
 					cli.Opt(s.NextUs, func(us int64) string { return clockIn(zone, time.UnixMicro(us)) }),
-					cli.Opt(s.NextUs, func(us int64) string { return cli.Clock(time.UnixMicro(us)) }),
+					cli.Opt(s.NextUs, func(us int64) string { return cli.Clock(time.UnixMicro(us)) }), shortText(s.GetShortUw()),
 				})
 			}
 			return o.print(cmd, &w, wrap("ScheduleList", r.GetMeta(), items), func(out io.Writer) error {
-				return o.out.TableOf(out, cli.Table{Head: []string{"NAME", "DOMAIN", "CRON", "ZONE", "BUDGET", "NEXT", "NEXT (LOCAL)"}, Rows: rows, Noun: "schedule"})
+				return o.out.TableOf(out, cli.Table{Head: []string{"NAME", "DOMAIN", "CRON", "ZONE", "BUDGET", "NEXT", "NEXT (LOCAL)", "BELOW FLOOR"}, Rows: rows, Noun: "schedule"})
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
+}
+
+// shortText is how far a budget is below its floor.
+func shortText(uw int64) string {
+	if uw == 0 {
+		return cli.Unknown
+	}
+	return shownWatts(uw)
 }
 
 // clockIn is a time on a screen in a schedule's zone; in UTC where this machine does
@@ -172,7 +181,9 @@ func scheduleAdd(o *operator) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add CRON POWER [DOMAIN]", Short: "Set a budget on a cron schedule", Args: cobra.RangeArgs(2, 3),
 		Long: "add sets a budget again and again. CRON is five fields as in crontab(5): minute, hour, day, month, weekday.\n" +
-			"A raise by the clock needs a quorum of servers whose clocks agree within a minute; otherwise it waits, and an alarm says so.",
+			"A raise by the clock needs a quorum of servers whose clocks agree within a minute; otherwise it waits, and an alarm says so.\n" +
+			"A budget below the floor of the domain needs --force. If the floor rises later, the cut is still made at its time: every node\n" +
+			"is lowered to its lowest cap, and an alarm names the missing watts; coordinator budget schedule list shows them before.",
 		Example: "  coordinator budget schedule add \"0 18 * * 1-5\" 2600W --name evening --zone Europe/Berlin",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := parsePower("budget", args[1])
@@ -191,6 +202,7 @@ func scheduleAdd(o *operator) *cobra.Command {
 	}
 	c.flags(cmd)
 	again.flag(cmd.Flags())
+	cmd.Flags().BoolVar(&x.Force, "force", false, "accept a budget below the floor; every node is lowered to its lowest cap")
 	cmd.Flags().StringVar(&x.Name, "name", "", "name of the schedule; replaces one with the same name")
 	cmd.Flags().StringVar(&x.Zone, "zone", "", "time zone of CRON, e.g. Europe/Berlin (default UTC)")
 	return cmd

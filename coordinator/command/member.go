@@ -65,9 +65,9 @@ func (g *groupChange) named(err error) error {
 }
 
 // ends returns the error of a dry run with --exit-code that found changes.
-func (g *groupChange) ends(already bool) error {
+func (g *groupChange) ends(cmd *cobra.Command, already bool) error {
 	if g.dry && g.exited && !already {
-		return &cli.Error{Code: "changes", Exit: cli.ExitChanges, Message: "there would be changes", Hint: "run the command without --dry-run to make them", RequestID: g.request}
+		return &cli.Error{Code: "changes", Exit: cli.ExitChanges, Message: "there would be changes", Hint: cli.CommandLine(cmd, "dry-run", "exit-code", "output") + " makes them", RequestID: g.request}
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (g *groupChange) answer(cmd *cobra.Command, o *operator, kind string, meta 
 	default:
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%scommitted  revision %d, epoch %d, request %s\n", text, meta.GetRevision(), meta.GetEpoch().GetTerm(), g.request)
 	}
-	return errors.Join(err, g.ends(already))
+	return errors.Join(err, g.ends(cmd, already))
 }
 
 // promoteRetry is the interval at which a promotion is retried until the server is stable.
@@ -226,7 +226,7 @@ func (g *groupChange) transferred(cmd *cobra.Command, o *operator, r *headroomv1
 	default:
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "transferred  leadership from %s to %s\n", r.GetFrom(), r.GetTo())
 	}
-	return errors.Join(err, g.ends(r.GetAlready()))
+	return errors.Join(err, g.ends(cmd, r.GetAlready()))
 }
 
 func memberHealth(o *operator) *cobra.Command {

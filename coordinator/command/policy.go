@@ -131,6 +131,7 @@ type explainItem struct {
 	Why         string             `json:"why"`
 	SpareW      map[string]float64 `json:"spare_w"`
 	LastMoves   []eventItem        `json:"last_moves"`
+	Changes     []eventItem        `json:"changes"`
 }
 
 // explainCommand is `node explain`, and its alias `policy explain`.
@@ -148,6 +149,7 @@ func explainCommand(o *operator, doing string) *cobra.Command {
 				Node: n.GetName(), CapW: optWatts(cli.Known(n.GetTargetUw(), n.GetTargetUw() > 0)), MinW: watts(n.GetLeastUw()), MaxW: watts(n.GetMaxUw()), Weight: n.GetWeight(),
 				DemandW: optWatts(n.DemandUw), PlannedW: optWatts(r.PlannedUw), Policy: r.GetPolicy(), BoundBy: r.GetBoundBy(),
 				BoundDomain: cli.Known(r.GetBoundDomain(), r.GetBoundDomain() != ""), Why: r.GetWhy(), SpareW: map[string]float64{}, LastMoves: cli.Filled[eventItem](r.GetLast()),
+				Changes: cli.Filled[eventItem](r.GetChanges()),
 			}
 			for _, s := range r.GetSpare() {
 				item.SpareW[s.GetDomain()] = watts(s.GetSpareUw())
@@ -178,6 +180,17 @@ func explainText(w io.Writer, r *headroomv1.ExplainNodeResponse) error {
 			label = "last moves"
 		}
 		fmt.Fprintf(&b, "  %-10s  %s at revision %d, %s: %s\n", label, m.GetWhat(), m.GetRevision(), cli.Clock(time.UnixMicro(m.GetAtUs())), m.GetReason())
+	}
+	for i, e := range r.GetChanges() {
+		label := ""
+		if i == 0 {
+			label = "changes"
+		}
+		fmt.Fprintf(&b, "  %-10s  %s by %s at revision %d, %s", label, e.GetWhat(), e.GetActor(), e.GetRevision(), cli.Clock(time.UnixMicro(e.GetAtUs())))
+		if e.GetReason() != "" {
+			fmt.Fprintf(&b, ": %s", e.GetReason())
+		}
+		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -331,7 +331,7 @@ func memberRecover(o *operator) *cobra.Command {
 // begun prints what has begun, or would.
 func (f *recoveryFlags) begun(cmd *cobra.Command, o *operator, b recovery.Recovery, r recovery.Result) error {
 	if o.out.IsJSON() {
-		return errors.Join(o.out.JSON(cmd.OutOrStdout(), recoveryEnvelope(b, r)), f.ends(r.Already))
+		return errors.Join(o.out.JSON(cmd.OutOrStdout(), recoveryEnvelope(b, r)), f.ends(cmd, r.Already))
 	}
 	var text string
 	switch {
@@ -350,7 +350,7 @@ func (f *recoveryFlags) begun(cmd *cobra.Command, o *operator, b recovery.Recove
 		text += "next       " + next(b) + "\n"
 	}
 	_, err := io.WriteString(cmd.OutOrStdout(), text)
-	return errors.Join(err, f.ends(r.Already))
+	return errors.Join(err, f.ends(cmd, r.Already))
 }
 
 // next is what the operator does now.
@@ -367,7 +367,7 @@ func next(b recovery.Recovery) string {
 	if len(others) == 0 {
 		return "start this server; coordinator member add takes others in"
 	}
-	return fmt.Sprintf("start this server, then %s with an empty state_dir and join: [%q]", strings.Join(others, " and "), self.RPC)
+	return fmt.Sprintf("start this server, then %s with an empty state_dir, only itself in servers: and join: [%q]", strings.Join(others, " and "), self.RPC)
 }
 
 func recoveryEnvelope(b recovery.Recovery, r recovery.Result) envelope {

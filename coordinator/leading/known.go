@@ -177,6 +177,9 @@ func (k *Known) ExplainNode(out *headroomv1.ExplainNodeResponse, s *ledger.State
 			What: fmt.Sprintf("%v -> %v", m.from, m.to), Reason: m.why,
 		})
 	}
+	for _, e := range ledger.Moved(s, n.Name, changesShown) {
+		out.Changes = append(out.Changes, view.Event(e))
+	}
 }
 
 // Job returns a job, on the leader with its progress.

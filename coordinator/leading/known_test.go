@@ -86,18 +86,26 @@ func TestWhatMovedANode(t *testing.T) {
 	n := s.Nodes["a"]
 	n.Target = 90 * units.Watt
 	s.Nodes["a"] = n
-	if why := movedBy(s, n, 120*units.Watt); why != "plan by policy weighted" {
+	at := time.Unix(1_700_000_000, 0)
+	if why := movedBy(s, n, 120*units.Watt, at); why != "plan by policy weighted" {
 		t.Errorf("a lower plan: %q", why)
 	}
+	s.Events = append(s.Events, ledger.Event{At: at.UnixMicro(), Actor: "mia", What: "budget site/lab 900.0 W -> 700.0 W"})
+	if why := movedBy(s, n, 120*units.Watt, at.Add(time.Second)); why != "budget site/lab 900.0 W -> 700.0 W by mia" {
+		t.Errorf("a cut: %q", why)
+	}
+	if why := movedBy(s, n, 120*units.Watt, at.Add(time.Minute)); why != "plan by policy weighted" {
+		t.Errorf("long after a cut: %q", why)
+	}
 	n.Drained = true
-	if why := movedBy(s, n, 120*units.Watt); why != "drained" {
+	if why := movedBy(s, n, 120*units.Watt, at); why != "drained" {
 		t.Errorf("a drain: %q", why)
 	}
 	s.Brake.Set = 3
-	if why := movedBy(s, n, 120*units.Watt); why != "brake 3" {
+	if why := movedBy(s, n, 120*units.Watt, at); why != "brake 3" {
 		t.Errorf("the brake: %q", why)
 	}
-	if why := movedBy(s, n, 80*units.Watt); why != "plan by policy weighted" {
+	if why := movedBy(s, n, 80*units.Watt, at.Add(time.Minute)); why != "plan by policy weighted" {
 		t.Errorf("a raise: %q", why)
 	}
 }

@@ -19,6 +19,14 @@ type targetHistory struct {
 	last  map[string]units.Power
 }
 
+const (
+	// changesShown is how many changes of the audit log node explain names.
+	changesShown = 3
+	// changeMoves is for how long a move of a cap is put down to a change before it: a raise
+	// waits for the read-backs of the lowers that pay for it.
+	changeMoves = 15 * time.Second
+)
+
 type target struct {
 	at       time.Time
 	revision uint64
@@ -34,7 +42,7 @@ func newTargetHistory() *targetHistory {
 func (h *targetHistory) look(s *ledger.State, at time.Time) {
 	for name, n := range s.Nodes {
 		if was, known := h.last[name]; known && was != n.Target {
-			list := append([]target{{at, s.PowerRevision, was, n.Target, movedBy(s, n, was)}}, h.moves[name]...)
+			list := append([]target{{at, s.PowerRevision, was, n.Target, movedBy(s, n, was, at)}}, h.moves[name]...)
 			h.moves[name] = list[:min(len(list), targetsKept)]
 		}
 		h.last[name] = n.Target
@@ -48,12 +56,15 @@ func (h *targetHistory) look(s *ledger.State, at time.Time) {
 }
 
 // movedBy is why a node's target is another now.
-func movedBy(s *ledger.State, n ledger.Node, was units.Power) string {
+func movedBy(s *ledger.State, n ledger.Node, was units.Power, at time.Time) string {
 	switch {
 	case s.Brake.Active() && n.Target < was:
 		return fmt.Sprintf("brake %d", s.Brake.Set)
 	case n.Drained && n.Target < was:
 		return "drained"
+	}
+	if e := ledger.Moved(s, n.Name, 1); len(e) > 0 && at.Sub(time.UnixMicro(e[0].At)) <= changeMoves {
+		return e[0].What + " by " + e[0].Actor
 	}
 	return "plan by policy " + cmp.Or(s.Policy, string(budget.Weighted))
 }

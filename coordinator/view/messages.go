@@ -231,3 +231,8 @@ func (h *Heard) BrakeStored(s *ledger.State, generation uint64) (nodes *uint32, 
 	}
 	return &n, behind
 }
+
+// Event returns a line of the audit log as a message.
+func Event(e ledger.Event) *headroomv1.Event {
+	return &headroomv1.Event{Revision: e.Revision, AtUs: e.At, Actor: e.Actor, What: e.What, Reason: e.Reason, RequestId: e.RequestID}
+}

@@ -54,7 +54,7 @@ func Listen(addr string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, &cli.Error{
 			Code: "usage", Exit: cli.ExitUsage, Err: err, Message: fmt.Sprintf("%q is not an address", addr),
-			Hint: "write host:port, for example 127.0.0.1:7401",
+			Hint: "write host:port, for example 127.0.0.1:7400",
 		}
 	}
 	var lc net.ListenConfig

@@ -163,7 +163,7 @@ func (w *world) orderTimed(r random) {
 	switch r.IntN(5) {
 	case 0:
 		w.ask(&order{what: "schedule", make: func(_ leader.View, c *ledger.Command) error {
-			c.Schedule = &ledger.SetSchedule{Name: name, Domain: d.Name, Cron: "* * * * *", Budget: to}
+			c.Schedule = &ledger.SetSchedule{Name: name, Domain: d.Name, Cron: "* * * * *", Budget: to, Force: true}
 			return nil
 		}})
 	case 1:

@@ -154,7 +154,7 @@ func evidenceSabotages() []breach {
 		// A heartbeat that is older than the newest heard counts as a read-back.
 		patched("old-heartbeat-counts", "P4", edit{evidenceFile, "a.Number >= n.Heard && n.Controlled", "(BROKEN || a.Number >= n.Heard) && n.Controlled"}),
 		// What a node names of an earlier incarnation is an acknowledgement in this one.
-		patched("old-incarnation-lowers", "P4", edit{decideFile, "		a.Seq = r.Highest.Seq\n	}\n", "		a.Seq = r.Highest.Seq\n	} else if BROKEN {\n		a.Seq = min(r.Highest.Seq, n.Seq)\n	}\n"}),
+		patched("old-incarnation-lowers", "P4", edit{decideFile, "		return 0\n	}\n	return r.Highest.Seq\n", "		if BROKEN {\n			return min(r.Highest.Seq, n.Seq)\n		}\n		return 0\n	}\n	return r.Highest.Seq\n"}),
 		// A read-back that is older than the proof asked for raises nothing.
 		patched("unproven-readback-ignored", "P4", edit{evidenceFile, "	n = n.acknowledged(a)\n", "	if BROKEN && !t.draft && a.Seq < n.Proof {\n		return n\n	}\n	n = n.acknowledged(a)\n"}),
 		// The read-back of a process that was replaced lowers what its node is charged.

@@ -53,7 +53,7 @@ func (l *Leader) dateAnew(s *ledger.State, now Moment) {
 		l.queue = append(l.queue, &Request{
 			Command: ledger.Command{
 				Actor: "clock", Reason: "was dated ahead by a wrong clock",
-				Schedule: &ledger.SetSchedule{Name: x.Name, Domain: x.Domain, Cron: x.Cron, Zone: x.Zone, Budget: x.Budget},
+				Schedule: &ledger.SetSchedule{Name: x.Name, Domain: x.Domain, Cron: x.Cron, Zone: x.Zone, Budget: x.Budget, Force: s.Rules >= ledger.RulesOfFloors},
 			},
 			Quiet: true, dating: x.Name,
 		})

@@ -37,17 +37,17 @@ func (c *confirmations) follow(s *ledger.State, now time.Duration, revision uint
 	}
 }
 
-// heard takes in a report of a node whose target is now the given one: it confirms when it
-// names the sequence of the change or a later one, and its hardware holds no more than the
-// change's cap, or the target that came after.
-func (c *confirmations) heard(r ledger.Report, target units.Power, at time.Duration) {
+// heard takes in a report that proves a sequence number, of a node whose target is now the
+// given one: it confirms when that is the number of the change or a later one, and its hardware
+// holds no more than the change's cap, or the target that came after.
+func (c *confirmations) heard(r ledger.Report, seq uint64, target units.Power, at time.Duration) {
 	if !r.EffectiveKnown {
 		return
 	}
 	for _, change := range c.changes {
 		for i := range change.nodes {
 			a := &change.nodes[i]
-			if a.After == 0 && a.Node == r.Node && r.Highest.Seq >= a.To.Seq && r.Effective <= max(a.To.Cap, target)+budget.Quantum {
+			if a.After == 0 && a.Node == r.Node && seq >= a.To.Seq && r.Effective <= max(a.To.Cap, target)+budget.Quantum {
 				a.After = max(1, at-change.committed)
 			}
 		}

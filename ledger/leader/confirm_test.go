@@ -44,8 +44,8 @@ func TestConfirmations(t *testing.T) {
 		s, at := ledger.New(), 1000*time.Second
 		s.Nodes["a"] = ledger.Node{Name: "a", Seq: 5}
 		l.waits.follow(s, at, 7, []ledger.Target{{Node: "a", Cap: 100 * w}})
-		l.waits.heard(c.report, c.target, at+300*time.Millisecond)
-		l.waits.heard(c.report, c.target, at+900*time.Millisecond) // the first time counts
+		l.waits.heard(c.report, c.report.Highest.Seq, c.target, at+300*time.Millisecond)
+		l.waits.heard(c.report, c.report.Highest.Seq, c.target, at+900*time.Millisecond) // the first time counts
 		nodes, ok := l.Confirmations(7)
 		if !ok || (nodes[0].After > 0) != c.want || c.want && nodes[0].After != 300*time.Millisecond {
 			t.Errorf("%s: %+v", name, nodes)

@@ -113,7 +113,9 @@ func (l *Leader) Began() bool { return l.led }
 // that has had no lease from this leadership yet makes the next tick early.
 func (l *Leader) Heard(s *ledger.State, now Moment, r ledger.Report) {
 	l.table.Heard(r, now.Mono)
-	l.waits.heard(r, s.Nodes[r.Node].Target, now.Mono)
+	if n := s.Nodes[r.Node]; n.Process == r.Process {
+		l.waits.heard(r, r.Seq(s, &n), n.Target, now.Mono)
+	}
 	l.urgent = l.urgent || ledger.Urgent(s, l.table, r.Node) || l.unanswered(s, now, r)
 }
 

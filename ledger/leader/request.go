@@ -67,6 +67,10 @@ type Trial struct {
 	// Already says that nothing would change; What is the record of the change.
 	Already bool
 	What    string
+	// Moves are the caps that a dry run's change moves, and Missing the watts that it leaves
+	// missing, by domain. A change of a budget has its own plan.
+	Moves   []ledger.Move
+	Missing map[string]units.Power
 }
 
 // Ask takes in a request, which is carried out at once when nothing is in flight.
@@ -106,7 +110,7 @@ func (r *Request) plan(v View, c *ledger.Command) error {
 		}
 	}
 	if r.Trial || r.DryRun || same {
-		if err := r.try(v.State, *c); err != nil {
+		if err := r.try(v, *c); err != nil {
 			return err
 		}
 	}
@@ -117,7 +121,8 @@ func (r *Request) plan(v View, c *ledger.Command) error {
 }
 
 // try carries a command out on a copy of the state.
-func (r *Request) try(s *ledger.State, c ledger.Command) error {
+func (r *Request) try(v View, c ledger.Command) error {
+	s := v.State
 	trial := s.Clone()
 	r.Tried = Trial{Command: c, Revision: s.Revision, Before: trial.Totals()}
 	res, err := trial.Apply(c)
@@ -127,6 +132,9 @@ func (r *Request) try(s *ledger.State, c ledger.Command) error {
 	r.Tried.After, r.Tried.Already = trial.Totals(), res.Already || trial.Revision == s.Revision
 	if n := len(trial.Events); n > 0 && !r.Tried.Already {
 		r.Tried.What = trial.Events[n-1].What
+	}
+	if r.DryRun && c.Budget == nil && !r.Tried.Already {
+		r.Tried.Moves, r.Tried.Missing = ledger.PlanMoves(s, trial, v.l.table, v.Now.Mono)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func masterCommand() *cobra.Command {
 			"workers that connect with --scheduler. A group has one master, or two that name each other with --peer; then\n" +
 			"one is on standby. A master needs no privileges and stores nothing: after a crash it learns from its workers\n" +
 			"and distributors which tasks run.",
-		Example: "  scheduler master --name m1 --group rack/r1 --listen 10.0.1.1:7420 --peer 10.0.1.2:7420 --reserved 10% --coordinators 10.0.0.10:7401,10.0.0.11:7401 --ca /etc/headroom/ca.crt --cert /etc/headroom/master/m1.crt --key /etc/headroom/master/m1.key",
+		Example: "  scheduler master --name m1 --group rack/r1 --listen 10.0.1.1:7420 --peer 10.0.1.2:7420 --reserved 10% --coordinators 10.0.0.10:7400,10.0.0.11:7400 --ca /etc/headroom/ca.crt --cert /etc/headroom/master/m1.crt --key /etc/headroom/master/m1.key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger, queue, err := newLogger(cmd.ErrOrStderr(), o.level)

@@ -2721,8 +2721,12 @@ type ChangeResponse struct {
 	// What was changed, as in the audit log.
 	What string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
 	// The domains whose sums the change moves, before and after.
-	Before        []*Domain `protobuf:"bytes,4,rep,name=before,proto3" json:"before,omitempty"`
-	After         []*Domain `protobuf:"bytes,5,rep,name=after,proto3" json:"after,omitempty"`
+	Before []*Domain `protobuf:"bytes,4,rep,name=before,proto3" json:"before,omitempty"`
+	After  []*Domain `protobuf:"bytes,5,rep,name=after,proto3" json:"after,omitempty"`
+	// Nodes whose cap the change moves, in the plan of this moment; only in dry runs.
+	Moves []*TargetMove `protobuf:"bytes,6,rep,name=moves,proto3" json:"moves,omitempty"`
+	// Domains that would stay above their budget with every node at its new cap; only in dry runs.
+	Shortfall     []string `protobuf:"bytes,7,rep,name=shortfall,proto3" json:"shortfall,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2788,6 +2792,20 @@ func (x *ChangeResponse) GetBefore() []*Domain {
 func (x *ChangeResponse) GetAfter() []*Domain {
 	if x != nil {
 		return x.After
+	}
+	return nil
+}
+
+func (x *ChangeResponse) GetMoves() []*TargetMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *ChangeResponse) GetShortfall() []string {
+	if x != nil {
+		return x.Shortfall
 	}
 	return nil
 }
@@ -3095,7 +3113,11 @@ type Schedule struct {
 	LastUs *int64 `protobuf:"varint,7,opt,name=last_us,json=lastUs,proto3,oneof" json:"last_us,omitempty"`
 	// The budget again, microwatts; only in requests. Required for a budget above the highest
 	// one ever committed for the domain.
-	ConfirmUw     int64 `protobuf:"varint,8,opt,name=confirm_uw,json=confirmUw,proto3" json:"confirm_uw,omitempty"`
+	ConfirmUw int64 `protobuf:"varint,8,opt,name=confirm_uw,json=confirmUw,proto3" json:"confirm_uw,omitempty"`
+	// Accept a budget below the domain's floor; only in requests.
+	Force bool `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`
+	// How far the budget is below the domain's present floor, 0 if it is not; only in answers.
+	ShortUw       int64 `protobuf:"varint,10,opt,name=short_uw,json=shortUw,proto3" json:"short_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3182,6 +3204,20 @@ func (x *Schedule) GetLastUs() int64 {
 func (x *Schedule) GetConfirmUw() int64 {
 	if x != nil {
 		return x.ConfirmUw
+	}
+	return 0
+}
+
+func (x *Schedule) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *Schedule) GetShortUw() int64 {
+	if x != nil {
+		return x.ShortUw
 	}
 	return 0
 }
@@ -4306,7 +4342,9 @@ type ExplainNodeResponse struct {
 	// Power that the plan leaves unused in each domain above the node, nearest first.
 	Spare []*DomainSpare `protobuf:"bytes,8,rep,name=spare,proto3" json:"spare,omitempty"`
 	// Its latest targets, newest first, as far as this leader has seen.
-	Last          []*Event `protobuf:"bytes,9,rep,name=last,proto3" json:"last,omitempty"`
+	Last []*Event `protobuf:"bytes,9,rep,name=last,proto3" json:"last,omitempty"`
+	// The newest changes of the audit log that may have moved its cap, newest first: of any leader.
+	Changes       []*Event `protobuf:"bytes,10,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4400,6 +4438,13 @@ func (x *ExplainNodeResponse) GetSpare() []*DomainSpare {
 func (x *ExplainNodeResponse) GetLast() []*Event {
 	if x != nil {
 		return x.Last
+	}
+	return nil
+}
+
+func (x *ExplainNodeResponse) GetChanges() []*Event {
+	if x != nil {
+		return x.Changes
 	}
 	return nil
 }
@@ -5405,13 +5450,15 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x04what\"D\n" +
 	"\bSetLease\x12\x1b\n" +
 	"\tlength_ms\x18\x01 \x01(\x03R\blengthMs\x12\x1b\n" +
-	"\tsettle_ms\x18\x02 \x01(\x03R\bsettleMs\"\xbd\x01\n" +
+	"\tsettle_ms\x18\x02 \x01(\x03R\bsettleMs\"\x8a\x02\n" +
 	"\x0eChangeResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\x18\n" +
 	"\aalready\x18\x02 \x01(\bR\aalready\x12\x12\n" +
 	"\x04what\x18\x03 \x01(\tR\x04what\x12+\n" +
 	"\x06before\x18\x04 \x03(\v2\x13.headroom.v1.DomainR\x06before\x12)\n" +
-	"\x05after\x18\x05 \x03(\v2\x13.headroom.v1.DomainR\x05after\"\x86\x03\n" +
+	"\x05after\x18\x05 \x03(\v2\x13.headroom.v1.DomainR\x05after\x12-\n" +
+	"\x05moves\x18\x06 \x03(\v2\x17.headroom.v1.TargetMoveR\x05moves\x12\x1c\n" +
+	"\tshortfall\x18\a \x03(\tR\tshortfall\"\x86\x03\n" +
 	"\tSetDomain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -5444,7 +5491,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"RemoveNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1f\n" +
 	"\vpowered_off\x18\x02 \x01(\bR\n" +
-	"poweredOff\"\xee\x01\n" +
+	"poweredOff\"\x9f\x02\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
@@ -5454,7 +5501,10 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\anext_us\x18\x06 \x01(\x03H\x00R\x06nextUs\x88\x01\x01\x12\x1c\n" +
 	"\alast_us\x18\a \x01(\x03H\x01R\x06lastUs\x88\x01\x01\x12\x1d\n" +
 	"\n" +
-	"confirm_uw\x18\b \x01(\x03R\tconfirmUwB\n" +
+	"confirm_uw\x18\b \x01(\x03R\tconfirmUw\x12\x14\n" +
+	"\x05force\x18\t \x01(\bR\x05force\x12\x19\n" +
+	"\bshort_uw\x18\n" +
+	" \x01(\x03R\ashortUwB\n" +
 	"\n" +
 	"\b_next_usB\n" +
 	"\n" +
@@ -5555,7 +5605,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\bin_force\x18\x03 \x01(\bR\ainForce\x12\x18\n" +
 	"\adivides\x18\x04 \x01(\tR\adivides\"(\n" +
 	"\x12ExplainNodeRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xd6\x02\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\x84\x03\n" +
 	"\x13ExplainNodeResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12%\n" +
 	"\x04node\x18\x02 \x01(\v2\x11.headroom.v1.NodeR\x04node\x12\x16\n" +
@@ -5566,7 +5616,9 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\fbound_domain\x18\x06 \x01(\tR\vboundDomain\x12\x10\n" +
 	"\x03why\x18\a \x01(\tR\x03why\x12.\n" +
 	"\x05spare\x18\b \x03(\v2\x18.headroom.v1.DomainSpareR\x05spare\x12&\n" +
-	"\x04last\x18\t \x03(\v2\x12.headroom.v1.EventR\x04lastB\r\n" +
+	"\x04last\x18\t \x03(\v2\x12.headroom.v1.EventR\x04last\x12,\n" +
+	"\achanges\x18\n" +
+	" \x03(\v2\x12.headroom.v1.EventR\achangesB\r\n" +
 	"\v_planned_uw\"@\n" +
 	"\vDomainSpare\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x19\n" +
@@ -5768,75 +5820,77 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	2,  // 37: headroom.v1.ChangeResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 38: headroom.v1.ChangeResponse.before:type_name -> headroom.v1.Domain
 	5,  // 39: headroom.v1.ChangeResponse.after:type_name -> headroom.v1.Domain
-	19, // 40: headroom.v1.SetNode.settings:type_name -> headroom.v1.NodeSettings
-	65, // 41: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
-	68, // 42: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
-	2,  // 43: headroom.v1.ListChangesResponse.meta:type_name -> headroom.v1.Meta
-	39, // 44: headroom.v1.ListChangesResponse.changes:type_name -> headroom.v1.BudgetChange
-	2,  // 45: headroom.v1.ListSchedulesResponse.meta:type_name -> headroom.v1.Meta
-	33, // 46: headroom.v1.ListSchedulesResponse.schedules:type_name -> headroom.v1.Schedule
-	2,  // 47: headroom.v1.ListSprintsResponse.meta:type_name -> headroom.v1.Meta
-	44, // 48: headroom.v1.ListSprintsResponse.sprints:type_name -> headroom.v1.SprintRecord
-	5,  // 49: headroom.v1.ListSprintsResponse.domains:type_name -> headroom.v1.Domain
-	45, // 50: headroom.v1.SprintRecord.nodes:type_name -> headroom.v1.SprintNode
-	2,  // 51: headroom.v1.ListPoliciesResponse.meta:type_name -> headroom.v1.Meta
-	48, // 52: headroom.v1.ListPoliciesResponse.policies:type_name -> headroom.v1.Policy
-	2,  // 53: headroom.v1.ExplainNodeResponse.meta:type_name -> headroom.v1.Meta
-	18, // 54: headroom.v1.ExplainNodeResponse.node:type_name -> headroom.v1.Node
-	51, // 55: headroom.v1.ExplainNodeResponse.spare:type_name -> headroom.v1.DomainSpare
-	25, // 56: headroom.v1.ExplainNodeResponse.last:type_name -> headroom.v1.Event
-	2,  // 57: headroom.v1.ReportMeterResponse.meta:type_name -> headroom.v1.Meta
-	2,  // 58: headroom.v1.ListAlarmsResponse.meta:type_name -> headroom.v1.Meta
-	56, // 59: headroom.v1.ListAlarmsResponse.alarms:type_name -> headroom.v1.Alarm
-	67, // 60: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
-	2,  // 61: headroom.v1.ListTokensResponse.meta:type_name -> headroom.v1.Meta
-	57, // 62: headroom.v1.ListTokensResponse.tokens:type_name -> headroom.v1.Token
-	2,  // 63: headroom.v1.GetSelfResponse.meta:type_name -> headroom.v1.Meta
-	2,  // 64: headroom.v1.ListDeniedResponse.meta:type_name -> headroom.v1.Meta
-	71, // 65: headroom.v1.ListDeniedResponse.denied:type_name -> headroom.v1.Denial
-	3,  // 66: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
-	8,  // 67: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
-	10, // 68: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
-	13, // 69: headroom.v1.ClusterService.AwaitBudget:input_type -> headroom.v1.AwaitBudgetRequest
-	16, // 70: headroom.v1.ClusterService.ListNodes:input_type -> headroom.v1.ListNodesRequest
-	20, // 71: headroom.v1.ClusterService.ListMembers:input_type -> headroom.v1.ListMembersRequest
-	23, // 72: headroom.v1.ClusterService.ListEvents:input_type -> headroom.v1.ListEventsRequest
-	26, // 73: headroom.v1.ClusterService.Change:input_type -> headroom.v1.ChangeRequest
-	36, // 74: headroom.v1.ClusterService.Rollback:input_type -> headroom.v1.RollbackRequest
-	37, // 75: headroom.v1.ClusterService.ListChanges:input_type -> headroom.v1.ListChangesRequest
-	40, // 76: headroom.v1.ClusterService.ListSchedules:input_type -> headroom.v1.ListSchedulesRequest
-	42, // 77: headroom.v1.ClusterService.ListSprints:input_type -> headroom.v1.ListSprintsRequest
-	46, // 78: headroom.v1.ClusterService.ListPolicies:input_type -> headroom.v1.ListPoliciesRequest
-	49, // 79: headroom.v1.ClusterService.ExplainNode:input_type -> headroom.v1.ExplainNodeRequest
-	52, // 80: headroom.v1.ClusterService.ReportMeter:input_type -> headroom.v1.ReportMeterRequest
-	54, // 81: headroom.v1.ClusterService.ListAlarms:input_type -> headroom.v1.ListAlarmsRequest
-	58, // 82: headroom.v1.ClusterService.ListTokens:input_type -> headroom.v1.ListTokensRequest
-	60, // 83: headroom.v1.ClusterService.GetSelf:input_type -> headroom.v1.GetSelfRequest
-	62, // 84: headroom.v1.ClusterService.ListDenied:input_type -> headroom.v1.ListDeniedRequest
-	4,  // 85: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
-	9,  // 86: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
-	11, // 87: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
-	14, // 88: headroom.v1.ClusterService.AwaitBudget:output_type -> headroom.v1.AwaitBudgetResponse
-	17, // 89: headroom.v1.ClusterService.ListNodes:output_type -> headroom.v1.ListNodesResponse
-	21, // 90: headroom.v1.ClusterService.ListMembers:output_type -> headroom.v1.ListMembersResponse
-	24, // 91: headroom.v1.ClusterService.ListEvents:output_type -> headroom.v1.ListEventsResponse
-	28, // 92: headroom.v1.ClusterService.Change:output_type -> headroom.v1.ChangeResponse
-	11, // 93: headroom.v1.ClusterService.Rollback:output_type -> headroom.v1.SetBudgetResponse
-	38, // 94: headroom.v1.ClusterService.ListChanges:output_type -> headroom.v1.ListChangesResponse
-	41, // 95: headroom.v1.ClusterService.ListSchedules:output_type -> headroom.v1.ListSchedulesResponse
-	43, // 96: headroom.v1.ClusterService.ListSprints:output_type -> headroom.v1.ListSprintsResponse
-	47, // 97: headroom.v1.ClusterService.ListPolicies:output_type -> headroom.v1.ListPoliciesResponse
-	50, // 98: headroom.v1.ClusterService.ExplainNode:output_type -> headroom.v1.ExplainNodeResponse
-	53, // 99: headroom.v1.ClusterService.ReportMeter:output_type -> headroom.v1.ReportMeterResponse
-	55, // 100: headroom.v1.ClusterService.ListAlarms:output_type -> headroom.v1.ListAlarmsResponse
-	59, // 101: headroom.v1.ClusterService.ListTokens:output_type -> headroom.v1.ListTokensResponse
-	61, // 102: headroom.v1.ClusterService.GetSelf:output_type -> headroom.v1.GetSelfResponse
-	63, // 103: headroom.v1.ClusterService.ListDenied:output_type -> headroom.v1.ListDeniedResponse
-	85, // [85:104] is the sub-list for method output_type
-	66, // [66:85] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	12, // 40: headroom.v1.ChangeResponse.moves:type_name -> headroom.v1.TargetMove
+	19, // 41: headroom.v1.SetNode.settings:type_name -> headroom.v1.NodeSettings
+	65, // 42: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
+	68, // 43: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
+	2,  // 44: headroom.v1.ListChangesResponse.meta:type_name -> headroom.v1.Meta
+	39, // 45: headroom.v1.ListChangesResponse.changes:type_name -> headroom.v1.BudgetChange
+	2,  // 46: headroom.v1.ListSchedulesResponse.meta:type_name -> headroom.v1.Meta
+	33, // 47: headroom.v1.ListSchedulesResponse.schedules:type_name -> headroom.v1.Schedule
+	2,  // 48: headroom.v1.ListSprintsResponse.meta:type_name -> headroom.v1.Meta
+	44, // 49: headroom.v1.ListSprintsResponse.sprints:type_name -> headroom.v1.SprintRecord
+	5,  // 50: headroom.v1.ListSprintsResponse.domains:type_name -> headroom.v1.Domain
+	45, // 51: headroom.v1.SprintRecord.nodes:type_name -> headroom.v1.SprintNode
+	2,  // 52: headroom.v1.ListPoliciesResponse.meta:type_name -> headroom.v1.Meta
+	48, // 53: headroom.v1.ListPoliciesResponse.policies:type_name -> headroom.v1.Policy
+	2,  // 54: headroom.v1.ExplainNodeResponse.meta:type_name -> headroom.v1.Meta
+	18, // 55: headroom.v1.ExplainNodeResponse.node:type_name -> headroom.v1.Node
+	51, // 56: headroom.v1.ExplainNodeResponse.spare:type_name -> headroom.v1.DomainSpare
+	25, // 57: headroom.v1.ExplainNodeResponse.last:type_name -> headroom.v1.Event
+	25, // 58: headroom.v1.ExplainNodeResponse.changes:type_name -> headroom.v1.Event
+	2,  // 59: headroom.v1.ReportMeterResponse.meta:type_name -> headroom.v1.Meta
+	2,  // 60: headroom.v1.ListAlarmsResponse.meta:type_name -> headroom.v1.Meta
+	56, // 61: headroom.v1.ListAlarmsResponse.alarms:type_name -> headroom.v1.Alarm
+	67, // 62: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
+	2,  // 63: headroom.v1.ListTokensResponse.meta:type_name -> headroom.v1.Meta
+	57, // 64: headroom.v1.ListTokensResponse.tokens:type_name -> headroom.v1.Token
+	2,  // 65: headroom.v1.GetSelfResponse.meta:type_name -> headroom.v1.Meta
+	2,  // 66: headroom.v1.ListDeniedResponse.meta:type_name -> headroom.v1.Meta
+	71, // 67: headroom.v1.ListDeniedResponse.denied:type_name -> headroom.v1.Denial
+	3,  // 68: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
+	8,  // 69: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
+	10, // 70: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
+	13, // 71: headroom.v1.ClusterService.AwaitBudget:input_type -> headroom.v1.AwaitBudgetRequest
+	16, // 72: headroom.v1.ClusterService.ListNodes:input_type -> headroom.v1.ListNodesRequest
+	20, // 73: headroom.v1.ClusterService.ListMembers:input_type -> headroom.v1.ListMembersRequest
+	23, // 74: headroom.v1.ClusterService.ListEvents:input_type -> headroom.v1.ListEventsRequest
+	26, // 75: headroom.v1.ClusterService.Change:input_type -> headroom.v1.ChangeRequest
+	36, // 76: headroom.v1.ClusterService.Rollback:input_type -> headroom.v1.RollbackRequest
+	37, // 77: headroom.v1.ClusterService.ListChanges:input_type -> headroom.v1.ListChangesRequest
+	40, // 78: headroom.v1.ClusterService.ListSchedules:input_type -> headroom.v1.ListSchedulesRequest
+	42, // 79: headroom.v1.ClusterService.ListSprints:input_type -> headroom.v1.ListSprintsRequest
+	46, // 80: headroom.v1.ClusterService.ListPolicies:input_type -> headroom.v1.ListPoliciesRequest
+	49, // 81: headroom.v1.ClusterService.ExplainNode:input_type -> headroom.v1.ExplainNodeRequest
+	52, // 82: headroom.v1.ClusterService.ReportMeter:input_type -> headroom.v1.ReportMeterRequest
+	54, // 83: headroom.v1.ClusterService.ListAlarms:input_type -> headroom.v1.ListAlarmsRequest
+	58, // 84: headroom.v1.ClusterService.ListTokens:input_type -> headroom.v1.ListTokensRequest
+	60, // 85: headroom.v1.ClusterService.GetSelf:input_type -> headroom.v1.GetSelfRequest
+	62, // 86: headroom.v1.ClusterService.ListDenied:input_type -> headroom.v1.ListDeniedRequest
+	4,  // 87: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
+	9,  // 88: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
+	11, // 89: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
+	14, // 90: headroom.v1.ClusterService.AwaitBudget:output_type -> headroom.v1.AwaitBudgetResponse
+	17, // 91: headroom.v1.ClusterService.ListNodes:output_type -> headroom.v1.ListNodesResponse
+	21, // 92: headroom.v1.ClusterService.ListMembers:output_type -> headroom.v1.ListMembersResponse
+	24, // 93: headroom.v1.ClusterService.ListEvents:output_type -> headroom.v1.ListEventsResponse
+	28, // 94: headroom.v1.ClusterService.Change:output_type -> headroom.v1.ChangeResponse
+	11, // 95: headroom.v1.ClusterService.Rollback:output_type -> headroom.v1.SetBudgetResponse
+	38, // 96: headroom.v1.ClusterService.ListChanges:output_type -> headroom.v1.ListChangesResponse
+	41, // 97: headroom.v1.ClusterService.ListSchedules:output_type -> headroom.v1.ListSchedulesResponse
+	43, // 98: headroom.v1.ClusterService.ListSprints:output_type -> headroom.v1.ListSprintsResponse
+	47, // 99: headroom.v1.ClusterService.ListPolicies:output_type -> headroom.v1.ListPoliciesResponse
+	50, // 100: headroom.v1.ClusterService.ExplainNode:output_type -> headroom.v1.ExplainNodeResponse
+	53, // 101: headroom.v1.ClusterService.ReportMeter:output_type -> headroom.v1.ReportMeterResponse
+	55, // 102: headroom.v1.ClusterService.ListAlarms:output_type -> headroom.v1.ListAlarmsResponse
+	59, // 103: headroom.v1.ClusterService.ListTokens:output_type -> headroom.v1.ListTokensResponse
+	61, // 104: headroom.v1.ClusterService.GetSelf:output_type -> headroom.v1.GetSelfResponse
+	63, // 105: headroom.v1.ClusterService.ListDenied:output_type -> headroom.v1.ListDeniedResponse
+	87, // [87:106] is the sub-list for method output_type
+	68, // [68:87] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_cluster_proto_init() }
