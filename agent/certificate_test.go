@@ -134,7 +134,7 @@ func TestExposedKeyIsReported(t *testing.T) {
 	own := p.issue(secure.Node, "n01", time.Now())
 	cfg := l.config(co.addr)
 	cfg.TLS = secure.Config{CA: own.CA, Cert: own.Cert, Key: own.Key}
-	if err := os.Chmod(own.Key, 0o644); err != nil { //nolint:gosec // that is the fault
+	if err := os.Chmod(own.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	run(t, cfg)
