@@ -82,10 +82,10 @@ func (s *stream) prepare(m *made, renewed bool) {
 	if err != nil {
 		return // the old one stays
 	}
-	_ = c.Conn.SetReadDeadline(time.Now().Add(refusalWait))
+	_ = c.SetReadDeadline(time.Now().Add(refusalWait))
 	_, err = c.Conn.Read(make([]byte, 1))
 	waits, ok := errors.AsType[net.Error](err)
-	_ = c.Conn.SetReadDeadline(time.Time{})
+	_ = c.SetReadDeadline(time.Time{})
 	s.mu.Lock()
 	x := s.spares[m.to]
 	good := ok && waits.Timeout() && (renewed || c.made.ends.After(m.ends)) && !s.closed && x != nil
