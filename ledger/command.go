@@ -13,7 +13,7 @@ import (
 // Rules is the newest version of Apply's rules that this version of Headroom
 // knows. A group works under the version in State, which an Upgrade raises once
 // every server knows it, so that all servers apply every entry alike.
-const Rules = 1
+const Rules = 2
 
 // OldestRules is the oldest version that this server reads. A group is upgraded
 // across one at a time.
@@ -39,6 +39,9 @@ type Command struct {
 	Actor     string `json:"actor,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
+	// Requester says whose key it is, Content is a digest of what was asked for: since rules 2.
+	Requester
+	Content string `json:"content,omitempty"`
 	// Check, when set, refuses the command if budgets or nodes changed after that revision.
 	Check *uint64 `json:"check_revision,omitempty"`
 
