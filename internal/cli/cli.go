@@ -105,8 +105,8 @@ func (e signalError) Error() string { return "caught " + e.String() }
 // prepare sets up what every command of the tree shares. The returned flag is set
 // once a command's own code runs; an error before that is a usage error.
 func prepare(root *cobra.Command, stdout, stderr io.Writer) *bool {
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(&screen{w: stdout})
+	root.SetErr(&screen{w: stderr})
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Version = Version
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
