@@ -45,8 +45,9 @@ lint: ## golangci-lint, with the architecture rules, and the project's own check
 fmt: ## format all Go files
 	$(TOOL) golangci-lint fmt $(SOURCES)
 
-generate: ## regenerate the code of api/ from its protobuf sources
+generate: ## regenerate the code and api/openapi.yaml from the protobuf sources
 	cd api && $(GO) tool -modfile=../tools/go.mod buf generate
+	@sed -i s/additionalProperties:\ false/unevaluatedProperties:\ false/ api/openapi.yaml # fields inside of oneOf count too
 
 bench: build ## measure the figures and print them as a table
 	bin/powerlab bench $(ARGS)

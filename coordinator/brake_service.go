@@ -39,8 +39,8 @@ func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv
 		out.Generation = b.brakes.Next(inLog)
 		return connect.NewResponse(out), nil
 	}
-	c := command(ctx, r.Msg.GetChange(), "operator")
-	s, already, err := b.brakes.Set(c.Actor, c.Reason, c.RequestID, inLog, time.Now())
+	c := command(ctx, r.Msg, "operator")
+	s, already, err := b.brakes.Set(c.Actor, c.Reason, ownKey(c), inLog, time.Now())
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInternal, err)
 	}
@@ -51,6 +51,14 @@ func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv
 	}
 	b.requests.hasten(context.WithoutCancel(ctx))
 	return connect.NewResponse(out), nil
+}
+
+// ownKey is the key of a request that no other caller can name; empty without one.
+func ownKey(c ledger.Command) string {
+	if c.RequestID == "" {
+		return ""
+	}
+	return fmt.Sprintf("%q %q %q", c.Caller, c.User, c.RequestID)
 }
 
 // brakeWaitMost bounds one AwaitBrake.
@@ -112,7 +120,7 @@ var errTold = errors.New("no connected node reports this generation without a pr
 // SkipBrake implements headroomv1connect.BrakeServiceHandler. A brake that was heard
 // is committed first: one that is signed is never passed over.
 func (b brakeService) SkipBrake(ctx context.Context, r *connect.Request[headroomv1.SkipBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
-	out, err := b.requests.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(v leader.View, c *ledger.Command) error {
+	out, err := b.requests.tried(ctx, r.Msg, r.Msg.GetDryRun(), func(v leader.View, c *ledger.Command) error {
 		if g := r.Msg.GetGeneration(); g > v.State.Brake.Set && !b.brakes.Tells(g) {
 			return rpc.Refuse(connect.CodeFailedPrecondition, "not-told", cli.ExitRefused, fmt.Sprintf("generation %d: %v", g, errTold),
 				"coordinator alarm list shows the node and the generation that it reports")
@@ -130,7 +138,7 @@ func (b brakeService) SkipBrake(ctx context.Context, r *connect.Request[headroom
 // heard and is not in the log yet is committed first, so that nobody lifts what
 // they have not seen.
 func (b brakeService) LiftBrake(ctx context.Context, r *connect.Request[headroomv1.LiftBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
-	out, err := b.requests.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(_ leader.View, c *ledger.Command) error {
+	out, err := b.requests.tried(ctx, r.Msg, r.Msg.GetDryRun(), func(_ leader.View, c *ledger.Command) error {
 		c.LiftBrake = &ledger.LiftBrake{Generation: r.Msg.GetGeneration()}
 		return nil
 	}, conflict("coordinator brake show shows the brake in force, who set it and why"))

@@ -54,7 +54,7 @@ func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
 
 // operate makes a change, or returns what it would do.
 func (c clusterService) operate(ctx context.Context, r *headroomv1.ChangeRequest) (*headroomv1.ChangeResponse, error) {
-	out, err := c.requests.tried(ctx, r.GetChange(), r.GetDryRun(), func(v leader.View, x *ledger.Command) error {
+	out, err := c.requests.tried(ctx, r, r.GetDryRun(), func(v leader.View, x *ledger.Command) error {
 		if r.GetAckAlarm() != "" {
 			return c.ackAlarm(v, r.GetAckAlarm(), x)
 		}
@@ -274,7 +274,7 @@ func changeRefusals() []refusalRule {
 		{errNoChange, bad, "usage", cli.ExitUsage, "use a coordinator command of this version"},
 		{leader.ErrHeard, fixed, "alive", cli.ExitRefused, "stop its powerd or switch the machine off first, and wait until coordinator node list says lost"},
 		{leader.ErrAboveParent, fixed, "above-parent", cli.ExitRefused, "raise the budget of the domain above first; coordinator budget show lists both"},
-		{errUnconfirmed, fixed, "unconfirmed", cli.ExitUsage, "repeat the value to confirm it: --confirm POWER"},
+		{errUnconfirmed, fixed, "unconfirmed", cli.ExitUsage, "repeat the value to confirm it: --confirm POWER, in the API confirm_uw"},
 		{errZone, bad, "usage", cli.ExitUsage, "a zone is an IANA name like Europe/Berlin; UTC is the default"},
 		{alarms.ErrUnknown, connect.CodeNotFound, "unknown-alarm", cli.ExitUsage, "coordinator alarm list shows the keys"},
 		{ledger.ErrBraked, fixed, "braked", cli.ExitRefused, "coordinator brake show shows who set it; coordinator brake lift lifts it"},

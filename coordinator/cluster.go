@@ -31,8 +31,9 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 	out := &headroomv1.GetStatusResponse{}
 	var err error
 	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, k *leading.Known) {
-		out.SettleMs = st.Leases.Settle.Milliseconds()
-		out.LeaseMs, out.LongestLeaseMs = st.Leases.Length.Milliseconds(), st.LongestLease().Milliseconds()
+		if l := st.Leases; l.Length > 0 {
+			out.SettleMs, out.LeaseMs, out.LongestLeaseMs = new(l.Settle.Milliseconds()), new(l.Length.Milliseconds()), new(st.LongestLease().Milliseconds())
+		}
 		nodes := view.Nodes(st, k.Heard())
 		for _, dom := range view.Domains(st, k.Heard(), nodes) {
 			if dom.GetParent() == "" {
@@ -195,7 +196,7 @@ func (c clusterService) setBudget(ctx context.Context, r *headroomv1.SetBudgetRe
 func budgetRequest(ctx context.Context, r *headroomv1.SetBudgetRequest, first func(*ledger.State) error) (*leader.Request, *leader.Budget) {
 	b := &leader.Budget{}
 	return &leader.Request{
-		Command: command(ctx, r.GetChange(), "operator"), DryRun: r.GetDryRun(),
+		Command: command(ctx, r, "operator"), DryRun: r.GetDryRun(),
 		Build: func(v leader.View, c *ledger.Command) error {
 			if first != nil {
 				if err := first(v.State); err != nil {
@@ -211,18 +212,20 @@ func budgetRequest(ctx context.Context, r *headroomv1.SetBudgetRequest, first fu
 	}, b
 }
 
-// errUnconfirmed is returned for a budget above every earlier budget of its domain without a
-// confirmation of the value.
+// errUnconfirmed is returned for a raise of a budget without a confirmation of the value.
 var errUnconfirmed = errors.New("confirmation required")
 
-// confirmed refuses a budget above the highest one ever committed for the domain, unless
-// the request repeats it: a mistyped digit must not become the budget.
+// confirmed refuses a budget above the present one, unless the request repeats it: a mistyped
+// digit must not become the budget.
 func confirmed(s *ledger.State, domain string, to, confirm units.Power) error {
 	d, ok := s.Domains[domain]
-	if !ok || d.Highest == 0 || to <= d.Highest || confirm == to {
+	switch {
+	case !ok || to <= d.Budget || confirm == to:
 		return nil
+	case d.Highest > 0 && to > d.Highest:
+		return fmt.Errorf("%w: %v for %s is above its highest earlier budget, %v", errUnconfirmed, to, domain, d.Highest)
 	}
-	return fmt.Errorf("%w: %v for %s is above its highest earlier budget, %v", errUnconfirmed, to, domain, d.Highest)
+	return fmt.Errorf("%w: %v for %s is above its budget, %v", errUnconfirmed, to, domain, d.Budget)
 }
 
 // budgetResponse returns what a budget change does, or would do.
@@ -234,7 +237,7 @@ func budgetResponse(q *leader.Request, b *leader.Budget, a leader.Answer) *headr
 	if q.DryRun && !out.GetAlready() {
 		out.Meta.Revision = q.Tried.Revision
 	}
-	out.Before.HighestUw = int64(b.Highest)
+	out.Before.HighestUw = cli.Known(int64(b.Highest), b.Highest > 0)
 	out.Moves = moveMessages(b.Plan.Moves)
 	for _, name := range b.Plan.StuckNames() {
 		out.Shortfall = append(out.Shortfall, fmt.Sprintf("%s cannot be lowered now, charged at %v", name, b.Plan.Stuck[name]))

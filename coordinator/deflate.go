@@ -12,7 +12,7 @@ import (
 
 // DeflateJob implements headroomv1connect.JobServiceHandler. Nothing is answered as in force that has not committed.
 func (j jobService) DeflateJob(ctx context.Context, r *connect.Request[headroomv1.DeflateJobRequest]) (*connect.Response[headroomv1.DeflateJobResponse], error) {
-	c := command(ctx, r.Msg.GetChange(), "scheduler")
+	c := command(ctx, r.Msg, "scheduler")
 	if why := r.Msg.GetReason(); why != "" {
 		c.Reason = why
 	}

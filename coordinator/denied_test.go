@@ -264,7 +264,7 @@ func TestActorIsTheCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := command(ctx, nil, "operator"); c.Actor != "mia" || access.CallerOf(ctx).Role != ledger.RoleOperator {
+	if c := command(ctx, &headroomv1.ChangeRequest{}, "operator"); c.Actor != "mia" || access.CallerOf(ctx).Role != ledger.RoleOperator {
 		t.Errorf("the actor is %q, role %s", c.Actor, access.CallerOf(ctx).Role)
 	}
 	ctx, err = g.Admit(rpc.WithCaller(t.Context(), shown("server", "c2")), headroomv1connect.ClusterServiceSetBudgetProcedure, http.Header{access.ForwardedHeader: {"admin/root"}})

@@ -228,7 +228,7 @@ func (n nodeService) Release(ctx context.Context, r *connect.Request[headroomv1.
 	if err := access.OwnNode(ctx, r.Msg.GetNode()); err != nil {
 		return nil, err
 	}
-	c := command(ctx, r.Msg.GetChange(), "powerd/"+r.Msg.GetNode())
+	c := command(ctx, r.Msg, "powerd/"+r.Msg.GetNode())
 	c.Release = &ledger.Release{Node: r.Msg.GetNode(), MachineID: r.Msg.GetMachineId()}
 	res, err := n.requests.change(ctx, c)
 	if err != nil {

@@ -30,7 +30,7 @@ var _ headroomv1connect.JobServiceHandler = jobService{}
 // CommitJob implements headroomv1connect.JobServiceHandler.
 func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1.CommitJobRequest]) (*connect.Response[headroomv1.CommitJobResponse], error) {
 	job := r.Msg.GetJob()
-	c := command(ctx, r.Msg.GetChange(), "scheduler")
+	c := command(ctx, r.Msg, "scheduler")
 	c.Job = &ledger.Job{
 		ID: job.GetId(), Name: job.GetName(), Class: job.GetClass(), Spec: job.GetSpec(), Submitted: job.GetSubmittedUs(), State: ledger.JobAccepted,
 		Engine: job.GetEngine(), Queue: job.GetQueue(), Floor: cmp.Or(job.GetFloor(), 1), Rank: job.GetRank(), Admission: admission(job.GetAdmission()),
@@ -89,7 +89,7 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 		headroomv1.JobState_JOB_STATE_DONE: ledger.JobDone, headroomv1.JobState_JOB_STATE_FAILED: ledger.JobFailed,
 		headroomv1.JobState_JOB_STATE_CANCELLED: ledger.JobCancelled,
 	}
-	c := command(ctx, r.Msg.GetChange(), "scheduler")
+	c := command(ctx, r.Msg, "scheduler")
 	c.Finish = &ledger.FinishJob{
 		ID: r.Msg.GetId(), State: ends[r.Msg.GetState()], Outcome: r.Msg.GetOutcome(), Tasks: r.Msg.GetTasks(), Done: r.Msg.GetDone(),
 		Runtime: time.Duration(r.Msg.GetRuntimeS() * float64(time.Second)),
@@ -108,7 +108,7 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 
 // DropTasks implements headroomv1connect.JobServiceHandler. Nothing is answered as dropped that has not committed.
 func (j jobService) DropTasks(ctx context.Context, r *connect.Request[headroomv1.DropTasksRequest]) (*connect.Response[headroomv1.DropTasksResponse], error) {
-	c := command(ctx, r.Msg.GetChange(), "scheduler")
+	c := command(ctx, r.Msg, "scheduler")
 	c.DropTasks = &ledger.DropTasks{ID: r.Msg.GetId(), Of: r.Msg.GetOf()}
 	for _, x := range r.Msg.GetTasks() {
 		c.DropTasks.Ranges = append(c.DropTasks.Ranges, ledger.TaskRange{First: x.GetFirst(), Last: x.GetLast()})

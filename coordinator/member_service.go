@@ -68,8 +68,12 @@ func (m memberService) GetMemberHealth(
 }
 
 // begin proves that this server leads, and looks up the server.
-func (m memberService) begin(ctx context.Context, id string) (meta *headroomv1.Meta, x ledger.Server, known bool, err error) {
+// It refuses a key that its caller has used for another request.
+func (m memberService) begin(ctx context.Context, id string, r changing) (meta *headroomv1.Meta, x ledger.Server, known bool, err error) {
 	meta, err = m.requests.read(ctx, false, func(st *ledger.State, _ *leading.Known) { x, known = st.Servers[id] })
+	if err == nil {
+		_, err = m.requests.asked(command(ctx, r, "operator"))
+	}
 	return meta, x, known, err
 }
 
@@ -78,7 +82,7 @@ func (m memberService) AddMember(
 	ctx context.Context, r *connect.Request[headroomv1.AddMemberRequest],
 ) (*connect.Response[headroomv1.AddMemberResponse], error) {
 	id := r.Msg.GetId()
-	meta, was, known, err := m.begin(ctx, id)
+	meta, was, known, err := m.begin(ctx, id, r.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +97,7 @@ func (m memberService) AddMember(
 	want.Raft, want.Voter = raft, known && was.Voter && !was.Leaving
 	out := &headroomv1.AddMemberResponse{Meta: meta, Already: known && was == want && m.members.Roster.Has(id)}
 	if !out.GetAlready() && !r.Msg.GetDryRun() {
-		c := command(ctx, r.Msg.GetChange(), "operator")
+		c := command(ctx, r.Msg, "operator")
 		c.Server = &want
 		res, err := m.requests.change(ctx, c)
 		if err != nil {
@@ -120,7 +124,7 @@ func (m memberService) PromoteMember(
 	ctx context.Context, r *connect.Request[headroomv1.PromoteMemberRequest],
 ) (*connect.Response[headroomv1.PromoteMemberResponse], error) {
 	id := r.Msg.GetId()
-	meta, want, known, err := m.begin(ctx, id)
+	meta, want, known, err := m.begin(ctx, id, r.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +139,7 @@ func (m memberService) PromoteMember(
 	}
 	out := &headroomv1.PromoteMemberResponse{Meta: meta, Already: want.Voter && m.members.Roster.Votes(id)}
 	if !out.GetAlready() && !r.Msg.GetDryRun() {
-		c := command(ctx, r.Msg.GetChange(), "operator")
+		c := command(ctx, r.Msg, "operator")
 		want.Voter = true
 		c.Server = &want
 		res, err := m.requests.change(ctx, c)
@@ -156,14 +160,14 @@ func (m memberService) RemoveMember(
 	ctx context.Context, r *connect.Request[headroomv1.RemoveMemberRequest],
 ) (*connect.Response[headroomv1.RemoveMemberResponse], error) {
 	id := r.Msg.GetId()
-	meta, want, known, err := m.begin(ctx, id)
+	meta, want, known, err := m.begin(ctx, id, r.Msg)
 	if err != nil {
 		return nil, err
 	}
 	out := &headroomv1.RemoveMemberResponse{Meta: meta, Member: m.members.HealthOf(id, want)}
 	if !known && !m.members.Roster.Has(id) {
-		if m.carriedOut(r.Msg.GetChange().GetRequestId()) {
-			out.Already = true
+		if was, err := m.requests.asked(command(ctx, r.Msg, "operator")); err == nil && was.Already {
+			out.Already, meta.Revision = true, was.Revision
 			return connect.NewResponse(out), nil
 		}
 		return nil, m.requests.refuse(fmt.Errorf("server %s: %w", id, ledger.ErrUnknownServer))
@@ -182,7 +186,7 @@ func (m memberService) RemoveMember(
 
 // remove commits that the server is to leave, removes it from raft's list, and then from the ledger.
 func (m memberService) remove(ctx context.Context, r *headroomv1.RemoveMemberRequest, want ledger.Server, meta *headroomv1.Meta) error {
-	c := command(ctx, r.GetChange(), "operator")
+	c := command(ctx, r, "operator")
 	if want.ID == "" {
 		want = m.members.Roster.Entry(r.GetId())
 	}
@@ -205,14 +209,6 @@ func (m memberService) remove(ctx context.Context, r *headroomv1.RemoveMemberReq
 	return nil
 }
 
-// carriedOut reports whether a request was carried out before, completely.
-func (m memberService) carriedOut(request string) (done bool) {
-	m.machine.View(func(st *ledger.State) {
-		done = request != "" && slices.ContainsFunc(st.Requests, func(x ledger.Request) bool { return x.ID == request })
-	})
-	return done
-}
-
 // nextLeader waits until another server leads and refers the caller to it.
 func (m memberService) nextLeader(ctx context.Context) error {
 	for range leaderLooks {
@@ -233,7 +229,7 @@ const leaderLooks = 30
 func (m memberService) TransferLead(
 	ctx context.Context, r *connect.Request[headroomv1.TransferLeadRequest],
 ) (*connect.Response[headroomv1.TransferLeadResponse], error) {
-	meta, err := m.requests.read(ctx, false, func(*ledger.State, *leading.Known) {})
+	meta, _, _, err := m.begin(ctx, r.Msg.GetId(), r.Msg)
 	if err != nil {
 		return nil, err
 	}

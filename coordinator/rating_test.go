@@ -44,7 +44,7 @@ func TestMegawattNodeCutsNobody(t *testing.T) {
 			t.Errorf("alarms: %+v", a)
 		}
 		server := c.leader()
-		set := command(t.Context(), nil, "mia")
+		set := command(t.Context(), &headroomv1.ChangeRequest{}, "mia")
 		settings, err := nodeSettings(s, &headroomv1.SetNode{Node: "n01", Settings: &headroomv1.NodeSettings{RatedUw: new(int64(250 * w))}})
 		if err != nil {
 			t.Fatal(err)

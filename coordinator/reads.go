@@ -143,7 +143,7 @@ func (c clusterService) ListAlarms(ctx context.Context, r *connect.Request[headr
 
 // Rollback implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) Rollback(ctx context.Context, r *connect.Request[headroomv1.RollbackRequest]) (*connect.Response[headroomv1.SetBudgetResponse], error) {
-	set := &headroomv1.SetBudgetRequest{Domain: r.Msg.GetDomain(), Force: r.Msg.GetForce(), DryRun: r.Msg.GetDryRun(), Change: r.Msg.GetChange()}
+	set := &headroomv1.SetBudgetRequest{Domain: r.Msg.GetDomain(), Force: r.Msg.GetForce(), DryRun: r.Msg.GetDryRun(), Change: r.Msg.GetChange(), ConfirmUw: r.Msg.GetConfirmUw()}
 	out, err := c.setBudget(ctx, set, func(s *ledger.State) error {
 		if set.GetDomain() == "" {
 			set.Domain = changedAt(s, r.Msg.GetRevision())

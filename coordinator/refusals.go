@@ -32,6 +32,9 @@ func (q *requests) refuse(err error, own ...refusalRule) error {
 		return rpc.Refuse(connect.CodeFailedPrecondition, "above-rating", cli.ExitRefused, text,
 			fmt.Sprintf("at most %s; coordinator domain set %s --rating changes what the breaker carries", rating.Usable.Exact(), rating.Domain))
 	}
+	if used, ok := errors.AsType[*ledger.RequestError](err); ok {
+		return rpc.Refuse(connect.CodeAborted, "request-id-used", cli.ExitConflict, used.Error(), "nothing was changed; use a new --request-id, or none")
+	}
 	if escrow, ok := errors.AsType[*ledger.EscrowError](err); ok {
 		return rpc.Refuse(connect.CodeFailedPrecondition, "no-energy", cli.ExitRefused, text, escrowHint(escrow))
 	}

@@ -3,6 +3,8 @@ package coordinator
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +13,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/consensus"
@@ -104,12 +108,18 @@ func (q *requests) changeWith(ctx context.Context, c ledger.Command, build func(
 	return res, nil
 }
 
+// changing is a request that changes something.
+type changing interface {
+	proto.Message
+	GetChange() *headroomv1.Change
+}
+
 // command returns a command with the caller's actor, reason, key and revision. An
-// authenticated caller is the actor, whatever the message has.
-func command(ctx context.Context, c *headroomv1.Change, fallback string) ledger.Command {
-	out := ledger.Command{
-		Actor: cmp.Or(access.CallerOf(ctx).Name, c.GetActor(), fallback), Reason: c.GetReason(), RequestID: c.GetRequestId(),
-	}
+// authenticated caller is the actor, whatever the message has, and its key is its own.
+func command(ctx context.Context, m changing, fallback string) ledger.Command {
+	c, who := m.GetChange(), access.CallerOf(ctx)
+	out := ledger.Command{Actor: cmp.Or(who.Name, c.GetActor(), fallback), Reason: c.GetReason(), RequestID: c.GetRequestId(), Content: content(m)}
+	out.Requester = ledger.Requester{Caller: string(who.Role) + "/" + out.Actor, User: c.GetOnBehalfOf()}
 	if c != nil {
 		out.Check = c.CheckRevision
 	}
@@ -143,9 +153,9 @@ func (q *requests) read(ctx context.Context, stale bool, f func(st *ledger.State
 
 // tried tries a change on a copy of the state, and then carries it out unless it is a dry run.
 func (q *requests) tried(
-	ctx context.Context, who *headroomv1.Change, dryRun bool, build func(leader.View, *ledger.Command) error, own ...refusalRule,
+	ctx context.Context, m changing, dryRun bool, build func(leader.View, *ledger.Command) error, own ...refusalRule,
 ) (*headroomv1.ChangeResponse, error) {
-	r := &leader.Request{Command: command(ctx, who, "operator"), Build: build, Trial: true, DryRun: dryRun}
+	r := &leader.Request{Command: command(ctx, m, "operator"), Build: build, Trial: true, DryRun: dryRun}
 	a, err := q.request(ctx, r)
 	if err != nil {
 		return nil, err
@@ -158,7 +168,7 @@ func (q *requests) tried(
 		Meta:    &headroomv1.Meta{Server: q.id, Consistency: "linearizable", Revision: t.Revision, Epoch: wire.EpochMessage(t.Command.Epoch), AsOfUs: t.Command.At},
 		Already: t.Already || a.Result.Already, What: t.What,
 	}
-	if !dryRun {
+	if !dryRun || a.Result.Already {
 		out.Meta.Revision = a.Result.Revision
 	}
 	out.Before, out.After = movedDomains(t.Before, t.After)
@@ -167,6 +177,56 @@ func (q *requests) tried(
 		out.Shortfall = append(out.Shortfall, fmt.Sprintf("%s would be %v over its budget", name, t.Missing[name]))
 	}
 	return out, nil
+}
+
+// asked returns the first result of a request that was carried out before, or the refusal
+// of a key that was used for another one.
+func (q *requests) asked(c ledger.Command) (res ledger.Result, err error) {
+	q.machine.View(func(st *ledger.State) { res, err = st.Asked(c) })
+	if err != nil {
+		err = q.refuse(err)
+	}
+	return res, err
+}
+
+// content is a digest of what a request asks for, without its author and reason, and
+// without what differs when the same is asked again: a confirmation, and what a program measured.
+func content(m changing) string {
+	var what proto.Message
+	switch x := m.(type) {
+	case *headroomv1.CommitJobRequest:
+		what = &headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: x.GetJob().GetId()}}
+		if j := x.GetJob(); x.GetChange().GetOnBehalfOf() != "" {
+			what = &headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: j.GetId(), Class: j.GetClass(), Spec: j.GetSpec()}}
+		}
+	case *headroomv1.FinishJobRequest:
+		what = &headroomv1.FinishJobRequest{Id: x.GetId(), State: x.GetState()}
+	case *headroomv1.DeflateJobRequest:
+		what = &headroomv1.DeflateJobRequest{Id: x.GetId(), Theta: x.GetTheta(), Seed: x.GetSeed()}
+	default:
+		what = proto.Clone(m)
+		unframed(what.ProtoReflect())
+	}
+	// The same request has the same bytes on every server of a version: after an upgrade a repeated one may be refused.
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(what)
+	if err != nil {
+		return "" // what cannot be encoded was not received either
+	}
+	sum := sha256.Sum256(append([]byte(what.ProtoReflect().Descriptor().FullName()+"\n"), data...))
+	return hex.EncodeToString(sum[:16])
+}
+
+// unframed clears what says who asks and how, here and in the parts of a request.
+func unframed(m protoreflect.Message) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch name := f.Name(); {
+		case name == "change", name == "dry_run", name == "confirm_uw":
+			m.Clear(f)
+		case f.Message() != nil && !f.IsList() && !f.IsMap():
+			unframed(v.Message())
+		}
+		return true
+	})
 }
 
 // commit proposes one command through the loop, and returns the error as it is.

@@ -54,7 +54,7 @@ func TestSpans(t *testing.T) {
 		if leader == "c1" {
 			follower = c.server("c2").server
 		}
-		r := httptest.NewRequest(http.MethodPost, "http://rpc-"+leader+headroomv1connect.ClusterServiceSetBudgetProcedure, strings.NewReader(`{"budgetUw":"600000000","change":{"requestId":"a"}}`))
+		r := httptest.NewRequest(http.MethodPost, "http://rpc-"+leader+headroomv1connect.ClusterServiceSetBudgetProcedure, strings.NewReader(`{"domain":"site/lab","budgetUw":"600000000","change":{"requestId":"a"}}`))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		follower.forwarder().forward(follower.handler()).ServeHTTP(w, r.WithContext(rpc.WithCaller(t.Context(), rpc.Caller{Local: true})))

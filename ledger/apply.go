@@ -16,8 +16,10 @@ import (
 type Result struct {
 	// Revision after the command (the earlier one when Already).
 	Revision uint64
-	// Already: a command with the same request id was carried out before; nothing was done now.
+	// Already: the same request was carried out before; nothing was done now.
 	Already bool
+	// What is the record of a request that was carried out before.
+	What string
 }
 
 // Apply carries out one committed command. On an error the state is unchanged.
@@ -32,21 +34,25 @@ func (s *State) Apply(c Command) (Result, error) {
 	if err := s.admissible(c); err != nil {
 		return Result{Revision: s.Revision}, fmt.Errorf("ledger: %w", err)
 	}
-	if c.RequestID != "" {
-		if i := slices.IndexFunc(s.Requests, func(r Request) bool { return r.ID == c.RequestID }); i >= 0 {
-			return Result{Revision: s.Requests[i].Revision, Already: true}, nil
-		}
+	if was, err := s.Asked(c); err != nil {
+		return was, fmt.Errorf("ledger: %w", err)
+	} else if was.Already {
+		return was, nil
 	}
 	if c.Check != nil && s.PowerRevision > *c.Check {
 		return Result{Revision: s.Revision}, fmt.Errorf("ledger: %w", &ConflictError{Planned: *c.Check, Now: s.Revision, Last: s.lastPowerEvent()})
 	}
-	t := begin(s)
+	t, before := begin(s), s.Revision
 	if err := t.dispatch(c); err != nil {
 		t.rollback()
 		return Result{Revision: s.Revision}, fmt.Errorf("ledger: %w", err)
 	}
 	if c.RequestID != "" {
-		s.Requests = bounded(append(s.Requests, Request{ID: c.RequestID, Revision: s.Revision}), keptRequests)
+		what := ""
+		if n := len(s.Events); s.Revision > before && n > 0 {
+			what = s.Events[n-1].What
+		}
+		s.remember(c, what)
 	}
 	return Result{Revision: s.Revision}, nil
 }
@@ -58,7 +64,7 @@ func (s *State) admissible(c Command) error {
 	switch {
 	case c.parts() != 1:
 		return fmt.Errorf("command of %d parts: %w", c.parts(), ErrUnknownCommand)
-	case max(len(c.Actor), len(c.Reason), len(c.RequestID)) > maxText:
+	case max(len(c.Actor), len(c.Reason), len(c.RequestID), len(c.Caller), len(c.User), len(c.Content)) > maxText:
 		return fmt.Errorf("actor, reason and request id have %d, %d and %d bytes, at most %d are kept: %w",
 			len(c.Actor), len(c.Reason), len(c.RequestID), maxText, ErrText)
 	case c.Upgrade == nil && written > s.Rules:
@@ -203,6 +209,9 @@ func (t *tx) upgrade(c Command, x *Upgrade) error {
 		return fmt.Errorf("from rules %d to %d: %w", t.Rules, x.Rules, ErrRules)
 	}
 	t.Rules = x.Rules
+	if t.Rules == rulesRequests {
+		t.ageRequests()
+	}
 	t.record(c, fmt.Sprintf("rules %d in force", x.Rules))
 	return nil
 }

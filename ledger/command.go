@@ -43,6 +43,9 @@ type Command struct {
 	Actor     string `json:"actor,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
+	// Requester says whose key it is, Content is a digest of what was asked for: since rules 2.
+	Requester
+	Content string `json:"content,omitempty"`
 	// Check, when set, refuses the command if budgets or nodes changed after that revision.
 	Check *uint64 `json:"check_revision,omitempty"`
 

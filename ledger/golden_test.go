@@ -54,6 +54,10 @@ func everyCommand() map[string]ledger.Command {
 		"budget": full(ledger.Command{Budget: &ledger.SetBudget{
 			Domain: "site/lab", Budget: 500 * watt, Force: true, Targets: []ledger.Target{{Node: "n01", Cap: 100 * watt}},
 		}}),
+		"budget-keyed": {
+			Rules: 2, Epoch: first(), Actor: "s1", RequestID: "night-cut", Requester: ledger.Requester{Caller: "scheduler/s1", User: "submitter/ann"}, Content: "c0ffee",
+			Budget: &ledger.SetBudget{Domain: "site/lab", Budget: 500 * watt},
+		},
 		"release": full(ledger.Command{Release: &ledger.Release{Node: "n01", MachineID: "machine-n01"}}),
 		"job": full(ledger.Command{Job: &ledger.Job{
 			ID: "wc-7", Name: "wc", Class: "gold", Spec: []byte("name: wc\n"), Submitted: 1_700_000_000_000_001, State: ledger.JobAccepted,

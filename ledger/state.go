@@ -45,8 +45,6 @@ import (
 const (
 	// keptEvents is how many audit lines are kept: a few days of a busy site, some hundred kB.
 	keptEvents = 1000
-	// keptRequests is how many idempotency keys are remembered; retries come within seconds.
-	keptRequests = 1000
 	// keptJobs is how many finished jobs are kept for lists.
 	keptJobs = 500
 	// keptChanges is how many budget changes are kept for history and rollback.
@@ -142,7 +140,7 @@ type State struct {
 	ChangesFrom uint64         `json:"changes_from,omitempty"`
 	// Events is the audit log, oldest first.
 	Events []Event `json:"events"`
-	// Requests are the newest idempotency keys, oldest first.
+	// Requests are the idempotency keys that are remembered, oldest first.
 	Requests []Request `json:"requests"`
 }
 
@@ -182,12 +180,6 @@ type Event struct {
 	What      string `json:"what"`
 	Reason    string `json:"reason,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
-}
-
-// Request is an idempotency key that was carried out, and the revision it made.
-type Request struct {
-	ID       string `json:"id"`
-	Revision uint64 `json:"revision"`
 }
 
 // NodesByName are the nodes sorted by name.

@@ -51,7 +51,7 @@ func (s *service) Submit(ctx context.Context, req *connect.Request[headroomv1.Su
 
 func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*headroomv1.SubmitResponse, error) {
 	who := access.CallerOf(ctx)
-	leave, err := s.requests.enter(ctx, m.GetChange().GetRequestId())
+	leave, err := s.requests.enter(ctx, m.GetChange())
 	if err != nil {
 		return nil, err
 	}
@@ -120,15 +120,18 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 	return &headroomv1.SubmitResponse{Job: job, Revision: revision}, nil
 }
 
-// requests are those in progress, by id. A repeated one waits for the first one, because it would otherwise take its
+// requests are those in progress, by caller and id. A repeated one waits for the first one, because it would otherwise take its
 // folder and its slots away.
 type requests struct {
 	mu    sync.Mutex
-	under map[string]chan struct{}
+	under map[requestKey]chan struct{}
 }
 
-// enter waits until no other request of this id is in progress. Call leave once it is over.
-func (q *requests) enter(ctx context.Context, id string) (leave func(), err error) {
+type requestKey struct{ caller, id string }
+
+// enter waits until no other request of this caller and id is in progress. Call leave once it is over.
+func (q *requests) enter(ctx context.Context, c *headroomv1.Change) (leave func(), err error) {
+	id := requestKey{c.GetOnBehalfOf(), c.GetRequestId()}
 	for {
 		q.mu.Lock()
 		other := q.under[id]
@@ -144,7 +147,7 @@ func (q *requests) enter(ctx context.Context, id string) (leave func(), err erro
 	}
 	defer q.mu.Unlock()
 	if q.under == nil {
-		q.under = make(map[string]chan struct{})
+		q.under = make(map[requestKey]chan struct{})
 	}
 	over := make(chan struct{})
 	q.under[id] = over
@@ -211,7 +214,7 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*reco
 		return nil, noMasters(file)
 	}
 	r := &record{
-		file: file, dir: s.folders.of(file, jobID(file.Name, m.GetChange().GetRequestId())),
+		file: file, dir: s.folders.of(file, jobID(file.Name, m.GetChange())),
 		submitted: time.UnixMicro(time.Now().UnixMicro()),
 	}
 	r.deadline = s.cfg.deadlineFor(file)
@@ -257,9 +260,10 @@ func noSpark(file *jobfile.File) error {
 	return e.WithHint("configure the section spark of scheduler.yaml, or give the job map and output")
 }
 
-// jobID returns the id of the job of a request: the same for a repeated request, different for another one.
-func jobID(name, requestID string) string {
-	sum := sha256.Sum256([]byte(requestID))
+// jobID returns the id of the job of a request: the same for a repeated request, different for another one and for
+// another caller's.
+func jobID(name string, c *headroomv1.Change) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", c.GetOnBehalfOf(), c.GetRequestId()))
 	return name + "-" + hex.EncodeToString(sum[:4])
 }
 

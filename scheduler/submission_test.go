@@ -150,7 +150,7 @@ func TestConcurrentSubmissions(t *testing.T) {
 			}
 		})
 		for i := range all {
-			_, committed := f.log.jobs[jobID(fmt.Sprintf("j%d", i/2), fmt.Sprintf("j%d", i/2))]
+			_, committed := f.log.jobs[jobID(fmt.Sprintf("j%d", i/2), &headroomv1.Change{RequestId: fmt.Sprintf("j%d", i/2)})]
 			if (errs[i] == nil) != committed || errs[i] != nil && exitOf(errs[i]) != cli.ExitRefused || committed && jobs[i].GetAdmission().GetSlots() != 1 {
 				t.Errorf("submission %d: %v, %v", i, jobs[i], errs[i])
 			}
@@ -206,7 +206,7 @@ func TestUnknownCommitKeepsSlots(t *testing.T) {
 					readyEvent{}.apply(f.loop, f.now)
 					f.core.Alive(f.now, "n01")
 					f.attend(f.now)
-					id := jobID("a", "a")
+					id := jobID("a", &headroomv1.Change{RequestId: "a"})
 					if want := map[bool]int{true: 4}[committed]; f.promised(id) != want || f.core.Knows(id) != committed {
 						t.Errorf("%d slots are promised, want %d", f.promised(id), want)
 					}

@@ -15,7 +15,7 @@ import (
 func TestRefusedNodeLogsOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	s := New([]string{"c1:7400"}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	s := New([]string{"c1:7400"}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	l := &Stream{Addr: "c1:7400"}
 	s.links[l.Addr] = l
 	refused := errors.New("the certificate of node/n01 expired")

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
@@ -81,9 +82,36 @@ func bounded(m any) error {
 		return text == ""
 	})
 	if text == "" {
-		return nil
+		return named(x)
 	}
 	return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, text, "nothing was changed; send fewer or shorter values, and finite numbers")
+}
+
+// named refuses a change that names no domain: what was left out, or misspelt, must not become
+// the whole site. A command fills in the root.
+func named(m proto.Message) error {
+	type about interface{ GetDomain() string }
+	var one about
+	switch x := m.(type) {
+	case *headroomv1.SetBudgetRequest:
+		one = x
+	case *headroomv1.ReportMeterRequest:
+		one = x
+	case *headroomv1.ChangeRequest:
+		switch w := x.GetWhat().(type) {
+		case *headroomv1.ChangeRequest_SetSchedule:
+			one = w.SetSchedule
+		case *headroomv1.ChangeRequest_SetSprintBudget:
+			one = w.SetSprintBudget
+		case *headroomv1.ChangeRequest_GrantSprint:
+			one = w.GrantSprint
+		}
+	}
+	if one == nil || one.GetDomain() != "" {
+		return nil
+	}
+	return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, "domain is empty: a change names its domain",
+		"nothing was changed; coordinator budget show lists the domains, the first is the whole site")
 }
 
 // beyond describes why a field exceeds the bounds; empty if it does not.

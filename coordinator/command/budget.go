@@ -211,6 +211,10 @@ func budgetPlan(o *operator) *cobra.Command {
 }
 
 func (b *budgetChange) run(cmd *cobra.Command) error {
+	var err error
+	if b.domain, err = b.o.rootOr(cmd, "budget set", b.domain); err != nil {
+		return b.named(err)
+	}
 	plan, err := b.ask(cmd, true)
 	if err != nil {
 		return b.named(err)
@@ -230,6 +234,20 @@ func (b *budgetChange) run(cmd *cobra.Command) error {
 		return err
 	}
 	return b.verdict(done, confirmed, waited)
+}
+
+// rootOr returns the named domain, or the root: the API takes no empty name.
+func (o *operator) rootOr(cmd *cobra.Command, doing, domain string) (string, error) {
+	if domain != "" {
+		return domain, nil
+	}
+	r, err := call(cmd.Context(), o, doing, &headroomv1.ListDomainsRequest{}, headroomv1connect.ClusterServiceClient.ListDomains)
+	for _, d := range r.GetDomains() {
+		if d.GetParent() == "" {
+			return d.GetName(), err
+		}
+	}
+	return "", err
 }
 
 // ask asks the leader to plan the change, or to make it.

@@ -194,6 +194,9 @@ func scheduleAdd(o *operator) *cobra.Command {
 			if x.Name == "" {
 				return cli.Usage("a schedule needs a name: --name evening")
 			}
+			if x.Domain, err = o.rootOr(cmd, "budget schedule add", x.GetDomain()); err != nil {
+				return c.named(err)
+			}
 			if err := again.scheduled(cmd, o, x); err != nil {
 				return c.named(err)
 			}

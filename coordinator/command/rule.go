@@ -182,7 +182,11 @@ func (x *repeated) raise(cmd *cobra.Command, d *headroomv1.Domain, to int64) err
 	case x.uw != nil || to <= d.GetBudgetUw():
 		return nil
 	case d.GetHighestUw() == 0 || to <= d.GetHighestUw():
-		return ask(cmd, what)
+		if err := ask(cmd, what); err != nil {
+			return err
+		}
+		x.uw = &to
+		return nil
 	}
 	what += fmt.Sprintf(", above the highest budget that it ever had, %s", shownWatts(d.GetHighestUw()))
 	if !cli.IsTerminal(cmd.InOrStdin()) {

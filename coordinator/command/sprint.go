@@ -161,6 +161,10 @@ func sprintGrant(o *operator) *cobra.Command {
 			if to.uw != nil {
 				x.CapUw = *to.uw
 			}
+			var err error
+			if x.Domain, err = o.rootOr(cmd, "sprint grant", x.GetDomain()); err != nil {
+				return c.named(err)
+			}
 			r := &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_GrantSprint{GrantSprint: x}}
 			m := c.message(cmd)
 			if x.Id == "" {
@@ -221,6 +225,9 @@ func sprintBudget(o *operator) *cobra.Command {
 					return cli.Usage("--share %q; a share is CLASS=PART, e.g. gold=0.7", s)
 				}
 				x.Shares[class] = v
+			}
+			if x.Domain, err = o.rootOr(cmd, "sprint budget", x.GetDomain()); err != nil {
+				return c.named(err)
 			}
 			return c.send(cmd, "sprint budget", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSprintBudget{SetSprintBudget: x}})
 		},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
 	"headroom/internal/wire"
 	"headroom/ledger"
 	"headroom/units"
@@ -198,7 +199,7 @@ func Domains(s *ledger.State, h *Heard, nodes []*headroomv1.Node) []*headroomv1.
 func domainMessage(s *ledger.State, d ledger.Domain, t ledger.Totals) *headroomv1.Domain {
 	m := Totals(d.Name, t)
 	m.Parent, m.RatingUw, m.Margin, m.BootNodes = d.Parent, int64(d.Rating), d.Margin, uint32(d.BootNodes)
-	m.RatedMaxUw, m.HighestUw = int64(d.RatedMax), int64(d.Highest)
+	m.RatedMaxUw, m.HighestUw = int64(d.RatedMax), cli.Known(int64(d.Highest), d.Highest > 0)
 	m.LostCharge, m.Sprint = string(d.LostCharge), sprintBudgetMessage(s, d)
 	if d.Back != nil {
 		back := int64(d.Back.Budget)

@@ -46,9 +46,10 @@ done
 "$stage/bin/powerd" config example | sed 's/^node:/# node:/' >"$stage/powerd.yaml"
 cp -R docs/runbooks "$stage/runbooks"
 mkdir "$stage/guides"
-for page in secure upgrade backup threat-model exit-codes json; do
+for page in secure upgrade backup threat-model exit-codes json api; do
 	cp "docs/$page.md" "$stage/guides/"
 done
+cp api/openapi.yaml "$stage/guides/"
 cp LICENSE "$stage/"
 cp -R deploy/systemd "$stage/systemd"
 cp -R deploy/nfpm "$stage/nfpm.d"

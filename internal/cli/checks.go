@@ -85,13 +85,13 @@ func (c Checks) printText(w io.Writer, out *Output) error {
 		width = max(width, len(check.Name))
 	}
 	for _, check := range c {
-		fmt.Fprintf(&b, "%s  %-*s  %s\n", out.paint(w, check.State, 4), width, clean(check.Name), clean(check.Text))
+		fmt.Fprintf(&b, "%s  %-*s  %s\n", out.paint(w, Clean(check.State), 4), width, Clean(check.Name), Clean(check.Text))
 		if check.Hint != "" {
-			fmt.Fprintf(&b, "      hint: %s\n", clean(check.Hint))
+			fmt.Fprintf(&b, "      hint: %s\n", Clean(check.Hint))
 		}
 	}
 	fmt.Fprintln(&b, c.Summary())
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(Raw(w), b.String()) // all of it is clean
 	return err
 }
 

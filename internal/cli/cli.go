@@ -109,8 +109,8 @@ func (e signalError) Error() string { return "caught " + e.String() }
 // once a command's own code runs; an error before that is a usage error. unknown is the
 // error of a command that was asked for its help and does not exist.
 func prepare(root *cobra.Command, stdout, stderr io.Writer) (started *bool, unknown *error) {
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(&screen{w: stdout})
+	root.SetErr(&screen{w: stderr})
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Version = Version
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")

@@ -21,7 +21,7 @@ func (o *Output) JSON(w io.Writer, v any) error {
 	case "csv":
 		return o.writeCSV(w, v)
 	}
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(jsonOut{w})
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
@@ -39,7 +39,7 @@ func (o *Output) next(w io.Writer, v any) error {
 	case "csv":
 		return o.writeCSV(w, v)
 	}
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(jsonOut{w})
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
@@ -171,7 +171,7 @@ func (r *record) flatten(name string, raw json.RawMessage) error {
 	if _, known := r.cells[name]; !known {
 		r.names = append(r.names, name)
 	}
-	r.cells[name] = clean(text)
+	r.cells[name] = Clean(text)
 	return nil
 }
 

@@ -98,19 +98,13 @@ type jsonErrorBody struct {
 }
 
 func printJSONError(w io.Writer, e *Error) {
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(jsonOut{w})
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(jsonError{jsonErrorBody{Code: e.Code, Exit: e.Exit, Message: e.Error(), Hint: e.Hint, RequestID: e.RequestID}})
 }
 
-// oneLine replaces line breaks of nested errors (from errors.Join) by "; " and other
-// control characters by spaces, so that an error stays two lines.
+// oneLine replaces line breaks of nested errors (from errors.Join) by "; ", so that an error
+// stays two lines, and cleans it.
 func oneLine(s string) string {
-	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
+	return Clean(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
 }

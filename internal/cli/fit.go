@@ -22,7 +22,7 @@ const (
 // Screen returns the size of the terminal behind a stream; zeros for anything else,
 // where nothing is wrapped or left out.
 func Screen(w io.Writer) (cols, rows int) {
-	switch w := w.(type) {
+	switch w := Raw(w).(type) {
 	case interface{ Screen() (cols, rows int) }:
 		return w.Screen()
 	case *os.File:

@@ -3,7 +3,6 @@ package cli
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -69,17 +68,6 @@ func (o *Output) IsWide() bool { return o.Format == "wide" || len(o.columns) > 0
 // IsTable reports whether the answer is printed for people, as a table with what
 // stands around it.
 func (o *Output) IsTable() bool { return o.Format == "table" || o.Format == "wide" || o.Format == "" }
-
-// clean replaces control characters: a name that came over the network must not
-// move the cursor of whoever reads it.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || (r >= 0x7f && r < 0xa0) || r == utf8.RuneError {
-			return '?'
-		}
-		return r
-	}, s)
-}
 
 // formats are the values of -o, the default first.
 func formats() []string { return []string{"table", "wide", "json", "yaml", "csv", "name"} }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/user"
 
@@ -19,6 +20,9 @@ func Actor() string {
 
 // IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
+	if w, ok := stream.(io.Writer); ok {
+		stream = Raw(w)
+	}
 	f, ok := stream.(*os.File)
 	if !ok {
 		return false

@@ -153,7 +153,7 @@ func (o *Output) writeTable(w io.Writer, t Table) error {
 		b.WriteString(o.align(w, line, width))
 		b.WriteByte('\n')
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(Raw(w), b.String()) // its cells are clean
 	return err
 }
 
@@ -163,7 +163,7 @@ func writeNames(w io.Writer, rows [][]string) error {
 		if len(row) == 0 {
 			continue
 		}
-		if _, err := fmt.Fprintln(w, clean(row[0])); err != nil {
+		if _, err := fmt.Fprintln(w, Clean(row[0])); err != nil {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func writeNames(w io.Writer, rows [][]string) error {
 func printable(row []string) []string {
 	out := make([]string, len(row))
 	for i, cell := range row {
-		out[i] = clean(cell)
+		out[i] = Clean(cell)
 		if out[i] == "" && i < len(row)-1 {
 			out[i] = Unknown
 		}

@@ -40,7 +40,7 @@ func (w *Watch) Run(cmd *cobra.Command, once func() error) error {
 	defer tick.Stop()
 	for {
 		if IsTerminal(cmd.OutOrStdout()) {
-			if _, err := io.WriteString(cmd.OutOrStdout(), clearScreen); err != nil {
+			if _, err := io.WriteString(Raw(cmd.OutOrStdout()), clearScreen); err != nil {
 				return err
 			}
 		}

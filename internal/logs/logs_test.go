@@ -94,3 +94,14 @@ func TestFailingOutput(t *testing.T) {
 
 // Dropped returns how many lines were dropped because the reader did not keep up.
 func (q *Queue) Dropped() uint64 { return q.dropped.Load() }
+
+// What a job, a node or a BMC is called reaches the log as escapes, never as a control sequence.
+func TestLinesAreClean(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log, q := New(&out, slog.LevelInfo)
+	log.Info("job ended", slog.String("job", "a\x1b[2J\u202eb\u009b\r"), slog.Any("error", io.ErrNoProgress))
+	if !q.Close(time.Minute) || strings.ContainsAny(out.String(), "\x1b\u202e\u009b\r") || !strings.Contains(out.String(), `\u202e`) {
+		t.Errorf("%q", out.String())
+	}
+}

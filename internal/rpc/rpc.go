@@ -177,7 +177,10 @@ func named(h http.Handler) http.Handler {
 // Messages are not compressed: they are a few hundred bytes, and unpacking them
 // was a tenth of what powerd costs.
 func HandlerOptions() []connect.HandlerOption {
-	return []connect.HandlerOption{connect.WithReadMaxBytes(MaxMessage), connect.WithCompression("gzip", nil, nil)}
+	return []connect.HandlerOption{
+		connect.WithReadMaxBytes(MaxMessage), connect.WithCompression("gzip", nil, nil), connect.WithInterceptors(connect.UnaryInterceptorFunc(boundKeys)),
+		connect.WithCodec(jsonCodec{"json"}), connect.WithCodec(jsonCodec{"json; charset=utf-8"}),
+	}
 }
 
 // ClientOptions returns the options of every Connect client.

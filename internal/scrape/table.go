@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"headroom/internal/cli"
 )
 
 // Metric is one metric: what it is called, what it means, how it is labelled.
@@ -149,7 +151,7 @@ func (p *Points) Add(name string, value float64, labels ...string) bool {
 	}
 	clean := make([]string, len(labels))
 	for i, l := range labels {
-		clean[i] = strings.ToValidUTF8(l[:min(len(l), LabelMost)], "?")
+		clean[i] = cli.Clean(l[:min(len(l), LabelMost)])
 	}
 	key := name + "\xff" + strings.Join(clean, "\xff") // no label holds that byte
 	if p.seen[key] {

@@ -173,7 +173,7 @@ func assembleEngine(l *lab, eng engine, opts options, out io.Writer) *engineShow
 		engine: eng, name: opts.engine, looks: newLookBook(), dropped: map[string]int{}, moves: map[string][]*headroomv1.JobMove{},
 	}
 	d.sampler = &sampler{tracker: b, client: c, nodes: l.nodeViews(), list: c.committed, energy: map[string]float64{}}
-	d.screen = &screen{out: out, terminal: cli.IsTerminal(out), tracker: b, nodes: l.nodes, rated: l.spec.Rated(), engine: d.looks.lines}
+	d.screen = &screen{out: cli.Raw(out), terminal: cli.IsTerminal(out), tracker: b, nodes: l.nodes, rated: l.spec.Rated(), engine: d.looks.lines}
 	d.story = &story{lab: l, tracker: b, client: c, nodes: l.nodeViews(), say: func(string, ...any) {}}
 	return d
 }

@@ -69,7 +69,7 @@ func assemble(l *lab, text corpus, opts options, out io.Writer, say func(string,
 	d := &show{lab: l, tracker: b, out: out, opts: opts}
 	d.feed = &feeder{tracker: b, client: c, work: work, rush: make(chan string, 1)}
 	d.sampler = &sampler{tracker: b, client: c, nodes: l.nodeViews(), list: c.jobs, energy: map[string]float64{}}
-	d.screen = &screen{out: out, terminal: cli.IsTerminal(out), tracker: b, nodes: l.nodes, rated: l.spec.Rated()}
+	d.screen = &screen{out: cli.Raw(out), terminal: cli.IsTerminal(out), tracker: b, nodes: l.nodes, rated: l.spec.Rated()}
 	d.story = &story{lab: l, tracker: b, client: c, nodes: l.nodeViews(), feed: d.feed, rand: random, say: func(string, ...any) {}}
 	if !d.screen.terminal {
 		d.story.say = func(format string, args ...any) { say("            "+format, args...) }

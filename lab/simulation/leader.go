@@ -157,6 +157,9 @@ func (l *leadership) answer(a leader.Answer) {
 	if !ok || errors.Is(a.Err, ledger.ErrEpoch) {
 		return // whether it was carried out shows elsewhere, or it is asked again
 	}
+	if a.Result.Already && w.judge.carried[o.id] {
+		w.hit("order_known_already")
+	}
 	if o.leaver != nil {
 		if n := o.leaver; a.Err == nil && o.group == w.group {
 			w.send(&l.s.process, &n.process, func() { n.released(o.id) })
@@ -181,6 +184,7 @@ func (s *server) ordered(o *order) {
 		return
 	}
 	r.Command.Actor, r.Command.RequestID, r.Command.Check = o.actor, o.id, o.check
+	r.Command.Caller, r.Command.Content = "operator/"+o.actor, o.what
 	l.step(func(s *ledger.State, now leader.Moment) []leader.Output { return l.leader.Ask(s, now, r) })
 }
 

@@ -232,6 +232,7 @@ func (l *Leader) propose(s *ledger.State, now Moment, r *Request, c ledger.Comma
 		c.Actor = "coordinator/" + l.cfg.Server
 	}
 	l.table.Mark()
+	c = c.UnderRules()
 	l.flight = &flight{command: c, request: r}
 	return []Output{Propose{c}}
 }

@@ -86,11 +86,21 @@ func (l *Leader) Ask(s *ledger.State, now Moment, r *Request) []Output {
 func (l *Leader) carryOut(s *ledger.State, now Moment, r *Request) []Output {
 	c := r.Command
 	c.Epoch, c.Rules, c.At = s.Epoch, cmp.Or(s.Rules, l.cfg.Rules), now.Wall.UnixMicro()
-	err := r.plan(View{s, now, l}, &c)
-	if err == nil && !r.DryRun {
+	c = c.UnderRules()
+	again, err := s.Asked(c)
+	switch {
+	case err != nil:
+		err = RefusedError{err}
+	case again.Already:
+		_ = r.plan(View{s, now, l}, &c) // for the view of it: what it would be refused for now was checked then
+		r.Tried.Already, r.Tried.What = true, again.What
+	default:
+		err = r.plan(View{s, now, l}, &c)
+	}
+	if err == nil && !r.DryRun && !again.Already {
 		return l.propose(s, now, r, c)
 	}
-	out := Answer{Request: r, Err: err}
+	out := Answer{Request: r, Result: again, Err: err}
 	if errors.Is(err, errSame) {
 		out.Err, out.Result = nil, ledger.Result{Revision: s.Revision, Already: true}
 	}

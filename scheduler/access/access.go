@@ -9,6 +9,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -53,16 +54,21 @@ func CallerOf(ctx context.Context) Caller {
 // Proven reports whether the caller showed who they are.
 func (c Caller) Proven() bool { return c.Name != "" }
 
-// Sign puts the proven caller into a change in place of the name that the client claims.
+// Sign puts the proven caller into a change in place of the name that the client claims. It is
+// asked for that caller: the request ids of the scheduler itself are out of every caller's reach.
 func (c Caller) Sign(change *headroomv1.Change) {
-	if c.Proven() && change != nil {
+	if change == nil {
+		return
+	}
+	if c.Proven() {
 		change.Actor = c.Name
 	}
+	change.OnBehalfOf = cmp.Or(c.Name, "unproven/"+change.GetActor())
 }
 
-// needs returns the roles that may call a method. A method that is not listed takes an
+// Needs returns the roles that may call a method. A method that is not listed takes an
 // administrator: a new one is closed until its roles are decided.
-func needs(procedure string) []string {
+func Needs(procedure string) []string {
 	switch procedure {
 	case headroomv1connect.SchedulerServiceSubmitProcedure, headroomv1connect.SchedulerServiceCancelProcedure:
 		return []string{secure.Submitter, secure.Operator, secure.Admin}
@@ -138,7 +144,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, e
 		err = rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitUnreachable,
 			"all connections of this port are in use except those reserved for operators", "try again in a moment")
 	}
-	if err == nil && who.Proven() && !slices.Contains(needs(procedure), who.Role) {
+	if err == nil && who.Proven() && !slices.Contains(Needs(procedure), who.Role) {
 		err = notPermitted(who, procedure)
 	}
 	if err != nil {
@@ -150,7 +156,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, e
 
 func notPermitted(who Caller, procedure string) error {
 	verb := strings.ToLower(procedure[strings.LastIndex(procedure, "/")+1:])
-	need := needs(procedure)
+	need := Needs(procedure)
 	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
 		fmt.Sprintf("permission denied: %s needs role %s; %s has role %s", verb, strings.Join(need, " or "), who.Name, who.Role),
 		"coordinator tls cert create "+need[0]+"/NAME makes a certificate for it")

@@ -57,7 +57,9 @@ func AdmitHandler(admitter Admitter) http.HandlerFunc {
 			Error       float64 `json:"error"`
 			Wait        bool    `json:"wait"`
 		}
-		if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
+		body := json.NewDecoder(r.Body)
+		body.DisallowUnknownFields()
+		if err := body.Decode(&ask); err != nil {
 			Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON described in docs/hooks.md: %w", err))
 			return
 		}

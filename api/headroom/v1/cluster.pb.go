@@ -289,11 +289,11 @@ type GetStatusResponse struct {
 	Alarms     []*HealthItem `protobuf:"bytes,7,rep,name=alarms,proto3" json:"alarms,omitempty"`
 	Leader     string        `protobuf:"bytes,8,opt,name=leader,proto3" json:"leader,omitempty"`
 	// Duration of leases that are granted now, and the longest of those that may still be valid, which every wait for
-	// expiry uses. Milliseconds; 0 is unknown.
-	LeaseMs        int64 `protobuf:"varint,9,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
-	LongestLeaseMs int64 `protobuf:"varint,10,opt,name=longest_lease_ms,json=longestLeaseMs,proto3" json:"longest_lease_ms,omitempty"`
-	// How long after the expiry of its lease a lost node may take to reach its fail-safe cap, milliseconds; 0 is unknown.
-	SettleMs int64 `protobuf:"varint,11,opt,name=settle_ms,json=settleMs,proto3" json:"settle_ms,omitempty"`
+	// expiry uses. Milliseconds; absent while unknown.
+	LeaseMs        *int64 `protobuf:"varint,9,opt,name=lease_ms,json=leaseMs,proto3,oneof" json:"lease_ms,omitempty"`
+	LongestLeaseMs *int64 `protobuf:"varint,10,opt,name=longest_lease_ms,json=longestLeaseMs,proto3,oneof" json:"longest_lease_ms,omitempty"`
+	// How long after the expiry of its lease a lost node may take to reach its fail-safe cap, milliseconds; absent while unknown.
+	SettleMs *int64 `protobuf:"varint,11,opt,name=settle_ms,json=settleMs,proto3,oneof" json:"settle_ms,omitempty"`
 	// Nodes whose state this server does not know, because it is not the leader.
 	NodesUnknown uint32 `protobuf:"varint,12,opt,name=nodes_unknown,json=nodesUnknown,proto3" json:"nodes_unknown,omitempty"`
 	// Domains without a rating, in the order of the power tree: a budget above what their breaker carries is not refused.
@@ -389,22 +389,22 @@ func (x *GetStatusResponse) GetLeader() string {
 }
 
 func (x *GetStatusResponse) GetLeaseMs() int64 {
-	if x != nil {
-		return x.LeaseMs
+	if x != nil && x.LeaseMs != nil {
+		return *x.LeaseMs
 	}
 	return 0
 }
 
 func (x *GetStatusResponse) GetLongestLeaseMs() int64 {
-	if x != nil {
-		return x.LongestLeaseMs
+	if x != nil && x.LongestLeaseMs != nil {
+		return *x.LongestLeaseMs
 	}
 	return 0
 }
 
 func (x *GetStatusResponse) GetSettleMs() int64 {
-	if x != nil {
-		return x.SettleMs
+	if x != nil && x.SettleMs != nil {
+		return *x.SettleMs
 	}
 	return 0
 }
@@ -472,8 +472,8 @@ type Domain struct {
 	// Unmanaged power below that power_known_uw does not contain, microwatts: meters measure
 	// it, nodes do not.
 	UnmeteredUw int64 `protobuf:"varint,22,opt,name=unmetered_uw,json=unmeteredUw,proto3" json:"unmetered_uw,omitempty"`
-	// Highest budget ever committed for the domain, microwatts; 0: unknown.
-	HighestUw     int64 `protobuf:"varint,23,opt,name=highest_uw,json=highestUw,proto3" json:"highest_uw,omitempty"`
+	// Highest budget ever committed for the domain, microwatts; absent while unknown.
+	HighestUw     *int64 `protobuf:"varint,23,opt,name=highest_uw,json=highestUw,proto3,oneof" json:"highest_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -670,8 +670,8 @@ func (x *Domain) GetUnmeteredUw() int64 {
 }
 
 func (x *Domain) GetHighestUw() int64 {
-	if x != nil {
-		return x.HighestUw
+	if x != nil && x.HighestUw != nil {
+		return *x.HighestUw
 	}
 	return 0
 }
@@ -917,7 +917,7 @@ func (x *ListDomainsResponse) GetDomains() []*Domain {
 
 type SetBudgetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for the root domain.
+	// The domain; it is never empty.
 	Domain   string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
 	BudgetUw int64  `protobuf:"varint,2,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
 	// Accept a budget below the floor: every node is lowered to its fail-safe cap.
@@ -926,8 +926,8 @@ type SetBudgetRequest struct {
 	Change *Change `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
 	// When the present budget is restored, microseconds since the Unix epoch; 0: never.
 	UntilUs int64 `protobuf:"varint,6,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
-	// The budget again, microwatts. Required for a budget above the highest one ever
-	// committed for the domain; otherwise it may be 0.
+	// The budget again, microwatts. Required for a raise above the present budget; otherwise
+	// it may be 0.
 	ConfirmUw     int64 `protobuf:"varint,7,opt,name=confirm_uw,json=confirmUw,proto3" json:"confirm_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3111,8 +3111,8 @@ type Schedule struct {
 	// When it runs next and ran last, microseconds since the Unix epoch; only in answers.
 	NextUs *int64 `protobuf:"varint,6,opt,name=next_us,json=nextUs,proto3,oneof" json:"next_us,omitempty"`
 	LastUs *int64 `protobuf:"varint,7,opt,name=last_us,json=lastUs,proto3,oneof" json:"last_us,omitempty"`
-	// The budget again, microwatts; only in requests. Required for a budget above the highest
-	// one ever committed for the domain.
+	// The budget again, microwatts; only in requests. Required for a budget above the domain's
+	// present one.
 	ConfirmUw int64 `protobuf:"varint,8,opt,name=confirm_uw,json=confirmUw,proto3" json:"confirm_uw,omitempty"`
 	// Accept a budget below the domain's floor; only in requests.
 	Force bool `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`
@@ -3296,7 +3296,7 @@ type GrantSprint struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Job   string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	Class string                 `protobuf:"bytes,3,opt,name=class,proto3" json:"class,omitempty"`
-	// Domain that pays; empty is the root.
+	// Domain that pays; it is never empty.
 	Domain     string   `protobuf:"bytes,4,opt,name=domain,proto3" json:"domain,omitempty"`
 	DurationMs int64    `protobuf:"varint,5,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	Nodes      []string `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
@@ -3389,10 +3389,12 @@ type RollbackRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Empty: the domain of the revision, or of the first change after it.
-	Domain        string  `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
-	Force         bool    `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
-	DryRun        bool    `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	Change        *Change `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
+	Domain string  `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	Force  bool    `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	DryRun bool    `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Change *Change `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
+	// The budget that this sets, microwatts. Required for a raise above the present budget.
+	ConfirmUw     int64 `protobuf:"varint,6,opt,name=confirm_uw,json=confirmUw,proto3" json:"confirm_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3460,6 +3462,13 @@ func (x *RollbackRequest) GetChange() *Change {
 		return x.Change
 	}
 	return nil
+}
+
+func (x *RollbackRequest) GetConfirmUw() int64 {
+	if x != nil {
+		return x.ConfirmUw
+	}
+	return 0
 }
 
 type ListChangesRequest struct {
@@ -5201,7 +5210,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x06age_ms\x18\x06 \x01(\x03H\x00R\x05ageMs\x88\x01\x01B\t\n" +
 	"\a_age_ms\"(\n" +
 	"\x10GetStatusRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xe6\x03\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xa5\x04\n" +
 	"\x11GetStatusResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12'\n" +
 	"\x04site\x18\x02 \x01(\v2\x13.headroom.v1.DomainR\x04site\x12\x19\n" +
@@ -5212,13 +5221,17 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"nodesOther\x12-\n" +
 	"\aservers\x18\x06 \x03(\v2\x13.headroom.v1.MemberR\aservers\x12/\n" +
 	"\x06alarms\x18\a \x03(\v2\x17.headroom.v1.HealthItemR\x06alarms\x12\x16\n" +
-	"\x06leader\x18\b \x01(\tR\x06leader\x12\x19\n" +
-	"\blease_ms\x18\t \x01(\x03R\aleaseMs\x12(\n" +
+	"\x06leader\x18\b \x01(\tR\x06leader\x12\x1e\n" +
+	"\blease_ms\x18\t \x01(\x03H\x00R\aleaseMs\x88\x01\x01\x12-\n" +
 	"\x10longest_lease_ms\x18\n" +
-	" \x01(\x03R\x0elongestLeaseMs\x12\x1b\n" +
-	"\tsettle_ms\x18\v \x01(\x03R\bsettleMs\x12#\n" +
+	" \x01(\x03H\x01R\x0elongestLeaseMs\x88\x01\x01\x12 \n" +
+	"\tsettle_ms\x18\v \x01(\x03H\x02R\bsettleMs\x88\x01\x01\x12#\n" +
 	"\rnodes_unknown\x18\f \x01(\rR\fnodesUnknown\x12'\n" +
-	"\x0funrated_domains\x18\r \x03(\tR\x0eunratedDomains\"\xf5\x06\n" +
+	"\x0funrated_domains\x18\r \x03(\tR\x0eunratedDomainsB\v\n" +
+	"\t_lease_msB\x13\n" +
+	"\x11_longest_lease_msB\f\n" +
+	"\n" +
+	"_settle_ms\"\x89\a\n" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -5251,14 +5264,15 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x0epower_known_uw\x18\x14 \x01(\x03H\x02R\fpowerKnownUw\x88\x01\x01\x123\n" +
 	"\x13power_unknown_nodes\x18\x15 \x01(\rH\x03R\x11powerUnknownNodes\x88\x01\x01\x12.\n" +
 	"\x13power_awaited_nodes\x18\x18 \x01(\rR\x11powerAwaitedNodes\x12!\n" +
-	"\funmetered_uw\x18\x16 \x01(\x03R\vunmeteredUw\x12\x1d\n" +
+	"\funmetered_uw\x18\x16 \x01(\x03R\vunmeteredUw\x12\"\n" +
 	"\n" +
-	"highest_uw\x18\x17 \x01(\x03R\thighestUwB\x0e\n" +
+	"highest_uw\x18\x17 \x01(\x03H\x04R\thighestUw\x88\x01\x01B\x0e\n" +
 	"\f_measured_uwB\n" +
 	"\n" +
 	"\b_back_uwB\x11\n" +
 	"\x0f_power_known_uwB\x16\n" +
-	"\x14_power_unknown_nodes\"x\n" +
+	"\x14_power_unknown_nodesB\r\n" +
+	"\v_highest_uw\"x\n" +
 	"\fSprintBudget\x12\x1f\n" +
 	"\vcapacity_uj\x18\x01 \x01(\x03R\n" +
 	"capacityUj\x12\x1b\n" +
@@ -5526,13 +5540,15 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\vduration_ms\x18\x05 \x01(\x03R\n" +
 	"durationMs\x12\x14\n" +
 	"\x05nodes\x18\x06 \x03(\tR\x05nodes\x12\x15\n" +
-	"\x06cap_uw\x18\a \x01(\x03R\x05capUw\"\xa1\x01\n" +
+	"\x06cap_uw\x18\a \x01(\x03R\x05capUw\"\xc0\x01\n" +
 	"\x0fRollbackRequest\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12+\n" +
-	"\x06change\x18\x05 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"X\n" +
+	"\x06change\x18\x05 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x1d\n" +
+	"\n" +
+	"confirm_uw\x18\x06 \x01(\x03R\tconfirmUw\"X\n" +
 	"\x12ListChangesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x14\n" +
@@ -5900,6 +5916,7 @@ func file_headroom_v1_cluster_proto_init() {
 	}
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_cluster_proto_msgTypes[2].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[4].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[5].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[15].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[18].OneofWrappers = []any{}

@@ -1497,10 +1497,13 @@ type Change struct {
 	Actor string `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Why, in the operator's words.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Idempotency key: a key is carried out once.
+	// Idempotency key, at most 256 bytes: the same request of the same caller is carried out once, and a repeated one is
+	// answered as the first. Another request under a used key is refused. Keys of two callers never meet.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// When set, the change is refused unless the cluster is at this revision.
 	CheckRevision *uint64 `protobuf:"varint,4,opt,name=check_revision,json=checkRevision,proto3,oneof" json:"check_revision,omitempty"`
+	// For whom a scheduler asks; empty when it asks for itself. The keys of each are apart.
+	OnBehalfOf    string `protobuf:"bytes,5,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1561,6 +1564,13 @@ func (x *Change) GetCheckRevision() uint64 {
 		return *x.CheckRevision
 	}
 	return 0
+}
+
+func (x *Change) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return ""
 }
 
 var File_headroom_v1_node_proto protoreflect.FileDescriptor
@@ -1688,13 +1698,15 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"J\n" +
 	"\x0fReleaseResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1b\n" +
-	"\tcharge_uw\x18\x02 \x01(\x03R\bchargeUw\"\x94\x01\n" +
+	"\tcharge_uw\x18\x02 \x01(\x03R\bchargeUw\"\xb6\x01\n" +
 	"\x06Change\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tR\trequestId\x12*\n" +
-	"\x0echeck_revision\x18\x04 \x01(\x04H\x00R\rcheckRevision\x88\x01\x01B\x11\n" +
+	"\x0echeck_revision\x18\x04 \x01(\x04H\x00R\rcheckRevision\x88\x01\x01\x12 \n" +
+	"\fon_behalf_of\x18\x05 \x01(\tR\n" +
+	"onBehalfOfB\x11\n" +
 	"\x0f_check_revision*u\n" +
 	"\n" +
 	"LeaseState\x12\x1b\n" +
