@@ -131,8 +131,8 @@ type check struct {
 	leader         string
 }
 
-func newCheck(r *headroomv1.ListAlarmsResponse) check {
-	c := check{leader: r.GetMeta().GetServer()}
+func newCheck(r *headroomv1.ListAlarmsResponse) *check {
+	c := &check{leader: r.GetMeta().GetServer()}
 	for _, a := range r.GetAlarms() {
 		c.count(a.GetItem())
 		c.lines = append(c.lines, fmt.Sprintf("%-5s %s: %s", severityWord(a.GetItem()), a.GetKey(), a.GetItem().GetText()))
@@ -148,12 +148,12 @@ func (c *check) count(i *headroomv1.HealthItem) {
 	}
 }
 
-func (c check) String() string {
+func (c *check) String() string {
 	return fmt.Sprintf("%d failed, %s", c.failed, cli.Count(c.warned, "warning"))
 }
 
 // report prints the result, and returns an error with the exit code of its worst alarm.
-func (c check) report(w io.Writer, nagios bool) error {
+func (c *check) report(w io.Writer, nagios bool) error {
 	word, exit, critical := "OK", cli.ExitOK, 0
 	switch {
 	case c.failed > 0:
@@ -161,7 +161,7 @@ func (c check) report(w io.Writer, nagios bool) error {
 	case c.warned > 0:
 		word, exit, critical = "WARNING", cli.ExitDegraded, nagiosWarning
 	}
-	summary := fmt.Sprintf("%s, leader %s", c, c.leader)
+	summary := fmt.Sprintf("%s, leader %s", c.String(), c.leader)
 	text := strings.Join(append(c.lines, summary), "\n")
 	if nagios {
 		exit = critical

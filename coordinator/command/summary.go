@@ -73,14 +73,14 @@ func alarmLines(w io.Writer, alarms []*headroomv1.HealthItem, above int) error {
 
 func groupLines(w io.Writer, groups []alarmGroup, cols, room int) string {
 	for _, hints := range []bool{true, false} {
-		text := ""
+		var b strings.Builder
 		for _, g := range groups {
-			text += cli.Hanging(w, fmt.Sprintf("%-4s  %s  ", severityWord(g.HealthItem), g.GetCode()), g.text())
+			b.WriteString(cli.Hanging(w, fmt.Sprintf("%-4s  %s  ", severityWord(g.HealthItem), g.GetCode()), g.text()))
 			if hints {
-				text += cli.Hanging(w, "      hint: ", g.GetHint())
+				b.WriteString(cli.Hanging(w, "      hint: ", g.GetHint()))
 			}
 		}
-		if strings.Count(text, "\n") <= room {
+		if text := b.String(); strings.Count(text, "\n") <= room {
 			return text
 		}
 	}
