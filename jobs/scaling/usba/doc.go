@@ -6,7 +6,7 @@
 // only the ratio r = tau0/sum(tau_k) matters.
 //
 // Logarithms are natural, which the printed tables fit and others do not. theta is a real number. Fit fits the surface to speed-ups
-// alone, by non-linear regression with p-values; FitTimes fits p and q to measured times, as the dissertation does.
+// alone, by non-linear regression with p-values.
 //
 // Guarantees: p(1,1) = q(1) = S(1,1) = 1; same input, same result; a number out of its bounds is an error. The package does
 // no I/O.

@@ -60,16 +60,6 @@ func (m Model) Relative(n, degree, base float64) float64 {
 	return m.Speedup(n, degree) / m.Speedup(n, base)
 }
 
-// Amdahl returns the discretised law of a fixed size (3.2): N tasks of which a part cannot run in parallel, on m units.
-func Amdahl(parallel float64, degree int) float64 {
-	return 1 / (1 - parallel + parallel/float64(degree))
-}
-
-// Gustafson returns the discretised law of a fixed time (3.4).
-func Gustafson(parallel float64, degree int) float64 {
-	return 1 - parallel + parallel*float64(degree)
-}
-
 // Peak returns the degree, from 1 to n, at which a job of size n is fastest. ok reports whether it is slower beyond: the
 // peak lies below n.
 func (m Model) Peak(n int) (degree int, speedup float64, ok bool) {

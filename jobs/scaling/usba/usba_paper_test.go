@@ -81,25 +81,6 @@ func TestOneAtOne(t *testing.T) {
 	})
 }
 
-// Times made of a surface give it back, p and q apart.
-func TestTimes(t *testing.T) {
-	t.Parallel()
-	for name, m := range printed() {
-		var all []usba.Times
-		for _, p := range grid(m, 64) {
-			n, d := float64(p.N), float64(p.M)
-			all = append(all, usba.Times{N: p.N, M: p.M, Launch: m.R * m.Q(d) * 40, Stages: m.P(n, d) * 40})
-		}
-		f := testkit.Need(usba.FitTimes(all, nil))(t)
-		if math.Abs(f.Alpha-m.Alpha) > 1e-4 || math.Abs(f.Theta-m.Theta) > 1e-3 || math.Abs(f.R-m.R) > 1e-9 {
-			t.Errorf("%s: %+v, want %+v", name, f.Model, m)
-		}
-		if p := f.P.Estimates[0].P; p > 1e-6 {
-			t.Errorf("%s: alpha's p-value is %g", name, p)
-		}
-	}
-}
-
 func TestPeak(t *testing.T) {
 	t.Parallel()
 	m := printed()["NWeight"]
@@ -135,8 +116,5 @@ func TestRefused(t *testing.T) {
 		if _, err := usba.Fit(x.points, nil); !errors.Is(err, x.want) || !strings.Contains(err.Error(), x.text) {
 			t.Errorf("%v, want %v with %q", err, x.want, x.text)
 		}
-	}
-	if _, err := usba.FitTimes([]usba.Times{{N: 2, M: 1, Launch: 1, Stages: 1}}, nil); !errors.Is(err, regress.ErrTooFew) {
-		t.Error(err)
 	}
 }
