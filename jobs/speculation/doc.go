@@ -8,7 +8,7 @@
 // deadline give no slot to a task that cannot end before it; ties go to the lowest ID; the same view gives the same
 // actions. Missing estimates have a documented fallback, and invalid input is an error with its place.
 // | The package also has the two estimators that the rules need ([Remaining], [Durations]) with their [Accuracy],
-// samples of past jobs ([Samples]), and the paper's model of Pareto task times ([Pareto], [Model]). It never reads a
+// and samples of past jobs ([Samples]). Its tests have the paper's model of Pareto task times. It never reads a
 // clock or a random source, starts nothing, and sees no duration before its task has ended: only the policy [Oracle]
 // takes its view as exact.
 package speculation

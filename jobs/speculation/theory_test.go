@@ -1,3 +1,4 @@
+// Claims: none of its own; the model of GRASS's appendix, which theory_paper_test.go holds against its paper.
 package speculation
 
 import (
