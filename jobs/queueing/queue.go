@@ -83,21 +83,6 @@ type Measure struct {
 // Percentile is the time At that a part P of the jobs does not exceed.
 type Percentile struct{ P, At float64 }
 
-// cdf returns the probability that the time is at most t. It computes, some 50 microseconds
-// for triangular services.
-func (m Measure) cdf(t float64) (float64, error) {
-	switch {
-	case math.IsNaN(t):
-		return 0, bad("t", "is %v; it must be a finite time of at least 0", t)
-	case t < 0:
-		return 0, nil
-	case math.IsInf(t, 1):
-		return 1, nil
-	}
-	below, _, err := m.law(t)
-	return below, err
-}
-
 // Solve computes the queue's steady state. It takes [NonPreemptive] and
 // [PreemptiveResume]; for killing and restarting see [SimulateRepeat].
 func Solve(q Queue, o Options) (Result, error) {
