@@ -38,9 +38,6 @@ func (p *Policy) Ceiling() (*Ceiling, error) {
 // Policy returns the policy of the ceiling.
 func (c *Ceiling) Policy() *Policy { return c.policy }
 
-// fileControl returns the file of the ceiling, for saving and restoring it.
-func (c *Ceiling) fileControl() *sysfs.Control { return c.control }
-
 // Leave excludes policies that a later Refresh adds if why returns a reason: Set fails for
 // them with it, writes nothing, and goes on. Policies that are open stay.
 func (c *Ceilings) Leave(why func(p *Policy) error) { c.leave = why }
@@ -63,9 +60,6 @@ func (c *Ceiling) knobs() []Knob {
 	}
 	return knobs
 }
-
-// clamp returns the ceiling nearest to f within the range of the hardware.
-func (c *Ceiling) clamp(f units.Freq) units.Freq { return c.policy.within(f) }
 
 // Set writes a ceiling, clamped to the range of the hardware and lowered to a frequency of
 // the policy, and returns the value that reads back. The driver may round down; a ceiling

@@ -102,19 +102,6 @@ func parseTable(text string) []units.Freq {
 	return slices.Compact(table)
 }
 
-// turboStep is how acpi-cpufreq shows turbo on processors that hide it: one step
-// of 1 MHz above the base clock stands for every frequency above it.
-const turboStep = units.Megahertz
-
-// hiddenTurbo is the table's highest frequency when it stands for all of turbo.
-func hiddenTurbo(table []units.Freq) (units.Freq, bool) {
-	n := len(table)
-	if n < 2 || table[n-1]-table[n-2] != turboStep {
-		return 0, false
-	}
-	return table[n-1], true
-}
-
 // below is the highest frequency of table at or below f, or its lowest.
 func below(table []units.Freq, f units.Freq) units.Freq {
 	i, found := slices.BinarySearch(table, f)

@@ -77,21 +77,6 @@ func (p *Policy) EPP() (EPP, error) {
 	return EPP(v), nil
 }
 
-// epps returns the named preferences of the policy, nil without any.
-func (p *Policy) epps() []EPP {
-	text, err := p.text(eppListFile)
-	if err != nil {
-		return nil
-	}
-	var list []EPP
-	for word := range strings.FieldsSeq(text) {
-		if e, err := ParseEPP(word); err == nil {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
 // Pinned reports whether the performance governor is in force, which fixes the energy
 // preference at "performance".
 func (p *Policy) Pinned() bool {

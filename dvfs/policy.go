@@ -148,29 +148,8 @@ func (p *Policy) Frequency() (units.Freq, error) {
 	return p.held(p.cur)
 }
 
-// measured reads the frequency reported by the hardware: the mean of newer kernels,
-// otherwise cpuinfo_cur_freq, which only root may read. Without either it returns
-// fs.ErrNotExist or fs.ErrPermission.
-func (p *Policy) measured() (units.Freq, error) {
-	mean, errMean := p.freq("cpuinfo_avg_freq") // EAGAIN while the CPUs idle
-	if errMean == nil && mean > 0 {
-		return mean, nil
-	}
-	f, err := p.freq("cpuinfo_cur_freq") // "<unknown>" where the driver cannot tell
-	if err != nil {
-		return 0, fmt.Errorf("dvfs: %s: %w", p.Name, offlineOnly(err))
-	}
-	return f, nil
-}
-
 // CeilingNow reads the ceiling in force. ErrOffline when the CPUs are away.
 func (p *Policy) CeilingNow() (units.Freq, error) { return p.held(p.max) }
-
-// floor reads scaling_min_freq, the lowest frequency that may be asked for.
-func (p *Policy) floor() (units.Freq, error) {
-	f, err := p.freq("scaling_min_freq")
-	return f, offline(err)
-}
 
 // Nearest is the highest frequency at or below f that the policy can hold: of its
 // table where there is one, else f itself within the range.
@@ -194,32 +173,6 @@ func (p *Policy) neighbours(f units.Freq) (down, up units.Freq) {
 
 // within is f, clamped to the range.
 func (p *Policy) within(f units.Freq) units.Freq { return min(max(f, p.Min), p.Max) }
-
-// turboMax is the lowest ceiling that lets the CPUs run above their base clock, and
-// whether such a one is known. A ceiling at or above it allows every turbo
-// frequency where the driver hides them in one step (acpi-cpufreq: 1 MHz above
-// base), so it says nothing about how fast the CPUs will run.
-func (p *Policy) turboMax() (units.Freq, bool) {
-	if f, ok := hiddenTurbo(p.Table); ok {
-		return f, true
-	}
-	if p.Base <= 0 || p.Base >= p.Max {
-		return 0, false
-	}
-	if len(p.Table) == 0 {
-		return p.Base + 1, true
-	}
-	return above(p.Table, p.Base+1), true
-}
-
-// offlineOnly marks EBUSY and ENODEV alone: a file that is not there is an answer
-// of its own for values that only some drivers have.
-func offlineOnly(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return offline(err)
-}
 
 // parseCPUs reads "0 1 2 3" as affected_cpus lists it; what is no number ends it.
 func parseCPUs(text string) []int {
