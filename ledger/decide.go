@@ -368,14 +368,10 @@ func fixed(n *Node) budget.Node {
 	return budget.Node{Name: n.Name, Domain: n.Domain, Weight: n.Share(), Fixed: true, Charge: n.Charge()}
 }
 
-// Planned are all nodes as the plan of this moment sees them. A node that may not
+// planned are all nodes as the plan of this moment sees them. A node that may not
 // be granted a cap, or has not been heard lately, is fixed at its charge. So is
 // one that sprints, unless watts are short above it: a new target would end its sprint.
-func Planned(s *State, t *Table, now time.Duration) []budget.Node {
-	return planned(s, t, now, t.roll(s), s.Totals())
-}
-
-// planned has the nodes of the roll in its order, and behind them what moved ones are charged besides.
+// The nodes are in the roll's order, and behind them is what moved ones are charged besides.
 func planned(s *State, t *Table, now time.Duration, roll []present, totals map[string]Totals) []budget.Node {
 	out := make([]budget.Node, 0, len(roll))
 	for i := range roll {

@@ -350,23 +350,6 @@ func (x Schedule) lastDue(now time.Time) (time.Time, bool) {
 	return due, true
 }
 
-// Ahead are the next changes by the clock after now, at most one of each schedule, soonest first.
-func Ahead(s *State, now time.Time) []Coming {
-	var out []Coming
-	for _, d := range s.Domains {
-		if d.Back != nil {
-			out = append(out, Coming{Domain: d.Name, Budget: d.Back.Budget, At: time.UnixMicro(d.Back.At)})
-		}
-	}
-	for _, x := range s.Schedules {
-		if at, ok := x.Next(now); ok {
-			out = append(out, Coming{Domain: x.Domain, Budget: x.Budget, Schedule: x.Name, At: at, Beneath: s.Domains[x.Domain].Back != nil})
-		}
-	}
-	slices.SortFunc(out, sooner)
-	return out
-}
-
 func sooner(a, b Coming) int {
 	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Schedule, b.Schedule))
 }

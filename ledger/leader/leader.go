@@ -97,12 +97,6 @@ func (l *Leader) Start(s *ledger.State, now Moment) []Output { return l.next(s, 
 // Table is what was heard, for lists; nobody but the leader changes it.
 func (l *Leader) Table() *ledger.Table { return l.table }
 
-// Epoch of the leadership.
-func (l *Leader) Epoch() lease.Epoch { return l.cfg.Epoch }
-
-// Timing of the leadership.
-func (l *Leader) Timing() ledger.Timing { return l.cfg.Timing }
-
 // Ticking is when the newest tick entry was made.
 func (l *Leader) Ticking() time.Duration { return l.ticked }
 
