@@ -1,3 +1,4 @@
+// Claims: none of its own; the text of docs/metrics-coordinator.md around the table of the metrics.
 package metrics
 
 // Page is docs/metrics-coordinator.md.
