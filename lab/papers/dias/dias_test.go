@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -430,4 +431,11 @@ func TestCancelled(t *testing.T) {
 	if _, err := run(ctx, experiments(), 1, 1, 500, quiet); err == nil {
 		t.Error("a cancelled study has results")
 	}
+}
+
+// fixed takes the same time always, by drop ratio.
+type fixed func(theta float64) float64
+
+func (f fixed) job(theta float64, _ *rand.Rand) course {
+	return course{maps: f(theta), tasks: 1, kept: 1}
 }

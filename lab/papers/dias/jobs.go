@@ -148,10 +148,3 @@ func (g graph) job(theta float64, rng *rand.Rand) course {
 	}
 	return c
 }
-
-// fixed takes the same time always, by drop ratio.
-type fixed func(theta float64) float64
-
-func (f fixed) job(theta float64, _ *rand.Rand) course {
-	return course{maps: f(theta), tasks: 1, kept: 1}
-}

@@ -24,17 +24,6 @@ var realCSV []byte
 // recordedReal is the record of the graph part.
 func recordedReal() (realRounds, error) { return readRuns(bytes.NewReader(realCSV)) }
 
-// withoutMutant are the targets of a real run that no mistake is tried on, with the reason.
-func withoutMutant() map[string]string {
-	words := "the words part is judged by the very rules of the graph part, whose record the mistakes are tried on"
-	curve := "jobs at several drop ratios are in no record of runs; a unit test holds its rules against made-up curves"
-	out := map[string]string{"L8": curve, "L9": curve, "G8": curve, "G9": curve}
-	for _, n := range []string{"1", "2", "3", "4", "5", "6", "7", "10", "11", "12"} {
-		out[wordsIDs+n] = words
-	}
-	return out
-}
-
 // realMutant is a mistake in one run with all policies.
 type realMutant struct {
 	name  string

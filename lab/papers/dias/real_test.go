@@ -483,3 +483,14 @@ func TestPolicyOfRealRuns(t *testing.T) {
 		t.Error("policy joint decides nothing here: the test shows nothing")
 	}
 }
+
+// withoutMutant are the targets of a real run that no mistake is tried on, with the reason.
+func withoutMutant() map[string]string {
+	words := "the words part is judged by the very rules of the graph part, whose record the mistakes are tried on"
+	curve := "jobs at several drop ratios are in no record of runs; a unit test holds its rules against made-up curves"
+	out := map[string]string{"L8": curve, "L9": curve, "G8": curve, "G9": curve}
+	for _, n := range []string{"1", "2", "3", "4", "5", "6", "7", "10", "11", "12"} {
+		out[wordsIDs+n] = words
+	}
+	return out
+}
