@@ -104,9 +104,6 @@ func (o *Order) Flag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "print the newest entry first")
 }
 
-// Newest reports whether the newest entry is printed first.
-func (o *Order) Newest() bool { return o.reverse }
-
 // Ordered returns entries, which are sorted with the oldest first, in the order
 // that was asked for.
 func Ordered[T any](o *Order, entries []T) []T {

@@ -52,18 +52,6 @@ func SecurePeersOver(dial Dial, k *secure.Keeper, roles ...string) Peers {
 // Dial connects to an address.
 type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// OpenPeers reaches coordinator servers by a configuration's tls section.
-func OpenPeers(c secure.Config) (Peers, error) {
-	if c.Off() {
-		return PlainPeers(), nil
-	}
-	k, err := secure.Open(c.Files())
-	if err != nil {
-		return Peers{}, err
-	}
-	return SecurePeers(k, secure.Server), nil
-}
-
 // TokenPeers reaches coordinator servers with a token instead of a certificate of
 // one's own; ca is the file of the cluster's authority.
 func TokenPeers(ca, token string) (Peers, error) {
