@@ -117,16 +117,11 @@ func tokenList(o *operator) *cobra.Command {
 }
 
 func tokenRevoke(o *operator) *cobra.Command {
-	c := &changing{o: o}
-	cmd := &cobra.Command{
-		Use: "revoke ID|TOKEN", Short: "Revoke a token", Args: cobra.ExactArgs(1), Example: "  coordinator token revoke 4be5a1f0c9d2",
-		Long: "Revoke a token by its id (see coordinator token list), or by the whole token that create printed. Only the id is sent.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, _, _ := strings.Cut(strings.TrimSpace(args[0]), ".")
-			return c.send(cmd, "token revoke", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RevokeToken{RevokeToken: id}})
-		},
-	}
-	c.flags(cmd)
+	cmd := changeOf(o, "token revoke", "ID|TOKEN", "Revoke a token", "4be5a1f0c9d2", func(token string) *headroomv1.ChangeRequest {
+		id, _, _ := strings.Cut(strings.TrimSpace(token), ".")
+		return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RevokeToken{RevokeToken: id}}
+	})
+	cmd.Long = "Revoke a token by its id (see coordinator token list), or by the whole token that create printed. Only the id is sent."
 	return cmd
 }
 

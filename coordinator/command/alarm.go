@@ -64,15 +64,9 @@ func alarmList(o *operator) *cobra.Command {
 }
 
 func alarmAck(o *operator) *cobra.Command {
-	c := &changing{o: o}
-	cmd := &cobra.Command{
-		Use: "ack ALARM", Short: "Acknowledge an alarm", Args: cobra.ExactArgs(1), Example: "  coordinator alarm ack node-lost/n16 --reason \"ticket 12\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.send(cmd, "alarm ack", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_AckAlarm{AckAlarm: args[0]}})
-		},
-	}
-	c.flags(cmd)
-	return cmd
+	return changeOf(o, "alarm ack", "ALARM", "Acknowledge an alarm", `node-lost/n16 --reason "ticket 12"`, func(alarm string) *headroomv1.ChangeRequest {
+		return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_AckAlarm{AckAlarm: alarm}}
+	})
 }
 
 // checkCommand is for monitoring.

@@ -51,6 +51,17 @@ func (c *changing) named(err error) error {
 	return err
 }
 
+// changeOf is a command that names one thing, and changes it in one way.
+func changeOf(o *operator, path, arg, short, example string, build func(arg string) *headroomv1.ChangeRequest) *cobra.Command {
+	c := &changing{o: o}
+	cmd := &cobra.Command{
+		Use: path[strings.LastIndexByte(path, ' ')+1:] + " " + arg, Short: short, Args: cobra.ExactArgs(1), Example: "  coordinator " + path + " " + example,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.send(cmd, path, build(args[0])) },
+	}
+	c.flags(cmd)
+	return cmd
+}
+
 // send carries out one change and prints what it did.
 func (c *changing) send(cmd *cobra.Command, doing string, r *headroomv1.ChangeRequest) error {
 	if err := c.planned(cmd, doing, r); err != nil {

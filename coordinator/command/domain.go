@@ -115,15 +115,9 @@ func domainSet(o *operator) *cobra.Command {
 }
 
 func domainRemove(o *operator) *cobra.Command {
-	c := &changing{o: o}
-	cmd := &cobra.Command{
-		Use: "remove DOMAIN", Short: "Remove an empty domain", Args: cobra.ExactArgs(1), Example: "  coordinator domain remove pdu/p1 --yes",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.send(cmd, "domain remove", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveDomain{RemoveDomain: args[0]}})
-		},
-	}
-	c.flags(cmd)
-	return cmd
+	return changeOf(o, "domain remove", "DOMAIN", "Remove an empty domain", "pdu/p1 --yes", func(domain string) *headroomv1.ChangeRequest {
+		return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveDomain{RemoveDomain: domain}}
+	})
 }
 
 func domainReport(o *operator) *cobra.Command {

@@ -225,13 +225,7 @@ func (x *repeated) scheduled(cmd *cobra.Command, o *operator, s *headroomv1.Sche
 }
 
 func scheduleRemove(o *operator) *cobra.Command {
-	c := &changing{o: o}
-	cmd := &cobra.Command{
-		Use: "remove NAME", Short: "Remove a schedule; the budget stays as it is", Args: cobra.ExactArgs(1), Example: "  coordinator budget schedule remove evening",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.send(cmd, "budget schedule remove", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveSchedule{RemoveSchedule: args[0]}})
-		},
-	}
-	c.flags(cmd)
-	return cmd
+	return changeOf(o, "budget schedule remove", "NAME", "Remove a schedule; the budget stays as it is", "evening", func(name string) *headroomv1.ChangeRequest {
+		return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveSchedule{RemoveSchedule: name}}
+	})
 }

@@ -33,15 +33,7 @@ func nodeChanges(o *operator) []*cobra.Command {
 
 // nodeVerb is a command that names a node and nothing else.
 func nodeVerb(o *operator, verb, short string, build func(node string) *headroomv1.ChangeRequest) *cobra.Command {
-	c := &changing{o: o}
-	cmd := &cobra.Command{
-		Use: verb + " NODE", Short: short, Args: cobra.ExactArgs(1), Example: "  coordinator node " + verb + " n03",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.send(cmd, "node "+verb, build(nodeName(args[0])))
-		},
-	}
-	c.flags(cmd)
-	return cmd
+	return changeOf(o, "node "+verb, "NODE", short, "n03", func(node string) *headroomv1.ChangeRequest { return build(nodeName(node)) })
 }
 
 func nodeRemove(o *operator) *cobra.Command {

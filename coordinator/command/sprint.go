@@ -185,15 +185,9 @@ func sprintGrant(o *operator) *cobra.Command {
 }
 
 func sprintCancel(o *operator) *cobra.Command {
-	c := &changing{o: o}
-	cmd := &cobra.Command{
-		Use: "cancel ID", Short: "End a sprint", Args: cobra.ExactArgs(1), Example: "  coordinator sprint cancel 01KABM6Q3V",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.send(cmd, "sprint cancel", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_EndSprint{EndSprint: args[0]}})
-		},
-	}
-	c.flags(cmd)
-	return cmd
+	return changeOf(o, "sprint cancel", "ID", "End a sprint", "01KABM6Q3V", func(id string) *headroomv1.ChangeRequest {
+		return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_EndSprint{EndSprint: id}}
+	})
 }
 
 func sprintBudget(o *operator) *cobra.Command {
