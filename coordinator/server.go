@@ -265,7 +265,7 @@ func (s *server) joinGossip(address string) (*gossip.Gossip, error) {
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	options := append(rpc.HandlerOptions(), connect.WithReadMaxBytes(access.LongestRequest),
-		connect.WithInterceptors(s.counts.Interceptor(), s.guard, changeSpans{s.traces}, access.Bounds{}))
+		connect.WithInterceptors(s.counts.Interceptor(), s.guard, changeSpans(s.traces), access.Bounds{}))
 	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, append(slices.Clone(options), connect.WithReadMaxBytes(access.LongestReport))...))
 	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, options...))
 	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{server: s}, options...))
