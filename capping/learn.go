@@ -446,9 +446,6 @@ func (l *Learner) Other() (units.Power, bool) {
 	return l.config.Other + units.FromWatts(off*l.config.Efficiency), true
 }
 
-// Age returns the time since the BMC's value last changed to a plausible one; false: never.
-func (l *Learner) Age(now time.Duration) (time.Duration, bool) { return now - l.freshAt, l.began }
-
 // AgreementState is the agreement of package power and wall power.
 type AgreementState int
 

@@ -35,9 +35,6 @@ func (p *Policy) Ceiling() (*Ceiling, error) {
 	return &Ceiling{policy: p, control: c, floor: floor}, nil
 }
 
-// Policy returns the policy of the ceiling.
-func (c *Ceiling) Policy() *Policy { return c.policy }
-
 // Leave excludes policies that a later Refresh adds if why returns a reason: Set fails for
 // them with it, writes nothing, and goes on. Policies that are open stay.
 func (c *Ceilings) Leave(why func(p *Policy) error) { c.leave = why }
@@ -289,12 +286,6 @@ func (c *Ceilings) Knobs() []Knob {
 		}
 	}
 	return knobs
-}
-
-// Set writes the ceiling f to every policy, each within its own range; a failing policy
-// does not stop the others.
-func (c *Ceilings) Set(f units.Freq) Report {
-	return c.SetEach(func(*Policy) units.Freq { return f })
 }
 
 // SetEach writes the ceiling of want to every policy; a failing policy does not stop the

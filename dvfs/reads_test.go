@@ -91,3 +91,12 @@ func (c *Ceiling) fileControl() *sysfs.Control { return c.control }
 
 // clamp returns the ceiling nearest to f within the range of the hardware.
 func (c *Ceiling) clamp(f units.Freq) units.Freq { return c.policy.within(f) }
+
+// Policy returns the policy of the ceiling.
+func (c *Ceiling) Policy() *Policy { return c.policy }
+
+// Set writes the ceiling f to every policy, each within its own range; a failing policy
+// does not stop the others.
+func (c *Ceilings) Set(f units.Freq) Report {
+	return c.SetEach(func(*Policy) units.Freq { return f })
+}

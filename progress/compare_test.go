@@ -225,3 +225,6 @@ func TestExponents(t *testing.T) {
 		t.Errorf("paper's exponents are %v and %v", power, containers)
 	}
 }
+
+// Jobs returns how many jobs have been learned from.
+func (p *Pool) Jobs() int { return p.jobs }

@@ -111,9 +111,6 @@ func (p *Pool) Clone() Pool {
 	return c
 }
 
-// Jobs returns how many jobs have been learned from.
-func (p *Pool) Jobs() int { return p.jobs }
-
 // Prior returns what to hold of a job of this name.
 func (p *Pool) Prior(name string) Prior {
 	out := DefaultPrior()

@@ -83,9 +83,6 @@ func (q *Queue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Failed returns how many lines the output refused.
-func (q *Queue) Failed() uint64 { return q.failed.Load() }
-
 // Close writes what waits, for at most this long, and reports whether all of it was
 // written. A reader that does not read must not keep a program from ending.
 func (q *Queue) Close(wait time.Duration) bool {

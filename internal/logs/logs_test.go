@@ -105,3 +105,6 @@ func TestLinesAreClean(t *testing.T) {
 		t.Errorf("%q", out.String())
 	}
 }
+
+// Failed returns how many lines the output refused.
+func (q *Queue) Failed() uint64 { return q.failed.Load() }

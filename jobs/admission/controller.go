@@ -2,7 +2,6 @@ package admission
 
 import (
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -103,17 +102,6 @@ func checkCapacity(slots int) error {
 // Fraction returns what was learned about all jobs together: the fraction of its greatest work, deadline x tasks,
 // that a job is expected to need. It is -1 while nothing was learned.
 func (c *Controller) Fraction() float64 { return c.fraction }
-
-// Running yields the running jobs and the slots that each holds.
-func (c *Controller) Running() iter.Seq2[string, float64] {
-	return func(yield func(string, float64) bool) {
-		for _, j := range c.running {
-			if !yield(j.ID, j.slots) {
-				return
-			}
-		}
-	}
-}
 
 // Submit decides about a job. The decisions are about this job, and about others that are due by the time.
 func (c *Controller) Submit(now time.Time, in Job) ([]Decision, error) {

@@ -41,9 +41,6 @@ func (p PH) moments(n int) []float64 {
 	return out
 }
 
-// Sample draws one time.
-func (p PH) Sample(from Source) float64 { return newSampler(p).sample(from) }
-
 // sampler is a PH laid out for drawing: the sums of the probabilities of what follows
 // each phase, the last being absorption.
 type sampler struct {

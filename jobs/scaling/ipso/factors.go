@@ -201,16 +201,6 @@ func (f *Factors) Q(n int) float64 {
 	return Model{Beta: f.Beta.Value, Gamma: f.Gamma.Value}.Q(float64(n))
 }
 
-// Speedup returns (2.8) with the fitted factors, and tasks whose slowest exceeds the mean as measured.
-func (f *Factors) Speedup(n int) float64 {
-	work := f.Eta * f.EX.At(float64(n))
-	serial := 0.0
-	if f.Eta < 1 {
-		serial = (1 - f.Eta) * f.IN.At(n)
-	}
-	return (work + serial) / (work/float64(n)*(f.Spread+f.Q(n)) + serial)
-}
-
 // Model returns the asymptotic form. Where the confidence interval of a slope holds 0, the factor counts as constant.
 func (f *Factors) Model() Model {
 	m := Model{Eta: f.Eta, Alpha: 1, Beta: f.Beta.Value, Gamma: max(0, f.Gamma.Value)}

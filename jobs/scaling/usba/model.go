@@ -55,11 +55,6 @@ func (m Model) Speedup(n, degree float64) float64 {
 	return (m.R + n) / (launch + stages)
 }
 
-// Relative returns the speed-up against a lower degree (3.6), (3.11).
-func (m Model) Relative(n, degree, base float64) float64 {
-	return m.Speedup(n, degree) / m.Speedup(n, base)
-}
-
 // Peak returns the degree, from 1 to n, at which a job of size n is fastest. ok reports whether it is slower beyond: the
 // peak lies below n.
 func (m Model) Peak(n int) (degree int, speedup float64, ok bool) {

@@ -1,0 +1,12 @@
+// Claims: none of its own; what other tests look at and no program needs.
+package ipso
+
+// Speedup returns (2.8) with the fitted factors, and tasks whose slowest exceeds the mean as measured.
+func (f *Factors) Speedup(n int) float64 {
+	work := f.Eta * f.EX.At(float64(n))
+	serial := 0.0
+	if f.Eta < 1 {
+		serial = (1 - f.Eta) * f.IN.At(n)
+	}
+	return (work + serial) / (work/float64(n)*(f.Spread+f.Q(n)) + serial)
+}
