@@ -1,6 +1,7 @@
 package rapl
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"headroom/rapl/sysfs"
+	"headroom/units"
 )
 
 // swallow is a control that takes every write and keeps its old value: a file
@@ -66,4 +68,70 @@ func benchmarkReads(b *testing.B, root *os.Root) {
 			}
 		}
 	})
+}
+
+// Covered is the time that Total covers, and the time since the first look that
+// it leaves out.
+func (m *Meter) Covered() (covered, missed time.Duration) { return m.covered, m.missed }
+
+// Of is the zone whose counter zone i repeats, or nil when it counts by itself.
+func (m *Mirrors) Of(i int) *Zone {
+	if m.of[i] == i {
+		return nil
+	}
+	return m.zones[m.of[i]]
+}
+
+// Any reports whether something changed.
+func (c Changes) Any() bool { return len(c.Gone)+len(c.Back)+len(c.Added) > 0 }
+
+// Counted are the zones whose energies may be added up, each watt once: packages
+// and memory. A package contains its cores and uncore; a platform zone contains
+// all of them; an MMIO twin counts what its MSR zone counts.
+func (t *Tree) Counted() []*Zone { return append(t.OfKind(Package), t.OfKind(DRAM)...) }
+
+// Apply brings the zone to want and returns what reads back, every field of it.
+// Fields that are zero in want are left as they are: no limit of 0 W and no
+// switching off can be asked for. Limits come first (the short one never stands
+// below the long one), then windows, then the switch. What was written before
+// and still reads back is not written again. A field that fails does not stop
+// the others.
+func (l *Limiter) Apply(want Limits, note Note) (Limits, error) {
+	var errs []error
+	now, _ := l.Read() // what cannot be read is taken to be lower
+	order := []string{ShortTerm, LongTerm}
+	if want.Long < now.Long {
+		order = []string{LongTerm, ShortTerm}
+	}
+	powers := map[string]units.Power{LongTerm: want.Long, ShortTerm: want.Short}
+	for _, name := range order {
+		if c, p := l.power[name], powers[name]; c != nil && p != 0 {
+			errs = append(errs, l.step(c, int64(p), note, func() error { _, err := l.SetPower(name, p); return err }))
+		}
+	}
+	windows := map[string]time.Duration{LongTerm: want.LongWindow, ShortTerm: want.ShortWindow}
+	for _, name := range []string{LongTerm, ShortTerm} {
+		if c, w := l.window[name], windows[name]; c != nil && w != 0 {
+			errs = append(errs, l.step(c, w.Microseconds(), note, func() error { _, err := l.SetWindow(name, w); return err }))
+		}
+	}
+	if want.Enable {
+		errs = append(errs, l.SwitchOn(note))
+	}
+	got, err := l.Read()
+	return got, errors.Join(append(errs, err)...)
+}
+
+// step writes one control unless it holds the value already.
+func (l *Limiter) step(c *sysfs.Control, want int64, note Note, write func() error) error {
+	before, err := l.read(c)
+	if m, ok := l.written[c]; ok && err == nil && m.want == want && m.got == before {
+		return nil
+	}
+	if note != nil {
+		if err := note(c.Path(), want, before); err != nil {
+			return err
+		}
+	}
+	return write()
 }

@@ -143,10 +143,6 @@ func (m *Meter) LookAt(now Moment) (Reading, error) {
 // reading was known.
 func (m *Meter) Total() (units.Energy, bool) { return m.total, m.counted }
 
-// Covered is the time that Total covers, and the time since the first look that
-// it leaves out.
-func (m *Meter) Covered() (covered, missed time.Duration) { return m.covered, m.missed }
-
 // Unchanged is for how long the counter has shown the same value, as of the last
 // look that read it; 0 before there were two. A package that does anything
 // moves its counter every millisecond, so seconds of this under load are a

@@ -89,14 +89,6 @@ func (m *Mirrors) NoteMeters(meters []*Meter) bool {
 	return m.Note(counts)
 }
 
-// Of is the zone whose counter zone i repeats, or nil when it counts by itself.
-func (m *Mirrors) Of(i int) *Zone {
-	if m.of[i] == i {
-		return nil
-	}
-	return m.zones[m.of[i]]
-}
-
 // Counts reports whether zone i is to be counted in a sum.
 func (m *Mirrors) Counts(i int) bool { return m.of[i] == i }
 

@@ -17,9 +17,6 @@ type Changes struct {
 	Added []*Zone // were never there before
 }
 
-// Any reports whether something changed.
-func (c Changes) Any() bool { return len(c.Gone)+len(c.Back)+len(c.Added) > 0 }
-
 // Refresh looks again which zones there are: a package that goes offline takes
 // its zones away, and held descriptors of theirs never read again. A zone that
 // returns is opened again in place, so that its Zone, Meters and Limiter go on;

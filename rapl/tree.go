@@ -175,11 +175,6 @@ func (t *Tree) OfKind(k Kind) []*Zone {
 	return found
 }
 
-// Counted are the zones whose energies may be added up, each watt once: packages
-// and memory. A package contains its cores and uncore; a platform zone contains
-// all of them; an MMIO twin counts what its MSR zone counts.
-func (t *Tree) Counted() []*Zone { return append(t.OfKind(Package), t.OfKind(DRAM)...) }
-
 // Twins returns the other zones of the same domain as z, of another
 // control type. The lower of their limits wins in hardware.
 func (t *Tree) Twins(z *Zone) []*Zone { return z.twins }

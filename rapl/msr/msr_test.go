@@ -198,8 +198,13 @@ func TestLimits(t *testing.T) {
 	}
 	f.cpus[0][packageLimitReg] &^= 1<<enableBit | 1<<clampBit
 	want := rapl.Limits{Long: 95 * units.Watt, Short: 114 * units.Watt, LongWindow: 250 * time.Millisecond, ShortWindow: 10 * time.Millisecond, Enable: true}
-	got, err := l.Apply(want, nil)
-	if err != nil || got.Long != want.Long || got.Short != want.Short || !got.Enable || got.LongWindow != 250*time.Millisecond {
+	_, errLong := l.SetPower(rapl.LongTerm, want.Long)
+	_, errShort := l.SetPower(rapl.ShortTerm, want.Short)
+	_, errLongWindow := l.SetWindow(rapl.LongTerm, want.LongWindow)
+	_, errShortWindow := l.SetWindow(rapl.ShortTerm, want.ShortWindow)
+	errOn := l.SwitchOn(nil)
+	got, err := l.Read()
+	if err = errors.Join(errLong, errShort, errLongWindow, errShortWindow, errOn, err); err != nil || got.Long != want.Long || got.Short != want.Short || !got.Enable || got.LongWindow != 250*time.Millisecond {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	reg := decodeLimit(f.cpus[0][packageLimitReg])
