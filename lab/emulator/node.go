@@ -158,9 +158,6 @@ func (n *Node) attach(opts NodeOptions) error {
 	return err
 }
 
-// Dir is the node's folder.
-func (n *Node) Dir() string { return n.dir }
-
 // RootDir is the node's file tree: what powerd's `root:` names.
 func (n *Node) RootDir() string { return filepath.Join(n.dir, "root") }
 

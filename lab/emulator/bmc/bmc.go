@@ -175,14 +175,6 @@ func (b *BMC) SetPower(on bool) error {
 	return b.store.records.Chassis().SetPower(context.Background(), on)
 }
 
-// PoweredOff reports whether a real BMC would have switched the node off: a limit with
-// exception action "hard power off" was active and exceeded for its correction time.
-func (b *BMC) PoweredOff() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.limit.fired
-}
-
 // measure samples the watts until the BMC is closed.
 func (b *BMC) measure(ctx context.Context) {
 	tick := time.NewTicker(sampleEvery)

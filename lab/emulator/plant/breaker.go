@@ -84,13 +84,5 @@ func (b *Breaker) Step(power units.Power, dt time.Duration) (tripped bool) {
 // Tripped reports whether it has opened.
 func (b *Breaker) Tripped() bool { return b.tripped }
 
-// Margin returns the bimetal's remaining way to opening: 1 cold, 0 open.
-func (b *Breaker) Margin() float64 {
-	if b.tripped {
-		return 0
-	}
-	return 1 - b.heat
-}
-
 // Hottest is the most of that way that it ever went: 0 never warmed, 1 opened by heat.
 func (b *Breaker) Hottest() float64 { return math.Min(1, b.hottest) }

@@ -87,9 +87,6 @@ func (p *Plant) SetLimit(c Constraint, to units.Power) units.Power {
 	return RoundLimit(to)
 }
 
-// Limit is the limit that the first package holds (bank MSR).
-func (p *Plant) Limit(c Constraint) units.Power { return p.domains[0].Limit(MSR, c) }
-
 // SetWindow writes a limit's averaging window in every package alike (bank MSR)
 // and returns what the hardware holds of it; see Domain.SetWindow.
 func (p *Plant) SetWindow(c Constraint, to time.Duration) time.Duration {
@@ -187,9 +184,6 @@ func (p *Plant) sum(of func(*Domain) float64) units.Power {
 // Package returns the power of all packages.
 func (p *Plant) Package() units.Power { return p.sum(func(d *Domain) float64 { return d.pkg }) }
 
-// Core returns the power of the packages' cores, which is part of Package.
-func (p *Plant) Core() units.Power { return p.sum((*Domain).core) }
-
 // DRAM returns the power of all memory.
 func (p *Plant) DRAM() units.Power { return p.sum(func(d *Domain) float64 { return d.dram }) }
 
@@ -215,10 +209,6 @@ func (p *Plant) WallEnergy() units.Energy { return units.Energy(p.wallEnergy) }
 
 // Elapsed is the sum of all steps.
 func (p *Plant) Elapsed() time.Duration { return p.elapsed }
-
-// Limited is the part of Elapsed in which a limit, and not demand or a frequency
-// ceiling, chose the frequency of any package.
-func (p *Plant) Limited() time.Duration { return p.limitedTime }
 
 // Freq is the highest effective frequency of any CPU.
 func (p *Plant) Freq() units.Freq {
