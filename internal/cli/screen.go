@@ -13,13 +13,13 @@ import (
 // Clean replaces what is no graphic character: control characters, and those that turn or
 // hide text, such as U+202E. A name that came over the network must not move the cursor of
 // whoever reads it, nor read as another.
-func Clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if hidden(r) || r == utf8.RuneError {
-			return '?'
-		}
-		return r
-	}, s)
+func Clean(s string) string { return strings.Map(clean, s) }
+
+func clean(r rune) rune {
+	if hidden(r) || r == utf8.RuneError {
+		return '?'
+	}
+	return r
 }
 
 func hidden(r rune) bool { return !unicode.IsGraphic(r) }
@@ -52,20 +52,14 @@ func (s *screen) Write(p []byte) (int, error) {
 			whole = len(text) - n
 		}
 	}
-	var b strings.Builder
-	for i, line := range strings.Split(string(text[:whole]), "\n") {
-		if i > 0 {
-			b.WriteByte('\n')
+	shown := strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
 		}
-		for k, part := range strings.Split(line, "\t") {
-			if k > 0 {
-				b.WriteByte('\t')
-			}
-			b.WriteString(Clean(part))
-		}
-	}
+		return clean(r)
+	}, string(text[:whole]))
 	s.torn = append([]byte(nil), text[whole:]...)
-	if _, err := io.WriteString(s.w, b.String()); err != nil {
+	if _, err := io.WriteString(s.w, shown); err != nil {
 		return 0, err
 	}
 	return len(p), nil

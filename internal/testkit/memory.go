@@ -17,7 +17,6 @@ type Memory struct {
 }
 
 type port struct {
-	of    *Memory
 	addr  string
 	conns chan net.Conn
 	gone  chan struct{}
@@ -33,7 +32,7 @@ func (m *Memory) Listen(addr string) net.Listener {
 	if m.ports == nil {
 		m.ports = map[string]*port{}
 	}
-	p := &port{of: m, addr: addr, conns: make(chan net.Conn), gone: make(chan struct{})}
+	p := &port{addr: addr, conns: make(chan net.Conn), gone: make(chan struct{})}
 	m.ports[addr] = p
 	return p
 }
@@ -80,9 +79,4 @@ func (p *port) Close() error {
 	return nil
 }
 
-func (p *port) Addr() net.Addr { return address(p.addr) }
-
-type address string
-
-func (address) Network() string  { return "memory" }
-func (a address) String() string { return string(a) }
+func (p *port) Addr() net.Addr { return &net.UnixAddr{Name: p.addr, Net: "memory"} }
