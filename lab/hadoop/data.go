@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"headroom/internal/vocabulary"
 )
@@ -200,7 +199,7 @@ func writeFile(path string, least int64, next func([]byte) []byte) (written int6
 // comparison.
 func CountWords(dir string) (map[string]int64, error) {
 	counts := map[string]int64{}
-	err := eachFile(dir, "*", func(r io.Reader) error {
+	err := eachFile(dir, func(r io.Reader) error {
 		words := bufio.NewScanner(r)
 		words.Split(bufio.ScanWords)
 		for words.Scan() {
@@ -211,33 +210,14 @@ func CountWords(dir string) (map[string]int64, error) {
 	return counts, err
 }
 
-// ReadCounts reads a job's output: the lines "KEY TAB NUMBER" of part-r-* in dir.
-func ReadCounts(dir string) (map[string]int64, error) {
-	counts := map[string]int64{}
-	err := eachFile(dir, "part-r-*", func(r io.Reader) error {
-		lines := bufio.NewScanner(r)
-		for lines.Scan() {
-			at := strings.LastIndexByte(lines.Text(), '\t')
-			key, number := lines.Text()[:max(0, at)], lines.Text()[at+1:]
-			n, err := strconv.ParseInt(number, 10, 64)
-			if err != nil {
-				return fmt.Errorf("line %.60q: %w", lines.Text(), err)
-			}
-			counts[key] += n
-		}
-		return lines.Err()
-	})
-	return counts, err
-}
-
-// eachFile reads the files in dir that match a pattern.
-func eachFile(dir, pattern string, read func(io.Reader) error) error {
-	paths, err := filepath.Glob(filepath.Join(dir, pattern))
+// eachFile reads the files in dir.
+func eachFile(dir string, read func(io.Reader) error) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err == nil && len(paths) == 0 {
 		err = os.ErrNotExist
 	}
 	if err != nil {
-		return fmt.Errorf("hadoop: files %s in %s: %w", pattern, dir, err)
+		return fmt.Errorf("hadoop: files in %s: %w", dir, err)
 	}
 	for _, path := range paths {
 		f, err := os.Open(path)

@@ -10,3 +10,8 @@ func (f *Factors) Speedup(n int) float64 {
 	}
 	return (work + serial) / (work/float64(n)*(f.Spread+f.Q(n)) + serial)
 }
+
+// Q returns the overhead of scaling out at a degree.
+func (f *Factors) Q(n int) float64 {
+	return Model{Beta: f.Beta.Value, Gamma: f.Gamma.Value}.Q(float64(n))
+}

@@ -196,11 +196,6 @@ func fitQ(n, q []float64) (beta, gamma regress.Estimate, err error) {
 	return beta, gamma, nil
 }
 
-// Q returns the overhead of scaling out at a degree.
-func (f *Factors) Q(n int) float64 {
-	return Model{Beta: f.Beta.Value, Gamma: f.Gamma.Value}.Q(float64(n))
-}
-
 // Model returns the asymptotic form. Where the confidence interval of a slope holds 0, the factor counts as constant.
 func (f *Factors) Model() Model {
 	m := Model{Eta: f.Eta, Alpha: 1, Beta: f.Beta.Value, Gamma: max(0, f.Gamma.Value)}
