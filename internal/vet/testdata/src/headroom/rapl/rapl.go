@@ -1,4 +1,4 @@
-package rapl // want `internal/vet names \(\*headroom/rapl.Limiter\).SetWindow, which is not there` `names \(\*headroom/rapl.Limiter\).Apply`
+package rapl // want `internal/vet names \(\*headroom/rapl.Limiter\).SetWindow, which is not there`
 
 type Limiter struct{}
 
