@@ -75,7 +75,7 @@ func TestPowerText(t *testing.T) {
 func TestNodeAccount(t *testing.T) {
 	t.Parallel()
 	n := &headroomv1.Node{
-		Name: "n01", Domain: "rack/r1", State: "ok", StateSinceUs: new(int64(1)), TargetUw: 150e6, ChargeUw: 170e6, CeilingUw: 160e6, PowerUw: new(int64(120e6)),
+		Name: "n01", Domain: "rack/r1", State: "ok", StateSinceUs: new(int64(1)), TargetUw: new(int64(150e6)), ChargeUw: 170e6, CeilingUw: 160e6, PowerUw: new(int64(120e6)),
 		LeaseMs: new(int64(4100)), LastDriftUs: new(int64(1)), CertificateEndsUs: new(time.Now().Add(100 * time.Hour).UnixMicro()), HeardMs: new(int64(300)),
 	}
 	drift := &headroomv1.Alarm{Subject: "n01", Item: &headroomv1.HealthItem{Code: "limit-drift", Severity: "warn", Text: "n01: package-0 holds 70.0 W", Hint: "stop the other writer"}}

@@ -146,7 +146,7 @@ func explainCommand(o *operator, doing string) *cobra.Command {
 			}
 			n := r.GetNode()
 			item := explainItem{
-				Node: n.GetName(), CapW: optWatts(cli.Known(n.GetTargetUw(), n.GetTargetUw() > 0)), MinW: watts(n.GetLeastUw()), MaxW: watts(n.GetMaxUw()), Weight: n.GetWeight(),
+				Node: n.GetName(), CapW: optWatts(n.TargetUw), MinW: watts(n.GetLeastUw()), MaxW: watts(n.GetMaxUw()), Weight: n.GetWeight(),
 				DemandW: optWatts(n.DemandUw), PlannedW: optWatts(r.PlannedUw), Policy: r.GetPolicy(), BoundBy: r.GetBoundBy(),
 				BoundDomain: cli.Known(r.GetBoundDomain(), r.GetBoundDomain() != ""), Why: r.GetWhy(), SpareW: map[string]float64{}, LastMoves: cli.Filled[eventItem](r.GetLast()),
 				Changes: cli.Filled[eventItem](r.GetChanges()),

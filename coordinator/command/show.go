@@ -376,7 +376,7 @@ func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node, fold bool) e
 // nodeCap is a node's cap in a table, unknown for a node without one: it observes, or
 // has not been admitted.
 func nodeCap(n *headroomv1.Node) string {
-	return cli.Opt(cli.Known(n.GetTargetUw(), n.GetTargetUw() > 0), shownWatts)
+	return cli.Opt(n.TargetUw, shownWatts)
 }
 
 // ratedText is the accepted rating, and the declared one if it differs.

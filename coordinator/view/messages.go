@@ -51,7 +51,7 @@ func Nodes(s *ledger.State, h *Heard) []*headroomv1.Node {
 // Node returns one node.
 func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
 	m := &headroomv1.Node{
-		Name: n.Name, Domain: n.Domain, TargetUw: int64(n.Target), CeilingUw: int64(n.Ceiling), ChargeUw: int64(n.Charge()),
+		Name: n.Name, Domain: n.Domain, TargetUw: cli.Known(int64(n.Target), n.Target > 0), CeilingUw: int64(n.Ceiling), ChargeUw: int64(n.Charge()),
 		FailSafeUw: int64(n.FailSafeCap()), FloorUw: int64(n.Floor), MaxUw: int64(n.Most()), RatedUw: int64(n.Rated), Weight: n.Share(),
 		Stamp: wire.StampMessage(s.Stamp(n)), MachineId: n.MachineID, State: stateWaiting, MovingFrom: n.From, LeastUw: int64(n.Least()), OffBy: n.Off,
 		Settings: settingsMessage(n.Settings), Sprint: nodeSprintMessage(n.Sprint),
@@ -76,7 +76,7 @@ func Node(s *ledger.State, h *Heard, n ledger.Node) *headroomv1.Node {
 	case n.Drained && n.Grantable() && m.GetState() != StateLost:
 		m.State = stateDrained
 	case n.Released:
-		m.State, m.TargetUw = StateReleased, 0 // it holds no cap any more
+		m.State, m.TargetUw = StateReleased, nil // it holds no cap any more
 	case !n.Controlled && m.GetState() != StateLost:
 		m.State = stateObserving
 	}

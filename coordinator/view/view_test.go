@@ -199,7 +199,7 @@ func TestANewLeaderAwaitsReports(t *testing.T) {
 func TestReleasedNodeHasNoCap(t *testing.T) {
 	t.Parallel()
 	n := ledger.Node{Name: "a", Domain: "site/lab", Admitted: true, Controlled: true, Released: true, Target: 100 * units.Watt, Rated: 200 * units.Watt}
-	if m := Node(stateOfThree(), heardFrom(), n); m.GetState() != StateReleased || m.GetTargetUw() != 0 {
+	if m := Node(stateOfThree(), heardFrom(), n); m.GetState() != StateReleased || m.TargetUw != nil {
 		t.Errorf("%s with a cap of %d", m.GetState(), m.GetTargetUw())
 	}
 }

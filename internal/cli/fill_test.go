@@ -55,7 +55,7 @@ func TestFill(t *testing.T) {
 	for want, m := range map[string]*headroomv1.Node{
 		empty: {},
 		full: {
-			Name: "n01", TargetUw: 190_500_000, PowerUw: new(int64(0)), HeardMs: new(int64(250)), Weight: 2, Rung: "rapl", LimitedRatio: new(0.1),
+			Name: "n01", TargetUw: new(int64(190_500_000)), PowerUw: new(int64(0)), HeardMs: new(int64(250)), Weight: 2, Rung: "rapl", LimitedRatio: new(0.1),
 			Settings: &headroomv1.NodeSettings{Labels: map[string]string{"rack": "r1"}}, Stamp: &headroomv1.Stamp{Epoch: &headroomv1.Epoch{Term: 3}, Seq: 7},
 			Sprint: &headroomv1.Sprint{EscrowUj: 1_500_000}, Health: []*headroomv1.HealthItem{{Code: "bmc"}},
 		},

@@ -82,7 +82,8 @@ func (d dialer) transport() *http.Transport {
 	var p http.Protocols
 	p.SetHTTP2(true)
 	return &http.Transport{
-		DialTLSContext: d.tls, DialContext: d.dial, TLSClientConfig: d.config, Protocols: &p,
+		// A transport changes its configuration, and the transports of a client share one.
+		DialTLSContext: d.tls, DialContext: d.dial, TLSClientConfig: d.config.Clone(), Protocols: &p,
 		DisableCompression: true, IdleConnTimeout: idleWait, MaxResponseHeaderBytes: maxHeader,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
 	}

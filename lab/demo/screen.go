@@ -181,7 +181,7 @@ func (s *screen) nodeLine(name string, measured *units.Power) string {
 	b := s.tracker
 	state, capped := leaderUnknown, leaderUnknown
 	if n := b.nodes[name]; n != nil {
-		state, capped = n.GetState(), cli.Opt(cli.Known(n.GetTargetUw(), n.GetTargetUw() > 0), func(uw int64) string { return cli.Watts(units.Power(uw)) })
+		state, capped = n.GetState(), cli.Opt(n.TargetUw, func(uw int64) string { return cli.Watts(units.Power(uw)) })
 	}
 	held := leaderUnknown
 	if p, ok := b.holding[name]; ok {

@@ -222,7 +222,7 @@ func (coordinators) ListDomains(context.Context, *connect.Request[headroomv1.Lis
 }
 
 func (coordinators) ListNodes(context.Context, *connect.Request[headroomv1.ListNodesRequest]) (*connect.Response[headroomv1.ListNodesResponse], error) {
-	return connect.NewResponse(&headroomv1.ListNodesResponse{Nodes: []*headroomv1.Node{{Name: "n01", TargetUw: 200_000_000, EffectiveUw: new(int64(190_000_000))}}}), nil
+	return connect.NewResponse(&headroomv1.ListNodesResponse{Nodes: []*headroomv1.Node{{Name: "n01", TargetUw: new(int64(200_000_000)), EffectiveUw: new(int64(190_000_000))}}}), nil
 }
 
 func (coordinators) ListJobs(_ context.Context, r *connect.Request[headroomv1.ListJobsRequest]) (*connect.Response[headroomv1.ListJobsResponse], error) {

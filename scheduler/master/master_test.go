@@ -128,7 +128,7 @@ func (c *coordinator) serve(t *testing.T) (address string) {
 
 func TestCapsAreLearned(t *testing.T) {
 	t.Parallel()
-	leads := &coordinator{nodes: []*headroomv1.Node{{Name: "n01", TargetUw: 150e6, FloorUw: 100e6, MaxUw: 200e6}}}
+	leads := &coordinator{nodes: []*headroomv1.Node{{Name: "n01", TargetUw: new(int64(150e6)), FloorUw: 100e6, MaxUw: 200e6}}}
 	follows := &coordinator{leader: leads.serve(t)}
 	m := serve(t, Config{Name: "m1", Group: "rack/r1", Coordinators: []string{"127.0.0.1:1", follows.serve(t)}})
 	work(t, "n01", 8, true, m.address)

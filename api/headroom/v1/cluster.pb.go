@@ -1433,8 +1433,8 @@ type Node struct {
 	// "ok", "waiting" (seen, not admitted), "lost", "observing", "released",
 	// "drained", "off", "unknown" (this server is not the leader).
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	// The requested cap of the plan, microwatts.
-	TargetUw int64 `protobuf:"varint,4,opt,name=target_uw,json=targetUw,proto3" json:"target_uw,omitempty"`
+	// The requested cap of the plan, microwatts; absent while the node has none.
+	TargetUw *int64 `protobuf:"varint,4,opt,name=target_uw,json=targetUw,proto3,oneof" json:"target_uw,omitempty"`
 	// The highest cap that the node may still have, microwatts.
 	CeilingUw int64 `protobuf:"varint,5,opt,name=ceiling_uw,json=ceilingUw,proto3" json:"ceiling_uw,omitempty"`
 	// The power that the node is charged, microwatts.
@@ -1536,8 +1536,8 @@ func (x *Node) GetState() string {
 }
 
 func (x *Node) GetTargetUw() int64 {
-	if x != nil {
-		return x.TargetUw
+	if x != nil && x.TargetUw != nil {
+		return *x.TargetUw
 	}
 	return 0
 }
@@ -5327,18 +5327,19 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x06domain\x18\x03 \x01(\tR\x06domain\"c\n" +
 	"\x11ListNodesResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12'\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x11.headroom.v1.NodeR\x05nodes\"\xed\t\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x11.headroom.v1.NodeR\x05nodes\"\x80\n" +
+	"\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\tR\x05state\x12\x1b\n" +
-	"\ttarget_uw\x18\x04 \x01(\x03R\btargetUw\x12\x1d\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12 \n" +
+	"\ttarget_uw\x18\x04 \x01(\x03H\x00R\btargetUw\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"ceiling_uw\x18\x05 \x01(\x03R\tceilingUw\x12\x1b\n" +
 	"\tcharge_uw\x18\x06 \x01(\x03R\bchargeUw\x12&\n" +
-	"\feffective_uw\x18\a \x01(\x03H\x00R\veffectiveUw\x88\x01\x01\x12\x1e\n" +
-	"\bpower_uw\x18\b \x01(\x03H\x01R\apowerUw\x88\x01\x01\x12 \n" +
-	"\tdemand_uw\x18\t \x01(\x03H\x02R\bdemandUw\x88\x01\x01\x12 \n" +
+	"\feffective_uw\x18\a \x01(\x03H\x01R\veffectiveUw\x88\x01\x01\x12\x1e\n" +
+	"\bpower_uw\x18\b \x01(\x03H\x02R\apowerUw\x88\x01\x01\x12 \n" +
+	"\tdemand_uw\x18\t \x01(\x03H\x03R\bdemandUw\x88\x01\x01\x12 \n" +
 	"\ffail_safe_uw\x18\n" +
 	" \x01(\x03R\n" +
 	"failSafeUw\x12\x19\n" +
@@ -5347,9 +5348,9 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\brated_uw\x18\r \x01(\x03R\aratedUw\x12\x16\n" +
 	"\x06weight\x18\x0e \x01(\x01R\x06weight\x12(\n" +
 	"\x05stamp\x18\x0f \x01(\v2\x12.headroom.v1.StampR\x05stamp\x12\x1e\n" +
-	"\blease_ms\x18\x10 \x01(\x03H\x03R\aleaseMs\x88\x01\x01\x12(\n" +
-	"\rlimited_ratio\x18\x11 \x01(\x01H\x04R\flimitedRatio\x88\x01\x01\x12\x1e\n" +
-	"\bheard_ms\x18\x12 \x01(\x03H\x05R\aheardMs\x88\x01\x01\x12\x12\n" +
+	"\blease_ms\x18\x10 \x01(\x03H\x04R\aleaseMs\x88\x01\x01\x12(\n" +
+	"\rlimited_ratio\x18\x11 \x01(\x01H\x05R\flimitedRatio\x88\x01\x01\x12\x1e\n" +
+	"\bheard_ms\x18\x12 \x01(\x03H\x06R\aheardMs\x88\x01\x01\x12\x12\n" +
 	"\x04rung\x18\x13 \x01(\tR\x04rung\x12\x18\n" +
 	"\aversion\x18\x14 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
@@ -5361,12 +5362,14 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x06sprint\x18\x19 \x01(\v2\x13.headroom.v1.SprintR\x06sprint\x12\x19\n" +
 	"\bleast_uw\x18\x1a \x01(\x03R\aleastUw\x12\x15\n" +
 	"\x06off_by\x18\x1b \x01(\tR\x05offBy\x12/\n" +
-	"\x11declared_rated_uw\x18\x1c \x01(\x03H\x06R\x0fdeclaredRatedUw\x88\x01\x01\x12\x1e\n" +
-	"\bdrawn_uw\x18\x1d \x01(\x03H\aR\adrawnUw\x88\x01\x01\x123\n" +
-	"\x13certificate_ends_us\x18\x1e \x01(\x03H\bR\x11certificateEndsUs\x88\x01\x01\x12)\n" +
-	"\x0estate_since_us\x18\x1f \x01(\x03H\tR\fstateSinceUs\x88\x01\x01\x12'\n" +
-	"\rlast_drift_us\x18  \x01(\x03H\n" +
-	"R\vlastDriftUs\x88\x01\x01B\x0f\n" +
+	"\x11declared_rated_uw\x18\x1c \x01(\x03H\aR\x0fdeclaredRatedUw\x88\x01\x01\x12\x1e\n" +
+	"\bdrawn_uw\x18\x1d \x01(\x03H\bR\adrawnUw\x88\x01\x01\x123\n" +
+	"\x13certificate_ends_us\x18\x1e \x01(\x03H\tR\x11certificateEndsUs\x88\x01\x01\x12)\n" +
+	"\x0estate_since_us\x18\x1f \x01(\x03H\n" +
+	"R\fstateSinceUs\x88\x01\x01\x12'\n" +
+	"\rlast_drift_us\x18  \x01(\x03H\vR\vlastDriftUs\x88\x01\x01B\f\n" +
+	"\n" +
+	"_target_uwB\x0f\n" +
 	"\r_effective_uwB\v\n" +
 	"\t_power_uwB\f\n" +
 	"\n" +
