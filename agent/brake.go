@@ -22,23 +22,14 @@ type brakeTracker struct {
 	health *health.Items
 	lease  *lease.Node
 
-	keys   brake.Keys
 	newest brake.Signed // of the stored generation; the zero value if unknown
 	failed bool         // the last try to store one did not succeed
 }
 
-// open reads the public keys that verify a brake, if configured.
-func (b *brakeTracker) open() (err error) {
-	if b.cfg.Brake.PublicKeyFile != "" {
-		b.keys, err = brake.LoadKeys(b.cfg.Brake.PublicKeyFile)
-	}
-	return err
-}
-
 // recall takes over the stored brake of an earlier process. A message that no key verifies
 // any longer is dropped; its generation is kept.
-func (b *brakeTracker) recall(r records.State) {
-	if s, err := b.keys.Open(r.BrakeMessage); err == nil && s.Generation == r.Brake {
+func (b *brakeTracker) recall(r records.State, keys brake.Keys) {
+	if s, err := keys.Open(r.BrakeMessage); err == nil && s.Generation == r.Brake {
 		b.newest = s
 	}
 }
@@ -122,5 +113,5 @@ func dropsMessage(d gossip.Drops) *headroomv1.BrakeDrops {
 	return &headroomv1.BrakeDrops{Old: d.Old, Forged: d.Forged, Malformed: d.Malformed}
 }
 
-// known returns the public keys, and the newest brake.
-func (b *brakeTracker) known() (brake.Keys, brake.Signed) { return b.keys, b.newest }
+// known returns the newest brake.
+func (b *brakeTracker) known() brake.Signed { return b.newest }

@@ -1,9 +1,10 @@
-// Claim: powerd starts whatever its certificate is, after a reboot without limits too: it adopts its
-// journal, holds its fail-safe cap, names the certificate as the cause, and gets a lease once the
-// files are right, without a restart.
+// Claim: powerd starts whatever its certificate is and the keys of its gossip and brake are, after a
+// reboot without limits too: it adopts its journal, holds its fail-safe cap, names the file as the
+// cause, and gets a lease and gossips once the files are right, without a restart.
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"os"
@@ -26,12 +27,14 @@ type pki struct {
 	t   *testing.T
 	own *secure.Authority
 	dir string
+	// gossip has the node's other keys.
+	gossip *talk
 }
 
 func newPKI(t *testing.T) *pki {
 	t.Helper()
 	a, pair, err := secure.NewAuthority("lab", time.Now(), 10*time.Hour)
-	p := &pki{t, a, t.TempDir()}
+	p := &pki{t, a, t.TempDir(), newTalk(t)}
 	if err = errors.Join(err, pair.Write(filepath.Join(p.dir, "ca.crt"), filepath.Join(p.dir, "ca.key"))); err != nil {
 		t.Fatal(err)
 	}
@@ -64,23 +67,31 @@ func TestStartsWithAnyCertificate(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(p *pki, f secure.Files) error
 		text  string
+		// code of the health item; empty: tls.
+		code string
 	}{
+		"no gossip.key": {func(p *pki, f secure.Files) error {
+			return errors.Join(os.Remove(f.Cert), os.Rename(p.gossip.keyFile, p.gossip.keyFile+".away"))
+		}, "gossip.key", "gossip"},
+		"no brake.pub": {func(p *pki, f secure.Files) error {
+			return errors.Join(os.Remove(f.Cert), os.Rename(p.gossip.public, p.gossip.public+".away"))
+		}, "brake.pub", "gossip"},
 		"ended": {func(p *pki, _ secure.Files) error {
 			p.issue(secure.Node, "n01", time.Now().Add(-3*time.Hour))
 			return nil
-		}, "expired at"},
+		}, "expired at", ""},
 		"future": {func(p *pki, _ secure.Files) error {
 			p.issue(secure.Node, "n01", time.Now().Add(2*time.Hour))
 			return nil
-		}, "not valid yet"},
+		}, "not valid yet", ""},
 		"foreign": {func(p *pki, f secure.Files) error {
 			other := newPKI(p.t).issue(secure.Node, "n01", time.Now())
 			return errors.Join(os.Rename(other.Cert, f.Cert), os.Rename(other.Key, f.Key))
-		}, "not valid with tls.ca"},
-		"another node's": {func(p *pki, _ secure.Files) error { p.issue(secure.Node, "n02", time.Now()); return nil }, "names node/n02"},
-		"missing":        {func(_ *pki, f secure.Files) error { return os.Remove(f.Cert) }, "no such file"},
-		"missing key":    {func(_ *pki, f secure.Files) error { return os.Remove(f.Key) }, "no such file"},
-		"garbage":        {func(_ *pki, f secure.Files) error { return os.WriteFile(f.Key, []byte("x"), 0o600) }, "tls.key"},
+		}, "not valid with tls.ca", ""},
+		"another node's": {func(p *pki, _ secure.Files) error { p.issue(secure.Node, "n02", time.Now()); return nil }, "names node/n02", ""},
+		"missing":        {func(_ *pki, f secure.Files) error { return os.Remove(f.Cert) }, "no such file", ""},
+		"missing key":    {func(_ *pki, f secure.Files) error { return os.Remove(f.Key) }, "no such file", ""},
+		"garbage":        {func(_ *pki, f secure.Files) error { return os.WriteFile(f.Key, []byte("x"), 0o600) }, "tls.key", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,6 +109,7 @@ func TestStartsWithAnyCertificate(t *testing.T) {
 			own := p.issue(secure.Node, "n01", time.Now())
 			cfg := l.config(co.addr)
 			cfg.TLS = secure.Config{CA: own.CA, Cert: own.Cert, Key: own.Key}
+			cfg = p.gossip.config(cfg, p.gossip.member("c1").Addr())
 			first := run(t, cfg)
 			waitFor(t, "a lease is held", co.acknowledged)
 			_ = first.stop()
@@ -110,9 +122,9 @@ func TestStartsWithAnyCertificate(t *testing.T) {
 			}
 			run(t, cfg)
 			var s *headroomv1.GetAgentStatusResponse
-			waitFor(t, "the certificate is named as the cause", func() bool {
+			waitFor(t, "the file is named as the cause", func() bool {
 				s = l.status(t)
-				i := item(s, "tls")
+				i := item(s, cmp.Or(c.code, "tls"))
 				return i.GetSeverity() == status.Fail && strings.Contains(i.GetText(), c.text) && i.GetHint() != ""
 			})
 			if !failSafeLong(l.long()) || s.GetSaved() == 0 || s.GetHolding().GetState() != headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE {
@@ -120,8 +132,10 @@ func TestStartsWithAnyCertificate(t *testing.T) {
 			}
 
 			p.issue(secure.Node, "n01", time.Now())
-			waitFor(t, "a lease is held with the new certificate", func() bool {
-				return co.acknowledged() && l.long() > 100*units.Watt && item(l.status(t), "tls") == nil
+			_, _ = os.Rename(p.gossip.keyFile+".away", p.gossip.keyFile), os.Rename(p.gossip.public+".away", p.gossip.public)
+			waitFor(t, "a lease is held with the right files, and the node gossips", func() bool {
+				s := l.status(t)
+				return co.acknowledged() && l.long() > 100*units.Watt && item(s, "tls") == nil && item(s, "gossip") == nil && s.GetAdvertise() != ""
 			})
 		})
 	}

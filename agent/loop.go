@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,9 +33,7 @@ func (n *node) serve(ctx context.Context) error {
 	if err != nil {
 		return n.abandon(err)
 	}
-	if err := n.network.Start(); err != nil {
-		return n.abandon(errors.Join(err, socket.Close()))
-	}
+	n.network.Start()
 	// The timers of gossip start now too, at multiples of period: coinciding timers
 	// cost one wake-up.
 	tick := time.NewTicker(period)
@@ -234,7 +231,9 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.locals.expire(now.Boot)
 	n.locals.awaitCeiling(now.Boot)
 	n.watchCut(now)
-	n.network.Housekeep(now.Boot)
+	n.network.Housekeep(inner, now.Boot, n.calls)
+	err := n.network.Trouble()
+	n.health.Fail(err != nil, "gossip", fmt.Sprintf("no gossip, a brake arrives from the leader only: %v", err), config.HintOf(err))
 	n.release.drain(inner, now.Boot)
 	n.exchange.reconcile(inner)
 	if n.seconds%certificateEvery == 0 {

@@ -153,12 +153,7 @@ func (n *node) boot() error {
 // open opens all devices and files; it writes nothing.
 func (n *node) open() error {
 	var err error
-	if err := n.network.LoadKeys(); err != nil {
-		return err
-	}
-	if err := n.brake.open(); err != nil {
-		return err
-	}
+	signers := n.network.LoadKeys()
 	if n.root, err = machine.OpenRoot(n.cfg.Root); err != nil {
 		return err
 	}
@@ -199,7 +194,7 @@ func (n *node) open() error {
 	n.heat = heat.Open(n.root, n.cfg, n.log)
 	n.remote.Open(n.root, n.dial)
 	n.attach(id)
-	n.brake.recall(memory)
+	n.brake.recall(memory, signers)
 	n.ladder.logMachine()
 	if damage != nil {
 		return n.ladder.refuseJournal(damage)

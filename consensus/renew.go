@@ -24,13 +24,13 @@ const (
 // made is what a connection to another server was made with.
 type made struct {
 	to     string
-	term   secure.Term // of this server's certificate
+	term   *secure.Term // of this server's certificate
 	chance float64
 	ends   time.Time // of the other server's certificate
 	due    time.Time // when the connection is replaced for that
 }
 
-func madeWith(to string, term secure.Term, c *tls.Conn) *made {
+func madeWith(to string, term *secure.Term, c *tls.Conn) *made {
 	peer := c.ConnectionState().PeerCertificates[0]
 	return &made{to: to, term: term, chance: rand.Float64(), ends: peer.NotAfter, due: peer.NotAfter.Add(-2 * secure.Margin(peer))}
 }

@@ -157,6 +157,7 @@ func HealthItems() []HealthItem {
 		{"cap-below-floor", warn},
 		{"cut-off", warn},
 		{"denied-not-stored", warn},
+		{"gossip", fail},
 		{"held-not-stored", warn},
 		{"journal-not-stored", warn},
 		{"lease-expired", warn},

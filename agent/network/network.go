@@ -28,12 +28,15 @@ import (
 type Network struct {
 	cfg     *config.Config
 	log     *slog.Logger
-	brake   func() (brake.Keys, brake.Signed) // the keys that verify a brake, and the newest brake
+	brake   func() brake.Signed // the newest brake
 	servers *sync.WaitGroup
 
-	gossip *gossip.Gossip // nil: there is none, or it is being restarted
-	keys   gossip.Keys    // as the file had them last
-	drops  gossip.Drops   // of brakes, by earlier gossips of this process
+	gossip  *gossip.Gossip // nil: there is none, or it is being restarted
+	keys    gossip.Keys    // as the file had them last; nil: it could not be read yet, or the other file
+	signers brake.Keys     // the keys that verify a brake
+	reading bool           // the files, beside the loop
+	trouble error          // why there is no gossip
+	drops   gossip.Drops   // of brakes, by earlier gossips of this process
 
 	watcher *links.Watcher
 	Changed <-chan struct{} // nil: links are not watched
@@ -50,34 +53,58 @@ type Network struct {
 
 // New returns a network that is not started yet. Its goroutines are servers; brake
 // is asked when a gossip begins.
-func New(cfg *config.Config, log *slog.Logger, servers *sync.WaitGroup, brake func() (brake.Keys, brake.Signed)) *Network {
+func New(cfg *config.Config, log *slog.Logger, servers *sync.WaitGroup, brake func() brake.Signed) *Network {
 	return &Network{cfg: cfg, log: log, servers: servers, brake: brake}
 }
 
 // NewestBrake is the newest brake that the gossip brought.
 func (w *Network) NewestBrake() brake.Signed { return w.gossip.Brake() }
 
-// LoadKeys reads the keys of the gossip, where there is one.
-func (w *Network) LoadKeys() (err error) {
-	if w.cfg.Gossip.Bind != "" {
-		w.keys, err = gossip.LoadKeys(w.cfg.Gossip.KeyFile)
-	}
-	return err
+// LoadKeys reads the keys of the gossip and of the brake, where there is one, and returns
+// those of the brake. Without them the node starts, and they are tried again.
+func (w *Network) LoadKeys() brake.Keys {
+	w.loaded(w.files())
+	return w.signers
 }
 
-// Start begins to gossip, where the node does.
-func (w *Network) Start() (err error) {
+func (w *Network) files() (keys gossip.Keys, signers brake.Keys, err error) {
 	if w.cfg.Gossip.Bind != "" {
-		w.gossip, err = gossip.Start(w.gossipConfig(""))
+		keys, err = gossip.LoadKeys(w.cfg.Gossip.KeyFile)
 	}
-	return err
+	if err == nil && w.cfg.Brake.PublicKeyFile != "" {
+		signers, err = brake.LoadKeys(w.cfg.Brake.PublicKeyFile)
+	}
+	return keys, signers, err
+}
+
+// loaded takes what the files hold. A gossip that runs goes on verifying brakes with the keys it began with.
+func (w *Network) loaded(keys gossip.Keys, signers brake.Keys, err error) {
+	w.reading = false
+	switch {
+	case err != nil && w.keys != nil:
+		w.log.Warn("gossip keys not reloaded, keeping the old ones", slog.Any("error", err))
+	case err != nil:
+		w.trouble = err
+	default:
+		w.signers = signers
+		w.rekey(keys)
+	}
+}
+
+// Trouble returns why there is no gossip though it is configured.
+func (w *Network) Trouble() error { return w.trouble }
+
+// Start begins to gossip, where the node does and its files could be read.
+func (w *Network) Start() {
+	if w.keys != nil {
+		w.gossip, w.trouble = gossip.Start(w.gossipConfig(""))
+	}
 }
 
 func (w *Network) gossipConfig(advertise string) gossip.Config {
-	keys, newest := w.brake()
 	return gossip.Config{
 		Name: w.cfg.Node, Role: gossip.RoleNode, Bind: w.cfg.Gossip.Bind, Advertise: advertise,
-		Key: w.keys[0], Believed: w.keys[1:], Join: w.cfg.Gossip.Join, BrakeKeys: keys, Brake: newest, Logger: w.log,
+		Key: w.keys[0], Believed: w.keys[1:], Join: w.cfg.Gossip.Join, BrakeKeys: w.signers, Brake: w.brake(), Logger: w.log,
 	}
 }
 
@@ -245,15 +272,18 @@ func (w *Network) Address() string {
 }
 
 // Housekeep is what once a second is enough for.
-func (w *Network) Housekeep(now time.Duration) {
-	if w.gossip == nil && w.keys != nil && !w.moving && now >= w.retryAt {
+func (w *Network) Housekeep(ctx context.Context, now time.Duration, owner chan<- func(context.Context)) {
+	switch {
+	case w.gossip != nil:
+		w.readvertise()
+	case w.cfg.Gossip.Bind == "" || w.moving || w.reading:
+	case w.keys == nil:
+		w.reading = true
+		w.servers.Go(func() { w.read(ctx, owner) })
+	case now >= w.retryAt:
 		w.retryAt = now + retryGossip
-		if err := w.Start(); err != nil {
-			w.log.Warn("gossip not started", slog.Any("error", err))
-		}
-		return
+		w.Start()
 	}
-	w.readvertise()
 }
 
 // retryGossip is the pause before a gossip that did not come back is tried again.
@@ -276,13 +306,13 @@ func (w *Network) Reload(ctx context.Context, owner chan<- func(context.Context)
 		w.log.Info("nothing to reload: gossip is not configured, and certificates are reloaded automatically")
 		return
 	}
-	keys, err := gossip.LoadKeys(w.cfg.Gossip.KeyFile)
-	if err != nil {
-		w.log.Warn("gossip keys not reloaded, keeping the old ones", slog.Any("error", err))
-		return
-	}
+	w.read(ctx, owner)
+}
+
+func (w *Network) read(ctx context.Context, owner chan<- func(context.Context)) {
+	keys, signers, err := w.files()
 	select {
-	case owner <- func(context.Context) { w.rekey(keys) }:
+	case owner <- func(context.Context) { w.loaded(keys, signers, err) }:
 	case <-ctx.Done():
 	}
 }

@@ -50,7 +50,7 @@ type lanes struct {
 // lane is the connection to one server in one term. The lock of lanes guards what has none of its own.
 type lane struct {
 	via    *http.Transport
-	term   secure.Term
+	term   *secure.Term
 	active int           // requests in progress
 	calls  int           // those of them that are no streams
 	over   chan struct{} // closed when the last call has ended on a connection that gets no more
@@ -87,7 +87,7 @@ func newLanes(k *secure.Keeper, open func(*lane) *http.Transport) *lanes {
 	return &lanes{keeper: k, open: open, chance: rand.Float64(), end: make(chan struct{}), used: map[string]*lane{}}
 }
 
-func (l *lanes) lane(t secure.Term) *lane {
+func (l *lanes) lane(t *secure.Term) *lane {
 	x := &lane{term: t, conns: map[*leaving]bool{}}
 	x.via = l.open(x)
 	return x

@@ -31,8 +31,7 @@ type Keeper struct {
 	mu     sync.Mutex
 	looked time.Time
 	stamps [3]fs.FileInfo
-	number uint64    // of the term that began when the files were last read
-	began  time.Time // when that was
+	term   *Term // since the files were last read
 	cert   *tls.Certificate
 	roots  *x509.CertPool
 	denied *Denials
@@ -116,7 +115,10 @@ func (k *Keeper) read() error {
 		}
 	}
 	k.roots, k.cert, k.stamps = roots, &cert, stamps
-	k.number, k.began = k.number+1, time.Now()
+	if k.term != nil {
+		k.term.over = time.Now()
+	}
+	k.term = &Term{ends: cert.Leaf.NotAfter, margin: Margin(cert.Leaf)}
 	return nil
 }
 

@@ -21,33 +21,34 @@ const (
 // Term is what a process's connections are made with between two changes of its files.
 // Connections live for weeks, and the other side refuses one whose certificate has ended.
 type Term struct {
-	number uint64
 	ends   time.Time
 	margin time.Duration
+	over   time.Time // when the files changed; of the keeper's lock, zero in the present term
 }
 
 // Term is the present one. It is asked for before the handshake.
-func (k *Keeper) Term() Term {
+func (k *Keeper) Term() *Term {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.look()
-	return Term{k.number, k.cert.Leaf.NotAfter, Margin(k.cert.Leaf)}
+	return k.term
 }
 
 // Over reports whether the certificate of the term has ended.
-func (t Term) Over() bool { return !time.Now().Before(t.ends) }
+func (t *Term) Over() bool { return !time.Now().Before(t.ends) }
 
 // Due is when a connection of an earlier term has to be replaced; false while the files
-// have not changed since. chance is 0 to 1, and each client has its own.
-func (k *Keeper) Due(t Term, chance float64) (at time.Time, due bool) {
+// have not changed since. chance is 0 to 1, and each client has its own. Later changes do
+// not put it off.
+func (k *Keeper) Due(t *Term, chance float64) (at time.Time, due bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.look()
-	if k.number == t.number {
+	if k.term == t {
 		return time.Time{}, false
 	}
-	spread := min(max(t.ends.Add(-t.margin).Sub(k.began), spreadLeast), spreadMost)
-	return k.began.Add(time.Duration(chance * float64(spread))), true
+	spread := min(max(t.ends.Add(-t.margin).Sub(t.over), spreadLeast), spreadMost)
+	return t.over.Add(time.Duration(chance * float64(spread))), true
 }
 
 // Margin is how long before the certificate ends what was made with it is replaced at the latest.
