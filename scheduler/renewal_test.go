@@ -39,6 +39,7 @@ type beats struct {
 	last             time.Time
 	gap              time.Duration // the longest between two messages
 	streams, refused int
+	tries            int // of workers
 }
 
 // serve answers each message of a stream, until the certificate that it began with ends.
@@ -76,6 +77,13 @@ func (b *beats) Place(ctx context.Context, x *connect.BidiStream[headroomv1.Plac
 }
 
 func (b *beats) Work(ctx context.Context, x *connect.BidiStream[headroomv1.WorkerMessage, headroomv1.WorkMessage]) error {
+	b.mu.Lock()
+	b.tries++
+	early := b.tries%2 == 0
+	b.mu.Unlock()
+	if listen.Prove(ctx, listen.Guest{}); early {
+		return connect.NewError(connect.CodeAlreadyExists, errors.New("the old stream is not over yet"))
+	}
 	return serve(ctx, b, x, &headroomv1.WorkMessage{})
 }
 

@@ -37,6 +37,15 @@ func (c *leaving) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write implements net.Conn.
+func (c *leaving) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err != nil && c.moved.Load() {
+		err = errMoved
+	}
+	return n, err
+}
+
 // Close implements net.Conn.
 func (c *leaving) Close() error {
 	c.closed(c)

@@ -149,16 +149,23 @@ func New(cfg Config) (*Worker, error) {
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.peers.Close()
 	defer w.stopAll()
-	wait := backoffMin
+	wait, moved := backoffMin, false
 	for failed := 1; ; failed++ {
 		began := time.Now()
 		err := w.session(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if rpc.Moved(err) {
+		again := moved && time.Since(began) < backoffMax
+		if moved = rpc.Moved(err); moved {
 			failed = 0
 			continue // at the same scheduler, with the renewed certificate
+		}
+		if again { // it may not have seen yet that the old stream is over
+			if !w.pause(ctx, backoffMin) {
+				return nil
+			}
+			continue
 		}
 		w.noteBroken(err)
 		w.at = (w.at + 1) % len(w.clients)

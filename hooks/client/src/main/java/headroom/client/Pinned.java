@@ -48,7 +48,7 @@ public final class Pinned extends X509ExtendedTrustManager {
   }
 
   /** Connects to schedulers of the CA whose certificate is in the file. */
-  public static SSLSocketFactory by(String file) throws IOException {
+  public static PinnedFiles by(String file) throws IOException {
     return by(file, "", "");
   }
 
@@ -56,7 +56,12 @@ public final class Pinned extends X509ExtendedTrustManager {
    * Like {@link #by(String)}, with a client certificate: PEM files of the chain and of the key, in PKCS #8; "" for
    * none.
    */
-  public static SSLSocketFactory by(String file, String certificate, String key) throws IOException {
+  public static PinnedFiles by(String file, String certificate, String key) throws IOException {
+    return new PinnedFiles(file, certificate, key);
+  }
+
+  /** Reads the files of {@link #by(String, String, String)}. */
+  static SSLSocketFactory read(String file, String certificate, String key) throws IOException {
     if (file.isEmpty()) {
       throw new IOException("https needs the file of the cluster's CA");
     }

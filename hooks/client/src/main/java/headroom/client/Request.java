@@ -12,7 +12,6 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import javax.net.ssl.HttpsURLConnection;
-import javax.net.ssl.SSLSocketFactory;
 
 /**
  * One request to Headroom's scheduler (docs/hooks.md). It ends within the timeout, however slowly the server sends, and
@@ -26,7 +25,7 @@ public final class Request {
   private final int timeoutMs;
 
   /** A request over TLS, or without TLS if tls is null. */
-  public Request(URL base, String path, int timeoutMs, SSLSocketFactory tls) throws IOException {
+  public Request(URL base, String path, int timeoutMs, PinnedFiles tls) throws IOException {
     // The scheduler is in the cluster; a proxy for the internet could not reach it.
     this.connection = (HttpURLConnection) new URL(base, path).openConnection(Proxy.NO_PROXY);
     this.path = path;
@@ -37,7 +36,7 @@ public final class Request {
     connection.setUseCaches(false);
     connection.setRequestProperty("Accept", "application/json");
     if (tls != null) {
-      ((HttpsURLConnection) connection).setSSLSocketFactory(tls);
+      ((HttpsURLConnection) connection).setSSLSocketFactory(tls.factory());
       ((HttpsURLConnection) connection).setHostnameVerifier((host, session) -> true); // the certificate names a role, not a host
     }
   }

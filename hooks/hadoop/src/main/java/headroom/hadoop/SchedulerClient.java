@@ -3,6 +3,7 @@ package headroom.hadoop;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import headroom.client.Pinned;
+import headroom.client.PinnedFiles;
 import headroom.client.Request;
 import java.io.IOException;
 import java.net.MalformedURLException;
@@ -13,7 +14,6 @@ import java.nio.file.InvalidPathException;
 import java.nio.file.Paths;
 import java.util.Collection;
 import java.util.SortedSet;
-import javax.net.ssl.SSLSocketFactory;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.security.Credentials;
 import org.slf4j.Logger;
@@ -30,7 +30,7 @@ final class SchedulerClient {
   private final int timeoutMs;
 
   /** Null in the clear. */
-  private final SSLSocketFactory tls;
+  private final PinnedFiles tls;
 
   /** The token of the job; "" for none. */
   private final String jobToken;
@@ -42,7 +42,7 @@ final class SchedulerClient {
     this(base, timeoutMs, null, "", "");
   }
 
-  private SchedulerClient(URL base, int timeoutMs, SSLSocketFactory tls, String jobToken, String tokenFile) {
+  private SchedulerClient(URL base, int timeoutMs, PinnedFiles tls, String jobToken, String tokenFile) {
     this.base = base;
     this.timeoutMs = timeoutMs;
     this.tls = tls;

@@ -1,6 +1,7 @@
 package headroom.spark;
 
 import headroom.client.JobToken;
+import headroom.client.PinnedFiles;
 import headroom.client.Request;
 import java.io.IOException;
 import java.net.URL;
@@ -10,7 +11,6 @@ import java.nio.file.InvalidPathException;
 import java.nio.file.Paths;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import javax.net.ssl.SSLSocketFactory;
 
 /**
  * Sends progress to Headroom's scheduler (docs/hooks.md). A report ends within the timeout, however slowly the server
@@ -34,13 +34,13 @@ final class SchedulerClient {
   private final int timeoutMs;
 
   /** Null in the clear. */
-  private final SSLSocketFactory tls;
+  private final PinnedFiles tls;
 
   SchedulerClient(URL base, String token, int timeoutMs) {
     this(base, token, "", "", timeoutMs, null);
   }
 
-  SchedulerClient(URL base, String token, String tokenFile, String application, int timeoutMs, SSLSocketFactory tls) {
+  SchedulerClient(URL base, String token, String tokenFile, String application, int timeoutMs, PinnedFiles tls) {
     this.base = base;
     this.token = token;
     this.tokenFile = tokenFile;

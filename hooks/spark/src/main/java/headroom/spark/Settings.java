@@ -1,6 +1,7 @@
 package headroom.spark;
 
 import headroom.client.Pinned;
+import headroom.client.PinnedFiles;
 import java.io.IOException;
 import java.net.MalformedURLException;
 import java.net.URL;
@@ -11,7 +12,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.UnaryOperator;
-import javax.net.ssl.SSLSocketFactory;
 
 /** The properties that the hook reads from Spark's conf. Errors in them are kept in words. */
 final class Settings {
@@ -73,7 +73,7 @@ final class Settings {
   final URL url;
 
   /** Null in the clear. */
-  final SSLSocketFactory tls;
+  final PinnedFiles tls;
 
   /** "" for an application that Headroom did not start: its id stands for it. */
   final String job;

@@ -1,5 +1,5 @@
 // Claims: a token goes only to a scheduler of the pinned authority; an https address without one is refused;
-// what is wrong with a file is said of that file.
+// what is wrong with a file is said of that file; files that change are read again.
 package headroom.spark;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -7,12 +7,14 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import headroom.client.Pinned;
+import headroom.client.PinnedFiles;
 import headroom.client.SecureScheduler;
 import java.io.IOException;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.HashMap;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -20,7 +22,11 @@ import org.junit.jupiter.api.io.TempDir;
 
 class PinnedTest {
   private static void report(SecureScheduler s, Path ca) throws Exception {
-    new SchedulerClient(new URL(s.url()), "secret", "", "", 30_000, Pinned.by(ca.toString())).report("{}".getBytes(StandardCharsets.UTF_8));
+    report(s, Pinned.by(ca.toString()));
+  }
+
+  private static void report(SecureScheduler s, PinnedFiles files) throws Exception {
+    new SchedulerClient(new URL(s.url()), "secret", "", "", 30_000, files).report("{}".getBytes(StandardCharsets.UTF_8));
   }
 
   @Test
@@ -44,8 +50,15 @@ class PinnedTest {
   void anotherAuthority(@TempDir Path dir, @TempDir Path elsewhere) throws Exception {
     try (SecureScheduler s = new SecureScheduler(dir, "headroom://scheduler/s1", FakeScheduler.EXACT);
         SecureScheduler other = new SecureScheduler(elsewhere, "headroom://scheduler/s1", FakeScheduler.EXACT)) {
-      assertThrows(IOException.class, () -> report(s, other.ca));
+      Path ca = Files.copy(other.ca, dir.resolve("renewed.pem"));
+      PinnedFiles files = Pinned.by(ca.toString());
+      assertThrows(IOException.class, () -> report(s, files));
       assertTrue(s.tokens.isEmpty());
+      Files.write(ca, new byte[0]);
+      assertThrows(IOException.class, () -> report(s, files), "half a file does not end the application");
+      Files.copy(s.ca, ca, StandardCopyOption.REPLACE_EXISTING);
+      report(s, files);
+      assertEquals("Bearer secret", s.tokens.take(), "files are read again when they change");
     }
   }
 

@@ -1,6 +1,7 @@
 package headroom.spark.pigeon;
 
 import headroom.client.Pinned;
+import headroom.client.PinnedFiles;
 import java.io.IOException;
 import java.net.MalformedURLException;
 import java.net.URL;
@@ -12,7 +13,6 @@ import java.util.Map;
 import java.util.function.UnaryOperator;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import javax.net.ssl.SSLSocketFactory;
 
 /** What the master's address and Spark's conf say. What is wrong with them ends the application at its start. */
 final class Options {
@@ -45,7 +45,7 @@ final class Options {
   final int patienceMs;
 
   /** Null in the clear. */
-  final SSLSocketFactory tls;
+  final PinnedFiles tls;
 
   private Options(String master, UnaryOperator<String> conf) {
     String ca = or(conf, CA, "");
