@@ -86,6 +86,3 @@ func (m Measure) cdf(t float64) (float64, error) {
 	below, _, err := m.law(t)
 	return below, err
 }
-
-// Sample draws one time.
-func (p PH) Sample(from Source) float64 { return newSampler(p).sample(from) }

@@ -50,6 +50,9 @@ type sampler struct {
 	phase  [][]int
 }
 
+// Sample draws one time.
+func (p PH) Sample(from Source) float64 { return newSampler(p).sample(from) }
+
 func newSampler(p PH) *sampler {
 	s := &sampler{first: make([]float64, p.Phases())}
 	sum := 0.0
