@@ -97,9 +97,13 @@ func TestKilledOnTheFrequencyRung(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	changed := 0
-	for range kills / 3 {
+	for i := 0; i < kills/3 || changed == 0 && i < kills; i++ {
 		child := l.child(t, config)
-		for end := time.Now().Add(20*time.Millisecond + time.Duration(rng.IntN(500))*time.Millisecond); time.Now().Before(end); {
+		wait := 20*time.Millisecond + time.Duration(rng.IntN(500))*time.Millisecond
+		if changed == 0 {
+			wait += time.Duration(i) * 50 * time.Millisecond // a busy machine starts powerd late
+		}
+		for end := time.Now().Add(wait); time.Now().Before(end); {
 			pause(min(time.Duration(rng.IntN(60))*time.Millisecond, time.Until(end)))
 			c.moveAnyhow(t, rng)
 		}
