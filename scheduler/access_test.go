@@ -78,7 +78,7 @@ func TestDevOpensOnlyWhatIsInTheClear(t *testing.T) {
 
 func TestClearConnectionsNeedDev(t *testing.T) {
 	t.Parallel()
-	files := "  ca: /etc/headroom/ca.crt                  # authority of the cluster\n"
+	files := "  ca: /etc/headroom/ca.crt                    # authority of the cluster\n"
 	if !strings.Contains(ExampleConfig, strings.TrimRight(files, "\n")) {
 		t.Fatal("the example has other files")
 	}
@@ -127,7 +127,7 @@ func TestSchedulersCertificateHasItsOwnRole(t *testing.T) {
 	f := testkit.NewCertificates(t).Files(secure.Operator, "scheduler")
 	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	cfg := Config{Dir: t.TempDir(), Listen: l.Addr().String(), Coordinators: []string{"127.0.0.1:1"}, TLS: secure.Config{CA: f.CA, Cert: f.Cert, Key: f.Key}}
-	if err := Run(t.Context(), cfg, l, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "needs a certificate of role scheduler") {
+	if err := Run(t.Context(), cfg, l, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "names operator/scheduler, needed is scheduler/NAME") {
 		t.Errorf("got %v", err)
 	}
 }
