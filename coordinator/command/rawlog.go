@@ -115,7 +115,7 @@ func commandWords(e rawEntry) string {
 		}
 		delete(parts, name)
 	}
-	for _, frame := range []string{"rules", "ignorable", "epoch", "at_us", "request_id", "check_revision"} {
+	for _, frame := range []string{"rules", "ignorable", "epoch", "at_us", "request_id", "caller", "user", "content", "check_revision"} {
 		delete(parts, frame)
 	}
 	what := strings.Join(slices.Sorted(maps.Keys(parts)), ", ")
