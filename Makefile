@@ -41,6 +41,7 @@ format-check:
 lint: ## golangci-lint, with the architecture rules, and the project's own checks
 	$(TOOL) golangci-lint run $(PACKAGES)
 	$(GO) run ./internal/vet/cmd/headroomvet -test=false $(PACKAGES)
+	$(GO) vet -tags guest ./test/vm/guest
 
 fmt: ## format all Go files
 	$(TOOL) golangci-lint fmt $(SOURCES)

@@ -286,17 +286,18 @@ func TestOfflineCPU(t *testing.T) {
 	t.Cleanup(func() { _ = policies.Close() })
 	all := testkit.Need(policies.Ceilings())(t)
 	t.Cleanup(func() { _ = all.Close() })
+	ceiling := func(*dvfs.Policy) units.Freq { return 1600 * units.Megahertz }
 	flip := func(on int) {
 		testkit.WriteFile(t, online, strconv.Itoa(on))
 	}
 	flip(0)
 	defer flip(1)
-	results := all.Set(1600 * units.Megahertz)
+	results := all.SetEach(ceiling)
 	if len(results) == 0 || results[0].Err != nil {
 		t.Errorf("the CPU that is there: %+v", results)
 	}
 	flip(1)
-	if results := all.Set(1600 * units.Megahertz); results.Err() != nil {
+	if results := all.SetEach(ceiling); results.Err() != nil {
 		t.Errorf("once it is back: %v", results.Err())
 	}
 }
