@@ -224,10 +224,11 @@ func checkSensor(ctx context.Context, s site, o *own) finding {
 	}
 	o.look()
 	p := o.total(rapl.Package)
-	if p == nil {
+	switch {
+	case p != nil:
+	case !o.packagesStill():
 		return finding{"sensor", checkFail, "package power unknown: a counter is unreadable or inconsistent", "powerd zone list shows the zone"}
-	}
-	if *p == 0 {
+	default:
 		return finding{"sensor", checkWarn, "the package counter does not advance", "cause: energy filtering, an emulator, or a virtual machine with a fake RAPL; see powerd sensor watch"}
 	}
 	return finding{"sensor", checkOK, "rapl; package power " + cli.Watts(*p), ""}
