@@ -72,7 +72,8 @@ func (s *Sensors) openZone(name string) {
 		return
 	}
 	a, err := sysfs.Open(s.root, join(dir, "temp"))
-	if err != nil {
+	if err != nil || len(s.zones) >= sensorsMax {
+		closeAttr(a)
 		return
 	}
 	id, _ := number(name, "thermal_zone")
