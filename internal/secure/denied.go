@@ -109,6 +109,9 @@ func (d *Denials) Check(c *x509.Certificate) error {
 
 // ReadDenials reads the file that WriteDenials makes. None is no error.
 func ReadDenials(path string) ([]Denial, error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("secure: %s: not a regular file", path) // a FIFO would hold the start
+	}
 	data, err := os.ReadFile(filepath.Clean(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
