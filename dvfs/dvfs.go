@@ -58,7 +58,7 @@ func openSet(root *os.Root, open sysfs.Opener) (*Set, error) {
 		return nil, err
 	}
 	if len(s.policies) == 0 {
-		return nil, errors.Join(append(failed, fmt.Errorf("dvfs: %s: %w", cpufreqDir, ErrNoPolicy))...)
+		return nil, noPolicy(s.root, failed)
 	}
 	return s, nil
 }

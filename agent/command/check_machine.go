@@ -327,6 +327,9 @@ func checkLadder(s site, o *own) finding {
 		return finding{"ladder", checkOK, "rapl: limits of " + plural(limits, "package", "packages"), ""}
 	}
 	set, err := dvfs.Open(o.root)
+	if errors.Is(err, dvfs.ErrOldLayout) {
+		none += "; " + dvfs.ErrOldLayout.Error()
+	}
 	if err == nil {
 		defer func() { _ = set.Close() }()
 		if _, _, err := o.tryCeilings(); !unusable(err) && controls.DeniedFreq(set.Policies()) == "" {

@@ -18,6 +18,9 @@ const (
 	BootIDFile    = "proc/sys/kernel/random/boot_id"
 )
 
+// uninitialized stands in machine-id until the first boot is complete (machine-id(5)).
+const uninitialized = "uninitialized"
+
 // Identity is who this process is.
 type Identity struct {
 	Machine string
@@ -53,6 +56,13 @@ func ReadIdentity(root *os.Root) (Identity, error) {
 			Code: "no-identity", Exit: cli.ExitUsage, Err: errors.Join(errNoIdentity, err),
 			Message: fmt.Sprintf("machine identity unknown: %s and %s must be readable", machineIDFile, BootIDFile),
 			Hint:    "systemd-machine-id-setup creates a machine id",
+		}
+	}
+	if machine == uninitialized {
+		return Identity{}, &cli.Error{
+			Code: "no-identity", Exit: cli.ExitUsage, Err: errNoIdentity,
+			Message: fmt.Sprintf("machine identity unknown: %s is %q, as in an image that has not booted yet; machines made from it could not be told apart", machineIDFile, machine),
+			Hint:    "systemd-machine-id-setup creates a machine id; in an image leave the file empty, so that each machine makes its own",
 		}
 	}
 	var b [8]byte
