@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// oldLayout is where kernels before 4.3 show cpufreq: a folder for each CPU, and no policies, which
-// tell the CPUs that share a frequency.
+// oldLayout is where kernels before 4.3 show cpufreq: for each CPU, without policies that tell which
+// CPUs share a frequency.
 const oldLayout = "sys/devices/system/cpu/cpu0/cpufreq/scaling_driver"
 
 // ErrOldLayout reports such a kernel.
@@ -16,7 +16,7 @@ var ErrOldLayout = errors.New("this kernel shows cpufreq below each CPU only; po
 // noPolicy is the error of a machine without policies; failed are those that could not be opened.
 func noPolicy(root *os.Root, failed []error) error {
 	if _, err := root.Stat(oldLayout); err == nil && len(failed) == 0 {
-		return fmt.Errorf("dvfs: %s: %w: %w", cpufreqDir, ErrNoPolicy, ErrOldLayout)
+		failed = append(failed, ErrOldLayout)
 	}
 	return errors.Join(append(failed, fmt.Errorf("dvfs: %s: %w", cpufreqDir, ErrNoPolicy))...)
 }

@@ -335,11 +335,9 @@ func checkHost(host string) error {
 	if nameForm.MatchString(host) {
 		return nil
 	}
-	name := strings.Trim(regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(host, "-"), "-.")
-	if !nameForm.MatchString(name) {
-		name = "n01"
-	}
-	return badConfig(fmt.Sprintf("node: the name of this host, %q, is no node name", host), fmt.Sprintf("set it, for example node: %s; names have letters, digits, '-' and '.'", name))
+	like := strings.Trim(regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(host, "-"), "-.")
+	return badConfig(fmt.Sprintf("node: the name of this host, %q, is no node name", host),
+		fmt.Sprintf("set it, for example node: %s; names have at most 63 letters, digits, '-' and '.'", cmp.Or(nameForm.FindString(like), "n01")))
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)

@@ -3,6 +3,7 @@
 package statedir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -55,22 +56,14 @@ func (d OS) Read(name string) ([]byte, error) {
 	return os.ReadFile(d.Path(name))
 }
 
-// Regular is ErrNotRegular, with what stands there, unless path is a regular file or nothing.
+// Regular is ErrNotRegular, with the kind of what stands there, unless path is a regular file or nothing.
 func Regular(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().IsRegular() {
 		return nil //nolint:nilerr // opening it tells the same
 	}
-	what := "a device or socket"
-	switch info.Mode().Type() {
-	case os.ModeDir:
-		what = "a directory"
-	case os.ModeSymlink:
-		what = "a symbolic link"
-	case os.ModeNamedPipe:
-		what = "a FIFO"
-	}
-	return fmt.Errorf("agent: %s is %s: %w", path, what, ErrNotRegular)
+	kinds := map[os.FileMode]string{os.ModeDir: "directory", os.ModeSymlink: "symbolic link", os.ModeNamedPipe: "FIFO"}
+	return fmt.Errorf("agent: %s is a %s: %w", path, cmp.Or(kinds[info.Mode().Type()], "device or socket"), ErrNotRegular)
 }
 
 // Durable replaces the file, then makes file and directory entry durable.
