@@ -127,7 +127,10 @@ func (d *fullDisk) check(name string) error {
 }
 
 func (d *fullDisk) Durable(name string, data []byte) error {
-	return errors.Join(d.check(name), d.Disk.Durable(name, data))
+	if err := d.check(name); err != nil {
+		return err
+	}
+	return d.Disk.Durable(name, data)
 }
 
 func (d *fullDisk) Replace(name string, data []byte) error {
