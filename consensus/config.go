@@ -168,6 +168,11 @@ type Config struct {
 	// The transport is closed by then, so that the others elect. It must not
 	// return in production; where it does, the group never writes again.
 	Fatal func(error)
+	// Routine reports whether the proposer of an entry may be answered up to a second before the
+	// server's mark holds it (see mark.go): a tick. nil: there is none.
+	Routine func(data []byte) bool
+	// Incarnation returns the cluster's incarnation, for the mark; nil is 0.
+	Incarnation func() uint64
 	// Secure, when set, wraps every connection between the servers in TLS: both
 	// sides show a certificate of a server.
 	Secure *secure.Keeper

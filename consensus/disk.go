@@ -137,12 +137,7 @@ func own(cfg Config, stores *Stores) error {
 		return fmt.Errorf("consensus: read the log's owner: %w", err)
 	}
 	if len(owner) > 0 && string(owner) != cfg.ID {
-		return &cli.Error{
-			Code: "conflict", Exit: cli.ExitConflict,
-			Message: fmt.Sprintf("the log in %s belongs to server %s; this is server %s", cfg.Dir, owner, cfg.ID),
-			Hint:    "give every server a directory of its own, and keep it when the server moves",
-			Err:     errForeignLog,
-		}
+		return cfg.foreign("the log", string(owner))
 	}
 	if len(owner) > 0 {
 		return nil
@@ -151,6 +146,16 @@ func own(cfg Config, stores *Stores) error {
 		return fmt.Errorf("consensus: store the log's owner: %w", err)
 	}
 	return nil
+}
+
+// foreign is the refusal of what another server has written.
+func (c Config) foreign(what, owner string) error {
+	return &cli.Error{
+		Code: "conflict", Exit: cli.ExitConflict,
+		Message: fmt.Sprintf("%s in %s belongs to server %s; this is server %s", what, c.Dir, owner, c.ID),
+		Hint:    "give every server a directory of its own, and keep it when the server moves",
+		Err:     errForeignLog,
+	}
 }
 
 // storeFounders notes the list that this server was configured with when its

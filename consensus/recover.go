@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/hashicorp/raft"
 
 	"headroom/internal/cli"
+	"headroom/internal/durable"
 )
 
 // keyTerm is raft's own key of the current term.
@@ -79,6 +81,10 @@ func Recover(cfg Config, m Machine, founders []Server) error {
 	return withLog(cfg, func(rc *raft.Config, stores *Stores) error {
 		if err := errors.Join(storeFounders(founders, stores), storeOrigin(newOrigin(), stores.Stable)); err != nil {
 			return err
+		}
+		// What was acknowledged and is not here is given up. The next start begins a new mark.
+		if err := durable.Remove(durable.OS{}, filepath.Join(cfg.Dir, markFile)); err != nil && cfg.Dir != "" {
+			return fmt.Errorf("consensus: %w", err)
 		}
 		_, loop := raft.NewInmemTransport("")
 		defer func() { _ = loop.Close() }()

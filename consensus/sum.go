@@ -37,10 +37,14 @@ func hasMagic(e *raft.Log) bool {
 // sum is CRC-32C, which processors have an instruction for, over all that an
 // entry means.
 func sum(e *raft.Log) []byte {
+	return binary.BigEndian.AppendUint32(wantsSum(), sumOf(e))
+}
+
+func sumOf(e *raft.Log) uint32 {
 	head := binary.BigEndian.AppendUint64(nil, e.Index)
 	head = binary.BigEndian.AppendUint64(head, e.Term)
 	head = append(head, byte(e.Type))
-	return binary.BigEndian.AppendUint32(wantsSum(), crc(append(head, e.Data...)))
+	return crc(append(head, e.Data...))
 }
 
 // addSum gives an entry its sum before it is written: on the leader, which alone
