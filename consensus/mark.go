@@ -59,17 +59,22 @@ type Acknowledged struct {
 	Term      uint64 `json:"term"`
 	Voted     uint64 `json:"voted,omitempty"`
 	Candidate []byte `json:"candidate,omitempty"`
-	// Entry is the end of the log, EntryTerm its term, Sum its checksum; 0 is unknown.
+	// Entry is the end of the log, EntryTerm its term.
 	Entry     uint64 `json:"entry"`
 	EntryTerm uint64 `json:"entry_term"`
-	Sum       uint32 `json:"sum,omitempty"`
+	// Command is the last entry with a command, Sum its checksum; 0 is unknown.
+	Command uint64 `json:"command,omitempty"`
+	Sum     uint32 `json:"sum,omitempty"`
 }
 
-// ends makes an entry the end of the log; nil is an empty one.
+// ends makes an entry the end of the log.
 func (a *Acknowledged) ends(e *raft.Log) {
-	a.Entry, a.EntryTerm, a.Sum = e.Index, e.Term, 0
-	if e.Type == raft.LogCommand {
-		a.Sum = sumOf(e)
+	a.Entry, a.EntryTerm = e.Index, e.Term
+	switch {
+	case e.Type == raft.LogCommand:
+		a.Command, a.Sum = e.Index, sumOf(e)
+	case a.Command >= e.Index:
+		a.Command, a.Sum = 0, 0 // it was cut off
 	}
 }
 
@@ -407,16 +412,16 @@ func (a Acknowledged) missingVote(stable raft.StableStore) (why, err error) {
 func (a Acknowledged) differs(log raft.LogStore) (why, err error) {
 	var e raft.Log
 	first, err := log.FirstIndex()
-	if err != nil || a.Sum == 0 || first == 0 || a.Entry < first {
+	if err != nil || first == 0 || a.Command < first {
 		return nil, err
 	}
-	if last, err := log.LastIndex(); err != nil || a.Entry > last {
+	if last, err := log.LastIndex(); err != nil || a.Command > last {
 		return nil, err
 	}
-	if err := log.GetLog(a.Entry, &e); err != nil {
-		return nil, fmt.Errorf("consensus: read entry %d: %w", a.Entry, err)
+	if err := log.GetLog(a.Command, &e); err != nil {
+		return nil, fmt.Errorf("consensus: read entry %d: %w", a.Command, err)
 	}
-	if e.Term == a.EntryTerm && sumOf(&e) != a.Sum {
+	if sumOf(&e) != a.Sum {
 		return fmt.Errorf("entry %d of term %d is not the one that this server has acknowledged: %w", e.Index, e.Term, errForeignLog), nil
 	}
 	return nil, nil

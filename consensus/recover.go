@@ -82,9 +82,8 @@ func Recover(cfg Config, m Machine, founders []Server) error {
 		if err := errors.Join(storeFounders(founders, stores), storeOrigin(newOrigin(), stores.Stable)); err != nil {
 			return err
 		}
-		// What was acknowledged and is not here is given up. The next start begins a new mark.
-		if err := durable.Remove(durable.OS{}, filepath.Join(cfg.Dir, markFile)); err != nil && cfg.Dir != "" {
-			return fmt.Errorf("consensus: %w", err)
+		if err := keepTerm(cfg, stores); err != nil {
+			return err
 		}
 		_, loop := raft.NewInmemTransport("")
 		defer func() { _ = loop.Close() }()
@@ -94,6 +93,30 @@ func Recover(cfg Config, m Machine, founders []Server) error {
 		}
 		return nil
 	})
+}
+
+// keepTerm gives up what was acknowledged and is not here, but no term goes back: the stable store
+// may be lost. The next start begins a new mark.
+func keepTerm(cfg Config, stores *Stores) error {
+	last, _, err := lastEntry(stores)
+	if err != nil {
+		return err
+	}
+	term, err := stores.Stable.GetUint64([]byte(keyTerm))
+	if err != nil && !isNotFound(err) {
+		return fmt.Errorf("consensus: read the term: %w", err)
+	}
+	if cfg.Dir != "" {
+		a := ReadAcknowledged(cfg.Dir)
+		last = max(last, a.Term, a.EntryTerm)
+		if err := durable.Remove(durable.OS{}, filepath.Join(cfg.Dir, markFile)); err != nil {
+			return fmt.Errorf("consensus: %w", err)
+		}
+	}
+	if err := stores.Stable.SetUint64([]byte(keyTerm), max(term, last)); err != nil {
+		return fmt.Errorf("consensus: store the term: %w", err)
+	}
+	return nil
 }
 
 // ReadEnd tells where the log of a stopped server ends.
