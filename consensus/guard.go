@@ -49,7 +49,7 @@ func (g *guard) do(what string, write func() error) error {
 		g.wire.trip(fmt.Errorf("consensus: %s after %v: %w", what, g.deadline, ErrWriteDeadline))
 	})
 	done := g.pace.begin()
-	err := write()
+	err := caught(write)
 	done()
 	late.Stop()
 	if err == nil {
@@ -127,21 +127,12 @@ func (l guardedLog) DeleteRange(first, last uint64) error {
 
 // before is the end of a log that is cut from an entry on.
 func (l guardedLog) before(first uint64) (raft.Log, error) {
-	end := raft.Log{Type: raft.LogNoop}
-	snaps, err := l.snapshots.List()
-	if err != nil {
-		return end, fmt.Errorf("consensus: list the snapshots: %w", err)
-	}
-	for _, s := range snaps {
-		if s.Index > end.Index {
-			end.Index, end.Term = s.Index, s.Term
-		}
-	}
+	term, index, err := newestSnapshot(l.snapshots)
 	var e raft.Log
-	if first-1 > end.Index && l.LogStore.GetLog(first-1, &e) == nil {
+	if err == nil && first-1 > index && l.LogStore.GetLog(first-1, &e) == nil {
 		return e, nil
 	}
-	return end, nil
+	return raft.Log{Type: raft.LogNoop, Index: index, Term: term}, err
 }
 
 // keep waits for the mark. Where there will be none, the goroutine goes no further.

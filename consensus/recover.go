@@ -21,7 +21,12 @@ type End struct {
 	Term, Index uint64
 	// Servers of the group by this log.
 	Servers []Server
+	// Acknowledged is what this server has acknowledged; the zero value if that is unknown.
+	Acknowledged Acknowledged
 }
+
+// Lacks reports whether the log ends before what its server has acknowledged.
+func (e End) Lacks() bool { return e.Acknowledged.behind(e.Term, e.Index) }
 
 // Seed is what a new log begins with.
 type Seed struct {
@@ -132,6 +137,9 @@ func ReadEnd(cfg Config) (End, error) {
 			end.Servers = append(end.Servers, Server{ID: string(s.ID), Address: string(s.Address)})
 		}
 		end.Term, end.Index, err = lastEntry(stores)
+		if cfg.Dir != "" {
+			end.Acknowledged = ReadAcknowledged(cfg.Dir)
+		}
 		return err
 	})
 	return end, err
@@ -139,14 +147,8 @@ func ReadEnd(cfg Config) (End, error) {
 
 // lastEntry is the newest of the log and the snapshots.
 func lastEntry(stores *Stores) (term, index uint64, err error) {
-	snaps, err := stores.Snapshots.List()
-	if err != nil {
-		return 0, 0, fmt.Errorf("consensus: list the snapshots: %w", err)
-	}
-	for _, s := range snaps {
-		if s.Index > index {
-			term, index = s.Term, s.Index
-		}
+	if term, index, err = newestSnapshot(stores.Snapshots); err != nil {
+		return 0, 0, err
 	}
 	last, err := stores.Log.LastIndex()
 	if err != nil || last <= index {
@@ -157,6 +159,20 @@ func lastEntry(stores *Stores) (term, index uint64, err error) {
 		return 0, 0, fmt.Errorf("consensus: read entry %d: %w", last, err)
 	}
 	return e.Term, e.Index, nil
+}
+
+// newestSnapshot is where the newest snapshot ends; 0 without one.
+func newestSnapshot(store raft.SnapshotStore) (term, index uint64, err error) {
+	snaps, err := store.List()
+	if err != nil {
+		return 0, 0, fmt.Errorf("consensus: list the snapshots: %w", err)
+	}
+	for _, s := range snaps {
+		if s.Index > index {
+			term, index = s.Term, s.Index
+		}
+	}
+	return term, index, nil
 }
 
 // withLog opens the log of a stopped server: it must exist, be this server's,

@@ -78,6 +78,13 @@ func scan(cfg Config, stores *Stores) error {
 	if err != nil {
 		return err
 	}
+	_, snapshot, err := newestSnapshot(stores.Snapshots)
+	if err != nil {
+		return err
+	}
+	if first > snapshot+1 {
+		return damaged(cfg.Dir, fmt.Sprintf("its first entry is %d, and no snapshot that can be read reaches it", first), errCorrupt)
+	}
 	for i := first; i <= last; i++ {
 		var e raft.Log
 		err := stores.Log.GetLog(i, &e)

@@ -124,6 +124,7 @@ func (s *server) identify() error {
 // stores and a transport in memory.
 func (s *server) join(c consensus.Config) (err error) {
 	c.ID, c.Servers, c.Join, c.Logger = s.cfg.ID, s.cfg.peers(), len(s.cfg.Join) > 0 || s.foundedElsewhere(c.Dir), s.logger
+	c.Routine, c.Incarnation = ledger.IsTick, s.machine.Incarnation
 	if s.group, err = consensus.Open(c, s.machine); err != nil {
 		return err
 	}

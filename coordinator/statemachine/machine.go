@@ -103,6 +103,13 @@ func (m *Machine) InForce() int {
 	return cmp.Or(m.state.Rules, int(m.Rules))
 }
 
+// Incarnation is the cluster's; 0 while there is none.
+func (m *Machine) Incarnation() uint64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.state.Epoch.Incarnation
+}
+
 // Snapshot implements consensus.Machine.
 func (m *Machine) Snapshot() ([]byte, error) {
 	m.mu.RLock()
