@@ -173,6 +173,9 @@ type Config struct {
 	Routine func(data []byte) bool
 	// Incarnation returns the cluster's incarnation, for the mark; nil is 0.
 	Incarnation func() uint64
+	// Check reports why this version cannot apply an entry; nil: it can apply all. An entry of the
+	// log that it cannot apply ends Open, not the server in the middle of its start.
+	Check func(data []byte) error
 	// Secure, when set, wraps every connection between the servers in TLS: both
 	// sides show a certificate of a server.
 	Secure *secure.Keeper

@@ -95,10 +95,13 @@ func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
 		LogStore: g.checked, snapshots: stores.Snapshots, guard: g.guard, mark: g.mark, routine: g.routineEntry, leads: g.leadsIn,
 	}
 	stable := guardedStable{StableStore: stores.Stable, guard: g.guard, mark: g.mark}
-	r, err := raft.NewRaft(rc, adapter{m}, log, stable, stores.Snapshots, trans)
+	r, err := raft.NewRaft(rc, adapter{m, g.cannotRead}, log, stable, stores.Snapshots, trans)
 	if err != nil {
 		trans.cut()
 		g.checked.Close()
+		if g.unread != nil {
+			err = cfg.unreadable(g.unread)
+		}
 		return nil, errors.Join(fmt.Errorf("consensus: start %s: %w", cfg.ID, err), g.mark.close())
 	}
 	g.start(r)

@@ -35,6 +35,7 @@ type Group struct {
 	wire        *tripwire
 	guard       *guard
 	mark        *mark // nil without a directory
+	unread      error // of the last snapshot, before raft runs
 	notify      <-chan bool
 	stop        chan struct{} // closed when raft has ended
 	dead        chan struct{} // closed when the log cannot be trusted
@@ -90,6 +91,17 @@ func (g *Group) fail(err error) {
 	default:
 	}
 	g.cfg.Fatal(err)
+}
+
+// cannotRead takes the error of a snapshot that the machine cannot read. At the start raft tries an
+// older one. Later the snapshot is the leader's, which would send it again and again.
+func (g *Group) cannotRead(err error) {
+	select {
+	case <-g.ready:
+		g.wire.trip(err)
+	default:
+		g.unread = err
+	}
 }
 
 // watch follows raft's leadership until raft has ended.

@@ -340,10 +340,7 @@ func checkMark(cfg Config, stores *Stores) (Acknowledged, error) {
 	case why == nil:
 		return a, nil
 	case errors.Is(why, errNewerMark):
-		return begin, &cli.Error{
-			Code: "newer-state", Exit: cli.ExitFailed, Err: why, Message: fmt.Sprintf("%s: %v", filepath.Join(cfg.Dir, markFile), why),
-			Hint: "start the version that wrote it, or a newer one",
-		}
+		return begin, cfg.unreadable(fmt.Errorf("%s: %w", markFile, why))
 	}
 	return begin, cfg.lost(why.Error(), why)
 }

@@ -93,7 +93,7 @@ func Recover(cfg Config, m Machine, founders []Server) error {
 		_, loop := raft.NewInmemTransport("")
 		defer func() { _ = loop.Close() }()
 		alone := configuration([]Server{cfg.own()})
-		if err := raft.RecoverCluster(rc, adapter{m}, stores.Log, stores.Stable, stores.Snapshots, loop, alone); err != nil {
+		if err := raft.RecoverCluster(rc, adapter{machine: m}, stores.Log, stores.Stable, stores.Snapshots, loop, alone); err != nil {
 			return fmt.Errorf("consensus: recover %s: %w", cfg.Dir, err)
 		}
 		return nil

@@ -94,6 +94,11 @@ func scan(cfg Config, stores *Stores) error {
 		case err == nil:
 			err = checkSum(&e)
 		}
+		if err == nil && i > snapshot && e.Type == raft.LogCommand && cfg.Check != nil {
+			if _, data, bad := unseal(e.Data); bad == nil && cfg.Check(data) != nil {
+				return cfg.unreadable(fmt.Errorf("entry %d: %w", i, cfg.Check(data)))
+			}
+		}
 		if err != nil {
 			return damaged(cfg.Dir, fmt.Sprintf("entry %d in %s", i, filepath.Join(cfg.Dir, "log", segmentOf(cfg.Dir, i))), err)
 		}
@@ -120,6 +125,14 @@ func checkSnapshots(cfg Config, stores *Stores) error {
 		return nil
 	}
 	return damaged(cfg.Dir, "no snapshot can be read", errors.Join(bad...))
+}
+
+// unreadable is the refusal of a state of another version.
+func (c Config) unreadable(err error) error {
+	return &cli.Error{
+		Code: "other-version", Exit: cli.ExitFailed, Message: fmt.Sprintf("this version cannot read the state in %s: %v", c.Dir, err),
+		Hint: "start the version that wrote it, or a newer one (docs/upgrade.md)", Err: errors.Join(errUnreadable, err),
+	}
 }
 
 // damaged is the refusal of a log that is not what was written.
