@@ -168,6 +168,14 @@ type Config struct {
 	// The transport is closed by then, so that the others elect. It must not
 	// return in production; where it does, the group never writes again.
 	Fatal func(error)
+	// Routine reports whether the proposer of an entry may be answered up to a second before the
+	// server's mark holds it (see mark.go): a tick. nil: there is none.
+	Routine func(data []byte) bool
+	// Incarnation returns the cluster's incarnation, for the mark; nil is 0.
+	Incarnation func() uint64
+	// Check reports why this version cannot apply an entry; nil: it can apply all. An entry of the
+	// log that it cannot apply ends Open, not the server in the middle of its start.
+	Check func(data []byte) error
 	// Secure, when set, wraps every connection between the servers in TLS: both
 	// sides show a certificate of a server.
 	Secure *secure.Keeper

@@ -34,6 +34,8 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+
+	"headroom/internal/durable"
 )
 
 // Open starts this server. It returns as soon as the log is read; an election
@@ -67,6 +69,10 @@ func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
 	if err := scan(cfg, stores); err != nil {
 		return nil, err
 	}
+	begin, err := checkMark(cfg, stores)
+	if err != nil {
+		return nil, err
+	}
 	if err := found(cfg, rc, stores); err != nil {
 		return nil, err
 	}
@@ -80,13 +86,23 @@ func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
 	}
 	g := newGroup(cfg, trans, notify)
 	g.checked = newCheckedLog(stores.Log, cfg.Logger, g.wire.trip)
-	log := guardedLog{LogStore: g.checked, guard: g.guard}
-	stable := guardedStable{StableStore: stores.Stable, guard: g.guard}
-	r, err := raft.NewRaft(rc, adapter{m}, log, stable, stores.Snapshots, trans)
+	if g.mark, err = openMark(durable.OS{}, cfg.Dir, begin, g.guard, g.identify); err != nil {
+		trans.cut()
+		g.checked.Close()
+		return nil, err
+	}
+	log := guardedLog{
+		LogStore: g.checked, snapshots: stores.Snapshots, guard: g.guard, mark: g.mark, routine: g.routineEntry, leads: g.leadsIn,
+	}
+	stable := guardedStable{StableStore: stores.Stable, guard: g.guard, mark: g.mark}
+	r, err := raft.NewRaft(rc, adapter{m, g.cannotRead}, log, stable, stores.Snapshots, trans)
 	if err != nil {
 		trans.cut()
 		g.checked.Close()
-		return nil, fmt.Errorf("consensus: start %s: %w", cfg.ID, err)
+		if g.unread != nil {
+			err = cfg.unreadable(g.unread)
+		}
+		return nil, errors.Join(fmt.Errorf("consensus: start %s: %w", cfg.ID, err), g.mark.close())
 	}
 	g.start(r)
 	return g, nil
