@@ -376,7 +376,7 @@ func TestRestoreGoesOnPastWhatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.n.records.Journal.Controls = b.n.records.Journal.Controls[1:]
-	if out := originals.PutBack(b.n.root, b.n.records.Journal, b.n.records.Trail, originals.FilesOnly); out.Failed != 0 {
+	if out := originals.PutBack(b.n.files, b.n.records.Journal, b.n.records.Trail, originals.FilesOnly); out.Failed != 0 {
 		t.Errorf("once it is there again: %+v", out)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"headroom/lease"
 	"headroom/rapl"
 	"headroom/rapl/msr"
+	"headroom/rapl/sysfs"
 	"headroom/units"
 )
 
@@ -65,7 +66,8 @@ type Memory struct {
 // Machine is the node's devices. It belongs to the owner goroutine.
 type Machine struct {
 	Root     *os.Root
-	Tree     *rapl.Tree // nil: no RAPL
+	Files    *sysfs.Files // below Root
+	Tree     *rapl.Tree   // nil: no RAPL
 	Packages []*Package
 	Memories []*Memory
 	mirrors  *rapl.Mirrors
@@ -84,8 +86,8 @@ type Machine struct {
 
 // Open finds the node's devices. What is missing lowers the rung; only a
 // tree that cannot be read at all is an error.
-func Open(root *os.Root, cfg *config.Config, open func(*os.Root) (*rapl.Tree, error), enforce bool) (*Machine, error) {
-	m := &Machine{Root: root, cpu: openCPUUse(root)}
+func Open(files *sysfs.Files, cfg *config.Config, open func(*os.Root) (*rapl.Tree, error), enforce bool) (*Machine, error) {
+	m := &Machine{Root: files.Root(), Files: files, cpu: openCPUUse(files.Root())}
 	if err := m.openRAPL(cfg.Controls, open, enforce); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
