@@ -286,13 +286,27 @@ func (c *controller) excessWall() (units.Power, bool) {
 			return max(0, c.cfg.Power.Rated-c.caps.now), true
 		}
 		over, ok := c.machine.Excess()
-		return units.FromWatts(over.Watts() / c.cfg.Power.SupplyEfficiency), ok
+		return units.FromWatts(over.Watts()/c.cfg.Power.SupplyEfficiency) + c.act.Excess, ok
 	case capping.RungFreq:
 		charge, ok := c.machine.Freq.Charge()
 		return max(0, charge-c.caps.now), ok
 	case capping.RungNone, capping.RungBandwidth, capping.RungDCMI:
 	}
 	return 0, false
+}
+
+// floor returns the lowest cap that the node can hold: power.floor, or what the rung in use
+// reaches at its lowest if that is more.
+func (c *controller) floor() units.Power {
+	least := units.Power(0)
+	switch m := c.machine; {
+	case c.mode != holding:
+	case m.Ladder.Use == capping.RungFreq:
+		least = m.Freq.Config.Least()
+	case m.PackageLeast() > 0:
+		least = c.meter.Model.Wall(m.PackageLeast(), 0)
+	}
+	return max(c.cfg.Power.Floor, min(least, c.cfg.Power.Rated))
 }
 
 // bound returns the most that the node is about to hold.
@@ -334,7 +348,11 @@ func (c *controller) mayWriteOver(now, last time.Duration) bool {
 
 // watch raises health items about the cap.
 func (c *controller) watch() {
-	c.health.Warn(c.mode == holding && c.rail() == capping.AtFloor, "cap-below-floor",
-		"the cap is below the lowest limit of the processor", "raise power.floor in powerd.yaml to the power that the node can hold")
+	text, least := "the cap is below the lowest limit of the processor", c.floor()
+	if least > c.cfg.Power.Floor {
+		text = fmt.Sprintf("the node cannot hold less than %v, and is charged at least that; power.floor is %v: %s", least, c.cfg.Power.Floor, c.machine.Ladder.Why)
+	}
+	c.health.Warn(c.mode == holding && (c.rail() == capping.AtFloor || least > c.cfg.Power.Floor), "cap-below-floor",
+		text, "raise power.floor in powerd.yaml to the power that the node can hold")
 	c.watchSprint()
 }

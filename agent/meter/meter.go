@@ -59,6 +59,7 @@ func New(cfg *config.Config, log *slog.Logger, health *health.Items) *Meter {
 // Attach gives the meter its machine, and the model that the configuration tells.
 func (w *Meter) Attach(m *machine.Machine) {
 	w.machine, w.Model = m, w.cfg.Model(m.PackageMax(), m.HasDRAM())
+	w.Model.PackageLeast = m.PackageLeast()
 }
 
 // Start begins to ask the BMC. It never waits, and what is wrong never stops
