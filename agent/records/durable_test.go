@@ -14,6 +14,7 @@ import (
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 	"headroom/internal/testkit"
+	"headroom/rapl/sysfs"
 )
 
 // synced is a state directory of which only what was made durable is left.
@@ -42,11 +43,13 @@ func TestControlMetLaterIsSavedFirst(t *testing.T) {
 	}
 	root := testkit.Need(os.OpenRoot(dir))(t)
 	defer func() { _ = root.Close() }()
+	files := testkit.Need(sysfs.NewFiles(root))(t)
+	defer func() { _ = files.Close() }()
 	cfg := config.Defaults()
 	cfg.Node, cfg.StateDir = "n01", t.TempDir()
 	d := synced{statedir.OS{Dir: cfg.StateDir}, map[string][]byte{}}
 	r := New(&cfg, slog.New(slog.DiscardHandler), health.New(slog.New(slog.DiscardHandler)), d)
-	testkit.Check(t, r.Load(root))
+	testkit.Check(t, r.Load(files))
 	ceiling := func(name string) originals.Control {
 		return originals.Control{Path: name, Kind: originals.Frequency, Label: name, Read: func() (originals.Value, error) {
 			return originals.Value{Number: 2_400_000}, nil
