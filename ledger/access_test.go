@@ -216,7 +216,8 @@ func TestDenials(t *testing.T) {
 	do(t, s, deny(20, ledger.Denial{Identity: "node/n02"}))
 	do(t, s, deny(30, ledger.Denial{Identity: "node/n02"})) // its second certificate was stolen too
 	want := []ledger.Denial{
-		{Serial: "ab", At: 7, Actor: "mia", Reason: "stolen"}, {Identity: "node/n01", At: 10, Actor: "mia", Reason: "stolen"},
+		{Serial: "ab", At: 7, Actor: "mia", Reason: "stolen"},
+		{Identity: "node/n01", At: 10, Actor: "mia", Reason: "stolen"},
 		{Identity: "node/n02", At: 30, Actor: "mia", Reason: "stolen"},
 	}
 	if got := s.DeniedByKey(); !slices.Equal(got, want) {
