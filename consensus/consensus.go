@@ -94,7 +94,7 @@ func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
 	log := guardedLog{
 		LogStore: g.checked, snapshots: stores.Snapshots, guard: g.guard, mark: g.mark, routine: g.routineEntry, leads: g.leadsIn,
 	}
-	stable := guardedStable{StableStore: stores.Stable, guard: g.guard, mark: g.mark}
+	stable := markedStable{guardedStable{StableStore: stores.Stable, guard: g.guard}, g.mark}
 	r, err := raft.NewRaft(rc, adapter{m, g.cannotRead}, log, stable, stores.Snapshots, trans)
 	if err != nil {
 		trans.cut()

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -250,6 +251,38 @@ func (g *Group) routineEntry(e *raft.Log) bool {
 func (g *Group) leadsIn(term uint64) bool {
 	r := g.leading.Load()
 	return r != nil && r.term == term
+}
+
+// markedStable is a store of term and vote whose votes are marked before they are given.
+type markedStable struct {
+	guardedStable
+	mark *mark
+}
+
+// Set stores a value.
+func (s markedStable) Set(key, val []byte) error {
+	if err := s.guardedStable.Set(key, val); err != nil || string(key) != keyVoteCandidate {
+		return err
+	}
+	s.mark.set(func(a *Acknowledged) { a.Candidate = bytes.Clone(val) })
+	if !s.mark.keep() {
+		s.guard.halt()
+	}
+	return nil
+}
+
+// SetUint64 stores a number.
+func (s markedStable) SetUint64(key []byte, val uint64) error {
+	if err := s.guardedStable.SetUint64(key, val); err != nil {
+		return err
+	}
+	switch string(key) {
+	case keyTerm:
+		s.mark.set(func(a *Acknowledged) { a.Term = val })
+	case keyVoteTerm:
+		s.mark.set(func(a *Acknowledged) { a.Voted = val })
+	}
+	return nil
 }
 
 // close writes what is left, for at most closeTimeout.
