@@ -34,8 +34,6 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
-
-	"headroom/internal/durable"
 )
 
 // Open starts this server. It returns as soon as the log is read; an election
@@ -86,7 +84,7 @@ func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
 	}
 	g := newGroup(cfg, trans, notify)
 	g.checked = newCheckedLog(stores.Log, cfg.Logger, g.wire.trip)
-	if g.mark, err = openMark(durable.OS{}, cfg.Dir, begin, g.guard, g.identify); err != nil {
+	if g.mark, err = openMark(cfg.files, cfg.Dir, begin, g.guard, g.identify); err != nil {
 		trans.cut()
 		g.checked.Close()
 		return nil, err
