@@ -34,6 +34,8 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+
+	"headroom/internal/cli"
 )
 
 // Open starts this server. It returns as soon as the log is read; an election
@@ -50,9 +52,16 @@ func Open(cfg Config, m Machine) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := open(cfg, m, stores)
+	var g *Group
+	err = caught(func() (err error) {
+		g, err = open(cfg, m, stores)
+		return err
+	})
 	if err != nil {
-		return nil, errors.Join(err, closeStores())
+		if _, told := errors.AsType[*cli.Error](err); !told && isDamage(err) {
+			err = damaged(cfg.Dir, "it cannot be used", err)
+		}
+		return nil, errors.Join(err, caught(closeStores))
 	}
 	g.closeStores = closeStores
 	return g, nil

@@ -490,10 +490,8 @@ func TestAnswerWaitsForTheMark(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	select {
-	case err := <-answered:
-		t.Errorf("the cut was answered before it was marked: %v", err)
-	default:
+	if len(answered) > 0 {
+		t.Error("the cut was answered before it was marked")
 	}
 	files.hold.Store(false)
 	close(files.let)

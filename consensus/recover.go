@@ -185,7 +185,7 @@ func withLog(cfg Config, do func(*raft.Config, *Stores) error) error {
 	if err != nil {
 		return err
 	}
-	err = func() error {
+	err = caught(func() error {
 		exists, err := raft.HasExistingState(stores.Log, stores.Stable, stores.Snapshots)
 		if err != nil || !exists {
 			return noState(cfg.Dir, err)
@@ -197,7 +197,7 @@ func withLog(cfg Config, do func(*raft.Config, *Stores) error) error {
 			return err
 		}
 		return do(cfg.raft(nil), stores)
-	}()
+	})
 	return errors.Join(err, closeStores())
 }
 
