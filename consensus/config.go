@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"headroom/internal/cli"
+	"headroom/internal/durable"
 	"headroom/internal/secure"
 )
 
@@ -181,6 +183,8 @@ type Config struct {
 	Secure *secure.Keeper
 	// Logger takes one line per change; nil drops them.
 	Logger *slog.Logger
+	// files is the file system of the mark; tests replace the real one.
+	files durable.FS
 }
 
 func (c Config) withDefaults() Config {
@@ -201,6 +205,7 @@ func (c Config) withDefaults() Config {
 	if c.Compaction.Trailing == 0 {
 		c.Compaction.Trailing = trailingLogs
 	}
+	c.files = cmp.Or[durable.FS](c.files, durable.OS{})
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -35,7 +35,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"headroom/internal/durable"
+	"headroom/internal/cli"
 )
 
 // Open starts this server. It returns as soon as the log is read; an election
@@ -52,9 +52,16 @@ func Open(cfg Config, m Machine) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := open(cfg, m, stores)
+	var g *Group
+	err = caught(func() (err error) {
+		g, err = open(cfg, m, stores)
+		return err
+	})
 	if err != nil {
-		return nil, errors.Join(err, closeStores())
+		if _, told := errors.AsType[*cli.Error](err); !told && isDamage(err) {
+			err = damaged(cfg.Dir, "it cannot be used", err)
+		}
+		return nil, errors.Join(err, caught(closeStores))
 	}
 	g.closeStores = closeStores
 	return g, nil
@@ -86,7 +93,7 @@ func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
 	}
 	g := newGroup(cfg, trans, notify)
 	g.checked = newCheckedLog(stores.Log, cfg.Logger, g.wire.trip)
-	if g.mark, err = openMark(durable.OS{}, cfg.Dir, begin, g.guard, g.identify); err != nil {
+	if g.mark, err = openMark(cfg.files, cfg.Dir, begin, g.guard, g.identify); err != nil {
 		trans.cut()
 		g.checked.Close()
 		return nil, err
@@ -94,7 +101,7 @@ func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
 	log := guardedLog{
 		LogStore: g.checked, snapshots: stores.Snapshots, guard: g.guard, mark: g.mark, routine: g.routineEntry, leads: g.leadsIn,
 	}
-	stable := guardedStable{StableStore: stores.Stable, guard: g.guard, mark: g.mark}
+	stable := markedStable{guardedStable{StableStore: stores.Stable, guard: g.guard}, g.mark}
 	r, err := raft.NewRaft(rc, adapter{m, g.cannotRead}, log, stable, stores.Snapshots, trans)
 	if err != nil {
 		trans.cut()

@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"bytes"
 	"fmt"
 	"runtime"
 	"slices"
@@ -160,38 +159,18 @@ func monotonic(s raft.LogStore) bool {
 	return ok && m.IsMonotonic()
 }
 
-// guardedStable is the store of term and vote with watched writes. A vote is marked before it is
-// given.
+// guardedStable is the store of term and vote with watched writes.
 type guardedStable struct {
 	raft.StableStore
 	guard *guard
-	mark  *mark
 }
 
 // Set stores a value under the deadline.
 func (s guardedStable) Set(key, val []byte) error {
-	if err := s.guard.do("store the vote", func() error { return s.StableStore.Set(key, val) }); err != nil {
-		return err
-	}
-	if string(key) == keyVoteCandidate {
-		s.mark.set(func(a *Acknowledged) { a.Candidate = bytes.Clone(val) })
-		if !s.mark.keep() {
-			s.guard.halt()
-		}
-	}
-	return nil
+	return s.guard.do("store the vote", func() error { return s.StableStore.Set(key, val) })
 }
 
 // SetUint64 stores a number under the deadline.
 func (s guardedStable) SetUint64(key []byte, val uint64) error {
-	if err := s.guard.do("store the term", func() error { return s.StableStore.SetUint64(key, val) }); err != nil {
-		return err
-	}
-	switch string(key) {
-	case keyTerm:
-		s.mark.set(func(a *Acknowledged) { a.Term = val })
-	case keyVoteTerm:
-		s.mark.set(func(a *Acknowledged) { a.Voted = val })
-	}
-	return nil
+	return s.guard.do("store the term", func() error { return s.StableStore.SetUint64(key, val) })
 }

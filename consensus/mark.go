@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -252,6 +253,38 @@ func (g *Group) leadsIn(term uint64) bool {
 	return r != nil && r.term == term
 }
 
+// markedStable is a store of term and vote whose votes are marked before they are given.
+type markedStable struct {
+	guardedStable
+	mark *mark
+}
+
+// Set stores a value.
+func (s markedStable) Set(key, val []byte) error {
+	if err := s.guardedStable.Set(key, val); err != nil || string(key) != keyVoteCandidate {
+		return err
+	}
+	s.mark.set(func(a *Acknowledged) { a.Candidate = bytes.Clone(val) })
+	if !s.mark.keep() {
+		s.guard.halt()
+	}
+	return nil
+}
+
+// SetUint64 stores a number.
+func (s markedStable) SetUint64(key []byte, val uint64) error {
+	if err := s.guardedStable.SetUint64(key, val); err != nil {
+		return err
+	}
+	switch string(key) {
+	case keyTerm:
+		s.mark.set(func(a *Acknowledged) { a.Term = val })
+	case keyVoteTerm:
+		s.mark.set(func(a *Acknowledged) { a.Voted = val })
+	}
+	return nil
+}
+
 // close writes what is left, for at most closeTimeout.
 func (m *mark) close() error {
 	if m == nil {
@@ -320,7 +353,7 @@ func checkMark(cfg Config, stores *Stores) (Acknowledged, error) {
 	if cfg.Dir == "" {
 		return begin, nil
 	}
-	a, found, err := readMark(durable.OS{}, cfg.Dir)
+	a, found, err := readMark(cfg.files, cfg.Dir)
 	if err != nil && errors.Is(err, fs.ErrPermission) {
 		return begin, err
 	}

@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -437,6 +439,64 @@ func TestMarkNeverAboveTheLog(t *testing.T) {
 	}
 	if err := m.close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// slowFiles is a file system whose syncs wait until the test lets them.
+type slowFiles struct {
+	durable.OS
+
+	hold atomic.Bool
+	let  chan struct{}
+}
+
+func (d *slowFiles) OpenFile(path string, flag int, perm fs.FileMode) (durable.File, error) {
+	f, err := d.OS.OpenFile(path, flag, perm)
+	return slowFile{f, d}, err
+}
+
+type slowFile struct {
+	durable.File
+	disk *slowFiles
+}
+
+func (f slowFile) Sync() error {
+	if f.disk.hold.Load() {
+		<-f.disk.let
+	}
+	return f.File.Sync()
+}
+
+// A leader answers a change when its mark holds it, however soon the followers have it; a tick,
+// before. A mark that is slow does not hold up the log.
+func TestAnswerWaitsForTheMark(t *testing.T) {
+	t.Parallel()
+	cfg := diskConfig(t, 1)[0]
+	files := &slowFiles{let: make(chan struct{})}
+	cfg.Timing, cfg.files = quick(), files
+	cfg.Routine = func(data []byte) bool { return bytes.HasPrefix(data, []byte("tick")) }
+	m := &tape{}
+	g := mustOpen(t, cfg, m)
+	until(t, "it leads", func() bool { return leading(g) != nil })
+	files.hold.Store(true)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := g.Propose(t.Context(), []byte("cut"))
+		answered <- err
+	}()
+	until(t, "the cut is applied", func() bool { return m.has("cut") })
+	for range 20 {
+		if _, err := g.Propose(t.Context(), []byte("tick")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(answered) > 0 {
+		t.Error("the cut was answered before it was marked")
+	}
+	files.hold.Store(false)
+	close(files.let)
+	if err := <-answered; err != nil || ReadAcknowledged(cfg.Dir).Entry == 0 {
+		t.Errorf("answered %v", err)
 	}
 }
 

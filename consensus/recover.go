@@ -145,6 +145,20 @@ func ReadEnd(cfg Config) (End, error) {
 	return end, err
 }
 
+// newestSnapshot is where the newest snapshot ends; 0 without one.
+func newestSnapshot(store raft.SnapshotStore) (term, index uint64, err error) {
+	snaps, err := store.List()
+	if err != nil {
+		return 0, 0, fmt.Errorf("consensus: list the snapshots: %w", err)
+	}
+	for _, s := range snaps {
+		if s.Index > index {
+			term, index = s.Term, s.Index
+		}
+	}
+	return term, index, nil
+}
+
 // lastEntry is the newest of the log and the snapshots.
 func lastEntry(stores *Stores) (term, index uint64, err error) {
 	if term, index, err = newestSnapshot(stores.Snapshots); err != nil {
@@ -161,20 +175,6 @@ func lastEntry(stores *Stores) (term, index uint64, err error) {
 	return e.Term, e.Index, nil
 }
 
-// newestSnapshot is where the newest snapshot ends; 0 without one.
-func newestSnapshot(store raft.SnapshotStore) (term, index uint64, err error) {
-	snaps, err := store.List()
-	if err != nil {
-		return 0, 0, fmt.Errorf("consensus: list the snapshots: %w", err)
-	}
-	for _, s := range snaps {
-		if s.Index > index {
-			term, index = s.Term, s.Index
-		}
-	}
-	return term, index, nil
-}
-
 // withLog opens the log of a stopped server: it must exist, be this server's,
 // be in no other process's hands, and be sound.
 func withLog(cfg Config, do func(*raft.Config, *Stores) error) error {
@@ -185,7 +185,7 @@ func withLog(cfg Config, do func(*raft.Config, *Stores) error) error {
 	if err != nil {
 		return err
 	}
-	err = func() error {
+	err = caught(func() error {
 		exists, err := raft.HasExistingState(stores.Log, stores.Stable, stores.Snapshots)
 		if err != nil || !exists {
 			return noState(cfg.Dir, err)
@@ -197,7 +197,7 @@ func withLog(cfg Config, do func(*raft.Config, *Stores) error) error {
 			return err
 		}
 		return do(cfg.raft(nil), stores)
-	}()
+	})
 	return errors.Join(err, closeStores())
 }
 

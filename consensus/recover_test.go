@@ -616,3 +616,33 @@ func TestSnapshotOfAnotherVersionWhileRunning(t *testing.T) {
 		}
 	})
 }
+
+// ReadEnd names the term of the last entry, and not that of a snapshot before it: by the end of
+// their logs the survivor is chosen that is recovered.
+func TestEndHasTheTermOfTheLastEntry(t *testing.T) {
+	t.Parallel()
+	cfg, _ := compacted(t)
+	var want End
+	for range 2 { // each start is a term of its own
+		g := mustOpen(t, cfg, &tape{})
+		until(t, "it leads", func() bool { return leading(g) != nil })
+		if _, err := g.Propose(t.Context(), []byte("more")); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want = End{Term: g.raft.CurrentTerm(), Index: g.raft.LastIndex()}
+	}
+	end, err := ReadEnd(cfg)
+	if err != nil || end.Term != want.Term || end.Index != want.Index {
+		t.Errorf("the log ends with entry %d of term %d, want %d of %d; %v", end.Index, end.Term, want.Index, want.Term, err)
+	}
+	if end.Lacks() {
+		t.Errorf("it lacks what was acknowledged: %+v", end)
+	}
+	snaps, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots"))
+	if err != nil || len(snaps) == 0 || strings.HasPrefix(snaps[len(snaps)-1].Name(), fmt.Sprint(want.Term, "-")) {
+		t.Errorf("no snapshot of an earlier term: %v, %v", snaps, err)
+	}
+}
