@@ -107,11 +107,41 @@ func Open(root *os.Root) (*Sensors, error) {
 
 func (s *Sensors) find() error {
 	errs := []error{s.findHwmon(), s.findZones(), s.findThrottles()}
+	s.distinguish()
 	s.count(sourceHwmon, "thermometer", len(s.thermo))
 	s.count(sourceHwmon, "power meter", len(s.meters))
 	s.count(sourceThermal, "zone", len(s.zones))
 	s.count(sourceThermal, "throttle counter", len(s.throttle.cores.attrs)+len(s.throttle.packages.attrs))
 	return errors.Join(errs...)
+}
+
+// distinguish gives each hwmon sensor a name of its own: chips of one driver, such as memory modules
+// or disks, have the same names and labels. Such a name gets the device that the chip is, and
+// what is then still the same gets its file.
+func (s *Sensors) distinguish() {
+	type named struct {
+		name     *string
+		at       place
+		original string
+	}
+	all := make([]named, 0, len(s.thermo)+len(s.meters))
+	for _, t := range s.thermo {
+		all = append(all, named{&t.Name, t.at, t.Name})
+	}
+	for _, m := range s.meters {
+		all = append(all, named{&m.Name, m.at, m.Name})
+	}
+	for _, more := range []func(place) string{func(p place) string { return p.device }, func(p place) string { return p.file }} {
+		seen := map[string]int{}
+		for _, n := range all {
+			seen[*n.name]++
+		}
+		for _, n := range all {
+			if seen[*n.name] > 1 {
+				*n.name = n.original + " @" + more(n.at)
+			}
+		}
+	}
 }
 
 // count notes a kind of sensor of which there is none.

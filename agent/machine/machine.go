@@ -45,6 +45,7 @@ type Package struct {
 	Power     capping.Reading // mean since the look before
 	still     time.Duration   // for how long the counter has not moved
 	smooth    units.Power     // of the last second or so, for sharing
+	found     units.Power     // the long-term limit before an earlier powerd wrote it, 0: unknown
 	Requested Limits          // what the law wants
 	Written   Limits          // what was last written; 0: nothing yet
 	Effective Limits          // what reads back
@@ -278,13 +279,28 @@ func (m *Machine) PackageMax() units.Power {
 	return sum
 }
 
-// max is the highest long-term limit that the package takes.
+// Found tells the machine which limits an earlier powerd found: what a package held then, it
+// takes again, whatever design power it states and whatever stands there now.
+func (m *Machine) Found(j *originals.Journal) {
+	if j == nil {
+		return
+	}
+	for _, s := range m.Packages {
+		for _, c := range j.Controls {
+			if c.Kind == originals.Power && c.Label == s.Zone.Label+" "+rapl.LongTerm+" limit" && units.Power(c.Original) <= rapl.LimitMax {
+				s.found = units.Power(c.Original)
+			}
+		}
+	}
+}
+
+// max is the highest long-term limit that the package takes: never less than what stood there.
 func (s *Package) max() (units.Power, bool) {
 	c, err := s.Zone.Constraint(rapl.LongTerm)
 	if err != nil || c.PowerMax <= 0 {
 		return 0, false
 	}
-	return c.PowerMax, true
+	return max(c.PowerMax, c.Found, s.found), true
 }
 
 // smoothing is the time constant of a socket's power for sharing.

@@ -99,6 +99,9 @@ func OpenTrail(dir string, j *Journal, fresh bool) (*Trail, error) {
 	if fresh {
 		flags |= os.O_TRUNC
 	}
+	if err := statedir.Regular(filepath.Join(dir, statedir.WrittenFile)); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(filepath.Join(dir, statedir.WrittenFile), flags, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("agent: open %s: %w", statedir.WrittenFile, err)

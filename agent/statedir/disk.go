@@ -43,8 +43,35 @@ type Disk interface {
 // OS is the state directory on a real file system.
 type OS struct{ Dir string }
 
+// ErrNotRegular reports something else in the place of a file: a FIFO would hold powerd's start for
+// ever, and a link that leads nowhere would read as no file at all.
+var ErrNotRegular = errors.New("not a regular file")
+
 // Read is the file's content.
-func (d OS) Read(name string) ([]byte, error) { return os.ReadFile(d.Path(name)) }
+func (d OS) Read(name string) ([]byte, error) {
+	if err := Regular(d.Path(name)); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(d.Path(name))
+}
+
+// Regular is ErrNotRegular, with what stands there, unless path is a regular file or nothing.
+func Regular(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().IsRegular() {
+		return nil //nolint:nilerr // opening it tells the same
+	}
+	what := "a device or socket"
+	switch info.Mode().Type() {
+	case os.ModeDir:
+		what = "a directory"
+	case os.ModeSymlink:
+		what = "a symbolic link"
+	case os.ModeNamedPipe:
+		what = "a FIFO"
+	}
+	return fmt.Errorf("agent: %s is %s: %w", path, what, ErrNotRegular)
+}
 
 // Durable replaces the file, then makes file and directory entry durable.
 func (d OS) Durable(name string, data []byte) error {
