@@ -87,7 +87,7 @@ func (c *controller) gather(at lease.Instant) {
 		c.heat.Look(now)
 	}
 	if now-c.machine.LookedAt < looseElapsed {
-		c.meter.Sample.Elapsed = 0 // the last sample, already counted
+		c.meter.Again()
 		return
 	}
 	c.meter.Look(at)
@@ -256,8 +256,9 @@ func (c *controller) noteSettle(now time.Duration) {
 
 // decideCap computes the cap for this step.
 func (c *controller) decideCap(now lease.Instant) {
+	fresh, late := c.meter.Fresh()
 	want := c.lease.Turn(now, lease.TurnInput{
-		Wall: c.meter.Reading(), Elapsed: c.meter.Sample.Elapsed, Effective: c.effective(),
+		Fresh: fresh, Late: late, Wall: c.meter.Reading(), Elapsed: c.meter.Sample.Elapsed, Effective: c.effective(),
 		Hot: c.heat.Hot(now.Boot), Stop: c.stopping || !c.cfg.Sprint.Allow, Rated: c.cfg.Power.Rated,
 	})
 	if want != c.caps.now {
@@ -354,5 +355,25 @@ func (c *controller) watch() {
 	}
 	c.health.Warn(c.mode == holding && (c.rail() == capping.AtFloor || least > c.cfg.Power.Floor), "cap-below-floor",
 		text, "raise power.floor in powerd.yaml to the power that the node can hold")
+	c.watchBind()
 	c.watchSprint()
+}
+
+// unboundCode is the health item of limits that do not hold the node at its cap.
+const unboundCode = "limit-unbound"
+
+// watchBind reports limits that read back well and do not hold the node at its cap.
+func (c *controller) watchBind() {
+	draws := c.lease.Unbound()
+	where := "no limit that it has holds it"
+	if c.machine.OnRAPL() {
+		pkg, limit := c.meter.Sample.Package.Power, c.machine.EffectiveLimit()
+		where = fmt.Sprintf("its packages draw %v above their limits of %v", pkg, limit)
+		if pkg <= limit {
+			where = fmt.Sprintf("its packages draw %v, within their limits of %v: the rest of the machine draws too much", pkg, limit)
+		}
+	}
+	c.health.Fail(c.mode == holding && draws > 0, unboundCode,
+		fmt.Sprintf("the node draws %v under a cap of %v: %s; it is charged what it draws", draws, c.caps.now, where),
+		"drain the node; check firmware and power.other as the runbook limit-unbound describes")
 }

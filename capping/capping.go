@@ -16,7 +16,8 @@
 // differs from the model and gives Step a better Config. Share divides a limit between
 // sockets. StepFreq and StepBandwidth enforce a cap without package limits. Choose selects
 // the control that a node uses, with the reason. Sprint raises a cap for a limited time.
-// Demand estimates the power that the node could use.
+// Demand estimates the power that the node could use. Bind finds limits that read back well and
+// do not hold the node at its cap.
 //
 // Guarantees: Step depends on its arguments only; a limit is a multiple of 1/8 W, never 0,
 // never above the maximum of the zone; an unknown sample never raises a limit; the integral

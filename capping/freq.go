@@ -304,9 +304,10 @@ func (s FreqState) choose(aim float64, granted units.Power, c FreqConfig) (next 
 	switch {
 	case c.Strict:
 		s.carry = 0
-		n = max(n, 0)
+		first := c.prior()
+		n = max(0, min(n, c.below((c.share(granted)/max(1, s.scale)-first.a)/first.b+1e-9)))
 		for n > 0 && c.charge(c.phi(n), s.scale) > granted {
-			n-- // power grows with the level, so this ends at one that fits
+			n-- // rounding alone; power grows with the level
 		}
 		if n == c.top() {
 			return s, n, AtTop

@@ -493,6 +493,14 @@ func (m *Machine) Excess() (units.Power, bool) {
 	return sum, len(m.Packages) > 0
 }
 
+// EffectiveLimit is the long-term limit of all packages together, as it reads back.
+func (m *Machine) EffectiveLimit() (sum units.Power) {
+	for _, s := range m.Limited() {
+		sum += s.Effective.Long
+	}
+	return sum
+}
+
 // Write brings one package to its limits and verifies them. note is called with
 // each value before it is written; when it fails, nothing is written.
 //

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"headroom/agent/statedir"
+	"headroom/internal/durable"
 	"headroom/rapl"
 	"headroom/rapl/msr"
 	"headroom/rapl/sysfs"
@@ -122,7 +123,7 @@ func Load(d statedir.Disk) (*Journal, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if errors.Is(err, statedir.ErrNotRegular) {
+	if errors.Is(err, durable.ErrNotRegular) {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if err != nil {

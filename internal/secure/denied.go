@@ -106,19 +106,11 @@ func (d *Denials) Check(c *x509.Certificate) error {
 }
 
 // ReadDenials reads the file that WriteDenials makes. None is no error.
-<<<<<<< HEAD
 func ReadDenials(path string) ([]Denial, error) { return ReadDenialsIn(durable.OS{}, path) }
 
 // ReadDenialsIn is ReadDenials on another file system.
 func ReadDenialsIn(fsys durable.FS, path string) ([]Denial, error) {
 	data, err := fsys.ReadFile(path)
-=======
-func ReadDenials(path string) ([]Denial, error) {
-	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("secure: %s: not a regular file", path) // a FIFO would hold the start
-	}
-	data, err := os.ReadFile(filepath.Clean(path))
->>>>>>> bmc
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

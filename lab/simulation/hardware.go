@@ -22,6 +22,7 @@ type hardware struct {
 	failed  bool          // the newest write had no effect
 	deaf    time.Duration // until when writes have no effect and nothing can be read
 	stuck   time.Duration // until when no lower limit takes effect
+	unbound bool          // the limit reads back and binds nothing
 	off     bool          // no power
 	cord    string        // the order that keeps it without power until it is answered
 }
@@ -30,6 +31,9 @@ type hardware struct {
 func (n *node) draw() units.Power {
 	if n.hw.off || n.sleep > 0 {
 		return 0
+	}
+	if n.hw.unbound {
+		return n.spec.Rated
 	}
 	return min(n.hw.held, n.hw.load)
 }
