@@ -68,8 +68,8 @@ type Acknowledged struct {
 	Sum     uint32 `json:"sum,omitempty"`
 }
 
-// ends makes an entry the end of the log.
-func (a *Acknowledged) ends(e *raft.Log) {
+// ending is a with an entry as the end of the log.
+func (a Acknowledged) ending(e *raft.Log) Acknowledged {
 	a.Entry, a.EntryTerm = e.Index, e.Term
 	switch {
 	case e.Type == raft.LogCommand:
@@ -77,6 +77,7 @@ func (a *Acknowledged) ends(e *raft.Log) {
 	case a.Command >= e.Index:
 		a.Command, a.Sum = 0, 0 // it was cut off
 	}
+	return a
 }
 
 // behind reports whether a log that ends with this entry lacks acknowledged ones. Of two logs,
@@ -291,7 +292,7 @@ func (m *mark) close() error {
 		return nil
 	}
 	m.closed.Do(func() { close(m.stop) })
-	if !within(closeTimeout, func() { <-m.ended }) {
+	if !within(func() { <-m.ended }) {
 		return fmt.Errorf("consensus: close the mark: %w", ErrWriteDeadline)
 	}
 	return m.file.Close()

@@ -560,7 +560,9 @@ func FuzzSegment(f *testing.F) {
 // versioned is a machine of another version: it cannot read a snapshot.
 type versioned struct{ *tape }
 
-func (versioned) Restore([]byte) error { return errors.New("a snapshot of rules 99, this is version 1 with rules 1 to 9") }
+func (versioned) Restore([]byte) error {
+	return errors.New("a snapshot of rules 99, this is version 1 with rules 1 to 9")
+}
 
 // A state of another version is refused at once and in words: an entry that this version cannot
 // apply, before it leads; a snapshot that it cannot read, with the machine's own reason.
