@@ -110,24 +110,25 @@ func checkSize(dir, path string, s waltypes.SegmentInfo) error {
 	return damaged(dir, fmt.Sprintf("%s has %d bytes and was made with %d: it was cut short", path, info.Size(), s.SizeLimit), errCorrupt)
 }
 
-// private takes the rights of others away from the files below dir.
+// private takes the rights of others away from dir and the files below it.
 func private(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil // raft removes old snapshots meanwhile
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("consensus: %w", err)
+	}
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && (d.IsDir() || d.Type().IsRegular()) {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
+				err = root.Chmod(path, info.Mode().Perm()&0o700)
 			}
-			return err
 		}
-		info, err := d.Info()
-		if err != nil || info.Mode().Perm()&0o077 == 0 || !d.IsDir() && !d.Type().IsRegular() {
-			return nil //nolint:nilerr // removed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // raft removes old snapshots meanwhile
+			return nil
 		}
-		if err := os.Chmod(path, info.Mode().Perm()&0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("consensus: %w", err)
-		}
-		return nil
+		return err
 	})
+	return errors.Join(err, root.Close())
 }
 
 // privateFS makes segments for their owner only.

@@ -383,25 +383,25 @@ func (g *Group) Close() error {
 // it stops, and then stops raft.
 func (g *Group) stopRaft() error {
 	if !g.wire.tripped.Load() {
-		_ = within(closeTimeout, g.calls.Wait)
+		_ = within(g.calls.Wait)
 	}
-	ended := within(closeTimeout, func() { _ = g.raft.Shutdown().Error() })
+	ended := within(func() { _ = g.raft.Shutdown().Error() })
 	g.trans.cut()
-	ended = within(closeTimeout, g.trans.pump.Wait) && ended
+	ended = within(g.trans.pump.Wait) && ended
 	if !ended {
 		return fmt.Errorf("consensus: close %s: a write has not returned: %w", g.cfg.ID, ErrWriteDeadline)
 	}
 	return nil
 }
 
-// within reports whether f returned in time; otherwise f continues to run.
-func within(limit time.Duration, f func()) bool {
+// within reports whether f returned within closeTimeout; otherwise f continues to run.
+func within(f func()) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f()
 	}()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:

@@ -95,7 +95,7 @@ func (l guardedLog) StoreLogs(logs []*raft.Log) error {
 		return err
 	}
 	last := logs[len(logs)-1]
-	l.mark.set(func(a *Acknowledged) { a.ends(last) })
+	l.mark.set(func(a *Acknowledged) { *a = a.ending(last) })
 	switch {
 	case !slices.ContainsFunc(logs, func(e *raft.Log) bool { return !l.routine(e) }):
 	case l.leads(last.Term):
@@ -118,7 +118,7 @@ func (l guardedLog) DeleteRange(first, last uint64) error {
 		if err != nil {
 			return err
 		}
-		l.mark.set(func(a *Acknowledged) { a.ends(&before) })
+		l.mark.set(func(a *Acknowledged) { *a = a.ending(&before) })
 		l.keep()
 	}
 	return l.guard.do("cut the log", func() error { return l.LogStore.DeleteRange(first, last) })

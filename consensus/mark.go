@@ -26,7 +26,7 @@ import (
 //
 // The mark never says more than the log holds: an entry is appended first and marked after. Ticks
 // are marked once a second; the vote and entries that hold anything else are marked before they
-// are acknowledged. Docs/adr/0022 explains why, and what it costs.
+// are acknowledged. docs/adr/0022 explains why, and what it costs.
 
 const (
 	// markFile is the mark's name in the server's directory.
@@ -68,8 +68,8 @@ type Acknowledged struct {
 	Sum     uint32 `json:"sum,omitempty"`
 }
 
-// ends makes an entry the end of the log.
-func (a *Acknowledged) ends(e *raft.Log) {
+// ending is a with an entry as the end of the log.
+func (a Acknowledged) ending(e *raft.Log) Acknowledged {
 	a.Entry, a.EntryTerm = e.Index, e.Term
 	switch {
 	case e.Type == raft.LogCommand:
@@ -77,6 +77,7 @@ func (a *Acknowledged) ends(e *raft.Log) {
 	case a.Command >= e.Index:
 		a.Command, a.Sum = 0, 0 // it was cut off
 	}
+	return a
 }
 
 // behind reports whether a log that ends with this entry lacks acknowledged ones. Of two logs,
@@ -291,7 +292,7 @@ func (m *mark) close() error {
 		return nil
 	}
 	m.closed.Do(func() { close(m.stop) })
-	if !within(closeTimeout, func() { <-m.ended }) {
+	if !within(func() { <-m.ended }) {
 		return fmt.Errorf("consensus: close the mark: %w", ErrWriteDeadline)
 	}
 	return m.file.Close()
@@ -460,10 +461,10 @@ func (a Acknowledged) differs(log raft.LogStore) (why, err error) {
 // lost is the refusal of a log that lacks what was acknowledged.
 func (c Config) lost(why string, err error) error {
 	hint := "the other servers have what is missing: move the directory aside, remove this server from the group and add it again empty; " +
-		"with no majority left, coordinator member recover begins anew from what is here (docs/runbooks/lost-log.md)"
+		"with no majority left, coordinator member recover begins anew from what is here (docs/runbooks/lost-quorum.md)"
 	if len(c.Servers) == 1 {
 		hint = "put the missing files back if they exist; otherwise coordinator member recover begins anew from what is left, " +
-			"with the budgets that you name (docs/runbooks/lost-log.md)"
+			"with the budgets that you name (docs/runbooks/lost-quorum.md)"
 	}
 	return &cli.Error{Code: "log-lost", Exit: cli.ExitFailed, Message: fmt.Sprintf("%s: %s", c.Dir, why), Hint: hint, Err: err}
 }

@@ -340,7 +340,7 @@ func tested(t *testing.T, disk durable.FS, begin Acknowledged) (*mark, *guard) {
 func TestMarkSurvivesAPowerCut(t *testing.T) {
 	t.Parallel()
 	at := func(index uint64) func(*Acknowledged) {
-		return func(a *Acknowledged) { a.ends(&raft.Log{Index: index, Term: 2}) }
+		return func(a *Acknowledged) { *a = a.ending(&raft.Log{Index: index, Term: 2}) }
 	}
 	before := func() *durabletest.Disk {
 		d := durabletest.New()
