@@ -78,7 +78,7 @@ func find(s *Set) (*Set, error) {
 		return nil, err
 	}
 	if len(s.policies) == 0 {
-		return nil, errors.Join(append(failed, fmt.Errorf("dvfs: %s: %w", cpufreqDir, ErrNoPolicy))...)
+		return nil, noPolicy(s.root, failed)
 	}
 	return s, nil
 }

@@ -35,7 +35,7 @@ type records struct {
 
 // listSensors walks the sensor data records and keeps the watts sensors. It is done once
 // per login: a whole scan takes some BMCs half a minute.
-func listSensors(ctx context.Context, l link) (records, error) {
+func listSensors(ctx context.Context, l link) (*records, error) {
 	ctx, cancel := context.WithTimeout(ctx, walkTime)
 	defer cancel()
 	for range reserveTries {
@@ -44,39 +44,31 @@ func listSensors(ctx context.Context, l link) (records, error) {
 			return all, err
 		}
 	}
-	return records{}, fmt.Errorf("%w: %w", ErrRefused, errCancelled)
+	return nil, fmt.Errorf("%w: %w", ErrRefused, errCancelled)
 }
 
-func walkSensors(ctx context.Context, l link) (records, error) {
+func walkSensors(ctx context.Context, l link) (*records, error) {
 	code, data, err := l.ask(ctx, command{NetFn: netFnStorage, ID: 0x22}, nil)
 	switch {
 	case err != nil:
-		return records{}, err
+		return nil, err
 	case code.missing():
-		return records{}, nil
+		return &records{}, nil
 	case code != codeOK:
-		return records{}, refused("reserve sensor records", code)
+		return nil, refused("reserve sensor records", code)
 	case len(data) < 2:
-		return records{}, fmt.Errorf("%w: reservation of %d bytes", ErrMalformed, len(data))
+		return nil, fmt.Errorf("%w: reservation of %d bytes", ErrMalformed, len(data))
 	}
 	w := &walk{link: l, reservation: binary.LittleEndian.Uint16(data), asked: map[uint16]bool{}, own: map[uint16]bool{}}
 	if err := w.run(ctx); err != nil {
-		return records{}, err
+		return nil, err
 	}
-	total, err := countRecords(ctx, l)
-	if err != nil {
-		return records{}, err
+	total := 0 // as the BMC counts its records, where it does; 33.9
+	code, data, err = l.ask(ctx, command{NetFn: netFnStorage, ID: 0x20}, nil)
+	if err == nil && code == codeOK && len(data) >= 3 {
+		total = int(binary.LittleEndian.Uint16(data[1:]))
 	}
-	return w.result(total), nil
-}
-
-// countRecords is how many records there are, 0 where the BMC does not say; 33.9.
-func countRecords(ctx context.Context, l link) (int, error) {
-	code, data, err := l.ask(ctx, command{NetFn: netFnStorage, ID: 0x20}, nil)
-	if err != nil || code != codeOK || len(data) < 3 {
-		return 0, err
-	}
-	return int(binary.LittleEndian.Uint16(data[1:])), nil
+	return w.result(total), err
 }
 
 // walk follows the records from one to the next. BMCs are known whose list loops, has records that
@@ -105,8 +97,7 @@ func (w *walk) run(ctx context.Context) error {
 			w.take(id, body)
 			skipped = 0
 		case code == codeNoData && id == 0: // no records
-			w.ended = true
-			return nil
+			next = lastRecord
 		default:
 			if skipped == 0 || code != codeNoData { // named by the record before; those that follow are guesses
 				w.lost = append(w.lost, fmt.Sprintf("record %d %v", id, code))
@@ -116,11 +107,7 @@ func (w *walk) run(ctx context.Context) error {
 			}
 			next = id + 1
 		}
-		if next == lastRecord {
-			w.ended = true
-			return nil
-		}
-		if w.asked[next] {
+		if w.ended = next == lastRecord; w.ended || w.asked[next] {
 			return nil
 		}
 		id = next
@@ -148,8 +135,8 @@ func (w *walk) take(id uint16, body []byte) {
 const lostMost = 3
 
 // result judges the walk; total is how many records the BMC says it has, 0 for unknown.
-func (w *walk) result(total int) records {
-	out := records{watts: w.watts}
+func (w *walk) result(total int) *records {
+	out := &records{watts: w.watts}
 	seen := len(w.own) + len(w.lost)
 	switch {
 	case w.foreign > 0:
@@ -165,9 +152,7 @@ func (w *walk) result(total int) records {
 			out.note += fmt.Sprintf(" and %d more", n-lostMost)
 		}
 	}
-	if out.doubt != "" {
-		out.note = joinWords(out.note, out.doubt)
-	}
+	out.note = joinWords(out.note, out.doubt)
 	return out
 }
 

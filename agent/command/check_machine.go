@@ -270,10 +270,9 @@ func checkSensor(ctx context.Context, s site, o *own) finding {
 	o.look()
 	p := o.total(rapl.Package)
 	switch {
-	case p != nil:
-	case !o.packagesStill():
+	case p == nil && !slices.Contains(o.still, true):
 		return finding{"sensor", checkFail, "package power unknown: a counter is unreadable or inconsistent", "powerd zone list shows the zone"}
-	default:
+	case p == nil:
 		return finding{"sensor", checkWarn, "the package counter does not advance", "cause: energy filtering, an emulator, or a virtual machine with a fake RAPL; see powerd sensor watch"}
 	}
 	return finding{"sensor", checkOK, "rapl; package power " + cli.Watts(*p), ""}
@@ -327,6 +326,9 @@ func checkLadder(s site, o *own) finding {
 		return finding{"ladder", checkOK, "rapl: limits of " + plural(limits, "package", "packages"), ""}
 	}
 	set, err := dvfs.Open(o.root)
+	if errors.Is(err, dvfs.ErrOldLayout) {
+		none += "; " + dvfs.ErrOldLayout.Error()
+	}
 	if err == nil {
 		defer func() { _ = set.Close() }()
 		if _, _, err := o.tryCeilings(); !unusable(err) && controls.DeniedFreq(set.Policies()) == "" {
