@@ -19,6 +19,7 @@ import (
 	"headroom/agent/machine"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
+	"headroom/internal/durable"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -99,14 +100,14 @@ func TestJournalThatIsNoFile(t *testing.T) {
 		if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (statedir.OS{Dir: dir}).Read(name); !errors.Is(err, statedir.ErrNotRegular) {
+		if _, err := (statedir.OS{Dir: dir}).Read(name); !errors.Is(err, durable.ErrNotRegular) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := secure.ReadDenials(filepath.Join(dir, statedir.DeniedFile)); err == nil {
 		t.Error("denials were read from a FIFO")
 	}
-	if _, err := originals.OpenTrail(dir, &originals.Journal{}, false); !errors.Is(err, statedir.ErrNotRegular) {
+	if _, err := originals.OpenTrail(dir, &originals.Journal{}, false); !errors.Is(err, durable.ErrNotRegular) {
 		t.Errorf("the trail: %v", err)
 	}
 }
@@ -185,7 +186,10 @@ func (d *fullDisk) check(name string) error {
 }
 
 func (d *fullDisk) Durable(name string, data []byte) error {
-	return errors.Join(d.check(name), d.Disk.Durable(name, data))
+	if err := d.check(name); err != nil {
+		return err
+	}
+	return d.Disk.Durable(name, data)
 }
 
 func (d *fullDisk) Replace(name string, data []byte) error {

@@ -111,7 +111,7 @@ func judgePower(p, last, bound units.Power, wall bool) error {
 
 // findHwmon opens the sensors of all chips.
 func (s *Sensors) findHwmon() error {
-	chips, err := list(s.root, hwmonDir, "hwmon")
+	chips, err := list(s.root, hwmonDir, "hwmon", sensorsMax)
 	for _, chip := range chips {
 		s.openChip(join(hwmonDir, chip))
 	}
@@ -160,9 +160,8 @@ func is(name, prefix, suffix string) bool {
 }
 
 func (s *Sensors) openThermometer(dir, chip, name string) {
-	a, err := sysfs.Open(s.root, join(dir, name+"_input"))
+	a, err := s.attr(join(dir, name+"_input"))
 	if err != nil || len(s.thermo) >= sensorsMax {
-		closeAttr(a)
 		return
 	}
 	t := &Thermometer{Chip: chip, Label: s.label(dir, name), attr: a, at: s.placeOf(dir, name)}
@@ -173,9 +172,8 @@ func (s *Sensors) openThermometer(dir, chip, name string) {
 }
 
 func (s *Sensors) openMeter(dir, chip, file string, average bool) {
-	a, err := sysfs.Open(s.root, join(dir, file))
+	a, err := s.attr(join(dir, file))
 	if err != nil || len(s.meters) >= sensorsMax {
-		closeAttr(a)
 		return
 	}
 	name, _, _ := strings.Cut(file, "_")
@@ -205,11 +203,5 @@ func packages(chip []*Thermometer) {
 			// there is Tdie, that one is the silicon.
 			t.Package = t.Label == "Tdie" || (!die && (t.Label == "Tctl" || t.Label == "temp1"))
 		}
-	}
-}
-
-func closeAttr(a *sysfs.Attr) {
-	if a != nil {
-		_ = a.Close() // read only: nothing can be lost
 	}
 }

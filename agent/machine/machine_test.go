@@ -13,6 +13,7 @@ import (
 	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/rapl"
+	"headroom/rapl/sysfs"
 	"headroom/units"
 )
 
@@ -45,7 +46,12 @@ func packageRoot(t *testing.T, stated, limit units.Power, drivers int) *os.Root 
 func openAt(t *testing.T, root *os.Root) *Machine {
 	t.Helper()
 	cfg := config.Defaults()
-	m, err := Open(root, &cfg, rapl.Open, true)
+	files, err := sysfs.NewFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = files.Close() })
+	m, err := Open(files, &cfg, rapl.Open, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,6 +46,7 @@ type Meter struct {
 	told    ipmi.Reading  // by the BMC, as last looked at
 	serial  uint64        // of the reading that stood in for a sample last
 	takenAt time.Duration // when that was
+	fresh   time.Duration // the time that a new reading of the BMC is of; 0: none came in this look
 
 	configured capping.Config // the model before anything was learned
 	counted    Mean           // by that model
@@ -59,6 +60,7 @@ func New(cfg *config.Config, log *slog.Logger, health *health.Items) *Meter {
 // Attach gives the meter its machine, and the model that the configuration tells.
 func (w *Meter) Attach(m *machine.Machine) {
 	w.machine, w.Model = m, w.cfg.Model(m.PackageMax(), m.HasDRAM())
+	w.Model.PackageLeast = m.PackageLeast()
 }
 
 // Start begins to ask the BMC. It never waits, and what is wrong never stops
@@ -170,16 +172,33 @@ func (w *Meter) Source() string {
 // standIn makes a sample of a new reading of the BMC where packages cannot be
 // measured at all.
 func (w *Meter) standIn(now time.Duration) {
-	if len(w.machine.Packages) > 0 || !w.told.Known || w.told.Serial == w.serial {
+	w.fresh = 0
+	if !w.told.Known || w.told.Serial == w.serial {
+		return
+	}
+	w.fresh = now - w.takenAt
+	if w.takenAt == 0 {
+		w.fresh = config.Period
+	}
+	w.serial, w.takenAt = w.told.Serial, now
+	if len(w.machine.Packages) > 0 {
 		return
 	}
 	watts := w.told.Power.Watts()*w.cfg.Power.SupplyEfficiency - w.cfg.Power.Other.Watts()
 	w.Sample.Package = capping.Reading{Power: max(0, units.FromWatts(watts)), Known: true}
-	w.Sample.Elapsed = now - w.takenAt
-	if w.takenAt == 0 {
-		w.Sample.Elapsed = config.Period
+	w.Sample.Elapsed = w.fresh
+}
+
+// Again makes the last sample one that was counted already.
+func (w *Meter) Again() { w.Sample.Elapsed, w.fresh = 0, 0 }
+
+// Fresh returns the time that Reading is a new mean over, 0 where it was there before, and
+// how much older it may be: what a BMC shows may be of the time before its last reading.
+func (w *Meter) Fresh() (over, late time.Duration) {
+	if w.byPackages() && len(w.machine.Packages) > 0 {
+		return w.Sample.Elapsed, 0
 	}
-	w.serial, w.takenAt = w.told.Serial, now
+	return w.fresh, w.fresh
 }
 
 // Other is what is drawn by neither package nor memory, and whether that was learned.

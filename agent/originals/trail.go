@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"headroom/agent/statedir"
+	"headroom/internal/durable"
 )
 
 const (
@@ -99,7 +100,7 @@ func OpenTrail(dir string, j *Journal, fresh bool) (*Trail, error) {
 	if fresh {
 		flags |= os.O_TRUNC
 	}
-	if err := statedir.Regular(filepath.Join(dir, statedir.WrittenFile)); err != nil {
+	if err := durable.Regular(filepath.Join(dir, statedir.WrittenFile)); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(filepath.Join(dir, statedir.WrittenFile), flags, 0o600)
