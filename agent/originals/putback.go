@@ -69,7 +69,11 @@ const recordsWait = 2 * time.Second
 func PutBackOne(files *sysfs.Files, c Saved, t *Trail, far Remote, patience *time.Duration) (line string, kept bool, err error) {
 	if !c.Kind.file() {
 		wrote, ever := t.Wrote(c.Path)
-		return far(c, wrote, ever)
+		line, kept, err = far(c, wrote, ever)
+		if r := t.last[c.Path]; kept && ever { // a write that was recorded may not have happened
+			line, kept, err = far(c, Value{r.Before, r.BeforeText}, ever)
+		}
+		return line, kept, err
 	}
 	c = c.asFound(files) // turbo is back by now
 	wait := min(*patience, dvfs.SettleMost)
