@@ -515,6 +515,7 @@ func (m *Machine) Forget() {
 	}
 	if m.Freq != nil {
 		m.Freq.Used = false
+		m.Hold()
 		clear(m.Freq.requested)
 		clear(m.Freq.Written)
 	}
