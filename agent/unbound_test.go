@@ -43,6 +43,7 @@ func (n *node) passes(from, d time.Duration, measured func(now lease.Instant)) t
 		now := lease.Instant{Boot: from, Awake: from}
 		measured(now)
 		n.control.decide(now)
+		n.exchange.carryOut(n.control.apply())
 	}
 	n.control.watch()
 	return from
