@@ -15,6 +15,8 @@ import (
 	"headroom/units"
 )
 
+const unboundCode = "limit-unbound"
+
 func TestUnboundLimitIsReported(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
