@@ -45,7 +45,7 @@ func newFreqListCommand() *cobra.Command {
 			}
 			return pr.watch.Run(cmd, func() error {
 				if s.status != nil {
-					s.status = answering(cmd.Context(), s.stateDir)
+					s.status, _ = answering(cmd.Context(), s.stateDir)
 				}
 				rows, err := freqRows(s, cmd.ErrOrStderr())
 				if err != nil {

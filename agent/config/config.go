@@ -24,6 +24,7 @@ import (
 	"headroom/internal/config"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/ipmi"
 	"headroom/units"
 )
 
@@ -129,9 +130,14 @@ type IPMI struct {
 	User string `yaml:"user"`
 	// PasswordFile holds the user's password and nothing else; lan only.
 	PasswordFile string `yaml:"password_file"`
+	// Source of wall power: auto, dcmi, sensors, or the name of a watt sensor of the BMC.
+	Source string `yaml:"source"`
 	// Limit keeps the BMC's own limit a little above the cap.
 	Limit bool `yaml:"limit"`
 }
+
+// ChoosesSource reports whether the operator selected the source of wall power.
+func (i IPMI) ChoosesSource() bool { return i.Source != "" && i.Source != ipmi.ChoiceAuto }
 
 // Values of frequency.turbo.
 const (
@@ -232,7 +238,7 @@ func Defaults() Config {
 	return Config{
 		Root: "/", StateDir: "/var/lib/headroom/powerd", Weight: 1, LogLevel: "info",
 		Power: Power{SupplyEfficiency: 0.9},
-		RAPL:  RAPL{Source: sourceAuto}, Rivals: RivalsTolerate, IPMI: IPMI{Mode: IPMIAuto}, CPUFreq: true,
+		RAPL:  RAPL{Source: sourceAuto}, Rivals: RivalsTolerate, IPMI: IPMI{Mode: IPMIAuto, Source: ipmi.ChoiceAuto}, CPUFreq: true,
 		Frequency: Frequency{Turbo: TurboLeave},
 		Sprint:    Sprint{Allow: true, TempMax: 90},
 	}
@@ -283,6 +289,7 @@ ipmi:
   address: ""                         # lan: host or host:port (default port 623)
   user: ""                            # lan
   password_file: ""                   # lan: file readable by its owner only
+  source: auto                        # wall power: auto (the first that is plausible), dcmi, sensors, or the name of a watt sensor
   limit: false                        # true: keep the limit of the BMC a little above the cap, as a last line
 cpufreq: true                         # frequency may be used to enforce the cap
 frequency:                            # set while a cap is enforced
@@ -409,6 +416,10 @@ func (c *Config) validateIPMI() error {
 		return badConfig("ipmi.address: is missing", "mode lan needs the BMC's host or host:port")
 	case i.Mode != IPMILAN && (i.Address != "" || i.User != "" || i.PasswordFile != ""):
 		return badConfig(fmt.Sprintf("ipmi.address, user and password_file have no effect with mode %s", i.Mode), "set ipmi.mode: lan, or remove them")
+	case !ipmi.ValidSource(i.Source):
+		return badConfig(fmt.Sprintf("ipmi.source: %q", i.Source), "one of auto, dcmi, sensors, or the name of a watt sensor as ipmitool sdr elist shows it (at most 16 characters)")
+	case i.ChoosesSource() && i.Mode == IPMIOff:
+		return badConfig("ipmi.source: needs a BMC, but ipmi.mode is off", "set ipmi.mode, or remove source")
 	case i.Limit && i.Mode == IPMIOff:
 		return badConfig("ipmi.limit: needs a BMC, but ipmi.mode is off", "set ipmi.mode, or remove limit")
 	}

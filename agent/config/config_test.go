@@ -36,6 +36,8 @@ func TestConfig(t *testing.T) {
 		{"mode of the BMC", "mode: auto", "mode: serial", "ipmi.mode"},
 		{"LAN without an address", "mode: auto", "mode: lan", "ipmi.address"},
 		{"address without LAN", "address: \"\"", "address: \"10.0.0.9\"", "ipmi.mode: lan"},
+		{"source of wall power", "source: auto                        # wall", "source: SDR # wall", "ipmi.source"},
+		{"source without a BMC", "mode: auto                          # off, auto (in-band if /dev/ipmi0 exists), in-band, lan\n  address: \"\"                         # lan: host or host:port (default port 623)\n  user: \"\"                            # lan\n  password_file: \"\"                   # lan: file readable by its owner only\n  source: auto", "mode: off\n  source: dcmi", "ipmi.mode is off"},
 		{"no slice", "slices: []", "slices: [batch]", "batch"},
 		{"own slice", "slices: []", "slices: [system.slice]", "contains powerd itself"},
 		{"slice twice", "slices: []", "slices: [a.slice, a.slice]", "twice"},

@@ -41,7 +41,7 @@ type Frequency struct {
 // openFreq finds the cpufreq policies.
 func (m *Machine) openFreq(cfg *config.Config, enforce bool) {
 	m.FreqInfo = capping.RungInfo{Rung: capping.RungFreq, State: capping.RungMissing}
-	set, err := dvfs.Open(m.Root)
+	set, err := dvfs.OpenIn(m.Files)
 	if err != nil {
 		m.FreqInfo.Text = err.Error()
 		return

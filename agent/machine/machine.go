@@ -24,6 +24,7 @@ import (
 	"headroom/lease"
 	"headroom/rapl"
 	"headroom/rapl/msr"
+	"headroom/rapl/sysfs"
 	"headroom/units"
 )
 
@@ -44,6 +45,7 @@ type Package struct {
 	Power     capping.Reading // mean since the look before
 	still     time.Duration   // for how long the counter has not moved
 	smooth    units.Power     // of the last second or so, for sharing
+	found     units.Power     // the long-term limit before an earlier powerd wrote it, 0: unknown
 	Requested Limits          // what the law wants
 	Written   Limits          // what was last written; 0: nothing yet
 	Effective Limits          // what reads back
@@ -65,7 +67,8 @@ type Memory struct {
 // Machine is the node's devices. It belongs to the owner goroutine.
 type Machine struct {
 	Root     *os.Root
-	Tree     *rapl.Tree // nil: no RAPL
+	Files    *sysfs.Files // below Root
+	Tree     *rapl.Tree   // nil: no RAPL
 	Packages []*Package
 	Memories []*Memory
 	mirrors  *rapl.Mirrors
@@ -84,8 +87,8 @@ type Machine struct {
 
 // Open finds the node's devices. What is missing lowers the rung; only a
 // tree that cannot be read at all is an error.
-func Open(root *os.Root, cfg *config.Config, open func(*os.Root) (*rapl.Tree, error), enforce bool) (*Machine, error) {
-	m := &Machine{Root: root, cpu: openCPUUse(root)}
+func Open(files *sysfs.Files, cfg *config.Config, open func(*os.Root) (*rapl.Tree, error), enforce bool) (*Machine, error) {
+	m := &Machine{Root: files.Root(), Files: files, cpu: openCPUUse(files.Root())}
 	if err := m.openRAPL(cfg.Controls, open, enforce); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -276,13 +279,28 @@ func (m *Machine) PackageMax() units.Power {
 	return sum
 }
 
-// max is the highest long-term limit that the package takes.
+// Found tells the machine which limits an earlier powerd found: what a package held then, it
+// takes again, whatever design power it states and whatever stands there now.
+func (m *Machine) Found(j *originals.Journal) {
+	if j == nil {
+		return
+	}
+	for _, s := range m.Packages {
+		for _, c := range j.Controls {
+			if c.Kind == originals.Power && c.Label == s.Zone.Label+" "+rapl.LongTerm+" limit" && units.Power(c.Original) <= rapl.LimitMax {
+				s.found = units.Power(c.Original)
+			}
+		}
+	}
+}
+
+// max is the highest long-term limit that the package takes: never less than what stood there.
 func (s *Package) max() (units.Power, bool) {
 	c, err := s.Zone.Constraint(rapl.LongTerm)
 	if err != nil || c.PowerMax <= 0 {
 		return 0, false
 	}
-	return c.PowerMax, true
+	return max(c.PowerMax, c.Found, s.found), true
 }
 
 // smoothing is the time constant of a socket's power for sharing.

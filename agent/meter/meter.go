@@ -224,7 +224,7 @@ func (w *Meter) Watch(now, began time.Duration, holding bool, busy float64, busy
 	if p, ok := w.Reference(busy, busyKnown); ok {
 		w.BMC.Reference(p)
 	}
-	asked := w.cfg.IPMI.Mode == config.IPMILAN || w.cfg.IPMI.Mode == config.IPMIInBand
+	asked := w.cfg.IPMI.Mode == config.IPMILAN || w.cfg.IPMI.Mode == config.IPMIInBand || w.cfg.IPMI.ChoosesSource()
 	late := now-began > quietBMC
 	switch w.told.State {
 	case ipmi.StateStale, ipmi.StateInsane:
@@ -248,9 +248,11 @@ const quietBMC = 6 * time.Second
 
 func (w *Meter) sayBMC(bad bool) {
 	r := w.told
-	w.health.Warn(bad, "bmc",
-		fmt.Sprintf("BMC power reading %s: %s; using the model with a margin", r.State, r.Why),
-		"see powerd sensor list; if the BMC hangs, run ipmitool mc reset cold, which does not affect the host")
+	hint := "see powerd sensor list; if the BMC hangs, run ipmitool mc reset cold, which does not affect the host"
+	if r.State == ipmi.StateInsane || r.State == ipmi.StateAbsent {
+		hint = "compare with ipmitool dcmi power reading and ipmitool sdr elist; ipmi.source in powerd.yaml selects the source, ipmi.mode: off none"
+	}
+	w.health.Warn(bad, "bmc", fmt.Sprintf("BMC power reading %s: %s; using the model with a margin", r.State, r.Why), hint)
 }
 
 // Close stops the queries.

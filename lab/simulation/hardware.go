@@ -136,13 +136,14 @@ func (n *node) writeDelay() time.Duration {
 
 // watchdog lets what a domain with lost-charge fail-safe trusts in come true at
 // the very last moment: the lease that has just been taken is over, and within
-// the settle time the node has been brought to its fail-safe cap.
+// the settle time the node has been brought to its fail-safe cap. One without a lease has
+// been by the settle time after it stopped.
 func (w *world) watchdog(n *node, k *charged) {
 	if !w.on["lost-charge"] {
 		return
 	}
 	leased := k.leased
-	at := k.ends + w.timing.Settle
+	at := max(k.ends, w.now) + w.timing.Settle
 	w.add(at-w.now, func() {
 		if k.leased != leased || n.hw.off || n.hw.booting || !n.spec.Controlled {
 			return
