@@ -257,7 +257,7 @@ func TestRecordsStayWithTheirControls(t *testing.T) {
 		t.Fatal(err)
 	}
 	trail := trailOf(t, dir, second, false)
-	if !second.Adopt(r, "two", trail) {
+	if !second.Adopt(filesOf(t, r), "two", trail) {
 		t.Fatal("not adopted")
 	}
 	if err := errors.Join(second.Store(d), trail.Note(policy, 1000000, 3500000), put(r, policy, "1000000"), trail.Close()); err != nil {
@@ -267,7 +267,7 @@ func TestRecordsStayWithTheirControls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := putBackDead(r, d, config.Config{StateDir: dir}, third)
+	out, err := putBackDead(filesOf(t, r), d, config.Config{StateDir: dir}, third)
 	if now := read(t, r, policy); err != nil || now != "3500000" {
 		t.Errorf("the ceiling is %s kHz, it was 3500000: %+v, %v", now, out, err)
 	}
@@ -307,7 +307,7 @@ func TestLimitsFollowTheirPackage(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := tree(t, dir, c.zones...)
-			out, err := putBackDead(r, statedir.OS{Dir: dir}, config.Config{StateDir: dir}, j)
+			out, err := putBackDead(filesOf(t, r), statedir.OS{Dir: dir}, config.Config{StateDir: dir}, j)
 			if err != nil || out.Failed != c.failed {
 				t.Errorf("%+v, %v", out, err)
 			}

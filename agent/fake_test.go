@@ -35,6 +35,7 @@ import (
 	"headroom/lab/emulator/kernel"
 	"headroom/lab/emulator/treefs"
 	"headroom/lease"
+	"headroom/rapl/sysfs"
 	"headroom/units"
 )
 
@@ -498,4 +499,12 @@ func exposed(t *testing.T, s *headroomv1.GetAgentStatusResponse) string {
 		}
 	}
 	return text.String()
+}
+
+// filesOf opens the files of a root.
+func filesOf(t *testing.T, root *os.Root) *sysfs.Files {
+	t.Helper()
+	files := testkit.Need(sysfs.NewFiles(root))(t)
+	t.Cleanup(func() { _ = files.Close() })
+	return files
 }

@@ -89,7 +89,7 @@ func (h *hotplug) policies(f *machine.Frequency) {
 	for _, p := range added {
 		h.log.Info("cpufreq policy added", slog.String("policy", p.Name))
 	}
-	f.Widen()
+	f.Follow()
 	h.tuner.followPolicies()
 	if f.Ceilings != nil && f.Used && h.control.mode == holding {
 		h.records.Saved(f.Controls()...)

@@ -44,12 +44,13 @@ func TestPolicyMetWithTurboOffGoesBackToTheTop(t *testing.T) {
 			turbo.Original = 0
 		}
 		j := &originals.Journal{Controls: []originals.Saved{turbo}}
+		files := filesOf(t, root)
 		met := originals.Saved{Path: policyDir + "1/scaling_max_freq", Label: "policy1 ceiling", Kind: originals.Frequency}
-		file, err := met.Open(root)
+		file, err := met.Open(files)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := j.Extend(root, []originals.Control{originals.FileControl(file, met.Label, met.Kind)}); err != nil {
+		if _, err := j.Extend(files, []originals.Control{originals.FileControl(file, met.Label, met.Kind)}); err != nil {
 			t.Fatal(err)
 		}
 		trail, err := originals.OpenTrail(t.TempDir(), j, true)
@@ -65,7 +66,7 @@ func TestPolicyMetWithTurboOffGoesBackToTheTop(t *testing.T) {
 			put(policyDir+"1/cpuinfo_max_freq", "3900000")
 		}
 		patience := time.Second
-		if line, kept, err := originals.PutBackOne(root, j.Controls[1], trail, originals.FilesOnly, &patience); err != nil || kept {
+		if line, kept, err := originals.PutBackOne(files, j.Controls[1], trail, originals.FilesOnly, &patience); err != nil || kept {
 			t.Errorf("%s: %s, kept %v, %v", name, line, kept, err)
 		}
 		got, err := os.ReadFile(filepath.Join(dir, met.Path))

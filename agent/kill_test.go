@@ -180,7 +180,7 @@ func (l *lab) checkHeldCeilings(t *testing.T, now map[string]int64) {
 		t.Fatal(err)
 	}
 	defer func() { _ = root.Close() }()
-	m, err := machine.Open(root, &cfg, nil, false)
+	m, err := machine.Open(filesOf(t, root), &cfg, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func TestLateCeilingsGoBack(t *testing.T) {
 	for name, back := range map[string]func(*node) originals.Outcome{
 		"with the agent": func(n *node) originals.Outcome { return n.release.putBack() },
 		"without the agent": func(n *node) originals.Outcome {
-			return originals.PutBack(n.root, n.records.Journal, n.records.Trail, originals.FilesOnly)
+			return originals.PutBack(n.files, n.records.Journal, n.records.Trail, originals.FilesOnly)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -407,7 +407,7 @@ func TestOnlyDiesRepeatACounter(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = tree.Close() }()
-			m, err := machine.Open(tree, &config.Config{Root: root}, rapl.Open, false)
+			m, err := machine.Open(filesOf(t, tree), &config.Config{Root: root}, rapl.Open, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,6 +22,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/lease"
 	"headroom/rapl"
+	"headroom/rapl/sysfs"
 	"headroom/systemd"
 )
 
@@ -35,6 +36,7 @@ type node struct {
 	lock    *os.File
 	claimed *os.File // of the machine; nil for a node that only observes
 	root    *os.Root
+	files   *sysfs.Files // of the root
 
 	lease    *lease.Node
 	machine  *machine.Machine
@@ -161,7 +163,10 @@ func (n *node) open() error {
 	if err != nil {
 		return err
 	}
-	damage := n.records.Load(n.root)
+	if n.files, err = sysfs.NewFiles(n.root); err != nil {
+		return err
+	}
+	damage := n.records.Load(n.files)
 	if damage != nil && !errors.Is(damage, originals.ErrDamaged) {
 		return damage
 	}
@@ -171,12 +176,13 @@ func (n *node) open() error {
 			return err
 		}
 	}
-	if n.machine, err = machine.Open(n.root, n.cfg, n.openTree, n.cfg.Enforce || n.control.draining); err != nil {
+	if n.machine, err = machine.Open(n.files, n.cfg, n.openTree, n.cfg.Enforce || n.control.draining); err != nil {
 		return &cli.Error{
 			Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
 			Hint: "powerd must be able to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
+	n.machine.Found(n.records.Journal)
 	n.meter.Attach(n.machine)
 	n.tuner.open(n.machine)
 	n.machine.Look(instant()) // so that the first step of the loop has a sample
@@ -216,6 +222,9 @@ func (n *node) close() error {
 	errs = append(errs, n.heat.Close(), n.manager.notify.Close(), n.records.Close(), n.remote.Close()) // their users have ended with the servers
 	if n.machine != nil {
 		errs = append(errs, n.tuner.close(), n.machine.Close())
+	}
+	if n.files != nil {
+		errs = append(errs, n.files.Close())
 	}
 	if n.root != nil {
 		errs = append(errs, n.root.Close())

@@ -139,7 +139,7 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 		rows := n.slices.rows()
 		return len(rows) == 1 && rows[0].EffectiveCpus != nil && rows[0].WrittenCpus != nil && rows[0].RequestedCpus != nil
 	})
-	if out := originals.PutBack(n.root, n.records.Journal, n.records.Trail, originals.FilesOnly); out.Failed != 1 || !strings.Contains(strings.Join(out.Kept, " "), "batch.slice") {
+	if out := originals.PutBack(n.files, n.records.Journal, n.records.Trail, originals.FilesOnly); out.Failed != 1 || !strings.Contains(strings.Join(out.Kept, " "), "batch.slice") {
 		t.Errorf("without the agent: %+v, want the slice named as not put back", out)
 	}
 	if out := n.release.putBack(); out.Failed != 0 || bus.quota("batch.slice") != math.MaxUint64 {

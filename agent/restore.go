@@ -16,6 +16,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
 	"headroom/rapl"
+	"headroom/rapl/sysfs"
 )
 
 // RestoreOptions say how originals are to go back.
@@ -69,6 +70,11 @@ func restoreDead(ctx context.Context, cfg config.Config, o RestoreOptions) (out 
 		return originals.Outcome{}, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
+	files, err := sysfs.NewFiles(root)
+	if err != nil {
+		return originals.Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
 	claimed, err := statedir.Claim(root)
 	if err != nil {
 		return originals.Outcome{}, err
@@ -89,12 +95,12 @@ func restoreDead(ctx context.Context, cfg config.Config, o RestoreOptions) (out 
 			return originals.Outcome{}, err
 		}
 	}
-	return putBackDead(root, d, cfg, j)
+	return putBackDead(files, d, cfg, j)
 }
 
 // putBackDead writes held.json first, as the agent would, then the originals.
-func putBackDead(root *os.Root, d statedir.Disk, cfg config.Config, j *originals.Journal) (originals.Outcome, error) {
-	relocateDead(root, j)
+func putBackDead(files *sysfs.Files, d statedir.Disk, cfg config.Config, j *originals.Journal) (originals.Outcome, error) {
+	relocateDead(files.Root(), j)
 	t, err := originals.OpenTrail(cfg.StateDir, j, false)
 	if err != nil {
 		return originals.Outcome{}, err
@@ -103,7 +109,7 @@ func putBackDead(root *os.Root, d statedir.Disk, cfg config.Config, j *originals
 	if err == nil {
 		err = d.Replace(statedir.HeldFile, data)
 	}
-	out := originals.PutBack(root, j, t, originals.FilesOnly)
+	out := originals.PutBack(files, j, t, originals.FilesOnly)
 	err = errors.Join(err, t.Close())
 	if out.Failed == 0 {
 		err = errors.Join(err, d.Remove(statedir.JournalFile), d.Remove(statedir.WrittenFile))

@@ -6,12 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"headroom/agent/config"
 	"headroom/agent/health"
@@ -28,7 +25,6 @@ type knob struct {
 	originals.Control
 
 	policy *dvfs.Policy // nil: the turbo switch
-	file   *sysfs.Control
 	set    func(v int64) (got int64, err error)
 	wish   func(sprinting bool) (v int64, wanted bool)
 
@@ -74,7 +70,7 @@ type tuner struct {
 	drift   *driftWatch
 	tally   *tally
 	remote  *remote.Remote
-	root    *os.Root
+	files   *sysfs.Files
 	freq    *machine.Frequency // nil: there are no policies
 
 	inUse  bool             // any of it is configured
@@ -91,7 +87,7 @@ type tuner struct {
 
 // open opens the configured knobs; it writes nothing.
 func (t *tuner) open(m *machine.Machine) {
-	t.root, t.freq = m.Root, m.Freq
+	t.files, t.freq = m.Files, m.Freq
 	if !t.cfg.Enforce || !t.cfg.Frequency.Used() {
 		return
 	}
@@ -111,7 +107,7 @@ func (t *tuner) open(m *machine.Machine) {
 }
 
 func (t *tuner) openTurbo() {
-	turbo, err := dvfs.OpenTurbo(t.root)
+	turbo, err := dvfs.OpenTurbo(t.files)
 	if err != nil {
 		t.closed[""] = err
 		return
@@ -125,7 +121,7 @@ func (t *tuner) openTurbo() {
 	t.hands = append(t.hands, hand)
 	k := hand.Knob()
 	t.knobs = append(t.knobs, &knob{
-		Control: originals.FileControl(k.Control, k.Label, turboKind(turbo)), file: k.Control,
+		Control: originals.FileControl(k.Control, k.Label, turboKind(turbo)),
 		set: func(v int64) (int64, error) {
 			got, err := hand.Allow(v == turbo.Raw(true))
 			return turbo.Raw(got), err
@@ -166,7 +162,7 @@ func (t *tuner) followPolicies() {
 		k := hand.Knob()
 		t.hands = append(t.hands, hand)
 		t.knobs = append(t.knobs, &knob{
-			Control: originals.FileControl(k.Control, k.Label, originals.Preference), policy: p, file: k.Control,
+			Control: originals.FileControl(k.Control, k.Label, originals.Preference), policy: p,
 			set: func(v int64) (int64, error) {
 				got, err := hand.Set(dvfs.EPP(v))
 				return int64(got), err
@@ -336,12 +332,9 @@ func (t *tuner) putBack(k *knob) {
 	_ = k.look() // as above
 }
 
-// look reads the current value. A policy that was removed and returned has new files.
+// look reads the current value.
 func (k *knob) look() error {
 	v, err := k.Read()
-	if errors.Is(err, unix.ENODEV) && k.file.Reopen() == nil {
-		v, err = k.Read()
-	}
 	k.now, k.known = v.Number, err == nil
 	return err
 }

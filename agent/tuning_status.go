@@ -31,7 +31,7 @@ func (t *tuner) preferenceRow(row *headroomv1.PolicyStatus, p *dvfs.Policy, hold
 // turboRow is the machine's turbo switch.
 func (t *tuner) turboRow(holding bool) *headroomv1.TurboStatus {
 	row := &headroomv1.TurboStatus{State: knobLeft}
-	turbo, err := dvfs.OpenTurbo(t.root)
+	turbo, err := dvfs.OpenTurbo(t.files)
 	if err != nil {
 		row.State, row.Text = closedAs(err), err.Error()
 		return row

@@ -22,9 +22,17 @@ type Ceiling struct {
 	found, lowered units.Freq
 }
 
-// Ceiling opens the policy's ceiling for writing, without writing.
+// Ceiling opens the policy's ceiling for writing, without writing. It stays open: it is read
+// all the time, and goes back through the same descriptor. The floor is opened when it is used.
 func (p *Policy) Ceiling() (*Ceiling, error) {
-	c, err := sysfs.NewControl(p.path("scaling_max_freq"), p.open)
+	var err error
+	if p.files != nil {
+		err = p.files.Keep(p.path(maxFile))
+	}
+	var c *sysfs.Control
+	if err == nil {
+		c, err = sysfs.NewControl(p.path(maxFile), p.open)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("dvfs: %s: %w", p.Name, offline(err))
 	}
@@ -117,9 +125,24 @@ func (c *Ceiling) write(to *sysfs.Control, f units.Freq) (units.Freq, error) {
 	return units.Freq(v), offline(err)
 }
 
-// Close closes the descriptors. The ceiling does not change.
+// now reads the ceiling in force, like CeilingNow but by its own descriptor.
+func (c *Ceiling) now() (units.Freq, error) {
+	v, err := c.control.Read()
+	if errors.Is(err, unix.ENODEV) {
+		if errOpen := c.control.Reopen(); errOpen != nil {
+			return 0, offline(errors.Join(err, errOpen))
+		}
+		v, err = c.control.Read()
+	}
+	return units.Freq(v), offline(err)
+}
+
+// Close closes the descriptor. The ceiling does not change.
 func (c *Ceiling) Close() error {
 	err := c.control.Close()
+	if c.policy.files != nil {
+		c.policy.files.Drop(c.policy.path(maxFile))
+	}
 	if c.floor != nil {
 		err = errors.Join(err, c.floor.Close())
 	}
@@ -309,7 +332,9 @@ func (c *Ceilings) SetEach(want func(p *Policy) units.Freq) Report {
 
 // ReadBack reads every policy's ceiling without writing.
 func (c *Ceilings) ReadBack() Report {
-	c.follow()
+	if len(c.all) != len(c.set.policies) {
+		c.follow() // not each time: of thousands of policies all may refuse
+	}
 	report := make(Report, 0, len(c.all))
 	for _, r := range c.all {
 		report = append(report, r.readBack())
@@ -339,8 +364,11 @@ func (r *reached) end() Result {
 }
 
 func (r *reached) readBack() Result {
+	if r.ceiling != nil {
+		return r.result(r.ceiling.now())
+	}
 	got, err := r.policy.CeilingNow()
-	if err == nil && r.ceiling == nil {
+	if err == nil {
 		// It is readable but not writable.
 		res := r.result(got, r.failed)
 		res.Known, res.Effective = true, got

@@ -145,7 +145,7 @@ func TestPreferenceIsANumberInAJournal(t *testing.T) {
 		}
 	}
 	// Another process puts it back by the path.
-	c, err := sysfs.NewControl(h.Knob().Control.Path(), Files(root))
+	c, err := sysfs.NewControl(h.Knob().Control.Path(), Files(files(t, root)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestTurboSwitch(t *testing.T) {
 		t.Run(c.tree, func(t *testing.T) {
 			t.Parallel()
 			root := fixture(t, c.tree, nil)
-			turbo, err := OpenTurbo(root)
+			turbo, err := OpenTurbo(files(t, root))
 			if err != nil || turbo.Path != c.file {
 				t.Fatalf("%+v, %v; want %s", turbo, err, c.file)
 			}
@@ -216,7 +216,7 @@ func TestTurboThatFirmwareHolds(t *testing.T) {
 	if on, err := h.Allow(true); on || !errors.Is(err, ErrTurboLocked) {
 		t.Errorf("allowed %v, %v; want locked", on, err)
 	}
-	if _, err := OpenTurbo(fixture(t, "cppc_cpufreq", nil)); !errors.Is(err, ErrNoTurbo) {
+	if _, err := OpenTurbo(files(t, fixture(t, "cppc_cpufreq", nil))); !errors.Is(err, ErrNoTurbo) {
 		t.Errorf("%v, want no turbo switch", err)
 	}
 }

@@ -7,6 +7,9 @@
 // and its status file, never the vendor; uses a list of frequencies if there is one; and
 // never changes a governor.
 //
+// A policy has no descriptor of its own but for its ceiling, while that may be written: a
+// machine may have 2,048 policies.
+//
 // Guarantees: every path is resolved inside one os.Root; reading (Policy, Turbo) never
 // changes the machine; separate types write (Ceiling, Ceilings, Preference, TurboSwitch), and
 // each write is read back, because the kernel clamps and rounds without an error; a ceiling
@@ -39,32 +42,62 @@ const policiesMax = 8192
 type Set struct {
 	root     *os.Root
 	open     sysfs.Opener
+	files    *sysfs.Files // nil: open keeps the descriptor of every file, as in tests
+	own      bool         // files are closed with the set
 	policies []*Policy
 }
 
 // Open finds the policies below root. It returns ErrNoPolicy without any. An unreadable
 // policy (its CPUs are offline) is skipped until Refresh finds it.
-func Open(root *os.Root) (*Set, error) { return openSet(root, Files(root)) }
+func Open(root *os.Root) (*Set, error) {
+	files, err := sysfs.NewFiles(root)
+	if err != nil {
+		return nil, fmt.Errorf("dvfs: %w", err)
+	}
+	s, err := OpenIn(files)
+	if err != nil {
+		return nil, errors.Join(err, files.Close())
+	}
+	s.own = true
+	return s, nil
+}
 
-// Files opens files below root as numbers for a journal, like sysfs.Disk, except that an
-// energy preference, which the kernel shows as a word, is the number of its EPP. Controls
-// of this package are saved and restored through Files.
-func Files(root *os.Root) sysfs.Opener { return numbered(sysfs.Disk(root)) }
+// OpenIn is Open with files that others use too.
+func OpenIn(files *sysfs.Files) (*Set, error) {
+	return find(&Set{root: files.Root(), open: Files(files), files: files})
+}
 
-func openSet(root *os.Root, open sysfs.Opener) (*Set, error) {
-	s := &Set{root: root, open: open}
-	_, failed, err := s.discover()
+// Files opens files as numbers for a journal, except that an energy preference, which the
+// kernel shows as a word, is the number of its EPP. Controls of this package are saved and
+// restored through Files.
+func Files(files *sysfs.Files) sysfs.Opener { return numbered(files.Open) }
+
+func find(s *Set) (*Set, error) {
+	_, failed, err := s.discover(s.modes())
 	if err != nil {
 		return nil, err
 	}
 	if len(s.policies) == 0 {
-		return nil, errors.Join(append(failed, fmt.Errorf("dvfs: %s: %w", cpufreqDir, ErrNoPolicy))...)
+		return nil, noPolicy(s.root, failed)
 	}
 	return s, nil
 }
 
+// modes reads the status file of each driver once: it is one for all policies.
+func (s *Set) modes() func(driver string) string {
+	known := map[string]string{}
+	return func(driver string) string {
+		text, ok := known[driver]
+		if !ok {
+			text = statusOf(s.open, driver)
+			known[driver] = text
+		}
+		return text
+	}
+}
+
 // discover opens new policies.
-func (s *Set) discover() (added []*Policy, failed []error, err error) {
+func (s *Set) discover(status func(driver string) string) (added []*Policy, failed []error, err error) {
 	entries, err := fs.ReadDir(s.root.FS(), cpufreqDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("dvfs: %w", err)
@@ -77,8 +110,8 @@ func (s *Set) discover() (added []*Policy, failed []error, err error) {
 		if known[e.Name()] || !strings.HasPrefix(e.Name(), "policy") {
 			continue
 		}
-		p, err := openPolicy(s.open, e.Name())
-		if err != nil {
+		p := &Policy{Name: e.Name(), open: s.open, files: s.files}
+		if err := p.find(status); err != nil {
 			failed = append(failed, err)
 			continue
 		}
@@ -99,12 +132,13 @@ func (s *Set) Policies() []*Policy { return s.policies }
 // policies. An offline policy keeps its place and its last values.
 func (s *Set) Refresh() (added []*Policy, err error) {
 	var errs []error
+	status := s.modes()
 	for _, p := range s.policies {
-		if err := p.refresh(); err != nil && !errors.Is(err, ErrOffline) {
+		if err := p.refresh(status); err != nil && !errors.Is(err, ErrOffline) {
 			errs = append(errs, err)
 		}
 	}
-	added, failed, err := s.discover()
+	added, failed, err := s.discover(status)
 	for _, f := range failed {
 		if !errors.Is(offline(f), ErrOffline) {
 			errs = append(errs, f)
@@ -113,13 +147,12 @@ func (s *Set) Refresh() (added []*Policy, err error) {
 	return added, errors.Join(append(errs, err)...)
 }
 
-// Close closes all descriptors.
+// Close closes the set's own files.
 func (s *Set) Close() error {
-	var errs []error
-	for _, p := range s.policies {
-		errs = append(errs, p.close())
+	if !s.own {
+		return nil
 	}
-	return errors.Join(errs...)
+	return s.files.Close()
 }
 
 // Knob is one control that a type of this package may write.

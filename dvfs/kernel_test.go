@@ -42,6 +42,17 @@ func fixture(t *testing.T, name string, change map[string]string) *os.Root {
 	return root
 }
 
+// files opens the files of a root.
+func files(t *testing.T, root *os.Root) *sysfs.Files {
+	t.Helper()
+	f, err := sysfs.NewFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
 func put(t *testing.T, file, value string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -170,7 +181,7 @@ func started(t *testing.T, name string, change map[string]string) (*Set, *kernel
 	t.Helper()
 	root := fixture(t, name, change)
 	k := boot(root)
-	set, err := openSet(root, numbered(k.open))
+	set, err := find(&Set{root: root, open: numbered(k.open)})
 	if err != nil {
 		t.Fatal(err)
 	}

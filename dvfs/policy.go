@@ -3,17 +3,14 @@ package dvfs
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"headroom/rapl/sysfs"
 	"headroom/units"
 )
 
-// Policy is one cpufreq policy, open for reading. Its readings are for one
+// Policy is one cpufreq policy. Its readings, which open the files anew, are for one
 // goroutine at a time.
 type Policy struct {
 	// Name is the policy's directory name, e.g. "policy0".
@@ -33,30 +30,25 @@ type Policy struct {
 	// CPUs are the numbers of the online CPUs that share the policy.
 	CPUs []int
 
-	open sysfs.Opener
-	cur  *sysfs.Attr // nil: the driver has none
-	max  *sysfs.Attr
+	open  sysfs.Opener
+	files *sysfs.Files // as in Set
 }
 
-func openPolicy(open sysfs.Opener, name string) (*Policy, error) {
-	p := &Policy{Name: name, open: open}
-	var errs [2]error
-	errs[0] = p.refresh()
-	p.max, errs[1] = sysfs.NewAttr(p.path("scaling_max_freq"), open)
-	if err := errors.Join(errs[:]...); err != nil {
-		if p.max != nil {
-			err = errors.Join(err, p.max.Close())
-		}
-		return nil, fmt.Errorf("dvfs: %s: %w", name, err)
+// find reads the policy for the first time.
+func (p *Policy) find(status func(driver string) string) error {
+	err := p.refresh(status)
+	if err == nil {
+		_, err = p.CeilingNow()
 	}
-	if a, err := sysfs.NewAttr(p.path("scaling_cur_freq"), open); err == nil {
-		p.cur = a // some drivers have none
+	if err != nil {
+		return fmt.Errorf("dvfs: %s: %w", p.Name, err)
 	}
-	return p, nil
+	return nil
 }
 
-// refresh reads the policy again; on an error nothing changes.
-func (p *Policy) refresh() error {
+// refresh reads the policy again; on an error nothing changes. status reads the status file
+// of a driver.
+func (p *Policy) refresh(status func(driver string) string) error {
 	driver, err := p.text("scaling_driver")
 	lowest, errMin := p.freq("cpuinfo_min_freq")
 	highest, errMax := p.freq("cpuinfo_max_freq")
@@ -67,7 +59,7 @@ func (p *Policy) refresh() error {
 		return fmt.Errorf("dvfs: %s: invalid range %v to %v", p.Name, lowest, highest)
 	}
 	p.Driver, p.Min, p.Max = driver, lowest, highest
-	p.Mode = modeOf(driver, statusOf(p.open, driver), p.governors())
+	p.Mode = modeOf(driver, status(driver), p.governors())
 	p.Base, _ = p.freq("base_frequency")
 	p.Table = p.table()
 	if text, err := p.text("affected_cpus"); err == nil {
@@ -89,13 +81,8 @@ func (p *Policy) table() []units.Freq {
 	return parseTable(plain + " " + boost)
 }
 
-func (p *Policy) close() error {
-	err := p.max.Close()
-	if p.cur != nil {
-		err = errors.Join(err, p.cur.Close())
-	}
-	return err
-}
+// The limit of a policy.
+const maxFile = "scaling_max_freq"
 
 func (p *Policy) path(file string) string { return join(p.Name, file) }
 
@@ -104,20 +91,6 @@ func (p *Policy) text(file string) (string, error) { return p.open.ReadText(p.pa
 func (p *Policy) freq(file string) (units.Freq, error) {
 	v, err := p.open.ReadInt(p.path(file))
 	return units.Freq(v), err
-}
-
-// held reads an open attribute. A policy that was removed and returned (the driver changed
-// its mode, a CPU was plugged) has new files, and the old descriptor always returns
-// ENODEV: held opens it again, once.
-func (p *Policy) held(a *sysfs.Attr) (units.Freq, error) {
-	v, err := a.Int()
-	if errors.Is(err, unix.ENODEV) {
-		if errOpen := a.Reopen(); errOpen != nil {
-			return 0, offline(errors.Join(err, errOpen))
-		}
-		v, err = a.Int()
-	}
-	return units.Freq(v), offline(err)
 }
 
 func (p *Policy) first() int {
@@ -142,14 +115,15 @@ func (p *Policy) governors() []string {
 // Frequency reads the current frequency. If the hardware does not count its cycles, this is
 // the last requested frequency, not the real one.
 func (p *Policy) Frequency() (units.Freq, error) {
-	if p.cur == nil {
-		return 0, fmt.Errorf("dvfs: %s: scaling_cur_freq: %w", p.Name, fs.ErrNotExist)
-	}
-	return p.held(p.cur)
+	f, err := p.freq("scaling_cur_freq") // some drivers have none
+	return f, offline(err)
 }
 
 // CeilingNow reads the ceiling in force. ErrOffline when the CPUs are away.
-func (p *Policy) CeilingNow() (units.Freq, error) { return p.held(p.max) }
+func (p *Policy) CeilingNow() (units.Freq, error) {
+	f, err := p.freq(maxFile)
+	return f, offline(err)
+}
 
 // Nearest is the highest frequency at or below f that the policy can hold: of its
 // table where there is one, else f itself within the range.

@@ -29,7 +29,7 @@ func TestLateWorkersAreWaitedForTogether(t *testing.T) {
 		}
 		k := boot(root)
 		k.lateBy = 25 * time.Millisecond
-		set, err := openSet(root, numbered(k.open))
+		set, err := find(&Set{root: root, open: numbered(k.open)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +28,7 @@ type Turbo struct {
 
 // OpenTurbo finds the turbo switch: no_turbo of intel_pstate (in either mode),
 // else boost of the other drivers. ErrNoTurbo where there is neither.
-func OpenTurbo(root *os.Root) (*Turbo, error) { return openTurbo(Files(root)) }
+func OpenTurbo(files *sysfs.Files) (*Turbo, error) { return openTurbo(files.Open) }
 
 func openTurbo(open sysfs.Opener) (*Turbo, error) {
 	// With intel_pstate off, no_turbo stays but the driver does not answer for it.
@@ -40,12 +39,11 @@ func openTurbo(open sysfs.Opener) (*Turbo, error) {
 			continue
 		}
 		t.open = open
-		t.attr, err = sysfs.NewAttr(t.Path, open)
-		if err == nil {
-			return t, nil
+		if t.attr, err = sysfs.NewAttr(t.Path, open); err == nil {
+			_, err = t.attr.Int()
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("dvfs: %w", err)
+			return t, nil // another error is for whoever reads it
 		}
 	}
 	return nil, fmt.Errorf("dvfs: %w", ErrNoTurbo)

@@ -22,9 +22,9 @@ func swallow(t *testing.T, m *machine) (*sysfs.Control, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	for fd := range 4096 { // find the write descriptor to put it into append mode
+	for fd := range 4096 { // find the descriptor to put it into append mode
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-		if err != nil || flags&unix.O_ACCMODE != unix.O_WRONLY {
+		if err != nil || flags&unix.O_ACCMODE != unix.O_RDWR {
 			continue
 		}
 		var a, b unix.Stat_t

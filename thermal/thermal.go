@@ -5,9 +5,9 @@
 // -274 C, as 4294967295000 uW, or as a temporary error; all of these are returned as unknown
 // with the reason.
 //
-// Guarantees: every path is resolved inside one os.Root; descriptors are opened once and
-// kept open, so a sample costs one pread for each sensor; a failing sensor does not stop the
-// others; nothing is written. A machine without sensors gives an empty Sensors, and Missing
+// Guarantees: every path is resolved inside one os.Root; no sensor keeps a descriptor, because
+// a machine may have thousands of them; a failing sensor does not stop the others; nothing is
+// written. A machine without sensors gives an empty Sensors, and Missing
 // lists the kinds. The package does not decide what is too hot: the trip points are those of
 // the hardware, the rest is the caller's.
 package thermal
@@ -65,12 +65,16 @@ type Reading struct {
 	Err   error
 }
 
-// sensorsMax bounds how many files are held open of each kind.
-const sensorsMax = 1024
+// Most that is used of each kind: what the largest known machines have.
+const (
+	sensorsMax = 1024
+	cpusMax    = 8192
+)
 
 // Sensors are all sensors of one machine. They are for one goroutine at a time.
 type Sensors struct {
 	root     *os.Root
+	files    *sysfs.Files // of root
 	bound    units.Power
 	thermo   []*Thermometer
 	meters   []*PowerMeter
@@ -90,7 +94,11 @@ type Missing struct {
 // Open finds the sensors below root. It fails only when the tree cannot be
 // listed; for a machine without sensors Missing lists every kind.
 func Open(root *os.Root) (*Sensors, error) {
-	s := &Sensors{root: root, bound: powerMax}
+	files, err := sysfs.NewFiles(root)
+	if err != nil {
+		return nil, fmt.Errorf("thermal: %w", err)
+	}
+	s := &Sensors{root: root, files: files, bound: powerMax}
 	if err := s.find(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -99,11 +107,32 @@ func Open(root *os.Root) (*Sensors, error) {
 
 func (s *Sensors) find() error {
 	errs := []error{s.findHwmon(), s.findZones(), s.findThrottles()}
+	s.distinguish()
 	s.count(sourceHwmon, "thermometer", len(s.thermo))
 	s.count(sourceHwmon, "power meter", len(s.meters))
 	s.count(sourceThermal, "zone", len(s.zones))
-	s.count(sourceThermal, "throttle counter", len(s.throttle.cores)+len(s.throttle.packages))
+	s.count(sourceThermal, "throttle counter", len(s.throttle.cores.attrs)+len(s.throttle.packages.attrs))
 	return errors.Join(errs...)
+}
+
+// distinguish gives each hwmon sensor a name of its own: chips of one driver, such as memory modules
+// or disks, have the same names and labels. Such a name gets the place of the sensor.
+func (s *Sensors) distinguish() {
+	at := map[*string]string{}
+	seen := map[string]int{}
+	for _, t := range s.thermo {
+		at[&t.Name] = t.at
+		seen[t.Name]++
+	}
+	for _, m := range s.meters {
+		at[&m.Name] = m.at
+		seen[m.Name]++
+	}
+	for name, place := range at {
+		if seen[*name] > 1 {
+			*name += " @" + place
+		}
+	}
 }
 
 // count notes a kind of sensor of which there is none.
@@ -179,33 +208,23 @@ func (s *Sensors) Package() (hottest Reading, known bool) {
 // Refresh looks for the sensors again, for chips and processors that came or
 // went. On an error everything stays as it was.
 func (s *Sensors) Refresh() error {
-	fresh := &Sensors{root: s.root, bound: s.bound}
+	fresh := &Sensors{root: s.root, files: s.files, bound: s.bound}
 	if err := fresh.find(); err != nil {
-		return errors.Join(err, fresh.Close())
+		return err
 	}
-	old := *s
 	*s = *fresh
-	return old.Close()
+	return nil
 }
 
-// Close closes all descriptors.
-func (s *Sensors) Close() error {
-	var errs []error
-	for _, t := range s.thermo {
-		errs = append(errs, t.attr.Close())
-	}
-	for _, m := range s.meters {
-		errs = append(errs, m.attr.Close())
-	}
-	for _, z := range s.zones {
-		errs = append(errs, z.attr.Close())
-	}
-	return errors.Join(append(errs, s.throttle.close())...)
-}
+// Close ends all reading.
+func (s *Sensors) Close() error { return s.files.Close() }
+
+// attr is a file that is opened for each reading.
+func (s *Sensors) attr(file string) (*sysfs.Attr, error) { return sysfs.NewAttr(file, s.files.Open) }
 
 // list names the entries of dir that start with prefix, in the order of the
 // number that follows it. A folder that is not there has none.
-func list(root *os.Root, dir, prefix string) ([]string, error) {
+func list(root *os.Root, dir, prefix string, most int) ([]string, error) {
 	entries, err := fs.ReadDir(root.FS(), dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -224,7 +243,7 @@ func list(root *os.Root, dir, prefix string) ([]string, error) {
 		y, _ := number(b, prefix)
 		return cmp.Compare(x, y)
 	})
-	return names[:min(len(names), sensorsMax)], nil
+	return names[:min(len(names), most)], nil
 }
 
 // number is the number that makes up the rest of name after prefix.

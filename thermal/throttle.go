@@ -3,8 +3,8 @@ package thermal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
-	"os"
 	"slices"
 
 	"headroom/rapl/sysfs"
@@ -41,33 +41,51 @@ func (t Throttle) Since(before Throttle) Throttle {
 }
 
 // throttles are the counters, one for each core and one for each package.
-type throttles struct {
-	cores, packages []*sysfs.Attr
+type throttles struct{ cores, packages counters }
+
+// counters are files that count up. One look reads no more than countersAtOnce of them: there may be
+// one for each of 1,024 cores, and what they count is not lost meanwhile.
+type counters struct {
+	attrs []*sysfs.Attr
+	last  []uint64 // as read last
+	next  int      // which one the next look begins with
+	whole bool     // all have been read
 }
+
+const countersAtOnce = 256
 
 // Throttled reads the throttle counters.
 func (s *Sensors) Throttled() (Throttle, error) {
 	var t Throttle
 	var errCores, errPackages error
-	t.Cores, t.CoresKnown, errCores = sum(s.throttle.cores)
-	t.Packages, t.PackagesKnown, errPackages = sum(s.throttle.packages)
+	t.Cores, t.CoresKnown, errCores = s.throttle.cores.sum()
+	t.Packages, t.PackagesKnown, errPackages = s.throttle.packages.sum()
 	return t, errors.Join(errCores, errPackages)
 }
 
-// sum adds counters; it is known when there are some and all could be read.
-func sum(attrs []*sysfs.Attr) (total uint64, known bool, err error) {
-	for _, a := range attrs {
-		v, err := a.Int()
+// sum adds the counters; it is known when there are some and all could be read.
+func (c *counters) sum() (total uint64, known bool, err error) {
+	n := len(c.attrs)
+	if c.whole {
+		n = min(n, countersAtOnce)
+	}
+	for range n {
+		v, err := c.attrs[c.next].Int()
 		if err != nil {
+			c.next, c.whole = 0, false
 			return 0, false, gone(err)
 		}
-		total += uint64(v)
+		c.last[c.next], c.next = uint64(v), (c.next+1)%len(c.attrs)
 	}
-	return total, len(attrs) > 0, nil
+	c.whole = true
+	for _, v := range c.last {
+		total += v
+	}
+	return total, n > 0, nil
 }
 
 func (s *Sensors) findThrottles() error {
-	cpus, err := list(s.root, cpuDir, "cpu")
+	cpus, err := list(s.root, cpuDir, "cpu", cpusMax)
 	cores, packages := map[string]string{}, map[string]string{}
 	for _, cpu := range cpus {
 		counter := join(cpuDir, cpu, "thermal_throttle")
@@ -79,8 +97,8 @@ func (s *Sensors) findThrottles() error {
 			packages[pkg] = join(counter, "package_throttle_count")
 		}
 	}
-	s.throttle.cores = openCounters(s.root, cores)
-	s.throttle.packages = openCounters(s.root, packages)
+	s.throttle.cores = s.counters(cores)
+	s.throttle.packages = s.counters(packages)
 	return err
 }
 
@@ -88,8 +106,8 @@ func (s *Sensors) findThrottles() error {
 // CPU without one stands alone.
 func (s *Sensors) place(cpu string) (core, pkg string) {
 	topology := join(cpuDir, cpu, "topology")
-	p, errPackage := sysfs.ReadInt(s.root, join(topology, "physical_package_id"))
-	c, errCore := sysfs.ReadInt(s.root, join(topology, "core_id"))
+	p, errPackage := s.files.ReadInt(join(topology, "physical_package_id"))
+	c, errCore := s.files.ReadInt(join(topology, "core_id"))
 	pkg, core = "of "+cpu, "of "+cpu
 	if errPackage == nil {
 		pkg = fmt.Sprint(p)
@@ -100,21 +118,17 @@ func (s *Sensors) place(cpu string) (core, pkg string) {
 	return core, pkg
 }
 
-// openCounters opens the counters that exist, in a fixed order.
-func openCounters(root *os.Root, files map[string]string) []*sysfs.Attr {
-	var attrs []*sysfs.Attr
+// counters are those that exist, in a fixed order.
+func (s *Sensors) counters(files map[string]string) (c counters) {
 	for _, file := range slices.Sorted(maps.Values(files)) {
-		if a, err := sysfs.Open(root, file); err == nil {
-			attrs = append(attrs, a)
+		a, err := s.attr(file)
+		if err == nil {
+			_, err = a.Int()
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			c.attrs = append(c.attrs, a)
 		}
 	}
-	return attrs
-}
-
-func (t throttles) close() error {
-	var errs []error
-	for _, a := range slices.Concat(t.cores, t.packages) {
-		errs = append(errs, a.Close())
-	}
-	return errors.Join(errs...)
+	c.last = make([]uint64, len(c.attrs))
+	return c
 }

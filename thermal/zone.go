@@ -58,7 +58,7 @@ func (z *Zone) processor() bool {
 const tripsMax = 64
 
 func (s *Sensors) findZones() error {
-	names, err := list(s.root, thermalDir, "thermal_zone")
+	names, err := list(s.root, thermalDir, "thermal_zone", sensorsMax)
 	for _, name := range names {
 		s.openZone(name)
 	}
@@ -71,8 +71,8 @@ func (s *Sensors) openZone(name string) {
 	if err != nil {
 		return
 	}
-	a, err := sysfs.Open(s.root, join(dir, "temp"))
-	if err != nil {
+	a, err := s.attr(join(dir, "temp"))
+	if err != nil || len(s.zones) >= sensorsMax {
 		return
 	}
 	id, _ := number(name, "thermal_zone")

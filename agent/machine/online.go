@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 	"io/fs"
-	"os"
 
 	"headroom/rapl"
 	"headroom/rapl/sysfs"
@@ -19,7 +18,7 @@ func (m *Machine) FindLost() []string {
 			continue
 		}
 		if online == nil {
-			online = onlinePackages(m.Root)
+			online = onlinePackages(m.Files)
 		}
 		if n, ok := s.Zone.Socket(); !ok || online[n] || len(online) == 0 {
 			lost = append(lost, s.Zone.Label)
@@ -32,14 +31,14 @@ func (m *Machine) FindLost() []string {
 const cpuDir = "sys/devices/system/cpu"
 
 // onlinePackages are the sockets that have a CPU online.
-func onlinePackages(root *os.Root) map[int]bool {
+func onlinePackages(files *sysfs.Files) map[int]bool {
 	online := map[int]bool{}
-	entries, err := fs.ReadDir(root.FS(), cpuDir)
+	entries, err := fs.ReadDir(files.Root().FS(), cpuDir)
 	if err != nil {
 		return online
 	}
 	for _, e := range entries {
-		n, err := sysfs.ReadInt(root, cpuDir+"/"+e.Name()+"/topology/physical_package_id")
+		n, err := files.ReadInt(cpuDir + "/" + e.Name() + "/topology/physical_package_id")
 		if err == nil {
 			online[int(n)] = true
 		}

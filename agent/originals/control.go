@@ -3,7 +3,6 @@ package originals
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"strings"
 	"time"
@@ -149,20 +148,23 @@ func (c Control) save() (Saved, error) {
 // say what it holds.
 var errNoFile = errors.New("agent: control is not a file")
 
-// Open opens the control's file, which may be a register shown as one.
-func (c Saved) Open(root *os.Root) (*sysfs.Control, error) {
+// Open opens the control's file, which may be a register shown as one. A file that powerd
+// holds open is used as it is. For another one, which is opened for each use, and for a
+// register, files gives up a spare descriptor where there is no other.
+func (c Saved) Open(files *sysfs.Files) (*sysfs.Control, error) {
 	switch {
 	case !c.Kind.file():
 		return nil, errNoFile
 	case msr.Owns(c.Path):
-		return msr.OpenControl(root, c.Path)
+		defer files.Lend()()
+		return msr.OpenControl(files.Root(), c.Path)
 	}
-	return sysfs.NewControl(c.Path, dvfs.Files(root))
+	return sysfs.NewControl(c.Path, dvfs.Files(files))
 }
 
 // read is what the control's file holds now.
-func (c Saved) read(root *os.Root) (v Value, err error) {
-	file, err := c.Open(root)
+func (c Saved) read(files *sysfs.Files) (v Value, err error) {
+	file, err := c.Open(files)
 	if err != nil {
 		return Value{}, err
 	}
@@ -173,8 +175,8 @@ func (c Saved) read(root *os.Root) (v Value, err error) {
 
 // write puts v into the control's file and reads it back. A bound of frequency, which
 // the kernel carries out a little later, is waited for as long as patience lasts.
-func (c Saved) write(root *os.Root, v Value, patience *time.Duration) (got Value, err error) {
-	file, err := c.Open(root)
+func (c Saved) write(files *sysfs.Files, v Value, patience *time.Duration) (got Value, err error) {
+	file, err := c.Open(files)
 	if err != nil {
 		return Value{}, err
 	}
@@ -184,19 +186,19 @@ func (c Saved) write(root *os.Root, v Value, patience *time.Duration) (got Value
 		return got, err
 	}
 	stands, err := dvfs.Settle(file, units.Freq(got.Number), func(f units.Freq) bool {
-		return c.took(root, Value{Number: int64(f)}, v)
+		return c.took(files, Value{Number: int64(f)}, v)
 	}, patience)
 	return Value{Number: int64(stands)}, err
 }
 
 // took reports whether got is what became of v, which was written. While turbo is off,
 // ceilings read back lower than they are; where the range has moved, they go as far as it does.
-func (c Saved) took(root *os.Root, got, v Value) bool {
-	return c.Kind.Same(got, v) || c.Kind == Frequency && got.Number < v.Number && turboIsOff(root) || rangeMoved(root, c, got.Number)
+func (c Saved) took(files *sysfs.Files, got, v Value) bool {
+	return c.Kind.Same(got, v) || c.Kind == Frequency && got.Number < v.Number && turboIsOff(files) || rangeMoved(files, c, got.Number)
 }
 
-func turboIsOff(root *os.Root) bool {
-	turbo, err := dvfs.OpenTurbo(root)
+func turboIsOff(files *sysfs.Files) bool {
+	turbo, err := dvfs.OpenTurbo(files)
 	if err != nil {
 		return false
 	}
@@ -207,27 +209,27 @@ func turboIsOff(root *os.Root) bool {
 // standing is what the control's file holds. A ceiling that the turbo switch moved,
 // which goes back before it, is waited for: it comes out as it was found, or as byTurbo
 // knows it.
-func (c Saved) standing(root *os.Root, t *Trail, patience *time.Duration) (v Value, err error) {
-	v, err = c.read(root)
+func (c Saved) standing(files *sysfs.Files, t *Trail, patience *time.Duration) (v Value, err error) {
+	v, err = c.read(files)
 	if err != nil || c.Kind != Frequency {
 		return v, err
 	}
-	file, err := c.Open(root)
+	file, err := c.Open(files)
 	if err != nil {
 		return Value{}, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	stands, err := dvfs.Settle(file, units.Freq(v.Number), func(f units.Freq) bool {
 		now := Value{Number: int64(f)}
-		return now == c.Found() || t.ours(c, now) || c.byTurbo(root, t, now)
+		return now == c.Found() || t.ours(c, now) || c.byTurbo(files, t, now)
 	}, patience)
 	return Value{Number: int64(stands)}, err
 }
 
 // byTurbo reports whether a ceiling is at the top because powerd switched turbo: some
 // drivers set every ceiling anew then (cppc_cpufreq), whatever it was.
-func (c Saved) byTurbo(root *os.Root, t *Trail, now Value) bool {
-	return t.switched() && c.atTop(root, now.Number)
+func (c Saved) byTurbo(files *sysfs.Files, t *Trail, now Value) bool {
+	return t.switched() && c.atTop(files, now.Number)
 }
 
 // FloorFile is the frequency floor, which is only ever lowered.
@@ -237,24 +239,24 @@ const FloorFile = "scaling_min_freq"
 const topFile = "cpuinfo_max_freq"
 
 // atTop reports whether the control is a ceiling, and v the end of its range.
-func (c Saved) atTop(root *os.Root, v int64) bool {
-	top, known := c.top(root)
+func (c Saved) atTop(files *sysfs.Files, v int64) bool {
+	top, known := c.top(files)
 	return known && v == top
 }
 
 // top is the end of the range of a ceiling; false where it is not known, or c is none.
-func (c Saved) top(root *os.Root) (int64, bool) {
+func (c Saved) top(files *sysfs.Files) (int64, bool) {
 	if c.Kind != Frequency || path.Base(c.Path) == FloorFile {
 		return 0, false
 	}
-	v, err := sysfs.ReadInt(root, path.Join(path.Dir(c.Path), topFile))
+	v, err := files.ReadInt(path.Join(path.Dir(c.Path), topFile))
 	return v, err == nil
 }
 
 // asFound is the control with the original that goes back now: of a ceiling that was met at
 // the end of its range, while powerd had turbo off, the end of the range with turbo.
-func (c Saved) asFound(root *os.Root) Saved {
-	if top, known := c.top(root); c.Top && known {
+func (c Saved) asFound(files *sysfs.Files) Saved {
+	if top, known := c.top(files); c.Top && known {
 		c.Original = max(c.Original, top)
 	}
 	return c
@@ -263,7 +265,7 @@ func (c Saved) asFound(root *os.Root) Saved {
 // rangeMoved reports whether a frequency bound reads back as the end of the range that the
 // policy has now, beyond which the original lies: turbo was switched, or firmware or
 // a kernel moved it. That is as far back as it can go.
-func rangeMoved(root *os.Root, c Saved, now int64) bool {
+func rangeMoved(files *sysfs.Files, c Saved, now int64) bool {
 	end, beyond := "", false
 	switch {
 	case c.Kind != Frequency:
@@ -275,6 +277,6 @@ func rangeMoved(root *os.Root, c Saved, now int64) bool {
 	if !beyond {
 		return false
 	}
-	v, err := sysfs.ReadInt(root, path.Join(path.Dir(c.Path), end))
+	v, err := files.ReadInt(path.Join(path.Dir(c.Path), end))
 	return err == nil && v == now
 }

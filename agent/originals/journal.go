@@ -17,15 +17,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"headroom/agent/statedir"
+	"headroom/internal/durable"
 	"headroom/rapl"
 	"headroom/rapl/msr"
+	"headroom/rapl/sysfs"
 )
 
 // ErrDamaged reports a journal that cannot be trusted.
@@ -122,6 +123,9 @@ func Load(d statedir.Disk) (*Journal, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if errors.Is(err, durable.ErrNotRegular) {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -161,12 +165,12 @@ func New(node, bootID string, controls []Control) (*Journal, error) {
 // reset the limits, so whatever stands in a control that powerd did not leave
 // there is the new original. Bounds of slices ended with that boot; the BMC's
 // limit did not. It returns whether the journal changed.
-func (j *Journal) Adopt(root *os.Root, bootID string, t *Trail) bool {
+func (j *Journal) Adopt(files *sysfs.Files, bootID string, t *Trail) bool {
 	if j.BootID == bootID {
 		return false
 	}
 	for i, c := range j.Controls {
-		if v, err := c.read(root); err == nil && !t.ours(c, v) {
+		if v, err := c.read(files); err == nil && !t.ours(c, v) {
 			j.Controls[i].Original, j.Controls[i].Text = v.Number, v.Text
 		}
 		if c.Kind == Bandwidth {
@@ -210,7 +214,7 @@ func (j *Journal) Relocate(t *rapl.Tree) {
 
 // Extend adds controls that an earlier process did not know. It returns whether
 // the journal changed.
-func (j *Journal) Extend(root *os.Root, controls []Control) (bool, error) {
+func (j *Journal) Extend(files *sysfs.Files, controls []Control) (bool, error) {
 	known := map[string]bool{}
 	for _, c := range j.Controls {
 		known[c.Path] = true
@@ -224,7 +228,7 @@ func (j *Journal) Extend(root *os.Root, controls []Control) (bool, error) {
 		if err != nil {
 			return changed, err
 		}
-		s.Top = j.tookTurbo() && s.atTop(root, s.Original) && turboIsOff(root)
+		s.Top = j.tookTurbo() && s.atTop(files, s.Original) && turboIsOff(files)
 		j.Controls = append(j.Controls, s)
 		changed = true
 	}

@@ -18,6 +18,7 @@ import (
 
 	"headroom/agent/statedir"
 	"headroom/ipmi"
+	"headroom/rapl/sysfs"
 	"headroom/units"
 )
 
@@ -159,6 +160,11 @@ func TestCeilingGoesBackAsFarAsTheRange(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tree.Close() }()
+	files, err := sysfs.NewFiles(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = files.Close() }()
 	ceiling := Saved{Path: policy + "scaling_max_freq", Label: "policy0 frequency ceiling", Kind: Frequency, Original: 3_400_000}
 	floor := Saved{Path: policy + "scaling_min_freq", Label: "policy0 frequency floor", Kind: Frequency, Original: 800_000}
 	limit := Saved{Path: "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", Kind: Power, Original: 3_400_000}
@@ -175,7 +181,7 @@ func TestCeilingGoesBackAsFarAsTheRange(t *testing.T) {
 		{floor, 800_000, false},
 		{limit, 2_400_000, false},
 	} {
-		if got := rangeMoved(tree, c.control, c.reads); got != c.want {
+		if got := rangeMoved(files, c.control, c.reads); got != c.want {
 			t.Errorf("%s reads %d: the range moved %v, want %v", c.control.Label, c.reads, got, c.want)
 		}
 	}
@@ -209,6 +215,11 @@ func TestTheWayBackWaitsForASlowDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = root.Close() }()
+			files, err := sysfs.NewFiles(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = files.Close() }()
 			j := &Journal{}
 			for _, name := range []string{"a", "b", "c"} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte("0\n"), 0o600); err != nil {
@@ -227,7 +238,7 @@ func TestTheWayBackWaitsForASlowDisk(t *testing.T) {
 			}
 			trail.Behind(func(f RecordFile) RecordFile { return slowRecords{f, c.takes} })
 			began := time.Now()
-			out := PutBack(root, j, trail, FilesOnly)
+			out := PutBack(files, j, trail, FilesOnly)
 			if took := time.Since(began); out.Failed != c.failed || len(out.Restored) != 3-c.failed || took > c.most {
 				t.Errorf("a disk that takes %v: %+v after %v", c.takes, out, took)
 			}

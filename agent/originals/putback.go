@@ -3,10 +3,10 @@ package originals
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"headroom/dvfs"
+	"headroom/rapl/sysfs"
 )
 
 // Outcome is what putting back came to, one line a control.
@@ -28,7 +28,7 @@ type Remote func(c Saved, wrote Value, ever bool) (line string, kept bool, err e
 // writes 0 W. The turbo switch goes first, because ceilings read back lower while it is
 // off, then the other files in the order of the journal; what is reached through
 // another program, by far, comes last.
-func PutBack(root *os.Root, j *Journal, t *Trail, far Remote) Outcome {
+func PutBack(files *sysfs.Files, j *Journal, t *Trail, far Remote) Outcome {
 	var o Outcome
 	t.patient = recordsWait // no loop waits now, and what is not recorded is not put back
 	defer func() { t.patient = 0 }()
@@ -42,7 +42,7 @@ func PutBack(root *os.Root, j *Journal, t *Trail, far Remote) Outcome {
 			if !its(c.Kind) {
 				continue
 			}
-			line, kept, err := PutBackOne(root, c, t, far, &patience)
+			line, kept, err := PutBackOne(files, c, t, far, &patience)
 			switch {
 			case err != nil:
 				o.Kept = append(o.Kept, fmt.Sprintf("%s: %v", c.Label, err))
@@ -66,16 +66,16 @@ const SettleAll = time.Second
 const recordsWait = 2 * time.Second
 
 // PutBackOne puts one original back; what it waits is taken off patience.
-func PutBackOne(root *os.Root, c Saved, t *Trail, far Remote, patience *time.Duration) (line string, kept bool, err error) {
+func PutBackOne(files *sysfs.Files, c Saved, t *Trail, far Remote, patience *time.Duration) (line string, kept bool, err error) {
 	if !c.Kind.file() {
 		wrote, ever := t.Wrote(c.Path)
 		return far(c, wrote, ever)
 	}
-	c = c.asFound(root) // turbo is back by now
+	c = c.asFound(files) // turbo is back by now
 	wait := min(*patience, dvfs.SettleMost)
 	*patience -= wait
 	defer func() { *patience += max(0, wait) }()
-	now, err := c.standing(root, t, &wait)
+	now, err := c.standing(files, t, &wait)
 	if err != nil {
 		return "", false, err
 	}
@@ -83,7 +83,7 @@ func PutBackOne(root *os.Root, c Saved, t *Trail, far Remote, patience *time.Dur
 	switch {
 	case now == c.Found():
 		return was + " (already)", false, nil
-	case !t.ours(c, now) && !c.byTurbo(root, t, now):
+	case !t.ours(c, now) && !c.byTurbo(files, t, now):
 		return fmt.Sprintf("kept %s, which powerd did not write (original %s)", c.Kind.Words(now), was), true, nil
 	case c.Kind == Power && c.Original == 0:
 		return "original is 0 W, which is never written; current value " + c.Kind.Words(now), true, nil
@@ -91,12 +91,12 @@ func PutBackOne(root *os.Root, c Saved, t *Trail, far Remote, patience *time.Dur
 	if err := t.NoteValue(c.Path, c.Found(), now); err != nil {
 		return "", false, err
 	}
-	got, err := c.write(root, c.Found(), &wait)
+	got, err := c.write(files, c.Found(), &wait)
 	switch {
 	case err != nil || c.Kind.Same(got, c.Found()):
-	case rangeMoved(root, c, got.Number):
+	case rangeMoved(files, c, got.Number):
 		was = fmt.Sprintf("%s, the nearest value in the present range (original %s)", c.Kind.Words(got), was)
-	case c.took(root, got, c.Found()):
+	case c.took(files, got, c.Found()):
 	default:
 		err = fmt.Errorf("wrote %s, reads %s", was, c.Kind.Words(got))
 	}

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"headroom/agent/statedir"
 	"headroom/internal/cli"
 	"headroom/rapl"
+	"headroom/rapl/sysfs"
 )
 
 // Records are what powerd keeps on disk about the machine it changes: the journal of
@@ -36,7 +36,7 @@ type Records struct {
 	log    *slog.Logger
 	disk   statedir.Disk
 	health *health.Items
-	root   *os.Root
+	files  *sysfs.Files
 	Writer *statedir.Writer // nil before the loop runs
 
 	Journal *originals.Journal // nil: nothing is saved
@@ -67,10 +67,10 @@ func (r *Records) Close() error {
 	return r.Trail.Close()
 }
 
-// Load reads the journal of an earlier powerd, if there is one, and works below root from
+// Load reads the journal of an earlier powerd, if there is one, and works on files from
 // now on. The error may be originals.ErrDamaged.
-func (r *Records) Load(root *os.Root) (err error) {
-	r.root = root
+func (r *Records) Load(files *sysfs.Files) (err error) {
+	r.files = files
 	r.Journal, err = originals.Load(r.disk)
 	return err
 }
@@ -104,8 +104,8 @@ func (r *Records) Save(boot string, controls []originals.Control) error {
 // stored, the fail-safe cap goes before fresh originals: those that are on disk
 // are of the boot before.
 func (r *Records) saveMore(boot string, controls []originals.Control) error {
-	changed := r.Journal.Adopt(r.root, boot, r.Trail)
-	more, err := r.Journal.Extend(r.root, controls)
+	changed := r.Journal.Adopt(r.files, boot, r.Trail)
+	more, err := r.Journal.Extend(r.files, controls)
 	if err != nil || !(changed || more) {
 		return err
 	}
@@ -151,7 +151,7 @@ func (r *Records) Saved(controls ...originals.Control) bool {
 		return false
 	}
 	next := r.Journal.Clone()
-	if _, err := next.Extend(r.root, controls); err != nil {
+	if _, err := next.Extend(r.files, controls); err != nil {
 		r.log.Warn("controls not saved, not writing them", slog.Any("error", err))
 		return false
 	}
@@ -218,7 +218,7 @@ func (r *Records) now(j statedir.Job) error {
 // PutBack restores all originals, and removes the journal when none is left. The
 // error is about removing it.
 func (r *Records) PutBack(because string, afar originals.Remote) (originals.Outcome, error) {
-	out := originals.PutBack(r.root, r.Journal, r.Trail, afar)
+	out := originals.PutBack(r.files, r.Journal, r.Trail, afar)
 	r.log.Info("original limits restored", slog.String("because", because),
 		slog.Int("restored", len(out.Restored)), slog.Int("kept", len(out.Kept)), slog.Int("failed", out.Failed))
 	for _, line := range out.Kept {
@@ -244,7 +244,7 @@ func (r *Records) NotPutBack(why error) originals.Outcome {
 //
 //headroom:control
 func (r *Records) PutBackOne(c originals.Saved, because string, afar originals.Remote, patience *time.Duration) {
-	line, kept, err := originals.PutBackOne(r.root, c, r.Trail, afar, patience)
+	line, kept, err := originals.PutBackOne(r.files, c, r.Trail, afar, patience)
 	r.log.Info("control restored", slog.String("because", because), slog.String("control", c.Label), slog.String("outcome", line), slog.Bool("kept", kept), slog.Any("error", err))
 }
 

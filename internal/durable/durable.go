@@ -12,6 +12,7 @@
 package durable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -47,38 +48,46 @@ type File interface {
 
 // Write replaces a file, or creates it.
 func Write(fsys FS, path string, data []byte, perm fs.FileMode) error {
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
-	// One that was left behind may have other permissions.
-	if err := fsys.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("write %s: %w", path, err)
+	err := swap(fsys, path, data, perm, File.Sync)
+	if err == nil {
+		err = fsys.SyncDir(filepath.Dir(path))
 	}
-	if err := fill(fsys, temp, data, perm); err != nil {
-		_ = fsys.Remove(temp)
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := fsys.Rename(temp, path); err != nil {
-		_ = fsys.Remove(temp)
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := fsys.SyncDir(filepath.Dir(path)); err != nil {
+	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }
 
-// fill creates a file with this content and syncs it.
-func fill(fsys FS, path string, data []byte, perm fs.FileMode) error {
-	f, err := fsys.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, perm)
+// Replace is Write without waiting for the disk: another process sees the old content or the
+// new one, but a power cut may leave neither.
+func Replace(fsys FS, path string, data []byte, perm fs.FileMode) error {
+	if err := swap(fsys, path, data, perm, func(File) error { return nil }); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// swap fills a new file, syncs it and renames it to path.
+func swap(fsys FS, path string, data []byte, perm fs.FileMode, sync func(File) error) error {
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	// One that was left behind may have other permissions.
+	if err := fsys.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := fsys.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, perm)
 	if err != nil {
 		return err
 	}
-	if _, err := f.Write(data); err != nil {
-		return errors.Join(err, f.Close())
+	if _, err = f.Write(data); err == nil {
+		err = sync(f)
 	}
-	if err := f.Sync(); err != nil {
-		return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = fsys.Rename(temp, path)
 	}
-	return f.Close()
+	if err != nil {
+		_ = fsys.Remove(temp)
+	}
+	return err
 }
 
 // Remove deletes a file. One that does not exist is no error.
@@ -95,8 +104,27 @@ func Remove(fsys FS, path string) error {
 // OS is the real file system.
 type OS struct{}
 
-// ReadFile implements FS.
-func (OS) ReadFile(path string) ([]byte, error) { return os.ReadFile(filepath.Clean(path)) }
+// ErrNotRegular reports something else in the place of a file: a FIFO would hold its reader for
+// ever, and a link that leads nowhere would read as no file at all.
+var ErrNotRegular = errors.New("not a regular file")
+
+// Regular is ErrNotRegular, with what stands there, unless path is a regular file or nothing.
+func Regular(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().IsRegular() {
+		return nil //nolint:nilerr // opening it tells the same
+	}
+	kinds := map[os.FileMode]string{os.ModeDir: "directory", os.ModeSymlink: "symbolic link", os.ModeNamedPipe: "FIFO"}
+	return fmt.Errorf("%s is a %s: %w", path, cmp.Or(kinds[info.Mode().Type()], "device or socket"), ErrNotRegular)
+}
+
+// ReadFile implements FS. What is no regular file is ErrNotRegular.
+func (OS) ReadFile(path string) ([]byte, error) {
+	if err := Regular(path); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Clean(path))
+}
 
 // OpenFile implements FS.
 func (OS) OpenFile(path string, flag int, perm fs.FileMode) (File, error) {

@@ -19,17 +19,17 @@ type File interface {
 	Close() error
 }
 
-// Opener opens the file at path, for writing when write is set, else for
+// Opener opens the file at path, for reading and writing when write is set, else for
 // reading. A file that is not there gives fs.ErrNotExist.
 type Opener func(path string, write bool) (File, error)
 
 // Disk opens the files below root: what stands behind every attribute of a real
-// machine. Files are opened O_RDONLY or O_WRONLY, never created or truncated.
+// machine. Files are opened O_RDONLY or O_RDWR, never created or truncated.
 func Disk(root *os.Root) Opener {
 	return func(path string, write bool) (File, error) {
 		flag := os.O_RDONLY
 		if write {
-			flag = os.O_WRONLY
+			flag = os.O_RDWR
 		}
 		f, err := root.OpenFile(path, flag, 0)
 		if err != nil {
@@ -66,11 +66,17 @@ type descriptor struct {
 	fd   int
 }
 
-// Pread is one system call: os.File.ReadAt makes a second one to see the end of
+// Pread reads the value from its beginning.
+func (d *descriptor) Pread(buf []byte) (int, error) { return pread(d.fd, buf) }
+
+// Pwrite writes a new value.
+func (d *descriptor) Pwrite(text []byte) (int, error) { return pwrite(d.fd, text) }
+
+// pread is one system call: os.File.ReadAt makes a second one to see the end of
 // the file, which doubles the cost of a sample.
-func (d *descriptor) Pread(buf []byte) (int, error) {
+func pread(fd int, buf []byte) (int, error) {
 	for {
-		n, err := unix.Pread(d.fd, buf, 0)
+		n, err := unix.Pread(fd, buf, 0)
 		if err == nil {
 			return n, nil
 		}
@@ -80,10 +86,10 @@ func (d *descriptor) Pread(buf []byte) (int, error) {
 	}
 }
 
-// Pwrite is one system call.
-func (d *descriptor) Pwrite(text []byte) (int, error) {
+// pwrite is one system call.
+func pwrite(fd int, text []byte) (int, error) {
 	for {
-		n, err := unix.Pwrite(d.fd, text, 0)
+		n, err := unix.Pwrite(fd, text, 0)
 		if err == nil {
 			return n, nil
 		}

@@ -1,14 +1,14 @@
 // Package sysfs reads and writes the small text attributes of the kernel: one file, one
 // value, on its first line.
 //
-// The one idea: an attribute is opened once and then read by one pread. Opening and closing
-// it for each read costs ten times as much, and an open descriptor refers to the same device
-// when the tree around it changes. The value is the first line only: a plain file that
-// replaces an attribute in a test is overwritten in place and may keep the tail of an older,
-// longer value.
+// The one idea: an attribute that is read all the time is opened once and then read by one
+// pread; an open descriptor refers to the same device when the tree around it changes. Where
+// there may be thousands of them, Files opens each for its use only. The value is the first
+// line only: a plain file that replaces an attribute in a test is overwritten in place and may
+// keep the tail of an older, longer value.
 //
 // Guarantees: no path leaves the given os.Root; reading never changes the machine; a write is
-// one pwrite on a descriptor opened O_WRONLY (never O_CREATE, never O_TRUNC) and is read back
+// one pwrite on a descriptor opened O_RDWR (never O_CREATE, never O_TRUNC) and is read back
 // at once; an unreadable value is an error that names the file and quotes the text. The
 // package does not decide what to write.
 package sysfs
@@ -18,6 +18,9 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // valueMax bounds what is read of one attribute: the longest value Headroom
@@ -74,8 +77,10 @@ func (a *Attr) Path() string { return a.path }
 // Reopen opens the attribute at its path again, for a device that went away and
 // came back: the old descriptor names the device that is gone for ever. When it
 // fails, the old descriptor stays.
-func (a *Attr) Reopen() error {
-	f, err := a.open(a.path, false)
+func (a *Attr) Reopen() error { return a.reopen(false) }
+
+func (a *Attr) reopen(write bool) error {
+	f, err := a.open(a.path, write)
 	if err != nil {
 		return err
 	}
@@ -94,14 +99,25 @@ func (a *Attr) Int() (int64, error) {
 	return ParseInt(a.path, a.buf[:n])
 }
 
-// Text reads the value as text: the first line without blanks around it.
+// Text reads the value as text: the first line without blanks around it, and with "?" for what
+// nobody can read. Labels come from firmware in any encoding, or damaged.
 func (a *Attr) Text() (string, error) {
 	buf := make([]byte, valueMax)
 	n, err := a.file.Pread(buf)
 	if err != nil {
 		return "", &os.PathError{Op: "read", Path: a.path, Err: err}
 	}
-	return string(firstLine(buf[:n])), nil
+	return readable(firstLine(buf[:n])), nil
+}
+
+// readable is text in UTF-8, fit for messages and screens.
+func readable(text []byte) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || unicode.IsControl(r) && r != '\t' {
+			return '?'
+		}
+		return r
+	}, string(text))
 }
 
 // Close closes the descriptors. What is read afterwards is an error.
@@ -115,12 +131,9 @@ func ReadInt(root *os.Root, path string) (int64, error) { return Disk(root).Read
 func ReadText(root *os.Root, path string) (string, error) { return Disk(root).ReadText(path) }
 
 // Control is one attribute that can be written. It is for one goroutine at a
-// time, and whoever holds it is the only writer of the knob.
-type Control struct {
-	attr *Attr
-	file File
-	buf  [numberMax]byte
-}
+// time, and whoever holds it is the only writer of the knob. Its one file serves writing and
+// the reading back that follows.
+type Control struct{ attr Attr }
 
 // OpenControl opens the attribute at path below root for writing, and for the
 // reading back that follows each write.
@@ -128,30 +141,15 @@ func OpenControl(root *os.Root, path string) (*Control, error) { return NewContr
 
 // NewControl is OpenControl through open.
 func NewControl(path string, open Opener) (*Control, error) {
-	attr, err := NewAttr(path, open)
+	f, err := open(path, true)
 	if err != nil {
 		return nil, err
 	}
-	f, err := open(path, true)
-	if err != nil {
-		return nil, errors.Join(err, attr.Close())
-	}
-	return &Control{attr: attr, file: f}, nil
+	return &Control{Attr{path: path, open: open, file: f}}, nil
 }
 
 // Reopen opens the control at its path again, as Attr.Reopen does.
-func (c *Control) Reopen() error {
-	f, err := c.attr.open(c.attr.path, true)
-	if err != nil {
-		return err
-	}
-	if err := c.attr.Reopen(); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	old := c.file
-	c.file = f
-	return old.Close()
-}
+func (c *Control) Reopen() error { return c.attr.reopen(true) }
 
 // Path is where the control was opened, below the root.
 func (c *Control) Path() string { return c.attr.path }
@@ -164,8 +162,8 @@ func (c *Control) Read() (int64, error) { return c.attr.Int() }
 // be read: the kernel reports some refused writes as done and some done ones as
 // failed, so only the value that stands there says what happened.
 func (c *Control) Write(v int64) (got int64, err error) {
-	text := append(strconv.AppendInt(c.buf[:0], v, 10), '\n')
-	n, err := c.file.Pwrite(text)
+	text := append(strconv.AppendInt(c.attr.buf[:0], v, 10), '\n')
+	n, err := c.attr.file.Pwrite(text)
 	if err == nil && n != len(text) {
 		err = fmt.Errorf("short write of %d of %d bytes", n, len(text))
 	}
@@ -176,8 +174,8 @@ func (c *Control) Write(v int64) (got int64, err error) {
 	return got, errors.Join(err, errRead)
 }
 
-// Close gives both descriptors back.
-func (c *Control) Close() error { return errors.Join(c.file.Close(), c.attr.Close()) }
+// Close gives the descriptor back.
+func (c *Control) Close() error { return c.attr.Close() }
 
 // ParseInt is the number on the first line of text; file names it in the error.
 func ParseInt(file string, text []byte) (int64, error) {
