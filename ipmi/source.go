@@ -132,7 +132,8 @@ func (r *reader) readSensors(ctx context.Context, c candidate) (observation, err
 			return observation{why: recs.doubt + ", so a supply may be missing in the sum; ipmi.source: sensors uses it nevertheless"}, nil
 		}
 	case byName:
-		chosen, none = named(recs.watts, r.m.cfg.Source), fmt.Sprintf("no watt sensor %q", r.m.cfg.Source)
+		at := slices.IndexFunc(recs.watts, func(s sensor) bool { return s.name == r.m.cfg.Source })
+		chosen, none = recs.watts[max(0, at):at+1], fmt.Sprintf("no watt sensor %q", r.m.cfg.Source)
 	case bySystem, byDCMI:
 	}
 	if len(chosen) == 0 {
@@ -152,15 +153,6 @@ func (r *reader) sensors(ctx context.Context) (*records, error) {
 	r.records, r.walkErr = listSensors(ctx, r.link)
 	r.walkedAt = r.m.now()
 	return r.records, r.walkErr
-}
-
-// named is the sensor of that name.
-func named(all []sensor, name string) []sensor {
-	at := slices.IndexFunc(all, func(s sensor) bool { return s.name == name })
-	if at < 0 {
-		return nil
-	}
-	return all[at : at+1]
 }
 
 func joinWords(a, b string) string {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -81,7 +80,7 @@ type walk struct {
 	watts       []sensor
 	lost        []string // records that the BMC names and does not show, in words
 	foreign     int      // records that were answered in place of others
-	ended       bool     // by the BMC's own mark
+	ended       bool     // neither a loop nor the bound ended the walk
 }
 
 // run is over when the list ends or loops, or at the bound.
@@ -100,12 +99,12 @@ func (w *walk) run(ctx context.Context) error {
 			next = lastRecord
 		default:
 			if skipped == 0 || code != codeNoData { // named by the record before; those that follow are guesses
-				w.lost = append(w.lost, fmt.Sprintf("record %d %v", id, code))
+				w.lost = append(w.lost, fmt.Sprintf("%d %v", id, code))
 			}
-			if skipped++; skipped > skipMost || id == lastRecord-1 {
-				return nil
+			if next = id + 1; skipped == skipMost { // nothing follows
+				next = lastRecord
 			}
-			next = id + 1
+			skipped++
 		}
 		if w.ended = next == lastRecord; w.ended || w.asked[next] {
 			return nil
@@ -131,9 +130,6 @@ func (w *walk) take(id uint16, body []byte) {
 	}
 }
 
-// lostMost bounds the records that the note names.
-const lostMost = 3
-
 // result judges the walk; total is how many records the BMC says it has, 0 for unknown.
 func (w *walk) result(total int) *records {
 	out := &records{watts: w.watts}
@@ -143,14 +139,11 @@ func (w *walk) result(total int) *records {
 		out.doubt = fmt.Sprintf("the BMC answers with another sensor record (%d times)", w.foreign)
 	case total > seen:
 		out.doubt = fmt.Sprintf("only %d of %d sensor records could be found", seen, total)
-	case total == 0 && !w.ended && len(w.lost) == 0:
+	case total == 0 && !w.ended:
 		out.doubt = "the list of sensor records has no end"
 	}
 	if n := len(w.lost); n > 0 {
-		out.note = fmt.Sprintf("sensor records not readable: %s", strings.Join(w.lost[:min(n, lostMost)], ", "))
-		if n > lostMost {
-			out.note += fmt.Sprintf(" and %d more", n-lostMost)
-		}
+		out.note = fmt.Sprintf("sensor records not readable: %d, the first is record %s", n, w.lost[0])
 	}
 	out.note = joinWords(out.note, out.doubt)
 	return out
