@@ -220,12 +220,17 @@ func TestNameOfAnotherMachine(t *testing.T) {
 func TestLostStateStartsAtTheLowestCap(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
+	c.silent = true // it is granted nothing
 	cfg := l.config(c.addr)
 	l.forget()
 	run(t, cfg)
 	waitFor(t, "it reports", func() bool { h := c.last().GetHolding(); return h != nil && h.EffectiveUw != nil })
-	if h := c.last().GetHolding(); h.GetState() == headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE && h.GetCapUw() != int64(cfg.Power.Floor) {
+	h := c.last().GetHolding()
+	if h.GetState() != headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE || h.GetCapUw() != int64(cfg.Power.Floor) {
 		t.Errorf("holding %v, want the floor of %v", h, cfg.Power.Floor)
+	}
+	if fail := h.GetFailSafeUw(); fail != int64(cfg.Power.Floor) {
+		t.Errorf("it counts on a fail-safe cap of %d uW, want the floor", fail)
 	}
 }
 

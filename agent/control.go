@@ -87,7 +87,7 @@ func (c *controller) gather(at lease.Instant) {
 		c.heat.Look(now)
 	}
 	if now-c.machine.LookedAt < looseElapsed {
-		c.meter.Sample.Elapsed = 0 // the last sample, already counted
+		c.meter.Again()
 		return
 	}
 	c.meter.Look(at)
@@ -256,8 +256,9 @@ func (c *controller) noteSettle(now time.Duration) {
 
 // decideCap computes the cap for this step.
 func (c *controller) decideCap(now lease.Instant) {
+	fresh, late := c.meter.Fresh()
 	want := c.lease.Turn(now, lease.TurnInput{
-		Wall: c.meter.Reading(), Elapsed: c.meter.Sample.Elapsed, Effective: c.effective(),
+		Fresh: fresh, Late: late, Wall: c.meter.Reading(), Elapsed: c.meter.Sample.Elapsed, Effective: c.effective(),
 		Hot: c.heat.Hot(now.Boot), Stop: c.stopping || !c.cfg.Sprint.Allow, Rated: c.cfg.Power.Rated,
 	})
 	if want != c.caps.now {
@@ -286,13 +287,27 @@ func (c *controller) excessWall() (units.Power, bool) {
 			return max(0, c.cfg.Power.Rated-c.caps.now), true
 		}
 		over, ok := c.machine.Excess()
-		return units.FromWatts(over.Watts() / c.cfg.Power.SupplyEfficiency), ok
+		return units.FromWatts(over.Watts()/c.cfg.Power.SupplyEfficiency) + c.act.Excess, ok
 	case capping.RungFreq:
 		charge, ok := c.machine.Freq.Charge()
 		return max(0, charge-c.caps.now), ok
 	case capping.RungNone, capping.RungBandwidth, capping.RungDCMI:
 	}
 	return 0, false
+}
+
+// floor returns the lowest cap that the node can hold: power.floor, or what the rung in use
+// reaches at its lowest if that is more.
+func (c *controller) floor() units.Power {
+	least := units.Power(0)
+	switch m := c.machine; {
+	case c.mode != holding:
+	case m.Ladder.Use == capping.RungFreq:
+		least = m.Freq.Config.Least()
+	case m.PackageLeast() > 0:
+		least = c.meter.Model.Wall(m.PackageLeast(), 0)
+	}
+	return max(c.cfg.Power.Floor, min(least, c.cfg.Power.Rated))
 }
 
 // bound returns the most that the node is about to hold.
@@ -334,7 +349,28 @@ func (c *controller) mayWriteOver(now, last time.Duration) bool {
 
 // watch raises health items about the cap.
 func (c *controller) watch() {
-	c.health.Warn(c.mode == holding && c.rail() == capping.AtFloor, "cap-below-floor",
-		"the cap is below the lowest limit of the processor", "raise power.floor in powerd.yaml to the power that the node can hold")
+	text, least := "the cap is below the lowest limit of the processor", c.floor()
+	if least > c.cfg.Power.Floor {
+		text = fmt.Sprintf("the node cannot hold less than %v, and is charged at least that; power.floor is %v: %s", least, c.cfg.Power.Floor, c.machine.Ladder.Why)
+	}
+	c.health.Warn(c.mode == holding && (c.rail() == capping.AtFloor || least > c.cfg.Power.Floor), "cap-below-floor",
+		text, "raise power.floor in powerd.yaml to the power that the node can hold")
+	c.watchBind()
 	c.watchSprint()
+}
+
+// watchBind reports limits that read back well and do not hold the node at its cap.
+func (c *controller) watchBind() {
+	draws := c.lease.Unbound()
+	where := "no limit that it has holds it"
+	if c.machine.OnRAPL() {
+		pkg, limit := c.meter.Sample.Package.Power, c.machine.EffectiveLimit()
+		where = fmt.Sprintf("its packages draw %v above their limits of %v", pkg, limit)
+		if pkg <= limit {
+			where = fmt.Sprintf("its packages draw %v, within their limits of %v: the rest of the machine draws too much", pkg, limit)
+		}
+	}
+	c.health.Fail(c.mode == holding && draws > 0, "limit-unbound",
+		fmt.Sprintf("the node draws %v under a cap of %v: %s; it is charged what it draws", draws, c.caps.now, where),
+		"drain the node; check firmware and power.other as the runbook limit-unbound describes")
 }

@@ -1,13 +1,14 @@
 package agent
 
 // Claims: a server whose certificate is denied is let go at once and not spoken to again,
-// after a restart of powerd too; the others stay.
+// after a restart of powerd too, and as soon as a full disk has room; the others stay.
 
 import (
 	"context"
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type teller struct {
 	tell chan *headroomv1.Denials
 	open atomic.Int64
 	ever atomic.Int64
+	last atomic.Pointer[headroomv1.Heartbeat]
 }
 
 func (s *teller) Exchange(ctx context.Context, x *connect.BidiStream[headroomv1.NodeMessage, headroomv1.CoordinatorMessage]) error {
@@ -41,8 +43,12 @@ func (s *teller) Exchange(ctx context.Context, x *connect.BidiStream[headroomv1.
 	defer s.open.Add(-1)
 	go func() {
 		for {
-			if _, err := x.Receive(); err != nil {
+			m, err := x.Receive()
+			if err != nil {
 				return
+			}
+			if h := m.GetHeartbeat(); h != nil {
+				s.last.Store(h)
 			}
 		}
 	}()
@@ -96,7 +102,8 @@ func TestDeniedServerIsLetGo(t *testing.T) {
 	own := files(secure.Node, "n01")
 	cfg := newLab(t).config(c1.addr, c2.addr)
 	cfg.TLS = secure.Config{CA: own.CA, Cert: own.Cert, Key: own.Key}
-	run(t, cfg)
+	d := &fullDisk{Disk: statedir.OS{Dir: cfg.StateDir}, full: map[string]bool{statedir.DeniedFile: true}}
+	defer runOn(t, cfg, d)()
 	waitFor(t, "both have a stream", func() bool { return c1.open.Load() == 1 && c2.open.Load() == 1 })
 
 	// Who is no server is left out, and nobody else is denied by it.
@@ -107,8 +114,15 @@ func TestDeniedServerIsLetGo(t *testing.T) {
 	}}
 	waitFor(t, "c1 is let go", func() bool { return c1.open.Load() == 0 })
 	had := c1.ever.Load()
+	// With the disk full it is said, and stored once there is room, though nobody tells it again.
+	file := filepath.Join(cfg.StateDir, statedir.DeniedFile)
+	waitFor(t, "the full disk is said", func() bool { return hasItem(c2.last.Load(), "denied-not-stored") })
+	if _, err := os.Stat(file); err == nil {
+		t.Error("stored on a full disk")
+	}
+	d.set(statedir.DeniedFile, false)
 	waitFor(t, "the denial is stored", func() bool {
-		all, err := secure.ReadDenials(filepath.Join(cfg.StateDir, statedir.DeniedFile))
+		all, err := secure.ReadDenials(file)
 		return err == nil && len(all) == 1 && all[0].Identity == "server/c1"
 	})
 	if c2.open.Load() != 1 {

@@ -213,7 +213,8 @@ func (x *exchange) holdingOf(hb lease.Heartbeat) *headroomv1.Holding {
 
 // hello returns the first message of each stream.
 func (x *exchange) hello() *headroomv1.Hello {
-	p := x.cfg.Power
+	p, floor := x.cfg.Power, x.control.floor()
+	p.Floor, p.FailSafe, p.Max = floor, max(p.FailSafe, floor), max(p.Max, floor) // no lower cap would be held
 	return &headroomv1.Hello{
 		Node: x.cfg.Node, MachineId: x.id.Machine, BootId: x.id.Boot, ProcessId: x.id.Process, Domain: x.cfg.Domain,
 		RatedUw: int64(p.Rated), FloorUw: int64(p.Floor), MaxUw: int64(p.Max), FailSafeUw: int64(p.FailSafe),

@@ -89,7 +89,7 @@ func (h *hotplug) policies(f *machine.Frequency) {
 	if len(added) > 0 {
 		h.log.Info("cpufreq policies added", slog.String("first", added[0].Name), slog.Int("policies", len(added)))
 	}
-	f.Widen()
+	f.Follow()
 	h.tuner.followPolicies()
 	if f.Ceilings != nil && f.Used && h.control.mode == holding {
 		h.records.Saved(f.Controls()...)

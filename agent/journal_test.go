@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,10 +17,13 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/machine"
+	"headroom/agent/originals"
 	"headroom/agent/statedir"
+	"headroom/internal/durable"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/secure"
 	"headroom/units"
 )
 
@@ -51,6 +55,61 @@ func startUntilSaved(t *testing.T, l *lab) (*node, error) {
 	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	n.lock = file
 	return n, errors.Join(n.open(), n.ladder.save())
+}
+
+// Something else in the place of the journal is refused at once and in words, with the fail-safe cap
+// written; so is what else of the state directory is read.
+func TestJournalThatIsNoFile(t *testing.T) {
+	t.Parallel()
+	for what, place := range map[string]func(path string) error{
+		"a directory":     func(path string) error { return os.Mkdir(path, 0o700) },
+		"a FIFO":          func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a symbolic link": func(path string) error { return os.Symlink("nowhere", path) },
+		"a device or socket": func(path string) error {
+			l, err := net.Listen("unix", path)
+			if err == nil {
+				t.Cleanup(func() { _ = l.Close() })
+			}
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			cfg := l.config()
+			if err := place(l.state(statedir.JournalFile)); err != nil {
+				t.Fatal(err)
+			}
+			var bad *cli.Error
+			if err := Run(t.Context(), cfg, testLog(t)); !errors.As(err, &bad) || bad.Code != "journal-damaged" || !strings.Contains(bad.Message, "is "+what) {
+				t.Errorf("run: %v", err)
+			}
+			if !failSafeLong(l.long()) {
+				t.Errorf("limit %v", l.long())
+			}
+			if _, err := Restore(t.Context(), cfg, RestoreOptions{Force: true}); !errors.As(err, &bad) || bad.Code != "journal-damaged" {
+				t.Errorf("restore: %v", err)
+			}
+			if _, err := Leftovers(cfg.StateDir); !errors.Is(err, originals.ErrDamaged) {
+				t.Errorf("check: %v", err)
+			}
+		})
+	}
+	dir := t.TempDir()
+	for _, name := range []string{statedir.DeniedFile, statedir.HeldFile, statedir.MemoryFile, statedir.WrittenFile, statedir.CoordinatorsFile} {
+		if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (statedir.OS{Dir: dir}).Read(name); !errors.Is(err, durable.ErrNotRegular) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := secure.ReadDenials(filepath.Join(dir, statedir.DeniedFile)); err == nil {
+		t.Error("denials were read from a FIFO")
+	}
+	if _, err := originals.OpenTrail(dir, &originals.Journal{}, false); !errors.Is(err, durable.ErrNotRegular) {
+		t.Errorf("the trail: %v", err)
+	}
 }
 
 func TestDamagedJournalKeepsTheFailSafeCap(t *testing.T) {
@@ -127,7 +186,10 @@ func (d *fullDisk) check(name string) error {
 }
 
 func (d *fullDisk) Durable(name string, data []byte) error {
-	return errors.Join(d.check(name), d.Disk.Durable(name, data))
+	if err := d.check(name); err != nil {
+		return err
+	}
+	return d.Disk.Durable(name, data)
 }
 
 func (d *fullDisk) Replace(name string, data []byte) error {

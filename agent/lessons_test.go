@@ -437,6 +437,7 @@ func TestRangesMoveAndAreClamped(t *testing.T) {
 	t.Parallel()
 	b := newStand(t, "xeon-1s")
 	b.put(packageDir+"constraint_0_max_power_uw", "50000000")
+	b.put(longLimit, "50000000") // a limit that was found above it would show that it is no bound
 	started(t, b)
 	b.turn(4)
 	if i, _ := b.n.health.Get("range-moved"); !strings.Contains(i.Text, "50.0 W") || !strings.Contains(b.log.String(), "code=range-moved ") {
@@ -499,7 +500,11 @@ func TestAMDIsNormal(t *testing.T) {
 	if b.n.control.rung() != rungCPUFreq || !b.n.meter.Sample.Package.Known {
 		t.Errorf("rung %s, sample %+v", b.n.control.rung(), b.n.meter.Sample)
 	}
-	for _, row := range b.n.report.ladderRows() {
+	rows := b.n.report.ladderRows()
+	if !slices.ContainsFunc(rows, func(row capping.RungInfo) bool { return row.Rung == capping.RungRAPL }) {
+		t.Errorf("no row for RAPL in %+v", rows)
+	}
+	for _, row := range rows {
 		if row.Rung == capping.RungRAPL && (row.State != capping.RungMissing || !strings.Contains(row.Text, "normal on AMD")) {
 			t.Errorf("rung %+v", row)
 		}

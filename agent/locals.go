@@ -84,8 +84,8 @@ func (l *localLimits) setCap(p units.Power, length time.Duration, change *headro
 		return 0, localRefused("observing", "limit set refused: this node only observes", "powerd status shows the reason; enforce: true in powerd.yaml enables caps")
 	case p > base:
 		return 0, localRefused("above-cap", fmt.Sprintf("%v is above the cap in force, %v", p, base), "a local limit can only lower the cap")
-	case p < l.cfg.Power.Floor:
-		return 0, localRefused("below-floor", fmt.Sprintf("%v is below power.floor, %v", p, l.cfg.Power.Floor), "use a higher cap")
+	case p < l.control.floor():
+		return 0, localRefused("below-floor", fmt.Sprintf("%v is below the lowest cap that the node can hold, %v", p, l.control.floor()), "use a higher cap")
 	}
 	now := instant()
 	l.lease.SetLocal(p, now.Boot+length)

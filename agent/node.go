@@ -186,6 +186,7 @@ func (n *node) open() error {
 			Hint: "powerd must be able to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
+	n.machine.Found(n.records.Journal)
 	n.meter.Attach(n.machine)
 	n.tuner.open(n.machine)
 	n.machine.Look(instant()) // so that the first step of the loop has a sample

@@ -80,8 +80,16 @@ func (b *bandwidth) info() capping.RungInfo {
 		info.State, info.Text = capping.RungRefused, fmt.Sprint(b.err)
 	default:
 		info.State, info.Text = capping.RungReady, fmt.Sprintf("%d of %d slices", len(b.slices), len(b.cfg.Bandwidth.Slices))
+		if b.state.AtFloor(b.limits()) {
+			info.State, info.Text = capping.RungFixed, info.Text+" at their lowest bandwidth"
+		}
 	}
 	return info
+}
+
+// limits returns the configuration of the law.
+func (b *bandwidth) limits() capping.BandwidthConfig {
+	return capping.BandwidthConfig{CPUs: runtime.NumCPU(), PerCPU: b.perCPU()}
 }
 
 // step runs once a second: below the lowest frequency it lowers the bandwidth of the slices.
@@ -90,14 +98,15 @@ func (b *bandwidth) step() {
 	if known && (b.least == 0 || wall < b.least) {
 		b.least = wall
 	}
-	if b.control.mode != holding || b.machine.Ladder.Use != capping.RungFreq || b.info().State != capping.RungReady {
+	state := b.info().State
+	if b.control.mode != holding || b.machine.Ladder.Use != capping.RungFreq || state != capping.RungReady && state != capping.RungFixed {
 		return
 	}
 	f := b.machine.Freq
 	b.state = capping.StepBandwidth(capping.BandwidthInput{
 		Wall: capping.Reading{Power: wall, Known: known}, Elapsed: beat,
 		Lowest: f.Actions.Rail == capping.AtFloor, Used: b.cpus, UsedKnown: b.known,
-	}, b.control.caps.now, b.state, capping.BandwidthConfig{CPUs: runtime.NumCPU(), PerCPU: b.perCPU()})
+	}, b.control.caps.now, b.state, b.limits())
 	want := map[string]systemd.Bandwidth{}
 	for _, s := range b.slices {
 		want[s.Name] = systemd.Unlimited
@@ -111,6 +120,9 @@ func (b *bandwidth) step() {
 // perCPU returns the power of one busy CPU at the lowest frequency, 0 if unknown.
 func (b *bandwidth) perCPU() units.Power {
 	f := b.machine.Freq
+	if f == nil {
+		return 0
+	}
 	full := f.Config.Charge(f.Config.Min, f.State)
 	if b.least == 0 || full <= b.least {
 		return 0

@@ -110,6 +110,10 @@ func (c BandwidthConfig) least() float64 {
 	return cpusLeast
 }
 
+// AtFloor reports whether the slices are bounded as far as they go: nothing more can be
+// taken away.
+func (s BandwidthState) AtFloor(c BandwidthConfig) bool { return s.Bounded && s.CPUs <= c.least() }
+
 // within clamps the limit between the floor and the machine; NaN becomes the floor.
 func (c BandwidthConfig) within(cpus float64) float64 {
 	if math.IsNaN(cpus) {

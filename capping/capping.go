@@ -16,7 +16,8 @@
 // differs from the model and gives Step a better Config. Share divides a limit between
 // sockets. StepFreq and StepBandwidth enforce a cap without package limits. Choose selects
 // the control that a node uses, with the reason. Sprint raises a cap for a limited time.
-// Demand estimates the power that the node could use.
+// Demand estimates the power that the node could use. Bind finds limits that read back well and
+// do not hold the node at its cap.
 //
 // Guarantees: Step depends on its arguments only; a limit is a multiple of 1/8 W, never 0,
 // never above the maximum of the zone; an unknown sample never raises a limit; the integral
@@ -43,6 +44,8 @@ type Config struct {
 	Efficiency float64
 	// PackageMin is the least limit worth writing, for all packages together.
 	PackageMin units.Power
+	// PackageLeast is the lowest limit that the packages take together; 0: not known.
+	PackageLeast units.Power
 	// PackageMax is the highest limit the packages take together; 0: not known.
 	PackageMax units.Power
 	// HasDRAM says that DRAM power is measured. Without, it is part of Other.
@@ -168,6 +171,9 @@ type Actions struct {
 	Long, Short units.Power
 	// Rail that the limit stands at.
 	Rail Rail
+	// Excess is what packages and memory at PackageLeast draw above the cap, at the wall;
+	// 0 where the cap asks for no less.
+	Excess units.Power
 }
 
 // partMost is above what the packages, or the memory, of any machine draw.
@@ -211,7 +217,11 @@ func Step(now time.Duration, in Sample, granted units.Power, s State, c Config) 
 	}
 	long, rail := c.rails(want)
 	s.Limit = long
-	return Actions{Long: long, Short: grain(want * (1 + shortAbove)), Rail: rail}, s
+	a := Actions{Long: long, Short: max(grain(want*(1+shortAbove)), c.PackageLeast), Rail: rail}
+	if want < c.PackageLeast.Watts() {
+		a.Excess = max(0, c.Wall(long, units.FromWatts(s.dram))-granted)
+	}
+	return a, s
 }
 
 // observe takes the sample into the smoothed powers. While a step settles they
@@ -315,7 +325,7 @@ func (s State) restrain(want float64, settling bool, elapsed time.Duration) floa
 // rails keeps the limit between what is worth writing and what the packages take.
 func (c Config) rails(want float64) (units.Power, Rail) {
 	p := grain(want)
-	switch low := max(c.PackageMin/Grain*Grain, Grain); {
+	switch low := max(c.PackageMin/Grain*Grain, (c.PackageLeast+Grain-1)/Grain*Grain, Grain); {
 	case p < low:
 		return low, AtFloor
 	case c.PackageMax > 0 && p > c.PackageMax:

@@ -12,6 +12,9 @@ const (
 	// freqExponent is the power of frequency that power follows, frequency with
 	// voltage partly in step; what a machine really does is learned on top of it.
 	freqExponent = 2.4
+	// freqSteepest is the highest such power that is believed: clock, and voltage in step twice.
+	// A floor below it is not what this range can reach.
+	freqSteepest = 3.0
 	// freqGrid is the distance of frequencies where the driver takes any.
 	freqGrid = 10 * units.Megahertz
 	// freqMargin is how far below the cap the mean is kept.
@@ -36,6 +39,20 @@ const (
 	steadyLevel = 0.02
 )
 
+// FreqRange is the range of the policies of one kind.
+type FreqRange struct {
+	// Min and Max are the lowest and the highest frequency that can be held; equal where
+	// nothing can be set.
+	Min, Max units.Freq
+	// CPUs in these policies.
+	CPUs int
+}
+
+// draw is what the policies draw at a frequency, as phi counts it.
+func (r FreqRange) draw(f units.Freq) float64 {
+	return float64(r.CPUs) * math.Pow(min(max(f, r.Min), r.Max).Hertz()/1e9, freqExponent)
+}
+
 // FreqConfig configures StepFreq.
 type FreqConfig struct {
 	// Config gives supply, other draw and DRAM, as for Step.
@@ -45,8 +62,11 @@ type FreqConfig struct {
 	Rungs []units.Freq
 	// Min and Max of the frequency. Both above 0.
 	Min, Max units.Freq
-	// Policies that can be set apart; 0 counts as 1. With several, neighbouring
-	// frequencies stand side by side; with one, they follow each other in time.
+	// Ranges of the policies where they differ, one for each kind: each follows a frequency
+	// as far as its own range goes, and no further is credited. Empty: all reach from Min to Max.
+	Ranges []FreqRange
+	// Policies that can be set apart; 0 counts as 1. With several of one kind, neighbouring
+	// frequencies stand side by side; else they follow each other in time.
 	Policies int
 	// Rated and Floor are the draw at the wall at full load, at Max and at Min.
 	Rated, Floor units.Power
@@ -135,22 +155,62 @@ func (c FreqConfig) share(granted units.Power) float64 {
 	return granted.Watts()*c.Efficiency - c.Other.Watts()
 }
 
-// prior returns the line through full load at Min and at Max.
+// prior returns the line through full load at the lowest frequencies and at Max. The floor
+// is that of the policies that have a range; what the others draw does not fall.
 func (c FreqConfig) prior() line {
-	low, high := c.share(c.Floor), c.share(c.Rated)
-	x := c.phiOf(c.Min)
+	x, high := c.reach(), c.share(c.Rated)
+	low := max(c.share(c.Floor), high*math.Pow(x, freqSteepest/freqExponent))
 	l := line{b: max(1, (high-low)/max(1-x, 0.01))}
-	l.a = low - l.b*x
+	l.a = high - l.b
 	l.paa, l.pbb = sq(0.05*high), sq(0.15*l.b)
 	return l
 }
 
-func (c FreqConfig) phiOf(f units.Freq) float64 {
-	return math.Pow(clamp(float64(f)/float64(max(c.Max, 1)), 0.001, 1), freqExponent)
+// phiOf returns the mean of (f/Max)^e over all CPUs, each at the frequency or at the end of
+// its range.
+func (c FreqConfig) phiOf(f units.Freq) float64 { return c.phiOver(c.Ranges, f) }
+
+// reach returns the lowest phi of the policies that have a range; 1 where none has.
+func (c FreqConfig) reach() float64 {
+	if len(c.Ranges) == 0 {
+		return c.phiOf(c.Min)
+	}
+	var able []FreqRange
+	for _, r := range c.Ranges {
+		if r.Min < r.Max {
+			able = append(able, r)
+		}
+	}
+	if len(able) == 0 {
+		return 1
+	}
+	return c.phiOver(able, c.Min)
 }
 
-// policies returns the number of policies.
-func (c FreqConfig) policies() int { return max(1, c.Policies) }
+func (c FreqConfig) phiOver(ranges []FreqRange, f units.Freq) float64 {
+	if len(ranges) == 0 {
+		return math.Pow(clamp(float64(f)/float64(max(c.Max, 1)), 0.001, 1), freqExponent)
+	}
+	var now, full float64
+	for _, r := range ranges {
+		now, full = now+r.draw(f), full+r.draw(r.Max)
+	}
+	return clamp(now/max(full, 1e-9), 1e-9, 1)
+}
+
+// Travels reports whether any policy can be set at all: what cannot takes nothing away.
+func (c FreqConfig) Travels() bool { return c.reach() < 1 }
+
+// Least returns the draw at full load, at the wall, with every policy at its lowest.
+func (c FreqConfig) Least() units.Power { return c.charge(c.phi(0), 1) }
+
+// policies returns the number of policies that are set apart.
+func (c FreqConfig) policies() int {
+	if len(c.Ranges) > 0 {
+		return 1 // which ones are one step higher would matter
+	}
+	return max(1, c.Policies)
+}
 
 // rungs returns the number of frequencies.
 func (c FreqConfig) rungs() int {
@@ -244,9 +304,10 @@ func (s FreqState) choose(aim float64, granted units.Power, c FreqConfig) (next 
 	switch {
 	case c.Strict:
 		s.carry = 0
-		n = max(n, 0)
+		first := c.prior()
+		n = max(0, min(n, c.below((c.share(granted)/max(1, s.scale)-first.a)/first.b+1e-9)))
 		for n > 0 && c.charge(c.phi(n), s.scale) > granted {
-			n-- // power grows with the level, so this ends at one that fits
+			n-- // rounding alone; power grows with the level
 		}
 		if n == c.top() {
 			return s, n, AtTop

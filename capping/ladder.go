@@ -30,6 +30,7 @@ const (
 	RungLocked                    // firmware locked it: writes are refused or without effect
 	RungRefused                   // the kernel refuses writes (permission, error)
 	RungDrifting                  // another program keeps changing the written values
+	RungFixed                     // it takes writes, but its range leaves nothing to take away
 	RungReady                     // it accepts written values
 	RungUsed                      // it enforces the cap; only in the result of Choose
 )
@@ -37,7 +38,7 @@ const (
 // String returns the name of the state in the status. A drifting rung is called refused: it
 // does not keep written values.
 func (s RungState) String() string {
-	return [...]string{"missing", "off", "locked", "refused", "refused", "ready", "used"}[s]
+	return [...]string{"missing", "off", "locked", "refused", "refused", "fixed", "ready", "used"}[s]
 }
 
 // RungInfo is one rung with its state.
@@ -98,7 +99,7 @@ func Choose(rungs []RungInfo) Ladder {
 // words describes a rung that is not in use.
 func (i RungInfo) words() string {
 	s := i.Rung.String() + " is " + map[RungState]string{
-		RungMissing: "missing", RungOff: "turned off", RungLocked: "locked", RungRefused: "refused", RungDrifting: "changed by another program",
+		RungMissing: "missing", RungOff: "turned off", RungLocked: "locked", RungRefused: "refused", RungDrifting: "changed by another program", RungFixed: "fixed",
 	}[i.State]
 	if i.Text != "" {
 		s += " (" + i.Text + ")"
@@ -110,11 +111,14 @@ func (l *Ladder) because(passed []string) string {
 	var s string
 	switch l.Use {
 	case RungRAPL:
-		return "package limits hold the cap"
+		s = "package limits hold the cap" + l.limits(RungRAPL)
 	case RungFreq:
-		s = "frequency holds the cap, since " + strings.Join(passed, " and ")
-		if l.Bandwidth {
+		s = "frequency holds the cap" + l.limits(RungFreq) + ", since " + strings.Join(passed, " and ")
+		switch {
+		case l.Bandwidth:
 			s += "; below the lowest frequency the CPU bandwidth of slices does"
+		case l.Rungs[RungBandwidth-1].State == RungFixed:
+			s += "; the CPU bandwidth of slices takes nothing more away"
 		}
 	case RungNone, RungBandwidth, RungDCMI:
 		s = "nothing holds a cap: " + strings.Join(passed, ", ")
@@ -123,4 +127,12 @@ func (l *Ladder) because(passed []string) string {
 		}
 	}
 	return s
+}
+
+// limits returns what the used rung cannot take away, in brackets.
+func (l *Ladder) limits(used Rung) string {
+	if text := l.Rungs[used-1].Text; text != "" {
+		return " (" + text + ")"
+	}
+	return ""
 }

@@ -8,8 +8,8 @@ type Socket struct {
 	Power Reading
 	// Limit that it holds now, 0 when nothing was written yet.
 	Limit units.Power
-	// Max is the highest limit it takes; 0: not known.
-	Max units.Power
+	// Min and Max are the lowest and the highest limit it takes; 0: not known.
+	Min, Max units.Power
 }
 
 const (
@@ -23,25 +23,32 @@ const (
 
 // Share divides a limit between packages by measured demand: the watts of an idle socket
 // go to the busy one. The parts sum to
-// at most total (from 1 W a socket up); each is a multiple of Grain and at least
-// Grain.
+// at most total (from 1 W a socket and the sum of Min up); each is a multiple of Grain and
+// at least Grain and Min.
 func Share(total units.Power, sockets []Socket) []units.Power {
 	parts := make([]units.Power, len(sockets))
 	if len(sockets) == 0 {
 		return parts
 	}
-	least := shareMin * total.Watts() / float64(len(sockets))
+	free := total // by the minimums
+	for _, s := range sockets {
+		free = max(0, free-s.least())
+	}
+	least := shareMin * free.Watts() / float64(len(sockets))
 	demand := demands(total, sockets)
 	var sum float64
 	for _, d := range demand {
 		sum += d
 	}
-	rest := total.Watts() - least*float64(len(sockets))
+	rest := free.Watts() - least*float64(len(sockets))
 	for i, d := range demand {
-		parts[i] = grain(least + rest*d/sum)
+		parts[i] = grain(sockets[i].least().Watts() + least + rest*d/sum)
 	}
 	return topUp(total, parts, sockets)
 }
+
+// least returns Min as a limit can hold it.
+func (s Socket) least() units.Power { return (s.Min + Grain - 1) / Grain * Grain }
 
 // demands returns positive weights: the power that each socket would use without a limit.
 func demands(total units.Power, sockets []Socket) []float64 {

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"headroom/internal/cli"
+	"headroom/internal/durable"
 	"headroom/internal/secure"
 )
 
@@ -168,11 +170,21 @@ type Config struct {
 	// The transport is closed by then, so that the others elect. It must not
 	// return in production; where it does, the group never writes again.
 	Fatal func(error)
+	// Routine reports whether the proposer of an entry may be answered up to a second before the
+	// server's mark holds it (see mark.go): a tick. nil: there is none.
+	Routine func(data []byte) bool
+	// Incarnation returns the cluster's incarnation, for the mark; nil is 0.
+	Incarnation func() uint64
+	// Check reports why this version cannot apply an entry; nil: it can apply all. An entry of the
+	// log that it cannot apply ends Open, not the server in the middle of its start.
+	Check func(data []byte) error
 	// Secure, when set, wraps every connection between the servers in TLS: both
 	// sides show a certificate of a server.
 	Secure *secure.Keeper
 	// Logger takes one line per change; nil drops them.
 	Logger *slog.Logger
+	// files is the file system of the mark; tests replace the real one.
+	files durable.FS
 }
 
 func (c Config) withDefaults() Config {
@@ -193,6 +205,7 @@ func (c Config) withDefaults() Config {
 	if c.Compaction.Trailing == 0 {
 		c.Compaction.Trailing = trailingLogs
 	}
+	c.files = cmp.Or[durable.FS](c.files, durable.OS{})
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

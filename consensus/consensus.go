@@ -34,6 +34,8 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+
+	"headroom/internal/cli"
 )
 
 // Open starts this server. It returns as soon as the log is read; an election
@@ -50,9 +52,16 @@ func Open(cfg Config, m Machine) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := open(cfg, m, stores)
+	var g *Group
+	err = caught(func() (err error) {
+		g, err = open(cfg, m, stores)
+		return err
+	})
 	if err != nil {
-		return nil, errors.Join(err, closeStores())
+		if _, told := errors.AsType[*cli.Error](err); !told && isDamage(err) {
+			err = damaged(cfg.Dir, "it cannot be used", err)
+		}
+		return nil, errors.Join(err, caught(closeStores))
 	}
 	g.closeStores = closeStores
 	return g, nil
@@ -65,6 +74,10 @@ func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
 		return nil, badConfig(fmt.Sprintf("timing of the group: %v", err), "leave the timing at its defaults")
 	}
 	if err := scan(cfg, stores); err != nil {
+		return nil, err
+	}
+	begin, err := checkMark(cfg, stores)
+	if err != nil {
 		return nil, err
 	}
 	if err := found(cfg, rc, stores); err != nil {
@@ -80,13 +93,23 @@ func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
 	}
 	g := newGroup(cfg, trans, notify)
 	g.checked = newCheckedLog(stores.Log, cfg.Logger, g.wire.trip)
-	log := guardedLog{LogStore: g.checked, guard: g.guard}
-	stable := guardedStable{StableStore: stores.Stable, guard: g.guard}
-	r, err := raft.NewRaft(rc, adapter{m}, log, stable, stores.Snapshots, trans)
+	if g.mark, err = openMark(cfg.files, cfg.Dir, begin, g.guard, g.identify); err != nil {
+		trans.cut()
+		g.checked.Close()
+		return nil, err
+	}
+	log := guardedLog{
+		LogStore: g.checked, snapshots: stores.Snapshots, guard: g.guard, mark: g.mark, routine: g.routineEntry, leads: g.leadsIn,
+	}
+	stable := markedStable{guardedStable{StableStore: stores.Stable, guard: g.guard}, g.mark}
+	r, err := raft.NewRaft(rc, adapter{m, g.cannotRead}, log, stable, stores.Snapshots, trans)
 	if err != nil {
 		trans.cut()
 		g.checked.Close()
-		return nil, fmt.Errorf("consensus: start %s: %w", cfg.ID, err)
+		if g.unread != nil {
+			err = cfg.unreadable(g.unread)
+		}
+		return nil, errors.Join(fmt.Errorf("consensus: start %s: %w", cfg.ID, err), g.mark.close())
 	}
 	g.start(r)
 	return g, nil

@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
+	walfs "github.com/hashicorp/raft-wal/fs"
+	walsegment "github.com/hashicorp/raft-wal/segment"
 	"golang.org/x/sys/unix"
 
 	"headroom/internal/cli"
@@ -33,6 +35,9 @@ func openStores(cfg Config) (*Stores, func() error, error) {
 	stores, closeLog, err := openDisk(cfg)
 	if err != nil {
 		_ = lock.Close()
+		if _, told := errors.AsType[*cli.Error](err); told {
+			return nil, nil, err
+		}
 		if isDamage(err) {
 			return nil, nil, damaged(cfg.Dir, "it does not open", err)
 		}
@@ -89,7 +94,15 @@ func openDisk(cfg Config) (*Stores, func() error, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("consensus: open %s: %w", dir, err)
 	}
-	log, err := wal.Open(dir, wal.WithSegmentSize(segmentBytes), wal.WithLogger(newLogger(cfg.Logger)))
+	if err := checkFiles(cfg.Dir); err != nil {
+		return nil, nil, err
+	}
+	var log *wal.WAL
+	err := caught(func() (err error) {
+		log, err = wal.Open(dir, wal.WithSegmentSize(segmentBytes), wal.WithLogger(newLogger(cfg.Logger)),
+			wal.WithSegmentFiler(walsegment.NewFiler(dir, privateFS{walfs.New()})))
+		return err
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("consensus: open %s: %w", dir, err)
 	}
@@ -98,7 +111,12 @@ func openDisk(cfg Config) (*Stores, func() error, error) {
 		_ = log.Close()
 		return nil, nil, fmt.Errorf("consensus: open snapshots in %s: %w", cfg.Dir, err)
 	}
-	return &Stores{Log: log, Stable: log, Snapshots: snaps}, log.Close, nil
+	folder := filepath.Join(cfg.Dir, "snapshots")
+	if err := errors.Join(private(dir), private(folder)); err != nil {
+		_ = log.Close()
+		return nil, nil, err
+	}
+	return &Stores{Log: log, Stable: log, Snapshots: privateSnapshots{snaps, folder}}, log.Close, nil
 }
 
 // found writes the first configuration where there is no state yet, and
@@ -137,12 +155,7 @@ func own(cfg Config, stores *Stores) error {
 		return fmt.Errorf("consensus: read the log's owner: %w", err)
 	}
 	if len(owner) > 0 && string(owner) != cfg.ID {
-		return &cli.Error{
-			Code: "conflict", Exit: cli.ExitConflict,
-			Message: fmt.Sprintf("the log in %s belongs to server %s; this is server %s", cfg.Dir, owner, cfg.ID),
-			Hint:    "give every server a directory of its own, and keep it when the server moves",
-			Err:     errForeignLog,
-		}
+		return cfg.foreign("the log", string(owner))
 	}
 	if len(owner) > 0 {
 		return nil
@@ -151,6 +164,16 @@ func own(cfg Config, stores *Stores) error {
 		return fmt.Errorf("consensus: store the log's owner: %w", err)
 	}
 	return nil
+}
+
+// foreign is the refusal of what another server has written.
+func (c Config) foreign(what, owner string) error {
+	return &cli.Error{
+		Code: "conflict", Exit: cli.ExitConflict,
+		Message: fmt.Sprintf("%s in %s belongs to server %s; this is server %s", what, c.Dir, owner, c.ID),
+		Hint:    "give every server a directory of its own, and keep it when the server moves",
+		Err:     errForeignLog,
+	}
 }
 
 // storeFounders notes the list that this server was configured with when its

@@ -334,7 +334,7 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte{envelopeV1, 0xff}, uint64(0))
 	f.Fuzz(func(t *testing.T, entry []byte, term uint64) {
 		m := &tape{}
-		out := adapter{m}.Apply(&raft.Log{Index: 1, Term: term, Data: entry})
+		out := adapter{machine: m}.Apply(&raft.Log{Index: 1, Term: term, Data: entry})
 		n, _ := m.count()
 		sealed, _, err := unseal(entry)
 		if applied := err == nil && sealed == term; (n == 1) != applied || out == nil {

@@ -30,6 +30,15 @@ var errServersChanged = errors.New("the configured servers are not those of the 
 // servers that share one vote could elect two leaders.
 var errForeignLog = errors.New("the log belongs to another server")
 
+// errLogLost means that the log does not hold what this server has acknowledged.
+var errLogLost = errors.New("the log lacks what this server has acknowledged")
+
+// errUnreadable means that the machine cannot read what is in the log or in a snapshot.
+var errUnreadable = errors.New("the state cannot be read")
+
+// errNewerMark means that a newer version wrote what was acknowledged.
+var errNewerMark = errors.New("written by a newer version")
+
 // ErrInUse means that another process holds the directory.
 var ErrInUse = errors.New("the directory is in use by another process")
 

@@ -252,3 +252,22 @@ func TestCutTailIsNotCorruption(t *testing.T) {
 		}
 	})
 }
+
+// A term or a vote that hangs on its way to the disk is a write like any other: the server ends
+// within the deadline, and does not wait for ever while nobody is elected.
+func TestVoteHangs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		disks := map[string]*sickDisk{}
+		c := newCluster(t, 3, sicken(disks))
+		g := c.leader()
+		ill := otherThan(c, g.cfg.ID)
+		time.Sleep(time.Second) // it has all entries: the term is its next write
+		disks[ill].hang.Store(true)
+		c.isolate(g.cfg.ID) // an election: the ill one has to store a term
+		time.Sleep(5 * time.Second)
+		if err := c.fatalOf(ill); !errors.Is(err, ErrWriteDeadline) {
+			t.Errorf("Fatal got %v", err)
+		}
+		close(disks[ill].let)
+	})
+}

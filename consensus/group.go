@@ -34,6 +34,8 @@ type Group struct {
 	closeStores func() error
 	wire        *tripwire
 	guard       *guard
+	mark        *mark // nil without a directory
+	unread      error // of the last snapshot, before raft runs
 	notify      <-chan bool
 	stop        chan struct{} // closed when raft has ended
 	dead        chan struct{} // closed when the log cannot be trusted
@@ -64,7 +66,7 @@ func newGroup(cfg Config, trans *transport, notify <-chan bool) *Group {
 		cfg: cfg, log: cfg.Logger, trans: trans, notify: notify,
 		ready: make(chan struct{}), stop: make(chan struct{}), dead: make(chan struct{}),
 	}
-	g.wire = &tripwire{end: g.fail}
+	g.wire = &tripwire{end: g.fail, cut: make(chan struct{})}
 	g.guard = &guard{wire: g.wire, deadline: cfg.WriteDeadline}
 	return g
 }
@@ -89,6 +91,17 @@ func (g *Group) fail(err error) {
 	default:
 	}
 	g.cfg.Fatal(err)
+}
+
+// cannotRead takes the error of a snapshot that the machine cannot read. At the start raft tries an
+// older one. Later the snapshot is the leader's, which would send it again and again.
+func (g *Group) cannotRead(err error) {
+	select {
+	case <-g.ready:
+		g.wire.trip(err)
+	default:
+		g.unread = err
+	}
 }
 
 // watch follows raft's leadership until raft has ended.
@@ -218,6 +231,9 @@ func (g *Group) ProposeIn(ctx context.Context, term uint64, data []byte) (any, e
 		if err == nil {
 			result <- f.Response()
 		}
+		if err == nil && !g.routine(data) {
+			err = g.marked()
+		}
 		return err
 	})
 	if err != nil {
@@ -228,6 +244,17 @@ func (g *Group) ProposeIn(ctx context.Context, term uint64, data []byte) (any, e
 		return nil, g.propose(ErrNotLeader)
 	}
 	return out, nil
+}
+
+// routine reports whether an entry is answered before it is marked.
+func (g *Group) routine(data []byte) bool { return g.cfg.Routine != nil && g.cfg.Routine(data) }
+
+// marked waits until everything in this server's log is marked.
+func (g *Group) marked() error {
+	if !g.mark.keep() {
+		return errDead
+	}
+	return nil
 }
 
 func (g *Group) propose(err error) error {
@@ -341,6 +368,7 @@ func (g *Group) Close() error {
 	err := g.stopRaft()
 	close(g.stop)
 	g.watching.Wait()
+	err = errors.Join(err, g.mark.close())
 	g.checked.Close()
 	g.mu.Lock()
 	for _, c := range g.listeners {
@@ -355,25 +383,25 @@ func (g *Group) Close() error {
 // it stops, and then stops raft.
 func (g *Group) stopRaft() error {
 	if !g.wire.tripped.Load() {
-		_ = within(closeTimeout, g.calls.Wait)
+		_ = within(g.calls.Wait)
 	}
-	ended := within(closeTimeout, func() { _ = g.raft.Shutdown().Error() })
+	ended := within(func() { _ = g.raft.Shutdown().Error() })
 	g.trans.cut()
-	ended = within(closeTimeout, g.trans.pump.Wait) && ended
+	ended = within(g.trans.pump.Wait) && ended
 	if !ended {
 		return fmt.Errorf("consensus: close %s: a write has not returned: %w", g.cfg.ID, ErrWriteDeadline)
 	}
 	return nil
 }
 
-// within reports whether f returned in time; otherwise f continues to run.
-func within(limit time.Duration, f func()) bool {
+// within reports whether f returned within closeTimeout; otherwise f continues to run.
+func within(f func()) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f()
 	}()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:

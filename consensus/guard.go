@@ -3,6 +3,7 @@ package consensus
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,13 +15,17 @@ import (
 type tripwire struct {
 	once    sync.Once
 	tripped atomic.Bool
+	cut     chan struct{} // closed when it has tripped
 	// end closes the transport and then ends the process.
 	end func(error)
 }
 
 func (t *tripwire) trip(err error) {
 	t.tripped.Store(true)
-	t.once.Do(func() { t.end(err) })
+	t.once.Do(func() {
+		close(t.cut)
+		t.end(err)
+	})
 }
 
 // guard watches every write. raft on its own keeps a leader whose disk hangs,
@@ -43,7 +48,7 @@ func (g *guard) do(what string, write func() error) error {
 		g.wire.trip(fmt.Errorf("consensus: %s after %v: %w", what, g.deadline, ErrWriteDeadline))
 	})
 	done := g.pace.begin()
-	err := write()
+	err := caught(write)
 	done()
 	late.Stop()
 	if err == nil {
@@ -65,23 +70,75 @@ func (g *guard) halt() {
 	}
 }
 
-// guardedLog is a log whose writes are watched.
+// guardedLog is a log whose writes are watched, and marked before they are acknowledged.
 type guardedLog struct {
 	raft.LogStore
-	guard *guard
+	snapshots raft.SnapshotStore
+	guard     *guard
+	mark      *mark
+	// routine reports whether an entry may be marked up to markEvery later.
+	routine func(*raft.Log) bool
+	// leads reports whether this server leads, or led, in a term.
+	leads func(term uint64) bool
 }
 
 // StoreLog appends one entry under the deadline.
 func (l guardedLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs appends entries under the deadline.
+//
+// A follower acknowledges them when this returns, so it waits here for the mark of what is no
+// routine. A leader acknowledges by its answer to the proposer, which waits for the mark: so the
+// mark is written while the entries are on their way to the followers.
 func (l guardedLog) StoreLogs(logs []*raft.Log) error {
-	return l.guard.do("append to the log", func() error { return l.LogStore.StoreLogs(logs) })
+	if err := l.guard.do("append to the log", func() error { return l.LogStore.StoreLogs(logs) }); err != nil {
+		return err
+	}
+	last := logs[len(logs)-1]
+	l.mark.set(func(a *Acknowledged) { *a = a.ending(last) })
+	switch {
+	case !slices.ContainsFunc(logs, func(e *raft.Log) bool { return !l.routine(e) }):
+	case l.leads(last.Term):
+		l.mark.hasten()
+	default:
+		l.keep()
+	}
+	return nil
 }
 
-// DeleteRange cuts the log under the deadline.
+// DeleteRange cuts the log under the deadline. Entries at its end are those that a leader has
+// overruled: they are no longer acknowledged, and the mark says so before they are gone.
 func (l guardedLog) DeleteRange(first, last uint64) error {
+	end, err := l.LastIndex()
+	if err != nil {
+		return err
+	}
+	if last >= end {
+		before, err := l.before(first)
+		if err != nil {
+			return err
+		}
+		l.mark.set(func(a *Acknowledged) { *a = a.ending(&before) })
+		l.keep()
+	}
 	return l.guard.do("cut the log", func() error { return l.LogStore.DeleteRange(first, last) })
+}
+
+// before is the end of a log that is cut from an entry on.
+func (l guardedLog) before(first uint64) (raft.Log, error) {
+	term, index, err := newestSnapshot(l.snapshots)
+	var e raft.Log
+	if err == nil && first-1 > index && l.LogStore.GetLog(first-1, &e) == nil {
+		return e, nil
+	}
+	return raft.Log{Type: raft.LogNoop, Index: index, Term: term}, err
+}
+
+// keep waits for the mark. Where there will be none, the goroutine goes no further.
+func (l guardedLog) keep() {
+	if !l.mark.keep() {
+		l.guard.halt()
+	}
 }
 
 // GetLog reads one entry. Once raft runs, a damaged one trips the wire: raft

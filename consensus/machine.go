@@ -41,7 +41,11 @@ func unseal(entry []byte) (term uint64, data []byte, err error) {
 }
 
 // adapter makes a Machine of ours a state machine of raft.
-type adapter struct{ machine Machine }
+type adapter struct {
+	machine Machine
+	// unfit is told a state that the machine cannot read; nil where Restore's error is seen.
+	unfit func(error)
+}
 
 // Apply hands one committed entry to the machine. An entry proposed by an
 // earlier leadership of the same server is refused, alike on every server: what
@@ -77,7 +81,11 @@ func (a adapter) Restore(r io.ReadCloser) error {
 		return fmt.Errorf("consensus: restore: snapshot over %d bytes: %w", MaxSnapshot, ErrTooLarge)
 	}
 	if err := a.machine.Restore(data); err != nil {
-		return fmt.Errorf("consensus: restore: %w", err)
+		err = fmt.Errorf("consensus: restore: %w", err)
+		if a.unfit != nil {
+			a.unfit(err)
+		}
+		return err
 	}
 	return nil
 }

@@ -121,7 +121,12 @@ func (g *Group) reconfigure(ctx context.Context, what string, decide func([]Heal
 	if err != nil || do == nil {
 		return g.changing(what, err)
 	}
-	if err := g.await(ctx, func() error { return do().Error() }); err != nil {
+	if err := g.await(ctx, func() error {
+		if err := do().Error(); err != nil {
+			return err
+		}
+		return g.marked()
+	}); err != nil {
 		return g.changing(what, outcome(err))
 	}
 	return nil

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/hashicorp/raft"
 
 	"headroom/internal/cli"
+	"headroom/internal/durable"
 )
 
 // keyTerm is raft's own key of the current term.
@@ -19,7 +21,12 @@ type End struct {
 	Term, Index uint64
 	// Servers of the group by this log.
 	Servers []Server
+	// Acknowledged is what this server has acknowledged; the zero value if that is unknown.
+	Acknowledged Acknowledged
 }
+
+// Lacks reports whether the log ends before what its server has acknowledged.
+func (e End) Lacks() bool { return e.Acknowledged.behind(e.Term, e.Index) }
 
 // Seed is what a new log begins with.
 type Seed struct {
@@ -80,14 +87,41 @@ func Recover(cfg Config, m Machine, founders []Server) error {
 		if err := errors.Join(storeFounders(founders, stores), storeOrigin(newOrigin(), stores.Stable)); err != nil {
 			return err
 		}
+		if err := keepTerm(cfg, stores); err != nil {
+			return err
+		}
 		_, loop := raft.NewInmemTransport("")
 		defer func() { _ = loop.Close() }()
 		alone := configuration([]Server{cfg.own()})
-		if err := raft.RecoverCluster(rc, adapter{m}, stores.Log, stores.Stable, stores.Snapshots, loop, alone); err != nil {
+		if err := raft.RecoverCluster(rc, adapter{machine: m}, stores.Log, stores.Stable, stores.Snapshots, loop, alone); err != nil {
 			return fmt.Errorf("consensus: recover %s: %w", cfg.Dir, err)
 		}
 		return nil
 	})
+}
+
+// keepTerm gives up what was acknowledged and is not here, but no term goes back: the stable store
+// may be lost. The next start begins a new mark.
+func keepTerm(cfg Config, stores *Stores) error {
+	last, _, err := lastEntry(stores)
+	if err != nil {
+		return err
+	}
+	term, err := stores.Stable.GetUint64([]byte(keyTerm))
+	if err != nil && !isNotFound(err) {
+		return fmt.Errorf("consensus: read the term: %w", err)
+	}
+	if cfg.Dir != "" {
+		a := ReadAcknowledged(cfg.Dir)
+		last = max(last, a.Term, a.EntryTerm)
+		if err := durable.Remove(durable.OS{}, filepath.Join(cfg.Dir, markFile)); err != nil {
+			return fmt.Errorf("consensus: %w", err)
+		}
+	}
+	if err := stores.Stable.SetUint64([]byte(keyTerm), max(term, last)); err != nil {
+		return fmt.Errorf("consensus: store the term: %w", err)
+	}
+	return nil
 }
 
 // ReadEnd tells where the log of a stopped server ends.
@@ -103,14 +137,17 @@ func ReadEnd(cfg Config) (End, error) {
 			end.Servers = append(end.Servers, Server{ID: string(s.ID), Address: string(s.Address)})
 		}
 		end.Term, end.Index, err = lastEntry(stores)
+		if cfg.Dir != "" {
+			end.Acknowledged = ReadAcknowledged(cfg.Dir)
+		}
 		return err
 	})
 	return end, err
 }
 
-// lastEntry is the newest of the log and the snapshots.
-func lastEntry(stores *Stores) (term, index uint64, err error) {
-	snaps, err := stores.Snapshots.List()
+// newestSnapshot is where the newest snapshot ends; 0 without one.
+func newestSnapshot(store raft.SnapshotStore) (term, index uint64, err error) {
+	snaps, err := store.List()
 	if err != nil {
 		return 0, 0, fmt.Errorf("consensus: list the snapshots: %w", err)
 	}
@@ -118,6 +155,14 @@ func lastEntry(stores *Stores) (term, index uint64, err error) {
 		if s.Index > index {
 			term, index = s.Term, s.Index
 		}
+	}
+	return term, index, nil
+}
+
+// lastEntry is the newest of the log and the snapshots.
+func lastEntry(stores *Stores) (term, index uint64, err error) {
+	if term, index, err = newestSnapshot(stores.Snapshots); err != nil {
+		return 0, 0, err
 	}
 	last, err := stores.Log.LastIndex()
 	if err != nil || last <= index {
@@ -140,7 +185,7 @@ func withLog(cfg Config, do func(*raft.Config, *Stores) error) error {
 	if err != nil {
 		return err
 	}
-	err = func() error {
+	err = caught(func() error {
 		exists, err := raft.HasExistingState(stores.Log, stores.Stable, stores.Snapshots)
 		if err != nil || !exists {
 			return noState(cfg.Dir, err)
@@ -152,7 +197,7 @@ func withLog(cfg Config, do func(*raft.Config, *Stores) error) error {
 			return err
 		}
 		return do(cfg.raft(nil), stores)
-	}()
+	})
 	return errors.Join(err, closeStores())
 }
 

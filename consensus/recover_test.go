@@ -556,3 +556,93 @@ func FuzzSegment(f *testing.F) {
 		}
 	})
 }
+
+// versioned is a machine of another version: it cannot read a snapshot.
+type versioned struct{ *tape }
+
+func (versioned) Restore([]byte) error {
+	return errors.New("a snapshot of rules 99, this is version 1 with rules 1 to 9")
+}
+
+// A state of another version is refused at once and in words: an entry that this version cannot
+// apply, before it leads; a snapshot that it cannot read, with the machine's own reason.
+func TestStateOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	cfg, _ := written(t, 20)
+	cfg.Check = func(data []byte) error {
+		if strings.HasPrefix(string(data), "entry 13") {
+			return errors.New("rules 99, this is version 1 with rules 1 to 9")
+		}
+		return nil
+	}
+	if e := refusal(t, cfg, errUnreadable); e.Code != "other-version" || !strings.Contains(e.Message, "entry ") || !strings.Contains(e.Message, "rules 99, this is version 1") {
+		t.Errorf("%s: %s", e.Code, e.Message)
+	}
+	snapped, _ := compacted(t)
+	g, err := Open(snapped, versioned{&tape{}})
+	if err == nil {
+		_ = g.Close()
+		t.Fatal("it started")
+	}
+	if e, ok := errors.AsType[*cli.Error](err); !ok || e.Code != "other-version" || !strings.Contains(e.Message, "a snapshot of rules 99") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A leader's snapshot that a server cannot read ends that server with the reason: raft would be
+// sent it again and again.
+func TestSnapshotOfAnotherVersionWhileRunning(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.Compaction = Compaction{Threshold: 20, Trailing: 1, Every: time.Second} })
+		c.stop("c3")
+		lead := c.leader()
+		for i := range 60 {
+			c.propose(lead, fmt.Sprintf("entry %d", i))
+		}
+		time.Sleep(10 * time.Second) // a snapshot is taken
+		c.propose(lead, "more")
+		_, c.nets["c3"] = raft.NewInmemTransport("addr-c3")
+		for _, other := range c.ids {
+			c.link("c3", other)
+		}
+		g, err := Open(c.config("c3"), versioned{&tape{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.groups["c3"] = g
+		time.Sleep(30 * time.Second)
+		if err := c.fatalOf("c3"); err == nil || !strings.Contains(err.Error(), "a snapshot of rules 99") {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// ReadEnd names the term of the last entry, and not that of a snapshot before it: by the end of
+// their logs the survivor is chosen that is recovered.
+func TestEndHasTheTermOfTheLastEntry(t *testing.T) {
+	t.Parallel()
+	cfg, _ := compacted(t)
+	var want End
+	for range 2 { // each start is a term of its own
+		g := mustOpen(t, cfg, &tape{})
+		until(t, "it leads", func() bool { return leading(g) != nil })
+		if _, err := g.Propose(t.Context(), []byte("more")); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want = End{Term: g.raft.CurrentTerm(), Index: g.raft.LastIndex()}
+	}
+	end, err := ReadEnd(cfg)
+	if err != nil || end.Term != want.Term || end.Index != want.Index {
+		t.Errorf("the log ends with entry %d of term %d, want %d of %d; %v", end.Index, end.Term, want.Index, want.Term, err)
+	}
+	if end.Lacks() {
+		t.Errorf("it lacks what was acknowledged: %+v", end)
+	}
+	snaps, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots"))
+	if err != nil || len(snaps) == 0 || strings.HasPrefix(snaps[len(snaps)-1].Name(), fmt.Sprint(want.Term, "-")) {
+		t.Errorf("no snapshot of an earlier term: %v, %v", snaps, err)
+	}
+}

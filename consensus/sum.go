@@ -37,10 +37,14 @@ func hasMagic(e *raft.Log) bool {
 // sum is CRC-32C, which processors have an instruction for, over all that an
 // entry means.
 func sum(e *raft.Log) []byte {
+	return binary.BigEndian.AppendUint32(wantsSum(), sumOf(e))
+}
+
+func sumOf(e *raft.Log) uint32 {
 	head := binary.BigEndian.AppendUint64(nil, e.Index)
 	head = binary.BigEndian.AppendUint64(head, e.Term)
 	head = append(head, byte(e.Type))
-	return binary.BigEndian.AppendUint32(wantsSum(), crc(append(head, e.Data...)))
+	return crc(append(head, e.Data...))
 }
 
 // addSum gives an entry its sum before it is written: on the leader, which alone
@@ -74,6 +78,13 @@ func scan(cfg Config, stores *Stores) error {
 	if err != nil {
 		return err
 	}
+	_, snapshot, err := newestSnapshot(stores.Snapshots)
+	if err != nil {
+		return err
+	}
+	if first > snapshot+1 {
+		return damaged(cfg.Dir, fmt.Sprintf("its first entry is %d, and no snapshot that can be read reaches it", first), errCorrupt)
+	}
 	for i := first; i <= last; i++ {
 		var e raft.Log
 		err := stores.Log.GetLog(i, &e)
@@ -82,6 +93,11 @@ func scan(cfg Config, stores *Stores) error {
 			err = fmt.Errorf("entry %d says that it is entry %d: %w", i, e.Index, errCorrupt)
 		case err == nil:
 			err = checkSum(&e)
+		}
+		if err == nil && i > snapshot && e.Type == raft.LogCommand && cfg.Check != nil {
+			if _, data, bad := unseal(e.Data); bad == nil && cfg.Check(data) != nil {
+				return cfg.unreadable(fmt.Errorf("entry %d: %w", i, cfg.Check(data)))
+			}
 		}
 		if err != nil {
 			return damaged(cfg.Dir, fmt.Sprintf("entry %d in %s", i, filepath.Join(cfg.Dir, "log", segmentOf(cfg.Dir, i))), err)
@@ -109,6 +125,14 @@ func checkSnapshots(cfg Config, stores *Stores) error {
 		return nil
 	}
 	return damaged(cfg.Dir, "no snapshot can be read", errors.Join(bad...))
+}
+
+// unreadable is the refusal of a state of another version.
+func (c Config) unreadable(err error) error {
+	return &cli.Error{
+		Code: "other-version", Exit: cli.ExitFailed, Message: fmt.Sprintf("this version cannot read the state in %s: %v", c.Dir, err),
+		Hint: "start the version that wrote it, or a newer one (docs/upgrade.md)", Err: errors.Join(errUnreadable, err),
+	}
 }
 
 // damaged is the refusal of a log that is not what was written.

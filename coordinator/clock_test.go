@@ -19,9 +19,14 @@ import (
 // wall clock is off.
 func clocked(t *testing.T) (*cluster, map[string]*atomic.Int64) {
 	t.Helper()
+	return clockedGroup(t, "c1", "c2", "c3")
+}
+
+func clockedGroup(t *testing.T, ids ...string) (*cluster, map[string]*atomic.Int64) {
+	t.Helper()
 	off := map[string]*atomic.Int64{}
 	c := newCluster(t, 0, 700*units.Watt)
-	c.ids, c.first = []string{"c1", "c2", "c3"}, []string{"c1", "c2", "c3"}
+	c.ids, c.first = ids, ids
 	c.fit = func(s *server) {
 		mine := &atomic.Int64{}
 		off[s.cfg.ID] = mine
@@ -34,7 +39,7 @@ func clocked(t *testing.T) (*cluster, map[string]*atomic.Int64) {
 	c.addNodes(3)
 	c.leader()
 	c.allHeld(6 * time.Second)
-	c.seated("c1", "c2", "c3")
+	c.seated(ids...)
 	return c, off
 }
 
@@ -129,6 +134,41 @@ func TestWrongClocks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A voter that does not answer agrees with nobody: two wrong clocks of five voters raise
+// nothing while two others are silent, though they are most of those who answer.
+func TestSilentVotersAgreeWithNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, off := clockedGroup(t, "c1", "c2", "c3", "c4", "c5")
+		leader := c.leader().cfg.ID
+		var others []string
+		for _, id := range c.ids {
+			if id != leader {
+				others = append(others, id)
+			}
+		}
+		c.briefly(500*units.Watt, time.Now().Add(2*time.Minute))
+		for _, id := range others[2:] {
+			c.kill(id)
+		}
+		for _, id := range []string{leader, others[0]} {
+			off[id].Store(int64(3 * time.Hour))
+		}
+		time.Sleep(time.Minute)
+		if got := c.budgetOf("site/lab"); got != 500*units.Watt {
+			t.Errorf("two of five clocks have raised it to %v", got)
+		}
+		if text := c.alarmed("clocks-disagree"); text == "" {
+			t.Error("no alarm")
+		}
+		for _, id := range others[2:] {
+			c.start(id)
+		}
+		off[leader].Store(0)
+		off[others[0]].Store(0)
+		c.until("the budget is back", 2*time.Minute, func() bool { return c.budgetOf("site/lab") == 700*units.Watt })
+	})
 }
 
 // A cut by schedule waits for no clock, and for no raise of another domain that waits.

@@ -28,20 +28,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // network and disks in memory, the real state machine, loop and streams. Only the RPC
 // listener is left out; nodes speak to the service's own functions.
 type cluster struct {
-	t       *testing.T
-	ids     []string
-	budget  units.Power
-	lease   time.Duration
-	servers map[string]*running
-	disks   map[string]*consensus.Stores
-	nets    map[string]*raft.InmemTransport
-	nodes   []*node
-	watch   *judge
-	first   []string        // those that found the group
-	waits   map[string]bool // those that were started to wait
-	fit     func(*server)   // changes a server before it starts
-	charged bool            // P1 is judged by what each entry charges, and not here
-	lines   *lines          // what becomes of messages between servers; nil: they arrive
+	t          *testing.T
+	ids        []string
+	budget     units.Power
+	lease      time.Duration
+	servers    map[string]*running
+	disks      map[string]*consensus.Stores
+	nets       map[string]*raft.InmemTransport
+	nodes      []*node
+	watch      *judge
+	first      []string             // those that found the group
+	waits      map[string]bool      // those that were started to wait
+	fit        func(*server)        // changes a server before it starts
+	compaction consensus.Compaction // of every server
+	charged    bool                 // P1 is judged by what each entry charges, and not here
+	lines      *lines               // what becomes of messages between servers; nil: they arrive
 
 	mu       sync.Mutex
 	cut      map[string]bool // server -> nobody reaches it
@@ -113,7 +114,7 @@ func (c *cluster) start(id string) {
 	if c.fit != nil {
 		c.fit(s)
 	}
-	if err := s.join(consensus.Config{Transport: c.lines.over("raft-"+id, net), Stores: c.disks[id], Fatal: func(err error) { c.t.Errorf("%s: %v", id, err) }}); err != nil {
+	if err := s.join(consensus.Config{Transport: c.lines.over("raft-"+id, net), Stores: c.disks[id], Compaction: c.compaction, Fatal: func(err error) { c.t.Errorf("%s: %v", id, err) }}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.mu.Lock()

@@ -21,6 +21,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/consensus"
 	"headroom/coordinator/access"
 	"headroom/coordinator/denials"
 	"headroom/coordinator/statemachine"
@@ -124,6 +125,25 @@ func TestDeniedCallersAreRefused(t *testing.T) {
 		if _, err := l.guard.Identify(who, ""); err == nil {
 			t.Error("an open stream goes on")
 		}
+		// A certificate made afterwards lets in, until it is denied too, later.
+		time.Sleep(time.Second)
+		stolen := who.Certificate
+		who.Certificate = certificateOf(t, who.Identity)
+		if err := call(l); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := denyIt(l, "operator/mia"); err != nil {
+			t.Fatal(err)
+		}
+		refused := func(cert *x509.Certificate) func() bool {
+			return func() bool {
+				who.Certificate = cert
+				return call(c.server("c1").server) != nil && call(c.server("c2").server) != nil && call(c.server("c3").server) != nil
+			}
+		}
+		c.until("every server refuses the second too", 30*time.Second, refused(who.Certificate))
+		c.until("and the first", time.Second, refused(stolen))
 		r, err := (clusterService{l}).ListDenied(t.Context(), connect.NewRequest(&headroomv1.ListDeniedRequest{}))
 		if err != nil || len(r.Msg.GetDenied()) != 1 || r.Msg.GetDenied()[0].GetIdentity() != "operator/mia" || r.Msg.GetDenied()[0].GetReason() != "stolen" {
 			t.Errorf("listed %v, %v", r, err)
@@ -131,6 +151,59 @@ func TestDeniedCallersAreRefused(t *testing.T) {
 		// A group whose log lacks a denial that a server knows has it again.
 		l.guard.Revoked.Add(secure.Denial{Identity: "node/n7", At: 5, Reason: "before the restore"})
 		c.until("it is back in the log", 30*time.Second, func() bool { return c.newest().Denied["node/n7"].At == 5 })
+	})
+}
+
+// A server that gets the state as a snapshot refuses who is denied, as one that applied the
+// entry: the denial stands in no log that is left.
+func TestDenialsComeWithASnapshot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 0, 700*units.Watt)
+		c.ids, c.first = []string{"c1", "c2", "c3"}, []string{"c1", "c2", "c3"}
+		c.compaction = consensus.Compaction{Every: time.Second, Threshold: 8, Trailing: 4}
+		for _, id := range c.ids {
+			c.disks[id] = memory()
+			c.start(id)
+		}
+		l := c.leader().server
+		c.seated("c1", "c2", "c3")
+		away := c.other(l.cfg.ID)
+		c.kill(away)
+		who := certificateOf(t, secure.Identity{Role: "operator", Name: "mia"})
+		time.Sleep(time.Second) // the denial is after the certificate
+		if err := denyIt(l, "operator/mia"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // ticks enough for the log to be cut
+		if first, _ := c.disks[l.cfg.ID].Log.FirstIndex(); first < 30 {
+			t.Fatalf("the log still begins at %d", first)
+		}
+		c.start(away)
+		c.until("it refuses the denied one too", time.Minute, func() bool { return c.server(away).server.guard.Revoked.Check(who) != nil })
+	})
+}
+
+// Denials that could not be stored, because the folder is full or gone, are stored as soon as
+// that is possible.
+func TestDenialStoreIsRetried(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "state")
+		s := newServer(Config{ID: "c1", StateDir: dir}, slog.New(slog.DiscardHandler))
+		s.denials.Deny([]ledger.Denial{{Identity: "node/n1", At: 7}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = s.denials.Keep(ctx) }()
+		time.Sleep(10 * time.Second)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if all, err := secure.ReadDenials(filepath.Join(dir, "denied.json")); err != nil || len(all) != 1 {
+			t.Errorf("stored %v, %v", all, err)
+		}
+		cancel()
+		<-done
 	})
 }
 

@@ -74,6 +74,8 @@ type server struct {
 	// wall is this server's wall clock: for the audit log and for scheduled
 	// changes. No promise depends on it. Tests set it wrong.
 	wall func() time.Time
+	// flush writes what the log still holds back.
+	flush func()
 	// newDecider returns the arbiter of a leadership: a new leader has no progress yet. Tests replace it.
 	newDecider func() arbitration.Decider
 }
@@ -85,7 +87,7 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 	s := &server{
 		cfg: cfg, lines: lines, machine: statemachine.New(), streams: streams.New(cfg.ID), peers: rpc.PlainPeers(), logger: logger,
 		counts: metrics.NewCounts(), record: diagnostics.RecordTrace, brakes: brakes.New(logger), wall: time.Now,
-		newDecider: arbitration.New,
+		newDecider: arbitration.New, flush: func() {},
 	}
 	s.requests = &requests{id: cfg.ID, machine: s.machine, leader: s.otherLeader}
 	s.braking = &brakes.Watcher{
@@ -124,6 +126,7 @@ func (s *server) identify() error {
 // stores and a transport in memory.
 func (s *server) join(c consensus.Config) (err error) {
 	c.ID, c.Servers, c.Join, c.Logger = s.cfg.ID, s.cfg.peers(), len(s.cfg.Join) > 0 || s.foundedElsewhere(c.Dir), s.logger
+	c.Routine, c.Incarnation, c.Check = ledger.IsTick, s.machine.Incarnation, s.machine.Check
 	if s.group, err = consensus.Open(c, s.machine); err != nil {
 		return err
 	}
@@ -159,12 +162,16 @@ func (s *server) foundedElsewhere(dir string) bool {
 }
 
 // Run runs one server until ctx ends or its log fails.
-func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
+//
+// When the log fails, Run does not return: it ends the process, after flush has written the
+// reason to the log.
+func Run(ctx context.Context, cfg Config, logger *slog.Logger, flush func()) error {
 	self, _ := cfg.Self()
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "create the folder, or name another in state_dir"}
 	}
 	s := newServer(cfg, logger)
+	s.flush = flush
 	if err := s.brakes.Open(cfg.brakeFiles()); err != nil {
 		return err
 	}
@@ -240,11 +247,26 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 // die ends the process if the log can no longer be trusted: a leader whose
 // disk hangs would otherwise keep answering for ever (promise P3).
 func (s *server) die(err error) {
-	s.logger.Error("log failed, exiting", slog.Any("error", err))
-	if s.members != nil { // otherwise it exits while it opens its log: no other server knows it yet
-		s.members.Facts.SayLastWords(err)
-	}
+	s.lastWords(err)
 	os.Exit(cli.ExitFailed)
+}
+
+// lastWords writes the reason to the log and sends it to the other servers, both before it
+// returns, and neither for longer than they may take.
+func (s *server) lastWords(err error) {
+	s.logger.Error("log failed, exiting", slog.Any("error", err))
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		if s.members != nil { // otherwise it exits while it opens its log: no other server knows it yet
+			s.members.Facts.SayLastWords(err)
+		}
+	}()
+	s.flush()
+	select {
+	case <-sent:
+	case <-time.After(members.LastWait): // whoever holds up the state must not hold up the exit
+	}
 }
 
 // joinGossip joins the gossip if it is configured.

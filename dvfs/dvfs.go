@@ -88,7 +88,7 @@ func find(s *Set) (*Set, error) {
 		return nil, err
 	}
 	if len(s.policies) == 0 {
-		return nil, errors.Join(fmt.Errorf("dvfs: %s: %w", cpufreqDir, ErrNoPolicy), Several(failed))
+		return nil, noPolicy(s.root, failed)
 	}
 	return s, nil
 }

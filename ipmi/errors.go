@@ -9,6 +9,9 @@ var (
 	ErrClosed = errors.New("ipmi: meter is closed")
 	// ErrAbsent is returned when there is no BMC to talk to.
 	ErrAbsent = errors.New("ipmi: no BMC")
+	// ErrNoReading is returned when the BMC answers but has no power reading, or not the one
+	// that Config.Source selects.
+	ErrNoReading = errors.New("ipmi: no power reading")
 	// ErrNoAnswer is returned when the BMC did not answer in time.
 	ErrNoAnswer = errors.New("ipmi: no answer from the BMC")
 	// ErrDenied is returned when the BMC refuses the user, the password or the privilege.

@@ -5,9 +5,10 @@
 // own and its values are verified. A value is fresh if it changed, not because the BMC
 // answered. An implausible value is unknown, with the reason.
 //
-// A Meter queries the BMC over /dev/ipmi0 or over LAN (RMCP+, cipher suite 3, then 17), by
-// DCMI if the BMC supports it, otherwise by the watt sensors of its sensor records. It logs
-// in again after a restart of the BMC, and every call has a deadline.
+// A Meter queries the BMC over /dev/ipmi0 or over LAN (RMCP+, cipher suite 3, then 17). Wall
+// power comes from the first source that is plausible: DCMI, a sensor of the whole node, the
+// sum of the supplies' inputs. Config.Source selects one. The Meter logs in again after a restart of
+// the BMC, and every call has a deadline.
 //
 // Guarantees: Latest never waits for the BMC; Close returns within two seconds even if the
 // BMC hangs; a limit is activated only after the BMC has confirmed that its exception action
@@ -21,6 +22,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"headroom/units"
@@ -37,6 +40,26 @@ const (
 	ModeLAN    Mode = "lan"     // over the network
 )
 
+// The choices of Config.Source.
+const (
+	ChoiceAuto    = "auto"    // the first that is plausible
+	ChoiceDCMI    = "dcmi"    // Get Power Reading, nothing else
+	ChoiceSensors = "sensors" // watt sensors, even where some records cannot be read
+)
+
+// ValidSource reports whether text can be a Config.Source: a choice as it is written here, or
+// what can be the name of a sensor.
+func ValidSource(text string) bool {
+	if slices.Contains([]string{"", ChoiceAuto, ChoiceDCMI, ChoiceSensors}, text) {
+		return true
+	}
+	// What looks like a choice is a mistake, and no sensor has such a name.
+	if slices.Contains([]string{ChoiceAuto, ChoiceDCMI, ChoiceSensors, "sensor", "sdr", "off", "none"}, strings.ToLower(text)) {
+		return false
+	}
+	return len(text) <= maxSensorNameBytes && cleanName(text) == text
+}
+
 // Config says where the BMC is and what is plausible on this node.
 type Config struct {
 	// Mode empty means ModeAuto.
@@ -45,6 +68,9 @@ type Config struct {
 	Address string
 	// User and Password for ModeLAN; the password is never logged.
 	User, Password string
+	// Source of wall power: one of the Choice constants, or the name of a watt sensor; empty means
+	// ChoiceAuto.
+	Source string
 	// Device is /dev/ipmi0 when empty; one of the forms /dev/ipmiN, /dev/ipmi/N, /dev/ipmidev/N.
 	Device string
 	// Timeout bounds one call; 0: 2 s over LAN, 20 s in-band (the kernel gives up on a hung
@@ -93,6 +119,9 @@ func (c Config) validate() error {
 	default:
 		return fmt.Errorf("%w: mode %q; have off, auto, in-band, lan", ErrConfig, c.Mode)
 	}
+	if !ValidSource(c.Source) {
+		return fmt.Errorf("%w: source %q; have auto, dcmi, sensors or the name of a sensor", ErrConfig, c.Source)
+	}
 	if c.Timeout < 0 || c.Period < 0 || c.Least < 0 || c.Most < 0 || (c.Most > 0 && c.Most < c.Least) {
 		return fmt.Errorf("%w: times and bounds must not be negative, nor most below least", ErrConfig)
 	}
@@ -101,7 +130,7 @@ func (c Config) validate() error {
 
 // withDefaults fills in what was left out.
 func (c Config) withDefaults() Config {
-	c.Mode = cmp.Or(c.Mode, ModeAuto)
+	c.Mode, c.Source = cmp.Or(c.Mode, ModeAuto), cmp.Or(c.Source, ChoiceAuto)
 	c.Device = cmp.Or(c.Device, defaultDevice)
 	if c.Address != "" {
 		if _, _, err := net.SplitHostPort(c.Address); err != nil {
@@ -177,6 +206,9 @@ type Reading struct {
 	// State, and Why it is not ok, in words; Why is empty when ok.
 	State State
 	Why   string
+	// Note is what to know of a reading that is ok: why another source was not used, which
+	// supply is absent, which sensor records could not be read. Usually empty.
+	Note string
 	// Serial counts changes of the value: a reading with a Serial seen before is no news.
 	Serial uint64
 	// Interval is how often the BMC renews its value, as learned; 0: not learned yet.

@@ -67,6 +67,7 @@ type tracker struct {
 	value            units.Power
 	source           Source
 	sensors          string
+	note             string
 	changedAt, asked time.Duration
 	serial           uint64
 	gaps             []time.Duration // between the last changes, newest last
@@ -112,15 +113,25 @@ func (t *tracker) measured(now time.Duration, s statistics) {
 	}
 }
 
+// outside is why this node cannot draw p; empty when it can.
+func (l limits) outside(p units.Power) string {
+	switch {
+	case p < l.least:
+		return fmt.Sprintf("%v is below the minimum of this node", p)
+	case p > l.most:
+		return fmt.Sprintf("%v is above the maximum of this node", p)
+	}
+	return ""
+}
+
 // implausible is why p cannot be the node's power; empty when it can.
 //
 // Lesson 11: one BMC in a fleet answers 1000 times too much, another 4294967295.
 func (t *tracker) implausible(now time.Duration, p units.Power) string {
+	why := t.limits.outside(p)
 	switch {
-	case p < t.limits.least:
-		return fmt.Sprintf("%v is below the minimum of this node", p)
-	case p > t.limits.most:
-		return fmt.Sprintf("%v is above the maximum of this node", p)
+	case why != "":
+		return why
 	case !t.has || (p < t.value*jumpFactor && p > t.value/jumpFactor):
 		return ""
 	}
@@ -191,7 +202,7 @@ func (t *tracker) reading(now time.Duration) Reading {
 	}
 	r.State, r.Why = t.judge(now)
 	if r.State == StateOK {
-		r.Power, r.Known = t.value, true
+		r.Power, r.Known, r.Note = t.value, true, t.note
 	}
 	return r
 }

@@ -210,6 +210,29 @@ func TestThousandfoldJumpIsInsane(t *testing.T) {
 	s.want(StateOK, "")
 }
 
+// A jump is not trusted because it was answered twice: only because it lasts, and one that
+// is interrupted begins again.
+func TestJumpMustLast(t *testing.T) {
+	t.Parallel()
+	s := newStory(t)
+	s.track.limits.least, s.track.limits.most = units.Milliwatt, 1000*plausibleMost
+	s.answers(140)
+	for range int(jumpTrust/time.Second) / 2 {
+		s.answers(142_000)
+		s.want(StateInsane, "is implausible")
+	}
+	s.answers(141)
+	s.want(StateOK, "")
+	for range int(jumpTrust / time.Second) {
+		s.answers(142_000)
+		s.want(StateInsane, "is implausible")
+	}
+	s.answers(142_000)
+	if r := s.want(StateOK, ""); r.Power != 142_000*units.Watt {
+		t.Errorf("it lasted, and is %v", r.Power)
+	}
+}
+
 func TestImpossiblePowerIsInsane(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)

@@ -17,6 +17,8 @@ type Found struct {
 	Sensors string
 	// Why the power is not plausible, in words; empty if it is.
 	Why string
+	// Note as in Reading.
+	Note string
 	// Suite is the cipher suite of the session over LAN; 0 in-band.
 	Suite byte
 	// Limit is the BMC's own limit, unless LimitErr says why it was not shown.
@@ -27,7 +29,7 @@ type Found struct {
 // Look asks a BMC once and writes nothing: what it measures, by which cipher it talks,
 // and what limit it holds. It returns when ctx ends, even where the BMC hangs; a call that
 // the kernel still holds then ends by its own deadline. Errors: ErrConfig, ErrAbsent,
-// ErrNoAnswer, ErrDenied, ErrMalformed, ErrRefused.
+// ErrNoReading, ErrNoAnswer, ErrDenied, ErrMalformed, ErrRefused.
 func Look(ctx context.Context, cfg Config) (Found, error) {
 	if err := cfg.validate(); err != nil {
 		return Found{}, err
@@ -59,13 +61,14 @@ func look(ctx context.Context, cfg Config, open opener) (Found, error) {
 		cfg: cfg, log: slog.New(slog.DiscardHandler), open: open, now: boottime,
 		track: newTracker(limits{least: cfg.Least, most: cfg.Most, period: cfg.Period, timeout: cfg.Timeout}),
 	}
-	r := &reader{m: m}
+	r := newReader(m)
+	r.searches = patience // there is no second look
 	defer r.hangUp()
 	obs, err := r.observe(ctx)
 	if err != nil {
 		return Found{}, err
 	}
-	found := Found{Source: obs.source, Sensors: obs.sensors, Why: obs.why, Suite: suiteOf(r.link)}
+	found := Found{Source: obs.source, Sensors: obs.sensors, Why: obs.why, Note: obs.note, Suite: suiteOf(r.link)}
 	reading := r.note(boottime(), boottime(), obs, nil)
 	if found.Why == "" && !reading.Known {
 		found.Why = reading.Why

@@ -2,7 +2,6 @@ package ipmi
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,15 +14,26 @@ import (
 type reader struct {
 	m     *Meter
 	link  link
-	dcmi  bool     // the BMC has DCMI power readings
-	watts []sensor // else these, summed
 	pause time.Duration
 	said  State
+
+	using    candidate     // the way to wall power that was good last
+	goodAt   time.Duration // when it was
+	passed   string        // why those before it were not used
+	searches int           // in a row, without a plausible one
+	records  *records      // nil: not read since the login
+	walkErr  error         // of the last attempt to read them
+	walkedAt time.Duration
+	measured map[byte]bool // sensors that have measured since the start, by number
+}
+
+func newReader(m *Meter) *reader {
+	return &reader{m: m, pause: retryMin, said: StateUnknown, measured: map[byte]bool{}}
 }
 
 func (m *Meter) run(ctx context.Context) {
 	defer close(m.done)
-	r := &reader{m: m, pause: retryMin, said: StateUnknown}
+	r := newReader(m)
 	defer r.hangUp()
 	if m.open == nil {
 		r.idle(ctx)
@@ -93,13 +103,14 @@ func (r *reader) note(asked, now time.Duration, obs observation, err error) Read
 	defer r.m.mu.Unlock()
 	t := &r.m.track
 	switch {
-	case errors.Is(err, ErrAbsent), errors.Is(err, ErrDenied):
+	case errors.Is(err, ErrAbsent), errors.Is(err, ErrDenied), errors.Is(err, ErrNoReading):
 		t.absent(err.Error())
 	case err != nil:
 		t.failed(err.Error())
 	case obs.why != "":
 		t.insane(obs.why)
 	default:
+		t.note = obs.note
 		t.measured(now, obs.statistics)
 		t.good(asked, now, obs.power, obs.source, obs.sensors)
 	}
@@ -130,13 +141,13 @@ func (r *reader) say(now Reading) {
 	}
 	r.said = now.State
 	if now.State == StateOK {
-		r.m.log.Info("BMC power reading available", slog.String("source", string(now.Source)), slog.String("sensors", now.Sensors))
+		r.m.log.Info("BMC power reading available", slog.String("source", string(now.Source)), slog.String("sensors", now.Sensors), slog.String("note", now.Note))
 		return
 	}
 	r.m.log.Warn("BMC power reading lost", slog.String("state", string(now.State)), slog.String("why", now.Why))
 }
 
-// connect opens the link when there is none, and finds out what the BMC can do.
+// connect opens the link when there is none. What the BMC can do is found out anew.
 func (r *reader) connect(ctx context.Context) error {
 	if r.link != nil {
 		return nil
@@ -145,7 +156,7 @@ func (r *reader) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.link, r.dcmi, r.watts = l, true, nil
+	r.link, r.records, r.walkErr = l, nil, nil
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
 	r.m.track.reset()
@@ -166,48 +177,24 @@ type observation struct {
 	source  Source
 	sensors string
 	why     string
+	// note is what people should know of a good reading.
+	note string
 	// statistics are the BMC's own, where it keeps them.
 	statistics statistics
 }
 
-// observe reads by DCMI, or by sensors once the BMC has said that it has no DCMI.
-func (r *reader) observe(ctx context.Context) (observation, error) {
-	if err := r.connect(ctx); err != nil {
-		return observation{}, err
-	}
-	if r.dcmi {
-		obs, missing, err := readDCMI(ctx, r.link)
-		if !missing {
-			return obs, err
-		}
-	}
-	if r.watts == nil {
-		all, err := listSensors(ctx, r.link)
-		if err != nil {
-			return observation{}, err
-		}
-		if r.watts = choose(all); len(r.watts) == 0 {
-			r.watts = nil
-			r.hangUp()
-			return observation{}, fmt.Errorf("%w with power readings (neither DCMI nor a watt sensor)", ErrAbsent)
-		}
-		r.dcmi = false
-	}
-	return readSensors(ctx, r.link, r.watts)
-}
-
-// readDCMI takes one reading; missing tells that the BMC does not know the command.
-func readDCMI(ctx context.Context, l link) (obs observation, missing bool, err error) {
+// readDCMI takes one reading.
+func readDCMI(ctx context.Context, l link) (observation, error) {
 	code, data, err := l.ask(ctx, powerReading(), powerRequest())
 	switch {
 	case err != nil:
-		return observation{}, false, err
+		return observation{}, err
 	case code.missing(), unsupported(code):
-		return observation{}, true, refused("power reading", code)
+		return observation{}, fmt.Errorf("%w: no DCMI power reading (%v)", ErrNoReading, code)
 	case code != codeOK:
-		return observation{}, false, refused("power reading", code)
+		return observation{}, refused("power reading", code)
 	}
-	return observeDCMI(data), false, nil
+	return observeDCMI(data), nil
 }
 
 // unsupported are the other codes with which BMCs say that the platform cannot measure.
@@ -233,26 +220,47 @@ func observeDCMI(data []byte) observation {
 }
 
 // readSensors sums the sensors. All of them must measure: the sum of some would be too
-// low, and a sum too low raises the cap.
-func readSensors(ctx context.Context, l link, sensors []sensor) (observation, error) {
+// low, and a sum too low raises the cap. The exception is a supply that has not measured since
+// the start beside one that does: its bay is empty, and it draws nothing. measured has the
+// numbers of those that have.
+func readSensors(ctx context.Context, l link, sensors []sensor, measured map[byte]bool) (observation, error) {
 	var sum float64
+	var there, empty []sensor
+	var silent string
 	for _, s := range sensors {
 		code, data, err := l.ask(ctx, command{NetFn: netFnSensor, ID: 0x2d}, []byte{s.number})
-		switch {
-		case err != nil:
+		if err != nil {
 			return observation{}, err
-		case code == codeNoData:
-			return observation{why: fmt.Sprintf("sensor %q is not present", s.name)}, nil
-		case code != codeOK:
+		}
+		watts, why := 0.0, ""
+		switch code {
+		case codeOK:
+			watts, why = s.decodeReading(data)
+		case codeNoData, codeState:
+			why = fmt.Sprintf("sensor %q is not present", s.name)
+		default:
 			return observation{}, refused("sensor "+s.name, code)
 		}
-		watts, why := s.decodeReading(data)
-		if why != "" {
+		switch {
+		case why == "":
+			sum, there = sum+watts, append(there, s)
+		case s.entity == entityPowerSupply && !measured[s.number]:
+			silent, empty = why, append(empty, s)
+		default:
 			return observation{why: why}, nil
 		}
-		sum += watts
 	}
-	return observeSum(sum, sensors), nil
+	if len(there) == 0 {
+		return observation{why: silent}, nil
+	}
+	for _, s := range there {
+		measured[s.number] = true
+	}
+	obs := observeSum(sum, there)
+	if len(empty) > 0 {
+		obs.note = names(empty) + " counts as 0 W: not present since powerd started"
+	}
+	return obs, nil
 }
 
 func observeSum(sum float64, sensors []sensor) observation {
@@ -265,92 +273,4 @@ func observeSum(sum float64, sensors []sensor) observation {
 		obs.why = "the sensors read 0 W"
 	}
 	return obs
-}
-
-const (
-	// maxRecords bounds the walk through the sensor records, which a BMC may make endless.
-	maxRecords = 1024
-	// pieceLen is asked for at a time: many BMCs refuse more.
-	pieceLen = 16
-	// reserveTries bounds how often the walk starts again because the records changed.
-	reserveTries = 3
-	// walkTime bounds the walk as a whole.
-	walkTime   = 2 * time.Minute
-	lastRecord = 0xffff
-)
-
-var errCancelled = errors.New("ipmi: the sensor records changed while they were read")
-
-// listSensors walks the sensor data records and keeps the watts sensors. It is done once
-// per login: a whole scan takes some BMCs half a minute.
-func listSensors(ctx context.Context, l link) ([]sensor, error) {
-	ctx, cancel := context.WithTimeout(ctx, walkTime)
-	defer cancel()
-	for range reserveTries {
-		all, err := walkSensors(ctx, l)
-		if !errors.Is(err, errCancelled) {
-			return all, err
-		}
-	}
-	return nil, fmt.Errorf("%w: %w", ErrRefused, errCancelled)
-}
-
-func walkSensors(ctx context.Context, l link) ([]sensor, error) {
-	code, data, err := l.ask(ctx, command{NetFn: netFnStorage, ID: 0x22}, nil)
-	switch {
-	case err != nil:
-		return nil, err
-	case code.missing():
-		return nil, nil
-	case code != codeOK:
-		return nil, refused("reserve sensor records", code)
-	case len(data) < 2:
-		return nil, fmt.Errorf("%w: reservation of %d bytes", ErrMalformed, len(data))
-	}
-	reservation := binary.LittleEndian.Uint16(data)
-	var all []sensor
-	record := uint16(0)
-	for range maxRecords {
-		next, body, err := readRecord(ctx, l, reservation, record)
-		if err != nil {
-			return nil, err
-		}
-		if s, ok := decodeSensor(body); ok {
-			all = append(all, s)
-		}
-		if next == lastRecord || next == record {
-			break
-		}
-		record = next
-	}
-	return all, nil
-}
-
-// readRecord reads one record piece by piece; records of other kinds than full sensors
-// stop at the header. No records at all is no error: the body is then empty.
-func readRecord(ctx context.Context, l link, reservation, record uint16) (next uint16, body []byte, err error) {
-	want := recordHeaderLen
-	for len(body) < want {
-		count := min(pieceLen, want-len(body))
-		code, data, err := l.ask(ctx, command{NetFn: netFnStorage, ID: 0x23}, recordRequest(reservation, record, len(body), count))
-		switch {
-		case err != nil:
-			return 0, nil, err
-		case code == codeCancelled:
-			return 0, nil, errCancelled
-		case code == codeNoData:
-			return lastRecord, nil, nil
-		case code != codeOK:
-			return 0, nil, refused("sensor record", code)
-		}
-		var piece []byte
-		if next, piece, err = decodeRecord(data, count); err != nil {
-			return 0, nil, err
-		}
-		body = append(body, piece...)
-		if len(body) == recordHeaderLen && body[3] == recordFull {
-			want = min(recordHeaderLen+int(body[4]), maxRecordLen)
-		}
-	}
-	return next, body, nil
 }

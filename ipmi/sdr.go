@@ -12,10 +12,11 @@ import (
 
 // sensor is a watts sensor that a full sensor record describes (IPMI v2.0, table 43-1).
 type sensor struct {
-	number byte
-	entity byte
-	output bool // measures what a supply gives, not what it takes
-	name   string
+	number   byte
+	entity   byte
+	instance byte // of the entity
+	output   bool // measures what a supply gives, not what it takes
+	name     string
 
 	format           byte // 0 unsigned, 1 ones' complement, 2 two's complement
 	m, b             int
@@ -56,7 +57,7 @@ func decodeSensor(rec []byte) (s sensor, ok bool) {
 		return sensor{}, false
 	}
 	return sensor{
-		number: rec[7], entity: rec[8], format: units1 >> 6, name: sensorName(rec),
+		number: rec[7], entity: rec[8], instance: rec[9], format: units1 >> 6, name: sensorName(rec),
 		output:    rec[28]&0x03 == directionOutput,
 		m:         signed(int(rec[24])|int(rec[25]&0xc0)<<2, 10),
 		b:         signed(int(rec[26])|int(rec[27]&0xc0)<<2, 10),
@@ -67,13 +68,17 @@ func decodeSensor(rec []byte) (s sensor, ok bool) {
 
 func sensorName(rec []byte) string {
 	n := min(int(rec[47]&0x1f), len(rec)-recordFullLen, maxSensorNameBytes)
-	printable := func(r rune) rune {
+	return cleanName(string(rec[recordFullLen : recordFullLen+n]))
+}
+
+// cleanName is a name without what is not printable ASCII, and without blanks around it.
+func cleanName(name string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return -1
 		}
 		return r
-	}
-	return strings.TrimSpace(strings.Map(printable, string(rec[recordFullLen:recordFullLen+n])))
+	}, name))
 }
 
 // signed reads the lowest bits of v as two's complement.
@@ -112,25 +117,47 @@ func (s sensor) decodeReading(data []byte) (watts float64, why string) {
 	return s.convert(data[0]), ""
 }
 
-// choose picks what stands for the wall: a sensor of the whole system where there is
-// one, else all supply inputs together. Sensors of parts (processors, memory, fans) and
-// of supply outputs never count.
-func choose(all []sensor) []sensor {
-	var system, supplies []sensor
+// systemOf is the sensor of the whole node, none where there is none. Sensors of parts
+// (processors, memory, fans) and of supply outputs never count.
+func systemOf(all []sensor) []sensor {
+	var system []sensor
 	for _, s := range all {
-		switch {
-		case s.output || partial(s.name):
-		case s.entity == entityPowerSupply:
-			supplies = append(supplies, s)
-		case slices.Contains([]byte{entitySystemBoard, entityDCMIBoard, entityPowerUnit, entityPowerMgmt, entityChassis}, s.entity):
+		if !s.output && !partial(s.name) &&
+			slices.Contains([]byte{entitySystemBoard, entityDCMIBoard, entityPowerUnit, entityPowerMgmt, entityChassis}, s.entity) {
 			system = append(system, s)
 		}
 	}
-	if len(system) == 0 {
-		return supplies
-	}
 	slices.SortStableFunc(system, func(a, b sensor) int { return wholeness(b.name) - wholeness(a.name) })
-	return system[:1]
+	return system[:min(1, len(system))]
+}
+
+// suppliesOf is one input sensor of each supply. Some BMCs have two for one supply; others give all
+// supplies the same instance, so names that say more than what is measured tell them apart:
+// a supply that counts twice only makes the cap stricter.
+func suppliesOf(all []sensor) []sensor {
+	var supplies []sensor
+	for _, s := range all {
+		if s.output || partial(s.name) || s.entity != entityPowerSupply {
+			continue
+		}
+		at := slices.IndexFunc(supplies, func(o sensor) bool { return o.instance == s.instance && supplyName(o.name) == supplyName(s.name) })
+		switch {
+		case at < 0:
+			supplies = append(supplies, s)
+		case hasAny(s.name, "input") && !hasAny(supplies[at].name, "input"):
+			supplies[at] = s
+		}
+	}
+	return supplies
+}
+
+// supplyName is a sensor's name without the words for what it measures.
+func supplyName(name string) string {
+	lower := strings.ToLower(name)
+	for _, word := range []string{"input", "power", "pwr", "watts", "pin", " ", "_", "-", "."} {
+		lower = strings.ReplaceAll(lower, word, "")
+	}
+	return lower
 }
 
 // partial tells by its name that a sensor measures less, or something else, than what
@@ -178,10 +205,11 @@ func recordRequest(reservation, record uint16, offset, count int) []byte {
 	return append(out, byte(offset), byte(count))
 }
 
-// decodeRecord is the piece asked for and the id of the next record.
-func decodeRecord(data []byte, count int) (next uint16, piece []byte, err error) {
+// decodeRecord is the piece asked for and the id of the next record; ok is false for an answer
+// that is too short.
+func decodeRecord(data []byte, count int) (next uint16, piece []byte, ok bool) {
 	if len(data) < 2+count {
-		return 0, nil, fmt.Errorf("%w: %d bytes of a sensor record, asked for %d", ErrMalformed, len(data)-2, count)
+		return 0, nil, false
 	}
-	return binary.LittleEndian.Uint16(data), data[2 : 2+count], nil
+	return binary.LittleEndian.Uint16(data), data[2 : 2+count], true
 }

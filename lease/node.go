@@ -43,7 +43,8 @@ type Node struct {
 	applied Stamp       // newest that hardware holds as read back
 	strayed units.Power // most that the node could draw above the cap in force since the last heartbeat
 	unread  bool        // that was not known at some time since the last heartbeat
-	lifted  uint64      // brake generation that the newest leadership has said is lifted
+	bind    capping.Bind
+	lifted  uint64 // brake generation that the newest leadership has said is lifted
 }
 
 // local is a cap that an operator set on this node, below its lease.
@@ -229,6 +230,9 @@ type TurnInput struct {
 	// Wall is the mean power over Elapsed, Effective the cap that hardware holds as read back.
 	Wall, Effective capping.Reading
 	Elapsed         time.Duration
+	// Fresh is the time that Wall is a new mean over, 0 for a reading of an earlier turn, and
+	// Late how old it may be (see capping.BindLook).
+	Fresh, Late time.Duration
 	// Hot, Stop: as in capping.SprintInput.
 	Hot, Stop bool
 	// Rated is the most that the node draws.
@@ -256,7 +260,21 @@ func (n *Node) Turn(now Instant, in TurnInput) units.Power {
 		want = min(want, most)
 	}
 	n.inForce = want
+	may := max(want, in.Effective.Power) // a limit that reads back higher is reported as it is
+	if !in.Effective.Known {
+		may = max(want, in.Rated)
+	}
+	n.bind.Observe(now.Boot, capping.BindLook{Cap: may, Drawn: in.Wall, Elapsed: in.Fresh, Late: in.Late})
 	return want
+}
+
+// Unbound returns what the node draws although its limits read back well, as far as that is
+// above the cap in force; 0 while they bind.
+func (n *Node) Unbound() units.Power {
+	if p := n.bind.Draws(); p > n.inForce {
+		return p
+	}
+	return 0
 }
 
 // WriteResult is what came of writing the cap in force.
@@ -307,8 +325,8 @@ type Heartbeat struct {
 	Stored units.Power
 	// Brake is the highest generation that the node has seen.
 	Brake uint64
-	// Effective is the most that the node may draw by what reads back; unknown where
-	// EffectiveKnown is false.
+	// Effective is the most that the node may draw by what reads back, or what it draws where
+	// its limits do not bind; unknown where EffectiveKnown is false.
 	Effective      units.Power
 	EffectiveKnown bool
 	// Sprint is the id of the one under way or ending; Ended are those that are over.
@@ -342,6 +360,7 @@ func (n *Node) Report(now Instant, excess units.Power, known bool) Heartbeat {
 	}
 	// A local limit is no reason to be charged less: it ends by itself.
 	hb.Effective, hb.EffectiveKnown = max(cap, n.inForce)+max(excess, n.strayed), known && !n.unread
+	hb.Effective = max(hb.Effective, n.bind.Draws()) // what is measured counts, whatever reads back
 	if s, under := n.sprint.Status(now.Boot); under {
 		hb.Sprint = s.ID
 	}
@@ -370,7 +389,7 @@ func (n *Node) Stay() { n.leaving = false }
 // Release carries out a committed release: the node holds no cap from here on.
 func (n *Node) Release() {
 	n.holder.Drop()
-	n.sprint, n.local, n.inForce, n.leaving = capping.Sprint{}, local{}, 0, false
+	n.sprint, n.local, n.inForce, n.leaving, n.bind = capping.Sprint{}, local{}, 0, false, capping.Bind{}
 	n.grant, n.next = nil, nil
 }
 

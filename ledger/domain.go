@@ -81,16 +81,19 @@ func (d Domain) marked() Domain {
 	return d
 }
 
-// mark sets every domain's Highest to at least its budget and the budgets of the
-// history: a snapshot of an older version has no Highest.
+// mark sets the Highest of every domain that a snapshot of an older version has without
+// one, from its budget and the history. A later snapshot tells it: the history may be of
+// another domain that had the name before.
 func (s *State) mark() {
-	for _, x := range s.Changes {
-		if d, ok := s.Domains[x.Domain]; ok {
-			d.Highest = max(d.Highest, x.From, x.To)
-			s.Domains[x.Domain] = d
-		}
-	}
 	for name, d := range s.Domains {
+		if d.Highest > 0 {
+			continue
+		}
+		for _, x := range s.Changes {
+			if x.Domain == name {
+				d.Highest = max(d.Highest, x.From, x.To)
+			}
+		}
 		if d.Back != nil {
 			d.Highest = max(d.Highest, d.Back.Budget)
 		}

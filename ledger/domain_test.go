@@ -317,3 +317,21 @@ func TestHighestBudget(t *testing.T) {
 	}
 	at(old, 800)
 }
+
+// A domain has nothing of an earlier one of its name, on a server that restored a snapshot
+// as on one that applied the log.
+func TestDomainOfAnOldName(t *testing.T) {
+	t.Parallel()
+	s := founded(t, site(600))
+	rack := func(budget units.Power) ledger.Command {
+		return setDomain("rack/x1", func(x *ledger.SetDomain) { x.Parent, x.Budget = "site/lab", budget*watt })
+	}
+	do(t, s, rack(400))
+	do(t, s, ledger.Command{RemoveDomain: &ledger.Named{Name: "rack/x1"}})
+	do(t, s, rack(300))
+	for name, s := range map[string]*ledger.State{"applied": s, "restored": restored(t, s)} {
+		if got := s.Domains["rack/x1"].Highest; got != 300*watt {
+			t.Errorf("%s: highest %v", name, got)
+		}
+	}
+}

@@ -145,9 +145,13 @@ func next(t testing.TB, s *ledger.State) {
 // restored is the state after a way through a snapshot.
 func restored(t testing.TB, s *ledger.State) *ledger.State {
 	t.Helper()
-	back, err := ledger.Restore([]byte(snapshot(t, s)))
+	was := snapshot(t, s)
+	back, err := ledger.Restore([]byte(was))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if is := snapshot(t, back); is != was {
+		t.Errorf("a server that restored it differs from one that applied the log:\n%s\n%s", is, was)
 	}
 	return back
 }

@@ -100,6 +100,37 @@ func TestLapseWaitsForTheLongestLease(t *testing.T) {
 	}
 }
 
+// A lost node is charged until it must have settled by the margin that was in force when it
+// fell silent, whatever margin was committed since.
+func TestSettlingMarginOutlastsItsChange(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 300, "n01", "n02")
+	do(t, s, setDomain("site/lab", func(x *ledger.SetDomain) { x.LostCharge = new(ledger.LostFailSafe) }))
+	do(t, s, ledger.Command{SetLease: &ledger.SetLease{Length: 10 * second, Settle: time.Minute}})
+	for range 200 { // whatever came before counts no more
+		tick(t, s, ledger.Tick{Elapsed: second})
+	}
+	tick(t, s, target(200))
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 20, 1, 90), 0)
+	table.Mark()
+	table.Grants(s, 0)
+	tick(t, s, ack(20, 2, 200))
+	do(t, s, ledger.Command{SetLease: &ledger.SetLease{Length: 10 * second, Settle: second}})
+	for sec := 1; sec <= 100; sec++ {
+		now := time.Duration(sec) * second
+		k := ledger.Decide(s, table, now)
+		k.Elapsed = second
+		do(t, s, ledger.Command{Tick: &k})
+		switch charge := s.Nodes["n01"].Charge(); {
+		case sec <= 70 && charge < 200*watt:
+			t.Fatalf("after %d s n01 is charged %v, and may still hold 200 W for 70 s", sec, charge)
+		case sec == 100 && charge >= 200*watt:
+			t.Error("it never lapses")
+		}
+	}
+}
+
 // A restored log waits for nodes that it does not know, for as long as any lease can run,
 // or as the operator says.
 func TestRestoreWaitsForTheLongestLease(t *testing.T) {

@@ -58,6 +58,10 @@ func strict(data []byte) (Command, error) {
 	return c, nil
 }
 
+// IsTick reports whether an encoded command is a tick, without decoding it. No text in a command
+// can hold the key: its quotes would be escaped.
+func IsTick(data []byte) bool { return bytes.Contains(data, []byte(tickKey)) }
+
 // reader reads a text piece by piece. Once a piece was not what was wanted it has failed,
 // and what it returns means nothing.
 type reader struct {

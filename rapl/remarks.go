@@ -36,7 +36,8 @@ func (t *Tree) Remarks() []Remark {
 	}
 	say(RemarkPSys, t.labels(func(z *Zone) bool { return z.Kind == PSys && !z.shadow() }),
 		"counts the whole platform, packages included; shown and not summed")
-	say(RemarkTwins, t.labels((*Zone).shadow), "counts what its MSR zone counts; the lower of the two limits wins")
+	say(RemarkTwins, t.labels((*Zone).Repeats), "registered by a second driver; counted once, and the lower of the two limits wins")
+	say(RemarkTwins, t.labels(func(z *Zone) bool { return z.shadow() && !z.Repeats() }), "counts what its MSR zone counts; the lower of the two limits wins")
 	say(RemarkDenied, t.labels(func(z *Zone) bool { return z.energy == nil }),
 		"the energy counter cannot be opened; since Linux 5.10 only root, or CAP_DAC_READ_SEARCH, may read it")
 	say(RemarkSwitched, t.labels(func(z *Zone) bool { return z.Kind == Package && z.enabled != nil && !z.on() }),

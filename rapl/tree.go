@@ -90,6 +90,7 @@ type Zone struct {
 	locked      *sysfs.Attr // nil if the source has none (powercap)
 	constraints []*Constraint
 	twins       []*Zone
+	copyOf      *Zone // the zone of the same domain and control type that counts; nil: this one
 	open        sysfs.Opener
 	info        fs.FileInfo // nil where zones are not directories (registers)
 	gone        bool
@@ -161,8 +162,10 @@ func (t *Tree) Skipped() error { return t.skipped }
 func (t *Tree) Zones() []*Zone { return t.zones }
 
 // OfKind are the zones of one kind that are independent of each other: where a
-// domain is registered through MSR and MMIO, it is listed once, as MSR, since
-// both count the same energy. Counting those watts twice is the usual mistake.
+// domain is registered through MSR and MMIO, it is listed once, as MSR, and where two drivers
+// register it under one control type (MSR and TPMI), once, since both count the same energy.
+// Counting those watts twice is the usual mistake. A limit is written there only: hardware
+// obeys the lower of the two.
 // Zones of kind PSys are listed, but contain each other and everything else:
 // they are shown side by side and never summed.
 func (t *Tree) OfKind(k Kind) []*Zone {
@@ -176,7 +179,7 @@ func (t *Tree) OfKind(k Kind) []*Zone {
 }
 
 // Twins returns the other zones of the same domain as z, of another
-// control type. The lower of their limits wins in hardware.
+// control type or another driver. The lower of their limits wins in hardware.
 func (t *Tree) Twins(z *Zone) []*Zone { return z.twins }
 
 // EnergyOnly reports whether no package has a limit: normal on AMD, whose registers
@@ -194,8 +197,27 @@ func (t *Tree) Close() error {
 	return errors.Join(errs...)
 }
 
-// shadow reports whether z repeats a zone of ControlMSR.
-func (z *Zone) shadow() bool { return z.Control == ControlMMIO && len(z.twins) > 0 }
+// shadow reports whether z repeats a zone of ControlMSR, or of another driver.
+func (z *Zone) shadow() bool { return z.Control == ControlMMIO && len(z.twins) > 0 || z.copyOf != nil }
+
+// Repeats reports whether z is the same domain as another zone of its control type, which counts.
+func (z *Zone) Repeats() bool { return z.copyOf != nil }
+
+// first is the zone of z's domain that counts in its control type: the first that takes a limit, or the
+// first. The names of packages carry their number, so zones of one name are one package; platform
+// zones share names.
+func (t *Tree) first(z *Zone) *Zone {
+	if z.gone || z.Kind != Package && (z.Parent == nil || z.Parent.Kind != Package) {
+		return z
+	}
+	first := z
+	for i := len(t.zones) - 1; i >= 0; i-- {
+		if o := t.zones[i]; !o.gone && o.Control == z.Control && o.domain() == z.domain() && (!o.EnergyOnly() || first.EnergyOnly()) {
+			first = o
+		}
+	}
+	return first
+}
 
 // link finds parents and twins, names the zones and sorts them.
 func (t *Tree) link() {
@@ -203,20 +225,26 @@ func (t *Tree) link() {
 		z.Parent = t.parent(z)
 	}
 	for _, z := range t.zones {
+		if z.copyOf = t.first(z); z.copyOf == z {
+			z.copyOf = nil
+		}
+	}
+	for _, z := range t.zones {
 		z.twins = nil
 		for _, o := range t.zones {
-			if o.Control != z.Control && o.domain() == z.domain() {
+			if o != z && o.domain() == z.domain() && (o.Control != z.Control || o.Repeats() || z.Repeats()) {
 				z.twins = append(z.twins, o)
 			}
 		}
 	}
 	seen := make(map[string]int)
 	for _, z := range t.zones {
-		z.Label = z.label()
-		seen[z.Label]++
+		if z.Label = z.label(); !z.Repeats() {
+			seen[z.Label]++
+		}
 	}
 	for _, z := range t.zones {
-		if seen[z.Label] > 1 { // several platform zones of one name: only the device distinguishes them
+		if seen[z.Label] > 1 || z.Repeats() { // several platform zones of one name: only the device distinguishes them
 			z.Label += "@" + path.Base(z.Dir)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"headroom/units"
 )
 
 // plant builds testdata/NAME.tree below a new root. A [directory] heads the
@@ -76,6 +78,11 @@ func TestTreesOfRealMachines(t *testing.T) {
 		{
 			name: "client-psys-mmio", zones: "package-0 core-0 uncore-0 psys package-0-mmio",
 			counted: "package-0", remarks: "psys twins",
+		},
+		// Two drivers register each package; the second one has the limits of package-1.
+		{
+			name: "spr-2s-two-drivers", zones: "package-0 dram-0 package-0@intel-rapl:2 dram-0@intel-rapl:2:0 package-1@intel-rapl:1 package-1",
+			counted: "package-0 package-1 dram-0", remarks: "twins",
 		},
 		// Lesson 21: AMD without constraints is normal, not an error.
 		{
@@ -159,5 +166,21 @@ func TestOnlyPackagesAreLimited(t *testing.T) {
 	}
 	if _, err := c.Window(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("window of a peak power: %v", err)
+	}
+}
+
+// The limit that binds a package of two drivers is the lower of theirs, and the one that has
+// limits counts.
+func TestPackageOfTwoDrivers(t *testing.T) {
+	t.Parallel()
+	m := plant(t, "spr-2s-two-drivers")
+	tree := m.open()
+	first := tree.OfKind(Package)[0]
+	b, err := tree.Binding(first, LongTerm)
+	if err != nil || b.Limit != 240*units.Watt || b.Zone.Label != "package-0@intel-rapl:2" || !b.Zone.Repeats() || first.Repeats() {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if _, err := tree.OfKind(Package)[1].Limiter(); err != nil {
+		t.Errorf("the driver without limits counts: %v", err)
 	}
 }

@@ -173,6 +173,11 @@ type Constraint struct {
 	// PowerMax is the highest limit the constraint says it accepts; 0 when it does
 	// not say (the kernel answers ENODATA for some), or says what cannot be.
 	PowerMax units.Power
+	// PowerMin is the lowest limit the constraint says it accepts; 0 when it does not say.
+	PowerMin units.Power
+	// Found is the limit that stood when the constraint was opened, 0 if it is none. The zone
+	// accepts it, even above PowerMax, which some firmware states as the design power.
+	Found units.Power
 
 	number int
 	power  *sysfs.Attr
@@ -194,6 +199,12 @@ func openConstraint(open sysfs.Opener, dir string, number int) (*Constraint, err
 	}
 	if v, err := open.ReadInt(constraintPath(dir, number, "max_power_uw")); err == nil && units.Power(v) >= designLeast {
 		c.PowerMax = units.Power(v)
+	}
+	if v, err := open.ReadInt(constraintPath(dir, number, "min_power_uw")); err == nil && v > 0 && units.Power(v) <= LimitMax {
+		c.PowerMin = units.Power(v)
+	}
+	if v, err := c.Power(); err == nil && v <= LimitMax {
+		c.Found = v
 	}
 	return c, nil
 }

@@ -3,6 +3,7 @@ package thermal
 import (
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 
 	"headroom/rapl/sysfs"
@@ -27,6 +28,17 @@ type Thermometer struct {
 	HasHigh, HasCritical bool
 
 	attr *sysfs.Attr
+	at   string
+}
+
+// placeOf is where a sensor is: the address of the chip's device on its bus, which outlives a
+// reboot, else hwmonN, and the file, e.g. "0000:00:18.3/temp1".
+func (s *Sensors) placeOf(dir, name string) string {
+	chip := path.Base(strings.TrimSuffix(dir, "/device"))
+	if link, err := s.root.Readlink(join(hwmonDir, chip, "device")); err == nil {
+		chip = path.Base(link)
+	}
+	return chip + "/" + name
 }
 
 // read reads the temperature: an error where it cannot be believed.
@@ -44,6 +56,7 @@ type PowerMeter struct {
 	Average bool
 
 	attr  *sysfs.Attr
+	at    string
 	bound units.Power
 	last  units.Power // last figure that was believed, 0: none yet
 }
@@ -151,7 +164,7 @@ func (s *Sensors) openThermometer(dir, chip, name string) {
 	if err != nil || len(s.thermo) >= sensorsMax {
 		return
 	}
-	t := &Thermometer{Chip: chip, Label: s.label(dir, name), attr: a}
+	t := &Thermometer{Chip: chip, Label: s.label(dir, name), attr: a, at: s.placeOf(dir, name)}
 	t.Name = chip + " " + t.Label
 	t.High, t.HasHigh = onceTemp(s.root, join(dir, name+"_max"))
 	t.Critical, t.HasCritical = onceTemp(s.root, join(dir, name+"_crit"))
@@ -164,7 +177,7 @@ func (s *Sensors) openMeter(dir, chip, file string, average bool) {
 		return
 	}
 	name, _, _ := strings.Cut(file, "_")
-	s.meters = append(s.meters, &PowerMeter{Name: chip + " " + s.label(dir, name), Chip: chip, Average: average, attr: a, bound: s.bound})
+	s.meters = append(s.meters, &PowerMeter{Name: chip + " " + s.label(dir, name), Chip: chip, Average: average, attr: a, at: s.placeOf(dir, name), bound: s.bound})
 }
 
 func (s *Sensors) label(dir, name string) string {

@@ -107,11 +107,32 @@ func Open(root *os.Root) (*Sensors, error) {
 
 func (s *Sensors) find() error {
 	errs := []error{s.findHwmon(), s.findZones(), s.findThrottles()}
+	s.distinguish()
 	s.count(sourceHwmon, "thermometer", len(s.thermo))
 	s.count(sourceHwmon, "power meter", len(s.meters))
 	s.count(sourceThermal, "zone", len(s.zones))
 	s.count(sourceThermal, "throttle counter", len(s.throttle.cores.attrs)+len(s.throttle.packages.attrs))
 	return errors.Join(errs...)
+}
+
+// distinguish gives each hwmon sensor a name of its own: chips of one driver, such as memory modules
+// or disks, have the same names and labels. Such a name gets the place of the sensor.
+func (s *Sensors) distinguish() {
+	at := map[*string]string{}
+	seen := map[string]int{}
+	for _, t := range s.thermo {
+		at[&t.Name] = t.at
+		seen[t.Name]++
+	}
+	for _, m := range s.meters {
+		at[&m.Name] = m.at
+		seen[m.Name]++
+	}
+	for name, place := range at {
+		if seen[*name] > 1 {
+			*name += " @" + place
+		}
+	}
 }
 
 // count notes a kind of sensor of which there is none.

@@ -8,7 +8,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -400,5 +402,74 @@ func TestWatch(t *testing.T) {
 	}
 	cancel()
 	for range events {
+	}
+}
+
+// Chips of one driver have the same names and labels: each sensor has a name of its own, by the device
+// where the kernel names it, so that the hotter one of two is not lost. Names that were distinct
+// stay what they were.
+func TestEverySensorHasANameOfItsOwn(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"sys/class/hwmon/hwmon0/name": "coretemp", "sys/class/hwmon/hwmon0/temp1_input": "50000", "sys/class/hwmon/hwmon0/temp1_label": "Package id 0",
+		"sys/class/hwmon/hwmon1/name": "k10temp", "sys/class/hwmon/hwmon1/temp1_input": "40000", "sys/class/hwmon/hwmon1/temp1_label": "Tctl",
+		"sys/class/hwmon/hwmon2/name": "k10temp", "sys/class/hwmon/hwmon2/temp1_input": "88000", "sys/class/hwmon/hwmon2/temp1_label": "Tctl",
+		"sys/class/hwmon/hwmon3/name": "jc42", "sys/class/hwmon/hwmon3/temp1_input": "31000",
+		"sys/class/hwmon/hwmon4/name": "jc42", "sys/class/hwmon/hwmon4/temp1_input": "32000",
+		"sys/class/hwmon/hwmon5/name": "psu", "sys/class/hwmon/hwmon5/temp1_input": "33000", "sys/class/hwmon/hwmon5/temp1_label": "in",
+		"sys/class/hwmon/hwmon5/temp2_input": "34000", "sys/class/hwmon/hwmon5/temp2_label": "in", "sys/class/hwmon/hwmon5/power1_input": "70000000", "sys/class/hwmon/hwmon5/power1_label": "in",
+	}
+	dir := t.TempDir()
+	for file, text := range files {
+		write(t, filepath.Join(dir, file), text)
+	}
+	for chip, device := range map[string]string{"hwmon1": "0000:00:18.3", "hwmon2": "0000:00:19.3"} {
+		if err := os.Symlink("../../../devices/pci0000:00/"+device, filepath.Join(dir, "sys/class/hwmon", chip, "device")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = s.Close(), root.Close() })
+	want := map[string]Temp{
+		"coretemp Package id 0": 50000, "k10temp Tctl @0000:00:18.3/temp1": 40000, "k10temp Tctl @0000:00:19.3/temp1": 88000,
+		"jc42 temp1 @hwmon3/temp1": 31000, "jc42 temp1 @hwmon4/temp1": 32000, "psu in @hwmon5/temp1": 33000, "psu in @hwmon5/temp2": 34000, "psu in @hwmon5/power1": 0,
+	}
+	for range 2 { // and after a look for new ones
+		got := map[string]Temp{}
+		for _, r := range s.Sample() {
+			got[r.Name] = r.Temp
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		if err := s.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// However many sensors a machine shows, a bounded number is held open.
+func TestSensorsAreBounded(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"sys/class/hwmon/hwmon0/name": "flood"}
+	for i := range sensorsMax + 20 {
+		files[fmt.Sprintf("sys/class/hwmon/hwmon0/temp%d_input", i)] = "30000"
+		files[fmt.Sprintf("sys/class/thermal/thermal_zone%d/type", i)] = "flood"
+		files[fmt.Sprintf("sys/class/thermal/thermal_zone%d/temp", i)] = "30000"
+	}
+	s, _ := opened(t, files)
+	names := map[string]bool{}
+	for _, r := range s.Sample() {
+		names[r.Name] = true
+	}
+	if len(names) != 2*sensorsMax {
+		t.Errorf("%d sensors, want %d of each kind", len(names), sensorsMax)
 	}
 }

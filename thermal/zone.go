@@ -72,7 +72,7 @@ func (s *Sensors) openZone(name string) {
 		return
 	}
 	a, err := s.attr(join(dir, "temp"))
-	if err != nil {
+	if err != nil || len(s.zones) >= sensorsMax {
 		return
 	}
 	id, _ := number(name, "thermal_zone")

@@ -3,6 +3,8 @@ package command
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 
 	"connectrpc.com/connect"
@@ -23,19 +25,20 @@ func fetchStatus(ctx context.Context, dir string) (*headroomv1.GetAgentStatusRes
 	return res.Msg, nil
 }
 
-// answering returns the status of the powerd of a state directory, nil if none runs.
-func answering(ctx context.Context, dir string) *headroomv1.GetAgentStatusResponse {
+// answering returns the status of the powerd of a state directory. It is nil without an error
+// if none runs, and with one if powerd runs and does not answer as it should.
+func answering(ctx context.Context, dir string) (*headroomv1.GetAgentStatusResponse, error) {
 	if dir == "" {
-		return nil
+		return nil, nil
 	}
-	if _, err := os.Stat(agent.SocketPath(dir)); err != nil {
-		return nil
+	if _, err := os.Stat(agent.SocketPath(dir)); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	s, err := fetchStatus(ctx, dir)
-	if err != nil {
-		return nil
+	if e, ok := errors.AsType[*cli.Error](err); ok && e.Code == "unreachable" {
+		return nil, nil // the socket of one that was killed
 	}
-	return s
+	return s, err
 }
 
 // show passes the status of the running powerd to each: once, or at each interval of

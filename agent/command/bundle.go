@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -79,7 +77,7 @@ func writeBundle(cmd *cobra.Command, p *place, file string) (err error) {
 		if s.stateDir == "" {
 			break
 		}
-		if data, err := os.ReadFile(filepath.Join(s.stateDir, name)); err == nil && len(data) <= bundleMax {
+		if data, err := (statedir.OS{Dir: s.stateDir}).Read(name); err == nil && len(data) <= bundleMax {
 			b.add("state/"+name, data)
 		}
 	}

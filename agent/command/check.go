@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/agent/config"
 	"headroom/internal/cli"
 )
 
@@ -57,15 +59,19 @@ func newCheckCommand() *cobra.Command {
 
 // checkAll runs every check. A check that could not run reports that; the others go on.
 func checkAll(ctx context.Context, p *place, probe bool) []finding {
-	config, s := checkConfig(p)
-	found := []finding{config}
-	s.status = answering(ctx, s.stateDir)
+	first, s := checkConfig(p)
+	found := []finding{first}
+	var why error
+	if s.status, why = answering(ctx, s.stateDir); why != nil {
+		found = append(found, finding{"powerd", checkFail, "runs and does not answer: " + oneLine(why), cmp.Or(config.HintOf(why), "see the log of powerd; the checks below read the machine itself")})
+	}
 	o, err := openOwn(s.root)
 	if err != nil {
 		return append(found, finding{"kernel", checkFail, err.Error(), "--root must be a directory that contains sys, proc and etc; on a real machine it is /"})
 	}
 	found = append(found, checkKernel(o), checkPermission(s, o), checkLock(s, o, probe), checkRivals(s), checkSensor(ctx, s, o), checkBMC(ctx, s), checkLadder(s, o), checkControls(s, o), checkClock(s))
 	found = append(found, checkStateDir(s), checkBrake(s), checkIdentity(s))
+	found = append(found, checkMachineID(o)...)
 	found = append(found, checkLeader(ctx, s)...)
 	_ = o.close()
 	return found

@@ -53,10 +53,12 @@ func checkBMC(ctx context.Context, s site) finding {
 func silentBMC(cfg ipmi.Config, err error) finding {
 	f := finding{"bmc", checkFail, oneLine(err), "check ipmi.address, and enable IPMI over LAN on the BMC"}
 	switch {
-	case errors.Is(err, ipmi.ErrAbsent) && cfg.Mode == ipmi.ModeAuto:
+	case cfg.Mode == ipmi.ModeAuto && (errors.Is(err, ipmi.ErrAbsent) || errors.Is(err, ipmi.ErrNoReading) && cfg.Source == ipmi.ChoiceAuto):
 		f.State, f.Text = checkOK, "none in use: "+f.Text
 	case errors.Is(err, ipmi.ErrDenied):
 		f.Hint = "check ipmi.user and ipmi.password_file; the BMC must allow IPMI over LAN for this user, with cipher suite 3 or 17"
+	case errors.Is(err, ipmi.ErrNoReading):
+		f.State, f.Hint = checkWarn, sourceHint
 	case errors.Is(err, ipmi.ErrRefused):
 		f.State, f.Hint = checkWarn, "a BMC that is busy or has no free session recovers; otherwise run ipmitool mc reset cold"
 	case errors.Is(err, ipmi.ErrNoAnswer):
@@ -78,6 +80,9 @@ func foundBMC(b ipmi.Found, keep bool) finding {
 	if b.Sensors != "" {
 		power += " (" + b.Sensors + ")"
 	}
+	if b.Note != "" {
+		power += "; " + b.Note
+	}
 	if b.Why != "" {
 		power = "no wall power: " + b.Why
 	}
@@ -88,12 +93,15 @@ func foundBMC(b ipmi.Found, keep bool) finding {
 	case keep && b.LimitErr != nil:
 		f.State, f.Hint = checkFail, "ipmi.limit: true needs operator privilege; set ipmi.limit: false if this BMC has no limit"
 	case b.Why != "":
-		f.State, f.Hint = checkWarn, "powerd uses its model with a margin; run ipmitool mc reset cold if the BMC is stuck, or set ipmi.mode: off"
+		f.State, f.Hint = checkWarn, sourceHint+"; if the BMC is stuck, run ipmitool mc reset cold"
 	case b.LimitErr == nil && b.Limit.Active && b.Limit.Action != ipmi.ActionNone && b.Limit.Action != ipmi.ActionLog:
 		f.State, f.Hint = checkWarn, "the vendor's manual describes the action when the limit is exceeded; ipmi.limit: true sets the action to none"
 	}
 	return f
 }
+
+// sourceHint is the hint for a BMC that answers without a usable power reading.
+const sourceHint = "powerd uses its model with a margin; set ipmi.source to dcmi, sensors or the name of a watt sensor (ipmitool sdr elist), or ipmi.mode: off"
 
 // offHint is the hint for a limit that powers the machine off.
 const offHint = "the BMC powers the machine off when the limit is exceeded: run ipmitool dcmi power deactivate, or set ipmi.limit: true, which sets the action to none"
@@ -126,6 +134,9 @@ func toldBMC(s site) finding {
 		f.Text = "powerd reads " + row.GetSource() + " " + watts(row.PowerUw)
 		if row.CipherSuite != nil {
 			f.Text += fmt.Sprintf(" over LAN with cipher suite %d", row.GetCipherSuite())
+		}
+		if row.GetText() != "" {
+			f.Text += "; " + row.GetText()
 		}
 	case row.GetState() == string(ipmi.StateAbsent) && (s.cfg == nil || s.cfg.IPMI.Mode == string(ipmi.ModeAuto) || s.cfg.IPMI.Mode == string(ipmi.ModeOff)):
 		f.Text = "none: " + row.GetText()

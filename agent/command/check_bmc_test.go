@@ -5,6 +5,7 @@ package command
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,6 +167,32 @@ func TestCheckTakesTheAgentsWordForTheBMC(t *testing.T) {
 		if f.State != c.state || !strings.Contains(f.Text, c.words) || (c.state != checkOK) != (f.Hint != "") {
 			t.Errorf("%s: %+v, want %s and %q", name, f, c.state, c.words)
 		}
+	}
+}
+
+// A BMC that answers without a power reading is told apart from one that does not answer, and the
+// hint says how to select another reading.
+func TestCheckOfABMCWithoutAReading(t *testing.T) {
+	t.Parallel()
+	lan := ipmi.Config{Mode: ipmi.ModeLAN, Source: ipmi.ChoiceAuto}
+	if f := silentBMC(lan, fmt.Errorf("%w: no watt sensor", ipmi.ErrNoReading)); f.State != checkWarn || !strings.Contains(f.Hint, "ipmi.source") {
+		t.Errorf("over LAN: %+v", f)
+	}
+	auto := ipmi.Config{Mode: ipmi.ModeAuto, Source: ipmi.ChoiceAuto}
+	if f := silentBMC(auto, ipmi.ErrNoReading); f.State != checkOK {
+		t.Errorf("not asked for: %+v", f)
+	}
+	auto.Source = "PSU9"
+	if f := silentBMC(auto, ipmi.ErrNoReading); f.State != checkWarn {
+		t.Errorf("a sensor that was asked for: %+v", f)
+	}
+	found := ipmi.Found{Power: 120 * units.Watt, Source: ipmi.SourceSDR, Sensors: "total_power", Note: "DCMI not used: the BMC reads 0 W"}
+	if f := foundBMC(found, false); f.State != checkOK || !strings.Contains(f.Text, found.Note) {
+		t.Errorf("another source: %+v", f)
+	}
+	found.Why, found.Note = "the BMC reads 0 W", ""
+	if f := foundBMC(found, false); f.State != checkWarn || !strings.Contains(f.Hint, "ipmi.source") {
+		t.Errorf("no good source: %+v", f)
 	}
 }
 

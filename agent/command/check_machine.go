@@ -62,8 +62,8 @@ func checkKernel(o *own) finding {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// checkPermission checks whether this user may read counters and write limits. It opens
-// files and writes nothing.
+// checkPermission checks whether this user may read counters and write limits. It opens the
+// files as powerd run does before its first write, and writes nothing.
 func checkPermission(s site, o *own) finding {
 	who := fmt.Sprintf("as user %s", cli.Actor())
 	if s.status != nil {
@@ -77,26 +77,71 @@ func checkPermission(s site, o *own) finding {
 			}
 		}
 	}
-	packages := o.packages()
-	for _, z := range packages {
-		l, err := z.Limiter()
-		switch {
-		case err == nil:
-			_ = l.Close()
-		case errors.Is(err, fs.ErrPermission):
-			return finding{
-				"permission", failUnless(s.status != nil), z.Label + ": limits are not writable " + who,
-				"run as root or with CAP_DAC_OVERRIDE, as headroom-powerd.service does",
-			}
-		case errors.Is(err, rapl.ErrNoConstraint):
-			return finding{"permission", checkOK, "counters readable " + who + "; " + z.Label + " has no limits (normal on AMD)", ""}
+	what, err := o.tryLimits()
+	text := "counters readable and limits writable " + who
+	if len(o.packages()) == 0 || errors.Is(err, rapl.ErrNoConstraint) {
+		text = "no package zone"
+		if err != nil {
+			text = "counters readable " + who + "; " + what + " has no limits (normal on AMD)"
+		}
+		var policies int
+		if policies, what, err = o.tryCeilings(); policies > 0 {
+			text += "; frequencies writable"
 		}
 	}
-	if len(packages) == 0 {
-		return finding{"permission", checkOK, "no package zone", ""}
+	switch {
+	case errors.Is(err, unix.EROFS):
+		return finding{
+			"permission", failUnless(s.status != nil), what + " is not writable: sys is mounted read-only, as in a container",
+			"run powerd on the host, or give the container a writable /sys; with enforce: false powerd observes only",
+		}
+	case errors.Is(err, fs.ErrPermission):
+		return finding{
+			"permission", failUnless(s.status != nil), what + " is not writable " + who,
+			"run as root or with CAP_DAC_OVERRIDE, as headroom-powerd.service does",
+		}
+	case err != nil:
+		return finding{"permission", failUnless(s.status != nil), what + " is not writable: " + oneLine(err), "powerd uses the next control; see the check ladder"}
 	}
-	return finding{"permission", checkOK, "counters readable and limits writable " + who, ""}
+	return finding{"permission", checkOK, text, ""}
 }
+
+// tryLimits opens the limits of every package for writing, and closes them. It returns the first that
+// cannot be written.
+func (o *own) tryLimits() (what string, err error) {
+	for _, z := range o.packages() {
+		l, err := z.Limiter()
+		if err == nil {
+			err = l.Close()
+		}
+		if err != nil {
+			return z.Label, err
+		}
+	}
+	return "", nil
+}
+
+// tryCeilings is tryLimits for the frequencies of a machine that has policies.
+func (o *own) tryCeilings() (policies int, what string, err error) {
+	set, err := dvfs.Open(o.root)
+	if err != nil {
+		return 0, "", nil //nolint:nilerr // a machine without policies has nothing to try
+	}
+	defer func() { _ = set.Close() }()
+	for _, p := range set.Policies() {
+		c, err := p.Ceiling()
+		if err == nil {
+			err = c.Close()
+		}
+		if err != nil {
+			return len(set.Policies()), p.Name, err
+		}
+	}
+	return len(set.Policies()), "", nil
+}
+
+// unusable reports whether a control cannot be written by any user.
+func unusable(err error) bool { return err != nil && !errors.Is(err, fs.ErrPermission) }
 
 // failUnless returns FAIL, or warn if it is harmless.
 func failUnless(harmless bool) string {
@@ -224,10 +269,10 @@ func checkSensor(ctx context.Context, s site, o *own) finding {
 	}
 	o.look()
 	p := o.total(rapl.Package)
-	if p == nil {
+	switch {
+	case p == nil && !slices.Contains(o.still, true):
 		return finding{"sensor", checkFail, "package power unknown: a counter is unreadable or inconsistent", "powerd zone list shows the zone"}
-	}
-	if *p == 0 {
+	case p == nil:
 		return finding{"sensor", checkWarn, "the package counter does not advance", "cause: energy filtering, an emulator, or a virtual machine with a fake RAPL; see powerd sensor watch"}
 	}
 	return finding{"sensor", checkOK, "rapl; package power " + cli.Watts(*p), ""}
@@ -274,13 +319,19 @@ func checkLadder(s site, o *own) finding {
 	if s.cfg != nil {
 		controls = s.cfg.Controls
 	}
-	if limits > 0 && limits == len(o.packages()) && controls.DeniedRAPL(o.packages()) == "" {
+	none := "no control can enforce a cap: no package limits, no cpufreq, no slices"
+	if _, err := o.tryLimits(); unusable(err) && limits > 0 {
+		none += " that can be written"
+	} else if limits > 0 && limits == len(o.packages()) && controls.DeniedRAPL(o.packages()) == "" {
 		return finding{"ladder", checkOK, "rapl: limits of " + plural(limits, "package", "packages"), ""}
 	}
 	set, err := dvfs.Open(o.root)
+	if errors.Is(err, dvfs.ErrOldLayout) {
+		none += "; " + dvfs.ErrOldLayout.Error()
+	}
 	if err == nil {
 		defer func() { _ = set.Close() }()
-		if controls.DeniedFreq(set.Policies()) == "" {
+		if _, _, err := o.tryCeilings(); !unusable(err) && controls.DeniedFreq(set.Policies()) == "" {
 			return finding{"ladder", checkOK, fmt.Sprintf("cpufreq: %s of %s; no package limits", plural(len(set.Policies()), "policy", "policies"), set.Policies()[0].Driver), ""}
 		}
 	}
@@ -288,7 +339,7 @@ func checkLadder(s site, o *own) finding {
 		return finding{"ladder", checkWarn, "CPU bandwidth of " + strings.Join(s.cfg.AllowedSlices(), ", ") + " only", "this machine has no package limits and no cpufreq"}
 	}
 	return finding{
-		"ladder", enforced(s), "no control can enforce a cap: no package limits, no cpufreq, no slices" + deniedWords(controls),
+		"ladder", enforced(s), none + deniedWords(controls),
 		"the node is charged its rated power; set bandwidth.slices, or enforce: false to observe only",
 	}
 }

@@ -107,6 +107,7 @@ func measure(cmd *cobra.Command, p *place, out *cli.Output, lasts, interval time
 	}
 	m := &tally{peakOver: interval}
 	end := m.run(ctx, s, interval, child, ended)
+	s.own.noteStill(cmd.ErrOrStderr())
 	if errPrint := printMeasured(w, out, m.result(s.site.status != nil, end)); errPrint != nil {
 		return errPrint
 	}

@@ -3,8 +3,10 @@ package command
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"headroom/agent"
@@ -21,6 +23,8 @@ type own struct {
 	bare   error      // why tree is nil
 	meters []*rapl.Meter
 	powers []*units.Power // of the last look, nil where unknown
+	still  []bool         // counters that did not advance in the last look
+	noted  bool           // that was said
 }
 
 // openOwn opens a machine. A machine without RAPL is no error: its figures are unknown.
@@ -40,7 +44,7 @@ func openOwn(path string) (*own, error) {
 	for _, z := range tree.Zones() {
 		o.meters = append(o.meters, rapl.NewMeter(z))
 	}
-	o.powers = make([]*units.Power, len(o.meters))
+	o.powers, o.still = make([]*units.Power, len(o.meters)), make([]bool, len(o.meters))
 	return o, nil
 }
 
@@ -61,12 +65,16 @@ func (o *own) names() []string {
 	return names
 }
 
-// look reads every counter; powers then holds the means since the look before.
+// look reads every counter; powers then holds the means since the look before. A counter that
+// stands still shows no power: whatever runs draws something, so 0 W would be made up.
 func (o *own) look() {
 	now := agent.BootTime()
 	for i, m := range o.meters {
-		o.powers[i] = nil
 		r, err := m.Look(now)
+		o.powers[i], o.still[i] = nil, err == nil && r.Known && r.Energy == 0
+		if o.still[i] {
+			continue
+		}
 		if p, known := r.Power(); err == nil && known {
 			o.powers[i] = &p
 		}
@@ -95,6 +103,24 @@ func (o *own) total(k rapl.Kind) *units.Power {
 // counts reports whether a zone is an independent one of its kind.
 func (o *own) counts(z *rapl.Zone, k rapl.Kind) bool {
 	return z.Kind == k && slices.Contains(o.tree.OfKind(k), z)
+}
+
+// stillWords are for a counter that does not advance, as powerd's own status has them.
+const stillWords = "counter does not advance"
+
+// noteStill says once which counters do not advance.
+func (o *own) noteStill(w io.Writer) {
+	if o == nil || o.noted || !slices.Contains(o.still, true) {
+		return
+	}
+	o.noted = true
+	var names []string
+	for i, z := range o.zones() {
+		if o.still[i] {
+			names = append(names, z.Label)
+		}
+	}
+	cli.Notef(w, "note: %s: %s, power is unknown (an emulator, a virtual machine, or energy filtering)", strings.Join(names, ", "), stillWords)
 }
 
 func (o *own) close() error {

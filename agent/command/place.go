@@ -11,6 +11,7 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/status"
+	"headroom/internal/cli"
 
 	headroomv1 "headroom/api/headroom/v1"
 )
@@ -69,19 +70,32 @@ type site struct {
 	status *headroomv1.GetAgentStatusResponse
 }
 
-// find looks for the configuration, the root and the running powerd. Without a
-// configuration the root is "/". With --root the configuration counts only if its root
-// is the same.
+// find is ask for commands that read the machine themselves where powerd does not answer,
+// and say so.
 func (p *place) find(ctx context.Context) (site, error) {
-	s, err := p.settle()
-	if err != nil {
-		return site{}, err
+	s, why, err := p.ask(ctx)
+	switch {
+	case err != nil || s.status != nil || s.stateDir == "":
+	case why != nil:
+		cli.Notef(p.cmd.ErrOrStderr(), "note: powerd does not answer (%s); the figures are read from the machine itself", oneLine(why))
+	default:
+		cli.Notef(p.cmd.ErrOrStderr(), "note: no powerd runs on %s; the figures are read from the machine itself", s.stateDir)
 	}
-	s.status = answering(ctx, s.stateDir)
+	return s, err
+}
+
+// ask looks for the configuration, the root and the running powerd. Without a
+// configuration the root is "/". With --root the configuration counts only if its root
+// is the same. why is the reason why a running powerd gave no status.
+func (p *place) ask(ctx context.Context) (s site, why, err error) {
+	if s, err = p.settle(); err != nil {
+		return site{}, nil, err
+	}
+	s.status, why = answering(ctx, s.stateDir)
 	if s.status != nil && s.cfg == nil && p.root == "" {
 		s.root = status.Root(s.status.GetTree()) // the machine that powerd reads, not the one of this command
 	}
-	return s, nil
+	return s, why, nil
 }
 
 func (p *place) settle() (site, error) {

@@ -66,6 +66,7 @@ func recordTo(cmd *cobra.Command, p *place, format, file string, lasts, interval
 		w = f
 	}
 	lines, err := recordSeries(cmd.Context(), s, newSeries(w, format), lasts, interval)
+	s.own.noteStill(cmd.ErrOrStderr())
 	if file != "" && err == nil {
 		cli.Notef(cmd.ErrOrStderr(), "note: wrote %d lines to %s", lines, file)
 	}

@@ -93,7 +93,8 @@ func (s *sampler) take(ctx context.Context) sample {
 	out := sample{at: time.Now().UTC(), elapsed: now - s.last}
 	s.last = now
 	if s.site.stateDir != "" && now-s.askedAt >= askEvery {
-		s.site.status, s.askedAt = answering(ctx, s.site.stateDir), now
+		s.site.status, _ = answering(ctx, s.site.stateDir)
+		s.askedAt = now
 	}
 	if s.readable() {
 		s.ownSample(&out)

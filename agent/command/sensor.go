@@ -87,6 +87,9 @@ func sensorRows(s site, o *own) []sensorJSON {
 		if p := o.powers[i]; p != nil {
 			row.PowerW, row.AgeS, row.State, row.Text = new(p.Watts()), new(0.0), status.OK, ""
 		}
+		if o.still[i] {
+			row.State, row.Text = "stale", stillWords
+		}
 		rows = append(rows, row)
 	}
 	return rows

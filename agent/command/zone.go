@@ -94,9 +94,12 @@ func listZones(cmd *cobra.Command, p *place, pr *printer, interval time.Duration
 	noteBare(cmd.ErrOrStderr(), s, o)
 	return pr.watch.Run(cmd, func() error {
 		if s.status != nil {
-			s.status = answering(cmd.Context(), s.stateDir)
+			s.status, _ = answering(cmd.Context(), s.stateDir)
 		}
 		rows := zoneRows(s, o)
+		if s.status == nil {
+			o.noteStill(cmd.ErrOrStderr())
+		}
 		return pr.print(cmd, cli.NewList("ZoneList", rows), func(w io.Writer) error { return printZones(w, &pr.out, rows) })
 	})
 }
@@ -188,6 +191,9 @@ func ownRow(o *own, i int, z *rapl.Zone) zoneRow {
 	if ownLimit(&row, z); err != nil && row.EffectiveW == nil {
 		row.State = "unknown"
 	}
+	if o.still[i] && row.State == status.OK {
+		row.State = "stale"
+	}
 	return row
 }
 
@@ -235,7 +241,7 @@ func newZoneShowCommand() *cobra.Command {
 
 // zoneNames are the names of the zones, for completion.
 func zoneNames(ctx context.Context, p *place) []string {
-	s, err := p.find(ctx)
+	s, _, err := p.ask(ctx)
 	if err != nil {
 		return nil
 	}
@@ -286,6 +292,9 @@ func showZone(cmd *cobra.Command, p *place, pr *printer, interval time.Duration,
 		return err
 	}
 	d := detail(o, at, zoneRows(s, o))
+	if s.status == nil && o.still[at] {
+		o.noteStill(cmd.ErrOrStderr())
+	}
 	return pr.print(cmd, d, func(w io.Writer) error { return printZone(w, &pr.out, d) })
 }
 

@@ -27,7 +27,7 @@ const SaneAbove = 2
 // *cli.Error about the password's file.
 func (c *Config) BMC() (ipmi.Config, error) {
 	cfg := ipmi.Config{
-		Mode: ipmi.Mode(c.IPMI.Mode), Address: c.IPMI.Address, User: c.IPMI.User,
+		Mode: ipmi.Mode(c.IPMI.Mode), Address: c.IPMI.Address, User: c.IPMI.User, Source: c.IPMI.Source,
 		Most: SaneAbove * c.Power.Rated, LoopPeriod: Beat,
 	}
 	if c.Root != "/" && cfg.Mode == ipmi.ModeAuto {

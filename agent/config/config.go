@@ -7,6 +7,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"headroom/agent/statedir"
@@ -24,6 +26,7 @@ import (
 	"headroom/internal/config"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/ipmi"
 	"headroom/units"
 )
 
@@ -129,9 +132,14 @@ type IPMI struct {
 	User string `yaml:"user"`
 	// PasswordFile holds the user's password and nothing else; lan only.
 	PasswordFile string `yaml:"password_file"`
+	// Source of wall power: auto, dcmi, sensors, or the name of a watt sensor of the BMC.
+	Source string `yaml:"source"`
 	// Limit keeps the BMC's own limit a little above the cap.
 	Limit bool `yaml:"limit"`
 }
+
+// ChoosesSource reports whether the operator selected the source of wall power.
+func (i IPMI) ChoosesSource() bool { return i.Source != "" && i.Source != ipmi.ChoiceAuto }
 
 // Values of frequency.turbo.
 const (
@@ -232,7 +240,7 @@ func Defaults() Config {
 	return Config{
 		Root: "/", StateDir: "/var/lib/headroom/powerd", Weight: 1, LogLevel: "info",
 		Power: Power{SupplyEfficiency: 0.9},
-		RAPL:  RAPL{Source: sourceAuto}, Rivals: RivalsTolerate, IPMI: IPMI{Mode: IPMIAuto}, CPUFreq: true,
+		RAPL:  RAPL{Source: sourceAuto}, Rivals: RivalsTolerate, IPMI: IPMI{Mode: IPMIAuto, Source: ipmi.ChoiceAuto}, CPUFreq: true,
 		Frequency: Frequency{Turbo: TurboLeave},
 		Sprint:    Sprint{Allow: true, TempMax: 90},
 	}
@@ -283,6 +291,7 @@ ipmi:
   address: ""                         # lan: host or host:port (default port 623)
   user: ""                            # lan
   password_file: ""                   # lan: file readable by its owner only
+  source: auto                        # wall power: auto (the first that is plausible), dcmi, sensors, or the name of a watt sensor
   limit: false                        # true: keep the limit of the BMC a little above the cap, as a last line
 cpufreq: true                         # frequency may be used to enforce the cap
 frequency:                            # set while a cap is enforced
@@ -307,16 +316,28 @@ func Load(path string) (Config, error) {
 	if err := config.Load(path, &cfg); err != nil {
 		return Config{}, err
 	}
+	var host error
 	if cfg.Node == "" {
 		cfg.Node, _ = os.Hostname() // Validate refuses an empty name
+		host = checkHost(cfg.Node)
 	}
-	if err := cfg.Validate(); err != nil {
+	if err := cmp.Or(host, cfg.Validate()); err != nil {
 		e := cli.Usage("%s: %w", path, err)
 		e.Code = "config"
 		e.Hint = HintOf(err)
 		return Config{}, e
 	}
 	return cfg, nil
+}
+
+// checkHost explains why a host's name cannot be the node's, and names one that can.
+func checkHost(host string) error {
+	if nameForm.MatchString(host) {
+		return nil
+	}
+	like := strings.Trim(regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(host, "-"), "-.")
+	return badConfig(fmt.Sprintf("node: the name of this host, %q, is no node name", host),
+		fmt.Sprintf("set it, for example node: %s; names have at most 63 letters, digits, '-' and '.'", cmp.Or(nameForm.FindString(like), "n01")))
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)
@@ -409,6 +430,10 @@ func (c *Config) validateIPMI() error {
 		return badConfig("ipmi.address: is missing", "mode lan needs the BMC's host or host:port")
 	case i.Mode != IPMILAN && (i.Address != "" || i.User != "" || i.PasswordFile != ""):
 		return badConfig(fmt.Sprintf("ipmi.address, user and password_file have no effect with mode %s", i.Mode), "set ipmi.mode: lan, or remove them")
+	case !ipmi.ValidSource(i.Source):
+		return badConfig(fmt.Sprintf("ipmi.source: %q", i.Source), "one of auto, dcmi, sensors, or the name of a watt sensor as ipmitool sdr elist shows it (at most 16 characters)")
+	case i.ChoosesSource() && i.Mode == IPMIOff:
+		return badConfig("ipmi.source: needs a BMC, but ipmi.mode is off", "set ipmi.mode, or remove source")
 	case i.Limit && i.Mode == IPMIOff:
 		return badConfig("ipmi.limit: needs a BMC, but ipmi.mode is off", "set ipmi.mode, or remove limit")
 	}

@@ -36,6 +36,8 @@ func TestConfig(t *testing.T) {
 		{"mode of the BMC", "mode: auto", "mode: serial", "ipmi.mode"},
 		{"LAN without an address", "mode: auto", "mode: lan", "ipmi.address"},
 		{"address without LAN", "address: \"\"", "address: \"10.0.0.9\"", "ipmi.mode: lan"},
+		{"source of wall power", "source: auto                        # wall", "source: SDR # wall", "ipmi.source"},
+		{"source without a BMC", "mode: auto                          # off, auto (in-band if /dev/ipmi0 exists), in-band, lan\n  address: \"\"                         # lan: host or host:port (default port 623)\n  user: \"\"                            # lan\n  password_file: \"\"                   # lan: file readable by its owner only\n  source: auto", "mode: off\n  source: dcmi", "ipmi.mode is off"},
 		{"no slice", "slices: []", "slices: [batch]", "batch"},
 		{"own slice", "slices: []", "slices: [system.slice]", "contains powerd itself"},
 		{"slice twice", "slices: []", "slices: [a.slice, a.slice]", "twice"},
@@ -83,6 +85,22 @@ func TestNodeIsTheHostsName(t *testing.T) {
 	}
 	if cfg, err := Load(path); err != nil || cfg.Node != host {
 		t.Errorf("the node is %q, want %q: %v", cfg.Node, host, err)
+	}
+}
+
+// A host's name that cannot be the node's is explained as that, with one that can.
+func TestHostNamesThatAreNoNodeNames(t *testing.T) {
+	t.Parallel()
+	for host, name := range map[string]string{
+		"web_01": "web-01", "_a_.rack_2": "a-.rack-2", "rechner\xe4": "rechner", "": "n01", "___": "n01", strings.Repeat("x", 64): "n01",
+	} {
+		err := checkHost(host)
+		if err == nil || !strings.Contains(err.Error(), "the name of this host") || !strings.Contains(HintOf(err), "node: "+name+";") {
+			t.Errorf("%q: %v (%s), want %s", host, err, HintOf(err), name)
+		}
+	}
+	if err := checkHost("web-01.rack2"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,8 +1,10 @@
 package machine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -33,6 +35,7 @@ type Frequency struct {
 	Used      bool        // something was written
 	RewroteAt time.Duration
 
+	reach map[string]capping.FreqRange // by policy: what it can hold, up to the highest ever seen
 	files planned
 }
 
@@ -44,7 +47,7 @@ func (m *Machine) openFreq(cfg *config.Config, enforce bool) {
 		m.FreqInfo.Text = err.Error()
 		return
 	}
-	m.Freq = &Frequency{Set: set, requested: map[string]units.Freq{}, Written: map[string]units.Freq{}}
+	m.Freq = &Frequency{Set: set, requested: map[string]units.Freq{}, Written: map[string]units.Freq{}, reach: map[string]capping.FreqRange{}}
 	m.Freq.configure(cfg)
 	if !cfg.CPUFreq {
 		m.FreqInfo.State, m.FreqInfo.Text = capping.RungOff, "cpufreq is false in powerd.yaml"
@@ -58,6 +61,11 @@ func (m *Machine) openFreq(cfg *config.Config, enforce bool) {
 	if open := m.Freq.unbounded(m.Root); open > 0 {
 		m.FreqInfo.State = capping.RungRefused
 		m.FreqInfo.Text = fmt.Sprintf("%d online CPUs belong to no policy with a frequency limit", open)
+		return
+	}
+	m.FreqInfo.Text = m.Freq.fixed()
+	if !m.Freq.Config.Travels() {
+		m.FreqInfo.State = capping.RungFixed
 		return
 	}
 	if !enforce {
@@ -110,27 +118,56 @@ func (f *Frequency) unbounded(root *os.Root) int {
 func (f *Frequency) configure(cfg *config.Config) {
 	all := f.Set.Policies()
 	f.Config = capping.FreqConfig{
-		Config: capping.Config{Other: cfg.Power.Other, Efficiency: cfg.Power.SupplyEfficiency},
-		Min:    all[0].Min, Max: all[0].Max, Policies: len(all), Rated: cfg.Power.Rated, Floor: cfg.Power.Floor, Strict: true,
-		Rungs: all[0].Table,
+		Config:   capping.Config{Other: cfg.Power.Other, Efficiency: cfg.Power.SupplyEfficiency},
+		Policies: len(all), Rated: cfg.Power.Rated, Floor: cfg.Power.Floor, Strict: true, Rungs: all[0].Table,
 	}
 	for _, p := range all {
-		f.Config.Min, f.Config.Max = min(f.Config.Min, p.Min), max(f.Config.Max, p.Max)
 		if !slices.Equal(p.Table, all[0].Table) {
 			f.Config.Rungs = nil
 		}
 	}
+	f.Follow()
 }
 
-// Widen takes in that policies reach further than when the law was told: a powerd that
-// began with turbo off meets it on. What they no longer reach stays: the node is rated
-// at its highest frequency.
+// Follow takes in what the policies can hold now: a powerd that began with turbo off meets
+// it on, and firmware may take a range away. The highest frequency ever seen stays: the
+// node is rated at it.
 //
 //headroom:control
-func (f *Frequency) Widen() {
+func (f *Frequency) Follow() {
+	kinds := map[capping.FreqRange]int{}
 	for _, p := range f.Set.Policies() {
-		f.Config.Min, f.Config.Max = min(f.Config.Min, p.Min), max(f.Config.Max, p.Max)
+		now := capping.FreqRange{Min: p.Nearest(p.Min), Max: max(p.Nearest(p.Max), f.reach[p.Name].Max)}
+		f.reach[p.Name] = now
+		kinds[now] += max(1, len(p.CPUs))
 	}
+	f.Config.Ranges, f.Config.Min, f.Config.Max = nil, math.MaxInt64, 0
+	for kind, cpus := range kinds {
+		f.Config.Min, f.Config.Max = min(f.Config.Min, kind.Min), max(f.Config.Max, kind.Max)
+		kind.CPUs = cpus
+		if len(kinds) > 1 {
+			f.Config.Ranges = append(f.Config.Ranges, kind)
+		}
+	}
+	slices.SortFunc(f.Config.Ranges, func(a, b capping.FreqRange) int { return cmp.Or(cmp.Compare(a.Min, b.Min), cmp.Compare(a.Max, b.Max)) })
+}
+
+// fixed says how many CPUs have one frequency only, "" for none.
+func (f *Frequency) fixed() string {
+	all, fixed := 0, 0
+	for _, p := range f.Set.Policies() {
+		all += max(1, len(p.CPUs))
+		if r := f.reach[p.Name]; r.Min >= r.Max {
+			fixed += max(1, len(p.CPUs))
+		}
+	}
+	switch fixed {
+	case 0:
+		return ""
+	case all:
+		return "no CPU has more than one frequency"
+	}
+	return fmt.Sprintf("%d of %d CPUs have one frequency only", fixed, all)
 }
 
 // Standing are the ceilings that stand now: what is not known counts as lowest.

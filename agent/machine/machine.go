@@ -45,6 +45,7 @@ type Package struct {
 	Power     capping.Reading // mean since the look before
 	still     time.Duration   // for how long the counter has not moved
 	smooth    units.Power     // of the last second or so, for sharing
+	found     units.Power     // the long-term limit before an earlier powerd wrote it, 0: unknown
 	Requested Limits          // what the law wants
 	Written   Limits          // what was last written; 0: nothing yet
 	Effective Limits          // what reads back
@@ -138,6 +139,7 @@ func (m *Machine) openRAPL(controls config.Controls, open func(*os.Root) (*rapl.
 	if len(m.Packages) == 0 {
 		m.RAPLInfo.State, m.RAPLInfo.Text = capping.RungMissing, "no package zone"
 	}
+	m.weighRAPL()
 	m.mirrors = rapl.NewMirrors(tree.OfKind(rapl.Package))
 	for _, z := range tree.OfKind(rapl.DRAM) {
 		m.Memories = append(m.Memories, &Memory{zone: z, meter: rapl.NewMeter(z)})
@@ -181,6 +183,41 @@ func (m *Machine) addSocket(z *rapl.Zone, enforce bool) {
 	if s.Limiter.Lock() == rapl.Locked {
 		m.RAPLInfo.State, m.RAPLInfo.Text = capping.RungLocked, z.Label+" is locked by firmware until the next reboot"
 	}
+}
+
+// weighRAPL takes the rung away where no package can be limited below its highest limit,
+// and says which ones cannot where some can.
+func (m *Machine) weighRAPL() {
+	var fixed []string
+	for _, s := range m.Packages {
+		if top, known := s.max(); known && s.least() >= top {
+			fixed = append(fixed, fmt.Sprintf("the lowest limit of %s is its highest, %v", s.Zone.Label, top))
+		}
+	}
+	if m.RAPLInfo.State != capping.RungReady || len(fixed) == 0 {
+		return
+	}
+	m.RAPLInfo.Text = strings.Join(fixed, ", ")
+	if len(fixed) == len(m.Packages) {
+		m.RAPLInfo.State = capping.RungFixed
+	}
+}
+
+// PackageLeast is the lowest limit of all packages together, as far as they say.
+func (m *Machine) PackageLeast() (sum units.Power) {
+	for _, s := range m.Packages {
+		sum += s.least()
+	}
+	return sum
+}
+
+// least is the lowest long-term limit that the package takes; 0: it does not say.
+func (s *Package) least() units.Power {
+	c, err := s.Zone.Constraint(rapl.LongTerm)
+	if err != nil {
+		return 0
+	}
+	return c.PowerMin
 }
 
 // Capable reports whether some rung holds a cap.
@@ -242,13 +279,28 @@ func (m *Machine) PackageMax() units.Power {
 	return sum
 }
 
-// max is the highest long-term limit that the package takes.
+// Found tells the machine which limits an earlier powerd found: what a package held then, it
+// takes again, whatever design power it states and whatever stands there now.
+func (m *Machine) Found(j *originals.Journal) {
+	if j == nil {
+		return
+	}
+	for _, s := range m.Packages {
+		for _, c := range j.Controls {
+			if c.Kind == originals.Power && c.Label == s.Zone.Label+" "+rapl.LongTerm+" limit" && units.Power(c.Original) <= rapl.LimitMax {
+				s.found = units.Power(c.Original)
+			}
+		}
+	}
+}
+
+// max is the highest long-term limit that the package takes: never less than what stood there.
 func (s *Package) max() (units.Power, bool) {
 	c, err := s.Zone.Constraint(rapl.LongTerm)
 	if err != nil || c.PowerMax <= 0 {
 		return 0, false
 	}
-	return c.PowerMax, true
+	return max(c.PowerMax, c.Found, s.found), true
 }
 
 // smoothing is the time constant of a socket's power for sharing.
@@ -364,12 +416,13 @@ func (m *Machine) Share(act capping.Actions, parts []capping.Socket, limit func(
 	for _, s := range m.Packages {
 		top, _ := s.max()
 		parts = append(parts, capping.Socket{
-			Power: capping.Reading{Power: s.smooth, Known: s.smooth > 0}, Limit: limit(s), Max: top,
+			Power: capping.Reading{Power: s.smooth, Known: s.smooth > 0}, Limit: limit(s), Min: s.least(), Max: top,
 		})
 	}
 	for i, long := range capping.Share(act.Long, parts) {
 		above := act.Short.Watts() / act.Long.Watts()
-		m.Packages[i].Requested = Limits{Long: long, Short: max(capping.Grain, units.FromWatts(long.Watts()*above)/capping.Grain*capping.Grain)}
+		least := max(capping.Grain, m.Packages[i].least())
+		m.Packages[i].Requested = Limits{Long: long, Short: max(least, units.FromWatts(long.Watts()*above)/capping.Grain*capping.Grain)}
 	}
 	return parts
 }
@@ -438,6 +491,14 @@ func (m *Machine) Excess() (units.Power, bool) {
 		}
 	}
 	return sum, len(m.Packages) > 0
+}
+
+// EffectiveLimit is the long-term limit of all packages together, as it reads back.
+func (m *Machine) EffectiveLimit() (sum units.Power) {
+	for _, s := range m.Limited() {
+		sum += s.Effective.Long
+	}
+	return sum
 }
 
 // Write brings one package to its limits and verifies them. note is called with

@@ -52,6 +52,9 @@ func (m *Machine) ZoneRows(as Usage) []*headroomv1.ZoneStatus {
 	}
 	rows := make([]*headroomv1.ZoneStatus, 0, len(m.Tree.Zones()))
 	for _, z := range m.Tree.Zones() {
+		if z.Repeats() {
+			continue
+		}
 		row := &headroomv1.ZoneStatus{Zone: z.Label, Kind: z.Kind.String(), State: "read-only", ControlType: z.Control}
 		for _, s := range m.Packages {
 			if s.Zone == z {

@@ -46,6 +46,7 @@ type Meter struct {
 	told    ipmi.Reading  // by the BMC, as last looked at
 	serial  uint64        // of the reading that stood in for a sample last
 	takenAt time.Duration // when that was
+	fresh   time.Duration // the time that a new reading of the BMC is of; 0: none came in this look
 
 	configured capping.Config // the model before anything was learned
 	counted    Mean           // by that model
@@ -59,6 +60,7 @@ func New(cfg *config.Config, log *slog.Logger, health *health.Items) *Meter {
 // Attach gives the meter its machine, and the model that the configuration tells.
 func (w *Meter) Attach(m *machine.Machine) {
 	w.machine, w.Model = m, w.cfg.Model(m.PackageMax(), m.HasDRAM())
+	w.Model.PackageLeast = m.PackageLeast()
 }
 
 // Start begins to ask the BMC. It never waits, and what is wrong never stops
@@ -170,16 +172,33 @@ func (w *Meter) Source() string {
 // standIn makes a sample of a new reading of the BMC where packages cannot be
 // measured at all.
 func (w *Meter) standIn(now time.Duration) {
-	if len(w.machine.Packages) > 0 || !w.told.Known || w.told.Serial == w.serial {
+	w.fresh = 0
+	if !w.told.Known || w.told.Serial == w.serial {
+		return
+	}
+	w.fresh = now - w.takenAt
+	if w.takenAt == 0 {
+		w.fresh = config.Period
+	}
+	w.serial, w.takenAt = w.told.Serial, now
+	if len(w.machine.Packages) > 0 {
 		return
 	}
 	watts := w.told.Power.Watts()*w.cfg.Power.SupplyEfficiency - w.cfg.Power.Other.Watts()
 	w.Sample.Package = capping.Reading{Power: max(0, units.FromWatts(watts)), Known: true}
-	w.Sample.Elapsed = now - w.takenAt
-	if w.takenAt == 0 {
-		w.Sample.Elapsed = config.Period
+	w.Sample.Elapsed = w.fresh
+}
+
+// Again makes the last sample one that was counted already.
+func (w *Meter) Again() { w.Sample.Elapsed, w.fresh = 0, 0 }
+
+// Fresh returns the time that Reading is a new mean over, 0 where it was there before, and
+// how much older it may be: what a BMC shows may be of the time before its last reading.
+func (w *Meter) Fresh() (over, late time.Duration) {
+	if w.byPackages() && len(w.machine.Packages) > 0 {
+		return w.Sample.Elapsed, 0
 	}
-	w.serial, w.takenAt = w.told.Serial, now
+	return w.fresh, w.fresh
 }
 
 // Other is what is drawn by neither package nor memory, and whether that was learned.
@@ -205,7 +224,7 @@ func (w *Meter) Watch(now, began time.Duration, holding bool, busy float64, busy
 	if p, ok := w.Reference(busy, busyKnown); ok {
 		w.BMC.Reference(p)
 	}
-	asked := w.cfg.IPMI.Mode == config.IPMILAN || w.cfg.IPMI.Mode == config.IPMIInBand
+	asked := w.cfg.IPMI.Mode == config.IPMILAN || w.cfg.IPMI.Mode == config.IPMIInBand || w.cfg.IPMI.ChoosesSource()
 	late := now-began > quietBMC
 	switch w.told.State {
 	case ipmi.StateStale, ipmi.StateInsane:
@@ -229,9 +248,11 @@ const quietBMC = 6 * time.Second
 
 func (w *Meter) sayBMC(bad bool) {
 	r := w.told
-	w.health.Warn(bad, "bmc",
-		fmt.Sprintf("BMC power reading %s: %s; using the model with a margin", r.State, r.Why),
-		"see powerd sensor list; if the BMC hangs, run ipmitool mc reset cold, which does not affect the host")
+	hint := "see powerd sensor list; if the BMC hangs, run ipmitool mc reset cold, which does not affect the host"
+	if r.State == ipmi.StateInsane || r.State == ipmi.StateAbsent {
+		hint = "compare with ipmitool dcmi power reading and ipmitool sdr elist; ipmi.source in powerd.yaml selects the source, ipmi.mode: off none"
+	}
+	w.health.Warn(bad, "bmc", fmt.Sprintf("BMC power reading %s: %s; using the model with a margin", r.State, r.Why), hint)
 }
 
 // Close stops the queries.

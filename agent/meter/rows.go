@@ -27,6 +27,7 @@ func (w *Meter) BMCRow(now time.Duration) *headroomv1.SensorStatus {
 	case w.BMC == nil:
 		row.State, row.Text = "absent", w.noBMC()
 	case r.Known:
+		row.Text = r.Note
 		row.PowerUw = new(int64(r.Power))
 		if r.Suite > 0 {
 			row.CipherSuite = new(uint32(r.Suite))

@@ -164,6 +164,7 @@ func HealthItems() []HealthItem {
 		{"lease-expired", warn},
 		{"limit-drift", warn},
 		{"limit-refused", fail},
+		{"limit-unbound", fail},
 		{"limit-unread", warn},
 		{"lost-package", fail},
 		{"metrics", warn},

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"headroom/agent/statedir"
+	"headroom/internal/durable"
 	"headroom/rapl"
 	"headroom/rapl/msr"
 	"headroom/rapl/sysfs"
@@ -121,6 +122,9 @@ func Load(d statedir.Disk) (*Journal, error) {
 	data, err := d.Read(statedir.JournalFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if errors.Is(err, durable.ErrNotRegular) {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"headroom/agent/statedir"
+	"headroom/internal/durable"
 	"headroom/dvfs"
 )
 
@@ -101,6 +102,9 @@ func OpenTrail(dir string, j *Journal, fresh bool) (*Trail, error) {
 	flags := os.O_CREATE | os.O_RDWR
 	if fresh {
 		flags |= os.O_TRUNC
+	}
+	if err := durable.Regular(filepath.Join(dir, statedir.WrittenFile)); err != nil {
+		return nil, err
 	}
 	f, err := os.OpenFile(filepath.Join(dir, statedir.WrittenFile), flags, 0o600)
 	if err != nil {

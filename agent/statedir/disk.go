@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"headroom/internal/cli"
+	"headroom/internal/durable"
 )
 
 // Files of the state directory, beside those that only their writers know.
@@ -40,27 +40,33 @@ type Disk interface {
 	Remove(name string) error
 }
 
-// OS is the state directory on a real file system.
-type OS struct{ Dir string }
+// OS is the state directory on a file system: the real one where FS is nil.
+type OS struct {
+	Dir string
+	FS  durable.FS
+}
 
-// Read is the file's content.
-func (d OS) Read(name string) ([]byte, error) { return os.ReadFile(d.Path(name)) }
+func (d OS) fs() durable.FS {
+	if d.FS == nil {
+		return durable.OS{}
+	}
+	return d.FS
+}
+
+// Read is the file's content; durable.ErrNotRegular where it is no file.
+func (d OS) Read(name string) ([]byte, error) { return d.fs().ReadFile(d.Path(name)) }
 
 // Durable replaces the file, then makes file and directory entry durable.
 func (d OS) Durable(name string, data []byte) error {
-	if err := renameio.WriteFile(d.Path(name), data, 0o600, renameio.WithTempDir(d.Dir)); err != nil {
+	if err := durable.Write(d.fs(), d.Path(name), data, 0o600); err != nil {
 		return fmt.Errorf("agent: store %s: %w", name, err)
 	}
-	return d.syncDir()
+	return nil
 }
 
 // Replace renames a new file into place.
 func (d OS) Replace(name string, data []byte) error {
-	temp := d.Path("." + name + ".new")
-	if err := os.WriteFile(temp, data, 0o644); err != nil { // for everyone on the host
-		return fmt.Errorf("agent: write %s: %w", name, err)
-	}
-	if err := os.Rename(temp, d.Path(name)); err != nil {
+	if err := durable.Replace(d.fs(), d.Path(name), data, 0o644); err != nil { // for everyone on the host
 		return fmt.Errorf("agent: write %s: %w", name, err)
 	}
 	return nil
@@ -68,25 +74,14 @@ func (d OS) Replace(name string, data []byte) error {
 
 // Remove deletes the file durably.
 func (d OS) Remove(name string) error {
-	if err := os.Remove(d.Path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := durable.Remove(d.fs(), d.Path(name)); err != nil {
 		return fmt.Errorf("agent: remove %s: %w", name, err)
 	}
-	return d.syncDir()
+	return nil
 }
 
 // Path is where a file of the directory is.
 func (d OS) Path(name string) string { return filepath.Join(d.Dir, name) }
-
-func (d OS) syncDir() error {
-	f, err := os.Open(d.Dir)
-	if err != nil {
-		return fmt.Errorf("agent: sync %s: %w", d.Dir, err)
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("agent: sync %s: %w", d.Dir, err)
-	}
-	return nil
-}
 
 // Lock makes this process the only one that writes the controls of this state
 // directory. The lock ends with the process, however it ends.

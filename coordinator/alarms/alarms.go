@@ -155,9 +155,9 @@ func sortAlarms(all []Alarm) {
 func causesOf(code string) []string {
 	switch code {
 	case "measured-above-reserved":
-		return []string{"limit-drift", "limit-refused", "limit-unread", "lost-package", "new-package", "rating-exceeded", "rival", "twin-limit"}
+		return []string{"limit-drift", "limit-refused", "limit-unbound", "limit-unread", "lost-package", "new-package", "rating-exceeded", "rival", "twin-limit"}
 	case "shortfall":
-		return []string{"brake-set", "domain-lost", "node-lost", "rating-waits", "restored"}
+		return []string{"brake-set", "domain-lost", "limit-unbound", "node-lost", "rating-waits", "restored"}
 	}
 	return nil
 }

@@ -61,6 +61,17 @@ func TestCauseStandsAboveItsConsequence(t *testing.T) {
 	}
 }
 
+// A node whose limits do not bind takes watts from the others: it stands above the shortfall that it causes.
+func TestUnboundLimitIsTheCauseOfAShortfall(t *testing.T) {
+	t.Parallel()
+	domains := []*headroomv1.Domain{{Name: "rack/r1", HeadroomUw: -40e6, ReservedUw: 740e6, BudgetUw: 700e6}}
+	nodes := []*headroomv1.Node{{Name: "n01", Domain: "rack/r1", State: view.StateOK, Health: []*headroomv1.HealthItem{{Code: "limit-unbound", Severity: Fail, Text: "the node draws 400.0 W", Hint: "drain the node"}}}}
+	got := Of(ledger.New(), domains, nodes, nil)
+	if len(got) != 2 || got[0].Key() != "limit-unbound/n01" || got[0].Severity != Fail || got[0].Text != "n01: the node draws 400.0 W" || got[1].Key() != "shortfall/rack/r1" {
+		t.Errorf("alarms %+v", got)
+	}
+}
+
 func TestNodeAlarms(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -1,6 +1,7 @@
 package brakes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +14,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"headroom/coordinator/alarms"
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
+	"headroom/internal/durable"
 	"headroom/ledger"
 )
 
@@ -77,6 +77,8 @@ type Files struct {
 	PrivateKey string
 	// StateDir is where the newest brake is stored, beside the log.
 	StateDir string
+	// Disk is the file system of StateDir; nil is the real one. Tests set one that forgets.
+	Disk durable.FS
 }
 
 // Load reads the keys: the public ones, and the private one or nil if there is none.
@@ -108,9 +110,9 @@ func (b *Store) Open(f Files) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(f.StateDir, brakeFile)
-	b.Use(keys, private, func(data []byte) error { return storeFile(path, data) })
-	data, err := os.ReadFile(filepath.Clean(path))
+	path, disk := filepath.Join(f.StateDir, brakeFile), cmp.Or[durable.FS](f.Disk, durable.OS{})
+	b.Use(keys, private, func(data []byte) error { return durable.Write(disk, path, data, 0o600) })
+	data, err := disk.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		b.logger.Warn("stored brake unreadable; learning it from the log and gossip", slog.Any("error", err))
 	}
@@ -139,18 +141,6 @@ func (b *Store) recall(data []byte) {
 		return
 	}
 	b.newest, b.stored = s, s.Generation
-}
-
-// storeFile replaces a file and returns once it would survive a power failure.
-func storeFile(path string, data []byte) error {
-	if err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path))); err != nil {
-		return fmt.Errorf("coordinator: store %s: %w", brakeFile, err)
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("coordinator: store %s: %w", brakeFile, err)
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Known returns the newest brake; generation 0 for none.

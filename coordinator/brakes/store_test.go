@@ -16,6 +16,8 @@ import (
 
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
+	"headroom/internal/durable"
+	"headroom/internal/durable/durabletest"
 )
 
 func testStore(t *testing.T) (*Store, brake.PrivateKey, brake.Keys) {
@@ -174,4 +176,44 @@ func TestBrakeKeysAreChecked(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// Wherever the power is cut while a brake is stored, the server starts with the one before or
+// with the new one: its generations never fall below what it has sent.
+func TestBrakesSurviveAPowerCut(t *testing.T) {
+	t.Parallel()
+	public, secret := filepath.Join(t.TempDir(), "brake.pub"), filepath.Join(t.TempDir(), "brake.key")
+	if err := brake.WriteKey(secret, public); err != nil {
+		t.Fatal(err)
+	}
+	private, err := brake.LoadPrivateKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(d durable.FS) *Store {
+		b := New(slog.New(slog.DiscardHandler))
+		if err := b.Open(Files{PublicKey: public, StateDir: "/state", Disk: d}); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	save := func(d durable.FS, generation uint64) error {
+		s, err := private.Sign(brake.Message{Generation: generation})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return open(d).save(s.Bytes())
+	}
+	before := func() *durabletest.Disk {
+		d := durabletest.New()
+		if err := save(d, 7); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	durabletest.EachCut(before, func(d durable.FS) error { return save(d, 8) }, func(after durable.FS, done bool) {
+		if got := open(after).Known().Generation; got != 8 && (done || got != 7) {
+			t.Errorf("stored: %v; after the power cut: generation %d", done, got)
+		}
+	})
 }

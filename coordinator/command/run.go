@@ -53,7 +53,7 @@ func runServer(cmd *cobra.Command, cfg coordinator.Config, level string) error {
 		return err
 	}
 	defer queue.Close(logs.CloseWait)
-	return coordinator.Run(cmd.Context(), cfg, logger)
+	return coordinator.Run(cmd.Context(), cfg, logger, func() { queue.Close(logs.CloseWait) })
 }
 
 // newLogger returns a logger that never makes the server wait for whoever reads it.

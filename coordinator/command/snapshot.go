@@ -313,6 +313,9 @@ func memberRecover(o *operator) *cobra.Command {
 				return f.named(err)
 			}
 			question := fmt.Sprintf("recover the cluster from the log of %s alone, which ends at term %d, index %d", b.Server.ID, end.Term, end.Index)
+			if end.Lacks() {
+				question += fmt.Sprintf(" (it has acknowledged changes up to term %d, index %d: the last are lost)", end.Acknowledged.EntryTerm, end.Acknowledged.Entry)
+			}
 			if err := ask(cmd, question); err != nil {
 				return err
 			}
@@ -341,6 +344,10 @@ func (f *recoveryFlags) begun(cmd *cobra.Command, o *operator, b recovery.Recove
 		text = fmt.Sprintf("nothing changed; incarnation %d of %d nodes would begin in %s\n", r.Incarnation, r.Nodes, b.Server.StateDir)
 		if r.End != nil {
 			text += fmt.Sprintf("log        of %s ends at term %d, index %d: recover on the survivor with the highest term, and then index\n", b.Server.ID, r.End.Term, r.End.Index)
+		}
+		if r.End != nil && r.End.Lacks() {
+			text += fmt.Sprintf("missing    %s has acknowledged changes up to term %d, index %d: those after index %d are lost\n",
+				b.Server.ID, r.End.Acknowledged.EntryTerm, r.End.Acknowledged.Entry, r.End.Index)
 		}
 	default:
 		text = fmt.Sprintf("begun      incarnation %d of %d nodes in %s, revision %d, request %s\n", r.Incarnation, r.Nodes, b.Server.StateDir, r.Revision, b.RequestID)
@@ -382,6 +389,7 @@ func recoveryEnvelope(b recovery.Recovery, r recovery.Result) envelope {
 	item["domains"] = budgets
 	if r.End != nil {
 		item["log_term"], item["log_index"] = r.End.Term, r.End.Index
+		item["acknowledged_term"], item["acknowledged_index"] = r.End.Acknowledged.EntryTerm, r.End.Acknowledged.Entry
 	}
 	kind := "SnapshotRestore"
 	if b.Verb == "recover" {

@@ -8,11 +8,13 @@
 package denials
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"path/filepath"
 	"time"
 
+	"headroom/internal/durable"
 	"headroom/internal/pause"
 	"headroom/internal/secure"
 	"headroom/ledger"
@@ -26,6 +28,8 @@ const file = "denied.json"
 type Config struct {
 	// Server is this server's id, StateDir the folder of its log.
 	Server, StateDir string
+	// Disk is the file system of StateDir; nil is the real one. Tests set one that forgets.
+	Disk durable.FS
 	// Denials is the list that connections are checked against.
 	Denials *secure.Denials
 	// State reads the committed state; Commit commits a command if this server leads.
@@ -39,6 +43,7 @@ type Config struct {
 // Store keeps the denials of a server.
 type Store struct {
 	server, stateDir string
+	disk             durable.FS
 	denials          *secure.Denials
 	state            func(func(*ledger.State))
 	commit           func(context.Context, ledger.Command) error
@@ -50,7 +55,7 @@ type Store struct {
 // New returns the store of a server's denials.
 func New(c Config) *Store {
 	return &Store{
-		server: c.Server, stateDir: c.StateDir, denials: c.Denials, state: c.State, commit: c.Commit, tell: c.Tell, logger: c.Logger,
+		server: c.Server, stateDir: c.StateDir, disk: cmp.Or[durable.FS](c.Disk, durable.OS{}), denials: c.Denials, state: c.State, commit: c.Commit, tell: c.Tell, logger: c.Logger,
 		dirty: make(chan struct{}, 1),
 	}
 }
@@ -78,7 +83,7 @@ func (s *Store) touch() {
 // Recall reads the denials of earlier processes. An unreadable file is
 // logged: the log still has its denials.
 func (s *Store) Recall() {
-	all, err := secure.ReadDenials(filepath.Join(s.stateDir, file))
+	all, err := secure.ReadDenialsIn(s.disk, filepath.Join(s.stateDir, file))
 	if err != nil {
 		s.logger.Error("denials file unreadable; using those in the log", slog.Any("error", err))
 	}
@@ -93,13 +98,17 @@ func (s *Store) Keep(ctx context.Context) error {
 			return nil
 		case <-s.dirty:
 		}
-		if err := secure.WriteDenials(filepath.Join(s.stateDir, file), s.denials.All()); err != nil {
+		if err := s.store(); err != nil {
 			s.logger.Error("denials file not written; the log has them", slog.Any("error", err))
 			if pause.For(ctx, time.Second) {
 				s.touch()
 			}
 		}
 	}
+}
+
+func (s *Store) store() error {
+	return secure.WriteDenialsIn(s.disk, filepath.Join(s.stateDir, file), s.denials.All())
 }
 
 // CommitMissing commits denials that the log lacks: the cluster was restored from an older

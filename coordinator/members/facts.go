@@ -97,13 +97,13 @@ func (f *Facts) KeepLastWords(id, text string) (kept string) {
 // longestWords bounds the stored reason, in bytes.
 const longestWords = 500
 
-// lastWait bounds how long a server that exits tries to send the reason.
-const lastWait = 300 * time.Millisecond
+// LastWait bounds how long a server that exits tries to send the reason.
+const LastWait = 300 * time.Millisecond
 
 // SayLastWords sends the other servers the reason why this server exits. The network may work
 // although the disk does not.
 func (f *Facts) SayLastWords(why error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lastWait)
+	ctx, cancel := context.WithTimeout(context.Background(), LastWait)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, x := range f.roster.Seats() {

@@ -104,6 +104,8 @@ func (b Recovery) Renew(st *ledger.State) error {
 	if err := b.named(st); err != nil {
 		return err
 	}
+	// What this server has acknowledged may be of a later incarnation than the state that is left.
+	st.Epoch.Incarnation = max(st.Epoch.Incarnation, consensus.ReadAcknowledged(b.Server.StateDir).Incarnation)
 	err := st.Recover(b.Budgets, b.Now.UnixMicro(), b.Actor, cmp.Or(b.Reason, b.Verb), b.KeepTokens...)
 	if errors.Is(err, ledger.ErrUnknownToken) {
 		return &cli.Error{

@@ -5,6 +5,8 @@ package recovery
 
 import (
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"maps"
 	"os"
 	"path/filepath"
@@ -251,4 +253,25 @@ func exitCode(err error) int {
 		return e.Exit
 	}
 	return -1
+}
+
+// The log is lost and an older state is left: the new incarnation is above the one that the
+// server has acknowledged, whatever its clock says.
+func TestIncarnationAboveTheAcknowledged(t *testing.T) {
+	t.Parallel()
+	b := onDisk(t, t.TempDir())
+	_, old := budgetIn(t, b)
+	known := old + 1e12
+	line := fmt.Appendf(nil, `{"format":1,"server":"c1","incarnation":%d}`, known)
+	mark := fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(line, crc32.MakeTable(crc32.Castagnoli)), line)
+	if err := os.WriteFile(filepath.Join(b.Server.StateDir, "acknowledged"), mark, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.Verb = "recover"
+	if _, err := do(t, b); err != nil {
+		t.Fatal(err)
+	}
+	if _, got := budgetIn(t, b); got <= known {
+		t.Errorf("incarnation %d begins after %d was acknowledged", got, known)
+	}
 }

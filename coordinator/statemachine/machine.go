@@ -56,7 +56,7 @@ type Applied struct {
 // refused leaves the state as it was, on every server alike. One of rules that
 // this server does not know ends it: it would differ from the others from here on.
 func (m *Machine) Apply(index uint64, data []byte) any {
-	if err := m.follows(data); err != nil {
+	if err := m.Check(data); err != nil {
 		m.OnOutdated(fmt.Errorf("entry %d: %w", index, err))
 		return Applied{Err: err}
 	}
@@ -80,8 +80,8 @@ func (m *Machine) Apply(index uint64, data []byte) any {
 	return Applied{Result: r, Err: err}
 }
 
-// follows returns an error if this server does not support the rules of an entry.
-func (m *Machine) follows(data []byte) error {
+// Check returns an error if this server does not support the rules of an entry.
+func (m *Machine) Check(data []byte) error {
 	var head struct {
 		Rules     int  `json:"rules"`
 		Ignorable bool `json:"ignorable"`
@@ -101,6 +101,13 @@ func (m *Machine) InForce() int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return cmp.Or(m.state.Rules, int(m.Rules))
+}
+
+// Incarnation is the cluster's; 0 while there is none.
+func (m *Machine) Incarnation() uint64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.state.Epoch.Incarnation
 }
 
 // Snapshot implements consensus.Machine.

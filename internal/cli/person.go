@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,7 +14,7 @@ import (
 // "uid 1000" where it has none.
 func Actor() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
+		return strings.ToValidUTF8(u.Username, "?")
 	}
 	return fmt.Sprintf("uid %d", os.Getuid())
 }

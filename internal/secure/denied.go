@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
+	"headroom/internal/durable"
 )
 
 // errDenied means a certificate that the cluster has denied before its end.
@@ -108,8 +106,11 @@ func (d *Denials) Check(c *x509.Certificate) error {
 }
 
 // ReadDenials reads the file that WriteDenials makes. None is no error.
-func ReadDenials(path string) ([]Denial, error) {
-	data, err := os.ReadFile(filepath.Clean(path))
+func ReadDenials(path string) ([]Denial, error) { return ReadDenialsIn(durable.OS{}, path) }
+
+// ReadDenialsIn is ReadDenials on another file system.
+func ReadDenialsIn(fsys durable.FS, path string) ([]Denial, error) {
+	data, err := fsys.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -125,16 +126,17 @@ func ReadDenials(path string) ([]Denial, error) {
 
 // WriteDenials replaces the file of denials, and returns once it would survive a power cut.
 func WriteDenials(path string, all []Denial) error {
+	return WriteDenialsIn(durable.OS{}, path, all)
+}
+
+// WriteDenialsIn is WriteDenials on another file system.
+func WriteDenialsIn(fsys durable.FS, path string, all []Denial) error {
 	data, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return fmt.Errorf("secure: %w", err)
 	}
-	if err := renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(path))); err != nil {
+	if err := durable.Write(fsys, path, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("secure: %w", err)
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("secure: %w", err)
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return nil
 }

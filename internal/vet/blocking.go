@@ -12,7 +12,7 @@ import (
 // Blocking returns the analyzer of control paths: functions marked //headroom:control
 // and what they reach in their package.
 //
-// They may not wait: for a disk (package os and *os.File, renameio), a network or a
+// They may not wait: for a disk (package os and *os.File, renameio, durable), a network or a
 // name (net, net/http), a program (os/exec), a clock (time.Sleep), other goroutines
 // (WaitGroup.Wait, Cond.Wait), the reader of a log that is written directly (log,
 // slog's default logger, os.Stdout, os.Stderr), or the receiver of a channel: a send
@@ -72,7 +72,7 @@ func waits(f *types.Func) string {
 		if recv == "Process" && name == "Wait" {
 			return "a program"
 		}
-	case "github.com/google/renameio/v2":
+	case "github.com/google/renameio/v2", "headroom/internal/durable":
 		return "a disk"
 	case "os/exec":
 		if recv == "Cmd" && slices.Contains([]string{"Run", "Wait", "Output", "CombinedOutput", "Start"}, name) {

@@ -13,6 +13,8 @@
 //     networks, programs or readers.
 //   - apply: code marked //headroom:apply, the state machine, reads no clock, no chance
 //     and no map order.
+//   - judge: a file marked //headroom:judge takes no constant and no decision from the
+//     packages that it judges.
 //
 // Guarantees: no list of exempted places exists; an analyzer that is wrong about a line
 // gets a narrower rule. Tests and generated files are not judged. Calls through
@@ -32,7 +34,7 @@ const module = "headroom"
 
 // All are the analyzers, in the order of the package comment.
 func All() []*analysis.Analyzer {
-	return []*analysis.Analyzer{BareWatts(), ReadBack(), Blocking(), Apply()}
+	return []*analysis.Analyzer{BareWatts(), ReadBack(), Blocking(), Apply(), Judge()}
 }
 
 // written are the files of a package that people wrote, without its tests.

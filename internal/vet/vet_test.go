@@ -22,6 +22,7 @@ func TestAnalyzers(t *testing.T) {
 		{"readback", vet.ReadBack(), []string{"headroom/agent/bad", "headroom/agent/clean", "headroom/lab/bench", "headroom/rapl/sysfs", "headroom/rapl"}},
 		{"blocking", vet.Blocking(), []string{"blocking/bad", "blocking/clean"}},
 		{"apply", vet.Apply(), []string{"apply/bad", "apply/clean"}},
+		{"judge", vet.Judge(), []string{"judge/bad", "judge/clean"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +34,7 @@ func TestAnalyzers(t *testing.T) {
 // A rule that is written and not run guards nothing.
 func TestAllAreRun(t *testing.T) {
 	t.Parallel()
-	if err := analysis.Validate(vet.All()); err != nil || len(vet.All()) != 4 {
+	if err := analysis.Validate(vet.All()); err != nil || len(vet.All()) != 5 {
 		t.Errorf("%d analyzers, %v", len(vet.All()), err)
 	}
 }

@@ -95,6 +95,7 @@ the name of a zone, such as intel-rapl:0 or package-0; the default is every zone
   reset                 counters restart at 0
   jump                  counters advance by the energy of a thousand seconds at once
   hot [CELSIUS]         packages reach at least this temperature; they throttle at their trip point
+  unbound               package limits read back as written, but do not limit power
   no-turbo              the firmware holds the turbo switch: EPERM (needs --tree fuse)
   bmc FAULT             lag, freeze, lie, hang, slow, restart, ok, or settings such as
                         factor=0.5,slow=2s,busy,no-dcmi

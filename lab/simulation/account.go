@@ -1,5 +1,7 @@
 package simulation
 
+//headroom:judge
+
 import (
 	"slices"
 
@@ -39,7 +41,7 @@ func unknownAccount(n ledger.Node) *account {
 		controlled: n.Controlled, admitted: n.Admitted, released: n.Released, unproven: n.Admitted,
 	}
 	if n.Controlled && !n.Released {
-		a.proof, a.may = n.Seq, []aimed{{n.Seq, n.Target, n.FailSafeCap()}}
+		a.proof, a.may = n.Seq, []aimed{{n.Seq, n.Target, failSafe(n)}}
 	}
 	return a
 }
@@ -199,7 +201,7 @@ func (j *judge) operated(c ledger.Command, b before) {
 	case c.Node != nil:
 		j.accounts[c.Node.Node].own = c.Node.Settings
 	case c.Move != nil:
-		if now, old := j.state.Nodes[c.Move.Node], b.nodes[c.Move.Node]; now.Domain != old.Domain && old.Grantable() {
+		if now, old := j.state.Nodes[c.Move.Node], b.nodes[c.Move.Node]; now.Domain != old.Domain && grantable(old) {
 			a := j.accounts[c.Move.Node]
 			a.from, a.fromSeq = old.Domain, a.seq+1
 		}

@@ -224,15 +224,25 @@ func (w *world) loseNode(r random) {
 	case kind == 0 && n.up:
 		n.fallAsleep(false)
 		n.crash()
+		w.unattended(n)
 		w.revive(n, r, d)
 	case kind == 1 && n.up && !n.paused:
 		w.pause(&n.process)
+		w.unattended(n)
 		w.wakeAfter(n, d, "is stopped")
 		fallthrough
 	default:
 		w.sever(d, func(from, to int) bool {
 			return from == n.address && oneWay != 1 || to == n.address && oneWay != 2
 		})
+	}
+}
+
+// unattended starts the watchdog of a node that stops without a lease: it may hold more than
+// its fail-safe cap if its hardware would not be lowered yet.
+func (w *world) unattended(n *node) {
+	if k := &w.judge.nodes[w.judge.index(n)]; k.ends <= w.now {
+		w.watchdog(n, k)
 	}
 }
 
@@ -244,6 +254,7 @@ func (w *world) wedgeNodes(r random) {
 		if r.chance(0.6) && n.up && !n.paused && n.hw.held > n.disk.FailSafe {
 			w.hit("node_wedged")
 			w.pause(&n.process)
+			w.unattended(n)
 			w.wakeAfter(n, d, "is wedged")
 		}
 	}

@@ -14,8 +14,6 @@ const (
 	gossipRounds = 8
 	// meetEvery is how often a process compares what it knows with one other.
 	meetEvery = 5 * time.Second
-	// brakeWithin is the promise: every reachable node at its fail-safe cap.
-	brakeWithin = 2 * time.Second
 )
 
 // gossip is one process's state of the brake, and how often it still sends it.

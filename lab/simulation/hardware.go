@@ -22,6 +22,7 @@ type hardware struct {
 	failed  bool          // the newest write had no effect
 	deaf    time.Duration // until when writes have no effect and nothing can be read
 	stuck   time.Duration // until when no lower limit takes effect
+	unbound bool          // the limit reads back and binds nothing
 	off     bool          // no power
 	cord    string        // the order that keeps it without power until it is answered
 }
@@ -30,6 +31,9 @@ type hardware struct {
 func (n *node) draw() units.Power {
 	if n.hw.off || n.sleep > 0 {
 		return 0
+	}
+	if n.hw.unbound {
+		return n.spec.Rated
 	}
 	return min(n.hw.held, n.hw.load)
 }
@@ -132,13 +136,14 @@ func (n *node) writeDelay() time.Duration {
 
 // watchdog lets what a domain with lost-charge fail-safe trusts in come true at
 // the very last moment: the lease that has just been taken is over, and within
-// the settle time the node has been brought to its fail-safe cap.
+// the settle time the node has been brought to its fail-safe cap. One without a lease has
+// been by the settle time after it stopped.
 func (w *world) watchdog(n *node, k *charged) {
 	if !w.on["lost-charge"] {
 		return
 	}
 	leased := k.leased
-	at := k.ends + w.timing.Settle
+	at := max(k.ends, w.now) + w.timing.Settle
 	w.add(at-w.now, func() {
 		if k.leased != leased || n.hw.off || n.hw.booting || !n.spec.Controlled {
 			return

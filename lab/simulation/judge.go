@@ -1,5 +1,7 @@
 package simulation
 
+//headroom:judge
+
 import (
 	"bytes"
 	"errors"
@@ -295,13 +297,13 @@ func (j *judge) settled() {
 			continue
 		}
 		over := j.overAbove(j.nodes[i].home)
-		waits := !c.Admitted && (over != nil || j.w.now-j.changed < calmSpan/4) || c.Drained || j.state.Brake.Active()
+		waits := !c.Admitted && (over != nil || j.w.now-j.changed < calmSpan/4) || c.Drained || braked(j.state)
 		if _, state := n.exchange.Cap(); state != lease.Held && c.Controlled && !c.Released && !waits {
 			j.broken("recovery", "%s has no lease at the end of the quiet period: %v", n.name, n.exchange.Why())
 		}
-		if over != nil && c.Grantable() && j.w.now-j.changed > calmSpan/4 && c.Charge() > max(c.Least(), c.Stored) {
+		if over != nil && grantable(c) && j.w.now-j.changed > calmSpan/4 && c.Charge() > max(least(c), c.Stored) {
 			j.broken("P5", "%s is %v over its budget at the end of the quiet period, but %s is charged %v and its least is %v",
-				over.name, over.over(), n.name, c.Charge(), c.Least())
+				over.name, over.over(), n.name, c.Charge(), least(c))
 		}
 	}
 	for _, s := range j.w.servers {

@@ -1,5 +1,7 @@
 package simulation
 
+//headroom:judge
+
 import (
 	"time"
 

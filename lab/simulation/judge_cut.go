@@ -1,5 +1,7 @@
 package simulation
 
+//headroom:judge
+
 import (
 	"time"
 
@@ -28,22 +30,22 @@ func (j *judge) cut(c ledger.Command, b before) {
 		if !k.known || !j.lies(k.home, at) && !j.lies(k.from, at) || leaves {
 			continue
 		}
-		if !j.clocks.reachable[x.Name] || !x.Grantable() {
+		if !j.clocks.reachable[x.Name] || !grantable(x) {
 			aimed += x.Charge()
 			continue
 		}
-		obeys := max(x.Target, x.FailSafeCap(), x.Floor)
+		obeys := max(x.Target, failSafe(x), x.Floor)
 		if x.Sprint != nil {
 			obeys = max(obeys, x.Sprint.Cap)
 		}
 		aimed += obeys
-		if obeys > x.Least() {
+		if obeys > least(x) {
 			high = &x
 		}
 	}
 	if aimed > units.Watt && high != nil {
 		j.broken("P5", "%s was cut to %v and is still %v over, but %s is not at its least %v: target %v, sprint %q",
-			p.name, p.budget, aimed, high.Name, high.Least(), high.Target, high.Owes)
+			p.name, p.budget, aimed, high.Name, least(*high), high.Target, high.Owes)
 	}
 }
 
@@ -80,14 +82,10 @@ func (j *judge) proposed(l *leadership, c ledger.Command) {
 	reachable := map[string]bool{}
 	for name := range l.s.state.Nodes {
 		v, heard := l.leader.Table().View(name, l.s.now())
-		reachable[name] = heard && v.Age <= j.w.timing.Lost
+		reachable[name] = heard && v.Age <= unheardAfter
 	}
 	j.clocks.by[l.epoch] = proposed{j.walls(), reachable}
 }
-
-// clocksApart is how far a quorum's clocks may be from the leader's, by the rule,
-// and what reading them takes.
-const clocksApart = 30*time.Second + 2*clocksWithin
 
 // applied judges a raise by the clock.
 func (k *clockJudge) applied(j *judge, c ledger.Command, b before) {

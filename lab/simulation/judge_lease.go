@@ -1,5 +1,7 @@
 package simulation
 
+//headroom:judge
+
 import (
 	"time"
 
@@ -23,7 +25,7 @@ func (j *judge) overstays(i int, slack time.Duration) {
 }
 
 // slowest is how long d takes on the slowest clock that the design allows.
-func slowest(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 - ledger.Rho)) }
+func slowest(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 - rho)) }
 
 // place of a node in the judge's lists.
 func (j *judge) index(n *node) int { return n.address - len(j.w.servers) }
@@ -100,6 +102,9 @@ func (j *judge) granted(l *leadership, g ledger.NodeGrant) {
 			l.s.name, g.Grant.Heartbeat, g.Node)
 	case g.Grant.Stamp.Epoch != l.epoch:
 		j.broken("P3", "%s granted in %v, but leads %v", l.s.name, g.Grant.Stamp, l.epoch)
+	}
+	if l.known > j.state.Brake.Set {
+		j.broken("brake", "%s knows generation %d and granted %s a lease; the log has generation %d only", l.s.name, l.known, g.Node, j.state.Brake.Set)
 	}
 	if g.Grant.Duration > j.w.longest {
 		j.broken("P2", "%s granted %s for %v; the longest lease is %v", l.s.name, g.Node, g.Grant.Duration, j.w.longest)

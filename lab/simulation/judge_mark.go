@@ -1,5 +1,7 @@
 package simulation
 
+//headroom:judge
+
 import "headroom/ledger"
 
 // keptPending is how many targets that may still reach a node the log keeps one by one.

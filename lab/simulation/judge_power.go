@@ -1,5 +1,7 @@
 package simulation
 
+//headroom:judge
+
 import (
 	"maps"
 	"math"
@@ -21,7 +23,7 @@ type before struct {
 func (j *judge) before() before {
 	return before{
 		nodes: maps.Clone(j.state.Nodes), domains: maps.Clone(j.state.Domains),
-		braked: j.state.Brake.Active(), restored: j.state.Restored,
+		braked: braked(j.state), restored: j.state.Restored,
 	}
 }
 
@@ -42,7 +44,7 @@ func (j *judge) recount() {
 		k.home, k.from = j.placeOf(c.Domain), j.placeOf(c.From)
 		j.feed(k, c)
 		if c.Admitted {
-			j.caps[capKey{j.w.group, c.Name, c.Seq}] = given{c.Target, c.Sprint.Lease()}
+			j.caps[capKey{j.w.group, c.Name, c.Seq}] = given{c.Target, sprintOf(c)}
 		}
 	}
 	j.reserve()
@@ -122,7 +124,7 @@ func (j *judge) reserve() {
 			}
 		}
 		c := j.state.Nodes[j.w.nodes[i].spec.Node]
-		if gain := c.Rated - max(c.FailSafeCap(), c.Floor); gain > 0 && c.Controlled && !c.Released && c.Off == "" {
+		if gain := c.Rated - max(failSafe(c), c.Floor); gain > 0 && c.Controlled && !c.Released && c.Off == "" {
 			for at := range j.tree {
 				if j.lies(k.home, at) || j.lies(k.from, at) {
 					gains[at] = append(gains[at], gain)
@@ -284,7 +286,7 @@ func (j *judge) given(old, now ledger.Node) bool {
 	case !old.Admitted:
 		return now.Admitted && !now.Unproven // one that has to prove what it holds is taken in to ask it
 	}
-	return now.Grantable() && now.Target > max(old.Target, old.Least()) || now.Sprint != nil && old.Sprint == nil
+	return grantable(now) && now.Target > max(old.Target, least(old)) || now.Sprint != nil && old.Sprint == nil
 }
 
 // told is, for each node that the entry brings news of, the most that it can be

@@ -1,5 +1,7 @@
 package simulation
 
+//headroom:judge
+
 import (
 	"time"
 
@@ -201,7 +203,7 @@ func (k *sprintJudge) clock(j *judge, c ledger.Command) {
 	gain := j.state.Elapsed - k.elapsed
 	k.elapsed = j.state.Elapsed
 	k.counted[key] += gain
-	if most := float64(j.w.now-k.began[key])*(1+ledger.Rho) + 1e6; float64(k.counted[key]) > most {
+	if most := float64(j.w.now-k.began[key])*(1+rho) + 1e6; float64(k.counted[key]) > most {
 		j.broken("P8", "epoch %v counted %v in %v", c.Epoch, k.counted[key], j.w.now-k.began[key])
 	}
 	if gain <= 0 {
@@ -264,7 +266,7 @@ func (k *sprintJudge) beside(j *judge, x *ledger.GrantSprint) {
 		if now == nil || j.excused(i) || !j.nodes[i].known {
 			continue
 		}
-		if p := j.state.Sprints[now.id]; p.Domain == x.Domain && p.Ended != "" && p.Open() {
+		if p := j.state.Sprints[now.id]; p.Domain == x.Domain && p.Ended != "" && !p.Closed {
 			j.broken("P8", "%s granted sprint %s while %s still held %v for %s, which has ended",
 				x.Domain, x.ID, j.w.nodes[i].name, j.w.nodes[i].hw.held, now.id)
 		}
@@ -315,14 +317,14 @@ func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 		x := p.stints[name]
 		n, c := j.w.nodeNamed(name), j.state.Nodes[name]
 		removed := j.nodes[j.index(n)].removed > p.at // its share was paid in full then, and a lease may still be on its way
-		if now := k.of(j, n); now == x && c.Grantable() && !removed && !j.excused(j.index(n)) {
+		if now := k.of(j, n); now == x && grantable(c) && !removed && !j.excused(j.index(n)) {
 			j.broken("P8", "sprint %s is closed, but %s still sprints at %v", id, name, n.hw.held)
 		}
 		k.old[id] = k.old[id] || removed || x.left
 		told := j.state.Sprints[id].Shares[name].Spent
 		j.w.tracef("sprint %s of %s: %.2f J drawn above %v in %v, told %s, escrow %.2f J", id, name, x.joules, x.base, x.lasted, inWords(told), x.escrow)
 		if told == nil { // known by the leaders' clocks only
-			slack += 2*ledger.Rho*x.joules + (x.cap-x.base).Watts()*(k.lag-p.lag).Seconds()
+			slack += 2*rho*x.joules + (x.cap-x.base).Watts()*(k.lag-p.lag).Seconds()
 			x.joules = max(x.joules, x.escrow)
 			j.w.hit("sprint_unmeasured")
 		}

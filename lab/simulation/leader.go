@@ -23,6 +23,7 @@ type leadership struct {
 	timed    uint64 // numbers the timers: the newest counts
 	appended uint64 // place in the order of happenings of the newest own entry applied (P3)
 	byClock  *order // for the history: the change by the clock under way
+	known    uint64 // newest brake that the gossip has told it
 }
 
 // proposal is the entry in flight.
@@ -80,7 +81,7 @@ func (l *leadership) arm() {
 	timer := l.timed
 	l.s.w.timer(&l.s.process, max(time.Microsecond, l.s.clock.wait(l.leader.Due()-l.s.now())), func() {
 		if l.s.lead == l && l.timed == timer {
-			l.leader.Brake(leader.Brake{Generation: l.s.gossip.known, Actor: "gossip"})
+			l.tellBrake(l.s.gossip.known)
 			l.step(l.leader.Timer)
 		}
 	})
@@ -215,9 +216,14 @@ func (l *leadership) heard(r ledger.Report) {
 // braked learns of a brake from the gossip.
 func (l *leadership) braked(generation uint64) {
 	l.step(func(*ledger.State, leader.Moment) []leader.Output {
-		l.leader.Brake(leader.Brake{Generation: generation, Actor: "gossip"})
+		l.tellBrake(generation)
 		return nil
 	})
+}
+
+func (l *leadership) tellBrake(generation uint64) {
+	l.known = max(l.known, generation)
+	l.leader.Brake(leader.Brake{Generation: generation, Actor: "gossip"})
 }
 
 // askClocks asks the other servers for their wall clocks.

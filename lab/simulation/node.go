@@ -158,7 +158,7 @@ func (n *node) act() {
 	n.exchange.Strayed(n.excess())
 	elapsed, wall := n.sample()
 	want := n.exchange.Turn(now, lease.TurnInput{
-		Wall: wall, Elapsed: elapsed, Effective: capping.Reading{Power: n.hw.held, Known: n.spec.Controlled && !n.deaf()},
+		Wall: wall, Elapsed: elapsed, Fresh: elapsed, Effective: capping.Reading{Power: n.hw.held, Known: n.spec.Controlled && !n.deaf()},
 		Stop: !n.spec.Controlled, Rated: n.spec.Rated,
 	})
 	n.w.judge.turned(n)

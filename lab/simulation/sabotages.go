@@ -144,6 +144,8 @@ func evidenceSabotages() []breach {
 			edit{evidenceFile, "	return s.lostCharge(n.Domain) == LostFailSafe &&", "	return BROKEN || s.lostCharge(n.Domain) == LostFailSafe &&"}),
 		// The drift of clocks is left out of the time after which a lease counts as over.
 		patched("no-drift-margin", "P4", edit{tableFile, "	return span + drift(span)", "	if BROKEN {\n		return span\n	}\n	return span + drift(span)"}),
+		// Clocks are taken to be twenty times as good as the design allows for.
+		patched("drift-twentieth", "P4", edit{tableFile, "time.Duration { return time.Duration(2 * Rho / (1 - Rho) * float64(d)) }", "time.Duration {\n	rate := Rho\n	if BROKEN {\n		rate = Rho / 20\n	}\n	return time.Duration(2 * rate / (1 - rate) * float64(d))\n}"}),
 		// A node counts as lost since the last report that brought the log any news, whatever it was granted since.
 		patched("lapse-ignores-grant", "P4",
 			edit{decideFile, "	silent := t.Silent(node, now)\n	if e, ok", "	if e, ok := t.nodes[node]; ok && BROKEN {\n		if e.news == 0 {\n			e.news = now\n		}\n		return now-e.news >= s.waiting(t.timing).Fallen()\n	}\n	silent := t.Silent(node, now)\n	if e, ok"},

@@ -138,16 +138,16 @@ func (w *world) drawClock(r random, adverse float64) clock {
 	switch {
 	case !w.on["clock-rate"]:
 	case w.adverse:
-		off = ledger.Rho * adverse
+		off = rho * adverse
 		w.hit("clock_off")
 	case edge && worst < 0:
-		off = -ledger.Rho
+		off = -rho
 		w.hit("clock_off")
 	case edge:
-		off = ledger.Rho
+		off = rho
 		w.hit("clock_off")
 	default:
-		off = ledger.Rho * worst
+		off = rho * worst
 		w.hit("clock_off")
 	}
 	return clock{rate: 1 + off, base: r.upTo(time.Hour) + time.Second}
@@ -183,12 +183,12 @@ func (w *world) drawDomains(r random) {
 // drawLeases gives every server a length of leases of its own, of which the first
 // leader's becomes the committed one.
 func (w *world) drawLeases(r random) {
+	w.longest = leaseLength
 	for _, s := range w.servers {
 		s.length = w.timing.Lease
 		if length := r.between(ledger.LeaseLeast, 14*time.Second); w.on["lease-length"] {
-			s.length = length
+			s.length, w.longest = length, max(w.longest, length)
 		}
-		w.longest = max(w.longest, s.length)
 	}
 }
 

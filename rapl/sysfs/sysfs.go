@@ -18,6 +18,9 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // valueMax bounds what is read of one attribute: the longest value Headroom
@@ -99,7 +102,8 @@ func (a *Attr) Int() (int64, error) {
 	return ParseInt(a.path, a.buf[:n])
 }
 
-// Text reads the value as text: the first line without blanks around it.
+// Text reads the value as text: the first line without blanks around it, and with "?" for what
+// nobody can read. Labels come from firmware in any encoding, or damaged.
 func (a *Attr) Text() (string, error) {
 	buf := make([]byte, textMost)
 	n, err := a.file.Pread(buf)
@@ -110,7 +114,17 @@ func (a *Attr) Text() (string, error) {
 	if err != nil {
 		return "", &os.PathError{Op: "read", Path: a.path, Err: err}
 	}
-	return string(firstLine(buf[:n])), nil
+	return readable(firstLine(buf[:n])), nil
+}
+
+// readable is text in UTF-8, fit for messages and screens.
+func readable(text []byte) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || unicode.IsControl(r) && r != '\t' {
+			return '?'
+		}
+		return r
+	}, string(text))
 }
 
 // Close closes the descriptors. What is read afterwards is an error.

@@ -160,3 +160,18 @@ func TestReadMakesNoGarbage(t *testing.T) {
 		t.Errorf("%v allocations for one reading, want none", n)
 	}
 }
+
+// Labels of firmware come in any encoding, or damaged: what is read can stand in every message.
+func TestTextIsReadable(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"Package id 0\n": "Package id 0", "Gehäuse\n": "Gehäuse", "CPU \xc0\x1c[\x87\n": "CPU ??[?", "plat\xe9form": "plat?form",
+		"a\tb\n": "a\tb", "\x1b[31mred\n": "?[31mred", "\xff\n": "?", "\n": "",
+	} {
+		root := rootWith(t, map[string]string{"label": raw})
+		got, err := sysfs.ReadText(root, "label")
+		if err != nil || got != want {
+			t.Errorf("%q is read as %q, %v; want %q", raw, got, err, want)
+		}
+	}
+}

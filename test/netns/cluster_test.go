@@ -172,7 +172,7 @@ func quoted(all []string) string {
 	return strings.Join(out, ", ")
 }
 
-// configure makes certificates, the gossip key and every configuration file.
+// configure makes certificates, the keys of gossip and brake and every configuration file.
 func (c *cluster) configure() {
 	c.t.Helper()
 	must(c.t, tool("coordinator"), "tls", "ca", "create", "--dir", c.dir)
@@ -187,6 +187,7 @@ func (c *cluster) configure() {
 	var key [32]byte
 	_, _ = rand.Read(key[:])
 	c.write("gossip.key", base64.StdEncoding.EncodeToString(key[:])+"\n")
+	must(c.t, tool("coordinator"), "brake", "key", "create", "--private", c.path("brake.key"), "--public", c.path("brake.pub"))
 	for _, id := range c.servers {
 		c.write(id+".yaml", c.serverConfig(id))
 	}
@@ -217,6 +218,7 @@ func (c *cluster) serverConfig(id string) string {
 		fmt.Fprintf(&b, "  - {id: %s, rpc: %q, raft: %q}\n", s, c.at(s)+":7400", c.at(s)+":7401")
 	}
 	b.WriteString(c.identity(id) + c.gossip(id))
+	fmt.Fprintf(&b, "brake: {public_key_file: %q, private_key_file: %q}\n", c.path("brake.pub"), c.path("brake.key"))
 	fmt.Fprintf(&b, "site:\n  - {name: site/lab, budget: %gW, unmanaged: 0W}\n  - {name: rack/r1, parent: site/lab, budget: %gW, unmanaged: 0W}\nlease: %v\n",
 		c.shape.budget, 10*c.shape.budget, c.shape.lease)
 	return b.String()
@@ -230,7 +232,7 @@ func (c *cluster) nodeConfig(name string) string {
 	return fmt.Sprintf("node: %s\ndomain: rack/r1\nroot: %q\nstate_dir: %q\nenforce: true\n", name, filepath.Join(dir, "root"), filepath.Join(dir, "state")) +
 		fmt.Sprintf("power: {rated: %.0fW, floor: %.0fW, max: %.0fW, fail_safe: %gW, other: %gW, supply_efficiency: %.3f}\n",
 			rated, math.Ceil(spec.Floor().Watts()), rated, failSafe(), spec.Other.Watts(), math.Floor(spec.WorstEfficiency()*1000)/1000) +
-		c.identity(name) + c.gossip(name)
+		c.identity(name) + c.gossip(name) + fmt.Sprintf("brake: {public_key_file: %q}\n", c.path("brake.pub"))
 }
 
 // failSafe is every node's fail-safe cap in watts.

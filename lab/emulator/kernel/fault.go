@@ -25,13 +25,14 @@ const (
 	OfflineCPU = "offline-cpu" // N: a CPU goes offline and stays so
 	Permission = "permission"  // [ZONE]: counters and limits cannot be opened
 	Hot        = "hot"         // [CELSIUS]: every package is at least so hot
+	Unbound    = "unbound"     // limits read back as written and bind nothing
 	NoTurbo    = "no-turbo"    // the firmware holds the turbo switch
 	Clear      = "clear"       // ends all of them
 )
 
 // faultNames are the faults that a tree knows, in the order that help lists them.
 func faultNames() []string {
-	return []string{FailRead, FailWrite, Frozen, Locked, Drift, Reset, Jump, OfflineCPU, Permission, Hot, NoTurbo, Clear}
+	return []string{FailRead, FailWrite, Frozen, Locked, Drift, Reset, Jump, OfflineCPU, Permission, Hot, Unbound, NoTurbo, Clear}
 }
 
 // faults are those that act now. A target is a zone by its folder's or its own
@@ -133,6 +134,10 @@ func (t *Tree) Fault(name string, args ...string) error {
 	case Jump:
 		for _, d := range t.plant.Domains() {
 			d.SkipEnergy(d.Package().For(1000 * time.Second))
+		}
+	case Unbound:
+		for _, d := range t.plant.Domains() {
+			d.Unbind(true)
 		}
 	case Clear:
 		t.clear()
@@ -253,6 +258,7 @@ func (t *Tree) clear() {
 	}
 	for _, d := range t.plant.Domains() {
 		d.SetHeat(0)
+		d.Unbind(false)
 	}
 	t.faults = faults{}
 }

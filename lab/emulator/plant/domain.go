@@ -84,6 +84,7 @@ type Domain struct {
 
 	temp      float64 // degrees Celsius, as physics has it
 	heat      float64 // degrees Celsius at least, a fault; 0: none
+	unbound   bool    // its limits hold their values and bind nothing, a fault
 	tripped   bool
 	trips     int
 	trippedIn time.Duration
@@ -238,7 +239,7 @@ func (d *Domain) allowed() float64 {
 	}
 	allowed := math.Inf(1)
 	for _, b := range d.banks {
-		if !b.enabled {
+		if !b.enabled || d.unbound {
 			continue
 		}
 		for _, l := range b.limits {
@@ -373,6 +374,10 @@ func (d *Domain) Temperature() float64 { return math.Max(d.temp, d.heat) }
 
 // SetHeat makes the package at least so hot, in degrees Celsius; 0 ends it.
 func (d *Domain) SetHeat(celsius float64) { d.heat = celsius }
+
+// Unbind lets the package draw what it likes under its limits, which keep their values;
+// false ends it.
+func (d *Domain) Unbind(on bool) { d.unbound = on }
 
 // Trips counts the times that the package became too hot (Spec.Trip) and slowed
 // down by itself, and sums up for how long it did.

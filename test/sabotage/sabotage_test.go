@@ -1,0 +1,165 @@
+// Package sabotage asks whether tests would find a mistake: each sabotage is a plausible one
+// in production code, against a promise that simulations cannot judge (P6, P7, P10, P11), and
+// names the test that must fail with it and pass without it.
+package sabotage
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"headroom/internal/testkit"
+)
+
+// sabotage is a mistake in one file, and who finds it.
+type sabotage struct {
+	name, promise, file string
+	old, new            string // BROKEN stands for whether it is chosen
+	pkg, test           string
+}
+
+func sabotages() []sabotage {
+	return []sabotage{
+		// P6: leave the machine as found.
+		{
+			"failed-restore-forgets", "P6", "agent/restore.go", "	if out.Failed == 0 {", "	if out.Failed == 0 || BROKEN {",
+			"agent", "TestRestoreThatFailsKeepsTheJournal",
+		},
+		{
+			"journal-not-synced", "P6", "agent/records/records.go", "Name: statedir.JournalFile, Data: data, Durable: true}", "Name: statedir.JournalFile, Data: data, Durable: !BROKEN}",
+			"agent/records", "TestControlMetLaterIsSavedFirst",
+		},
+		{
+			"restored-over-another-writer", "P6", "agent/originals/putback.go", "	case !t.ours(c, now) && ", "	case !BROKEN && !t.ours(c, now) && ",
+			"agent", "TestAnotherWritersChangeIsNotRestoredOver",
+		},
+		{
+			"adopted-values-are-originals", "P6", "agent/records/records.go", "	if r.Journal != nil {\n		return r.saveMore", "	if r.Journal != nil && !BROKEN {\n		return r.saveMore",
+			"agent", "TestAdoptionWritesTheFailSafeCapBeforeAnyNetwork",
+		},
+		// P7: believe only what reads back.
+		{
+			"unread-policy-is-left-out", "P7", "dvfs/ceiling.go", "		if !one.Known {\n", "		if !one.Known && !BROKEN {\n",
+			"dvfs", "TestUnreadPolicyMakesTheHighestUnknown",
+		},
+		{
+			"written-is-effective", "P7", "lease/node.go", ", known && !n.unread\n", ", known && !n.unread || BROKEN\n",
+			"agent", "TestFailedCutStaysUnknown",
+		},
+		{
+			"unknown-power-is-zero", "P7", "agent/metrics/collect.go", `	known(p, nodePower, s.PowerUw, tenths, "best")`, "	if s.PowerUw == nil && BROKEN {\n		s = &headroomv1.GetAgentStatusResponse{PowerUw: new(int64(0))}\n	}\n	known(p, nodePower, s.PowerUw, tenths, \"best\")",
+			"agent/metrics", "TestUnknownIsAbsent",
+		},
+		// P10: degrade in words.
+		{
+			"one-frequency-is-a-range", "P10", "agent/machine/freq.go", "	if !m.Freq.Config.Travels() {", "	if !BROKEN && !m.Freq.Config.Travels() {",
+			"agent", "TestFrequencyWithoutRangeIsNoControl",
+		},
+		{
+			"observer-says-it-controls", "P10", "agent/exchange.go", "Controlled: x.control.mode == holding,", "Controlled: BROKEN || x.control.mode == holding,",
+			"agent", "TestObserveOnlyNeverWrites",
+		},
+		{
+			"stand-still-limit-is-a-rung", "P10", "agent/machine/machine.go", "	if len(fixed) == len(m.Packages) {", "	if len(fixed) == len(m.Packages) && !BROKEN {",
+			"agent", "TestPackageLimitWithoutTravel",
+		},
+		// P11: every port asks who is there; revoked stays revoked.
+		{
+			"serials-are-not-denied", "P11", "internal/secure/denied.go", "		if !denied || ", "		if !denied || BROKEN && x.Serial != \"\" || ",
+			"internal/secure", "TestDeniedCertificatesAreRefused",
+		},
+		{
+			"everybody-may-change", "P11", "coordinator/access/access.go", "	case !who.Role.May(need) && ", "	case !BROKEN && !who.Role.May(need) && ",
+			"coordinator/access", "TestRoles",
+		},
+		{
+			"observers-tokens-survive", "P11", "ledger/access.go", "slices.Contains(keep, x.ID) {", "slices.Contains(keep, x.ID) || x.Role == RoleObserver && BROKEN {",
+			"ledger", "TestRestoreDropsTokens",
+		},
+		{
+			"second-denial-is-ignored", "P11", "ledger/access.go", `(x.Serial != "" || x.At <= old.At):`, `(BROKEN || x.Serial != "" || x.At <= old.At):`,
+			"ledger", "TestDenials",
+		},
+	}
+}
+
+// variable names the chosen sabotage to a test that was built with them.
+const variable = "HEADROOM_SABOTAGE"
+
+const chooser = "package sabotage\n\nimport \"os\"\n\n// On reports whether a sabotage is chosen.\nfunc On(name string) bool { return os.Getenv(\"" + variable + "\") == name }\n"
+
+// overlay writes the files with every sabotage in them, and the file that go build takes them from.
+func overlay(t *testing.T, root, dir string) string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, s := range sabotages() {
+		if texts[s.file] == "" {
+			texts[s.file] = string(testkit.Need(os.ReadFile(filepath.Join(root, s.file)))(t))
+		}
+		if n := strings.Count(texts[s.file], s.old); n != 1 {
+			t.Fatalf("%s: %q stands %d times in %s", s.name, s.old, n, s.file)
+		}
+		texts[s.file] = strings.Replace(texts[s.file], s.old, strings.ReplaceAll(s.new, "BROKEN", `sabotage.On("`+s.name+`")`), 1)
+	}
+	replace := map[string]string{}
+	put := func(file, text string) {
+		at := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		testkit.WriteFile(t, at, text)
+		replace[filepath.Join(root, file)] = at
+	}
+	for file, text := range texts {
+		put(file, strings.Replace(text, "\nimport ", "\nimport \"headroom/internal/sabotage\"\nimport ", 1))
+	}
+	put("internal/sabotage/sabotage.go", chooser)
+	at := filepath.Join(dir, "overlay.json")
+	testkit.WriteFile(t, at, string(testkit.Need(json.Marshal(map[string]any{"Replace": replace}))(t)))
+	return at
+}
+
+// Every promise that the simulation cannot judge has three sabotages at least, and the named
+// test finds each.
+func TestTestsFindSabotage(t *testing.T) {
+	t.Parallel()
+	root := testkit.Need(filepath.Abs("../.."))(t)
+	dir := t.TempDir()
+	plan := overlay(t, root, dir)
+	built, passed, of := map[string]string{}, map[string]bool{}, map[string]int{}
+	run := func(s sabotage, chosen string) error {
+		cmd := exec.CommandContext(t.Context(), built[s.pkg], "-test.run", "^"+s.test+"$", "-test.v")
+		cmd.Dir, cmd.Env = filepath.Join(root, s.pkg), append(os.Environ(), variable+"="+chosen)
+		out, err := cmd.CombinedOutput()
+		if !strings.Contains(string(out), "=== RUN   "+s.test) {
+			t.Fatalf("%s has no %s: %s", s.pkg, s.test, out)
+		}
+		if err != nil && chosen == "" {
+			t.Errorf("%s of %s fails without a sabotage: %s", s.test, s.pkg, out)
+		}
+		return err
+	}
+	for _, s := range sabotages() {
+		of[s.promise]++
+		if built[s.pkg] == "" {
+			built[s.pkg] = filepath.Join(dir, strings.ReplaceAll(s.pkg, "/", "_")+".test")
+			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", plan, "-o", built[s.pkg], "./"+s.pkg)
+			build.Dir = root
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("%s with sabotages: %v: %s", s.pkg, err, out)
+			}
+		}
+		if key := s.pkg + s.test; !passed[key] {
+			_ = run(s, "")
+			passed[key] = true
+		}
+		if run(s, s.name) == nil {
+			t.Errorf("%s (%s): %s of %s passes all the same", s.name, s.promise, s.test, s.pkg)
+		}
+	}
+	for _, promise := range []string{"P6", "P7", "P10", "P11"} {
+		if of[promise] < 3 {
+			t.Errorf("%s has %d sabotages", promise, of[promise])
+		}
+	}
+}
