@@ -129,6 +129,9 @@ func (p *Policy) Nearest(f units.Freq) units.Freq {
 	return down
 }
 
+// Travels reports whether the ceiling can be lowered at all: there is more than one frequency.
+func (p *Policy) Travels() bool { return p.Nearest(p.Min) < p.Nearest(p.Max) }
+
 // neighbours are the frequencies around f that the policy can hold, for a law
 // that changes between two. They are equal where f itself can be held, and where
 // f lies outside the range.
