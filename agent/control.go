@@ -359,9 +359,6 @@ func (c *controller) watch() {
 	c.watchSprint()
 }
 
-// unboundCode is the health item of limits that do not hold the node at its cap.
-const unboundCode = "limit-unbound"
-
 // watchBind reports limits that read back well and do not hold the node at its cap.
 func (c *controller) watchBind() {
 	draws := c.lease.Unbound()
@@ -373,7 +370,7 @@ func (c *controller) watchBind() {
 			where = fmt.Sprintf("its packages draw %v, within their limits of %v: the rest of the machine draws too much", pkg, limit)
 		}
 	}
-	c.health.Fail(c.mode == holding && draws > 0, unboundCode,
+	c.health.Fail(c.mode == holding && draws > 0, "limit-unbound",
 		fmt.Sprintf("the node draws %v under a cap of %v: %s; it is charged what it draws", draws, c.caps.now, where),
 		"drain the node; check firmware and power.other as the runbook limit-unbound describes")
 }

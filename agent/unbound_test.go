@@ -15,6 +15,8 @@ import (
 	"headroom/units"
 )
 
+const unboundCode = "limit-unbound"
+
 func TestUnboundLimitIsReported(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
@@ -43,6 +45,7 @@ func (n *node) passes(from, d time.Duration, measured func(now lease.Instant)) t
 		now := lease.Instant{Boot: from, Awake: from}
 		measured(now)
 		n.control.decide(now)
+		n.exchange.carryOut(n.control.apply())
 	}
 	n.control.watch()
 	return from

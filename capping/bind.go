@@ -39,7 +39,7 @@ const (
 
 // BindLook is one look at what a node draws under its cap.
 type BindLook struct {
-	// Cap in force from now on.
+	// Cap in force from now on, or what reads back where that is more.
 	Cap units.Power
 	// Drawn is the mean power at the wall over Elapsed; 0 Elapsed: nothing new was measured.
 	Drawn   Reading

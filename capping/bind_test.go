@@ -330,14 +330,26 @@ func (a *at) look(d time.Duration, granted units.Power, watts float64, isKnown b
 	}
 }
 
+// reads takes in n readings of a BMC that updates every 2 s, with the mean of the 2 s before.
+func (a *at) reads(n int, granted units.Power, watts float64) {
+	for range n {
+		a.now += 2 * time.Second
+		a.bind.Observe(a.now, capping.BindLook{Cap: granted, Drawn: known(watts), Elapsed: 2 * time.Second, Late: 2 * time.Second})
+	}
+}
+
 func TestWhatIsNoExcess(t *testing.T) {
 	t.Parallel()
 	const granted = 100 * units.Watt
 	for name, happens := range map[string]func(a *at){
 		"unknown power": func(a *at) { a.look(time.Hour, granted, 400, false) },
 		"a cut that settles": func(a *at) {
-			a.look(2*time.Second, 60*units.Watt, 99, true)
-			a.look(time.Minute, 60*units.Watt, 59, true)
+			a.look(4500*time.Millisecond, 60*units.Watt, 99, true) // 2 s to settle, and no 3 s after that
+			a.look(5*time.Second, 60*units.Watt, 59, true)         // not long enough to end an excess
+		},
+		"a cut that a BMC shows late": func(a *at) {
+			a.reads(5, 60*units.Watt, 99) // the first brings the cut
+			a.reads(3, 60*units.Watt, 59)
 		},
 		"an insane reading":           func(a *at) { a.look(period, granted, 4000, true); a.look(time.Minute, granted, 99, true) },
 		"readings that are none":      func(a *at) { a.look(time.Minute, granted, -5, true); a.look(time.Minute, granted, 1e9, true) },
@@ -358,7 +370,7 @@ func TestWhatIsNoExcess(t *testing.T) {
 		"a new process": func(a *at) {
 			*a = at{now: a.now}
 			a.look(bindsAfter, granted, 300, true) // nobody has cut it yet
-			a.look(time.Minute, granted, 99, true)
+			a.look(5*time.Second, granted, 99, true)
 		},
 	} {
 		a := &at{now: time.Hour}

@@ -18,5 +18,5 @@ func noPolicy(root *os.Root, failed []error) error {
 	if _, err := root.Stat(oldLayout); err == nil && len(failed) == 0 {
 		failed = append(failed, ErrOldLayout)
 	}
-	return errors.Join(append(failed, fmt.Errorf("dvfs: %s: %w", cpufreqDir, ErrNoPolicy))...)
+	return errors.Join(Several(failed), fmt.Errorf("dvfs: %s: %w", cpufreqDir, ErrNoPolicy))
 }

@@ -260,7 +260,11 @@ func (n *Node) Turn(now Instant, in TurnInput) units.Power {
 		want = min(want, most)
 	}
 	n.inForce = want
-	n.bind.Observe(now.Boot, capping.BindLook{Cap: want, Drawn: in.Wall, Elapsed: in.Fresh, Late: in.Late})
+	may := max(want, in.Effective.Power) // a limit that reads back higher is reported as it is
+	if !in.Effective.Known {
+		may = max(want, in.Rated)
+	}
+	n.bind.Observe(now.Boot, capping.BindLook{Cap: may, Drawn: in.Wall, Elapsed: in.Fresh, Late: in.Late})
 	return want
 }
 

@@ -297,7 +297,7 @@ func targets(s *State, t *Table, now time.Duration, roll []present, totals map[s
 	}
 	tree := s.planTree(totals)
 	list := planned(s, t, now, roll, totals)
-	plan := budget.Caps(tree, list, budget.Policy(s.Policy))
+	plan := s.plan(tree, list, roll)
 	over := short(totals)
 	var out []Target
 	for i := range roll {
@@ -317,6 +317,29 @@ func targets(s *State, t *Table, now time.Duration, roll []present, totals map[s
 	}
 	t.mayRaise(roll, plan, list, now)
 	return append(out, raises(roll, plan, budget.Caps(tree, list, budget.Policy(s.Policy)))...)
+}
+
+// plan returns the cap of each node of a planned list. One that holds or draws more than it
+// was granted is lowered as if it obeyed, and never raised; what it is charged beyond that
+// is taken from the others.
+func (s *State) plan(tree *budget.Tree, list []budget.Node, roll []present) []units.Power {
+	caps := budget.Caps(tree, list, budget.Policy(s.Policy))
+	others, strays := slices.Clone(list), false
+	for i := range roll {
+		if n := &roll[i].Node; n.Excess > 0 && !list[i].Fixed {
+			others[i], strays = fixed(n), true
+		}
+	}
+	if !strays {
+		return caps
+	}
+	for i, want := range budget.Caps(tree, others, budget.Policy(s.Policy)) {
+		if i < len(roll) && others[i].Fixed && !list[i].Fixed {
+			want = min(caps[i], roll[i].Target)
+		}
+		caps[i] = want
+	}
+	return caps
 }
 
 // short reports whether any domain is over its budget.
@@ -462,7 +485,7 @@ func planCaps(s *State, t *Table, now time.Duration) (map[string]units.Power, ma
 		return nil, nil
 	}
 	roll, totals, caps := t.roll(s), s.Totals(), map[string]units.Power{}
-	for i, want := range budget.Caps(s.planTree(totals), planned(s, t, now, roll, totals), budget.Policy(s.Policy))[:len(roll)] {
+	for i, want := range s.plan(s.planTree(totals), planned(s, t, now, roll, totals), roll)[:len(roll)] {
 		if want != budget.NoCap {
 			n := &roll[i].Node
 			caps[n.Name], n.Target, n.Ceiling, n.Pending, n.Sprint = want, want, want, nil, nil

@@ -299,10 +299,10 @@ func checkLadder(s site, o *own) finding {
 		}
 		return finding{"ladder", enforced(s), "no control can enforce a cap; the node is charged its rated power", "powerd status shows the reason for each control"}
 	}
-	limits := 0
+	limits, travel := 0, false
 	for _, z := range o.packages() {
-		if _, err := z.Constraint(rapl.LongTerm); err == nil {
-			limits++
+		if c, err := z.Constraint(rapl.LongTerm); err == nil {
+			limits, travel = limits+1, travel || c.Travels()
 		}
 	}
 	controls := config.Controls{}
@@ -312,6 +312,8 @@ func checkLadder(s site, o *own) finding {
 	none := "no control can enforce a cap: no package limits, no cpufreq, no slices"
 	if _, err := o.tryLimits(); unusable(err) && limits > 0 {
 		none += " that can be written"
+	} else if limits > 0 && !travel {
+		none += "; the lowest limit of each package is its highest"
 	} else if limits > 0 && limits == len(o.packages()) && controls.DeniedRAPL(o.packages()) == "" {
 		return finding{"ladder", checkOK, "rapl: limits of " + plural(limits, "package", "packages"), ""}
 	}
@@ -321,7 +323,9 @@ func checkLadder(s site, o *own) finding {
 	}
 	if err == nil {
 		defer func() { _ = set.Close() }()
-		if _, err := o.tryCeilings(); !unusable(err) && controls.DeniedFreq(set.Policies()) == "" {
+		if !slices.ContainsFunc(set.Policies(), (*dvfs.Policy).Travels) {
+			none += "; no CPU has more than one frequency"
+		} else if _, err := o.tryCeilings(); !unusable(err) && controls.DeniedFreq(set.Policies()) == "" {
 			return finding{"ladder", checkOK, fmt.Sprintf("cpufreq: %s of %s; no package limits", plural(len(set.Policies()), "policy", "policies"), set.Policies()[0].Driver), ""}
 		}
 	}

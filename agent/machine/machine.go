@@ -190,8 +190,8 @@ func (m *Machine) addSocket(z *rapl.Zone, enforce bool) {
 func (m *Machine) weighRAPL() {
 	var fixed []string
 	for _, s := range m.Packages {
-		if top, known := s.max(); known && s.least() >= top {
-			fixed = append(fixed, fmt.Sprintf("the lowest limit of %s is its highest, %v", s.Zone.Label, top))
+		if c, err := s.Zone.Constraint(rapl.LongTerm); err == nil && !c.Travels() {
+			fixed = append(fixed, fmt.Sprintf("the lowest limit of %s is its highest, %v", s.Zone.Label, c.PowerMax))
 		}
 	}
 	if m.RAPLInfo.State != capping.RungReady || len(fixed) == 0 {
@@ -576,6 +576,7 @@ func (m *Machine) Forget() {
 	}
 	if m.Freq != nil {
 		m.Freq.Used = false
+		m.Hold()
 		clear(m.Freq.requested)
 		clear(m.Freq.Written)
 	}

@@ -29,6 +29,7 @@ func TestUnboundLimitCutsTheOthers(t *testing.T) {
 			return sum
 		}
 		var before, after units.Power
+		var stuck []string
 		var capped, charged ledger.Node
 		w.add(50*time.Second, func() {
 			before, capped = others(), w.judge.state.Nodes[bad.name]
@@ -38,6 +39,11 @@ func TestUnboundLimitCutsTheOthers(t *testing.T) {
 		w.add(60*time.Second, func() { charged = w.judge.state.Nodes[bad.name] })
 		w.add(75*time.Second, func() {
 			after = others()
+			for _, n := range w.judge.state.NodesByName() { // while watts are short, nobody is above the least
+				if n.Grantable() && n.Name != bad.name && n.Charge() > n.Least()+units.Watt && w.judge.state.Totals()[n.Domain].Headroom() < 0 {
+					stuck = append(stuck, n.Name)
+				}
+			}
 			bad.integrate()
 			bad.hw.unbound = false
 		})
@@ -51,6 +57,9 @@ func TestUnboundLimitCutsTheOthers(t *testing.T) {
 		}
 		if end.Excess != 0 {
 			t.Errorf("seed %d: a minute after they bound again %s has an excess of %v", w.schedule.Seed, bad.name, end.Excess)
+		}
+		if len(stuck) > 0 {
+			t.Errorf("seed %d: %v above their least caps, and watts are short", w.schedule.Seed, stuck)
 		}
 		if after < before {
 			cut++
