@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"headroom/agent/statedir"
-	"headroom/internal/durable"
 	"headroom/dvfs"
+	"headroom/internal/durable"
 )
 
 const (
