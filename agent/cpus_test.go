@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -53,9 +54,7 @@ func wideMachine(tb testing.TB, dir string, cpus, sockets int) {
 	alike := map[string]string{
 		"scaling_driver": "amd-pstate-epp", "cpuinfo_min_freq": "600000", "cpuinfo_max_freq": "3700000", "scaling_cur_freq": "2500000", "scaling_governor": "powersave",
 	}
-	for name, text := range alike {
-		files[name] = text
-	}
+	maps.Copy(files, alike)
 	links := map[string]string{}
 	for c := range cpus {
 		policy, cpu := fmt.Sprintf("sys/devices/system/cpu/cpufreq/policy%d/", c), fmt.Sprintf("sys/devices/system/cpu/cpu%d/", c)
@@ -118,7 +117,7 @@ func TestWideMachineHasFilesEnough(t *testing.T) {
 	dir := t.TempDir()
 	wideMachine(t, filepath.Join(dir, "root"), plannedCPUs, plannedSockets)
 	for _, limit := range []int{4096, 256, 64} {
-		cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this program; it ends by itself
+		cmd := exec.Command(os.Args[0]) //nolint:noctx // this program; it ends by itself
 		cmd.Env = append(os.Environ(), wideRoot+"="+dir, wideLimit+"="+strconv.Itoa(limit), "GOMAXPROCS=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("with %d open files: %v\n%.4000s", limit, err, out)

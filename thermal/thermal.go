@@ -148,9 +148,6 @@ func (s *Sensors) Missing() []Missing { return s.missing }
 // Thermometers are those of hwmon, in the order of their chips.
 func (s *Sensors) Thermometers() []*Thermometer { return s.thermo }
 
-// powerMeters are those of hwmon, in the order of their chips.
-func (s *Sensors) powerMeters() []*PowerMeter { return s.meters }
-
 // Bound says the most power that the machine can draw: a power meter that shows
 // more is not accepted. Without it the bound is 100 kW.
 func (s *Sensors) Bound(most units.Power) {

@@ -145,7 +145,7 @@ func TestImplausiblePower(t *testing.T) {
 		{"170000000", nil},
 	} {
 		write(t, file, c.text)
-		p, err := s.powerMeters()[0].read()
+		p, err := s.meters[0].read()
 		if !errors.Is(err, c.want) || (err != nil) != (p == 0) {
 			t.Errorf("%s: %v, %v; want %v", c.text, p, err, c.want)
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"headroom/agent/status"
 )
@@ -38,5 +39,19 @@ func TestItemsAppearAndClearOnce(t *testing.T) {
 		if got := strings.Count(log.String(), line); got != want {
 			t.Errorf("%d lines of %q, want %d:\n%s", got, line, want, log.String())
 		}
+	}
+}
+
+// What goes out with every heartbeat has a bound, whatever a device or its driver says.
+func TestTextsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := New(slog.New(slog.DiscardHandler))
+	h.Fail(true, "x", strings.Repeat("\u00e9", 3000), strings.Repeat("h", 3000))
+	i, _ := h.Get("x")
+	if len(i.Text) > textMost+16 || len(i.Hint) > textMost+16 || !utf8.ValidString(i.Text) || !strings.HasSuffix(i.Text, " (cut)") {
+		t.Errorf("%d and %d bytes: %.20q", len(i.Text), len(i.Hint), i.Text[len(i.Text)-20:])
+	}
+	if got := Few([]string{"policy0", "policy1", "policy2"}); got != "policy0 (and 2 more)" {
+		t.Errorf("%q", got)
 	}
 }

@@ -284,3 +284,16 @@ func TestPutBackAfterAWriteThatNeverHappened(t *testing.T) {
 		}
 	}
 }
+
+// Lines that differ in numbers only are one when they are many; others stay, in their order.
+func TestLinesOfManyPoliciesAreOne(t *testing.T) {
+	t.Parallel()
+	lines := []string{"turbo switch: on", "package-0 long_term limit: 185 W", "package-1 long_term limit: 185 W"}
+	for i := range 2048 {
+		lines = append(lines, fmt.Sprintf("policy%d frequency ceiling: 3700 MHz", i))
+	}
+	want := append(slices.Clone(lines[:3]), "policy0 frequency ceiling: 3700 MHz (and 2047 more like it)")
+	if got := Alike(lines); !slices.Equal(got, want) {
+		t.Errorf("%d lines: %.300q", len(got), got)
+	}
+}

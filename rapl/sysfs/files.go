@@ -169,8 +169,7 @@ func (f *Files) openat(path string, flags int) (int, error) {
 func (f *Files) openSlow(path string, flags int) (int, error) {
 	file, err := f.root.OpenFile(path, flags, 0)
 	if err != nil {
-		var bare *os.PathError
-		if errors.As(err, &bare) {
+		if bare, ok := errors.AsType[*os.PathError](err); ok {
 			err = bare.Err
 		}
 		return -1, err
