@@ -38,7 +38,7 @@ func TestCheckPassesControlsWithOneValue(t *testing.T) {
 			}
 			found := checkAll(t.Context(), &place{config: "none.yaml", root: tree(t, files)}, false)
 			for _, f := range found {
-				if got := string(f.State) + " " + f.Text; f.Check == "ladder" && !strings.HasPrefix(got, c.want) {
+				if got := f.State + " " + f.Text; f.Check == "ladder" && !strings.HasPrefix(got, c.want) {
 					t.Errorf("%s, want %s", got, c.want)
 				}
 			}
