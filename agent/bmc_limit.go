@@ -51,8 +51,12 @@ func (l *bmcLimit) keep(now time.Duration) {
 	if !l.cfg.KeepsLimit() || l.control.mode != holding || !l.known {
 		return
 	}
-	want := units.FromWatts(l.control.caps.now.Watts() * backstopAbove)
-	found := l.read
+	found, want := l.read, units.FromWatts(l.control.caps.now.Watts()*backstopAbove)
+	expect, err := ipmi.SafeLimit(found, want, beat) // to the bit: after a kill, only what is recorded is ours
+	if err != nil {
+		return // the health item says what the BMC does not take
+	}
+	expect.Active = true
 	if !l.records.Saved(originals.Control{Path: remote.BMCPath, Label: "limit of the BMC", Kind: originals.BMC, Read: func() (originals.Value, error) {
 		return originals.Value{Text: originals.EncodeLimit(found)}, nil
 	}}) {
@@ -61,7 +65,6 @@ func (l *bmcLimit) keep(now time.Duration) {
 	if max(want-l.want, l.want-want) < backstopStep || now-l.at < backstopEvery {
 		return
 	}
-	expect := ipmi.Limit{Power: want, Active: true, Correction: max(found.Correction, beat), Period: found.Period}
 	if err := l.records.Trail.NoteValue(remote.BMCPath, originals.Value{Text: originals.EncodeLimit(expect)}, originals.Value{Text: originals.EncodeLimit(found)}); err != nil {
 		l.log.Warn("BMC limit not written", slog.Any("error", err))
 		return

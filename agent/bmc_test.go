@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"headroom/agent/config"
+	"headroom/agent/machine"
 	"headroom/agent/statedir"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -80,6 +81,87 @@ func TestWallFromTheBMC(t *testing.T) {
 	}
 	if _, err := os.Stat(l.state(statedir.JournalFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the journal is still there: %v", err)
+	}
+}
+
+// Lesson 12: the limit of a BMC outlives a reboot of its machine, so the value that powerd found before
+// is the original still, whichever way it goes back: by the next powerd when it ends, by
+// powerd limit restore while that one runs, and, where a powerd is dead and nothing reaches the
+// BMC, by a later one. No boot takes powerd's own limit for an original.
+func TestBMCLimitOverAReboot(t *testing.T) {
+	t.Parallel()
+	const found = 230 * units.Watt
+	restores := func(t *testing.T, cfg config.Config, kept int) {
+		t.Helper()
+		out, err := Restore(t.Context(), cfg, RestoreOptions{Force: true, Change: &headroomv1.Change{Actor: "op", RequestId: "r1"}})
+		if err != nil || len(out.Kept) != kept {
+			t.Errorf("%+v, %v; want %d kept", out, err, kept)
+		}
+	}
+	for name, door := range map[string]func(t *testing.T, l *lab, c *coordinator, cfg config.Config){
+		"the end of the next powerd": func(t *testing.T, _ *lab, c *coordinator, cfg config.Config) {
+			t.Helper()
+			r := run(t, cfg)
+			waitFor(t, "a lease is held again", func() bool { return c.lastHello().GetBootId()[:8] == "11111111" && c.acknowledged() })
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+		},
+		"limit restore of a running powerd": func(t *testing.T, _ *lab, c *coordinator, cfg config.Config) {
+			t.Helper()
+			run(t, cfg)
+			waitFor(t, "a lease is held again", func() bool { return c.lastHello().GetBootId()[:8] == "11111111" && c.acknowledged() })
+			restores(t, cfg, 0)
+		},
+		"limit restore without a powerd, then one that no longer keeps the limit": func(t *testing.T, l *lab, c *coordinator, cfg config.Config) {
+			t.Helper()
+			restores(t, cfg, 1)
+			if _, err := os.Stat(l.state(statedir.JournalFile)); err != nil {
+				t.Errorf("the journal is gone, and with it the BMC's original: %v", err)
+			}
+			cfg.IPMI.Limit = false
+			r := run(t, cfg)
+			waitFor(t, "a lease is held again", func() bool { return c.lastHello().GetBootId()[:8] == "11111111" && c.acknowledged() })
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, c := newLab(t), newCoordinator(t)
+			b, cfg := l.withBMC(t, l.config(c.addr))
+			cfg.IPMI.Limit = true
+			way, err := cfg.BMC()
+			if err != nil {
+				t.Fatal(err)
+			}
+			operator := ipmi.Start(way, nil)
+			if _, err := operator.SetLimit(t.Context(), found); err != nil {
+				t.Fatal(err)
+			}
+			operator.Close()
+			c.refuse = errors.New("not now")
+			r := run(t, cfg)
+			waitFor(t, "powerd's limit is in force", func() bool { p, on := b.Limit(); return on && p != found })
+			_ = r.stop() // not released: everything stays
+			if p, on := b.Limit(); !on || p == found {
+				t.Fatalf("%v, %v after a stop that was not released", p, on)
+			}
+			boot := filepath.Join(l.dir, "root", machine.BootIDFile)
+			if err := os.Chmod(boot, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			l.write(machine.BootIDFile, "11111111-2222-3333-4444-555555555555")
+			c.set(func() { c.refuse = nil })
+			door(t, l, c, cfg)
+			if p, on := b.Limit(); !on || p != found || b.Action() != byte(ipmi.ActionNone) {
+				t.Errorf("the BMC limits to %v (%v), action %#x; want the %v found before", p, on, b.Action(), found)
+			}
+			if _, err := os.Stat(l.state(statedir.JournalFile)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the journal is still there: %v", err)
+			}
+		})
 	}
 }
 

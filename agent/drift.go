@@ -100,7 +100,10 @@ func (d *driftWatch) look(now time.Duration, excess units.Power, known bool) {
 	if f := d.machine.Freq; f != nil && f.Used {
 		names := f.Drifted()
 		for _, policy := range names {
-			d.note(now, policy, fmt.Sprintf("the frequency ceiling of %s stands higher than it was written", strings.Join(names, ", ")))
+			d.tally.drift(now, policy, policy, period)
+		}
+		if len(names) > 0 {
+			d.say(now, fmt.Sprintf("the frequency ceiling of %s stands higher than it was written", health.Few(names)))
 		}
 	}
 	d.health.Warn(!known, "limit-unread",
@@ -161,7 +164,7 @@ func (d *driftWatch) unread() string {
 	if len(names) == 0 {
 		return "nothing was written yet"
 	}
-	return strings.Join(names, ", ")
+	return health.Few(names)
 }
 
 // note counts and reports a control with another value than powerd wrote.

@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childConfig) != "" {
 		os.Exit(childMain())
 	}
+	if dir := os.Getenv(wideRoot); dir != "" {
+		os.Exit(wideMain(dir))
+	}
 	os.Exit(leaks.Main(m, os.Stderr))
 }
 

@@ -86,8 +86,8 @@ func (h *hotplug) policies(f *machine.Frequency) {
 	if err != nil {
 		h.log.Debug("cpufreq policy scan failed", slog.Any("error", err))
 	}
-	for _, p := range added {
-		h.log.Info("cpufreq policy added", slog.String("policy", p.Name))
+	if len(added) > 0 {
+		h.log.Info("cpufreq policies added", slog.String("first", added[0].Name), slog.Int("policies", len(added)))
 	}
 	f.Follow()
 	h.tuner.followPolicies()

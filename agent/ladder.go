@@ -102,6 +102,7 @@ func (l *ladder) begin() error {
 			l.health.Warn(l.machine.RAPLInfo.State == capping.RungLocked, "bios-lock",
 				"package limits are locked by firmware: "+l.machine.RAPLInfo.Text+"; "+l.machine.Ladder.Why,
 				"remove the RAPL lock or cTDP in the BIOS setup; a frequency limit is less exact")
+			l.health.Warn(l.machine.FewFiles() != "", "few-files", l.machine.FewFiles(), machine.FilesHint)
 			l.log.Info("fail-safe cap written", slog.Float64("cap_w", l.control.bound().Cap.Watts()), slog.Float64("configured_w", l.cfg.Power.FailSafe.Watts()),
 				slog.Int64("after_ms", (instant().Boot-l.control.began).Milliseconds()), slog.Bool("adopted", !l.records.Own),
 				slog.String("rung", l.machine.Ladder.Use.String()), slog.String("why", l.machine.Ladder.Why))
@@ -126,6 +127,7 @@ const noRungCode = "no-rapl"
 // failed is the reason if the rung did not accept it.
 func (l *ladder) climb() (failed, err error) {
 	adopted := l.records.Journal != nil && !l.records.Own
+	l.machine.Hold()
 	switch err := l.save(); {
 	case errors.Is(err, originals.ErrUnread) && !adopted:
 		return err, nil
@@ -155,7 +157,7 @@ func (l *ladder) climb() (failed, err error) {
 
 // save stores the originals of all controls that may be written.
 func (l *ladder) save() error {
-	return l.records.Save(l.boot, distinct(l.machine.Controls(), readable(l.tuner.controls())))
+	return l.records.Save(l.boot, distinct(l.machine.Controls(), l.tuner.controls()))
 }
 
 // climbRAPL writes and verifies every field of every package.
@@ -207,6 +209,7 @@ func (l *ladder) stepDown(failed error) bool {
 		info.State = capping.RungLocked
 	}
 	l.machine.Choose()
+	l.machine.Hold()
 	if !l.machine.Capable() && adopted {
 		l.machine.Ladder, l.machine.RAPLInfo, l.machine.FreqInfo = before, infoRAPL, infoFreq
 		return false
@@ -233,12 +236,14 @@ func (l *ladder) undo() {
 // rung and configuration do not use. The present rung enforces the cap by now.
 func (l *ladder) tidy() {
 	patience := originals.SettleAll
+	var back []string
 	for _, c := range l.records.Journal.Controls {
 		if _, ever := l.records.Trail.Wrote(c.Path); !ever || !l.stale(c.Kind) {
 			continue
 		}
-		l.records.PutBackOne(c, "it is not needed any more", l.remote.PutBack(), &patience)
+		back = append(back, l.records.PutBackOne(c, l.remote.PutBack(), &patience))
 	}
+	l.records.LogPutBack("it is not needed any more", back)
 }
 
 // stale reports whether controls of the kind are unused by this process.

@@ -437,6 +437,7 @@ func TestRangesMoveAndAreClamped(t *testing.T) {
 	t.Parallel()
 	b := newStand(t, "xeon-1s")
 	b.put(packageDir+"constraint_0_max_power_uw", "50000000")
+	b.put(longLimit, "50000000") // a limit that was found above it would show that it is no bound
 	started(t, b)
 	b.turn(4)
 	if i, _ := b.n.health.Get("range-moved"); !strings.Contains(i.Text, "50.0 W") || !strings.Contains(b.log.String(), "code=range-moved ") {

@@ -75,6 +75,9 @@ type node struct {
 // saves or adopts the originals, and writes the fail-safe cap.
 func start(cfg config.Config, log *slog.Logger, d statedir.Disk) (*node, error) {
 	began := instant().Boot
+	if err := machine.CheckFiles(); err != nil {
+		return nil, err
+	}
 	file, err := statedir.Lock(cfg.StateDir)
 	if err != nil {
 		return nil, err
@@ -149,6 +152,7 @@ func (n *node) boot() error {
 	if err := n.ladder.begin(); err != nil {
 		return errors.Join(err, n.close())
 	}
+	n.heat.Open(n.root)
 	return nil
 }
 
@@ -197,7 +201,7 @@ func (n *node) open() error {
 	memory.FailSafe = min(memory.FailSafe, n.cfg.Power.FailSafe)
 	n.exchange.fresh = fresh
 	n.lease = lease.NewNode(id.Process, memory.Memory, instant())
-	n.heat = heat.Open(n.root, n.cfg, n.log)
+	n.heat = heat.New(n.cfg, n.log)
 	n.remote.Open(n.root, n.dial)
 	n.attach(id)
 	n.brake.recall(memory, signers)

@@ -7,83 +7,59 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/agent/records"
 	"headroom/agent/statedir"
+	"headroom/internal/durable/durabletest"
 	"headroom/units"
 )
 
-// forgetful is a state directory that knows what a power cut would leave of it.
-type forgetful struct {
-	statedir.Disk
-	mu   sync.Mutex
-	kept map[string][]byte
+// onDisk is the lab's state directory on a disk that forgets at a power cut what was not
+// synced, with what an earlier powerd remembered.
+func (l *lab) onDisk(cfg config.Config) (statedir.OS, *durabletest.Disk) {
+	l.t.Helper()
+	disk := durabletest.New()
+	d := statedir.OS{Dir: cfg.StateDir, FS: disk}
+	data, err := os.ReadFile(l.state(statedir.MemoryFile))
+	if err = errors.Join(err, d.Durable(statedir.MemoryFile, data)); err != nil {
+		l.t.Fatal(err)
+	}
+	return d, disk
 }
 
-func newForgetful(dir string) *forgetful {
-	d := &forgetful{Disk: statedir.OS{Dir: dir}, kept: map[string][]byte{}}
-	for _, name := range []string{statedir.MemoryFile, statedir.JournalFile} { // from before
-		if data, err := d.Disk.Read(name); err == nil {
-			d.kept[name] = data
+// survives judges what a power cut leaves now: the original of every control that has another
+// value than before, and the newest stamp that was acknowledged.
+func (l *lab) survives(cfg config.Config, disk *durabletest.Disk, before map[string]int64, acknowledged uint64) (changed bool) {
+	l.t.Helper()
+	now := l.controls()
+	for i, left := range disk.Survivors() {
+		d := statedir.OS{Dir: cfg.StateDir, FS: left}
+		saved := originalsIn(l.t, d)
+		for name, v := range now {
+			original, ok := saved[name]
+			if changed = changed || v != before[name]; v != before[name] && (!ok || original != before[name]) {
+				l.t.Errorf("outcome %d: %s was %d, is %d; a power cut leaves a journal that says %d (%v)", i, name, before[name], v, original, ok)
+			}
+		}
+		m, _, err := records.LoadState(d, cfg.Power.Floor)
+		if err != nil || m.Highest.Seq < acknowledged {
+			l.t.Errorf("outcome %d: acknowledged sequence %d; a power cut leaves %+v, %v", i, acknowledged, m, err)
 		}
 	}
-	return d
+	return changed
 }
-
-func (d *forgetful) Durable(name string, data []byte) error {
-	err := d.Disk.Durable(name, data)
-	if err == nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.kept[name] = bytes.Clone(data)
-	}
-	return err
-}
-
-// Replace leaves what was kept: a power cut may undo it.
-func (d *forgetful) Replace(name string, data []byte) error { return d.Disk.Replace(name, data) }
-
-func (d *forgetful) Remove(name string) error {
-	err := d.Disk.Remove(name)
-	if err == nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.kept, name)
-	}
-	return err
-}
-
-// after is the state directory as a power cut leaves it.
-func (d *forgetful) after() remains {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return maps.Clone(d.kept)
-}
-
-// remains is a state directory after a power cut, to be read only.
-type remains map[string][]byte
-
-func (r remains) Read(name string) ([]byte, error) {
-	data, ok := r[name]
-	if !ok {
-		return nil, fs.ErrNotExist
-	}
-	return data, nil
-}
-
-func (remains) Durable(string, []byte) error { return errors.ErrUnsupported }
-func (remains) Replace(string, []byte) error { return errors.ErrUnsupported }
-func (remains) Remove(string) error          { return errors.ErrUnsupported }
 
 // originalsIn are the original values that a journal keeps of the lab's controls, by name.
 func originalsIn(t *testing.T, d statedir.Disk) map[string]int64 {
@@ -107,33 +83,72 @@ func TestPowerCutTakesNothingThatCounts(t *testing.T) {
 	l, c := newLab(t), newCoordinator(t)
 	before := l.controls()
 	cfg := l.config(c.addr)
-	d := newForgetful(cfg.StateDir)
+	d, disk := l.onDisk(cfg)
 	stop := runOn(t, cfg, d)
 	changed := false
 	for _, watts := range []units.Power{190, 120, 170, 110} {
 		seq := c.grant(t, watts*units.Watt)
 		waitFor(t, "it is acknowledged", c.acknowledged)
-		now := d.after()
-		saved := originalsIn(t, now)
-		for name, v := range l.controls() {
-			original, ok := saved[name]
-			if changed = changed || v != before[name]; v != before[name] && (!ok || original != before[name]) {
-				t.Errorf("%s was %d, is %d; a power cut leaves a journal that says %d (%v)", name, before[name], v, original, ok)
-			}
-		}
-		m, _, err := records.LoadState(now, cfg.Power.Floor)
-		if err != nil || m.Highest.Seq < seq || m.FailSafe != 95*units.Watt {
-			t.Errorf("acknowledged sequence %d; a power cut leaves %+v, %v", seq, m, err)
-		}
+		changed = l.survives(cfg, disk, before, seq) || changed
 	}
 	if !changed {
 		t.Error("nothing was changed: the test sees nothing")
 	}
 	c.set(func() { c.refuse = nil })
 	stop()
-	if _, err := d.after().Read(statedir.JournalFile); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the originals are back, and a power cut brings their journal back: %v", err)
+	for i, left := range disk.Survivors() {
+		if len(originalsIn(t, statedir.OS{Dir: cfg.StateDir, FS: left})) > 0 {
+			t.Errorf("outcome %d: the originals are back, and a power cut brings their journal back", i)
+		}
 	}
+}
+
+// The same with the disk dead from each of its calls on: powerd goes on, or ends, and changes
+// nothing whose original is not safe.
+func TestDiskDiesAtEveryCall(t *testing.T) {
+	t.Parallel()
+	var changed atomic.Int64
+	const calls = 24
+	t.Run("from", func(t *testing.T) {
+		for after := range calls {
+			t.Run(fmt.Sprintf("call %d on", after), func(t *testing.T) {
+				t.Parallel()
+				if diskDies(t, after) {
+					changed.Add(1)
+				}
+			})
+		}
+	})
+	if changed.Load() < calls/3 {
+		t.Errorf("a control was changed in %d of %d runs: the test sees little", changed.Load(), calls)
+	}
+}
+
+// diskDies reports whether any control was changed all the same.
+func diskDies(t *testing.T, after int) (changed bool) {
+	t.Helper()
+	l, c := newLab(t), newCoordinator(t)
+	c.refuse = errors.New("not now")
+	before := l.controls()
+	cfg := l.config(c.addr)
+	d, disk := l.onDisk(cfg)
+	disk.CutAfter(after)
+	n, err := start(cfg, testLog(t), d)
+	if err != nil { // it could not even save what it found
+		return l.survives(cfg, disk, before, 0)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	c.grant(t, 120*units.Watt)
+	waitFor(t, "some heartbeats", func() bool { return len(c.beatsSeen()) > 2 })
+	cancel()
+	<-ended // with an error or without: the disk is dead
+	applied := uint64(0)
+	for _, h := range c.beatsSeen() {
+		applied = max(applied, h.GetHolding().GetApplied().GetSeq())
+	}
+	return l.survives(cfg, disk, before, applied)
 }
 
 // After a power cut held.json may be missing, empty, cut short or older than what the node

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"headroom/agent/config"
@@ -73,13 +72,15 @@ type tuner struct {
 	files   *sysfs.Files
 	freq    *machine.Frequency // nil: there are no policies
 
-	inUse  bool             // any of it is configured
-	knobs  []*knob          // the turbo switch first
-	closed map[string]error // reason why a policy, or "" for the machine, has no knob
-	noEPP  error            // reason why no preference may be written
-	turbo  *dvfs.Turbo
-	hands  []io.Closer
+	inUse    bool    // any of it is configured
+	knobs    []*knob // the turbo switch first
+	byPolicy map[*dvfs.Policy]*knob
+	closed   map[string]error // reason why a policy, or "" for the machine, has no knob
+	noEPP    error            // reason why no preference may be written
+	turbo    *dvfs.Turbo
+	hands    []io.Closer
 
+	back      []string      // what was restored in this step
 	sprinting bool          // when it was last brought about
 	due       time.Duration // of the next look
 	driftAt   time.Duration // last drift seen
@@ -91,7 +92,7 @@ func (t *tuner) open(m *machine.Machine) {
 	if !t.cfg.Enforce || !t.cfg.Frequency.Used() {
 		return
 	}
-	t.inUse, t.closed = true, map[string]error{}
+	t.inUse, t.closed, t.byPolicy = true, map[string]error{}, map[*dvfs.Policy]*knob{}
 	if why := t.cfg.Controls.Denied([]string{config.EPPName}); why != "" {
 		t.noEPP = config.DeniedError{Why: why}
 	}
@@ -146,7 +147,7 @@ func (t *tuner) followPolicies() {
 		return
 	}
 	for _, p := range t.freq.Set.Policies() {
-		if slices.ContainsFunc(t.knobs, func(k *knob) bool { return k.policy == p }) {
+		if t.byPolicy[p] != nil {
 			continue
 		}
 		if t.noEPP != nil {
@@ -161,14 +162,15 @@ func (t *tuner) followPolicies() {
 		delete(t.closed, p.Name)
 		k := hand.Knob()
 		t.hands = append(t.hands, hand)
-		t.knobs = append(t.knobs, &knob{
+		t.byPolicy[p] = &knob{
 			Control: originals.FileControl(k.Control, k.Label, originals.Preference), policy: p,
 			set: func(v int64) (int64, error) {
 				got, err := hand.Set(dvfs.EPP(v))
 				return int64(got), err
 			},
 			wish: t.cfg.Frequency.WantedPreference,
-		})
+		}
+		t.knobs = append(t.knobs, t.byPolicy[p])
 	}
 }
 
@@ -181,6 +183,9 @@ func (t *tuner) controls() []originals.Control {
 	}
 	if t.turbo != nil && t.freq != nil && t.freq.Ceilings != nil {
 		all = append(all, t.freq.Controls()...)
+	}
+	for i := range all {
+		all[i].Optional = true // the cap does not need it
 	}
 	return all
 }
@@ -208,17 +213,21 @@ func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
 	if !saved {
 		t.due = now + beat // the journal is under way
 	}
-	said := map[string][]string{}
+	said := map[string][]*knob{} // by state, the numbers of policies left out
 	for _, k := range t.knobs {
 		was := k.state
 		moved = t.turn(now, k, saved) || moved
 		if k.state != was {
-			said[k.words()] = append(said[k.words()], k.Label)
+			like := originals.Unnumbered(k.words())
+			said[like] = append(said[like], k)
 		}
 	}
-	for _, words := range slices.Sorted(maps.Keys(said)) {
-		t.log.Info("energy preference or turbo written", slog.String("state", words), slog.String("controls", strings.Join(said[words], ", ")))
+	for _, like := range slices.Sorted(maps.Keys(said)) {
+		k, more := said[like][0], len(said[like])-1
+		t.log.Info("energy preference or turbo written", slog.String("state", k.words()), slog.String("control", k.Label), slog.Int("more", more))
 	}
+	t.records.LogPutBack("it is wished for no more", t.back)
+	t.back = nil
 	t.say(now)
 	return moved
 }
@@ -328,7 +337,7 @@ func (t *tuner) putBack(k *knob) {
 		return
 	}
 	patience := originals.SettleAll
-	t.records.PutBackOne(t.records.Journal.Controls[i], "it is wished for no more", t.remote.PutBack(), &patience)
+	t.back = append(t.back, t.records.PutBackOne(t.records.Journal.Controls[i], t.remote.PutBack(), &patience))
 	_ = k.look() // as above
 }
 
@@ -378,22 +387,11 @@ func (t *tuner) say(now time.Duration) {
 		drift = drift || k.state == knobDrift
 	}
 	t.health.Warn(len(refused) > 0, "tuning-refused",
-		"not accepted (the cap is still enforced): "+few(refused),
+		"not accepted (the cap is still enforced): "+health.Few(refused),
 		"powerd freq list shows what the driver supports; or remove frequency: from powerd.yaml")
 	if at := t.driftAt; !drift && (at == 0 || now-at > driftShown) {
 		t.health.Clear(tuningDriftCode)
 	}
-}
-
-// few returns the first text and the number of the others.
-func few(texts []string) string {
-	switch len(texts) {
-	case 0:
-		return ""
-	case 1:
-		return texts[0]
-	}
-	return fmt.Sprintf("%s (and %d more)", texts[0], len(texts)-1)
 }
 
 // closedAs returns the state of a knob that could not be opened.
@@ -428,8 +426,13 @@ func (t *tuner) close() error {
 
 // distinct returns all, plus those of more that it lacks.
 func distinct(all, more []originals.Control) []originals.Control {
+	known := map[string]bool{}
+	for _, c := range all {
+		known[c.Path] = true
+	}
 	for _, c := range more {
-		if !slices.ContainsFunc(all, func(a originals.Control) bool { return a.Path == c.Path }) {
+		if !known[c.Path] {
+			known[c.Path] = true
 			all = append(all, c)
 		}
 	}

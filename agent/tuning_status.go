@@ -20,10 +20,8 @@ func (t *tuner) preferenceRow(row *headroomv1.PolicyStatus, p *dvfs.Policy, hold
 		if err := t.closed[p.Name]; err != nil {
 			row.EppState, row.EppText = closedAs(err), err.Error()
 		}
-		for _, k := range t.knobs {
-			if k.policy == p && k.state != "" {
-				row.EppState, row.EppText, row.EppRequested = k.state, k.text, k.requested()
-			}
+		if k := t.byPolicy[p]; k != nil && k.state != "" {
+			row.EppState, row.EppText, row.EppRequested = k.state, k.text, k.requested()
 		}
 	}
 }

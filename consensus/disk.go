@@ -10,8 +10,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
-	walfs "github.com/hashicorp/raft-wal/fs"
-	walsegment "github.com/hashicorp/raft-wal/segment"
 	"golang.org/x/sys/unix"
 
 	"headroom/internal/cli"
@@ -99,8 +97,7 @@ func openDisk(cfg Config) (*Stores, func() error, error) {
 	}
 	var log *wal.WAL
 	err := caught(func() (err error) {
-		log, err = wal.Open(dir, wal.WithSegmentSize(segmentBytes), wal.WithLogger(newLogger(cfg.Logger)),
-			wal.WithSegmentFiler(walsegment.NewFiler(dir, privateFS{walfs.New()})))
+		log, err = wal.Open(dir, wal.WithSegmentSize(segmentBytes), wal.WithLogger(newLogger(cfg.Logger)))
 		return err
 	})
 	if err != nil {
@@ -111,12 +108,11 @@ func openDisk(cfg Config) (*Stores, func() error, error) {
 		_ = log.Close()
 		return nil, nil, fmt.Errorf("consensus: open snapshots in %s: %w", cfg.Dir, err)
 	}
-	folder := filepath.Join(cfg.Dir, "snapshots")
-	if err := errors.Join(private(dir), private(folder)); err != nil {
+	if err := errors.Join(private(dir), private(filepath.Join(cfg.Dir, "snapshots"))); err != nil {
 		_ = log.Close()
 		return nil, nil, err
 	}
-	return &Stores{Log: log, Stable: log, Snapshots: privateSnapshots{snaps, folder}}, log.Close, nil
+	return &Stores{Log: log, Stable: log, Snapshots: snaps}, log.Close, nil
 }
 
 // found writes the first configuration where there is no state yet, and

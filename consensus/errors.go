@@ -36,9 +36,6 @@ var errLogLost = errors.New("the log lacks what this server has acknowledged")
 // errUnreadable means that the machine cannot read what is in the log or in a snapshot.
 var errUnreadable = errors.New("the state cannot be read")
 
-// errNewerMark means that a newer version wrote what was acknowledged.
-var errNewerMark = errors.New("written by a newer version")
-
 // ErrInUse means that another process holds the directory.
 var ErrInUse = errors.New("the directory is in use by another process")
 

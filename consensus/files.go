@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 
-	"github.com/hashicorp/raft"
-	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	walsegment "github.com/hashicorp/raft-wal/segment"
 	waltypes "github.com/hashicorp/raft-wal/types"
@@ -76,7 +74,7 @@ func readList(log string) (segments []waltypes.SegmentInfo, err error) {
 		var db metadb.BoltMetaDB
 		state, err := db.Load(log)
 		segments = state.Segments
-		for _, key := range []string{keyServer, keyFounders, keyOrigin, keyTerm, keyVoteTerm, keyVoteCandidate} {
+		for _, key := range []string{keyServer, keyFounders, keyOrigin, keyTerm, keyVoteTerm} {
 			if err == nil {
 				_, err = db.GetStable([]byte(key))
 			}
@@ -110,62 +108,24 @@ func checkSize(dir, path string, s waltypes.SegmentInfo) error {
 	return damaged(dir, fmt.Sprintf("%s has %d bytes and was made with %d: it was cut short", path, info.Size(), s.SizeLimit), errCorrupt)
 }
 
-// private takes the rights of others away from the files below dir.
+// private takes the rights of others away from dir and the files below it, which older versions have
+// made. New ones are made for their owner by the umask of the process.
 func private(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil // raft removes old snapshots meanwhile
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("consensus: %w", err)
+	}
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && (d.IsDir() || d.Type().IsRegular()) {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
+				err = root.Chmod(path, info.Mode().Perm()&0o700)
 			}
-			return err
 		}
-		info, err := d.Info()
-		if err != nil || info.Mode().Perm()&0o077 == 0 || !d.IsDir() && !d.Type().IsRegular() {
-			return nil //nolint:nilerr // removed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // raft removes old snapshots meanwhile
+			return nil
 		}
-		if err := os.Chmod(path, info.Mode().Perm()&0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("consensus: %w", err)
-		}
-		return nil
+		return err
 	})
+	return errors.Join(err, root.Close())
 }
-
-// privateFS makes segments for their owner only.
-type privateFS struct{ *walfs.FS }
-
-// Create implements raft-wal's VFS.
-func (p privateFS) Create(dir, name string, size uint64) (waltypes.WritableFile, error) {
-	f, err := p.FS.Create(dir, name, size)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// privateSnapshots makes snapshots for their owner only.
-type privateSnapshots struct {
-	raft.SnapshotStore
-	dir string
-}
-
-// Create implements raft.SnapshotStore.
-func (p privateSnapshots) Create(
-	version raft.SnapshotVersion, index, term uint64, servers raft.Configuration, serversIndex uint64, trans raft.Transport,
-) (raft.SnapshotSink, error) {
-	s, err := p.SnapshotStore.Create(version, index, term, servers, serversIndex, trans)
-	if err != nil {
-		return nil, err
-	}
-	return privateSink{s, p.dir}, nil
-}
-
-type privateSink struct {
-	raft.SnapshotSink
-	dir string
-}
-
-// Close implements raft.SnapshotSink.
-func (s privateSink) Close() error { return errors.Join(private(s.dir), s.SnapshotSink.Close()) }

@@ -66,7 +66,7 @@ func newGroup(cfg Config, trans *transport, notify <-chan bool) *Group {
 		cfg: cfg, log: cfg.Logger, trans: trans, notify: notify,
 		ready: make(chan struct{}), stop: make(chan struct{}), dead: make(chan struct{}),
 	}
-	g.wire = &tripwire{end: g.fail, cut: make(chan struct{})}
+	g.wire = &tripwire{end: g.fail}
 	g.guard = &guard{wire: g.wire, deadline: cfg.WriteDeadline}
 	return g
 }
@@ -232,7 +232,7 @@ func (g *Group) ProposeIn(ctx context.Context, term uint64, data []byte) (any, e
 			result <- f.Response()
 		}
 		if err == nil && !g.routine(data) {
-			err = g.marked()
+			err = g.mark.keep()
 		}
 		return err
 	})
@@ -248,14 +248,6 @@ func (g *Group) ProposeIn(ctx context.Context, term uint64, data []byte) (any, e
 
 // routine reports whether an entry is answered before it is marked.
 func (g *Group) routine(data []byte) bool { return g.cfg.Routine != nil && g.cfg.Routine(data) }
-
-// marked waits until everything in this server's log is marked.
-func (g *Group) marked() error {
-	if !g.mark.keep() {
-		return errDead
-	}
-	return nil
-}
 
 func (g *Group) propose(err error) error {
 	return fmt.Errorf("consensus: propose on %s: %w", g.cfg.ID, err)
@@ -383,25 +375,25 @@ func (g *Group) Close() error {
 // it stops, and then stops raft.
 func (g *Group) stopRaft() error {
 	if !g.wire.tripped.Load() {
-		_ = within(closeTimeout, g.calls.Wait)
+		_ = within(g.calls.Wait)
 	}
-	ended := within(closeTimeout, func() { _ = g.raft.Shutdown().Error() })
+	ended := within(func() { _ = g.raft.Shutdown().Error() })
 	g.trans.cut()
-	ended = within(closeTimeout, g.trans.pump.Wait) && ended
+	ended = within(g.trans.pump.Wait) && ended
 	if !ended {
 		return fmt.Errorf("consensus: close %s: a write has not returned: %w", g.cfg.ID, ErrWriteDeadline)
 	}
 	return nil
 }
 
-// within reports whether f returned in time; otherwise f continues to run.
-func within(limit time.Duration, f func()) bool {
+// within reports whether f returned within closeTimeout; otherwise f continues to run.
+func within(f func()) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f()
 	}()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:

@@ -15,17 +15,13 @@ import (
 type tripwire struct {
 	once    sync.Once
 	tripped atomic.Bool
-	cut     chan struct{} // closed when it has tripped
 	// end closes the transport and then ends the process.
 	end func(error)
 }
 
 func (t *tripwire) trip(err error) {
 	t.tripped.Store(true)
-	t.once.Do(func() {
-		close(t.cut)
-		t.end(err)
-	})
+	t.once.Do(func() { t.end(err) })
 }
 
 // guard watches every write. raft on its own keeps a leader whose disk hangs,
@@ -95,13 +91,13 @@ func (l guardedLog) StoreLogs(logs []*raft.Log) error {
 		return err
 	}
 	last := logs[len(logs)-1]
-	l.mark.set(func(a *Acknowledged) { a.ends(last) })
+	l.mark.set(func(a *Acknowledged) { *a = a.ending(last) })
 	switch {
 	case !slices.ContainsFunc(logs, func(e *raft.Log) bool { return !l.routine(e) }):
 	case l.leads(last.Term):
-		l.mark.hasten()
+		go func() { _ = l.mark.keep() }()
 	default:
-		l.keep()
+		return l.mark.keep()
 	}
 	return nil
 }
@@ -118,8 +114,10 @@ func (l guardedLog) DeleteRange(first, last uint64) error {
 		if err != nil {
 			return err
 		}
-		l.mark.set(func(a *Acknowledged) { a.ends(&before) })
-		l.keep()
+		l.mark.set(func(a *Acknowledged) { *a = a.ending(&before) })
+		if err := l.mark.keep(); err != nil {
+			return err
+		}
 	}
 	return l.guard.do("cut the log", func() error { return l.LogStore.DeleteRange(first, last) })
 }
@@ -132,13 +130,6 @@ func (l guardedLog) before(first uint64) (raft.Log, error) {
 		return e, nil
 	}
 	return raft.Log{Type: raft.LogNoop, Index: index, Term: term}, err
-}
-
-// keep waits for the mark. Where there will be none, the goroutine goes no further.
-func (l guardedLog) keep() {
-	if !l.mark.keep() {
-		l.guard.halt()
-	}
 }
 
 // GetLog reads one entry. Once raft runs, a damaged one trips the wire: raft

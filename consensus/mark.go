@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -26,7 +25,7 @@ import (
 //
 // The mark never says more than the log holds: an entry is appended first and marked after. Ticks
 // are marked once a second; the vote and entries that hold anything else are marked before they
-// are acknowledged. Docs/adr/0022 explains why, and what it costs.
+// are acknowledged. docs/adr/0022 explains why, and what it costs.
 
 const (
 	// markFile is the mark's name in the server's directory.
@@ -40,11 +39,8 @@ const (
 	markEvery = time.Second
 )
 
-// raft's own keys of the vote.
-const (
-	keyVoteTerm      = "LastVoteTerm"
-	keyVoteCandidate = "LastVoteCand"
-)
+// keyVoteTerm is raft's own key of the last term with a vote.
+const keyVoteTerm = "LastVoteTerm"
 
 // Acknowledged is what a mark says.
 type Acknowledged struct {
@@ -56,10 +52,9 @@ type Acknowledged struct {
 	Origin string `json:"origin,omitempty"`
 	// Incarnation is the highest of the cluster.
 	Incarnation uint64 `json:"incarnation,omitempty"`
-	// Term is raft's current term; Voted is the last term with a vote, for Candidate.
-	Term      uint64 `json:"term"`
-	Voted     uint64 `json:"voted,omitempty"`
-	Candidate []byte `json:"candidate,omitempty"`
+	// Term is raft's current term; Voted is the last term in which this server has voted.
+	Term  uint64 `json:"term"`
+	Voted uint64 `json:"voted,omitempty"`
 	// Entry is the end of the log, EntryTerm its term.
 	Entry     uint64 `json:"entry"`
 	EntryTerm uint64 `json:"entry_term"`
@@ -68,8 +63,8 @@ type Acknowledged struct {
 	Sum     uint32 `json:"sum,omitempty"`
 }
 
-// ends makes an entry the end of the log.
-func (a *Acknowledged) ends(e *raft.Log) {
+// ending is a with an entry as the end of the log.
+func (a Acknowledged) ending(e *raft.Log) Acknowledged {
 	a.Entry, a.EntryTerm = e.Index, e.Term
 	switch {
 	case e.Type == raft.LogCommand:
@@ -77,6 +72,7 @@ func (a *Acknowledged) ends(e *raft.Log) {
 	case a.Command >= e.Index:
 		a.Command, a.Sum = 0, 0 // it was cut off
 	}
+	return a
 }
 
 // behind reports whether a log that ends with this entry lacks acknowledged ones. Of two logs,
@@ -90,16 +86,14 @@ type mark struct {
 	file  durable.File
 	guard *guard
 	// fill adds what only the others know: origin and incarnation.
-	fill func(*Acknowledged)
+	fill        func(*Acknowledged)
+	stop, ended chan struct{}
 
-	mu          sync.Mutex
-	want        Acknowledged
-	asked, kept uint64        // number of changes, and how many of them are on disk
-	round       chan struct{} // closed and replaced when kept rises
-	hurry       chan struct{}
-	stop        chan struct{}
-	ended       chan struct{}
-	closed      sync.Once
+	writing sync.Mutex // one write at a time; whoever waited for it finds its change written
+	mu      sync.Mutex
+	want    Acknowledged
+	asked   uint64 // number of changes
+	kept    uint64 // how many of them are on disk
 }
 
 // openMark opens the file for writing, and makes it durable where it is new.
@@ -117,12 +111,23 @@ func openMark(fsys durable.FS, dir string, begin Acknowledged, g *guard, fill fu
 	if err != nil {
 		return nil, fmt.Errorf("consensus: open %s: %w", path, err)
 	}
-	m := &mark{
-		file: f, guard: g, fill: fill, want: begin,
-		round: make(chan struct{}), hurry: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
-	}
+	m := &mark{file: f, guard: g, fill: fill, want: begin, stop: make(chan struct{}), ended: make(chan struct{})}
 	go m.work()
 	return m, nil
+}
+
+// work writes once a second, and at the end.
+func (m *mark) work() {
+	defer close(m.ended)
+	tick := time.NewTicker(markEvery)
+	defer tick.Stop()
+	for stopped := false; !stopped; _ = m.keep() {
+		select {
+		case <-tick.C:
+		case <-m.stop:
+			stopped = true
+		}
+	}
 }
 
 // set changes what is to be marked, and does not wait.
@@ -136,75 +141,32 @@ func (m *mark) set(change func(*Acknowledged)) {
 	m.asked++
 }
 
-// hasten has what was set written at once, without waiting.
-func (m *mark) hasten() {
-	if m == nil {
-		return
-	}
-	select {
-	case m.hurry <- struct{}{}:
-	default:
-	}
-}
-
-// keep waits until everything that was set before is on disk. It returns false if the mark
-// ends before.
-func (m *mark) keep() bool {
-	if m == nil {
-		return true
-	}
+// wanted is what is to be written next, and the number of changes in it; false if nothing.
+func (m *mark) wanted(since uint64) (Acknowledged, uint64, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for asked := m.asked; m.kept < asked; {
-		round := m.round
-		m.mu.Unlock()
-		m.hasten()
-		ended := false
-		select {
-		case <-round:
-		case <-m.guard.wire.cut:
-			ended = true
-		case <-m.ended:
-			ended = true
-		}
-		m.mu.Lock()
-		if ended {
-			return m.kept >= asked
-		}
-	}
-	return true
-}
-
-// work writes until stop is closed, and once more then.
-func (m *mark) work() {
-	defer close(m.ended)
-	tick := time.NewTicker(markEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-m.hurry:
-		case <-m.stop:
-			m.write()
-			return
-		}
-		if !m.write() {
-			return
-		}
-	}
-}
-
-// write writes what is wanted now. The log's own deadline and rule hold: a disk that fails or
-// hangs ends the server.
-func (m *mark) write() bool {
-	m.mu.Lock()
-	if m.kept == m.asked {
-		m.mu.Unlock()
-		return true
+	if m.kept >= since {
+		return m.want, m.kept, false
 	}
 	m.want.Serial++
-	want, asked := m.want, m.asked
+	return m.want, m.asked, true
+}
+
+// keep returns when everything that was set before is on disk. The log's own deadline and rule
+// hold: a disk that fails or hangs ends the server.
+func (m *mark) keep() error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	since := m.asked
 	m.mu.Unlock()
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	want, asked, dirty := m.wanted(since)
+	if !dirty {
+		return nil
+	}
 	m.fill(&want)
 	err := m.guard.do("store what was acknowledged", func() error {
 		if _, err := m.file.WriteAt(want.slot(), int64(want.Serial%2)*markSlot); err != nil {
@@ -212,16 +174,33 @@ func (m *mark) write() bool {
 		}
 		return m.file.Sync()
 	})
-	if err != nil {
-		m.guard.wire.trip(err)
-		return false
+	if err == nil {
+		m.mu.Lock()
+		m.kept = asked
+		m.mu.Unlock()
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.kept = asked
-	close(m.round)
-	m.round = make(chan struct{})
-	return true
+	return err
+}
+
+// markedStable is a store of term and vote whose votes are marked before they are given.
+type markedStable struct {
+	guardedStable
+	mark *mark
+}
+
+// SetUint64 stores a number.
+func (s markedStable) SetUint64(key []byte, val uint64) error {
+	if err := s.guardedStable.SetUint64(key, val); err != nil {
+		return err
+	}
+	switch string(key) {
+	case keyTerm:
+		s.mark.set(func(a *Acknowledged) { a.Term = val })
+	case keyVoteTerm:
+		s.mark.set(func(a *Acknowledged) { a.Voted = val })
+		return s.mark.keep()
+	}
+	return nil
 }
 
 // identify adds to the mark what only the group knows.
@@ -253,45 +232,13 @@ func (g *Group) leadsIn(term uint64) bool {
 	return r != nil && r.term == term
 }
 
-// markedStable is a store of term and vote whose votes are marked before they are given.
-type markedStable struct {
-	guardedStable
-	mark *mark
-}
-
-// Set stores a value.
-func (s markedStable) Set(key, val []byte) error {
-	if err := s.guardedStable.Set(key, val); err != nil || string(key) != keyVoteCandidate {
-		return err
-	}
-	s.mark.set(func(a *Acknowledged) { a.Candidate = bytes.Clone(val) })
-	if !s.mark.keep() {
-		s.guard.halt()
-	}
-	return nil
-}
-
-// SetUint64 stores a number.
-func (s markedStable) SetUint64(key []byte, val uint64) error {
-	if err := s.guardedStable.SetUint64(key, val); err != nil {
-		return err
-	}
-	switch string(key) {
-	case keyTerm:
-		s.mark.set(func(a *Acknowledged) { a.Term = val })
-	case keyVoteTerm:
-		s.mark.set(func(a *Acknowledged) { a.Voted = val })
-	}
-	return nil
-}
-
 // close writes what is left, for at most closeTimeout.
 func (m *mark) close() error {
 	if m == nil {
 		return nil
 	}
-	m.closed.Do(func() { close(m.stop) })
-	if !within(closeTimeout, func() { <-m.ended }) {
+	close(m.stop)
+	if !within(func() { <-m.ended }) {
 		return fmt.Errorf("consensus: close the mark: %w", ErrWriteDeadline)
 	}
 	return m.file.Close()
@@ -366,16 +313,14 @@ func checkMark(cfg Config, stores *Stores) (Acknowledged, error) {
 	if a.Server != cfg.ID {
 		return begin, cfg.foreign("the file "+markFile, a.Server)
 	}
-	why, err := a.missing(stores)
-	switch {
-	case err != nil:
-		return begin, err
-	case why == nil:
-		return a, nil
-	case errors.Is(why, errNewerMark):
-		return begin, cfg.unreadable(fmt.Errorf("%s: %w", markFile, why))
+	if a.Format > markFormat {
+		return begin, cfg.unreadable(fmt.Errorf("%s has format %d, this is version %s with format %d", markFile, a.Format, cli.Version, markFormat))
 	}
-	return begin, cfg.lost(why.Error(), why)
+	why, err := a.missing(stores)
+	if err == nil && why != nil {
+		err = cfg.lost(why.Error(), why)
+	}
+	return a, err
 }
 
 // checkSnapshotsOnly refuses, where no mark is, snapshots whose log is gone: no server writes a
@@ -397,9 +342,6 @@ func (c Config) checkSnapshotsOnly(stores *Stores) error {
 
 // missing says what a log lacks of what was acknowledged; nil if nothing.
 func (a Acknowledged) missing(stores *Stores) (why, err error) {
-	if a.Format > markFormat {
-		return fmt.Errorf("%w: format %d, this is version %s with format %d", errNewerMark, a.Format, cli.Version, markFormat), nil
-	}
 	term, index, err := lastEntry(stores)
 	if err != nil {
 		return nil, err
@@ -414,41 +356,23 @@ func (a Acknowledged) missing(stores *Stores) (why, err error) {
 	if a.Origin != "" && a.Origin != origin {
 		return fmt.Errorf("the file %s belongs to a log of another origin (%s, not %s): %w", markFile, a.Origin, cmp.Or(origin, "none"), errForeignLog), nil
 	}
-	if why, err := a.missingVote(stores.Stable); why != nil || err != nil {
-		return why, err
-	}
-	return a.differs(stores.Log)
-}
-
-// missingVote compares term and vote: a server that forgot its vote could vote twice in a term.
-func (a Acknowledged) missingVote(stable raft.StableStore) (why, err error) {
-	var of [2]uint64
-	for i, key := range []string{keyTerm, keyVoteTerm} {
-		if of[i], err = stable.GetUint64([]byte(key)); err != nil && !isNotFound(err) {
+	// A server that forgot its vote could vote twice in a term.
+	for key, at := range map[string]uint64{keyTerm: a.Term, keyVoteTerm: a.Voted} {
+		stored, err := stores.Stable.GetUint64([]byte(key))
+		if err != nil && !isNotFound(err) {
 			return nil, fmt.Errorf("consensus: read %s: %w", key, err)
 		}
+		if stored < at {
+			return fmt.Errorf("%w: its %s is %d, and this server has answered in term %d", errLogLost, key, stored, at), nil
+		}
 	}
-	if of[0] < a.Term {
-		return fmt.Errorf("%w: it is in term %d, and this server has answered in term %d", errLogLost, of[0], a.Term), nil
+	// Another server's log, or another cluster's, has another entry where the acknowledged one was.
+	first, last, err := logRange(stores)
+	if err != nil || a.Command < max(first, 1) || a.Command > last {
+		return nil, err
 	}
-	if of[1] < a.Voted {
-		return fmt.Errorf("%w: its last vote is of term %d, and this server has voted in term %d", errLogLost, of[1], a.Voted), nil
-	}
-	return nil, nil
-}
-
-// differs finds a log that has another entry where the acknowledged one was: another server's, or
-// another cluster's.
-func (a Acknowledged) differs(log raft.LogStore) (why, err error) {
 	var e raft.Log
-	first, err := log.FirstIndex()
-	if err != nil || first == 0 || a.Command < first {
-		return nil, err
-	}
-	if last, err := log.LastIndex(); err != nil || a.Command > last {
-		return nil, err
-	}
-	if err := log.GetLog(a.Command, &e); err != nil {
+	if err := stores.Log.GetLog(a.Command, &e); err != nil {
 		return nil, fmt.Errorf("consensus: read entry %d: %w", a.Command, err)
 	}
 	if sumOf(&e) != a.Sum {
@@ -460,10 +384,10 @@ func (a Acknowledged) differs(log raft.LogStore) (why, err error) {
 // lost is the refusal of a log that lacks what was acknowledged.
 func (c Config) lost(why string, err error) error {
 	hint := "the other servers have what is missing: move the directory aside, remove this server from the group and add it again empty; " +
-		"with no majority left, coordinator member recover begins anew from what is here (docs/runbooks/lost-log.md)"
+		"with no majority left, coordinator member recover begins anew from what is here (docs/runbooks/lost-quorum.md)"
 	if len(c.Servers) == 1 {
 		hint = "put the missing files back if they exist; otherwise coordinator member recover begins anew from what is left, " +
-			"with the budgets that you name (docs/runbooks/lost-log.md)"
+			"with the budgets that you name (docs/runbooks/lost-quorum.md)"
 	}
 	return &cli.Error{Code: "log-lost", Exit: cli.ExitFailed, Message: fmt.Sprintf("%s: %s", c.Dir, why), Hint: hint, Err: err}
 }

@@ -264,11 +264,11 @@ func TestForeignMarkIsRefused(t *testing.T) {
 		words  string
 	}{
 		"another server's":          {func(a *Acknowledged) { a.Server = "c9" }, errForeignLog, "belongs to server c9; this is server c1"},
-		"a newer version's":         {func(a *Acknowledged) { a.Format = 7 }, errNewerMark, "format 7"},
+		"a newer version's":         {func(a *Acknowledged) { a.Format = 7 }, errUnreadable, "format 7"},
 		"of another log":            {func(a *Acknowledged) { a.Origin = "0123456789abcdef" }, errForeignLog, "another origin"},
 		"from the future":           {func(a *Acknowledged) { a.Entry += 1e6 }, errLogLost, "has acknowledged entry 1000"},
 		"of a later term":           {func(a *Acknowledged) { a.Term += 3 }, errLogLost, "has answered in term"},
-		"of a later vote":           {func(a *Acknowledged) { a.Voted += 3 }, errLogLost, "has voted in term"},
+		"of a later vote":           {func(a *Acknowledged) { a.Voted += 3 }, errLogLost, "its LastVoteTerm is"},
 		"of another entry":          {func(a *Acknowledged) { a.Sum++ }, errForeignLog, "is not the one"},
 		"of an entry of later term": {func(a *Acknowledged) { a.EntryTerm += 2; a.Entry = 1 }, errLogLost, "has acknowledged entry 1 of term"},
 	} {
@@ -319,7 +319,11 @@ func TestSegmentOfAnotherServer(t *testing.T) {
 	if err := os.WriteFile(segment(t, cfg.Dir), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if e := refusal(t, cfg, errForeignLog); !strings.Contains(e.Message, "is not the one that this server has acknowledged") {
+	want, words := errForeignLog, "is not the one that this server has acknowledged"
+	if ReadAcknowledged(cfg.Dir).behind(ReadAcknowledged(other.Dir).EntryTerm, 1e6) {
+		want, words = errLogLost, "has acknowledged entry" // a busy machine needed more elections for ours
+	}
+	if e := refusal(t, cfg, want); !strings.Contains(e.Message, words) {
 		t.Error(e.Message)
 	}
 }
@@ -327,7 +331,7 @@ func TestSegmentOfAnotherServer(t *testing.T) {
 // tested is a mark on a disk of the tests; the wire notes why it ended.
 func tested(t *testing.T, disk durable.FS, begin Acknowledged) (*mark, *guard) {
 	t.Helper()
-	g := &guard{wire: &tripwire{end: func(error) {}, cut: make(chan struct{})}, deadline: time.Minute}
+	g := &guard{wire: &tripwire{end: func(error) {}}, deadline: time.Minute}
 	m, err := openMark(disk, "/state", begin, g, func(*Acknowledged) {})
 	if err != nil {
 		return nil, g
@@ -340,13 +344,13 @@ func tested(t *testing.T, disk durable.FS, begin Acknowledged) (*mark, *guard) {
 func TestMarkSurvivesAPowerCut(t *testing.T) {
 	t.Parallel()
 	at := func(index uint64) func(*Acknowledged) {
-		return func(a *Acknowledged) { a.ends(&raft.Log{Index: index, Term: 2}) }
+		return func(a *Acknowledged) { *a = a.ending(&raft.Log{Index: index, Term: 2}) }
 	}
 	before := func() *durabletest.Disk {
 		d := durabletest.New()
 		m, _ := tested(t, d, Acknowledged{Server: "c1"})
 		m.set(at(5))
-		if !m.keep() || m.close() != nil {
+		if errors.Join(m.keep(), m.close()) != nil {
 			t.Fatal("not stored")
 		}
 		return d
@@ -359,8 +363,8 @@ func TestMarkSurvivesAPowerCut(t *testing.T) {
 		}
 		for _, index := range []uint64{6, 7, 8} {
 			m.set(at(index))
-			if !m.keep() {
-				return errors.Join(durabletest.ErrCut, m.close())
+			if err := m.keep(); err != nil {
+				return errors.Join(err, m.close())
 			}
 		}
 		return m.close()
@@ -505,10 +509,21 @@ func TestMarkThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	disk := durabletest.New()
 	m, g := tested(t, disk, Acknowledged{Server: "c1"})
+	ended := make(chan error, 1)
+	g.wire.end = func(err error) { ended <- err }
+	g.armed.Store(true)
 	disk.CutAfter(0)
 	m.set(func(a *Acknowledged) { a.Entry = 9 })
-	if m.keep() || !g.wire.tripped.Load() {
-		t.Error("a mark that was not written was taken for kept")
+	done := make(chan error)
+	go func() {
+		defer close(done)
+		done <- m.keep() // never: the goroutine goes no further
+	}()
+	if err, answered := <-done; answered {
+		t.Errorf("a mark that was not written was taken for kept: %v", err)
+	}
+	if err := <-ended; !errors.Is(err, errWriteFailed) || !strings.Contains(err.Error(), "store what was acknowledged") {
+		t.Error(err)
 	}
 	_ = m.close()
 }

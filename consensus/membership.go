@@ -125,7 +125,7 @@ func (g *Group) reconfigure(ctx context.Context, what string, decide func([]Heal
 		if err := do().Error(); err != nil {
 			return err
 		}
-		return g.marked()
+		return g.mark.keep()
 	}); err != nil {
 		return g.changing(what, outcome(err))
 	}

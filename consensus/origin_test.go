@@ -27,17 +27,19 @@ func TestStrangersAreNotHeardOverTheNetwork(t *testing.T) {
 		h := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("c9"), Addr: []byte("127.0.0.1:9" + origin)}
 		for message, send := range map[string]func() error{
 			"heartbeat": func() error {
-				return trans.AppendEntries("c1", to, &raft.AppendEntriesRequest{RPCHeader: h, Term: 999, Leader: h.Addr}, &raft.AppendEntriesResponse{})
+				return trans.AppendEntries("c1", to, &raft.AppendEntriesRequest{RPCHeader: h, Term: 999}, &raft.AppendEntriesResponse{})
 			},
 			"entry": func() error {
 				return trans.AppendEntries("c1", to, &raft.AppendEntriesRequest{
-					RPCHeader: h, Term: 999, Leader: h.Addr, LeaderCommitIndex: 1, Entries: []*raft.Log{{Index: 1, Term: 999}},
+					RPCHeader: h, Term: 999, LeaderCommitIndex: 1, Entries: []*raft.Log{{Index: 1, Term: 999}},
 				}, &raft.AppendEntriesResponse{})
 			},
 			"request for a vote": func() error {
 				return trans.RequestVote("c1", to, &raft.RequestVoteRequest{RPCHeader: h, Term: 999, LastLogIndex: 1e6, LastLogTerm: 998}, &raft.RequestVoteResponse{})
 			},
-			"order to stand": func() error { return trans.TimeoutNow("c1", to, &raft.TimeoutNowRequest{RPCHeader: h}, &raft.TimeoutNowResponse{}) },
+			"order to stand": func() error {
+				return trans.TimeoutNow("c1", to, &raft.TimeoutNowRequest{RPCHeader: h}, &raft.TimeoutNowResponse{})
+			},
 		} {
 			if err := send(); err == nil || err.Error() != errForeignOrigin.Error() {
 				t.Errorf("%s from %s: %v", message, name, err)
@@ -49,7 +51,7 @@ func TestStrangersAreNotHeardOverTheNetwork(t *testing.T) {
 	}
 	// The same messages of its own origin are heard: it is the origin that decides.
 	h := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("c9"), Addr: []byte("127.0.0.1:9#" + g.trans.from())}
-	if err := trans.AppendEntries("c1", to, &raft.AppendEntriesRequest{RPCHeader: h, Term: 1, Leader: h.Addr}, &raft.AppendEntriesResponse{}); err != nil {
+	if err := trans.AppendEntries("c1", to, &raft.AppendEntriesRequest{RPCHeader: h, Term: 1}, &raft.AppendEntriesResponse{}); err != nil {
 		t.Errorf("a heartbeat of its own origin: %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/consensus"
@@ -167,6 +168,7 @@ func (s *server) foundedElsewhere(dir string) bool {
 // reason to the log.
 func Run(ctx context.Context, cfg Config, logger *slog.Logger, flush func()) error {
 	self, _ := cfg.Self()
+	unix.Umask(0o077) // the libraries under the log make their files for everybody
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "create the folder, or name another in state_dir"}
 	}

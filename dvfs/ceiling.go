@@ -22,17 +22,9 @@ type Ceiling struct {
 	found, lowered units.Freq
 }
 
-// Ceiling opens the policy's ceiling for writing, without writing. It stays open: it is read
-// all the time, and goes back through the same descriptor. The floor is opened when it is used.
+// Ceiling opens the policy's ceiling for writing, without writing.
 func (p *Policy) Ceiling() (*Ceiling, error) {
-	var err error
-	if p.files != nil {
-		err = p.files.Keep(p.path(maxFile))
-	}
-	var c *sysfs.Control
-	if err == nil {
-		c, err = sysfs.NewControl(p.path(maxFile), p.open)
-	}
+	c, err := sysfs.NewControl(p.path(maxFile), p.open)
 	if err != nil {
 		return nil, fmt.Errorf("dvfs: %s: %w", p.Name, offline(err))
 	}
@@ -53,7 +45,25 @@ func (c *Ceilings) open(p *Policy) (*Ceiling, error) {
 			return nil, err
 		}
 	}
-	return p.Ceiling()
+	opened, err := p.Ceiling()
+	if err == nil {
+		opened.hold(c.most)
+	}
+	return opened, err
+}
+
+// Hold keeps up to most ceilings open while they hold a cap, one descriptor each, those of
+// policies that come later too; 0 ends that.
+func (c *Ceilings) Hold(most int) {
+	if c.most == most {
+		return
+	}
+	c.most = most
+	for _, r := range c.all {
+		if r.ceiling != nil {
+			r.ceiling.hold(most)
+		}
+	}
 }
 
 // knobs returns the controls that Set may write, in the order of a restore: the ceiling
@@ -137,12 +147,23 @@ func (c *Ceiling) now() (units.Freq, error) {
 	return units.Freq(v), offline(err)
 }
 
+// hold keeps the ceiling open, which is read and written all the time while it holds a cap,
+// unless most are; 0 ends that. One that is not kept is opened for each use, as the floor
+// always is.
+func (c *Ceiling) hold(most int) {
+	switch files, file := c.policy.files, c.policy.path(maxFile); {
+	case files == nil:
+	case most == 0:
+		files.Drop(file)
+	case files.Kept() < most:
+		_ = files.Keep(file)
+	}
+}
+
 // Close closes the descriptor. The ceiling does not change.
 func (c *Ceiling) Close() error {
+	c.hold(0)
 	err := c.control.Close()
-	if c.policy.files != nil {
-		c.policy.files.Drop(c.policy.path(maxFile))
-	}
 	if c.floor != nil {
 		err = errors.Join(err, c.floor.Close())
 	}
@@ -232,7 +253,7 @@ func (r Report) Drifted() []string {
 	return names
 }
 
-// Err joins the errors of failed policies; an offline policy is no failure.
+// Err is the error of failed policies, as Several; an offline policy is no failure.
 func (r Report) Err() error {
 	var errs []error
 	for _, one := range r {
@@ -240,7 +261,7 @@ func (r Report) Err() error {
 			errs = append(errs, one.Err)
 		}
 	}
-	return errors.Join(errs...)
+	return Several(errs)
 }
 
 // reached is one policy with its Ceiling, as far as it could be opened.
@@ -259,6 +280,7 @@ type Ceilings struct {
 	set   *Set
 	all   []*reached
 	leave func(p *Policy) error // nil: none is excluded
+	most  int                   // of them are kept open
 }
 
 // Ceilings opens the ceilings of all policies. A ceiling that cannot be opened does not
@@ -274,7 +296,7 @@ func (s *Set) Ceilings() (*Ceilings, error) {
 		}
 		errs = append(errs, r.failed)
 	}
-	return nil, errors.Join(errs...)
+	return nil, Several(errs)
 }
 
 // follow keeps one entry for each policy of the set, which Refresh may have

@@ -41,7 +41,7 @@ const (
 
 // modeOf tells the mode from the scaling driver, the driver's status file and the
 // governors, in this order of trust; never from the vendor of the processor.
-func modeOf(driver, status string, governors []string) Mode {
+func modeOf(driver, status string, governors func() []string) Mode {
 	switch driver {
 	case driverIntelActive:
 		// Kernels before 5.x named the passive driver so too; the status file knows.
@@ -56,7 +56,7 @@ func modeOf(driver, status string, governors []string) Mode {
 	}
 	// A driver of the other kind (setpolicy) offers these two and nothing else.
 	hint := func(g string) bool { return g == "performance" || g == "powersave" }
-	if len(governors) == 2 && hint(governors[0]) && hint(governors[1]) && governors[0] != governors[1] {
+	if g := governors(); len(g) == 2 && hint(g[0]) && hint(g[1]) && g[0] != g[1] {
 		return Autonomous
 	}
 	return Governed

@@ -75,7 +75,7 @@ func TestModeWithoutAName(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if got := modeOf(c.driver, c.status, c.governors); got != c.want {
+			if got := modeOf(c.driver, c.status, func() []string { return c.governors }); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})

@@ -26,6 +26,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,6 +46,15 @@ type Set struct {
 	files    *sysfs.Files // nil: open keeps the descriptor of every file, as in tests
 	own      bool         // files are closed with the set
 	policies []*Policy
+}
+
+// Count is how many policies there may be below a folder; 0 where that is not known.
+func Count(root string) int {
+	entries, err := os.ReadDir(filepath.Join(root, cpufreqDir))
+	if err != nil {
+		return 0
+	}
+	return len(entries)
 }
 
 // Open finds the policies below root. It returns ErrNoPolicy without any. An unreadable
@@ -78,7 +88,7 @@ func find(s *Set) (*Set, error) {
 		return nil, err
 	}
 	if len(s.policies) == 0 {
-		return nil, errors.Join(append(failed, fmt.Errorf("dvfs: %s: %w", cpufreqDir, ErrNoPolicy))...)
+		return nil, noPolicy(s.root, failed)
 	}
 	return s, nil
 }
@@ -144,7 +154,7 @@ func (s *Set) Refresh() (added []*Policy, err error) {
 			errs = append(errs, f)
 		}
 	}
-	return added, errors.Join(append(errs, err)...)
+	return added, Several(append(errs, err))
 }
 
 // Close closes the set's own files.

@@ -70,6 +70,10 @@ func TestPolicies(t *testing.T) {
 
 func TestNoPolicy(t *testing.T) {
 	t.Parallel()
+	old := map[string]map[string]string{"../cpu0/cpufreq": policy("0")}
+	if _, err := Open(tree(t, old)); !errors.Is(err, ErrNoPolicy) || !errors.Is(err, ErrOldLayout) {
+		t.Errorf("a kernel before 4.3: %v, want ErrOldLayout", err)
+	}
 	if _, err := Open(tree(t, nil)); !errors.Is(err, ErrNoPolicy) {
 		t.Errorf("error %v, want ErrNoPolicy", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +38,19 @@ var ErrTurboLocked = errors.New("turbo switch locked by firmware")
 
 // errNotPreference reports a text or a number that is no energy preference.
 var errNotPreference = errors.New("not an energy preference")
+
+// Several is one error of many, nil without any: the first, and how many more there are. The text
+// of all would grow with the machine.
+func Several(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return fmt.Errorf("%w (and %d more)", errs[0], len(errs)-1)
+}
 
 // WriteError reports a ceiling that the driver did not take.
 type WriteError struct {

@@ -22,8 +22,6 @@ type Policy struct {
 	// Min and Max are the range of the hardware. With acpi-cpufreq, Max may be the base
 	// clock, with boost above it (Turbo).
 	Min, Max units.Freq
-	// Base is the frequency without turbo, 0 if the driver does not report it.
-	Base units.Freq
 	// Table lists the frequencies of the driver, lowest first, with those of turbo; empty
 	// if it can set any (Autonomous and CPPC drivers).
 	Table []units.Freq
@@ -59,8 +57,7 @@ func (p *Policy) refresh(status func(driver string) string) error {
 		return fmt.Errorf("dvfs: %s: invalid range %v to %v", p.Name, lowest, highest)
 	}
 	p.Driver, p.Min, p.Max = driver, lowest, highest
-	p.Mode = modeOf(driver, status(driver), p.governors())
-	p.Base, _ = p.freq("base_frequency")
+	p.Mode = modeOf(driver, status(driver), p.governors)
 	p.Table = p.table()
 	if text, err := p.text("affected_cpus"); err == nil {
 		p.CPUs = parseCPUs(text)

@@ -45,6 +45,15 @@ func (p *Policy) floor() (units.Freq, error) {
 	return f, offline(err)
 }
 
+// base is the frequency without turbo, 0 if the driver does not report it.
+func (p *Policy) base() units.Freq {
+	f, err := p.freq("base_frequency")
+	if err != nil {
+		return 0
+	}
+	return f
+}
+
 // turboMax is the lowest ceiling that lets the CPUs run above their base clock, and
 // whether such a one is known. A ceiling at or above it allows every turbo
 // frequency where the driver hides them in one step (acpi-cpufreq: 1 MHz above
@@ -53,13 +62,14 @@ func (p *Policy) turboMax() (units.Freq, bool) {
 	if f, ok := hiddenTurbo(p.Table); ok {
 		return f, true
 	}
-	if p.Base <= 0 || p.Base >= p.Max {
+	base := p.base()
+	if base <= 0 || base >= p.Max {
 		return 0, false
 	}
 	if len(p.Table) == 0 {
-		return p.Base + 1, true
+		return base + 1, true
 	}
-	return above(p.Table, p.Base+1), true
+	return above(p.Table, base+1), true
 }
 
 // offlineOnly marks EBUSY and ENODEV alone: a file that is not there is an answer

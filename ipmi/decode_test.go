@@ -119,7 +119,7 @@ func FuzzLimitAnswer(f *testing.F) {
 		if back, err := decodeLimit(limitAnswer(l)); err != nil || back != l || l.Power < 0 || l.Correction < 0 {
 			t.Errorf("%x: %+v, back %+v, %v", b, l, back, err)
 		}
-		if safe, err := safeLimit(l, 200*units.Watt, time.Second); err != nil || safe.Action != ActionNone || safe.Correction < time.Second {
+		if safe, err := SafeLimit(l, 200*units.Watt, time.Second); err != nil || safe.Action != ActionNone || safe.Correction < time.Second {
 			t.Errorf("%x: %+v, %v", b, safe, err)
 		}
 	})

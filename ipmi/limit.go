@@ -44,7 +44,7 @@ func setLimit(ctx context.Context, l link, p units.Power, loop time.Duration) (L
 	if err != nil {
 		return Limit{}, err
 	}
-	want, err := safeLimit(found, p, loop)
+	want, err := SafeLimit(found, p, loop)
 	if err != nil {
 		return Limit{}, err
 	}
@@ -71,9 +71,9 @@ const (
 	minStatistics = time.Second
 )
 
-// safeLimit is what is found with the new power, no exception action, and a correction
+// SafeLimit is what SetLimit writes: what is found with the new power, no exception action, and a correction
 // time that our own loop can keep.
-func safeLimit(found Limit, p units.Power, loop time.Duration) (Limit, error) {
+func SafeLimit(found Limit, p units.Power, loop time.Duration) (Limit, error) {
 	watts := (p + units.Watt - 1) / units.Watt * units.Watt
 	if watts <= 0 || watts > maxLimit {
 		return Limit{}, fmt.Errorf("%w: %v", ErrLimitRange, p)

@@ -137,12 +137,18 @@ func TestSetLimit(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			found, _ := getLimit(t.Context(), &c.bmc) // as powerd reads it before
 			got, err := setLimit(t.Context(), &c.bmc, 200_100*units.Milliwatt, time.Second)
 			if !errors.Is(err, c.want) || !slices.Equal(c.bmc.log, c.log) || c.bmc.lim != c.then {
 				t.Errorf("%v, did %q, holds %+v; want %v, %q, %+v", err, c.bmc.log, c.bmc.lim, c.want, c.log, c.then)
 			}
 			if err == nil && got != c.then {
 				t.Errorf("returned %+v, want %+v", got, c.then)
+			}
+			if safe, errSafe := SafeLimit(found, 200_100*units.Milliwatt, time.Second); err == nil {
+				if safe.Active = true; errSafe != nil || safe != got {
+					t.Errorf("foretold %+v, %v; it is %+v", safe, errSafe, got)
+				}
 			}
 		})
 	}

@@ -4,23 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-
-	"headroom/units"
 )
 
 // Found is what one look at a BMC showed.
 type Found struct {
-	// Power at the wall; 0 if it is not plausible; see Why.
-	Power units.Power
-	// Source and Sensors as in Reading.
-	Source  Source
-	Sensors string
-	// Why the power is not plausible, in words; empty if it is.
-	Why string
-	// Note as in Reading.
-	Note string
-	// Suite is the cipher suite of the session over LAN; 0 in-band.
-	Suite byte
+	Reading
+
 	// Limit is the BMC's own limit, unless LimitErr says why it was not shown.
 	Limit    Limit
 	LimitErr error
@@ -68,14 +57,7 @@ func look(ctx context.Context, cfg Config, open opener) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	found := Found{Source: obs.source, Sensors: obs.sensors, Why: obs.why, Note: obs.note, Suite: suiteOf(r.link)}
-	reading := r.note(boottime(), boottime(), obs, nil)
-	if found.Why == "" && !reading.Known {
-		found.Why = reading.Why
-	}
-	if found.Why == "" {
-		found.Power = obs.power
-	}
+	found := Found{Reading: r.note(boottime(), boottime(), obs, nil)}
 	found.Limit, found.LimitErr = getLimit(ctx, r.link)
 	return found, nil
 }

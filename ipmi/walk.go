@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -35,7 +34,7 @@ type records struct {
 
 // listSensors walks the sensor data records and keeps the watts sensors. It is done once
 // per login: a whole scan takes some BMCs half a minute.
-func listSensors(ctx context.Context, l link) (records, error) {
+func listSensors(ctx context.Context, l link) (*records, error) {
 	ctx, cancel := context.WithTimeout(ctx, walkTime)
 	defer cancel()
 	for range reserveTries {
@@ -44,39 +43,31 @@ func listSensors(ctx context.Context, l link) (records, error) {
 			return all, err
 		}
 	}
-	return records{}, fmt.Errorf("%w: %w", ErrRefused, errCancelled)
+	return nil, fmt.Errorf("%w: %w", ErrRefused, errCancelled)
 }
 
-func walkSensors(ctx context.Context, l link) (records, error) {
+func walkSensors(ctx context.Context, l link) (*records, error) {
 	code, data, err := l.ask(ctx, command{NetFn: netFnStorage, ID: 0x22}, nil)
 	switch {
 	case err != nil:
-		return records{}, err
+		return nil, err
 	case code.missing():
-		return records{}, nil
+		return &records{}, nil
 	case code != codeOK:
-		return records{}, refused("reserve sensor records", code)
+		return nil, refused("reserve sensor records", code)
 	case len(data) < 2:
-		return records{}, fmt.Errorf("%w: reservation of %d bytes", ErrMalformed, len(data))
+		return nil, fmt.Errorf("%w: reservation of %d bytes", ErrMalformed, len(data))
 	}
 	w := &walk{link: l, reservation: binary.LittleEndian.Uint16(data), asked: map[uint16]bool{}, own: map[uint16]bool{}}
 	if err := w.run(ctx); err != nil {
-		return records{}, err
+		return nil, err
 	}
-	total, err := countRecords(ctx, l)
-	if err != nil {
-		return records{}, err
+	total := 0 // as the BMC counts its records, where it does; 33.9
+	code, data, err = l.ask(ctx, command{NetFn: netFnStorage, ID: 0x20}, nil)
+	if err == nil && code == codeOK && len(data) >= 3 {
+		total = int(binary.LittleEndian.Uint16(data[1:]))
 	}
-	return w.result(total), nil
-}
-
-// countRecords is how many records there are, 0 where the BMC does not say; 33.9.
-func countRecords(ctx context.Context, l link) (int, error) {
-	code, data, err := l.ask(ctx, command{NetFn: netFnStorage, ID: 0x20}, nil)
-	if err != nil || code != codeOK || len(data) < 3 {
-		return 0, err
-	}
-	return int(binary.LittleEndian.Uint16(data[1:])), nil
+	return w.result(total), err
 }
 
 // walk follows the records from one to the next. BMCs are known whose list loops, has records that
@@ -89,7 +80,7 @@ type walk struct {
 	watts       []sensor
 	lost        []string // records that the BMC names and does not show, in words
 	foreign     int      // records that were answered in place of others
-	ended       bool     // by the BMC's own mark
+	ended       bool     // neither a loop nor the bound ended the walk
 }
 
 // run is over when the list ends or loops, or at the bound.
@@ -105,22 +96,17 @@ func (w *walk) run(ctx context.Context) error {
 			w.take(id, body)
 			skipped = 0
 		case code == codeNoData && id == 0: // no records
-			w.ended = true
-			return nil
+			next = lastRecord
 		default:
 			if skipped == 0 || code != codeNoData { // named by the record before; those that follow are guesses
-				w.lost = append(w.lost, fmt.Sprintf("record %d %v", id, code))
+				w.lost = append(w.lost, fmt.Sprintf("%d %v", id, code))
 			}
-			if skipped++; skipped > skipMost || id == lastRecord-1 {
-				return nil
+			if next = id + 1; skipped == skipMost { // nothing follows
+				next = lastRecord
 			}
-			next = id + 1
+			skipped++
 		}
-		if next == lastRecord {
-			w.ended = true
-			return nil
-		}
-		if w.asked[next] {
+		if w.ended = next == lastRecord; w.ended || w.asked[next] {
 			return nil
 		}
 		id = next
@@ -144,30 +130,22 @@ func (w *walk) take(id uint16, body []byte) {
 	}
 }
 
-// lostMost bounds the records that the note names.
-const lostMost = 3
-
 // result judges the walk; total is how many records the BMC says it has, 0 for unknown.
-func (w *walk) result(total int) records {
-	out := records{watts: w.watts}
+func (w *walk) result(total int) *records {
+	out := &records{watts: w.watts}
 	seen := len(w.own) + len(w.lost)
 	switch {
 	case w.foreign > 0:
 		out.doubt = fmt.Sprintf("the BMC answers with another sensor record (%d times)", w.foreign)
 	case total > seen:
 		out.doubt = fmt.Sprintf("only %d of %d sensor records could be found", seen, total)
-	case total == 0 && !w.ended && len(w.lost) == 0:
+	case total == 0 && !w.ended:
 		out.doubt = "the list of sensor records has no end"
 	}
 	if n := len(w.lost); n > 0 {
-		out.note = fmt.Sprintf("sensor records not readable: %s", strings.Join(w.lost[:min(n, lostMost)], ", "))
-		if n > lostMost {
-			out.note += fmt.Sprintf(" and %d more", n-lostMost)
-		}
+		out.note = fmt.Sprintf("sensor records not readable: %d, the first is record %s", n, w.lost[0])
 	}
-	if out.doubt != "" {
-		out.note = joinWords(out.note, out.doubt)
-	}
+	out.note = joinWords(out.note, out.doubt)
 	return out
 }
 

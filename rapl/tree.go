@@ -211,8 +211,8 @@ func (t *Tree) first(z *Zone) *Zone {
 		return z
 	}
 	first := z
-	for i := len(t.zones) - 1; i >= 0; i-- {
-		if o := t.zones[i]; !o.gone && o.Control == z.Control && o.domain() == z.domain() && (!o.EnergyOnly() || first.EnergyOnly()) {
+	for _, o := range slices.Backward(t.zones) {
+		if !o.gone && o.Control == z.Control && o.domain() == z.domain() && (!o.EnergyOnly() || first.EnergyOnly()) {
 			first = o
 		}
 	}

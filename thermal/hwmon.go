@@ -28,22 +28,17 @@ type Thermometer struct {
 	HasHigh, HasCritical bool
 
 	attr *sysfs.Attr
-	at   place
+	at   string
 }
 
-// place is where a sensor is.
-type place struct {
-	device string // of the chip: its address on its bus, which outlives a reboot, else hwmonN
-	file   string // e.g. "hwmon3/temp1"
-}
-
-func (s *Sensors) placeOf(dir, name string) place {
+// placeOf is where a sensor is: the address of the chip's device on its bus, which outlives a
+// reboot, else hwmonN, and the file, e.g. "0000:00:18.3/temp1".
+func (s *Sensors) placeOf(dir, name string) string {
 	chip := path.Base(strings.TrimSuffix(dir, "/device"))
-	at := place{device: chip, file: chip + "/" + name}
 	if link, err := s.root.Readlink(join(hwmonDir, chip, "device")); err == nil {
-		at.device = path.Base(link)
+		chip = path.Base(link)
 	}
-	return at
+	return chip + "/" + name
 }
 
 // read reads the temperature: an error where it cannot be believed.
@@ -61,7 +56,7 @@ type PowerMeter struct {
 	Average bool
 
 	attr  *sysfs.Attr
-	at    place
+	at    string
 	bound units.Power
 	last  units.Power // last figure that was believed, 0: none yet
 }

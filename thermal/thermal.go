@@ -116,30 +116,21 @@ func (s *Sensors) find() error {
 }
 
 // distinguish gives each hwmon sensor a name of its own: chips of one driver, such as memory modules
-// or disks, have the same names and labels. Such a name gets the device that the chip is, and
-// what is then still the same gets its file.
+// or disks, have the same names and labels. Such a name gets the place of the sensor.
 func (s *Sensors) distinguish() {
-	type named struct {
-		name     *string
-		at       place
-		original string
-	}
-	all := make([]named, 0, len(s.thermo)+len(s.meters))
+	at := map[*string]string{}
+	seen := map[string]int{}
 	for _, t := range s.thermo {
-		all = append(all, named{&t.Name, t.at, t.Name})
+		at[&t.Name] = t.at
+		seen[t.Name]++
 	}
 	for _, m := range s.meters {
-		all = append(all, named{&m.Name, m.at, m.Name})
+		at[&m.Name] = m.at
+		seen[m.Name]++
 	}
-	for _, more := range []func(place) string{func(p place) string { return p.device }, func(p place) string { return p.file }} {
-		seen := map[string]int{}
-		for _, n := range all {
-			seen[*n.name]++
-		}
-		for _, n := range all {
-			if seen[*n.name] > 1 {
-				*n.name = n.original + " @" + more(n.at)
-			}
+	for name, place := range at {
+		if seen[*name] > 1 {
+			*name += " @" + place
 		}
 	}
 }

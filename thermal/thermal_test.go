@@ -438,8 +438,8 @@ func TestEverySensorHasANameOfItsOwn(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _ = s.Close(), root.Close() })
 	want := map[string]Temp{
-		"coretemp Package id 0": 50000, "k10temp Tctl @0000:00:18.3": 40000, "k10temp Tctl @0000:00:19.3": 88000,
-		"jc42 temp1 @hwmon3": 31000, "jc42 temp1 @hwmon4": 32000, "psu in @hwmon5/temp1": 33000, "psu in @hwmon5/temp2": 34000, "psu in @hwmon5/power1": 0,
+		"coretemp Package id 0": 50000, "k10temp Tctl @0000:00:18.3/temp1": 40000, "k10temp Tctl @0000:00:19.3/temp1": 88000,
+		"jc42 temp1 @hwmon3/temp1": 31000, "jc42 temp1 @hwmon4/temp1": 32000, "psu in @hwmon5/temp1": 33000, "psu in @hwmon5/temp2": 34000, "psu in @hwmon5/power1": 0,
 	}
 	for range 2 { // and after a look for new ones
 		got := map[string]Temp{}

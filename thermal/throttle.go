@@ -52,7 +52,7 @@ type counters struct {
 	whole bool     // all have been read
 }
 
-const countersAtOnce = 256
+const countersAtOnce = 512
 
 // Throttled reads the throttle counters.
 func (s *Sensors) Throttled() (Throttle, error) {

@@ -71,6 +71,7 @@ func checkAll(ctx context.Context, p *place, probe bool) []finding {
 	}
 	found = append(found, checkKernel(o), checkPermission(s, o), checkLock(s, o, probe), checkRivals(s), checkSensor(ctx, s, o), checkBMC(ctx, s), checkLadder(s, o), checkControls(s, o), checkClock(s))
 	found = append(found, checkStateDir(s), checkBrake(s), checkIdentity(s))
+	found = append(found, checkMachineID(o)...)
 	found = append(found, checkLeader(ctx, s)...)
 	_ = o.close()
 	return found

@@ -109,7 +109,7 @@ func TestCheckTellsTheActionOfALimit(t *testing.T) {
 	for action, state := range map[ipmi.Action]string{
 		ipmi.ActionNone: checkOK, ipmi.ActionLog: checkOK, ipmi.ActionPowerOff: checkFail, 0x02: checkWarn,
 	} {
-		found := ipmi.Found{Power: 143 * units.Watt, Source: ipmi.SourceDCMI, Limit: ipmi.Limit{Power: 200 * units.Watt, Active: true, Action: action}}
+		found := ipmi.Found{Reading: ipmi.Reading{Power: 143 * units.Watt, Source: ipmi.SourceDCMI}, Limit: ipmi.Limit{Power: 200 * units.Watt, Active: true, Action: action}}
 		f := foundBMC(found, false)
 		if f.State != state || !strings.Contains(f.Text, "limit 200.0 W with exception action "+action.String()) || (state != checkOK) != (f.Hint != "") {
 			t.Errorf("%v: %+v, want %s", action, f, state)
@@ -186,7 +186,7 @@ func TestCheckOfABMCWithoutAReading(t *testing.T) {
 	if f := silentBMC(auto, ipmi.ErrNoReading); f.State != checkWarn {
 		t.Errorf("a sensor that was asked for: %+v", f)
 	}
-	found := ipmi.Found{Power: 120 * units.Watt, Source: ipmi.SourceSDR, Sensors: "total_power", Note: "DCMI not used: the BMC reads 0 W"}
+	found := ipmi.Found{Reading: ipmi.Reading{Power: 120 * units.Watt, Source: ipmi.SourceSDR, Sensors: "total_power", Note: "DCMI not used: the BMC reads 0 W"}}
 	if f := foundBMC(found, false); f.State != checkOK || !strings.Contains(f.Text, found.Note) {
 		t.Errorf("another source: %+v", f)
 	}

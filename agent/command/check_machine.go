@@ -79,31 +79,25 @@ func checkPermission(s site, o *own) finding {
 	}
 	what, err := o.tryLimits()
 	text := "counters readable and limits writable " + who
-	if len(o.packages()) == 0 || errors.Is(err, rapl.ErrNoConstraint) {
+	if len(o.packages()) == 0 {
 		text = "no package zone"
-		if err != nil {
-			text = "counters readable " + who + "; " + what + " has no limits (normal on AMD)"
-		}
-		var policies int
-		if policies, what, err = o.tryCeilings(); policies > 0 {
-			text += "; frequencies writable"
-		}
+		what, err = o.tryCeilings()
+	} else if errors.Is(err, rapl.ErrNoConstraint) {
+		text = "counters readable " + who + "; " + what + " has no limits (normal on AMD)"
+		what, err = o.tryCeilings()
 	}
+	hint := "powerd uses the next control; see the check ladder"
 	switch {
+	case err == nil:
+		return finding{"permission", checkOK, text, ""}
 	case errors.Is(err, unix.EROFS):
-		return finding{
-			"permission", failUnless(s.status != nil), what + " is not writable: sys is mounted read-only, as in a container",
-			"run powerd on the host, or give the container a writable /sys; with enforce: false powerd observes only",
-		}
+		text, hint = ": sys is mounted read-only, as in a container", "run powerd on the host, or give the container a writable /sys; with enforce: false powerd observes only"
 	case errors.Is(err, fs.ErrPermission):
-		return finding{
-			"permission", failUnless(s.status != nil), what + " is not writable " + who,
-			"run as root or with CAP_DAC_OVERRIDE, as headroom-powerd.service does",
-		}
-	case err != nil:
-		return finding{"permission", failUnless(s.status != nil), what + " is not writable: " + oneLine(err), "powerd uses the next control; see the check ladder"}
+		text, hint = " "+who, "run as root or with CAP_DAC_OVERRIDE, as headroom-powerd.service does"
+	default:
+		text = ": " + oneLine(err)
 	}
-	return finding{"permission", checkOK, text, ""}
+	return finding{"permission", failUnless(s.status != nil), what + " is not writable" + text, hint}
 }
 
 // tryLimits opens the limits of every package for writing, and closes them. It returns the first that
@@ -111,33 +105,29 @@ func checkPermission(s site, o *own) finding {
 func (o *own) tryLimits() (what string, err error) {
 	for _, z := range o.packages() {
 		l, err := z.Limiter()
-		if err == nil {
-			err = l.Close()
-		}
 		if err != nil {
 			return z.Label, err
 		}
+		_ = l.Close()
 	}
 	return "", nil
 }
 
 // tryCeilings is tryLimits for the frequencies of a machine that has policies.
-func (o *own) tryCeilings() (policies int, what string, err error) {
+func (o *own) tryCeilings() (what string, err error) {
 	set, err := dvfs.Open(o.root)
 	if err != nil {
-		return 0, "", nil //nolint:nilerr // a machine without policies has nothing to try
+		return "", nil //nolint:nilerr // a machine without policies has nothing to try
 	}
 	defer func() { _ = set.Close() }()
 	for _, p := range set.Policies() {
 		c, err := p.Ceiling()
-		if err == nil {
-			err = c.Close()
-		}
 		if err != nil {
-			return len(set.Policies()), p.Name, err
+			return p.Name, err
 		}
+		_ = c.Close()
 	}
-	return len(set.Policies()), "", nil
+	return "", nil
 }
 
 // unusable reports whether a control cannot be written by any user.
@@ -270,10 +260,9 @@ func checkSensor(ctx context.Context, s site, o *own) finding {
 	o.look()
 	p := o.total(rapl.Package)
 	switch {
-	case p != nil:
-	case !o.packagesStill():
+	case p == nil && !slices.Contains(o.still, true):
 		return finding{"sensor", checkFail, "package power unknown: a counter is unreadable or inconsistent", "powerd zone list shows the zone"}
-	default:
+	case p == nil:
 		return finding{"sensor", checkWarn, "the package counter does not advance", "cause: energy filtering, an emulator, or a virtual machine with a fake RAPL; see powerd sensor watch"}
 	}
 	return finding{"sensor", checkOK, "rapl; package power " + cli.Watts(*p), ""}
@@ -329,11 +318,14 @@ func checkLadder(s site, o *own) finding {
 		return finding{"ladder", checkOK, "rapl: limits of " + plural(limits, "package", "packages"), ""}
 	}
 	set, err := dvfs.Open(o.root)
+	if errors.Is(err, dvfs.ErrOldLayout) {
+		none += "; " + dvfs.ErrOldLayout.Error()
+	}
 	if err == nil {
 		defer func() { _ = set.Close() }()
 		if !slices.ContainsFunc(set.Policies(), (*dvfs.Policy).Travels) {
 			none += "; no CPU has more than one frequency"
-		} else if _, _, err := o.tryCeilings(); !unusable(err) && controls.DeniedFreq(set.Policies()) == "" {
+		} else if _, err := o.tryCeilings(); !unusable(err) && controls.DeniedFreq(set.Policies()) == "" {
 			return finding{"ladder", checkOK, fmt.Sprintf("cpufreq: %s of %s; no package limits", plural(len(set.Policies()), "policy", "policies"), set.Policies()[0].Driver), ""}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"headroom/agent"
 	"headroom/agent/config"
+	"headroom/agent/machine"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
@@ -93,6 +95,16 @@ func askSite(ctx context.Context, peers rpc.Peers, addr, node string) ([]*headro
 		return nil, nil, err
 	}
 	return domains.Msg.GetDomains(), nodes.Msg.GetNodes(), nil
+}
+
+// checkMachineID checks whether this machine can be told apart from others. A tree without a
+// machine id is none that powerd runs on.
+func checkMachineID(o *own) []finding {
+	_, err := machine.ReadIdentity(o.root)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return []finding{{"machine-id", checkFail, oneLine(err), config.HintOf(err)}}
 }
 
 // checkOriginals checks whether the budget has room for this node without a cap.

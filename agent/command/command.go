@@ -24,6 +24,7 @@ import (
 
 	"headroom/agent"
 	"headroom/agent/config"
+	"headroom/dvfs"
 	"headroom/internal/cli"
 	"headroom/internal/logs"
 	"headroom/internal/manual"
@@ -60,7 +61,7 @@ func newRunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			smallProcess()
+			smallProcess(dvfs.Count(cfg.Root))
 			log, queue := newLog(cmd.ErrOrStderr(), cfg)
 			defer queue.Close(logs.CloseWait)
 			return agent.Run(cmd.Context(), cfg, log)
@@ -72,17 +73,20 @@ func newRunCommand() *cobra.Command {
 }
 
 const (
-	// memoryGoal keeps the process below 20 MB, of which 13 MB are the program's own pages.
-	memoryGoal = 12 << 20
-	gcPercent  = 50
+	// memoryGoal keeps the process below 20 MB, of which 13 MB are the program's own pages, and
+	// policyGoal is what each frequency policy above policiesSmall may add: 40 MB with 2,048.
+	memoryGoal    = 12 << 20
+	policyGoal    = 6 << 10
+	policiesSmall = 64
+	gcPercent     = 50
 )
 
 // smallProcess limits the Go runtime: powerd wakes up a few times a second for some
 // microseconds, and a second thread that looks for work would cost more than the work.
-func smallProcess() {
+func smallProcess(policies int) {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(gcPercent)
-	debug.SetMemoryLimit(memoryGoal)
+	debug.SetMemoryLimit(memoryGoal + policyGoal*int64(max(0, policies-policiesSmall)))
 }
 
 // newLog returns a text logger that adds the node's name to each line. A slow reader of

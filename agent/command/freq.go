@@ -73,7 +73,7 @@ func freqRows(s site, notes io.Writer) (rows []policyJSON, err error) {
 	defer func() { err = errors.Join(err, root.Close()) }()
 	set, err := dvfs.Open(root)
 	if errors.Is(err, dvfs.ErrNoPolicy) {
-		cli.Notef(notes, "note: no cpufreq policies: %v; this is a virtual machine, or the kernel has no cpufreq driver", err)
+		cli.Notef(notes, "note: no cpufreq policies: %s; this is a virtual machine, or the kernel has no cpufreq driver", oneLine(err))
 		return nil, nil
 	}
 	if err != nil {

@@ -123,16 +123,6 @@ func (o *own) noteStill(w io.Writer) {
 	cli.Notef(w, "note: %s: %s, power is unknown (an emulator, a virtual machine, or energy filtering)", strings.Join(names, ", "), stillWords)
 }
 
-// packagesStill reports whether a package's counter does not advance.
-func (o *own) packagesStill() bool {
-	for i, z := range o.zones() {
-		if o.still[i] && o.counts(z, rapl.Package) {
-			return true
-		}
-	}
-	return false
-}
-
 func (o *own) close() error {
 	var err error
 	if o.tree != nil {

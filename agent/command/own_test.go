@@ -51,7 +51,7 @@ func TestCommandsSayWhoseFiguresTheyShow(t *testing.T) {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(socket) }()
-	t.Cleanup(func() { _ = server.Close(); <-served })
+	t.Cleanup(func() { _, _ = server.Close(), <-served })
 	for _, args := range lists {
 		if _, notes := said(t, append(args, "--root", root, "--state-dir", state)...); !strings.Contains(notes, "note: powerd does not answer (") {
 			t.Errorf("%s: %q", args[0], notes)

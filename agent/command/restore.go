@@ -59,7 +59,7 @@ func restore(cmd *cobra.Command, p *place, out *cli.Output, sure *confirming, o 
 	return printOutcome(cmd.OutOrStdout(), out, done)
 }
 
-// printOutcome prints one line for each control. Controls that were not restored make
+// printOutcome prints one line for each control, and one for many that are alike. Controls that were not restored make
 // the outcome "done but degraded".
 func printOutcome(w io.Writer, out *cli.Output, o originals.Outcome) error {
 	if out.IsJSON() {
@@ -70,12 +70,12 @@ func printOutcome(w io.Writer, out *cli.Output, o originals.Outcome) error {
 		_, err := io.WriteString(w, "nothing to restore: no limits are saved\n")
 		return err
 	}
-	for _, line := range o.Restored {
+	for _, line := range originals.Alike(o.Restored) {
 		if _, err := fmt.Fprintf(w, "restored  %s\n", line); err != nil {
 			return err
 		}
 	}
-	for _, line := range o.Kept {
+	for _, line := range originals.Alike(o.Kept) {
 		if _, err := fmt.Fprintf(w, "kept      %s\n", line); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"headroom/agent/statedir"
@@ -314,16 +316,28 @@ func Load(path string) (Config, error) {
 	if err := config.Load(path, &cfg); err != nil {
 		return Config{}, err
 	}
+	var host error
 	if cfg.Node == "" {
 		cfg.Node, _ = os.Hostname() // Validate refuses an empty name
+		host = checkHost(cfg.Node)
 	}
-	if err := cfg.Validate(); err != nil {
+	if err := cmp.Or(host, cfg.Validate()); err != nil {
 		e := cli.Usage("%s: %w", path, err)
 		e.Code = "config"
 		e.Hint = HintOf(err)
 		return Config{}, e
 	}
 	return cfg, nil
+}
+
+// checkHost explains why a host's name cannot be the node's, and names one that can.
+func checkHost(host string) error {
+	if nameForm.MatchString(host) {
+		return nil
+	}
+	like := strings.Trim(regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(host, "-"), "-.")
+	return badConfig(fmt.Sprintf("node: the name of this host, %q, is no node name", host),
+		fmt.Sprintf("set it, for example node: %s; names have at most 63 letters, digits, '-' and '.'", cmp.Or(nameForm.FindString(like), "n01")))
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)

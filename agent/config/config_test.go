@@ -88,6 +88,22 @@ func TestNodeIsTheHostsName(t *testing.T) {
 	}
 }
 
+// A host's name that cannot be the node's is explained as that, with one that can.
+func TestHostNamesThatAreNoNodeNames(t *testing.T) {
+	t.Parallel()
+	for host, name := range map[string]string{
+		"web_01": "web-01", "_a_.rack_2": "a-.rack-2", "rechner\xe4": "rechner", "": "n01", "___": "n01", strings.Repeat("x", 64): "n01",
+	} {
+		err := checkHost(host)
+		if err == nil || !strings.Contains(err.Error(), "the name of this host") || !strings.Contains(HintOf(err), "node: "+name+";") {
+			t.Errorf("%q: %v (%s), want %s", host, err, HintOf(err), name)
+		}
+	}
+	if err := checkHost("web-01.rack2"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Whatever stands in the file: no panic, and what is taken is valid.
 func FuzzConfig(f *testing.F) {
 	f.Add(Example)

@@ -7,6 +7,7 @@
 package health
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -51,7 +52,29 @@ func (h *Items) Fail(bad bool, code, text, hint string) {
 //headroom:control
 func (h *Items) Clear(code string) { h.set(false, Item{Code: code}) }
 
+// Few are texts as one of bounded length: the first, and how many more there are.
+func Few(texts []string) string {
+	switch len(texts) {
+	case 0:
+		return ""
+	case 1:
+		return texts[0]
+	}
+	return fmt.Sprintf("%s (and %d more)", texts[0], len(texts)-1)
+}
+
+// textMost bounds text and hint of an item, which go out with every heartbeat.
+const textMost = 1000
+
+func bounded(text string) string {
+	if len(text) <= textMost {
+		return text
+	}
+	return strings.ToValidUTF8(text[:textMost], "") + " (cut)"
+}
+
 func (h *Items) set(bad bool, i Item) {
+	i.Text, i.Hint = bounded(i.Text), bounded(i.Hint)
 	old, shown := h.items[i.Code]
 	switch {
 	case bad && !shown:

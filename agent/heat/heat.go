@@ -20,12 +20,14 @@ import (
 	"headroom/agent/health"
 	"headroom/agent/status"
 	"headroom/thermal"
+	"headroom/units"
 )
 
 // Heat is how hot the machine is. It belongs to the owner goroutine.
 type Heat struct {
 	log      *slog.Logger
 	Sensors  *thermal.Sensors // nil: none could be listed
+	bound    units.Power      // above it no meter is believed
 	max      thermal.Temp     // at which sprints end; 0: only trips do
 	Events   <-chan thermal.Event
 	Temp     thermal.Reading
@@ -42,18 +44,21 @@ const (
 	hotFor = 10 * time.Second
 )
 
-// Open finds the sensors. None is no error: sprints then end by the other
-// bounds, and status says what is missing.
-func Open(root *os.Root, cfg *config.Config, log *slog.Logger) *Heat {
-	h := &Heat{log: log, max: thermal.Temp(cfg.Sprint.TempMax * float64(thermal.Degree))}
+// New knows no sensor yet.
+func New(cfg *config.Config, log *slog.Logger) *Heat {
+	return &Heat{log: log, max: thermal.Temp(cfg.Sprint.TempMax * float64(thermal.Degree)), bound: config.SaneAbove * cfg.Power.Rated}
+}
+
+// Open finds the sensors, which the first safe cap does not wait for. None is no error: sprints
+// then end by the other bounds, and status says what is missing.
+func (h *Heat) Open(root *os.Root) {
 	sensors, err := thermal.Open(root)
 	if err != nil {
-		log.Warn("temperatures not available", slog.Any("error", err))
-		return h
+		h.log.Warn("temperatures not available", slog.Any("error", err))
+		return
 	}
-	sensors.Bound(config.SaneAbove * cfg.Power.Rated)
+	sensors.Bound(h.bound)
 	h.Sensors = sensors
-	return h
 }
 
 // Watch follows the kernel's thermal events. They are this machine's, so a node

@@ -36,6 +36,7 @@ type Frequency struct {
 	RewroteAt time.Duration
 
 	reach map[string]capping.FreqRange // by policy: what it can hold, up to the highest ever seen
+	files planned
 }
 
 // openFreq finds the cpufreq policies.
@@ -80,6 +81,7 @@ func (m *Machine) openFreq(cfg *config.Config, enforce bool) {
 		}
 		return nil
 	})
+	m.Freq.files = planFiles(len(set.Policies()))
 }
 
 // onlineFile lists the CPUs that are online, as ranges: "0-3,6".
@@ -273,6 +275,7 @@ func (f *Frequency) Write(most map[string]units.Freq, note func(path string, val
 		return w
 	}
 	f.Used = true
+	f.Ceilings.Hold(f.files.ceilings())
 	f.Report = f.Ceilings.SetEach(func(p *dvfs.Policy) units.Freq { return to(p.Name) })
 	for _, p := range f.Set.Policies() {
 		f.Written[p.Name] = to(p.Name)
@@ -310,7 +313,7 @@ func (f *Frequency) note(want func(string) units.Freq, note func(path string, va
 			stay[name] = units.Freq(now)
 		}
 	}
-	return stay, errors.Join(errs...)
+	return stay, dvfs.Several(errs)
 }
 
 // Charge is what the node draws at full load under what reads back, at the wall:

@@ -18,6 +18,9 @@ const (
 	BootIDFile    = "proc/sys/kernel/random/boot_id"
 )
 
+// uninitialized stands in machine-id until the first boot is complete (machine-id(5)).
+const uninitialized = "uninitialized"
+
 // Identity is who this process is.
 type Identity struct {
 	Machine string
@@ -48,11 +51,14 @@ func OpenRoot(path string) (*os.Root, error) {
 func ReadIdentity(root *os.Root) (Identity, error) {
 	machine, errMachine := sysfs.ReadText(root, machineIDFile)
 	boot, errBoot := sysfs.ReadText(root, BootIDFile)
-	if err := errors.Join(errMachine, errBoot); err != nil || machine == "" || boot == "" {
+	why := fmt.Sprintf("%s and %s must be readable", machineIDFile, BootIDFile)
+	if machine == uninitialized {
+		why = fmt.Sprintf("%s is %q, as in an image that has not booted yet; machines made from it could not be told apart", machineIDFile, machine)
+	}
+	if err := errors.Join(errMachine, errBoot); err != nil || machine == "" || boot == "" || machine == uninitialized {
 		return Identity{}, &cli.Error{
-			Code: "no-identity", Exit: cli.ExitUsage, Err: errors.Join(errNoIdentity, err),
-			Message: fmt.Sprintf("machine identity unknown: %s and %s must be readable", machineIDFile, BootIDFile),
-			Hint:    "systemd-machine-id-setup creates a machine id",
+			Code: "no-identity", Exit: cli.ExitUsage, Err: errors.Join(errNoIdentity, err), Message: "machine identity unknown: " + why,
+			Hint: "systemd-machine-id-setup creates a machine id; in an image leave the file empty, so that each machine makes its own",
 		}
 	}
 	var b [8]byte

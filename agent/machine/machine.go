@@ -576,6 +576,7 @@ func (m *Machine) Forget() {
 	}
 	if m.Freq != nil {
 		m.Freq.Used = false
+		m.Hold()
 		clear(m.Freq.requested)
 		clear(m.Freq.Written)
 	}

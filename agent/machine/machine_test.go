@@ -3,9 +3,11 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"headroom/agent/config"
@@ -101,5 +103,34 @@ func TestPackageOfTwoDriversCountsOnce(t *testing.T) {
 	}
 	if n := len(m.Controls()); n != 3 {
 		t.Errorf("%d controls, want limit, window and switch of one zone", n)
+	}
+}
+
+// An image that has not booted has a word in place of a machine id: machines made from it would all
+// be the same one.
+func TestMachineWithoutAnID(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{machineIDFile: "4f0c9e7f0c1d4b8ea77d0c2b5f3a9e01", BootIDFile: "b"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	if id, err := ReadIdentity(root); err != nil || id.Boot != "b" {
+		t.Fatal(id, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, machineIDFile), []byte("uninitialized\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadIdentity(root); !errors.Is(err, errNoIdentity) || !strings.Contains(err.Error(), "has not booted yet") || !strings.Contains(config.HintOf(err), "systemd-machine-id-setup") {
+		t.Errorf("%v (%s)", err, config.HintOf(err))
 	}
 }

@@ -127,6 +127,10 @@ func (p *points) controls(s *headroomv1.GetAgentStatusResponse, l *Loop) {
 	}
 }
 
+// policiesZero is with how many policies each has its counts from the start: with thousands of
+// them, most of a scrape would be zeros.
+const policiesZero = 256
+
 // controlsOf returns the controls that powerd may write on this node: those checked for
 // drift, and those only written.
 func controlsOf(s *headroomv1.GetAgentStatusResponse) (watched, written []string) {
@@ -136,7 +140,7 @@ func controlsOf(s *headroomv1.GetAgentStatusResponse) (watched, written []string
 		}
 	}
 	for _, f := range s.GetPolicies() {
-		if f.WrittenKhz != nil {
+		if f.WrittenKhz != nil && len(s.GetPolicies()) <= policiesZero {
 			watched = append(watched, f.GetPolicy())
 		}
 	}

@@ -157,6 +157,7 @@ func HealthItems() []HealthItem {
 		{"cap-below-floor", warn},
 		{"cut-off", warn},
 		{"denied-not-stored", warn},
+		{"few-files", warn},
 		{"gossip", fail},
 		{"held-not-stored", warn},
 		{"journal-not-stored", warn},

@@ -121,6 +121,8 @@ type Control struct {
 	Kind  Kind
 	// Read is what it holds now.
 	Read func() (Value, error)
+	// Optional: it is left out of the journal while it cannot be read, and not written.
+	Optional bool
 }
 
 // FileControl is a control that is a file with a number in it.

@@ -153,6 +153,9 @@ func New(node, bootID string, controls []Control) (*Journal, error) {
 	j := &Journal{Version: JournalVersion, Node: node, BootID: bootID, SavedUs: time.Now().UnixMicro()}
 	for _, c := range controls {
 		s, err := c.save()
+		if err != nil && c.Optional {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -219,25 +222,27 @@ func (j *Journal) Extend(files *sysfs.Files, controls []Control) (bool, error) {
 	for _, c := range j.Controls {
 		known[c.Path] = true
 	}
-	changed := false
+	changed, tookTurbo := false, slices.ContainsFunc(j.Controls, Saved.tookTurbo)
 	for _, c := range controls {
 		if known[c.Path] {
 			continue
 		}
 		s, err := c.save()
+		if err != nil && c.Optional {
+			continue
+		}
 		if err != nil {
 			return changed, err
 		}
-		s.Top = j.tookTurbo() && s.atTop(files, s.Original) && turboIsOff(files)
+		s.Top = tookTurbo && s.atTop(files, s.Original) && turboIsOff(files)
 		j.Controls = append(j.Controls, s)
-		changed = true
+		changed, tookTurbo = true, tookTurbo || s.tookTurbo()
 	}
 	return changed, nil
 }
 
-// tookTurbo reports whether turbo was on when powerd started, so that powerd has switched it off where it is off.
-func (j *Journal) tookTurbo() bool {
-	return slices.ContainsFunc(j.Controls, func(c Saved) bool {
-		return c.Kind == NoTurbo && c.Original == 0 || c.Kind == Boost && c.Original == 1
-	})
+// tookTurbo reports whether it is a turbo switch that was on when powerd started, so that powerd
+// has switched it off where it is off.
+func (c Saved) tookTurbo() bool {
+	return c.Kind == NoTurbo && c.Original == 0 || c.Kind == Boost && c.Original == 1
 }

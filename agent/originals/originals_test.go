@@ -249,3 +249,38 @@ func TestTheWayBackWaitsForASlowDisk(t *testing.T) {
 		})
 	}
 }
+
+// A write that was recorded and never happened leaves what it was to replace, which powerd left too: a
+// kill, or a stop, between the record and the write makes nobody else's value of it.
+func TestPutBackAfterAWriteThatNeverHappened(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []Kind{BMC, Bandwidth} {
+		for stands, restored := range map[int64]bool{40: true, 30: true, 77: false} { // written before, intended, another's
+			c := Saved{Path: "far:" + string(kind), Label: "far", Kind: kind, Original: 90}
+			j := &Journal{Controls: []Saved{c}}
+			trail, err := OpenTrail(t.TempDir(), j, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := trail.NoteValue(c.Path, Value{Number: 40}, Value{Number: 90}); err != nil {
+				t.Fatal(err)
+			}
+			if err := trail.NoteValue(c.Path, Value{Number: 30}, Value{Number: 40}); err != nil {
+				t.Fatal(err)
+			}
+			out := PutBack(nil, j, trail, func(_ Saved, wrote Value, _ bool) (string, bool, error) {
+				if wrote.Number != stands {
+					return "another writer has changed it", true, nil
+				}
+				stands = 90
+				return "90", false, nil
+			})
+			if (len(out.Restored) == 1) != restored || (stands == 90) != restored {
+				t.Errorf("%s: %+v, stands %d, want restored %v", kind, out, stands, restored)
+			}
+			if err := trail.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package originals
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"headroom/dvfs"
@@ -18,6 +19,39 @@ type Outcome struct {
 	// Failed counts the controls that should have gone back and did not: the
 	// journal has to stay.
 	Failed int
+}
+
+// alikeMost is how many lines that differ in numbers only stand for themselves.
+const alikeMost = 8
+
+// Alike are lines for an operator: of more than a few that differ in numbers only (of policies,
+// CPUs, watts) the first, and how many more there are.
+func Alike(lines []string) []string {
+	like := map[string]int{}
+	for _, line := range lines {
+		like[Unnumbered(line)]++
+	}
+	var few []string
+	for _, line := range lines {
+		switch n := like[Unnumbered(line)]; {
+		case n > alikeMost:
+			few = append(few, fmt.Sprintf("%s (and %d more like it)", line, n-1))
+			like[Unnumbered(line)] = 0
+		case n > 0:
+			few = append(few, line)
+		}
+	}
+	return few
+}
+
+// Unnumbered is a text without its digits.
+func Unnumbered(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // Remote puts back a control that is no file. It answers like putBackOne.
@@ -69,7 +103,11 @@ const recordsWait = 2 * time.Second
 func PutBackOne(files *sysfs.Files, c Saved, t *Trail, far Remote, patience *time.Duration) (line string, kept bool, err error) {
 	if !c.Kind.file() {
 		wrote, ever := t.Wrote(c.Path)
-		return far(c, wrote, ever)
+		line, kept, err = far(c, wrote, ever)
+		if r := t.last[c.Path]; kept && ever { // a write that was recorded may not have happened
+			line, kept, err = far(c, Value{r.Before, r.BeforeText}, ever)
+		}
+		return line, kept, err
 	}
 	c = c.asFound(files) // turbo is back by now
 	wait := min(*patience, dvfs.SettleMost)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"headroom/agent/statedir"
+	"headroom/dvfs"
 	"headroom/internal/durable"
 )
 
@@ -25,8 +26,9 @@ const (
 	// recordSizeOld is that of records without an identity, which stand in the order of
 	// the journal.
 	recordSizeOld = 128
-	// recordsMost bounds the file: more than any machine has controls.
-	recordsMost = 8192
+	// recordsMost bounds the file: more than any machine has controls, with three for each of
+	// its CPUs.
+	recordsMost = 32768
 	// noteWait is how long a turn waits for a record, once: a disk that answers takes
 	// microseconds.
 	noteWait = 50 * time.Millisecond
@@ -69,6 +71,7 @@ type Trail struct {
 	at    map[string]int64  // by identity: where records stand, of controls that are gone too
 	found map[string]record // by identity: as they were when the file was opened
 	used  map[int64]bool    // offsets of them
+	free  int64             // no offset below it is free
 	old   bool              // the records that were found carry no identity
 
 	batches chan map[int64][]byte
@@ -150,9 +153,10 @@ func (t *Trail) Extend(j *Journal) {
 		of := c.identity()
 		offset, ok := t.at[of]
 		if !ok {
-			for t.used[offset] {
-				offset += recordSize
+			for t.used[t.free] {
+				t.free += recordSize
 			}
+			offset = t.free
 			t.at[of], t.used[offset] = offset, true
 		}
 		t.slots[c.Path] = slot{at: offset, of: of, kind: c.Kind}
@@ -334,7 +338,7 @@ func (t *Trail) work() {
 			_, err := t.file.WriteAt(batch[at], at)
 			errs = append(errs, err)
 		}
-		t.done <- errors.Join(errs...) // buffered, and there is only one
+		t.done <- dvfs.Several(errs) // buffered, and there is only one
 	}
 }
 

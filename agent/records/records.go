@@ -221,7 +221,7 @@ func (r *Records) PutBack(because string, afar originals.Remote) (originals.Outc
 	out := originals.PutBack(r.files, r.Journal, r.Trail, afar)
 	r.log.Info("original limits restored", slog.String("because", because),
 		slog.Int("restored", len(out.Restored)), slog.Int("kept", len(out.Kept)), slog.Int("failed", out.Failed))
-	for _, line := range out.Kept {
+	for _, line := range originals.Alike(out.Kept) {
 		r.log.Warn("control not restored", slog.String("control", line))
 	}
 	if out.Failed > 0 {
@@ -240,12 +240,25 @@ func (r *Records) NotPutBack(why error) originals.Outcome {
 	return out
 }
 
-// PutBackOne restores one control that powerd wrote and no longer uses.
+// PutBackOne restores one control that powerd wrote and no longer uses. It returns what came of it,
+// for LogPutBack.
 //
 //headroom:control
-func (r *Records) PutBackOne(c originals.Saved, because string, afar originals.Remote, patience *time.Duration) {
-	line, kept, err := originals.PutBackOne(r.files, c, r.Trail, afar, patience)
-	r.log.Info("control restored", slog.String("because", because), slog.String("control", c.Label), slog.String("outcome", line), slog.Bool("kept", kept), slog.Any("error", err))
+func (r *Records) PutBackOne(c originals.Saved, afar originals.Remote, patience *time.Duration) string {
+	line, _, err := originals.PutBackOne(r.files, c, r.Trail, afar, patience)
+	if err != nil {
+		line = "failed: " + err.Error()
+	}
+	return c.Label + ": " + line
+}
+
+// LogPutBack logs what came of controls that PutBackOne restored.
+//
+//headroom:control
+func (r *Records) LogPutBack(because string, lines []string) {
+	for _, line := range originals.Alike(lines) {
+		r.log.Info("control restored", slog.String("because", because), slog.String("control", line))
+	}
 }
 
 // Ask requests writing held.json. A bound that lies inside the present one counts

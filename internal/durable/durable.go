@@ -12,6 +12,7 @@
 package durable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -113,16 +114,8 @@ func Regular(path string) error {
 	if err != nil || info.Mode().IsRegular() {
 		return nil //nolint:nilerr // opening it tells the same
 	}
-	what := "a device or socket"
-	switch info.Mode().Type() {
-	case os.ModeDir:
-		what = "a directory"
-	case os.ModeSymlink:
-		what = "a symbolic link"
-	case os.ModeNamedPipe:
-		what = "a FIFO"
-	}
-	return fmt.Errorf("%s is %s: %w", path, what, ErrNotRegular)
+	kinds := map[os.FileMode]string{os.ModeDir: "directory", os.ModeSymlink: "symbolic link", os.ModeNamedPipe: "FIFO"}
+	return fmt.Errorf("%s is a %s: %w", path, cmp.Or(kinds[info.Mode().Type()], "device or socket"), ErrNotRegular)
 }
 
 // ReadFile implements FS. What is no regular file is ErrNotRegular.

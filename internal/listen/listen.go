@@ -15,6 +15,7 @@ import (
 	"container/list"
 	"context"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -62,14 +63,19 @@ const (
 	keptMost = 64
 )
 
-// Defaults are the limits by the descriptors that this process may have.
+// Defaults are the limits by the descriptors that this process may have, beside those that are
+// open already.
 func Defaults() Limits {
 	files := 1024
 	var r syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) == nil {
 		files = int(min(r.Cur, 1<<20))
 	}
-	return limitsFor(files)
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		open = nil // no /proc: then the limit alone counts
+	}
+	return limitsFor(max(0, files-len(open)))
 }
 
 func limitsFor(files int) Limits {

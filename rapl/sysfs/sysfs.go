@@ -27,6 +27,9 @@ import (
 // reads is a list of frequencies or governors; sysfs itself allows a page.
 const valueMax = 4096
 
+// textMost is what most texts fit.
+const textMost = 128
+
 // numberMax bounds the text of a number: 20 digits of a 64-bit value, blanks
 // around it and the newline fit well.
 const numberMax = 64
@@ -102,8 +105,12 @@ func (a *Attr) Int() (int64, error) {
 // Text reads the value as text: the first line without blanks around it, and with "?" for what
 // nobody can read. Labels come from firmware in any encoding, or damaged.
 func (a *Attr) Text() (string, error) {
-	buf := make([]byte, valueMax)
+	buf := make([]byte, textMost)
 	n, err := a.file.Pread(buf)
+	if err == nil && n == len(buf) {
+		buf = make([]byte, valueMax)
+		n, err = a.file.Pread(buf)
+	}
 	if err != nil {
 		return "", &os.PathError{Op: "read", Path: a.path, Err: err}
 	}
