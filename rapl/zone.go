@@ -210,7 +210,7 @@ func openConstraint(open sysfs.Opener, dir string, number int) (*Constraint, err
 }
 
 // Travels reports whether the limit can be lowered at all, as far as the constraint says.
-func (c *Constraint) Travels() bool { return c.PowerMax == 0 || c.PowerMin < c.PowerMax }
+func (c *Constraint) Travels() bool { return c.PowerMax == 0 || c.PowerMin < max(c.PowerMax, c.Found) }
 
 func constraintPath(dir string, number int, file string) string {
 	return path.Join(dir, fmt.Sprintf("constraint_%d_%s", number, file))

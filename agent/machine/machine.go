@@ -191,7 +191,7 @@ func (m *Machine) weighRAPL() {
 	var fixed []string
 	for _, s := range m.Packages {
 		if c, err := s.Zone.Constraint(rapl.LongTerm); err == nil && !c.Travels() {
-			fixed = append(fixed, fmt.Sprintf("the lowest limit of %s is its highest, %v", s.Zone.Label, c.PowerMax))
+			fixed = append(fixed, fmt.Sprintf("the lowest limit of %s is its highest, %v", s.Zone.Label, c.PowerMin))
 		}
 	}
 	if m.RAPLInfo.State != capping.RungReady || len(fixed) == 0 {
