@@ -117,7 +117,7 @@ func TestWideMachineHasFilesEnough(t *testing.T) {
 	dir := t.TempDir()
 	wideMachine(t, filepath.Join(dir, "root"), plannedCPUs, plannedSockets)
 	for _, limit := range []int{4096, 256, 64} {
-		cmd := exec.Command(os.Args[0]) //nolint:noctx // this program; it ends by itself
+		cmd := exec.Command(os.Args[0]) // this program; it ends by itself
 		cmd.Env = append(os.Environ(), wideRoot+"="+dir, wideLimit+"="+strconv.Itoa(limit), "GOMAXPROCS=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("with %d open files: %v\n%.4000s", limit, err, out)

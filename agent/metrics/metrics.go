@@ -66,7 +66,7 @@ const (
 func all() scrape.Table {
 	zone := scrape.Of("zone", "zones of powerd zone list")
 	socket := scrape.Of("socket", "number of the socket, empty if the zone has none")
-	control := scrape.Of("zone", "zones of powerd zone list, policies of powerd freq list, names of slices, "+BMC)
+	control := scrape.Of("zone", "zones of powerd zone list, policies of powerd freq list (where there are more than 256, those with a count), names of slices, "+BMC)
 	stage := scrape.Of("stage", "requested, written, effective")
 	source := scrape.Of("source", sources)
 	sensor := scrape.Of("sensor", "sensors of powerd sensor list")
