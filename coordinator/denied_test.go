@@ -179,7 +179,7 @@ func TestDenialsComeWithASnapshot(t *testing.T) {
 			t.Fatalf("the log still begins at %d", first)
 		}
 		c.start(away)
-		c.until("it refuses the denied one too", time.Minute, func() bool { return c.server(away).server.guard.Revoked.Check(who) != nil })
+		c.until("it refuses the denied one too", time.Minute, func() bool { return c.server(away).guard.Revoked.Check(who) != nil })
 	})
 }
 
