@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +144,12 @@ func TestBMCLimitOverAReboot(t *testing.T) {
 			operator.Close()
 			c.refuse = errors.New("not now")
 			r := run(t, cfg)
-			waitFor(t, "powerd's limit is in force", func() bool { p, on := b.Limit(); return on && p != found })
+			waitFor(t, "powerd's limit is in force, and powerd knows that", func() bool {
+				p, on := b.Limit()
+				return on && p != found && slices.ContainsFunc(l.status(t).GetLadder(), func(r *headroomv1.RungStatus) bool {
+					return r.GetRung() == "dcmi" && strings.HasPrefix(r.GetText(), "holds "+p.String()+" ")
+				})
+			})
 			_ = r.stop() // not released: everything stays
 			if p, on := b.Limit(); !on || p == found {
 				t.Fatalf("%v, %v after a stop that was not released", p, on)
