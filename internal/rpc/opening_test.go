@@ -33,13 +33,13 @@ func TestOpenedAsksAgain(t *testing.T) {
 	}{
 		"open at once":       {[]error{nil}, 1, nil},
 		"open in the end":    {[]error{errNeverOpened, errNeverOpened, nil}, 3, nil},
-		"never open":         {[]error{errNeverOpened}, 4, errNeverOpened},
+		"never open":         {[]error{errNeverOpened}, 8, errNeverOpened},
 		"refused after that": {[]error{errNeverOpened, errRefused}, 2, errRefused},
 		"reset, then open":   {[]error{errReset, nil}, 2, nil},
 		"reset, then told":   {[]error{errReset, errReset, errTold}, 3, errTold},
-		"always reset":       {[]error{errReset}, 4, errReset},
+		"always reset":       {[]error{errReset}, 8, errReset},
 		"reset, then away":   {[]error{errReset, errAway}, 2, errReset},
-		"reset, never open":  {[]error{errReset, errNeverOpened}, 4, errReset},
+		"reset, never open":  {[]error{errReset, errNeverOpened}, 8, errReset},
 		"away":               {[]error{errAway, nil}, 1, errAway},
 		"sent, no answer":    {[]error{io.ErrUnexpectedEOF, nil}, 1, io.ErrUnexpectedEOF},
 	} {
