@@ -191,3 +191,20 @@ func TestLapseAfterAChangeWaitsForSettling(t *testing.T) {
 	}
 	refused(t, s, ledger.Command{SetLease: &ledger.SetLease{Length: time.Minute, Settle: time.Hour}}, ledger.ErrLease)
 }
+
+// P2: clocks may be one percent off, each its own way. A node whose clock is slow by that
+// holds its lease, and settles, while the leader's fast clock waits.
+func TestMarginCoversOnePercent(t *testing.T) {
+	t.Parallel()
+	const slow, fast = 0.99, 1.01
+	for _, length := range []time.Duration{ledger.LeaseLeast, 10 * second, ledger.LeaseMost} {
+		timing := ledger.Timing{Lease: length, Settle: 30 * second}
+		onLeader := func(d time.Duration) time.Duration { return time.Duration(float64(d) / slow * fast) }
+		if got := length + timing.Margin(); got < onLeader(length)-time.Microsecond {
+			t.Errorf("a lease of %v counts as over after %v, and may run for %v", length, got, onLeader(length))
+		}
+		if got := timing.Fallen(); got < onLeader(length+timing.Settle)-time.Microsecond {
+			t.Errorf("a node counts as settled after %v, and may take %v", got, onLeader(length+timing.Settle))
+		}
+	}
+}
