@@ -4,8 +4,10 @@
 // content of a file nor about its name in a folder. So a file is written under another name,
 // synced, renamed, and then its folder is synced.
 //
-// Guarantees: after an error, and wherever a power cut interrupts it, a file has its old content
-// or its new one, complete. After a nil error it has the new one, also after a power cut.
+// Guarantees: after an error, and wherever a power cut interrupts it, a file that Write replaces
+// has its old content or its new one, complete. After a nil error it has the new one, also after a
+// power cut. Replace promises this to other processes only: it is for files that a power cut makes
+// worthless. Each file has one writer at a time.
 //
 // It never retries, and never creates a folder. Package durabletest has a file system that
 // forgets, for tests.
