@@ -305,7 +305,7 @@ func checkMark(cfg Config, stores *Stores) (Acknowledged, error) {
 		return begin, err
 	}
 	if err != nil {
-		return begin, cfg.lost("the file "+markFile+" is damaged, so nobody knows what this server has acknowledged", errors.Join(errCorrupt, err))
+		return begin, cfg.lost(fmt.Sprintf("the file %s is damaged, so nobody knows what this server has acknowledged: %v", markFile, err), errors.Join(errCorrupt, err))
 	}
 	if !found {
 		return begin, cfg.checkSnapshotsOnly(stores)
