@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -56,7 +55,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 		return nil, err
 	}
 	defer leave()
-	r, err := s.prepare(m, who)
+	r, err := s.prepare(ctx, m, who)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 		Submitter: who.Name, Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
 		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Floor: r.floor.Fraction, Progress: &headroomv1.JobProgress{
 			Id:    id,
-			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs)),
+			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs.Names)),
 		},
 		Engine: r.file.Engine(), Rank: count(slices.Index(s.cfg.names(), r.file.Class)),
 	}
@@ -195,7 +194,7 @@ func nearest(a *headroomv1.Admission) time.Duration {
 }
 
 // prepare checks a job file without changing anything.
-func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*record, error) {
+func (s *service) prepare(ctx context.Context, m *headroomv1.SubmitRequest, who access.Caller) (*record, error) {
 	if m.GetChange().GetRequestId() == "" || !filepath.IsAbs(m.GetFile()) {
 		return nil, cli.Usage("a submission needs a request id and the absolute path of the job file")
 	}
@@ -218,13 +217,14 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*reco
 		submitted: time.UnixMicro(time.Now().UnixMicro()),
 	}
 	r.deadline = s.cfg.deadlineFor(file)
-	if r.inputs, err = file.Inputs(); err != nil {
+	if r.inputs.Names, err = file.Inputs(); err != nil {
 		return nil, err
 	}
+	r.inputs.Sizes = sizes(r.inputs.Names)
 	if r.programs, err = file.Programs(s.restorer.programs); err != nil {
 		return nil, err
 	}
-	if err := checkOutput(file, r.dir); err != nil {
+	if err := s.checkOutput(ctx, r); err != nil {
 		return nil, err
 	}
 	r.floor = file.Floor(s.profiles)
@@ -233,14 +233,19 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*reco
 }
 
 // checkOutput checks that the job's folder can be created, and leaves no trace.
-func checkOutput(f *jobfile.File, dir jobdir.Folder) error {
-	if _, err := os.Stat(dir.Path("")); err == nil {
-		return nil // from an earlier attempt of the same request
+func (s *service) checkOutput(ctx context.Context, r *record) error {
+	if r.file.Spark != nil {
+		return nil // it is in the scheduler's own folder
 	}
-	made, err := jobdir.MakeAll(dir.Path(""))
-	err = errors.Join(err, jobdir.TakeBack(dir, made))
+	err := s.operations.do(ctx, r.place(), func() error {
+		d, err := jobdir.Make(r.dir)
+		if err == nil {
+			err = errors.Join(d.TakeBack(), d.Close())
+		}
+		return err
+	})
 	if err != nil {
-		return outputError(f, err)
+		return outputError(r.file, err)
 	}
 	return nil
 }
@@ -281,24 +286,31 @@ func again(j *headroomv1.Job, r *record) (*headroomv1.SubmitResponse, error) {
 // accept creates the job's folder, commits the job and sends it to the loop. When the job is certainly not committed,
 // the folder is removed.
 func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, change *headroomv1.Change) (revision uint64, err error) {
-	made, err := jobdir.MakeAll(r.dir.Path(""))
-	if err == nil {
-		err = r.keepManifest()
-	}
+	var takeBack func() error
+	err = s.operations.do(ctx, r.place(), func() (err error) {
+		takeBack, err = s.folders.takeIn(r)
+		return err
+	})
 	if err != nil {
-		_ = jobdir.TakeBack(r.dir, made) // the cause is returned; at most an empty folder remains
 		s.takeBack(ctx, job)
 		return 0, outputError(r.file, err)
+	}
+	if r.file.Spark == nil {
+		job.Inputs = &headroomv1.JobInputs{Tasks: count(len(r.inputs.Names))}
+		job.Progress.Tasks = job.GetInputs().GetTasks()
+		if r.file.Map.Tasks == 0 {
+			job.Inputs.Digest = r.inputs.Digest()
+		}
 	}
 	resp, err := leader.Ask(ctx, s.leader, "submit", headroomv1connect.JobServiceClient.CommitJob, &headroomv1.CommitJobRequest{Job: job, Change: change})
 	if err != nil {
 		if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit != cli.ExitUnknown {
-			_ = jobdir.TakeBack(r.dir, made) // at most an empty folder remains
+			_ = s.operations.do(context.WithoutCancel(ctx), r.place(), takeBack) // at most an empty folder remains
 			s.takeBack(ctx, job)
 		}
 		return 0, err
 	}
-	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs)), slog.String("actor", change.GetActor()))
+	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs.Names)), slog.String("actor", change.GetActor()))
 	// The job is committed, so it must run even if this request fails now.
 	return resp.GetRevision(), s.inbox.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
 }
