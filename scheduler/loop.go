@@ -55,6 +55,7 @@ type record struct {
 	floor     profiles.Bound
 	dir       jobdir.Folder
 	inputs    []string
+	sizes     []int64 // of the inputs; nil if unknown
 	programs  jobfile.Programs
 	started   *time.Time
 	submitted time.Time
@@ -244,7 +245,7 @@ func (l *loop) startJob(a dispatch.StartJob) {
 }
 
 func (r *record) manifest() jobdir.Manifest {
-	m := jobdir.Manifest{ID: r.dir.ID, Inputs: r.inputs, StartedAt: r.started}
+	m := jobdir.Manifest{ID: r.dir.ID, Inputs: r.inputs, Sizes: r.sizes, StartedAt: r.started}
 	if r.run.Number > 0 {
 		run := r.run
 		run.Began = run.Began.Round(0)

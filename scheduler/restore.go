@@ -39,6 +39,8 @@ type restorer struct {
 	logger  *slog.Logger
 	// programs is the folder where programs of the same build are found.
 	programs string
+	// find looks at the files of jobs.
+	find finder
 	// wanted wakes it when the coordinators may have new jobs.
 	wanted chan struct{}
 }
@@ -115,7 +117,7 @@ func (t *restorer) compare(ctx context.Context, jobs []*headroomv1.Job, first bo
 	}
 	running := false
 	for _, j := range jobs {
-		e := t.comeBack(j, first, known)
+		e := t.comeBack(ctx, j, first, known)
 		if e == nil {
 			continue
 		}
@@ -160,7 +162,7 @@ func (t *restorer) known(ctx context.Context) map[string]dispatch.State {
 }
 
 // comeBack returns the event for a job of the log, or nil when the loop needs none.
-func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]dispatch.State) event {
+func (t *restorer) comeBack(ctx context.Context, j *headroomv1.Job, first bool, known map[string]dispatch.State) event {
 	state, here := known[j.GetId()]
 	over := stateFromProto(j.GetState())
 	switch {
@@ -169,11 +171,11 @@ func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]disp
 	case here && (state.Ended() || !over.Ended()):
 		return nil // the same state here and there, or its end is being committed
 	case over.Ended() && (first || here):
-		return t.finished(j, over)
+		return t.finished(ctx, j, over)
 	case over.Ended():
 		return nil
 	}
-	r, past, err := t.recall(j)
+	r, past, err := t.recall(ctx, j)
 	if err != nil {
 		j.Outcome = "not restored yet: " + err.Error()
 		return waitEvent{j}
@@ -192,13 +194,13 @@ func ended(j *headroomv1.Job, state dispatch.State) endedEvent {
 }
 
 // finished returns the event for an ended job of ours.
-func (t *restorer) finished(j *headroomv1.Job, state dispatch.State) endedEvent {
+func (t *restorer) finished(ctx context.Context, j *headroomv1.Job, state dispatch.State) endedEvent {
 	e := ended(j, state)
 	e.taught = taught(j, state)
 	if j.GetEngine() == "" || state != dispatch.Cancelled {
 		return e
 	}
-	if r, _, err := t.recall(j); err == nil { // its driver may still run
+	if r, _, err := t.recall(ctx, j); err == nil { // its driver may still run
 		e.record, e.plan.Engine = r, j.GetEngine()
 	}
 	return e
@@ -222,7 +224,7 @@ func taught(j *headroomv1.Job, state dispatch.State) *lesson {
 }
 
 // recall creates a job's record from its specification and its folder.
-func (t *restorer) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
+func (t *restorer) recall(ctx context.Context, j *headroomv1.Job) (*record, dispatch.Past, error) {
 	file, err := jobfile.Parse("/"+j.GetId()+".yaml", j.GetSpec(), nil)
 	if err != nil {
 		return nil, dispatch.Past{}, err
@@ -237,9 +239,9 @@ func (t *restorer) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 		return nil, dispatch.Past{}, err
 	}
 	if m == nil { // nothing of it is left: it starts again
-		return r, dispatch.Past{}, r.begin()
+		return r, dispatch.Past{}, r.begin(ctx, t.find)
 	}
-	r.inputs, r.started = m.Inputs, m.StartedAt
+	r.inputs, r.sizes, r.started = m.Inputs, m.Sizes, m.StartedAt
 	if m.Run != nil {
 		r.run, r.dir.Run = *m.Run, m.Run.Number
 	}
@@ -253,8 +255,8 @@ func deadlineOf(j *headroomv1.Job) time.Duration {
 }
 
 // begin finds the inputs and creates the job's folder.
-func (r *record) begin() (err error) {
-	if r.inputs, err = r.file.Inputs(); err != nil {
+func (r *record) begin(ctx context.Context, find finder) (err error) {
+	if err = r.find(ctx, find); err != nil {
 		return err
 	}
 	if _, err = jobdir.MakeAll(r.dir.Path("")); err == nil {
@@ -271,7 +273,7 @@ func (r *record) keepManifest() error {
 	m, err := r.dir.ReadManifest()
 	if err != nil || m != nil {
 		if m != nil {
-			r.inputs, r.started = m.Inputs, m.StartedAt
+			r.inputs, r.sizes, r.started = m.Inputs, m.Sizes, m.StartedAt
 		}
 		return err
 	}
@@ -288,7 +290,7 @@ func (r *record) plan(id string) dispatch.Plan {
 		p.Deadline = r.submitted.Add(r.deadline)
 	}
 	if p.Engine == "" {
-		p.Sizes = sizes(r.inputs)
+		p.Sizes = r.sizes
 	}
 	return p
 }

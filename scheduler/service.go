@@ -28,6 +28,7 @@ import (
 	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/leader"
+	"headroom/scheduler/lookup"
 )
 
 // submitWait bounds a submission, because an election takes up to 3 s.
@@ -84,6 +85,9 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 		}
 	}
 	if err := s.checkQuota(who, v, others); err != nil {
+		return nil, err
+	}
+	if err := s.find(ctx, r); err != nil {
 		return nil, err
 	}
 	if err := s.checkTasks(r, v); err != nil {
@@ -194,7 +198,7 @@ func nearest(a *headroomv1.Admission) time.Duration {
 	return time.Duration(math.Ceil(a.GetNearestS())) * time.Second
 }
 
-// prepare checks a job file without changing anything.
+// prepare checks a job file without changing anything, or looking at a file that it names.
 func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*record, error) {
 	if m.GetChange().GetRequestId() == "" || !filepath.IsAbs(m.GetFile()) {
 		return nil, cli.Usage("a submission needs a request id and the absolute path of the job file")
@@ -218,19 +222,35 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*reco
 		submitted: time.UnixMicro(time.Now().UnixMicro()),
 	}
 	r.deadline = s.cfg.deadlineFor(file)
-	if r.inputs, err = file.Inputs(); err != nil {
-		return nil, err
-	}
 	if r.programs, err = file.Programs(s.restorer.programs); err != nil {
-		return nil, err
-	}
-	if err := checkOutput(file, r.dir); err != nil {
 		return nil, err
 	}
 	r.floor = file.Floor(s.profiles)
 	r.spec, err = file.Specification(r.floor)
 	return r, err
 }
+
+// find looks at the files that the job names, once the submitter's quota allows the job.
+func (s *service) find(ctx context.Context, r *record) error {
+	if err := r.find(ctx, s.restorer.find); err != nil {
+		return err
+	}
+	return checkOutput(r.file, r.dir)
+}
+
+// find finds the inputs of a job. A job without any is not refused where nobody can look at its programs: its tasks say
+// what is wrong with them.
+func (r *record) find(ctx context.Context, find finder) error {
+	found, err := find(ctx, r.file)
+	if r.file.Map.Input == "" && errors.Is(err, lookup.ErrNoUser) {
+		found, err = r.file.Nameless()
+	}
+	r.inputs, r.sizes = found.Inputs, found.Sizes
+	return err
+}
+
+// finder looks at the files of a job, as lookup.Finder does.
+type finder func(ctx context.Context, file *jobfile.File) (jobfile.Found, error)
 
 // checkOutput checks that the job's folder can be created, and leaves no trace.
 func checkOutput(f *jobfile.File, dir jobdir.Folder) error {

@@ -53,6 +53,8 @@ type Manifest struct {
 	// Inputs are the files of the glob when the job was accepted: a file that appears later must not change the indexes
 	// of the tasks.
 	Inputs []string `json:"inputs"`
+	// Sizes are those of the inputs then, in bytes.
+	Sizes []int64 `json:"sizes,omitempty"`
 	// Tasks is the number of tasks of a job without input files; Inputs then has as many empty names, and the file has none.
 	Tasks     int        `json:"tasks,omitempty"`
 	StartedAt *time.Time `json:"started_at"`
