@@ -92,7 +92,7 @@ tls:
   ca: /etc/headroom/ca.crt                    # authority of the cluster
   cert: /etc/headroom/scheduler/scheduler.crt # certificate, scheduler/NAME
   key: /etc/headroom/scheduler/scheduler.key  # its key
-dev: false                            # true: connections in the clear, on loopback only, where every local user may do everything; for demos and tests
+dev: false                            # true: connections in the clear, on loopback only, where every local user may do everything, and Spark drivers as the scheduler's user; for demos and tests
 
 # The files that a job names are looked at by a process of the user that runs its submitter's tasks, never by the
 # scheduler: a user's socket is active on this machine too (systemctl enable --now headroom-task@alice.socket).
@@ -203,7 +203,7 @@ spark:
   stages: input                       # which stages drop tasks: input (those that read the input), all, none
   nodes: {"10.0.0.11": n01}           # names of nodes, as in powerd.yaml, by the hosts of their Spark workers; others are called by their host
   kill_after: 10s                     # time for a driver to end before it is killed
-  driver: []                          # words before spark-submit: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs drivers as a user of their own
+  driver: []                          # words before spark-submit: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs drivers as a user of their own; needed, unless dev: true
 
 # Groups of workers, each with a master and its standby: "scheduler master" runs one. Jobs with "dispatch: pigeon" in their
 # file are split over the groups, and the masters hand their tasks to the workers.
@@ -363,6 +363,8 @@ func (c *Config) checkHooks() *cli.Error {
 		return config.Bad("set tls, or use yarn.hooks: 127.0.0.1:7411", "yarn.hooks: tls is off, and %s is not a loopback address", c.Yarn.Hooks)
 	case spark && c.TLS.Off() && !secure.Loopback(c.Spark.Hooks):
 		return config.Bad("set tls, or use spark.hooks: 127.0.0.1:0", "spark.hooks: tls is off, and %s is not a loopback address", c.Spark.Hooks)
+	case spark && !c.Dev && !c.Spark.Apart():
+		return config.Bad("set spark.driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock]; dev: true permits it for demos and tests", "spark.driver does not run drivers as a user of their own: jobs could read the key of this scheduler")
 	case hadoop && c.TLS.Off() && c.Yarn.HooksTokenFile != "":
 		return config.Bad("set tls, or remove hooks_token_file", "yarn.hooks_token_file: tls is off; the token would be sent unencrypted")
 	case hadoop && c.TLS.Off() && c.Yarn.HooksKeyFile != "":

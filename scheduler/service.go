@@ -235,7 +235,48 @@ func (s *service) find(ctx context.Context, r *record) error {
 	if err := r.find(ctx, s.restorer.find); err != nil {
 		return err
 	}
+	if err := s.checkPlace(r.file); err != nil {
+		return err
+	}
 	return checkOutput(r.file, r.dir)
+}
+
+// checkPlace refuses outputs inside a folder of one of our programs, also by a link.
+func (s *service) checkPlace(f *jobfile.File) error {
+	if f.Spark != nil {
+		return nil // it has no output folder of its own
+	}
+	for _, own := range append(ownFolders(), s.cfg.Dir) {
+		if within(f.Output, own) || within(resolved(f.Output), resolved(own)) {
+			return f.ErrorAt("output", "output %s is inside %s, which belongs to Headroom", f.Output, own).
+				WithHint("use a folder for outputs of jobs, such as one below /srv/headroom or /var/lib/headroom-jobs")
+		}
+	}
+	return nil
+}
+
+// ownFolders are the folders of all packaged programs.
+func ownFolders() []string {
+	return []string{
+		"/etc/headroom", "/var/lib/headroom", "/var/lib/headroom-driver", "/run/headroom-task", "/run/headroom-scheduler", "/run/headroom-powerd",
+	}
+}
+
+// within reports whether a path is a folder or inside it.
+func within(path, folder string) bool {
+	rest, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rest)
+}
+
+// resolved returns a path without links, as far as it exists.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(resolved(parent), filepath.Base(path))
+	}
+	return path
 }
 
 // find finds the inputs of a job. A job without any is not refused where nobody can look at its programs: its tasks say

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -272,4 +273,23 @@ func TestFilesAreLookedAtWithinTheQuota(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A job's outputs are not among the files of a program of ours.
+func TestOutputsAreNotInOurFolders(t *testing.T) {
+	t.Parallel()
+	f := &service{newPlant(t, "off", "shared").Server}
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	testkit.Check(t, os.Symlink(f.cfg.Dir, link))
+	for output, refused := range map[string]bool{
+		f.cfg.Dir: true, f.cfg.Dir + "/jobs/x": true, "/var/lib/headroom/powerd": true, "/etc/headroom/scheduler": true, "/srv/../etc/headroom": true,
+		link + "/jobs": true, "/var/lib/headroom-driver/x": true,
+		"/var/lib/headroom-jobs/x": false, dir: false, f.cfg.Dir + "2": false,
+	} {
+		file := testkit.Need(jobfile.Parse("/j/a.yaml", []byte("name: a\nclass: low\nslots: 1\nmap: {tasks: 1, command: [cat]}\noutput: "+output), nil))(t)
+		if err := f.checkPlace(file); (err != nil) != refused {
+			t.Errorf("%s: %v", output, err)
+		}
+	}
 }
