@@ -28,8 +28,8 @@ func TestCheckSaysWhoSharesAUser(t *testing.T) {
 func TestWorkersOwnFolder(t *testing.T) {
 	t.Parallel()
 	for want, env := range map[string]map[string]string{
-		"/var/lib/headroom/worker":        {"STATE_DIRECTORY": "/var/lib/headroom/worker", "HOME": "/home/ann"},
-		"/x/headroom-worker":              {"XDG_STATE_HOME": "/x", "HOME": "/home/ann"},
+		"/var/lib/headroom/worker":        {"STATE_DIRECTORY": "/var/lib/headroom/worker", "HOME": "/h/ann"},
+		"/x/headroom-worker":              {"XDG_STATE_HOME": "/x", "HOME": "/h/ann"},
 		"/h/.local/state/headroom-worker": {"XDG_STATE_HOME": "relative", "HOME": "/h"},
 		"":                                {"TMPDIR": "/tmp"},
 	} {
