@@ -41,6 +41,8 @@ type restorer struct {
 	logger     *slog.Logger
 	// programs is the folder where programs of the same build are found.
 	programs string
+	// find looks at the files of jobs.
+	find finder
 	// wanted wakes it when the coordinators may have new jobs.
 	wanted chan struct{}
 }

@@ -20,6 +20,7 @@ import (
 	"headroom/jobs/buffers"
 	"headroom/scheduler/access"
 	"headroom/scheduler/leader"
+	"headroom/scheduler/lookup"
 	"headroom/scheduler/profiles"
 	"headroom/scheduler/scaling"
 )
@@ -120,13 +121,23 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	}
 	s.restorer = &restorer{
 		leader: s.leader, inbox: s.inbox, engines: s.engines, folders: s.folders, operations: s.operations, logger: logger,
-		programs: ownFolder(), wanted: make(chan struct{}, 1),
+		programs: ownFolder(), find: newFinder(cfg), wanted: make(chan struct{}, 1),
 	}
 	s.director = &director{
 		id: id.ID, address: cmp.Or(cfg.Advertise, address), leader: s.leader, inbox: s.inbox, engines: s.engines, logger: logger,
 		soon: make(chan struct{}, 1), led: s.restorer.wanted,
 	}
 	return s, nil
+}
+
+// newFinder returns what looks at the files of jobs.
+func newFinder(cfg Config) finder {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	f := lookup.Finder{Users: cfg.taskUsers(), Command: []string{self, "look-up"}}
+	return f.Find
 }
 
 // ownFolder returns the folder of this binary, which has the programs of the same build.

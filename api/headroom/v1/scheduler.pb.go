@@ -1675,9 +1675,11 @@ type TaskResult struct {
 	// 0 for success; -1 if it could not be started.
 	ExitCode int32 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	// The cause in words, with the last lines of standard error, when it failed.
-	Error         string  `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	Seconds       float64 `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	CpuSeconds    float64 `protobuf:"fixed64,5,opt,name=cpu_seconds,json=cpuSeconds,proto3" json:"cpu_seconds,omitempty"`
+	Error      string  `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Seconds    float64 `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	CpuSeconds float64 `protobuf:"fixed64,5,opt,name=cpu_seconds,json=cpuSeconds,proto3" json:"cpu_seconds,omitempty"`
+	// Standard output of a task without an output file.
+	Answer        []byte `protobuf:"bytes,20,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1745,6 +1747,13 @@ func (x *TaskResult) GetCpuSeconds() float64 {
 		return x.CpuSeconds
 	}
 	return 0
+}
+
+func (x *TaskResult) GetAnswer() []byte {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
 }
 
 // WorkMessage is what the scheduler sends to a worker.
@@ -2050,7 +2059,7 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x06output\x18\x03 \x01(\tR\x06output\x12\x10\n" +
 	"\x03env\x18\x04 \x03(\tR\x03env\x12\x10\n" +
 	"\x03dir\x18\x05 \x01(\tR\x03dir\x12\x1c\n" +
-	"\tsubmitter\x18\x06 \x01(\tR\tsubmitter\"\xa2\x01\n" +
+	"\tsubmitter\x18\x06 \x01(\tR\tsubmitter\"\xba\x01\n" +
 	"\n" +
 	"TaskResult\x12&\n" +
 	"\x03ref\x18\x01 \x01(\v2\x14.headroom.v1.TaskRefR\x03ref\x12\x1b\n" +
@@ -2058,7 +2067,8 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x18\n" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x1f\n" +
 	"\vcpu_seconds\x18\x05 \x01(\x01R\n" +
-	"cpuSeconds\"\xc9\x01\n" +
+	"cpuSeconds\x12\x16\n" +
+	"\x06answer\x18\x14 \x01(\fR\x06answer\"\xc9\x01\n" +
 	"\vWorkMessage\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.headroom.v1.TaskH\x00R\x04task\x12*\n" +
 	"\x04kill\x18\x02 \x01(\v2\x14.headroom.v1.TaskRefH\x00R\x04kill\x12.\n" +
