@@ -1716,7 +1716,10 @@ type JobProgress struct {
 	// How much earlier it would end with the wanted copies, seconds; absent while unknown.
 	CopiesSaveS *float64 `protobuf:"fixed64,27,opt,name=copies_save_s,json=copiesSaveS,proto3,oneof" json:"copies_save_s,omitempty"`
 	// Wasted slot seconds: losing copies, failed or killed attempts.
-	WastedS       float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	WastedS float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	// CPU seconds of its tasks, as far as its scheduler was told: in total, and on the nodes where it runs.
+	CpuS          float64            `protobuf:"fixed64,40,opt,name=cpu_s,json=cpuS,proto3" json:"cpu_s,omitempty"`
+	CpuOn         map[string]float64 `protobuf:"bytes,41,rep,name=cpu_on,json=cpuOn,proto3" json:"cpu_on,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1945,6 +1948,20 @@ func (x *JobProgress) GetWastedS() float64 {
 		return x.WastedS
 	}
 	return 0
+}
+
+func (x *JobProgress) GetCpuS() float64 {
+	if x != nil {
+		return x.CpuS
+	}
+	return 0
+}
+
+func (x *JobProgress) GetCpuOn() map[string]float64 {
+	if x != nil {
+		return x.CpuOn
+	}
+	return nil
 }
 
 type DropTasksRequest struct {
@@ -3685,7 +3702,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\v_containersB\x11\n" +
 	"\x0f_uncapped_low_sB\x12\n" +
 	"\x10_uncapped_high_sB\a\n" +
-	"\x05_move\"\x91\b\n" +
+	"\x05_move\"\x9c\t\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -3720,10 +3737,16 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x06copies\x18\x19 \x01(\rR\x06copies\x12#\n" +
 	"\rcopies_wanted\x18\x1a \x01(\rR\fcopiesWanted\x12'\n" +
 	"\rcopies_save_s\x18\x1b \x01(\x01H\aR\vcopiesSaveS\x88\x01\x01\x12\x19\n" +
-	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x1a<\n" +
+	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x12\x13\n" +
+	"\x05cpu_s\x18( \x01(\x01R\x04cpuS\x12:\n" +
+	"\x06cpu_on\x18) \x03(\v2#.headroom.v1.JobProgress.CpuOnEntryR\x05cpuOn\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01B\r\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"CpuOnEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\r\n" +
 	"\v_rate_per_sB\f\n" +
 	"\n" +
 	"_runtime_sB\a\n" +
@@ -3891,7 +3914,7 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),              // 0: headroom.v1.JobState
 	(MoveKind)(0),              // 1: headroom.v1.MoveKind
@@ -3936,10 +3959,11 @@ var file_headroom_v1_job_proto_goTypes = []any{
 	(*StopDirective)(nil),      // 40: headroom.v1.StopDirective
 	(*CapDirective)(nil),       // 41: headroom.v1.CapDirective
 	nil,                        // 42: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),             // 43: headroom.v1.Change
-	(*Meta)(nil),               // 44: headroom.v1.Meta
-	(*Epoch)(nil),              // 45: headroom.v1.Epoch
-	(*Leader)(nil),             // 46: headroom.v1.Leader
+	nil,                        // 43: headroom.v1.JobProgress.CpuOnEntry
+	(*Change)(nil),             // 44: headroom.v1.Change
+	(*Meta)(nil),               // 45: headroom.v1.Meta
+	(*Epoch)(nil),              // 46: headroom.v1.Epoch
+	(*Leader)(nil),             // 47: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
@@ -3953,9 +3977,9 @@ var file_headroom_v1_job_proto_depIdxs = []int32{
 	6,  // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
 	4,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
 	5,  // 10: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	43, // 11: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	44, // 11: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
 	7,  // 12: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	44, // 13: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	45, // 13: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
 	3,  // 14: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
 	13, // 15: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
 	1,  // 16: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
@@ -3965,50 +3989,51 @@ var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 20: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
 	42, // 21: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
 	2,  // 22: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	17, // 23: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	43, // 24: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	17, // 25: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	3,  // 26: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	43, // 27: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 28: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	43, // 29: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	44, // 30: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 31: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	29, // 32: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	30, // 33: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	33, // 34: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	19, // 35: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	32, // 36: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	31, // 37: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	45, // 38: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	46, // 39: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	35, // 40: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	45, // 41: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	41, // 42: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	38, // 43: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	40, // 44: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	36, // 45: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	37, // 46: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	39, // 47: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	22, // 48: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	24, // 49: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	26, // 50: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	20, // 51: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	9,  // 52: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	11, // 53: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	28, // 54: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	23, // 55: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	25, // 56: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	27, // 57: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	21, // 58: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	10, // 59: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	12, // 60: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	34, // 61: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	55, // [55:62] is the sub-list for method output_type
-	48, // [48:55] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	43, // 23: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
+	17, // 24: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	44, // 25: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	17, // 26: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	3,  // 27: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	44, // 28: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 29: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	44, // 30: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	45, // 31: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 32: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	29, // 33: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	30, // 34: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	33, // 35: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	19, // 36: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	32, // 37: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	31, // 38: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	46, // 39: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	47, // 40: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	35, // 41: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	46, // 42: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	41, // 43: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	38, // 44: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	40, // 45: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	36, // 46: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	37, // 47: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	39, // 48: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	22, // 49: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	24, // 50: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	26, // 51: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	20, // 52: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	9,  // 53: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	11, // 54: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	28, // 55: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	23, // 56: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	25, // 57: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	27, // 58: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	21, // 59: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	10, // 60: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	12, // 61: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	34, // 62: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	56, // [56:63] is the sub-list for method output_type
+	49, // [49:56] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -4048,7 +4073,7 @@ func file_headroom_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
