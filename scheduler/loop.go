@@ -45,6 +45,8 @@ type loop struct {
 	meters   map[string]*scaling.Meter
 	measured time.Time
 	parts    map[string]float64
+	// used are the CPU seconds of running attempts by node, as last reported.
+	used map[string]map[dispatch.Ref]float64
 }
 
 // record is what is known of a job outside the core.
@@ -66,6 +68,8 @@ type record struct {
 	scaling *headroomv1.Scaling
 	// wasted is the total that it has wasted, once it has ended.
 	wasted time.Duration
+	// cpu are the CPU seconds of its tasks by node, as far as this process was told.
+	cpu map[string]float64
 	// run is the latest run as last written.
 	run dispatch.RunRecord
 	// sprint is the sprint of the job by the coordinators; nil while it does not sprint.
@@ -91,6 +95,7 @@ func newLoop(s *Server) *loop {
 		histories: make([]history, len(s.cfg.Classes)),
 		meters:    make(map[string]*scaling.Meter),
 		parts:     make(map[string]float64),
+		used:      make(map[string]map[dispatch.Ref]float64),
 	}
 	for i := range l.points {
 		if l.points[i] = PointGiven; s.cfg.Classes[i].Theta == auto || s.cfg.Classes[i].SprintAfter == auto {

@@ -49,10 +49,7 @@ func child(how string) error {
 	} else if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	g, err := r.New()
-	if err != nil {
-		return err
-	}
+	g := r.New()
 	cmd := exec.Command("sh", "-c", escape)
 	cmd.Stdout, cmd.SysProcAttr = os.Stdout, &syscall.SysProcAttr{Setpgid: true}
 	if err := g.Start(cmd); err != nil {
@@ -63,7 +60,7 @@ func child(how string) error {
 		return err
 	}
 	_ = cmd.Wait()
-	_, err = g.End()
+	_, err := g.End()
 	_, _ = fmt.Fprintln(os.Stdout, "ended", err)
 	return err
 }
@@ -100,8 +97,8 @@ func alive(pid int) bool {
 func open(t *testing.T, record string) *Room {
 	t.Helper()
 	r, err := Open(Options{Record: record})
-	if r.dir == "" {
-		testkit.NotRun(t, "no cgroup can be made here: "+err.Error())
+	if _, why := r.Can(); why != nil {
+		testkit.NotRun(t, "no cgroup can be made here: "+why.Error())
 	}
 	testkit.Check(t, err)
 	t.Cleanup(func() { testkit.Check(t, r.Close()) })
@@ -120,7 +117,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func start(t *testing.T, r *Room, script string) (*Group, *exec.Cmd) {
 	t.Helper()
-	g := testkit.Need(r.New())(t)
+	g := r.New()
 	cmd := exec.Command("sh", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	testkit.Check(t, g.Start(cmd))
@@ -163,7 +160,7 @@ func TestSweepFindsWhoMovedOut(t *testing.T) {
 func TestFreezeAndThaw(t *testing.T) {
 	t.Parallel()
 	r := open(t, "")
-	if !r.Can.Freeze {
+	if !r.can.Freeze {
 		testkit.NotRun(t, "this kernel has no cgroup.freeze")
 	}
 	g, cmd := start(t, r, "while :; do :; done")
@@ -256,6 +253,26 @@ func TestEndWithoutCgroups(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
+}
+
+// A room whose cgroup is gone starts the group without one, and says so until one can be made again.
+func TestCgroupCannotBeMade(t *testing.T) {
+	t.Parallel()
+	r := open(t, "")
+	dir := r.dir
+	testkit.Check(t, os.Remove(dir))
+	g := r.New()
+	if can, why := r.Can(); g.dir != "" || can.Kill || why == nil {
+		t.Errorf("%+v, %v", can, why)
+	}
+	testkit.Check(t, os.Mkdir(dir, 0o755))
+	if _, why := r.Can(); r.New().dir == "" || why == nil {
+		t.Errorf("made again: %v", why)
+	}
+	if can, why := r.Can(); !can.Kill || why != nil {
+		t.Errorf("%+v, %v", can, why)
+	}
+	clear(r.live)
 }
 
 func TestNoRoom(t *testing.T) {

@@ -37,32 +37,27 @@ type Group struct {
 	room       *Room
 	name, mark string
 	dir        string // empty without a cgroup
-	pid        int    // of its first process, without a cgroup
+	pid        int    // of its first process
 }
 
-// Start starts a command in the group, its first and only one.
-func (g *Group) Start(cmd *exec.Cmd) error {
-	switch {
-	case g.room == nil:
+// Start starts a command in the group, its first and only one. One is started at a time, and nothing is swept then.
+func (g *Group) Start(cmd *exec.Cmd) (err error) {
+	if g.room == nil {
 		return cmd.Start()
-	case g.dir == "" || !g.room.clones:
-		return g.enter(cmd)
 	}
-	folder, err := os.Open(g.dir)
-	if err != nil {
-		return err
-	}
-	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(folder.Fd())
-	return errors.Join(cmd.Start(), folder.Close())
-}
-
-// enter starts a command as a usual child of this process, which is inside the cgroup meanwhile. Nothing is swept then.
-func (g *Group) enter(cmd *exec.Cmd) (err error) {
 	g.room.mu.Lock()
 	defer g.room.mu.Unlock()
-	if g.dir == "" {
+	switch {
+	case g.dir == "":
 		cmd.Env = append(cmd.Environ(), g.mark)
-	} else {
+	case g.room.clones:
+		folder, err := os.Open(g.dir)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = folder.Close() }()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(folder.Fd())
+	default: // the child begins where this process is
 		if err := put(g.dir, "cgroup.procs", "0"); err != nil {
 			return err
 		}

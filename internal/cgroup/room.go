@@ -40,30 +40,26 @@ type Abilities struct {
 
 // Room makes the groups of one process. A nil Room makes groups that hold nothing together.
 type Room struct {
-	// Can is what its groups can do; nothing without cgroups.
-	Can Abilities
-
 	o      Options
-	clones bool     // clone3 is permitted
-	dir    string   // holds the groups; empty without cgroups
-	own    string   // this process's cgroup
-	made   []string // for the record
+	clones bool // clone3 is permitted
 
 	mu    sync.Mutex
+	can   Abilities
+	none  error    // why the newest group has no cgroup
+	dir   string   // holds the groups; empty without cgroups
+	own   string   // this process's cgroup
+	made  []string // for the record
 	live  map[string]*Group
 	count int
 }
 
-// Open ends what an earlier process left in the cgroups of the record, and returns a room. If Can is empty, the error is
-// the reason why its groups have no cgroups; the room works without. Otherwise it names what could not be ended.
+// Open ends what an earlier process left in the cgroups of the record, and returns a room, which works without cgroups
+// too. An error names what could not be ended.
 func Open(o Options) (*Room, error) {
 	r := &Room{o: o, live: make(map[string]*Group)}
 	// The seccomp filters of systemd refuse clone3. A call without arguments is never carried out.
 	_, _, refused := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
 	r.clones = refused == unix.EINVAL
-	if text, err := os.ReadFile(o.Record); err == nil {
-		r.made = strings.Split(string(text), "\n")
-	}
 	left := r.clean()
 	err := r.settle()
 	if err == nil {
@@ -71,9 +67,30 @@ func Open(o Options) (*Room, error) {
 	}
 	if err != nil {
 		r.dir = ""
-		err = errors.Join(err, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+		r.without(err)
 	}
-	return r, errors.Join(err, left)
+	return r, left
+}
+
+// Clean ends what a process left in the cgroups of its record.
+func Clean(record string) error { return (&Room{o: Options{Record: record}}).clean() }
+
+// without lets this process adopt orphans: a group has no cgroup.
+func (r *Room) without(err error) {
+	r.none = errors.Join(err, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+}
+
+// Can returns what can be done with its groups, and why they have no cgroups.
+func (r *Room) Can() (Abilities, error) {
+	if r == nil {
+		return Abilities{}, ErrNone
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.none != nil {
+		return Abilities{}, r.none
+	}
+	return r.can, nil
 }
 
 // place returns this process's cgroup.
@@ -143,32 +160,34 @@ func (r *Room) probe() error {
 		return err
 	}
 	has := func(file string) bool { return unix.Access(filepath.Join(dir, file), unix.F_OK) == nil }
-	r.Can = Abilities{Kill: has("cgroup.kill"), Freeze: has("cgroup.freeze"), CPU: has("cpu.stat"), Memory: true}
+	r.can = Abilities{Kill: has("cgroup.kill"), Freeze: has("cgroup.freeze"), CPU: has("cpu.stat"), Memory: true}
 	return os.Remove(dir)
 }
 
-// New returns a group without a process.
-func (r *Room) New() (*Group, error) {
+// New returns a group without a process, with a cgroup if one can be made.
+func (r *Room) New() *Group {
 	if r == nil {
-		return &Group{}, nil
+		return &Group{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count++
 	g := &Group{room: r, name: "task-" + strconv.Itoa(r.count), mark: "HEADROOM_ATTEMPT=" + rand.Text()}
-	if r.dir != "" {
-		if own, err := place(); !r.o.Delegated && err == nil && own != r.own { // what bounds this process bounds its tasks
-			if err := r.settle(); err != nil {
-				return nil, err
-			}
-		}
-		g.dir = filepath.Join(r.dir, g.name)
-		if err := os.Mkdir(g.dir, 0o755); err != nil {
-			return nil, fmt.Errorf("make the cgroup of a task: %w", err)
-		}
-	}
 	r.live[g.name] = g
-	return g, nil
+	if r.dir == "" {
+		return g
+	}
+	r.none = nil
+	if own, err := place(); !r.o.Delegated && err == nil && own != r.own { // what bounds this process bounds its tasks
+		r.none = r.settle()
+	}
+	dir := filepath.Join(r.dir, g.name)
+	if err := errors.Join(r.none, os.Mkdir(dir, 0o755)); err != nil {
+		r.without(err)
+		return g
+	}
+	g.dir = dir
+	return g
 }
 
 // sweep kills what is in no live group, and removes the cgroups of ended ones. What does not end at once is found
@@ -206,6 +225,9 @@ func (r *Room) Close() error {
 
 // clean ends and removes the cgroups of the record. Those that could not be ended stay in it.
 func (r *Room) clean() (err error) {
+	if text, err := os.ReadFile(r.o.Record); err == nil {
+		r.made = strings.Split(string(text), "\n")
+	}
 	r.made = slices.DeleteFunc(r.made, func(dir string) bool {
 		if !strings.HasPrefix(filepath.Base(dir), baseName) { // such names are random: no other cgroup has this one
 			return true
