@@ -2042,7 +2042,10 @@ type JobProgress struct {
 	// How much earlier it would end with the wanted copies, seconds; absent while unknown.
 	CopiesSaveS *float64 `protobuf:"fixed64,27,opt,name=copies_save_s,json=copiesSaveS,proto3,oneof" json:"copies_save_s,omitempty"`
 	// Wasted slot seconds: losing copies, failed or killed attempts.
-	WastedS       float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	WastedS float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	// CPU seconds of its tasks, as far as its scheduler was told: in total, and on the nodes where it runs.
+	CpuS          float64            `protobuf:"fixed64,40,opt,name=cpu_s,json=cpuS,proto3" json:"cpu_s,omitempty"`
+	CpuOn         map[string]float64 `protobuf:"bytes,41,rep,name=cpu_on,json=cpuOn,proto3" json:"cpu_on,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2271,6 +2274,20 @@ func (x *JobProgress) GetWastedS() float64 {
 		return x.WastedS
 	}
 	return 0
+}
+
+func (x *JobProgress) GetCpuS() float64 {
+	if x != nil {
+		return x.CpuS
+	}
+	return 0
+}
+
+func (x *JobProgress) GetCpuOn() map[string]float64 {
+	if x != nil {
+		return x.CpuOn
+	}
+	return nil
 }
 
 type DropTasksRequest struct {
@@ -4041,7 +4058,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\v_containersB\x11\n" +
 	"\x0f_uncapped_low_sB\x12\n" +
 	"\x10_uncapped_high_sB\a\n" +
-	"\x05_move\"\x91\b\n" +
+	"\x05_move\"\x9c\t\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -4076,10 +4093,16 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x06copies\x18\x19 \x01(\rR\x06copies\x12#\n" +
 	"\rcopies_wanted\x18\x1a \x01(\rR\fcopiesWanted\x12'\n" +
 	"\rcopies_save_s\x18\x1b \x01(\x01H\aR\vcopiesSaveS\x88\x01\x01\x12\x19\n" +
-	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x1a<\n" +
+	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x12\x13\n" +
+	"\x05cpu_s\x18( \x01(\x01R\x04cpuS\x12:\n" +
+	"\x06cpu_on\x18) \x03(\v2#.headroom.v1.JobProgress.CpuOnEntryR\x05cpuOn\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01B\r\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"CpuOnEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\r\n" +
 	"\v_rate_per_sB\f\n" +
 	"\n" +
 	"_runtime_sB\a\n" +
@@ -4248,7 +4271,7 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),              // 0: headroom.v1.JobState
 	(MoveKind)(0),              // 1: headroom.v1.MoveKind
@@ -4297,10 +4320,11 @@ var file_headroom_v1_job_proto_goTypes = []any{
 	(*StopDirective)(nil),      // 44: headroom.v1.StopDirective
 	(*CapDirective)(nil),       // 45: headroom.v1.CapDirective
 	nil,                        // 46: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),             // 47: headroom.v1.Change
-	(*Meta)(nil),               // 48: headroom.v1.Meta
-	(*Epoch)(nil),              // 49: headroom.v1.Epoch
-	(*Leader)(nil),             // 50: headroom.v1.Leader
+	nil,                        // 47: headroom.v1.JobProgress.CpuOnEntry
+	(*Change)(nil),             // 48: headroom.v1.Change
+	(*Meta)(nil),               // 49: headroom.v1.Meta
+	(*Epoch)(nil),              // 50: headroom.v1.Epoch
+	(*Leader)(nil),             // 51: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
@@ -4317,11 +4341,11 @@ var file_headroom_v1_job_proto_depIdxs = []int32{
 	5,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
 	5,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
 	21, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
-	47, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
+	48, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
 	9,  // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	47, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	48, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
 	11, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	48, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	49, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
 	3,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
 	17, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
 	1,  // 21: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
@@ -4331,52 +4355,53 @@ var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 25: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
 	46, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
 	2,  // 27: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	21, // 28: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	47, // 29: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	21, // 30: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	3,  // 31: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	47, // 32: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 33: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	47, // 34: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	48, // 35: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 36: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	33, // 37: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	34, // 38: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	37, // 39: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	23, // 40: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	36, // 41: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	35, // 42: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	49, // 43: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	50, // 44: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	39, // 45: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	49, // 46: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	45, // 47: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	42, // 48: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	44, // 49: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	40, // 50: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	41, // 51: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	43, // 52: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	26, // 53: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	28, // 54: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	30, // 55: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	24, // 56: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	13, // 57: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	6,  // 58: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
-	15, // 59: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	32, // 60: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	27, // 61: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	29, // 62: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	31, // 63: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	25, // 64: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	14, // 65: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	7,  // 66: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
-	16, // 67: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	38, // 68: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	61, // [61:69] is the sub-list for method output_type
-	53, // [53:61] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	47, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
+	21, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	48, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	21, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	3,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	48, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 34: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	48, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	49, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	33, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	34, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	37, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	23, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	36, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	35, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	50, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	51, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	39, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	50, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	45, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	42, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	44, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	40, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	41, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	43, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	26, // 54: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	28, // 55: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	30, // 56: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	24, // 57: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	13, // 58: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	6,  // 59: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
+	15, // 60: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	32, // 61: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	27, // 62: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	29, // 63: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	31, // 64: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	25, // 65: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	14, // 66: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	7,  // 67: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
+	16, // 68: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	38, // 69: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	62, // [62:70] is the sub-list for method output_type
+	54, // [54:62] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -4416,7 +4441,7 @@ func file_headroom_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
