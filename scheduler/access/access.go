@@ -30,6 +30,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/scheduler/jobfile"
+	"headroom/scheduler/local"
 )
 
 // Caller is who asks.
@@ -263,6 +264,11 @@ func CheckHello(who Caller, h *headroomv1.WorkerHello) error {
 		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
 			fmt.Sprintf("worker %q with %d slots", h.GetNode(), h.GetSlots()),
 			fmt.Sprintf("a worker opens its stream with its node's name and 1 to %d slots", jobfile.SlotsMax))
+	}
+	if most := int(h.GetSlots()) + local.ResultsKept; len(h.GetRunning()) > most || len(h.GetGrantKey()) > secure.KeySize {
+		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
+			fmt.Sprintf("worker %q with %d slots names %d attempts; the maximum is %d", h.GetNode(), h.GetSlots(), len(h.GetRunning()), most),
+			"a worker names the attempts that it runs, and those whose results it repeats")
 	}
 	return OwnNode(who, h.GetNode())
 }

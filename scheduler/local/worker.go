@@ -29,8 +29,8 @@ const (
 	backoffMax = time.Second
 	// repeatFor is how long a sent result is repeated on a new stream: a dead connection is noticed sooner than that.
 	repeatFor = 10 * time.Second
-	// outboxMax bounds the results that are kept.
-	outboxMax = 4096
+	// ResultsKept bounds the results that are kept.
+	ResultsKept = 4096
 	// resultsAtOnce bounds the results of one message: with the ends of their standard errors they take half a
 	// megabyte.
 	resultsAtOnce = 256
@@ -67,6 +67,8 @@ type Worker struct {
 	at      int // the index in Schedulers of the one in use
 	peers   rpc.Peers
 	denials *secure.Denials
+	// grants is the key with which masters prove grants of its slots.
+	grants  []byte
 	env     []string
 	running map[ref]context.CancelFunc
 	proofs  map[ref]string // of running tasks
@@ -129,8 +131,13 @@ func New(cfg Config) (*Worker, error) {
 	}
 	denials.Add(known...)
 	peers.Deny(denials)
+	grants, err := secure.OpenKey(filepath.Join(cfg.Dir, grantsFile))
+	if err != nil {
+		return nil, fmt.Errorf("worker %s: %w", cfg.Node, err)
+	}
 	w := &Worker{
 		cfg:     cfg,
+		grants:  grants,
 		denials: denials,
 		peers:   peers,
 		env:     append(os.Environ(), "TMPDIR="+tmp, "HEADROOM_NODE="+cfg.Node),
@@ -253,7 +260,7 @@ func (w *Worker) session(ctx context.Context) error {
 // open opens the stream, sends hello and repeats the results that may be lost.
 func (w *Worker) open(ctx context.Context) (*stream, error) {
 	st := w.clients[w.at].Work(ctx)
-	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version}
+	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version, GrantKey: w.grants}
 	for r := range w.running {
 		p := r.proto()
 		p.Proof = w.proofs[r]
@@ -302,8 +309,12 @@ func (w *Worker) handle(ctx context.Context, m *headroomv1.WorkMessage) {
 	}
 }
 
-// deniedFile stores the denied certificates of schedulers, in the worker's folder.
-const deniedFile = "denied.json"
+const (
+	// deniedFile stores the denied certificates of schedulers and masters, in the worker's folder.
+	deniedFile = "denied.json"
+	// grantsFile is the key of the grants, beside it: a restarted worker's slots are still recognised.
+	grantsFile = "grants.key"
+)
 
 // deny applies denials: such a scheduler is not obeyed, now or after a restart.
 func (w *Worker) deny(m *headroomv1.Denials) {
@@ -355,7 +366,7 @@ func (w *Worker) collect(r *headroomv1.TaskResult) {
 	delete(w.running, keyOf(r.GetRef()))
 	delete(w.proofs, keyOf(r.GetRef()))
 	w.outbox = append(w.outbox, sent{result: r})
-	if len(w.outbox) > outboxMax {
+	if len(w.outbox) > ResultsKept {
 		w.outbox = w.outbox[1:]
 	}
 }
