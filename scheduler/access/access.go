@@ -84,7 +84,7 @@ func Needs(procedure string) []string {
 	case headroomv1connect.SlotServiceReportProcedure, headroomv1connect.SlotServiceAwaitProcedure:
 		return []string{secure.Submitter, secure.Scheduler, secure.Admin}
 	case headroomv1connect.MasterServiceGetGroupProcedure:
-		return []string{secure.Scheduler, secure.Observer, secure.Operator, secure.Admin}
+		return []string{secure.Master, secure.Scheduler, secure.Observer, secure.Operator, secure.Admin}
 	}
 	return []string{secure.Admin}
 }

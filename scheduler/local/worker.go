@@ -318,7 +318,7 @@ const (
 
 // deny applies denials: such a scheduler is not obeyed, now or after a restart.
 func (w *Worker) deny(m *headroomv1.Denials) {
-	if !rpc.TakeDenials(w.denials, m, secure.Scheduler) {
+	if !rpc.TakeDenials(w.denials, m, secure.Scheduler, secure.Master) {
 		return
 	}
 	w.peers.Expel()
