@@ -110,7 +110,7 @@ func TestStreamsFollowTheCertificate(t *testing.T) {
 			defer p.Close()
 			return d.run(ctx)
 		}},
-		"distributor": {secure.Scheduler, secure.Scheduler, func(ctx context.Context, t *testing.T, p rpc.Peers, logger *slog.Logger) error {
+		"distributor": {secure.Scheduler, secure.Master, func(ctx context.Context, t *testing.T, p rpc.Peers, logger *slog.Logger) error {
 			d := testkit.Need(distributor.New(distributor.Config{Name: "own", Incarnation: 1, Groups: []distributor.Group{{Name: "r1", Masters: []string{addr}}}, Peers: p, Logger: logger}))(t)
 			return d.Run(ctx)
 		}},

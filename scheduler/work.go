@@ -95,7 +95,7 @@ func (w *workers) transmit(ctx context.Context, st *workStream, s *session) erro
 				return err
 			}
 		case <-s.denied:
-			for _, part := range rpc.DenialMessages(w.guard.Denials.All(), secure.Scheduler) {
+			for _, part := range rpc.DenialMessages(w.guard.Denials.All(), secure.Scheduler, secure.Master) {
 				if err := st.Send(&headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Denied{Denied: part}}); err != nil {
 					w.leave(ctx, s, false)
 					return err

@@ -174,7 +174,7 @@ func workerPeers(cfg local.Config, files secure.Files, dev bool) (rpc.Peers, err
 		if err != nil {
 			return rpc.Peers{}, err
 		}
-		return rpc.SecurePeers(k, secure.Scheduler), nil
+		return rpc.SecurePeers(k, secure.Scheduler, secure.Master), nil
 	case !dev:
 		return usage(create+"; --dev is for demos and tests on loopback", "a worker needs a certificate: --ca, --cert, --key")
 	}

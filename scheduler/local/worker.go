@@ -35,8 +35,8 @@ const (
 	backoffMax = time.Second
 	// repeatFor is how long a sent result is repeated on a new stream: a dead connection is noticed sooner than that.
 	repeatFor = 10 * time.Second
-	// outboxMax bounds the results that are kept.
-	outboxMax = 4096
+	// ResultsKept bounds the results that are kept.
+	ResultsKept = 4096
 	// resultsAtOnce bounds the results of one message: with the ends of their standard errors they take half a
 	// megabyte.
 	resultsAtOnce = 256
@@ -77,6 +77,8 @@ type Worker struct {
 	at      int // the index in Schedulers of the one in use
 	peers   rpc.Peers
 	denials *secure.Denials
+	// grants is the key with which masters prove grants of its slots.
+	grants  []byte
 	env     []string
 	running map[ref]*attempt
 	ended   chan *headroomv1.TaskResult
@@ -149,8 +151,13 @@ func New(cfg Config) (*Worker, error) {
 	}
 	denials.Add(known...)
 	peers.Deny(denials)
+	grants, err := secure.OpenKey(filepath.Join(cfg.Dir, grantsFile))
+	if err != nil {
+		return nil, fmt.Errorf("worker %s: %w", cfg.Node, err)
+	}
 	w := &Worker{
 		cfg:     cfg,
+		grants:  grants,
 		denials: denials,
 		peers:   peers,
 		env:     append(os.Environ(), "TMPDIR="+tmp, "HEADROOM_NODE="+cfg.Node),
@@ -311,7 +318,7 @@ func (w *Worker) session(ctx context.Context) error {
 // open opens the stream, sends hello and repeats the results that may be lost.
 func (w *Worker) open(ctx context.Context) (*stream, error) {
 	st := w.clients[w.at].Work(ctx)
-	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version}
+	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version, GrantKey: w.grants}
 	for r, a := range w.running {
 		p := r.proto()
 		p.Proof = a.proof
@@ -363,12 +370,16 @@ func (w *Worker) handle(ctx context.Context, m *headroomv1.WorkMessage) {
 // RecordFile names the cgroups of the tasks, in the worker's folder: the next worker ends what is left in them.
 const RecordFile = "cgroups"
 
-// deniedFile stores the denied certificates of schedulers, in the worker's folder.
-const deniedFile = "denied.json"
+const (
+	// deniedFile stores the denied certificates of schedulers and masters, in the worker's folder.
+	deniedFile = "denied.json"
+	// grantsFile is the key of the grants, beside it: a restarted worker's slots are still recognised.
+	grantsFile = "grants.key"
+)
 
 // deny applies denials: such a scheduler is not obeyed, now or after a restart.
 func (w *Worker) deny(m *headroomv1.Denials) {
-	if !rpc.TakeDenials(w.denials, m, secure.Scheduler) {
+	if !rpc.TakeDenials(w.denials, m, secure.Scheduler, secure.Master) {
 		return
 	}
 	w.peers.Expel()
@@ -473,7 +484,7 @@ func (w *Worker) alive() *headroomv1.WorkerAlive {
 func (w *Worker) collect(r *headroomv1.TaskResult) {
 	delete(w.running, keyOf(r.GetRef()))
 	w.outbox = append(w.outbox, sent{result: r})
-	if len(w.outbox) > outboxMax {
+	if len(w.outbox) > ResultsKept {
 		w.outbox = w.outbox[1:]
 	}
 }

@@ -1484,8 +1484,11 @@ type WorkerHello struct {
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Slots uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
 	// Tasks still running from before the stream broke.
-	Running       []*TaskRef `protobuf:"bytes,3,rep,name=running,proto3" json:"running,omitempty"`
-	Version       string     `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	Running []*TaskRef `protobuf:"bytes,3,rep,name=running,proto3" json:"running,omitempty"`
+	Version string     `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// The key with which masters prove grants of this worker's slots. It is the same for all masters of the group, and
+	// stays over restarts of the worker.
+	GrantKey      []byte `protobuf:"bytes,20,opt,name=grant_key,json=grantKey,proto3" json:"grant_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1546,6 +1549,13 @@ func (x *WorkerHello) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *WorkerHello) GetGrantKey() []byte {
+	if x != nil {
+		return x.GrantKey
+	}
+	return nil
 }
 
 // WorkerAlive is sent every second so that a dead worker is noticed.
@@ -2350,12 +2360,13 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\aresults\x18\x04 \x01(\v2\x18.headroom.v1.TaskResultsH\x00R\aresultsB\t\n" +
 	"\amessage\"@\n" +
 	"\vTaskResults\x121\n" +
-	"\aresults\x18\x01 \x03(\v2\x17.headroom.v1.TaskResultR\aresults\"\x81\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x17.headroom.v1.TaskResultR\aresults\"\x9e\x01\n" +
 	"\vWorkerHello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12.\n" +
 	"\arunning\x18\x03 \x03(\v2\x14.headroom.v1.TaskRefR\arunning\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\tR\aversion\"t\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12\x1b\n" +
+	"\tgrant_key\x18\x14 \x01(\fR\bgrantKey\"t\n" +
 	"\vWorkerAlive\x125\n" +
 	"\bcontrols\x18( \x01(\v2\x19.headroom.v1.TaskControlsR\bcontrols\x12.\n" +
 	"\arunning\x18) \x03(\v2\x14.headroom.v1.TaskUseR\arunning\"\x8d\x01\n" +
