@@ -13,7 +13,7 @@ import (
 // Rules is the newest version of Apply's rules that this version of Headroom
 // knows. A group works under the version in State, which an Upgrade raises once
 // every server knows it, so that all servers apply every entry alike.
-const Rules = 2
+const Rules = 3
 
 // RulesOfFloors are the first rules under which a schedule below its domain's floor takes
 // Force. Before them no command may have it: older servers could not read it.
@@ -48,6 +48,8 @@ type Command struct {
 	Content string `json:"content,omitempty"`
 	// Check, when set, refuses the command if budgets or nodes changed after that revision.
 	Check *uint64 `json:"check_revision,omitempty"`
+	// SchedulerEpoch, when set, refuses the command of a scheduler that is no longer the active one.
+	SchedulerEpoch uint64 `json:"scheduler_epoch,omitempty"`
 
 	Lead    *Lead      `json:"lead,omitempty"`
 	Found   *Found     `json:"found,omitempty"`
@@ -90,6 +92,9 @@ type Command struct {
 	Deny      *Denial    `json:"deny,omitempty"`
 	SkipBrake *SkipBrake `json:"skip_brake,omitempty"`
 	SetLease  *SetLease  `json:"set_lease,omitempty"`
+
+	HoldScheduler    *HoldScheduler    `json:"hold_scheduler,omitempty"`
+	ReleaseScheduler *ReleaseScheduler `json:"release_scheduler,omitempty"`
 }
 
 // Named is a command about something that has a name and nothing else.
@@ -322,7 +327,7 @@ func (c Command) parts() (n int) {
 		c.EndSprint != nil, c.Schedule != nil, c.RemoveSchedule != nil, c.Reincarnate != nil, c.Token != nil,
 		c.RevokeToken != nil, c.Server != nil, c.RemoveServer != nil, c.AckAlarm != nil,
 		c.SetUncapped != nil, c.StopJob != nil, c.DropTasks != nil, c.ContainerPolicy != nil, c.DeflateJob != nil,
-		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil,
+		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil, c.HoldScheduler != nil, c.ReleaseScheduler != nil,
 	} {
 		if set {
 			n++

@@ -74,6 +74,11 @@ func everyCommand() map[string]ledger.Command {
 			Domain: "site/lab", Budget: 500 * watt, Until: 1_700_000_360_000_000,
 			Clock: &ledger.Clock{Schedule: "evening", Due: 1_700_000_000_000_000, Servers: map[string]int64{"c1": 1_700_000_000_000_001}, Voters: 3},
 		}}),
+		"hold-scheduler":    {Rules: 3, Epoch: first(), Actor: "s1", HoldScheduler: holds("p2", 4294967297)},
+		"release-scheduler": {Rules: 3, Epoch: first(), Actor: "s1", Reason: "the scheduler stops", ReleaseScheduler: &ledger.ReleaseScheduler{Epoch: 4294967298}},
+		"finish-fenced": {
+			Rules: 3, Epoch: first(), Actor: "s1", SchedulerEpoch: 4294967298, Finish: &ledger.FinishJob{ID: "wc-7", State: ledger.JobDone},
+		},
 		"upgrade": plain(ledger.Command{Upgrade: &ledger.Upgrade{Rules: 2}}),
 		"domain": plain(ledger.Command{Domain: &ledger.SetDomain{
 			Name: "pdu/p1", Parent: "rack/r1", Budget: 300 * watt, Unmanaged: &low, Rating: &high, Margin: &part, BootNodes: &nodes, LostCharge: &keep,
@@ -194,6 +199,7 @@ func TestSnapshotEncoding(t *testing.T) {
 	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j4", State: ledger.JobAccepted, Deadline: time.Minute, Admission: &ledger.Admission{
 		Decision: ledger.AdmissionAdmitted, Slots: 3, Work: new(120.0), Reason: "3 free slots",
 	}}})
+	do(t, s, ledger.Command{At: 1_700_000_000_000_000, HoldScheduler: holds("p1", 0)})
 	text := snapshot(t, s)
 	golden(t, "snapshot.json", text+"\n")
 	back, err := ledger.Restore([]byte(text))
@@ -211,7 +217,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"nothing":          ``,
 		"an unknown field": `{"rules":1,"epoch":{"incarnation":1,"term":1},"gift":{}}`,
 		"an unknown part":  `{"rules":1,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1,"sprint":1}}`,
-		"later rules":      `{"rules":3,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
+		"later rules":      `{"rules":4,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"no rules":         `{"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"text behind it":   `{"rules":1,"tick":{"elapsed_ns":1}} {}`,
 		"watts in words":   `{"rules":1,"budget":{"domain":"d","budget_uw":"5W"}}`,

@@ -205,6 +205,183 @@ func (JobPhase) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
+type HoldSchedulerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the scheduler's state folder.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Differs at each start of the scheduler, and whenever it had to stop acting.
+	Process string `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
+	// The state folder on its machine since that booted: a process at the same place proves that the one before has ended.
+	Place string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
+	// RPC address of the scheduler, host:port.
+	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	// Key of task attempts; used if the group has none yet.
+	Key []byte `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	// Releases the lease of this epoch instead; 0 for none.
+	Release       uint64 `protobuf:"varint,6,opt,name=release,proto3" json:"release,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldSchedulerRequest) Reset() {
+	*x = HoldSchedulerRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldSchedulerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldSchedulerRequest) ProtoMessage() {}
+
+func (x *HoldSchedulerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldSchedulerRequest.ProtoReflect.Descriptor instead.
+func (*HoldSchedulerRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *HoldSchedulerRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *HoldSchedulerRequest) GetRelease() uint64 {
+	if x != nil {
+		return x.Release
+	}
+	return 0
+}
+
+type HoldSchedulerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the caller holds the lease, from when it sent this request.
+	Held bool `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
+	// Epoch of the active scheduler, its name and its address; 0 and empty before the first one.
+	Epoch   uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Name    string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	// Length of the lease; only for its holder, like the key.
+	LeaseMs       int64  `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	Key           []byte `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldSchedulerResponse) Reset() {
+	*x = HoldSchedulerResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldSchedulerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldSchedulerResponse) ProtoMessage() {}
+
+func (x *HoldSchedulerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldSchedulerResponse.ProtoReflect.Descriptor instead.
+func (*HoldSchedulerResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HoldSchedulerResponse) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *HoldSchedulerResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *HoldSchedulerResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HoldSchedulerResponse) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *HoldSchedulerResponse) GetLeaseMs() int64 {
+	if x != nil {
+		return x.LeaseMs
+	}
+	return 0
+}
+
+func (x *HoldSchedulerResponse) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 // Job is a job in the coordinators' log.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -261,7 +438,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -273,7 +450,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -286,7 +463,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{0}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Job) GetId() string {
@@ -470,7 +647,7 @@ type Scaling struct {
 
 func (x *Scaling) Reset() {
 	*x = Scaling{}
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +659,7 @@ func (x *Scaling) String() string {
 func (*Scaling) ProtoMessage() {}
 
 func (x *Scaling) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +672,7 @@ func (x *Scaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
 func (*Scaling) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Scaling) GetPoints() []*ScalingPoint {
@@ -544,7 +721,7 @@ type ScalingPoint struct {
 
 func (x *ScalingPoint) Reset() {
 	*x = ScalingPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +733,7 @@ func (x *ScalingPoint) String() string {
 func (*ScalingPoint) ProtoMessage() {}
 
 func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +746,7 @@ func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScalingPoint.ProtoReflect.Descriptor instead.
 func (*ScalingPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ScalingPoint) GetContainers() uint32 {
@@ -615,7 +792,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +804,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +817,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Admission) GetDecision() string {
@@ -737,7 +914,7 @@ type Deflation struct {
 
 func (x *Deflation) Reset() {
 	*x = Deflation{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +926,7 @@ func (x *Deflation) String() string {
 func (*Deflation) ProtoMessage() {}
 
 func (x *Deflation) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +939,7 @@ func (x *Deflation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deflation.ProtoReflect.Descriptor instead.
 func (*Deflation) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Deflation) GetTheta() float64 {
@@ -811,7 +988,7 @@ type JobEnergy struct {
 
 func (x *JobEnergy) Reset() {
 	*x = JobEnergy{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +1000,7 @@ func (x *JobEnergy) String() string {
 func (*JobEnergy) ProtoMessage() {}
 
 func (x *JobEnergy) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +1013,7 @@ func (x *JobEnergy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnergy.ProtoReflect.Descriptor instead.
 func (*JobEnergy) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *JobEnergy) GetUj() int64 {
@@ -887,7 +1064,7 @@ type DeflateJobRequest struct {
 
 func (x *DeflateJobRequest) Reset() {
 	*x = DeflateJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1076,7 @@ func (x *DeflateJobRequest) String() string {
 func (*DeflateJobRequest) ProtoMessage() {}
 
 func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1089,7 @@ func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobRequest.ProtoReflect.Descriptor instead.
 func (*DeflateJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeflateJobRequest) GetId() string {
@@ -961,7 +1138,7 @@ type DeflateJobResponse struct {
 
 func (x *DeflateJobResponse) Reset() {
 	*x = DeflateJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1150,7 @@ func (x *DeflateJobResponse) String() string {
 func (*DeflateJobResponse) ProtoMessage() {}
 
 func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1163,7 @@ func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobResponse.ProtoReflect.Descriptor instead.
 func (*DeflateJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeflateJobResponse) GetDeflation() *Deflation {
@@ -1012,7 +1189,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1201,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1214,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExplainJobRequest) GetId() string {
@@ -1059,7 +1236,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1248,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1261,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExplainJobResponse) GetMeta() *Meta {
@@ -1134,7 +1311,7 @@ type JobMove struct {
 
 func (x *JobMove) Reset() {
 	*x = JobMove{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1323,7 @@ func (x *JobMove) String() string {
 func (*JobMove) ProtoMessage() {}
 
 func (x *JobMove) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1336,7 @@ func (x *JobMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMove.ProtoReflect.Descriptor instead.
 func (*JobMove) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JobMove) GetKind() MoveKind {
@@ -1245,7 +1422,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1434,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1447,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Candidate) GetKind() MoveKind {
@@ -1337,7 +1514,7 @@ type EstimateError struct {
 
 func (x *EstimateError) Reset() {
 	*x = EstimateError{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1526,7 @@ func (x *EstimateError) String() string {
 func (*EstimateError) ProtoMessage() {}
 
 func (x *EstimateError) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1539,7 @@ func (x *EstimateError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateError.ProtoReflect.Descriptor instead.
 func (*EstimateError) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EstimateError) GetPolicy() string {
@@ -1403,7 +1580,7 @@ type EarlyStop struct {
 
 func (x *EarlyStop) Reset() {
 	*x = EarlyStop{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1592,7 @@ func (x *EarlyStop) String() string {
 func (*EarlyStop) ProtoMessage() {}
 
 func (x *EarlyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1605,7 @@ func (x *EarlyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
 func (*EarlyStop) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EarlyStop) GetTasks() uint32 {
@@ -1470,7 +1647,7 @@ type TaskRange struct {
 
 func (x *TaskRange) Reset() {
 	*x = TaskRange{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1659,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1672,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskRange) GetFirst() uint32 {
@@ -1544,7 +1721,7 @@ type JobOutlook struct {
 
 func (x *JobOutlook) Reset() {
 	*x = JobOutlook{}
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1733,7 @@ func (x *JobOutlook) String() string {
 func (*JobOutlook) ProtoMessage() {}
 
 func (x *JobOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1746,7 @@ func (x *JobOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
 func (*JobOutlook) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobOutlook) GetFinishS() float64 {
@@ -1723,7 +1900,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1912,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1925,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JobProgress) GetId() string {
@@ -1960,7 +2137,7 @@ type DropTasksRequest struct {
 
 func (x *DropTasksRequest) Reset() {
 	*x = DropTasksRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2149,7 @@ func (x *DropTasksRequest) String() string {
 func (*DropTasksRequest) ProtoMessage() {}
 
 func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2162,7 @@ func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
 func (*DropTasksRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DropTasksRequest) GetId() string {
@@ -2027,7 +2204,7 @@ type DropTasksResponse struct {
 
 func (x *DropTasksResponse) Reset() {
 	*x = DropTasksResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2216,7 @@ func (x *DropTasksResponse) String() string {
 func (*DropTasksResponse) ProtoMessage() {}
 
 func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2229,7 @@ func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
 func (*DropTasksResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DropTasksResponse) GetDropped() []*TaskRange {
@@ -2079,7 +2256,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2268,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2281,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -2130,7 +2307,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2319,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2332,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -2180,7 +2357,7 @@ type FinishJobRequest struct {
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2369,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2382,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -2266,7 +2443,7 @@ type FinishJobResponse struct {
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2455,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2468,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -2314,7 +2491,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2503,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2516,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -2376,7 +2553,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +2565,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2578,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -2440,7 +2617,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2629,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2642,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -2537,7 +2714,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2726,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2739,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -2602,7 +2779,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2791,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2804,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -2677,7 +2854,7 @@ type ClassPoint struct {
 
 func (x *ClassPoint) Reset() {
 	*x = ClassPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +2866,7 @@ func (x *ClassPoint) String() string {
 func (*ClassPoint) ProtoMessage() {}
 
 func (x *ClassPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +2879,7 @@ func (x *ClassPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassPoint.ProtoReflect.Descriptor instead.
 func (*ClassPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ClassPoint) GetName() string {
@@ -2757,7 +2934,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +2946,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +2959,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EngineReport) GetEngine() string {
@@ -2826,7 +3003,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +3015,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +3028,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -2889,7 +3066,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3078,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3091,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -2980,7 +3157,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3169,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3182,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -3131,7 +3308,7 @@ type SprintDirective struct {
 
 func (x *SprintDirective) Reset() {
 	*x = SprintDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3320,7 @@ func (x *SprintDirective) String() string {
 func (*SprintDirective) ProtoMessage() {}
 
 func (x *SprintDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3333,7 @@ func (x *SprintDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintDirective.ProtoReflect.Descriptor instead.
 func (*SprintDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SprintDirective) GetId() string {
@@ -3208,7 +3385,7 @@ type DeflateDirective struct {
 
 func (x *DeflateDirective) Reset() {
 	*x = DeflateDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3397,7 @@ func (x *DeflateDirective) String() string {
 func (*DeflateDirective) ProtoMessage() {}
 
 func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3410,7 @@ func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateDirective.ProtoReflect.Descriptor instead.
 func (*DeflateDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeflateDirective) GetId() string {
@@ -3272,7 +3449,7 @@ type ShareDirective struct {
 
 func (x *ShareDirective) Reset() {
 	*x = ShareDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3461,7 @@ func (x *ShareDirective) String() string {
 func (*ShareDirective) ProtoMessage() {}
 
 func (x *ShareDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3474,7 @@ func (x *ShareDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
 func (*ShareDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ShareDirective) GetEngine() string {
@@ -3328,7 +3505,7 @@ type JobShare struct {
 
 func (x *JobShare) Reset() {
 	*x = JobShare{}
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3517,7 @@ func (x *JobShare) String() string {
 func (*JobShare) ProtoMessage() {}
 
 func (x *JobShare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3530,7 @@ func (x *JobShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
 func (*JobShare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JobShare) GetId() string {
@@ -3389,7 +3566,7 @@ type StopDirective struct {
 
 func (x *StopDirective) Reset() {
 	*x = StopDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3578,7 @@ func (x *StopDirective) String() string {
 func (*StopDirective) ProtoMessage() {}
 
 func (x *StopDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3591,7 @@ func (x *StopDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
 func (*StopDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StopDirective) GetId() string {
@@ -3454,7 +3631,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +3643,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +3656,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -3514,7 +3691,21 @@ var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xe9\a\n" +
+	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\x9c\x01\n" +
+	"\x14HoldSchedulerRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\tR\x05place\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\fR\x03key\x12\x18\n" +
+	"\arelease\x18\x06 \x01(\x04R\arelease\"\x9c\x01\n" +
+	"\x15HoldSchedulerResponse\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x19\n" +
+	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\x12\x10\n" +
+	"\x03key\x18\x06 \x01(\fR\x03key\"\xe9\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3865,7 +4056,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x11JOB_PHASE_WAITING\x10\x01\x12\x11\n" +
 	"\rJOB_PHASE_MAP\x10\x02\x12\x15\n" +
 	"\x11JOB_PHASE_SHUFFLE\x10\x03\x12\x14\n" +
-	"\x10JOB_PHASE_REDUCE\x10\x042\xa2\x04\n" +
+	"\x10JOB_PHASE_REDUCE\x10\x042\xfa\x04\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tCommitJob\x12\x1d.headroom.v1.CommitJobRequest\x1a\x1e.headroom.v1.CommitJobResponse\x12J\n" +
@@ -3876,7 +4067,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"DeflateJob\x12\x1e.headroom.v1.DeflateJobRequest\x1a\x1f.headroom.v1.DeflateJobResponse\x12M\n" +
 	"\n" +
 	"ExplainJob\x12\x1e.headroom.v1.ExplainJobRequest\x1a\x1f.headroom.v1.ExplainJobResponse\x12I\n" +
-	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01\x12V\n" +
+	"\rHoldScheduler\x12!.headroom.v1.HoldSchedulerRequest\x1a\".headroom.v1.HoldSchedulerResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_job_proto_rawDescOnce sync.Once
@@ -3891,121 +4083,125 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_headroom_v1_job_proto_goTypes = []any{
-	(JobState)(0),              // 0: headroom.v1.JobState
-	(MoveKind)(0),              // 1: headroom.v1.MoveKind
-	(JobPhase)(0),              // 2: headroom.v1.JobPhase
-	(*Job)(nil),                // 3: headroom.v1.Job
-	(*Scaling)(nil),            // 4: headroom.v1.Scaling
-	(*ScalingPoint)(nil),       // 5: headroom.v1.ScalingPoint
-	(*Admission)(nil),          // 6: headroom.v1.Admission
-	(*Deflation)(nil),          // 7: headroom.v1.Deflation
-	(*JobEnergy)(nil),          // 8: headroom.v1.JobEnergy
-	(*DeflateJobRequest)(nil),  // 9: headroom.v1.DeflateJobRequest
-	(*DeflateJobResponse)(nil), // 10: headroom.v1.DeflateJobResponse
-	(*ExplainJobRequest)(nil),  // 11: headroom.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil), // 12: headroom.v1.ExplainJobResponse
-	(*JobMove)(nil),            // 13: headroom.v1.JobMove
-	(*Candidate)(nil),          // 14: headroom.v1.Candidate
-	(*EstimateError)(nil),      // 15: headroom.v1.EstimateError
-	(*EarlyStop)(nil),          // 16: headroom.v1.EarlyStop
-	(*TaskRange)(nil),          // 17: headroom.v1.TaskRange
-	(*JobOutlook)(nil),         // 18: headroom.v1.JobOutlook
-	(*JobProgress)(nil),        // 19: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),   // 20: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil),  // 21: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),   // 22: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil),  // 23: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),   // 24: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil),  // 25: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),    // 26: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),   // 27: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),   // 28: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),     // 29: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),     // 30: headroom.v1.ProgressReport
-	(*ClassPoint)(nil),         // 31: headroom.v1.ClassPoint
-	(*EngineReport)(nil),       // 32: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),       // 33: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),    // 34: headroom.v1.DirectorMessage
-	(*Directive)(nil),          // 35: headroom.v1.Directive
-	(*SprintDirective)(nil),    // 36: headroom.v1.SprintDirective
-	(*DeflateDirective)(nil),   // 37: headroom.v1.DeflateDirective
-	(*ShareDirective)(nil),     // 38: headroom.v1.ShareDirective
-	(*JobShare)(nil),           // 39: headroom.v1.JobShare
-	(*StopDirective)(nil),      // 40: headroom.v1.StopDirective
-	(*CapDirective)(nil),       // 41: headroom.v1.CapDirective
-	nil,                        // 42: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),             // 43: headroom.v1.Change
-	(*Meta)(nil),               // 44: headroom.v1.Meta
-	(*Epoch)(nil),              // 45: headroom.v1.Epoch
-	(*Leader)(nil),             // 46: headroom.v1.Leader
+	(JobState)(0),                 // 0: headroom.v1.JobState
+	(MoveKind)(0),                 // 1: headroom.v1.MoveKind
+	(JobPhase)(0),                 // 2: headroom.v1.JobPhase
+	(*HoldSchedulerRequest)(nil),  // 3: headroom.v1.HoldSchedulerRequest
+	(*HoldSchedulerResponse)(nil), // 4: headroom.v1.HoldSchedulerResponse
+	(*Job)(nil),                   // 5: headroom.v1.Job
+	(*Scaling)(nil),               // 6: headroom.v1.Scaling
+	(*ScalingPoint)(nil),          // 7: headroom.v1.ScalingPoint
+	(*Admission)(nil),             // 8: headroom.v1.Admission
+	(*Deflation)(nil),             // 9: headroom.v1.Deflation
+	(*JobEnergy)(nil),             // 10: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),     // 11: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil),    // 12: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),     // 13: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),    // 14: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),               // 15: headroom.v1.JobMove
+	(*Candidate)(nil),             // 16: headroom.v1.Candidate
+	(*EstimateError)(nil),         // 17: headroom.v1.EstimateError
+	(*EarlyStop)(nil),             // 18: headroom.v1.EarlyStop
+	(*TaskRange)(nil),             // 19: headroom.v1.TaskRange
+	(*JobOutlook)(nil),            // 20: headroom.v1.JobOutlook
+	(*JobProgress)(nil),           // 21: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),      // 22: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),     // 23: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),      // 24: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),     // 25: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),      // 26: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),     // 27: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),       // 28: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 29: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),      // 30: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),        // 31: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),        // 32: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),            // 33: headroom.v1.ClassPoint
+	(*EngineReport)(nil),          // 34: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),          // 35: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),       // 36: headroom.v1.DirectorMessage
+	(*Directive)(nil),             // 37: headroom.v1.Directive
+	(*SprintDirective)(nil),       // 38: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),      // 39: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),        // 40: headroom.v1.ShareDirective
+	(*JobShare)(nil),              // 41: headroom.v1.JobShare
+	(*StopDirective)(nil),         // 42: headroom.v1.StopDirective
+	(*CapDirective)(nil),          // 43: headroom.v1.CapDirective
+	nil,                           // 44: headroom.v1.JobProgress.RunningOnEntry
+	(*Change)(nil),                // 45: headroom.v1.Change
+	(*Meta)(nil),                  // 46: headroom.v1.Meta
+	(*Epoch)(nil),                 // 47: headroom.v1.Epoch
+	(*Leader)(nil),                // 48: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	19, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	16, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	17, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	18, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	15, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	7,  // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
-	8,  // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
-	6,  // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
-	4,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
-	5,  // 10: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	43, // 11: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
-	7,  // 12: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	44, // 13: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 14: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
-	13, // 15: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	21, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	18, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	19, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	20, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	17, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	9,  // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	10, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	8,  // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
+	6,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
+	7,  // 10: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
+	45, // 11: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	9,  // 12: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	46, // 13: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 14: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	15, // 15: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
 	1,  // 16: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
-	14, // 17: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
+	16, // 17: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
 	1,  // 18: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
-	13, // 19: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	15, // 19: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
 	0,  // 20: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	42, // 21: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	44, // 21: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
 	2,  // 22: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	17, // 23: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	43, // 24: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	17, // 25: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	3,  // 26: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	43, // 27: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	19, // 23: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	45, // 24: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	19, // 25: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	5,  // 26: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	45, // 27: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
 	0,  // 28: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	43, // 29: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	44, // 30: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 31: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	29, // 32: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	30, // 33: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	33, // 34: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	19, // 35: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	32, // 36: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	31, // 37: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	45, // 38: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	46, // 39: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	35, // 40: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	45, // 41: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	41, // 42: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	38, // 43: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	40, // 44: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	36, // 45: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	37, // 46: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	39, // 47: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	22, // 48: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	24, // 49: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	26, // 50: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	20, // 51: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	9,  // 52: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	11, // 53: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	28, // 54: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	23, // 55: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	25, // 56: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	27, // 57: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	21, // 58: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	10, // 59: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	12, // 60: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	34, // 61: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	55, // [55:62] is the sub-list for method output_type
-	48, // [48:55] is the sub-list for method input_type
+	45, // 29: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	46, // 30: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 31: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	31, // 32: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	32, // 33: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	35, // 34: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	21, // 35: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	34, // 36: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	33, // 37: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	47, // 38: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	48, // 39: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	37, // 40: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	47, // 41: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	43, // 42: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	40, // 43: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	42, // 44: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	38, // 45: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	39, // 46: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	41, // 47: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	24, // 48: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	26, // 49: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	28, // 50: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	22, // 51: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	11, // 52: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	13, // 53: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	30, // 54: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	3,  // 55: headroom.v1.JobService.HoldScheduler:input_type -> headroom.v1.HoldSchedulerRequest
+	25, // 56: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	27, // 57: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	29, // 58: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	23, // 59: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	12, // 60: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	14, // 61: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	36, // 62: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	4,  // 63: headroom.v1.JobService.HoldScheduler:output_type -> headroom.v1.HoldSchedulerResponse
+	56, // [56:64] is the sub-list for method output_type
+	48, // [48:56] is the sub-list for method input_type
 	48, // [48:48] is the sub-list for extension type_name
 	48, // [48:48] is the sub-list for extension extendee
 	0,  // [0:48] is the sub-list for field type_name
@@ -4018,37 +4214,37 @@ func file_headroom_v1_job_proto_init() {
 	}
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
-	file_headroom_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[3].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[10].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[25].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[2].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[5].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[17].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[18].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[27].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[28].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[31].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[30].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[33].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[32].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[34].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
 		(*Directive_Share)(nil),
 		(*Directive_Stop)(nil),
 		(*Directive_Sprint)(nil),
 		(*Directive_Deflate)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[36].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
