@@ -187,7 +187,7 @@ func open() map[string]string {
 		"DebugService/CollectBundle": admins, "DebugService/CollectTrace": admins,
 		"JobService/CommitJob": jobs, "JobService/FinishJob": jobs, "JobService/DropTasks": jobs, "JobService/DeflateJob": jobs,
 		"JobService/HoldScheduler": admins + " scheduler",
-		"JobService/ListJobs": readers + " scheduler", "JobService/ExplainJob": readers + " scheduler", "JobService/Direct": jobs,
+		"JobService/ListJobs":      readers + " scheduler", "JobService/ExplainJob": readers + " scheduler", "JobService/Direct": jobs,
 		"MemberService/DescribeServer": readers, "MemberService/GetMemberHealth": readers, "MemberService/AddMember": admins,
 		"MemberService/PromoteMember": admins, "MemberService/RemoveMember": admins, "MemberService/TransferLead": admins,
 		"MemberService/SaveSnapshot": admins, "MemberService/LastWords": servers,

@@ -24,6 +24,7 @@ func (e *engines) openMasters(s *Server, keeper *secure.Keeper) error {
 	}
 	c := s.cfg.Dispatch.Distributor()
 	c.Name, c.Incarnation, c.Logger = s.id.ID, uint64(s.id.Run), s.logger
+	c.Epoch = func() uint64 { return s.lease.Epoch() }
 	if keeper != nil {
 		c.Name, c.Peers = keeper.Identity().Name, rpc.SecurePeers(keeper, secure.Scheduler)
 		c.Peers.Deny(s.guard.Denials)

@@ -46,7 +46,8 @@ func NotLeader(id, address string) *connect.Error {
 func Standby(name, address string) *connect.Error {
 	message, hint := "this scheduler is on standby; the active one is "+name+" at "+address, "use --addr "+address
 	if address == "" {
-		message, hint = "no scheduler is active yet", "retry in a moment; a standby takes over within 10 s"
+		message = "no scheduler is active yet; this one has not yet read its jobs from the coordinators"
+		hint = "nothing was changed; check that the coordinators have a leader and that coordinators in scheduler.yaml is right"
 	}
 	e := Refuse(connect.CodeUnavailable, "standby", cli.ExitUnreachable, message, hint)
 	if d, err := connect.NewErrorDetail(&headroomv1.NotLeader{LeaderId: name, LeaderAddress: address}); err == nil {
