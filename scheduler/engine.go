@@ -68,8 +68,11 @@ func openEngines(s *Server, keeper *secure.Keeper) (*engines, error) {
 	return e, nil
 }
 
-// close closes the ports and connections of engines that do not run.
+// close closes the ports and connections of engines that do not run; s may be nil.
 func (s *Server) close() {
+	if s == nil {
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	e := s.engines

@@ -75,6 +75,8 @@ type leases struct {
 	ask     func(context.Context, *headroomv1.HoldSchedulerRequest) (*headroomv1.HoldSchedulerResponse, error)
 	boot    func() time.Duration
 	gateway *gateway
+	// another is called at each attempt while another scheduler is active; it may be nil.
+	another func()
 	logger  *slog.Logger
 }
 
@@ -163,6 +165,9 @@ func (k *leases) acquire(ctx context.Context, waiting func()) *tenure {
 			waiting = nil
 		}
 		name, address := k.gateway.activeOne()
+		if err == nil && address != "" && k.another != nil {
+			k.another()
+		}
 		if now := fmt.Sprintf("%s %s %t", name, address, err == nil); said != now {
 			said = now
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"headroom/internal/rpc"
 	"headroom/scheduler/leader"
+	"headroom/scheduler/spark"
 )
 
 // process is a scheduler's process: the active one while it holds the lease, a standby otherwise.
@@ -44,6 +45,13 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 		return errors.Join(err, release(), closeAll(own.ports))
 	}
 	p.leases = newLeases(id, cfg.Dir, p.address(), s.prover.key, leader.New(cfg.Coordinators, own.peers), p.gateway, logger)
+	if cfg.Spark.On() {
+		p.leases.another = func() {
+			if n := spark.EndRuns(s.folders.spark); n > 0 {
+				logger.Info("ending drivers of this scheduler; the active one runs their jobs", slog.Int("drivers", n))
+			}
+		}
+	}
 	logger.Info("scheduler started", slog.String("id", id.ID), slog.Any("run", id.Run), slog.String("address", p.address()))
 	return errors.Join(p.serve(ctx, s), release())
 }
@@ -88,9 +96,7 @@ func (p *process) takeTurns(ctx context.Context, s *Server) error {
 			s = nil
 		})
 		if l == nil {
-			if s != nil {
-				s.close()
-			}
+			s.close()
 			return nil
 		}
 		err := p.actUnder(ctx, l, s)
