@@ -51,6 +51,8 @@ type Command struct {
 	Content string `json:"content,omitempty"`
 	// Check, when set, refuses the command if budgets or nodes changed after that revision.
 	Check *uint64 `json:"check_revision,omitempty"`
+	// SchedulerEpoch, when set, refuses the command of a scheduler that is no longer the active one.
+	SchedulerEpoch uint64 `json:"scheduler_epoch,omitempty"`
 
 	Lead    *Lead      `json:"lead,omitempty"`
 	Found   *Found     `json:"found,omitempty"`
@@ -94,6 +96,9 @@ type Command struct {
 	SkipBrake *SkipBrake `json:"skip_brake,omitempty"`
 	SetLease  *SetLease  `json:"set_lease,omitempty"`
 	RunJob    *RunJob    `json:"run_job,omitempty"`
+
+	HoldScheduler    *HoldScheduler    `json:"hold_scheduler,omitempty"`
+	ReleaseScheduler *ReleaseScheduler `json:"release_scheduler,omitempty"`
 }
 
 // Named is a command about something that has a name and nothing else.
@@ -330,7 +335,7 @@ func (c Command) parts() (n int) {
 		c.EndSprint != nil, c.Schedule != nil, c.RemoveSchedule != nil, c.Reincarnate != nil, c.Token != nil,
 		c.RevokeToken != nil, c.Server != nil, c.RemoveServer != nil, c.AckAlarm != nil,
 		c.SetUncapped != nil, c.StopJob != nil, c.DropTasks != nil, c.ContainerPolicy != nil, c.DeflateJob != nil,
-		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil, c.RunJob != nil,
+		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil, c.RunJob != nil, c.HoldScheduler != nil, c.ReleaseScheduler != nil,
 	} {
 		if set {
 			n++

@@ -96,6 +96,8 @@ func Needs(procedure string) ledger.Role {
 		return ledger.RoleObserver // servers call each other; it contains less than a list
 	case service == headroomv1connect.NodeServiceName:
 		return ledger.RoleNode
+	case procedure == headroomv1connect.JobServiceHoldSchedulerProcedure:
+		return ledger.RoleAdmin // beside the scheduler: it answers the key of task attempts
 	case service == headroomv1connect.JobServiceName && verb != "ListJobs" && verb != "ExplainJob":
 		return ledger.RoleOperator
 	case strings.HasPrefix(verb, "List"), strings.HasPrefix(verb, "Get"), strings.HasPrefix(verb, "Explain"), strings.HasPrefix(verb, "Await"):

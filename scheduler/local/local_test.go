@@ -282,3 +282,17 @@ func TestOutputDoesNotFit(t *testing.T) {
 		t.Errorf("ended with %v; files %q", r, files(t, k))
 	}
 }
+
+// A worker obeys no scheduler in whose place it has seen another. Masters name no epoch.
+func TestWorkerRefusesReplacedScheduler(t *testing.T) {
+	t.Parallel()
+	w := &Worker{}
+	for _, k := range []struct {
+		epoch uint64
+		ok    bool
+	}{{0, true}, {5, true}, {5, true}, {6, true}, {5, false}, {0, true}, {7, true}} {
+		if err := w.admit(k.epoch); (err == nil) != k.ok {
+			t.Errorf("epoch %d: %v", k.epoch, err)
+		}
+	}
+}

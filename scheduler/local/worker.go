@@ -11,9 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -81,6 +81,8 @@ type Worker struct {
 	grants  []byte
 	env     []string
 	running map[ref]*attempt
+	// epoch is the newest of a scheduler's lease that was seen; 0 for none.
+	epoch   uint64
 	ended   chan *headroomv1.TaskResult
 	outbox  []sent
 	batches bool // the stream is a master's, which accepts several results at once
@@ -270,6 +272,18 @@ func (w *Worker) pause(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
+// errReplaced ends the stream to a scheduler in whose place another is active.
+var errReplaced = errors.New("another scheduler has taken its place")
+
+// admit refuses a scheduler of an older epoch than one that was seen. Masters and older schedulers name none.
+func (w *Worker) admit(epoch uint64) error {
+	if epoch != 0 && epoch < w.epoch {
+		return fmt.Errorf("scheduler of epoch %d after %d: %w", epoch, w.epoch, errReplaced)
+	}
+	w.epoch = max(w.epoch, epoch)
+	return nil
+}
+
 type stream = connect.BidiStreamForClient[headroomv1.WorkerMessage, headroomv1.WorkMessage]
 
 // session runs one stream.
@@ -300,6 +314,9 @@ func (w *Worker) session(ctx context.Context) error {
 		case err := <-broken:
 			return err
 		case m := <-inbox:
+			if err := w.admit(rpc.SchedulerEpoch(st.ResponseHeader())); err != nil {
+				return err
+			}
 			w.handle(ctx, m)
 			err = w.flush(st)
 		case r := <-w.ended:
@@ -318,6 +335,7 @@ func (w *Worker) session(ctx context.Context) error {
 // open opens the stream, sends hello and repeats the results that may be lost.
 func (w *Worker) open(ctx context.Context) (*stream, error) {
 	st := w.clients[w.at].Work(ctx)
+	rpc.SetSchedulerEpoch(st.RequestHeader(), w.epoch)
 	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version, GrantKey: w.grants}
 	for r, a := range w.running {
 		p := r.proto()

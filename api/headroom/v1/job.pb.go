@@ -205,6 +205,183 @@ func (JobPhase) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
+type HoldSchedulerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the scheduler's state folder.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Differs at each start of the scheduler, and whenever it had to stop acting.
+	Process string `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
+	// The state folder on its machine since that booted: a process at the same place proves that the one before has ended.
+	Place string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
+	// RPC address of the scheduler, host:port.
+	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	// Key of task attempts; used if the group has none yet.
+	Key []byte `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	// Releases the lease of this epoch instead; 0 for none.
+	Release       uint64 `protobuf:"varint,6,opt,name=release,proto3" json:"release,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldSchedulerRequest) Reset() {
+	*x = HoldSchedulerRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldSchedulerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldSchedulerRequest) ProtoMessage() {}
+
+func (x *HoldSchedulerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldSchedulerRequest.ProtoReflect.Descriptor instead.
+func (*HoldSchedulerRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *HoldSchedulerRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *HoldSchedulerRequest) GetRelease() uint64 {
+	if x != nil {
+		return x.Release
+	}
+	return 0
+}
+
+type HoldSchedulerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the caller holds the lease, from when it sent this request.
+	Held bool `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
+	// Epoch of the active scheduler, its name and its address; 0 and empty before the first one.
+	Epoch   uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Name    string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	// Length of the lease; only for its holder, like the key.
+	LeaseMs       int64  `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	Key           []byte `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldSchedulerResponse) Reset() {
+	*x = HoldSchedulerResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldSchedulerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldSchedulerResponse) ProtoMessage() {}
+
+func (x *HoldSchedulerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldSchedulerResponse.ProtoReflect.Descriptor instead.
+func (*HoldSchedulerResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HoldSchedulerResponse) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *HoldSchedulerResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *HoldSchedulerResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HoldSchedulerResponse) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *HoldSchedulerResponse) GetLeaseMs() int64 {
+	if x != nil {
+		return x.LeaseMs
+	}
+	return 0
+}
+
+func (x *HoldSchedulerResponse) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 // Job is a job in the coordinators' log.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -265,7 +442,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -277,7 +454,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -290,7 +467,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{0}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Job) GetId() string {
@@ -480,7 +657,7 @@ type JobInputs struct {
 
 func (x *JobInputs) Reset() {
 	*x = JobInputs{}
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +669,7 @@ func (x *JobInputs) String() string {
 func (*JobInputs) ProtoMessage() {}
 
 func (x *JobInputs) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +682,7 @@ func (x *JobInputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobInputs.ProtoReflect.Descriptor instead.
 func (*JobInputs) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *JobInputs) GetTasks() uint32 {
@@ -550,7 +727,7 @@ type JobRun struct {
 
 func (x *JobRun) Reset() {
 	*x = JobRun{}
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -562,7 +739,7 @@ func (x *JobRun) String() string {
 func (*JobRun) ProtoMessage() {}
 
 func (x *JobRun) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -575,7 +752,7 @@ func (x *JobRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRun.ProtoReflect.Descriptor instead.
 func (*JobRun) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JobRun) GetNumber() uint32 {
@@ -676,7 +853,7 @@ type RecordRunRequest struct {
 
 func (x *RecordRunRequest) Reset() {
 	*x = RecordRunRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +865,7 @@ func (x *RecordRunRequest) String() string {
 func (*RecordRunRequest) ProtoMessage() {}
 
 func (x *RecordRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +878,7 @@ func (x *RecordRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRunRequest.ProtoReflect.Descriptor instead.
 func (*RecordRunRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RecordRunRequest) GetId() string {
@@ -741,7 +918,7 @@ type RecordRunResponse struct {
 
 func (x *RecordRunResponse) Reset() {
 	*x = RecordRunResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +930,7 @@ func (x *RecordRunResponse) String() string {
 func (*RecordRunResponse) ProtoMessage() {}
 
 func (x *RecordRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +943,7 @@ func (x *RecordRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRunResponse.ProtoReflect.Descriptor instead.
 func (*RecordRunResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RecordRunResponse) GetRevision() uint64 {
@@ -796,7 +973,7 @@ type Scaling struct {
 
 func (x *Scaling) Reset() {
 	*x = Scaling{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +985,7 @@ func (x *Scaling) String() string {
 func (*Scaling) ProtoMessage() {}
 
 func (x *Scaling) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +998,7 @@ func (x *Scaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
 func (*Scaling) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Scaling) GetPoints() []*ScalingPoint {
@@ -870,7 +1047,7 @@ type ScalingPoint struct {
 
 func (x *ScalingPoint) Reset() {
 	*x = ScalingPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1059,7 @@ func (x *ScalingPoint) String() string {
 func (*ScalingPoint) ProtoMessage() {}
 
 func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1072,7 @@ func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScalingPoint.ProtoReflect.Descriptor instead.
 func (*ScalingPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ScalingPoint) GetContainers() uint32 {
@@ -941,7 +1118,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1130,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1143,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Admission) GetDecision() string {
@@ -1063,7 +1240,7 @@ type Deflation struct {
 
 func (x *Deflation) Reset() {
 	*x = Deflation{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1252,7 @@ func (x *Deflation) String() string {
 func (*Deflation) ProtoMessage() {}
 
 func (x *Deflation) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1265,7 @@ func (x *Deflation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deflation.ProtoReflect.Descriptor instead.
 func (*Deflation) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Deflation) GetTheta() float64 {
@@ -1137,7 +1314,7 @@ type JobEnergy struct {
 
 func (x *JobEnergy) Reset() {
 	*x = JobEnergy{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1326,7 @@ func (x *JobEnergy) String() string {
 func (*JobEnergy) ProtoMessage() {}
 
 func (x *JobEnergy) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1339,7 @@ func (x *JobEnergy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnergy.ProtoReflect.Descriptor instead.
 func (*JobEnergy) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobEnergy) GetUj() int64 {
@@ -1213,7 +1390,7 @@ type DeflateJobRequest struct {
 
 func (x *DeflateJobRequest) Reset() {
 	*x = DeflateJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1402,7 @@ func (x *DeflateJobRequest) String() string {
 func (*DeflateJobRequest) ProtoMessage() {}
 
 func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1415,7 @@ func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobRequest.ProtoReflect.Descriptor instead.
 func (*DeflateJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeflateJobRequest) GetId() string {
@@ -1287,7 +1464,7 @@ type DeflateJobResponse struct {
 
 func (x *DeflateJobResponse) Reset() {
 	*x = DeflateJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1476,7 @@ func (x *DeflateJobResponse) String() string {
 func (*DeflateJobResponse) ProtoMessage() {}
 
 func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1489,7 @@ func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobResponse.ProtoReflect.Descriptor instead.
 func (*DeflateJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeflateJobResponse) GetDeflation() *Deflation {
@@ -1338,7 +1515,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1527,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1540,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainJobRequest) GetId() string {
@@ -1385,7 +1562,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1574,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1587,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExplainJobResponse) GetMeta() *Meta {
@@ -1460,7 +1637,7 @@ type JobMove struct {
 
 func (x *JobMove) Reset() {
 	*x = JobMove{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1649,7 @@ func (x *JobMove) String() string {
 func (*JobMove) ProtoMessage() {}
 
 func (x *JobMove) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1662,7 @@ func (x *JobMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMove.ProtoReflect.Descriptor instead.
 func (*JobMove) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobMove) GetKind() MoveKind {
@@ -1571,7 +1748,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1760,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1773,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Candidate) GetKind() MoveKind {
@@ -1663,7 +1840,7 @@ type EstimateError struct {
 
 func (x *EstimateError) Reset() {
 	*x = EstimateError{}
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1852,7 @@ func (x *EstimateError) String() string {
 func (*EstimateError) ProtoMessage() {}
 
 func (x *EstimateError) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1865,7 @@ func (x *EstimateError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateError.ProtoReflect.Descriptor instead.
 func (*EstimateError) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EstimateError) GetPolicy() string {
@@ -1729,7 +1906,7 @@ type EarlyStop struct {
 
 func (x *EarlyStop) Reset() {
 	*x = EarlyStop{}
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1918,7 @@ func (x *EarlyStop) String() string {
 func (*EarlyStop) ProtoMessage() {}
 
 func (x *EarlyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1931,7 @@ func (x *EarlyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
 func (*EarlyStop) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EarlyStop) GetTasks() uint32 {
@@ -1796,7 +1973,7 @@ type TaskRange struct {
 
 func (x *TaskRange) Reset() {
 	*x = TaskRange{}
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1985,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1998,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskRange) GetFirst() uint32 {
@@ -1870,7 +2047,7 @@ type JobOutlook struct {
 
 func (x *JobOutlook) Reset() {
 	*x = JobOutlook{}
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2059,7 @@ func (x *JobOutlook) String() string {
 func (*JobOutlook) ProtoMessage() {}
 
 func (x *JobOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2072,7 @@ func (x *JobOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
 func (*JobOutlook) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobOutlook) GetFinishS() float64 {
@@ -2052,7 +2229,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2241,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2254,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobProgress) GetId() string {
@@ -2303,7 +2480,7 @@ type DropTasksRequest struct {
 
 func (x *DropTasksRequest) Reset() {
 	*x = DropTasksRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2492,7 @@ func (x *DropTasksRequest) String() string {
 func (*DropTasksRequest) ProtoMessage() {}
 
 func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2505,7 @@ func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
 func (*DropTasksRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DropTasksRequest) GetId() string {
@@ -2370,7 +2547,7 @@ type DropTasksResponse struct {
 
 func (x *DropTasksResponse) Reset() {
 	*x = DropTasksResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2559,7 @@ func (x *DropTasksResponse) String() string {
 func (*DropTasksResponse) ProtoMessage() {}
 
 func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2572,7 @@ func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
 func (*DropTasksResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DropTasksResponse) GetDropped() []*TaskRange {
@@ -2422,7 +2599,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2611,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2624,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -2473,7 +2650,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2662,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2675,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -2523,7 +2700,7 @@ type FinishJobRequest struct {
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2712,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2725,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -2609,7 +2786,7 @@ type FinishJobResponse struct {
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2798,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2811,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -2657,7 +2834,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2846,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2859,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -2719,7 +2896,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2908,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2921,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -2783,7 +2960,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2795,7 +2972,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2808,7 +2985,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -2880,7 +3057,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +3069,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +3082,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -2945,7 +3122,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3134,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3147,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -3020,7 +3197,7 @@ type ClassPoint struct {
 
 func (x *ClassPoint) Reset() {
 	*x = ClassPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3209,7 @@ func (x *ClassPoint) String() string {
 func (*ClassPoint) ProtoMessage() {}
 
 func (x *ClassPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3222,7 @@ func (x *ClassPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassPoint.ProtoReflect.Descriptor instead.
 func (*ClassPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ClassPoint) GetName() string {
@@ -3100,7 +3277,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3289,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3302,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EngineReport) GetEngine() string {
@@ -3169,7 +3346,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3358,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3371,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -3232,7 +3409,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3244,7 +3421,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3257,7 +3434,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -3323,7 +3500,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3512,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3525,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -3474,7 +3651,7 @@ type SprintDirective struct {
 
 func (x *SprintDirective) Reset() {
 	*x = SprintDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3663,7 @@ func (x *SprintDirective) String() string {
 func (*SprintDirective) ProtoMessage() {}
 
 func (x *SprintDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3676,7 @@ func (x *SprintDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintDirective.ProtoReflect.Descriptor instead.
 func (*SprintDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SprintDirective) GetId() string {
@@ -3551,7 +3728,7 @@ type DeflateDirective struct {
 
 func (x *DeflateDirective) Reset() {
 	*x = DeflateDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3740,7 @@ func (x *DeflateDirective) String() string {
 func (*DeflateDirective) ProtoMessage() {}
 
 func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3753,7 @@ func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateDirective.ProtoReflect.Descriptor instead.
 func (*DeflateDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeflateDirective) GetId() string {
@@ -3615,7 +3792,7 @@ type ShareDirective struct {
 
 func (x *ShareDirective) Reset() {
 	*x = ShareDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[39]
+	mi := &file_headroom_v1_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +3804,7 @@ func (x *ShareDirective) String() string {
 func (*ShareDirective) ProtoMessage() {}
 
 func (x *ShareDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[39]
+	mi := &file_headroom_v1_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +3817,7 @@ func (x *ShareDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
 func (*ShareDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{39}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ShareDirective) GetEngine() string {
@@ -3671,7 +3848,7 @@ type JobShare struct {
 
 func (x *JobShare) Reset() {
 	*x = JobShare{}
-	mi := &file_headroom_v1_job_proto_msgTypes[40]
+	mi := &file_headroom_v1_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +3860,7 @@ func (x *JobShare) String() string {
 func (*JobShare) ProtoMessage() {}
 
 func (x *JobShare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[40]
+	mi := &file_headroom_v1_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +3873,7 @@ func (x *JobShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
 func (*JobShare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{40}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *JobShare) GetId() string {
@@ -3732,7 +3909,7 @@ type StopDirective struct {
 
 func (x *StopDirective) Reset() {
 	*x = StopDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[41]
+	mi := &file_headroom_v1_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3921,7 @@ func (x *StopDirective) String() string {
 func (*StopDirective) ProtoMessage() {}
 
 func (x *StopDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[41]
+	mi := &file_headroom_v1_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +3934,7 @@ func (x *StopDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
 func (*StopDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{41}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StopDirective) GetId() string {
@@ -3797,7 +3974,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[42]
+	mi := &file_headroom_v1_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +3986,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[42]
+	mi := &file_headroom_v1_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +3999,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{42}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -3857,7 +4034,21 @@ var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xdd\b\n" +
+	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\x9c\x01\n" +
+	"\x14HoldSchedulerRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\tR\x05place\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\fR\x03key\x12\x18\n" +
+	"\arelease\x18\x06 \x01(\x04R\arelease\"\x9c\x01\n" +
+	"\x15HoldSchedulerResponse\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x19\n" +
+	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\x12\x10\n" +
+	"\x03key\x18\x06 \x01(\fR\x03key\"\xdd\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -4244,7 +4435,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x11JOB_PHASE_WAITING\x10\x01\x12\x11\n" +
 	"\rJOB_PHASE_MAP\x10\x02\x12\x15\n" +
 	"\x11JOB_PHASE_SHUFFLE\x10\x03\x12\x14\n" +
-	"\x10JOB_PHASE_REDUCE\x10\x042\xee\x04\n" +
+	"\x10JOB_PHASE_REDUCE\x10\x042\xc6\x05\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tCommitJob\x12\x1d.headroom.v1.CommitJobRequest\x1a\x1e.headroom.v1.CommitJobResponse\x12J\n" +
@@ -4256,7 +4447,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\tRecordRun\x12\x1d.headroom.v1.RecordRunRequest\x1a\x1e.headroom.v1.RecordRunResponse\x12M\n" +
 	"\n" +
 	"ExplainJob\x12\x1e.headroom.v1.ExplainJobRequest\x1a\x1f.headroom.v1.ExplainJobResponse\x12I\n" +
-	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01\x12V\n" +
+	"\rHoldScheduler\x12!.headroom.v1.HoldSchedulerRequest\x1a\".headroom.v1.HoldSchedulerResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_job_proto_rawDescOnce sync.Once
@@ -4271,134 +4463,138 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_headroom_v1_job_proto_goTypes = []any{
-	(JobState)(0),              // 0: headroom.v1.JobState
-	(MoveKind)(0),              // 1: headroom.v1.MoveKind
-	(JobPhase)(0),              // 2: headroom.v1.JobPhase
-	(*Job)(nil),                // 3: headroom.v1.Job
-	(*JobInputs)(nil),          // 4: headroom.v1.JobInputs
-	(*JobRun)(nil),             // 5: headroom.v1.JobRun
-	(*RecordRunRequest)(nil),   // 6: headroom.v1.RecordRunRequest
-	(*RecordRunResponse)(nil),  // 7: headroom.v1.RecordRunResponse
-	(*Scaling)(nil),            // 8: headroom.v1.Scaling
-	(*ScalingPoint)(nil),       // 9: headroom.v1.ScalingPoint
-	(*Admission)(nil),          // 10: headroom.v1.Admission
-	(*Deflation)(nil),          // 11: headroom.v1.Deflation
-	(*JobEnergy)(nil),          // 12: headroom.v1.JobEnergy
-	(*DeflateJobRequest)(nil),  // 13: headroom.v1.DeflateJobRequest
-	(*DeflateJobResponse)(nil), // 14: headroom.v1.DeflateJobResponse
-	(*ExplainJobRequest)(nil),  // 15: headroom.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil), // 16: headroom.v1.ExplainJobResponse
-	(*JobMove)(nil),            // 17: headroom.v1.JobMove
-	(*Candidate)(nil),          // 18: headroom.v1.Candidate
-	(*EstimateError)(nil),      // 19: headroom.v1.EstimateError
-	(*EarlyStop)(nil),          // 20: headroom.v1.EarlyStop
-	(*TaskRange)(nil),          // 21: headroom.v1.TaskRange
-	(*JobOutlook)(nil),         // 22: headroom.v1.JobOutlook
-	(*JobProgress)(nil),        // 23: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),   // 24: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil),  // 25: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),   // 26: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil),  // 27: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),   // 28: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil),  // 29: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),    // 30: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),   // 31: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),   // 32: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),     // 33: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),     // 34: headroom.v1.ProgressReport
-	(*ClassPoint)(nil),         // 35: headroom.v1.ClassPoint
-	(*EngineReport)(nil),       // 36: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),       // 37: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),    // 38: headroom.v1.DirectorMessage
-	(*Directive)(nil),          // 39: headroom.v1.Directive
-	(*SprintDirective)(nil),    // 40: headroom.v1.SprintDirective
-	(*DeflateDirective)(nil),   // 41: headroom.v1.DeflateDirective
-	(*ShareDirective)(nil),     // 42: headroom.v1.ShareDirective
-	(*JobShare)(nil),           // 43: headroom.v1.JobShare
-	(*StopDirective)(nil),      // 44: headroom.v1.StopDirective
-	(*CapDirective)(nil),       // 45: headroom.v1.CapDirective
-	nil,                        // 46: headroom.v1.JobProgress.RunningOnEntry
-	nil,                        // 47: headroom.v1.JobProgress.CpuOnEntry
-	(*Change)(nil),             // 48: headroom.v1.Change
-	(*Meta)(nil),               // 49: headroom.v1.Meta
-	(*Epoch)(nil),              // 50: headroom.v1.Epoch
-	(*Leader)(nil),             // 51: headroom.v1.Leader
+	(JobState)(0),                 // 0: headroom.v1.JobState
+	(MoveKind)(0),                 // 1: headroom.v1.MoveKind
+	(JobPhase)(0),                 // 2: headroom.v1.JobPhase
+	(*HoldSchedulerRequest)(nil),  // 3: headroom.v1.HoldSchedulerRequest
+	(*HoldSchedulerResponse)(nil), // 4: headroom.v1.HoldSchedulerResponse
+	(*Job)(nil),                   // 5: headroom.v1.Job
+	(*JobInputs)(nil),             // 6: headroom.v1.JobInputs
+	(*JobRun)(nil),                // 7: headroom.v1.JobRun
+	(*RecordRunRequest)(nil),      // 8: headroom.v1.RecordRunRequest
+	(*RecordRunResponse)(nil),     // 9: headroom.v1.RecordRunResponse
+	(*Scaling)(nil),               // 10: headroom.v1.Scaling
+	(*ScalingPoint)(nil),          // 11: headroom.v1.ScalingPoint
+	(*Admission)(nil),             // 12: headroom.v1.Admission
+	(*Deflation)(nil),             // 13: headroom.v1.Deflation
+	(*JobEnergy)(nil),             // 14: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),     // 15: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil),    // 16: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),     // 17: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),    // 18: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),               // 19: headroom.v1.JobMove
+	(*Candidate)(nil),             // 20: headroom.v1.Candidate
+	(*EstimateError)(nil),         // 21: headroom.v1.EstimateError
+	(*EarlyStop)(nil),             // 22: headroom.v1.EarlyStop
+	(*TaskRange)(nil),             // 23: headroom.v1.TaskRange
+	(*JobOutlook)(nil),            // 24: headroom.v1.JobOutlook
+	(*JobProgress)(nil),           // 25: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),      // 26: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),     // 27: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),      // 28: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),     // 29: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),      // 30: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),     // 31: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),       // 32: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 33: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),      // 34: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),        // 35: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),        // 36: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),            // 37: headroom.v1.ClassPoint
+	(*EngineReport)(nil),          // 38: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),          // 39: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),       // 40: headroom.v1.DirectorMessage
+	(*Directive)(nil),             // 41: headroom.v1.Directive
+	(*SprintDirective)(nil),       // 42: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),      // 43: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),        // 44: headroom.v1.ShareDirective
+	(*JobShare)(nil),              // 45: headroom.v1.JobShare
+	(*StopDirective)(nil),         // 46: headroom.v1.StopDirective
+	(*CapDirective)(nil),          // 47: headroom.v1.CapDirective
+	nil,                           // 48: headroom.v1.JobProgress.RunningOnEntry
+	nil,                           // 49: headroom.v1.JobProgress.CpuOnEntry
+	(*Change)(nil),                // 50: headroom.v1.Change
+	(*Meta)(nil),                  // 51: headroom.v1.Meta
+	(*Epoch)(nil),                 // 52: headroom.v1.Epoch
+	(*Leader)(nil),                // 53: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	23, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	20, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	21, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	22, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	19, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	11, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
-	12, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
-	10, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
-	8,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
-	4,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
-	5,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
-	5,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
-	21, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
-	48, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
-	9,  // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	48, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
-	11, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	49, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
-	17, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	25, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	22, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	23, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	24, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	21, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	13, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	14, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	12, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
+	10, // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
+	6,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
+	7,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
+	7,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
+	23, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
+	50, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
+	11, // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
+	50, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	13, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	51, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	19, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
 	1,  // 21: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
-	18, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
+	20, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
 	1,  // 23: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
-	17, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	19, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
 	0,  // 25: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	46, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	48, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
 	2,  // 27: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	47, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
-	21, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	48, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	21, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	3,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	48, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	49, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
+	23, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	50, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	23, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	5,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	50, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
 	0,  // 34: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	48, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	49, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	33, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	34, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	37, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	23, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	36, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	35, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	50, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	51, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	39, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	50, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	45, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	42, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	44, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	40, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	41, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	43, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	26, // 54: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	28, // 55: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	30, // 56: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	24, // 57: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	13, // 58: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	6,  // 59: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
-	15, // 60: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	32, // 61: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	27, // 62: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	29, // 63: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	31, // 64: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	25, // 65: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	14, // 66: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	7,  // 67: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
-	16, // 68: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	38, // 69: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	62, // [62:70] is the sub-list for method output_type
-	54, // [54:62] is the sub-list for method input_type
+	50, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	51, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	35, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	36, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	39, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	25, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	38, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	37, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	52, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	53, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	41, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	52, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	47, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	44, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	46, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	42, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	43, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	45, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	28, // 54: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	30, // 55: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	32, // 56: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	26, // 57: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	15, // 58: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	8,  // 59: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
+	17, // 60: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	34, // 61: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	3,  // 62: headroom.v1.JobService.HoldScheduler:input_type -> headroom.v1.HoldSchedulerRequest
+	29, // 63: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	31, // 64: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	33, // 65: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	27, // 66: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	16, // 67: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	9,  // 68: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
+	18, // 69: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	40, // 70: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	4,  // 71: headroom.v1.JobService.HoldScheduler:output_type -> headroom.v1.HoldSchedulerResponse
+	63, // [63:72] is the sub-list for method output_type
+	54, // [54:63] is the sub-list for method input_type
 	54, // [54:54] is the sub-list for extension type_name
 	54, // [54:54] is the sub-list for extension extendee
 	0,  // [0:54] is the sub-list for field type_name
@@ -4411,37 +4607,37 @@ func file_headroom_v1_job_proto_init() {
 	}
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
-	file_headroom_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[7].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[19].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[20].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[29].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[2].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[9].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[17].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[21].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[22].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[31].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[32].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[35].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[34].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[37].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[36].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[38].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
 		(*Directive_Share)(nil),
 		(*Directive_Stop)(nil),
 		(*Directive_Sprint)(nil),
 		(*Directive_Deflate)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[40].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   45,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
