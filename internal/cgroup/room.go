@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/durable"
 )
 
@@ -33,18 +34,12 @@ type Options struct {
 	Record string
 }
 
-// Abilities are what can be done with all processes of a group at once.
-type Abilities struct {
-	Kill, Freeze, CPU, Memory bool
-}
-
 // Room makes the groups of one process. A nil Room makes groups that hold nothing together.
 type Room struct {
 	o      Options
 	clones bool // clone3 is permitted
 
 	mu    sync.Mutex
-	can   Abilities
 	none  error    // why the newest group has no cgroup
 	dir   string   // holds the groups; empty without cgroups
 	own   string   // this process's cgroup
@@ -61,11 +56,7 @@ func Open(o Options) (*Room, error) {
 	_, _, refused := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
 	r.clones = refused == unix.EINVAL
 	left := r.clean()
-	err := r.settle()
-	if err == nil {
-		err = r.probe()
-	}
-	if err != nil {
+	if err := r.settle(); err != nil {
 		r.dir = ""
 		r.without(err)
 	}
@@ -81,16 +72,17 @@ func (r *Room) without(err error) {
 }
 
 // Can returns what can be done with its groups, and why they have no cgroups.
-func (r *Room) Can() (Abilities, error) {
+func (r *Room) Can() *headroomv1.TaskControls {
 	if r == nil {
-		return Abilities{}, ErrNone
+		return &headroomv1.TaskControls{Trouble: "not asked for"}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.none != nil {
-		return Abilities{}, r.none
+		return &headroomv1.TaskControls{Trouble: strings.ToValidUTF8(r.none.Error(), "?")}
 	}
-	return r.can, nil
+	has := func(file string) bool { return unix.Access(filepath.Join(r.dir, file), unix.F_OK) == nil }
+	return &headroomv1.TaskControls{Kill: has("cgroup.kill"), Freeze: has("cgroup.freeze"), CpuTime: has("cpu.stat"), Memory: true}
 }
 
 // place returns this process's cgroup.
@@ -151,17 +143,6 @@ func (r *Room) move(unit string) error {
 	r.own, r.dir = leaf, unit
 	r.sweep()
 	return nil
-}
-
-// probe finds out what the groups can do.
-func (r *Room) probe() error {
-	dir := filepath.Join(r.dir, "probe")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	has := func(file string) bool { return unix.Access(filepath.Join(dir, file), unix.F_OK) == nil }
-	r.can = Abilities{Kill: has("cgroup.kill"), Freeze: has("cgroup.freeze"), CPU: has("cpu.stat"), Memory: true}
-	return os.Remove(dir)
 }
 
 // New returns a group without a process, with a cgroup if one can be made.

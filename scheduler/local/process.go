@@ -80,8 +80,8 @@ func run(ctx context.Context, g *cgroup.Group, t *headroomv1.Task, env []string)
 		r.ExitCode = int32(state.ExitCode())
 		r.CpuSeconds = (state.UserTime() + state.SystemTime()).Seconds()
 	}
-	if p.used.CPU != nil {
-		r.CpuSeconds = p.used.CPU.Seconds()
+	if p.used != nil {
+		r.CpuSeconds = p.used.GetCpuSeconds()
 	}
 	switch {
 	case errors.Is(err, errStopped):
@@ -98,7 +98,7 @@ func run(ctx context.Context, g *cgroup.Group, t *headroomv1.Task, env []string)
 // process is one task as a process of this machine.
 type process struct {
 	group   *cgroup.Group
-	used    cgroup.Use // at its end
+	used    *headroomv1.TaskUse // at its end, nil while unknown
 	task    *headroomv1.Task
 	env     []string
 	partial string
