@@ -179,7 +179,7 @@ func TestFreezeAndThaw(t *testing.T) {
 func TestUseIsThatOfAll(t *testing.T) {
 	t.Parallel()
 	r := open(t, "")
-	g, cmd := start(t, r, "setsid -f sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; exec sleep 600")
+	g, cmd := start(t, r, "setsid sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done' & exec sleep 600")
 	eventually(t, "CPU time of a process in another session", func() bool { u := g.Use(); return u.GetCpuSeconds() > 0.05 })
 	if u := g.Use(); u.GetMemoryBytes() == 0 {
 		t.Errorf("memory: %+v", u)
@@ -189,6 +189,24 @@ func TestUseIsThatOfAll(t *testing.T) {
 	if u := testkit.Need(g.End())(t); u.GetCpuSeconds() < 0.05 {
 		t.Errorf("at its end: %+v", u)
 	}
+}
+
+// Where the memory controller is there, what a task has written into a tmpfs counts, which no process holds.
+func TestMemoryIsTheCgroupsOwn(t *testing.T) {
+	t.Parallel()
+	r := open(t, "")
+	file := filepath.Join(t.TempDir(), "held")
+	g, cmd := start(t, r, "dd if=/dev/zero of="+file+" bs=1048576 count=16 2>/dev/null; exec sleep 600")
+	if read(g.dir, "memory.current") == "" {
+		testkit.NotRun(t, "version 2 has no memory controller here")
+	}
+	eventually(t, "16 MiB in the file", func() bool { return g.Use().GetMemoryBytes() > 16<<20 })
+	if rss := resident(pidsOf(below(g.dir))); rss >= 16<<20 {
+		t.Errorf("its processes hold %d bytes", rss)
+	}
+	g.Kill()
+	_ = cmd.Wait()
+	testkit.Need(g.End())(t)
 }
 
 // A process that was killed can end nothing; the next one does, and nothing else.
