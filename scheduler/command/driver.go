@@ -7,6 +7,7 @@ import (
 
 	"headroom/internal/cgroup"
 	"headroom/internal/cli"
+	"headroom/scheduler/lookup"
 	"headroom/scheduler/spark"
 	"headroom/systemd"
 )
@@ -63,5 +64,17 @@ func runDriverCommand() *cobra.Command {
 			room, _ := cgroup.Open(cgroup.Options{Delegated: true}) // without a cgroup, the unit's end is the driver's
 			return spark.RunDriver(c, room)
 		},
+	}
+}
+
+// lookUpCommand is a process that looks at the files of a job as the job's user.
+func lookUpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "look-up",
+		Short:   "Find the files that a job names (started by the scheduler)",
+		Example: "  scheduler look-up    # the job file is in its environment",
+		Args:    cobra.NoArgs,
+		Hidden:  true,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return lookup.Answer(os.Getenv, cmd.OutOrStdout()) },
 	}
 }

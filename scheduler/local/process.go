@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,7 +76,7 @@ func run(ctx context.Context, g *cgroup.Group, t *headroomv1.Task, env []string)
 	if err != nil {
 		err = errors.Join(err, ignoreMissing(os.Remove(p.partial)))
 	}
-	r := &headroomv1.TaskResult{Ref: t.GetRef(), Seconds: time.Since(began).Seconds(), ExitCode: exitNotStarted}
+	r := &headroomv1.TaskResult{Ref: t.GetRef(), Seconds: time.Since(began).Seconds(), ExitCode: exitNotStarted, Answer: p.answer.data}
 	if state := p.state(); state != nil {
 		r.ExitCode = int32(state.ExitCode())
 		r.CpuSeconds = (state.UserTime() + state.SystemTime()).Seconds()
@@ -104,6 +105,7 @@ type process struct {
 	partial string
 	cmd     *exec.Cmd
 	stderr  tail
+	answer  answer // of a task without an output file
 
 	mu     sync.Mutex
 	reaped bool // the process id may be reused
@@ -118,6 +120,9 @@ func (p *process) state() *os.ProcessState {
 }
 
 func (p *process) run(ctx context.Context) error {
+	if p.task.GetOutput() == "" {
+		return p.execute(ctx, &p.answer)
+	}
 	out, err := os.Create(p.partial)
 	if err == nil {
 		err = errors.Join(p.execute(ctx, out), out.Close())
@@ -133,7 +138,7 @@ func (p *process) run(ctx context.Context) error {
 }
 
 // execute starts the process and waits for it.
-func (p *process) execute(ctx context.Context, out *os.File) error {
+func (p *process) execute(ctx context.Context, out io.Writer) error {
 	argv := p.task.GetArgv()
 	if len(argv) == 0 {
 		return errors.New("the task has no program")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,11 +128,10 @@ func New(cfg Config) (*Worker, error) {
 	if err := cfg.Users.Check(); err != nil {
 		return nil, fmt.Errorf("worker %s: %w", cfg.Node, err)
 	}
-	tmp := filepath.Join(cfg.Dir, "tmp")
-	if err := os.MkdirAll(tmp, 0o750); err != nil {
-		return nil, fmt.Errorf("worker %s: create its folder: %w", cfg.Node, err)
+	tmp, err := filepath.Abs(filepath.Join(cfg.Dir, "tmp"))
+	if err == nil {
+		err = errors.Join(ownFolder(cfg.Dir), ownFolder(tmp))
 	}
-	tmp, err := filepath.Abs(tmp)
 	if err != nil {
 		return nil, fmt.Errorf("worker %s: its folder: %w", cfg.Node, err)
 	}
@@ -163,6 +163,30 @@ func New(cfg Config) (*Worker, error) {
 		w.clients = append(w.clients, headroomv1connect.NewWorkerServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...))
 	}
 	return w, nil
+}
+
+// ownFolder creates a folder, or checks that nobody else can have put files into an existing one: which certificates are
+// denied is read from there.
+func ownFolder(path string) error {
+	if path == "" {
+		return errors.New("no folder is named")
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	switch st, ok := info.Sys().(*syscall.Stat_t); {
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", path)
+	case !ok || int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to another user", path)
+	case info.Mode()&0o022 != 0:
+		return fmt.Errorf("%s can be written by other users (mode %04o)", path, info.Mode().Perm())
+	}
+	return nil
 }
 
 // Run works until ctx ends; then it kills its tasks with their process groups, says goodbye and returns nil. An

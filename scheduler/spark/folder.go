@@ -21,7 +21,7 @@ import (
 //	lock          held by the supervisor as long as it lives, from before its start
 //	driver.json   the supervisor's and the driver's process
 //	exit.json     how the driver ended; complete when it exists
-//	stdout stderr of the driver
+//	stdout stderr of the driver; older output is in stdout.1 and stderr.1
 //	supervisor    what the supervisor has to say; usually nothing
 //	token         of a driver that YARN runs, while it runs: it is handed to its container
 const (
@@ -32,6 +32,7 @@ const (
 	exitPart   = ".exit.json.part"
 	stdoutFile = "stdout"
 	stderrFile = "stderr"
+	replaced   = ".1" // of an output that was full
 	logFile    = "supervisor"
 	tokenFile  = "token"
 )

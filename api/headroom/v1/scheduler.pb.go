@@ -1972,6 +1972,8 @@ type TaskResult struct {
 	Seconds float64 `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	// Of all its processes where they have a cgroup, otherwise of those that it waited for.
 	CpuSeconds float64 `protobuf:"fixed64,5,opt,name=cpu_seconds,json=cpuSeconds,proto3" json:"cpu_seconds,omitempty"`
+	// Standard output of a task without an output file.
+	Answer []byte `protobuf:"bytes,20,opt,name=answer,proto3" json:"answer,omitempty"`
 	// Between worker and runner: the task has not ended, and nothing else is set.
 	State         *TaskState `protobuf:"bytes,40,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2041,6 +2043,13 @@ func (x *TaskResult) GetCpuSeconds() float64 {
 		return x.CpuSeconds
 	}
 	return 0
+}
+
+func (x *TaskResult) GetAnswer() []byte {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
 }
 
 func (x *TaskResult) GetState() *TaskState {
@@ -2377,7 +2386,7 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\tTaskState\x125\n" +
 	"\bcontrols\x18\x01 \x01(\v2\x19.headroom.v1.TaskControlsR\bcontrols\x12&\n" +
 	"\x03use\x18\x02 \x01(\v2\x14.headroom.v1.TaskUseR\x03use\x12\x18\n" +
-	"\atrouble\x18\x03 \x01(\tR\atrouble\"\xd0\x01\n" +
+	"\atrouble\x18\x03 \x01(\tR\atrouble\"\xe8\x01\n" +
 	"\n" +
 	"TaskResult\x12&\n" +
 	"\x03ref\x18\x01 \x01(\v2\x14.headroom.v1.TaskRefR\x03ref\x12\x1b\n" +
@@ -2385,7 +2394,8 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x18\n" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x1f\n" +
 	"\vcpu_seconds\x18\x05 \x01(\x01R\n" +
-	"cpuSeconds\x12,\n" +
+	"cpuSeconds\x12\x16\n" +
+	"\x06answer\x18\x14 \x01(\fR\x06answer\x12,\n" +
 	"\x05state\x18( \x01(\v2\x16.headroom.v1.TaskStateR\x05state\"\xc9\x01\n" +
 	"\vWorkMessage\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.headroom.v1.TaskH\x00R\x04task\x12*\n" +
