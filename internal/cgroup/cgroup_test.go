@@ -231,6 +231,14 @@ func TestNextProcessEndsWhatIsLeft(t *testing.T) {
 	if data := testkit.Need(os.ReadFile(record))(t); string(data) != r.dir {
 		t.Errorf("the record is %s, the cgroup %s", data, r.dir)
 	}
+	mine, _ := start(t, r, "exec sleep 600")
+	second, err := Open(Options{Record: record}) // of a process that must not be there
+	if err == nil || len(pidsOf([]string{mine.dir})) != 1 || Clean(record) == nil {
+		t.Errorf("a second process: %v", err)
+	}
+	testkit.Check(t, second.Close())
+	mine.Kill()
+	testkit.Need(mine.End())(t)
 	other.Kill()
 	testkit.Need(other.End())(t)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/internal/durable"
 )
 
 const (
@@ -44,6 +44,7 @@ type Room struct {
 	dir   string   // holds the groups; empty without cgroups
 	own   string   // this process's cgroup
 	made  []string // for the record
+	file  *os.File // the record, nil for none
 	live  map[string]*Group
 	count int
 }
@@ -55,7 +56,10 @@ func Open(o Options) (*Room, error) {
 	// The seccomp filters of systemd refuse clone3. A call without arguments is never carried out.
 	_, _, refused := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
 	r.clones = refused == unix.EINVAL
-	left := r.clean()
+	left := r.lock()
+	if left == nil {
+		left = r.clean()
+	}
 	if err := r.settle(); err != nil {
 		r.dir = ""
 		r.without(err)
@@ -64,7 +68,31 @@ func Open(o Options) (*Room, error) {
 }
 
 // Clean ends what a process left in the cgroups of its record.
-func Clean(record string) error { return (&Room{o: Options{Record: record}}).clean() }
+func Clean(record string) error {
+	r := &Room{o: Options{Record: record}}
+	if err := r.lock(); err != nil {
+		return err
+	}
+	return r.Close()
+}
+
+// lock reads the record and keeps other processes from it until Close, or until the kernel ends this one: what is in the
+// cgroups of a living process is not left over.
+func (r *Room) lock() error {
+	if r.o.Record == "" || r.o.Delegated {
+		return nil
+	}
+	f, err := os.OpenFile(r.o.Record, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(f)
+	if err := errors.Join(err, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)); err != nil {
+		return errors.Join(fmt.Errorf("%s, which another process may use: %w", r.o.Record, err), f.Close())
+	}
+	r.file, r.made = f, strings.Split(string(text), "\n")
+	return nil
+}
 
 // without lets this process adopt orphans: a group has no cgroup.
 func (r *Room) without(err error) {
@@ -184,6 +212,11 @@ func (r *Room) sweep() {
 			_ = remove(dir)
 		}
 	}
+	for _, g := range r.live {
+		if g.dir == "" { // its processes are beside this one
+			return
+		}
+	}
 	if r.o.Delegated { // then no other process belongs here
 		for _, pid := range pidsOf([]string{r.dir, r.own}) {
 			if pid != os.Getpid() {
@@ -201,14 +234,15 @@ func (r *Room) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep()
-	return r.clean()
+	err := r.clean()
+	if r.file != nil {
+		err = errors.Join(err, r.file.Close())
+	}
+	return err
 }
 
 // clean ends and removes the cgroups of the record. Those that could not be ended stay in it.
 func (r *Room) clean() (err error) {
-	if text, err := os.ReadFile(r.o.Record); err == nil {
-		r.made = strings.Split(string(text), "\n")
-	}
 	r.made = slices.DeleteFunc(r.made, func(dir string) bool {
 		if !strings.HasPrefix(filepath.Base(dir), baseName) { // such names are random: no other cgroup has this one
 			return true
@@ -221,9 +255,14 @@ func (r *Room) clean() (err error) {
 	return errors.Join(err, r.record())
 }
 
+// record writes the record. After a power cut, which may tear it, no cgroup is left.
 func (r *Room) record() error {
-	if r.o.Record == "" || r.o.Delegated {
+	if r.file == nil {
 		return nil
 	}
-	return durable.Replace(durable.OS{}, r.o.Record, []byte(strings.Join(r.made, "\n")), 0o600) // no cgroup survives a power cut
+	if err := r.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := r.file.WriteAt([]byte(strings.Join(r.made, "\n")), 0)
+	return err
 }

@@ -1,7 +1,6 @@
 package local
 
 // Every second a worker reports what it can do with its tasks and what running ones use; it says once why it cannot.
-// The next worker of its folder ends what a killed one has left.
 
 import (
 	"bytes"
@@ -34,11 +33,8 @@ func TestAliveSaysWhatTasksUse(t *testing.T) {
 			t.Fatalf("not within 30 s: %v", m)
 		}
 	}
-	// A new worker of this folder stands for one after kill -9: it knows only the record.
-	next := testkit.Need(New(Config{Node: "n01", Slots: 2, Dir: dir, Hold: true, Logger: slog.New(slog.DiscardHandler)}))(t)
-	gone(t, pid)
 	w.stopAll()
-	testkit.Check(t, next.room.Close())
+	gone(t, pid)
 	testkit.Check(t, w.room.Close())
 	if left := testkit.Need(os.ReadFile(filepath.Join(dir, RecordFile)))(t); len(left) > 0 {
 		t.Errorf("left in the record: %s", left)
