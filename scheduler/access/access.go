@@ -52,6 +52,11 @@ func CallerOf(ctx context.Context) Caller {
 	return c
 }
 
+// WithCaller returns a context with the caller.
+func WithCaller(ctx context.Context, who Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, who)
+}
+
 // Proven reports whether the caller showed who they are.
 func (c Caller) Proven() bool { return c.Name != "" }
 
@@ -163,7 +168,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, e
 		g.logRefusal(procedure, err)
 		return ctx, err
 	}
-	return context.WithValue(ctx, callerKey{}, who), nil
+	return WithCaller(ctx, who), nil
 }
 
 // begin counts a call until done is called. Without TLS callers are not distinguished.

@@ -21,13 +21,13 @@ import (
 	"headroom/internal/testkit"
 )
 
-func shown(role, name string) rpc.Caller {
-	return rpc.Caller{Identity: secure.Identity{Role: role, Name: name}, Shown: true}
+func submitter(name string) rpc.Caller {
+	return rpc.Caller{Identity: secure.Identity{Role: secure.Submitter, Name: name}, Shown: true}
 }
 
 func TestRateOfEachCaller(t *testing.T) {
 	t.Parallel()
-	ann, bob := shown(secure.Submitter, "ann"), shown(secure.Submitter, "bob")
+	ann, bob := submitter("ann"), submitter("bob")
 	here, there := rpc.Caller{Clear: true, Address: "127.0.0.1"}, rpc.Caller{Clear: true, Address: "127.0.0.2"}
 	for name, c := range map[string]struct {
 		greedy, other rpc.Caller
@@ -75,12 +75,12 @@ func TestOpenCallsOfEachCaller(t *testing.T) {
 	as := func(who rpc.Caller) context.Context {
 		return testkit.Need(g.Admit(rpc.WithCaller(t.Context(), who), headroomv1connect.SlotServiceAwaitProcedure))(t)
 	}
-	ann, bob := as(shown(secure.Submitter, "ann")), as(shown(secure.Submitter, "bob"))
+	ann, bob := as(submitter("ann")), as(submitter("bob"))
 	var ends []func()
 	for range callsAtOnce {
 		ends = append(ends, testkit.Need(g.begin(ann))(t))
 	}
-	_, err := g.WrapUnary(nil)(rpc.WithCaller(t.Context(), shown(secure.Submitter, "ann")), awaiting{connect.NewRequest(&headroomv1.SlotAwait{})})
+	_, err := g.WrapUnary(nil)(rpc.WithCaller(t.Context(), submitter("ann")), awaiting{connect.NewRequest(&headroomv1.SlotAwait{})})
 	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "submitter/ann has 256 open") {
 		t.Errorf("one more: %v", err)
 	}

@@ -254,7 +254,11 @@ type Job struct {
 	Admission *Admission `protobuf:"bytes,22,opt,name=admission,proto3,oneof" json:"admission,omitempty"`
 	// How its speed depends on its containers, by earlier runs of jobs of its name; absent while that is not known well
 	// enough.
-	Scaling       *Scaling `protobuf:"bytes,23,opt,name=scaling,proto3,oneof" json:"scaling,omitempty"`
+	Scaling *Scaling `protobuf:"bytes,23,opt,name=scaling,proto3,oneof" json:"scaling,omitempty"`
+	// Its map tasks as accepted; absent for a job of an engine.
+	Inputs *JobInputs `protobuf:"bytes,24,opt,name=inputs,proto3,oneof" json:"inputs,omitempty"`
+	// Its latest run, as committed; absent before the first.
+	Run           *JobRun `protobuf:"bytes,25,opt,name=run,proto3,oneof" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +454,328 @@ func (x *Job) GetScaling() *Scaling {
 	return nil
 }
 
+func (x *Job) GetInputs() *JobInputs {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *Job) GetRun() *JobRun {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// JobInputs is what the map tasks of a job are. The list itself is the scheduler's.
+type JobInputs struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tasks uint32                 `protobuf:"varint,1,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// SHA-256 of the list of input files; empty for tasks without files.
+	Digest        []byte `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobInputs) Reset() {
+	*x = JobInputs{}
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobInputs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobInputs) ProtoMessage() {}
+
+func (x *JobInputs) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobInputs.ProtoReflect.Descriptor instead.
+func (*JobInputs) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *JobInputs) GetTasks() uint32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *JobInputs) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+// JobRun is what a scheduler needs to continue a run of a job.
+type JobRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the runs from 1.
+	Number uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// When the run was dispatched, and when the job started, microseconds since the Unix epoch.
+	BeganUs   int64 `protobuf:"varint,2,opt,name=began_us,json=beganUs,proto3" json:"began_us,omitempty"`
+	StartedUs int64 `protobuf:"varint,3,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	// The drop ratio, in force once decided, and the seed that chooses the dropped tasks.
+	Theta   float64 `protobuf:"fixed64,4,opt,name=theta,proto3" json:"theta,omitempty"`
+	Seed    uint64  `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`
+	Decided bool    `protobuf:"varint,6,opt,name=decided,proto3" json:"decided,omitempty"`
+	// The source of the drop ratio, in words.
+	Why           string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	Sprint        bool   `protobuf:"varint,8,opt,name=sprint,proto3" json:"sprint,omitempty"`
+	SprintAfterUs int64  `protobuf:"varint,9,opt,name=sprint_after_us,json=sprintAfterUs,proto3" json:"sprint_after_us,omitempty"`
+	// The class for which the run is killed; empty for none.
+	Stopping string `protobuf:"bytes,10,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// The run was killed, and the job waits again.
+	Over bool `protobuf:"varint,11,opt,name=over,proto3" json:"over,omitempty"`
+	// A bit for each map task, set if this run has given it up; the lowest bit of the first byte is task 0. Empty for none.
+	Dropped       []byte `protobuf:"bytes,12,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobRun) Reset() {
+	*x = JobRun{}
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobRun) ProtoMessage() {}
+
+func (x *JobRun) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobRun.ProtoReflect.Descriptor instead.
+func (*JobRun) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *JobRun) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *JobRun) GetBeganUs() int64 {
+	if x != nil {
+		return x.BeganUs
+	}
+	return 0
+}
+
+func (x *JobRun) GetStartedUs() int64 {
+	if x != nil {
+		return x.StartedUs
+	}
+	return 0
+}
+
+func (x *JobRun) GetTheta() float64 {
+	if x != nil {
+		return x.Theta
+	}
+	return 0
+}
+
+func (x *JobRun) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *JobRun) GetDecided() bool {
+	if x != nil {
+		return x.Decided
+	}
+	return false
+}
+
+func (x *JobRun) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *JobRun) GetSprint() bool {
+	if x != nil {
+		return x.Sprint
+	}
+	return false
+}
+
+func (x *JobRun) GetSprintAfterUs() int64 {
+	if x != nil {
+		return x.SprintAfterUs
+	}
+	return 0
+}
+
+func (x *JobRun) GetStopping() string {
+	if x != nil {
+		return x.Stopping
+	}
+	return ""
+}
+
+func (x *JobRun) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
+func (x *JobRun) GetDropped() []byte {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+type RecordRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Without its dropped tasks.
+	Run *JobRun `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// Further map tasks that it gives up; at most 4096 ranges.
+	Drop          []*TaskRange `protobuf:"bytes,3,rep,name=drop,proto3" json:"drop,omitempty"`
+	Change        *Change      `protobuf:"bytes,4,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordRunRequest) Reset() {
+	*x = RecordRunRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordRunRequest) ProtoMessage() {}
+
+func (x *RecordRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordRunRequest.ProtoReflect.Descriptor instead.
+func (*RecordRunRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RecordRunRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RecordRunRequest) GetRun() *JobRun {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *RecordRunRequest) GetDrop() []*TaskRange {
+	if x != nil {
+		return x.Drop
+	}
+	return nil
+}
+
+func (x *RecordRunRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type RecordRunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordRunResponse) Reset() {
+	*x = RecordRunResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordRunResponse) ProtoMessage() {}
+
+func (x *RecordRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordRunResponse.ProtoReflect.Descriptor instead.
+func (*RecordRunResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RecordRunResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // Scaling is a job's speed-up over its containers for map tasks, linear between the points. More containers than at the
 // highest point slow the job down; if the last point is the highest, no such limit is known.
 type Scaling struct {
@@ -470,7 +796,7 @@ type Scaling struct {
 
 func (x *Scaling) Reset() {
 	*x = Scaling{}
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +808,7 @@ func (x *Scaling) String() string {
 func (*Scaling) ProtoMessage() {}
 
 func (x *Scaling) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +821,7 @@ func (x *Scaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
 func (*Scaling) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Scaling) GetPoints() []*ScalingPoint {
@@ -544,7 +870,7 @@ type ScalingPoint struct {
 
 func (x *ScalingPoint) Reset() {
 	*x = ScalingPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +882,7 @@ func (x *ScalingPoint) String() string {
 func (*ScalingPoint) ProtoMessage() {}
 
 func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +895,7 @@ func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScalingPoint.ProtoReflect.Descriptor instead.
 func (*ScalingPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ScalingPoint) GetContainers() uint32 {
@@ -615,7 +941,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +953,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +966,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Admission) GetDecision() string {
@@ -737,7 +1063,7 @@ type Deflation struct {
 
 func (x *Deflation) Reset() {
 	*x = Deflation{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +1075,7 @@ func (x *Deflation) String() string {
 func (*Deflation) ProtoMessage() {}
 
 func (x *Deflation) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +1088,7 @@ func (x *Deflation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deflation.ProtoReflect.Descriptor instead.
 func (*Deflation) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Deflation) GetTheta() float64 {
@@ -811,7 +1137,7 @@ type JobEnergy struct {
 
 func (x *JobEnergy) Reset() {
 	*x = JobEnergy{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +1149,7 @@ func (x *JobEnergy) String() string {
 func (*JobEnergy) ProtoMessage() {}
 
 func (x *JobEnergy) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +1162,7 @@ func (x *JobEnergy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnergy.ProtoReflect.Descriptor instead.
 func (*JobEnergy) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JobEnergy) GetUj() int64 {
@@ -887,7 +1213,7 @@ type DeflateJobRequest struct {
 
 func (x *DeflateJobRequest) Reset() {
 	*x = DeflateJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1225,7 @@ func (x *DeflateJobRequest) String() string {
 func (*DeflateJobRequest) ProtoMessage() {}
 
 func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1238,7 @@ func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobRequest.ProtoReflect.Descriptor instead.
 func (*DeflateJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeflateJobRequest) GetId() string {
@@ -961,7 +1287,7 @@ type DeflateJobResponse struct {
 
 func (x *DeflateJobResponse) Reset() {
 	*x = DeflateJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1299,7 @@ func (x *DeflateJobResponse) String() string {
 func (*DeflateJobResponse) ProtoMessage() {}
 
 func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1312,7 @@ func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobResponse.ProtoReflect.Descriptor instead.
 func (*DeflateJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeflateJobResponse) GetDeflation() *Deflation {
@@ -1012,7 +1338,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1350,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1363,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExplainJobRequest) GetId() string {
@@ -1059,7 +1385,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1397,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1410,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExplainJobResponse) GetMeta() *Meta {
@@ -1134,7 +1460,7 @@ type JobMove struct {
 
 func (x *JobMove) Reset() {
 	*x = JobMove{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1472,7 @@ func (x *JobMove) String() string {
 func (*JobMove) ProtoMessage() {}
 
 func (x *JobMove) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1485,7 @@ func (x *JobMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMove.ProtoReflect.Descriptor instead.
 func (*JobMove) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JobMove) GetKind() MoveKind {
@@ -1245,7 +1571,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1583,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1596,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Candidate) GetKind() MoveKind {
@@ -1337,7 +1663,7 @@ type EstimateError struct {
 
 func (x *EstimateError) Reset() {
 	*x = EstimateError{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1675,7 @@ func (x *EstimateError) String() string {
 func (*EstimateError) ProtoMessage() {}
 
 func (x *EstimateError) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1688,7 @@ func (x *EstimateError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateError.ProtoReflect.Descriptor instead.
 func (*EstimateError) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EstimateError) GetPolicy() string {
@@ -1403,7 +1729,7 @@ type EarlyStop struct {
 
 func (x *EarlyStop) Reset() {
 	*x = EarlyStop{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1741,7 @@ func (x *EarlyStop) String() string {
 func (*EarlyStop) ProtoMessage() {}
 
 func (x *EarlyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1754,7 @@ func (x *EarlyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
 func (*EarlyStop) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EarlyStop) GetTasks() uint32 {
@@ -1470,7 +1796,7 @@ type TaskRange struct {
 
 func (x *TaskRange) Reset() {
 	*x = TaskRange{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1808,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1821,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TaskRange) GetFirst() uint32 {
@@ -1544,7 +1870,7 @@ type JobOutlook struct {
 
 func (x *JobOutlook) Reset() {
 	*x = JobOutlook{}
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1882,7 @@ func (x *JobOutlook) String() string {
 func (*JobOutlook) ProtoMessage() {}
 
 func (x *JobOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1895,7 @@ func (x *JobOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
 func (*JobOutlook) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobOutlook) GetFinishS() float64 {
@@ -1716,14 +2042,17 @@ type JobProgress struct {
 	// How much earlier it would end with the wanted copies, seconds; absent while unknown.
 	CopiesSaveS *float64 `protobuf:"fixed64,27,opt,name=copies_save_s,json=copiesSaveS,proto3,oneof" json:"copies_save_s,omitempty"`
 	// Wasted slot seconds: losing copies, failed or killed attempts.
-	WastedS       float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	WastedS float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	// CPU seconds of its tasks, as far as its scheduler was told: in total, and on the nodes where it runs.
+	CpuS          float64            `protobuf:"fixed64,40,opt,name=cpu_s,json=cpuS,proto3" json:"cpu_s,omitempty"`
+	CpuOn         map[string]float64 `protobuf:"bytes,41,rep,name=cpu_on,json=cpuOn,proto3" json:"cpu_on,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +2064,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +2077,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobProgress) GetId() string {
@@ -1947,6 +2276,20 @@ func (x *JobProgress) GetWastedS() float64 {
 	return 0
 }
 
+func (x *JobProgress) GetCpuS() float64 {
+	if x != nil {
+		return x.CpuS
+	}
+	return 0
+}
+
+func (x *JobProgress) GetCpuOn() map[string]float64 {
+	if x != nil {
+		return x.CpuOn
+	}
+	return nil
+}
+
 type DropTasksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1960,7 +2303,7 @@ type DropTasksRequest struct {
 
 func (x *DropTasksRequest) Reset() {
 	*x = DropTasksRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2315,7 @@ func (x *DropTasksRequest) String() string {
 func (*DropTasksRequest) ProtoMessage() {}
 
 func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2328,7 @@ func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
 func (*DropTasksRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DropTasksRequest) GetId() string {
@@ -2027,7 +2370,7 @@ type DropTasksResponse struct {
 
 func (x *DropTasksResponse) Reset() {
 	*x = DropTasksResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2382,7 @@ func (x *DropTasksResponse) String() string {
 func (*DropTasksResponse) ProtoMessage() {}
 
 func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2395,7 @@ func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
 func (*DropTasksResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DropTasksResponse) GetDropped() []*TaskRange {
@@ -2079,7 +2422,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2434,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2447,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -2130,7 +2473,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2485,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2498,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -2180,7 +2523,7 @@ type FinishJobRequest struct {
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2535,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2548,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -2266,7 +2609,7 @@ type FinishJobResponse struct {
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2621,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2634,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -2314,7 +2657,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2669,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2682,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -2376,7 +2719,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +2731,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2744,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -2440,7 +2783,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2795,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2808,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -2537,7 +2880,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2892,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2905,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -2602,7 +2945,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2957,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2970,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -2677,7 +3020,7 @@ type ClassPoint struct {
 
 func (x *ClassPoint) Reset() {
 	*x = ClassPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +3032,7 @@ func (x *ClassPoint) String() string {
 func (*ClassPoint) ProtoMessage() {}
 
 func (x *ClassPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +3045,7 @@ func (x *ClassPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassPoint.ProtoReflect.Descriptor instead.
 func (*ClassPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ClassPoint) GetName() string {
@@ -2757,7 +3100,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +3112,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +3125,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *EngineReport) GetEngine() string {
@@ -2826,7 +3169,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +3181,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +3194,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -2889,7 +3232,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3244,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3257,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -2980,7 +3323,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3335,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3348,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -3131,7 +3474,7 @@ type SprintDirective struct {
 
 func (x *SprintDirective) Reset() {
 	*x = SprintDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3486,7 @@ func (x *SprintDirective) String() string {
 func (*SprintDirective) ProtoMessage() {}
 
 func (x *SprintDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3499,7 @@ func (x *SprintDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintDirective.ProtoReflect.Descriptor instead.
 func (*SprintDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SprintDirective) GetId() string {
@@ -3208,7 +3551,7 @@ type DeflateDirective struct {
 
 func (x *DeflateDirective) Reset() {
 	*x = DeflateDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3563,7 @@ func (x *DeflateDirective) String() string {
 func (*DeflateDirective) ProtoMessage() {}
 
 func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3576,7 @@ func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateDirective.ProtoReflect.Descriptor instead.
 func (*DeflateDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DeflateDirective) GetId() string {
@@ -3272,7 +3615,7 @@ type ShareDirective struct {
 
 func (x *ShareDirective) Reset() {
 	*x = ShareDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3627,7 @@ func (x *ShareDirective) String() string {
 func (*ShareDirective) ProtoMessage() {}
 
 func (x *ShareDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3640,7 @@ func (x *ShareDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
 func (*ShareDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ShareDirective) GetEngine() string {
@@ -3328,7 +3671,7 @@ type JobShare struct {
 
 func (x *JobShare) Reset() {
 	*x = JobShare{}
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3683,7 @@ func (x *JobShare) String() string {
 func (*JobShare) ProtoMessage() {}
 
 func (x *JobShare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3696,7 @@ func (x *JobShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
 func (*JobShare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JobShare) GetId() string {
@@ -3389,7 +3732,7 @@ type StopDirective struct {
 
 func (x *StopDirective) Reset() {
 	*x = StopDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3744,7 @@ func (x *StopDirective) String() string {
 func (*StopDirective) ProtoMessage() {}
 
 func (x *StopDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3757,7 @@ func (x *StopDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
 func (*StopDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StopDirective) GetId() string {
@@ -3454,7 +3797,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +3809,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +3822,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -3514,7 +3857,7 @@ var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xe9\a\n" +
+	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xdd\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3541,7 +3884,10 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x06energy\x18\x14 \x01(\v2\x16.headroom.v1.JobEnergyH\x06R\x06energy\x88\x01\x01\x12\x1c\n" +
 	"\tsubmitter\x18\x15 \x01(\tR\tsubmitter\x129\n" +
 	"\tadmission\x18\x16 \x01(\v2\x16.headroom.v1.AdmissionH\aR\tadmission\x88\x01\x01\x123\n" +
-	"\ascaling\x18\x17 \x01(\v2\x14.headroom.v1.ScalingH\bR\ascaling\x88\x01\x01B\v\n" +
+	"\ascaling\x18\x17 \x01(\v2\x14.headroom.v1.ScalingH\bR\ascaling\x88\x01\x01\x123\n" +
+	"\x06inputs\x18\x18 \x01(\v2\x16.headroom.v1.JobInputsH\tR\x06inputs\x88\x01\x01\x12*\n" +
+	"\x03run\x18\x19 \x01(\v2\x13.headroom.v1.JobRunH\n" +
+	"R\x03run\x88\x01\x01B\v\n" +
 	"\t_progressB\r\n" +
 	"\v_uncapped_sB\a\n" +
 	"\x05_stopB\n" +
@@ -3554,7 +3900,34 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"_admissionB\n" +
 	"\n" +
-	"\b_scaling\"\x98\x01\n" +
+	"\b_scalingB\t\n" +
+	"\a_inputsB\x06\n" +
+	"\x04_run\"9\n" +
+	"\tJobInputs\x12\x14\n" +
+	"\x05tasks\x18\x01 \x01(\rR\x05tasks\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\fR\x06digest\"\xba\x02\n" +
+	"\x06JobRun\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x19\n" +
+	"\bbegan_us\x18\x02 \x01(\x03R\abeganUs\x12\x1d\n" +
+	"\n" +
+	"started_us\x18\x03 \x01(\x03R\tstartedUs\x12\x14\n" +
+	"\x05theta\x18\x04 \x01(\x01R\x05theta\x12\x12\n" +
+	"\x04seed\x18\x05 \x01(\x04R\x04seed\x12\x18\n" +
+	"\adecided\x18\x06 \x01(\bR\adecided\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\x12\x16\n" +
+	"\x06sprint\x18\b \x01(\bR\x06sprint\x12&\n" +
+	"\x0fsprint_after_us\x18\t \x01(\x03R\rsprintAfterUs\x12\x1a\n" +
+	"\bstopping\x18\n" +
+	" \x01(\tR\bstopping\x12\x12\n" +
+	"\x04over\x18\v \x01(\bR\x04over\x12\x18\n" +
+	"\adropped\x18\f \x01(\fR\adropped\"\xa2\x01\n" +
+	"\x10RecordRunRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
+	"\x03run\x18\x02 \x01(\v2\x13.headroom.v1.JobRunR\x03run\x12*\n" +
+	"\x04drop\x18\x03 \x03(\v2\x16.headroom.v1.TaskRangeR\x04drop\x12+\n" +
+	"\x06change\x18\x04 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"/\n" +
+	"\x11RecordRunResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\"\x98\x01\n" +
 	"\aScaling\x121\n" +
 	"\x06points\x18\x01 \x03(\v2\x19.headroom.v1.ScalingPointR\x06points\x12\x12\n" +
 	"\x04runs\x18\x02 \x01(\rR\x04runs\x12\x12\n" +
@@ -3685,7 +4058,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\v_containersB\x11\n" +
 	"\x0f_uncapped_low_sB\x12\n" +
 	"\x10_uncapped_high_sB\a\n" +
-	"\x05_move\"\x91\b\n" +
+	"\x05_move\"\x9c\t\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -3720,10 +4093,16 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x06copies\x18\x19 \x01(\rR\x06copies\x12#\n" +
 	"\rcopies_wanted\x18\x1a \x01(\rR\fcopiesWanted\x12'\n" +
 	"\rcopies_save_s\x18\x1b \x01(\x01H\aR\vcopiesSaveS\x88\x01\x01\x12\x19\n" +
-	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x1a<\n" +
+	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x12\x13\n" +
+	"\x05cpu_s\x18( \x01(\x01R\x04cpuS\x12:\n" +
+	"\x06cpu_on\x18) \x03(\v2#.headroom.v1.JobProgress.CpuOnEntryR\x05cpuOn\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01B\r\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"CpuOnEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\r\n" +
 	"\v_rate_per_sB\f\n" +
 	"\n" +
 	"_runtime_sB\a\n" +
@@ -3865,7 +4244,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x11JOB_PHASE_WAITING\x10\x01\x12\x11\n" +
 	"\rJOB_PHASE_MAP\x10\x02\x12\x15\n" +
 	"\x11JOB_PHASE_SHUFFLE\x10\x03\x12\x14\n" +
-	"\x10JOB_PHASE_REDUCE\x10\x042\xa2\x04\n" +
+	"\x10JOB_PHASE_REDUCE\x10\x042\xee\x04\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tCommitJob\x12\x1d.headroom.v1.CommitJobRequest\x1a\x1e.headroom.v1.CommitJobResponse\x12J\n" +
@@ -3873,7 +4252,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\bListJobs\x12\x1c.headroom.v1.ListJobsRequest\x1a\x1d.headroom.v1.ListJobsResponse\x12J\n" +
 	"\tDropTasks\x12\x1d.headroom.v1.DropTasksRequest\x1a\x1e.headroom.v1.DropTasksResponse\x12M\n" +
 	"\n" +
-	"DeflateJob\x12\x1e.headroom.v1.DeflateJobRequest\x1a\x1f.headroom.v1.DeflateJobResponse\x12M\n" +
+	"DeflateJob\x12\x1e.headroom.v1.DeflateJobRequest\x1a\x1f.headroom.v1.DeflateJobResponse\x12J\n" +
+	"\tRecordRun\x12\x1d.headroom.v1.RecordRunRequest\x1a\x1e.headroom.v1.RecordRunResponse\x12M\n" +
 	"\n" +
 	"ExplainJob\x12\x1e.headroom.v1.ExplainJobRequest\x1a\x1f.headroom.v1.ExplainJobResponse\x12I\n" +
 	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
@@ -3891,124 +4271,137 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),              // 0: headroom.v1.JobState
 	(MoveKind)(0),              // 1: headroom.v1.MoveKind
 	(JobPhase)(0),              // 2: headroom.v1.JobPhase
 	(*Job)(nil),                // 3: headroom.v1.Job
-	(*Scaling)(nil),            // 4: headroom.v1.Scaling
-	(*ScalingPoint)(nil),       // 5: headroom.v1.ScalingPoint
-	(*Admission)(nil),          // 6: headroom.v1.Admission
-	(*Deflation)(nil),          // 7: headroom.v1.Deflation
-	(*JobEnergy)(nil),          // 8: headroom.v1.JobEnergy
-	(*DeflateJobRequest)(nil),  // 9: headroom.v1.DeflateJobRequest
-	(*DeflateJobResponse)(nil), // 10: headroom.v1.DeflateJobResponse
-	(*ExplainJobRequest)(nil),  // 11: headroom.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil), // 12: headroom.v1.ExplainJobResponse
-	(*JobMove)(nil),            // 13: headroom.v1.JobMove
-	(*Candidate)(nil),          // 14: headroom.v1.Candidate
-	(*EstimateError)(nil),      // 15: headroom.v1.EstimateError
-	(*EarlyStop)(nil),          // 16: headroom.v1.EarlyStop
-	(*TaskRange)(nil),          // 17: headroom.v1.TaskRange
-	(*JobOutlook)(nil),         // 18: headroom.v1.JobOutlook
-	(*JobProgress)(nil),        // 19: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),   // 20: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil),  // 21: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),   // 22: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil),  // 23: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),   // 24: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil),  // 25: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),    // 26: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),   // 27: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),   // 28: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),     // 29: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),     // 30: headroom.v1.ProgressReport
-	(*ClassPoint)(nil),         // 31: headroom.v1.ClassPoint
-	(*EngineReport)(nil),       // 32: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),       // 33: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),    // 34: headroom.v1.DirectorMessage
-	(*Directive)(nil),          // 35: headroom.v1.Directive
-	(*SprintDirective)(nil),    // 36: headroom.v1.SprintDirective
-	(*DeflateDirective)(nil),   // 37: headroom.v1.DeflateDirective
-	(*ShareDirective)(nil),     // 38: headroom.v1.ShareDirective
-	(*JobShare)(nil),           // 39: headroom.v1.JobShare
-	(*StopDirective)(nil),      // 40: headroom.v1.StopDirective
-	(*CapDirective)(nil),       // 41: headroom.v1.CapDirective
-	nil,                        // 42: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),             // 43: headroom.v1.Change
-	(*Meta)(nil),               // 44: headroom.v1.Meta
-	(*Epoch)(nil),              // 45: headroom.v1.Epoch
-	(*Leader)(nil),             // 46: headroom.v1.Leader
+	(*JobInputs)(nil),          // 4: headroom.v1.JobInputs
+	(*JobRun)(nil),             // 5: headroom.v1.JobRun
+	(*RecordRunRequest)(nil),   // 6: headroom.v1.RecordRunRequest
+	(*RecordRunResponse)(nil),  // 7: headroom.v1.RecordRunResponse
+	(*Scaling)(nil),            // 8: headroom.v1.Scaling
+	(*ScalingPoint)(nil),       // 9: headroom.v1.ScalingPoint
+	(*Admission)(nil),          // 10: headroom.v1.Admission
+	(*Deflation)(nil),          // 11: headroom.v1.Deflation
+	(*JobEnergy)(nil),          // 12: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),  // 13: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil), // 14: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),  // 15: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil), // 16: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),            // 17: headroom.v1.JobMove
+	(*Candidate)(nil),          // 18: headroom.v1.Candidate
+	(*EstimateError)(nil),      // 19: headroom.v1.EstimateError
+	(*EarlyStop)(nil),          // 20: headroom.v1.EarlyStop
+	(*TaskRange)(nil),          // 21: headroom.v1.TaskRange
+	(*JobOutlook)(nil),         // 22: headroom.v1.JobOutlook
+	(*JobProgress)(nil),        // 23: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),   // 24: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),  // 25: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),   // 26: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),  // 27: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),   // 28: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),  // 29: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),    // 30: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),   // 31: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),   // 32: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),     // 33: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),     // 34: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),         // 35: headroom.v1.ClassPoint
+	(*EngineReport)(nil),       // 36: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),       // 37: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),    // 38: headroom.v1.DirectorMessage
+	(*Directive)(nil),          // 39: headroom.v1.Directive
+	(*SprintDirective)(nil),    // 40: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),   // 41: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),     // 42: headroom.v1.ShareDirective
+	(*JobShare)(nil),           // 43: headroom.v1.JobShare
+	(*StopDirective)(nil),      // 44: headroom.v1.StopDirective
+	(*CapDirective)(nil),       // 45: headroom.v1.CapDirective
+	nil,                        // 46: headroom.v1.JobProgress.RunningOnEntry
+	nil,                        // 47: headroom.v1.JobProgress.CpuOnEntry
+	(*Change)(nil),             // 48: headroom.v1.Change
+	(*Meta)(nil),               // 49: headroom.v1.Meta
+	(*Epoch)(nil),              // 50: headroom.v1.Epoch
+	(*Leader)(nil),             // 51: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	19, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	16, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	17, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	18, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	15, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	7,  // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
-	8,  // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
-	6,  // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
-	4,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
-	5,  // 10: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	43, // 11: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
-	7,  // 12: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	44, // 13: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 14: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
-	13, // 15: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
-	1,  // 16: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
-	14, // 17: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
-	1,  // 18: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
-	13, // 19: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
-	0,  // 20: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	42, // 21: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
-	2,  // 22: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	17, // 23: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	43, // 24: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	17, // 25: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	3,  // 26: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	43, // 27: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 28: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	43, // 29: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	44, // 30: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 31: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	29, // 32: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	30, // 33: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	33, // 34: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	19, // 35: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	32, // 36: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	31, // 37: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	45, // 38: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	46, // 39: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	35, // 40: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	45, // 41: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	41, // 42: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	38, // 43: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	40, // 44: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	36, // 45: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	37, // 46: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	39, // 47: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	22, // 48: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	24, // 49: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	26, // 50: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	20, // 51: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	9,  // 52: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	11, // 53: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	28, // 54: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	23, // 55: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	25, // 56: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	27, // 57: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	21, // 58: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	10, // 59: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	12, // 60: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	34, // 61: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	55, // [55:62] is the sub-list for method output_type
-	48, // [48:55] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	23, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	20, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	21, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	22, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	19, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	11, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	12, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	10, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
+	8,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
+	4,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
+	5,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
+	5,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
+	21, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
+	48, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
+	9,  // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
+	48, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	11, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	49, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	17, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	1,  // 21: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
+	18, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
+	1,  // 23: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
+	17, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	0,  // 25: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
+	46, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	2,  // 27: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
+	47, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
+	21, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	48, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	21, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	3,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	48, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 34: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	48, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	49, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	33, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	34, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	37, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	23, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	36, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	35, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	50, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	51, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	39, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	50, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	45, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	42, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	44, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	40, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	41, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	43, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	26, // 54: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	28, // 55: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	30, // 56: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	24, // 57: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	13, // 58: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	6,  // 59: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
+	15, // 60: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	32, // 61: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	27, // 62: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	29, // 63: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	31, // 64: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	25, // 65: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	14, // 66: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	7,  // 67: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
+	16, // 68: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	38, // 69: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	62, // [62:70] is the sub-list for method output_type
+	54, // [54:62] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -4019,36 +4412,36 @@ func file_headroom_v1_job_proto_init() {
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[3].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[10].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[7].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
 	file_headroom_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[25].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[19].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[20].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[29].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[28].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[31].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[32].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[35].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[32].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[36].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
 		(*Directive_Share)(nil),
 		(*Directive_Stop)(nil),
 		(*Directive_Sprint)(nil),
 		(*Directive_Deflate)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[36].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[40].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   40,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
