@@ -158,6 +158,8 @@ func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each c
 		return t.skipBrake(c, c.SkipBrake)
 	case c.RunJob != nil:
 		return t.runJob(c, c.RunJob)
+	case c.Note != nil:
+		return t.note(c, c.Note)
 	}
 	return ErrUnknownCommand
 }

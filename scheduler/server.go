@@ -112,6 +112,7 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 			return nil, err
 		}
 	}
+	s.guard.Refused = s.commits.noteRefused
 	s.restorer = &restorer{
 		leader: s.leader, inbox: s.inbox, engines: s.engines, folders: s.folders, logger: logger,
 		programs: ownFolder(), find: newFinder(cfg), wanted: make(chan struct{}, 1),
@@ -158,7 +159,7 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	var g run.Group
 	parts := []func(context.Context) error{
 		loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions, s.commits.scalings,
-		loop.samples.run,
+		s.commits.notes, loop.samples.run,
 	}
 	for _, l := range ports {
 		parts = append(parts, func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) })

@@ -205,6 +205,60 @@ func (JobPhase) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
+// SchedulerAction is what is recorded of a scheduler.
+type SchedulerAction int32
+
+const (
+	SchedulerAction_SCHEDULER_ACTION_UNSPECIFIED SchedulerAction = 0
+	SchedulerAction_SCHEDULER_ACTION_DRAIN       SchedulerAction = 1
+	SchedulerAction_SCHEDULER_ACTION_RESUME      SchedulerAction = 2
+	// A call was refused because its caller may not make it.
+	SchedulerAction_SCHEDULER_ACTION_REFUSED SchedulerAction = 3
+)
+
+// Enum value maps for SchedulerAction.
+var (
+	SchedulerAction_name = map[int32]string{
+		0: "SCHEDULER_ACTION_UNSPECIFIED",
+		1: "SCHEDULER_ACTION_DRAIN",
+		2: "SCHEDULER_ACTION_RESUME",
+		3: "SCHEDULER_ACTION_REFUSED",
+	}
+	SchedulerAction_value = map[string]int32{
+		"SCHEDULER_ACTION_UNSPECIFIED": 0,
+		"SCHEDULER_ACTION_DRAIN":       1,
+		"SCHEDULER_ACTION_RESUME":      2,
+		"SCHEDULER_ACTION_REFUSED":     3,
+	}
+)
+
+func (x SchedulerAction) Enum() *SchedulerAction {
+	p := new(SchedulerAction)
+	*p = x
+	return p
+}
+
+func (x SchedulerAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SchedulerAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_headroom_v1_job_proto_enumTypes[3].Descriptor()
+}
+
+func (SchedulerAction) Type() protoreflect.EnumType {
+	return &file_headroom_v1_job_proto_enumTypes[3]
+}
+
+func (x SchedulerAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SchedulerAction.Descriptor instead.
+func (SchedulerAction) EnumDescriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+}
+
 // Job is a job in the coordinators' log.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3836,6 +3890,112 @@ func (x *CapDirective) GetMaxUw() int64 {
 	return 0
 }
 
+type RecordActionRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Action SchedulerAction        `protobuf:"varint,1,opt,name=action,proto3,enum=headroom.v1.SchedulerAction" json:"action,omitempty"`
+	// What was refused, in words, at most 256 bytes.
+	Detail        string  `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	Change        *Change `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordActionRequest) Reset() {
+	*x = RecordActionRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordActionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordActionRequest) ProtoMessage() {}
+
+func (x *RecordActionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordActionRequest.ProtoReflect.Descriptor instead.
+func (*RecordActionRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *RecordActionRequest) GetAction() SchedulerAction {
+	if x != nil {
+		return x.Action
+	}
+	return SchedulerAction_SCHEDULER_ACTION_UNSPECIFIED
+}
+
+func (x *RecordActionRequest) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *RecordActionRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type RecordActionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 if the cluster's rules are too old to record it.
+	Revision      uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordActionResponse) Reset() {
+	*x = RecordActionResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordActionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordActionResponse) ProtoMessage() {}
+
+func (x *RecordActionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordActionResponse.ProtoReflect.Descriptor instead.
+func (*RecordActionResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *RecordActionResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
@@ -4200,7 +4360,13 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x15\n" +
 	"\x06cap_uw\x18\x02 \x01(\x03R\x05capUw\x12\x19\n" +
 	"\bfloor_uw\x18\x03 \x01(\x03R\afloorUw\x12\x15\n" +
-	"\x06max_uw\x18\x04 \x01(\x03R\x05maxUw*\x95\x01\n" +
+	"\x06max_uw\x18\x04 \x01(\x03R\x05maxUw\"\x90\x01\n" +
+	"\x13RecordActionRequest\x124\n" +
+	"\x06action\x18\x01 \x01(\x0e2\x1c.headroom.v1.SchedulerActionR\x06action\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\x12+\n" +
+	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"2\n" +
+	"\x14RecordActionResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision*\x95\x01\n" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10JOB_STATE_QUEUED\x10\x01\x12\x15\n" +
@@ -4221,7 +4387,12 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x11JOB_PHASE_WAITING\x10\x01\x12\x11\n" +
 	"\rJOB_PHASE_MAP\x10\x02\x12\x15\n" +
 	"\x11JOB_PHASE_SHUFFLE\x10\x03\x12\x14\n" +
-	"\x10JOB_PHASE_REDUCE\x10\x042\xee\x04\n" +
+	"\x10JOB_PHASE_REDUCE\x10\x04*\x8a\x01\n" +
+	"\x0fSchedulerAction\x12 \n" +
+	"\x1cSCHEDULER_ACTION_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16SCHEDULER_ACTION_DRAIN\x10\x01\x12\x1b\n" +
+	"\x17SCHEDULER_ACTION_RESUME\x10\x02\x12\x1c\n" +
+	"\x18SCHEDULER_ACTION_REFUSED\x10\x032\xc3\x05\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tCommitJob\x12\x1d.headroom.v1.CommitJobRequest\x1a\x1e.headroom.v1.CommitJobResponse\x12J\n" +
@@ -4233,7 +4404,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\tRecordRun\x12\x1d.headroom.v1.RecordRunRequest\x1a\x1e.headroom.v1.RecordRunResponse\x12M\n" +
 	"\n" +
 	"ExplainJob\x12\x1e.headroom.v1.ExplainJobRequest\x1a\x1f.headroom.v1.ExplainJobResponse\x12I\n" +
-	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01\x12S\n" +
+	"\fRecordAction\x12 .headroom.v1.RecordActionRequest\x1a!.headroom.v1.RecordActionResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_job_proto_rawDescOnce sync.Once
@@ -4247,136 +4419,143 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_job_proto_rawDescData
 }
 
-var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_headroom_v1_job_proto_goTypes = []any{
-	(JobState)(0),              // 0: headroom.v1.JobState
-	(MoveKind)(0),              // 1: headroom.v1.MoveKind
-	(JobPhase)(0),              // 2: headroom.v1.JobPhase
-	(*Job)(nil),                // 3: headroom.v1.Job
-	(*JobInputs)(nil),          // 4: headroom.v1.JobInputs
-	(*JobRun)(nil),             // 5: headroom.v1.JobRun
-	(*RecordRunRequest)(nil),   // 6: headroom.v1.RecordRunRequest
-	(*RecordRunResponse)(nil),  // 7: headroom.v1.RecordRunResponse
-	(*Scaling)(nil),            // 8: headroom.v1.Scaling
-	(*ScalingPoint)(nil),       // 9: headroom.v1.ScalingPoint
-	(*Admission)(nil),          // 10: headroom.v1.Admission
-	(*Deflation)(nil),          // 11: headroom.v1.Deflation
-	(*JobEnergy)(nil),          // 12: headroom.v1.JobEnergy
-	(*DeflateJobRequest)(nil),  // 13: headroom.v1.DeflateJobRequest
-	(*DeflateJobResponse)(nil), // 14: headroom.v1.DeflateJobResponse
-	(*ExplainJobRequest)(nil),  // 15: headroom.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil), // 16: headroom.v1.ExplainJobResponse
-	(*JobMove)(nil),            // 17: headroom.v1.JobMove
-	(*Candidate)(nil),          // 18: headroom.v1.Candidate
-	(*EstimateError)(nil),      // 19: headroom.v1.EstimateError
-	(*EarlyStop)(nil),          // 20: headroom.v1.EarlyStop
-	(*TaskRange)(nil),          // 21: headroom.v1.TaskRange
-	(*JobOutlook)(nil),         // 22: headroom.v1.JobOutlook
-	(*JobProgress)(nil),        // 23: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),   // 24: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil),  // 25: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),   // 26: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil),  // 27: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),   // 28: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil),  // 29: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),    // 30: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),   // 31: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),   // 32: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),     // 33: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),     // 34: headroom.v1.ProgressReport
-	(*ClassPoint)(nil),         // 35: headroom.v1.ClassPoint
-	(*EngineReport)(nil),       // 36: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),       // 37: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),    // 38: headroom.v1.DirectorMessage
-	(*Directive)(nil),          // 39: headroom.v1.Directive
-	(*SprintDirective)(nil),    // 40: headroom.v1.SprintDirective
-	(*DeflateDirective)(nil),   // 41: headroom.v1.DeflateDirective
-	(*ShareDirective)(nil),     // 42: headroom.v1.ShareDirective
-	(*JobShare)(nil),           // 43: headroom.v1.JobShare
-	(*StopDirective)(nil),      // 44: headroom.v1.StopDirective
-	(*CapDirective)(nil),       // 45: headroom.v1.CapDirective
-	nil,                        // 46: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),             // 47: headroom.v1.Change
-	(*Meta)(nil),               // 48: headroom.v1.Meta
-	(*Epoch)(nil),              // 49: headroom.v1.Epoch
-	(*Leader)(nil),             // 50: headroom.v1.Leader
+	(JobState)(0),                // 0: headroom.v1.JobState
+	(MoveKind)(0),                // 1: headroom.v1.MoveKind
+	(JobPhase)(0),                // 2: headroom.v1.JobPhase
+	(SchedulerAction)(0),         // 3: headroom.v1.SchedulerAction
+	(*Job)(nil),                  // 4: headroom.v1.Job
+	(*JobInputs)(nil),            // 5: headroom.v1.JobInputs
+	(*JobRun)(nil),               // 6: headroom.v1.JobRun
+	(*RecordRunRequest)(nil),     // 7: headroom.v1.RecordRunRequest
+	(*RecordRunResponse)(nil),    // 8: headroom.v1.RecordRunResponse
+	(*Scaling)(nil),              // 9: headroom.v1.Scaling
+	(*ScalingPoint)(nil),         // 10: headroom.v1.ScalingPoint
+	(*Admission)(nil),            // 11: headroom.v1.Admission
+	(*Deflation)(nil),            // 12: headroom.v1.Deflation
+	(*JobEnergy)(nil),            // 13: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),    // 14: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil),   // 15: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),    // 16: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),   // 17: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),              // 18: headroom.v1.JobMove
+	(*Candidate)(nil),            // 19: headroom.v1.Candidate
+	(*EstimateError)(nil),        // 20: headroom.v1.EstimateError
+	(*EarlyStop)(nil),            // 21: headroom.v1.EarlyStop
+	(*TaskRange)(nil),            // 22: headroom.v1.TaskRange
+	(*JobOutlook)(nil),           // 23: headroom.v1.JobOutlook
+	(*JobProgress)(nil),          // 24: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),     // 25: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),    // 26: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),     // 27: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),    // 28: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),     // 29: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),    // 30: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),      // 31: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),     // 32: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),     // 33: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),       // 34: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),       // 35: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),           // 36: headroom.v1.ClassPoint
+	(*EngineReport)(nil),         // 37: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),         // 38: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),      // 39: headroom.v1.DirectorMessage
+	(*Directive)(nil),            // 40: headroom.v1.Directive
+	(*SprintDirective)(nil),      // 41: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),     // 42: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),       // 43: headroom.v1.ShareDirective
+	(*JobShare)(nil),             // 44: headroom.v1.JobShare
+	(*StopDirective)(nil),        // 45: headroom.v1.StopDirective
+	(*CapDirective)(nil),         // 46: headroom.v1.CapDirective
+	(*RecordActionRequest)(nil),  // 47: headroom.v1.RecordActionRequest
+	(*RecordActionResponse)(nil), // 48: headroom.v1.RecordActionResponse
+	nil,                          // 49: headroom.v1.JobProgress.RunningOnEntry
+	(*Change)(nil),               // 50: headroom.v1.Change
+	(*Meta)(nil),                 // 51: headroom.v1.Meta
+	(*Epoch)(nil),                // 52: headroom.v1.Epoch
+	(*Leader)(nil),               // 53: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	23, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	20, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	21, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	22, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	19, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	11, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
-	12, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
-	10, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
-	8,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
-	4,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
-	5,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
-	5,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
-	21, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
-	47, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
-	9,  // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	47, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
-	11, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	48, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
-	17, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	24, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	21, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	22, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	23, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	20, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	12, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	13, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	11, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
+	9,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
+	5,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
+	6,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
+	6,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
+	22, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
+	50, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
+	10, // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
+	50, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	12, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	51, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	4,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	18, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
 	1,  // 21: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
-	18, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
+	19, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
 	1,  // 23: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
-	17, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	18, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
 	0,  // 25: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	46, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	49, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
 	2,  // 27: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	21, // 28: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	47, // 29: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	21, // 30: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	3,  // 31: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	47, // 32: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	22, // 28: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	50, // 29: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	22, // 30: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	4,  // 31: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	50, // 32: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
 	0,  // 33: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	47, // 34: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	48, // 35: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 36: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	33, // 37: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	34, // 38: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	37, // 39: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	23, // 40: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	36, // 41: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	35, // 42: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	49, // 43: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	50, // 44: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	39, // 45: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	49, // 46: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	45, // 47: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	42, // 48: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	44, // 49: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	40, // 50: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	41, // 51: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	43, // 52: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	26, // 53: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	28, // 54: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	30, // 55: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	24, // 56: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	13, // 57: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	6,  // 58: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
-	15, // 59: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	32, // 60: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	27, // 61: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	29, // 62: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	31, // 63: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	25, // 64: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	14, // 65: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	7,  // 66: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
-	16, // 67: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	38, // 68: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	61, // [61:69] is the sub-list for method output_type
-	53, // [53:61] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	50, // 34: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	51, // 35: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	4,  // 36: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	34, // 37: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	35, // 38: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	38, // 39: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	24, // 40: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	37, // 41: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	36, // 42: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	52, // 43: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	53, // 44: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	40, // 45: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	52, // 46: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	46, // 47: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	43, // 48: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	45, // 49: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	41, // 50: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	42, // 51: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	44, // 52: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	3,  // 53: headroom.v1.RecordActionRequest.action:type_name -> headroom.v1.SchedulerAction
+	50, // 54: headroom.v1.RecordActionRequest.change:type_name -> headroom.v1.Change
+	27, // 55: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	29, // 56: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	31, // 57: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	25, // 58: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	14, // 59: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	7,  // 60: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
+	16, // 61: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	33, // 62: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	47, // 63: headroom.v1.JobService.RecordAction:input_type -> headroom.v1.RecordActionRequest
+	28, // 64: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	30, // 65: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	32, // 66: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	26, // 67: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	15, // 68: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	8,  // 69: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
+	17, // 70: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	39, // 71: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	48, // 72: headroom.v1.JobService.RecordAction:output_type -> headroom.v1.RecordActionResponse
+	64, // [64:73] is the sub-list for method output_type
+	55, // [55:64] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -4415,8 +4594,8 @@ func file_headroom_v1_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   44,
+			NumEnums:      4,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
