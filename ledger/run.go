@@ -39,8 +39,8 @@ type JobRun struct {
 	Dropped []byte `json:"dropped,omitempty"`
 }
 
-// RunJob records the latest run of a job, before that has any effect; Run.Dropped must be empty. Drop are further map
-// tasks that it gives up.
+// RunJob records the latest run of a job, before that has any effect; Run.Dropped must be empty. With Drop it records
+// further map tasks that the run gives up, and only the number of Run counts.
 type RunJob struct {
 	ID   string      `json:"id"`
 	Run  JobRun      `json:"run"`
@@ -73,7 +73,14 @@ func (t *tx) runJob(c Command, x *RunJob) error {
 	if len(run.Dropped) > 0 || len(x.Drop) > MaxDrops {
 		return fmt.Errorf("job %q: %d ranges of tasks, at most %d are taken: %w", j.ID, len(x.Drop), MaxDrops, ErrFull)
 	}
-	if old := j.Run; old != nil && old.Number == run.Number && !run.Over {
+	old := j.Run
+	switch {
+	case len(x.Drop) > 0 && (old == nil || old.Number != run.Number || old.Over):
+		return fmt.Errorf("job %q: tasks of run %d are dropped, which is not the one recorded: %w", j.ID, run.Number, ErrJob)
+	case len(x.Drop) > 0:
+		run = *old
+	}
+	if old != nil && old.Number == run.Number && !run.Over {
 		run.Dropped = slices.Clone(old.Dropped)
 	}
 	before := run.DroppedTasks()

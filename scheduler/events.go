@@ -306,7 +306,7 @@ func (e viewEvent) apply(l *loop, now time.Time) {
 		if (e.id != "" && j.ID != e.id) || (e.live && j.State.Ended()) {
 			continue
 		}
-		v.jobs = append(v.jobs, l.withSpec(j))
+		v.jobs = append(v.jobs, l.withSpec(now, j))
 	}
 	for _, j := range l.waiting {
 		if e.id == "" || j.GetId() == e.id {
@@ -316,12 +316,15 @@ func (e viewEvent) apply(l *loop, now time.Time) {
 	e.reply <- v
 }
 
-func (l *loop) withSpec(j dispatch.JobView) jobAndSpec {
+func (l *loop) withSpec(now time.Time, j dispatch.JobView) jobAndSpec {
 	if r := l.records[j.ID]; r != nil {
 		v := jobAndSpec{
 			JobView: j, spec: r.spec, floor: r.floor.Fraction, deadline: r.deadline, sprint: proto.CloneOf(r.sprint),
 			admission: r.admission, scaling: r.scaling, promised: l.promised(j.ID), wasted: r.wasted,
 			length: r.lengthOf(l.cfg),
+		}
+		if why := r.silence(now); why != "" {
+			v.Progress.Trouble = why
 		}
 		if p := l.admitter.promises[j.ID]; p != nil {
 			v.admission = p.answer

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -54,6 +55,8 @@ type Server struct {
 	engines  *engines
 	restorer *restorer
 	folders  jobFolders
+	// operations are those on users' folders.
+	operations *operations
 	// prover recognises attempts that a worker was given.
 	prover prover
 	// submitting are the submissions in progress.
@@ -95,8 +98,12 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	s := &Server{
 		cfg: cfg, id: id, logger: logger, guard: newGuard(cfg, logger), leader: leader.New(cfg.Coordinators, own.peers),
 		inbox: make(inbox, eventsMax), queue: queue, profiles: profiles.Open(cfg.Profiles, logger), scaling: openScaling(cfg, logger),
-		tally: newTally(), folders: jobFolders{filepath.Join(cfg.Dir, "jobs"), logger}, ports: map[string]net.Listener{portRPC: own.ports[0]},
+		tally: newTally(), ports: map[string]net.Listener{portRPC: own.ports[0]},
 	}
+	if s.folders, err = openFolders(cfg.Dir, logger); err != nil {
+		return nil, fmt.Errorf("scheduler: its folder: %w", err)
+	}
+	s.operations = newOperations(s.inbox)
 	s.commits = newCommitter(id, s.leader, s.inbox, logger)
 	if s.engines, err = openEngines(s, own.keeper); err != nil {
 		return nil, err
@@ -114,7 +121,7 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	}
 	s.guard.Refused = s.commits.noteRefused
 	s.restorer = &restorer{
-		leader: s.leader, inbox: s.inbox, engines: s.engines, folders: s.folders, logger: logger,
+		leader: s.leader, inbox: s.inbox, engines: s.engines, folders: s.folders, operations: s.operations, logger: logger,
 		programs: ownFolder(), find: newFinder(cfg), wanted: make(chan struct{}, 1),
 	}
 	s.director = &director{
@@ -159,7 +166,10 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	var g run.Group
 	parts := []func(context.Context) error{
 		loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions, s.commits.scalings,
-		s.commits.notes, loop.samples.run,
+		s.commits.notes, loop.samples.run, s.operations.run,
+	}
+	for range recorders {
+		parts = append(parts, s.commits.commitRuns)
 	}
 	for _, l := range ports {
 		parts = append(parts, func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) })

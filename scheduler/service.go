@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -97,7 +96,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 		Submitter: who.Name, Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
 		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Floor: r.floor.Fraction, Progress: &headroomv1.JobProgress{
 			Id:    id,
-			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs)),
+			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs.Names)),
 		},
 		Engine: r.file.Engine(), Rank: count(slices.Index(s.cfg.names(), r.file.Class)),
 	}
@@ -235,10 +234,7 @@ func (s *service) find(ctx context.Context, r *record) error {
 	if err := r.find(ctx, s.restorer.find); err != nil {
 		return err
 	}
-	if err := s.checkPlace(r.file); err != nil {
-		return err
-	}
-	return checkOutput(r.file, r.dir)
+	return s.checkOutput(ctx, r)
 }
 
 // checkPlace refuses outputs inside a folder of one of our programs, also by a link.
@@ -246,7 +242,7 @@ func (s *service) checkPlace(f *jobfile.File) error {
 	if f.Spark != nil {
 		return nil // it has no output folder of its own
 	}
-	for _, own := range append(ownFolders(), s.cfg.Dir) {
+	for _, own := range append(ownFolders(), s.cfg.Dir) { // links are followed: it may hang
 		if within(f.Output, own) || within(resolved(f.Output), resolved(own)) {
 			return f.ErrorAt("output", "output %s is inside %s, which belongs to Headroom", f.Output, own).
 				WithHint("use a folder for outputs of jobs, such as one below /srv/headroom or /var/lib/headroom-jobs")
@@ -286,7 +282,10 @@ func (r *record) find(ctx context.Context, find finder) error {
 	if r.file.Map.Input == "" && errors.Is(err, lookup.ErrNoUser) {
 		found, err = r.file.Nameless()
 	}
-	r.inputs, r.sizes = found.Inputs, found.Sizes
+	r.inputs = jobdir.Inputs{Names: found.Inputs, Sizes: found.Sizes}
+	if len(r.inputs.Sizes) != len(r.inputs.Names) { // unknown
+		r.inputs.Sizes = make([]int64, len(r.inputs.Names))
+	}
 	return err
 }
 
@@ -294,19 +293,30 @@ func (r *record) find(ctx context.Context, find finder) error {
 type finder func(ctx context.Context, file *jobfile.File) (jobfile.Found, error)
 
 // checkOutput checks that the job's folder can be created, and leaves no trace.
-func checkOutput(f *jobfile.File, dir jobdir.Folder) error {
-	if _, err := os.Stat(dir.Path("")); err == nil {
-		return nil // from an earlier attempt of the same request
+func (s *service) checkOutput(ctx context.Context, r *record) error {
+	if r.file.Spark != nil {
+		return nil // it is in the scheduler's own folder
 	}
-	made, err := jobdir.MakeAll(dir.Path(""))
-	err = errors.Join(err, jobdir.TakeBack(dir, made))
+	err := s.operations.do(ctx, r.place(), func() error {
+		if err := s.checkPlace(r.file); err != nil {
+			return err
+		}
+		d, err := jobdir.Make(r.dir)
+		if err == nil {
+			err = errors.Join(d.TakeBack(), d.Close())
+		}
+		return err
+	})
 	if err != nil {
-		return outputError(f, err)
+		return outputError(r.file, err)
 	}
 	return nil
 }
 
 func outputError(f *jobfile.File, err error) *cli.Error {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return e
+	}
 	if f.Spark != nil {
 		return &cli.Error{Code: "config", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot create the job's folder: %v", err), Hint: "the scheduler must be able to write to dir of scheduler.yaml"}
 	}
@@ -342,24 +352,31 @@ func again(j *headroomv1.Job, r *record) (*headroomv1.SubmitResponse, error) {
 // accept creates the job's folder, commits the job and sends it to the loop. When the job is certainly not committed,
 // the folder is removed.
 func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, change *headroomv1.Change) (revision uint64, err error) {
-	made, err := jobdir.MakeAll(r.dir.Path(""))
-	if err == nil {
-		err = r.keepManifest()
-	}
+	var takeBack func() error
+	err = s.operations.do(ctx, r.place(), func() (err error) {
+		takeBack, err = s.folders.takeIn(r)
+		return err
+	})
 	if err != nil {
-		_ = jobdir.TakeBack(r.dir, made) // the cause is returned; at most an empty folder remains
 		s.takeBack(ctx, job)
 		return 0, outputError(r.file, err)
+	}
+	if r.file.Spark == nil {
+		job.Inputs = &headroomv1.JobInputs{Tasks: count(len(r.inputs.Names))}
+		job.Progress.Tasks = job.GetInputs().GetTasks()
+		if r.file.Map.Tasks == 0 {
+			job.Inputs.Digest = r.inputs.Digest()
+		}
 	}
 	resp, err := leader.Ask(ctx, s.leader, "submit", headroomv1connect.JobServiceClient.CommitJob, &headroomv1.CommitJobRequest{Job: job, Change: change})
 	if err != nil {
 		if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit != cli.ExitUnknown {
-			_ = jobdir.TakeBack(r.dir, made) // at most an empty folder remains
+			_ = s.operations.do(context.WithoutCancel(ctx), r.place(), takeBack) // at most an empty folder remains
 			s.takeBack(ctx, job)
 		}
 		return 0, err
 	}
-	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs)), slog.String("actor", change.GetActor()))
+	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs.Names)), slog.String("actor", change.GetActor()))
 	// The job is committed, so it must run even if this request fails now.
 	return resp.GetRevision(), s.inbox.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
 }

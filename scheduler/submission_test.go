@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -38,6 +39,8 @@ type log struct {
 	fails  error
 	commit bool // although it fails
 	jobs   map[string]*headroomv1.Job
+	runs   []*headroomv1.RecordRunRequest
+	ratios []*headroomv1.DeflateJobRequest
 }
 
 func (c *log) set(fails error, commit bool) {
@@ -105,6 +108,14 @@ func newFront(t *testing.T) *front {
 	t.Cleanup(func() { cancel(); <-ended })
 	return f
 }
+
+// addInput puts a further file among the inputs.
+func (f *front) addInput(name string) {
+	f.t.Helper()
+	testkit.WriteFile(f.t, filepath.Join(f.dir, name), "")
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // submit submits a job that can use so many slots.
 func (f *front) submit(name string, slots int) (*headroomv1.Job, error) {
