@@ -25,7 +25,7 @@ func (e *engines) openMasters(s *Server, keeper *secure.Keeper) error {
 	c := s.cfg.Dispatch.Distributor()
 	c.Name, c.Incarnation, c.Logger = s.id.ID, uint64(s.id.Run), s.logger
 	if keeper != nil {
-		c.Name, c.Peers = keeper.Identity().Name, rpc.SecurePeers(keeper, secure.Scheduler)
+		c.Name, c.Peers = keeper.Identity().Name, rpc.SecurePeers(keeper, secure.Master, secure.Scheduler) // masters of earlier versions are schedulers
 		c.Peers.Deny(s.guard.Denials)
 	}
 	d, err := distributor.New(c)

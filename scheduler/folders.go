@@ -219,7 +219,7 @@ func (l *loop) probe(now time.Time) {
 	}
 	l.probedAt = now
 	for id, r := range l.records {
-		if r.at == nil || !l.core.Runs(id) {
+		if r.at == nil || !l.core.Active(id) {
 			r.answered = time.Time{}
 			continue
 		}

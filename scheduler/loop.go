@@ -49,6 +49,8 @@ type loop struct {
 	steps map[string][]step
 	// probedAt is when the folders of the running jobs were last asked for an answer.
 	probedAt time.Time
+	// used are the CPU seconds of running attempts by node, as last reported.
+	used map[string]map[dispatch.Ref]float64
 }
 
 // record is what is known of a job outside the core.
@@ -80,6 +82,8 @@ type record struct {
 	answered time.Time
 	probing  bool
 	released bool
+	// cpu are the CPU seconds of its tasks by node, as far as this process was told.
+	cpu map[string]float64
 	// sprint is the sprint of the job by the coordinators; nil while it does not sprint.
 	sprint *headroomv1.Sprinting
 	// nodes are those on which an engine runs it, as last reported.
@@ -104,6 +108,7 @@ func newLoop(s *Server) *loop {
 		meters:    make(map[string]*scaling.Meter),
 		parts:     make(map[string]float64),
 		steps:     make(map[string][]step),
+		used:      make(map[string]map[dispatch.Ref]float64),
 	}
 	for i := range l.points {
 		if l.points[i] = PointGiven; s.cfg.Classes[i].Theta == auto || s.cfg.Classes[i].SprintAfter == auto {

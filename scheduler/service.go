@@ -427,9 +427,7 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 	if req.Msg.GetId() != "" {
 		s.explain(ctx, resp.GetJobs())
 	}
-	for _, w := range v.workers {
-		resp.Workers = append(resp.Workers, workerToProto(w))
-	}
+	resp.Workers = v.workers
 	return connect.NewResponse(resp), nil
 }
 

@@ -21,7 +21,7 @@ import (
 func exposureMax() map[string]string {
 	return map[string]string{
 		"headroom-powerd.service": "20", "headroom-coordinator.service": "20", "headroom-scheduler.service": "20",
-		"headroom-master.service": "20", "headroom-distributor.service": "20", "headroom-worker.service": "25",
+		"headroom-master.service": "20", "headroom-worker.service": "25",
 		// They run other people's programs.
 		"headroom-task@.service": "25", "headroom-driver@.service": "25",
 	}

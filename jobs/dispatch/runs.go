@@ -135,8 +135,8 @@ func (j *job) ready() bool {
 	return j.Engine == "" && j.run.Decided && j.run.Stopping == "" && !j.released
 }
 
-// Runs reports whether a job runs.
-func (c *Core) Runs(id string) bool { j := c.jobs[id]; return j != nil && j.state == Running }
+// Active reports whether a job runs.
+func (c *Core) Active(id string) bool { j := c.jobs[id]; return j != nil && j.state == Running }
 
 // Release stops the running tasks of a job, and starts none until Resume: they wait for something outside, and others
 // can use the slots. Being stopped is no failure of a task. Where jobs run one after the other, or on masters, a job

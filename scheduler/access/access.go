@@ -30,6 +30,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/scheduler/jobfile"
+	"headroom/scheduler/local"
 )
 
 // Caller is who asks.
@@ -88,7 +89,7 @@ func Needs(procedure string) []string {
 	case headroomv1connect.SlotServiceReportProcedure, headroomv1connect.SlotServiceAwaitProcedure:
 		return []string{secure.Submitter, secure.Scheduler, secure.Admin}
 	case headroomv1connect.MasterServiceGetGroupProcedure:
-		return []string{secure.Scheduler, secure.Observer, secure.Operator, secure.Admin}
+		return []string{secure.Master, secure.Scheduler, secure.Observer, secure.Operator, secure.Admin}
 	}
 	return []string{secure.Admin}
 }
@@ -283,6 +284,11 @@ func CheckHello(who Caller, h *headroomv1.WorkerHello) error {
 		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
 			fmt.Sprintf("worker %q with %d slots", h.GetNode(), h.GetSlots()),
 			fmt.Sprintf("a worker opens its stream with its node's name and 1 to %d slots", jobfile.SlotsMax))
+	}
+	if most := int(h.GetSlots()) + local.ResultsKept; len(h.GetRunning()) > most || len(h.GetGrantKey()) > secure.KeySize {
+		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
+			fmt.Sprintf("worker %q with %d slots names %d attempts; the maximum is %d", h.GetNode(), h.GetSlots(), len(h.GetRunning()), most),
+			"a worker names the attempts that it runs, and those whose results it repeats")
 	}
 	return OwnNode(who, h.GetNode())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/internal/cgroup"
 	"headroom/internal/cli"
 	"headroom/internal/logs"
 	"headroom/internal/rpc"
@@ -55,7 +56,7 @@ func runCommand() *cobra.Command {
 }
 
 func workerCommand() *cobra.Command {
-	cfg := local.Config{Version: cli.Version}
+	cfg := local.Config{Version: cli.Version, Hold: true}
 	var (
 		level string
 		files secure.Files
@@ -149,7 +150,11 @@ func runTasksCommand() *cobra.Command {
 			if err != nil {
 				return cli.Failed("the unit headroom-task@USER.socket starts it", "%w", err)
 			}
-			return local.Serve(cmd.Context(), l, logger)
+			room, _ := cgroup.Open(cgroup.Options{Delegated: true}) // an earlier process leaves nothing: its unit has ended
+			if _, why := room.Can(); why != nil {
+				logger.Warn("tasks have no cgroup; the unit needs Delegate=yes", slog.Any("reason", why))
+			}
+			return local.Serve(cmd.Context(), l, room, logger)
 		},
 	}
 }
@@ -169,7 +174,7 @@ func workerPeers(cfg local.Config, files secure.Files, dev bool) (rpc.Peers, err
 		if err != nil {
 			return rpc.Peers{}, err
 		}
-		return rpc.SecurePeers(k, secure.Scheduler), nil
+		return rpc.SecurePeers(k, secure.Scheduler, secure.Master), nil
 	case !dev:
 		return usage(create+"; --dev is for demos and tests on loopback", "a worker needs a certificate: --ca, --cert, --key")
 	}

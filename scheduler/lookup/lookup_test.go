@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(runnerEnv) != "":
 		l, err := net.FileListener(os.NewFile(3, "socket"))
 		if err == nil {
-			err = local.Serve(context.Background(), l, slog.New(slog.DiscardHandler))
+			err = local.Serve(context.Background(), l, nil, slog.New(slog.DiscardHandler))
 		}
 		_, _ = fmt.Fprintln(os.Stderr, err)
 	default:

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/internal/cgroup"
 	"headroom/scheduler/sparkapp"
 )
 
@@ -129,7 +130,7 @@ func supervise(folder string, o order, told <-chan os.Signal) exit {
 	_ = cmd.Wait()
 	x.Code, x.Signal = status(cmd.ProcessState)
 	for range markTries {
-		if endMarked(o.Mark) == 0 {
+		if cgroup.EndMarked(o.Mark) == 0 {
 			break
 		}
 		time.Sleep(markPause)

@@ -179,33 +179,3 @@ func (p process) signal(sig os.Signal) error {
 	}
 	return handle.Signal(sig)
 }
-
-// endMarked kills every process that carries the mark and returns their number.
-func endMarked(mark string) (found int) {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		handle, err := os.FindProcess(pid)
-		if err != nil {
-			continue
-		}
-		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err == nil && carries(string(env), mark) && handle.Signal(unix.SIGKILL) == nil {
-			found++
-		}
-		_ = handle.Release()
-	}
-	return found
-}
-
-func carries(environ, mark string) bool {
-	for variable := range strings.SplitSeq(environ, "\x00") {
-		if variable == mark {
-			return true
-		}
-	}
-	return false
-}

@@ -2096,7 +2096,10 @@ type JobProgress struct {
 	// How much earlier it would end with the wanted copies, seconds; absent while unknown.
 	CopiesSaveS *float64 `protobuf:"fixed64,27,opt,name=copies_save_s,json=copiesSaveS,proto3,oneof" json:"copies_save_s,omitempty"`
 	// Wasted slot seconds: losing copies, failed or killed attempts.
-	WastedS       float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	WastedS float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	// CPU seconds of its tasks, as far as its scheduler was told: in total, and on the nodes where it runs.
+	CpuS          float64            `protobuf:"fixed64,40,opt,name=cpu_s,json=cpuS,proto3" json:"cpu_s,omitempty"`
+	CpuOn         map[string]float64 `protobuf:"bytes,41,rep,name=cpu_on,json=cpuOn,proto3" json:"cpu_on,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2325,6 +2328,20 @@ func (x *JobProgress) GetWastedS() float64 {
 		return x.WastedS
 	}
 	return 0
+}
+
+func (x *JobProgress) GetCpuS() float64 {
+	if x != nil {
+		return x.CpuS
+	}
+	return 0
+}
+
+func (x *JobProgress) GetCpuOn() map[string]float64 {
+	if x != nil {
+		return x.CpuOn
+	}
+	return nil
 }
 
 type DropTasksRequest struct {
@@ -4201,7 +4218,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\v_containersB\x11\n" +
 	"\x0f_uncapped_low_sB\x12\n" +
 	"\x10_uncapped_high_sB\a\n" +
-	"\x05_move\"\x91\b\n" +
+	"\x05_move\"\x9c\t\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -4236,10 +4253,16 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x06copies\x18\x19 \x01(\rR\x06copies\x12#\n" +
 	"\rcopies_wanted\x18\x1a \x01(\rR\fcopiesWanted\x12'\n" +
 	"\rcopies_save_s\x18\x1b \x01(\x01H\aR\vcopiesSaveS\x88\x01\x01\x12\x19\n" +
-	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x1a<\n" +
+	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x12\x13\n" +
+	"\x05cpu_s\x18( \x01(\x01R\x04cpuS\x12:\n" +
+	"\x06cpu_on\x18) \x03(\v2#.headroom.v1.JobProgress.CpuOnEntryR\x05cpuOn\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01B\r\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"CpuOnEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\r\n" +
 	"\v_rate_per_sB\f\n" +
 	"\n" +
 	"_runtime_sB\a\n" +
@@ -4420,7 +4443,7 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),                // 0: headroom.v1.JobState
 	(MoveKind)(0),                // 1: headroom.v1.MoveKind
@@ -4472,10 +4495,11 @@ var file_headroom_v1_job_proto_goTypes = []any{
 	(*RecordActionRequest)(nil),  // 47: headroom.v1.RecordActionRequest
 	(*RecordActionResponse)(nil), // 48: headroom.v1.RecordActionResponse
 	nil,                          // 49: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),               // 50: headroom.v1.Change
-	(*Meta)(nil),                 // 51: headroom.v1.Meta
-	(*Epoch)(nil),                // 52: headroom.v1.Epoch
-	(*Leader)(nil),               // 53: headroom.v1.Leader
+	nil,                          // 50: headroom.v1.JobProgress.CpuOnEntry
+	(*Change)(nil),               // 51: headroom.v1.Change
+	(*Meta)(nil),                 // 52: headroom.v1.Meta
+	(*Epoch)(nil),                // 53: headroom.v1.Epoch
+	(*Leader)(nil),               // 54: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
@@ -4492,11 +4516,11 @@ var file_headroom_v1_job_proto_depIdxs = []int32{
 	6,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
 	6,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
 	22, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
-	50, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
+	51, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
 	10, // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	50, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	51, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
 	12, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	51, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	52, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
 	4,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
 	18, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
 	1,  // 21: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
@@ -4506,56 +4530,57 @@ var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 25: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
 	49, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
 	2,  // 27: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	22, // 28: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	50, // 29: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	22, // 30: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	4,  // 31: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	50, // 32: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 33: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	50, // 34: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	51, // 35: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	4,  // 36: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	34, // 37: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	35, // 38: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	38, // 39: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	24, // 40: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	37, // 41: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	36, // 42: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	52, // 43: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	53, // 44: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	40, // 45: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	52, // 46: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	46, // 47: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	43, // 48: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	45, // 49: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	41, // 50: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	42, // 51: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	44, // 52: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	3,  // 53: headroom.v1.RecordActionRequest.action:type_name -> headroom.v1.SchedulerAction
-	50, // 54: headroom.v1.RecordActionRequest.change:type_name -> headroom.v1.Change
-	27, // 55: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	29, // 56: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	31, // 57: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	25, // 58: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	14, // 59: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	7,  // 60: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
-	16, // 61: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	33, // 62: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	47, // 63: headroom.v1.JobService.RecordAction:input_type -> headroom.v1.RecordActionRequest
-	28, // 64: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	30, // 65: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	32, // 66: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	26, // 67: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	15, // 68: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	8,  // 69: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
-	17, // 70: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	39, // 71: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	48, // 72: headroom.v1.JobService.RecordAction:output_type -> headroom.v1.RecordActionResponse
-	64, // [64:73] is the sub-list for method output_type
-	55, // [55:64] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	50, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
+	22, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	51, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	22, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	4,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	51, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 34: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	51, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	52, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	4,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	34, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	35, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	38, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	24, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	37, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	36, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	53, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	54, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	40, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	53, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	46, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	43, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	45, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	41, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	42, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	44, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	3,  // 54: headroom.v1.RecordActionRequest.action:type_name -> headroom.v1.SchedulerAction
+	51, // 55: headroom.v1.RecordActionRequest.change:type_name -> headroom.v1.Change
+	27, // 56: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	29, // 57: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	31, // 58: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	25, // 59: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	14, // 60: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	7,  // 61: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
+	16, // 62: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	33, // 63: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	47, // 64: headroom.v1.JobService.RecordAction:input_type -> headroom.v1.RecordActionRequest
+	28, // 65: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	30, // 66: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	32, // 67: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	26, // 68: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	15, // 69: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	8,  // 70: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
+	17, // 71: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	39, // 72: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	48, // 73: headroom.v1.JobService.RecordAction:output_type -> headroom.v1.RecordActionResponse
+	65, // [65:74] is the sub-list for method output_type
+	56, // [56:65] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -4595,7 +4620,7 @@ func file_headroom_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
