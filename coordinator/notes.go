@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/coordinator/access"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -61,15 +63,22 @@ func (q *requests) note(ctx context.Context, c ledger.Command) (revision uint64,
 	return a.Result.Revision, nil
 }
 
-// noteRefused records an attempt at this server, if it leads. The others have it in their logs only.
+// noteRefused records an attempt at this server; one that does not lead asks the leader to.
 func (s *server) noteRefused(ctx context.Context, who access.Caller, action string) {
-	if !s.requests.leads() {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, noteWait)
 	defer cancel()
-	c := ledger.Command{Actor: who.Actor(""), Note: &ledger.Note{What: "refused: " + action + " as role " + string(who.Role)}}
-	if _, err := s.requests.note(ctx, c); err != nil {
+	var err error
+	what, actor := action+" as role "+string(who.Role), who.Actor("")
+	if s.requests.leads() {
+		_, err = s.requests.note(ctx, ledger.Command{Actor: actor, Note: &ledger.Note{What: "refused: " + what}})
+	} else if _, leader := s.requests.leader(); leader != "" {
+		client := headroomv1connect.NewJobServiceClient(s.peers.HTTP(), s.peers.URL(leader), s.peers.Options()...)
+		_, err = client.RecordAction(ctx, connect.NewRequest(&headroomv1.RecordActionRequest{
+			Action: headroomv1.SchedulerAction_SCHEDULER_ACTION_REFUSED, Detail: what,
+			Change: &headroomv1.Change{Actor: actor, OnBehalfOf: actor, RequestId: "refused-" + rand.Text()},
+		}))
+	}
+	if err != nil {
 		s.logger.Warn("refused attempt not recorded", slog.Any("error", err))
 	}
 }

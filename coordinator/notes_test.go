@@ -99,3 +99,24 @@ func TestAuditLogNamesWhoAsked(t *testing.T) {
 		}
 	})
 }
+
+// A server that does not lead has the leader record what it has refused.
+func TestFollowersRefusalsAreRecorded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3, 700*units.Watt)
+		leader := c.leader().cfg.ID
+		for _, id := range c.every() {
+			if id == leader {
+				continue
+			}
+			if _, err := c.server(id).guard.Admit(rpc.WithCaller(t.Context(), shown("observer", "eve")), headroomv1connect.BrakeServiceSetBrakeProcedure, http.Header{}); err == nil {
+				t.Error("an observer sets the brake")
+			}
+		}
+		for _, e := range c.newest().Events[len(c.newest().Events)-2:] {
+			if !strings.HasPrefix(e.Actor, "eve") || e.What != "refused: brake set as role observer" {
+				t.Errorf("recorded %+v", e)
+			}
+		}
+	})
+}

@@ -40,9 +40,12 @@ type Caller struct {
 	scheduler bool
 }
 
-// Actor returns the caller as the audit log has it. A scheduler proves its users itself and names them: both are recorded.
+// Actor returns the caller as the audit log has it. A scheduler proves its users itself and names them, and so does another
+// server: both are recorded.
 func (c Caller) Actor(user string) string {
 	switch {
+	case c.Server && user != "":
+		return user + " via " + c.Name
 	case !c.scheduler || c.Name == "":
 		return c.Name
 	case user != "":
