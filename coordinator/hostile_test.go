@@ -185,7 +185,7 @@ func open() map[string]string {
 		"ClusterService/ListDenied": known,
 		"BrakeService/SetBrake":     changers, "BrakeService/LiftBrake": changers, "BrakeService/SkipBrake": changers, "BrakeService/AwaitBrake": readers, "BrakeService/GetBrake": readers,
 		"DebugService/CollectBundle": admins, "DebugService/CollectTrace": admins,
-		"JobService/CommitJob": jobs, "JobService/FinishJob": jobs, "JobService/DropTasks": jobs, "JobService/DeflateJob": jobs,
+		"JobService/CommitJob": jobs, "JobService/FinishJob": jobs, "JobService/DropTasks": jobs, "JobService/DeflateJob": jobs, "JobService/RecordAction": jobs, "JobService/RecordRun": jobs,
 		"JobService/HoldScheduler": admins + " scheduler",
 		"JobService/ListJobs":      readers + " scheduler", "JobService/ExplainJob": readers + " scheduler", "JobService/Direct": jobs,
 		"MemberService/DescribeServer": readers, "MemberService/GetMemberHealth": readers, "MemberService/AddMember": admins,

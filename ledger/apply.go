@@ -166,6 +166,8 @@ func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each c
 		return t.holdScheduler(c, c.HoldScheduler)
 	case c.ReleaseScheduler != nil:
 		return t.releaseScheduler(c, c.ReleaseScheduler)
+	case c.Note != nil:
+		return t.note(c, c.Note)
 	}
 	return ErrUnknownCommand
 }

@@ -22,6 +22,9 @@ const RulesOfFloors = 2
 // RulesOfRuns are the first rules under which jobs have inputs and runs. Before them no command may have these.
 const RulesOfRuns = 3
 
+// RulesOfNotes are the first rules under which the audit log has notes.
+const RulesOfNotes = 3
+
 // OldestRules is the oldest version that this server reads. A group is upgraded
 // across one at a time.
 const OldestRules = 1
@@ -96,6 +99,7 @@ type Command struct {
 	SkipBrake *SkipBrake `json:"skip_brake,omitempty"`
 	SetLease  *SetLease  `json:"set_lease,omitempty"`
 	RunJob    *RunJob    `json:"run_job,omitempty"`
+	Note      *Note      `json:"note,omitempty"`
 
 	HoldScheduler    *HoldScheduler    `json:"hold_scheduler,omitempty"`
 	ReleaseScheduler *ReleaseScheduler `json:"release_scheduler,omitempty"`
@@ -335,7 +339,7 @@ func (c Command) parts() (n int) {
 		c.EndSprint != nil, c.Schedule != nil, c.RemoveSchedule != nil, c.Reincarnate != nil, c.Token != nil,
 		c.RevokeToken != nil, c.Server != nil, c.RemoveServer != nil, c.AckAlarm != nil,
 		c.SetUncapped != nil, c.StopJob != nil, c.DropTasks != nil, c.ContainerPolicy != nil, c.DeflateJob != nil,
-		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil, c.RunJob != nil, c.HoldScheduler != nil, c.ReleaseScheduler != nil,
+		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil, c.RunJob != nil, c.HoldScheduler != nil, c.ReleaseScheduler != nil, c.Note != nil,
 	} {
 		if set {
 			n++

@@ -39,6 +39,11 @@ func everyCommand() map[string]ledger.Command {
 		c.Rules = ledger.RulesOfRuns
 		return c
 	}
+	noting := func(c ledger.Command) ledger.Command {
+		c = by("submitter/ann via scheduler/s1", "maintenance")(c)
+		c.Rules = ledger.RulesOfNotes
+		return c
+	}
 	full := func(c ledger.Command) ledger.Command {
 		c.Check = &revision
 		return plain(c)
@@ -142,6 +147,7 @@ func everyCommand() map[string]ledger.Command {
 		}}),
 		"deflate-job": deflating(ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "wc-7", Theta: 0.2, Seed: 1<<64 - 1}}),
 		"deny":        denying(ledger.Command{Deny: &ledger.Denial{Identity: "node/n03", At: 1, Actor: "c1", Reason: "stolen"}}),
+		"note":        noting(ledger.Command{Note: &ledger.Note{What: "scheduler drained"}}),
 		"deny-one":    denying(ledger.Command{Deny: &ledger.Denial{Serial: "3f9a01c5"}}),
 		"tick-5":      denying(ledger.Command{Tick: &ledger.Tick{Drawn: []ledger.Draw{{Node: "n01", Power: 200 * watt}}}}),
 		"domain-5":    denying(ledger.Command{Domain: &ledger.SetDomain{Name: "pdu/p1", RatedMax: new(200 * watt)}}),

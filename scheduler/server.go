@@ -91,6 +91,7 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	if s.prover, err = openProver(cfg.Dir); err != nil {
 		return nil, err
 	}
+	s.guard.Refused = s.commits.noteRefused
 	s.restorer = &restorer{
 		leader: s.leader, inbox: s.inbox, engines: s.engines, folders: s.folders, operations: s.operations, logger: logger,
 		programs: ownFolder(), find: newFinder(cfg), wanted: make(chan struct{}, 1),
@@ -146,7 +147,7 @@ func (s *Server) act(parent context.Context, gw *gateway, keep func(context.Cont
 	var g run.Group
 	parts := []func(context.Context) error{
 		keep, loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions, s.commits.scalings,
-		loop.samples.run, func(ctx context.Context) error { return gw.serve(ctx, s.lease, mux) }, s.operations.run,
+		s.commits.notes, loop.samples.run, func(ctx context.Context) error { return gw.serve(ctx, s.lease, mux) }, s.operations.run,
 	}
 	for range recorders {
 		parts = append(parts, s.commits.commitRuns)

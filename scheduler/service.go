@@ -488,7 +488,10 @@ func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint
 	}
 	progress, over, err := cancellable(v, m.GetId())
 	if err == nil {
-		err = access.OwnJob(access.CallerOf(ctx), m.GetId(), submitterIn(v, m.GetId()))
+		who := access.CallerOf(ctx)
+		if err = access.OwnJob(who, m.GetId(), submitterIn(v, m.GetId())); err != nil {
+			s.guard.Audit(who, "cancel", "cancel job "+m.GetId())
+		}
 	}
 	if err != nil || over {
 		return 0, err

@@ -205,6 +205,60 @@ func (JobPhase) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
+// SchedulerAction is what is recorded of a scheduler.
+type SchedulerAction int32
+
+const (
+	SchedulerAction_SCHEDULER_ACTION_UNSPECIFIED SchedulerAction = 0
+	SchedulerAction_SCHEDULER_ACTION_DRAIN       SchedulerAction = 1
+	SchedulerAction_SCHEDULER_ACTION_RESUME      SchedulerAction = 2
+	// A call was refused because its caller may not make it.
+	SchedulerAction_SCHEDULER_ACTION_REFUSED SchedulerAction = 3
+)
+
+// Enum value maps for SchedulerAction.
+var (
+	SchedulerAction_name = map[int32]string{
+		0: "SCHEDULER_ACTION_UNSPECIFIED",
+		1: "SCHEDULER_ACTION_DRAIN",
+		2: "SCHEDULER_ACTION_RESUME",
+		3: "SCHEDULER_ACTION_REFUSED",
+	}
+	SchedulerAction_value = map[string]int32{
+		"SCHEDULER_ACTION_UNSPECIFIED": 0,
+		"SCHEDULER_ACTION_DRAIN":       1,
+		"SCHEDULER_ACTION_RESUME":      2,
+		"SCHEDULER_ACTION_REFUSED":     3,
+	}
+)
+
+func (x SchedulerAction) Enum() *SchedulerAction {
+	p := new(SchedulerAction)
+	*p = x
+	return p
+}
+
+func (x SchedulerAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SchedulerAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_headroom_v1_job_proto_enumTypes[3].Descriptor()
+}
+
+func (SchedulerAction) Type() protoreflect.EnumType {
+	return &file_headroom_v1_job_proto_enumTypes[3]
+}
+
+func (x SchedulerAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SchedulerAction.Descriptor instead.
+func (SchedulerAction) EnumDescriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+}
+
 type HoldSchedulerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the scheduler's state folder.
@@ -4030,6 +4084,112 @@ func (x *CapDirective) GetMaxUw() int64 {
 	return 0
 }
 
+type RecordActionRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Action SchedulerAction        `protobuf:"varint,1,opt,name=action,proto3,enum=headroom.v1.SchedulerAction" json:"action,omitempty"`
+	// What was refused, in words, at most 256 bytes.
+	Detail        string  `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	Change        *Change `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordActionRequest) Reset() {
+	*x = RecordActionRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordActionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordActionRequest) ProtoMessage() {}
+
+func (x *RecordActionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordActionRequest.ProtoReflect.Descriptor instead.
+func (*RecordActionRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *RecordActionRequest) GetAction() SchedulerAction {
+	if x != nil {
+		return x.Action
+	}
+	return SchedulerAction_SCHEDULER_ACTION_UNSPECIFIED
+}
+
+func (x *RecordActionRequest) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *RecordActionRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type RecordActionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 if the cluster's rules are too old to record it.
+	Revision      uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordActionResponse) Reset() {
+	*x = RecordActionResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordActionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordActionResponse) ProtoMessage() {}
+
+func (x *RecordActionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordActionResponse.ProtoReflect.Descriptor instead.
+func (*RecordActionResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *RecordActionResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
@@ -4414,7 +4574,13 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x15\n" +
 	"\x06cap_uw\x18\x02 \x01(\x03R\x05capUw\x12\x19\n" +
 	"\bfloor_uw\x18\x03 \x01(\x03R\afloorUw\x12\x15\n" +
-	"\x06max_uw\x18\x04 \x01(\x03R\x05maxUw*\x95\x01\n" +
+	"\x06max_uw\x18\x04 \x01(\x03R\x05maxUw\"\x90\x01\n" +
+	"\x13RecordActionRequest\x124\n" +
+	"\x06action\x18\x01 \x01(\x0e2\x1c.headroom.v1.SchedulerActionR\x06action\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\x12+\n" +
+	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"2\n" +
+	"\x14RecordActionResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision*\x95\x01\n" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10JOB_STATE_QUEUED\x10\x01\x12\x15\n" +
@@ -4435,7 +4601,12 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x11JOB_PHASE_WAITING\x10\x01\x12\x11\n" +
 	"\rJOB_PHASE_MAP\x10\x02\x12\x15\n" +
 	"\x11JOB_PHASE_SHUFFLE\x10\x03\x12\x14\n" +
-	"\x10JOB_PHASE_REDUCE\x10\x042\xc6\x05\n" +
+	"\x10JOB_PHASE_REDUCE\x10\x04*\x8a\x01\n" +
+	"\x0fSchedulerAction\x12 \n" +
+	"\x1cSCHEDULER_ACTION_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16SCHEDULER_ACTION_DRAIN\x10\x01\x12\x1b\n" +
+	"\x17SCHEDULER_ACTION_RESUME\x10\x02\x12\x1c\n" +
+	"\x18SCHEDULER_ACTION_REFUSED\x10\x032\x9b\x06\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tCommitJob\x12\x1d.headroom.v1.CommitJobRequest\x1a\x1e.headroom.v1.CommitJobResponse\x12J\n" +
@@ -4448,7 +4619,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"ExplainJob\x12\x1e.headroom.v1.ExplainJobRequest\x1a\x1f.headroom.v1.ExplainJobResponse\x12I\n" +
 	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01\x12V\n" +
-	"\rHoldScheduler\x12!.headroom.v1.HoldSchedulerRequest\x1a\".headroom.v1.HoldSchedulerResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"\rHoldScheduler\x12!.headroom.v1.HoldSchedulerRequest\x1a\".headroom.v1.HoldSchedulerResponse\x12S\n" +
+	"\fRecordAction\x12 .headroom.v1.RecordActionRequest\x1a!.headroom.v1.RecordActionResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_job_proto_rawDescOnce sync.Once
@@ -4462,142 +4634,149 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_job_proto_rawDescData
 }
 
-var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),                 // 0: headroom.v1.JobState
 	(MoveKind)(0),                 // 1: headroom.v1.MoveKind
 	(JobPhase)(0),                 // 2: headroom.v1.JobPhase
-	(*HoldSchedulerRequest)(nil),  // 3: headroom.v1.HoldSchedulerRequest
-	(*HoldSchedulerResponse)(nil), // 4: headroom.v1.HoldSchedulerResponse
-	(*Job)(nil),                   // 5: headroom.v1.Job
-	(*JobInputs)(nil),             // 6: headroom.v1.JobInputs
-	(*JobRun)(nil),                // 7: headroom.v1.JobRun
-	(*RecordRunRequest)(nil),      // 8: headroom.v1.RecordRunRequest
-	(*RecordRunResponse)(nil),     // 9: headroom.v1.RecordRunResponse
-	(*Scaling)(nil),               // 10: headroom.v1.Scaling
-	(*ScalingPoint)(nil),          // 11: headroom.v1.ScalingPoint
-	(*Admission)(nil),             // 12: headroom.v1.Admission
-	(*Deflation)(nil),             // 13: headroom.v1.Deflation
-	(*JobEnergy)(nil),             // 14: headroom.v1.JobEnergy
-	(*DeflateJobRequest)(nil),     // 15: headroom.v1.DeflateJobRequest
-	(*DeflateJobResponse)(nil),    // 16: headroom.v1.DeflateJobResponse
-	(*ExplainJobRequest)(nil),     // 17: headroom.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),    // 18: headroom.v1.ExplainJobResponse
-	(*JobMove)(nil),               // 19: headroom.v1.JobMove
-	(*Candidate)(nil),             // 20: headroom.v1.Candidate
-	(*EstimateError)(nil),         // 21: headroom.v1.EstimateError
-	(*EarlyStop)(nil),             // 22: headroom.v1.EarlyStop
-	(*TaskRange)(nil),             // 23: headroom.v1.TaskRange
-	(*JobOutlook)(nil),            // 24: headroom.v1.JobOutlook
-	(*JobProgress)(nil),           // 25: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),      // 26: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil),     // 27: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),      // 28: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil),     // 29: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),      // 30: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil),     // 31: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),       // 32: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 33: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),      // 34: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),        // 35: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),        // 36: headroom.v1.ProgressReport
-	(*ClassPoint)(nil),            // 37: headroom.v1.ClassPoint
-	(*EngineReport)(nil),          // 38: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),          // 39: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),       // 40: headroom.v1.DirectorMessage
-	(*Directive)(nil),             // 41: headroom.v1.Directive
-	(*SprintDirective)(nil),       // 42: headroom.v1.SprintDirective
-	(*DeflateDirective)(nil),      // 43: headroom.v1.DeflateDirective
-	(*ShareDirective)(nil),        // 44: headroom.v1.ShareDirective
-	(*JobShare)(nil),              // 45: headroom.v1.JobShare
-	(*StopDirective)(nil),         // 46: headroom.v1.StopDirective
-	(*CapDirective)(nil),          // 47: headroom.v1.CapDirective
-	nil,                           // 48: headroom.v1.JobProgress.RunningOnEntry
-	nil,                           // 49: headroom.v1.JobProgress.CpuOnEntry
-	(*Change)(nil),                // 50: headroom.v1.Change
-	(*Meta)(nil),                  // 51: headroom.v1.Meta
-	(*Epoch)(nil),                 // 52: headroom.v1.Epoch
-	(*Leader)(nil),                // 53: headroom.v1.Leader
+	(SchedulerAction)(0),          // 3: headroom.v1.SchedulerAction
+	(*HoldSchedulerRequest)(nil),  // 4: headroom.v1.HoldSchedulerRequest
+	(*HoldSchedulerResponse)(nil), // 5: headroom.v1.HoldSchedulerResponse
+	(*Job)(nil),                   // 6: headroom.v1.Job
+	(*JobInputs)(nil),             // 7: headroom.v1.JobInputs
+	(*JobRun)(nil),                // 8: headroom.v1.JobRun
+	(*RecordRunRequest)(nil),      // 9: headroom.v1.RecordRunRequest
+	(*RecordRunResponse)(nil),     // 10: headroom.v1.RecordRunResponse
+	(*Scaling)(nil),               // 11: headroom.v1.Scaling
+	(*ScalingPoint)(nil),          // 12: headroom.v1.ScalingPoint
+	(*Admission)(nil),             // 13: headroom.v1.Admission
+	(*Deflation)(nil),             // 14: headroom.v1.Deflation
+	(*JobEnergy)(nil),             // 15: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),     // 16: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil),    // 17: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),     // 18: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),    // 19: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),               // 20: headroom.v1.JobMove
+	(*Candidate)(nil),             // 21: headroom.v1.Candidate
+	(*EstimateError)(nil),         // 22: headroom.v1.EstimateError
+	(*EarlyStop)(nil),             // 23: headroom.v1.EarlyStop
+	(*TaskRange)(nil),             // 24: headroom.v1.TaskRange
+	(*JobOutlook)(nil),            // 25: headroom.v1.JobOutlook
+	(*JobProgress)(nil),           // 26: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),      // 27: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),     // 28: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),      // 29: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),     // 30: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),      // 31: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),     // 32: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),       // 33: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 34: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),      // 35: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),        // 36: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),        // 37: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),            // 38: headroom.v1.ClassPoint
+	(*EngineReport)(nil),          // 39: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),          // 40: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),       // 41: headroom.v1.DirectorMessage
+	(*Directive)(nil),             // 42: headroom.v1.Directive
+	(*SprintDirective)(nil),       // 43: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),      // 44: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),        // 45: headroom.v1.ShareDirective
+	(*JobShare)(nil),              // 46: headroom.v1.JobShare
+	(*StopDirective)(nil),         // 47: headroom.v1.StopDirective
+	(*CapDirective)(nil),          // 48: headroom.v1.CapDirective
+	(*RecordActionRequest)(nil),   // 49: headroom.v1.RecordActionRequest
+	(*RecordActionResponse)(nil),  // 50: headroom.v1.RecordActionResponse
+	nil,                           // 51: headroom.v1.JobProgress.RunningOnEntry
+	nil,                           // 52: headroom.v1.JobProgress.CpuOnEntry
+	(*Change)(nil),                // 53: headroom.v1.Change
+	(*Meta)(nil),                  // 54: headroom.v1.Meta
+	(*Epoch)(nil),                 // 55: headroom.v1.Epoch
+	(*Leader)(nil),                // 56: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	25, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	22, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	23, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	24, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	21, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	13, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
-	14, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
-	12, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
-	10, // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
-	6,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
-	7,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
-	7,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
-	23, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
-	50, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
-	11, // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	50, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
-	13, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	51, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
-	5,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
-	19, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	26, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	23, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	24, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	25, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	22, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	14, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	15, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	13, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
+	11, // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
+	7,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
+	8,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
+	8,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
+	24, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
+	53, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
+	12, // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
+	53, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	14, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	54, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	6,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	20, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
 	1,  // 21: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
-	20, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
+	21, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
 	1,  // 23: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
-	19, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	20, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
 	0,  // 25: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	48, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	51, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
 	2,  // 27: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	49, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
-	23, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	50, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	23, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	5,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	50, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	52, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
+	24, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	53, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	24, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	6,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	53, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
 	0,  // 34: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	50, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	51, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	5,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	35, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	36, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	39, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	25, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	38, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	37, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	52, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	53, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	41, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	52, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	47, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	44, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	46, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	42, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	43, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	45, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	28, // 54: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	30, // 55: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	32, // 56: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	26, // 57: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	15, // 58: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	8,  // 59: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
-	17, // 60: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	34, // 61: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	3,  // 62: headroom.v1.JobService.HoldScheduler:input_type -> headroom.v1.HoldSchedulerRequest
-	29, // 63: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	31, // 64: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	33, // 65: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	27, // 66: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	16, // 67: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	9,  // 68: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
-	18, // 69: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	40, // 70: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	4,  // 71: headroom.v1.JobService.HoldScheduler:output_type -> headroom.v1.HoldSchedulerResponse
-	63, // [63:72] is the sub-list for method output_type
-	54, // [54:63] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	53, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	54, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	6,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	36, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	37, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	40, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	26, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	39, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	38, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	55, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	56, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	42, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	55, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	48, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	45, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	47, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	43, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	44, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	46, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	3,  // 54: headroom.v1.RecordActionRequest.action:type_name -> headroom.v1.SchedulerAction
+	53, // 55: headroom.v1.RecordActionRequest.change:type_name -> headroom.v1.Change
+	29, // 56: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	31, // 57: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	33, // 58: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	27, // 59: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	16, // 60: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	9,  // 61: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
+	18, // 62: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	35, // 63: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	4,  // 64: headroom.v1.JobService.HoldScheduler:input_type -> headroom.v1.HoldSchedulerRequest
+	49, // 65: headroom.v1.JobService.RecordAction:input_type -> headroom.v1.RecordActionRequest
+	30, // 66: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	32, // 67: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	34, // 68: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	28, // 69: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	17, // 70: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	10, // 71: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
+	19, // 72: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	41, // 73: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	5,  // 74: headroom.v1.JobService.HoldScheduler:output_type -> headroom.v1.HoldSchedulerResponse
+	50, // 75: headroom.v1.JobService.RecordAction:output_type -> headroom.v1.RecordActionResponse
+	66, // [66:76] is the sub-list for method output_type
+	56, // [56:66] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -4636,8 +4815,8 @@ func file_headroom_v1_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   47,
+			NumEnums:      4,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -52,6 +52,8 @@ const (
 	// JobServiceHoldSchedulerProcedure is the fully-qualified name of the JobService's HoldScheduler
 	// RPC.
 	JobServiceHoldSchedulerProcedure = "/headroom.v1.JobService/HoldScheduler"
+	// JobServiceRecordActionProcedure is the fully-qualified name of the JobService's RecordAction RPC.
+	JobServiceRecordActionProcedure = "/headroom.v1.JobService/RecordAction"
 )
 
 // JobServiceClient is a client for the headroom.v1.JobService service.
@@ -79,6 +81,8 @@ type JobServiceClient interface {
 	// other call of a scheduler carries the epoch of its lease in the header Headroom-Scheduler-Epoch, and one of an older
 	// epoch is refused.
 	HoldScheduler(context.Context, *connect.Request[v1.HoldSchedulerRequest]) (*connect.Response[v1.HoldSchedulerResponse], error)
+	// RecordAction records in the audit log what somebody did, or tried to do, at the scheduler.
+	RecordAction(context.Context, *connect.Request[v1.RecordActionRequest]) (*connect.Response[v1.RecordActionResponse], error)
 }
 
 // NewJobServiceClient constructs a client for the headroom.v1.JobService service. By default, it
@@ -146,6 +150,12 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("HoldScheduler")),
 			connect.WithClientOptions(opts...),
 		),
+		recordAction: connect.NewClient[v1.RecordActionRequest, v1.RecordActionResponse](
+			httpClient,
+			baseURL+JobServiceRecordActionProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("RecordAction")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -160,6 +170,7 @@ type jobServiceClient struct {
 	explainJob    *connect.Client[v1.ExplainJobRequest, v1.ExplainJobResponse]
 	direct        *connect.Client[v1.SchedulerMessage, v1.DirectorMessage]
 	holdScheduler *connect.Client[v1.HoldSchedulerRequest, v1.HoldSchedulerResponse]
+	recordAction  *connect.Client[v1.RecordActionRequest, v1.RecordActionResponse]
 }
 
 // CommitJob calls headroom.v1.JobService.CommitJob.
@@ -207,6 +218,11 @@ func (c *jobServiceClient) HoldScheduler(ctx context.Context, req *connect.Reque
 	return c.holdScheduler.CallUnary(ctx, req)
 }
 
+// RecordAction calls headroom.v1.JobService.RecordAction.
+func (c *jobServiceClient) RecordAction(ctx context.Context, req *connect.Request[v1.RecordActionRequest]) (*connect.Response[v1.RecordActionResponse], error) {
+	return c.recordAction.CallUnary(ctx, req)
+}
+
 // JobServiceHandler is an implementation of the headroom.v1.JobService service.
 type JobServiceHandler interface {
 	// CommitJob stores the job's specification in the log. A submitted job is acknowledged only after this returns.
@@ -232,6 +248,8 @@ type JobServiceHandler interface {
 	// other call of a scheduler carries the epoch of its lease in the header Headroom-Scheduler-Epoch, and one of an older
 	// epoch is refused.
 	HoldScheduler(context.Context, *connect.Request[v1.HoldSchedulerRequest]) (*connect.Response[v1.HoldSchedulerResponse], error)
+	// RecordAction records in the audit log what somebody did, or tried to do, at the scheduler.
+	RecordAction(context.Context, *connect.Request[v1.RecordActionRequest]) (*connect.Response[v1.RecordActionResponse], error)
 }
 
 // NewJobServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -295,6 +313,12 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("HoldScheduler")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServiceRecordActionHandler := connect.NewUnaryHandler(
+		JobServiceRecordActionProcedure,
+		svc.RecordAction,
+		connect.WithSchema(jobServiceMethods.ByName("RecordAction")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/headroom.v1.JobService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case JobServiceCommitJobProcedure:
@@ -315,6 +339,8 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServiceDirectHandler.ServeHTTP(w, r)
 		case JobServiceHoldSchedulerProcedure:
 			jobServiceHoldSchedulerHandler.ServeHTTP(w, r)
+		case JobServiceRecordActionProcedure:
+			jobServiceRecordActionHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -358,4 +384,8 @@ func (UnimplementedJobServiceHandler) Direct(context.Context, *connect.BidiStrea
 
 func (UnimplementedJobServiceHandler) HoldScheduler(context.Context, *connect.Request[v1.HoldSchedulerRequest]) (*connect.Response[v1.HoldSchedulerResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.HoldScheduler is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) RecordAction(context.Context, *connect.Request[v1.RecordActionRequest]) (*connect.Response[v1.RecordActionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.RecordAction is not implemented"))
 }
