@@ -116,11 +116,8 @@ func (r *Room) Can() *headroomv1.TaskControls {
 // place returns this process's cgroup.
 func place() (string, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return "", err
-	}
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
+	own, missing := os.ReadFile("/proc/self/cgroup")
+	if err := errors.Join(err, missing); err != nil {
 		return "", err
 	}
 	return Find(string(mounts), string(own))
@@ -129,12 +126,11 @@ func place() (string, error) {
 // settle makes the place of the groups.
 func (r *Room) settle() error {
 	own, err := place()
-	if err != nil {
-		return err
-	}
-	if r.o.Delegated {
+	switch {
+	case err != nil:
+	case r.o.Delegated:
 		err = r.move(strings.TrimSuffix(own, "/"+leafName))
-	} else {
+	default:
 		err = r.add(own)
 	}
 	if err == nil {
@@ -260,9 +256,6 @@ func (r *Room) record() error {
 	if r.file == nil {
 		return nil
 	}
-	if err := r.file.Truncate(0); err != nil {
-		return err
-	}
-	_, err := r.file.WriteAt([]byte(strings.Join(r.made, "\n")), 0)
-	return err
+	n, err := r.file.WriteAt([]byte(strings.Join(r.made, "\n")), 0)
+	return errors.Join(err, r.file.Truncate(int64(n)))
 }

@@ -167,6 +167,7 @@ func New(cfg Config) (*Worker, error) {
 		if w.room, err = cgroup.Open(cgroup.Options{Record: filepath.Join(cfg.Dir, RecordFile)}); err != nil {
 			cfg.Logger.Warn("processes of an earlier worker not ended", slog.Any("error", err))
 		}
+		w.note(w.room.Can())
 	}
 	for _, addr := range cfg.Schedulers {
 		w.clients = append(w.clients, headroomv1connect.NewWorkerServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...))
