@@ -188,9 +188,8 @@ func makeOnce(f Folder) (*Dir, error) {
 // make creates one folder; that another submission was first is no error. Task users write through the group of the
 // parent folder, if the umask permits it. They cannot replace the scheduler's files: the folder is sticky.
 func (d *Dir) make(in *os.Root, name string) error {
-	err := in.Mkdir(name, 0o770)
+	err := mkdir(in, name)
 	if err == nil {
-		err = in.Chmod(name, sticky(in, name))
 		d.made = append(d.made, made{in, name})
 	}
 	if at, missing := in.Lstat(name); errors.Is(err, fs.ErrExist) && missing == nil && at.IsDir() {
@@ -199,13 +198,18 @@ func (d *Dir) make(in *os.Root, name string) error {
 	return err
 }
 
-// sticky returns the mode of a new folder with the sticky bit: the umask has taken from it what it takes.
-func sticky(in *os.Root, name string) fs.FileMode {
-	info, err := in.Lstat(name)
+// mkdir creates a sticky folder, less what the umask takes. It sets no mode afterwards: RestrictSUIDSGID= of the scheduler's
+// unit forbids that where a folder has the set-group-ID bit, which it inherits from its parent.
+func mkdir(in *os.Root, name string) error {
+	dir, err := in.Open(".")
 	if err != nil {
-		return 0o700 | fs.ModeSticky
+		return err
 	}
-	return info.Mode().Perm() | info.Mode()&fs.ModeSetgid | fs.ModeSticky
+	defer dir.Close() //nolint:errcheck // only read
+	if err := unix.Mkdirat(int(dir.Fd()), name, 0o770|unix.S_ISVTX); err != nil {
+		return &fs.PathError{Op: "mkdir", Path: filepath.Join(in.Name(), name), Err: err}
+	}
+	return nil
 }
 
 // TakeBack removes the list of a job that was not accepted and the folders that Make created for it, innermost first.
@@ -250,9 +254,7 @@ const linksMost = 16
 // scheduler's own user has made it.
 func openTrusted(path string) (*os.Root, error) {
 	for range linksMost {
-		fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-			Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-		})
+		fd, err := openWithoutLinks(path)
 		if err == nil {
 			root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fd))
 			if err := errors.Join(err, unix.Close(fd)); err != nil {
@@ -268,6 +270,30 @@ func openTrusted(path string) (*os.Root, error) {
 		}
 	}
 	return nil, &fs.PathError{Op: "open", Path: path, Err: unix.ELOOP}
+}
+
+// openWithoutLinks opens a folder whose path has no links; ELOOP if it has one. It does what openat2 with
+// RESOLVE_NO_SYMLINKS does, which RestrictSUIDSGID= of the scheduler's unit forbids.
+func openWithoutLinks(path string) (fd int, err error) {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	if fd, err = unix.Open("/", flags, 0); err != nil {
+		return -1, err
+	}
+	for part := range strings.SplitSeq(strings.Trim(filepath.Clean(path), "/"), "/") {
+		if part == "" {
+			break // the root itself
+		}
+		next, err := unix.Openat(fd, part, flags, 0)
+		var st unix.Stat_t
+		if errors.Is(err, unix.ENOTDIR) && unix.Fstatat(fd, part, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			err = unix.ELOOP
+		}
+		_ = unix.Close(fd)
+		if fd = next; err != nil {
+			return -1, err
+		}
+	}
+	return fd, nil
 }
 
 // followOne replaces the first link of a path by its target.
@@ -303,14 +329,11 @@ func (d *Dir) MakeRun(run uint32) error {
 	if name == "" {
 		return nil
 	}
-	err := d.root.Mkdir(name, 0o770)
+	err := mkdir(d.root, name)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return d.root.Chmod(name, sticky(d.root, name))
+	return err
 }
 
 // Finished returns the tasks of the run whose outputs exist: files, whoever wrote them.

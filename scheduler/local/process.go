@@ -121,7 +121,10 @@ func (p *process) state() *os.ProcessState {
 
 func (p *process) run(ctx context.Context) error {
 	if p.task.GetOutput() == "" {
-		return p.execute(ctx, &p.answer)
+		err := p.execute(ctx, &p.answer)
+		var left error
+		p.used, left = p.group.End()
+		return errors.Join(err, left)
 	}
 	out, err := os.Create(p.partial)
 	if err != nil {
