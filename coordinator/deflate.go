@@ -17,7 +17,7 @@ func (j jobService) DeflateJob(ctx context.Context, r *connect.Request[headroomv
 		c.Reason = why
 	}
 	c.DeflateJob = &ledger.DeflateJob{ID: r.Msg.GetId(), Theta: r.Msg.GetTheta(), Seed: r.Msg.GetSeed()}
-	res, err := j.requests.change(ctx, c)
+	res, err := j.ofScheduler(ctx, r.Header(), c, nil)
 	if err != nil {
 		return nil, err
 	}

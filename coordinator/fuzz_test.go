@@ -220,6 +220,13 @@ func tried(t *testing.T, s *server, role, procedure string, body []byte) {
 	got := send(t.Context(), s, strangers()[role], http.Header{}, procedure, body)
 	took := time.Since(began)
 	after, is := stateOf(t, s)
+	var err error
+	if n := len(after.Events); got.code == "permission_denied" && n > len(before.Events) && strings.HasPrefix(after.Events[n-1].What, "refused: ") {
+		after.Events, after.Revision = after.Events[:n-1], after.Revision-1 // the one line about a refused call is all that it may leave
+		if is, err = json.Marshal(after); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	limit := longestCall
 	if strings.Contains(procedure, "/Await") {

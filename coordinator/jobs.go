@@ -53,7 +53,7 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 		c.Job.Engine = ""
 	}
 	inputs := inputs(job.GetInputs())
-	res, err := j.requests.changeWith(ctx, c, func(v leader.View, c *ledger.Command) error {
+	res, err := j.ofScheduler(ctx, r.Header(), c, func(v leader.View, c *ledger.Command) error {
 		if v.State.Rules >= ledger.RulesOfRuns { // older servers could not read it
 			c.Job.Inputs = inputs
 		}
@@ -100,7 +100,7 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 		ID: r.Msg.GetId(), State: ends[r.Msg.GetState()], Outcome: r.Msg.GetOutcome(), Tasks: r.Msg.GetTasks(), Done: r.Msg.GetDone(),
 		Runtime: time.Duration(r.Msg.GetRuntimeS() * float64(time.Second)),
 	}
-	res, err := j.requests.changeWith(ctx, c, func(_ leader.View, c *ledger.Command) error {
+	res, err := j.ofScheduler(ctx, r.Header(), c, func(_ leader.View, c *ledger.Command) error {
 		if l := j.requests.loop.Load(); l != nil {
 			c.Finish.Energy = l.Known().FinalEnergy(c.Finish.ID)
 		}
@@ -120,7 +120,7 @@ func (j jobService) DropTasks(ctx context.Context, r *connect.Request[headroomv1
 		c.DropTasks.Ranges = append(c.DropTasks.Ranges, ledger.TaskRange{First: x.GetFirst(), Last: x.GetLast()})
 	}
 	var before, after ledger.Job
-	res, err := j.requests.changeWith(ctx, c, func(v leader.View, c *ledger.Command) error {
+	res, err := j.ofScheduler(ctx, r.Header(), c, func(v leader.View, c *ledger.Command) error {
 		before = v.State.Jobs[c.DropTasks.ID]
 		return nil
 	})
@@ -209,14 +209,15 @@ func (j jobService) Direct(ctx context.Context, x *direct) error {
 			}
 		}
 	}()
-	err = j.listen(ctx, x)
+	err = j.listen(ctx, x, rpc.SchedulerEpoch(x.RequestHeader()))
 	cancel()
 	<-sent
 	return err
 }
 
-// listen receives progress and acknowledgements while this server leads.
-func (j jobService) listen(ctx context.Context, x *direct) error {
+// listen receives progress and acknowledgements while this server leads. The stream of a scheduler in whose place
+// another is active ends at its next report.
+func (j jobService) listen(ctx context.Context, x *direct, epoch uint64) error {
 	for {
 		m, err := x.Receive()
 		if err != nil {
@@ -225,6 +226,12 @@ func (j jobService) listen(ctx context.Context, x *direct) error {
 		l := j.requests.loop.Load()
 		if l == nil {
 			continue
+		}
+		if m.GetProgress() != nil {
+			j.machine.View(func(s *ledger.State) { err = s.Outdated(epoch) })
+			if err != nil {
+				return j.requests.refuse(err)
+			}
 		}
 		if err := l.Post(ctx, func(k *leading.Known) {
 			if p := m.GetProgress(); p != nil {

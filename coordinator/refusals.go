@@ -81,6 +81,8 @@ func refusals() []refusalRule {
 		{ledger.ErrUnknownJob, connect.CodeNotFound, "unknown-job", cli.ExitUsage, "coordinator job list lists the jobs"},
 		{ledger.ErrIdentity, connect.CodeAlreadyExists, "name-taken", cli.ExitConflict, "another machine has this node name"},
 		{ledger.ErrJob, connect.CodeAlreadyExists, "bad-job", cli.ExitConflict, "coordinator job list lists the committed jobs"},
+		{ledger.ErrSchedulerEpoch, connect.CodeFailedPrecondition, "not-active", cli.ExitUnreachable, "nothing was changed; the active scheduler continues the jobs"},
+		{ledger.ErrScheduler, connect.CodeInvalidArgument, "bad-scheduler", cli.ExitUsage, "use a scheduler of this version"},
 		{ledger.ErrFloor, connect.CodeFailedPrecondition, "floor", cli.ExitRefused, "coordinator job show JOB shows the quality floor and how many tasks may still be dropped"},
 		{ledger.ErrNoStop, connect.CodeFailedPrecondition, "no-stop", cli.ExitRefused, "tasks may be dropped only after an early stop is committed; continue the job"},
 		{ledger.ErrStop, connect.CodeInvalidArgument, "bad-stop", cli.ExitUsage, "coordinator job show JOB shows its tasks and its early stop"},

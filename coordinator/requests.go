@@ -120,6 +120,7 @@ func command(ctx context.Context, m changing, fallback string) ledger.Command {
 	c, who := m.GetChange(), access.CallerOf(ctx)
 	out := ledger.Command{Actor: cmp.Or(who.Name, c.GetActor(), fallback), Reason: c.GetReason(), RequestID: c.GetRequestId(), Content: content(m)}
 	out.Requester = ledger.Requester{Caller: string(who.Role) + "/" + out.Actor, User: c.GetOnBehalfOf()}
+	out.Actor = cmp.Or(who.Actor(c.GetOnBehalfOf()), out.Actor)
 	if c != nil {
 		out.Check = c.CheckRevision
 	}

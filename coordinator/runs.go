@@ -30,7 +30,7 @@ func (j jobService) RecordRun(ctx context.Context, r *connect.Request[headroomv1
 	for _, x := range r.Msg.GetDrop()[:min(len(r.Msg.GetDrop()), ledger.MaxDrops+1)] { // one too many is refused
 		c.RunJob.Drop = append(c.RunJob.Drop, ledger.TaskRange{First: x.GetFirst(), Last: x.GetLast()})
 	}
-	res, err := j.requests.changeWith(ctx, c, func(v leader.View, _ *ledger.Command) error {
+	res, err := j.ofScheduler(ctx, r.Header(), c, func(v leader.View, _ *ledger.Command) error {
 		if v.State.Rules < ledger.RulesOfRuns { // older servers could not read it
 			return fmt.Errorf("rules %d are in force: %w", v.State.Rules, ledger.ErrRules)
 		}

@@ -95,6 +95,7 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 		Store: s.brakes, Server: cfg.ID, Machine: s.machine, Gossip: s.gossip.Load, Hasten: s.requests.hasten, Logger: logger,
 	}
 	s.guard = access.New(s.machine.View, logger)
+	s.guard.Refused = s.noteRefused
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
 	s.machine.OnApplied = func(_ *ledger.State, took time.Duration) { s.counts.Applied(took) }
 	s.machine.OnOutdated = s.die

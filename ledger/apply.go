@@ -73,6 +73,10 @@ func (s *State) admissible(c Command) error {
 		return fmt.Errorf("command of epoch %v; epoch %v is current: %w", c.Epoch, s.Epoch, ErrEpoch)
 	case s.Epoch.Incarnation > 0 && c.Epoch.Incarnation != s.Epoch.Incarnation:
 		return fmt.Errorf("leadership of incarnation %d; incarnation %d is current: %w", c.Epoch.Incarnation, s.Epoch.Incarnation, ErrEpoch)
+	case c.SchedulerEpoch != 0 && c.SchedulerEpoch != s.SchedulerEpoch():
+		return fmt.Errorf("command of a scheduler of epoch %d; epoch %d is current: %w", c.SchedulerEpoch, s.SchedulerEpoch(), ErrSchedulerEpoch)
+	case (c.HoldScheduler != nil || c.ReleaseScheduler != nil) && s.Rules < RulesOfScheduler:
+		return fmt.Errorf("rules %d know no lease of a scheduler: %w", s.Rules, ErrRules)
 	case c.Lead == nil && c.Found == nil && c.Server == nil && c.Upgrade == nil && len(s.Domains) == 0:
 		return ErrNotFounded
 	}
@@ -158,6 +162,12 @@ func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each c
 		return t.skipBrake(c, c.SkipBrake)
 	case c.RunJob != nil:
 		return t.runJob(c, c.RunJob)
+	case c.HoldScheduler != nil:
+		return t.holdScheduler(c, c.HoldScheduler)
+	case c.ReleaseScheduler != nil:
+		return t.releaseScheduler(c, c.ReleaseScheduler)
+	case c.Note != nil:
+		return t.note(c, c.Note)
 	}
 	return ErrUnknownCommand
 }

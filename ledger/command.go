@@ -22,6 +22,9 @@ const RulesOfFloors = 2
 // RulesOfRuns are the first rules under which jobs have inputs and runs. Before them no command may have these.
 const RulesOfRuns = 3
 
+// RulesOfNotes are the first rules under which the audit log has notes.
+const RulesOfNotes = 3
+
 // OldestRules is the oldest version that this server reads. A group is upgraded
 // across one at a time.
 const OldestRules = 1
@@ -51,6 +54,8 @@ type Command struct {
 	Content string `json:"content,omitempty"`
 	// Check, when set, refuses the command if budgets or nodes changed after that revision.
 	Check *uint64 `json:"check_revision,omitempty"`
+	// SchedulerEpoch, when set, refuses the command of a scheduler that is no longer the active one.
+	SchedulerEpoch uint64 `json:"scheduler_epoch,omitempty"`
 
 	Lead    *Lead      `json:"lead,omitempty"`
 	Found   *Found     `json:"found,omitempty"`
@@ -94,6 +99,10 @@ type Command struct {
 	SkipBrake *SkipBrake `json:"skip_brake,omitempty"`
 	SetLease  *SetLease  `json:"set_lease,omitempty"`
 	RunJob    *RunJob    `json:"run_job,omitempty"`
+	Note      *Note      `json:"note,omitempty"`
+
+	HoldScheduler    *HoldScheduler    `json:"hold_scheduler,omitempty"`
+	ReleaseScheduler *ReleaseScheduler `json:"release_scheduler,omitempty"`
 }
 
 // Named is a command about something that has a name and nothing else.
@@ -330,7 +339,7 @@ func (c Command) parts() (n int) {
 		c.EndSprint != nil, c.Schedule != nil, c.RemoveSchedule != nil, c.Reincarnate != nil, c.Token != nil,
 		c.RevokeToken != nil, c.Server != nil, c.RemoveServer != nil, c.AckAlarm != nil,
 		c.SetUncapped != nil, c.StopJob != nil, c.DropTasks != nil, c.ContainerPolicy != nil, c.DeflateJob != nil,
-		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil, c.RunJob != nil,
+		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil, c.RunJob != nil, c.HoldScheduler != nil, c.ReleaseScheduler != nil, c.Note != nil,
 	} {
 		if set {
 			n++

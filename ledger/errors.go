@@ -101,6 +101,9 @@ var (
 	ErrRole   = errors.New("unknown role")
 	ErrToken  = errors.New("invalid token")
 	ErrServer = errors.New("invalid server")
+	// ErrScheduler: the scheduler's lease cannot be granted. ErrSchedulerEpoch: another scheduler is the active one.
+	ErrScheduler      = errors.New("invalid lease of a scheduler")
+	ErrSchedulerEpoch = errors.New("another scheduler is active")
 	// ErrText: longer than the audit log stores.
 	ErrText = errors.New("text too long")
 	// ErrFull: a limit on the size of the state is reached.

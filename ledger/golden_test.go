@@ -39,6 +39,11 @@ func everyCommand() map[string]ledger.Command {
 		c.Rules = ledger.RulesOfRuns
 		return c
 	}
+	noting := func(c ledger.Command) ledger.Command {
+		c = by("submitter/ann via scheduler/s1", "maintenance")(c)
+		c.Rules = ledger.RulesOfNotes
+		return c
+	}
 	full := func(c ledger.Command) ledger.Command {
 		c.Check = &revision
 		return plain(c)
@@ -80,6 +85,11 @@ func everyCommand() map[string]ledger.Command {
 			Domain: "site/lab", Budget: 500 * watt, Until: 1_700_000_360_000_000,
 			Clock: &ledger.Clock{Schedule: "evening", Due: 1_700_000_000_000_000, Servers: map[string]int64{"c1": 1_700_000_000_000_001}, Voters: 3},
 		}}),
+		"hold-scheduler":    {Rules: 3, Epoch: first(), Actor: "s1", HoldScheduler: holds("p2", 4294967297)},
+		"release-scheduler": {Rules: 3, Epoch: first(), Actor: "s1", Reason: "the scheduler stops", ReleaseScheduler: &ledger.ReleaseScheduler{Epoch: 4294967298}},
+		"finish-fenced": {
+			Rules: 3, Epoch: first(), Actor: "s1", SchedulerEpoch: 4294967298, Finish: &ledger.FinishJob{ID: "wc-7", State: ledger.JobDone},
+		},
 		"upgrade": plain(ledger.Command{Upgrade: &ledger.Upgrade{Rules: 2}}),
 		"domain": plain(ledger.Command{Domain: &ledger.SetDomain{
 			Name: "pdu/p1", Parent: "rack/r1", Budget: 300 * watt, Unmanaged: &low, Rating: &high, Margin: &part, BootNodes: &nodes, LostCharge: &keep,
@@ -137,6 +147,7 @@ func everyCommand() map[string]ledger.Command {
 		}}),
 		"deflate-job": deflating(ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "wc-7", Theta: 0.2, Seed: 1<<64 - 1}}),
 		"deny":        denying(ledger.Command{Deny: &ledger.Denial{Identity: "node/n03", At: 1, Actor: "c1", Reason: "stolen"}}),
+		"note":        noting(ledger.Command{Note: &ledger.Note{What: "scheduler drained"}}),
 		"deny-one":    denying(ledger.Command{Deny: &ledger.Denial{Serial: "3f9a01c5"}}),
 		"tick-5":      denying(ledger.Command{Tick: &ledger.Tick{Drawn: []ledger.Draw{{Node: "n01", Power: 200 * watt}}}}),
 		"domain-5":    denying(ledger.Command{Domain: &ledger.SetDomain{Name: "pdu/p1", RatedMax: new(200 * watt)}}),
@@ -150,8 +161,8 @@ func everyCommand() map[string]ledger.Command {
 			Number: 2, Began: 1_700_000_000_000_002, Started: 1_700_000_000_000_001, Theta: 0.25, Seed: 1<<64 - 1, Decided: true, Why: "class low",
 			Sprint: true, SprintAfter: 90 * time.Second, Stopping: "high",
 		}}}),
-		"run-over":    running(ledger.Command{RunJob: &ledger.RunJob{ID: "wc-11", Run: ledger.JobRun{Number: 2, Began: 1, Over: true}}}),
-		"skip-brake":  denying(ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: 9}}),
+		"run-over":   running(ledger.Command{RunJob: &ledger.RunJob{ID: "wc-11", Run: ledger.JobRun{Number: 2, Began: 1, Over: true}}}),
+		"skip-brake": denying(ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: 9}}),
 	}
 }
 
@@ -210,7 +221,9 @@ func TestSnapshotEncoding(t *testing.T) {
 		Decision: ledger.AdmissionAdmitted, Slots: 3, Work: new(120.0), Reason: "3 free slots",
 	}}})
 	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j5", State: ledger.JobAccepted, Floor: 0.5, Inputs: &ledger.JobInputs{Tasks: 12}}})
-	do(t, s, ledger.Command{RunJob: &ledger.RunJob{ID: "j5", Run: ledger.JobRun{Number: 1, Began: 3}, Drop: []ledger.TaskRange{{First: 2, Last: 4}, {First: 11, Last: 11}}}})
+	do(t, s, ledger.Command{RunJob: &ledger.RunJob{ID: "j5", Run: ledger.JobRun{Number: 1, Began: 3}}})
+	do(t, s, ledger.Command{RunJob: &ledger.RunJob{ID: "j5", Run: ledger.JobRun{Number: 1}, Drop: []ledger.TaskRange{{First: 2, Last: 4}, {First: 11, Last: 11}}}})
+	do(t, s, ledger.Command{At: 1_700_000_000_000_000, HoldScheduler: holds("p1", 0)})
 	text := snapshot(t, s)
 	golden(t, "snapshot.json", text+"\n")
 	back, err := ledger.Restore([]byte(text))

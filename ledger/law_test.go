@@ -244,7 +244,7 @@ func drawNodeCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 
 func drawRest(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	named := &ledger.Named{Name: rapid.SampledFrom([]string{"a", "b", "equal", ""}).Draw(t, "name")}
-	switch rng(t, 27, "rest") {
+	switch rng(t, 29, "rest") {
 	case 0, 1:
 		c.Lead = &ledger.Lead{Server: "c1"}
 		c.Epoch.Term++
@@ -278,6 +278,10 @@ func drawRest(t *rapid.T, s *ledger.State, c *ledger.Command) {
 		c.Deny = &ledger.Denial{Identity: named.Name}
 	case 19:
 		c.SkipBrake = &ledger.SkipBrake{Generation: s.Brake.Set + rapid.Uint64Range(0, 2).Draw(t, "skipped")}
+	case 20:
+		c.HoldScheduler = holds(named.Name, s.SchedulerEpoch()-rapid.Uint64Range(0, 1).Draw(t, "replaced"))
+	case 21:
+		c.ReleaseScheduler = &ledger.ReleaseScheduler{Epoch: s.SchedulerEpoch()}
 	default:
 		drawJobCommand(t, s, c)
 	}

@@ -116,5 +116,8 @@ func (c Command) UnderRules() Command {
 	if c.Rules < rulesRequests {
 		c.Requester, c.Content = Requester{}, ""
 	}
+	if c.Rules < RulesOfScheduler {
+		c.SchedulerEpoch = 0
+	}
 	return c
 }

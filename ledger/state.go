@@ -132,6 +132,8 @@ type State struct {
 	Tokens map[string]Token `json:"tokens,omitempty"`
 	// Denied are certificates that are taken back before their end, by what is denied. They only grow.
 	Denied map[string]Denial `json:"denied,omitempty"`
+	// Scheduler is the lease of the active scheduler; nil before the first one. It is replaced, never written into.
+	Scheduler *Scheduler `json:"scheduler,omitempty"`
 	// Acked alarms, by key.
 	Acked map[string]AlarmAck `json:"acked,omitempty"`
 	// Changes are the newest changes of budgets, oldest first; none is missing from
@@ -294,7 +296,7 @@ func (s *State) sound() error {
 			return err
 		}
 	}
-	return s.soundSprints()
+	return cmp.Or(s.Scheduler.sound(), s.soundSprints())
 }
 
 func (s *State) soundSprints() error {

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/pause"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/access"
 	"headroom/scheduler/leader"
 )
 
@@ -24,6 +26,8 @@ const (
 	// deflateWait bounds the attempts to commit a drop ratio. A job must not wait for the coordinators for ever:
 	// without a commit all of its tasks run.
 	deflateWait = 30 * time.Second
+	// notesMax bounds the lines for the audit log that wait for a leader.
+	notesMax = 256
 )
 
 // committer commits decisions of the loop at the coordinators, one after the other: ends of jobs, drop ratios and
@@ -41,12 +45,15 @@ type committer struct {
 	runs chan runCommit
 	// scaled are jobs with a new scaling curve.
 	scaled chan *headroomv1.Job
+	// noted are lines for the audit log.
+	noted chan *headroomv1.RecordActionRequest
 }
 
 func newCommitter(id identity, l *leader.Client, b inbox, logger *slog.Logger) *committer {
 	return &committer{
 		"scheduler/" + id.ID, l, b, logger,
 		make(chan dispatch.EndJob, dispatch.EndedMax), make(chan dispatch.Deflate, jobsMax), make(chan *headroomv1.Job, jobsMax), make(chan runCommit, 4*jobsMax), make(chan *headroomv1.Job, jobsMax),
+		make(chan *headroomv1.RecordActionRequest, notesMax),
 	}
 }
 
@@ -87,6 +94,37 @@ func (c *committer) commitAdmission(ctx context.Context, j *headroomv1.Job) {
 	if err != nil {
 		c.logger.Warn("coordinators refused the admission of a job", slog.String("job", j.GetId()), slog.Any("error", err))
 	}
+}
+
+// note queues a line for the audit log. Without room the scheduler's own log has it alone.
+func (c *committer) note(r *headroomv1.RecordActionRequest) {
+	select {
+	case c.noted <- r:
+	default:
+		c.logger.Warn("action not recorded in the audit log", slog.String("action", r.GetAction().String()), slog.String("actor", r.GetChange().GetActor()))
+	}
+}
+
+func (c *committer) noteRefused(who access.Caller, action string) {
+	c.note(&headroomv1.RecordActionRequest{
+		Action: headroomv1.SchedulerAction_SCHEDULER_ACTION_REFUSED, Detail: action,
+		Change: &headroomv1.Change{Actor: who.Name, OnBehalfOf: who.Name, Reason: "permission denied", RequestId: "refused-" + rand.Text()},
+	})
+}
+
+// notes commits lines of the audit log until ctx ends.
+func (c *committer) notes(ctx context.Context) error {
+	return each(ctx, c.noted, func(ctx context.Context, r *headroomv1.RecordActionRequest) {
+		err := insist(ctx, func() error {
+			try, cancel := context.WithTimeout(ctx, finishWait)
+			defer cancel()
+			_, err := leader.Ask(try, c.leader, "record an action", headroomv1connect.JobServiceClient.RecordAction, r)
+			return err
+		})
+		if err != nil {
+			c.logger.Warn("coordinators refused a line of the audit log", slog.Any("error", err))
+		}
+	})
 }
 
 // each calls do for all that arrives, one after the other, until ctx ends.

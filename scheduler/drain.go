@@ -156,6 +156,11 @@ func (s *service) Drain(ctx context.Context, req *connect.Request[headroomv1.Dra
 	if !req.Msg.GetLook() {
 		c := req.Msg.GetChange()
 		s.logger.Info("drain", slog.Bool("off", req.Msg.GetOff()), slog.String("actor", c.GetActor()), slog.String("reason", c.GetReason()))
+		action := headroomv1.SchedulerAction_SCHEDULER_ACTION_DRAIN
+		if req.Msg.GetOff() {
+			action = headroomv1.SchedulerAction_SCHEDULER_ACTION_RESUME
+		}
+		s.commits.note(&headroomv1.RecordActionRequest{Action: action, Change: c})
 	}
 	return connect.NewResponse(answer.DrainResponse), nil
 }

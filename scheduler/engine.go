@@ -68,6 +68,25 @@ func openEngines(s *Server, keeper *secure.Keeper) (*engines, error) {
 	return e, nil
 }
 
+// close closes the ports and connections of engines that do not run; s may be nil.
+func (s *Server) close() {
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	e := s.engines
+	if e.yarn != nil {
+		e.yarn.Close()
+	}
+	if e.spark != nil {
+		_ = e.spark.Run(ctx) // it ends at once
+	}
+	if e.masters != nil {
+		_ = e.masters.Run(ctx)
+	}
+}
+
 // parts returns the functions of the engines that run concurrently with the loop.
 func (e *engines) parts() (parts []func(context.Context) error) {
 	if e.yarn != nil {

@@ -27,12 +27,7 @@ type event interface {
 
 // errNotReady refuses requests until the jobs are known.
 func errNotReady() error {
-	e := &cli.Error{
-		Code: "starting", Exit: cli.ExitUnreachable,
-		Message: "the scheduler has not yet read its jobs from the coordinators",
-		Hint:    "nothing was changed; check that the coordinators have a leader and that coordinators in scheduler.yaml is right",
-	}
-	return refusal(e, "")
+	return rpc.Standby("", "")
 }
 
 // helloEvent is a worker whose stream opened.

@@ -25,6 +25,9 @@ type identity struct {
 	Run uint16 `json:"run"`
 }
 
+// lockFile is locked by the process that uses the folder.
+const lockFile = "lock"
+
 // claim locks the folder for this process and counts the start. The lock lasts until release is called or the process
 // ends.
 func claim(dir string) (id identity, release func() error, err error) {
@@ -34,7 +37,7 @@ func claim(dir string) (id identity, release func() error, err error) {
 			Message: fmt.Sprintf("cannot create dir: %v", err), Hint: "dir must be a folder that this user can write to",
 		}
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return id, nil, fmt.Errorf("scheduler: lock %s: %w", dir, err)
 	}

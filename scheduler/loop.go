@@ -149,6 +149,9 @@ func (l *loop) run(ctx context.Context) error {
 
 // step carries out decisions until there are none left.
 func (l *loop) step(ctx context.Context) {
+	if !l.lease.held() {
+		return
+	}
 	l.attend(time.Now())
 	l.measure(time.Now())
 	l.probe(time.Now())
@@ -161,6 +164,9 @@ func (l *loop) step(ctx context.Context) {
 			return
 		}
 		for _, a := range actions {
+			if !l.lease.held() {
+				return // for ever: the next active scheduler decides anew
+			}
 			l.carryOut(ctx, now, a)
 		}
 	}

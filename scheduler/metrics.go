@@ -27,6 +27,7 @@ const (
 
 // The metrics.
 const (
+	active     = "headroom_scheduler_active"
 	turnedOut  = "headroom_connections_turned_out_total"
 	admissions = "headroom_scheduler_admissions_total"
 	wasted     = "headroom_scheduler_wasted_seconds_total"
@@ -37,6 +38,7 @@ const (
 
 func metricsTable() scrape.Table {
 	return scrape.Table{
+		scrape.Gauge(active, "1 if this scheduler is the active one, 0 on standby."),
 		scrape.Counter(turnedOut,
 			"Number of connections closed before they authenticated, because of a failed handshake or too many at once; absent for ports without TLS.",
 			scrape.Of("port", "")),
@@ -103,11 +105,29 @@ func (c counts) grouped(p scrape.Points) {
 	}
 }
 
+// current collects what the acting server counts, or only that this scheduler is on standby.
+type current struct {
+	*process
+	ctx context.Context //nolint:containedctx // of the metrics server: a collector is given none
+	scrape.Descs
+}
+
+// Collect implements prometheus.Collector.
+func (c current) Collect(ch chan<- prometheus.Metric) {
+	s, p := c.acting.Load(), c.Points(ch)
+	if s == nil {
+		p.Add(active, 0)
+		return
+	}
+	p.Add(active, 1)
+	counts{s.ports, s.tally, func() []*headroomv1.DispatchGroup { return s.groups(c.ctx) }, c.Descs}.Collect(ch)
+}
+
 // serveMetrics serves Prometheus until ctx ends.
-func (s *Server) serveMetrics(ctx context.Context) error {
-	l, err := scrape.Listen(s.cfg.Metrics.Listen, "scheduler.yaml")
+func (p *process) serveMetrics(ctx context.Context) error {
+	l, err := scrape.Listen(p.cfg.Metrics.Listen, "scheduler.yaml")
 	if err != nil {
 		return err
 	}
-	return scrape.Serve(ctx, l, scrape.Handler(scrape.Gatherer(counts{s.ports, s.tally, func() []*headroomv1.DispatchGroup { return s.groups(ctx) }, metricsTable().Descs()}), s.logger))
+	return scrape.Serve(ctx, l, scrape.Handler(scrape.Gatherer(current{p, ctx, metricsTable().Descs()}), p.logger))
 }

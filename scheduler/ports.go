@@ -7,12 +7,14 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/scheduler/access"
 )
 
 // edge is the scheduler's side of every connection.
@@ -22,6 +24,10 @@ type edge struct {
 	peers rpc.Peers
 	// keeper is the scheduler's certificate; nil without TLS.
 	keeper *secure.Keeper
+	// guard decides who may call which method.
+	guard *access.Guard
+	// denials are the denied certificates; nil without TLS.
+	denials *access.Denied
 }
 
 // openEdge opens what the scheduler serves on, with client certificates on l unless TLS is off. After an error l is
@@ -30,7 +36,7 @@ func openEdge(cfg Config, l net.Listener, logger *slog.Logger) (edge, error) {
 	if err := cfg.checkAccess(); err != nil {
 		return edge{}, err
 	}
-	e := edge{peers: rpc.PlainPeers()}
+	e := edge{peers: rpc.PlainPeers(), guard: newGuard(cfg, logger)}
 	if !cfg.TLS.Off() {
 		k, err := cfg.certificate().Start(logger)
 		if err != nil {
@@ -38,6 +44,13 @@ func openEdge(cfg Config, l net.Listener, logger *slog.Logger) (edge, error) {
 		}
 		l = rpc.SecureListener(l, k)
 		e.peers, e.keeper = rpc.SecurePeers(k, secure.Server), k
+		e.denials = &access.Denied{
+			File: filepath.Join(cfg.Dir, access.DeniedFile), Coordinators: cfg.Coordinators, Peers: e.peers, Keeper: k, Guard: e.guard, Logger: logger,
+		}
+		if err := e.denials.Load(); err != nil {
+			e.peers.Close()
+			return edge{}, err
+		}
 	}
 	e.ports = []net.Listener{l}
 	if cfg.Socket != "" {

@@ -21,6 +21,14 @@ const (
 	proofSize = 16
 )
 
+// withKey returns the prover of the active scheduler: the key in the log, or this folder's own if there is none yet.
+func (p prover) withKey(key []byte) prover {
+	if len(key) == len(p.key) {
+		return prover{key}
+	}
+	return p
+}
+
 // prover creates the proof of an attempt: a message authentication code over the node and the attempt, which only the
 // worker that was given the attempt knows. It needs no memory, so attempts of an earlier scheduler process on the same
 // folder are recognised.

@@ -10,6 +10,9 @@ import (
 // refusal returns err for the scheduler's own callers, with the same two lines and exit code.
 func refusal(err error, doing string) error {
 	e := rpc.AsCLI(err, doing, "the coordinators")
+	if e.Code == "not-active" { // it was replaced and has not noticed yet: nothing was carried out
+		return rpc.Standby("", "")
+	}
 	return rpc.Refuse(codeFor(e.Exit), e.Code, e.Exit, e.Error(), e.Hint)
 }
 

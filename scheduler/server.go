@@ -3,7 +3,6 @@ package scheduler
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -33,7 +32,8 @@ const (
 	restartHold = 2 * time.Second
 )
 
-// Server is a running scheduler. One goroutine, the loop, owns all jobs and workers; everything else sends it events.
+// Server is a scheduler that acts, for one tenure. One goroutine, the loop, owns all jobs and workers; everything else
+// sends it events.
 type Server struct {
 	cfg    Config
 	id     identity
@@ -48,8 +48,8 @@ type Server struct {
 	scaling *scaling.Learner
 	// guard decides who may call which method.
 	guard *access.Guard
-	// denials are the denied certificates; nil without TLS.
-	denials  *access.Denied
+	// lease is the tenure that it acts in.
+	lease    *tenure
 	director *director
 	commits  *committer
 	engines  *engines
@@ -67,26 +67,6 @@ type Server struct {
 	ports map[string]net.Listener
 }
 
-// Run serves on l until ctx ends. It returns nil after a regular stop; jobs resume when a scheduler is started again on
-// the same folder or a new one.
-func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) error {
-	id, release, err := claim(cfg.Dir)
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	own, err := openEdge(cfg, l, logger)
-	if err != nil {
-		return errors.Join(err, release(), l.Close())
-	}
-	defer own.peers.Close()
-	s, err := newServer(cfg, id, l.Addr().String(), own, logger)
-	if err != nil {
-		return errors.Join(err, release(), closeAll(own.ports))
-	}
-	logger.Info("scheduler started", slog.String("id", id.ID), slog.Any("run", id.Run), slog.String("address", s.director.address))
-	return errors.Join(s.serve(ctx, own.ports), release())
-}
-
 func newServer(cfg Config, id identity, address string, own edge, logger *slog.Logger) (*Server, error) {
 	queue, err := buffers.New(cfg.settings())
 	if err == nil {
@@ -96,7 +76,7 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, id: id, logger: logger, guard: newGuard(cfg, logger), leader: leader.New(cfg.Coordinators, own.peers),
+		cfg: cfg, id: id, logger: logger, guard: own.guard, leader: leader.New(cfg.Coordinators, own.peers), lease: &tenure{},
 		inbox: make(inbox, eventsMax), queue: queue, profiles: profiles.Open(cfg.Profiles, logger), scaling: openScaling(cfg, logger),
 		tally: newTally(), ports: map[string]net.Listener{portRPC: own.ports[0]},
 	}
@@ -111,14 +91,7 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	if s.prover, err = openProver(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if own.keeper != nil {
-		s.denials = &access.Denied{
-			File: filepath.Join(cfg.Dir, access.DeniedFile), Coordinators: cfg.Coordinators, Peers: own.peers, Keeper: own.keeper, Guard: s.guard, Logger: logger,
-		}
-		if err := s.denials.Load(); err != nil {
-			return nil, err
-		}
-	}
+	s.guard.Refused = s.commits.noteRefused
 	s.restorer = &restorer{
 		leader: s.leader, inbox: s.inbox, engines: s.engines, folders: s.folders, operations: s.operations, logger: logger,
 		programs: ownFolder(), find: newFinder(cfg), wanted: make(chan struct{}, 1),
@@ -153,10 +126,19 @@ func newGuard(cfg Config, logger *slog.Logger) *access.Guard {
 	return access.New(cfg.Dev && cfg.TLS.Off(), cfg.SocketGroup, logger)
 }
 
-// serve runs the parts until one of them ends.
-func (s *Server) serve(parent context.Context, ports []net.Listener) error {
-	ctx, cancel := context.WithCancel(parent)
-	defer cancel()
+// begin begins the tenure of a lease.
+func (s *Server) begin(l *tenure) {
+	s.lease, s.prover = l, s.prover.withKey(l.key)
+	s.leader.Under(l.Epoch)
+	if epoch := l.Epoch(); epoch != 0 {
+		s.id.Run = uint16(epoch) // attempts of different tenures have different numbers, on whatever machine
+	}
+}
+
+// act runs the parts until ctx ends or one of them does. What it answers goes through gw.
+func (s *Server) act(parent context.Context, gw *gateway, keep func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
 	mux := http.NewServeMux()
 	options := append(rpc.HandlerOptions(), connect.WithInterceptors(s.guard))
 	mux.Handle(headroomv1connect.NewSchedulerServiceHandler(&service{s}, options...))
@@ -164,20 +146,11 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	loop := newLoop(s)
 	var g run.Group
 	parts := []func(context.Context) error{
-		loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions, s.commits.scalings,
-		loop.samples.run, s.operations.run,
+		keep, loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions, s.commits.scalings,
+		s.commits.notes, loop.samples.run, func(ctx context.Context) error { return gw.serve(ctx, s.lease, mux) }, s.operations.run,
 	}
 	for range recorders {
 		parts = append(parts, s.commits.commitRuns)
-	}
-	for _, l := range ports {
-		parts = append(parts, func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) })
-	}
-	if s.denials != nil {
-		parts = append(parts, s.denials.Watch)
-	}
-	if s.cfg.Metrics.Listen != "" {
-		parts = append(parts, s.serveMetrics)
 	}
 	if s.profiles != nil {
 		parts = append(parts, s.profiles.Run)
@@ -190,7 +163,7 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	}
 	parts = append(parts, s.engines.parts()...)
 	for _, part := range parts {
-		g.Add(func() error { return part(ctx) }, func(error) { cancel() })
+		g.Add(func() error { return part(ctx) }, func(err error) { cancel(err) })
 	}
 	if err := g.Run(); err != nil && parent.Err() == nil {
 		return err

@@ -40,6 +40,20 @@ type Caller struct {
 	scheduler bool
 }
 
+// Actor returns the caller as the audit log has it. A scheduler proves its users itself and names them, and so does another
+// server: both are recorded.
+func (c Caller) Actor(user string) string {
+	switch {
+	case c.Server && user != "":
+		return user + " via " + c.Name
+	case !c.scheduler || c.Name == "":
+		return c.Name
+	case user != "":
+		return user + " via scheduler/" + c.Name
+	}
+	return "scheduler/" + c.Name
+}
+
 // key identifies the caller for the limits.
 func (c Caller) key() string { return string(c.Role) + "/" + c.Name }
 
@@ -64,7 +78,11 @@ type Guard struct {
 	// Member reports whether a server is a member; nil: every server with a certificate is.
 	Member func(id string) bool
 
+	// Refused is told of changes that proven callers may not make, once an hour for each caller and procedure; nil for nobody.
+	Refused func(ctx context.Context, who Caller, action string)
+
 	refusals rpc.Refusals // that are logged
+	audited  rpc.Refusals // that Refused is told of
 
 	paces rpc.Paces
 
@@ -97,6 +115,8 @@ func Needs(procedure string) ledger.Role {
 		return ledger.RoleObserver // servers call each other; it contains less than a list
 	case service == headroomv1connect.NodeServiceName:
 		return ledger.RoleNode
+	case procedure == headroomv1connect.JobServiceHoldSchedulerProcedure:
+		return ledger.RoleAdmin // beside the scheduler: it answers the key of task attempts
 	case service == headroomv1connect.JobServiceName && verb != "ListJobs" && verb != "ExplainJob":
 		return ledger.RoleOperator
 	case strings.HasPrefix(verb, "List"), strings.HasPrefix(verb, "Get"), strings.HasPrefix(verb, "Explain"), strings.HasPrefix(verb, "Await"):
@@ -131,6 +151,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string, header interface{ G
 	case who.Role == secure.Master && procedure == headroomv1connect.ClusterServiceListNodesProcedure: // the caps of its group
 	case who.Server && (need == ledger.RoleObserver || need == ledger.RoleOperator || procedure == headroomv1connect.MemberServiceLastWordsProcedure):
 	case !who.Role.May(need) && !(need == ledger.RoleNode && who.Role == ledger.RoleAdmin):
+		g.audit(ctx, who, procedure)
 		return ctx, g.refused(procedure, Denied(who, action(procedure), need))
 	}
 	// Without TLS nodes have no names: a thousand that reconnect after a change of
@@ -272,6 +293,13 @@ func (g *Guard) bearer(text string) (Caller, error) {
 			"coordinator token list lists the tokens; an administrator can create a new one")
 	}
 	return Caller{Role: t.Role, Name: t.Name}, nil
+}
+
+// audit reports an attempt. The audit log is short: only some are reported, whatever a caller tries.
+func (g *Guard) audit(ctx context.Context, who Caller, procedure string) {
+	if g.Refused != nil && who.Name != "" && Needs(procedure) != ledger.RoleObserver && g.audited.Fresh(who.key()+procedure, g.now()) {
+		g.Refused(ctx, who, action(procedure))
+	}
 }
 
 func (g *Guard) refused(procedure string, err error) error {

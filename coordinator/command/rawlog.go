@@ -14,6 +14,7 @@ import (
 	"headroom/consensus"
 	"headroom/coordinator"
 	"headroom/internal/cli"
+	"headroom/ledger"
 )
 
 // errEnough ends reading a log.
@@ -86,7 +87,7 @@ func printLog(cmd *cobra.Command, o *operator, cfg coordinator.Config, entries [
 			item.At = &at
 		}
 		if json.Valid(e.Data) {
-			item.Command = e.Data
+			item.Command = ledger.Redacted(e.Data)
 		}
 		items = append(items, item)
 		rows = append(rows, []string{

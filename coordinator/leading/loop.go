@@ -403,6 +403,29 @@ func (l *Loop) Ask(ctx context.Context, f func(*Known)) error {
 	return err
 }
 
+// RenewScheduler takes in a renewal of the scheduler's lease. Once this server has proven that it
+// leads, it reports whether the process holds the lease, and the lease.
+func (l *Loop) RenewScheduler(ctx context.Context, process string) (bool, ledger.Scheduler, error) {
+	var held bool
+	var x ledger.Scheduler
+	err := l.post(ctx, func() {
+		l.machine.View(func(s *ledger.State) { l.lead.RenewScheduler(s, l.moment(), process) })
+	})
+	if err == nil {
+		err = l.Ask(ctx, func(*Known) {
+			l.machine.View(func(s *ledger.State) {
+				if held = l.lead.HoldsScheduler(s, process); s.Scheduler != nil {
+					x = *s.Scheduler
+				}
+			})
+		})
+	}
+	if err != nil {
+		return false, ledger.Scheduler{}, err
+	}
+	return held, x, nil
+}
+
 // Look runs f on the loop's goroutine and waits until it has run: for what may be out of date.
 func (l *Loop) Look(ctx context.Context, f func(*Known)) error {
 	done := make(chan struct{})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"strconv"
 	"syscall"
 
 	"connectrpc.com/connect"
@@ -37,6 +39,40 @@ func NotLeader(id, address string) *connect.Error {
 		e.AddDetail(d)
 	}
 	return e
+}
+
+// Standby returns the error of a scheduler that is not the active one. name and address are those
+// of the active one; both are empty while it is unknown. LeaderOf returns the address.
+func Standby(name, address string) *connect.Error {
+	message, hint := "this scheduler is on standby; the active one is "+name+" at "+address, "use --addr "+address
+	if address == "" {
+		message = "no scheduler is active yet; this one has not yet read its jobs from the coordinators"
+		hint = "nothing was changed; check that the coordinators have a leader and that coordinators in scheduler.yaml is right"
+	}
+	e := Refuse(connect.CodeUnavailable, "standby", cli.ExitUnreachable, message, hint)
+	if d, err := connect.NewErrorDetail(&headroomv1.NotLeader{LeaderId: name, LeaderAddress: address}); err == nil {
+		e.AddDetail(d)
+	}
+	return e
+}
+
+// schedulerEpoch is the header of the epoch of the scheduler's lease: of who asks, or who answers.
+const schedulerEpoch = "Headroom-Scheduler-Epoch"
+
+// SetSchedulerEpoch puts the epoch of the scheduler's lease into a header; 0 is none.
+func SetSchedulerEpoch(h http.Header, epoch uint64) {
+	if epoch != 0 {
+		h.Set(schedulerEpoch, strconv.FormatUint(epoch, 10))
+	}
+}
+
+// SchedulerEpoch returns the epoch of the scheduler's lease in a header; 0 for none.
+func SchedulerEpoch(h http.Header) uint64 {
+	epoch, err := strconv.ParseUint(h.Get(schedulerEpoch), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return epoch
 }
 
 // noLeaderHint is the way out while there is no leader.

@@ -26,13 +26,27 @@ type Refusals struct {
 func (r *Refusals) News(err error, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at, known := r.logged[err.Error()]
-	if known && now.Sub(at) < refusalAgain || now.Sub(r.last) < refusalEvery {
+	if now.Sub(r.last) < refusalEvery || !r.fresh(err.Error(), now) {
+		return false
+	}
+	r.last = now
+	return true
+}
+
+// Fresh reports whether a kind of refusal should be recorded: once an hour, however many others there are.
+func (r *Refusals) Fresh(kind string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fresh(kind, now)
+}
+
+func (r *Refusals) fresh(kind string, now time.Time) bool {
+	if at, known := r.logged[kind]; known && now.Sub(at) < refusalAgain {
 		return false
 	}
 	if len(r.logged) >= refusalsMost || r.logged == nil {
 		r.logged = map[string]time.Time{}
 	}
-	r.last, r.logged[err.Error()] = now, now
+	r.logged[kind] = now
 	return true
 }

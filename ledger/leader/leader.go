@@ -74,6 +74,7 @@ type Leader struct {
 	caps       map[string]units.Power
 	waits      confirmations
 	clock      clock
+	scheduler  schedulerWatch
 	reads      []*Request // asked before a proof was asked for
 	proving    []*Request // whose proof is under way
 }
@@ -88,6 +89,7 @@ type flight struct {
 func New(c Config, now Moment) *Leader {
 	return &Leader{
 		cfg: c, table: ledger.NewTable(c.Timing, now.Mono), ticked: now.Mono, rested: now.Mono, first: true, caps: map[string]units.Power{},
+		scheduler: schedulerWatch{heard: now.Mono},
 	}
 }
 
@@ -239,6 +241,7 @@ func (l *Leader) Committed(s *ledger.State, now Moment, res ledger.Result, err e
 		return nil
 	}
 	l.flight = nil
+	l.noteScheduler(now, f.command, err)
 	if errors.Is(err, ledger.ErrEpoch) || err == nil && f.command.Reincarnate != nil {
 		return l.end(f, overError(f.command, err))
 	}

@@ -104,8 +104,12 @@ type Guard struct {
 	logger  *slog.Logger
 	now     func() time.Time
 
+	// Refused is told what proven callers tried and may not do, once an hour for each caller and method; nil for nobody.
+	Refused func(who Caller, action string)
+
 	refusals rpc.Refusals // that are logged
 	paces    rpc.Paces
+	audited  rpc.Refusals // that Refused is told of
 
 	mu     sync.Mutex
 	asking map[chan<- struct{}]bool
@@ -163,6 +167,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, e
 	}
 	if err == nil && who.Proven() && !slices.Contains(Needs(procedure), who.Role) {
 		err = notPermitted(who, procedure)
+		g.Audit(who, verbOf(procedure), verbOf(procedure))
 	}
 	if err != nil {
 		g.logRefusal(procedure, err)
@@ -204,9 +209,19 @@ func (g *Guard) begin(ctx context.Context) (done func(), err error) {
 	}, nil
 }
 
+// Audit reports an action that a proven caller may not carry out.
+func (g *Guard) Audit(who Caller, verb, action string) {
+	if g.Refused != nil && who.Proven() && g.audited.Fresh(who.Name+" "+verb, g.now()) {
+		g.Refused(who, action)
+	}
+}
+
+func verbOf(procedure string) string {
+	return strings.ToLower(procedure[strings.LastIndex(procedure, "/")+1:])
+}
+
 func notPermitted(who Caller, procedure string) error {
-	verb := strings.ToLower(procedure[strings.LastIndex(procedure, "/")+1:])
-	need := Needs(procedure)
+	verb, need := verbOf(procedure), Needs(procedure)
 	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
 		fmt.Sprintf("permission denied: %s needs role %s; %s has role %s", verb, strings.Join(need, " or "), who.Name, who.Role),
 		"coordinator tls cert create "+need[0]+"/NAME makes a certificate for it")

@@ -38,8 +38,8 @@ func TestPortAsksForCertificates(t *testing.T) {
 	t.Parallel()
 	c, certs := newCluster(t, 1), testkit.NewCertificates(t)
 	own := certs.Files(secure.Scheduler, "s1")
-	c.write("scheduler.yaml", fmt.Sprintf("listen: %s\ndir: %s\ncoordinators: [\"127.0.0.1:1\"]\nclasses: [high]\ntls: {ca: %s, cert: %s, key: %s}\n",
-		c.address, filepath.Join(c.dir, "state"), own.CA, own.Cert, own.Key))
+	c.write("scheduler.yaml", fmt.Sprintf("listen: %s\ndir: %s\ncoordinators: [%s]\nclasses: [high]\ntls: {ca: %s, cert: %s, key: %s}\n",
+		c.address, filepath.Join(c.dir, "state"), startSecure(t, certs), own.CA, own.Cert, own.Key))
 	c.serveHere()
 	drain := []string{"drain", "--reason", "test"}
 	stranger := testkit.NewCertificates(t).Files(secure.Admin, "zoe")

@@ -40,6 +40,8 @@ const (
 	// callWait bounds one command; longer than the scheduler's own bounds, so that
 	// its answer arrives.
 	callWait = 15 * time.Second
+	// takeoverWait is how long a command waits until a standby is active.
+	takeoverWait = 10 * time.Second
 	// completionWait bounds how long a shell waits for completions.
 	completionWait = 500 * time.Millisecond
 )
@@ -55,7 +57,7 @@ func New() *cobra.Command {
 		Example: "  scheduler submit words.yaml\n  scheduler job list\n  scheduler job cancel words-7f3a90c1 --reason \"wrong input\"",
 		Args:    cobra.NoArgs,
 	}
-	root.AddCommand(runCommand(), workerCommand(), masterCommand(), submitCommand("scheduler submit"), jobCommand(), hidden(listCommand("scheduler list")), hidden(showCommand("scheduler show")), hidden(cancelCommand("scheduler cancel")), drainCommand(), hookCommand(), driveCommand(), runTasksCommand(), startDriverCommand(), runDriverCommand(), lookUpCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), cli.VersionCommand("scheduler"))
+	root.AddCommand(runCommand(), workerCommand(), masterCommand(), submitCommand("scheduler submit"), jobCommand(), hidden(listCommand("scheduler list")), hidden(showCommand("scheduler show")), hidden(cancelCommand("scheduler cancel")), statusCommand(), drainCommand(), hookCommand(), driveCommand(), runTasksCommand(), startDriverCommand(), runDriverCommand(), lookUpCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), cli.VersionCommand("scheduler"))
 	return root
 }
 
@@ -70,7 +72,7 @@ func (t *target) flags(cmd *cobra.Command) {
 	if addr == "" {
 		addr = addrDefault
 	}
-	cmd.Flags().StringVar(&t.addr, "addr", addr, "address of the scheduler, host:port ("+addrEnv+")")
+	cmd.Flags().StringVar(&t.addr, "addr", addr, "addresses of the schedulers, host:port, comma-separated; the active one is found ("+addrEnv+")")
 	cmd.Flags().StringVar(&t.socket, "socket", os.Getenv(socketEnv), "unix socket of the scheduler on this machine, instead of --addr ("+socketEnv+")")
 	certFlags(cmd, &t.files)
 }
@@ -103,8 +105,14 @@ func startCertificate(files secure.Files, of secure.Identity, logger *slog.Logge
 // peers returns the connection to the scheduler: through its socket or with a certificate
 // where one is given, otherwise in plain text on loopback only.
 func (t *target) peers() (rpc.Peers, error) {
-	if err := cli.HasPort("--addr", t.addr, "7410"); err != nil && t.socket == "" {
-		return rpc.Peers{}, err
+	open := ""
+	for _, addr := range t.addrs() {
+		if err := cli.HasPort("--addr", addr, "7410"); err != nil && t.socket == "" {
+			return rpc.Peers{}, err
+		}
+		if !secure.Loopback(addr) {
+			open = addr
+		}
 	}
 	switch {
 	case t.socket != "":
@@ -115,8 +123,8 @@ func (t *target) peers() (rpc.Peers, error) {
 			return rpc.Peers{}, err
 		}
 		return rpc.SecurePeers(k, secure.Scheduler), nil
-	case !secure.Loopback(t.addr):
-		e := cli.Usage("%s is not a loopback address and needs a client certificate", t.addr)
+	case open != "":
+		e := cli.Usage("%s is not a loopback address and needs a client certificate", open)
 		e.Hint = "use --ca, --cert and --key; coordinator tls cert create submitter/NAME creates a certificate"
 		return rpc.Peers{}, e
 	}
@@ -132,28 +140,48 @@ func ask[Q, A any](parent context.Context, t *target, doing string, method func(
 	defer peers.Close()
 	ctx, cancel := context.WithTimeout(parent, callWait)
 	defer cancel()
-	client := headroomv1connect.NewSchedulerServiceClient(peers.HTTP(), peers.URL(t.addr), peers.Options()...)
 	var resp *connect.Response[A]
-	err = rpc.Opened(func() error {
-		var err error
-		resp, err = method(client, ctx, connect.NewRequest(q))
-		return err
+	at, err := t.search(peers).ToLeader(ctx, func(addr string) error {
+		client := headroomv1connect.NewSchedulerServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...)
+		return rpc.Opened(func() error {
+			var err error
+			resp, err = method(client, ctx, connect.NewRequest(q))
+			return err
+		})
 	})
 	if err != nil {
-		return nil, t.failed(doing, err)
+		return nil, t.failed(doing, at, err)
 	}
 	return resp.Msg, nil
 }
 
-// failed returns the error of a call with its hint.
-func (t *target) failed(doing string, err error) error {
+// addrs are the schedulers' addresses.
+func (t *target) addrs() []string { return strings.Split(t.addr, ",") }
+
+// search looks for the active scheduler. Of several a standby takes over within takeoverWait.
+func (t *target) search(peers rpc.Peers) rpc.Search {
+	addrs := t.addrs()
+	if len(addrs) == 1 || t.socket != "" {
+		return rpc.Search{Addrs: addrs[:1]}
+	}
+	return rpc.Search{Addrs: addrs, Patience: takeoverWait, Refused: rpc.RefusedWait, Probe: peers.Probe}
+}
+
+// failed returns the error of a call to an address with its hint.
+func (t *target) failed(doing, addr string, err error) error {
+	if none, ok := errors.AsType[*rpc.NoLeaderError](err); ok {
+		return &cli.Error{
+			Code: "unreachable", Exit: cli.ExitUnreachable, Err: err, Message: fmt.Sprintf("%s: no scheduler is active: %s", doing, strings.ReplaceAll(none.Error(), "not leader", "on standby")),
+			Hint: "scheduler status shows each of them; a standby takes over within 10 s",
+		}
+	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" { // an alert of TLS: nothing was carried out
 		return &cli.Error{
 			Code: "denied", Exit: cli.ExitDenied, Err: err, Message: fmt.Sprintf("%s: the scheduler refused the certificate: %v", doing, op.Err),
 			Hint: "coordinator tls inspect shows the expiry and the CA of a certificate; coordinator tls denied lists denied certificates",
 		}
 	}
-	e := rpc.AsCLI(err, doing, t.addr)
+	e := rpc.AsCLI(err, doing, addr)
 	if clear := t.socket == "" && t.files.Cert == "" && t.files.Key == ""; clear && e.Exit == cli.ExitUnknown {
 		e.Hint = "if the scheduler requires TLS, use --ca, --cert and --key; " + e.Hint
 	}

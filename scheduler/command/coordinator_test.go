@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/internal/testkit"
 )
 
@@ -55,6 +57,18 @@ type server struct {
 
 func startCoordinators(t *testing.T, n int) *coordinators {
 	t.Helper()
+	return startBehind(t, n, func(l net.Listener) net.Listener { return l })
+}
+
+// startSecure is a coordinator with a certificate; it returns its address.
+func startSecure(t *testing.T, certs testkit.Certificates) string {
+	t.Helper()
+	k := testkit.Need(secure.Open(certs.Files(secure.Server, "c1")))(t)
+	return startBehind(t, 1, func(l net.Listener) net.Listener { return rpc.SecureListener(l, k) }).addresses[0]
+}
+
+func startBehind(t *testing.T, n int, behind func(net.Listener) net.Listener) *coordinators {
+	t.Helper()
 	c := &coordinators{
 		jobs: make(map[string]*headroomv1.Job), requests: make(map[string]uint64), finishes: make(map[string]int),
 		engines:  make(map[string]*headroomv1.EngineReport),
@@ -69,7 +83,7 @@ func startCoordinators(t *testing.T, n int) *coordinators {
 		mux := http.NewServeMux()
 		mux.Handle(headroomv1connect.NewJobServiceHandler(&server{coordinators: c, index: i}))
 		running.Go(func() {
-			if err := rpc.Serve(ctx, l, mux); err != nil {
+			if err := rpc.Serve(ctx, behind(l), mux); err != nil {
 				t.Errorf("coordinator %d: %v", i, err)
 			}
 		})
@@ -307,4 +321,9 @@ func (c *coordinators) count() int {
 func (s *server) ExplainJob(_ context.Context, r *connect.Request[headroomv1.ExplainJobRequest]) (*connect.Response[headroomv1.ExplainJobResponse], error) {
 	move := &headroomv1.JobMove{Kind: headroomv1.MoveKind_MOVE_KIND_CAP, Reason: "bears its cap", Candidates: []*headroomv1.Candidate{{Kind: headroomv1.MoveKind_MOVE_KIND_COPY, Why: "no straggler"}}}
 	return connect.NewResponse(&headroomv1.ExplainJobResponse{Job: &headroomv1.Job{Id: r.Msg.GetId(), Outlook: &headroomv1.JobOutlook{Move: move}}}), nil
+}
+
+// RecordAction takes a line for the audit log.
+func (s *server) RecordAction(context.Context, *connect.Request[headroomv1.RecordActionRequest]) (*connect.Response[headroomv1.RecordActionResponse], error) {
+	return connect.NewResponse(&headroomv1.RecordActionResponse{Revision: 1}), nil
 }

@@ -43,10 +43,12 @@ func (p hookPort) ask(scheme, path, token string) (int, error) {
 func TestHooksOfJobs(t *testing.T) {
 	t.Parallel()
 	c, hooks := yarnCluster(t)
-	own := testkit.NewCertificates(t).Files(secure.Scheduler, "s1")
+	certs := testkit.NewCertificates(t)
+	own := certs.Files(secure.Scheduler, "s1")
 	key, token := c.write("hooks.key", strings.Repeat("key", 20)+"\n"), c.write("hooks.token", strings.Repeat("hook", 8)+"\n")
 	path := filepath.Join(c.dir, "scheduler.yaml")
-	text := strings.Replace(string(testkit.Need(os.ReadFile(path))(t)), "dev: true\n", fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}\n", own.CA, own.Cert, own.Key), 1)
+	text := strings.Replace(string(testkit.Need(os.ReadFile(path))(t)), c.coords.addresses[0], startSecure(t, certs), 1)
+	text = strings.Replace(text, "dev: true\n", fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}\n", own.CA, own.Cert, own.Key), 1)
 	with := func(keys string) {
 		c.write("scheduler.yaml", strings.Replace(text, "  poll: 200ms\n", "  poll: 200ms\n"+keys, 1))
 	}
@@ -109,7 +111,8 @@ func TestHooksAskForAToken(t *testing.T) {
 	own, token := certs.Files(secure.Scheduler, "s1"), strings.Repeat("hook", 8)
 	file := c.write("hooks.token", token+"\n")
 	data := testkit.Need(os.ReadFile(filepath.Join(c.dir, "scheduler.yaml")))(t)
-	text := strings.Replace(string(data), "dev: true\n", fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}\n", own.CA, own.Cert, own.Key), 1)
+	text := strings.Replace(string(data), c.coords.addresses[0], startSecure(t, certs), 1)
+	text = strings.Replace(text, "dev: true\n", fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}\n", own.CA, own.Cert, own.Key), 1)
 	c.write("scheduler.yaml", text)
 	if _, err := scheduler.LoadConfig(filepath.Join(c.dir, "scheduler.yaml")); err == nil || !strings.Contains(err.Error(), "yarn.hooks_token_file is missing") {
 		t.Errorf("hooks without a token: %v", err)

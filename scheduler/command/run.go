@@ -27,7 +27,8 @@ func runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the scheduler",
 		Long: "Run the scheduler. Accepted jobs are in the coordinators' log: after a crash they come back,\n" +
-			"finished tasks are recognised by their outputs and the rest runs again.",
+			"finished tasks are recognised by their outputs and the rest runs again. Of several schedulers of a\n" +
+			"cluster one is active; the others are on standby, and one of them takes over within 10 s when it is lost.",
 		Example: "  scheduler run --config /etc/headroom/scheduler.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -106,7 +107,7 @@ func workerCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Node, "node", "", "name of this node, as in powerd.yaml")
-	f.StringSliceVar(&cfg.Schedulers, "scheduler", []string{addrDefault}, "address of the scheduler, host:port; or of the masters of the node's group, in order of preference")
+	f.StringSliceVar(&cfg.Schedulers, "scheduler", []string{addrDefault}, "addresses of the schedulers, host:port, of which the active one is used; or of the masters of the node's group, in order of preference")
 	f.IntVar(&cfg.Slots, "slots", runtime.NumCPU(), "maximum number of tasks at once")
 	f.StringVar(&cfg.Dir, "dir", "", "the worker's own folder, for temporary files of tasks; nobody else may write to it (default: $STATE_DIRECTORY, or headroom-worker in $XDG_STATE_HOME or ~/.local/state)")
 	f.StringVar(&cfg.Users.Sockets, "task-sockets", "", "folder of the sockets that run tasks as other users (default: tasks run as this user)")
@@ -151,8 +152,8 @@ func runTasksCommand() *cobra.Command {
 				return cli.Failed("the unit headroom-task@USER.socket starts it", "%w", err)
 			}
 			room, _ := cgroup.Open(cgroup.Options{Delegated: true}) // an earlier process leaves nothing: its unit has ended
-			if _, why := room.Can(); why != nil {
-				logger.Warn("tasks have no cgroup; the unit needs Delegate=yes", slog.Any("reason", why))
+			if why := room.Can().GetTrouble(); why != "" {
+				logger.Warn("tasks have no cgroup; the unit needs Delegate=yes", slog.String("reason", why))
 			}
 			return local.Serve(cmd.Context(), l, room, logger)
 		},

@@ -47,7 +47,9 @@ type Config struct {
 	Name string
 	// Incarnation differs at each start.
 	Incarnation uint64
-	Groups      []Group
+	// Epoch returns the epoch of the scheduler's lease, 0 for none; it takes the place of Incarnation. It may be nil.
+	Epoch  func() uint64
+	Groups []Group
 	// Peers connects to masters; the zero value is without TLS.
 	Peers rpc.Peers
 	// Spread and Placement are how the tasks of a job are divided.

@@ -1,6 +1,7 @@
 package distributor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -78,6 +79,11 @@ func (d *Distributor) session(parent context.Context, l *link) error {
 	st := headroomv1connect.NewMasterServiceClient(d.peers.HTTP(), d.peers.URL(l.address), d.peers.Options()...).Place(ctx)
 	s := &session{link: l, out: make(chan *headroomv1.PlaceMessage, outboxMax), over: make(chan struct{})}
 	hello := &headroomv1.PlaceHello{Distributor: d.cfg.Name, Incarnation: d.cfg.Incarnation, Version: cli.Version}
+	if d.cfg.Epoch != nil {
+		epoch := d.cfg.Epoch()
+		rpc.SetSchedulerEpoch(st.RequestHeader(), epoch)
+		hello.Incarnation = cmp.Or(epoch, hello.GetIncarnation())
+	}
 	if err := st.Send(&headroomv1.PlaceMessage{Message: &headroomv1.PlaceMessage_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
 		cancel()
 		return errors.Join(err, st.CloseResponse())

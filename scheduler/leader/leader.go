@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,8 @@ type Client struct {
 	seeds []string
 	// peers connects to coordinators.
 	peers rpc.Peers
+	// epoch is that of the scheduler's lease, which every request carries.
+	epoch func() uint64
 
 	mu sync.Mutex
 	// Invariant: current is never empty.
@@ -48,6 +51,37 @@ type Client struct {
 // New returns a client that starts with the seeds, addresses of coordinators.
 func New(seeds []string, peers rpc.Peers) *Client {
 	return &Client{seeds: seeds, peers: peers, current: seeds[0]}
+}
+
+// Under returns the client for requests of the active scheduler, whose lease has an epoch.
+func (l *Client) Under(epoch func() uint64) *Client {
+	l.epoch = epoch
+	return l
+}
+
+// fenced puts the epoch of the lease into every request.
+type fenced func() uint64
+
+// WrapUnary implements connect.Interceptor.
+func (f fenced) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		rpc.SetSchedulerEpoch(r.Header(), f())
+		return next(ctx, r)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (f fenced) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, s connect.Spec) connect.StreamingClientConn {
+		c := next(ctx, s)
+		rpc.SetSchedulerEpoch(c.RequestHeader(), f())
+		return c
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (f fenced) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
 }
 
 // Address returns the coordinator to use now.
@@ -80,7 +114,11 @@ func (l *Client) Leave(address string) {
 
 // Jobs returns the job service of the coordinator at address.
 func (l *Client) Jobs(address string) headroomv1connect.JobServiceClient {
-	return headroomv1connect.NewJobServiceClient(l.peers.HTTP(), l.peers.URL(address), l.peers.Options()...)
+	options := l.peers.Options()
+	if l.epoch != nil {
+		options = append(slices.Clip(options), connect.WithInterceptors(fenced(l.epoch)))
+	}
+	return headroomv1connect.NewJobServiceClient(l.peers.HTTP(), l.peers.URL(address), options...)
 }
 
 // Call makes one call at the leader and follows it through elections, until try succeeds, is refused permanently, or

@@ -36,7 +36,7 @@ func task(t *testing.T, argv ...string) *headroomv1.Task {
 func roomOf(t *testing.T) *cgroup.Room {
 	t.Helper()
 	room := testkit.Need(cgroup.Open(cgroup.Options{}))(t)
-	if _, why := room.Can(); why != nil {
+	if room.Can().GetTrouble() != "" {
 		return nil
 	}
 	t.Cleanup(func() { testkit.Check(t, room.Close()) })
@@ -280,5 +280,19 @@ func TestOutputDoesNotFit(t *testing.T) {
 	k := task(t, "sh", "-c", "trap '' XFSZ; ulimit -f 1; exec dd if=/dev/zero bs=4096 count=4")
 	if r := run(context.Background(), roomOf(t).New(), k, os.Environ()); !strings.Contains(r.GetError(), "File too large") || files(t, k) != "" {
 		t.Errorf("ended with %v; files %q", r, files(t, k))
+	}
+}
+
+// A worker obeys no scheduler in whose place it has seen another. Masters name no epoch.
+func TestWorkerRefusesReplacedScheduler(t *testing.T) {
+	t.Parallel()
+	w := &Worker{}
+	for _, k := range []struct {
+		epoch uint64
+		ok    bool
+	}{{0, true}, {5, true}, {5, true}, {6, true}, {5, false}, {0, true}, {7, true}} {
+		if err := w.admit(k.epoch); (err == nil) != k.ok {
+			t.Errorf("epoch %d: %v", k.epoch, err)
+		}
 	}
 }

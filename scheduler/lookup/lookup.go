@@ -23,6 +23,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/pause"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/local"
 )
@@ -32,6 +33,8 @@ const (
 	Wait = 5 * time.Second
 	// perUser is how many searches of one submitter run at once.
 	perUser = 4
+	// turn is how long a search waits before it looks again for a place.
+	turn = 20 * time.Millisecond
 	// fileEnv holds the question in the process's environment: a command line is readable by every user of the machine.
 	fileEnv = "HEADROOM_LOOK_UP"
 	// memoryMax bounds the memory of the process in bytes, cpuMax its processor time in seconds.
@@ -48,18 +51,11 @@ type question struct {
 	Spec []byte `json:"spec"`
 }
 
-// reply is what the process prints.
+// reply is what the process prints: what it found, or why the job file is refused.
 type reply struct {
-	Found jobfile.Found `json:"found"`
-	// Refused is the refusal of the job file; nil for none.
-	Refused *refusal `json:"refused,omitempty"`
-}
-
-// refusal is a *cli.Error.
-type refusal struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Hint    string `json:"hint"`
+	Found   jobfile.Found `json:"found"`
+	Refused string        `json:"refused,omitempty"`
+	Hint    string        `json:"hint,omitempty"`
 }
 
 // Answer is the process: it answers the question in the environment.
@@ -77,7 +73,7 @@ func Answer(getenv func(string) string, out io.Writer) error {
 		r.Found, err = f.Find()
 	}
 	if e, ok := errors.AsType[*cli.Error](err); ok {
-		r = reply{Refused: &refusal{e.Code, e.Error(), e.Hint}}
+		r = reply{Refused: e.Error(), Hint: e.Hint}
 	} else if err != nil {
 		return err
 	}
@@ -91,14 +87,8 @@ type Finder struct {
 	// Command calls Answer; nothing is added to it.
 	Command []string
 
-	mu    sync.Mutex
-	users map[string]*places
-}
-
-// places are those of one submitter's searches.
-type places struct {
-	taken chan struct{}
-	known int // searches that run or wait
+	mu      sync.Mutex
+	running map[string]int // searches, by submitter
 }
 
 // Find looks at the files of a job. An error that says what is wrong with the job file is a *cli.Error; it wraps
@@ -111,14 +101,15 @@ func (f *Finder) Find(ctx context.Context, file *jobfile.File) (jobfile.Found, e
 	if err != nil {
 		return jobfile.Found{}, fmt.Errorf("lookup: %w", err)
 	}
-	leave, err := f.enter(ctx, file.Submitter)
-	if err != nil {
-		return jobfile.Found{}, slow(file)
+	for !f.enter(file.Submitter) {
+		if !pause.For(ctx, turn) {
+			return jobfile.Found{}, slow(file)
+		}
 	}
 	ended := make(chan *headroomv1.TaskResult, 1)
 	task := &headroomv1.Task{Ref: &headroomv1.TaskRef{Job: file.Name}, Argv: f.Command, Env: []string{fileEnv + "=" + string(data)}, Dir: "/", Submitter: file.Submitter}
 	go func() { // a file system may keep the process longer than the caller waits
-		defer leave()
+		defer f.leave(file.Submitter)
 		ended <- f.Users.Ask(ctx, task, os.Environ())
 	}()
 	select {
@@ -144,8 +135,8 @@ func read(file *jobfile.File, r *headroomv1.TaskResult) (jobfile.Found, error) {
 	if err := json.Unmarshal(r.GetAnswer(), &said); err != nil {
 		return jobfile.Found{}, fmt.Errorf("lookup: what was found for job %s: %w", file.Name, err)
 	}
-	if e := said.Refused; e != nil {
-		return jobfile.Found{}, &cli.Error{Code: "job-file", Exit: cli.ExitUsage, Message: clip(e.Message), Hint: clip(e.Hint)}
+	if said.Refused != "" {
+		return jobfile.Found{}, &cli.Error{Code: "job-file", Exit: cli.ExitUsage, Message: clip(said.Refused), Hint: clip(said.Hint)}
 	}
 	if file.Map.Input == "" {
 		return file.Nameless()
@@ -166,31 +157,24 @@ func slow(file *jobfile.File) error {
 	}
 }
 
-// enter waits for one of the submitter's places. Call leave once the search is over.
-func (f *Finder) enter(ctx context.Context, submitter string) (leave func(), err error) {
+// enter takes one of the submitter's places; it returns false if all are taken.
+func (f *Finder) enter(submitter string) bool {
 	f.mu.Lock()
-	if f.users == nil {
-		f.users = make(map[string]*places)
+	defer f.mu.Unlock()
+	if f.running[submitter] == perUser {
+		return false
 	}
-	p := f.users[submitter]
-	if p == nil {
-		p = &places{taken: make(chan struct{}, perUser)}
-		f.users[submitter] = p
+	if f.running == nil {
+		f.running = make(map[string]int)
 	}
-	p.known++
-	f.mu.Unlock()
-	forget := func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if p.known--; p.known == 0 {
-			delete(f.users, submitter)
-		}
-	}
-	select {
-	case p.taken <- struct{}{}:
-		return func() { <-p.taken; forget() }, nil
-	case <-ctx.Done():
-		forget()
-		return nil, ctx.Err()
+	f.running[submitter]++
+	return true
+}
+
+func (f *Finder) leave(submitter string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.running[submitter]--; f.running[submitter] == 0 {
+		delete(f.running, submitter)
 	}
 }

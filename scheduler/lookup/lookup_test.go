@@ -114,7 +114,7 @@ func TestSearchEndsWithItsCaller(t *testing.T) {
 	testkit.Eventually(t, 10*time.Second, "nothing is kept of ended searches", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return len(f.users) == 0
+		return len(f.running) == 0
 	})
 }
 
@@ -125,7 +125,7 @@ func TestLiesAreRefused(t *testing.T) {
 		"files of others": {`echo '{"found":{"inputs":["/etc/shadow"],"sizes":[1]}}'`, "does not match"},
 		"nothing":         {`true`, "what was found"},
 		"too much":        {`head -c 20000000 /dev/zero`, "as the user of its tasks"},
-		"a long refusal":  {`printf '{"refused":{"message":"'; head -c 100000 /dev/zero | tr '\0' x; printf '"}}'`, "xxx"},
+		"a long refusal":  {`printf '{"refused":"'; head -c 100000 /dev/zero | tr '\0' x; printf '"}'`, "xxx"},
 		"a failure":       {`echo no luck >&2; exit 1`, "no luck"},
 	} {
 		f := &Finder{Command: []string{"/bin/sh", "-c", c.says}}

@@ -14,6 +14,9 @@ import (
 
 // join adds a distributor whose stream opens, and sends it the state and its unacknowledged results.
 func (g *group) join(now time.Time, s *placeSession) error {
+	if err := g.succeed(now, s.epoch); err != nil {
+		return err
+	}
 	d := g.distributors[s.name]
 	if d == nil {
 		if len(g.distributors) >= distributorsMost {
@@ -28,7 +31,7 @@ func (g *group) join(now time.Time, s *placeSession) error {
 	if d.incarnation != s.incarnation {
 		g.renew(now, d)
 	}
-	d.incarnation, d.session, d.heard = s.incarnation, s, now
+	d.incarnation, d.epoch, d.session, d.heard = s.incarnation, s.epoch, s, now
 	g.tellAll(now)
 	for _, r := range d.results {
 		s.put(placeItem{result: r})
@@ -36,6 +39,30 @@ func (g *group) join(now time.Time, s *placeSession) error {
 	for k := range d.lost {
 		s.put(placeItem{lost: k.ref()})
 	}
+	return nil
+}
+
+// succeed admits the scheduler of an epoch, and removes those in whose place it is: their waiting tasks are dropped,
+// and running ones may be claimed. A scheduler of an older epoch is refused.
+func (g *group) succeed(now time.Time, epoch uint64) error {
+	replaced := rpc.Refuse(connect.CodeFailedPrecondition, "not-active", cli.ExitUnreachable, "another scheduler is active", "the active scheduler continues the jobs")
+	switch {
+	case epoch == 0: // of a scheduler or distributor without a lease
+		return nil
+	case epoch < g.epoch:
+		return replaced
+	}
+	for name, d := range g.distributors {
+		if d.epoch == 0 || d.epoch >= epoch {
+			continue
+		}
+		if d.session != nil {
+			d.session.end(replaced)
+		}
+		g.renew(now, d)
+		delete(g.distributors, name)
+	}
+	g.epoch = epoch
 	return nil
 }
 

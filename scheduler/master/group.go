@@ -110,8 +110,9 @@ type distributor struct {
 	results     map[key]*headroomv1.TaskResult
 	lost        map[key]bool
 	// here are its tasks that wait or run, of low and high priority.
-	here [2]int
-	told time.Time // when the state was last sent
+	here  [2]int
+	epoch uint64    // of its scheduler's lease; 0 for none
+	told  time.Time // when the state was last sent
 }
 
 type orphan struct {
@@ -136,6 +137,8 @@ type group struct {
 	// unclaimed are running tasks without a distributor.
 	unclaimed    map[key]*task
 	distributors map[string]*distributor
+	// epoch is the newest of a scheduler's lease.
+	epoch uint64
 	// slots are those that frameworks use; nil on standby.
 	slots   *slots.Book
 	orphans map[key]orphan

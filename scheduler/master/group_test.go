@@ -446,3 +446,41 @@ func TestConfigCheck(t *testing.T) {
 		}
 	}
 }
+
+// The scheduler of a newer epoch takes the place of the one before, whatever it is called: what waited is dropped, what
+// runs may be claimed, and the one before is refused from then on. Distributors without a lease stay.
+func TestAnotherSchedulerIsActive(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	all := tasks("j", 0, 3)
+	b.worker("n01", 1)
+	plain := b.source("d9")
+	of := func(name string, epoch uint64) (*placeSession, error) {
+		s := newPlaceSession(name, epoch, nil)
+		s.epoch = epoch
+		return s, b.join(b.now, s)
+	}
+	first, err := of("s1", 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.hand(first, false, all...)
+	second, err := of("s2", 8)
+	if err != nil || !over(first.line) || b.distributors["s1"] != nil || over(plain.line) {
+		t.Fatalf("%v; the first one's stream is over: %t", err, over(first.line))
+	}
+	if s := b.see(); s.GetWaitingLow() != 0 || s.GetRunningLow() != 1 {
+		t.Errorf("%v", s)
+	}
+	b.hand(first, false, tasks("late", 0, 2)...)
+	b.place(b.now, second, &headroomv1.PlaceTasks{Tasks: all[:1], Again: true})
+	if s := b.see(); s.GetWaitingLow() != 0 || s.GetRunningLow() != 1 || len(b.unclaimed) != 0 {
+		t.Errorf("after the late words of the first one: %v, %d unclaimed", s, len(b.unclaimed))
+	}
+	if _, err := of("s1", 7); err == nil {
+		t.Error("the first one is admitted again")
+	}
+	if _, err := of("s1", 9); err != nil || b.distributors["s2"] != nil {
+		t.Errorf("the first one is active again: %v", err)
+	}
+}

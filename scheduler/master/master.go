@@ -202,6 +202,7 @@ func (m distributors) Place(ctx context.Context, st *placeStream) error {
 		return err
 	}
 	s := newPlaceSession(hello.GetDistributor(), hello.GetIncarnation(), writerOf(ctx))
+	s.epoch = rpc.SchedulerEpoch(st.RequestHeader())
 	refused, err := ask(ctx, m.Master, func(g *group) error { return g.join(time.Now(), s) })
 	if err != nil || refused != nil {
 		s.leave()

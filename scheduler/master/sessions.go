@@ -57,6 +57,7 @@ type placeSession struct {
 
 	name        string
 	incarnation uint64
+	epoch       uint64 // of the scheduler's lease; 0 for none
 	box         mailbox[placeItem]
 }
 

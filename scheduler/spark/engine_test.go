@@ -295,6 +295,27 @@ func TestAdoptedRunsAreKilled(t *testing.T) {
 	}
 }
 
+// Another scheduler is active and runs the jobs anew: their drivers here end, and are nothing to adopt later.
+func TestDriversEndWhileAnotherSchedulerIsActive(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	killParent(t, dir)
+	l := newLab(t, dir, nil)
+	r := runOf(dir, "orphan", 1)
+	l.until("the driver runs", func() bool { _, err := os.Stat(filepath.Join(r.Folder, driverFile)); return err == nil })
+	d, jobs, folder := l.driverOf(r), t.TempDir(), r.Folder
+	r.Folder = filepath.Join(jobs, "orphan", "run-1")
+	testkit.Check(t, os.Mkdir(filepath.Dir(r.Folder), 0o755))
+	testkit.Check(t, os.Symlink(folder, r.Folder))
+	l.until("a driver stays", func() bool { return EndRuns(jobs) == 0 })
+	if alive(d.Driver.Pid) || EndRuns(jobs) != 0 {
+		t.Error("the driver is alive")
+	}
+	if _, err := l.engine.Adopt(r); !errors.Is(err, ErrNoRun) {
+		t.Errorf("adopted: %v", err)
+	}
+}
+
 func TestNothingToAdopt(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, t.TempDir(), nil)

@@ -179,3 +179,30 @@ func (p process) signal(sig os.Signal) error {
 	}
 	return handle.Signal(sig)
 }
+
+// EndRuns ends the drivers of the runs in a folder of jobs, DIR/ID/run-N, because another scheduler, with a folder of
+// its own, runs their jobs, and returns how many still run. What is left of such a run is put aside: if this scheduler
+// becomes active again, it begins the run anew.
+func EndRuns(dir string) (running int) {
+	runs, _ := filepath.Glob(filepath.Join(dir, "*", "run-*", driverFile)) // its only error is a bad pattern
+	for _, file := range runs {
+		folder := filepath.Dir(file)
+		var d driver
+		if strings.HasSuffix(folder, putAside) || readJSON(file, &d) != nil {
+			continue
+		}
+		if d.Supervisor.signal(unix.SIGTERM) == nil {
+			running++
+			continue
+		}
+		var x exit
+		if err := readJSON(filepath.Join(folder, exitFile), &x); err != nil || x.Killed { // not what it has ended with by itself
+			_ = os.RemoveAll(folder + putAside)
+			_ = os.Rename(folder, folder+putAside) // it is tried again
+		}
+	}
+	return running
+}
+
+// putAside ends the name of a run's folder that another scheduler has run anew.
+const putAside = ".replaced"

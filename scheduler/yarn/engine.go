@@ -98,7 +98,16 @@ func (e *Engine) Rank(classes []Class) { e.book.classes = classes }
 // no copies.
 func (e *Engine) Speculate(policy speculation.Policy) { e.book.policy = policy }
 
-// Run monitors and serves until ctx ends; then it restores the operator's own queues.
+// Close closes an engine that does not run.
+func (e *Engine) Close() {
+	e.client.close()
+	if e.hooks != nil {
+		_ = e.hooks.Close() // nobody was served
+	}
+}
+
+// Run monitors and serves until ctx ends; then it restores the operator's own queues, unless another scheduler
+// continues.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.client.close()
 	e.clear()
@@ -119,7 +128,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	running.Go(func() { e.settle(ctx) })
 	e.watch(ctx)
 	running.Wait()
-	e.release(parent)
+	if !errors.Is(context.Cause(parent), ErrHandedOver) {
+		e.release(parent)
+	}
 	return served
 }
 

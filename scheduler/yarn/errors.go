@@ -6,6 +6,8 @@ import "errors"
 var (
 	// ErrRefused is returned if the coordinators refuse a command permanently: a retry does not help.
 	ErrRefused = errors.New("refused by the coordinators")
+	// ErrHandedOver is the cause of the end of a Run after which another scheduler sets the shares.
+	ErrHandedOver = errors.New("another scheduler continues")
 	// errAnswer is returned for an invalid answer of Hadoop.
 	errAnswer = errors.New("invalid answer")
 	// errNotThere is returned if Hadoop does not have what was requested.

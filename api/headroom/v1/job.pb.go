@@ -205,6 +205,237 @@ func (JobPhase) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
+// SchedulerAction is what is recorded of a scheduler.
+type SchedulerAction int32
+
+const (
+	SchedulerAction_SCHEDULER_ACTION_UNSPECIFIED SchedulerAction = 0
+	SchedulerAction_SCHEDULER_ACTION_DRAIN       SchedulerAction = 1
+	SchedulerAction_SCHEDULER_ACTION_RESUME      SchedulerAction = 2
+	// A call was refused because its caller may not make it.
+	SchedulerAction_SCHEDULER_ACTION_REFUSED SchedulerAction = 3
+)
+
+// Enum value maps for SchedulerAction.
+var (
+	SchedulerAction_name = map[int32]string{
+		0: "SCHEDULER_ACTION_UNSPECIFIED",
+		1: "SCHEDULER_ACTION_DRAIN",
+		2: "SCHEDULER_ACTION_RESUME",
+		3: "SCHEDULER_ACTION_REFUSED",
+	}
+	SchedulerAction_value = map[string]int32{
+		"SCHEDULER_ACTION_UNSPECIFIED": 0,
+		"SCHEDULER_ACTION_DRAIN":       1,
+		"SCHEDULER_ACTION_RESUME":      2,
+		"SCHEDULER_ACTION_REFUSED":     3,
+	}
+)
+
+func (x SchedulerAction) Enum() *SchedulerAction {
+	p := new(SchedulerAction)
+	*p = x
+	return p
+}
+
+func (x SchedulerAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SchedulerAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_headroom_v1_job_proto_enumTypes[3].Descriptor()
+}
+
+func (SchedulerAction) Type() protoreflect.EnumType {
+	return &file_headroom_v1_job_proto_enumTypes[3]
+}
+
+func (x SchedulerAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SchedulerAction.Descriptor instead.
+func (SchedulerAction) EnumDescriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+}
+
+type HoldSchedulerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the scheduler's state folder.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Differs at each start of the scheduler, and whenever it had to stop acting.
+	Process string `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
+	// The state folder on its machine since that booted: a process at the same place proves that the one before has ended.
+	Place string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
+	// RPC address of the scheduler, host:port.
+	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	// Key of task attempts; used if the group has none yet.
+	Key []byte `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	// Releases the lease of this epoch instead; 0 for none.
+	Release       uint64 `protobuf:"varint,6,opt,name=release,proto3" json:"release,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldSchedulerRequest) Reset() {
+	*x = HoldSchedulerRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldSchedulerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldSchedulerRequest) ProtoMessage() {}
+
+func (x *HoldSchedulerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldSchedulerRequest.ProtoReflect.Descriptor instead.
+func (*HoldSchedulerRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *HoldSchedulerRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *HoldSchedulerRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *HoldSchedulerRequest) GetRelease() uint64 {
+	if x != nil {
+		return x.Release
+	}
+	return 0
+}
+
+type HoldSchedulerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the caller holds the lease, from when it sent this request.
+	Held bool `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
+	// Epoch of the active scheduler, its name and its address; 0 and empty before the first one.
+	Epoch   uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Name    string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	// Length of the lease; only for its holder, like the key.
+	LeaseMs       int64  `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	Key           []byte `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldSchedulerResponse) Reset() {
+	*x = HoldSchedulerResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldSchedulerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldSchedulerResponse) ProtoMessage() {}
+
+func (x *HoldSchedulerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldSchedulerResponse.ProtoReflect.Descriptor instead.
+func (*HoldSchedulerResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HoldSchedulerResponse) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *HoldSchedulerResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *HoldSchedulerResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HoldSchedulerResponse) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *HoldSchedulerResponse) GetLeaseMs() int64 {
+	if x != nil {
+		return x.LeaseMs
+	}
+	return 0
+}
+
+func (x *HoldSchedulerResponse) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 // Job is a job in the coordinators' log.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -265,7 +496,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -277,7 +508,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[0]
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -290,7 +521,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{0}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Job) GetId() string {
@@ -480,7 +711,7 @@ type JobInputs struct {
 
 func (x *JobInputs) Reset() {
 	*x = JobInputs{}
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +723,7 @@ func (x *JobInputs) String() string {
 func (*JobInputs) ProtoMessage() {}
 
 func (x *JobInputs) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +736,7 @@ func (x *JobInputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobInputs.ProtoReflect.Descriptor instead.
 func (*JobInputs) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *JobInputs) GetTasks() uint32 {
@@ -550,7 +781,7 @@ type JobRun struct {
 
 func (x *JobRun) Reset() {
 	*x = JobRun{}
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -562,7 +793,7 @@ func (x *JobRun) String() string {
 func (*JobRun) ProtoMessage() {}
 
 func (x *JobRun) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -575,7 +806,7 @@ func (x *JobRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRun.ProtoReflect.Descriptor instead.
 func (*JobRun) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JobRun) GetNumber() uint32 {
@@ -676,7 +907,7 @@ type RecordRunRequest struct {
 
 func (x *RecordRunRequest) Reset() {
 	*x = RecordRunRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +919,7 @@ func (x *RecordRunRequest) String() string {
 func (*RecordRunRequest) ProtoMessage() {}
 
 func (x *RecordRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +932,7 @@ func (x *RecordRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRunRequest.ProtoReflect.Descriptor instead.
 func (*RecordRunRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RecordRunRequest) GetId() string {
@@ -741,7 +972,7 @@ type RecordRunResponse struct {
 
 func (x *RecordRunResponse) Reset() {
 	*x = RecordRunResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +984,7 @@ func (x *RecordRunResponse) String() string {
 func (*RecordRunResponse) ProtoMessage() {}
 
 func (x *RecordRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +997,7 @@ func (x *RecordRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRunResponse.ProtoReflect.Descriptor instead.
 func (*RecordRunResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RecordRunResponse) GetRevision() uint64 {
@@ -796,7 +1027,7 @@ type Scaling struct {
 
 func (x *Scaling) Reset() {
 	*x = Scaling{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +1039,7 @@ func (x *Scaling) String() string {
 func (*Scaling) ProtoMessage() {}
 
 func (x *Scaling) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +1052,7 @@ func (x *Scaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
 func (*Scaling) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Scaling) GetPoints() []*ScalingPoint {
@@ -870,7 +1101,7 @@ type ScalingPoint struct {
 
 func (x *ScalingPoint) Reset() {
 	*x = ScalingPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1113,7 @@ func (x *ScalingPoint) String() string {
 func (*ScalingPoint) ProtoMessage() {}
 
 func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1126,7 @@ func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScalingPoint.ProtoReflect.Descriptor instead.
 func (*ScalingPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ScalingPoint) GetContainers() uint32 {
@@ -941,7 +1172,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1184,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1197,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Admission) GetDecision() string {
@@ -1063,7 +1294,7 @@ type Deflation struct {
 
 func (x *Deflation) Reset() {
 	*x = Deflation{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1306,7 @@ func (x *Deflation) String() string {
 func (*Deflation) ProtoMessage() {}
 
 func (x *Deflation) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1319,7 @@ func (x *Deflation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deflation.ProtoReflect.Descriptor instead.
 func (*Deflation) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Deflation) GetTheta() float64 {
@@ -1137,7 +1368,7 @@ type JobEnergy struct {
 
 func (x *JobEnergy) Reset() {
 	*x = JobEnergy{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1380,7 @@ func (x *JobEnergy) String() string {
 func (*JobEnergy) ProtoMessage() {}
 
 func (x *JobEnergy) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1393,7 @@ func (x *JobEnergy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnergy.ProtoReflect.Descriptor instead.
 func (*JobEnergy) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobEnergy) GetUj() int64 {
@@ -1213,7 +1444,7 @@ type DeflateJobRequest struct {
 
 func (x *DeflateJobRequest) Reset() {
 	*x = DeflateJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1456,7 @@ func (x *DeflateJobRequest) String() string {
 func (*DeflateJobRequest) ProtoMessage() {}
 
 func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1469,7 @@ func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobRequest.ProtoReflect.Descriptor instead.
 func (*DeflateJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeflateJobRequest) GetId() string {
@@ -1287,7 +1518,7 @@ type DeflateJobResponse struct {
 
 func (x *DeflateJobResponse) Reset() {
 	*x = DeflateJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1530,7 @@ func (x *DeflateJobResponse) String() string {
 func (*DeflateJobResponse) ProtoMessage() {}
 
 func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1543,7 @@ func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobResponse.ProtoReflect.Descriptor instead.
 func (*DeflateJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeflateJobResponse) GetDeflation() *Deflation {
@@ -1338,7 +1569,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1581,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1594,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainJobRequest) GetId() string {
@@ -1385,7 +1616,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1628,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1641,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExplainJobResponse) GetMeta() *Meta {
@@ -1460,7 +1691,7 @@ type JobMove struct {
 
 func (x *JobMove) Reset() {
 	*x = JobMove{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1703,7 @@ func (x *JobMove) String() string {
 func (*JobMove) ProtoMessage() {}
 
 func (x *JobMove) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1716,7 @@ func (x *JobMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMove.ProtoReflect.Descriptor instead.
 func (*JobMove) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobMove) GetKind() MoveKind {
@@ -1571,7 +1802,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1814,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1827,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Candidate) GetKind() MoveKind {
@@ -1663,7 +1894,7 @@ type EstimateError struct {
 
 func (x *EstimateError) Reset() {
 	*x = EstimateError{}
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1906,7 @@ func (x *EstimateError) String() string {
 func (*EstimateError) ProtoMessage() {}
 
 func (x *EstimateError) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1919,7 @@ func (x *EstimateError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateError.ProtoReflect.Descriptor instead.
 func (*EstimateError) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EstimateError) GetPolicy() string {
@@ -1729,7 +1960,7 @@ type EarlyStop struct {
 
 func (x *EarlyStop) Reset() {
 	*x = EarlyStop{}
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1972,7 @@ func (x *EarlyStop) String() string {
 func (*EarlyStop) ProtoMessage() {}
 
 func (x *EarlyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1985,7 @@ func (x *EarlyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
 func (*EarlyStop) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EarlyStop) GetTasks() uint32 {
@@ -1796,7 +2027,7 @@ type TaskRange struct {
 
 func (x *TaskRange) Reset() {
 	*x = TaskRange{}
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +2039,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +2052,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskRange) GetFirst() uint32 {
@@ -1870,7 +2101,7 @@ type JobOutlook struct {
 
 func (x *JobOutlook) Reset() {
 	*x = JobOutlook{}
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2113,7 @@ func (x *JobOutlook) String() string {
 func (*JobOutlook) ProtoMessage() {}
 
 func (x *JobOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2126,7 @@ func (x *JobOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
 func (*JobOutlook) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobOutlook) GetFinishS() float64 {
@@ -2052,7 +2283,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2295,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2308,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobProgress) GetId() string {
@@ -2303,7 +2534,7 @@ type DropTasksRequest struct {
 
 func (x *DropTasksRequest) Reset() {
 	*x = DropTasksRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2546,7 @@ func (x *DropTasksRequest) String() string {
 func (*DropTasksRequest) ProtoMessage() {}
 
 func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2559,7 @@ func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
 func (*DropTasksRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DropTasksRequest) GetId() string {
@@ -2370,7 +2601,7 @@ type DropTasksResponse struct {
 
 func (x *DropTasksResponse) Reset() {
 	*x = DropTasksResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2613,7 @@ func (x *DropTasksResponse) String() string {
 func (*DropTasksResponse) ProtoMessage() {}
 
 func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2626,7 @@ func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
 func (*DropTasksResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DropTasksResponse) GetDropped() []*TaskRange {
@@ -2422,7 +2653,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2665,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2678,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -2473,7 +2704,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2716,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2729,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -2523,7 +2754,7 @@ type FinishJobRequest struct {
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2766,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2779,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -2609,7 +2840,7 @@ type FinishJobResponse struct {
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2852,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2865,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -2657,7 +2888,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2900,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2913,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -2719,7 +2950,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2962,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2975,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -2783,7 +3014,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2795,7 +3026,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2808,7 +3039,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -2880,7 +3111,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +3123,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +3136,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -2945,7 +3176,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3188,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3201,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -3020,7 +3251,7 @@ type ClassPoint struct {
 
 func (x *ClassPoint) Reset() {
 	*x = ClassPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3263,7 @@ func (x *ClassPoint) String() string {
 func (*ClassPoint) ProtoMessage() {}
 
 func (x *ClassPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3276,7 @@ func (x *ClassPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassPoint.ProtoReflect.Descriptor instead.
 func (*ClassPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ClassPoint) GetName() string {
@@ -3100,7 +3331,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3343,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3356,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EngineReport) GetEngine() string {
@@ -3169,7 +3400,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3412,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3425,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -3232,7 +3463,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3244,7 +3475,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3257,7 +3488,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -3323,7 +3554,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3566,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3579,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -3474,7 +3705,7 @@ type SprintDirective struct {
 
 func (x *SprintDirective) Reset() {
 	*x = SprintDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3717,7 @@ func (x *SprintDirective) String() string {
 func (*SprintDirective) ProtoMessage() {}
 
 func (x *SprintDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3730,7 @@ func (x *SprintDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintDirective.ProtoReflect.Descriptor instead.
 func (*SprintDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SprintDirective) GetId() string {
@@ -3551,7 +3782,7 @@ type DeflateDirective struct {
 
 func (x *DeflateDirective) Reset() {
 	*x = DeflateDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3794,7 @@ func (x *DeflateDirective) String() string {
 func (*DeflateDirective) ProtoMessage() {}
 
 func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3807,7 @@ func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateDirective.ProtoReflect.Descriptor instead.
 func (*DeflateDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeflateDirective) GetId() string {
@@ -3615,7 +3846,7 @@ type ShareDirective struct {
 
 func (x *ShareDirective) Reset() {
 	*x = ShareDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[39]
+	mi := &file_headroom_v1_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +3858,7 @@ func (x *ShareDirective) String() string {
 func (*ShareDirective) ProtoMessage() {}
 
 func (x *ShareDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[39]
+	mi := &file_headroom_v1_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +3871,7 @@ func (x *ShareDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
 func (*ShareDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{39}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ShareDirective) GetEngine() string {
@@ -3671,7 +3902,7 @@ type JobShare struct {
 
 func (x *JobShare) Reset() {
 	*x = JobShare{}
-	mi := &file_headroom_v1_job_proto_msgTypes[40]
+	mi := &file_headroom_v1_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +3914,7 @@ func (x *JobShare) String() string {
 func (*JobShare) ProtoMessage() {}
 
 func (x *JobShare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[40]
+	mi := &file_headroom_v1_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +3927,7 @@ func (x *JobShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
 func (*JobShare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{40}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *JobShare) GetId() string {
@@ -3732,7 +3963,7 @@ type StopDirective struct {
 
 func (x *StopDirective) Reset() {
 	*x = StopDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[41]
+	mi := &file_headroom_v1_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3975,7 @@ func (x *StopDirective) String() string {
 func (*StopDirective) ProtoMessage() {}
 
 func (x *StopDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[41]
+	mi := &file_headroom_v1_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +3988,7 @@ func (x *StopDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
 func (*StopDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{41}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StopDirective) GetId() string {
@@ -3797,7 +4028,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[42]
+	mi := &file_headroom_v1_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +4040,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[42]
+	mi := &file_headroom_v1_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +4053,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{42}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -3853,11 +4084,131 @@ func (x *CapDirective) GetMaxUw() int64 {
 	return 0
 }
 
+type RecordActionRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Action SchedulerAction        `protobuf:"varint,1,opt,name=action,proto3,enum=headroom.v1.SchedulerAction" json:"action,omitempty"`
+	// What was refused, in words, at most 256 bytes.
+	Detail        string  `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	Change        *Change `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordActionRequest) Reset() {
+	*x = RecordActionRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordActionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordActionRequest) ProtoMessage() {}
+
+func (x *RecordActionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordActionRequest.ProtoReflect.Descriptor instead.
+func (*RecordActionRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *RecordActionRequest) GetAction() SchedulerAction {
+	if x != nil {
+		return x.Action
+	}
+	return SchedulerAction_SCHEDULER_ACTION_UNSPECIFIED
+}
+
+func (x *RecordActionRequest) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *RecordActionRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type RecordActionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 if the cluster's rules are too old to record it.
+	Revision      uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordActionResponse) Reset() {
+	*x = RecordActionResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordActionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordActionResponse) ProtoMessage() {}
+
+func (x *RecordActionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordActionResponse.ProtoReflect.Descriptor instead.
+func (*RecordActionResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *RecordActionResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xdd\b\n" +
+	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\x9c\x01\n" +
+	"\x14HoldSchedulerRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\tR\x05place\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\fR\x03key\x12\x18\n" +
+	"\arelease\x18\x06 \x01(\x04R\arelease\"\x9c\x01\n" +
+	"\x15HoldSchedulerResponse\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x19\n" +
+	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\x12\x10\n" +
+	"\x03key\x18\x06 \x01(\fR\x03key\"\xdd\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -4223,7 +4574,13 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x15\n" +
 	"\x06cap_uw\x18\x02 \x01(\x03R\x05capUw\x12\x19\n" +
 	"\bfloor_uw\x18\x03 \x01(\x03R\afloorUw\x12\x15\n" +
-	"\x06max_uw\x18\x04 \x01(\x03R\x05maxUw*\x95\x01\n" +
+	"\x06max_uw\x18\x04 \x01(\x03R\x05maxUw\"\x90\x01\n" +
+	"\x13RecordActionRequest\x124\n" +
+	"\x06action\x18\x01 \x01(\x0e2\x1c.headroom.v1.SchedulerActionR\x06action\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\x12+\n" +
+	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"2\n" +
+	"\x14RecordActionResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision*\x95\x01\n" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10JOB_STATE_QUEUED\x10\x01\x12\x15\n" +
@@ -4244,7 +4601,12 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x11JOB_PHASE_WAITING\x10\x01\x12\x11\n" +
 	"\rJOB_PHASE_MAP\x10\x02\x12\x15\n" +
 	"\x11JOB_PHASE_SHUFFLE\x10\x03\x12\x14\n" +
-	"\x10JOB_PHASE_REDUCE\x10\x042\xee\x04\n" +
+	"\x10JOB_PHASE_REDUCE\x10\x04*\x8a\x01\n" +
+	"\x0fSchedulerAction\x12 \n" +
+	"\x1cSCHEDULER_ACTION_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16SCHEDULER_ACTION_DRAIN\x10\x01\x12\x1b\n" +
+	"\x17SCHEDULER_ACTION_RESUME\x10\x02\x12\x1c\n" +
+	"\x18SCHEDULER_ACTION_REFUSED\x10\x032\x9b\x06\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tCommitJob\x12\x1d.headroom.v1.CommitJobRequest\x1a\x1e.headroom.v1.CommitJobResponse\x12J\n" +
@@ -4256,7 +4618,9 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\tRecordRun\x12\x1d.headroom.v1.RecordRunRequest\x1a\x1e.headroom.v1.RecordRunResponse\x12M\n" +
 	"\n" +
 	"ExplainJob\x12\x1e.headroom.v1.ExplainJobRequest\x1a\x1f.headroom.v1.ExplainJobResponse\x12I\n" +
-	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01\x12V\n" +
+	"\rHoldScheduler\x12!.headroom.v1.HoldSchedulerRequest\x1a\".headroom.v1.HoldSchedulerResponse\x12S\n" +
+	"\fRecordAction\x12 .headroom.v1.RecordActionRequest\x1a!.headroom.v1.RecordActionResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_job_proto_rawDescOnce sync.Once
@@ -4270,138 +4634,149 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_job_proto_rawDescData
 }
 
-var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_headroom_v1_job_proto_goTypes = []any{
-	(JobState)(0),              // 0: headroom.v1.JobState
-	(MoveKind)(0),              // 1: headroom.v1.MoveKind
-	(JobPhase)(0),              // 2: headroom.v1.JobPhase
-	(*Job)(nil),                // 3: headroom.v1.Job
-	(*JobInputs)(nil),          // 4: headroom.v1.JobInputs
-	(*JobRun)(nil),             // 5: headroom.v1.JobRun
-	(*RecordRunRequest)(nil),   // 6: headroom.v1.RecordRunRequest
-	(*RecordRunResponse)(nil),  // 7: headroom.v1.RecordRunResponse
-	(*Scaling)(nil),            // 8: headroom.v1.Scaling
-	(*ScalingPoint)(nil),       // 9: headroom.v1.ScalingPoint
-	(*Admission)(nil),          // 10: headroom.v1.Admission
-	(*Deflation)(nil),          // 11: headroom.v1.Deflation
-	(*JobEnergy)(nil),          // 12: headroom.v1.JobEnergy
-	(*DeflateJobRequest)(nil),  // 13: headroom.v1.DeflateJobRequest
-	(*DeflateJobResponse)(nil), // 14: headroom.v1.DeflateJobResponse
-	(*ExplainJobRequest)(nil),  // 15: headroom.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil), // 16: headroom.v1.ExplainJobResponse
-	(*JobMove)(nil),            // 17: headroom.v1.JobMove
-	(*Candidate)(nil),          // 18: headroom.v1.Candidate
-	(*EstimateError)(nil),      // 19: headroom.v1.EstimateError
-	(*EarlyStop)(nil),          // 20: headroom.v1.EarlyStop
-	(*TaskRange)(nil),          // 21: headroom.v1.TaskRange
-	(*JobOutlook)(nil),         // 22: headroom.v1.JobOutlook
-	(*JobProgress)(nil),        // 23: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),   // 24: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil),  // 25: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),   // 26: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil),  // 27: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),   // 28: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil),  // 29: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),    // 30: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),   // 31: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),   // 32: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),     // 33: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),     // 34: headroom.v1.ProgressReport
-	(*ClassPoint)(nil),         // 35: headroom.v1.ClassPoint
-	(*EngineReport)(nil),       // 36: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),       // 37: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),    // 38: headroom.v1.DirectorMessage
-	(*Directive)(nil),          // 39: headroom.v1.Directive
-	(*SprintDirective)(nil),    // 40: headroom.v1.SprintDirective
-	(*DeflateDirective)(nil),   // 41: headroom.v1.DeflateDirective
-	(*ShareDirective)(nil),     // 42: headroom.v1.ShareDirective
-	(*JobShare)(nil),           // 43: headroom.v1.JobShare
-	(*StopDirective)(nil),      // 44: headroom.v1.StopDirective
-	(*CapDirective)(nil),       // 45: headroom.v1.CapDirective
-	nil,                        // 46: headroom.v1.JobProgress.RunningOnEntry
-	nil,                        // 47: headroom.v1.JobProgress.CpuOnEntry
-	(*Change)(nil),             // 48: headroom.v1.Change
-	(*Meta)(nil),               // 49: headroom.v1.Meta
-	(*Epoch)(nil),              // 50: headroom.v1.Epoch
-	(*Leader)(nil),             // 51: headroom.v1.Leader
+	(JobState)(0),                 // 0: headroom.v1.JobState
+	(MoveKind)(0),                 // 1: headroom.v1.MoveKind
+	(JobPhase)(0),                 // 2: headroom.v1.JobPhase
+	(SchedulerAction)(0),          // 3: headroom.v1.SchedulerAction
+	(*HoldSchedulerRequest)(nil),  // 4: headroom.v1.HoldSchedulerRequest
+	(*HoldSchedulerResponse)(nil), // 5: headroom.v1.HoldSchedulerResponse
+	(*Job)(nil),                   // 6: headroom.v1.Job
+	(*JobInputs)(nil),             // 7: headroom.v1.JobInputs
+	(*JobRun)(nil),                // 8: headroom.v1.JobRun
+	(*RecordRunRequest)(nil),      // 9: headroom.v1.RecordRunRequest
+	(*RecordRunResponse)(nil),     // 10: headroom.v1.RecordRunResponse
+	(*Scaling)(nil),               // 11: headroom.v1.Scaling
+	(*ScalingPoint)(nil),          // 12: headroom.v1.ScalingPoint
+	(*Admission)(nil),             // 13: headroom.v1.Admission
+	(*Deflation)(nil),             // 14: headroom.v1.Deflation
+	(*JobEnergy)(nil),             // 15: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),     // 16: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil),    // 17: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),     // 18: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),    // 19: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),               // 20: headroom.v1.JobMove
+	(*Candidate)(nil),             // 21: headroom.v1.Candidate
+	(*EstimateError)(nil),         // 22: headroom.v1.EstimateError
+	(*EarlyStop)(nil),             // 23: headroom.v1.EarlyStop
+	(*TaskRange)(nil),             // 24: headroom.v1.TaskRange
+	(*JobOutlook)(nil),            // 25: headroom.v1.JobOutlook
+	(*JobProgress)(nil),           // 26: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),      // 27: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),     // 28: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),      // 29: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),     // 30: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),      // 31: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),     // 32: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),       // 33: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 34: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),      // 35: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),        // 36: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),        // 37: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),            // 38: headroom.v1.ClassPoint
+	(*EngineReport)(nil),          // 39: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),          // 40: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),       // 41: headroom.v1.DirectorMessage
+	(*Directive)(nil),             // 42: headroom.v1.Directive
+	(*SprintDirective)(nil),       // 43: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),      // 44: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),        // 45: headroom.v1.ShareDirective
+	(*JobShare)(nil),              // 46: headroom.v1.JobShare
+	(*StopDirective)(nil),         // 47: headroom.v1.StopDirective
+	(*CapDirective)(nil),          // 48: headroom.v1.CapDirective
+	(*RecordActionRequest)(nil),   // 49: headroom.v1.RecordActionRequest
+	(*RecordActionResponse)(nil),  // 50: headroom.v1.RecordActionResponse
+	nil,                           // 51: headroom.v1.JobProgress.RunningOnEntry
+	nil,                           // 52: headroom.v1.JobProgress.CpuOnEntry
+	(*Change)(nil),                // 53: headroom.v1.Change
+	(*Meta)(nil),                  // 54: headroom.v1.Meta
+	(*Epoch)(nil),                 // 55: headroom.v1.Epoch
+	(*Leader)(nil),                // 56: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	23, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	20, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	21, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	22, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	19, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	11, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
-	12, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
-	10, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
-	8,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
-	4,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
-	5,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
-	5,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
-	21, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
-	48, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
-	9,  // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	48, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
-	11, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	49, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
-	17, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	26, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	23, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	24, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	25, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	22, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	14, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	15, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	13, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
+	11, // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
+	7,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
+	8,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
+	8,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
+	24, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
+	53, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
+	12, // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
+	53, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	14, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	54, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	6,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	20, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
 	1,  // 21: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
-	18, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
+	21, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
 	1,  // 23: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
-	17, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	20, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
 	0,  // 25: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	46, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	51, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
 	2,  // 27: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	47, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
-	21, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	48, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	21, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	3,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	48, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	52, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
+	24, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	53, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	24, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	6,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	53, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
 	0,  // 34: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	48, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	49, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	33, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	34, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	37, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	23, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	36, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	35, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	50, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	51, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	39, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	50, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	45, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	42, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	44, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	40, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	41, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	43, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	26, // 54: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	28, // 55: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	30, // 56: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	24, // 57: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	13, // 58: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	6,  // 59: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
-	15, // 60: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	32, // 61: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	27, // 62: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	29, // 63: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	31, // 64: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	25, // 65: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	14, // 66: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	7,  // 67: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
-	16, // 68: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	38, // 69: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	62, // [62:70] is the sub-list for method output_type
-	54, // [54:62] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	53, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	54, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	6,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	36, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	37, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	40, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	26, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	39, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	38, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	55, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	56, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	42, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	55, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	48, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	45, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	47, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	43, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	44, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	46, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	3,  // 54: headroom.v1.RecordActionRequest.action:type_name -> headroom.v1.SchedulerAction
+	53, // 55: headroom.v1.RecordActionRequest.change:type_name -> headroom.v1.Change
+	29, // 56: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	31, // 57: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	33, // 58: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	27, // 59: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	16, // 60: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	9,  // 61: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
+	18, // 62: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	35, // 63: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	4,  // 64: headroom.v1.JobService.HoldScheduler:input_type -> headroom.v1.HoldSchedulerRequest
+	49, // 65: headroom.v1.JobService.RecordAction:input_type -> headroom.v1.RecordActionRequest
+	30, // 66: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	32, // 67: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	34, // 68: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	28, // 69: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	17, // 70: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	10, // 71: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
+	19, // 72: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	41, // 73: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	5,  // 74: headroom.v1.JobService.HoldScheduler:output_type -> headroom.v1.HoldSchedulerResponse
+	50, // 75: headroom.v1.JobService.RecordAction:output_type -> headroom.v1.RecordActionResponse
+	66, // [66:76] is the sub-list for method output_type
+	56, // [56:66] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -4411,37 +4786,37 @@ func file_headroom_v1_job_proto_init() {
 	}
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
-	file_headroom_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[7].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[19].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[20].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[29].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[2].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[9].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[17].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[21].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[22].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[31].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[32].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[35].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[34].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[37].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[36].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[38].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
 		(*Directive_Share)(nil),
 		(*Directive_Stop)(nil),
 		(*Directive_Sprint)(nil),
 		(*Directive_Deflate)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[40].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   45,
+			NumEnums:      4,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

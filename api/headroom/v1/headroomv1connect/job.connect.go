@@ -49,6 +49,11 @@ const (
 	JobServiceExplainJobProcedure = "/headroom.v1.JobService/ExplainJob"
 	// JobServiceDirectProcedure is the fully-qualified name of the JobService's Direct RPC.
 	JobServiceDirectProcedure = "/headroom.v1.JobService/Direct"
+	// JobServiceHoldSchedulerProcedure is the fully-qualified name of the JobService's HoldScheduler
+	// RPC.
+	JobServiceHoldSchedulerProcedure = "/headroom.v1.JobService/HoldScheduler"
+	// JobServiceRecordActionProcedure is the fully-qualified name of the JobService's RecordAction RPC.
+	JobServiceRecordActionProcedure = "/headroom.v1.JobService/RecordAction"
 )
 
 // JobServiceClient is a client for the headroom.v1.JobService service.
@@ -72,6 +77,12 @@ type JobServiceClient interface {
 	// Direct is the stream of directives. The scheduler's first message is
 	// SchedulerHello; it then sends progress and acknowledgements.
 	Direct(context.Context) *connect.BidiStreamForClient[v1.SchedulerMessage, v1.DirectorMessage]
+	// HoldScheduler asks for the lease of the active scheduler, renews it, or releases it. Only its holder may act: every
+	// other call of a scheduler carries the epoch of its lease in the header Headroom-Scheduler-Epoch, and one of an older
+	// epoch is refused.
+	HoldScheduler(context.Context, *connect.Request[v1.HoldSchedulerRequest]) (*connect.Response[v1.HoldSchedulerResponse], error)
+	// RecordAction records in the audit log what somebody did, or tried to do, at the scheduler.
+	RecordAction(context.Context, *connect.Request[v1.RecordActionRequest]) (*connect.Response[v1.RecordActionResponse], error)
 }
 
 // NewJobServiceClient constructs a client for the headroom.v1.JobService service. By default, it
@@ -133,19 +144,33 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("Direct")),
 			connect.WithClientOptions(opts...),
 		),
+		holdScheduler: connect.NewClient[v1.HoldSchedulerRequest, v1.HoldSchedulerResponse](
+			httpClient,
+			baseURL+JobServiceHoldSchedulerProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("HoldScheduler")),
+			connect.WithClientOptions(opts...),
+		),
+		recordAction: connect.NewClient[v1.RecordActionRequest, v1.RecordActionResponse](
+			httpClient,
+			baseURL+JobServiceRecordActionProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("RecordAction")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // jobServiceClient implements JobServiceClient.
 type jobServiceClient struct {
-	commitJob  *connect.Client[v1.CommitJobRequest, v1.CommitJobResponse]
-	finishJob  *connect.Client[v1.FinishJobRequest, v1.FinishJobResponse]
-	listJobs   *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
-	dropTasks  *connect.Client[v1.DropTasksRequest, v1.DropTasksResponse]
-	deflateJob *connect.Client[v1.DeflateJobRequest, v1.DeflateJobResponse]
-	recordRun  *connect.Client[v1.RecordRunRequest, v1.RecordRunResponse]
-	explainJob *connect.Client[v1.ExplainJobRequest, v1.ExplainJobResponse]
-	direct     *connect.Client[v1.SchedulerMessage, v1.DirectorMessage]
+	commitJob     *connect.Client[v1.CommitJobRequest, v1.CommitJobResponse]
+	finishJob     *connect.Client[v1.FinishJobRequest, v1.FinishJobResponse]
+	listJobs      *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
+	dropTasks     *connect.Client[v1.DropTasksRequest, v1.DropTasksResponse]
+	deflateJob    *connect.Client[v1.DeflateJobRequest, v1.DeflateJobResponse]
+	recordRun     *connect.Client[v1.RecordRunRequest, v1.RecordRunResponse]
+	explainJob    *connect.Client[v1.ExplainJobRequest, v1.ExplainJobResponse]
+	direct        *connect.Client[v1.SchedulerMessage, v1.DirectorMessage]
+	holdScheduler *connect.Client[v1.HoldSchedulerRequest, v1.HoldSchedulerResponse]
+	recordAction  *connect.Client[v1.RecordActionRequest, v1.RecordActionResponse]
 }
 
 // CommitJob calls headroom.v1.JobService.CommitJob.
@@ -188,6 +213,16 @@ func (c *jobServiceClient) Direct(ctx context.Context) *connect.BidiStreamForCli
 	return c.direct.CallBidiStream(ctx)
 }
 
+// HoldScheduler calls headroom.v1.JobService.HoldScheduler.
+func (c *jobServiceClient) HoldScheduler(ctx context.Context, req *connect.Request[v1.HoldSchedulerRequest]) (*connect.Response[v1.HoldSchedulerResponse], error) {
+	return c.holdScheduler.CallUnary(ctx, req)
+}
+
+// RecordAction calls headroom.v1.JobService.RecordAction.
+func (c *jobServiceClient) RecordAction(ctx context.Context, req *connect.Request[v1.RecordActionRequest]) (*connect.Response[v1.RecordActionResponse], error) {
+	return c.recordAction.CallUnary(ctx, req)
+}
+
 // JobServiceHandler is an implementation of the headroom.v1.JobService service.
 type JobServiceHandler interface {
 	// CommitJob stores the job's specification in the log. A submitted job is acknowledged only after this returns.
@@ -209,6 +244,12 @@ type JobServiceHandler interface {
 	// Direct is the stream of directives. The scheduler's first message is
 	// SchedulerHello; it then sends progress and acknowledgements.
 	Direct(context.Context, *connect.BidiStream[v1.SchedulerMessage, v1.DirectorMessage]) error
+	// HoldScheduler asks for the lease of the active scheduler, renews it, or releases it. Only its holder may act: every
+	// other call of a scheduler carries the epoch of its lease in the header Headroom-Scheduler-Epoch, and one of an older
+	// epoch is refused.
+	HoldScheduler(context.Context, *connect.Request[v1.HoldSchedulerRequest]) (*connect.Response[v1.HoldSchedulerResponse], error)
+	// RecordAction records in the audit log what somebody did, or tried to do, at the scheduler.
+	RecordAction(context.Context, *connect.Request[v1.RecordActionRequest]) (*connect.Response[v1.RecordActionResponse], error)
 }
 
 // NewJobServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -266,6 +307,18 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("Direct")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServiceHoldSchedulerHandler := connect.NewUnaryHandler(
+		JobServiceHoldSchedulerProcedure,
+		svc.HoldScheduler,
+		connect.WithSchema(jobServiceMethods.ByName("HoldScheduler")),
+		connect.WithHandlerOptions(opts...),
+	)
+	jobServiceRecordActionHandler := connect.NewUnaryHandler(
+		JobServiceRecordActionProcedure,
+		svc.RecordAction,
+		connect.WithSchema(jobServiceMethods.ByName("RecordAction")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/headroom.v1.JobService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case JobServiceCommitJobProcedure:
@@ -284,6 +337,10 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServiceExplainJobHandler.ServeHTTP(w, r)
 		case JobServiceDirectProcedure:
 			jobServiceDirectHandler.ServeHTTP(w, r)
+		case JobServiceHoldSchedulerProcedure:
+			jobServiceHoldSchedulerHandler.ServeHTTP(w, r)
+		case JobServiceRecordActionProcedure:
+			jobServiceRecordActionHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -323,4 +380,12 @@ func (UnimplementedJobServiceHandler) ExplainJob(context.Context, *connect.Reque
 
 func (UnimplementedJobServiceHandler) Direct(context.Context, *connect.BidiStream[v1.SchedulerMessage, v1.DirectorMessage]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.Direct is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) HoldScheduler(context.Context, *connect.Request[v1.HoldSchedulerRequest]) (*connect.Response[v1.HoldSchedulerResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.HoldScheduler is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) RecordAction(context.Context, *connect.Request[v1.RecordActionRequest]) (*connect.Response[v1.RecordActionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.RecordAction is not implemented"))
 }

@@ -2,11 +2,10 @@ package headroom.hadoop;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import headroom.client.Addresses;
 import headroom.client.Pinned;
 import headroom.client.PinnedFiles;
-import headroom.client.Request;
 import java.io.IOException;
-import java.net.MalformedURLException;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -26,7 +25,7 @@ import org.slf4j.LoggerFactory;
 final class SchedulerClient {
   private static final Logger LOG = LoggerFactory.getLogger(SchedulerClient.class);
 
-  private final URL base;
+  private final Addresses schedulers;
   private final int timeoutMs;
 
   /** Null in the clear. */
@@ -39,11 +38,11 @@ final class SchedulerClient {
   private final String tokenFile;
 
   SchedulerClient(URL base, int timeoutMs) {
-    this(base, timeoutMs, null, "", "");
+    this(Addresses.of(base), timeoutMs, null, "", "");
   }
 
-  private SchedulerClient(URL base, int timeoutMs, PinnedFiles tls, String jobToken, String tokenFile) {
-    this.base = base;
+  private SchedulerClient(Addresses schedulers, int timeoutMs, PinnedFiles tls, String jobToken, String tokenFile) {
+    this.schedulers = schedulers;
     this.timeoutMs = timeoutMs;
     this.tls = tls;
     this.jobToken = jobToken;
@@ -65,12 +64,9 @@ final class SchedulerClient {
       return null;
     }
     try {
-      URL base = new URL(url);
-      if (base.getHost().isEmpty() || !base.getProtocol().matches("https?")) {
-        throw new MalformedURLException("it must look like http://HOST:PORT");
-      }
-      boolean secure = base.getProtocol().equals("https");
-      return new SchedulerClient(base, Math.max(1, conf.getInt(Settings.TIMEOUT_MS, Settings.TIMEOUT_MS_DEFAULT)),
+      Addresses schedulers = Addresses.of(url);
+      boolean secure = schedulers.secure();
+      return new SchedulerClient(schedulers, Math.max(1, conf.getInt(Settings.TIMEOUT_MS, Settings.TIMEOUT_MS_DEFAULT)),
           secure ? Pinned.by(file(conf, Settings.CA, Settings.CA_VARIABLE)) : null,
           secure && credentials != null ? JobCredentials.token(credentials, application) : "",
           secure ? file(conf, Settings.TOKEN_FILE, Settings.TOKEN_FILE_VARIABLE) : "");
@@ -122,14 +118,9 @@ final class SchedulerClient {
   }
 
   private JsonNode ask(String path, JsonNode body) throws IOException {
-    Request request = new Request(base, path, timeoutMs, tls);
-    if (!jobToken.isEmpty()) {
-      request.authorize(jobToken);
-    } else if (!tokenFile.isEmpty()) {
-      request.authorize(token());
-    }
+    String token = jobToken.isEmpty() && !tokenFile.isEmpty() ? token() : jobToken;
     try {
-      return Json.object(request.send(body == null ? null : Json.MAPPER.writeValueAsBytes(body)));
+      return Json.object(schedulers.send(path, timeoutMs, tls, token, body == null ? null : Json.MAPPER.writeValueAsBytes(body)));
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new IOException(path + " was interrupted", e);

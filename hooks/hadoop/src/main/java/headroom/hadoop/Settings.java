@@ -2,7 +2,7 @@ package headroom.hadoop;
 
 /** The properties that the hooks read from Hadoop's configuration. */
 final class Settings {
-  /** The address of the scheduler's hooks (http or https, no path). Without it the hooks do nothing. */
+  /** Addresses of the schedulers' hooks (http or https, no path), separated by commas. Without one the hooks do nothing. */
   static final String URL = "headroom.url";
 
   /** The address that stands for none: Hadoop's options lose an empty one, and a site's would show through. */

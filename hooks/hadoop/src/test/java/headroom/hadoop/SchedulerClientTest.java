@@ -54,6 +54,27 @@ class SchedulerClientTest {
     assertEquals(Share.WEIGHT, s.queues.get(0).weightOf("application_1_0001"));
   }
 
+  /** A standby serves no hooks: the next address is asked, and the one that answered stays the first. */
+  @Test
+  void theActiveSchedulerIsFound() throws IOException {
+    int gone;
+    try (ServerSocket free = new ServerSocket(0)) {
+      gone = free.getLocalPort();
+    }
+    scheduler.answer(STOP, 200, "{\"stop\":false,\"dropped\":[]}");
+    Configuration conf = new Configuration(false);
+    conf.setInt(Settings.TIMEOUT_MS, PATIENT_MS);
+    conf.set(Settings.URL, "http://127.0.0.1:" + gone + ", " + scheduler.url());
+    SchedulerClient client = SchedulerClient.of(conf);
+    assertFalse(client.stop(JOB).inForce);
+    scheduler.answer(STOP, 200, "{\"stop\":true,\"min_tasks\":3,\"dropped\":[]}");
+    assertTrue(client.stop(JOB).inForce);
+    for (String wrong : new String[] {"http://127.0.0.1:1,", "http://127.0.0.1:1,https://127.0.0.1:2", ",", "http://127.0.0.1:1,ftp://h:2"}) {
+      conf.set(Settings.URL, wrong);
+      assertNull(SchedulerClient.of(conf), wrong);
+    }
+  }
+
   @Test
   void applicationsDivideTheirQueue() throws IOException {
     scheduler.answer("/v1/shares", 200, "{\"revision\":12,\"valid_s\":10,\"queues\":[{\"queue\":\"root.q1\",\"max_mb\":6144,"

@@ -1,8 +1,8 @@
 package headroom.spark;
 
+import headroom.client.Addresses;
 import headroom.client.JobToken;
 import headroom.client.PinnedFiles;
-import headroom.client.Request;
 import java.io.IOException;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;
@@ -22,7 +22,7 @@ final class SchedulerClient {
   /** In the JSON that "scheduler hook token --user" prints, or by itself. */
   private static final Pattern USER_TOKEN = Pattern.compile("headroom-user-1\\.[\\w.-]*");
 
-  private final URL base;
+  private final Addresses schedulers;
   private final String token;
 
   /** Read for each report where there is no token; "" for none: it may be replaced while the application runs. */
@@ -37,11 +37,15 @@ final class SchedulerClient {
   private final PinnedFiles tls;
 
   SchedulerClient(URL base, String token, int timeoutMs) {
-    this(base, token, "", "", timeoutMs, null);
+    this(Addresses.of(base), token, "", "", timeoutMs, null);
   }
 
   SchedulerClient(URL base, String token, String tokenFile, String application, int timeoutMs, PinnedFiles tls) {
-    this.base = base;
+    this(Addresses.of(base), token, tokenFile, application, timeoutMs, tls);
+  }
+
+  SchedulerClient(Addresses schedulers, String token, String tokenFile, String application, int timeoutMs, PinnedFiles tls) {
+    this.schedulers = schedulers;
     this.token = token;
     this.tokenFile = tokenFile;
     this.application = application;
@@ -50,7 +54,7 @@ final class SchedulerClient {
   }
 
   Answer report(byte[] progress) throws IOException, InterruptedException {
-    return Answer.parse(new Request(base, PATH, timeoutMs, tls).authorize(token()).send(progress));
+    return Answer.parse(schedulers.send(PATH, timeoutMs, tls, token(), progress));
   }
 
   private String token() throws IOException {

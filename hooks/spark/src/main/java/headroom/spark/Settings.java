@@ -1,10 +1,10 @@
 package headroom.spark;
 
+import headroom.client.Addresses;
 import headroom.client.Pinned;
 import headroom.client.PinnedFiles;
 import java.io.IOException;
 import java.net.MalformedURLException;
-import java.net.URL;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -59,7 +59,6 @@ final class Settings {
   static final String TIMEOUT_MS = "spark.headroom.timeout-ms";
 
   private static final int JOB_MAX = 256;
-  private static final int PORT_MAX = 65_535;
 
   /** At the start; with a scheduler its answers follow. */
   final DropRatio ratio;
@@ -70,7 +69,7 @@ final class Settings {
   final Bound bound;
 
   /** Null without a scheduler. */
-  final URL url;
+  final Addresses url;
 
   /** Null in the clear. */
   final PinnedFiles tls;
@@ -101,7 +100,7 @@ final class Settings {
         r.read(SEED, "1", Long::parseLong, 1L));
     stages = r.read(STAGES, "input", Stages::of, Stages.NONE);
     url = r.read(ADDRESS, "", Settings::url, null);
-    tls = url == null || !url.getProtocol().equals("https") ? null : r.read(CA, "", Pinned::by, null);
+    tls = url == null || !url.secure() ? null : r.read(CA, "", Pinned::by, null);
     job = url == null ? "" : r.read(JOB, "", Settings::job, "");
     run = url == null ? 0 : r.whole(RUN, job.isEmpty() ? "1" : "", 1, Integer.MAX_VALUE);
     token = r.read(TOKEN, "", Settings::token, "");
@@ -136,15 +135,8 @@ final class Settings {
     }));
   }
 
-  private static URL url(String text) throws MalformedURLException {
-    if (text.isEmpty()) {
-      return null;
-    }
-    URL url = new URL(text);
-    if (url.getHost().isEmpty() || url.getPort() > PORT_MAX || !url.getProtocol().matches("https?")) {
-      throw new MalformedURLException("it must look like http://HOST:PORT");
-    }
-    return url;
+  private static Addresses url(String text) throws MalformedURLException {
+    return text.isEmpty() ? null : Addresses.of(text);
   }
 
   private static String job(String text) {
