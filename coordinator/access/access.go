@@ -313,7 +313,7 @@ func (g *Guard) refused(procedure string, err error) error {
 const CallBurst = rpc.CallBurst
 
 // paced takes a token out of the caller's bucket, and reports whether there was one.
-func (g *Guard) paced(who Caller) bool { return g.paces.Allow(who.key(), g.now()) }
+func (g *Guard) paced(who Caller) bool { return g.paces.Allow(who.key(), 1, g.now()) }
 
 // WrapUnary implements connect.Interceptor.
 func (g *Guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {

@@ -30,8 +30,8 @@ type pace struct {
 	at   time.Time
 }
 
-// Allow takes a token out of the caller's bucket, and reports whether there was one.
-func (p *Paces) Allow(caller string, now time.Time) bool {
+// Allow takes what a call costs, 1 for most, out of the caller's bucket, and reports whether it was there.
+func (p *Paces) Allow(caller string, cost float64, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.of[caller]
@@ -44,10 +44,10 @@ func (p *Paces) Allow(caller string, now time.Time) bool {
 	}
 	x.left = min(CallBurst, x.left+CallsPerSecond*now.Sub(x.at).Seconds())
 	x.at = now
-	if x.left < 1 {
+	if x.left < cost {
 		return false
 	}
-	x.left--
+	x.left -= cost
 	return true
 }
 

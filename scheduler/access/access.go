@@ -162,7 +162,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, e
 		err = rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitUnreachable,
 			"all connections of this port are in use except those reserved for operators", "try again in a moment")
 	}
-	if caller := cmp.Or(who.Name, peer.Address); err == nil && !g.paces.Allow(caller, g.now()) {
+	if caller := cmp.Or(who.Name, peer.Address); err == nil && !g.paces.Allow(caller, cost(procedure), g.now()) {
 		err = rpc.TooMany(fmt.Sprintf("%s exceeded %d calls per second", cmp.Or(caller, "nobody"), rpc.CallsPerSecond), "retry in a second")
 	}
 	if err == nil && who.Proven() && !slices.Contains(Needs(procedure), who.Role) {
@@ -174,6 +174,15 @@ func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, e
 		return ctx, err
 	}
 	return WithCaller(ctx, who), nil
+}
+
+// cost returns how much of a caller's rate a call takes. The drivers of one user report each task that begins or ends.
+func cost(procedure string) float64 {
+	switch procedure {
+	case headroomv1connect.SlotServiceReportProcedure, headroomv1connect.SlotServiceAwaitProcedure:
+		return 0.2
+	}
+	return 1
 }
 
 // begin counts a call until done is called. Without TLS callers are not distinguished.

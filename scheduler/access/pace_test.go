@@ -94,6 +94,22 @@ func TestOpenCallsOfEachCaller(t *testing.T) {
 	}
 }
 
+// A driver that reports each of its tasks has five times the rate.
+func TestRateOfSlots(t *testing.T) {
+	t.Parallel()
+	g := New(false, "", slog.New(slog.DiscardHandler))
+	g.now = func() time.Time { return time.Unix(1e9, 0) }
+	let := 0
+	for range 6 * rpc.CallBurst {
+		if _, err := g.Admit(rpc.WithCaller(t.Context(), submitter("ann")), headroomv1connect.SlotServiceReportProcedure); err == nil {
+			let++
+		}
+	}
+	if want := 5 * rpc.CallBurst; let < want-1 || let > want {
+		t.Errorf("%d reports at once, want %d", let, want)
+	}
+}
+
 // awaiting is a request of Await.
 type awaiting struct{ connect.AnyRequest }
 
