@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
 	coordinator "headroom/coordinator/access"
 	"headroom/internal/secure"
 	"headroom/ledger"
@@ -54,6 +55,9 @@ func rolesOf(service, path string) (program, roles string) {
 	}
 	if service == "JobService" {
 		may = append(may, secure.Scheduler)
+	}
+	if path == headroomv1connect.ClusterServiceListNodesProcedure {
+		may = append(may, secure.Master)
 	}
 	return "coordinator", strings.Join(may, ", ")
 }

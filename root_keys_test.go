@@ -14,7 +14,7 @@ import (
 // keyFolders are the folders below /etc/headroom that only one group enters. hadoop is the
 // ResourceManager's, whose group is the site's own.
 func keyFolders() []string {
-	return []string{"powerd", "coordinator", "scheduler", "master", "distributor", "worker", "hadoop"}
+	return []string{"powerd", "coordinator", "scheduler", "master", "worker", "hadoop"}
 }
 
 func TestKeysAreInAFolderOfTheirProgram(t *testing.T) {

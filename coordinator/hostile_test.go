@@ -158,7 +158,7 @@ func strangers() map[string]rpc.Caller {
 	return map[string]rpc.Caller{
 		"nobody": {}, "another user": {Local: true, UID: 65534},
 		"node": shown("node", "n01"), "observer": shown("observer", "olga"), "operator": shown("operator", "mia"), "admin": shown("admin", "root"), "server": shown("server", "c1"),
-		"scheduler": shown("scheduler", "s1"), "worker": shown("worker", "n01"), "submitter": shown("submitter", "mia"),
+		"scheduler": shown("scheduler", "s1"), "master": shown("master", "m1"), "worker": shown("worker", "n01"), "submitter": shown("submitter", "mia"),
 	}
 }
 
@@ -172,12 +172,12 @@ func open() map[string]string {
 		admins   = "admin"
 		servers  = "admin server"
 		jobs     = changers + " scheduler"
-		known    = "node scheduler worker submitter " + readers
+		known    = "node scheduler master worker submitter " + readers
 	)
 	return map[string]string{
 		"NodeService/Exchange": nodes, "NodeService/Release": nodes,
 		"ClusterService/GetStatus": readers, "ClusterService/ListDomains": "node " + readers, "ClusterService/SetBudget": changers,
-		"ClusterService/AwaitBudget": readers, "ClusterService/ListNodes": readers, "ClusterService/ListMembers": readers,
+		"ClusterService/AwaitBudget": readers, "ClusterService/ListNodes": readers + " master", "ClusterService/ListMembers": readers,
 		"ClusterService/ListEvents": readers, "ClusterService/Change": changers, "ClusterService/Rollback": changers,
 		"ClusterService/ListChanges": readers, "ClusterService/ListSchedules": readers, "ClusterService/ListSprints": readers,
 		"ClusterService/ListPolicies": readers, "ClusterService/ExplainNode": readers, "ClusterService/ReportMeter": changers,

@@ -52,7 +52,13 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 	if c.Job.Engine == arbitration.EngineLocal {
 		c.Job.Engine = ""
 	}
-	res, err := j.ofScheduler(ctx, r.Header(), c, nil)
+	inputs := inputs(job.GetInputs())
+	res, err := j.ofScheduler(ctx, r.Header(), c, func(v leader.View, c *ledger.Command) error {
+		if v.State.Rules >= ledger.RulesOfRuns { // older servers could not read it
+			c.Job.Inputs = inputs
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +164,9 @@ func jobPage(s *ledger.State, k *leading.Known, r *headroomv1.ListJobsRequest, o
 		m := k.Job(job)
 		if r.GetWithoutSpecs() {
 			m.Spec = nil
+			if m.GetRun() != nil {
+				m.Run.Dropped = nil
+			}
 		}
 		if size += proto.Size(m); size > jobPageBytes && len(out.GetJobs()) > 0 {
 			out.More = true

@@ -160,6 +160,8 @@ func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each c
 		return t.setLease(c, c.SetLease)
 	case c.SkipBrake != nil:
 		return t.skipBrake(c, c.SkipBrake)
+	case c.RunJob != nil:
+		return t.runJob(c, c.RunJob)
 	case c.HoldScheduler != nil:
 		return t.holdScheduler(c, c.HoldScheduler)
 	case c.ReleaseScheduler != nil:

@@ -19,6 +19,9 @@ const Rules = 3
 // Force. Before them no command may have it: older servers could not read it.
 const RulesOfFloors = 2
 
+// RulesOfRuns are the first rules under which jobs have inputs and runs. Before them no command may have these.
+const RulesOfRuns = 3
+
 // OldestRules is the oldest version that this server reads. A group is upgraded
 // across one at a time.
 const OldestRules = 1
@@ -92,6 +95,7 @@ type Command struct {
 	Deny      *Denial    `json:"deny,omitempty"`
 	SkipBrake *SkipBrake `json:"skip_brake,omitempty"`
 	SetLease  *SetLease  `json:"set_lease,omitempty"`
+	RunJob    *RunJob    `json:"run_job,omitempty"`
 
 	HoldScheduler    *HoldScheduler    `json:"hold_scheduler,omitempty"`
 	ReleaseScheduler *ReleaseScheduler `json:"release_scheduler,omitempty"`
@@ -262,6 +266,10 @@ type Job struct {
 	Admission *Admission `json:"admission,omitempty"`
 	// Scaling is how its speed follows its containers; nil while unknown.
 	Scaling *Scaling `json:"scaling,omitempty"`
+	// Inputs are its map tasks; nil for a job of an engine, and for jobs of older schedulers.
+	Inputs *JobInputs `json:"inputs,omitempty"`
+	// Run is its latest run, nil before the first.
+	Run *JobRun `json:"run,omitempty"`
 }
 
 // FinishJob tells how a job ended.
@@ -327,7 +335,7 @@ func (c Command) parts() (n int) {
 		c.EndSprint != nil, c.Schedule != nil, c.RemoveSchedule != nil, c.Reincarnate != nil, c.Token != nil,
 		c.RevokeToken != nil, c.Server != nil, c.RemoveServer != nil, c.AckAlarm != nil,
 		c.SetUncapped != nil, c.StopJob != nil, c.DropTasks != nil, c.ContainerPolicy != nil, c.DeflateJob != nil,
-		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil, c.HoldScheduler != nil, c.ReleaseScheduler != nil,
+		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil, c.RunJob != nil, c.HoldScheduler != nil, c.ReleaseScheduler != nil,
 	} {
 		if set {
 			n++

@@ -3,6 +3,7 @@
 package ledger_test
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"os"
@@ -33,6 +34,11 @@ func everyCommand() map[string]ledger.Command {
 		}
 	}
 	plain, deflating, denying := by("mia", "summer heat"), by("scheduler", "class low"), by("mia", "stolen")
+	running := func(c ledger.Command) ledger.Command {
+		c = deflating(c)
+		c.Rules = ledger.RulesOfRuns
+		return c
+	}
 	full := func(c ledger.Command) ledger.Command {
 		c.Check = &revision
 		return plain(c)
@@ -141,7 +147,16 @@ func everyCommand() map[string]ledger.Command {
 		"domain-5":    denying(ledger.Command{Domain: &ledger.SetDomain{Name: "pdu/p1", RatedMax: new(200 * watt)}}),
 		"node-5":      denying(ledger.Command{Node: &ledger.SetNode{Node: "n01", Settings: ledger.Settings{Rated: new(200 * watt)}}}),
 		"set-lease":   denying(ledger.Command{SetLease: &ledger.SetLease{Length: 20 * time.Second}}),
-		"skip-brake":  denying(ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: 9}}),
+		"job-inputs": running(ledger.Command{Job: &ledger.Job{
+			ID: "wc-11", Name: "wc", Class: "low", Spec: []byte("{}"), Submitted: 1_700_000_000_000_001, State: ledger.JobAccepted, Floor: 0.5,
+			Inputs: &ledger.JobInputs{Tasks: 40, Digest: bytes.Repeat([]byte{7}, 32)},
+		}}),
+		"run-job": running(ledger.Command{RunJob: &ledger.RunJob{ID: "wc-11", Drop: []ledger.TaskRange{{First: 31, Last: 33}}, Run: ledger.JobRun{
+			Number: 2, Began: 1_700_000_000_000_002, Started: 1_700_000_000_000_001, Theta: 0.25, Seed: 1<<64 - 1, Decided: true, Why: "class low",
+			Sprint: true, SprintAfter: 90 * time.Second, Stopping: "high",
+		}}}),
+		"run-over":   running(ledger.Command{RunJob: &ledger.RunJob{ID: "wc-11", Run: ledger.JobRun{Number: 2, Began: 1, Over: true}}}),
+		"skip-brake": denying(ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: 9}}),
 	}
 }
 
@@ -199,6 +214,8 @@ func TestSnapshotEncoding(t *testing.T) {
 	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j4", State: ledger.JobAccepted, Deadline: time.Minute, Admission: &ledger.Admission{
 		Decision: ledger.AdmissionAdmitted, Slots: 3, Work: new(120.0), Reason: "3 free slots",
 	}}})
+	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j5", State: ledger.JobAccepted, Floor: 0.5, Inputs: &ledger.JobInputs{Tasks: 12}}})
+	do(t, s, ledger.Command{RunJob: &ledger.RunJob{ID: "j5", Run: ledger.JobRun{Number: 1, Began: 3}, Drop: []ledger.TaskRange{{First: 2, Last: 4}, {First: 11, Last: 11}}}})
 	do(t, s, ledger.Command{At: 1_700_000_000_000_000, HoldScheduler: holds("p1", 0)})
 	text := snapshot(t, s)
 	golden(t, "snapshot.json", text+"\n")

@@ -59,7 +59,7 @@ func (j Job) promise() error {
 		return fmt.Errorf("job %q: the names of its engine and queue have %d and %d bytes, at most %d are taken: %w",
 			j.ID, len(j.Engine), len(j.Queue), maxName, ErrJob)
 	}
-	return cmp.Or(j.Admission.Check(j.ID), j.Scaling.Check(j.ID))
+	return cmp.Or(j.Admission.Check(j.ID), j.Scaling.Check(j.ID), j.Inputs.sound(j.ID))
 }
 
 // sound checks what the log has decided of a job that no Apply has shown to be right.
@@ -77,6 +77,11 @@ func (j Job) sound() error {
 	}
 	if j.Stop != nil {
 		if err := j.allows(*j.Stop); err != nil {
+			return fmt.Errorf("%w: %w", ErrSnapshot, err)
+		}
+	}
+	if j.Run != nil {
+		if err := cmp.Or(j.runs(), j.Run.bounded(j.ID)); err != nil {
 			return fmt.Errorf("%w: %w", ErrSnapshot, err)
 		}
 	}
@@ -101,7 +106,7 @@ func (t *tx) acceptJob(c Command, j Job) error {
 		return fmt.Errorf("job %q: it needs an id and starts as accepted: %w", j.ID, ErrJob)
 	case len(j.Spec) > MaxJobSpec:
 		return fmt.Errorf("job %q: its file has %d bytes, at most %d are taken: %w", j.ID, len(j.Spec), MaxJobSpec, ErrJob)
-	case j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0 || j.Deflation != nil || j.Energy != nil:
+	case j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0 || j.Deflation != nil || j.Energy != nil || j.Run != nil:
 		return fmt.Errorf("job %q: a new job must have no early stop, drops or result: %w", j.ID, ErrJob)
 	}
 	if err := j.promise(); err != nil {
@@ -143,6 +148,8 @@ func (j Job) again(x Job) error {
 		return fmt.Errorf("job %q was promised %v of its tasks, not %v: %w", j.ID, j.Floor, x.Floor, ErrJob)
 	case j.Engine != "" && j.Engine != x.Engine:
 		return fmt.Errorf("job %q is of engine %q, not of %q: %w", j.ID, j.Engine, x.Engine, ErrJob)
+	case j.Inputs != nil && x.Inputs != nil && (j.Inputs.Tasks != x.Inputs.Tasks || !bytes.Equal(j.Inputs.Digest, x.Inputs.Digest)):
+		return fmt.Errorf("job %q was accepted with other inputs: %w", j.ID, ErrJob)
 	}
 	return nil
 }
@@ -164,6 +171,10 @@ func (t *tx) finishJob(c Command, f *FinishJob) error {
 	}
 	j.State, j.Outcome, j.Tasks, j.Done, j.Runtime, j.Energy = f.State, f.Outcome, f.Tasks, f.Done, f.Runtime, f.Energy
 	j.Ended = c.At
+	if j.Run != nil { // the driver of a cancelled job's run may have to be ended
+		run := *j.Run
+		run.Dropped, j.Run = nil, &run
+	}
 	put(t, t.Jobs, f.ID, j)
 	what := fmt.Sprintf("job %s %s, %d of %d tasks", j.ID, j.State, j.Done, j.Tasks)
 	if j.BelowFloor() {

@@ -35,6 +35,10 @@ func TestWhoMayCallWhat(t *testing.T) {
 		headroomv1connect.SchedulerServiceListProcedure:   {"submitter", "observer", "operator", "admin"},
 		headroomv1connect.SchedulerServiceDrainProcedure:  {"operator", "admin"},
 		headroomv1connect.WorkerServiceWorkProcedure:      {"worker"},
+		headroomv1connect.MasterServicePlaceProcedure:     {"scheduler"},
+		headroomv1connect.MasterServiceGetGroupProcedure:  {"master", "scheduler", "observer", "operator", "admin"},
+		headroomv1connect.SlotServiceReportProcedure:      {"submitter", "scheduler", "admin"},
+		headroomv1connect.SlotServiceAwaitProcedure:       {"submitter", "scheduler", "admin"},
 		"/headroom.v1.SchedulerService/NotThoughtOf":      {"admin"},
 	} {
 		for _, role := range secure.Roles() {

@@ -148,7 +148,7 @@ func newPromise(id string, r *record, rank int) *promise {
 
 // most returns how many slots the job can use for its promise: its own bound, and at most the tasks of its floor.
 // Nothing is promised for further tasks.
-func (r *record) most() int { return mostSlots(r.file, len(r.inputs), r.floor.Fraction) }
+func (r *record) most() int { return mostSlots(r.file, len(r.inputs.Names), r.floor.Fraction) }
 
 func mostSlots(f *jobfile.File, tasks int, floor float64) int {
 	tasks = units.Ratio(floor).Least(tasks)

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +40,9 @@ func newPlant(t *testing.T, policy, discipline string) *plant {
 	logger := slog.New(slog.DiscardHandler)
 	s := &Server{
 		cfg: cfg, logger: logger, inbox: make(inbox, eventsMax), queue: testkit.Need(buffers.New(cfg.settings()))(t),
-		tally: newTally(), engines: &engines{}, folders: jobFolders{filepath.Join(cfg.Dir, "jobs"), logger},
+		tally: newTally(), engines: &engines{}, folders: testkit.Need(openFolders(cfg.Dir, logger))(t),
 	}
+	s.operations = newOperations(s.inbox)
 	s.commits = newCommitter(identity{ID: "s1"}, nil, s.inbox, logger)
 	p := &plant{newLoop(s), t, noon}
 	readyEvent{}.apply(p.loop, p.now)
@@ -56,10 +56,10 @@ func (p *plant) worker(slots int) { p.core.Hello(p.now, "n01", slots, nil) }
 func (p *plant) record(name, class, keys string) *record {
 	p.t.Helper()
 	f := testkit.Need(jobfile.Parse("/j/"+name+".yaml", []byte("name: "+name+"\nclass: "+class+"\nslots: 4\nmap: {input: /t/*, command: [cat]}\noutput: "+p.cfg.Dir+"/out\n"+keys), nil))(p.t)
-	r := &record{file: f, dir: jobdir.Folder{Output: f.Output, ID: name}, submitted: p.now, inputs: make([]string, 10), floor: f.Floor(nil)}
+	r := &record{file: f, dir: jobdir.Folder{Output: f.Output, ID: name}, submitted: p.now, inputs: jobdir.Inputs{Names: make([]string, 10), Sizes: make([]int64, 10)}, floor: f.Floor(nil)}
 	r.deadline, _ = f.Due()
 	r.spec = testkit.Need(f.Specification(r.floor))(p.t)
-	testkit.Need(jobdir.MakeAll(r.dir.Path("")))(p.t)
+	r.at = testkit.Need(jobdir.Make(r.dir))(p.t)
 	return r
 }
 
@@ -159,7 +159,7 @@ func TestDoorAdmitsInTurn(t *testing.T) {
 	if p.state("b") != "running" || p.waiting["b"] != nil || p.promised("b") < 1 {
 		t.Errorf("b is %s with %d slots", p.state("b"), p.promised("b"))
 	}
-	if v := p.withSpec(p.core.Jobs(p.now)[1]); v.admission.GetDecision() != "admitted" || progressToProto(v).GetPromised() == 0 {
+	if v := p.withSpec(p.now, p.core.Jobs(p.now)[1]); v.admission.GetDecision() != "admitted" || progressToProto(v).GetPromised() == 0 {
 		t.Errorf("shown as %+v", v.admission)
 	}
 	if got := p.readmitted(); len(got) != 1 || got[0].GetId() != "b" || got[0].GetAdmission().GetDecision() != "admitted" || got[0].GetAdmission().GetSlots() == 0 ||
@@ -322,9 +322,7 @@ func TestDoorIsRebuilt(t *testing.T) {
 		Id: "z", Class: "low", State: headroomv1.JobState_JOB_STATE_DONE, Spec: runs.spec, Floor: 1, Admission: runs.admission,
 		DeadlineS: new(600.0), Progress: &headroomv1.JobProgress{Tasks: 10, Done: 10, RuntimeS: new(300.0)},
 	}
-	e := ended(over, dispatch.Done)
-	e.taught = taught(over, dispatch.Done)
-	e.apply(p.loop, p.now)
+	(&restorer{engines: p.engines, folders: p.folders}).finished(over, dispatch.Done).apply(p.loop, p.now)
 	addEvent{plan: runs.plan("a"), record: runs, past: dispatch.Past{Started: p.now}}.apply(p.loop, p.now)
 	p.commit(waits)
 	if p.state("a") != "running" || p.state("b") != "waits" || p.promised("a") != 3 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -36,6 +37,8 @@ type committer struct {
 	ended    chan dispatch.EndJob
 	asked    chan dispatch.Deflate
 	admitted chan *headroomv1.Job
+	// runs are runs to be recorded, at most one for each job.
+	runs chan runCommit
 	// scaled are jobs with a new scaling curve.
 	scaled chan *headroomv1.Job
 }
@@ -43,7 +46,7 @@ type committer struct {
 func newCommitter(id identity, l *leader.Client, b inbox, logger *slog.Logger) *committer {
 	return &committer{
 		"scheduler/" + id.ID, l, b, logger,
-		make(chan dispatch.EndJob, dispatch.EndedMax), make(chan dispatch.Deflate, jobsMax), make(chan *headroomv1.Job, jobsMax), make(chan *headroomv1.Job, jobsMax),
+		make(chan dispatch.EndJob, dispatch.EndedMax), make(chan dispatch.Deflate, jobsMax), make(chan *headroomv1.Job, jobsMax), make(chan runCommit, 4*jobsMax), make(chan *headroomv1.Job, jobsMax),
 	}
 }
 
@@ -170,4 +173,87 @@ type deflatedEvent struct {
 
 func (e deflatedEvent) apply(l *loop, now time.Time) {
 	l.core.Deflated(now, e.job, e.number, e.theta, e.why)
+}
+
+const (
+	// rangesAtOnce bounds the ranges of dropped tasks of one commit, as the coordinators do.
+	rangesAtOnce = 4096
+	// recorders is how many runs are recorded at the same time.
+	recorders = 8
+)
+
+// recordRun records a run, or what it drops, however long the coordinators have no leader; the error is their refusal.
+func (c *committer) recordRun(ctx context.Context, r runCommit) error {
+	parts := [][]*headroomv1.TaskRange{nil}
+	if len(r.drop) > 0 {
+		parts = slices.Collect(slices.Chunk(r.drop, rangesAtOnce))
+	}
+	for _, part := range parts {
+		req := &headroomv1.RecordRunRequest{Id: r.job, Run: r.run, Drop: part, Change: &headroomv1.Change{Actor: c.actor}}
+		err := insist(ctx, func() error {
+			try, cancel := context.WithTimeout(ctx, finishWait)
+			defer cancel()
+			_, err := leader.Ask(try, c.leader, "record a run of job "+r.job, headroomv1connect.JobServiceClient.RecordRun, req)
+			if e, ok := errors.AsType[*cli.Error](err); ok && e.Code == "old-rules" {
+				return context.DeadlineExceeded // the coordinators are being upgraded: ask again
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runToProto returns the latest run of a job for the coordinators' log.
+func (r *record) runToProto() *headroomv1.JobRun {
+	m := &headroomv1.JobRun{
+		Number: r.run.Number, Theta: r.run.Theta, Seed: r.run.Seed, Decided: r.run.Decided, Why: r.run.Why, Sprint: r.run.Sprint,
+		SprintAfterUs: r.run.SprintAfter.Microseconds(), Stopping: r.run.Stopping, Over: r.run.Over,
+	}
+	if !r.run.Began.IsZero() {
+		m.BeganUs = r.run.Began.UnixMicro()
+	}
+	if r.started != nil {
+		m.StartedUs = r.started.UnixMicro()
+	}
+	return m
+}
+
+// runFromProto takes over the latest run of the log.
+func (r *record) runFromProto(m *headroomv1.JobRun) {
+	if m == nil {
+		return
+	}
+	r.run = dispatch.RunRecord{
+		Number: m.GetNumber(), Theta: m.GetTheta(), Seed: m.GetSeed(), Decided: m.GetDecided(), Why: m.GetWhy(), Sprint: m.GetSprint(),
+		SprintAfter: time.Duration(m.GetSprintAfterUs()) * time.Microsecond, Stopping: m.GetStopping(), Over: m.GetOver(),
+	}
+	if m.GetBeganUs() != 0 {
+		r.run.Began = time.UnixMicro(m.GetBeganUs())
+	}
+	if m.GetStartedUs() != 0 {
+		r.started = new(time.UnixMicro(m.GetStartedUs()))
+	}
+	for i, bits := range m.GetDropped() {
+		for b := range 8 {
+			if bits&(1<<b) != 0 {
+				r.dropped = append(r.dropped, 8*i+b)
+			}
+		}
+	}
+	r.dir.Run = r.run.Number
+}
+
+// ranges returns sorted task numbers as ranges.
+func ranges(indexes []int) (out []*headroomv1.TaskRange) {
+	for _, i := range slices.Sorted(slices.Values(indexes)) {
+		if n := len(out); n > 0 && int(out[n-1].GetLast())+1 == i {
+			out[n-1].Last = count(i)
+			continue
+		}
+		out = append(out, &headroomv1.TaskRange{First: count(i), Last: count(i)})
+	}
+	return out
 }

@@ -14,6 +14,7 @@ import (
 	"headroom/jobs/admission"
 	"headroom/jobs/buffers"
 	"headroom/scheduler/jobfile"
+	"headroom/scheduler/local"
 	"headroom/scheduler/spark"
 	"headroom/scheduler/yarn"
 )
@@ -37,6 +38,11 @@ type Config struct {
 	TLS secure.Config `yaml:"tls"`
 	// Dev permits connections without TLS, on loopback only.
 	Dev bool `yaml:"dev"`
+	// TaskSockets is the folder of the sockets of the users that run tasks; empty for the packaged one, and with Dev for
+	// none: then the scheduler itself looks at the files of jobs.
+	TaskSockets string `yaml:"task_sockets"`
+	// TaskUsers are the users of the submitters' tasks, as the workers have them; empty for one of all submitters.
+	TaskUsers map[string]string `yaml:"task_users"`
 	// MaxWaiting bounds the waiting jobs of one submitter; 0 for no limit.
 	MaxWaiting int `yaml:"max_waiting"`
 	// Discipline is how the dispatcher treats running jobs and classes: shared, p, np, da, nps or dias.
@@ -86,7 +92,12 @@ tls:
   ca: /etc/headroom/ca.crt                    # authority of the cluster
   cert: /etc/headroom/scheduler/scheduler.crt # certificate, scheduler/NAME
   key: /etc/headroom/scheduler/scheduler.key  # its key
-dev: false                            # true: connections in the clear, on loopback only, where every local user may do everything; for demos and tests
+dev: false                            # true: connections in the clear, on loopback only, where every local user may do everything, and Spark drivers as the scheduler's user; for demos and tests
+
+# The files that a job names are looked at by a process of the user that runs its submitter's tasks, never by the
+# scheduler: a user's socket is active on this machine too (systemctl enable --now headroom-task@alice.socket).
+task_sockets: ""                      # folder of the users' sockets; empty: /run/headroom-task, and with dev: true none (the scheduler's own user looks)
+task_users: {}                        # users of the submitters, as --task-user of the workers, {submitter/alice: alice}; empty: headroom-task for all
 
 # Jobs carry the name of the certificate that they were submitted with.
 max_waiting: 200                      # jobs of one submitter that may wait; 0: no bound but that of all jobs
@@ -192,7 +203,7 @@ spark:
   stages: input                       # which stages drop tasks: input (those that read the input), all, none
   nodes: {"10.0.0.11": n01}           # names of nodes, as in powerd.yaml, by the hosts of their Spark workers; others are called by their host
   kill_after: 10s                     # time for a driver to end before it is killed
-  driver: []                          # words before spark-submit: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs drivers as a user of their own
+  driver: []                          # words before spark-submit: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs drivers as a user of their own; needed, unless dev: true
 
 # Groups of workers, each with a master and its standby: "scheduler master" runs one. Jobs with "dispatch: pigeon" in their
 # file are split over the groups, and the masters hand their tasks to the workers.
@@ -321,6 +332,8 @@ func (c *Config) checkAccess() *cli.Error {
 		return config.Bad("the usual path is socket: /run/headroom-scheduler/scheduler.sock", "socket_group without a socket")
 	case c.Socket != "" && !filepath.IsAbs(c.Socket):
 		return config.Bad("the usual path is socket: /run/headroom-scheduler/scheduler.sock", "socket %q is not an absolute path", c.Socket)
+	case c.taskUsers().Check() != nil:
+		return config.Bad("for example task_sockets: /run/headroom-task and task_users: {submitter/alice: alice}", "task_sockets, task_users: %v", c.taskUsers().Check())
 	case c.MaxWaiting < 0 || c.MaxWaiting > jobsMax:
 		return config.Bad("max_waiting: 200 is the default; 0 means no limit per submitter", "max_waiting is %d; it must be from 0 to %d", c.MaxWaiting, jobsMax)
 	}
@@ -328,6 +341,18 @@ func (c *Config) checkAccess() *cli.Error {
 		return config.Bad("for example metrics: {listen: \"127.0.0.1:7413\"}", "metrics.listen: %q is not host:port", c.Metrics.Listen)
 	}
 	return c.checkHooks()
+}
+
+// packagedSockets is the folder of the packaged sockets of users.
+const packagedSockets = "/run/headroom-task"
+
+// taskUsers returns who looks at the files of jobs.
+func (c *Config) taskUsers() local.Users {
+	u := local.Users{Sockets: c.TaskSockets, BySubmitter: c.TaskUsers}
+	if u.Sockets == "" && !c.Dev {
+		u.Sockets = packagedSockets
+	}
+	return u
 }
 
 // checkHooks refuses hooks that anyone could reach or impersonate.
@@ -338,6 +363,8 @@ func (c *Config) checkHooks() *cli.Error {
 		return config.Bad("set tls, or use yarn.hooks: 127.0.0.1:7411", "yarn.hooks: tls is off, and %s is not a loopback address", c.Yarn.Hooks)
 	case spark && c.TLS.Off() && !secure.Loopback(c.Spark.Hooks):
 		return config.Bad("set tls, or use spark.hooks: 127.0.0.1:0", "spark.hooks: tls is off, and %s is not a loopback address", c.Spark.Hooks)
+	case spark && !c.Dev && !c.Spark.Apart():
+		return config.Bad("set spark.driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock]; dev: true permits it for demos and tests", "spark.driver does not run drivers as a user of their own: jobs could read the key of this scheduler")
 	case hadoop && c.TLS.Off() && c.Yarn.HooksTokenFile != "":
 		return config.Bad("set tls, or remove hooks_token_file", "yarn.hooks_token_file: tls is off; the token would be sent unencrypted")
 	case hadoop && c.TLS.Off() && c.Yarn.HooksKeyFile != "":

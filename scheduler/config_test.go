@@ -131,3 +131,26 @@ func TestClaim(t *testing.T) {
 		t.Errorf("first %+v, then %+v", first, second)
 	}
 }
+
+// Drivers are other people's programs: they do not run as a scheduler that has a key.
+func TestDriversAreNotTheScheduler(t *testing.T) {
+	t.Parallel()
+	const spark = "spark: {home: /opt/spark, master: \"spark://127.0.0.1:7077\", plugin: /opt/hook.jar, driver: %s}\n"
+	for name, c := range map[string]struct {
+		driver, dev string
+		refused     bool
+	}{
+		"as the scheduler": {"[]", "false", true},
+		"on some CPUs":     {"[taskset, -c, \"0\"]", "false", true},
+		"apart":            {"[/usr/bin/scheduler, start-driver, /run/headroom-driver.sock]", "false", false},
+		"for trying":       {"[]", "true", false},
+	} {
+		text := ExampleConfig[:strings.Index(ExampleConfig, "\n# A Spark cluster")] + "\n" + fmt.Sprintf(spark, c.driver)
+		path := filepath.Join(t.TempDir(), "scheduler.yaml")
+		testkit.WriteFile(t, path, strings.Replace(text, "dev: false", "dev: "+c.dev, 1))
+		_, err := LoadConfig(path)
+		if e, ok := errors.AsType[*cli.Error](err); ok != c.refused || ok && (e.Exit != cli.ExitUsage || !strings.Contains(e.Hint, "start-driver")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -234,8 +234,8 @@ func (e *engines) reportSpark() *headroomv1.EngineReport {
 
 // sweep ends the driver of a job that was cancelled when the scheduler was killed before it could do so.
 func (l *loop) sweep(id string, run dispatch.RunRecord) {
-	if l.fanned(id) {
-		return // masters stop unclaimed tasks by themselves
+	if l.fanned(id) || l.engines.spark == nil {
+		return // masters stop unclaimed tasks by themselves; without Spark there is nobody to ask
 	}
 	if running, err := l.engines.spark.Adopt(l.order(id, run)); err == nil && running {
 		l.logger.Info("ending the run of an ended job", slog.String("job", id))

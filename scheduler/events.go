@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -68,6 +69,7 @@ type resultEvent struct {
 	ref     dispatch.Ref
 	failure string
 	stopped bool
+	cpu     float64
 }
 
 func (e resultEvent) apply(l *loop, now time.Time) {
@@ -75,6 +77,8 @@ func (e resultEvent) apply(l *loop, now time.Time) {
 		return
 	}
 	e.session.heard = now
+	l.spend(e.session.node, e.ref, e.cpu)
+	delete(l.used[e.session.node], e.ref)
 	if e.stopped {
 		l.core.Stopped(now, e.session.node, e.ref)
 		return
@@ -82,13 +86,39 @@ func (e resultEvent) apply(l *loop, now time.Time) {
 	l.core.Result(now, e.session.node, e.ref, e.failure)
 }
 
-// aliveEvent is a sign of life of a worker.
-type aliveEvent struct{ session *session }
+// aliveEvent is a sign of life of a worker, with the CPU seconds of its running attempts.
+type aliveEvent struct {
+	session  *session
+	controls *headroomv1.TaskControls
+	used     map[dispatch.Ref]float64
+}
 
 func (e aliveEvent) apply(l *loop, now time.Time) {
 	if l.sessions[e.session.node] == e.session {
-		e.session.heard = now
+		e.session.heard, e.session.controls = now, e.controls
 		l.core.Alive(now, e.session.node)
+		for ref, cpu := range e.used {
+			l.spend(e.session.node, ref, cpu)
+		}
+		maps.DeleteFunc(l.used[e.session.node], func(ref dispatch.Ref, _ float64) bool { return !l.core.Runs(e.session.node, ref) })
+	}
+}
+
+// cpuMost bounds what an attempt is believed to have used: a century of one CPU.
+const cpuMost = 3e9
+
+// spend adds what an attempt has used since it was last reported to the CPU time of its job. A repeated result adds
+// nothing.
+func (l *loop) spend(node string, ref dispatch.Ref, cpu float64) {
+	more := cpu - l.used[node][ref]
+	if r := l.records[ref.Job]; r != nil && more > 0 && cpu < cpuMost && l.core.Runs(node, ref) {
+		if r.cpu == nil {
+			r.cpu = make(map[string]float64)
+		}
+		if l.used[node] == nil {
+			l.used[node] = make(map[dispatch.Ref]float64)
+		}
+		r.cpu[node], l.used[node][ref] = r.cpu[node]+more, cpu
 	}
 }
 
@@ -263,7 +293,7 @@ type view struct {
 	ready   bool
 	jobs    []jobAndSpec
 	waiting []*headroomv1.Job
-	workers []dispatch.WorkerView
+	workers []*headroomv1.Worker
 	// dispatch is how jobs start.
 	dispatch *headroomv1.Dispatch
 	// capacity is how many slots the workers may use in total.
@@ -284,6 +314,8 @@ type jobAndSpec struct {
 	promised  int
 	// wasted is the total that it has wasted, once it has ended.
 	wasted time.Duration
+	// cpu are the CPU seconds of its tasks by node.
+	cpu map[string]float64
 	// length is short or long for a job that masters dispatch, and empty for others.
 	length string
 }
@@ -296,12 +328,12 @@ type viewEvent struct {
 }
 
 func (e viewEvent) apply(l *loop, now time.Time) {
-	v := view{ready: l.ready, workers: l.core.Workers(), dispatch: l.dispatch(), capacity: l.core.Capacity()}
+	v := view{ready: l.ready, workers: l.workers(), dispatch: l.dispatch(), capacity: l.core.Capacity()}
 	for _, j := range l.core.Jobs(now) {
 		if (e.id != "" && j.ID != e.id) || (e.live && j.State.Ended()) {
 			continue
 		}
-		v.jobs = append(v.jobs, l.withSpec(j))
+		v.jobs = append(v.jobs, l.withSpec(now, j))
 	}
 	for _, j := range l.waiting {
 		if e.id == "" || j.GetId() == e.id {
@@ -311,12 +343,27 @@ func (e viewEvent) apply(l *loop, now time.Time) {
 	e.reply <- v
 }
 
-func (l *loop) withSpec(j dispatch.JobView) jobAndSpec {
+// workers returns the workers as listings show them.
+func (l *loop) workers() (all []*headroomv1.Worker) {
+	for _, v := range l.core.Workers() {
+		w := &headroomv1.Worker{Node: v.Node, Slots: count(v.Slots), Usable: count(v.Usable), Running: count(v.Running), Connected: v.Connected}
+		if s := l.sessions[v.Node]; s != nil {
+			w.Controls = proto.CloneOf(s.controls)
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func (l *loop) withSpec(now time.Time, j dispatch.JobView) jobAndSpec {
 	if r := l.records[j.ID]; r != nil {
 		v := jobAndSpec{
 			JobView: j, spec: r.spec, floor: r.floor.Fraction, deadline: r.deadline, sprint: proto.CloneOf(r.sprint),
 			admission: r.admission, scaling: r.scaling, promised: l.promised(j.ID), wasted: r.wasted,
-			length: r.lengthOf(l.cfg),
+			length: r.lengthOf(l.cfg), cpu: maps.Clone(r.cpu),
+		}
+		if why := r.silence(now); why != "" {
+			v.Progress.Trouble = why
 		}
 		if p := l.admitter.promises[j.ID]; p != nil {
 			v.admission = p.answer

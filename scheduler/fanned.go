@@ -8,12 +8,12 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/pause"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/distributor"
 	"headroom/scheduler/fanout"
-	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
 )
 
@@ -26,7 +26,7 @@ func (e *engines) openMasters(s *Server, keeper *secure.Keeper) error {
 	c.Name, c.Incarnation, c.Logger = s.id.ID, uint64(s.id.Run), s.logger
 	c.Epoch = func() uint64 { return s.lease.Epoch() }
 	if keeper != nil {
-		c.Name, c.Peers = keeper.Identity().Name, rpc.SecurePeers(keeper, secure.Scheduler)
+		c.Name, c.Peers = keeper.Identity().Name, rpc.SecurePeers(keeper, secure.Master, secure.Scheduler) // masters of earlier versions are schedulers
 		c.Peers.Deny(s.guard.Denials)
 	}
 	d, err := distributor.New(c)
@@ -59,14 +59,22 @@ func (l *loop) fanned(id string) bool {
 // fan starts a run on the engine, or resumes one of an earlier scheduler process.
 func (l *loop) fan(id string, run dispatch.RunRecord) {
 	r := l.records[id]
-	file, programs, inputs, dir := r.file, r.programs, r.inputs, r.dir
-	started := r.started
+	file, programs, inputs, dir, at, dropped := r.file, r.programs, r.inputs.Names, r.dir, r.at, r.dropped
 	dir.Run = run.Number
 	l.engines.masters.Start(fanout.Run{
 		Plan: r.plan(id), Number: run.Number, High: r.short(l.cfg), Theta: run.Theta,
 		Draws: func() func() uint64 { return draws(run.Seed) }, First: dispatch.FirstAttempt(l.id.Run, run.Number),
-		Recall: func() (dispatch.Past, error) {
-			return dir.Past(jobdir.Manifest{ID: id, Inputs: inputs, StartedAt: started, Run: &run})
+		Recall: func(ctx context.Context) (past dispatch.Past, err error) {
+			past.Dropped = dropped
+			for ctx.Err() == nil {
+				if err = l.operations.do(ctx, r.place(), func() error {
+					past.Done, past.ReduceDone = at.Finished(run.Number, len(inputs))
+					return nil
+				}); err == nil || !pause.For(ctx, folderWait) {
+					break
+				}
+			}
+			return past, err
 		},
 		Map: func(index int, attempt uint32) *headroomv1.Task {
 			ref := dispatch.Ref{Job: id, Phase: dispatch.PhaseMap, Index: index, Attempt: attempt}
@@ -80,7 +88,16 @@ func (l *loop) fan(id string, run dispatch.RunRecord) {
 			}
 			return file.ReduceTask(programs, ref, dir.Task(ref.Phase, 0), outputs)
 		},
-		Drop: func(indexes []int, why string) error { return recordDrops(l.logger, dir, inputs, indexes, why) },
+		Drop: func(ctx context.Context, indexes []int, why string) error {
+			l.logger.Warn("tasks dropped", slog.String("job", id), slog.Int("tasks", len(indexes)), slog.Int("first", indexes[0]), slog.String("why", why))
+			if err := l.commits.recordRun(ctx, runCommit{job: id, run: &headroomv1.JobRun{Number: run.Number}, drop: ranges(indexes)}); err != nil {
+				return err
+			}
+			if err := l.operations.do(ctx, r.place(), func() error { return at.Account(run.Number, r.account(indexes, why)...) }); err != nil {
+				l.logger.Warn("account of dropped tasks not written", slog.String("job", id), slog.Any("error", err))
+			}
+			return ctx.Err()
+		},
 	})
 }
 
@@ -118,12 +135,12 @@ func (s *service) checkTasks(r *record, v view) error {
 			waiting += max(0, j.Tasks-j.Done-j.Dropped)
 		}
 	}
-	if waiting+len(r.inputs) <= s.cfg.Dispatch.MaxTasks {
+	if waiting+len(r.inputs.Names) <= s.cfg.Dispatch.MaxTasks {
 		return nil
 	}
 	return &cli.Error{
 		Code: "full", Exit: cli.ExitRefused,
-		Message: fmt.Sprintf("%d tasks are outstanding at masters; %d more would exceed dispatch.max_tasks of %d", waiting, len(r.inputs), s.cfg.Dispatch.MaxTasks),
+		Message: fmt.Sprintf("%d tasks are outstanding at masters; %d more would exceed dispatch.max_tasks of %d", waiting, len(r.inputs.Names), s.cfg.Dispatch.MaxTasks),
 		Hint:    "submit again when some have ended; see scheduler job list and scheduler job list --groups",
 	}
 }

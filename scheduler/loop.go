@@ -45,6 +45,12 @@ type loop struct {
 	meters   map[string]*scaling.Meter
 	measured time.Time
 	parts    map[string]float64
+	// steps are, for the jobs of which one waits, those that follow.
+	steps map[string][]step
+	// probedAt is when the folders of the running jobs were last asked for an answer.
+	probedAt time.Time
+	// used are the CPU seconds of running attempts by node, as last reported.
+	used map[string]map[dispatch.Ref]float64
 }
 
 // record is what is known of a job outside the core.
@@ -52,9 +58,11 @@ type record struct {
 	file *jobfile.File
 	spec []byte
 	// floor is the minimum fraction of map tasks for a result.
-	floor     profiles.Bound
-	dir       jobdir.Folder
-	inputs    []string
+	floor profiles.Bound
+	dir   jobdir.Folder
+	// at is the job's folder, opened; nil for a Spark application and for an ended job.
+	at        *jobdir.Dir
+	inputs    jobdir.Inputs
 	programs  jobfile.Programs
 	started   *time.Time
 	submitted time.Time
@@ -66,8 +74,16 @@ type record struct {
 	scaling *headroomv1.Scaling
 	// wasted is the total that it has wasted, once it has ended.
 	wasted time.Duration
-	// run is the latest run as last written.
-	run dispatch.RunRecord
+	// run is the latest run as last decided, dropped what an earlier scheduler process has dropped of it.
+	run     dispatch.RunRecord
+	dropped []int
+	// answered is when the folder of the running job last answered; probing is whether it is asked, released whether the
+	// job has given its slots back because it did not.
+	answered time.Time
+	probing  bool
+	released bool
+	// cpu are the CPU seconds of its tasks by node, as far as this process was told.
+	cpu map[string]float64
 	// sprint is the sprint of the job by the coordinators; nil while it does not sprint.
 	sprint *headroomv1.Sprinting
 	// nodes are those on which an engine runs it, as last reported.
@@ -91,6 +107,8 @@ func newLoop(s *Server) *loop {
 		histories: make([]history, len(s.cfg.Classes)),
 		meters:    make(map[string]*scaling.Meter),
 		parts:     make(map[string]float64),
+		steps:     make(map[string][]step),
+		used:      make(map[string]map[dispatch.Ref]float64),
 	}
 	for i := range l.points {
 		if l.points[i] = PointGiven; s.cfg.Classes[i].Theta == auto || s.cfg.Classes[i].SprintAfter == auto {
@@ -136,6 +154,7 @@ func (l *loop) step(ctx context.Context) {
 	}
 	l.attend(time.Now())
 	l.measure(time.Now())
+	l.probe(time.Now())
 	for {
 		l.endRefused(ctx)
 		now := time.Now()
@@ -156,11 +175,13 @@ func (l *loop) step(ctx context.Context) {
 func (l *loop) carryOut(ctx context.Context, now time.Time, a dispatch.Action) {
 	switch a := a.(type) {
 	case dispatch.StartJob:
-		l.startJob(a)
+		l.startJob(now, a)
 	case dispatch.StartTask:
-		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Task{Task: l.task(a.Node, a.Ref)}})
+		l.startTask(now, a)
 	case dispatch.Kill:
-		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Kill{Kill: jobfile.TaskRef(a.Ref)}})
+		l.do(now, a.Ref.Job, func(time.Time) {
+			l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Kill{Kill: jobfile.TaskRef(a.Ref)}})
+		})
 	case dispatch.DropTask:
 		l.dropTasks(now, dispatch.DropTasks{Job: a.Job, Indexes: []int{a.Index}, Why: a.Why})
 	case dispatch.DropTasks:
@@ -181,26 +202,36 @@ func (l *loop) carryOut(ctx context.Context, now time.Time, a dispatch.Action) {
 func (l *loop) carryRun(ctx context.Context, now time.Time, a dispatch.Action) {
 	switch a := a.(type) {
 	case dispatch.KeepRun:
-		l.keepRun(a.Job, a.Run)
+		l.keepRun(now, a.Job, a.Run)
 	case dispatch.Deflate:
-		select {
-		case l.commits.asked <- a:
-		case <-ctx.Done():
-		}
+		l.do(now, a.Job, func(time.Time) {
+			select {
+			case l.commits.asked <- a:
+			case <-ctx.Done():
+			}
+		})
 	case dispatch.RequeueJob:
-		l.requeueJob(a)
+		l.requeueJob(now, a)
 	case dispatch.SprintDue:
 		l.logger.Info("sprint timer fired", slog.String("job", a.Job), slog.Float64("after_s", a.After.Seconds()))
 		wake(l.director.soon)
 	case dispatch.StartRun:
-		l.startRun(now, a)
+		l.do(now, a.Job, func(now time.Time) { l.startRun(now, a) })
 	case dispatch.AdoptRun:
-		l.adoptRun(now, a)
+		l.do(now, a.Job, func(now time.Time) { l.adoptRun(now, a) })
 	case dispatch.KillRun:
-		l.killRun(a)
+		l.do(now, a.Job, func(time.Time) { l.killRun(a) })
 	case dispatch.DeflateRun:
-		l.deflateRun(a)
+		l.do(now, a.Job, func(time.Time) { l.deflateRun(a) })
 	}
+}
+
+// do is then for a step that does not wait.
+func (l *loop) do(now time.Time, job string, f func(now time.Time)) {
+	l.then(now, job, step{do: func(now time.Time) bool {
+		f(now)
+		return false
+	}})
 }
 
 // wake sends a signal unless one is pending.
@@ -211,70 +242,51 @@ func wake(signal chan<- struct{}) {
 	}
 }
 
-// keepRun stores the decisions about a run durably.
-func (l *loop) keepRun(id string, run dispatch.RunRecord) {
+// keepRun records the decisions about a run.
+func (l *loop) keepRun(now time.Time, id string, run dispatch.RunRecord) {
 	r := l.records[id]
 	r.run = run
-	if err := r.dir.WriteManifest(r.manifest()); err != nil {
-		l.logger.Warn("run of job not recorded", slog.String("job", id), slog.Any("error", err))
-	}
+	l.commitRun(now, runCommit{job: id, run: r.runToProto()})
 }
 
 // requeueJob records that a killed run is over, and then discards its outputs.
-func (l *loop) requeueJob(a dispatch.RequeueJob) {
+func (l *loop) requeueJob(now time.Time, a dispatch.RequeueJob) {
 	r := l.records[a.Job]
+	killed := r.run.Number
 	r.started, r.sprint, r.fast = nil, nil, nil
-	l.keepRun(a.Job, a.Run)
-	if r.file.Spark == nil {
-		if err := r.dir.Discard(len(r.inputs)); err != nil {
-			l.logger.Warn("outputs of a killed run not removed", slog.String("job", a.Job), slog.Any("error", err))
-		}
-	}
+	l.keepRun(now, a.Job, a.Run)
+	l.inFolder(now, r, "removing the outputs of a killed run", func(d *jobdir.Dir) error { return d.Discard(killed, len(r.inputs.Names)) })
 	l.logger.Info("job preempted and queued again", slog.String("job", a.Job), slog.Any("run", a.Run.Number), slog.String("for", a.For))
 }
 
 // startJob records when the job started, so that its runtime survives a restart.
-func (l *loop) startJob(a dispatch.StartJob) {
+func (l *loop) startJob(now time.Time, a dispatch.StartJob) {
 	r := l.records[a.Job]
 	at := a.At.Round(0)
-	r.started, r.run, r.dir.Run, r.sprint, r.fast = &at, a.Run, a.Run.Number, nil, nil
-	if r.dir.Run > 1 && r.file.Spark == nil {
-		if _, err := jobdir.MakeAll(r.dir.Path(r.dir.OfRun(""))); err != nil {
-			l.logger.Warn("folder of the run not created", slog.String("job", a.Job), slog.Any("error", err))
-		}
+	r.started, r.dir.Run, r.sprint, r.fast, r.dropped = &at, a.Run.Number, nil, nil, nil
+	l.keepRun(now, a.Job, a.Run)
+	if a.Run.Number > 1 {
+		l.inFolder(now, r, "creating the folder of a run", func(d *jobdir.Dir) error { return d.MakeRun(a.Run.Number) })
 	}
-	if err := r.dir.WriteManifest(r.manifest()); err != nil {
-		l.logger.Warn("start of job not recorded", slog.String("job", a.Job), slog.Any("error", err))
-	}
-	l.logger.Info("job started", slog.String("job", a.Job), slog.String("class", r.file.Class), slog.Int("tasks", len(r.inputs)), slog.Any("run", a.Run.Number))
+	l.logger.Info("job started", slog.String("job", a.Job), slog.String("class", r.file.Class), slog.Int("tasks", len(r.inputs.Names)), slog.Any("run", a.Run.Number))
 }
 
-func (r *record) manifest() jobdir.Manifest {
-	m := jobdir.Manifest{ID: r.dir.ID, Inputs: r.inputs, StartedAt: r.started}
-	if r.run.Number > 0 {
-		run := r.run
-		run.Began = run.Began.Round(0)
-		m.Run = &run
-	}
-	return m
-}
-
-// dropTasks stores drops durably. A drop that cannot be stored must not count: a rerun could run the task again.
+// dropTasks records drops before they have an effect: a rerun must not run the task.
 func (l *loop) dropTasks(now time.Time, a dispatch.DropTasks) {
 	r := l.records[a.Job]
-	if err := recordDrops(l.logger, r.dir, r.inputs, a.Indexes, a.Why); err != nil {
-		l.core.Fail(now, a.Job, "dropped tasks not recorded: "+err.Error())
-	}
+	l.logger.Warn("tasks dropped", slog.String("job", a.Job), slog.Int("tasks", len(a.Indexes)), slog.Int("first", a.Indexes[0]), slog.String("why", a.Why))
+	l.commitRun(now, runCommit{job: a.Job, run: &headroomv1.JobRun{Number: r.run.Number}, drop: ranges(a.Indexes)})
+	run := r.run.Number
+	l.inFolder(now, r, "writing the account of dropped tasks", func(d *jobdir.Dir) error { return d.Account(run, r.account(a.Indexes, a.Why)...) })
 }
 
-// recordDrops durably records dropped map tasks.
-func recordDrops(logger *slog.Logger, dir jobdir.Folder, inputs []string, indexes []int, why string) error {
-	logger.Warn("tasks dropped", slog.String("job", dir.ID), slog.Int("tasks", len(indexes)), slog.Int("first", indexes[0]), slog.String("why", why))
+// account returns dropped tasks as people read them.
+func (r *record) account(indexes []int, why string) []jobdir.DroppedTask {
 	drops := make([]jobdir.DroppedTask, len(indexes))
 	for i, index := range indexes {
-		drops[i] = jobdir.DroppedTask{Index: index, Input: inputs[index], Reason: why}
+		drops[i] = jobdir.DroppedTask{Index: index, Input: r.inputs.Names[index], Reason: why}
 	}
-	return dir.RecordDrops(drops...)
+	return drops
 }
 
 func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
@@ -283,30 +295,46 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 	l.learnEnd(r, a)
 	l.leaveAdmission(now, r, a)
 	if r.file.Spark != nil && r.run.Number > 0 && a.State != dispatch.Cancelled {
-		r.run.Over = true // a restart looks for no driver
-		l.keepRun(a.Job, r.run)
+		over := r.run
+		over.Over = true // a restart looks for no driver
+		l.keepRun(now, a.Job, over)
 	}
 	l.samples.keep(a.Sample)
-	if r.file.Spark == nil {
-		if err := r.dir.Tidy(len(r.inputs)); err != nil {
-			l.logger.Warn("unfinished outputs of a job not removed", slog.String("job", a.Job), slog.Any("error", err))
-		}
-	}
-	if a.State == dispatch.Done && r.file.Reduce != nil {
-		if err := r.dir.Publish(); err != nil {
-			l.logger.Warn("result link not created", slog.String("job", a.Job), slog.Any("error", err))
-		}
-	}
+	l.publish(now, r, a)
 	l.logger.Info("job ended", slog.String("job", a.Job), slog.String("state", a.State.String()), slog.String("outcome", a.Outcome),
 		slog.Float64("runtime_s", a.Runtime.Seconds()), slog.Float64("wasted_s", a.Wasted.Total().Seconds()))
 	l.forget()
 	if a.State == dispatch.Cancelled {
 		return // a cancellation is committed before it is carried out
 	}
-	select {
-	case l.commits.ended <- a:
-	case <-ctx.Done():
+	l.do(now, a.Job, func(time.Time) {
+		select {
+		case l.commits.ended <- a:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// publish removes what killed attempts of an ended job have left, and links its result.
+func (l *loop) publish(now time.Time, r *record, a dispatch.EndJob) {
+	run := r.run.Number
+	l.inFolder(now, r, "removing unfinished outputs", func(d *jobdir.Dir) error { return d.Tidy(run, len(r.inputs.Names)) })
+	if a.State == dispatch.Done && r.file.Reduce != nil {
+		others := make(map[string]bool)
+		for id, o := range l.records {
+			others[id] = o.submitter() != r.file.Submitter
+		}
+		l.inFolder(now, r, "linking the result", func(d *jobdir.Dir) error { return d.Publish(run, func(job string) bool { return others[job] }) })
 	}
+	l.close(now, r)
+}
+
+// submitter returns the submitter of a job, which may have ended under an earlier scheduler process.
+func (r *record) submitter() string {
+	if r.file != nil {
+		return r.file.Submitter
+	}
+	return jobfile.SubmitterOf(r.spec)
 }
 
 // endRefused commits the ends of jobs that were refused while they waited.
@@ -355,7 +383,7 @@ func (l *loop) task(node string, ref dispatch.Ref) *headroomv1.Task {
 	if ref.Phase == dispatch.PhaseReduce {
 		t = r.file.ReduceTask(r.programs, ref, output, l.outputs(ref.Job, r))
 	} else {
-		t = r.file.MapTask(r.programs, ref, output, r.inputs[ref.Index])
+		t = r.file.MapTask(r.programs, ref, output, r.inputs.Names[ref.Index])
 	}
 	t.Ref.Proof = l.prover.proof(node, ref)
 	return t

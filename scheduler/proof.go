@@ -2,27 +2,21 @@ package scheduler
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-
-	"github.com/google/renameio/v2"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/secure"
 	"headroom/jobs/dispatch"
 )
 
 const (
 	// proofKeyFile is the key of the proofs, in the scheduler's own folder.
 	proofKeyFile = "attempts.key"
-	// proofKeySize is its length in bytes, that of SHA-256.
-	proofKeySize = 32
 	// proofSize is the length of a proof in bytes: 128 bits cannot be guessed.
 	proofSize = 16
 )
@@ -42,26 +36,11 @@ type prover struct{ key []byte }
 
 // openProver reads the key in the scheduler's folder, or creates one.
 func openProver(dir string) (prover, error) {
-	path := filepath.Join(dir, proofKeyFile)
-	key, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		key = make([]byte, proofKeySize)
-		if _, err := rand.Read(key); err != nil {
-			return prover{}, fmt.Errorf("scheduler: create the proof key: %w", err)
-		}
-		if err := renameio.WriteFile(path, key, 0o600); err != nil {
-			return prover{}, fmt.Errorf("scheduler: write %s: %w", path, err)
-		}
-	case err != nil:
-		return prover{}, fmt.Errorf("scheduler: read %s: %w", path, err)
-	case len(key) != proofKeySize:
-		return prover{}, &cli.Error{
-			Code: "state", Exit: cli.ExitFailed, Message: fmt.Sprintf("%s has %d bytes instead of %d", path, len(key), proofKeySize),
-			Hint: "remove it; running tasks are then run again",
-		}
+	key, err := secure.OpenKey(filepath.Join(dir, proofKeyFile))
+	if errors.Is(err, secure.ErrKey) {
+		return prover{}, &cli.Error{Code: "state", Exit: cli.ExitFailed, Err: err, Message: err.Error(), Hint: "remove it; running tasks are then run again"}
 	}
-	return prover{key}, nil
+	return prover{key}, err
 }
 
 // proof returns the proof of an attempt on a node.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -14,10 +15,10 @@ import (
 	"headroom/internal/pause"
 	"headroom/jobs/admission"
 	"headroom/jobs/dispatch"
-	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/leader"
 	"headroom/scheduler/profiles"
+	"headroom/scheduler/yarn"
 )
 
 const (
@@ -32,13 +33,16 @@ const (
 
 // restorer keeps the loop's jobs consistent with the coordinators' log.
 type restorer struct {
-	leader  *leader.Client
-	inbox   inbox
-	engines *engines
-	folders jobFolders
-	logger  *slog.Logger
+	leader     *leader.Client
+	inbox      inbox
+	engines    *engines
+	folders    jobFolders
+	operations *operations
+	logger     *slog.Logger
 	// programs is the folder where programs of the same build are found.
 	programs string
+	// find looks at the files of jobs.
+	find finder
 	// wanted wakes it when the coordinators may have new jobs.
 	wanted chan struct{}
 }
@@ -114,11 +118,7 @@ func (t *restorer) compare(ctx context.Context, jobs []*headroomv1.Job, first bo
 		t.engines.yarn.Restore(jobs)
 	}
 	running := false
-	for _, j := range jobs {
-		e := t.comeBack(j, first, known)
-		if e == nil {
-			continue
-		}
+	for _, e := range t.eventsOf(ctx, jobs, first, known) {
 		if a, ok := e.(addEvent); ok {
 			running = running || !a.past.Started.IsZero()
 		}
@@ -129,6 +129,18 @@ func (t *restorer) compare(ctx context.Context, jobs []*headroomv1.Job, first bo
 	if t.inbox.post(ctx, readyEvent{hold: running}) == nil && first {
 		t.tidyAtStart(ctx, jobs)
 	}
+}
+
+// eventsOf returns the events for jobs of the log, in their order. The folders of jobs are read at the same time, so that
+// one that does not answer delays its own job only.
+func (t *restorer) eventsOf(ctx context.Context, jobs []*headroomv1.Job, first bool, known map[string]dispatch.State) []event {
+	events := make([]event, len(jobs))
+	var reading sync.WaitGroup
+	for i, j := range jobs {
+		reading.Go(func() { events[i] = t.comeBack(ctx, j, first, known) })
+	}
+	reading.Wait()
+	return slices.DeleteFunc(events, func(e event) bool { return e == nil })
 }
 
 // tidyAtStart removes the files of jobs that are neither listed here nor going to run.
@@ -160,12 +172,12 @@ func (t *restorer) known(ctx context.Context) map[string]dispatch.State {
 }
 
 // comeBack returns the event for a job of the log, or nil when the loop needs none.
-func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]dispatch.State) event {
+func (t *restorer) comeBack(ctx context.Context, j *headroomv1.Job, first bool, known map[string]dispatch.State) event {
 	state, here := known[j.GetId()]
 	over := stateFromProto(j.GetState())
 	switch {
-	case t.engines.isForeign(j):
-		return t.engines.foreign(j, here)
+	case t.engines.yarn != nil && j.GetEngine() == yarn.Name:
+		return nil // its engine keeps it
 	case here && (state.Ended() || !over.Ended()):
 		return nil // the same state here and there, or its end is being committed
 	case over.Ended() && (first || here):
@@ -173,33 +185,24 @@ func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]disp
 	case over.Ended():
 		return nil
 	}
-	r, past, err := t.recall(j)
+	r, past, err := t.recall(ctx, j)
 	if err != nil {
-		j.Outcome = "not restored yet: " + err.Error()
+		j.Outcome = "not restored yet: " + plain(err)
 		return waitEvent{j}
 	}
 	return addEvent{plan: r.plan(j.GetId()), past: past, record: r}
 }
 
-// ended returns the event for an ended job.
-func ended(j *headroomv1.Job, state dispatch.State) endedEvent {
-	p := dispatch.Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())}
-	return endedEvent{
-		plan: p, record: &record{admission: j.GetAdmission(), scaling: j.GetScaling(), spec: j.GetSpec(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()),
-		dropped: int(j.GetProgress().GetDropped()),
-		runtime: time.Duration(j.GetProgress().GetRuntimeS() * float64(time.Second)),
-	}
-}
-
-// finished returns the event for an ended job of ours.
+// finished returns the event for an ended job. Nothing of its files is needed.
 func (t *restorer) finished(j *headroomv1.Job, state dispatch.State) endedEvent {
-	e := ended(j, state)
-	e.taught = taught(j, state)
-	if j.GetEngine() == "" || state != dispatch.Cancelled {
-		return e
+	e := endedEvent{
+		plan:   dispatch.Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())},
+		record: &record{admission: j.GetAdmission(), scaling: j.GetScaling(), spec: j.GetSpec(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state,
+		outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()), dropped: int(j.GetProgress().GetDropped()),
+		runtime: time.Duration(j.GetProgress().GetRuntimeS() * float64(time.Second)), taught: taught(j, state),
 	}
-	if r, _, err := t.recall(j); err == nil { // its driver may still run
-		e.record, e.plan.Engine = r, j.GetEngine()
+	if r, err := t.record(j); err == nil && r.file.Spark != nil && r.run.Number > 0 && !r.run.Over && state == dispatch.Cancelled {
+		e.record, e.plan.Engine = r, r.file.Engine() // its driver may still run
 	}
 	return e
 }
@@ -221,30 +224,50 @@ func taught(j *headroomv1.Job, state dispatch.State) *lesson {
 	}
 }
 
-// recall creates a job's record from its specification and its folder.
-func (t *restorer) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
+// record creates a job's record from the log. Its job file says which engine it belongs to, as it did when the job was
+// submitted.
+func (t *restorer) record(j *headroomv1.Job) (*record, error) {
 	file, err := jobfile.Parse("/"+j.GetId()+".yaml", j.GetSpec(), nil)
 	if err != nil {
-		return nil, dispatch.Past{}, err
+		return nil, err
 	}
 	r := &record{file: file, spec: j.GetSpec(), dir: t.folders.of(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j), admission: j.GetAdmission(), scaling: j.GetScaling()}
 	r.floor.Fraction = cmp.Or(j.GetFloor(), file.Fraction()) // as when the job was accepted, whatever its profile has now
-	if r.programs, err = file.Programs(t.programs); err != nil {
-		return nil, dispatch.Past{}, err
+	r.runFromProto(j.GetRun())
+	return r, nil
+}
+
+// recall restores a job that has not ended, from the log and from its folder.
+func (t *restorer) recall(ctx context.Context, j *headroomv1.Job) (*record, dispatch.Past, error) {
+	r, err := t.record(j)
+	if served := t.engines.serve(r, j.GetEngine()); served != nil {
+		err = served
 	}
-	m, err := r.dir.ReadManifest()
+	if err == nil {
+		r.programs, err = r.file.Programs(t.programs)
+	}
 	if err != nil {
 		return nil, dispatch.Past{}, err
 	}
-	if m == nil { // nothing of it is left: it starts again
-		return r, dispatch.Past{}, r.begin()
+	var past dispatch.Past
+	if r.file.Spark == nil {
+		var committed *committedInputs
+		if x := j.GetInputs(); x != nil {
+			committed = &committedInputs{int(x.GetTasks()), x.GetDigest()}
+		}
+		err = t.operations.do(ctx, r.place(), func() (err error) {
+			past, err = t.folders.resume(r, committed)
+			return err
+		})
 	}
-	r.inputs, r.started = m.Inputs, m.StartedAt
-	if m.Run != nil {
-		r.run, r.dir.Run = *m.Run, m.Run.Number
+	if err != nil {
+		return nil, dispatch.Past{}, err // the operation may still be in progress
 	}
-	past, err := r.dir.Past(*m)
-	return r, past, err
+	past.Run, past.Dropped = r.run, r.dropped
+	if r.started != nil && !r.run.Over {
+		past.Started = *r.started
+	}
+	return r, past, nil
 }
 
 // deadlineOf returns a committed job's deadline, 0 for none.
@@ -252,43 +275,17 @@ func deadlineOf(j *headroomv1.Job) time.Duration {
 	return time.Duration(j.GetDeadlineS() * float64(time.Second))
 }
 
-// begin finds the inputs and creates the job's folder.
-func (r *record) begin() (err error) {
-	if r.inputs, err = r.file.Inputs(); err != nil {
-		return err
-	}
-	if _, err = jobdir.MakeAll(r.dir.Path("")); err == nil {
-		err = r.keepManifest()
-	}
-	if err != nil {
-		return outputError(r.file, err)
-	}
-	return nil
-}
-
-// keepManifest writes the manifest, unless an earlier attempt of the same request has: then its inputs count.
-func (r *record) keepManifest() error {
-	m, err := r.dir.ReadManifest()
-	if err != nil || m != nil {
-		if m != nil {
-			r.inputs, r.started = m.Inputs, m.StartedAt
-		}
-		return err
-	}
-	return r.dir.WriteManifest(r.manifest())
-}
-
 func (r *record) plan(id string) dispatch.Plan {
 	p := dispatch.Plan{
 		ID: id, Name: r.file.Name, Class: r.file.Class, Slots: r.file.Slots, MinTasks: r.floor.Fraction,
-		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs), Reduce: r.file.Reduce != nil, Submitted: r.submitted, Engine: r.file.Engine(),
+		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs.Names), Reduce: r.file.Reduce != nil, Submitted: r.submitted, Engine: r.file.Engine(),
 	}
 	_, p.ErrorBound = r.file.ErrorBound()
 	if r.deadline > 0 {
 		p.Deadline = r.submitted.Add(r.deadline)
 	}
 	if p.Engine == "" {
-		p.Sizes = sizes(r.inputs)
+		p.Sizes = r.inputs.Sizes
 	}
 	return p
 }

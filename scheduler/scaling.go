@@ -103,7 +103,7 @@ func (e curveEvent) apply(l *loop, now time.Time) {
 		}
 		r.scaling = x
 		select {
-		case l.commits.scaled <- jobToProto(l.withSpec(j)):
+		case l.commits.scaled <- jobToProto(l.withSpec(now, j)):
 		default:
 			l.logger.Debug("scaling curve of job not committed: queue is full", slog.String("job", j.ID))
 		}

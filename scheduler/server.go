@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"headroom/jobs/buffers"
 	"headroom/scheduler/access"
 	"headroom/scheduler/leader"
+	"headroom/scheduler/lookup"
 	"headroom/scheduler/profiles"
 	"headroom/scheduler/scaling"
 )
@@ -53,6 +55,8 @@ type Server struct {
 	engines  *engines
 	restorer *restorer
 	folders  jobFolders
+	// operations are those on users' folders.
+	operations *operations
 	// prover recognises attempts that a worker was given.
 	prover prover
 	// submitting are the submissions in progress.
@@ -74,8 +78,12 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	s := &Server{
 		cfg: cfg, id: id, logger: logger, guard: own.guard, leader: leader.New(cfg.Coordinators, own.peers), lease: &tenure{},
 		inbox: make(inbox, eventsMax), queue: queue, profiles: profiles.Open(cfg.Profiles, logger), scaling: openScaling(cfg, logger),
-		tally: newTally(), folders: jobFolders{filepath.Join(cfg.Dir, "jobs"), logger}, ports: map[string]net.Listener{portRPC: own.ports[0]},
+		tally: newTally(), ports: map[string]net.Listener{portRPC: own.ports[0]},
 	}
+	if s.folders, err = openFolders(cfg.Dir, logger); err != nil {
+		return nil, fmt.Errorf("scheduler: its folder: %w", err)
+	}
+	s.operations = newOperations(s.inbox)
 	s.commits = newCommitter(id, s.leader, s.inbox, logger)
 	if s.engines, err = openEngines(s, own.keeper); err != nil {
 		return nil, err
@@ -84,14 +92,24 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 		return nil, err
 	}
 	s.restorer = &restorer{
-		leader: s.leader, inbox: s.inbox, engines: s.engines, folders: s.folders, logger: logger,
-		programs: ownFolder(), wanted: make(chan struct{}, 1),
+		leader: s.leader, inbox: s.inbox, engines: s.engines, folders: s.folders, operations: s.operations, logger: logger,
+		programs: ownFolder(), find: newFinder(cfg), wanted: make(chan struct{}, 1),
 	}
 	s.director = &director{
 		id: id.ID, address: cmp.Or(cfg.Advertise, address), leader: s.leader, inbox: s.inbox, engines: s.engines, logger: logger,
 		soon: make(chan struct{}, 1), led: s.restorer.wanted,
 	}
 	return s, nil
+}
+
+// newFinder returns what looks at the files of jobs.
+func newFinder(cfg Config) finder {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	f := lookup.Finder{Users: cfg.taskUsers(), Command: []string{self, "look-up"}}
+	return f.Find
 }
 
 // ownFolder returns the folder of this binary, which has the programs of the same build.
@@ -128,7 +146,10 @@ func (s *Server) act(parent context.Context, gw *gateway, keep func(context.Cont
 	var g run.Group
 	parts := []func(context.Context) error{
 		keep, loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions, s.commits.scalings,
-		loop.samples.run, func(ctx context.Context) error { return gw.serve(ctx, s.lease, mux) },
+		loop.samples.run, s.operations.run, func(ctx context.Context) error { return gw.serve(ctx, s.lease, mux) },
+	}
+	for range recorders {
+		parts = append(parts, s.commits.commitRuns)
 	}
 	if s.profiles != nil {
 		parts = append(parts, s.profiles.Run)

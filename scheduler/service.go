@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -28,6 +27,7 @@ import (
 	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/leader"
+	"headroom/scheduler/lookup"
 )
 
 // submitWait bounds a submission, because an election takes up to 3 s.
@@ -86,6 +86,9 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 	if err := s.checkQuota(who, v, others); err != nil {
 		return nil, err
 	}
+	if err := s.find(ctx, r); err != nil {
+		return nil, err
+	}
 	if err := s.checkTasks(r, v); err != nil {
 		return nil, err
 	}
@@ -93,7 +96,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 		Submitter: who.Name, Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
 		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Floor: r.floor.Fraction, Progress: &headroomv1.JobProgress{
 			Id:    id,
-			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs)),
+			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs.Names)),
 		},
 		Engine: r.file.Engine(), Rank: count(slices.Index(s.cfg.names(), r.file.Class)),
 	}
@@ -194,7 +197,7 @@ func nearest(a *headroomv1.Admission) time.Duration {
 	return time.Duration(math.Ceil(a.GetNearestS())) * time.Second
 }
 
-// prepare checks a job file without changing anything.
+// prepare checks a job file without changing anything, or looking at a file that it names.
 func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*record, error) {
 	if m.GetChange().GetRequestId() == "" || !filepath.IsAbs(m.GetFile()) {
 		return nil, cli.Usage("a submission needs a request id and the absolute path of the job file")
@@ -218,13 +221,7 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*reco
 		submitted: time.UnixMicro(time.Now().UnixMicro()),
 	}
 	r.deadline = s.cfg.deadlineFor(file)
-	if r.inputs, err = file.Inputs(); err != nil {
-		return nil, err
-	}
 	if r.programs, err = file.Programs(s.restorer.programs); err != nil {
-		return nil, err
-	}
-	if err := checkOutput(file, r.dir); err != nil {
 		return nil, err
 	}
 	r.floor = file.Floor(s.profiles)
@@ -232,20 +229,94 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*reco
 	return r, err
 }
 
-// checkOutput checks that the job's folder can be created, and leaves no trace.
-func checkOutput(f *jobfile.File, dir jobdir.Folder) error {
-	if _, err := os.Stat(dir.Path("")); err == nil {
-		return nil // from an earlier attempt of the same request
+// find looks at the files that the job names, once the submitter's quota allows the job.
+func (s *service) find(ctx context.Context, r *record) error {
+	if err := r.find(ctx, s.restorer.find); err != nil {
+		return err
 	}
-	made, err := jobdir.MakeAll(dir.Path(""))
-	err = errors.Join(err, jobdir.TakeBack(dir, made))
+	return s.checkOutput(ctx, r)
+}
+
+// checkPlace refuses outputs inside a folder of one of our programs, also by a link.
+func (s *service) checkPlace(f *jobfile.File) error {
+	if f.Spark != nil {
+		return nil // it has no output folder of its own
+	}
+	for _, own := range append(ownFolders(), s.cfg.Dir) { // links are followed: it may hang
+		if within(f.Output, own) || within(resolved(f.Output), resolved(own)) {
+			return f.ErrorAt("output", "output %s is inside %s, which belongs to Headroom", f.Output, own).
+				WithHint("use a folder for outputs of jobs, such as one below /srv/headroom or /var/lib/headroom-jobs")
+		}
+	}
+	return nil
+}
+
+// ownFolders are the folders of all packaged programs.
+func ownFolders() []string {
+	return []string{
+		"/etc/headroom", "/var/lib/headroom", "/var/lib/headroom-driver", "/run/headroom-task", "/run/headroom-scheduler", "/run/headroom-powerd",
+	}
+}
+
+// within reports whether a path is a folder or inside it.
+func within(path, folder string) bool {
+	rest, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rest)
+}
+
+// resolved returns a path without links, as far as it exists.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(resolved(parent), filepath.Base(path))
+	}
+	return path
+}
+
+// find finds the inputs of a job. A job without any is not refused where nobody can look at its programs: its tasks say
+// what is wrong with them.
+func (r *record) find(ctx context.Context, find finder) error {
+	found, err := find(ctx, r.file)
+	if r.file.Map.Input == "" && errors.Is(err, lookup.ErrNoUser) {
+		found, err = r.file.Nameless()
+	}
+	r.inputs = jobdir.Inputs{Names: found.Inputs, Sizes: found.Sizes}
+	if len(r.inputs.Sizes) != len(r.inputs.Names) { // unknown
+		r.inputs.Sizes = make([]int64, len(r.inputs.Names))
+	}
+	return err
+}
+
+// finder looks at the files of a job, as lookup.Finder does.
+type finder func(ctx context.Context, file *jobfile.File) (jobfile.Found, error)
+
+// checkOutput checks that the job's folder can be created, and leaves no trace.
+func (s *service) checkOutput(ctx context.Context, r *record) error {
+	if r.file.Spark != nil {
+		return nil // it is in the scheduler's own folder
+	}
+	err := s.operations.do(ctx, r.place(), func() error {
+		if err := s.checkPlace(r.file); err != nil {
+			return err
+		}
+		d, err := jobdir.Make(r.dir)
+		if err == nil {
+			err = errors.Join(d.TakeBack(), d.Close())
+		}
+		return err
+	})
 	if err != nil {
-		return outputError(f, err)
+		return outputError(r.file, err)
 	}
 	return nil
 }
 
 func outputError(f *jobfile.File, err error) *cli.Error {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return e
+	}
 	if f.Spark != nil {
 		return &cli.Error{Code: "config", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot create the job's folder: %v", err), Hint: "the scheduler must be able to write to dir of scheduler.yaml"}
 	}
@@ -281,24 +352,31 @@ func again(j *headroomv1.Job, r *record) (*headroomv1.SubmitResponse, error) {
 // accept creates the job's folder, commits the job and sends it to the loop. When the job is certainly not committed,
 // the folder is removed.
 func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, change *headroomv1.Change) (revision uint64, err error) {
-	made, err := jobdir.MakeAll(r.dir.Path(""))
-	if err == nil {
-		err = r.keepManifest()
-	}
+	var takeBack func() error
+	err = s.operations.do(ctx, r.place(), func() (err error) {
+		takeBack, err = s.folders.takeIn(r)
+		return err
+	})
 	if err != nil {
-		_ = jobdir.TakeBack(r.dir, made) // the cause is returned; at most an empty folder remains
 		s.takeBack(ctx, job)
 		return 0, outputError(r.file, err)
+	}
+	if r.file.Spark == nil {
+		job.Inputs = &headroomv1.JobInputs{Tasks: count(len(r.inputs.Names))}
+		job.Progress.Tasks = job.GetInputs().GetTasks()
+		if r.file.Map.Tasks == 0 {
+			job.Inputs.Digest = r.inputs.Digest()
+		}
 	}
 	resp, err := leader.Ask(ctx, s.leader, "submit", headroomv1connect.JobServiceClient.CommitJob, &headroomv1.CommitJobRequest{Job: job, Change: change})
 	if err != nil {
 		if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit != cli.ExitUnknown {
-			_ = jobdir.TakeBack(r.dir, made) // at most an empty folder remains
+			_ = s.operations.do(context.WithoutCancel(ctx), r.place(), takeBack) // at most an empty folder remains
 			s.takeBack(ctx, job)
 		}
 		return 0, err
 	}
-	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs)), slog.String("actor", change.GetActor()))
+	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs.Names)), slog.String("actor", change.GetActor()))
 	// The job is committed, so it must run even if this request fails now.
 	return resp.GetRevision(), s.inbox.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
 }
@@ -349,9 +427,7 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 	if req.Msg.GetId() != "" {
 		s.explain(ctx, resp.GetJobs())
 	}
-	for _, w := range v.workers {
-		resp.Workers = append(resp.Workers, workerToProto(w))
-	}
+	resp.Workers = v.workers
 	return connect.NewResponse(resp), nil
 }
 

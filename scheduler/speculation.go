@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -120,15 +119,4 @@ func (s *samples) write(_ context.Context, all []speculation.Sample) {
 	if err != nil {
 		s.logger.Warn("samples of past jobs not written", slog.Any("error", err))
 	}
-}
-
-// sizes returns the sizes of input files; an unreadable file counts as empty.
-func sizes(names []string) []int64 {
-	all := make([]int64, len(names))
-	for i, name := range names {
-		if info, err := os.Stat(name); err == nil {
-			all[i] = info.Size()
-		}
-	}
-	return all
 }

@@ -38,12 +38,3 @@ func TestSamplesAreKept(t *testing.T) {
 		t.Errorf("read %v", s.all)
 	}
 }
-
-func TestSizes(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "a")
-	testkit.WriteFile(t, file, "12345")
-	if got := sizes([]string{file, file + ".gone"}); len(got) != 2 || got[0] != 5 || got[1] != 0 {
-		t.Errorf("sizes %v", got)
-	}
-}

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -21,8 +23,11 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/internal/testkit"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/access"
+	"headroom/scheduler/jobfile"
 	"headroom/scheduler/leader"
 )
 
@@ -34,6 +39,8 @@ type log struct {
 	fails  error
 	commit bool // although it fails
 	jobs   map[string]*headroomv1.Job
+	runs   []*headroomv1.RecordRunRequest
+	ratios []*headroomv1.DeflateJobRequest
 }
 
 func (c *log) set(fails error, commit bool) {
@@ -66,15 +73,19 @@ type front struct {
 	service *service
 	log     *log
 	dir     string
+	looked  int // for files of jobs
 }
 
 // newFront lets a plant with four slots serve submissions. Its loop takes events until the test ends.
 func newFront(t *testing.T) *front {
 	t.Helper()
 	p := newPlant(t, "adaptive", "shared")
-	f := &front{p, &service{p.Server}, &log{jobs: make(map[string]*headroomv1.Job)}, t.TempDir()}
+	f := &front{plant: p, service: &service{p.Server}, log: &log{jobs: make(map[string]*headroomv1.Job)}, dir: t.TempDir()}
 	p.leader = leader.New([]string{"c1"}, rpc.PeersOver(f.log))
-	p.restorer = &restorer{}
+	p.restorer = &restorer{find: func(_ context.Context, file *jobfile.File) (jobfile.Found, error) {
+		f.looked++
+		return file.Find()
+	}}
 	for i := range 10 {
 		testkit.WriteFile(t, filepath.Join(f.dir, fmt.Sprintf("in%d", i)), "")
 	}
@@ -97,6 +108,14 @@ func newFront(t *testing.T) *front {
 	t.Cleanup(func() { cancel(); <-ended })
 	return f
 }
+
+// addInput puts a further file among the inputs.
+func (f *front) addInput(name string) {
+	f.t.Helper()
+	testkit.WriteFile(f.t, filepath.Join(f.dir, name), "")
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // submit submits a job that can use so many slots.
 func (f *front) submit(name string, slots int) (*headroomv1.Job, error) {
@@ -238,4 +257,50 @@ func TestAdmissionIsCommittedAgain(t *testing.T) {
 			t.Errorf("committed %v", a)
 		}
 	})
+}
+
+// Nobody looks at the files of a job that its submitter may not submit now, nor at those of a job that is known.
+func TestFilesAreLookedAtWithinTheQuota(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFront(t)
+		f.service.cfg.MaxWaiting = 1
+		who := access.Caller{Role: secure.Submitter, Name: "submitter/ann"}
+		_, submitted := f.service.submitting.Begin(who.Name)
+		ctx := access.WithCaller(t.Context(), who)
+		for _, dry := range []bool{true, false} {
+			_, err := f.service.submit(ctx, &headroomv1.SubmitRequest{
+				File: filepath.Join(f.dir, "a.yaml"), Change: &headroomv1.Change{RequestId: "a"}, DryRun: dry,
+				Spec: fmt.Appendf(nil, "name: a\nclass: low\nslots: 1\nmap: {input: %s/in*, command: [/bin/cat]}\noutput: %s/out\n", f.dir, f.dir),
+			})
+			if exitOf(err) != cli.ExitRefused || f.looked != 0 {
+				t.Errorf("dry run %v: %v after %d looks", dry, err, f.looked)
+			}
+		}
+		submitted()
+		for range 2 {
+			if _, err := f.submit("b", 1); err != nil || f.looked != 1 {
+				t.Errorf("%v after %d looks", err, f.looked)
+			}
+		}
+	})
+}
+
+// A job's outputs are not among the files of a program of ours.
+func TestOutputsAreNotInOurFolders(t *testing.T) {
+	t.Parallel()
+	f := &service{newPlant(t, "off", "shared").Server}
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	testkit.Check(t, os.Symlink(f.cfg.Dir, link))
+	for output, refused := range map[string]bool{
+		f.cfg.Dir: true, f.cfg.Dir + "/jobs/x": true, "/var/lib/headroom/powerd": true, "/etc/headroom/scheduler": true, "/srv/../etc/headroom": true,
+		link + "/jobs": true, "/var/lib/headroom-driver/x": true,
+		"/var/lib/headroom-jobs/x": false, dir: false, f.cfg.Dir + "2": false,
+	} {
+		file := testkit.Need(jobfile.Parse("/j/a.yaml", []byte("name: a\nclass: low\nslots: 1\nmap: {tasks: 1, command: [cat]}\noutput: "+output), nil))(t)
+		if err := f.checkPlace(file); (err != nil) != refused {
+			t.Errorf("%s: %v", output, err)
+		}
+	}
 }

@@ -20,7 +20,8 @@ func jobFolder(t *testing.T, folders jobFolders, id string, touched time.Time) s
 	t.Helper()
 	f := jobdir.Folder{Output: folders.spark, ID: id}
 	testkit.Check(t, os.MkdirAll(f.Path("run-1"), 0o750))
-	testkit.Check(t, f.WriteManifest(jobdir.Manifest{ID: id}))
+	testkit.Check(t, folders.lists.Write(id, jobdir.Inputs{}))
+	testkit.Check(t, os.Chtimes(filepath.Join(folders.lists.Dir, id+".json"), touched, touched))
 	testkit.Check(t, os.Chtimes(f.Path(""), touched, touched))
 	return f.Path("")
 }
@@ -33,7 +34,7 @@ func there(path string) bool {
 // A folder is removed when the core forgets its job; those of listed jobs stay.
 func TestForgottenJobsLeaveNoFolder(t *testing.T) {
 	t.Parallel()
-	folders := jobFolders{filepath.Join(t.TempDir(), "jobs"), slog.New(slog.DiscardHandler)}
+	folders := testkit.Need(openFolders(t.TempDir(), slog.New(slog.DiscardHandler)))(t)
 	queue := testkit.Need(buffers.New(buffers.Settings{Discipline: buffers.NP, Width: 1, Classes: []buffers.Class{{Name: "low"}}}))(t)
 	l := &loop{Server: &Server{folders: folders}, core: dispatch.New(queue, 1, draws), records: map[string]*record{}}
 	now := time.Now()
@@ -48,22 +49,19 @@ func TestForgottenJobsLeaveNoFolder(t *testing.T) {
 	}
 }
 
-// At the start only folders go that hold a job's record, that no job in the log needs, and that were left alone for a day.
+// At the start only folders and lists go that no job in the log needs and that were left alone for a day.
 func TestLeftFoldersGoAtTheStart(t *testing.T) {
 	t.Parallel()
-	folders := jobFolders{filepath.Join(t.TempDir(), "jobs"), slog.New(slog.DiscardHandler)}
+	folders := testkit.Need(openFolders(t.TempDir(), slog.New(slog.DiscardHandler)))(t)
 	now := time.Now()
 	folders.removeLeft(now, func(string) bool { return false }) // there is no folder yet
 	long := now.Add(-leftFor - time.Minute)
 	left, fresh, known := jobFolder(t, folders, "left", long), jobFolder(t, folders, "fresh", now), jobFolder(t, folders, "known", long)
-	foreign := jobFolder(t, folders, "foreign", long)
-	testkit.Check(t, os.Remove(filepath.Join(foreign, "job.json")))
-	testkit.Check(t, os.Chtimes(foreign, long, long))
 	folders.removeLeft(now, func(id string) bool { return id == "known" })
-	if there(left) {
-		t.Error("the folder that was left is there")
-	}
-	if !there(fresh) || !there(known) || !there(foreign) {
-		t.Errorf("fresh is there: %v, known: %v, foreign: %v", there(fresh), there(known), there(foreign))
+	for id, want := range map[string]bool{left: false, fresh: true, known: true} {
+		list := filepath.Join(folders.lists.Dir, filepath.Base(id)+".json")
+		if there(id) != want || there(list) != want {
+			t.Errorf("%s is there: %v, its list: %v", id, there(id), there(list))
+		}
 	}
 }

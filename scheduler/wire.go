@@ -54,7 +54,7 @@ func stateFromProto(s headroomv1.JobState) dispatch.State {
 
 func progressToProto(v jobAndSpec) *headroomv1.JobProgress {
 	p := &headroomv1.JobProgress{
-		Id: v.ID, State: stateToProto(v.State), RunningOn: make(map[string]uint32, len(v.RunningOn)),
+		Id: v.ID, State: stateToProto(v.State), RunningOn: make(map[string]uint32, len(v.RunningOn)), CpuOn: make(map[string]float64),
 		Tasks: count(v.Tasks), Done: count(v.Done), Running: count(v.Running), Dropped: count(v.Dropped),
 	}
 	if v.RateKnown {
@@ -66,6 +66,11 @@ func progressToProto(v jobAndSpec) *headroomv1.JobProgress {
 	}
 	for node, n := range v.RunningOn {
 		p.RunningOn[node] = count(n)
+	}
+	for node, cpu := range v.cpu {
+		if p.CpuS += cpu; v.RunningOn[node] > 0 {
+			p.CpuOn[node] = cpu
+		}
 	}
 	p.Run, p.Place, p.SprintDue = v.Run.Number, count(v.Place), v.Due
 	p.Most = count(v.Slots)
@@ -139,10 +144,6 @@ func jobToProto(v jobAndSpec) *headroomv1.Job {
 		j.DeadlineS = &s
 	}
 	return j
-}
-
-func workerToProto(v dispatch.WorkerView) *headroomv1.Worker {
-	return &headroomv1.Worker{Node: v.Node, Slots: count(v.Slots), Usable: count(v.Usable), Running: count(v.Running), Connected: v.Connected}
 }
 
 func capFromProto(d *headroomv1.CapDirective) dispatch.Cap {

@@ -12,6 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/jobs/dispatch"
 	"headroom/scheduler/access"
 	"headroom/scheduler/local"
 )
@@ -26,12 +27,14 @@ const (
 	leaveWait = time.Second
 )
 
-// session is one stream of a worker. The loop owns heard; the loop writes out and the stream's handler reads it.
+// session is one stream of a worker. The loop owns heard and controls; the loop writes out and the stream's handler reads it.
 type session struct {
 	node  string
 	out   chan *headroomv1.WorkMessage
 	heard time.Time
-	over  chan struct{}
+	// controls are what the worker can do with its tasks, nil while unknown.
+	controls *headroomv1.TaskControls
+	over     chan struct{}
 	// denied requests that denials are sent.
 	denied chan struct{}
 	once   sync.Once
@@ -92,7 +95,7 @@ func (w *workers) transmit(ctx context.Context, st *workStream, s *session) erro
 				return err
 			}
 		case <-s.denied:
-			for _, part := range rpc.DenialMessages(w.guard.Denials.All(), secure.Scheduler) {
+			for _, part := range rpc.DenialMessages(w.guard.Denials.All(), secure.Scheduler, secure.Master) {
 				if err := st.Send(&headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Denied{Denied: part}}); err != nil {
 					w.leave(ctx, s, false)
 					return err
@@ -119,13 +122,19 @@ func (w *workers) receive(ctx context.Context, st *workStream, s *session) {
 func (w *workers) pass(ctx context.Context, s *session, m *headroomv1.WorkerMessage) error {
 	switch m := m.GetMessage().(type) {
 	case *headroomv1.WorkerMessage_Alive:
-		return w.inbox.post(ctx, aliveEvent{s})
+		e := aliveEvent{session: s, controls: m.Alive.GetControls(), used: make(map[dispatch.Ref]float64)}
+		for _, u := range m.Alive.GetRunning() {
+			if ref, given := w.prover.verify(s.node, u.GetRef()); given {
+				e.used[ref] = u.GetCpuSeconds()
+			}
+		}
+		return w.inbox.post(ctx, e)
 	case *headroomv1.WorkerMessage_Result:
 		ref, given := w.prover.verify(s.node, m.Result.GetRef())
 		if !given {
 			return nil // the worker was never given such an attempt
 		}
-		return w.inbox.post(ctx, resultEvent{s, ref, local.Failure(m.Result), m.Result.GetError() == local.Stopped})
+		return w.inbox.post(ctx, resultEvent{s, ref, local.Failure(m.Result), m.Result.GetError() == local.Stopped, m.Result.GetCpuSeconds()})
 	default:
 		return nil
 	}

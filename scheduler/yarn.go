@@ -159,24 +159,18 @@ func (e *engines) carryOut(d *headroomv1.Directive) error {
 	}
 }
 
-// foreign returns the event for a job of an engine: none if the engine keeps it, and otherwise one that lists it with
-// the reason.
-func (e *engines) foreign(j *headroomv1.Job, here bool) event {
-	over := stateFromProto(j.GetState())
-	switch {
-	case (e.yarn != nil && j.GetEngine() == yarn.Name) || here:
-		return nil
-	case over.Ended():
-		return ended(j, over)
+// serve reports why a job of the log cannot run here; nil if it can. engine is the one that the log has; the record is nil
+// if the job file is not one of ours.
+func (e *engines) serve(r *record, engine string) error {
+	own := engine
+	if r != nil && (engine == "" || engine == engineLocal) {
+		own = r.file.Engine()
 	}
-	j.Outcome = fmt.Sprintf("engine %q: %v", j.GetEngine(), errNoEngine)
-	return waitEvent{j}
-}
-
-// isForeign reports whether a job runs on its own engine, not on our workers.
-func (e *engines) isForeign(j *headroomv1.Job) bool {
-	return j.GetEngine() != "" && j.GetEngine() != "local" && (j.GetEngine() != spark.Name || e.spark == nil) &&
-		(j.GetEngine() != jobfile.Pigeon || e.masters == nil)
+	switch {
+	case own == "" || own == engineLocal, own == spark.Name && e.spark != nil, own == jobfile.Pigeon && e.masters != nil:
+		return nil
+	}
+	return fmt.Errorf("engine %q: %w", own, errNoEngine)
 }
 
 // withOwn adds the jobs of YARN's engine to those of the scheduler, in the order of submission.

@@ -43,7 +43,6 @@ func nouns() []noun {
 		{"hook", "scheduler", "Create tokens for the hooks inside Hadoop"},
 		{"worker", "scheduler", "Run tasks on this node"},
 		{"master", "scheduler", "Dispatch the tasks of one group to its workers"},
-		{"distributor", "scheduler", "Distribute tasks of other programs over the groups"},
 
 		{"freq", "powerd", "Show and limit processor frequencies of this node"},
 		{"limit", "powerd", "Show, set and restore limits of this node"},

@@ -129,6 +129,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string, header interface{ G
 	case procedure == headroomv1connect.ClusterServiceListDeniedProcedure: // every peer has to refuse denied certificates
 	case who.Node() != "" && nodeReads(procedure): // the handlers filter: see OwnRow and Caller.Node
 	case who.scheduler && strings.HasPrefix(procedure, "/"+headroomv1connect.JobServiceName+"/"):
+	case who.Role == secure.Master && procedure == headroomv1connect.ClusterServiceListNodesProcedure: // the caps of its group
 	case who.Server && (need == ledger.RoleObserver || need == ledger.RoleOperator || procedure == headroomv1connect.MemberServiceLastWordsProcedure):
 	case !who.Role.May(need) && !(need == ledger.RoleNode && who.Role == ledger.RoleAdmin):
 		return ctx, g.refused(procedure, Denied(who, action(procedure), need))
@@ -177,6 +178,8 @@ func (c Caller) hint(need ledger.Role) string {
 		may = "as a node, coordinator budget show shows the domains above it"
 	case secure.Scheduler:
 		may = "as a scheduler, coordinator job list lists the jobs"
+	case secure.Master:
+		may = "as a master, run scheduler master"
 	case secure.Worker:
 		may = "as a worker, run scheduler worker"
 	case secure.Submitter:
@@ -241,7 +244,7 @@ func certified(i secure.Identity) Caller {
 		return Caller{Role: ledger.RoleObserver, Name: i.String(), Server: true}
 	case secure.Node:
 		return Caller{Role: ledger.RoleNode, Name: i.Name}
-	case secure.Scheduler, secure.Worker, secure.Submitter: // not roles of the log: they have rules of their own
+	case secure.Scheduler, secure.Master, secure.Worker, secure.Submitter: // not roles of the log: they have rules of their own
 		return Caller{Role: ledger.Role(i.Role), Name: i.Name, scheduler: i.Role == secure.Scheduler}
 	}
 	return Caller{Role: ledger.Role(i.Role), Name: i.Name}

@@ -95,6 +95,7 @@ func TestRefusalNamesWhatTheRefusedMayRun(t *testing.T) {
 		"operator":  {"coordinator token self", headroomv1connect.ClusterServiceGetSelfProcedure},
 		"node":      {"coordinator budget show", headroomv1connect.ClusterServiceListDomainsProcedure},
 		"scheduler": {"coordinator job list", headroomv1connect.JobServiceListJobsProcedure},
+		"master":    {"scheduler master", ""},
 		"worker":    {"scheduler worker", ""},
 		"submitter": {"scheduler submit", ""},
 	} {

@@ -209,11 +209,11 @@ type certMaking struct {
 	life            time.Duration
 }
 
-const certCreateLong = `create makes a certificate for each identity. Roles: server (a coordinator), node (a powerd), scheduler (also
-masters and distributors), worker (of jobs, on the node that it names), submitter (of jobs), metrics (what powerd
-serves), observer, operator and admin (people). Names that two identities share become ROLE-NAME in the files.
+const certCreateLong = `create makes a certificate for each identity. Roles: server (a coordinator), node (a powerd), scheduler,
+master (of a group of workers), worker (of jobs, on the node that it names), submitter (of jobs), metrics (what
+powerd serves), observer, operator and admin (people). Names that two identities share become ROLE-NAME in the files.
 
-The certificate of a server, a scheduler or metrics carries the host names and addresses at which clients reach it,
+The certificate of a server, a scheduler, a master or metrics carries the host names and addresses at which clients reach it,
 so that curl, Python and browsers accept it with ca.crt alone: --host, or for a server its addresses in the
 coordinator's configuration where this machine has it. Headroom's own programs do not look at them.`
 

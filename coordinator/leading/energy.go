@@ -42,7 +42,7 @@ func (e *jobEnergy) look(s *ledger.State) {
 		for node, containers := range x.progress.GetRunningOn() {
 			on[node] = int(containers)
 		}
-		jobs = append(jobs, energy.Job{ID: id, Class: s.Jobs[id].Class, On: on, Ran: arbitration.Seconds(x.progress.GetRuntimeS())})
+		jobs = append(jobs, energy.Job{ID: id, Class: s.Jobs[id].Class, On: on, CPU: x.progress.GetCpuOn(), Ran: arbitration.Seconds(x.progress.GetRuntimeS())})
 	}
 	e.book.Look(now, counters, jobs)
 	e.book.Keep(running)

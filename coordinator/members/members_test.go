@@ -53,7 +53,7 @@ func TestHealthItems(t *testing.T) {
 	ago := func(d time.Duration) *int64 { ms := d.Milliseconds(); return &ms }
 	sound := func(change func(*judged)) judged {
 		j := judged{
-			x: ledger.Server{ID: "c1", Voter: true}, rules: 2, newest: 2,
+			x: ledger.Server{ID: "c1", Voter: true}, rules: ledger.Rules, newest: ledger.Rules,
 			raft: &consensus.Health{Member: consensus.Member{ID: "c1", Voter: true}, Lag: free(0)},
 			fact: fact{said: &headroomv1.ServerFacts{RulesNewest: 2, RulesOldest: 1, DiskFreeBytes: free(10 << 30), SlowestWriteUs: 5000, WriteDeadlineUs: 2_000_000}},
 		}

@@ -13,7 +13,10 @@ func Job(j ledger.Job) *headroomv1.Job {
 	m := &headroomv1.Job{
 		Id: j.ID, Name: j.Name, Class: j.Class, Spec: j.Spec, SubmittedUs: j.Submitted, Outcome: j.Outcome, State: headroomv1.JobState_JOB_STATE_QUEUED,
 		Engine: cmp.Or(j.Engine, arbitration.EngineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: TaskRanges(j.Dropped), Rank: j.Rank,
-		Deflation: Deflation(j.Deflation), Energy: JobEnergy(j.Energy), Admission: Admission(j.Admission), Scaling: Scaling(j.Scaling),
+		Deflation: Deflation(j.Deflation), Energy: JobEnergy(j.Energy), Admission: Admission(j.Admission), Scaling: Scaling(j.Scaling), Run: jobRun(j.Run),
+	}
+	if x := j.Inputs; x != nil {
+		m.Inputs = &headroomv1.JobInputs{Tasks: x.Tasks, Digest: x.Digest}
 	}
 	if j.Deadline > 0 {
 		m.DeadlineS = new(j.Deadline.Seconds())
@@ -38,6 +41,17 @@ func Job(j ledger.Job) *headroomv1.Job {
 	runtime := j.Runtime.Seconds()
 	m.Progress = &headroomv1.JobProgress{Id: j.ID, State: m.State, Tasks: j.Tasks, Done: j.Done, RuntimeS: &runtime, Dropped: droppedAtEnd(j)}
 	return m
+}
+
+// jobRun is the latest run of a job, nil before the first.
+func jobRun(r *ledger.JobRun) *headroomv1.JobRun {
+	if r == nil {
+		return nil
+	}
+	return &headroomv1.JobRun{
+		Number: r.Number, BeganUs: r.Began, StartedUs: r.Started, Theta: r.Theta, Seed: r.Seed, Decided: r.Decided, Why: r.Why,
+		Sprint: r.Sprint, SprintAfterUs: r.SprintAfter.Microseconds(), Stopping: r.Stopping, Over: r.Over, Dropped: r.Dropped,
+	}
 }
 
 // JobEnergy is what was drawn for a job, nil while unknown.

@@ -77,7 +77,7 @@ func testInstalled(t *testing.T, dir string) {
 func testMade(t *testing.T, h host) {
 	t.Helper()
 	users := string(read(t, h.path("etc/passwd")))
-	for _, user := range []string{"headroom-powerd", "headroom-coordinator", "headroom-scheduler", "headroom-master", "headroom-distributor", "headroom-worker", "headroom-task", "headroom-driver"} {
+	for _, user := range []string{"headroom-powerd", "headroom-coordinator", "headroom-scheduler", "headroom-master", "headroom-worker", "headroom-task", "headroom-driver"} {
 		if !strings.Contains(users, "\n"+user+":") {
 			t.Errorf("no user %s", user)
 		}

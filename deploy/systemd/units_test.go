@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ import (
 func exposureMax() map[string]string {
 	return map[string]string{
 		"headroom-powerd.service": "20", "headroom-coordinator.service": "20", "headroom-scheduler.service": "20",
-		"headroom-master.service": "20", "headroom-distributor.service": "20", "headroom-worker.service": "25",
+		"headroom-master.service": "20", "headroom-worker.service": "25",
 		// They run other people's programs.
 		"headroom-task@.service": "25", "headroom-driver@.service": "25",
 	}
@@ -324,17 +325,21 @@ func TestOnlyTasksRunInTheBatchSlice(t *testing.T) {
 	}
 }
 
-// Whoever opens one of the sockets runs programs as another user: one program may. What
+// Whoever opens one of the sockets runs programs as another user: one program may, and the
+// scheduler, which says what runs as whom on every node, asks the users of tasks too. What
 // runs behind them is in no group of ours, and keys, sockets and state are out of its sight.
 func TestOtherPeoplesProgramsAreApart(t *testing.T) {
 	t.Parallel()
-	for socket, user := range map[string]string{"headroom-task@.socket": "headroom-worker", "headroom-driver.socket": "headroom-scheduler"} {
+	for socket, want := range map[string][]string{"headroom-task@.socket": {"headroom-worker", "headroom-scheduler", "0660"}, "headroom-driver.socket": {"headroom-scheduler", "headroom-scheduler", "0600"}} {
 		all := parse(t, socket)
-		if one(t, all, "SocketUser") != user || one(t, all, "SocketMode") != "0600" {
-			t.Errorf("%s is open to more than %s", socket, user)
+		if got := []string{one(t, all, "SocketUser"), one(t, all, "SocketGroup"), one(t, all, "SocketMode")}; !slices.Equal(got, want) {
+			t.Errorf("%s is open to %v, want %v", socket, got, want)
 		}
 	}
 	users := content(t, "headroom.sysusers.conf")
+	if regexp.MustCompile(`(?m)^m \S+ headroom-scheduler$`).MatchString(users) {
+		t.Error("somebody else is in the group headroom-scheduler")
+	}
 	for unit, user := range map[string]string{"headroom-task@.service": "headroom-task", "headroom-driver@.service": "headroom-driver"} {
 		if strings.Contains(users, "m "+user+" ") {
 			t.Errorf("%s is in a group of ours", user)

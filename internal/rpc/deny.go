@@ -127,12 +127,12 @@ func (p Peers) Expel() {
 // denialsAtOnce bounds the denials of one message.
 const denialsAtOnce = 500
 
-// DenialMessages are what clients of servers with a role have to know: denials of that
-// role and of single certificates, without who denied them and why.
-func DenialMessages(all []secure.Denial, role string) []*headroomv1.Denials {
+// DenialMessages are what clients of servers with these roles have to know: denials of the
+// roles and of single certificates, without who denied them and why.
+func DenialMessages(all []secure.Denial, roles ...string) []*headroomv1.Denials {
 	var list []*headroomv1.Denial
 	for _, d := range all {
-		if d.Serial != "" || strings.HasPrefix(d.Identity, role+"/") {
+		if d.Serial != "" || ofRole(d.Identity, roles) {
 			list = append(list, &headroomv1.Denial{Identity: d.Identity, Serial: d.Serial, AtUs: d.At})
 		}
 	}
@@ -143,12 +143,17 @@ func DenialMessages(all []secure.Denial, role string) []*headroomv1.Denials {
 	return out
 }
 
+func ofRole(identity string, roles []string) bool {
+	role, _, _ := strings.Cut(identity, "/")
+	return slices.Contains(roles, role)
+}
+
 // maxDenials bounds what a client keeps: as many as the log does.
 const maxDenials = 10_000
 
-// TakeDenials adds what a server of that role has told, and reports whether anything of
+// TakeDenials adds what a server of one of those roles has told, and reports whether anything of
 // it was news. What denies nobody, or somebody of another role, is left out.
-func TakeDenials(d *secure.Denials, m *headroomv1.Denials, role string) (news bool) {
+func TakeDenials(d *secure.Denials, m *headroomv1.Denials, roles ...string) (news bool) {
 	room := maxDenials - len(d.All())
 	for _, x := range m.GetDenied() {
 		key := x.GetIdentity()
@@ -156,7 +161,7 @@ func TakeDenials(d *secure.Denials, m *headroomv1.Denials, role string) (news bo
 			key = x.GetSerial()
 		}
 		p, err := secure.ParseDenial(key)
-		if err != nil || p.Identity != "" && !strings.HasPrefix(p.Identity, role+"/") || room <= 0 {
+		if err != nil || p.Identity != "" && !ofRole(p.Identity, roles) || room <= 0 {
 			continue
 		}
 		p.At = x.GetAtUs()

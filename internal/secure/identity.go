@@ -36,6 +36,9 @@ const (
 	// Scheduler is the scheduler of jobs, towards the coordinators: it reads, and tells
 	// of jobs.
 	Scheduler = "scheduler"
+	// Master dispatches the tasks of one group to its workers. It reads the caps of nodes, and
+	// nothing else of the coordinators.
+	Master = "master"
 	// Worker runs the tasks of jobs on one node; it names that node.
 	Worker = "worker"
 	// Submitter hands in jobs, and changes its own.
@@ -50,7 +53,7 @@ const (
 
 // Roles are all roles that a certificate may name.
 func Roles() []string {
-	return []string{Server, Node, Scheduler, Worker, Submitter, Metrics, Observer, Operator, Admin}
+	return []string{Server, Node, Scheduler, Master, Worker, Submitter, Metrics, Observer, Operator, Admin}
 }
 
 // Identity is who a certificate was given to.
@@ -63,7 +66,7 @@ func (i Identity) String() string { return i.Role + "/" + i.Name }
 
 // Serves reports whether clients connect to a holder of the certificate.
 func (i Identity) Serves() bool {
-	return i.Role == Server || i.Role == Scheduler || i.Role == Metrics
+	return i.Role == Server || i.Role == Scheduler || i.Role == Master || i.Role == Metrics
 }
 
 // usages are what TLS lets the certificate do, whatever the URI says.

@@ -142,6 +142,8 @@ type job struct {
 	state State
 	// run is the present run, or the last one of a job that waits again.
 	run RunRecord
+	// released is whether it has given its slots back.
+	released bool
 	// launched is whether the engine was told to start it; progress is its latest report.
 	launched bool
 	progress EngineProgress

@@ -131,7 +131,38 @@ func (c *Core) launch(j *job) {
 }
 
 // ready reports whether tasks of a running job may start.
-func (j *job) ready() bool { return j.Engine == "" && j.run.Decided && j.run.Stopping == "" }
+func (j *job) ready() bool {
+	return j.Engine == "" && j.run.Decided && j.run.Stopping == "" && !j.released
+}
+
+// Active reports whether a job runs.
+func (c *Core) Active(id string) bool { j := c.jobs[id]; return j != nil && j.state == Running }
+
+// Release stops the running tasks of a job, and starts none until Resume: they wait for something outside, and others
+// can use the slots. Being stopped is no failure of a task. Where jobs run one after the other, or on masters, a job
+// that waits would hold up the others: it ends.
+func (c *Core) Release(now time.Time, id, why string) {
+	j := c.jobs[id]
+	if j == nil || j.state != Running || j.released {
+		return
+	}
+	if c.queue.Discipline != buffers.Shared || j.Engine != "" {
+		c.end(now, j, Failed, why)
+		return
+	}
+	j.released = true
+	for i := range j.maps {
+		c.tell(j, PhaseMap, i)
+	}
+	c.tell(j, PhaseReduce, 0)
+}
+
+// Resume lets tasks of a released job start again.
+func (c *Core) Resume(id string) {
+	if j := c.jobs[id]; j != nil {
+		j.released = false
+	}
+}
 
 // Deflated takes over what the coordinators said to the drop ratio of a run: the
 // ratio in force, and why it is not the one asked for. From here on tasks start.

@@ -1,7 +1,7 @@
 // Package energy attributes the energy of nodes to the jobs that ran on them.
 // | The one idea: each node counts its own energy, and only counts are compared. The energy of a node between two of
-// its reports is attributed to the jobs with containers there, in proportion to them (the mean before and after). A
-// node without a job was idle.
+// its reports is attributed to the jobs with containers there, in proportion to their CPU time of the last seconds if it is
+// known of all of them, and otherwise to their containers (the mean before and after). A node without a job was idle.
 // |       var book energy.Book
 //
 //	book.Look(now, counters, jobs) // once a second
@@ -42,6 +42,8 @@ type Counter struct {
 type Job struct {
 	ID, Class string
 	On        map[string]int
+	// CPU are the CPU seconds of its containers so far, by node, as far as they are known.
+	CPU map[string]float64
 	// Ran is for how long it has run already. At the first look at the job that is time of
 	// which nothing is known, on the nodes that it is on then.
 	Ran time.Duration
@@ -75,6 +77,11 @@ const (
 	// unlikely is how many times faster than a node can draw it may count: sprints and
 	// rounded time are inside.
 	unlikely = 2
+	// fading is what a second's CPU time still weighs with the next report: jobs and nodes report at different moments,
+	// about once a second.
+	fading = 0.8
+	// cpuMost bounds the CPU seconds that are believed.
+	cpuMost = 1e12
 )
 
 // Others are the classes beyond so many that a scheduler can have meant them.
@@ -101,10 +108,13 @@ type node struct {
 	on      []held
 }
 
-// held are the containers of one job on one node.
+// held are the containers of one job on one node. Their CPU time counts only if it is known; busy is that of the last
+// seconds, negative while unknown.
 type held struct {
 	id, class  string
 	containers float64
+	known      bool
+	cpu, busy  float64
 }
 
 // Look takes in the newest counters, by node, and the jobs that run now. now never falls.
@@ -116,7 +126,8 @@ func (b *Book) Look(now time.Duration, counters map[string]Counter, jobs []Job) 
 	for _, j := range jobs {
 		for name, n := range j.On {
 			if n > 0 {
-				on[name] = append(on[name], held{j.ID, j.Class, float64(n)})
+				cpu, known := j.CPU[name]
+				on[name] = append(on[name], held{id: j.ID, class: j.Class, containers: float64(n), cpu: cpu, known: known})
 			}
 		}
 		if b.jobs[j.ID] == nil {
@@ -151,6 +162,7 @@ func (b *Book) node(name string, now time.Duration, c Counter, heard bool, on []
 		}
 		return
 	}
+	n.used(on)
 	energy, measured, ok := n.drawn(c)
 	switch {
 	case ok && n.silent:
@@ -163,6 +175,22 @@ func (b *Book) node(name string, now time.Duration, c Counter, heard bool, on []
 	measured = min(measured, spent)
 	b.share(n.on, on, energy, measured, spent-measured, c.From)
 	n.count, n.settled, n.silent, n.on = c, max(n.settled, c.At), false, on
+}
+
+// used works out the CPU time of the last seconds of the jobs on a node: of all of them or of none. A sum that fell was
+// begun anew.
+func (n *node) used(on []held) {
+	for i := range on {
+		h := &on[i]
+		at, found := slices.BinarySearchFunc(n.on, *h, compareID)
+		if !found || !h.known || !n.on[at].known || !(h.cpu >= n.on[at].cpu && h.cpu < cpuMost) {
+			for i := range on {
+				on[i].busy = -1
+			}
+			return
+		}
+		h.busy = max(0, n.on[at].busy)*fading + h.cpu - n.on[at].cpu
+	}
 }
 
 // drawn returns what a node has drawn between two reports, and false where that is unknown.
@@ -181,11 +209,7 @@ func (n *node) drawn(c Counter) (units.Energy, time.Duration, bool) {
 
 // share divides a stretch of a node's time among the jobs there before and after it.
 func (b *Book) share(before, after []held, energy units.Energy, measured, unknown time.Duration, from string) {
-	all := mean(before, after)
-	total := 0.0
-	for _, h := range all {
-		total += h.containers
-	}
+	all, total := parts(before, after)
 	if total == 0 {
 		b.idle.add(energy, measured, unknown, from)
 		return
@@ -215,6 +239,23 @@ func (b *Book) class(name string) *Use {
 		b.classes[name] = &Use{}
 	}
 	return b.classes[name]
+}
+
+// parts returns the jobs before and after with what each weighs, and the sum: CPU time where it is known of all.
+func parts(before, after []held) (all []held, total float64) {
+	all = mean(before, after)
+	busy := 0.0
+	for _, h := range after {
+		busy += h.busy
+	}
+	byCPU := busy > 0 && len(all) == len(after)
+	for i := range all {
+		if byCPU {
+			all[i].containers = after[i].busy
+		}
+		total += all[i].containers
+	}
+	return all, total
 }
 
 // mean returns the containers of before and after, in the mean, in the order of the jobs.

@@ -1,10 +1,12 @@
-// Claims: what nodes count is shared out once, completely and in proportion to containers;
+// Claims: what nodes count is shared out once, completely and in proportion to the CPU time of
+// jobs where it is known of all of them, and to containers otherwise;
 // what is not measured is time and no joules: silence, a new process, a node that cannot
 // count, a count that cannot be; nothing of it is lost over any story.
 package energy_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -203,4 +205,47 @@ func TestNothingIsLost(t *testing.T) {
 			before = shared
 		}
 	})
+}
+
+// Of two jobs with equally many containers, one uses three times the CPU time. Without the figure of one of them, and in
+// the second in which one ends or begins anew, containers decide.
+func TestSharesByCPUTime(t *testing.T) {
+	t.Parallel()
+	b, p := &energy.Book{}, newPlant()
+	now := time.Duration(0)
+	spent := map[string]float64{"a": 700, "b": 30} // before anybody looked
+	look := func(more map[string]float64) {
+		now += time.Second
+		var jobs []energy.Job
+		for _, id := range []string{"a", "b"} {
+			j := job(id, "low", map[string]int{"n1": 2})
+			if cpu, known := more[id]; known {
+				spent[id] += cpu
+				j.CPU = map[string]float64{"n1": spent[id]}
+			}
+			jobs = append(jobs, j)
+		}
+		b.Look(now, map[string]energy.Counter{"n1": p.run(now, 100)}, jobs)
+	}
+	take := func(what string, want float64, more map[string]float64) {
+		t.Helper()
+		before, all := joules(t, b, "a"), joules(t, b, "a")+joules(t, b, "b")
+		look(more)
+		if got := joules(t, b, "a") - before; math.Abs(got-want) > 0.01 {
+			t.Errorf("%s: a has %v J of it, want %v", what, got, want)
+		}
+		if now := joules(t, b, "a") + joules(t, b, "b"); math.Abs(now-all-100) > 1e-6 {
+			t.Errorf("%s: %v J were shared out of 100", what, now-all)
+		}
+	}
+	look(map[string]float64{"a": 1.5, "b": 0.5})
+	for range 5 {
+		take("both known", 75, map[string]float64{"a": 1.5, "b": 0.5})
+	}
+	take("one unknown", 50, map[string]float64{"a": 1.5})
+	take("known again", 50, map[string]float64{"a": 1.5, "b": 0.5}) // since when is unknown
+	take("both known", 75, map[string]float64{"a": 1.5, "b": 0.5})
+	spent["a"] = 0
+	take("begun anew", 50, map[string]float64{"a": 1.5, "b": 0.5})
+	take("not a number", 50, map[string]float64{"a": math.NaN(), "b": 0.5})
 }

@@ -30,6 +30,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/scheduler/jobfile"
+	"headroom/scheduler/local"
 )
 
 // Caller is who asks.
@@ -49,6 +50,11 @@ type callerKey struct{}
 func CallerOf(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c
+}
+
+// WithCaller returns a context with the caller.
+func WithCaller(ctx context.Context, who Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, who)
 }
 
 // Proven reports whether the caller showed who they are.
@@ -83,7 +89,7 @@ func Needs(procedure string) []string {
 	case headroomv1connect.SlotServiceReportProcedure, headroomv1connect.SlotServiceAwaitProcedure:
 		return []string{secure.Submitter, secure.Scheduler, secure.Admin}
 	case headroomv1connect.MasterServiceGetGroupProcedure:
-		return []string{secure.Scheduler, secure.Observer, secure.Operator, secure.Admin}
+		return []string{secure.Master, secure.Scheduler, secure.Observer, secure.Operator, secure.Admin}
 	}
 	return []string{secure.Admin}
 }
@@ -151,7 +157,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, e
 		g.logRefusal(procedure, err)
 		return ctx, err
 	}
-	return context.WithValue(ctx, callerKey{}, who), nil
+	return WithCaller(ctx, who), nil
 }
 
 func notPermitted(who Caller, procedure string) error {
@@ -263,6 +269,11 @@ func CheckHello(who Caller, h *headroomv1.WorkerHello) error {
 		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
 			fmt.Sprintf("worker %q with %d slots", h.GetNode(), h.GetSlots()),
 			fmt.Sprintf("a worker opens its stream with its node's name and 1 to %d slots", jobfile.SlotsMax))
+	}
+	if most := int(h.GetSlots()) + local.ResultsKept; len(h.GetRunning()) > most || len(h.GetGrantKey()) > secure.KeySize {
+		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
+			fmt.Sprintf("worker %q with %d slots names %d attempts; the maximum is %d", h.GetNode(), h.GetSlots(), len(h.GetRunning()), most),
+			"a worker names the attempts that it runs, and those whose results it repeats")
 	}
 	return OwnNode(who, h.GetNode())
 }

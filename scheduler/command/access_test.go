@@ -4,10 +4,13 @@ package command
 // submitted them, as the connection proves it.
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -78,6 +81,38 @@ func TestPortAsksForCertificates(t *testing.T) {
 	}
 	if err := work("n02"); connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), "may not run tasks as node n02") {
 		t.Errorf("another node's worker: %v", err)
+	}
+}
+
+// Who has a master's key is no scheduler, neither to people nor for a scheduler that is started with it; and the other way round.
+func TestMasterIsNoScheduler(t *testing.T) {
+	t.Parallel()
+	c, certs := newCluster(t, 1), testkit.NewCertificates(t)
+	own := certs.Files(secure.Master, "m1")
+	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() {
+		over <- rpc.Serve(ctx, rpc.SecureListener(l, testkit.Need(secure.Open(own))(t)), http.NotFoundHandler())
+	}()
+	defer func() {
+		cancel()
+		testkit.Check(t, <-over)
+	}()
+	c.address = l.Addr().String()
+	if out, errs, exit := c.run(append([]string{"list"}, flagsOf(certs.Files(secure.Submitter, "mia"))...)...); exit == cli.ExitOK || !strings.Contains(errs, "master/m1, expected [scheduler]") {
+		t.Errorf("a submitter lists at it: exit %d: %s%s", exit, out, errs)
+	}
+	c.write("scheduler.yaml", fmt.Sprintf("listen: 127.0.0.1:0\ndir: %s\ncoordinators: [\"127.0.0.1:1\"]\nclasses: [high]\ntls: {ca: %s, cert: %s, key: %s}\n",
+		filepath.Join(c.dir, "state"), own.CA, own.Cert, own.Key))
+	for want, args := range map[string][]string{
+		"names master/m1, needed is scheduler/NAME": {"run", "--config", filepath.Join(c.dir, "scheduler.yaml")},
+		"names scheduler/m1, needed is master/m1":   append([]string{"master", "--name", "m1", "--group", "rack/r1"}, flagsOf(certs.Files(secure.Scheduler, "m1"))...),
+	} {
+		var errs bytes.Buffer
+		if exit := cli.Run(t.Context(), New(), args, io.Discard, &errs); exit != cli.ExitUsage || !strings.Contains(errs.String(), want) || !strings.Contains(errs.String(), "coordinator tls cert create") {
+			t.Errorf("%s: exit %d: %s", args[0], exit, errs.String())
+		}
 	}
 }
 

@@ -18,11 +18,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/internal/cgroup"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/testkit"
 	"headroom/lab/apps"
 	"headroom/scheduler"
+	"headroom/scheduler/local"
 )
 
 // patience bounds what a test waits for: many times what it takes.
@@ -109,6 +111,7 @@ func (c *cluster) scheduler() *proc {
 
 func (c *cluster) worker(node string, slots int) *proc {
 	c.t.Helper()
+	c.t.Cleanup(func() { testkit.Check(c.t, cgroup.Clean(filepath.Join(c.dir, node, local.RecordFile))) }) // after it was killed
 	return c.start("worker", "--dev", "--node", node, "--scheduler", c.address, "--slots", fmt.Sprint(slots), "--dir", filepath.Join(c.dir, node))
 }
 

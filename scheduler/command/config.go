@@ -1,7 +1,6 @@
 package command
 
 import (
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -89,8 +88,11 @@ func checkMachine(c *scheduler.Config, path, user string) (checks cli.Checks, er
 // separation returns warnings about programs of different owners that run as one user. A
 // valid configuration alone does not show this.
 func separation(c *scheduler.Config) []string {
-	notes := []string{"the tasks of all jobs run as one user and can change each other's files; give the workers --task-user"}
-	if c.Spark.On() && !slices.Contains(c.Spark.Driver, "start-driver") {
+	var notes []string
+	if len(c.TaskUsers) == 0 {
+		notes = append(notes, "the tasks of all jobs run as one user and can change each other's files; set task_users, and give the workers --task-user")
+	}
+	if c.Spark.On() && !c.Spark.Apart() {
 		notes = append(notes, "Spark drivers run as the scheduler's user and can read its keys; set driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock]")
 	}
 	return notes

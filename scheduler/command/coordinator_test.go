@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 
@@ -162,6 +163,40 @@ func (s *server) DropTasks(_ context.Context, req *connect.Request[headroomv1.Dr
 	s.revision++
 	j.Dropped = req.Msg.GetTasks()
 	return connect.NewResponse(&headroomv1.DropTasksResponse{Dropped: j.GetDropped(), Revision: s.revision}), nil
+}
+
+// RecordRun records a run, as a coordinator does.
+func (s *server) RecordRun(_ context.Context, req *connect.Request[headroomv1.RecordRunRequest]) (*connect.Response[headroomv1.RecordRunResponse], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.notLeader(); err != nil {
+		return nil, err
+	}
+	j := s.jobs[req.Msg.GetId()]
+	if j == nil {
+		return nil, rpc.Refuse(connect.CodeNotFound, "not-found", cli.ExitFailed, "no such job", "coordinator job list")
+	}
+	run := proto.CloneOf(req.Msg.GetRun())
+	if drop := req.Msg.GetDrop(); len(drop) > 0 {
+		if j.GetRun().GetNumber() != run.GetNumber() {
+			return nil, rpc.Refuse(connect.CodeFailedPrecondition, "job", cli.ExitRefused, "another run is recorded", "coordinator job show")
+		}
+		run = proto.CloneOf(j.GetRun())
+		run.Dropped = slices.Grow(run.GetDropped(), 1)
+		for len(run.GetDropped()) < int(j.GetInputs().GetTasks()+7)/8 {
+			run.Dropped = append(run.Dropped, 0)
+		}
+		for _, x := range drop {
+			for i := x.GetFirst(); i <= x.GetLast(); i++ {
+				run.Dropped[i/8] |= 1 << (i % 8)
+			}
+		}
+	} else if j.GetRun().GetNumber() == run.GetNumber() && !run.GetOver() {
+		run.Dropped = j.GetRun().GetDropped()
+	}
+	s.revision++
+	j.Run = run
+	return connect.NewResponse(&headroomv1.RecordRunResponse{Revision: s.revision}), nil
 }
 
 // DeflateJob takes a drop ratio that the job's floor leaves, as a coordinator does.

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/scheduler/lookup"
 	"headroom/scheduler/spark"
 	"headroom/systemd"
 )
@@ -61,5 +62,17 @@ func runDriverCommand() *cobra.Command {
 			}
 			return spark.RunDriver(c)
 		},
+	}
+}
+
+// lookUpCommand is a process that looks at the files of a job as the job's user.
+func lookUpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "look-up",
+		Short:   "Find the files that a job names (started by the scheduler)",
+		Example: "  scheduler look-up    # the job file is in its environment",
+		Args:    cobra.NoArgs,
+		Hidden:  true,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return lookup.Answer(os.Getenv, cmd.OutOrStdout()) },
 	}
 }

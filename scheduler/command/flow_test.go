@@ -137,7 +137,7 @@ func TestCancelStopsTasks(t *testing.T) {
 	}
 	testkit.Eventually(t, patience, "slots free", func() bool {
 		out, _, _ := c.run("list", "--workers", "-o", "csv", "--no-headers")
-		return strings.TrimSpace(out) == "n01,2,2,0,true"
+		return strings.HasPrefix(out, "n01,2,2,0,true,")
 	})
 	if out, _, exit := c.run("cancel", id); exit != cli.ExitOK || !strings.Contains(out, "already cancelled") {
 		t.Errorf("second cancel: %d %q", exit, out)
@@ -387,6 +387,50 @@ func TestKilledWorkerTakesItsTasks(t *testing.T) {
 		testkit.Eventually(t, patience, "the task ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH || zombie(pid) })
 	}
 	testkit.Eventually(t, patience, "the tasks wait for another worker", func() bool { j := c.show(id); return j.State == "running" && j.Running == 0 })
+}
+
+// What a task has put into a session of its own outlives neither its attempt nor, after kill -9, its worker's next start.
+// Its CPU time is its job's.
+func TestProcessesInSessionsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.texts(1)
+	c.serveHere()
+	w := c.worker("n01", 1)
+	c.ready(1)
+	testkit.Eventually(t, patience, "what the worker can do is shown", func() bool {
+		out, _, _ := c.run("list", "--workers", "-o", "json")
+		return strings.Contains(out, `"cpu_time"`)
+	})
+	if out, _, _ := c.run("list", "--workers"); !strings.Contains(out, "kill,freeze,cpu,memory") {
+		testkit.NotRun(t, "no cgroup can be made here: "+out)
+	}
+	job := func(name, end string) (id string, pid int) {
+		file := filepath.Join(c.dir, "pid-"+name)
+		id = c.submit(fmt.Sprintf("name: %s\nclass: low\nslots: 1\nmap: {tasks: 1, command: [sh, -c, 'setsid -f sh -c \"echo \\$\\$ > %s; while :; do :; done\" </dev/null >/dev/null 2>&1; %s']}\noutput: out\n", name, file, end))
+		testkit.Eventually(t, patience, "the process runs", func() bool {
+			data, _ := os.ReadFile(file)
+			return sscan(string(data), &pid) == nil && pid > 0
+		})
+		return id, pid
+	}
+	ended := func(pid int) func() bool {
+		return func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH || zombie(pid) }
+	}
+	id, pid := job("done", "sleep 2")
+	testkit.Eventually(t, patience, "CPU time of a running task", func() bool { return c.show(id).CPUS > 0.1 })
+	c.ends(id, "done")
+	if !ended(pid)() {
+		t.Error("a process outlives its attempt")
+	}
+	_, pid = job("killed", "exec sleep 600")
+	w.end(syscall.SIGKILL)
+	if ended(pid)() {
+		t.Fatal("the process ended by itself")
+	}
+	w = c.worker("n01", 1)
+	testkit.Eventually(t, patience, "the next worker has ended the process", ended(pid))
+	w.end(syscall.SIGTERM)
 }
 
 func TestCoordinatorsUnreachable(t *testing.T) {

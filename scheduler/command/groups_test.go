@@ -4,11 +4,8 @@ package command
 // there once, and what waits is bounded.
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,10 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
-	"headroom/scheduler/distributor"
 )
 
 // site is a cluster with two groups: the first has a standby.
@@ -108,7 +103,6 @@ func TestJobThroughMasters(t *testing.T) {
 	if !strings.Contains(out, "m1 ") || !strings.Contains(out, "m2 ") || !strings.Contains(out, "m3 active") || !strings.Contains(out, "0+0") {
 		t.Errorf("groups:\n%s", out)
 	}
-	s.throughDistributor()
 	const tasks = 300
 	id := s.submit(s.burst(tasks, "0.1"))
 	_, errs, exit := s.run("submit", s.write("job.yaml", s.burst(tasks, "0")))
@@ -139,53 +133,6 @@ func TestJobThroughMasters(t *testing.T) {
 		}
 	}
 	s.cancelled()
-}
-
-// throughDistributor hands tasks to a distributor that is a process of its own.
-func (s *site) throughDistributor() {
-	s.t.Helper()
-	address := freeAddress(s.t)
-	s.start("distributor", "--config", filepath.Join(s.dir, "scheduler.yaml"), "--name", "d1", "--listen", address)
-	d := testkit.Need(distributor.New(distributor.Config{
-		Name: "test", Incarnation: 1, Groups: []distributor.Group{{Name: "all", Masters: []string{address}}}, Logger: slog.New(slog.DiscardHandler),
-	}))(s.t)
-	ctx, cancel := context.WithCancel(s.t.Context())
-	over := make(chan error, 1)
-	go func() { over <- d.Run(ctx) }()
-	f := testkit.Need(d.Submit(s.t.Context(), distributor.Job{Tasks: 20, Task: func(index, attempt int) *headroomv1.Task {
-		return &headroomv1.Task{
-			Ref:  &headroomv1.TaskRef{Job: "own", Phase: "map", Index: uint32(index), Attempt: uint32(attempt)},
-			Argv: []string{"/bin/echo", "x"}, Output: filepath.Join(s.dir, fmt.Sprintf("own-%d", index)), Dir: s.dir,
-		}
-	}}))(s.t)
-	for r := range f.Results() {
-		if r.GetError() != "" || r.GetExitCode() != 0 {
-			s.t.Errorf("task %d: %v", r.Index, r)
-		}
-	}
-	cancel()
-	testkit.Check(s.t, <-over)
-	if all, _ := filepath.Glob(filepath.Join(s.dir, "own-*")); len(all) != 20 {
-		s.t.Errorf("outputs %v", all)
-	}
-}
-
-// What is wrong with a distributor's flags is told before anything is opened.
-func TestDistributorFlags(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1)
-	own := filepath.Join(c.dir, "scheduler.yaml")
-	groups := c.write("groups.yaml", string(testkit.Need(os.ReadFile(own))(t))+"dispatch: {groups: {r1: [\"127.0.0.1:7420\"]}}\n")
-	for want, args := range map[string][]string{
-		"names no groups":                   {"--config", own, "--name", "d1"},
-		"--name \"\" is no name":            {"--config", groups},
-		"a distributor needs a certificate": {"--config", groups, "--name", "d1", "--listen", "10.0.0.1:7430"},
-	} {
-		var out, errs bytes.Buffer
-		if exit := cli.Run(t.Context(), New(), append([]string{"distributor"}, args...), &out, &errs); exit != cli.ExitUsage || !strings.Contains(errs.String(), want) || !strings.Contains(errs.String(), "hint: ") {
-			t.Errorf("%v: exit %d: %s", args, exit, errs.String())
-		}
-	}
 }
 
 // cancelled checks that a cancelled job leaves nothing running.

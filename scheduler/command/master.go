@@ -31,10 +31,10 @@ func masterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "master",
 		Short: "Dispatch the tasks of one group to its workers",
-		Long: "Dispatch the tasks of one group to its workers: accept tasks from distributors and start them by priority on the\n" +
+		Long: "Dispatch the tasks of one group to its workers: accept tasks from the scheduler and start them by priority on the\n" +
 			"workers that connect with --scheduler. A group has one master, or two that name each other with --peer; then\n" +
 			"one is on standby. A master needs no privileges and stores nothing: after a crash it learns from its workers\n" +
-			"and distributors which tasks run.",
+			"and the scheduler which tasks run.",
 		Example: "  scheduler master --name m1 --group rack/r1 --listen 10.0.1.1:7420 --peer 10.0.1.2:7420 --reserved 10% --coordinators 10.0.0.10:7400,10.0.0.11:7400 --ca /etc/headroom/ca.crt --cert /etc/headroom/master/m1.crt --key /etc/headroom/master/m1.key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +50,7 @@ func masterCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&cfg.Name, "name", "", "name of this master, as in its certificate")
 	f.StringVar(&cfg.Group, "group", "", "group: the domain of the power tree whose nodes the master serves")
-	f.StringVar(&o.listen, "listen", "127.0.0.1:7420", "address for workers, distributors and the other master, host:port")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:7420", "address for workers, the scheduler and the other master, host:port")
 	f.StringVar(&cfg.Peer, "peer", "", "address of the group's other master, host:port (default: none)")
 	f.StringVar(&o.reserved, "reserved", "0", "slots for high-priority tasks only: a number, or a fraction of all slots such as 10%")
 	f.StringVar(&o.w, "w", "strict", "while both priorities wait, at least one of every N tasks is of low priority; strict always starts high-priority tasks first")
@@ -82,7 +82,7 @@ func (o *masterOptions) run(cmd *cobra.Command, cfg master.Config) error {
 	cfg.Guard = access.New(keeper == nil, "", cfg.Logger)
 	cfg.Peers = rpc.PlainPeers()
 	if keeper != nil {
-		cfg.Peers = rpc.SecurePeers(keeper, secure.Server, secure.Scheduler)
+		cfg.Peers = rpc.SecurePeers(keeper, secure.Server, secure.Master)
 		cfg.Denied = &access.Denied{Coordinators: cfg.Coordinators, Peers: cfg.Peers, Keeper: keeper, Guard: cfg.Guard, Logger: cfg.Logger}
 		if o.dir != "" {
 			cfg.Denied.File = filepath.Join(o.dir, access.DeniedFile)
@@ -126,10 +126,10 @@ func (o *masterOptions) keeper(cfg master.Config) (*secure.Keeper, error) {
 		e.Hint = hint
 		return e
 	}
-	create := "coordinator tls cert create scheduler/" + cfg.Name + " makes it"
+	create := "coordinator tls cert create master/" + cfg.Name + " makes it"
 	switch {
 	case o.files.Cert != "" || o.files.Key != "":
-		return startCertificate(o.files, secure.Identity{Role: secure.Scheduler, Name: cfg.Name}, cfg.Logger, o.listen)
+		return startCertificate(o.files, secure.Identity{Role: secure.Master, Name: cfg.Name}, cfg.Logger, o.listen)
 	case !o.dev:
 		return nil, usage(create+"; --dev is for demos and tests on loopback", "a master needs a certificate: --ca, --cert, --key")
 	}

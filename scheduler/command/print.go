@@ -121,6 +121,7 @@ type jsonJob struct {
 	CopiesWanted uint32   `json:"copies_wanted"`
 	CopiesSaveS  *float64 `json:"copies_save_s"`
 	WastedS      float64  `json:"wasted_s"`
+	CPUS         float64  `json:"cpu_s"`
 	Speculation  string   `json:"speculation"`
 	// Length is short or long for a job that masters dispatch; null for others, and before it has begun.
 	Length *string `json:"length"`
@@ -137,6 +138,37 @@ type jsonWorker struct {
 	Usable    uint32 `json:"usable"`
 	Running   uint32 `json:"running"`
 	Connected bool   `json:"connected"`
+	// Controls are what it can do with all processes of a task; null while unknown.
+	Controls *jsonControls `json:"controls"`
+}
+
+type jsonControls struct {
+	Kill    bool   `json:"kill"`
+	Freeze  bool   `json:"freeze"`
+	CPUTime bool   `json:"cpu_time"`
+	Memory  bool   `json:"memory"`
+	Trouble string `json:"trouble"`
+}
+
+func controlsOf(c *headroomv1.TaskControls) *jsonControls {
+	if c == nil {
+		return nil
+	}
+	return &jsonControls{c.GetKill(), c.GetFreeze(), c.GetCpuTime(), c.GetMemory(), c.GetTrouble()}
+}
+
+// String lists them for the table.
+func (c *jsonControls) String() string {
+	if c == nil {
+		return cli.Unknown
+	}
+	var names []string
+	for i, has := range []bool{c.Kill, c.Freeze, c.CPUTime, c.Memory} {
+		if has {
+			names = append(names, []string{"kill", "freeze", "cpu", "memory"}[i])
+		}
+	}
+	return cmp.Or(strings.Join(names, ","), "none")
 }
 
 func envelope(kind string, items []any) jsonEnvelope {
@@ -160,7 +192,7 @@ func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 	item.Admission, item.ErrorBound, item.Error, item.Promised = admissionItem(j.GetAdmission()), errorBound(j), leftOut(j), p.GetPromised()
 	item.Scaling = cli.ScalingOf(j.GetScaling())
 	item.Move = moveItem(j.GetOutlook().GetMove())
-	item.Copies, item.CopiesWanted, item.WastedS, item.Speculation = p.GetCopies(), p.GetCopiesWanted(), p.GetWastedS(), d.GetSpeculation()
+	item.Copies, item.CopiesWanted, item.WastedS, item.CPUS, item.Speculation = p.GetCopies(), p.GetCopiesWanted(), p.GetWastedS(), p.GetCpuS(), d.GetSpeculation()
 	item.Length = cli.Known(d.GetLength(), d.GetLength() != "")
 	if p != nil {
 		item.CopiesSaveS = p.CopiesSaveS
@@ -494,7 +526,7 @@ func printWorkers(w io.Writer, out *cli.Output, workers []*headroomv1.Worker) er
 	if out.IsJSON() {
 		items := make([]any, 0, len(workers))
 		for _, k := range workers {
-			items = append(items, jsonWorker{k.GetNode(), k.GetSlots(), k.GetUsable(), k.GetRunning(), k.GetConnected()})
+			items = append(items, jsonWorker{k.GetNode(), k.GetSlots(), k.GetUsable(), k.GetRunning(), k.GetConnected(), controlsOf(k.GetControls())})
 		}
 		return out.JSON(w, envelope("WorkerList", items))
 	}
@@ -504,9 +536,9 @@ func printWorkers(w io.Writer, out *cli.Output, workers []*headroomv1.Worker) er
 		if !k.GetConnected() {
 			state = "lost"
 		}
-		rows = append(rows, []string{k.GetNode(), state, number(k.GetSlots()), number(k.GetUsable()), number(k.GetRunning())})
+		rows = append(rows, []string{k.GetNode(), state, number(k.GetSlots()), number(k.GetUsable()), number(k.GetRunning()), controlsOf(k.GetControls()).String()})
 	}
-	return out.TableOf(w, cli.Table{Head: []string{"NODE", "STATE", "SLOTS", "USABLE", "RUNNING"}, Rows: rows, Noun: "worker"})
+	return out.TableOf(w, cli.Table{Head: []string{"NODE", "STATE", "SLOTS", "USABLE", "RUNNING", "CONTROLS"}, Rows: rows, Noun: "worker"})
 }
 
 func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

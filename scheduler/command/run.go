@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/internal/cgroup"
 	"headroom/internal/cli"
 	"headroom/internal/logs"
 	"headroom/internal/rpc"
@@ -55,7 +57,7 @@ func runCommand() *cobra.Command {
 }
 
 func workerCommand() *cobra.Command {
-	cfg := local.Config{Version: cli.Version}
+	cfg := local.Config{Version: cli.Version, Hold: true}
 	var (
 		level string
 		files secure.Files
@@ -80,6 +82,7 @@ func workerCommand() *cobra.Command {
 			if cfg.Slots < 1 || cfg.Slots > jobfile.SlotsMax {
 				return cli.Usage("--slots is %d; it must be from 1 to %d", cfg.Slots, jobfile.SlotsMax)
 			}
+			cfg.Dir = cmp.Or(cfg.Dir, workerDir(os.Getenv))
 			var err error
 			var queue *logs.Queue
 			if cfg.Logger, queue, err = newLogger(cmd.ErrOrStderr(), level); err != nil {
@@ -97,7 +100,7 @@ func workerCommand() *cobra.Command {
 			}
 			w, err := local.New(cfg)
 			if err != nil {
-				return cli.Failed("--dir must name a folder that this user may write to", "%w", err)
+				return cli.Failed("--dir must name a folder that belongs to this user and that nobody else may write to", "%w", err)
 			}
 			return w.Run(cmd.Context())
 		},
@@ -106,13 +109,28 @@ func workerCommand() *cobra.Command {
 	f.StringVar(&cfg.Node, "node", "", "name of this node, as in powerd.yaml")
 	f.StringSliceVar(&cfg.Schedulers, "scheduler", []string{addrDefault}, "addresses of the schedulers, host:port, of which the active one is used; or of the masters of the node's group, in order of preference")
 	f.IntVar(&cfg.Slots, "slots", runtime.NumCPU(), "maximum number of tasks at once")
-	f.StringVar(&cfg.Dir, "dir", filepath.Join(os.TempDir(), "headroom-worker"), "the worker's own folder, for temporary files of tasks")
+	f.StringVar(&cfg.Dir, "dir", "", "the worker's own folder, for temporary files of tasks; nobody else may write to it (default: $STATE_DIRECTORY, or headroom-worker in $XDG_STATE_HOME or ~/.local/state)")
 	f.StringVar(&cfg.Users.Sockets, "task-sockets", "", "folder of the sockets that run tasks as other users (default: tasks run as this user)")
 	f.StringToStringVar(&cfg.Users.BySubmitter, "task-user", nil, "SUBMITTER=USER: the user that runs a submitter's tasks, repeatable (default: "+local.DefaultUser+" runs all)")
 	certFlags(cmd, &files)
 	f.BoolVar(&dev, "dev", false, "connect without TLS to a scheduler on loopback that runs with dev: true")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
+}
+
+// workerDir returns the default folder of a worker: the service manager's, or one in the user's home. A folder in /tmp is
+// whoever's makes it first.
+func workerDir(getenv func(string) string) string {
+	if dir := getenv("STATE_DIRECTORY"); dir != "" {
+		return dir
+	}
+	if dir := getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "headroom-worker")
+	}
+	if home := getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local/state/headroom-worker")
+	}
+	return ""
 }
 
 // runTasksCommand is the process of a task user, started by its socket.
@@ -133,7 +151,11 @@ func runTasksCommand() *cobra.Command {
 			if err != nil {
 				return cli.Failed("the unit headroom-task@USER.socket starts it", "%w", err)
 			}
-			return local.Serve(cmd.Context(), l, logger)
+			room, _ := cgroup.Open(cgroup.Options{Delegated: true}) // an earlier process leaves nothing: its unit has ended
+			if _, why := room.Can(); why != nil {
+				logger.Warn("tasks have no cgroup; the unit needs Delegate=yes", slog.Any("reason", why))
+			}
+			return local.Serve(cmd.Context(), l, room, logger)
 		},
 	}
 }
@@ -153,7 +175,7 @@ func workerPeers(cfg local.Config, files secure.Files, dev bool) (rpc.Peers, err
 		if err != nil {
 			return rpc.Peers{}, err
 		}
-		return rpc.SecurePeers(k, secure.Scheduler), nil
+		return rpc.SecurePeers(k, secure.Scheduler, secure.Master), nil
 	case !dev:
 		return usage(create+"; --dev is for demos and tests on loopback", "a worker needs a certificate: --ca, --cert, --key")
 	}

@@ -23,3 +23,18 @@ func TestCheckSaysWhoSharesAUser(t *testing.T) {
 		t.Errorf("drivers in units of their own: %s", got)
 	}
 }
+
+// The default folder of a worker is one that nobody else can make first.
+func TestWorkersOwnFolder(t *testing.T) {
+	t.Parallel()
+	for want, env := range map[string]map[string]string{
+		"/var/lib/headroom/worker":        {"STATE_DIRECTORY": "/var/lib/headroom/worker", "HOME": "/h/ann"},
+		"/x/headroom-worker":              {"XDG_STATE_HOME": "/x", "HOME": "/h/ann"},
+		"/h/.local/state/headroom-worker": {"XDG_STATE_HOME": "relative", "HOME": "/h"},
+		"":                                {"TMPDIR": "/tmp"},
+	} {
+		if got := workerDir(func(name string) string { return env[name] }); got != want {
+			t.Errorf("%v: %q, want %q", env, got, want)
+		}
+	}
+}

@@ -18,8 +18,6 @@ const Lost = "lost"
 var (
 	// errStopped is returned after the distributor has ended.
 	errStopped = errors.New("distributor stopped")
-	// errUntaken is returned if a client does not take results.
-	errUntaken = errors.New("too many results are pending")
 	// errTwice is returned if two tasks at masters have the same reference.
 	errTwice = errors.New("a task with this reference is already at a master")
 )

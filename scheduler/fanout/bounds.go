@@ -11,11 +11,11 @@ import (
 )
 
 // giveUp drops map tasks permanently. They are recorded first.
-func (x *run) giveUp(indexes []int, why string) error {
+func (x *run) giveUp(ctx context.Context, indexes []int, why string) error {
 	if len(indexes) == 0 {
 		return nil
 	}
-	if err := x.Drop(indexes, why); err != nil {
+	if err := x.Drop(ctx, indexes, why); err != nil {
 		return err
 	}
 	for _, i := range indexes {
@@ -30,13 +30,13 @@ func (x *run) dropOrder() []int {
 }
 
 // dropTo drops tasks before any was sent, until the drop ratio is reached.
-func (x *run) dropTo(theta float64) error {
+func (x *run) dropTo(ctx context.Context, theta float64) error {
 	most := x.Droppable(theta) - x.dropped
 	if theta <= 0 || most <= 0 {
 		return nil
 	}
 	order := x.dropOrder()
-	return x.giveUp(order[:min(most, len(order))], ratioReason(theta))
+	return x.giveUp(ctx, order[:min(most, len(order))], ratioReason(theta))
 }
 
 // deflate drops tasks that were not sent.
@@ -64,7 +64,7 @@ func (x *run) deflate(ctx context.Context, theta float64) error {
 		for i, place := range taken {
 			taken[i] = f.indexes[place]
 		}
-		if err := x.giveUp(taken, ratioReason(theta)); err != nil {
+		if err := x.giveUp(ctx, taken, ratioReason(theta)); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func (x *run) fail(task int, cause string) {
 }
 
 // exhaust drops the tasks that have failed max_attempts times, if the floor permits it; otherwise the run ends.
-func (x *run) exhaust() (v verdict, over bool) {
+func (x *run) exhaust(ctx context.Context) (v verdict, over bool) {
 	for _, task := range x.spent {
 		name := fmt.Sprintf("map task %d", task)
 		if task == x.Tasks {
@@ -93,7 +93,7 @@ func (x *run) exhaust() (v verdict, over bool) {
 		if task == x.Tasks || !x.Spares(x.dropped) {
 			return verdict{false, why}, true
 		}
-		if err := x.giveUp([]int{task}, why); err != nil {
+		if err := x.giveUp(ctx, []int{task}, why); err != nil {
 			return unrecorded(err), true
 		}
 		x.engine.logger.Warn("task given up", slog.String("job", x.ID), slog.Int("task", task), slog.String("why", why))

@@ -28,14 +28,14 @@ type Run struct {
 	Theta float64
 	Draws func() func() uint64
 	// Recall returns the progress of an earlier scheduler process.
-	Recall func() (dispatch.Past, error)
+	Recall func(ctx context.Context) (dispatch.Past, error)
 	// First is the number of the first attempt of each task.
 	First uint32
 	// Map creates an attempt of a map task, ReduceOf one of the reduce task, over the outputs of these map tasks.
 	Map      func(index int, attempt uint32) *headroomv1.Task
 	ReduceOf func(maps []int, attempt uint32) *headroomv1.Task
 	// Drop durably records dropped map tasks.
-	Drop func(indexes []int, why string) error
+	Drop func(ctx context.Context, indexes []int, why string) error
 }
 
 // Event is the progress of a run, or its end.

@@ -83,7 +83,7 @@ func (s *site) run(tasks int, script string) Run {
 	return Run{
 		Plan: dispatch.Plan{ID: "j", Tasks: tasks, MinTasks: 1, MaxAttempts: 2}, Number: 1, First: 1 << 16,
 		Draws:  func() func() uint64 { return rand.NewPCG(7, 0).Uint64 },
-		Recall: func() (dispatch.Past, error) { return dispatch.Past{}, nil },
+		Recall: func(context.Context) (dispatch.Past, error) { return dispatch.Past{}, nil },
 		Map: func(index int, attempt uint32) *headroomv1.Task {
 			return task(&headroomv1.TaskRef{Job: "j", Phase: "map", Index: uint32(index), Attempt: attempt}, fmt.Sprintf("map-%d", index), "/bin/sh", "-c", script)
 		},
@@ -94,7 +94,7 @@ func (s *site) run(tasks int, script string) Run {
 			}
 			return task(&headroomv1.TaskRef{Job: "j", Phase: "reduce", Attempt: attempt}, "result", argv...)
 		},
-		Drop: func(indexes []int, _ string) error {
+		Drop: func(_ context.Context, indexes []int, _ string) error {
 			s.drops <- slices.Clone(indexes)
 			return nil
 		},
@@ -250,7 +250,7 @@ func TestKilledAndTakenOver(t *testing.T) {
 	testkit.WriteFile(t, filepath.Join(s.dir, "go"), "")
 	r = s.run(4, "test -e go; echo $I >> again")
 	r.First = 2 << 16
-	r.Recall = func() (dispatch.Past, error) { return dispatch.Past{Done: []int{0, 1, 9}, Dropped: []int{1, -1}}, nil }
+	r.Recall = func(context.Context) (dispatch.Past, error) { return dispatch.Past{Done: []int{0, 1, 9}, Dropped: []int{1, -1}}, nil }
 	s.Start(r)
 	if e, p := s.end(t); !e.OK || p.Done != 3 || p.Dropped != 1 {
 		t.Errorf("ended %+v after %+v", e, p)

@@ -78,8 +78,8 @@ func newRun(e *Engine, r Run) *run {
 }
 
 // recall restores the progress of an earlier scheduler process.
-func (x *run) recall() error {
-	past, err := x.Recall()
+func (x *run) recall(ctx context.Context) error {
+	past, err := x.Recall(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,10 +128,10 @@ func (x *run) serve(parent context.Context) {
 
 // drive runs the map tasks and then the reduce task; over is false when ctx ended first.
 func (x *run) drive(ctx context.Context) (v verdict, over bool) {
-	if err := x.recall(); err != nil {
+	if err := x.recall(ctx); err != nil {
 		return verdict{false, "progress of the run unreadable: " + err.Error()}, true
 	}
-	if err := x.dropTo(x.Theta); err != nil {
+	if err := x.dropTo(ctx, x.Theta); err != nil {
 		return unrecorded(err), true
 	}
 	x.report(ctx) // what was done before is reported at once
@@ -171,11 +171,11 @@ func (x *run) step(ctx context.Context) (v verdict, over bool, err error) {
 	if len(x.results) > 0 {
 		return v, false, nil // arrived results are counted first
 	}
-	if v, over := x.exhaust(); over {
+	if v, over := x.exhaust(ctx); over {
 		return v, true, nil
 	}
 	if why := x.Enough(time.Now(), x.done, x.dropped); why != "" {
-		if err := x.giveUp(x.pending(), why); err != nil {
+		if err := x.giveUp(ctx, x.pending(), why); err != nil {
 			return unrecorded(err), true, nil
 		}
 		for _, f := range x.flights {

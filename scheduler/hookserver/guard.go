@@ -49,7 +49,7 @@ func (g *Guard) Shares(r *http.Request) error {
 		err = g.Keys.shares(time.Now(), shown)
 	}
 	if err == nil {
-		listen.Prove(r.Context(), listen.Guest{})
+		listen.Prove(r.Context(), listen.Guest{First: g.Keys != nil && !g.Token.is(shown)})
 	}
 	return err
 }
@@ -71,8 +71,42 @@ func (g *Guard) Job(r *http.Request, job string) (Caller, error) {
 	if err != nil {
 		return Caller{}, err
 	}
-	listen.Prove(r.Context(), listen.Guest{Name: "user " + user}) // one user's jobs use at most their share of the places
-	return Caller{User: user}, nil
+	who := Caller{User: user}
+	listen.Prove(r.Context(), who.Guest()) // one user's jobs use at most their share of the places
+	return who, nil
+}
+
+// Guest returns whose place the requests of the caller take.
+func (c Caller) Guest() listen.Guest {
+	if c.User == "" {
+		return listen.Guest{} // all hooks have one token
+	}
+	return listen.Guest{Name: "user " + c.User}
+}
+
+// unknown is the name of all those whose token is for a job that is not known before the body is read.
+const unknown = "unknown"
+
+// Before returns whose place a request takes whose body names the job, before that is read: the token must be for one of
+// the jobs, or of a form that may be for another one. The body is then checked with Job.
+func (g *Guard) Before(r *http.Request, jobs func(user string) []string) (listen.Guest, error) {
+	switch shown := bearer(r); {
+	case g == nil, g.Token.is(shown):
+		return listen.Guest{}, nil
+	case g.Keys == nil:
+		return listen.Guest{}, errWrong
+	default:
+		user, err := claimed(shown)
+		if err != nil {
+			return listen.Guest{}, err
+		}
+		for _, job := range jobs(user) {
+			if who, err := g.Job(r, job); err == nil {
+				return who.Guest(), nil
+			}
+		}
+		return listen.Guest{Name: unknown}, nil
+	}
 }
 
 // bearer returns the token of a request; "" for none.

@@ -2,7 +2,8 @@
 // hook may use.
 // | The one idea: a hook without an answer in time runs all tasks, so a request that cannot be answered soon is refused
 // at once instead of being kept waiting.
-// | Guarantees: the number of concurrent requests is bounded; none is longer than BodyMax or takes longer than Wait;
+// | Guarantees: the number of concurrent requests is bounded, as is that of one user's; who asks is known before the body is read, as
+// far as the token says so; none is longer than BodyMax or takes longer than Wait;
 // every refusal is JSON with its reason. Each engine has its own requests and answers: docs/hooks.md.
 package hookserver
 
@@ -13,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"headroom/internal/listen"
@@ -55,22 +57,56 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// Bounded limits h to most concurrent requests, each of at most Wait and BodyMax bytes.
-func Bounded(most int, h http.Handler) http.Handler {
-	places := make(chan struct{}, most)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-		default:
-			Refuse(w, http.StatusServiceUnavailable, fmt.Errorf("too many requests: %d in progress", most))
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), Wait)
-		defer cancel()
-		r.Body = http.MaxBytesReader(w, r.Body, BodyMax)
-		h.ServeHTTP(w, r.WithContext(ctx))
-	})
+// Places bounds the requests that are answered at one time. Nobody has a place before it is known who asks.
+type Places struct {
+	most int
+
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by name
+}
+
+// NewPlaces returns so many places.
+func NewPlaces(most int) *Places { return &Places{most: most, of: map[string]int{}} }
+
+// part is the part of the places that are kept for guests who come first, and that which a name has whatever the others do.
+const part = 8
+
+// enter takes a place. A name has its part, and more while half of all places are free. One without a name has no part.
+func (p *Places) enter(who listen.Guest) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch own := p.of[who.Name]; {
+	case p.all >= p.most, !who.First && p.all >= p.most-p.most/part, who.Name != "" && own >= max(1, p.most/part) && p.all >= p.most/2:
+		return false
+	default:
+		p.all++
+		p.of[who.Name]++
+		return true
+	}
+}
+
+func (p *Places) leave(who listen.Guest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all--
+	if p.of[who.Name]--; p.of[who.Name] == 0 {
+		delete(p.of, who.Name)
+	}
+}
+
+// Serve answers a request of who in one of the places, for at most Wait and BodyMax bytes. Without a place it refuses at once.
+func (p *Places) Serve(w http.ResponseWriter, r *http.Request, who listen.Guest, next http.HandlerFunc) {
+	if !p.enter(who) {
+		w.Header().Set("Retry-After", "1")
+		Refuse(w, http.StatusServiceUnavailable, fmt.Errorf("too many requests: %d places in all, an eighth of them for each user", p.most))
+		return
+	}
+	defer p.leave(who)
+	ctx, cancel := context.WithTimeout(r.Context(), Wait)
+	defer cancel()
+	r.Body = http.MaxBytesReader(w, r.Body, BodyMax)
+	next(w, r.WithContext(ctx))
 }
 
 // Answer writes v as JSON.

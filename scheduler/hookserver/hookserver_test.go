@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/internal/listen"
 	"headroom/internal/testkit"
 )
 
@@ -17,22 +18,23 @@ import (
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	h := Bounded(1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	places := NewPlaces(1)
+	h := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			close(entered)
 			<-leave
 		}
 		Answer(w, map[string]int{"n": 1})
-	}))
+	}
 	ask := func(path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+		places.Serve(w, httptest.NewRequest(http.MethodGet, path, http.NoBody), listen.Guest{}, h)
 		return w
 	}
 	over := make(chan struct{})
 	go func() { ask("/slow"); close(over) }()
 	<-entered
-	if w := ask("/"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "1 in progress") {
+	if w := ask("/"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "1 places in all") {
 		t.Fatalf("a second request: %d %s", w.Code, w.Body)
 	}
 	close(leave)
@@ -42,17 +44,55 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// One name fills half of the places and no more than its part of the rest; some are kept for who comes first.
+func TestPlacesOfNames(t *testing.T) {
+	t.Parallel()
+	p := NewPlaces(64)
+	take := func(who listen.Guest) (n int) {
+		for p.enter(who) {
+			n++
+		}
+		return n
+	}
+	ann, bob, cid, first := listen.Guest{Name: "ann"}, listen.Guest{Name: "bob"}, listen.Guest{Name: "cid"}, listen.Guest{First: true}
+	for _, c := range []struct {
+		who  listen.Guest
+		want int
+	}{{ann, 32}, {bob, 8}, {cid, 8}, {listen.Guest{}, 8}, {bob, 0}, {first, 8}, {first, 0}} {
+		if n := take(c.who); n != c.want {
+			t.Errorf("%+v took %d places, want %d", c.who, n, c.want)
+		}
+	}
+	leave := func(who listen.Guest, n int) {
+		for range n {
+			p.leave(who)
+		}
+	}
+	leave(ann, 32)
+	leave(cid, 8)
+	if n := take(bob); n != 8 {
+		t.Errorf("bob took %d places more while half of them were free", n)
+	}
+	leave(bob, 16)
+	leave(listen.Guest{}, 8)
+	leave(first, 8)
+	if p.all != 0 || len(p.of) != 0 {
+		t.Errorf("%d places are taken by %v", p.all, p.of)
+	}
+}
+
 // A body beyond the bound cannot be read to its end.
 func TestBodyIsBounded(t *testing.T) {
 	t.Parallel()
-	h := Bounded(1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	places := NewPlaces(1)
+	h := func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			Refuse(w, http.StatusRequestEntityTooLarge, err)
 		}
-	}))
+	}
 	for size, want := range map[int]int{BodyMax: http.StatusOK, BodyMax + 1: http.StatusRequestEntityTooLarge} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", size))))
+		places.Serve(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", size))), listen.Guest{}, h)
 		if w.Code != want {
 			t.Errorf("%d bytes: %d, want %d", size, w.Code, want)
 		}

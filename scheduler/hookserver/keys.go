@@ -94,6 +94,22 @@ func JobToken(user, job string) (string, error) {
 
 // owner returns the user from whose token this one was derived.
 func (k *Keys) owner(now time.Time, token, job string) (user string, err error) {
+	name, err := claimed(token)
+	if err != nil {
+		return "", err
+	}
+	parts := strings.Split(token, ".")
+	for _, key := range k.file.now() {
+		own := sum([]byte(key), userLabel, name, parts[2])
+		if same(sum(own, jobLabel, job), parts[3]) {
+			return name, inTime(now, parts[2])
+		}
+	}
+	return "", errWrong
+}
+
+// claimed returns the user whom a job's token names, without a proof.
+func claimed(token string) (user string, err error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 4 || parts[0] != jobKind {
 		return "", errWrong
@@ -102,13 +118,7 @@ func (k *Keys) owner(now time.Time, token, job string) (user string, err error) 
 	if err != nil || named(string(name)) != nil {
 		return "", errWrong
 	}
-	for _, key := range k.file.now() {
-		own := sum([]byte(key), userLabel, string(name), parts[2])
-		if same(sum(own, jobLabel, job), parts[3]) {
-			return string(name), inTime(now, parts[2])
-		}
-	}
-	return "", errWrong
+	return string(name), nil
 }
 
 // shares verifies the token of the ResourceManager's plug-in.

@@ -1,13 +1,17 @@
-// Package jobdir stores the files of jobs: the outputs of a job's tasks, which tasks were dropped, and what a restarted
-// scheduler needs to continue.
-// | The one idea: the folder is the record. A file is complete when it exists under its name, and the job's id in the
-// path separates it from the files of every other job.
-// | Guarantees: what is recorded is on disk before the call returns; files that a task puts beside the records cannot
-// block the scheduler; a foreign file is never replaced.
+// Package jobdir stores the files of jobs: the lists of their inputs, the outputs of their tasks, and an account of the
+// tasks that were dropped.
+// | The one idea: a job's folder belongs to its user as much as to the scheduler, so it is opened once, by handle, and
+// what lies in it is believed only where it cannot do harm: a list of inputs only with the digest that is committed, an
+// output because a task writes it anyway.
+// | Guarantees: nothing outside the folder is read, written or removed, whatever links, pipes or other files stand in
+// it; no file blocks or takes more memory than its bound; a foreign file is never replaced; a list of inputs is on disk
+// before Write returns.
+//
+// It knows nothing of runs and ratios: those are in the coordinators' log. Every operation on a folder may hang with its
+// file system; the caller gives it a deadline.
 package jobdir
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,23 +20,23 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
+	"strings"
 	"syscall"
 	"time"
 
-	"headroom/jobs/dispatch"
+	"golang.org/x/sys/unix"
 
-	"github.com/google/renameio/v2"
+	"headroom/jobs/dispatch"
 )
 
-// Folder is where one job keeps its files: a folder of the job's id inside the
+// Folder names where one job keeps its files: a folder of the job's id inside the
 // output folder of its job file. The id in the path is the marker that no output
 // of another job is ever taken for one of this.
 //
 //	OUTPUT/result                  link to the newest finished result of this output folder
-//	OUTPUT/words-7f3a/job.json     the inputs in the order of the tasks, and when the job started
+//	OUTPUT/words-7f3a/job.json     the inputs in the order of the tasks
 //	OUTPUT/words-7f3a/map-00000    output of map task 0, complete when it exists
-//	OUTPUT/words-7f3a/dropped      one line for each map task given up, written once
+//	OUTPUT/words-7f3a/dropped      one line for each map task given up, for people
 //	OUTPUT/words-7f3a/result       output of the reduce task, complete when it exists
 //	OUTPUT/words-7f3a/run-2/       the last three of a second run, after the first was killed
 type Folder struct {
@@ -42,22 +46,6 @@ type Folder struct {
 	ID string
 	// Run is the number of the job's run; 0 is the first, as 1.
 	Run uint32
-}
-
-// tasksMost bounds the tasks of a job without input files: more than any job file may have.
-const tasksMost = 1 << 20
-
-// Manifest is job.json.
-type Manifest struct {
-	ID string `json:"id"`
-	// Inputs are the files of the glob when the job was accepted: a file that appears later must not change the indexes
-	// of the tasks.
-	Inputs []string `json:"inputs"`
-	// Tasks is the number of tasks of a job without input files; Inputs then has as many empty names, and the file has none.
-	Tasks     int        `json:"tasks,omitempty"`
-	StartedAt *time.Time `json:"started_at"`
-	// Run is the latest run; absent before the first.
-	Run *dispatch.RunRecord `json:"run,omitempty"`
 }
 
 // DroppedTask is one line of the file "dropped".
@@ -79,17 +67,318 @@ func (f Folder) OfRun(name string) string {
 }
 
 // Task returns the output file of a task.
-func (f Folder) Task(phase dispatch.Phase, index int) string {
+func (f Folder) Task(phase dispatch.Phase, index int) string { return f.Path(f.OfRun(outputName(phase, index))) }
+
+func outputName(phase dispatch.Phase, index int) string {
 	if phase == dispatch.PhaseReduce {
-		return f.Path(f.OfRun("result"))
+		return "result"
 	}
-	return f.Path(f.OfRun(fmt.Sprintf("map-%05d", index)))
+	return fmt.Sprintf("map-%05d", index)
+}
+
+// Dir is a job's folder, opened. Its methods reach nothing outside it.
+type Dir struct {
+	id     string
+	output *os.Root // the output folder, for the link to the result
+	root   *os.Root
+	// made are the folders that Make has created, parents the handles of those above the output folder.
+	made    []made
+	parents []*os.Root
+}
+
+// made is a folder that Make has created.
+type made struct {
+	in   *os.Root
+	name string
+}
+
+// errReplaced refuses what stands in the place of a job's folder.
+var errReplaced = errors.New("is not the folder that the scheduler has made for the job")
+
+// Open opens the folder of a job; the error is fs.ErrNotExist if there is none.
+func Open(f Folder) (*Dir, error) {
+	output, err := openTrusted(f.Output)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{id: f.ID, output: output}
+	if err := d.enter(); err != nil {
+		return nil, errors.Join(err, output.Close())
+	}
+	return d, nil
+}
+
+// enter opens the job's folder inside the output folder: a folder, no link to one, and the scheduler's own.
+func (d *Dir) enter() error {
+	before, err := d.output.Lstat(d.id)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(d.output.Name(), d.id)
+	if !before.IsDir() || !ours(before) {
+		return fmt.Errorf("%s %w", path, errReplaced)
+	}
+	root, err := d.output.OpenRoot(d.id)
+	if err != nil {
+		return err
+	}
+	after, err := root.Stat(".")
+	if err != nil || !os.SameFile(before, after) {
+		return errors.Join(fmt.Errorf("%s %w", path, errReplaced), err, root.Close())
+	}
+	d.root = root
+	return nil
+}
+
+// ours reports whether the scheduler's user owns a file.
+func ours(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// Make creates the folder of a job with the missing parents and opens it. TakeBack removes what it created.
+func Make(f Folder) (d *Dir, err error) {
+	for range makeTries {
+		if d, err = makeOnce(f); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	return d, nil
+}
+
+// makeTries is how often creating a folder is retried when its parent disappears, because another submission has
+// removed its own folder.
+const makeTries = 10
+
+func makeOnce(f Folder) (*Dir, error) {
+	base, missing := filepath.Clean(f.Output), []string(nil)
+	output, err := openTrusted(base)
+	for errors.Is(err, fs.ErrNotExist) && base != "/" {
+		missing = append(missing, filepath.Base(base))
+		base = filepath.Dir(base)
+		output, err = openTrusted(base)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{id: f.ID, output: output}
+	for i := len(missing) - 1; i >= 0; i-- {
+		if err := d.make(d.output, missing[i]); err != nil {
+			return nil, errors.Join(err, d.TakeBack(), d.Close())
+		}
+		next, err := d.output.OpenRoot(missing[i])
+		if err != nil {
+			return nil, errors.Join(err, d.TakeBack(), d.Close())
+		}
+		d.parents, d.output = append(d.parents, d.output), next // TakeBack needs them
+	}
+	err = d.make(d.output, f.ID)
+	if err == nil {
+		err = d.enter()
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.TakeBack(), d.Close())
+	}
+	return d, nil
+}
+
+// make creates one folder; that another submission was first is no error. Task users write through the group of the
+// parent folder, if the umask permits it. They cannot replace the scheduler's files: the folder is sticky.
+func (d *Dir) make(in *os.Root, name string) error {
+	err := in.Mkdir(name, 0o770)
+	if err == nil {
+		err = in.Chmod(name, sticky(in, name))
+		d.made = append(d.made, made{in, name})
+	}
+	if at, missing := in.Lstat(name); errors.Is(err, fs.ErrExist) && missing == nil && at.IsDir() {
+		return nil
+	}
+	return err
+}
+
+// sticky returns the mode of a new folder with the sticky bit: the umask has taken from it what it takes.
+func sticky(in *os.Root, name string) fs.FileMode {
+	info, err := in.Lstat(name)
+	if err != nil {
+		return 0o700 | fs.ModeSticky
+	}
+	return info.Mode().Perm() | info.Mode()&fs.ModeSetgid | fs.ModeSticky
+}
+
+// TakeBack removes the list of a job that was not accepted and the folders that Make created for it, innermost first.
+// Folders that existed before stay, and so do those that another submission uses.
+func (d *Dir) TakeBack() (err error) {
+	if len(d.made) == 0 {
+		return nil // the folder belongs to an earlier attempt of the same request
+	}
+	if d.root != nil {
+		err = ignoreMissing(d.root.Remove(listName))
+	}
+	for i := len(d.made) - 1; i >= 0; i-- {
+		m := d.made[i]
+		switch failed := m.in.Remove(m.name); {
+		case errors.Is(failed, fs.ErrNotExist):
+		case errors.Is(failed, syscall.ENOTEMPTY) && m.name != d.id:
+			return err
+		default:
+			err = errors.Join(err, failed)
+		}
+	}
+	d.made = nil
+	return err
+}
+
+// Close releases the handles.
+func (d *Dir) Close() error {
+	err := d.output.Close()
+	for _, p := range d.parents {
+		err = errors.Join(err, p.Close())
+	}
+	if d.root != nil {
+		err = errors.Join(err, d.root.Close())
+	}
+	return err
+}
+
+// linksMost bounds the links in the path of an output folder.
+const linksMost = 16
+
+// openTrusted opens a folder by a path that no job can turn elsewhere: a link on the way counts only if root or the
+// scheduler's own user has made it.
+func openTrusted(path string) (*os.Root, error) {
+	for range linksMost {
+		fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+			Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		})
+		if err == nil {
+			root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fd))
+			if err := errors.Join(err, unix.Close(fd)); err != nil {
+				return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+			}
+			return root, nil
+		}
+		if !errors.Is(err, unix.ELOOP) {
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+		if path, err = followOne(path); err != nil {
+			return nil, err
+		}
+	}
+	return nil, &fs.PathError{Op: "open", Path: path, Err: unix.ELOOP}
+}
+
+// followOne replaces the first link of a path by its target.
+func followOne(path string) (string, error) {
+	parts := strings.Split(strings.TrimPrefix(filepath.Clean(path), "/"), "/")
+	for i := range parts {
+		at := "/" + filepath.Join(parts[:i+1]...)
+		info, err := os.Lstat(at)
+		if err != nil {
+			return "", err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 && !ours(info) {
+			return "", &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%s is a link of another user", at)}
+		}
+		target, err := os.Readlink(at)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(at), target)
+		}
+		return filepath.Join(append([]string{target}, parts[i+1:]...)...), nil
+	}
+	return path, nil // it was a link a moment ago
+}
+
+// MakeRun creates the folder of a run after the first.
+func (d *Dir) MakeRun(run uint32) error {
+	name := Folder{Run: run}.OfRun("")
+	if name == "" {
+		return nil
+	}
+	err := d.root.Mkdir(name, 0o770)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return d.root.Chmod(name, sticky(d.root, name))
+}
+
+// Finished returns the tasks of the run whose outputs exist: files, whoever wrote them.
+func (d *Dir) Finished(run uint32, tasks int) (done []int, reduced bool) {
+	f := Folder{Run: run}
+	for i := range tasks {
+		if d.isFile(f.OfRun(outputName(dispatch.PhaseMap, i))) {
+			done = append(done, i)
+		}
+	}
+	return done, d.isFile(f.OfRun(outputName(dispatch.PhaseReduce, 0)))
+}
+
+func (d *Dir) isFile(name string) bool {
+	info, err := d.root.Lstat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Touch asks the folder's file system for an answer: it changes the folder's time.
+func (d *Dir) Touch(now time.Time) error { return d.root.Chtimes(".", now, now) }
+
+// Account appends dropped tasks to the file "dropped". People read it; the record that counts is in the coordinators'
+// log. A line that a crash has torn stays one line.
+func (d *Dir) Account(run uint32, drops ...DroppedTask) error {
+	lines := []byte("\n")
+	for _, x := range drops {
+		line, err := json.Marshal(x)
+		if err != nil {
+			return err
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	file, err := d.openOwn(Folder{Run: run}.OfRun("dropped"), os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	last := [1]byte{'\n'}
+	if info, err := file.Stat(); err == nil && info.Size() > 0 {
+		_, _ = file.ReadAt(last[:], info.Size()-1) // unreadable: an empty line does no harm
+	}
+	if last[0] == '\n' {
+		lines = lines[1:]
+	}
+	_, err = file.Write(lines)
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// openOwn opens a file of the folder that the scheduler has made itself: no link, no pipe, nobody else's.
+func (d *Dir) openOwn(name string, flag int) (*os.File, error) {
+	file, err := d.root.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && (!info.Mode().IsRegular() || !ours(info)) {
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("is not a file of the scheduler")}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // Tidy removes unfinished outputs of killed attempts once the job is over: hidden files beside the outputs. It visits a
 // bounded number of files, because tasks may create others there.
-func (f Folder) Tidy(tasks int) error {
-	dir, err := os.Open(f.Path(f.OfRun("")))
+func (d *Dir) Tidy(run uint32, tasks int) error {
+	name := filepath.Join(".", Folder{Run: run}.OfRun(""))
+	dir, err := d.root.Open(name)
 	if err != nil {
 		return ignoreMissing(err)
 	}
@@ -99,9 +388,9 @@ func (f Folder) Tidy(tasks int) error {
 		return err
 	}
 	var failed error
-	for _, name := range names {
-		if unfinished.MatchString(name) {
-			failed = errors.Join(failed, ignoreMissing(os.Remove(filepath.Join(dir.Name(), name))))
+	for _, left := range names {
+		if unfinished.MatchString(left) {
+			failed = errors.Join(failed, ignoreMissing(d.root.Remove(filepath.Join(name, left))))
 		}
 	}
 	return failed
@@ -124,184 +413,35 @@ func ignoreMissing(err error) error {
 }
 
 // Discard removes the outputs of a killed run. They do not count even if that fails: the next run has its own names.
-func (f Folder) Discard(tasks int) error {
-	if f.Run > 1 {
-		return os.RemoveAll(f.Path(f.OfRun("")))
+func (d *Dir) Discard(run uint32, tasks int) error {
+	if run > 1 {
+		return d.root.RemoveAll(Folder{Run: run}.OfRun(""))
 	}
-	names := []string{"dropped", "result"}
+	failed := errors.Join(ignoreMissing(d.root.Remove("dropped")), ignoreMissing(d.root.Remove("result")))
 	for i := range tasks {
-		names = append(names, filepath.Base(f.Task(dispatch.PhaseMap, i)))
-	}
-	var failed error
-	for _, name := range names {
-		failed = errors.Join(failed, ignoreMissing(os.Remove(f.Path(name))))
+		failed = errors.Join(failed, ignoreMissing(d.root.Remove(outputName(dispatch.PhaseMap, i))))
 	}
 	return failed
 }
 
-// makeTries is how often creating a folder is retried when its parent disappears, because another submission has
-// removed its own folder.
-const makeTries = 10
-
-// MakeAll creates path with its parents and returns the new ones, outermost first. Concurrent submissions may share
-// parents.
-func MakeAll(path string) (made []string, err error) {
-	for range makeTries {
-		if made, err = makeAll(path); !errors.Is(err, fs.ErrNotExist) {
-			break
+// Publish makes OUTPUT/result link to the job's result. A file of that name that is not a link of the scheduler's, or is
+// one to a job of others, is foreign and stays.
+func (d *Dir) Publish(run uint32, ofOthers func(job string) bool) error {
+	const link = "result"
+	result := filepath.Join(d.id, Folder{Run: run}.OfRun(link))
+	if info, err := d.output.Lstat(link); err == nil {
+		target, _ := d.output.Readlink(link) // empty for what is no link
+		job, _, _ := strings.Cut(target, "/")
+		if info.Mode()&fs.ModeSymlink == 0 || !ours(info) || ofOthers(job) {
+			return fmt.Errorf("%s exists and is not a link to a result of the same user; the result is %s", link, result)
 		}
 	}
-	return made, err
-}
-
-func makeAll(path string) (made []string, err error) {
-	if _, err := os.Stat(path); err == nil {
-		return nil, nil
-	}
-	if parent := filepath.Dir(path); parent != path {
-		if made, err = makeAll(parent); err != nil {
-			return made, err
-		}
-	}
-	// Task users write through the group of the parent folder, if the umask permits it. They cannot replace the
-	// scheduler's files: the folder is sticky.
-	err = os.Mkdir(path, 0o770|fs.ModeSticky)
-	if at, missing := os.Stat(path); errors.Is(err, fs.ErrExist) && missing == nil && at.IsDir() {
-		return made, nil // another submission has created it
-	}
-	if err != nil {
-		return made, fmt.Errorf("make folder: %w", err)
-	}
-	return append(made, path), nil
-}
-
-// TakeBack removes the manifest of a job that was not accepted, and the folders that were created for it, innermost
-// first. Folders that existed before stay, and so do those that another submission uses.
-func TakeBack(f Folder, made []string) error {
-	if len(made) == 0 {
-		return nil // the folder belongs to an earlier attempt of the same request
-	}
-	err := ignoreMissing(os.Remove(f.Path("job.json")))
-	for _, dir := range slices.Backward(made) {
-		switch failed := os.Remove(dir); {
-		case errors.Is(failed, fs.ErrNotExist):
-		case errors.Is(failed, syscall.ENOTEMPTY) && dir != f.Path(""):
-			return err
-		default:
-			err = errors.Join(err, failed)
-		}
-	}
-	return err
-}
-
-// WriteManifest writes the manifest durably.
-func (f Folder) WriteManifest(m Manifest) error {
-	if len(m.Inputs) > 0 && m.Inputs[0] == "" {
-		m.Inputs, m.Tasks = nil, len(m.Inputs)
-	}
-	data, err := json.Marshal(m)
-	if err != nil {
+	temp := "." + link + "." + d.id
+	if err := ignoreMissing(d.output.Remove(temp)); err != nil {
 		return err
 	}
-	return renameio.WriteFile(f.Path("job.json"), append(data, '\n'), 0o640)
-}
-
-// ReadManifest returns nil without an error if there is no manifest of this job.
-func (f Folder) ReadManifest() (*Manifest, error) {
-	data, err := os.ReadFile(f.Path("job.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // absent is a result of its own here
-	}
-	if err != nil {
-		return nil, err
-	}
-	m := &Manifest{}
-	if err := json.Unmarshal(data, m); err != nil || m.ID != f.ID {
-		return nil, fmt.Errorf("%s is not the record of job %s", f.Path("job.json"), f.ID)
-	}
-	if m.Tasks < 0 || m.Tasks > tasksMost {
-		return nil, fmt.Errorf("%s has %d tasks; the most is %d", f.Path("job.json"), m.Tasks, tasksMost)
-	}
-	if m.Tasks > 0 {
-		m.Inputs = make([]string, m.Tasks)
-	}
-	return m, nil
-}
-
-// RecordDrops durably records dropped map tasks.
-func (f Folder) RecordDrops(drops ...DroppedTask) error {
-	var lines []byte
-	for _, d := range drops {
-		line, err := json.Marshal(d)
-		if err != nil {
-			return err
-		}
-		lines = append(append(lines, line...), '\n')
-	}
-	file, err := os.OpenFile(f.Path(f.OfRun("dropped")), os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o640) // tasks write beside it
-	if err != nil {
+	if err := d.output.Symlink(result, temp); err != nil {
 		return err
 	}
-	_, err = file.Write(lines)
-	return errors.Join(err, file.Sync(), file.Close())
-}
-
-// Past returns the progress of an earlier scheduler process.
-func (f Folder) Past(m Manifest) (dispatch.Past, error) {
-	var p dispatch.Past
-	if m.Run != nil {
-		p.Run = *m.Run
-	}
-	if p.Run.Over {
-		return p, nil // it starts again: nothing of the killed run counts
-	}
-	if m.StartedAt != nil {
-		p.Started = *m.StartedAt
-	}
-	for i := range m.Inputs {
-		if exists(f.Task(dispatch.PhaseMap, i)) {
-			p.Done = append(p.Done, i)
-		}
-	}
-	p.ReduceDone = exists(f.Task(dispatch.PhaseReduce, 0))
-	var err error
-	p.Dropped, err = f.readDrops()
-	return p, err
-}
-
-// readDrops reads the dropped tasks. A line that a crash truncated had no effect and is ignored.
-func (f Folder) readDrops() ([]int, error) {
-	// Tasks write beside it: a FIFO there must not block a starting scheduler.
-	file, err := os.OpenFile(f.Path(f.OfRun("dropped")), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // only read
-	var drops []int
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		var d DroppedTask
-		if json.Unmarshal(lines.Bytes(), &d) == nil {
-			drops = append(drops, d.Index)
-		}
-	}
-	return drops, lines.Err()
-}
-
-// Publish makes OUTPUT/result link to the job's result. A file of that name that is not such a link is foreign and
-// stays.
-func (f Folder) Publish() error {
-	link := filepath.Join(f.Output, "result")
-	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
-		return fmt.Errorf("%s is not a link to a result; the result is %s", link, f.Task(dispatch.PhaseReduce, 0))
-	}
-	return renameio.Symlink(filepath.Join(f.ID, f.OfRun("result")), link)
-}
-
-func exists(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.Mode().IsRegular()
+	return d.output.Rename(temp, link)
 }

@@ -19,11 +19,11 @@ type Alone struct {
 // Alone finds the job's inputs and programs like a scheduler whose program is in the folder beside. dir, an absolute
 // path, receives the outputs; the job's own output folder is not used.
 func (f *File) Alone(beside, dir string) (*Alone, error) {
-	a := &Alone{file: f, dir: dir}
-	var err error
-	if a.names, err = f.Inputs(); err != nil {
+	found, err := f.Find()
+	if err != nil {
 		return nil, err
 	}
+	a := &Alone{file: f, dir: dir, names: found.Inputs}
 	a.found, err = f.Programs(beside)
 	return a, err
 }

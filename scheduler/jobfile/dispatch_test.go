@@ -23,7 +23,7 @@ output: /out
 func TestFanOut(t *testing.T) {
 	t.Parallel()
 	f := testkit.Need(Parse("/f", []byte(fanOut), classes))(t)
-	names := testkit.Need(f.Inputs())(t)
+	names := testkit.Need(f.Find())(t).Inputs
 	if len(names) != 60000 || f.Engine() != Pigeon {
 		t.Errorf("%d tasks on %q", len(names), f.Engine())
 	}
@@ -35,7 +35,7 @@ output`, // 60000 names are more than a command takes
 	} {
 		f, err := Parse("/f", []byte(strings.Replace(fanOut, from, to, 1)), classes)
 		if err == nil {
-			_, err = f.Inputs()
+			_, err = f.Find()
 		}
 		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Hint == "" {
 			t.Errorf("%s: %v", to, err)

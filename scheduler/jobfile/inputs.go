@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 )
 
@@ -15,33 +16,70 @@ import (
 // environment in total.
 const argumentsMax = 1 << 20
 
-// Inputs returns the files of the job's glob, in order, or as many empty names as it has tasks without files. The
-// scheduler must be able to read every file now, so that an accepted job does not fail later.
-func (f *File) Inputs() ([]string, error) {
+// Found is what a job's file names on disk.
+type Found struct {
+	// Inputs are the files of the job's glob, in order, or as many empty names as it has tasks without files.
+	Inputs []string `json:"inputs,omitempty"`
+	// Sizes are those of the inputs; nil for a job without files.
+	Sizes []int64 `json:"sizes,omitempty"`
+}
+
+// Find looks at every file that the job names: its inputs, the programs with a path and, for Spark, the application.
+// All must be usable now, so that an accepted job does not fail later. It may block as long as the file system does, and
+// shows the names of files: the scheduler calls it in a process of the submitter's user (package lookup).
+func (f *File) Find() (found Found, err error) {
 	if f.Spark != nil {
-		return nil, f.applicable()
+		return found, f.applicable()
 	}
-	if f.Map.Tasks > 0 {
-		return make([]string, f.Map.Tasks), f.reducible(f.Map.Tasks)
+	if err := f.runnable(); err != nil {
+		return found, err
 	}
-	names, err := filepath.Glob(f.Map.Input)
-	if err != nil {
-		return nil, f.ErrorAt("map.input", "input %q is not a valid glob: %v", f.Map.Input, err).
-			WithHint(`* matches any characters, ? one, [a-z] a range; a backslash escapes`)
+	if f.Map.Input != "" {
+		if found, err = f.expand(); err != nil {
+			return found, err
+		}
+		return found, f.reducible(len(found.Inputs))
 	}
-	names, err = f.regular(names)
-	if err != nil {
-		return nil, err
-	}
+	return f.Nameless()
+}
+
+// Nameless returns the inputs of a job without files, for which nothing need be looked at.
+func (f *File) Nameless() (found Found, err error) {
+	return Found{Inputs: make([]string, f.Map.Tasks)}, f.reducible(f.Map.Tasks)
+}
+
+// expand finds the files of the glob.
+func (f *File) expand() (found Found, err error) {
+	err = glob(f.Map.Input, func(name string) error {
+		info, err := os.Stat(name)
+		if err == nil && info.IsDir() {
+			return nil
+		}
+		if err == nil {
+			err = readable(name, info)
+		}
+		if err != nil {
+			return f.ErrorAt("map.input", "input file cannot be read: %v", err).
+				WithHint("make it readable for the user of the tasks, or exclude it from the glob")
+		}
+		if len(found.Inputs) == f.tasksMost() {
+			return f.ErrorAt("map.input", "more than %d files match %s, which is the maximum", f.tasksMost(), f.Map.Input).
+				WithHint("split the work into several jobs, or combine input files")
+		}
+		found.Inputs, found.Sizes = append(found.Inputs, name), append(found.Sizes, info.Size())
+		return nil
+	})
 	switch {
-	case len(names) == 0:
-		return nil, f.ErrorAt("map.input", "no file matches %s", f.Map.Input).
-			WithHint("relative paths start at the job file's folder")
-	case len(names) > f.tasksMost():
-		return nil, f.ErrorAt("map.input", "%d files match %s; the maximum is %d", len(names), f.Map.Input, f.tasksMost()).
-			WithHint("split the work into several jobs, or combine input files")
+	case errors.Is(err, filepath.ErrBadPattern):
+		return found, f.ErrorAt("map.input", "input %q is not a valid glob: %v", f.Map.Input, err).
+			WithHint(`* matches any characters, ? one, [a-z] a range; a backslash escapes`)
+	case errors.Is(err, errTooWide):
+		return found, f.ErrorAt("map.input", "input %s: %v", f.Map.Input, err).WithHint("name more of the path, with fewer wildcards")
+	case err == nil && len(found.Inputs) == 0:
+		return found, f.ErrorAt("map.input", "no file matches %s", f.Map.Input).
+			WithHint("relative paths start at the job file's folder; the user of the tasks must be able to read the folders")
 	}
-	return names, f.reducible(len(names))
+	return found, err
 }
 
 // reducible refuses more map outputs than a reduce command can take.
@@ -51,6 +89,21 @@ func (f *File) reducible(tasks int) error {
 			WithHint("use an output folder with a shorter name, or fewer tasks")
 	}
 	return nil
+}
+
+const foundHint = "the process of the user of the tasks that searched is not this scheduler's program"
+
+// Check refuses what was found by somebody who need not be trusted and cannot be the job's.
+func (f *File) Check(found Found) error {
+	if len(found.Sizes) > 0 && len(found.Sizes) != len(found.Inputs) || len(found.Inputs) > f.tasksMost() {
+		return f.ErrorAt("map.input", "%d input files with %d sizes were found", len(found.Inputs), len(found.Sizes)).WithHint(foundHint)
+	}
+	for _, name := range found.Inputs {
+		if match, err := filepath.Match(f.Map.Input, name); err != nil || !match || !utf8.ValidString(name) {
+			return f.ErrorAt("map.input", "%q was found, which does not match %s", name, f.Map.Input).WithHint(foundHint)
+		}
+	}
+	return f.reducible(len(found.Inputs))
 }
 
 // applicable checks that the files of an application are readable.
@@ -67,29 +120,9 @@ func (f *File) applicable() error {
 		if i > 0 {
 			key = fmt.Sprintf("spark.jars[%d]", i-1)
 		}
-		return f.ErrorAt(key, "%s cannot be read: %v", key, err).WithHint("relative paths start at the job's folder; the scheduler must be able to read the file")
+		return f.ErrorAt(key, "%s cannot be read: %v", key, err).WithHint("relative paths start at the job's folder; the user of the tasks must be able to read the file")
 	}
 	return nil
-}
-
-// regular removes folders and refuses what is unreadable.
-func (f *File) regular(names []string) ([]string, error) {
-	var files []string
-	for _, name := range names {
-		info, err := os.Stat(name)
-		if err == nil && info.IsDir() {
-			continue
-		}
-		if err == nil {
-			err = readable(name, info)
-		}
-		if err != nil {
-			return nil, f.ErrorAt("map.input", "input file cannot be read: %v", err).
-				WithHint("make it readable for the scheduler and the workers, or exclude it from the glob")
-		}
-		files = append(files, name)
-	}
-	return files, nil
 }
 
 func readable(name string, info fs.FileInfo) error {
@@ -99,7 +132,7 @@ func readable(name string, info fs.FileInfo) error {
 	if !utf8.ValidString(name) {
 		return &fs.PathError{Op: "read", Path: name, Err: errors.New("its name is not UTF-8")}
 	}
-	file, err := os.Open(name)
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a FIFO
 	if err != nil {
 		return err
 	}
@@ -109,7 +142,8 @@ func readable(name string, info fs.FileInfo) error {
 // Programs are the programs of a job's commands, by their absolute paths.
 type Programs struct{ mapper, reducer string }
 
-// Programs finds the programs of the job's commands; beside is the folder of the scheduler's own.
+// Programs returns the programs of the job's commands; beside is the folder of the scheduler's own. It looks at no file
+// that the job names by a path: Find does.
 func (f *File) Programs(beside string) (p Programs, err error) {
 	if f.Spark != nil {
 		return p, nil // spark-submit finds them
@@ -124,13 +158,8 @@ func (f *File) Programs(beside string) (p Programs, err error) {
 // program returns the absolute path of a program. A name with a slash is relative to the job's folder. Others are
 // searched beside the scheduler's own binary, so that programs of one build find each other, and then on PATH.
 func (f *File) program(key, name, beside string) (string, error) {
-	if strings.ContainsRune(name, filepath.Separator) {
-		path := absolute(f.Folder, name)
-		if err := executable(path); err != nil {
-			return "", f.ErrorAt(key, "program cannot be run: %v", err).
-				WithHint("relative paths with a slash start at the job file's folder; check that the program is executable")
-		}
-		return path, nil
+	if hasPath(name) {
+		return absolute(f.Folder, name), nil
 	}
 	if path := filepath.Join(beside, name); executable(path) == nil {
 		return path, nil
@@ -144,6 +173,27 @@ func (f *File) program(key, name, beside string) (string, error) {
 			WithHint("use the absolute path of the program")
 	}
 	return path, nil
+}
+
+func hasPath(program string) bool { return strings.ContainsRune(program, filepath.Separator) }
+
+// runnable checks the programs that the job names by a path.
+func (f *File) runnable() error {
+	if err := f.runs("map.command[0]", f.Map.Command[0]); err != nil || f.Reduce == nil {
+		return err
+	}
+	return f.runs("reduce.command[0]", f.Reduce.Command[0])
+}
+
+func (f *File) runs(key, name string) error {
+	if !hasPath(name) {
+		return nil
+	}
+	if err := executable(absolute(f.Folder, name)); err != nil {
+		return f.ErrorAt(key, "program cannot be run: %v", err).
+			WithHint("relative paths with a slash start at the job file's folder; check that the program is executable")
+	}
+	return nil
 }
 
 func executable(path string) error {

@@ -128,6 +128,9 @@ func Parse(file string, data []byte, classes []string) (*File, error) {
 	return f, f.makeAbsolute()
 }
 
+// Text returns the file's absolute path and contents, as Parse received them.
+func (f *File) Text() (file string, data []byte) { return f.text.file, f.text.data }
+
 func (f *File) checkName() error {
 	if f.Name == "" {
 		return f.missing("name", "a short name for the job, for example name: words")

@@ -1,6 +1,6 @@
 package local
 
-// A scheduler whose certificate is denied is refused after a restart of the worker too.
+// A scheduler or master whose certificate is denied is refused after a restart of the worker too.
 
 import (
 	"log/slog"
@@ -19,10 +19,10 @@ func TestWorkerKeepsDenials(t *testing.T) {
 	}
 	w := open()
 	w.handle(t.Context(), &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Denied{Denied: &headroomv1.Denials{Denied: []*headroomv1.Denial{
-		{Identity: "scheduler/s1", AtUs: time.Now().UnixMicro()}, {Identity: "submitter/eve", AtUs: 1}, {Serial: "3F:9A"},
+		{Identity: "scheduler/s1", AtUs: time.Now().UnixMicro()}, {Identity: "master/m1", AtUs: 1}, {Identity: "submitter/eve", AtUs: 1}, {Serial: "3F:9A"},
 	}}}})
 	for _, w := range []*Worker{w, open()} {
-		if all := w.denials.All(); len(all) != 2 || all[0].Serial != "3f9a" || all[1].Identity != "scheduler/s1" {
+		if all := w.denials.All(); len(all) != 3 || all[0].Serial != "3f9a" || all[1].Identity != "master/m1" || all[2].Identity != "scheduler/s1" {
 			t.Errorf("knows %+v", all)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cgroup"
 	"headroom/internal/testkit"
 )
 
@@ -29,6 +30,27 @@ func task(t *testing.T, argv ...string) *headroomv1.Task {
 	t.Helper()
 	dir := t.TempDir()
 	return &headroomv1.Task{Ref: &headroomv1.TaskRef{Job: "j", Phase: "map", Attempt: 7}, Argv: argv, Output: filepath.Join(dir, "map-00000"), Dir: dir}
+}
+
+// roomOf is a room with cgroups, nil where the machine permits none.
+func roomOf(t *testing.T) *cgroup.Room {
+	t.Helper()
+	room := testkit.Need(cgroup.Open(cgroup.Options{}))(t)
+	if _, why := room.Can(); why != nil {
+		return nil
+	}
+	t.Cleanup(func() { testkit.Check(t, room.Close()) })
+	return room
+}
+
+// held is a room that must have cgroups.
+func held(t *testing.T) *cgroup.Room {
+	t.Helper()
+	room := roomOf(t)
+	if room == nil {
+		testkit.NotRun(t, "no cgroup can be made here")
+	}
+	return room
 }
 
 // files are the names left in the output's folder.
@@ -67,7 +89,7 @@ func TestRun(t *testing.T) {
 					k.Argv[i] = Partial(k.GetOutput(), 7)
 				}
 			}
-			r := run(context.Background(), k, append(os.Environ(), "X=y"))
+			r := run(context.Background(), roomOf(t).New(), k, append(os.Environ(), "X=y"))
 			if r.GetExitCode() != c.exit || (c.cause == "") != (r.GetError() == "") || !strings.Contains(r.GetError(), c.cause) {
 				t.Errorf("ended with %d, %q; want %d, %q", r.GetExitCode(), r.GetError(), c.exit, c.cause)
 			}
@@ -88,7 +110,7 @@ func TestKillTakesTheGroup(t *testing.T) {
 	k := task(t, "sh", "-c", "sleep 600 & echo $! > pid.tmp; mv pid.tmp pid; wait")
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan *headroomv1.TaskResult, 1)
-	go func() { over <- run(ctx, k, os.Environ()) }()
+	go func() { over <- run(ctx, roomOf(t).New(), k, os.Environ()) }()
 	var child int
 	deadline := time.After(20 * time.Second)
 	for child == 0 {
@@ -113,6 +135,44 @@ func TestKillTakesTheGroup(t *testing.T) {
 			t.Fatal("the task's child lives on")
 		case <-time.After(5 * time.Millisecond):
 		}
+	}
+}
+
+const escapes = "setsid -f sh -c 'echo $$ > pid.tmp; mv pid.tmp pid; exec sleep 600' </dev/null >/dev/null 2>&1; while ! [ -e pid ]; do :; done; "
+
+// A process that a task has put into a session of its own ends with the attempt, whether it succeeds, fails or is killed.
+func TestNothingOutlivesAnAttempt(t *testing.T) {
+	t.Parallel()
+	room := held(t)
+	for name, end := range map[string]string{"success": "echo x", "failure": "exit 1", "killed": "kill -9 $$", "cancelled": "touch up; exec sleep 600"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := task(t, "sh", "-c", escapes+end)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			go func() {
+				for ctx.Err() == nil {
+					if _, err := os.Stat(filepath.Join(k.GetDir(), "up")); err == nil {
+						cancel()
+					}
+					<-time.After(5 * time.Millisecond)
+				}
+			}()
+			r := run(ctx, room.New(), k, os.Environ())
+			if pid := started(t, k); syscall.Kill(pid, 0) == nil && !zombie(pid) {
+				t.Errorf("process %d outlives the attempt, which ended with %v", pid, r)
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		})
+	}
+}
+
+// CPU time counts wherever it was used.
+func TestCPUTimeOfAllProcesses(t *testing.T) {
+	t.Parallel()
+	k := task(t, "sh", "-c", "setsid -f sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; touch done'; while ! [ -e done ]; do sleep 0.01; done")
+	if r := run(context.Background(), held(t).New(), k, os.Environ()); r.GetError() != "" || r.GetCpuSeconds() < 0.05 {
+		t.Errorf("ended with %v", r)
 	}
 }
 
@@ -181,7 +241,9 @@ func TestCopiesOfOneTask(t *testing.T) {
 	for i := range cap(ends) {
 		k := proto.CloneOf(first)
 		k.Ref.Attempt = uint32(100 + i)
-		go func() { ends <- run(context.Background(), k, append(os.Environ(), fmt.Sprintf("N=%d", i))) }()
+		go func() {
+			ends <- run(context.Background(), roomOf(t).New(), k, append(os.Environ(), fmt.Sprintf("N=%d", i)))
+		}()
 	}
 	for range cap(ends) {
 		if r := <-ends; r.GetError() != "" {
@@ -194,7 +256,7 @@ func TestCopiesOfOneTask(t *testing.T) {
 	}
 	late := proto.CloneOf(first)
 	late.Ref.Attempt = 200
-	if r := run(context.Background(), late, append(os.Environ(), "N=9")); r.GetError() != "" || r.GetExitCode() != 0 {
+	if r := run(context.Background(), roomOf(t).New(), late, append(os.Environ(), "N=9")); r.GetError() != "" || r.GetExitCode() != 0 {
 		t.Errorf("a late copy ended with %v", r)
 	}
 	if again := string(testkit.Need(os.ReadFile(first.GetOutput()))(t)); again != data || files(t, first) != "map-00000" {
@@ -207,7 +269,7 @@ func TestSomethingInTheWay(t *testing.T) {
 	t.Parallel()
 	k := task(t, "echo", "x")
 	testkit.Check(t, os.Symlink("/nowhere", k.GetOutput()))
-	if r := run(context.Background(), k, os.Environ()); !strings.Contains(r.GetError(), "exists and is not a file") || files(t, k) != "map-00000" {
+	if r := run(context.Background(), roomOf(t).New(), k, os.Environ()); !strings.Contains(r.GetError(), "exists and is not a file") || files(t, k) != "map-00000" {
 		t.Errorf("ended with %v; files %q", r, files(t, k))
 	}
 }
@@ -216,7 +278,7 @@ func TestSomethingInTheWay(t *testing.T) {
 func TestOutputDoesNotFit(t *testing.T) {
 	t.Parallel()
 	k := task(t, "sh", "-c", "trap '' XFSZ; ulimit -f 1; exec dd if=/dev/zero bs=4096 count=4")
-	if r := run(context.Background(), k, os.Environ()); !strings.Contains(r.GetError(), "File too large") || files(t, k) != "" {
+	if r := run(context.Background(), roomOf(t).New(), k, os.Environ()); !strings.Contains(r.GetError(), "File too large") || files(t, k) != "" {
 		t.Errorf("ended with %v; files %q", r, files(t, k))
 	}
 }

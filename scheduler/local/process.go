@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cgroup"
 )
 
 const (
@@ -59,25 +61,28 @@ func Partial(output string, attempt uint32) string {
 // RunTask runs one task to its end in this process, without a worker, and returns its result. The task's own
 // environment is added to env.
 func RunTask(ctx context.Context, t *headroomv1.Task, env []string) *headroomv1.TaskResult {
-	return run(ctx, t, append(slices.Clone(env), t.GetEnv()...))
+	return run(ctx, (*cgroup.Room)(nil).New(), t, append(slices.Clone(env), t.GetEnv()...))
 }
 
-// run runs one task to its end and returns its result. When ctx ends the task is killed with its process group. The
+// run runs one task to its end and returns its result. When ctx ends the task is killed with all of its group. The
 // calling goroutine is locked to its thread: the kernel kills the task when the thread that started it ends, so the
 // thread must not end before.
-func run(ctx context.Context, t *headroomv1.Task, env []string) *headroomv1.TaskResult {
+func run(ctx context.Context, g *cgroup.Group, t *headroomv1.Task, env []string) *headroomv1.TaskResult {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	began := time.Now()
-	p := &process{task: t, env: env, partial: Partial(t.GetOutput(), t.GetRef().GetAttempt())}
+	p := &process{group: g, task: t, env: env, partial: Partial(t.GetOutput(), t.GetRef().GetAttempt())}
 	err := p.run(ctx)
 	if err != nil {
 		err = errors.Join(err, ignoreMissing(os.Remove(p.partial)))
 	}
-	r := &headroomv1.TaskResult{Ref: t.GetRef(), Seconds: time.Since(began).Seconds(), ExitCode: exitNotStarted}
+	r := &headroomv1.TaskResult{Ref: t.GetRef(), Seconds: time.Since(began).Seconds(), ExitCode: exitNotStarted, Answer: p.answer.data}
 	if state := p.state(); state != nil {
 		r.ExitCode = int32(state.ExitCode())
 		r.CpuSeconds = (state.UserTime() + state.SystemTime()).Seconds()
+	}
+	if p.used.CPU != nil {
+		r.CpuSeconds = p.used.CPU.Seconds()
 	}
 	switch {
 	case errors.Is(err, errStopped):
@@ -93,11 +98,14 @@ func run(ctx context.Context, t *headroomv1.Task, env []string) *headroomv1.Task
 
 // process is one task as a process of this machine.
 type process struct {
+	group   *cgroup.Group
+	used    cgroup.Use // at its end
 	task    *headroomv1.Task
 	env     []string
 	partial string
 	cmd     *exec.Cmd
 	stderr  tail
+	answer  answer // of a task without an output file
 
 	mu     sync.Mutex
 	reaped bool // the process id may be reused
@@ -112,18 +120,25 @@ func (p *process) state() *os.ProcessState {
 }
 
 func (p *process) run(ctx context.Context) error {
+	if p.task.GetOutput() == "" {
+		return p.execute(ctx, &p.answer)
+	}
 	out, err := os.Create(p.partial)
-	if err != nil {
+	if err == nil {
+		err = errors.Join(p.execute(ctx, out), out.Close())
+	}
+	var left error
+	if p.used, left = p.group.End(); err != nil {
 		return err
 	}
-	if err := errors.Join(p.execute(ctx, out), out.Close()); err != nil {
-		return err
+	if left != nil { // it may still write the output
+		return left
 	}
 	return p.keep()
 }
 
-// execute starts the process and waits for it and its group.
-func (p *process) execute(ctx context.Context, out *os.File) error {
+// execute starts the process and waits for it.
+func (p *process) execute(ctx context.Context, out io.Writer) error {
 	argv := p.task.GetArgv()
 	if len(argv) == 0 {
 		return errors.New("the task has no program")
@@ -136,7 +151,7 @@ func (p *process) execute(ctx context.Context, out *os.File) error {
 	}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p.cmd.WaitDelay = pipeWait
-	if err := p.cmd.Start(); err != nil {
+	if err := p.group.Start(p.cmd); err != nil {
 		return err
 	}
 	err := p.wait()
@@ -161,6 +176,7 @@ func (p *process) wait() error {
 	}
 	p.mu.Lock()
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // ESRCH: no process is left
+	p.group.Kill()
 	p.reaped = true
 	p.mu.Unlock()
 	err := p.cmd.Wait()
@@ -170,7 +186,7 @@ func (p *process) wait() error {
 	return err
 }
 
-// kill ends the process and its group.
+// kill ends the process and all that it has started.
 func (p *process) kill() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,6 +194,7 @@ func (p *process) kill() error {
 		return os.ErrProcessDone
 	}
 	p.killed = true
+	p.group.Kill()
 	return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 }
 

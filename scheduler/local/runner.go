@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cgroup"
 )
 
 const (
@@ -32,6 +33,10 @@ const (
 	runnerMax = 4096
 	// DefaultUser runs the tasks of all jobs if no users are configured.
 	DefaultUser = "headroom-task"
+	// The orders of a worker about a running task.
+	orderUse    = "use"
+	orderFreeze = "freeze"
+	orderThaw   = "thaw"
 )
 
 // userRule matches valid names of task users: the name becomes part of a path.
@@ -65,6 +70,20 @@ func (u Users) Check() error {
 	return nil
 }
 
+// sockets returns the sockets of all runners.
+func (u Users) sockets() (all []string) {
+	if u.Sockets == "" {
+		return nil
+	}
+	for _, user := range u.BySubmitter {
+		all = append(all, filepath.Join(u.Sockets, user+".sock"))
+	}
+	if len(all) == 0 {
+		all = append(all, filepath.Join(u.Sockets, DefaultUser+".sock"))
+	}
+	return all
+}
+
 // socket returns the socket of the runner of a submitter's tasks.
 func (u Users) socket(submitter string) (string, error) {
 	user := DefaultUser
@@ -78,8 +97,9 @@ func (u Users) socket(submitter string) (string, error) {
 }
 
 // Serve runs a task for each connection to l, as the user of this process, until ctx ends. A task is killed when its
-// connection closes, so it never outlives its worker. Tasks have this process's environment, not the worker's.
-func Serve(ctx context.Context, l net.Listener, logger *slog.Logger) error {
+// connection closes, so it never outlives its worker. Tasks have this process's environment, not the worker's, and each
+// has a group of the room.
+func Serve(ctx context.Context, l net.Listener, room *cgroup.Room, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
@@ -87,7 +107,7 @@ func Serve(ctx context.Context, l net.Listener, logger *slog.Logger) error {
 	defer cancel()
 	unhook := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer unhook()
-	room := make(chan struct{}, runnerMax)
+	places := make(chan struct{}, runnerMax)
 	for {
 		conn, err := l.Accept()
 		if ctx.Err() != nil {
@@ -97,23 +117,23 @@ func Serve(ctx context.Context, l net.Listener, logger *slog.Logger) error {
 			return fmt.Errorf("accept the worker's connection: %w", err)
 		}
 		select {
-		case room <- struct{}{}:
+		case places <- struct{}{}:
 		default:
 			logger.Warn("connection refused: too many tasks", slog.Int("tasks", runnerMax))
 			_ = conn.Close()
 			continue
 		}
 		running.Go(func() {
-			defer func() { <-room }()
-			if err := serveTask(ctx, conn); err != nil {
+			defer func() { <-places }()
+			if err := serveTask(ctx, conn, room); err != nil {
 				logger.Warn("result of task not sent", slog.Any("error", err))
 			}
 		})
 	}
 }
 
-// serveTask runs the task of one connection.
-func serveTask(ctx context.Context, conn net.Conn) error {
+// serveTask runs the task of one connection. One without a name is a question for the state alone.
+func serveTask(ctx context.Context, conn net.Conn, room *cgroup.Room) error {
 	defer func() { _ = conn.Close() }()
 	var t headroomv1.Task
 	if err := readFrame(conn, &t); err != nil {
@@ -124,21 +144,86 @@ func serveTask(ctx context.Context, conn net.Conn) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	g := room.New()
+	var mu sync.Mutex
+	send := func(r *headroomv1.TaskResult) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return writeFrame(conn, r)
+	}
+	state := func(trouble error) error {
+		if !t.GetControlled() {
+			return nil // an older worker accepts only the result
+		}
+		return send(&headroomv1.TaskResult{State: stateOf(room, g, trouble)})
+	}
+	if err := state(nil); err != nil || t.GetRef() == nil {
+		_, left := g.End()
+		return errors.Join(err, left)
+	}
 	go func() {
-		// The worker sends nothing more. It closes to kill the task, or has ended.
-		_, _ = conn.Read(make([]byte, 1))
-		cancel()
+		defer cancel() // the worker has ended, or closes to kill the task
+		var o headroomv1.TaskOrder
+		for readBody(conn, &o) == nil {
+			if state(carryOut(g, o.GetOrder())) != nil {
+				return
+			}
+		}
 	}()
-	env := append(os.Environ(), t.GetEnv()...)
-	return writeFrame(conn, run(ctx, &t, env))
+	return send(run(ctx, g, &t, append(os.Environ(), t.GetEnv()...)))
+}
+
+// carryOut carries out an order.
+func carryOut(g *cgroup.Group, order string) error {
+	switch order {
+	case orderUse:
+		return nil
+	case orderFreeze, orderThaw:
+		return g.Freeze(order == orderFreeze)
+	default:
+		return fmt.Errorf("order %q: %w", order, errors.ErrUnsupported)
+	}
+}
+
+// stateOf returns what a worker is told of a running task.
+func stateOf(room *cgroup.Room, g *cgroup.Group, trouble error) *headroomv1.TaskState {
+	s := &headroomv1.TaskState{Controls: controlsOf(room), Use: useOf(g)}
+	if trouble != nil {
+		s.Trouble = strings.ToValidUTF8(trouble.Error(), "?")
+	}
+	return s
+}
+
+// controlsOf returns what can be done with the tasks of a room.
+func controlsOf(room *cgroup.Room) *headroomv1.TaskControls {
+	can, why := room.Can()
+	c := &headroomv1.TaskControls{Kill: can.Kill, Freeze: can.Freeze, CpuTime: can.CPU, Memory: can.Memory}
+	if why != nil {
+		c.Trouble = strings.ToValidUTF8(why.Error(), "?")
+	}
+	return c
+}
+
+// useOf returns what a task uses, nil while unknown.
+func useOf(g *cgroup.Group) *headroomv1.TaskUse {
+	u := g.Use()
+	if u.CPU == nil {
+		return nil
+	}
+	return &headroomv1.TaskUse{CpuSeconds: u.CPU.Seconds(), MemoryBytes: u.Memory, Frozen: u.Frozen}
 }
 
 // delegate runs a task behind a socket and returns its result. It returns after the task has ended, also when ctx ends
-// first.
-func delegate(ctx context.Context, socket string, t *headroomv1.Task) *headroomv1.TaskResult {
+// first. It reports the states of the running task.
+func delegate(ctx context.Context, socket string, t *headroomv1.Task, report func(*headroomv1.TaskState)) *headroomv1.TaskResult {
 	began := time.Now()
-	r, err := exchange(ctx, socket, t)
-	seconds := time.Since(began).Seconds()
+	r, err := exchange(ctx, socket, t, func(s *headroomv1.TaskState) {
+		if !possible(s.GetUse().GetCpuSeconds(), time.Since(began)) {
+			s.Use = nil
+		}
+		report(s)
+	})
+	seconds := time.Since(began)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		r = &headroomv1.TaskResult{ExitCode: exitNotStarted, Error: Stopped}
@@ -146,14 +231,19 @@ func delegate(ctx context.Context, socket string, t *headroomv1.Task) *headroomv
 		r = &headroomv1.TaskResult{ExitCode: exitNotStarted, Error: strings.ToValidUTF8(err.Error(), "?")}
 	}
 	// The runner belongs to the task's user: only its statements about the task are trusted.
-	r.Ref, r.Seconds = t.GetRef(), seconds
-	if most := seconds * float64(runtime.NumCPU()); !(r.GetCpuSeconds() >= 0) || r.GetCpuSeconds() > most || math.IsNaN(most) {
+	r.Ref, r.Seconds, r.State = t.GetRef(), seconds.Seconds(), nil
+	if !possible(r.GetCpuSeconds(), seconds) {
 		r.CpuSeconds = 0
 	}
 	return r
 }
 
-func exchange(ctx context.Context, socket string, t *headroomv1.Task) (*headroomv1.TaskResult, error) {
+// possible reports whether this machine can have used that much CPU time.
+func possible(cpu float64, in time.Duration) bool {
+	return cpu >= 0 && cpu <= in.Seconds()*float64(runtime.NumCPU())
+}
+
+func exchange(ctx context.Context, socket string, t *headroomv1.Task, report func(*headroomv1.TaskState)) (*headroomv1.TaskResult, error) {
 	dialer := net.Dialer{Timeout: frameWait}
 	c, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -175,11 +265,25 @@ func exchange(ctx context.Context, socket string, t *headroomv1.Task) (*headroom
 		_ = c.SetReadDeadline(time.Now().Add(frameWait))
 	})
 	defer unhook()
-	var r headroomv1.TaskResult
-	if err := readBody(c, &r); err != nil {
-		return nil, fmt.Errorf("the task's process has ended: %w", err)
+	ask := time.AfterFunc(math.MaxInt64, func() { _ = writeFrame(c, &headroomv1.TaskOrder{Order: orderUse}) })
+	defer ask.Stop()
+	began := time.Now()
+	for states := 0; ; states++ {
+		var r headroomv1.TaskResult
+		if err := readBody(c, &r); err != nil {
+			return nil, fmt.Errorf("the task's process has ended: %w", err)
+		}
+		if r.GetState() == nil {
+			return &r, nil
+		}
+		if states > 1+int(time.Since(began)/aliveEvery) {
+			return nil, errors.New("the task's process sends states that were not asked for")
+		}
+		if report(r.GetState()); t.GetRef() == nil {
+			return &r, nil
+		}
+		ask.Reset(aliveEvery)
 	}
-	return &r, nil
 }
 
 func writeFrame(c net.Conn, m proto.Message) error {

@@ -28,7 +28,7 @@ func served(t *testing.T) string {
 	l := testkit.Need(net.Listen("unix", socket))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
-	go func() { over <- Serve(ctx, l, slog.New(slog.DiscardHandler)) }()
+	go func() { over <- Serve(ctx, l, roomOf(t), slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-over; err != nil {
@@ -44,16 +44,16 @@ func TestDelegatedTask(t *testing.T) {
 	socket := served(t)
 	good := task(t, "sh", "-c", "echo $X")
 	good.Env = []string{"X=y"}
-	r := delegate(context.Background(), socket, good)
+	r := delegate(context.Background(), socket, good, func(*headroomv1.TaskState) {})
 	data, _ := os.ReadFile(good.GetOutput())
 	if r.GetExitCode() != 0 || r.GetError() != "" || string(data) != "y\n" || r.GetRef() != good.GetRef() || r.GetSeconds() <= 0 {
 		t.Errorf("ended with %v, output %q", r, data)
 	}
 	bad := task(t, "sh", "-c", "echo no luck >&2; exit 3")
-	if r := delegate(context.Background(), socket, bad); r.GetExitCode() != 3 || !strings.Contains(r.GetError(), "no luck") || files(t, bad) != "" {
+	if r := delegate(context.Background(), socket, bad, func(*headroomv1.TaskState) {}); r.GetExitCode() != 3 || !strings.Contains(r.GetError(), "no luck") || files(t, bad) != "" {
 		t.Errorf("ended with %v, files %q", r, files(t, bad))
 	}
-	if r := delegate(context.Background(), "/nowhere/alice.sock", bad); r.GetExitCode() != -1 || !strings.Contains(r.GetError(), "headroom-task@alice.socket") {
+	if r := delegate(context.Background(), "/nowhere/alice.sock", bad, func(*headroomv1.TaskState) {}); r.GetExitCode() != -1 || !strings.Contains(r.GetError(), "headroom-task@alice.socket") {
 		t.Errorf("without a runner: %v", r)
 	}
 }
@@ -96,7 +96,7 @@ func TestDelegatedTaskIsKilled(t *testing.T) {
 	k := task(t, "sh", "-c", writesPid)
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan *headroomv1.TaskResult, 1)
-	go func() { over <- delegate(ctx, socket, k) }()
+	go func() { over <- delegate(ctx, socket, k, func(*headroomv1.TaskState) {}) }()
 	pid := started(t, k)
 	cancel()
 	if r := <-over; r.GetError() != Stopped || r.GetExitCode() != exitNotStarted {
@@ -116,6 +116,79 @@ func TestTaskEndsWithItsWorker(t *testing.T) {
 	pid := started(t, k)
 	testkit.Check(t, c.Close())
 	gone(t, pid)
+}
+
+// A runner freezes, thaws and measures a task when its worker asks, and says what it cannot do.
+func TestOrdersOverTheSocket(t *testing.T) {
+	t.Parallel()
+	held(t)
+	c := testkit.Need(net.Dial("unix", served(t)))(t)
+	defer func() { _ = c.Close() }()
+	k := task(t, "sh", "-c", "echo $$ > pid.tmp; mv pid.tmp pid; while :; do :; done")
+	k.Controlled = true
+	testkit.Check(t, writeFrame(c, k))
+	state := func() *headroomv1.TaskState {
+		var r headroomv1.TaskResult
+		testkit.Check(t, readFrame(c, &r))
+		return r.GetState()
+	}
+	ask := func(order string) *headroomv1.TaskState {
+		testkit.Check(t, writeFrame(c, &headroomv1.TaskOrder{Order: order}))
+		return state()
+	}
+	if s := state(); !s.GetControls().GetKill() || !s.GetControls().GetCpuTime() || s.GetControls().GetTrouble() != "" {
+		t.Errorf("at its start: %v", s)
+	}
+	pid := started(t, k)
+	until := func(what, order string, ok func(*headroomv1.TaskUse) bool) *headroomv1.TaskUse {
+		for deadline := time.Now().Add(30 * time.Second); ; <-time.After(5 * time.Millisecond) {
+			switch s := ask(order); {
+			case s.GetTrouble() != "":
+				t.Fatalf("%s: %s", order, s.GetTrouble())
+			case ok(s.GetUse()):
+				return s.GetUse()
+			case time.Now().After(deadline):
+				t.Fatalf("not within 30 s: %s: %v", what, s)
+			}
+		}
+	}
+	until("CPU time and memory", orderUse, func(u *headroomv1.TaskUse) bool { return u.GetCpuSeconds() > 0 && u.GetMemoryBytes() > 0 })
+	frozen := until("frozen", orderFreeze, (*headroomv1.TaskUse).GetFrozen)
+	until("it runs again", orderThaw, func(u *headroomv1.TaskUse) bool { return !u.GetFrozen() && u.GetCpuSeconds() > frozen.GetCpuSeconds() })
+	if s := ask("dance"); !strings.Contains(s.GetTrouble(), "dance") {
+		t.Errorf("an unknown order: %v", s)
+	}
+	until("frozen", orderFreeze, (*headroomv1.TaskUse).GetFrozen)
+	testkit.Check(t, c.Close())
+	gone(t, pid)
+}
+
+// The worker learns what a runner can do before and while it runs a task, and nothing from one that says too much.
+func TestStatesOfARunner(t *testing.T) {
+	t.Parallel()
+	socket := served(t)
+	var told []*headroomv1.TaskState
+	note := func(s *headroomv1.TaskState) { told = append(told, s) }
+	if _, err := exchange(t.Context(), socket, &headroomv1.Task{Controlled: true}, note); err != nil || len(told) != 1 || told[0].GetControls() == nil {
+		t.Errorf("a question: %v, %v", told, err)
+	}
+	k := task(t, "sh", "-c", "exec sleep 1.5")
+	k.Controlled = true
+	if r := delegate(t.Context(), socket, k, note); r.GetError() != "" || len(told) < 3 || r.GetState() != nil {
+		t.Errorf("a task: %v, %v", told, r)
+	}
+	l := testkit.Need(net.Listen("unix", filepath.Join(t.TempDir(), "s")))(t)
+	defer func() { _ = l.Close() }()
+	go func() {
+		c, err := l.Accept()
+		for err == nil {
+			err = writeFrame(c, &headroomv1.TaskResult{State: &headroomv1.TaskState{Use: &headroomv1.TaskUse{CpuSeconds: 1e9}}})
+		}
+	}()
+	told = nil
+	if r := delegate(t.Context(), l.Addr().String(), k, note); !strings.Contains(r.GetError(), "not asked for") || told[0].GetUse() != nil {
+		t.Errorf("a talkative runner: %v, %v", r, told)
+	}
 }
 
 func TestFrameIsBounded(t *testing.T) {

@@ -1,14 +1,19 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -16,6 +21,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cgroup"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 )
@@ -29,8 +35,8 @@ const (
 	backoffMax = time.Second
 	// repeatFor is how long a sent result is repeated on a new stream: a dead connection is noticed sooner than that.
 	repeatFor = 10 * time.Second
-	// outboxMax bounds the results that are kept.
-	outboxMax = 4096
+	// ResultsKept bounds the results that are kept.
+	ResultsKept = 4096
 	// resultsAtOnce bounds the results of one message: with the ends of their standard errors they take half a
 	// megabyte.
 	resultsAtOnce = 256
@@ -55,6 +61,9 @@ type Config struct {
 	Dir string
 	// Users chooses the user of each task; the zero value is the worker's own.
 	Users Users
+	// Hold holds each task that the worker starts itself together with all that it starts. This process then adopts
+	// orphans if there are no cgroups, and must start nothing else.
+	Hold bool
 	// Version is sent to the scheduler, for operators.
 	Version string
 	Logger  *slog.Logger
@@ -63,19 +72,33 @@ type Config struct {
 // Worker runs the tasks of one node. Run owns it.
 type Worker struct {
 	cfg     Config
+	room    *cgroup.Room // nil if it holds no tasks
 	clients []headroomv1connect.WorkerServiceClient
 	at      int // the index in Schedulers of the one in use
 	peers   rpc.Peers
 	denials *secure.Denials
-	env     []string
-	running map[ref]context.CancelFunc
-	proofs  map[ref]string // of running tasks
+	// grants is the key with which masters prove grants of its slots.
+	grants []byte
+	env    []string
 	// epoch is the newest of a scheduler's lease that was seen; 0 for none.
 	epoch   uint64
+	running map[ref]*attempt
 	ended   chan *headroomv1.TaskResult
 	outbox  []sent
 	batches bool // the stream is a master's, which accepts several results at once
 	link    link // for one log line per change
+
+	mu       sync.Mutex
+	controls map[string]*headroomv1.TaskControls // by the socket of the runner
+	trouble  string                              // as logged
+}
+
+// attempt is a running task.
+type attempt struct {
+	stop  context.CancelFunc
+	proof string
+	group *cgroup.Group                      // nil if a runner has it
+	told  atomic.Pointer[headroomv1.TaskUse] // by the runner
 }
 
 // link is the last logged state of the stream.
@@ -112,11 +135,10 @@ func New(cfg Config) (*Worker, error) {
 	if err := cfg.Users.Check(); err != nil {
 		return nil, fmt.Errorf("worker %s: %w", cfg.Node, err)
 	}
-	tmp := filepath.Join(cfg.Dir, "tmp")
-	if err := os.MkdirAll(tmp, 0o750); err != nil {
-		return nil, fmt.Errorf("worker %s: create its folder: %w", cfg.Node, err)
+	tmp, err := filepath.Abs(filepath.Join(cfg.Dir, "tmp"))
+	if err == nil {
+		err = errors.Join(ownFolder(cfg.Dir), ownFolder(tmp))
 	}
-	tmp, err := filepath.Abs(tmp)
 	if err != nil {
 		return nil, fmt.Errorf("worker %s: its folder: %w", cfg.Node, err)
 	}
@@ -131,14 +153,25 @@ func New(cfg Config) (*Worker, error) {
 	}
 	denials.Add(known...)
 	peers.Deny(denials)
+	grants, err := secure.OpenKey(filepath.Join(cfg.Dir, grantsFile))
+	if err != nil {
+		return nil, fmt.Errorf("worker %s: %w", cfg.Node, err)
+	}
 	w := &Worker{
 		cfg:     cfg,
+		grants:  grants,
 		denials: denials,
 		peers:   peers,
 		env:     append(os.Environ(), "TMPDIR="+tmp, "HEADROOM_NODE="+cfg.Node),
-		running: make(map[ref]context.CancelFunc),
-		proofs:  make(map[ref]string),
+		running: make(map[ref]*attempt),
 		ended:   make(chan *headroomv1.TaskResult),
+
+		controls: make(map[string]*headroomv1.TaskControls),
+	}
+	if cfg.Hold && cfg.Users.Sockets == "" {
+		if w.room, err = cgroup.Open(cgroup.Options{Record: filepath.Join(cfg.Dir, RecordFile)}); err != nil {
+			cfg.Logger.Warn("processes of an earlier worker not ended", slog.Any("error", err))
+		}
 	}
 	for _, addr := range cfg.Schedulers {
 		w.clients = append(w.clients, headroomv1connect.NewWorkerServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...))
@@ -146,11 +179,43 @@ func New(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
+// ownFolder creates a folder, or checks that nobody else can have put files into an existing one: which certificates are
+// denied is read from there.
+func ownFolder(path string) error {
+	if path == "" {
+		return errors.New("no folder is named")
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	switch st, ok := info.Sys().(*syscall.Stat_t); {
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", path)
+	case !ok || int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to another user", path)
+	case info.Mode()&0o022 != 0:
+		return fmt.Errorf("%s can be written by other users (mode %04o)", path, info.Mode().Perm())
+	}
+	return nil
+}
+
 // Run works until ctx ends; then it kills its tasks with their process groups, says goodbye and returns nil. An
 // unreachable scheduler is retried for ever.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.peers.Close()
+	defer func() { _ = w.room.Close() }() // what it leaves is in the record
 	defer w.stopAll()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	for _, socket := range w.cfg.Users.sockets() {
+		asking.Go(func() {
+			_, _ = exchange(ctx, socket, &headroomv1.Task{Controlled: true}, func(s *headroomv1.TaskState) { w.note(socket, s.GetControls()) })
+		})
+	}
 	wait, moved := backoffMin, false
 	for failed := 1; ; failed++ {
 		began := time.Now()
@@ -259,7 +324,7 @@ func (w *Worker) session(ctx context.Context) error {
 			w.collectReady()
 			err = w.flush(st)
 		case <-alive.C:
-			err = st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Alive{Alive: &headroomv1.WorkerAlive{}}})
+			err = st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Alive{Alive: w.alive()}})
 		}
 		if err != nil {
 			return rpc.Reason(err, inbox, broken)
@@ -271,10 +336,10 @@ func (w *Worker) session(ctx context.Context) error {
 func (w *Worker) open(ctx context.Context) (*stream, error) {
 	st := w.clients[w.at].Work(ctx)
 	rpc.SetSchedulerEpoch(st.RequestHeader(), w.epoch)
-	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version}
-	for r := range w.running {
+	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version, GrantKey: w.grants}
+	for r, a := range w.running {
 		p := r.proto()
-		p.Proof = w.proofs[r]
+		p.Proof = a.proof
 		hello.Running = append(hello.Running, p)
 	}
 	w.prune(time.Now())
@@ -314,18 +379,25 @@ func (w *Worker) handle(ctx context.Context, m *headroomv1.WorkMessage) {
 	case *headroomv1.WorkMessage_Denied:
 		w.deny(m.Denied)
 	case *headroomv1.WorkMessage_Kill:
-		if stop := w.running[keyOf(m.Kill)]; stop != nil {
-			stop()
+		if a := w.running[keyOf(m.Kill)]; a != nil {
+			a.stop()
 		}
 	}
 }
 
-// deniedFile stores the denied certificates of schedulers, in the worker's folder.
-const deniedFile = "denied.json"
+// RecordFile names the cgroups of the tasks, in the worker's folder: the next worker ends what is left in them.
+const RecordFile = "cgroups"
+
+const (
+	// deniedFile stores the denied certificates of schedulers and masters, in the worker's folder.
+	deniedFile = "denied.json"
+	// grantsFile is the key of the grants, beside it: a restarted worker's slots are still recognised.
+	grantsFile = "grants.key"
+)
 
 // deny applies denials: such a scheduler is not obeyed, now or after a restart.
 func (w *Worker) deny(m *headroomv1.Denials) {
-	if !rpc.TakeDenials(w.denials, m, secure.Scheduler) {
+	if !rpc.TakeDenials(w.denials, m, secure.Scheduler, secure.Master) {
 		return
 	}
 	w.peers.Expel()
@@ -346,34 +418,91 @@ func (w *Worker) start(ctx context.Context, t *headroomv1.Task) {
 		return
 	}
 	taskCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w.running[key], w.proofs[key] = stop, t.GetRef().GetProof()
+	a := &attempt{stop: stop, proof: t.GetRef().GetProof()}
+	if w.cfg.Users.Sockets == "" {
+		a.group = w.room.New()
+	}
+	w.running[key] = a
 	go func() {
-		r := w.run(taskCtx, t)
+		r := w.run(taskCtx, t, a)
 		stop()
 		w.ended <- r
 	}()
 }
 
 // run runs a task as its user.
-func (w *Worker) run(ctx context.Context, t *headroomv1.Task) *headroomv1.TaskResult {
-	if w.cfg.Users.Sockets == "" {
-		return run(ctx, t, append(slices.Clip(w.env), t.GetEnv()...))
+func (w *Worker) run(ctx context.Context, t *headroomv1.Task, a *attempt) *headroomv1.TaskResult {
+	if a.group != nil {
+		return run(ctx, a.group, t, append(slices.Clip(w.env), t.GetEnv()...))
 	}
 	socket, err := w.cfg.Users.socket(t.GetSubmitter())
 	if err != nil {
 		return &headroomv1.TaskResult{Ref: t.GetRef(), ExitCode: exitNotStarted, Error: err.Error()}
 	}
 	handed, _ := proto.Clone(t).(*headroomv1.Task)
-	handed.Env = append(slices.Clip(handed.GetEnv()), "HEADROOM_NODE="+w.cfg.Node)
-	return delegate(ctx, socket, handed)
+	handed.Env, handed.Controlled = append(slices.Clip(handed.GetEnv()), "HEADROOM_NODE="+w.cfg.Node), true
+	return delegate(ctx, socket, handed, func(s *headroomv1.TaskState) {
+		w.note(socket, s.GetControls())
+		a.told.Store(s.GetUse())
+	})
+}
+
+// note records what a runner can do with its tasks.
+func (w *Worker) note(socket string, c *headroomv1.TaskControls) {
+	w.mu.Lock()
+	w.controls[socket] = c
+	w.mu.Unlock()
+}
+
+// abilities returns what can be done with the tasks of every user, nil while unknown. Why that is not everything is
+// logged once.
+func (w *Worker) abilities() *headroomv1.TaskControls {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cfg.Users.Sockets == "" {
+		w.controls[""] = controlsOf(w.room)
+	}
+	var all *headroomv1.TaskControls
+	for _, socket := range slices.Sorted(maps.Keys(w.controls)) {
+		c := w.controls[socket]
+		if all == nil {
+			all = proto.CloneOf(c)
+		}
+		all.Kill, all.Freeze = all.GetKill() && c.GetKill(), all.GetFreeze() && c.GetFreeze()
+		all.CpuTime, all.Memory = all.GetCpuTime() && c.GetCpuTime(), all.GetMemory() && c.GetMemory()
+		all.Trouble = cmp.Or(all.GetTrouble(), c.GetTrouble())
+	}
+	if all.GetTrouble() != "" && w.trouble == "" {
+		w.cfg.Logger.Warn("tasks have no cgroup; of what they leave running, only marked and adopted processes are ended", slog.String("reason", all.GetTrouble()))
+	}
+	w.trouble = cmp.Or(all.GetTrouble(), w.trouble)
+	return all
+}
+
+// alive is the message of every second. A master needs no more of it than its arrival.
+func (w *Worker) alive() *headroomv1.WorkerAlive {
+	if w.batches {
+		return &headroomv1.WorkerAlive{}
+	}
+	m := &headroomv1.WorkerAlive{Controls: w.abilities()}
+	for r, a := range w.running {
+		use := a.told.Load()
+		if a.group != nil {
+			use = useOf(a.group)
+		}
+		if use != nil {
+			m.Running = append(m.Running, &headroomv1.TaskUse{Ref: r.proto(), CpuSeconds: use.GetCpuSeconds(), MemoryBytes: use.GetMemoryBytes(), Frozen: use.GetFrozen()})
+			m.Running[len(m.Running)-1].Ref.Proof = a.proof
+		}
+	}
+	return m
 }
 
 // collect records an ended task.
 func (w *Worker) collect(r *headroomv1.TaskResult) {
 	delete(w.running, keyOf(r.GetRef()))
-	delete(w.proofs, keyOf(r.GetRef()))
 	w.outbox = append(w.outbox, sent{result: r})
-	if len(w.outbox) > outboxMax {
+	if len(w.outbox) > ResultsKept {
 		w.outbox = w.outbox[1:]
 	}
 }
@@ -446,8 +575,8 @@ func (w *Worker) goodbye(st *stream, broken <-chan error) {
 
 // stopAll kills every task and waits until they have ended.
 func (w *Worker) stopAll() {
-	for _, stop := range w.running {
-		stop()
+	for _, a := range w.running {
+		a.stop()
 	}
 	for len(w.running) > 0 {
 		w.collect(<-w.ended)

@@ -58,7 +58,7 @@ func BenchmarkDecide(b *testing.B) {
 	var workers []*workSession
 	for i := range 10 {
 		s := newWorkSession(fmt.Sprintf("n%02d", i), nil)
-		testkit.Check(b, g.hello(now, s, 10, nil))
+		testkit.Check(b, g.hello(now, s, &headroomv1.WorkerHello{Slots: 10}))
 		workers = append(workers, s)
 	}
 	d := newPlaceSession("d1", 1, nil)

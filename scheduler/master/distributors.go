@@ -37,7 +37,7 @@ func (g *group) join(now time.Time, s *placeSession) error {
 		s.put(placeItem{result: r})
 	}
 	for k := range d.lost {
-		s.put(placeItem{lost: k.ref("")})
+		s.put(placeItem{lost: k.ref()})
 	}
 	return nil
 }
@@ -82,9 +82,7 @@ func (g *group) renew(now time.Time, d *distributor) {
 		g.unclaimed[t.key] = t
 	}
 	for k, r := range d.results {
-		if len(g.orphans) < orphansMost {
-			g.orphans[k] = orphan{r, now}
-		}
+		g.orphan(k, orphan{result: r, at: now})
 	}
 	clear(d.results)
 	clear(d.lost)
@@ -131,7 +129,7 @@ const known = "known"
 
 // take accepts one task; otherwise it returns known, or why the task is refused.
 func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share int) (refused string) {
-	k, proof := keyOf(x.GetRef()), x.GetRef().GetProof()
+	k := keyOf(x.GetRef())
 	if t := g.tasks[k]; t != nil {
 		return g.claim(d, t, x, high)
 	}
@@ -143,8 +141,8 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 		d.tell(placeItem{lost: x.GetRef()})
 		return known
 	}
-	if o, ok := g.orphans[k]; ok && o.result.GetRef().GetProof() == proof {
-		delete(g.orphans, k)
+	if o, ok := g.orphans[k]; ok {
+		g.unorphan(k)
 		g.count(o.result)
 		d.results[k] = o.result
 		d.tell(placeItem{result: o.result})
@@ -158,7 +156,7 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 	case len(d.results)+len(d.lost) >= 2*overrun*share:
 		return fmt.Sprintf("%d results are pending", len(d.results)+len(d.lost))
 	}
-	t := &task{key: k, proof: proof, message: x, from: d, high: high}
+	t := &task{key: k, message: x, from: d, high: high}
 	g.tasks[k] = t
 	d.here[kind(high)]++
 	switch {
@@ -174,7 +172,7 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 // claim assigns a task that is here to its distributor.
 func (g *group) claim(d *distributor, t *task, x *headroomv1.Task, high bool) (refused string) {
 	switch {
-	case t.proof != x.GetRef().GetProof(), t.from != nil && t.from != d:
+	case t.from != nil && t.from != d:
 		return "a task with this reference was submitted by another distributor"
 	case t.from == d:
 		return known

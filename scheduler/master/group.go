@@ -31,8 +31,10 @@ const (
 	hold = 3 * time.Second
 	// claimWait is how long a task that only its worker knows may run without its distributor: then it is stopped.
 	claimWait = 30 * time.Second
-	// orphansMost bounds the results whose distributor is not known yet, and orphanFor how long they are kept.
+	// orphansMost bounds the results whose distributor is not known yet, orphansEach those of one node, and orphanFor how long they
+	// are kept.
 	orphansMost = 1 << 16
+	orphansEach = 1 << 12
 	orphanFor   = time.Minute
 	// queueLeast, queueEach and queueMost bound the tasks of a priority here, waiting or running: a number per usable
 	// slot, because the rest waits at the distributors, who can send it elsewhere.
@@ -53,26 +55,27 @@ const (
 	newsLate = 10 * time.Second
 )
 
-// key names an attempt.
+// key names an attempt. Its proof is part of the name: a worker that names an attempt which it was not given, before or after it is
+// given to anybody, names another one.
 type key struct {
 	job, phase     string
 	index, attempt uint32
+	proof          string
 }
 
 func keyOf(r *headroomv1.TaskRef) key {
-	return key{r.GetJob(), r.GetPhase(), r.GetIndex(), r.GetAttempt()}
+	return key{r.GetJob(), r.GetPhase(), r.GetIndex(), r.GetAttempt(), r.GetProof()}
 }
 
 // ref returns a key as messages carry it.
-func (k key) ref(proof string) *headroomv1.TaskRef {
-	return &headroomv1.TaskRef{Job: k.job, Phase: k.phase, Index: k.index, Attempt: k.attempt, Proof: proof}
+func (k key) ref() *headroomv1.TaskRef {
+	return &headroomv1.TaskRef{Job: k.job, Phase: k.phase, Index: k.index, Attempt: k.attempt, Proof: k.proof}
 }
 
 // task is an attempt that waits or runs here. It waits in the queue or, with a zero id, for a worker that may be
 // running it.
 type task struct {
 	key
-	proof   string
 	message *headroomv1.Task // nil for one that only its worker knows
 	from    *distributor     // nil for one that no distributor has sent yet
 	high    bool
@@ -94,6 +97,8 @@ type node struct {
 	session *workSession // nil while it is not connected
 	heard   time.Time
 	begun   []workItem // not sent to the session yet
+	// grants is the key of its worker, which proves grants of its slots.
+	grants []byte
 }
 
 // distributor is one that sends tasks.
@@ -112,6 +117,7 @@ type distributor struct {
 
 type orphan struct {
 	result *headroomv1.TaskResult
+	node   string // whose worker sent it; empty for one whose distributor was known
 	at     time.Time
 }
 
@@ -136,6 +142,8 @@ type group struct {
 	// slots are those that frameworks use; nil on standby.
 	slots   *slots.Book
 	orphans map[key]orphan
+	// orphansOf counts them by node.
+	orphansOf map[string]int
 	// caps are those of the nodes in the domain, as received at capsAt; zero for never.
 	caps   map[string]dispatch.Cap
 	capsAt time.Time
@@ -151,6 +159,7 @@ type group struct {
 func newGroup(cfg Config, now time.Time) *group {
 	g := &group{
 		cfg: cfg, role: role{name: cfg.Name, alone: cfg.Peer == ""}, distributors: make(map[string]*distributor), orphans: make(map[key]orphan),
+		orphansOf: make(map[string]int),
 	}
 	g.role.begin(now)
 	g.reset()
@@ -189,6 +198,23 @@ func (g *group) share() int {
 	return max(1, queue/max(1, n))
 }
 
+// orphan keeps the result of a task whose distributor is not known yet.
+func (g *group) orphan(k key, o orphan) {
+	if len(g.orphans) < orphansMost && g.orphansOf[o.node] < orphansEach || o.node == "" {
+		g.orphans[k] = o
+		g.orphansOf[o.node]++
+	}
+}
+
+// unorphan removes such a result.
+func (g *group) unorphan(k key) {
+	o := g.orphans[k]
+	delete(g.orphans, k)
+	if g.orphansOf[o.node]--; g.orphansOf[o.node] <= 0 {
+		delete(g.orphansOf, o.node)
+	}
+}
+
 // forget removes an attempt.
 func (g *group) forget(t *task) {
 	delete(g.tasks, t.key)
@@ -209,7 +235,7 @@ func (g *group) lose(t *task) {
 	if from != nil && !t.stopped {
 		g.counts.lost++
 		from.lost[t.key] = true
-		from.tell(placeItem{lost: t.ref(t.proof)})
+		from.tell(placeItem{lost: t.ref()})
 	}
 }
 
@@ -256,7 +282,7 @@ func (g *group) tick(now time.Time) {
 	}
 	for k, o := range g.orphans {
 		if now.Sub(o.at) > orphanFor {
-			delete(g.orphans, k)
+			g.unorphan(k)
 		}
 	}
 	if g.role.active && !g.settled && (now.Sub(g.role.since) >= hold || g.awaited != nil && len(g.awaited) == 0) {
@@ -325,7 +351,7 @@ func errStandby(cfg Config) error {
 func (g *group) stop(t *task) {
 	t.stopped = true
 	if t.on.session != nil {
-		t.on.session.put(workItem{kill: t.ref(t.proof)})
+		t.on.session.put(workItem{kill: t.ref()})
 	}
 }
 

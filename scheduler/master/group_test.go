@@ -8,7 +8,9 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/access"
 	"headroom/scheduler/local"
 	"headroom/units"
 )
@@ -32,7 +34,7 @@ func newBench(t *testing.T, cfg Config) *bench {
 func (b *bench) worker(node string, slots int, running ...*headroomv1.TaskRef) *workSession {
 	b.t.Helper()
 	s := newWorkSession(node, nil)
-	if err := b.hello(b.now, s, slots, running); err != nil {
+	if err := b.hello(b.now, s, &headroomv1.WorkerHello{Slots: uint32(slots), Running: running}); err != nil {
 		b.t.Fatal(err)
 	}
 	return s
@@ -103,7 +105,7 @@ func TestCaps(t *testing.T) {
 	if b.away(b.now, stranger, false); !over(stranger.line) || b.trouble(b.now) != "" {
 		t.Error("a node of another domain stays")
 	}
-	if err := b.hello(b.now, newWorkSession("n99", nil), 8, nil); err == nil || !strings.Contains(err.Error(), "not in rack/r1") {
+	if err := b.hello(b.now, newWorkSession("n99", nil), &headroomv1.WorkerHello{Slots: 8}); err == nil || !strings.Contains(err.Error(), "not in rack/r1") {
 		t.Errorf("a node of another domain: %v", err)
 	}
 	b.now = b.now.Add(workerSilence)
@@ -193,13 +195,15 @@ func TestLyingWorker(t *testing.T) {
 	honest, d := b.worker("n01", 2), b.source("d1")
 	given := tasks("j", 0, 1)
 	b.hand(d, false, given...)
-	ref := func(proof string) *headroomv1.TaskRef { return keyOf(given[0].GetRef()).ref(proof) }
-	liar := b.worker("n02", 2, ref("guessed"))
+	ref := func(proof string) *headroomv1.TaskRef {
+		k := keyOf(given[0].GetRef())
+		k.proof = proof
+		return k.ref()
+	}
+	liar := b.worker("n02", 2, ref("guessed"), ref("guessed too"))
 	twin := b.worker("n03", 2, given[0].GetRef())
-	for name, s := range map[string]*workSession{"guesses": liar, "names another's": twin} {
-		if _, kills := got(s); kills != 1 {
-			t.Errorf("%s: told to stop %d", name, kills)
-		}
+	if _, kills := got(twin); kills != 1 {
+		t.Errorf("names another's: told to stop %d", kills)
 	}
 	b.ended(b.now, liar, []*headroomv1.TaskResult{{Ref: ref("guessed")}})
 	b.ended(b.now, twin, []*headroomv1.TaskResult{{Ref: given[0].GetRef()}})
@@ -216,6 +220,95 @@ func TestLyingWorker(t *testing.T) {
 	b.hand(other, false, &headroomv1.Task{Ref: &headroomv1.TaskRef{Job: "k", Phase: "map", Attempt: 1, Proof: "k-0"}})
 	if _, _, refused, _ := heard(other); refused != 1 {
 		t.Error("a distributor gets the task of another one")
+	}
+	got(liar)
+	b.now = b.now.Add(claimWait + time.Second)
+	for _, s := range []*workSession{honest, liar} {
+		b.ended(b.now, s, nil)
+	}
+	b.tick(b.now)
+	if _, kills := got(liar); kills != 1 {
+		t.Errorf("guesses: told to stop %d", kills)
+	}
+}
+
+// A worker that names attempts before anybody is given them takes none of them: they run on the others, once each.
+func TestNamedInAdvance(t *testing.T) {
+	t.Parallel()
+	for name, proof := range map[string]string{"without proof": "", "with a guess": "guessed"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, Config{})
+			var named []*headroomv1.TaskRef
+			for _, x := range tasks("j", 0, 64) {
+				ref := x.GetRef()
+				ref.Proof = proof
+				named = append(named, ref)
+			}
+			liar, honest, d := b.worker("n01", 1, named...), b.worker("n02", 2), b.source("d1")
+			b.ended(b.now, liar, []*headroomv1.TaskResult{{Ref: named[1]}}) // kept for a distributor that may ask
+			b.hand(d, false, tasks("j", 0, 2)...)
+			if begun, _ := got(honest); len(begun) != 2 {
+				t.Fatalf("%d of two tasks begun on the other node: %v", len(begun), b.see())
+			}
+			b.done(honest, tasks("j", 0, 2)...)
+			if results, lost, refused, _ := heard(d); results != 2 || lost+refused != 0 {
+				t.Errorf("%d results, %d lost, %d refused", results, lost, refused)
+			}
+			b.now = b.now.Add(takeoverAfter)
+			b.worker("n01", 1) // it names nothing
+			if b.nodes["n01"].running != 0 || len(b.unclaimed) != 0 {
+				t.Errorf("%d run there, %d are kept", b.nodes["n01"].running, len(b.unclaimed))
+			}
+		})
+	}
+}
+
+// What one node may make a master remember is bounded.
+func TestNodeFillsNoMemory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	all := tasks("j", 0, local.ResultsKept+2)
+	refs := func(n int) (some []*headroomv1.TaskRef) {
+		for _, x := range all[:n] {
+			some = append(some, x.GetRef())
+		}
+		return some
+	}
+	who := access.Caller{Role: "worker", Name: "worker/n01"}
+	hello := &headroomv1.WorkerHello{Node: "n01", Slots: 1, Running: refs(local.ResultsKept + 2)}
+	if err := access.CheckHello(who, hello); err == nil || !strings.Contains(err.Error(), "names 4098 attempts; the maximum is 4097") {
+		t.Errorf("too many names: %v", err)
+	}
+	hello.Running = refs(local.ResultsKept + 1)
+	testkit.Check(t, access.CheckHello(who, hello))
+	for round := range 3 {
+		var named []*headroomv1.TaskRef
+		for _, x := range tasks(fmt.Sprintf("round-%d", round), 0, local.ResultsKept) {
+			named = append(named, x.GetRef())
+		}
+		liar := b.worker("n01", 1, named...)
+		var results []*headroomv1.TaskResult
+		for _, ref := range named {
+			results = append(results, &headroomv1.TaskResult{Ref: ref})
+		}
+		b.ended(b.now, liar, results)
+		b.away(b.now, liar, true)
+	}
+	if len(b.orphans) != orphansEach || len(b.tasks) != 0 {
+		t.Errorf("%d results and %d tasks of one node are kept", len(b.orphans), len(b.tasks))
+	}
+	honest := b.worker("n02", 1, tasks("k", 0, 1)[0].GetRef())
+	b.done(honest, tasks("k", 0, 1)...)
+	d := b.source("d1")
+	b.place(b.now, d, &headroomv1.PlaceTasks{Tasks: tasks("k", 0, 1), Again: true})
+	if results, _, _, _ := heard(d); results != 1 {
+		t.Errorf("%d results of the other node", results)
+	}
+	b.now = b.now.Add(orphanFor + time.Second)
+	b.tick(b.now)
+	if len(b.orphans)+len(b.orphansOf) != 0 {
+		t.Errorf("%d results kept, counted for %d nodes", len(b.orphans), len(b.orphansOf))
 	}
 }
 

@@ -136,7 +136,7 @@ func (w *world) connect(x *worldWorker) {
 		for _, r := range x.outbox {
 			refs = append(refs, r.GetRef())
 		}
-		if g.hello(w.now, s, x.slots, refs) == nil {
+		if g.hello(w.now, s, &headroomv1.WorkerHello{Slots: uint32(x.slots), Running: refs}) == nil {
 			x.session = s
 			g.ended(w.now, s, x.outbox)
 			g.decide()

@@ -174,7 +174,7 @@ func (m workers) Work(ctx context.Context, st *workStream) error {
 		return err
 	}
 	s := newWorkSession(hello.GetNode(), writerOf(ctx))
-	refused, err := ask(ctx, m.Master, func(g *group) error { return g.hello(time.Now(), s, int(hello.GetSlots()), hello.GetRunning()) })
+	refused, err := ask(ctx, m.Master, func(g *group) error { return g.hello(time.Now(), s, hello) })
 	if err != nil || refused != nil {
 		s.leave()
 		return errors.Join(err, refused)

@@ -19,10 +19,12 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	coordinators "headroom/coordinator/access"
 	"headroom/internal/rpc"
 	"headroom/internal/scrape"
 	"headroom/internal/secure"
 	"headroom/internal/testkit"
+	"headroom/ledger"
 	"headroom/scheduler/access"
 )
 
@@ -144,6 +146,34 @@ func TestCapsAreLearned(t *testing.T) {
 	}
 }
 
+// With its certificate a master learns the caps of its nodes from coordinators that ask for one, and can do nothing else there.
+func TestCapsAreLearnedWithACertificate(t *testing.T) {
+	t.Parallel()
+	certs, quiet := testkit.NewCertificates(t), slog.New(slog.DiscardHandler)
+	open := func(role, name string) *secure.Keeper { return testkit.Need(secure.Open(certs.Files(role, name)))(t) }
+	c := &coordinator{nodes: []*headroomv1.Node{{Name: "n01", TargetUw: new(int64(150e6)), FloorUw: 100e6, MaxUw: 200e6}}}
+	guard := coordinators.New(func(read func(*ledger.State)) { read(&ledger.State{}) }, quiet)
+	mux := http.NewServeMux()
+	mux.Handle(headroomv1connect.NewClusterServiceHandler(c, connect.WithInterceptors(guard)))
+	mux.Handle(headroomv1connect.NewJobServiceHandler(headroomv1connect.UnimplementedJobServiceHandler{}, connect.WithInterceptors(guard)))
+	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- rpc.Serve(ctx, rpc.SecureListener(l, open(secure.Server, "c1")), mux) }()
+	t.Cleanup(func() {
+		cancel()
+		testkit.Check(t, <-over)
+	})
+	peers := rpc.SecurePeers(open(secure.Master, "m1"), secure.Server, secure.Master)
+	m := serve(t, Config{Name: "m1", Group: "rack/r1", Coordinators: []string{l.Addr().String()}, Peers: peers})
+	testkit.Eventually(t, patience, "caps", func() bool { return m.see(t).GetState().GetTrouble() == "" })
+	jobs := headroomv1connect.NewJobServiceClient(peers.HTTP(), peers.URL(l.Addr().String()), peers.Options()...)
+	_, err := jobs.CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: "evil-1"}}))
+	if connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), "job commit needs role operator; m1 has role master") {
+		t.Errorf("it commits a job: %v", err)
+	}
+}
+
 func TestWhoMayCall(t *testing.T) {
 	t.Parallel()
 	certs := testkit.NewCertificates(t)
@@ -153,7 +183,7 @@ func TestWhoMayCall(t *testing.T) {
 	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
-	go func() { over <- m.Run(ctx, rpc.SecureListener(l, keeper(secure.Scheduler, "m1"))) }()
+	go func() { over <- m.Run(ctx, rpc.SecureListener(l, keeper(secure.Master, "m1"))) }()
 	defer func() {
 		cancel()
 		testkit.Check(t, <-over)
@@ -168,12 +198,14 @@ func TestWhoMayCall(t *testing.T) {
 		"a distributor as itself":              {secure.Scheduler, "d1", "d1", false, true},
 		"a distributor as another":             {secure.Scheduler, "d2", "d3", false, false},
 		"a distributor as worker":              {secure.Scheduler, "n05", "n05", true, false},
+		"a master hands tasks over":            {secure.Master, "m2", "m2", false, false},
+		"a master as worker":                   {secure.Master, "n07", "n07", true, false},
 		"a submitter hands tasks over":         {secure.Submitter, "mia", "mia", false, false},
 		"an administrator hands tasks over":    {secure.Admin, "ann", "ann", false, false},
 		"the powerd of a node works as worker": {secure.Node, "n06", "n06", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			peers := rpc.SecurePeers(keeper(c.role, c.own), secure.Scheduler)
+			peers := rpc.SecurePeers(keeper(c.role, c.own), secure.Master)
 			defer peers.Close()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()

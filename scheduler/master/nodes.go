@@ -16,7 +16,7 @@ import (
 
 // hello records a worker's first message: its slots, and the attempts that it runs or whose results it is about to
 // repeat. What it should run and does not know is lost.
-func (g *group) hello(now time.Time, s *workSession, slots int, running []*headroomv1.TaskRef) error {
+func (g *group) hello(now time.Time, s *workSession, h *headroomv1.WorkerHello) error {
 	if !g.role.active {
 		return errStandby(g.cfg)
 	}
@@ -43,10 +43,10 @@ func (g *group) hello(now time.Time, s *workSession, slots int, running []*headr
 		}
 	}
 	delete(g.awaited, n.name)
-	n.slots, n.session, n.heard, n.running = slots, s, now, 0
-	n.worker = g.core.Join(slots, 0)
+	n.slots, n.grants, n.session, n.heard, n.running = int(h.GetSlots()), h.GetGrantKey(), s, now, 0
+	n.worker = g.core.Join(n.slots, 0)
 	g.byWorker[n.worker] = n
-	for _, r := range running {
+	for _, r := range h.GetRunning() {
 		g.named(now, n, r)
 		delete(before, keyOf(r))
 	}
@@ -78,11 +78,11 @@ func (g *group) named(now time.Time, n *node, r *headroomv1.TaskRef) {
 	t := g.tasks[keyOf(r)]
 	switch {
 	case t == nil:
-		t = &task{key: keyOf(r), proof: r.GetProof(), since: now}
+		t = &task{key: keyOf(r), since: now}
 		g.tasks[t.key], g.unclaimed[t.key] = t, t
 	case t.on == n: // already reported
 		return
-	case t.proof != r.GetProof() || t.on != nil:
+	case t.on != nil:
 		n.session.put(workItem{kill: r})
 		return
 	case t.id != 0 && t.message != nil: // it waits in the queue: an earlier process of this master began it
@@ -208,9 +208,8 @@ func (g *group) ended(now time.Time, s *workSession, results []*headroomv1.TaskR
 	}
 	n.heard = now
 	for _, r := range results {
-		k := keyOf(r.GetRef())
-		t := g.tasks[k]
-		if t == nil || t.on != n || t.proof != r.GetRef().GetProof() {
+		t := g.tasks[keyOf(r.GetRef())]
+		if t == nil || t.on != n {
 			continue // reported before, or never assigned to it
 		}
 		g.core.End(t.id)
@@ -228,9 +227,7 @@ func (g *group) result(now time.Time, t *task, r *headroomv1.TaskResult) {
 		return
 	case t.stopped:
 	case from == nil:
-		if len(g.orphans) < orphansMost {
-			g.orphans[t.key] = orphan{r, now}
-		}
+		g.orphan(t.key, orphan{r, t.on.name, now})
 	default:
 		g.count(r)
 		from.results[t.key] = r

@@ -90,7 +90,7 @@ func (m *Master) transmit(ctx context.Context, st *workStream, s *workSession) e
 			}
 			s.box.sent(items)
 		case <-s.denied:
-			for _, part := range rpc.DenialMessages(m.cfg.Guard.Denials.All(), secure.Scheduler) {
+			for _, part := range rpc.DenialMessages(m.cfg.Guard.Denials.All(), secure.Scheduler, secure.Master) {
 				if err := st.Send(&headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Denied{Denied: part}}); err != nil {
 					return err
 				}

@@ -28,16 +28,33 @@ func (g granter) Wish(s *slots.Slot) bool {
 // Withdraw takes a waiting wish back.
 func (g granter) Withdraw(s *slots.Slot) { g.core.Cancel(s.Ref) }
 
-// Adopt occupies a slot that another master of the group granted.
+// Adopt occupies a slot that was granted before, by this master or another one of the group.
 func (g granter) Adopt(s *slots.Slot) bool {
 	n := g.nodes[s.Node]
-	if n == nil || n.session == nil {
+	if n.running >= n.slots {
 		return false
 	}
 	t := &task{slot: s, high: s.High}
 	g.adopt(n, t)
 	s.Ref = t.id
 	return true
+}
+
+// Key returns the key of the worker on a node.
+func (g granter) Key(node string) (key []byte, connected bool) {
+	n := g.nodes[node]
+	if n == nil || n.session == nil {
+		return nil, false
+	}
+	return n.grants, true
+}
+
+// Size returns the slots of all workers.
+func (g granter) Size() (slots int) {
+	for _, n := range g.nodes {
+		slots += n.slots
+	}
+	return slots
 }
 
 // Release frees a granted slot.

@@ -26,12 +26,12 @@ type Service struct{ Group Group }
 
 // Report tells what an application wants and holds, and returns at once what it was granted.
 func (s Service) Report(ctx context.Context, req *connect.Request[headroomv1.SlotReport]) (*connect.Response[headroomv1.SlotGrants], error) {
-	r := req.Msg
-	r.Application = own(access.CallerOf(ctx), r.GetApplication())
+	r, who := req.Msg, access.CallerOf(ctx)
+	r.Application = own(who, r.GetApplication())
 	var refused error
 	err := s.Group.Book(ctx, func(b *Book, now time.Time) {
 		if b != nil {
-			refused = b.Report(now, r)
+			refused = b.Report(now, who.Name, r)
 		}
 	})
 	if err == nil {

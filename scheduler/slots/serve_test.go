@@ -41,7 +41,7 @@ func TestApplicationsAreTheirOwners(t *testing.T) {
 	report := func(who string, r *headroomv1.SlotReport) {
 		t.Helper()
 		r.Application = own(access.Caller{Role: "submitter", Name: who}, "a")
-		testkit.Check(t, p.book.Report(p.now, r))
+		testkit.Check(t, p.book.Report(p.now, who, r))
 		p.decide()
 	}
 	report("submitter/alice", &headroomv1.SlotReport{WantLow: 2})

@@ -93,6 +93,9 @@ func (c Config) On() bool { return c.Master != "" }
 // OnYARN reports whether jobs run on YARN.
 func (c Config) OnYARN() bool { return c.Master == masterYARN }
 
+// Apart reports whether drivers run as a user of their own.
+func (c Config) Apart() bool { return slices.Contains(c.Driver, "start-driver") }
+
 // cluster reports whether drivers run in containers.
 func (c Config) cluster() bool { return c.OnYARN() && c.DeployMode == deployCluster }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/internal/cgroup"
 	"headroom/scheduler/sparkapp"
 )
 
@@ -28,6 +29,8 @@ const (
 	// markTries and markPause bound the search for what the driver has left.
 	markTries = 100
 	markPause = 50 * time.Millisecond
+	// outputWait is how long a process that has left the driver's group may keep its output open.
+	outputWait = time.Second
 )
 
 // Drive is the supervisor of the run in this folder: it starts the driver, waits for it,
@@ -98,12 +101,14 @@ func syncDir(folder string) error {
 func supervise(folder string, o order, told <-chan os.Signal) exit {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd, files, err := o.driver(folder)
+	cmd, outputs, err := o.driver(folder)
+	defer func() {
+		for _, f := range outputs {
+			_ = f.Close()
+		}
+	}()
 	if err == nil {
 		err = cmd.Start()
-	}
-	for _, f := range files {
-		_ = f.Close() // the driver has its own
 	}
 	if err == nil {
 		err = noteDriver(folder, cmd.Process.Pid)
@@ -125,7 +130,7 @@ func supervise(folder string, o order, told <-chan os.Signal) exit {
 	_ = cmd.Wait()
 	x.Code, x.Signal = status(cmd.ProcessState)
 	for range markTries {
-		if endMarked(o.Mark) == 0 {
+		if cgroup.EndMarked(o.Mark) == 0 {
 			break
 		}
 		time.Sleep(markPause)
@@ -133,20 +138,21 @@ func supervise(folder string, o order, told <-chan os.Signal) exit {
 	return x
 }
 
-// driver returns the driver's process before its start, and the files to close after it.
-func (o order) driver(folder string) (*exec.Cmd, []*os.File, error) {
+// driver returns the driver's process before its start, and the outputs to close after its end.
+func (o order) driver(folder string) (*exec.Cmd, []io.Closer, error) {
 	cmd := exec.Command(o.Argv[0], o.Argv[1:]...) //nolint:noctx // it lives until it ends or is told to; the job's owner names it
 	cmd.Env = slices.Concat(os.Environ(), o.Env, []string{o.Mark})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	var files []*os.File
+	cmd.WaitDelay = outputWait
+	var outputs []io.Closer
 	for name, to := range map[string]*io.Writer{stdoutFile: &cmd.Stdout, stderrFile: &cmd.Stderr} {
-		f, err := os.OpenFile(filepath.Join(folder, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+		out, err := newOutput(folder, name)
 		if err != nil {
-			return nil, files, err
+			return nil, outputs, err
 		}
-		files, *to = append(files, f), f
+		outputs, *to = append(outputs, out), out
 	}
-	return cmd, files, nil
+	return cmd, outputs, nil
 }
 
 func noteDriver(folder string, pid int) error {

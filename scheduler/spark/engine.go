@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"headroom/internal/cgroup"
 	"headroom/internal/secure"
 	"headroom/jobs/speculation"
 	"headroom/scheduler/hookserver"
@@ -314,7 +315,7 @@ func (e *Engine) Adopt(r Run) (running bool, err error) {
 	}
 	free, err := lock(x.lock)
 	if err == nil && free && x.unborn() {
-		endMarked(x.mark) // of no effect unless its supervisor was killed in between
+		cgroup.EndMarked(x.mark) // of no effect unless its supervisor was killed in between
 		return false, errors.Join(fmt.Errorf("run %d of %s in %s: %w", r.Number, r.Job, r.Folder, ErrNoRun), os.Remove(filepath.Join(r.Folder, runFile)), letGo(x.lock))
 	}
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"headroom/internal/cgroup"
 	"headroom/scheduler/sparkapp"
 )
 
@@ -189,7 +190,7 @@ func (x *execution) tell() error {
 // end reports how a run ended and removes it.
 func (e *Engine) end(x *execution, ended Ended) {
 	if x.mark != "" {
-		endMarked(x.mark) // of no effect unless the supervisor was killed itself
+		cgroup.EndMarked(x.mark) // of no effect unless the supervisor was killed itself
 	}
 	if err := x.forget(); err != nil {
 		e.logger.Warn("token of an ended run not removed", slog.String("job", x.run.Job), slog.Any("error", err))

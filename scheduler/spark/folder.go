@@ -21,7 +21,7 @@ import (
 //	lock          held by the supervisor as long as it lives, from before its start
 //	driver.json   the supervisor's and the driver's process
 //	exit.json     how the driver ended; complete when it exists
-//	stdout stderr of the driver
+//	stdout stderr of the driver; older output is in stdout.1 and stderr.1
 //	supervisor    what the supervisor has to say; usually nothing
 //	token         of a driver that YARN runs, while it runs: it is handed to its container
 const (
@@ -32,6 +32,7 @@ const (
 	exitPart   = ".exit.json.part"
 	stdoutFile = "stdout"
 	stderrFile = "stderr"
+	replaced   = ".1" // of an output that was full
 	logFile    = "supervisor"
 	tokenFile  = "token"
 )
@@ -205,33 +206,3 @@ func EndRuns(dir string) (running int) {
 
 // putAside ends the name of a run's folder that another scheduler has run anew.
 const putAside = ".replaced"
-
-// endMarked kills every process that carries the mark and returns their number.
-func endMarked(mark string) (found int) {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		handle, err := os.FindProcess(pid)
-		if err != nil {
-			continue
-		}
-		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err == nil && carries(string(env), mark) && handle.Signal(unix.SIGKILL) == nil {
-			found++
-		}
-		_ = handle.Release()
-	}
-	return found
-}
-
-func carries(environ, mark string) bool {
-	for variable := range strings.SplitSeq(environ, "\x00") {
-		if variable == mark {
-			return true
-		}
-	}
-	return false
-}

@@ -73,14 +73,36 @@ func listenAgain(address string) (net.Listener, error) {
 }
 
 // hooks serves the protocol of the hook in Spark's drivers: docs/hooks.md.
-type hooks struct{ engine *Engine }
+type hooks struct {
+	engine *Engine
+	places *hookserver.Places
+}
 
-func newHooks(e *Engine) *hooks { return &hooks{engine: e} }
+func newHooks(e *Engine) *hooks { return &hooks{e, hookserver.NewPlaces(hooksMax)} }
 
 func (h *hooks) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/spark/progress", h.progress)
-	return hookserver.Bounded(hooksMax, mux)
+	mux.HandleFunc("POST /v1/spark/progress", func(w http.ResponseWriter, r *http.Request) {
+		h.places.Serve(w, r, listen.Guest{Name: h.engine.runOf(tokenOf(r))}, h.progress)
+	})
+	return mux
+}
+
+func tokenOf(r *http.Request) string {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return token
+}
+
+// runOf returns the job whose run has the token; that of all others is one name.
+func (e *Engine) runOf(token string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for job, x := range e.runs {
+		if subtle.ConstantTimeCompare([]byte(x.token), []byte(token)) == 1 {
+			return job
+		}
+	}
+	return "?"
 }
 
 func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +111,7 @@ func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
 		hookserver.Refuse(w, http.StatusBadRequest, err)
 		return
 	}
-	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	token := tokenOf(r)
 	a, err := h.engine.report(time.Now(), token, rep)
 	if err == nil {
 		listen.Prove(r.Context(), listen.Guest{Name: token}) // of one run

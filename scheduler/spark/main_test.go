@@ -54,6 +54,7 @@ shift
 case $what in
 exit) echo "out"; echo "INFO some noise" >&2; echo 'Exception in thread "main" java.lang.IllegalStateException: no luck' >&2; echo "	at demo.Main" >&2; exit "$1" ;;
 fine) exit 0 ;;
+flood) to=$(readlink /proc/$$/fd/1 /proc/$$/fd/2); echo "$to" >"$1"; head -c 30000000 /dev/zero; head -c 30000000 /dev/zero >&2; echo the result; echo the cause >&2 ;;
 wait) echo ready; while ! [ -e "$1" ]; do sleep 0.05; done ;;
 ignore) trap '' TERM HUP; echo ready; while :; do sleep 0.05; done ;;
 family) setsid sh -c 'trap "" TERM HUP; echo $$ >"$1"; while :; do sleep 0.05; done' member "$1" & while ! [ -s "$1" ]; do sleep 0.05; done; echo ready; wait ;;

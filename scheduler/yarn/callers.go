@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"headroom/internal/listen"
 	"headroom/scheduler/hookserver"
 )
 
@@ -41,7 +42,7 @@ func (h *hooks) ofShares(next http.HandlerFunc) http.HandlerFunc {
 			hookserver.Refuse(w, http.StatusUnauthorized, err)
 			return
 		}
-		next(w, r)
+		h.places.Serve(w, r, listen.Guest{First: true}, next)
 	}
 }
 
@@ -58,6 +59,30 @@ func (h *hooks) ofJob(next http.HandlerFunc) http.HandlerFunc {
 			hookserver.Refuse(w, status(err), err)
 			return
 		}
-		next(w, r)
+		h.places.Serve(w, r, who.Guest(), next)
 	}
+}
+
+// ofApplication answers callers who show a token that may be for the application in the body.
+func (h *hooks) ofApplication(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		who, err := h.engine.guard.Before(r, h.engine.runningOf)
+		if err != nil {
+			hookserver.Refuse(w, http.StatusUnauthorized, err)
+			return
+		}
+		h.places.Serve(w, r, who, next)
+	}
+}
+
+// runningOf returns the running applications of a user.
+func (e *Engine) runningOf(user string) (ids []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, j := range e.book.jobs {
+		if j.app.user == user && !j.over {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }

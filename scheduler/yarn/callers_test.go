@@ -4,11 +4,14 @@
 package yarn
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"headroom/internal/testkit"
@@ -73,6 +76,64 @@ func TestJobSpeaksForItself(t *testing.T) {
 		l.plant.kill(a)
 		l.pass(2 * time.Second)
 		expect("after the job's end", own, http.MethodGet, stop(a), "", http.StatusNotFound)
+	})
+}
+
+// One user's jobs that are slow to send what they have begun keep no other user's out, and not the ResourceManager; who has no token
+// is refused before the body is read.
+func TestSlowBodiesOfOneUser(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(dir, "key"), strings.Repeat("k", 40))
+	inLab(t, func(l *lab) {
+		keys := testkit.Need(hookserver.OpenKeys(filepath.Join(dir, "key")))(t)
+		l.start()
+		l.engine.Require(&hookserver.Guard{Keys: keys})
+		a, b := l.plant.submit("root.q1", 4, 0), l.plant.submit("root.q2", 4, 0)
+		l.plant.with(func() { b.user = "bob" })
+		l.pass(6 * time.Second)
+		ends := time.Now().Add(time.Hour)
+		token := func(user string, x *plantApp) string {
+			return testkit.Need(hookserver.JobToken(testkit.Need(keys.User(user, ends))(t), l.plant.id(x)))(t)
+		}
+		h := newHooks(l.engine).handler()
+		ask := func(token, method, path string, body io.Reader) int {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, body)
+			r.Header.Set("Authorization", "Bearer "+token)
+			h.ServeHTTP(w, r)
+			return w.Code
+		}
+		stuck, release := io.Pipe()
+		var slow sync.WaitGroup
+		foreign := token("ann", &plantApp{number: 99})
+		for i := range 2 * hooksMax {
+			slow.Go(func() {
+				switch i % 3 {
+				case 0:
+					ask(token("ann", a), http.MethodPost, "/v1/spark/progress", stuck)
+				case 1:
+					ask(token("ann", a), http.MethodPost, "/v1/jobs/"+l.plant.job(a)+"/begin", stuck)
+				default:
+					ask(foreign, http.MethodPost, "/v1/spark/progress", stuck)
+				}
+			})
+		}
+		synctest.Wait()
+		for name, got := range map[string]int{
+			"bob":                 ask(token("bob", b), http.MethodGet, "/v1/jobs/"+l.plant.job(b)+"/stop", http.NoBody),
+			"the ResourceManager": ask(keys.Shares(ends), http.MethodGet, "/v1/shares", http.NoBody),
+		} {
+			if got != http.StatusOK {
+				t.Errorf("%s: %d", name, got)
+			}
+		}
+		for _, nothing := range []string{"", "guess", keys.Shares(ends)} {
+			if got := ask(nothing, http.MethodPost, "/v1/spark/progress", stuck); got != http.StatusUnauthorized {
+				t.Errorf("with token %.20q: %d", nothing, got)
+			}
+		}
+		testkit.Check(t, release.Close())
+		slow.Wait()
 	})
 }
 

@@ -19,9 +19,12 @@ const (
 )
 
 // hooks serves the hooks' protocol: docs/hooks.md.
-type hooks struct{ engine *Engine }
+type hooks struct {
+	engine *Engine
+	places *hookserver.Places
+}
 
-func newHooks(e *Engine) *hooks { return &hooks{engine: e} }
+func newHooks(e *Engine) *hooks { return &hooks{e, hookserver.NewPlaces(hooksMax)} }
 
 func (h *hooks) handler() http.Handler {
 	mux := http.NewServeMux()
@@ -31,8 +34,8 @@ func (h *hooks) handler() http.Handler {
 	mux.HandleFunc("POST /v1/jobs/{job}/begin", h.ofJob(h.begin))
 	mux.HandleFunc("POST /v1/jobs/{job}/speculate", h.ofJob(h.speculate))
 	mux.HandleFunc("POST /v1/admit", h.ofShares(hookserver.AdmitHandler(h.engine)))
-	mux.HandleFunc("POST /v1/spark/progress", h.sparkProgress)
-	return hookserver.Bounded(hooksMax, mux)
+	mux.HandleFunc("POST /v1/spark/progress", h.ofApplication(h.sparkProgress))
+	return mux
 }
 
 type queueShare struct {

@@ -2,6 +2,7 @@ package yarn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -56,6 +57,7 @@ type plantNode struct {
 type plantApp struct {
 	number   int
 	queue    string
+	user     string // "" for ann
 	came     time.Time
 	stuck    bool
 	masterIn time.Duration
@@ -349,7 +351,7 @@ func (p *plant) list(w *httptest.ResponseRecorder, r *http.Request) {
 
 func (p *plant) app(a *plantApp) object {
 	o := object{
-		"id": p.id(a), "user": "ann", "name": "words", "queue": a.queue, "state": a.state, "finalStatus": a.final, "diagnostics": a.diagnostics,
+		"id": p.id(a), "user": cmp.Or(a.user, "ann"), "name": "words", "queue": a.queue, "state": a.state, "finalStatus": a.final, "diagnostics": a.diagnostics,
 		"applicationType": "MAPREDUCE", "startedTime": a.came.UnixMilli(), "elapsedTime": time.Since(a.came).Milliseconds(), "runningContainers": 0,
 	}
 	if a.state == "RUNNING" {

@@ -31,7 +31,7 @@ func (c *cluster) renew(who ...string) {
 }
 
 // schedule starts the scheduler and what belongs to it, each with a certificate of its own: a
-// master, a distributor, a worker of the scheduler's and one of the master's.
+// master, a worker of the scheduler's and one of the master's.
 func (c *cluster) schedule() {
 	c.t.Helper()
 	group := "rack/r1"
@@ -42,7 +42,6 @@ func (c *cluster) schedule() {
 	}
 	c.launch("s1", operator, tool("scheduler"), "run", "--config", c.path("s1.yaml"))
 	start("m1", "master", "--name", "m1", "--group", group, "--listen", "127.0.0.1:7420", "--coordinators", strings.Join(c.addresses("7400"), ","))
-	start("d1", "distributor", "--config", c.path("s1.yaml"), "--name", "d1", "--listen", "127.0.0.1:7430")
 	start("w1", "worker", "--node", "w1", "--scheduler", "127.0.0.1:7410", "--slots", "1", "--dir", c.path("w1"))
 	start("w2", "worker", "--node", "w2", "--scheduler", "127.0.0.1:7420", "--slots", "1", "--dir", c.path("w2"))
 }
@@ -82,7 +81,7 @@ func (c *cluster) lasting(name, more string) {
 // ends no lease expires, no leader changes, no stream is refused and no task starts again.
 func TestCertificatesAreRenewed(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	c := newCluster(t, shape{servers: 3, nodes: 2, lease: shortLease, budget: 600})
-	who := []string{"scheduler/s1", "scheduler/m1", "scheduler/d1", "worker/w1", "worker/w2", "observer/watch"}
+	who := []string{"scheduler/s1", "master/m1", "worker/w1", "worker/w2", "observer/watch"}
 	for _, id := range c.servers {
 		who = append(who, "server/"+id)
 	}

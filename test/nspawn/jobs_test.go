@@ -109,6 +109,7 @@ socket: /run/headroom-scheduler/scheduler.sock
 dir: /var/lib/headroom/scheduler
 coordinators: ["127.0.0.1:7400"]
 classes: [high]
+task_users: {unix/root: headroom-task, submitter/ann: ann, submitter/bob: bob}
 spark: {home: /opt/spark, master: "spark://127.0.0.1:7077", plugin: /opt/spark/plugin.jar, driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock]}
 `, 0o644)
 		m.write(t, "root/etc/headroom/worker.env", "WORKER_OPTIONS=--node n01 --scheduler 127.0.0.1:7410 --slots 2 "+
@@ -234,7 +235,11 @@ func (m *machine) id(t *testing.T, user string) int {
 // What a task of the worker's gets at is nothing; its output is kept.
 func testSpyingTask(t *testing.T, m *machine) {
 	// The spy finds what there is: root reads every key and reaches every socket.
-	said := m.do(t, "env", probeEnv+"=spy", probe, "/srv/headroom/in/targets")
+	said := ""
+	m.eventually(t, "headroom-scheduler.service", "the scheduler listens", func() bool {
+		said = m.do(t, "env", probeEnv+"=spy", probe, "/srv/headroom/in/targets")
+		return strings.Contains(said, spied+"tcp 127.0.0.1:7410")
+	})
 	for path := range secrets() {
 		if !strings.Contains(said, spied+"file "+path) {
 			t.Fatalf("the spy does not find %s as root: %s", path, said)
@@ -348,6 +353,13 @@ func testTenants(t *testing.T, m *machine) {
 			t.Errorf("the job of %s writes %q", tenant, out)
 		}
 	}
+	// The scheduler is in both groups. Its search for inputs shows what the submitter may read.
+	m.write(t, "root/srv/headroom/curious.yaml", "name: curious\nclass: high\nslots: 1\nmap: {input: /srv/headroom/*/out/*/map-*, command: [echo, \"{input}\"]}\noutput: /srv/headroom/bob/names\n", 0o644)
+	id := m.submit(t, "/srv/headroom/curious.yaml", as("bob"))
+	m.ended(t, id)
+	if out := m.read(t, "/srv/headroom/bob/names/"+id+"/map-00000"); !strings.HasPrefix(out, "/srv/headroom/bob/out/") {
+		t.Errorf("bob's first input is %q", out)
+	}
 	hand := func(as, tenant, output string, argv ...string) (string, error) {
 		return m.try(append([]string{"setpriv", "--reuid=" + as, "--regid=" + as, "--clear-groups", "env", probeEnv + "=task", probe, tenant, output}, argv...)...)
 	}
@@ -370,8 +382,8 @@ func testTenants(t *testing.T, m *machine) {
 	if out, err := hand("headroom-worker", "bob", "/srv/headroom/ann/bobs", "echo"); err != nil || strings.HasPrefix(out, "exit 0") {
 		t.Errorf("bob writes into ann's folder: %s, %v", out, err)
 	}
-	// Only the worker runs programs as them.
-	for _, as := range []string{"ann", "headroom-task", "headroom-scheduler", "headroom-driver"} {
+	// Only the worker runs programs as them, and the scheduler, which looks at their files.
+	for _, as := range []string{"ann", "headroom-task", "headroom-master", "headroom-coordinator", "headroom-driver"} {
 		if out, err := hand(as, "bob", "/srv/headroom/bob/x", "true"); err == nil {
 			t.Errorf("%s runs a program as bob: %s", as, out)
 		}

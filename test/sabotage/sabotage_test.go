@@ -1,5 +1,5 @@
 // Package sabotage asks whether tests would find a mistake: each sabotage is a plausible one
-// in production code, against a promise that simulations cannot judge (P6, P7, P10, P11), and
+// in production code, against a promise that simulations cannot judge (P6, P7, P10, P11, P12), and
 // names the test that must fail with it and pass without it.
 package sabotage
 
@@ -83,6 +83,27 @@ func sabotages() []sabotage {
 			"second-denial-is-ignored", "P11", "ledger/access.go", `(x.Serial != "" || x.At <= old.At):`, `(BROKEN || x.Serial != "" || x.At <= old.At):`,
 			"ledger", "TestDenials",
 		},
+		// P12: a job hurts nobody else.
+		{
+			"moved-task-not-cancelled", "P12", "scheduler/distributor/loop.go", "			g.owe(l.placed[l.names[s.ID]].task.GetRef())\n", "			if !BROKEN {\n				g.owe(l.placed[l.names[s.ID]].task.GetRef())\n			}\n",
+			"scheduler/distributor", "TestMovedTasksAreCancelled",
+		},
+		{
+			"resent-counts-as-unsent", "P12", "scheduler/distributor/loop.go", "		p.again = true\n", "		p.again = !BROKEN\n",
+			"scheduler/distributor", "TestRefusedAfterItWasSentAgain",
+		},
+		{
+			"younger-master-elected", "P12", "scheduler/distributor/loop.go", "s.state.GetActiveMs() > best.state.GetActiveMs()", "s.state.GetActiveMs() > best.state.GetActiveMs() != BROKEN",
+			"scheduler/distributor", "TestLongerActiveMasterIsElected",
+		},
+		{
+			"claimed-slots-are-believed", "P12", "scheduler/slots/book.go", "	case !s.granted && (", "	case !BROKEN && !s.granted && (",
+			"scheduler/slots", "TestForgedSlots",
+		},
+		{
+			"one-user-fills-the-hooks", "P12", "scheduler/hookserver/hookserver.go", `who.Name != "" && own`, `!BROKEN && who.Name != "" && own`,
+			"scheduler/hookserver", "TestPlacesOfNames",
+		},
 	}
 }
 
@@ -157,7 +178,7 @@ func TestTestsFindSabotage(t *testing.T) {
 			t.Errorf("%s (%s): %s of %s passes all the same", s.name, s.promise, s.test, s.pkg)
 		}
 	}
-	for _, promise := range []string{"P6", "P7", "P10", "P11"} {
+	for _, promise := range []string{"P6", "P7", "P10", "P11", "P12"} {
 		if of[promise] < 3 {
 			t.Errorf("%s has %d sabotages", promise, of[promise])
 		}

@@ -54,7 +54,7 @@ func background(t *testing.T, what string, run func(context.Context) error) (sto
 func peers(t *testing.T, certs testkit.Certificates, role, name string) (rpc.Peers, *secure.Keeper) {
 	t.Helper()
 	k := testkit.Need(secure.Open(certs.Files(role, name)))(t)
-	return rpc.SecurePeers(k, secure.Server, secure.Scheduler), k
+	return rpc.SecurePeers(k, secure.Server, secure.Master), k
 }
 
 // groupOf starts the two masters of a group; each is stopped by its function.
@@ -67,7 +67,7 @@ func groupOf(t *testing.T, certs testkit.Certificates) (addresses []string, stop
 		listeners, addresses = append(listeners, l), append(addresses, l.Addr().String())
 	}
 	for i, name := range []string{"m1", "m2"} {
-		p, k := peers(t, certs, secure.Scheduler, name)
+		p, k := peers(t, certs, secure.Master, name)
 		m := testkit.Need(master.New(master.Config{
 			Name: name, Group: "rack/r1", Peer: addresses[1-i], Peers: p, Guard: access.New(false, "", logger), Logger: logger,
 		}))(t)

@@ -20,12 +20,11 @@ for n in n01 n02 n03 n04 n07 n16; do
 	powerlab node $n --dir . --nodes 6 --no-worker --join 127.0.0.1:7402 --key-file /var/lib/headroom/coordinator/gossip.key --brake-key-file /var/lib/headroom/coordinator/brake.pub >$n.log 2>&1 &
 done
 coordinator tls ca create --name lab
-coordinator tls cert create server/c1 scheduler/m1 scheduler/d1 worker/n03
-mkdir -p /etc/headroom/{coordinator,master,distributor,worker}
+coordinator tls cert create server/c1 master/m1 worker/n03
+mkdir -p /etc/headroom/{coordinator,master,worker}
 mv c1.crt /etc/headroom/coordinator/server.crt
 mv c1.key /etc/headroom/coordinator/server.key
 mv m1.crt m1.key /etc/headroom/master
-mv d1.crt d1.key /etc/headroom/distributor
 mv n03.crt n03.key /etc/headroom/worker
 cp ca.crt /etc/headroom
 cp /var/lib/headroom/coordinator/gossip.key /etc/headroom
@@ -57,7 +56,7 @@ chmod +x job.sh
 // and refused for one of these reasons.
 func refusals() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{
-		"names something that this cluster does not have": regexp.MustCompile(`unknown (job|server|domain|token|sprint|node)|no such (job|alarm|server)|no job|the history (does not|has no)|nobody to hand|generation 12|names no groups|every domain must be named`),
+		"names something that this cluster does not have": regexp.MustCompile(`unknown (job|server|domain|token|sprint|node)|no such (job|alarm|server)|no job|the history (does not|has no)|nobody to hand|generation 12|every domain must be named`),
 		"names a node that is alive":                      regexp.MustCompile(`may be alive`),
 		"needs a node below what it is rated":             regexp.MustCompile(`share of the sprint budget|its (rated )?cap|already equals its rated power|nothing to spend`),
 		"asks another server":                             regexp.MustCompile(`10\.0\.\d+\.\d+`),
@@ -117,7 +116,7 @@ func turn(s step) int {
 // a second. Those that ask for confirmation, as on a terminal, are confirmed.
 func (n *network) try(t *testing.T, s step) (done bool) {
 	t.Helper()
-	stream := regexp.MustCompile(` (run|watch|top|distributor|master|worker)( |$)| --watch| --for (1m|10s|60s)( |$)`)
+	stream := regexp.MustCompile(` (run|watch|top|master|worker)( |$)| --watch| --for (1m|10s|60s)( |$)`)
 	command, most := strings.TrimSpace(s.text), "12"
 	if stream.MatchString(command) {
 		most = "1"

@@ -431,7 +431,11 @@ type Job struct {
 	Admission *Admission `protobuf:"bytes,22,opt,name=admission,proto3,oneof" json:"admission,omitempty"`
 	// How its speed depends on its containers, by earlier runs of jobs of its name; absent while that is not known well
 	// enough.
-	Scaling       *Scaling `protobuf:"bytes,23,opt,name=scaling,proto3,oneof" json:"scaling,omitempty"`
+	Scaling *Scaling `protobuf:"bytes,23,opt,name=scaling,proto3,oneof" json:"scaling,omitempty"`
+	// Its map tasks as accepted; absent for a job of an engine.
+	Inputs *JobInputs `protobuf:"bytes,24,opt,name=inputs,proto3,oneof" json:"inputs,omitempty"`
+	// Its latest run, as committed; absent before the first.
+	Run           *JobRun `protobuf:"bytes,25,opt,name=run,proto3,oneof" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -627,6 +631,328 @@ func (x *Job) GetScaling() *Scaling {
 	return nil
 }
 
+func (x *Job) GetInputs() *JobInputs {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *Job) GetRun() *JobRun {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// JobInputs is what the map tasks of a job are. The list itself is the scheduler's.
+type JobInputs struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tasks uint32                 `protobuf:"varint,1,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// SHA-256 of the list of input files; empty for tasks without files.
+	Digest        []byte `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobInputs) Reset() {
+	*x = JobInputs{}
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobInputs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobInputs) ProtoMessage() {}
+
+func (x *JobInputs) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobInputs.ProtoReflect.Descriptor instead.
+func (*JobInputs) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *JobInputs) GetTasks() uint32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *JobInputs) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+// JobRun is what a scheduler needs to continue a run of a job.
+type JobRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the runs from 1.
+	Number uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// When the run was dispatched, and when the job started, microseconds since the Unix epoch.
+	BeganUs   int64 `protobuf:"varint,2,opt,name=began_us,json=beganUs,proto3" json:"began_us,omitempty"`
+	StartedUs int64 `protobuf:"varint,3,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	// The drop ratio, in force once decided, and the seed that chooses the dropped tasks.
+	Theta   float64 `protobuf:"fixed64,4,opt,name=theta,proto3" json:"theta,omitempty"`
+	Seed    uint64  `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`
+	Decided bool    `protobuf:"varint,6,opt,name=decided,proto3" json:"decided,omitempty"`
+	// The source of the drop ratio, in words.
+	Why           string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	Sprint        bool   `protobuf:"varint,8,opt,name=sprint,proto3" json:"sprint,omitempty"`
+	SprintAfterUs int64  `protobuf:"varint,9,opt,name=sprint_after_us,json=sprintAfterUs,proto3" json:"sprint_after_us,omitempty"`
+	// The class for which the run is killed; empty for none.
+	Stopping string `protobuf:"bytes,10,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// The run was killed, and the job waits again.
+	Over bool `protobuf:"varint,11,opt,name=over,proto3" json:"over,omitempty"`
+	// A bit for each map task, set if this run has given it up; the lowest bit of the first byte is task 0. Empty for none.
+	Dropped       []byte `protobuf:"bytes,12,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobRun) Reset() {
+	*x = JobRun{}
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobRun) ProtoMessage() {}
+
+func (x *JobRun) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobRun.ProtoReflect.Descriptor instead.
+func (*JobRun) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *JobRun) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *JobRun) GetBeganUs() int64 {
+	if x != nil {
+		return x.BeganUs
+	}
+	return 0
+}
+
+func (x *JobRun) GetStartedUs() int64 {
+	if x != nil {
+		return x.StartedUs
+	}
+	return 0
+}
+
+func (x *JobRun) GetTheta() float64 {
+	if x != nil {
+		return x.Theta
+	}
+	return 0
+}
+
+func (x *JobRun) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *JobRun) GetDecided() bool {
+	if x != nil {
+		return x.Decided
+	}
+	return false
+}
+
+func (x *JobRun) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *JobRun) GetSprint() bool {
+	if x != nil {
+		return x.Sprint
+	}
+	return false
+}
+
+func (x *JobRun) GetSprintAfterUs() int64 {
+	if x != nil {
+		return x.SprintAfterUs
+	}
+	return 0
+}
+
+func (x *JobRun) GetStopping() string {
+	if x != nil {
+		return x.Stopping
+	}
+	return ""
+}
+
+func (x *JobRun) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
+func (x *JobRun) GetDropped() []byte {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+type RecordRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Without its dropped tasks.
+	Run *JobRun `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// Further map tasks that it gives up; at most 4096 ranges.
+	Drop          []*TaskRange `protobuf:"bytes,3,rep,name=drop,proto3" json:"drop,omitempty"`
+	Change        *Change      `protobuf:"bytes,4,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordRunRequest) Reset() {
+	*x = RecordRunRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordRunRequest) ProtoMessage() {}
+
+func (x *RecordRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordRunRequest.ProtoReflect.Descriptor instead.
+func (*RecordRunRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RecordRunRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RecordRunRequest) GetRun() *JobRun {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *RecordRunRequest) GetDrop() []*TaskRange {
+	if x != nil {
+		return x.Drop
+	}
+	return nil
+}
+
+func (x *RecordRunRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type RecordRunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordRunResponse) Reset() {
+	*x = RecordRunResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordRunResponse) ProtoMessage() {}
+
+func (x *RecordRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordRunResponse.ProtoReflect.Descriptor instead.
+func (*RecordRunResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RecordRunResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // Scaling is a job's speed-up over its containers for map tasks, linear between the points. More containers than at the
 // highest point slow the job down; if the last point is the highest, no such limit is known.
 type Scaling struct {
@@ -647,7 +973,7 @@ type Scaling struct {
 
 func (x *Scaling) Reset() {
 	*x = Scaling{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +985,7 @@ func (x *Scaling) String() string {
 func (*Scaling) ProtoMessage() {}
 
 func (x *Scaling) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +998,7 @@ func (x *Scaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
 func (*Scaling) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Scaling) GetPoints() []*ScalingPoint {
@@ -721,7 +1047,7 @@ type ScalingPoint struct {
 
 func (x *ScalingPoint) Reset() {
 	*x = ScalingPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +1059,7 @@ func (x *ScalingPoint) String() string {
 func (*ScalingPoint) ProtoMessage() {}
 
 func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +1072,7 @@ func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScalingPoint.ProtoReflect.Descriptor instead.
 func (*ScalingPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ScalingPoint) GetContainers() uint32 {
@@ -792,7 +1118,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +1130,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +1143,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Admission) GetDecision() string {
@@ -914,7 +1240,7 @@ type Deflation struct {
 
 func (x *Deflation) Reset() {
 	*x = Deflation{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1252,7 @@ func (x *Deflation) String() string {
 func (*Deflation) ProtoMessage() {}
 
 func (x *Deflation) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1265,7 @@ func (x *Deflation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deflation.ProtoReflect.Descriptor instead.
 func (*Deflation) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Deflation) GetTheta() float64 {
@@ -988,7 +1314,7 @@ type JobEnergy struct {
 
 func (x *JobEnergy) Reset() {
 	*x = JobEnergy{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1326,7 @@ func (x *JobEnergy) String() string {
 func (*JobEnergy) ProtoMessage() {}
 
 func (x *JobEnergy) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1339,7 @@ func (x *JobEnergy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnergy.ProtoReflect.Descriptor instead.
 func (*JobEnergy) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobEnergy) GetUj() int64 {
@@ -1064,7 +1390,7 @@ type DeflateJobRequest struct {
 
 func (x *DeflateJobRequest) Reset() {
 	*x = DeflateJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1402,7 @@ func (x *DeflateJobRequest) String() string {
 func (*DeflateJobRequest) ProtoMessage() {}
 
 func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1415,7 @@ func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobRequest.ProtoReflect.Descriptor instead.
 func (*DeflateJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeflateJobRequest) GetId() string {
@@ -1138,7 +1464,7 @@ type DeflateJobResponse struct {
 
 func (x *DeflateJobResponse) Reset() {
 	*x = DeflateJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1476,7 @@ func (x *DeflateJobResponse) String() string {
 func (*DeflateJobResponse) ProtoMessage() {}
 
 func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1489,7 @@ func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobResponse.ProtoReflect.Descriptor instead.
 func (*DeflateJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeflateJobResponse) GetDeflation() *Deflation {
@@ -1189,7 +1515,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1527,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1540,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainJobRequest) GetId() string {
@@ -1236,7 +1562,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1574,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1587,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExplainJobResponse) GetMeta() *Meta {
@@ -1311,7 +1637,7 @@ type JobMove struct {
 
 func (x *JobMove) Reset() {
 	*x = JobMove{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1649,7 @@ func (x *JobMove) String() string {
 func (*JobMove) ProtoMessage() {}
 
 func (x *JobMove) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1662,7 @@ func (x *JobMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMove.ProtoReflect.Descriptor instead.
 func (*JobMove) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobMove) GetKind() MoveKind {
@@ -1422,7 +1748,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1760,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1773,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Candidate) GetKind() MoveKind {
@@ -1514,7 +1840,7 @@ type EstimateError struct {
 
 func (x *EstimateError) Reset() {
 	*x = EstimateError{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1852,7 @@ func (x *EstimateError) String() string {
 func (*EstimateError) ProtoMessage() {}
 
 func (x *EstimateError) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1865,7 @@ func (x *EstimateError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateError.ProtoReflect.Descriptor instead.
 func (*EstimateError) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EstimateError) GetPolicy() string {
@@ -1580,7 +1906,7 @@ type EarlyStop struct {
 
 func (x *EarlyStop) Reset() {
 	*x = EarlyStop{}
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1918,7 @@ func (x *EarlyStop) String() string {
 func (*EarlyStop) ProtoMessage() {}
 
 func (x *EarlyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1931,7 @@ func (x *EarlyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
 func (*EarlyStop) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EarlyStop) GetTasks() uint32 {
@@ -1647,7 +1973,7 @@ type TaskRange struct {
 
 func (x *TaskRange) Reset() {
 	*x = TaskRange{}
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1985,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1998,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskRange) GetFirst() uint32 {
@@ -1721,7 +2047,7 @@ type JobOutlook struct {
 
 func (x *JobOutlook) Reset() {
 	*x = JobOutlook{}
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +2059,7 @@ func (x *JobOutlook) String() string {
 func (*JobOutlook) ProtoMessage() {}
 
 func (x *JobOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +2072,7 @@ func (x *JobOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
 func (*JobOutlook) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobOutlook) GetFinishS() float64 {
@@ -1893,14 +2219,17 @@ type JobProgress struct {
 	// How much earlier it would end with the wanted copies, seconds; absent while unknown.
 	CopiesSaveS *float64 `protobuf:"fixed64,27,opt,name=copies_save_s,json=copiesSaveS,proto3,oneof" json:"copies_save_s,omitempty"`
 	// Wasted slot seconds: losing copies, failed or killed attempts.
-	WastedS       float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	WastedS float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	// CPU seconds of its tasks, as far as its scheduler was told: in total, and on the nodes where it runs.
+	CpuS          float64            `protobuf:"fixed64,40,opt,name=cpu_s,json=cpuS,proto3" json:"cpu_s,omitempty"`
+	CpuOn         map[string]float64 `protobuf:"bytes,41,rep,name=cpu_on,json=cpuOn,proto3" json:"cpu_on,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2241,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2254,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobProgress) GetId() string {
@@ -2124,6 +2453,20 @@ func (x *JobProgress) GetWastedS() float64 {
 	return 0
 }
 
+func (x *JobProgress) GetCpuS() float64 {
+	if x != nil {
+		return x.CpuS
+	}
+	return 0
+}
+
+func (x *JobProgress) GetCpuOn() map[string]float64 {
+	if x != nil {
+		return x.CpuOn
+	}
+	return nil
+}
+
 type DropTasksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2137,7 +2480,7 @@ type DropTasksRequest struct {
 
 func (x *DropTasksRequest) Reset() {
 	*x = DropTasksRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2492,7 @@ func (x *DropTasksRequest) String() string {
 func (*DropTasksRequest) ProtoMessage() {}
 
 func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2505,7 @@ func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
 func (*DropTasksRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DropTasksRequest) GetId() string {
@@ -2204,7 +2547,7 @@ type DropTasksResponse struct {
 
 func (x *DropTasksResponse) Reset() {
 	*x = DropTasksResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2559,7 @@ func (x *DropTasksResponse) String() string {
 func (*DropTasksResponse) ProtoMessage() {}
 
 func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2572,7 @@ func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
 func (*DropTasksResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DropTasksResponse) GetDropped() []*TaskRange {
@@ -2256,7 +2599,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2611,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2624,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -2307,7 +2650,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2662,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2675,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -2357,7 +2700,7 @@ type FinishJobRequest struct {
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2712,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2725,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -2443,7 +2786,7 @@ type FinishJobResponse struct {
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2798,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2811,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -2491,7 +2834,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2846,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2859,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -2553,7 +2896,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +2908,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +2921,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -2617,7 +2960,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2972,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2985,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -2714,7 +3057,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +3069,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +3082,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -2779,7 +3122,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +3134,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +3147,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -2854,7 +3197,7 @@ type ClassPoint struct {
 
 func (x *ClassPoint) Reset() {
 	*x = ClassPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +3209,7 @@ func (x *ClassPoint) String() string {
 func (*ClassPoint) ProtoMessage() {}
 
 func (x *ClassPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +3222,7 @@ func (x *ClassPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassPoint.ProtoReflect.Descriptor instead.
 func (*ClassPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ClassPoint) GetName() string {
@@ -2934,7 +3277,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3289,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3302,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EngineReport) GetEngine() string {
@@ -3003,7 +3346,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3358,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3028,7 +3371,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -3066,7 +3409,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3078,7 +3421,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3091,7 +3434,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -3157,7 +3500,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3512,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3525,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -3308,7 +3651,7 @@ type SprintDirective struct {
 
 func (x *SprintDirective) Reset() {
 	*x = SprintDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3663,7 @@ func (x *SprintDirective) String() string {
 func (*SprintDirective) ProtoMessage() {}
 
 func (x *SprintDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3676,7 @@ func (x *SprintDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintDirective.ProtoReflect.Descriptor instead.
 func (*SprintDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SprintDirective) GetId() string {
@@ -3385,7 +3728,7 @@ type DeflateDirective struct {
 
 func (x *DeflateDirective) Reset() {
 	*x = DeflateDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3740,7 @@ func (x *DeflateDirective) String() string {
 func (*DeflateDirective) ProtoMessage() {}
 
 func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3753,7 @@ func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateDirective.ProtoReflect.Descriptor instead.
 func (*DeflateDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeflateDirective) GetId() string {
@@ -3449,7 +3792,7 @@ type ShareDirective struct {
 
 func (x *ShareDirective) Reset() {
 	*x = ShareDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3804,7 @@ func (x *ShareDirective) String() string {
 func (*ShareDirective) ProtoMessage() {}
 
 func (x *ShareDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3817,7 @@ func (x *ShareDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
 func (*ShareDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ShareDirective) GetEngine() string {
@@ -3505,7 +3848,7 @@ type JobShare struct {
 
 func (x *JobShare) Reset() {
 	*x = JobShare{}
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3860,7 @@ func (x *JobShare) String() string {
 func (*JobShare) ProtoMessage() {}
 
 func (x *JobShare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3873,7 @@ func (x *JobShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
 func (*JobShare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *JobShare) GetId() string {
@@ -3566,7 +3909,7 @@ type StopDirective struct {
 
 func (x *StopDirective) Reset() {
 	*x = StopDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[39]
+	mi := &file_headroom_v1_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3578,7 +3921,7 @@ func (x *StopDirective) String() string {
 func (*StopDirective) ProtoMessage() {}
 
 func (x *StopDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[39]
+	mi := &file_headroom_v1_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3591,7 +3934,7 @@ func (x *StopDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
 func (*StopDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{39}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StopDirective) GetId() string {
@@ -3631,7 +3974,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[40]
+	mi := &file_headroom_v1_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3986,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[40]
+	mi := &file_headroom_v1_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3999,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{40}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -3705,7 +4048,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x19\n" +
 	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\x12\x10\n" +
-	"\x03key\x18\x06 \x01(\fR\x03key\"\xe9\a\n" +
+	"\x03key\x18\x06 \x01(\fR\x03key\"\xdd\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3732,7 +4075,10 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x06energy\x18\x14 \x01(\v2\x16.headroom.v1.JobEnergyH\x06R\x06energy\x88\x01\x01\x12\x1c\n" +
 	"\tsubmitter\x18\x15 \x01(\tR\tsubmitter\x129\n" +
 	"\tadmission\x18\x16 \x01(\v2\x16.headroom.v1.AdmissionH\aR\tadmission\x88\x01\x01\x123\n" +
-	"\ascaling\x18\x17 \x01(\v2\x14.headroom.v1.ScalingH\bR\ascaling\x88\x01\x01B\v\n" +
+	"\ascaling\x18\x17 \x01(\v2\x14.headroom.v1.ScalingH\bR\ascaling\x88\x01\x01\x123\n" +
+	"\x06inputs\x18\x18 \x01(\v2\x16.headroom.v1.JobInputsH\tR\x06inputs\x88\x01\x01\x12*\n" +
+	"\x03run\x18\x19 \x01(\v2\x13.headroom.v1.JobRunH\n" +
+	"R\x03run\x88\x01\x01B\v\n" +
 	"\t_progressB\r\n" +
 	"\v_uncapped_sB\a\n" +
 	"\x05_stopB\n" +
@@ -3745,7 +4091,34 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"_admissionB\n" +
 	"\n" +
-	"\b_scaling\"\x98\x01\n" +
+	"\b_scalingB\t\n" +
+	"\a_inputsB\x06\n" +
+	"\x04_run\"9\n" +
+	"\tJobInputs\x12\x14\n" +
+	"\x05tasks\x18\x01 \x01(\rR\x05tasks\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\fR\x06digest\"\xba\x02\n" +
+	"\x06JobRun\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x19\n" +
+	"\bbegan_us\x18\x02 \x01(\x03R\abeganUs\x12\x1d\n" +
+	"\n" +
+	"started_us\x18\x03 \x01(\x03R\tstartedUs\x12\x14\n" +
+	"\x05theta\x18\x04 \x01(\x01R\x05theta\x12\x12\n" +
+	"\x04seed\x18\x05 \x01(\x04R\x04seed\x12\x18\n" +
+	"\adecided\x18\x06 \x01(\bR\adecided\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\x12\x16\n" +
+	"\x06sprint\x18\b \x01(\bR\x06sprint\x12&\n" +
+	"\x0fsprint_after_us\x18\t \x01(\x03R\rsprintAfterUs\x12\x1a\n" +
+	"\bstopping\x18\n" +
+	" \x01(\tR\bstopping\x12\x12\n" +
+	"\x04over\x18\v \x01(\bR\x04over\x12\x18\n" +
+	"\adropped\x18\f \x01(\fR\adropped\"\xa2\x01\n" +
+	"\x10RecordRunRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
+	"\x03run\x18\x02 \x01(\v2\x13.headroom.v1.JobRunR\x03run\x12*\n" +
+	"\x04drop\x18\x03 \x03(\v2\x16.headroom.v1.TaskRangeR\x04drop\x12+\n" +
+	"\x06change\x18\x04 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"/\n" +
+	"\x11RecordRunResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\"\x98\x01\n" +
 	"\aScaling\x121\n" +
 	"\x06points\x18\x01 \x03(\v2\x19.headroom.v1.ScalingPointR\x06points\x12\x12\n" +
 	"\x04runs\x18\x02 \x01(\rR\x04runs\x12\x12\n" +
@@ -3876,7 +4249,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\v_containersB\x11\n" +
 	"\x0f_uncapped_low_sB\x12\n" +
 	"\x10_uncapped_high_sB\a\n" +
-	"\x05_move\"\x91\b\n" +
+	"\x05_move\"\x9c\t\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -3911,10 +4284,16 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x06copies\x18\x19 \x01(\rR\x06copies\x12#\n" +
 	"\rcopies_wanted\x18\x1a \x01(\rR\fcopiesWanted\x12'\n" +
 	"\rcopies_save_s\x18\x1b \x01(\x01H\aR\vcopiesSaveS\x88\x01\x01\x12\x19\n" +
-	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x1a<\n" +
+	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x12\x13\n" +
+	"\x05cpu_s\x18( \x01(\x01R\x04cpuS\x12:\n" +
+	"\x06cpu_on\x18) \x03(\v2#.headroom.v1.JobProgress.CpuOnEntryR\x05cpuOn\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01B\r\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"CpuOnEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\r\n" +
 	"\v_rate_per_sB\f\n" +
 	"\n" +
 	"_runtime_sB\a\n" +
@@ -4056,7 +4435,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x11JOB_PHASE_WAITING\x10\x01\x12\x11\n" +
 	"\rJOB_PHASE_MAP\x10\x02\x12\x15\n" +
 	"\x11JOB_PHASE_SHUFFLE\x10\x03\x12\x14\n" +
-	"\x10JOB_PHASE_REDUCE\x10\x042\xfa\x04\n" +
+	"\x10JOB_PHASE_REDUCE\x10\x042\xc6\x05\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tCommitJob\x12\x1d.headroom.v1.CommitJobRequest\x1a\x1e.headroom.v1.CommitJobResponse\x12J\n" +
@@ -4064,7 +4443,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\bListJobs\x12\x1c.headroom.v1.ListJobsRequest\x1a\x1d.headroom.v1.ListJobsResponse\x12J\n" +
 	"\tDropTasks\x12\x1d.headroom.v1.DropTasksRequest\x1a\x1e.headroom.v1.DropTasksResponse\x12M\n" +
 	"\n" +
-	"DeflateJob\x12\x1e.headroom.v1.DeflateJobRequest\x1a\x1f.headroom.v1.DeflateJobResponse\x12M\n" +
+	"DeflateJob\x12\x1e.headroom.v1.DeflateJobRequest\x1a\x1f.headroom.v1.DeflateJobResponse\x12J\n" +
+	"\tRecordRun\x12\x1d.headroom.v1.RecordRunRequest\x1a\x1e.headroom.v1.RecordRunResponse\x12M\n" +
 	"\n" +
 	"ExplainJob\x12\x1e.headroom.v1.ExplainJobRequest\x1a\x1f.headroom.v1.ExplainJobResponse\x12I\n" +
 	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01\x12V\n" +
@@ -4083,7 +4463,7 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),                 // 0: headroom.v1.JobState
 	(MoveKind)(0),                 // 1: headroom.v1.MoveKind
@@ -4091,120 +4471,133 @@ var file_headroom_v1_job_proto_goTypes = []any{
 	(*HoldSchedulerRequest)(nil),  // 3: headroom.v1.HoldSchedulerRequest
 	(*HoldSchedulerResponse)(nil), // 4: headroom.v1.HoldSchedulerResponse
 	(*Job)(nil),                   // 5: headroom.v1.Job
-	(*Scaling)(nil),               // 6: headroom.v1.Scaling
-	(*ScalingPoint)(nil),          // 7: headroom.v1.ScalingPoint
-	(*Admission)(nil),             // 8: headroom.v1.Admission
-	(*Deflation)(nil),             // 9: headroom.v1.Deflation
-	(*JobEnergy)(nil),             // 10: headroom.v1.JobEnergy
-	(*DeflateJobRequest)(nil),     // 11: headroom.v1.DeflateJobRequest
-	(*DeflateJobResponse)(nil),    // 12: headroom.v1.DeflateJobResponse
-	(*ExplainJobRequest)(nil),     // 13: headroom.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),    // 14: headroom.v1.ExplainJobResponse
-	(*JobMove)(nil),               // 15: headroom.v1.JobMove
-	(*Candidate)(nil),             // 16: headroom.v1.Candidate
-	(*EstimateError)(nil),         // 17: headroom.v1.EstimateError
-	(*EarlyStop)(nil),             // 18: headroom.v1.EarlyStop
-	(*TaskRange)(nil),             // 19: headroom.v1.TaskRange
-	(*JobOutlook)(nil),            // 20: headroom.v1.JobOutlook
-	(*JobProgress)(nil),           // 21: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),      // 22: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil),     // 23: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),      // 24: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil),     // 25: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),      // 26: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil),     // 27: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),       // 28: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 29: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),      // 30: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),        // 31: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),        // 32: headroom.v1.ProgressReport
-	(*ClassPoint)(nil),            // 33: headroom.v1.ClassPoint
-	(*EngineReport)(nil),          // 34: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),          // 35: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),       // 36: headroom.v1.DirectorMessage
-	(*Directive)(nil),             // 37: headroom.v1.Directive
-	(*SprintDirective)(nil),       // 38: headroom.v1.SprintDirective
-	(*DeflateDirective)(nil),      // 39: headroom.v1.DeflateDirective
-	(*ShareDirective)(nil),        // 40: headroom.v1.ShareDirective
-	(*JobShare)(nil),              // 41: headroom.v1.JobShare
-	(*StopDirective)(nil),         // 42: headroom.v1.StopDirective
-	(*CapDirective)(nil),          // 43: headroom.v1.CapDirective
-	nil,                           // 44: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),                // 45: headroom.v1.Change
-	(*Meta)(nil),                  // 46: headroom.v1.Meta
-	(*Epoch)(nil),                 // 47: headroom.v1.Epoch
-	(*Leader)(nil),                // 48: headroom.v1.Leader
+	(*JobInputs)(nil),             // 6: headroom.v1.JobInputs
+	(*JobRun)(nil),                // 7: headroom.v1.JobRun
+	(*RecordRunRequest)(nil),      // 8: headroom.v1.RecordRunRequest
+	(*RecordRunResponse)(nil),     // 9: headroom.v1.RecordRunResponse
+	(*Scaling)(nil),               // 10: headroom.v1.Scaling
+	(*ScalingPoint)(nil),          // 11: headroom.v1.ScalingPoint
+	(*Admission)(nil),             // 12: headroom.v1.Admission
+	(*Deflation)(nil),             // 13: headroom.v1.Deflation
+	(*JobEnergy)(nil),             // 14: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),     // 15: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil),    // 16: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),     // 17: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),    // 18: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),               // 19: headroom.v1.JobMove
+	(*Candidate)(nil),             // 20: headroom.v1.Candidate
+	(*EstimateError)(nil),         // 21: headroom.v1.EstimateError
+	(*EarlyStop)(nil),             // 22: headroom.v1.EarlyStop
+	(*TaskRange)(nil),             // 23: headroom.v1.TaskRange
+	(*JobOutlook)(nil),            // 24: headroom.v1.JobOutlook
+	(*JobProgress)(nil),           // 25: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),      // 26: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),     // 27: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),      // 28: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),     // 29: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),      // 30: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),     // 31: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),       // 32: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 33: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),      // 34: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),        // 35: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),        // 36: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),            // 37: headroom.v1.ClassPoint
+	(*EngineReport)(nil),          // 38: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),          // 39: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),       // 40: headroom.v1.DirectorMessage
+	(*Directive)(nil),             // 41: headroom.v1.Directive
+	(*SprintDirective)(nil),       // 42: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),      // 43: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),        // 44: headroom.v1.ShareDirective
+	(*JobShare)(nil),              // 45: headroom.v1.JobShare
+	(*StopDirective)(nil),         // 46: headroom.v1.StopDirective
+	(*CapDirective)(nil),          // 47: headroom.v1.CapDirective
+	nil,                           // 48: headroom.v1.JobProgress.RunningOnEntry
+	nil,                           // 49: headroom.v1.JobProgress.CpuOnEntry
+	(*Change)(nil),                // 50: headroom.v1.Change
+	(*Meta)(nil),                  // 51: headroom.v1.Meta
+	(*Epoch)(nil),                 // 52: headroom.v1.Epoch
+	(*Leader)(nil),                // 53: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	21, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	18, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	19, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	20, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	17, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	9,  // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
-	10, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
-	8,  // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
-	6,  // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
-	7,  // 10: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	45, // 11: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
-	9,  // 12: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	46, // 13: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
-	5,  // 14: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
-	15, // 15: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
-	1,  // 16: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
-	16, // 17: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
-	1,  // 18: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
-	15, // 19: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
-	0,  // 20: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	44, // 21: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
-	2,  // 22: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	19, // 23: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	45, // 24: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	19, // 25: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	5,  // 26: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	45, // 27: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 28: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	45, // 29: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	46, // 30: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	5,  // 31: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	31, // 32: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	32, // 33: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	35, // 34: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	21, // 35: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	34, // 36: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	33, // 37: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	47, // 38: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	48, // 39: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	37, // 40: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	47, // 41: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	43, // 42: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	40, // 43: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	42, // 44: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	38, // 45: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	39, // 46: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	41, // 47: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	24, // 48: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	26, // 49: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	28, // 50: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	22, // 51: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	11, // 52: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	13, // 53: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	30, // 54: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	3,  // 55: headroom.v1.JobService.HoldScheduler:input_type -> headroom.v1.HoldSchedulerRequest
-	25, // 56: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	27, // 57: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	29, // 58: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	23, // 59: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	12, // 60: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	14, // 61: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	36, // 62: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	4,  // 63: headroom.v1.JobService.HoldScheduler:output_type -> headroom.v1.HoldSchedulerResponse
-	56, // [56:64] is the sub-list for method output_type
-	48, // [48:56] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	25, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	22, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	23, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	24, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	21, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	13, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	14, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	12, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
+	10, // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
+	6,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
+	7,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
+	7,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
+	23, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
+	50, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
+	11, // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
+	50, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	13, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	51, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	19, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	1,  // 21: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
+	20, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
+	1,  // 23: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
+	19, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	0,  // 25: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
+	48, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	2,  // 27: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
+	49, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
+	23, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	50, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	23, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	5,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	50, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 34: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	50, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	51, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	35, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	36, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	39, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	25, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	38, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	37, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	52, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	53, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	41, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	52, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	47, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	44, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	46, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	42, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	43, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	45, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	28, // 54: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	30, // 55: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	32, // 56: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	26, // 57: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	15, // 58: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	8,  // 59: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
+	17, // 60: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	34, // 61: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	3,  // 62: headroom.v1.JobService.HoldScheduler:input_type -> headroom.v1.HoldSchedulerRequest
+	29, // 63: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	31, // 64: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	33, // 65: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	27, // 66: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	16, // 67: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	9,  // 68: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
+	18, // 69: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	40, // 70: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	4,  // 71: headroom.v1.JobService.HoldScheduler:output_type -> headroom.v1.HoldSchedulerResponse
+	63, // [63:72] is the sub-list for method output_type
+	54, // [54:63] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -4215,36 +4608,36 @@ func file_headroom_v1_job_proto_init() {
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_job_proto_msgTypes[2].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[5].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[9].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
 	file_headroom_v1_job_proto_msgTypes[17].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[18].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[27].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[21].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[22].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[31].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[30].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[33].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[34].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[37].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[34].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[38].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
 		(*Directive_Share)(nil),
 		(*Directive_Stop)(nil),
 		(*Directive_Sprint)(nil),
 		(*Directive_Deflate)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[38].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   42,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1158,9 +1158,11 @@ type Worker struct {
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Slots uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
 	// Slots that the cap of the node leaves usable.
-	Usable        uint32 `protobuf:"varint,3,opt,name=usable,proto3" json:"usable,omitempty"`
-	Running       uint32 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
-	Connected     bool   `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
+	Usable    uint32 `protobuf:"varint,3,opt,name=usable,proto3" json:"usable,omitempty"`
+	Running   uint32 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
+	Connected bool   `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
+	// What it can do with its tasks; absent while unknown.
+	Controls      *TaskControls `protobuf:"bytes,40,opt,name=controls,proto3" json:"controls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1230,6 +1232,91 @@ func (x *Worker) GetConnected() bool {
 	return false
 }
 
+func (x *Worker) GetControls() *TaskControls {
+	if x != nil {
+		return x.Controls
+	}
+	return nil
+}
+
+// TaskControls are what a worker can do with all processes of a task, in whatever session they are.
+type TaskControls struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Kill    bool                   `protobuf:"varint,1,opt,name=kill,proto3" json:"kill,omitempty"`
+	Freeze  bool                   `protobuf:"varint,2,opt,name=freeze,proto3" json:"freeze,omitempty"`
+	CpuTime bool                   `protobuf:"varint,3,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	Memory  bool                   `protobuf:"varint,4,opt,name=memory,proto3" json:"memory,omitempty"`
+	// Why tasks have no cgroup, in words; empty if they have one.
+	Trouble       string `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskControls) Reset() {
+	*x = TaskControls{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskControls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskControls) ProtoMessage() {}
+
+func (x *TaskControls) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskControls.ProtoReflect.Descriptor instead.
+func (*TaskControls) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *TaskControls) GetKill() bool {
+	if x != nil {
+		return x.Kill
+	}
+	return false
+}
+
+func (x *TaskControls) GetFreeze() bool {
+	if x != nil {
+		return x.Freeze
+	}
+	return false
+}
+
+func (x *TaskControls) GetCpuTime() bool {
+	if x != nil {
+		return x.CpuTime
+	}
+	return false
+}
+
+func (x *TaskControls) GetMemory() bool {
+	if x != nil {
+		return x.Memory
+	}
+	return false
+}
+
+func (x *TaskControls) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 // WorkerMessage is what a worker sends.
 type WorkerMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1246,7 +1333,7 @@ type WorkerMessage struct {
 
 func (x *WorkerMessage) Reset() {
 	*x = WorkerMessage{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1345,7 @@ func (x *WorkerMessage) String() string {
 func (*WorkerMessage) ProtoMessage() {}
 
 func (x *WorkerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1358,7 @@ func (x *WorkerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerMessage.ProtoReflect.Descriptor instead.
 func (*WorkerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WorkerMessage) GetMessage() isWorkerMessage_Message {
@@ -1356,7 +1443,7 @@ type TaskResults struct {
 
 func (x *TaskResults) Reset() {
 	*x = TaskResults{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1455,7 @@ func (x *TaskResults) String() string {
 func (*TaskResults) ProtoMessage() {}
 
 func (x *TaskResults) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1468,7 @@ func (x *TaskResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResults.ProtoReflect.Descriptor instead.
 func (*TaskResults) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskResults) GetResults() []*TaskResult {
@@ -1397,15 +1484,18 @@ type WorkerHello struct {
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Slots uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
 	// Tasks still running from before the stream broke.
-	Running       []*TaskRef `protobuf:"bytes,3,rep,name=running,proto3" json:"running,omitempty"`
-	Version       string     `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	Running []*TaskRef `protobuf:"bytes,3,rep,name=running,proto3" json:"running,omitempty"`
+	Version string     `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// The key with which masters prove grants of this worker's slots. It is the same for all masters of the group, and
+	// stays over restarts of the worker.
+	GrantKey      []byte `protobuf:"bytes,20,opt,name=grant_key,json=grantKey,proto3" json:"grant_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkerHello) Reset() {
 	*x = WorkerHello{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1507,7 @@ func (x *WorkerHello) String() string {
 func (*WorkerHello) ProtoMessage() {}
 
 func (x *WorkerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1520,7 @@ func (x *WorkerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerHello.ProtoReflect.Descriptor instead.
 func (*WorkerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WorkerHello) GetNode() string {
@@ -1461,16 +1551,27 @@ func (x *WorkerHello) GetVersion() string {
 	return ""
 }
 
+func (x *WorkerHello) GetGrantKey() []byte {
+	if x != nil {
+		return x.GrantKey
+	}
+	return nil
+}
+
 // WorkerAlive is sent every second so that a dead worker is noticed.
 type WorkerAlive struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absent while unknown.
+	Controls *TaskControls `protobuf:"bytes,40,opt,name=controls,proto3" json:"controls,omitempty"`
+	// What running tasks have used so far, as far as it is known.
+	Running       []*TaskUse `protobuf:"bytes,41,rep,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkerAlive) Reset() {
 	*x = WorkerAlive{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1583,7 @@ func (x *WorkerAlive) String() string {
 func (*WorkerAlive) ProtoMessage() {}
 
 func (x *WorkerAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1596,91 @@ func (x *WorkerAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerAlive.ProtoReflect.Descriptor instead.
 func (*WorkerAlive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *WorkerAlive) GetControls() *TaskControls {
+	if x != nil {
+		return x.Controls
+	}
+	return nil
+}
+
+func (x *WorkerAlive) GetRunning() []*TaskUse {
+	if x != nil {
+		return x.Running
+	}
+	return nil
+}
+
+// TaskUse is what a running attempt has used.
+type TaskUse struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Ref        *TaskRef               `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	CpuSeconds float64                `protobuf:"fixed64,2,opt,name=cpu_seconds,json=cpuSeconds,proto3" json:"cpu_seconds,omitempty"`
+	// What its processes hold now.
+	MemoryBytes   uint64 `protobuf:"varint,3,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Frozen        bool   `protobuf:"varint,4,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskUse) Reset() {
+	*x = TaskUse{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskUse) ProtoMessage() {}
+
+func (x *TaskUse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskUse.ProtoReflect.Descriptor instead.
+func (*TaskUse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *TaskUse) GetRef() *TaskRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *TaskUse) GetCpuSeconds() float64 {
+	if x != nil {
+		return x.CpuSeconds
+	}
+	return 0
+}
+
+func (x *TaskUse) GetMemoryBytes() uint64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *TaskUse) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
 }
 
 // TaskRef identifies one attempt of one task.
@@ -1514,7 +1699,7 @@ type TaskRef struct {
 
 func (x *TaskRef) Reset() {
 	*x = TaskRef{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1711,7 @@ func (x *TaskRef) String() string {
 func (*TaskRef) ProtoMessage() {}
 
 func (x *TaskRef) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1724,7 @@ func (x *TaskRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRef.ProtoReflect.Descriptor instead.
 func (*TaskRef) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskRef) GetJob() string {
@@ -1591,14 +1776,17 @@ type Task struct {
 	// Working folder.
 	Dir string `protobuf:"bytes,5,opt,name=dir,proto3" json:"dir,omitempty"`
 	// The job's submitter, "submitter/alice"; empty if not authenticated.
-	Submitter     string `protobuf:"bytes,6,opt,name=submitter,proto3" json:"submitter,omitempty"`
+	Submitter string `protobuf:"bytes,6,opt,name=submitter,proto3" json:"submitter,omitempty"`
+	// Between worker and runner: the worker accepts a TaskResult with state while the task runs, and sends a TaskOrder for
+	// each further one.
+	Controlled    bool `protobuf:"varint,40,opt,name=controlled,proto3" json:"controlled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[20]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1798,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[20]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1811,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Task) GetRef() *TaskRef {
@@ -1668,6 +1856,121 @@ func (x *Task) GetSubmitter() string {
 	return ""
 }
 
+func (x *Task) GetControlled() bool {
+	if x != nil {
+		return x.Controlled
+	}
+	return false
+}
+
+// TaskOrder is what a worker asks of the runner of a running task. Closing the connection kills the task.
+type TaskOrder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "use", "freeze" or "thaw"; the answer is the task's state.
+	Order         string `protobuf:"bytes,1,opt,name=order,proto3" json:"order,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskOrder) Reset() {
+	*x = TaskOrder{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskOrder) ProtoMessage() {}
+
+func (x *TaskOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskOrder.ProtoReflect.Descriptor instead.
+func (*TaskOrder) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *TaskOrder) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
+}
+
+// TaskState is the state of a running task, from its runner.
+type TaskState struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Controls *TaskControls          `protobuf:"bytes,1,opt,name=controls,proto3" json:"controls,omitempty"`
+	Use      *TaskUse               `protobuf:"bytes,2,opt,name=use,proto3" json:"use,omitempty"`
+	// Why the order was not carried out, in words; empty if it was.
+	Trouble       string `protobuf:"bytes,3,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskState) Reset() {
+	*x = TaskState{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskState) ProtoMessage() {}
+
+func (x *TaskState) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
+func (*TaskState) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *TaskState) GetControls() *TaskControls {
+	if x != nil {
+		return x.Controls
+	}
+	return nil
+}
+
+func (x *TaskState) GetUse() *TaskUse {
+	if x != nil {
+		return x.Use
+	}
+	return nil
+}
+
+func (x *TaskState) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 // TaskResult is the end of an attempt.
 type TaskResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1675,16 +1978,21 @@ type TaskResult struct {
 	// 0 for success; -1 if it could not be started.
 	ExitCode int32 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	// The cause in words, with the last lines of standard error, when it failed.
-	Error         string  `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	Seconds       float64 `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	CpuSeconds    float64 `protobuf:"fixed64,5,opt,name=cpu_seconds,json=cpuSeconds,proto3" json:"cpu_seconds,omitempty"`
+	Error   string  `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Seconds float64 `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	// Of all its processes where they have a cgroup, otherwise of those that it waited for.
+	CpuSeconds float64 `protobuf:"fixed64,5,opt,name=cpu_seconds,json=cpuSeconds,proto3" json:"cpu_seconds,omitempty"`
+	// Standard output of a task without an output file.
+	Answer []byte `protobuf:"bytes,20,opt,name=answer,proto3" json:"answer,omitempty"`
+	// Between worker and runner: the task has not ended, and nothing else is set.
+	State         *TaskState `protobuf:"bytes,40,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskResult) Reset() {
 	*x = TaskResult{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[21]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +2004,7 @@ func (x *TaskResult) String() string {
 func (*TaskResult) ProtoMessage() {}
 
 func (x *TaskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[21]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +2017,7 @@ func (x *TaskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResult.ProtoReflect.Descriptor instead.
 func (*TaskResult) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TaskResult) GetRef() *TaskRef {
@@ -1747,6 +2055,20 @@ func (x *TaskResult) GetCpuSeconds() float64 {
 	return 0
 }
 
+func (x *TaskResult) GetAnswer() []byte {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *TaskResult) GetState() *TaskState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
 // WorkMessage is what the scheduler sends to a worker.
 type WorkMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1763,7 +2085,7 @@ type WorkMessage struct {
 
 func (x *WorkMessage) Reset() {
 	*x = WorkMessage{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[22]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +2097,7 @@ func (x *WorkMessage) String() string {
 func (*WorkMessage) ProtoMessage() {}
 
 func (x *WorkMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[22]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +2110,7 @@ func (x *WorkMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkMessage.ProtoReflect.Descriptor instead.
 func (*WorkMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WorkMessage) GetMessage() isWorkMessage_Message {
@@ -1873,7 +2195,7 @@ type Tasks struct {
 
 func (x *Tasks) Reset() {
 	*x = Tasks{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[23]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2207,7 @@ func (x *Tasks) String() string {
 func (*Tasks) ProtoMessage() {}
 
 func (x *Tasks) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[23]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2220,7 @@ func (x *Tasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tasks.ProtoReflect.Descriptor instead.
 func (*Tasks) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Tasks) GetTasks() []*Task {
@@ -2017,13 +2339,20 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x06change\x18\x02 \x01(\v2\x13.headroom.v1.ChangeR\x06change\",\n" +
 	"\x0eCancelResponse\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x04R\brevision\"\x82\x01\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\"\xb9\x01\n" +
 	"\x06Worker\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x16\n" +
 	"\x06usable\x18\x03 \x01(\rR\x06usable\x12\x18\n" +
 	"\arunning\x18\x04 \x01(\rR\arunning\x12\x1c\n" +
-	"\tconnected\x18\x05 \x01(\bR\tconnected\"\xe7\x01\n" +
+	"\tconnected\x18\x05 \x01(\bR\tconnected\x125\n" +
+	"\bcontrols\x18( \x01(\v2\x19.headroom.v1.TaskControlsR\bcontrols\"\x87\x01\n" +
+	"\fTaskControls\x12\x12\n" +
+	"\x04kill\x18\x01 \x01(\bR\x04kill\x12\x16\n" +
+	"\x06freeze\x18\x02 \x01(\bR\x06freeze\x12\x19\n" +
+	"\bcpu_time\x18\x03 \x01(\bR\acpuTime\x12\x16\n" +
+	"\x06memory\x18\x04 \x01(\bR\x06memory\x12\x18\n" +
+	"\atrouble\x18\x05 \x01(\tR\atrouble\"\xe7\x01\n" +
 	"\rWorkerMessage\x120\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.headroom.v1.WorkerHelloH\x00R\x05hello\x121\n" +
 	"\x06result\x18\x02 \x01(\v2\x17.headroom.v1.TaskResultH\x00R\x06result\x120\n" +
@@ -2031,26 +2360,44 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\aresults\x18\x04 \x01(\v2\x18.headroom.v1.TaskResultsH\x00R\aresultsB\t\n" +
 	"\amessage\"@\n" +
 	"\vTaskResults\x121\n" +
-	"\aresults\x18\x01 \x03(\v2\x17.headroom.v1.TaskResultR\aresults\"\x81\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x17.headroom.v1.TaskResultR\aresults\"\x9e\x01\n" +
 	"\vWorkerHello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12.\n" +
 	"\arunning\x18\x03 \x03(\v2\x14.headroom.v1.TaskRefR\arunning\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\tR\aversion\"\r\n" +
-	"\vWorkerAlive\"w\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12\x1b\n" +
+	"\tgrant_key\x18\x14 \x01(\fR\bgrantKey\"t\n" +
+	"\vWorkerAlive\x125\n" +
+	"\bcontrols\x18( \x01(\v2\x19.headroom.v1.TaskControlsR\bcontrols\x12.\n" +
+	"\arunning\x18) \x03(\v2\x14.headroom.v1.TaskUseR\arunning\"\x8d\x01\n" +
+	"\aTaskUse\x12&\n" +
+	"\x03ref\x18\x01 \x01(\v2\x14.headroom.v1.TaskRefR\x03ref\x12\x1f\n" +
+	"\vcpu_seconds\x18\x02 \x01(\x01R\n" +
+	"cpuSeconds\x12!\n" +
+	"\fmemory_bytes\x18\x03 \x01(\x04R\vmemoryBytes\x12\x16\n" +
+	"\x06frozen\x18\x04 \x01(\bR\x06frozen\"w\n" +
 	"\aTaskRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\rR\x05index\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05proof\x18\x05 \x01(\tR\x05proof\"\x9c\x01\n" +
+	"\x05proof\x18\x05 \x01(\tR\x05proof\"\xbc\x01\n" +
 	"\x04Task\x12&\n" +
 	"\x03ref\x18\x01 \x01(\v2\x14.headroom.v1.TaskRefR\x03ref\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x16\n" +
 	"\x06output\x18\x03 \x01(\tR\x06output\x12\x10\n" +
 	"\x03env\x18\x04 \x03(\tR\x03env\x12\x10\n" +
 	"\x03dir\x18\x05 \x01(\tR\x03dir\x12\x1c\n" +
-	"\tsubmitter\x18\x06 \x01(\tR\tsubmitter\"\xa2\x01\n" +
+	"\tsubmitter\x18\x06 \x01(\tR\tsubmitter\x12\x1e\n" +
+	"\n" +
+	"controlled\x18( \x01(\bR\n" +
+	"controlled\"!\n" +
+	"\tTaskOrder\x12\x14\n" +
+	"\x05order\x18\x01 \x01(\tR\x05order\"\x84\x01\n" +
+	"\tTaskState\x125\n" +
+	"\bcontrols\x18\x01 \x01(\v2\x19.headroom.v1.TaskControlsR\bcontrols\x12&\n" +
+	"\x03use\x18\x02 \x01(\v2\x14.headroom.v1.TaskUseR\x03use\x12\x18\n" +
+	"\atrouble\x18\x03 \x01(\tR\atrouble\"\xe8\x01\n" +
 	"\n" +
 	"TaskResult\x12&\n" +
 	"\x03ref\x18\x01 \x01(\v2\x14.headroom.v1.TaskRefR\x03ref\x12\x1b\n" +
@@ -2058,7 +2405,9 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x18\n" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x1f\n" +
 	"\vcpu_seconds\x18\x05 \x01(\x01R\n" +
-	"cpuSeconds\"\xc9\x01\n" +
+	"cpuSeconds\x12\x16\n" +
+	"\x06answer\x18\x14 \x01(\fR\x06answer\x12,\n" +
+	"\x05state\x18( \x01(\v2\x16.headroom.v1.TaskStateR\x05state\"\xc9\x01\n" +
 	"\vWorkMessage\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.headroom.v1.TaskH\x00R\x04task\x12*\n" +
 	"\x04kill\x18\x02 \x01(\v2\x14.headroom.v1.TaskRefH\x00R\x04kill\x12.\n" +
@@ -2087,7 +2436,7 @@ func file_headroom_v1_scheduler_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_scheduler_proto_rawDescData
 }
 
-var file_headroom_v1_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_headroom_v1_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_headroom_v1_scheduler_proto_goTypes = []any{
 	(*DrainRequest)(nil),   // 0: headroom.v1.DrainRequest
 	(*DrainResponse)(nil),  // 1: headroom.v1.DrainResponse
@@ -2104,62 +2453,73 @@ var file_headroom_v1_scheduler_proto_goTypes = []any{
 	(*CancelRequest)(nil),  // 12: headroom.v1.CancelRequest
 	(*CancelResponse)(nil), // 13: headroom.v1.CancelResponse
 	(*Worker)(nil),         // 14: headroom.v1.Worker
-	(*WorkerMessage)(nil),  // 15: headroom.v1.WorkerMessage
-	(*TaskResults)(nil),    // 16: headroom.v1.TaskResults
-	(*WorkerHello)(nil),    // 17: headroom.v1.WorkerHello
-	(*WorkerAlive)(nil),    // 18: headroom.v1.WorkerAlive
-	(*TaskRef)(nil),        // 19: headroom.v1.TaskRef
-	(*Task)(nil),           // 20: headroom.v1.Task
-	(*TaskResult)(nil),     // 21: headroom.v1.TaskResult
-	(*WorkMessage)(nil),    // 22: headroom.v1.WorkMessage
-	(*Tasks)(nil),          // 23: headroom.v1.Tasks
-	(*Change)(nil),         // 24: headroom.v1.Change
-	(*Job)(nil),            // 25: headroom.v1.Job
-	(*ClassPoint)(nil),     // 26: headroom.v1.ClassPoint
-	(*Denials)(nil),        // 27: headroom.v1.Denials
+	(*TaskControls)(nil),   // 15: headroom.v1.TaskControls
+	(*WorkerMessage)(nil),  // 16: headroom.v1.WorkerMessage
+	(*TaskResults)(nil),    // 17: headroom.v1.TaskResults
+	(*WorkerHello)(nil),    // 18: headroom.v1.WorkerHello
+	(*WorkerAlive)(nil),    // 19: headroom.v1.WorkerAlive
+	(*TaskUse)(nil),        // 20: headroom.v1.TaskUse
+	(*TaskRef)(nil),        // 21: headroom.v1.TaskRef
+	(*Task)(nil),           // 22: headroom.v1.Task
+	(*TaskOrder)(nil),      // 23: headroom.v1.TaskOrder
+	(*TaskState)(nil),      // 24: headroom.v1.TaskState
+	(*TaskResult)(nil),     // 25: headroom.v1.TaskResult
+	(*WorkMessage)(nil),    // 26: headroom.v1.WorkMessage
+	(*Tasks)(nil),          // 27: headroom.v1.Tasks
+	(*Change)(nil),         // 28: headroom.v1.Change
+	(*Job)(nil),            // 29: headroom.v1.Job
+	(*ClassPoint)(nil),     // 30: headroom.v1.ClassPoint
+	(*Denials)(nil),        // 31: headroom.v1.Denials
 }
 var file_headroom_v1_scheduler_proto_depIdxs = []int32{
-	24, // 0: headroom.v1.DrainRequest.change:type_name -> headroom.v1.Change
-	24, // 1: headroom.v1.SubmitRequest.change:type_name -> headroom.v1.Change
-	25, // 2: headroom.v1.SubmitResponse.job:type_name -> headroom.v1.Job
-	25, // 3: headroom.v1.ListResponse.jobs:type_name -> headroom.v1.Job
+	28, // 0: headroom.v1.DrainRequest.change:type_name -> headroom.v1.Change
+	28, // 1: headroom.v1.SubmitRequest.change:type_name -> headroom.v1.Change
+	29, // 2: headroom.v1.SubmitResponse.job:type_name -> headroom.v1.Job
+	29, // 3: headroom.v1.ListResponse.jobs:type_name -> headroom.v1.Job
 	14, // 4: headroom.v1.ListResponse.workers:type_name -> headroom.v1.Worker
 	8,  // 5: headroom.v1.ListResponse.dispatch:type_name -> headroom.v1.Dispatch
 	9,  // 6: headroom.v1.ListResponse.runs:type_name -> headroom.v1.RunDetail
 	6,  // 7: headroom.v1.ListResponse.groups:type_name -> headroom.v1.DispatchGroup
 	7,  // 8: headroom.v1.DispatchGroup.masters:type_name -> headroom.v1.DispatchMaster
-	26, // 9: headroom.v1.Dispatch.classes:type_name -> headroom.v1.ClassPoint
+	30, // 9: headroom.v1.Dispatch.classes:type_name -> headroom.v1.ClassPoint
 	10, // 10: headroom.v1.RunDetail.sprint:type_name -> headroom.v1.Sprinting
 	11, // 11: headroom.v1.RunDetail.stages:type_name -> headroom.v1.StageDetail
-	24, // 12: headroom.v1.CancelRequest.change:type_name -> headroom.v1.Change
-	17, // 13: headroom.v1.WorkerMessage.hello:type_name -> headroom.v1.WorkerHello
-	21, // 14: headroom.v1.WorkerMessage.result:type_name -> headroom.v1.TaskResult
-	18, // 15: headroom.v1.WorkerMessage.alive:type_name -> headroom.v1.WorkerAlive
-	16, // 16: headroom.v1.WorkerMessage.results:type_name -> headroom.v1.TaskResults
-	21, // 17: headroom.v1.TaskResults.results:type_name -> headroom.v1.TaskResult
-	19, // 18: headroom.v1.WorkerHello.running:type_name -> headroom.v1.TaskRef
-	19, // 19: headroom.v1.Task.ref:type_name -> headroom.v1.TaskRef
-	19, // 20: headroom.v1.TaskResult.ref:type_name -> headroom.v1.TaskRef
-	20, // 21: headroom.v1.WorkMessage.task:type_name -> headroom.v1.Task
-	19, // 22: headroom.v1.WorkMessage.kill:type_name -> headroom.v1.TaskRef
-	27, // 23: headroom.v1.WorkMessage.denied:type_name -> headroom.v1.Denials
-	23, // 24: headroom.v1.WorkMessage.tasks:type_name -> headroom.v1.Tasks
-	20, // 25: headroom.v1.Tasks.tasks:type_name -> headroom.v1.Task
-	2,  // 26: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
-	4,  // 27: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
-	12, // 28: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
-	0,  // 29: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
-	15, // 30: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
-	3,  // 31: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
-	5,  // 32: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
-	13, // 33: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
-	1,  // 34: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
-	22, // 35: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
-	31, // [31:36] is the sub-list for method output_type
-	26, // [26:31] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	28, // 12: headroom.v1.CancelRequest.change:type_name -> headroom.v1.Change
+	15, // 13: headroom.v1.Worker.controls:type_name -> headroom.v1.TaskControls
+	18, // 14: headroom.v1.WorkerMessage.hello:type_name -> headroom.v1.WorkerHello
+	25, // 15: headroom.v1.WorkerMessage.result:type_name -> headroom.v1.TaskResult
+	19, // 16: headroom.v1.WorkerMessage.alive:type_name -> headroom.v1.WorkerAlive
+	17, // 17: headroom.v1.WorkerMessage.results:type_name -> headroom.v1.TaskResults
+	25, // 18: headroom.v1.TaskResults.results:type_name -> headroom.v1.TaskResult
+	21, // 19: headroom.v1.WorkerHello.running:type_name -> headroom.v1.TaskRef
+	15, // 20: headroom.v1.WorkerAlive.controls:type_name -> headroom.v1.TaskControls
+	20, // 21: headroom.v1.WorkerAlive.running:type_name -> headroom.v1.TaskUse
+	21, // 22: headroom.v1.TaskUse.ref:type_name -> headroom.v1.TaskRef
+	21, // 23: headroom.v1.Task.ref:type_name -> headroom.v1.TaskRef
+	15, // 24: headroom.v1.TaskState.controls:type_name -> headroom.v1.TaskControls
+	20, // 25: headroom.v1.TaskState.use:type_name -> headroom.v1.TaskUse
+	21, // 26: headroom.v1.TaskResult.ref:type_name -> headroom.v1.TaskRef
+	24, // 27: headroom.v1.TaskResult.state:type_name -> headroom.v1.TaskState
+	22, // 28: headroom.v1.WorkMessage.task:type_name -> headroom.v1.Task
+	21, // 29: headroom.v1.WorkMessage.kill:type_name -> headroom.v1.TaskRef
+	31, // 30: headroom.v1.WorkMessage.denied:type_name -> headroom.v1.Denials
+	27, // 31: headroom.v1.WorkMessage.tasks:type_name -> headroom.v1.Tasks
+	22, // 32: headroom.v1.Tasks.tasks:type_name -> headroom.v1.Task
+	2,  // 33: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
+	4,  // 34: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
+	12, // 35: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
+	0,  // 36: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
+	16, // 37: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
+	3,  // 38: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
+	5,  // 39: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
+	13, // 40: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
+	1,  // 41: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
+	26, // 42: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
+	38, // [38:43] is the sub-list for method output_type
+	33, // [33:38] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_scheduler_proto_init() }
@@ -2171,13 +2531,13 @@ func file_headroom_v1_scheduler_proto_init() {
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_scheduler_proto_msgTypes[6].OneofWrappers = []any{}
 	file_headroom_v1_scheduler_proto_msgTypes[9].OneofWrappers = []any{}
-	file_headroom_v1_scheduler_proto_msgTypes[15].OneofWrappers = []any{
+	file_headroom_v1_scheduler_proto_msgTypes[16].OneofWrappers = []any{
 		(*WorkerMessage_Hello)(nil),
 		(*WorkerMessage_Result)(nil),
 		(*WorkerMessage_Alive)(nil),
 		(*WorkerMessage_Results)(nil),
 	}
-	file_headroom_v1_scheduler_proto_msgTypes[22].OneofWrappers = []any{
+	file_headroom_v1_scheduler_proto_msgTypes[26].OneofWrappers = []any{
 		(*WorkMessage_Task)(nil),
 		(*WorkMessage_Kill)(nil),
 		(*WorkMessage_Denied)(nil),
@@ -2189,7 +2549,7 @@ func file_headroom_v1_scheduler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_scheduler_proto_rawDesc), len(file_headroom_v1_scheduler_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -131,10 +131,12 @@ func (x *SlotReport) GetBye() bool {
 type Slot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The master: its instance, and the number of the grant there.
-	Instance      string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
-	Number        uint32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
-	Node          string `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
-	High          bool   `protobuf:"varint,4,opt,name=high,proto3" json:"high,omitempty"`
+	Instance string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Number   uint32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Node     string `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	High     bool   `protobuf:"varint,4,opt,name=high,proto3" json:"high,omitempty"`
+	// Shows to the group's other master, and to this one after a restart, that the application was granted the slot.
+	Proof         string `protobuf:"bytes,5,opt,name=proof,proto3" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -195,6 +197,13 @@ func (x *Slot) GetHigh() bool {
 		return x.High
 	}
 	return false
+}
+
+func (x *Slot) GetProof() string {
+	if x != nil {
+		return x.Proof
+	}
+	return ""
 }
 
 type SlotAwait struct {
@@ -368,12 +377,13 @@ const file_headroom_v1_slots_proto_rawDesc = "" +
 	"\x04held\x18\x05 \x03(\v2\x11.headroom.v1.SlotR\x04held\x12\x1a\n" +
 	"\binstance\x18\x06 \x01(\tR\binstance\x12\x12\n" +
 	"\x04seen\x18\a \x01(\rR\x04seen\x12\x10\n" +
-	"\x03bye\x18\b \x01(\bR\x03bye\"b\n" +
+	"\x03bye\x18\b \x01(\bR\x03bye\"x\n" +
 	"\x04Slot\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x12\n" +
-	"\x04high\x18\x04 \x01(\bR\x04high\"v\n" +
+	"\x04high\x18\x04 \x01(\bR\x04high\x12\x14\n" +
+	"\x05proof\x18\x05 \x01(\tR\x05proof\"v\n" +
 	"\tSlotAwait\x12 \n" +
 	"\vapplication\x18\x01 \x01(\tR\vapplication\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x12\n" +

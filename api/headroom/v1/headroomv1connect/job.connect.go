@@ -43,6 +43,8 @@ const (
 	JobServiceDropTasksProcedure = "/headroom.v1.JobService/DropTasks"
 	// JobServiceDeflateJobProcedure is the fully-qualified name of the JobService's DeflateJob RPC.
 	JobServiceDeflateJobProcedure = "/headroom.v1.JobService/DeflateJob"
+	// JobServiceRecordRunProcedure is the fully-qualified name of the JobService's RecordRun RPC.
+	JobServiceRecordRunProcedure = "/headroom.v1.JobService/RecordRun"
 	// JobServiceExplainJobProcedure is the fully-qualified name of the JobService's ExplainJob RPC.
 	JobServiceExplainJobProcedure = "/headroom.v1.JobService/ExplainJob"
 	// JobServiceDirectProcedure is the fully-qualified name of the JobService's Direct RPC.
@@ -65,6 +67,9 @@ type JobServiceClient interface {
 	// DeflateJob records the drop ratio of a job and the seed that chooses its dropped tasks, before it starts with them.
 	// A ratio that exceeds its floor is refused.
 	DeflateJob(context.Context, *connect.Request[v1.DeflateJobRequest]) (*connect.Response[v1.DeflateJobResponse], error)
+	// RecordRun records the latest run of a job, before that has any effect. A run below the quality floor, or with a drop
+	// ratio that is not committed, is refused.
+	RecordRun(context.Context, *connect.Request[v1.RecordRunRequest]) (*connect.Response[v1.RecordRunResponse], error)
 	// ExplainJob returns the latest decisions about a job, newest last, as far as this leader has them.
 	ExplainJob(context.Context, *connect.Request[v1.ExplainJobRequest]) (*connect.Response[v1.ExplainJobResponse], error)
 	// Direct is the stream of directives. The scheduler's first message is
@@ -117,6 +122,12 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("DeflateJob")),
 			connect.WithClientOptions(opts...),
 		),
+		recordRun: connect.NewClient[v1.RecordRunRequest, v1.RecordRunResponse](
+			httpClient,
+			baseURL+JobServiceRecordRunProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("RecordRun")),
+			connect.WithClientOptions(opts...),
+		),
 		explainJob: connect.NewClient[v1.ExplainJobRequest, v1.ExplainJobResponse](
 			httpClient,
 			baseURL+JobServiceExplainJobProcedure,
@@ -145,6 +156,7 @@ type jobServiceClient struct {
 	listJobs      *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
 	dropTasks     *connect.Client[v1.DropTasksRequest, v1.DropTasksResponse]
 	deflateJob    *connect.Client[v1.DeflateJobRequest, v1.DeflateJobResponse]
+	recordRun     *connect.Client[v1.RecordRunRequest, v1.RecordRunResponse]
 	explainJob    *connect.Client[v1.ExplainJobRequest, v1.ExplainJobResponse]
 	direct        *connect.Client[v1.SchedulerMessage, v1.DirectorMessage]
 	holdScheduler *connect.Client[v1.HoldSchedulerRequest, v1.HoldSchedulerResponse]
@@ -175,6 +187,11 @@ func (c *jobServiceClient) DeflateJob(ctx context.Context, req *connect.Request[
 	return c.deflateJob.CallUnary(ctx, req)
 }
 
+// RecordRun calls headroom.v1.JobService.RecordRun.
+func (c *jobServiceClient) RecordRun(ctx context.Context, req *connect.Request[v1.RecordRunRequest]) (*connect.Response[v1.RecordRunResponse], error) {
+	return c.recordRun.CallUnary(ctx, req)
+}
+
 // ExplainJob calls headroom.v1.JobService.ExplainJob.
 func (c *jobServiceClient) ExplainJob(ctx context.Context, req *connect.Request[v1.ExplainJobRequest]) (*connect.Response[v1.ExplainJobResponse], error) {
 	return c.explainJob.CallUnary(ctx, req)
@@ -203,6 +220,9 @@ type JobServiceHandler interface {
 	// DeflateJob records the drop ratio of a job and the seed that chooses its dropped tasks, before it starts with them.
 	// A ratio that exceeds its floor is refused.
 	DeflateJob(context.Context, *connect.Request[v1.DeflateJobRequest]) (*connect.Response[v1.DeflateJobResponse], error)
+	// RecordRun records the latest run of a job, before that has any effect. A run below the quality floor, or with a drop
+	// ratio that is not committed, is refused.
+	RecordRun(context.Context, *connect.Request[v1.RecordRunRequest]) (*connect.Response[v1.RecordRunResponse], error)
 	// ExplainJob returns the latest decisions about a job, newest last, as far as this leader has them.
 	ExplainJob(context.Context, *connect.Request[v1.ExplainJobRequest]) (*connect.Response[v1.ExplainJobResponse], error)
 	// Direct is the stream of directives. The scheduler's first message is
@@ -251,6 +271,12 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("DeflateJob")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServiceRecordRunHandler := connect.NewUnaryHandler(
+		JobServiceRecordRunProcedure,
+		svc.RecordRun,
+		connect.WithSchema(jobServiceMethods.ByName("RecordRun")),
+		connect.WithHandlerOptions(opts...),
+	)
 	jobServiceExplainJobHandler := connect.NewUnaryHandler(
 		JobServiceExplainJobProcedure,
 		svc.ExplainJob,
@@ -281,6 +307,8 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServiceDropTasksHandler.ServeHTTP(w, r)
 		case JobServiceDeflateJobProcedure:
 			jobServiceDeflateJobHandler.ServeHTTP(w, r)
+		case JobServiceRecordRunProcedure:
+			jobServiceRecordRunHandler.ServeHTTP(w, r)
 		case JobServiceExplainJobProcedure:
 			jobServiceExplainJobHandler.ServeHTTP(w, r)
 		case JobServiceDirectProcedure:
@@ -314,6 +342,10 @@ func (UnimplementedJobServiceHandler) DropTasks(context.Context, *connect.Reques
 
 func (UnimplementedJobServiceHandler) DeflateJob(context.Context, *connect.Request[v1.DeflateJobRequest]) (*connect.Response[v1.DeflateJobResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.DeflateJob is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) RecordRun(context.Context, *connect.Request[v1.RecordRunRequest]) (*connect.Response[v1.RecordRunResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.RecordRun is not implemented"))
 }
 
 func (UnimplementedJobServiceHandler) ExplainJob(context.Context, *connect.Request[v1.ExplainJobRequest]) (*connect.Response[v1.ExplainJobResponse], error) {

@@ -31,10 +31,12 @@ import javax.net.ssl.X509ExtendedTrustManager;
 
 /**
  * Trusts only servers with a scheduler certificate of one CA: this machine's CAs do not count. Host names do not count
- * either, because a certificate of Headroom contains a role and a name.
+ * either, because a certificate of Headroom contains a role and a name. A client that shows a certificate trusts masters
+ * too; those of earlier versions have scheduler certificates.
  */
 public final class Pinned extends X509ExtendedTrustManager {
-  private static final String ROLE = "headroom://scheduler/";
+  private static final String SCHEDULER = "headroom://scheduler/";
+  private static final String MASTER = "headroom://master/";
 
   private static final Pattern PRIVATE_KEY = Pattern.compile("-----BEGIN PRIVATE KEY-----([^-]+)-----END PRIVATE KEY-----");
 
@@ -42,9 +44,11 @@ public final class Pinned extends X509ExtendedTrustManager {
   private static final int URI = 6;
 
   private final X509ExtendedTrustManager chains;
+  private final boolean masters;
 
-  private Pinned(X509ExtendedTrustManager chains) {
+  private Pinned(X509ExtendedTrustManager chains, boolean masters) {
     this.chains = chains;
+    this.masters = masters;
   }
 
   /** Connects to schedulers of the CA whose certificate is in the file. */
@@ -77,7 +81,7 @@ public final class Pinned extends X509ExtendedTrustManager {
       factory.init(roots);
       SSLContext context = SSLContext.getInstance("TLSv1.3");
       X509ExtendedTrustManager chains = (X509ExtendedTrustManager) factory.getTrustManagers()[0];
-      context.init(own, new TrustManager[] {new Pinned(chains)}, null);
+      context.init(own, new TrustManager[] {new Pinned(chains, own != null)}, null);
       return context.getSocketFactory();
     } catch (GeneralSecurityException e) {
       throw new IOException(file + ": " + e.getMessage(), e);
@@ -120,17 +124,18 @@ public final class Pinned extends X509ExtendedTrustManager {
     chains.checkServerTrusted(chain, authType);
     Collection<List<?>> names = chain[0].getSubjectAlternativeNames();
     int uris = 0;
-    boolean scheduler = false;
+    boolean trusted = false;
     if (names != null) {
       for (List<?> name : names) {
         if (Integer.valueOf(URI).equals(name.get(0))) {
           uris++;
-          scheduler = String.valueOf(name.get(1)).startsWith(ROLE);
+          String who = String.valueOf(name.get(1));
+          trusted = who.startsWith(SCHEDULER) || masters && who.startsWith(MASTER);
         }
       }
     }
-    if (uris != 1 || !scheduler) {
-      throw new CertificateException("the server's certificate is not a scheduler's");
+    if (uris != 1 || !trusted) {
+      throw new CertificateException("the server's certificate is not a " + (masters ? "master's" : "scheduler's"));
     }
   }
 

@@ -19,6 +19,8 @@ import java.util.HashMap;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class PinnedTest {
   private static void report(SecureScheduler s, Path ca) throws Exception {
@@ -38,9 +40,10 @@ class PinnedTest {
     }
   }
 
-  @Test
-  void anotherRole(@TempDir Path dir) throws Exception {
-    try (SecureScheduler s = new SecureScheduler(dir, "headroom://worker/n01", FakeScheduler.EXACT)) {
+  @ParameterizedTest
+  @ValueSource(strings = {"worker/n01", "master/m1"})
+  void anotherRole(String who, @TempDir Path dir) throws Exception {
+    try (SecureScheduler s = new SecureScheduler(dir, "headroom://" + who, FakeScheduler.EXACT)) {
       assertThrows(IOException.class, () -> report(s, s.ca));
       assertTrue(s.tokens.isEmpty());
     }

@@ -64,6 +64,7 @@ final class Answer {
     String node = "";
     long number = 0;
     boolean high = false;
+    String proof = "";
     while (p.nextToken() == JsonToken.FIELD_NAME) {
       String name = p.getCurrentName();
       p.nextToken();
@@ -80,6 +81,9 @@ final class Answer {
         case "high":
           high = p.getBooleanValue();
           break;
+        case "proof":
+          proof = p.getText();
+          break;
         default:
           p.skipChildren();
       }
@@ -87,6 +91,6 @@ final class Answer {
     if (instance.isEmpty() || node.isEmpty() || number <= 0) {
       throw new IOException("a slot without instance, node or number");
     }
-    return new Grant(instance, number, node, high, now);
+    return new Grant(instance, number, node, high, proof, now);
   }
 }

@@ -7,17 +7,21 @@ final class Grant {
   final String node;
   final boolean high;
 
+  /** What shows the group's other master that the slot was granted. */
+  final String proof;
+
   /** When it came. */
   final long since;
 
   /** Null while no task has it. */
   String executor;
 
-  Grant(String instance, long number, String node, boolean high, long since) {
+  Grant(String instance, long number, String node, boolean high, String proof, long since) {
     this.instance = instance;
     this.number = number;
     this.node = node;
     this.high = high;
+    this.proof = proof;
     this.since = since;
   }
 }

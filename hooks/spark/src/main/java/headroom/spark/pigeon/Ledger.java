@@ -127,7 +127,7 @@ final class Ledger {
         .put("wantHigh", paused ? 0 : g.want[1]).put("wantLow", paused ? 0 : g.want[0]).put("instance", g.instance).put("seen", g.seen);
     ArrayNode held = o.putArray("held");
     for (Grant s : g.held) {
-      held.addObject().put("instance", s.instance).put("number", s.number).put("node", s.node).put("high", s.high);
+      held.addObject().put("instance", s.instance).put("number", s.number).put("node", s.node).put("high", s.high).put("proof", s.proof);
     }
     return o.toString();
   }

@@ -37,7 +37,7 @@ class LedgerTest {
   }
 
   private static String slot(String instance, int number, String node, boolean high) {
-    return "{\"instance\":\"" + instance + "\",\"number\":" + number + ",\"node\":\"" + node + "\",\"high\":" + high + "}";
+    return "{\"instance\":\"" + instance + "\",\"number\":" + number + ",\"node\":\"" + node + "\",\"high\":" + high + ",\"proof\":\"of " + number + "\"}";
   }
 
   private JsonNode report(int address) throws IOException {
@@ -77,6 +77,7 @@ class LedgerTest {
     assertTrue(ledger.unused(false).isEmpty());
     assertThrows(IllegalStateException.class, () -> ledger.begin(6, "e1", "n1", false));
     assertEquals("n1", report(0).get("held").get(0).get("node").asText());
+    assertEquals("of 1", report(0).get("held").get(0).get("proof").asText());
     ledger.end(5);
     ledger.end(5);
     assertEquals(0, report(0).get("held").size());
