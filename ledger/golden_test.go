@@ -215,7 +215,8 @@ func TestSnapshotEncoding(t *testing.T) {
 		Decision: ledger.AdmissionAdmitted, Slots: 3, Work: new(120.0), Reason: "3 free slots",
 	}}})
 	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j5", State: ledger.JobAccepted, Floor: 0.5, Inputs: &ledger.JobInputs{Tasks: 12}}})
-	do(t, s, ledger.Command{RunJob: &ledger.RunJob{ID: "j5", Run: ledger.JobRun{Number: 1, Began: 3}, Drop: []ledger.TaskRange{{First: 2, Last: 4}, {First: 11, Last: 11}}}})
+	do(t, s, ledger.Command{RunJob: &ledger.RunJob{ID: "j5", Run: ledger.JobRun{Number: 1, Began: 3}}})
+	do(t, s, ledger.Command{RunJob: &ledger.RunJob{ID: "j5", Run: ledger.JobRun{Number: 1}, Drop: []ledger.TaskRange{{First: 2, Last: 4}, {First: 11, Last: 11}}}})
 	do(t, s, ledger.Command{At: 1_700_000_000_000_000, HoldScheduler: holds("p1", 0)})
 	text := snapshot(t, s)
 	golden(t, "snapshot.json", text+"\n")

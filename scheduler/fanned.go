@@ -67,7 +67,7 @@ func (l *loop) fan(id string, run dispatch.RunRecord) {
 		Recall: func(ctx context.Context) (past dispatch.Past, err error) {
 			past.Dropped = dropped
 			for ctx.Err() == nil {
-				if err = l.operations.do(ctx, r.place(), func() error {
+				if err = l.operations.do(ctx, r.owner(), func() error {
 					past.Done, past.ReduceDone = at.Finished(run.Number, len(inputs))
 					return nil
 				}); err == nil || !pause.For(ctx, folderWait) {
@@ -93,7 +93,7 @@ func (l *loop) fan(id string, run dispatch.RunRecord) {
 			if err := l.commits.recordRun(ctx, runCommit{job: id, run: &headroomv1.JobRun{Number: run.Number}, drop: ranges(indexes)}); err != nil {
 				return err
 			}
-			if err := l.operations.do(ctx, r.place(), func() error { return at.Account(run.Number, r.account(indexes, why)...) }); err != nil {
+			if err := l.operations.do(ctx, r.owner(), func() error { return at.Account(run.Number, r.account(indexes, why)...) }); err != nil {
 				l.logger.Warn("account of dropped tasks not written", slog.String("job", id), slog.Any("error", err))
 			}
 			return ctx.Err()

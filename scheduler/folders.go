@@ -33,8 +33,8 @@ const (
 // errNoAnswer is the result of an operation on a folder that takes too long.
 var errNoAnswer = errors.New("the file system of the output folder does not answer")
 
-// place identifies whose operation it is.
-type place struct{ user, folder string }
+// owner identifies whose operation it is.
+type owner struct{ user, folder string }
 
 // operations runs operations on users' folders, which may hang with their file systems for ever: each has a deadline,
 // and those of one user or folder leave room for others.
@@ -98,7 +98,7 @@ func (b *bound) forget(name string, t *turns) {
 
 // operation is one of the loop; done is the event that follows.
 type operation struct {
-	at   place
+	at   owner
 	do   func() error
 	done func(err error) event
 }
@@ -111,7 +111,7 @@ func newOperations(b inbox) *operations {
 }
 
 // do runs one operation. If it has not ended when ctx does, the error is errNoAnswer, and its end is ignored.
-func (o *operations) do(parent context.Context, at place, f func() error) error {
+func (o *operations) do(parent context.Context, at owner, f func() error) error {
 	ctx, cancel := context.WithTimeout(parent, folderWait)
 	defer cancel()
 	leave, ok := o.enter(ctx, at)
@@ -132,7 +132,7 @@ func (o *operations) do(parent context.Context, at place, f func() error) error 
 }
 
 // enter waits for a place for an operation.
-func (o *operations) enter(ctx context.Context, at place) (leave func(), ok bool) {
+func (o *operations) enter(ctx context.Context, at owner) (leave func(), ok bool) {
 	if !o.folders.enter(ctx, at.folder) {
 		return nil, false
 	}
@@ -174,7 +174,7 @@ func (l *loop) inFolder(now time.Time, r *record, what string, do func(d *jobdir
 		return
 	}
 	l.then(now, job, step{do: func(time.Time) bool {
-		l.operations.queue <- operation{r.place(), func() error { return do(at) }, func(err error) event {
+		l.operations.queue <- operation{r.owner(), func() error { return do(at) }, func(err error) event {
 			return stepDone{job, func(l *loop, _ time.Time) {
 				if err != nil {
 					l.logger.Warn("folder of job: "+what+" failed", slog.String("job", job), slog.Any("error", err))
@@ -185,8 +185,8 @@ func (l *loop) inFolder(now time.Time, r *record, what string, do func(d *jobdir
 	}})
 }
 
-// place returns whose operations those on the job's folder are.
-func (r *record) place() place { return place{r.file.Submitter, r.dir.Output} }
+// owner returns whose operations those on the job's folder are.
+func (r *record) owner() owner { return owner{r.file.Submitter, r.dir.Output} }
 
 // probed reports that the folder of a job has answered, or why not.
 type probed struct {
@@ -235,7 +235,7 @@ func (l *loop) probe(now time.Time) {
 		if !r.probing {
 			r.probing = true
 			at := r.at
-			l.operations.queue <- operation{r.place(), func() error { return at.Touch(now) }, func(err error) event { return probed{r, err} }}
+			l.operations.queue <- operation{r.owner(), func() error { return at.Touch(now) }, func(err error) event { return probed{r, err} }}
 		}
 	}
 }

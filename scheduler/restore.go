@@ -255,7 +255,7 @@ func (t *restorer) recall(ctx context.Context, j *headroomv1.Job) (*record, disp
 		if x := j.GetInputs(); x != nil {
 			committed = &committedInputs{int(x.GetTasks()), x.GetDigest()}
 		}
-		err = t.operations.do(ctx, r.place(), func() (err error) {
+		err = t.operations.do(ctx, r.owner(), func() (err error) {
 			past, err = t.folders.resume(r, committed)
 			return err
 		})

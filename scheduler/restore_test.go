@@ -187,10 +187,10 @@ func TestOneFolderHangs(t *testing.T) {
 	hangs := func() error { <-free; return nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	for i := range 3 * operationsEach {
-		go func() { _ = o.do(ctx, place{"submitter/ann", "/nfs/" + strconv.Itoa(i)}, hangs) }()
+		go func() { _ = o.do(ctx, owner{"submitter/ann", "/nfs/" + strconv.Itoa(i)}, hangs) }()
 	}
 	cancel()
-	for _, at := range []place{{"submitter/bob", "/out"}, {"", "/out"}, {"submitter/bob", "/other"}} {
+	for _, at := range []owner{{"submitter/bob", "/out"}, {"", "/out"}, {"submitter/bob", "/other"}} {
 		if err := o.do(t.Context(), at, func() error { return nil }); err != nil {
 			t.Errorf("%v: %v", at, err)
 		}

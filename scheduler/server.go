@@ -146,7 +146,7 @@ func (s *Server) act(parent context.Context, gw *gateway, keep func(context.Cont
 	var g run.Group
 	parts := []func(context.Context) error{
 		keep, loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios, s.commits.admissions, s.commits.scalings,
-		loop.samples.run, s.operations.run, func(ctx context.Context) error { return gw.serve(ctx, s.lease, mux) },
+		loop.samples.run, func(ctx context.Context) error { return gw.serve(ctx, s.lease, mux) }, s.operations.run,
 	}
 	for range recorders {
 		parts = append(parts, s.commits.commitRuns)

@@ -297,7 +297,7 @@ func (s *service) checkOutput(ctx context.Context, r *record) error {
 	if r.file.Spark != nil {
 		return nil // it is in the scheduler's own folder
 	}
-	err := s.operations.do(ctx, r.place(), func() error {
+	err := s.operations.do(ctx, r.owner(), func() error {
 		if err := s.checkPlace(r.file); err != nil {
 			return err
 		}
@@ -353,7 +353,7 @@ func again(j *headroomv1.Job, r *record) (*headroomv1.SubmitResponse, error) {
 // the folder is removed.
 func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, change *headroomv1.Change) (revision uint64, err error) {
 	var takeBack func() error
-	err = s.operations.do(ctx, r.place(), func() (err error) {
+	err = s.operations.do(ctx, r.owner(), func() (err error) {
 		takeBack, err = s.folders.takeIn(r)
 		return err
 	})
@@ -371,7 +371,7 @@ func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, ch
 	resp, err := leader.Ask(ctx, s.leader, "submit", headroomv1connect.JobServiceClient.CommitJob, &headroomv1.CommitJobRequest{Job: job, Change: change})
 	if err != nil {
 		if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit != cli.ExitUnknown {
-			_ = s.operations.do(context.WithoutCancel(ctx), r.place(), takeBack) // at most an empty folder remains
+			_ = s.operations.do(context.WithoutCancel(ctx), r.owner(), takeBack) // at most an empty folder remains
 			s.takeBack(ctx, job)
 		}
 		return 0, err

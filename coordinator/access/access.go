@@ -66,14 +66,15 @@ type Guard struct {
 
 	refusals rpc.Refusals // that are logged
 
+	paces rpc.Paces
+
 	mu      sync.Mutex
-	pace    map[string]*pace
 	streams map[string]int // open ones, by caller
 }
 
 // New returns a guard that finds tokens in the state of view.
 func New(view func(func(*ledger.State)), logger *slog.Logger) *Guard {
-	return &Guard{view: view, logger: logger, now: time.Now, Revoked: secure.NewDenials(), pace: map[string]*pace{}, streams: map[string]int{}}
+	return &Guard{view: view, logger: logger, now: time.Now, Revoked: secure.NewDenials(), streams: map[string]int{}}
 }
 
 // Open returns the number of callers with open streams.
@@ -138,8 +139,7 @@ func (g *Guard) Admit(ctx context.Context, procedure string, header interface{ G
 	// leader are not one caller with too many calls.
 	nameless := need == ledger.RoleNode && who.Name == ""
 	if !nameless && !g.paced(who) {
-		return ctx, rpc.Refuse(connect.CodeResourceExhausted, "too-many", cli.ExitUnreachable,
-			fmt.Sprintf("too many calls: %s exceeded %d calls per second", who.Name, callsPerSecond), "retry in a moment; use --watch instead of a loop")
+		return ctx, rpc.TooMany(fmt.Sprintf("%s exceeded %d calls per second", who.Name, rpc.CallsPerSecond), "retry in a moment; use --watch instead of a loop")
 	}
 	return context.WithValue(ctx, callerKey{}, who), nil
 }
@@ -283,43 +283,11 @@ func (g *Guard) refused(procedure string, err error) error {
 	return err
 }
 
-const (
-	// callsPerSecond limits the calls of one caller.
-	callsPerSecond = 200
-	// CallBurst is the number of calls at once.
-	CallBurst = 400
-	// pacedMost bounds the number of remembered callers.
-	pacedMost = 10_000
-)
-
-// pace is the token bucket of one caller.
-type pace struct {
-	left float64
-	at   time.Time
-}
+// CallBurst is the number of calls of one caller at once.
+const CallBurst = rpc.CallBurst
 
 // paced takes a token out of the caller's bucket, and reports whether there was one.
-func (g *Guard) paced(who Caller) bool {
-	key := who.key()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.now()
-	p, ok := g.pace[key]
-	if !ok {
-		if len(g.pace) >= pacedMost {
-			clear(g.pace)
-		}
-		p = &pace{left: CallBurst, at: now}
-		g.pace[key] = p
-	}
-	p.left = min(CallBurst, p.left+callsPerSecond*now.Sub(p.at).Seconds())
-	p.at = now
-	if p.left < 1 {
-		return false
-	}
-	p.left--
-	return true
-}
+func (g *Guard) paced(who Caller) bool { return g.paces.Allow(who.key(), g.now()) }
 
 // WrapUnary implements connect.Interceptor.
 func (g *Guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {

@@ -97,8 +97,8 @@ func alive(pid int) bool {
 func open(t *testing.T, record string) *Room {
 	t.Helper()
 	r, err := Open(Options{Record: record})
-	if _, why := r.Can(); why != nil {
-		testkit.NotRun(t, "no cgroup can be made here: "+why.Error())
+	if why := r.Can().GetTrouble(); why != "" {
+		testkit.NotRun(t, "no cgroup can be made here: "+why)
 	}
 	testkit.Check(t, err)
 	t.Cleanup(func() { testkit.Check(t, r.Close()) })
@@ -160,15 +160,15 @@ func TestSweepFindsWhoMovedOut(t *testing.T) {
 func TestFreezeAndThaw(t *testing.T) {
 	t.Parallel()
 	r := open(t, "")
-	if !r.can.Freeze {
+	if !r.Can().GetFreeze() {
 		testkit.NotRun(t, "this kernel has no cgroup.freeze")
 	}
 	g, cmd := start(t, r, "while :; do :; done")
 	testkit.Check(t, g.Freeze(true))
-	eventually(t, "frozen", func() bool { return g.Use().Frozen })
-	before := *g.Use().CPU
+	eventually(t, "frozen", func() bool { return g.Use().GetFrozen() })
+	before := g.Use().GetCpuSeconds()
 	testkit.Check(t, g.Freeze(false))
-	eventually(t, "it runs again", func() bool { u := g.Use(); return !u.Frozen && *u.CPU > before })
+	eventually(t, "it runs again", func() bool { u := g.Use(); return !u.GetFrozen() && u.GetCpuSeconds() > before })
 	testkit.Check(t, g.Freeze(true)) // it is killed in this state too
 	g.Kill()
 	_ = cmd.Wait()
@@ -179,16 +179,34 @@ func TestFreezeAndThaw(t *testing.T) {
 func TestUseIsThatOfAll(t *testing.T) {
 	t.Parallel()
 	r := open(t, "")
-	g, cmd := start(t, r, "setsid -f sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; exec sleep 600")
-	eventually(t, "CPU time of a process in another session", func() bool { u := g.Use(); return u.CPU != nil && *u.CPU > 50*time.Millisecond })
-	if u := g.Use(); u.Memory == 0 {
+	g, cmd := start(t, r, "setsid sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done' & exec sleep 600")
+	eventually(t, "CPU time of a process in another session", func() bool { u := g.Use(); return u.GetCpuSeconds() > 0.05 })
+	if u := g.Use(); u.GetMemoryBytes() == 0 {
 		t.Errorf("memory: %+v", u)
 	}
 	g.Kill()
 	_ = cmd.Wait()
-	if u := testkit.Need(g.End())(t); *u.CPU < 50*time.Millisecond {
+	if u := testkit.Need(g.End())(t); u.GetCpuSeconds() < 0.05 {
 		t.Errorf("at its end: %+v", u)
 	}
+}
+
+// Where the memory controller is there, what a task has written into a tmpfs counts, which no process holds.
+func TestMemoryIsTheCgroupsOwn(t *testing.T) {
+	t.Parallel()
+	r := open(t, "")
+	file := filepath.Join(t.TempDir(), "held")
+	g, cmd := start(t, r, "dd if=/dev/zero of="+file+" bs=1048576 count=16 2>/dev/null; exec sleep 600")
+	if read(g.dir, "memory.current") == "" {
+		testkit.NotRun(t, "version 2 has no memory controller here")
+	}
+	eventually(t, "16 MiB in the file", func() bool { return g.Use().GetMemoryBytes() > 16<<20 })
+	if rss := resident(pidsOf(below(g.dir))); rss >= 16<<20 {
+		t.Errorf("its processes hold %d bytes", rss)
+	}
+	g.Kill()
+	_ = cmd.Wait()
+	testkit.Need(g.End())(t)
 }
 
 // A process that was killed can end nothing; the next one does, and nothing else.
@@ -213,6 +231,14 @@ func TestNextProcessEndsWhatIsLeft(t *testing.T) {
 	if data := testkit.Need(os.ReadFile(record))(t); string(data) != r.dir {
 		t.Errorf("the record is %s, the cgroup %s", data, r.dir)
 	}
+	mine, _ := start(t, r, "exec sleep 600")
+	second, err := Open(Options{Record: record}) // of a process that must not be there
+	if err == nil || len(pidsOf([]string{mine.dir})) != 1 || Clean(record) == nil {
+		t.Errorf("a second process: %v", err)
+	}
+	testkit.Check(t, second.Close())
+	mine.Kill()
+	testkit.Need(mine.End())(t)
 	other.Kill()
 	testkit.Need(other.End())(t)
 }
@@ -262,15 +288,12 @@ func TestCgroupCannotBeMade(t *testing.T) {
 	dir := r.dir
 	testkit.Check(t, os.Remove(dir))
 	g := r.New()
-	if can, why := r.Can(); g.dir != "" || can.Kill || why == nil {
-		t.Errorf("%+v, %v", can, why)
+	if can := r.Can(); g.dir != "" || can.GetKill() || can.GetTrouble() == "" {
+		t.Errorf("%v", can)
 	}
 	testkit.Check(t, os.Mkdir(dir, 0o755))
-	if _, why := r.Can(); r.New().dir == "" || why == nil {
-		t.Errorf("made again: %v", why)
-	}
-	if can, why := r.Can(); !can.Kill || why != nil {
-		t.Errorf("%+v, %v", can, why)
+	if can := r.Can(); can.GetTrouble() == "" || r.New().dir == "" || r.Can().GetTrouble() != "" || !r.Can().GetKill() {
+		t.Errorf("made again: %v, %v", can, r.Can())
 	}
 	clear(r.live)
 }
@@ -281,7 +304,7 @@ func TestNoRoom(t *testing.T) {
 	g, cmd := start(t, r, "exit 3")
 	_ = cmd.Wait()
 	g.Kill()
-	if u, err := g.End(); err != nil || u.CPU != nil || r.Close() != nil || g.Freeze(true) == nil {
+	if u, err := g.End(); err != nil || u != nil || r.Close() != nil || g.Freeze(true) == nil {
 		t.Errorf("without a room: %+v, %v", u, err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
 )
 
 const (
@@ -22,15 +24,6 @@ const (
 
 // ErrAlive is returned by End if the kernel has not ended all killed processes yet.
 var ErrAlive = errors.New("killed processes have not ended")
-
-// Use is what the processes of a group use.
-type Use struct {
-	// CPU is the CPU time of all of them since the start, nil while unknown.
-	CPU *time.Duration
-	// Memory is what they hold now, in bytes.
-	Memory uint64
-	Frozen bool
-}
 
 // Group is a program with all that it starts.
 type Group struct {
@@ -91,28 +84,25 @@ func (g *Group) Freeze(on bool) error {
 	return put(g.dir, "cgroup.freeze", map[bool]string{true: "1", false: "0"}[on])
 }
 
-// Use returns what the group uses; nothing is known without a cgroup.
-func (g *Group) Use() (u Use) {
-	if g.dir == "" {
-		return u
-	}
-	if used, err := ParseUsage(read(g.dir, "cpu.stat")); err == nil {
-		u.CPU = &used
+// Use returns what the group uses, nil while that is unknown.
+func (g *Group) Use() *headroomv1.TaskUse {
+	used, err := ParseUsage(read(g.dir, "cpu.stat"))
+	if g.dir == "" || err != nil {
+		return nil
 	}
 	memory, err := strconv.ParseUint(strings.TrimSpace(read(g.dir, "memory.current")), 10, 64)
-	if u.Memory = memory; err != nil { // version 1 has the controller
-		u.Memory = resident(pidsOf(below(g.dir)))
+	if err != nil { // version 1 has the controller
+		memory = resident(pidsOf(below(g.dir)))
 	}
-	u.Frozen = event(g.dir, "frozen")
-	return u
+	return &headroomv1.TaskUse{CpuSeconds: used.Seconds(), MemoryBytes: memory, Frozen: event(g.dir, "frozen")}
 }
 
 // End kills what is left of the group, waits until it has ended, and removes its cgroup. Its command was waited for.
-func (g *Group) End() (u Use, err error) {
+func (g *Group) End() (u *headroomv1.TaskUse, err error) {
 	r := g.room
 	switch {
 	case r == nil:
-		return u, nil
+		return nil, nil //nolint:nilnil // nothing is known, and nothing is wrong
 	case g.dir == "":
 		err = g.endFound()
 	default:

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"headroom/internal/durable"
+	headroomv1 "headroom/api/headroom/v1"
 )
 
 const (
@@ -33,22 +34,17 @@ type Options struct {
 	Record string
 }
 
-// Abilities are what can be done with all processes of a group at once.
-type Abilities struct {
-	Kill, Freeze, CPU, Memory bool
-}
-
 // Room makes the groups of one process. A nil Room makes groups that hold nothing together.
 type Room struct {
 	o      Options
 	clones bool // clone3 is permitted
 
 	mu    sync.Mutex
-	can   Abilities
 	none  error    // why the newest group has no cgroup
 	dir   string   // holds the groups; empty without cgroups
 	own   string   // this process's cgroup
 	made  []string // for the record
+	file  *os.File // the record, nil for none
 	live  map[string]*Group
 	count int
 }
@@ -60,12 +56,11 @@ func Open(o Options) (*Room, error) {
 	// The seccomp filters of systemd refuse clone3. A call without arguments is never carried out.
 	_, _, refused := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
 	r.clones = refused == unix.EINVAL
-	left := r.clean()
-	err := r.settle()
-	if err == nil {
-		err = r.probe()
+	left := r.lock()
+	if left == nil {
+		left = r.clean()
 	}
-	if err != nil {
+	if err := r.settle(); err != nil {
 		r.dir = ""
 		r.without(err)
 	}
@@ -73,7 +68,31 @@ func Open(o Options) (*Room, error) {
 }
 
 // Clean ends what a process left in the cgroups of its record.
-func Clean(record string) error { return (&Room{o: Options{Record: record}}).clean() }
+func Clean(record string) error {
+	r := &Room{o: Options{Record: record}}
+	if err := r.lock(); err != nil {
+		return err
+	}
+	return r.Close()
+}
+
+// lock reads the record and keeps other processes from it until Close, or until the kernel ends this one: what is in the
+// cgroups of a living process is not left over.
+func (r *Room) lock() error {
+	if r.o.Record == "" || r.o.Delegated {
+		return nil
+	}
+	f, err := os.OpenFile(r.o.Record, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(f)
+	if err := errors.Join(err, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)); err != nil {
+		return errors.Join(fmt.Errorf("%s, which another process may use: %w", r.o.Record, err), f.Close())
+	}
+	r.file, r.made = f, strings.Split(string(text), "\n")
+	return nil
+}
 
 // without lets this process adopt orphans: a group has no cgroup.
 func (r *Room) without(err error) {
@@ -81,16 +100,17 @@ func (r *Room) without(err error) {
 }
 
 // Can returns what can be done with its groups, and why they have no cgroups.
-func (r *Room) Can() (Abilities, error) {
+func (r *Room) Can() *headroomv1.TaskControls {
 	if r == nil {
-		return Abilities{}, ErrNone
+		return &headroomv1.TaskControls{Trouble: "not asked for"}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.none != nil {
-		return Abilities{}, r.none
+		return &headroomv1.TaskControls{Trouble: strings.ToValidUTF8(r.none.Error(), "?")}
 	}
-	return r.can, nil
+	has := func(file string) bool { return unix.Access(filepath.Join(r.dir, file), unix.F_OK) == nil }
+	return &headroomv1.TaskControls{Kill: has("cgroup.kill"), Freeze: has("cgroup.freeze"), CpuTime: has("cpu.stat"), Memory: true}
 }
 
 // place returns this process's cgroup.
@@ -153,17 +173,6 @@ func (r *Room) move(unit string) error {
 	return nil
 }
 
-// probe finds out what the groups can do.
-func (r *Room) probe() error {
-	dir := filepath.Join(r.dir, "probe")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	has := func(file string) bool { return unix.Access(filepath.Join(dir, file), unix.F_OK) == nil }
-	r.can = Abilities{Kill: has("cgroup.kill"), Freeze: has("cgroup.freeze"), CPU: has("cpu.stat"), Memory: true}
-	return os.Remove(dir)
-}
-
 // New returns a group without a process, with a cgroup if one can be made.
 func (r *Room) New() *Group {
 	if r == nil {
@@ -203,6 +212,11 @@ func (r *Room) sweep() {
 			_ = remove(dir)
 		}
 	}
+	for _, g := range r.live {
+		if g.dir == "" { // its processes are beside this one
+			return
+		}
+	}
 	if r.o.Delegated { // then no other process belongs here
 		for _, pid := range pidsOf([]string{r.dir, r.own}) {
 			if pid != os.Getpid() {
@@ -220,14 +234,15 @@ func (r *Room) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep()
-	return r.clean()
+	err := r.clean()
+	if r.file != nil {
+		err = errors.Join(err, r.file.Close())
+	}
+	return err
 }
 
 // clean ends and removes the cgroups of the record. Those that could not be ended stay in it.
 func (r *Room) clean() (err error) {
-	if text, err := os.ReadFile(r.o.Record); err == nil {
-		r.made = strings.Split(string(text), "\n")
-	}
 	r.made = slices.DeleteFunc(r.made, func(dir string) bool {
 		if !strings.HasPrefix(filepath.Base(dir), baseName) { // such names are random: no other cgroup has this one
 			return true
@@ -240,9 +255,14 @@ func (r *Room) clean() (err error) {
 	return errors.Join(err, r.record())
 }
 
+// record writes the record. After a power cut, which may tear it, no cgroup is left.
 func (r *Room) record() error {
-	if r.o.Record == "" || r.o.Delegated {
+	if r.file == nil {
 		return nil
 	}
-	return durable.Replace(durable.OS{}, r.o.Record, []byte(strings.Join(r.made, "\n")), 0o600) // no cgroup survives a power cut
+	if err := r.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := r.file.WriteAt([]byte(strings.Join(r.made, "\n")), 0)
+	return err
 }

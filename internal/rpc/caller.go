@@ -25,6 +25,8 @@ type Caller struct {
 	Local bool
 	// Clear: the connection is neither encrypted nor local to a unix socket.
 	Clear bool
+	// Address is the host at the other end of such a connection.
+	Address string
 }
 
 type callerKey struct{}
@@ -45,7 +47,8 @@ func callerOn(ctx context.Context, c net.Conn) context.Context {
 	ctx = listen.With(ctx, c)
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return WithCaller(ctx, Caller{Clear: true})
+		host, _, _ := net.SplitHostPort(c.RemoteAddr().String()) // a connection of a test has none
+		return WithCaller(ctx, Caller{Clear: true, Address: host})
 	}
 	who := Caller{Local: true, UID: ^uint32(0)}
 	if raw, err := u.SyscallConn(); err == nil {

@@ -105,7 +105,9 @@ func (c *Core) Broken(node string) {
 }
 
 // Runs reports whether a worker runs an attempt, as far as it was told.
-func (c *Core) Runs(node string, ref Ref) bool { return c.workers[node] != nil && c.workers[node].running[ref] }
+func (c *Core) Runs(node string, ref Ref) bool {
+	return c.workers[node] != nil && c.workers[node].running[ref]
+}
 
 // Gone records that a worker said goodbye: it has stopped its tasks.
 func (c *Core) Gone(now time.Time, node string) {

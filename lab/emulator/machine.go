@@ -17,10 +17,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/internal/cgroup"
 	"headroom/internal/cli"
 	"headroom/lab/emulator/kernel"
 	"headroom/lab/emulator/throttle"
 	"headroom/lab/emulator/treefs"
+	"headroom/scheduler/local"
 )
 
 // HostShare is the part of the host's CPUs that all emulated nodes own together;
@@ -358,6 +360,7 @@ func run(ctx context.Context, opts options, log *slog.Logger, ready func(descrip
 func (m *machine) stop() {
 	m.log.Info("node stopping")
 	m.worker.stop()
+	_ = cgroup.Clean(filepath.Join(m.dir, "work", local.RecordFile)) // if it was killed
 	m.exec.close()
 	m.powerd.stop()
 	if left := m.family.end(); left > 0 {

@@ -105,10 +105,17 @@ type Guard struct {
 	now     func() time.Time
 
 	refusals rpc.Refusals // that are logged
+	paces    rpc.Paces
 
 	mu     sync.Mutex
 	asking map[chan<- struct{}]bool
+	// running are the calls and streams that are answered now, by caller.
+	running map[string]int
 }
+
+// callsAtOnce bounds the calls and streams of a caller that are answered at one time: each application of a framework waits in
+// one and reports in another.
+const callsAtOnce = 256
 
 // Listen has a channel told when more is denied, until the function that it returns is called.
 func (g *Guard) Listen(c chan<- struct{}) (end func()) {
@@ -145,10 +152,14 @@ func New(dev bool, group string, logger *slog.Logger) *Guard {
 
 // Admit returns a context with the caller, or why the call is refused.
 func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, error) {
-	who, err := g.identify(rpc.CallerOf(ctx))
+	peer := rpc.CallerOf(ctx)
+	who, err := g.identify(peer)
 	if err == nil && !listen.Prove(ctx, listen.Guest{Name: who.Name, First: who.Role == secure.Operator || who.Role == secure.Admin}) {
 		err = rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitUnreachable,
 			"all connections of this port are in use except those reserved for operators", "try again in a moment")
+	}
+	if caller := cmp.Or(who.Name, peer.Address); err == nil && !g.paces.Allow(caller, g.now()) {
+		err = rpc.TooMany(fmt.Sprintf("%s exceeded %d calls per second", cmp.Or(caller, "nobody"), rpc.CallsPerSecond), "retry in a second")
 	}
 	if err == nil && who.Proven() && !slices.Contains(Needs(procedure), who.Role) {
 		err = notPermitted(who, procedure)
@@ -158,6 +169,30 @@ func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, e
 		return ctx, err
 	}
 	return WithCaller(ctx, who), nil
+}
+
+// begin counts a call until done is called. Without TLS callers are not distinguished.
+func (g *Guard) begin(ctx context.Context) (done func(), err error) {
+	who := CallerOf(ctx).Name
+	if who == "" {
+		return func() {}, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running[who] >= callsAtOnce {
+		return nil, rpc.TooMany(fmt.Sprintf("%s has %d open, the maximum is %d", who, g.running[who], callsAtOnce), "wait until some are answered")
+	}
+	if g.running == nil {
+		g.running = map[string]int{}
+	}
+	g.running[who]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.running[who]--; g.running[who] == 0 {
+			delete(g.running, who)
+		}
+	}, nil
 }
 
 func notPermitted(who Caller, procedure string) error {
@@ -239,6 +274,11 @@ func (g *Guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err != nil {
 			return nil, err
 		}
+		done, err := g.begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 		return next(ctx, r)
 	}
 }
@@ -255,6 +295,11 @@ func (g *Guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 		if err != nil {
 			return err
 		}
+		done, err := g.begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
 		return next(ctx, rpc.Guarded{StreamingHandlerConn: c, Still: func() error {
 			_, err := g.identify(rpc.CallerOf(ctx))
 			return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/internal/cgroup"
 	"headroom/internal/cli"
 	"headroom/scheduler/lookup"
 	"headroom/scheduler/spark"
@@ -60,7 +61,8 @@ func runDriverCommand() *cobra.Command {
 			if err != nil {
 				return cli.Failed("the unit headroom-driver.socket starts it", "%w", err)
 			}
-			return spark.RunDriver(c)
+			room, _ := cgroup.Open(cgroup.Options{Delegated: true}) // without a cgroup, the unit's end is the driver's
+			return spark.RunDriver(c, room)
 		},
 	}
 }

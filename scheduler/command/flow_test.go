@@ -400,7 +400,7 @@ func TestProcessesInSessionsOfTheirOwn(t *testing.T) {
 	c.ready(1)
 	testkit.Eventually(t, patience, "what the worker can do is shown", func() bool {
 		out, _, _ := c.run("list", "--workers", "-o", "json")
-		return strings.Contains(out, `"cpu_time"`)
+		return strings.Contains(out, `"trouble": "`)
 	})
 	if out, _, _ := c.run("list", "--workers"); !strings.Contains(out, "kill,freeze,cpu,memory") {
 		testkit.NotRun(t, "no cgroup can be made here: "+out)

@@ -138,37 +138,24 @@ type jsonWorker struct {
 	Usable    uint32 `json:"usable"`
 	Running   uint32 `json:"running"`
 	Connected bool   `json:"connected"`
-	// Controls are what it can do with all processes of a task; null while unknown.
-	Controls *jsonControls `json:"controls"`
+	// Controls are what it can do with all processes of a task, and Trouble is why that is not everything; null while
+	// unknown.
+	Controls []string `json:"controls"`
+	Trouble  *string  `json:"trouble"`
 }
 
-type jsonControls struct {
-	Kill    bool   `json:"kill"`
-	Freeze  bool   `json:"freeze"`
-	CPUTime bool   `json:"cpu_time"`
-	Memory  bool   `json:"memory"`
-	Trouble string `json:"trouble"`
-}
-
-func controlsOf(c *headroomv1.TaskControls) *jsonControls {
+// controlsOf lists what a worker can do with its tasks, nil while unknown.
+func controlsOf(c *headroomv1.TaskControls) (names []string, trouble *string) {
 	if c == nil {
-		return nil
+		return nil, nil
 	}
-	return &jsonControls{c.GetKill(), c.GetFreeze(), c.GetCpuTime(), c.GetMemory(), c.GetTrouble()}
-}
-
-// String lists them for the table.
-func (c *jsonControls) String() string {
-	if c == nil {
-		return cli.Unknown
-	}
-	var names []string
-	for i, has := range []bool{c.Kill, c.Freeze, c.CPUTime, c.Memory} {
+	names = []string{}
+	for i, has := range []bool{c.GetKill(), c.GetFreeze(), c.GetCpuTime(), c.GetMemory()} {
 		if has {
 			names = append(names, []string{"kill", "freeze", "cpu", "memory"}[i])
 		}
 	}
-	return cmp.Or(strings.Join(names, ","), "none")
+	return names, new(c.GetTrouble())
 }
 
 func envelope(kind string, items []any) jsonEnvelope {
@@ -526,7 +513,8 @@ func printWorkers(w io.Writer, out *cli.Output, workers []*headroomv1.Worker) er
 	if out.IsJSON() {
 		items := make([]any, 0, len(workers))
 		for _, k := range workers {
-			items = append(items, jsonWorker{k.GetNode(), k.GetSlots(), k.GetUsable(), k.GetRunning(), k.GetConnected(), controlsOf(k.GetControls())})
+			controls, trouble := controlsOf(k.GetControls())
+			items = append(items, jsonWorker{k.GetNode(), k.GetSlots(), k.GetUsable(), k.GetRunning(), k.GetConnected(), controls, trouble})
 		}
 		return out.JSON(w, envelope("WorkerList", items))
 	}
@@ -536,7 +524,9 @@ func printWorkers(w io.Writer, out *cli.Output, workers []*headroomv1.Worker) er
 		if !k.GetConnected() {
 			state = "lost"
 		}
-		rows = append(rows, []string{k.GetNode(), state, number(k.GetSlots()), number(k.GetUsable()), number(k.GetRunning()), controlsOf(k.GetControls()).String()})
+		controls, _ := controlsOf(k.GetControls())
+		shown := cmp.Or(strings.Join(controls, ","), cli.Unknown)
+		rows = append(rows, []string{k.GetNode(), state, number(k.GetSlots()), number(k.GetUsable()), number(k.GetRunning()), shown})
 	}
 	return out.TableOf(w, cli.Table{Head: []string{"NODE", "STATE", "SLOTS", "USABLE", "RUNNING", "CONTROLS"}, Rows: rows, Noun: "worker"})
 }

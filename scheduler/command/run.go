@@ -152,8 +152,8 @@ func runTasksCommand() *cobra.Command {
 				return cli.Failed("the unit headroom-task@USER.socket starts it", "%w", err)
 			}
 			room, _ := cgroup.Open(cgroup.Options{Delegated: true}) // an earlier process leaves nothing: its unit has ended
-			if _, why := room.Can(); why != nil {
-				logger.Warn("tasks have no cgroup; the unit needs Delegate=yes", slog.Any("reason", why))
+			if why := room.Can().GetTrouble(); why != "" {
+				logger.Warn("tasks have no cgroup; the unit needs Delegate=yes", slog.String("reason", why))
 			}
 			return local.Serve(cmd.Context(), l, room, logger)
 		},

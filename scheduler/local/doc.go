@@ -9,11 +9,17 @@
 //   - at most as many tasks as slots run at once;
 //   - a broken stream or a restarted scheduler ends no task;
 //   - a result is repeated until it has certainly arrived;
-//   - a cancelled task is killed with its whole process group, and so is every task when the worker ends. When the
-//     worker itself is killed, the kernel kills each task's first process with it.
+//   - no process of a task outlives its attempt, in whatever session it is: each attempt has a cgroup (internal/cgroup),
+//     made where the task is started. The attempts end with their worker; if the worker itself is killed, the runner ends
+//     them, and without a runner the kernel ends their first processes and the worker's next start the rest.
+//
+// | Without cgroups, processes that a task left in other sessions are found by a mark in their environment and by adopting
+// orphans, which a task can evade until the worker ends. The worker logs this once; `scheduler job list --workers` shows
+// what each worker can do.
 //
 // | Tasks may run as other users: the worker sends each to a runner, a process of the task's user behind a socket that
-// only the worker may open (Serve). No process of ours changes its user; the service manager starts a runner as the
+// only the worker may open (Serve). Over the socket a running task is frozen, thawed and measured; no decision freezes
+// one yet. No process of ours changes its user; the service manager starts a runner as the
 // right one.
 // | It never uses a shell, never removes anything but its own unfinished output, and never decides which task to run.
 package local

@@ -36,7 +36,7 @@ func task(t *testing.T, argv ...string) *headroomv1.Task {
 func roomOf(t *testing.T) *cgroup.Room {
 	t.Helper()
 	room := testkit.Need(cgroup.Open(cgroup.Options{}))(t)
-	if _, why := room.Can(); why != nil {
+	if room.Can().GetTrouble() != "" {
 		return nil
 	}
 	t.Cleanup(func() { testkit.Check(t, room.Close()) })

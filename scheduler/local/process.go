@@ -81,8 +81,8 @@ func run(ctx context.Context, g *cgroup.Group, t *headroomv1.Task, env []string)
 		r.ExitCode = int32(state.ExitCode())
 		r.CpuSeconds = (state.UserTime() + state.SystemTime()).Seconds()
 	}
-	if p.used.CPU != nil {
-		r.CpuSeconds = p.used.CPU.Seconds()
+	if p.used != nil {
+		r.CpuSeconds = p.used.GetCpuSeconds()
 	}
 	switch {
 	case errors.Is(err, errStopped):
@@ -99,7 +99,7 @@ func run(ctx context.Context, g *cgroup.Group, t *headroomv1.Task, env []string)
 // process is one task as a process of this machine.
 type process struct {
 	group   *cgroup.Group
-	used    cgroup.Use // at its end
+	used    *headroomv1.TaskUse // at its end, nil while unknown
 	task    *headroomv1.Task
 	env     []string
 	partial string
@@ -124,21 +124,24 @@ func (p *process) run(ctx context.Context) error {
 		return p.execute(ctx, &p.answer)
 	}
 	out, err := os.Create(p.partial)
-	if err == nil {
-		err = errors.Join(p.execute(ctx, out), out.Close())
+	if err != nil {
+		_, left := p.group.End()
+		return errors.Join(err, left)
 	}
-	var left error
-	if p.used, left = p.group.End(); err != nil {
+	if err := errors.Join(p.execute(ctx, out), out.Close()); err != nil {
 		return err
-	}
-	if left != nil { // it may still write the output
-		return left
 	}
 	return p.keep()
 }
 
-// execute starts the process and waits for it.
-func (p *process) execute(ctx context.Context, out io.Writer) error {
+// execute starts the process and waits for it and all that it has started.
+func (p *process) execute(ctx context.Context, out io.Writer) (err error) {
+	defer func() {
+		var left error
+		if p.used, left = p.group.End(); err == nil {
+			err = left // it may still write the output
+		}
+	}()
 	argv := p.task.GetArgv()
 	if len(argv) == 0 {
 		return errors.New("the task has no program")
@@ -154,7 +157,7 @@ func (p *process) execute(ctx context.Context, out io.Writer) error {
 	if err := p.group.Start(p.cmd); err != nil {
 		return err
 	}
-	err := p.wait()
+	err = p.wait()
 	if p.killed {
 		return errStopped
 	}

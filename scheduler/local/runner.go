@@ -155,7 +155,11 @@ func serveTask(ctx context.Context, conn net.Conn, room *cgroup.Room) error {
 		if !t.GetControlled() {
 			return nil // an older worker accepts only the result
 		}
-		return send(&headroomv1.TaskResult{State: stateOf(room, g, trouble)})
+		s := &headroomv1.TaskState{Controls: room.Can(), Use: g.Use()}
+		if trouble != nil {
+			s.Trouble = strings.ToValidUTF8(trouble.Error(), "?")
+		}
+		return send(&headroomv1.TaskResult{State: s})
 	}
 	if err := state(nil); err != nil || t.GetRef() == nil {
 		_, left := g.End()
@@ -183,34 +187,6 @@ func carryOut(g *cgroup.Group, order string) error {
 	default:
 		return fmt.Errorf("order %q: %w", order, errors.ErrUnsupported)
 	}
-}
-
-// stateOf returns what a worker is told of a running task.
-func stateOf(room *cgroup.Room, g *cgroup.Group, trouble error) *headroomv1.TaskState {
-	s := &headroomv1.TaskState{Controls: controlsOf(room), Use: useOf(g)}
-	if trouble != nil {
-		s.Trouble = strings.ToValidUTF8(trouble.Error(), "?")
-	}
-	return s
-}
-
-// controlsOf returns what can be done with the tasks of a room.
-func controlsOf(room *cgroup.Room) *headroomv1.TaskControls {
-	can, why := room.Can()
-	c := &headroomv1.TaskControls{Kill: can.Kill, Freeze: can.Freeze, CpuTime: can.CPU, Memory: can.Memory}
-	if why != nil {
-		c.Trouble = strings.ToValidUTF8(why.Error(), "?")
-	}
-	return c
-}
-
-// useOf returns what a task uses, nil while unknown.
-func useOf(g *cgroup.Group) *headroomv1.TaskUse {
-	u := g.Use()
-	if u.CPU == nil {
-		return nil
-	}
-	return &headroomv1.TaskUse{CpuSeconds: u.CPU.Seconds(), MemoryBytes: u.Memory, Frozen: u.Frozen}
 }
 
 // delegate runs a task behind a socket and returns its result. It returns after the task has ended, also when ctx ends

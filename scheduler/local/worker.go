@@ -1,13 +1,11 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,19 +76,18 @@ type Worker struct {
 	peers   rpc.Peers
 	denials *secure.Denials
 	// grants is the key with which masters prove grants of its slots.
-	grants []byte
-	env    []string
+	grants  []byte
+	env     []string
+	running map[ref]*attempt
 	// epoch is the newest of a scheduler's lease that was seen; 0 for none.
 	epoch   uint64
-	running map[ref]*attempt
 	ended   chan *headroomv1.TaskResult
 	outbox  []sent
 	batches bool // the stream is a master's, which accepts several results at once
 	link    link // for one log line per change
 
 	mu       sync.Mutex
-	controls map[string]*headroomv1.TaskControls // by the socket of the runner
-	trouble  string                              // as logged
+	controls *headroomv1.TaskControls // as last told; the first trouble stays
 }
 
 // attempt is a running task.
@@ -165,8 +162,6 @@ func New(cfg Config) (*Worker, error) {
 		env:     append(os.Environ(), "TMPDIR="+tmp, "HEADROOM_NODE="+cfg.Node),
 		running: make(map[ref]*attempt),
 		ended:   make(chan *headroomv1.TaskResult),
-
-		controls: make(map[string]*headroomv1.TaskControls),
 	}
 	if cfg.Hold && cfg.Users.Sockets == "" {
 		if w.room, err = cgroup.Open(cgroup.Options{Record: filepath.Join(cfg.Dir, RecordFile)}); err != nil {
@@ -213,7 +208,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer asking.Wait()
 	for _, socket := range w.cfg.Users.sockets() {
 		asking.Go(func() {
-			_, _ = exchange(ctx, socket, &headroomv1.Task{Controlled: true}, func(s *headroomv1.TaskState) { w.note(socket, s.GetControls()) })
+			_, _ = exchange(ctx, socket, &headroomv1.Task{Controlled: true}, func(s *headroomv1.TaskState) { w.note(s.GetControls()) })
 		})
 	}
 	wait, moved := backoffMin, false
@@ -442,41 +437,24 @@ func (w *Worker) run(ctx context.Context, t *headroomv1.Task, a *attempt) *headr
 	handed, _ := proto.Clone(t).(*headroomv1.Task)
 	handed.Env, handed.Controlled = append(slices.Clip(handed.GetEnv()), "HEADROOM_NODE="+w.cfg.Node), true
 	return delegate(ctx, socket, handed, func(s *headroomv1.TaskState) {
-		w.note(socket, s.GetControls())
+		w.note(s.GetControls())
 		a.told.Store(s.GetUse())
 	})
 }
 
-// note records what a runner can do with its tasks.
-func (w *Worker) note(socket string, c *headroomv1.TaskControls) {
-	w.mu.Lock()
-	w.controls[socket] = c
-	w.mu.Unlock()
-}
-
-// abilities returns what can be done with the tasks of every user, nil while unknown. Why that is not everything is
-// logged once.
-func (w *Worker) abilities() *headroomv1.TaskControls {
+// note records what can be done with tasks, by one of the runners, and returns what can be done with those of every user.
+// That a runner has no cgroups is logged once.
+func (w *Worker) note(c *headroomv1.TaskControls) *headroomv1.TaskControls {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.cfg.Users.Sockets == "" {
-		w.controls[""] = controlsOf(w.room)
+	if w.controls.GetTrouble() != "" || c == nil {
+		return w.controls
 	}
-	var all *headroomv1.TaskControls
-	for _, socket := range slices.Sorted(maps.Keys(w.controls)) {
-		c := w.controls[socket]
-		if all == nil {
-			all = proto.CloneOf(c)
-		}
-		all.Kill, all.Freeze = all.GetKill() && c.GetKill(), all.GetFreeze() && c.GetFreeze()
-		all.CpuTime, all.Memory = all.GetCpuTime() && c.GetCpuTime(), all.GetMemory() && c.GetMemory()
-		all.Trouble = cmp.Or(all.GetTrouble(), c.GetTrouble())
+	if c.GetTrouble() != "" {
+		w.cfg.Logger.Warn("tasks have no cgroup; of what they leave running, only marked and adopted processes are ended", slog.String("reason", c.GetTrouble()))
 	}
-	if all.GetTrouble() != "" && w.trouble == "" {
-		w.cfg.Logger.Warn("tasks have no cgroup; of what they leave running, only marked and adopted processes are ended", slog.String("reason", all.GetTrouble()))
-	}
-	w.trouble = cmp.Or(all.GetTrouble(), w.trouble)
-	return all
+	w.controls = c
+	return c
 }
 
 // alive is the message of every second. A master needs no more of it than its arrival.
@@ -484,11 +462,14 @@ func (w *Worker) alive() *headroomv1.WorkerAlive {
 	if w.batches {
 		return &headroomv1.WorkerAlive{}
 	}
-	m := &headroomv1.WorkerAlive{Controls: w.abilities()}
+	m := &headroomv1.WorkerAlive{Controls: w.note(nil)}
+	if w.room != nil {
+		m.Controls = w.note(w.room.Can())
+	}
 	for r, a := range w.running {
 		use := a.told.Load()
 		if a.group != nil {
-			use = useOf(a.group)
+			use = a.group.Use()
 		}
 		if use != nil {
 			m.Running = append(m.Running, &headroomv1.TaskUse{Ref: r.proto(), CpuSeconds: use.GetCpuSeconds(), MemoryBytes: use.GetMemoryBytes(), Frozen: use.GetFrozen()})

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/internal/cgroup"
 	"headroom/scheduler/sparkapp"
 )
 
@@ -118,9 +119,8 @@ func hand(c *net.UnixConn, r request) error {
 }
 
 // RunDriver is the other end of StartDriver: the process of a driver's unit, with its one
-// connection. It returns once the driver has ended; the service manager ends what is left
-// of the unit.
-func RunDriver(conn net.Conn) error {
+// connection. It returns once the driver has ended with all that it has started.
+func RunDriver(conn net.Conn, room *cgroup.Room) error {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
 		return errors.New("spark: a driver must arrive over a unix socket")
@@ -141,7 +141,7 @@ func RunDriver(conn net.Conn) error {
 	if err := c.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
-	data, err := json.Marshal(r.run(in, files))
+	data, err := json.Marshal(r.run(in, files, room.New()))
 	if err == nil {
 		_, err = c.Write(append(data, '\n'))
 	}
@@ -191,13 +191,14 @@ func take(c *net.UnixConn) (r request, in *bufio.Reader, files []*os.File, err e
 
 // run runs the driver to its end. It is told to end by a byte, and killed when the
 // connection closes.
-func (r request) run(in io.Reader, files []*os.File) exit {
+func (r request) run(in io.Reader, files []*os.File, g *cgroup.Group) exit {
 	cmd := exec.Command(r.Argv[0], r.Argv[1:]...) //nolint:noctx // it lives until it ends or its connection closes; the scheduler names it
 	cmd.Env = append(os.Environ(), forDriver(r.Env)...)
 	cmd.Stdout, cmd.Stderr = files[0], files[1]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return exit{Code: -1, Error: sparkapp.Clip("the driver was not started: " + err.Error()), At: time.Now()}
+	if err := g.Start(cmd); err != nil {
+		_, left := g.End()
+		return exit{Code: -1, Error: sparkapp.Clip("the driver was not started: " + errors.Join(err, left).Error()), At: time.Now()}
 	}
 	var mu sync.Mutex
 	over := false
@@ -213,6 +214,7 @@ func (r request) run(in io.Reader, files []*os.File) exit {
 		for {
 			if _, err := in.Read(b); err != nil {
 				send(syscall.SIGKILL)
+				g.Kill()
 				return
 			}
 			if b[0] == endByte {
@@ -226,6 +228,7 @@ func (r request) run(in io.Reader, files []*os.File) exit {
 	over = true
 	mu.Unlock()
 	_ = cmd.Wait()
+	_, _ = g.End() // the service manager ends what is left of the unit
 	x := exit{At: time.Now()}
 	x.Code, x.Signal = status(cmd.ProcessState)
 	return x

@@ -28,7 +28,7 @@ func driverUnit(t *testing.T) string {
 			if err != nil {
 				return
 			}
-			if err := RunDriver(c); err != nil {
+			if err := RunDriver(c, nil); err != nil {
 				t.Log(err)
 			}
 		}

@@ -92,6 +92,7 @@ func targets(tcp bool) string {
 func cluster(t *testing.T) *machine {
 	t.Helper()
 	m := boot(t, func(m *machine) {
+		m.env = []string{"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1"} // also on a host with version 1
 		m.makeTree(t)
 		m.programs(t)
 		m.install(t)
@@ -155,6 +156,7 @@ func TestJobsUnderSystemd(t *testing.T) {
 	t.Run("java", func(t *testing.T) { testJavaDriver(t, m) })
 	t.Run("cut", func(t *testing.T) { testCutWhileAJobRuns(t, m) })
 	t.Run("tenants", func(t *testing.T) { testTenants(t, m) })
+	t.Run("cgroups", func(t *testing.T) { testCgroups(t, m) })
 	t.Run("programs", func(t *testing.T) { testProgramsApart(t, m) })
 }
 
@@ -388,6 +390,34 @@ func testTenants(t *testing.T, m *machine) {
 			t.Errorf("%s runs a program as bob: %s", as, out)
 		}
 	}
+}
+
+// Under the real units, a task is frozen, measured and ended with what it has put into another session; the unit itself
+// goes on. The worker is shown with all of it.
+func testCgroups(t *testing.T, m *machine) {
+	const unit = "headroom-task@ann.service"
+	busy := "setsid -f sh -c 'echo $$ > /srv/headroom/ann/pid; while :; do :; done' </dev/null >/dev/null 2>&1; exec sleep 600"
+	said, err := m.try("setpriv", "--reuid=headroom-worker", "--regid=headroom-worker", "--clear-groups", "env", probeEnv+"=orders", probe, "ann", "/srv/headroom/ann/busy", "sh", "-c", busy)
+	if err != nil || said != "controls true true true true \nuse\nfreeze\nthaw" && said != "controls true true true true\nuse\nfreeze\nthaw" {
+		journal, _ := m.try("journalctl", "-u", unit, "--no-pager", "-n", "20")
+		t.Fatalf("the runner: %q, %v\n%s", said, err, journal)
+	}
+	pid := strings.TrimSpace(m.read(t, "/srv/headroom/ann/pid"))
+	m.eventually(t, unit, "the process in another session has ended", func() bool {
+		_, err := m.try("kill", "-0", pid)
+		return err != nil
+	})
+	if got := m.show(t, unit, "ActiveState"); got != "active" {
+		t.Errorf("its unit ended too: %s", got)
+	}
+	left := m.do(t, "sh", "-c", "find /sys/fs/cgroup -path '*"+unit+"/*' -name 'task-*' -type d")
+	if left != "" {
+		t.Errorf("cgroups are left: %s", left)
+	}
+	m.eventually(t, "headroom-worker.service", "the worker shows what it can do", func() bool {
+		out, err := m.try(append([]string{"scheduler", "job", "list", "--workers"}, asRoot()...)...)
+		return err == nil && strings.Contains(out, "kill,freeze,cpu,memory")
+	})
 }
 
 // Each program reads its own keys, and none of another's.

@@ -34,6 +34,7 @@ type machine struct {
 	dir    string // holds root, usr (what is laid over /usr) and sys
 	leader int    // process id of its systemd, as this host sees it
 	log    bytes.Buffer
+	env    []string // of systemd-nspawn, beside this process's
 }
 
 // boot starts a machine with the files that prepare put into its folder, and ends it
@@ -53,6 +54,7 @@ func boot(t *testing.T, prepare func(m *machine)) *machine {
 		"--bind="+m.path("sys/class")+":/sys/class", "--bind="+m.path("sys/devices")+":/sys/devices",
 		"--boot", "--register=no", "--keep-unit", "--private-network", "--console=pipe", "--kill-signal=SIGRTMIN+3")
 	cmd.Stdout, cmd.Stderr = &m.log, &m.log
+	cmd.Env = append(os.Environ(), m.env...)
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Start(); err != nil {
 		testkit.NotRun(t, "systemd-nspawn: "+err.Error())

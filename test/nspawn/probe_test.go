@@ -18,7 +18,7 @@ import (
 const (
 	// probe is this test binary inside the machine.
 	probe = "/usr/bin/headroom-probe"
-	// probeEnv makes the test binary a probe: "notify", "slices", "refused", "denied", "rivals", "spy" or "task".
+	// probeEnv makes the test binary a probe: "notify", "slices", "refused", "denied", "rivals", "spy", "task" or "orders".
 	probeEnv = "HEADROOM_PROBE"
 	// gate is the file that lets the notifying probe be ready.
 	gate = "/run/headroom-probe-gate"
@@ -48,6 +48,8 @@ func runProbe(what string, out io.Writer) error {
 		return spy(os.Args[1], out)
 	case "task":
 		return handTask(os.Args[1:], out)
+	case "orders":
+		return orderTask(os.Args[1:], out)
 	}
 	root, err := os.OpenRoot("/")
 	if err != nil {

@@ -85,37 +85,95 @@ func environments() (n int) {
 	return n
 }
 
-// handTask hands a task to a user's socket, as the worker does, and says how it ended:
-// USER OUTPUT PROGRAM [ARG...].
-func handTask(args []string, out io.Writer) error {
+// runner is a connection to the socket of a user's tasks, as the worker has it.
+type runner struct{ net.Conn }
+
+func (c runner) send(m proto.Message) error {
+	body, err := proto.Marshal(m)
+	if err == nil {
+		_, err = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
+	}
+	return err
+}
+
+func (c runner) receive() (*headroomv1.TaskResult, error) {
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	var head [4]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(c, int64(binary.BigEndian.Uint32(head[:]))))
+	if err != nil {
+		return nil, err
+	}
+	var r headroomv1.TaskResult
+	return &r, proto.Unmarshal(body, &r)
+}
+
+// handOver hands a task to a user's socket: USER OUTPUT PROGRAM [ARG...].
+func handOver(args []string, controlled bool) (runner, error) {
 	c, err := net.DialTimeout("unix", "/run/headroom-task/"+args[0]+".sock", patience)
+	if err != nil {
+		return runner{}, err
+	}
+	return runner{c}, runner{c}.send(&headroomv1.Task{
+		Ref: &headroomv1.TaskRef{Job: "j", Phase: "map", Attempt: 1}, Argv: args[2:], Output: args[1], Dir: "/", Controlled: controlled,
+	})
+}
+
+// handTask hands a task over and says how it ended.
+func handTask(args []string, out io.Writer) error {
+	c, err := handOver(args, false)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	body, err := proto.Marshal(&headroomv1.Task{Ref: &headroomv1.TaskRef{Job: "j", Phase: "map", Attempt: 1}, Argv: args[2:], Output: args[1], Dir: "/"})
+	r, err := c.receive()
 	if err != nil {
-		return err
-	}
-	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)); err != nil {
-		return err
-	}
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
-	var head [4]byte
-	if _, err := io.ReadFull(c, head[:]); err != nil {
-		return err
-	}
-	if body, err = io.ReadAll(io.LimitReader(c, int64(binary.BigEndian.Uint32(head[:])))); err != nil {
-		return err
-	}
-	var r headroomv1.TaskResult
-	if err := proto.Unmarshal(body, &r); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(out, "exit", r.GetExitCode(), r.GetError())
 	return err
+}
+
+// orderTask hands a busy task over, says what its runner can do, freezes it and lets it continue, and goes away.
+func orderTask(args []string, out io.Writer) error {
+	c, err := handOver(args, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	r, err := c.receive()
+	if err != nil {
+		return err
+	}
+	controls := r.GetState().GetControls()
+	_, _ = fmt.Fprintln(out, "controls", controls.GetKill(), controls.GetFreeze(), controls.GetCpuTime(), controls.GetMemory(), controls.GetTrouble())
+	var last *headroomv1.TaskUse
+	until := func(order string, ok func(u *headroomv1.TaskUse) bool) error {
+		for range patience / glance {
+			if err := c.send(&headroomv1.TaskOrder{Order: order}); err != nil {
+				return err
+			}
+			if r, err = c.receive(); err != nil {
+				return err
+			}
+			if last = r.GetState().GetUse(); ok(last) {
+				_, err := fmt.Fprintln(out, order)
+				return err
+			}
+			time.Sleep(glance)
+		}
+		return fmt.Errorf("%s: %v", order, r)
+	}
+	used := func(u *headroomv1.TaskUse) bool { return u.GetCpuSeconds() > 0.2 && u.GetMemoryBytes() > 0 }
+	if err := errors.Join(until("use", used), until("freeze", (*headroomv1.TaskUse).GetFrozen)); err != nil {
+		return err
+	}
+	stopped := last.GetCpuSeconds()
+	return until("thaw", func(u *headroomv1.TaskUse) bool { return !u.GetFrozen() && u.GetCpuSeconds() > stopped })
 }
 
 // got are the lines of a spy about what it could get.

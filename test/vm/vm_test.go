@@ -152,3 +152,12 @@ func TestKernelInterfaces(t *testing.T) {
 	img := image(t)
 	judge(t, boot(t, img, "/guest.test -test.v -test.skip TestWallCap -test.timeout 200s\n", []string{guestTests(t) + ":guest.test"}))
 }
+
+// Version 2 of cgroups alone, with its memory controller, as internal/cgroup meets it.
+func TestCgroupsOfVersion2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: boots a machine")
+	}
+	tests := build(t, "cgroup.test", "test", "-c", "headroom/internal/cgroup")
+	judge(t, boot(t, image(t), "echo +memory >/sys/fs/cgroup/cgroup.subtree_control\n/cgroup.test -test.v -test.timeout 200s\n", []string{tests + ":cgroup.test"}))
+}

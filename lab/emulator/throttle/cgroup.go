@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"headroom/internal/cgroup"
 )
 
 // Cgroup slows processes by the kernel's CPU bandwidth control (version 1 or 2).
@@ -63,13 +65,8 @@ func version2(mount string) cgroupAPI {
 			return fmt.Sprintf("%d %d", quota.Microseconds(), period.Microseconds())
 		},
 		parseUsage: func(text []byte) (time.Duration, bool) {
-			for line := range strings.Lines(string(text)) {
-				if value, found := strings.CutPrefix(line, "usage_usec "); found {
-					us, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-					return time.Duration(us) * time.Microsecond, err == nil
-				}
-			}
-			return 0, false
+			used, err := cgroup.ParseUsage(string(text))
+			return used, err == nil
 		},
 	}
 }
