@@ -82,7 +82,7 @@ type leases struct {
 
 func newLeases(id identity, dir, address string, key []byte, c *leader.Client, g *gateway, logger *slog.Logger) *leases {
 	return &leases{
-		self: &headroomv1.HoldSchedulerRequest{Id: id.ID, Place: place(dir), Address: address, Key: key},
+		self: &headroomv1.HoldSchedulerRequest{Id: id.ID, Place: placeOf(dir), Address: address, Key: key},
 		ask: func(ctx context.Context, r *headroomv1.HoldSchedulerRequest) (*headroomv1.HoldSchedulerResponse, error) {
 			return leader.Ask(ctx, c, "hold the scheduler's lease", headroomv1connect.JobServiceClient.HoldScheduler, r)
 		},
@@ -99,9 +99,9 @@ func sinceBoot() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// place identifies the locked folder on this machine since it booted: two processes that have
+// placeOf identifies the locked folder on this machine since it booted: two processes that have
 // locked the same place cannot run at once. It is empty if that cannot be told.
-func place(dir string) string {
+func placeOf(dir string) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	var st unix.Stat_t
 	if err != nil || unix.Stat(filepath.Join(dir, lockFile), &st) != nil {

@@ -20,7 +20,7 @@ import (
 // twice beside itself, and the paused one acts no more when it wakes up.
 func TestSchedulerTakesOver(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	c := newCluster(t, shape{servers: 3, nodes: 2, lease: shortLease, budget: 600})
-	must(t, tool("coordinator"), "tls", "cert", "create", "--dir", c.dir, "--ca-dir", c.dir, "scheduler/s1", "scheduler/s2", "scheduler/m1", "worker/w1", "worker/w2")
+	must(t, tool("coordinator"), "tls", "cert", "create", "--dir", c.dir, "--ca-dir", c.dir, "scheduler/s1", "scheduler/s2", "master/m1", "worker/w1", "worker/w2")
 	hosts := map[string]string{"s1": operator, "s2": "n01"}
 	addrs := []string{c.at(operator) + ":7410", c.at("n01") + ":7410"}
 	for name, host := range hosts {
