@@ -24,8 +24,10 @@
 //     seed alone determines which tasks it drops, in every run and after every restart;
 //   - a running job is preempted by another only under the discipline "p"; it goes
 //     back to the head of its buffer, and nothing of the killed run counts;
-//   - what a run needs to continue (its number, dispatch time, drop ratio, seed) is
-//     durable before it has any effect, and so is that the scheduler is drained;
+//   - what a run needs to continue (its number, dispatch time, drop ratio, seed,
+//     dropped tasks) is in the log before it has any effect;
+//   - no file of a user is touched on the loop, and one folder that hangs delays only
+//     its own jobs; a start survives any job in the log and anything in its folder;
 //   - no task starts on a node beyond the slots that its cap allows; running tasks
 //     are not killed for a lower cap;
 //   - a result consists of complete outputs of one run of this job, each task's once;

@@ -55,7 +55,7 @@ func TestHealthItems(t *testing.T) {
 		j := judged{
 			x: ledger.Server{ID: "c1", Voter: true}, rules: ledger.Rules, newest: ledger.Rules,
 			raft: &consensus.Health{Member: consensus.Member{ID: "c1", Voter: true}, Lag: free(0)},
-			fact: fact{said: &headroomv1.ServerFacts{RulesNewest: 2, RulesOldest: 1, DiskFreeBytes: free(10 << 30), SlowestWriteUs: 5000, WriteDeadlineUs: 2_000_000}},
+			fact: fact{said: &headroomv1.ServerFacts{RulesNewest: ledger.Rules, RulesOldest: 1, DiskFreeBytes: free(10 << 30), SlowestWriteUs: 5000, WriteDeadlineUs: 2_000_000}},
 		}
 		change(&j)
 		return j

@@ -250,7 +250,9 @@ func TestKilledAndTakenOver(t *testing.T) {
 	testkit.WriteFile(t, filepath.Join(s.dir, "go"), "")
 	r = s.run(4, "test -e go; echo $I >> again")
 	r.First = 2 << 16
-	r.Recall = func(context.Context) (dispatch.Past, error) { return dispatch.Past{Done: []int{0, 1, 9}, Dropped: []int{1, -1}}, nil }
+	r.Recall = func(context.Context) (dispatch.Past, error) {
+		return dispatch.Past{Done: []int{0, 1, 9}, Dropped: []int{1, -1}}, nil
+	}
 	s.Start(r)
 	if e, p := s.end(t); !e.OK || p.Done != 3 || p.Dropped != 1 {
 		t.Errorf("ended %+v after %+v", e, p)

@@ -67,7 +67,9 @@ func (f Folder) OfRun(name string) string {
 }
 
 // Task returns the output file of a task.
-func (f Folder) Task(phase dispatch.Phase, index int) string { return f.Path(f.OfRun(outputName(phase, index))) }
+func (f Folder) Task(phase dispatch.Phase, index int) string {
+	return f.Path(f.OfRun(outputName(phase, index)))
+}
 
 func outputName(phase dispatch.Phase, index int) string {
 	if phase == dispatch.PhaseReduce {

@@ -57,12 +57,14 @@ func TestForeignFilesInAFolder(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	testkit.WriteFile(t, outside, "precious")
 	for name, put := range map[string]func(t *testing.T, at string){
-		"pipe":         func(t *testing.T, at string) { testkit.Check(t, syscall.Mkfifo(at, 0o666)) },
-		"link":         func(t *testing.T, at string) { testkit.Check(t, os.Symlink(outside, at)) },
-		"dangling":     func(t *testing.T, at string) { testkit.Check(t, os.Symlink("nowhere", at)) },
-		"folder":       func(t *testing.T, at string) { testkit.Check(t, os.Mkdir(at, 0o750)) },
-		"torn":         func(t *testing.T, at string) { testkit.WriteFile(t, at, `{"id":"j-1","inputs":["/in/a"`) },
-		"another list": func(t *testing.T, at string) { testkit.WriteFile(t, at, `{"id":"j-1","inputs":["/etc/shadow"],"sizes":[1]}`) },
+		"pipe":     func(t *testing.T, at string) { testkit.Check(t, syscall.Mkfifo(at, 0o666)) },
+		"link":     func(t *testing.T, at string) { testkit.Check(t, os.Symlink(outside, at)) },
+		"dangling": func(t *testing.T, at string) { testkit.Check(t, os.Symlink("nowhere", at)) },
+		"folder":   func(t *testing.T, at string) { testkit.Check(t, os.Mkdir(at, 0o750)) },
+		"torn":     func(t *testing.T, at string) { testkit.WriteFile(t, at, `{"id":"j-1","inputs":["/in/a"`) },
+		"another list": func(t *testing.T, at string) {
+			testkit.WriteFile(t, at, `{"id":"j-1","inputs":["/etc/shadow"],"sizes":[1]}`)
+		},
 		"huge": func(t *testing.T, at string) {
 			testkit.WriteFile(t, at, "")
 			testkit.Check(t, os.Truncate(at, listMost+1))
