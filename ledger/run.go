@@ -113,7 +113,7 @@ func (j Job) follows(run JobRun) error {
 }
 
 // bounded refuses texts that are too long.
-func (r JobRun) bounded(id string) error {
+func (r *JobRun) bounded(id string) error {
 	if len(r.Why) > maxText || len(r.Stopping) > maxName {
 		return fmt.Errorf("job %q: its run has texts of %d and %d bytes, at most %d and %d are taken: %w", id, len(r.Why), len(r.Stopping), maxText, maxName, ErrJob)
 	}

@@ -177,7 +177,7 @@ func (l *loop) inFolder(now time.Time, r *record, what string, do func(d *jobdir
 		l.operations.queue <- operation{r.owner(), func() error { return do(at) }, func(err error) event {
 			return stepDone{job, func(l *loop, _ time.Time) {
 				if err != nil {
-					l.logger.Warn("folder of job: "+what+" failed", slog.String("job", job), slog.Any("error", err))
+					l.logger.Warn("folder of job failed", slog.String("what", what), slog.String("job", job), slog.Any("error", err))
 				}
 			}}
 		}}

@@ -37,11 +37,11 @@ func (c *log) DeflateJob(_ context.Context, r *connect.Request[headroomv1.Deflat
 	return connect.NewResponse(&headroomv1.DeflateJobResponse{}), c.fails
 }
 
-// wired lets a worker with so many slots connect whose messages the test sees.
-func (p *plant) wired(slots int) *session {
+// wired lets a worker with four slots connect whose messages the test sees.
+func (p *plant) wired() *session {
 	s := newSession("n01")
 	reply := make(chan error, 1)
-	helloEvent{session: s, slots: slots, reply: reply}.apply(p.loop, p.now)
+	helloEvent{session: s, slots: 4, reply: reply}.apply(p.loop, p.now)
 	return s
 }
 
@@ -85,7 +85,7 @@ func TestNothingBeforeItsRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlant(t, "off", "shared")
-			s := p.wired(4)
+			s := p.wired()
 			p.commit(p.record("j", "low", ""))
 			p.pass(time.Second)
 			if started, _ := told(s); len(started) != 0 {
@@ -117,7 +117,7 @@ func TestNothingBeforeItsRecord(t *testing.T) {
 func TestDropsAreRecordedFirst(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, "off", "shared")
-	s := p.wired(4)
+	s := p.wired()
 	r := p.record("j", "low", "min_tasks: 10%\ndeadline: 1m\n")
 	p.commit(r)
 	p.pass(time.Second)
@@ -149,7 +149,7 @@ func TestDropsAreRecordedFirst(t *testing.T) {
 func TestSilentFolderReleasesSlots(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, "off", "shared")
-	s := p.wired(4)
+	s := p.wired()
 	p.commit(p.record("hung", "low", ""))
 	p.pass(time.Second)
 	p.settle(nil)
@@ -195,7 +195,7 @@ func TestSilentFolderReleasesSlots(t *testing.T) {
 func TestSilentFolderEndsJobOfAQueue(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, "off", "np")
-	p.wired(4)
+	p.wired()
 	p.commit(p.record("hung", "low", ""))
 	p.pass(time.Second)
 	p.settle(nil)

@@ -32,10 +32,10 @@ func (p *plant) restored(jobs ...*headroomv1.Job) {
 }
 
 // committed is a job of the log, with three tasks that need no files.
-func (p *plant) committed(id string, state headroomv1.JobState, keys string) *headroomv1.Job {
+func (p *plant) committed(id string, state headroomv1.JobState) *headroomv1.Job {
 	return &headroomv1.Job{
 		Id: id, Name: id, Class: "low", State: state, Engine: "local", Floor: 1, Inputs: &headroomv1.JobInputs{Tasks: 3},
-		Spec: []byte("name: " + id + "\nclass: low\nslots: 1\nmap: {tasks: 3, command: [/bin/true]}\noutput: " + filepath.Join(p.cfg.Dir, "out", id) + "\n" + keys),
+		Spec: []byte("name: " + id + "\nclass: low\nslots: 1\nmap: {tasks: 3, command: [/bin/true]}\noutput: " + filepath.Join(p.cfg.Dir, "out", id) + "\n"),
 	}
 }
 
@@ -44,9 +44,9 @@ func (p *plant) committed(id string, state headroomv1.JobState, keys string) *he
 func TestCancelledJobAfterARestart(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, "off", "shared")
-	j := p.committed("c", headroomv1.JobState_JOB_STATE_CANCELLED, "")
+	j := p.committed("c", headroomv1.JobState_JOB_STATE_CANCELLED)
 	j.Run = &headroomv1.JobRun{Number: 1, BeganUs: 1, StartedUs: 1, Decided: true}
-	p.restored(j, p.committed("d", headroomv1.JobState_JOB_STATE_QUEUED, ""))
+	p.restored(j, p.committed("d", headroomv1.JobState_JOB_STATE_QUEUED))
 	if p.state("c") != "cancelled" || there(filepath.Join(p.cfg.Dir, "out", "c")) {
 		t.Errorf("c is %s, its folder is there: %v", p.state("c"), there(filepath.Join(p.cfg.Dir, "out", "c")))
 	}
@@ -79,9 +79,9 @@ func FuzzStart(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 34))
 		p := newPlant(t, "off", []string{"shared", "p", "np", "da(20)"}[r.IntN(3)])
 		p.worker(2)
-		jobs := []*headroomv1.Job{p.committed("innocent", headroomv1.JobState_JOB_STATE_QUEUED, "")}
+		jobs := []*headroomv1.Job{p.committed("innocent", headroomv1.JobState_JOB_STATE_QUEUED)}
 		for _, id := range []string{"a", "b", "c"} {
-			j := p.committed(id, headroomv1.JobState(r.IntN(7)), "")
+			j := p.committed(id, headroomv1.JobState(r.IntN(7)))
 			j.Engine = []string{"", "local", "spark", "pigeon", "yarn", "other"}[r.IntN(6)]
 			switch r.IntN(6) {
 			case 0:
@@ -151,7 +151,7 @@ func TestFolderIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, "off", "shared")
 	inputs := jobdir.Inputs{Names: []string{"/in/a", "/in/b", "/in/c"}, Sizes: []int64{1, 2, 3}}
-	j := p.committed("j", headroomv1.JobState_JOB_STATE_QUEUED, "")
+	j := p.committed("j", headroomv1.JobState_JOB_STATE_QUEUED)
 	j.Spec = []byte(strings.Replace(string(j.GetSpec()), "tasks: 3", "input: /in/*", 1))
 	j.Inputs.Digest, j.Run = inputs.Digest(), &headroomv1.JobRun{Number: 1, BeganUs: 1, StartedUs: 1, Decided: true, Dropped: []byte{4}}
 	dir := jobdir.Folder{Output: filepath.Join(p.cfg.Dir, "out", "j"), ID: "j"}
@@ -184,7 +184,7 @@ func TestOneFolderHangs(t *testing.T) {
 	o := newOperations(make(inbox, 1))
 	free := make(chan struct{})
 	t.Cleanup(func() { close(free) })
-	hangs := func() error { <-free; return nil }
+	hangs := func() error { <-free; return os.ErrDeadlineExceeded }
 	ctx, cancel := context.WithCancel(t.Context())
 	for i := range 3 * operationsEach {
 		go func() { _ = o.do(ctx, owner{"submitter/ann", "/nfs/" + strconv.Itoa(i)}, hangs) }()

@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -167,11 +168,11 @@ func makeOnce(f Folder) (*Dir, error) {
 		return nil, err
 	}
 	d := &Dir{id: f.ID, output: output}
-	for i := len(missing) - 1; i >= 0; i-- {
-		if err := d.make(d.output, missing[i]); err != nil {
+	for _, name := range slices.Backward(missing) {
+		if err := d.make(d.output, name); err != nil {
 			return nil, errors.Join(err, d.TakeBack(), d.Close())
 		}
-		next, err := d.output.OpenRoot(missing[i])
+		next, err := d.output.OpenRoot(name)
 		if err != nil {
 			return nil, errors.Join(err, d.TakeBack(), d.Close())
 		}
@@ -223,8 +224,7 @@ func (d *Dir) TakeBack() (err error) {
 	if d.root != nil {
 		err = ignoreMissing(d.root.Remove(listName))
 	}
-	for i := len(d.made) - 1; i >= 0; i-- {
-		m := d.made[i]
+	for _, m := range slices.Backward(d.made) {
 		switch failed := m.in.Remove(m.name); {
 		case errors.Is(failed, fs.ErrNotExist):
 		case errors.Is(failed, syscall.ENOTEMPTY) && m.name != d.id:
