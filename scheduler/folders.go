@@ -244,7 +244,7 @@ func (l *loop) probe(now time.Time) {
 func (r *record) silence(now time.Time) string {
 	quiet := now.Sub(r.answered)
 	switch {
-	case r.answered.IsZero() || !r.probing || quiet < probeEvery+folderWait:
+	case r.answered.IsZero() || quiet < 2*probeEvery+folderWait: // a probe is answered or has failed by then
 		return ""
 	case r.released:
 		return fmt.Sprintf("output folder has not answered for %v; its slots are released until it does", quiet.Round(time.Second))

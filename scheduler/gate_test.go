@@ -159,7 +159,8 @@ func TestSilentFolderReleasesSlots(t *testing.T) {
 	for range 8 {
 		p.probe(p.now)
 		select {
-		case asked = <-p.operations.queue: // and it is never answered
+		case asked = <-p.operations.queue:
+			asked.done(errNoAnswer).apply(p.loop, p.now)
 		default:
 		}
 		p.pass(probeEvery)

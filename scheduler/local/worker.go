@@ -38,6 +38,8 @@ const (
 	// resultsAtOnce bounds the results of one message: with the ends of their standard errors they take half a
 	// megabyte.
 	resultsAtOnce = 256
+	// stuckAfter is how long a task that was killed may take to end.
+	stuckAfter = 10 * time.Second
 	// goodbyeWait is how long the scheduler may take to acknowledge the end.
 	goodbyeWait = time.Second
 	// inboxMax bounds the scheduler's messages that wait to be handled.
@@ -79,6 +81,9 @@ type Worker struct {
 	grants  []byte
 	env     []string
 	running map[ref]*attempt
+	// stuck counts stopped tasks that hang, stuckAfter is for how long a stopped one is waited for.
+	stuck      atomic.Int32
+	stuckAfter time.Duration
 	// epoch is the newest of a scheduler's lease that was seen; 0 for none.
 	epoch   uint64
 	ended   chan *headroomv1.TaskResult
@@ -155,13 +160,14 @@ func New(cfg Config) (*Worker, error) {
 		return nil, fmt.Errorf("worker %s: %w", cfg.Node, err)
 	}
 	w := &Worker{
-		cfg:     cfg,
-		grants:  grants,
-		denials: denials,
-		peers:   peers,
-		env:     append(os.Environ(), "TMPDIR="+tmp, "HEADROOM_NODE="+cfg.Node),
-		running: make(map[ref]*attempt),
-		ended:   make(chan *headroomv1.TaskResult),
+		cfg:        cfg,
+		grants:     grants,
+		denials:    denials,
+		peers:      peers,
+		env:        append(os.Environ(), "TMPDIR="+tmp, "HEADROOM_NODE="+cfg.Node),
+		stuckAfter: stuckAfter,
+		running:    make(map[ref]*attempt),
+		ended:      make(chan *headroomv1.TaskResult),
 	}
 	if cfg.Hold && cfg.Users.Sockets == "" {
 		if w.room, err = cgroup.Open(cgroup.Options{Record: filepath.Join(cfg.Dir, RecordFile)}); err != nil {
@@ -420,10 +426,39 @@ func (w *Worker) start(ctx context.Context, t *headroomv1.Task) {
 	}
 	w.running[key] = a
 	go func() {
-		r := w.run(taskCtx, t, a)
+		over := make(chan *headroomv1.TaskResult, 1)
+		go func() { over <- w.run(taskCtx, t, a) }()
+		w.ended <- w.await(taskCtx, t, over)
 		stop()
-		w.ended <- r
 	}()
+}
+
+// await waits for a task, and for stuckAfter once it was told to stop: one whose file system does not answer cannot be
+// ended until it does, but it will do nothing more. So it is reported as stopped and its slot is free, unless as many
+// hang already as there are slots.
+func (w *Worker) await(ctx context.Context, t *headroomv1.Task, over <-chan *headroomv1.TaskResult) *headroomv1.TaskResult {
+	select {
+	case r := <-over:
+		return r
+	case <-ctx.Done():
+	}
+	patience := time.NewTimer(w.stuckAfter)
+	defer patience.Stop()
+	select {
+	case r := <-over:
+		return r
+	case <-patience.C:
+	}
+	if int(w.stuck.Add(1)) > w.cfg.Slots {
+		w.stuck.Add(-1)
+		return <-over
+	}
+	w.cfg.Logger.Warn("stopped task hangs in its file system; its slot is free", slog.String("job", t.GetRef().GetJob()), slog.String("output", t.GetOutput()))
+	go func() {
+		<-over
+		w.stuck.Add(-1)
+	}()
+	return &headroomv1.TaskResult{Ref: t.GetRef(), ExitCode: exitNotStarted, Error: Stopped}
 }
 
 // run runs a task as its user.

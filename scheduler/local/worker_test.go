@@ -4,6 +4,7 @@ package local
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -66,4 +67,25 @@ func TestAbilitiesAreThoseOfEveryUser(t *testing.T) {
 	if n := strings.Count(log.String(), "tasks have no cgroup"); n != 1 || !strings.Contains(log.String(), "no room") {
 		t.Errorf("logged %d times: %s", n, &log)
 	}
+}
+
+// A task that was stopped and hangs in its file system is reported as stopped, and its slot is free; of those there are
+// as many as slots, so that no job can fill the machine with them.
+func TestStoppedTaskThatHangs(t *testing.T) {
+	t.Parallel()
+	w := testkit.Need(New(Config{Node: "n01", Slots: 1, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}))(t)
+	w.stuckAfter = time.Millisecond
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	first, second := make(chan *headroomv1.TaskResult), make(chan *headroomv1.TaskResult)
+	if r := w.await(stopped, &headroomv1.Task{}, first); r.GetError() != Stopped {
+		t.Errorf("%v", r)
+	}
+	own := &headroomv1.TaskResult{Error: "its own"}
+	time.AfterFunc(50*time.Millisecond, func() { second <- own })
+	if r := w.await(stopped, &headroomv1.Task{}, second); r != own {
+		t.Errorf("a second one hangs and is reported: %v", r)
+	}
+	first <- own // it has ended at last
+	testkit.Eventually(t, 10*time.Second, "the first has ended", func() bool { return w.stuck.Load() == 0 })
 }
