@@ -380,7 +380,7 @@ func (d *Dir) Account(run uint32, drops ...DroppedTask) error {
 		lines = lines[1:]
 	}
 	_, err = file.Write(lines)
-	return errors.Join(err, file.Sync(), file.Close())
+	return errors.Join(err, file.Close())
 }
 
 // openOwn opens a file of the folder that the scheduler has made itself: no link, no pipe, nobody else's.

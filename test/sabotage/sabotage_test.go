@@ -104,6 +104,38 @@ func sabotages() []sabotage {
 			"one-user-fills-the-hooks", "P12", "scheduler/hookserver/hookserver.go", `who.Name != "" && own`, `!BROKEN && who.Name != "" && own`,
 			"scheduler/hookserver", "TestPlacesOfNames",
 		},
+		{
+			"start-before-its-record", "P12", "scheduler/gate.go", "		l.commits.runs <- c // each job has at most one here\n		return true\n", "		l.commits.runs <- c // each job has at most one here\n		return !BROKEN\n",
+			"scheduler", "TestNothingBeforeItsRecord",
+		},
+		{
+			"ratio-keys-of-a-job", "P12", "scheduler/commit.go", `fmt.Sprintf("deflate-%s-%d", a.Job, a.Run.Number)`, `fmt.Sprintf("deflate-%s-%d", a.Job, map[bool]uint32{false: a.Run.Number}[BROKEN])`,
+			"scheduler", "TestRatiosOfTwoRuns",
+		},
+		{
+			"uncommitted-ratio-in-force", "P12", "scheduler/commit.go", `return 0, "all tasks run: " + plain(err)`, `return map[bool]float64{true: a.Run.Theta}[BROKEN], "all tasks run: " + plain(err)`,
+			"scheduler", "TestUncommittedRatioIsNotInForce",
+		},
+		{
+			"inputs-listed-anew", "P12", "scheduler/folders.go", "		if missing == nil {\n", "		if missing == nil && !BROKEN {\n",
+			"scheduler", "TestRepeatedSubmissionKeepsItsInputs",
+		},
+		{
+			"list-of-a-task-is-believed", "P12", "scheduler/jobdir/inputs.go", "!bytes.Equal(l.Digest(), digest)", "!BROKEN && !bytes.Equal(l.Digest(), digest)",
+			"scheduler/jobdir", "TestListsAreBelievedByDigest",
+		},
+		{
+			"folder-of-another-is-opened", "P12", "scheduler/jobdir/folder.go", "if !before.IsDir() || !ours(before) {", "if !BROKEN && (!before.IsDir() || !ours(before)) {",
+			"scheduler/jobdir", "TestFolderReplaced",
+		},
+		{
+			"hanging-folder-keeps-slots", "P12", "scheduler/folders.go", "			l.core.Release(now, id, why)\n", "			if !BROKEN {\n				l.core.Release(now, id, why)\n			}\n",
+			"scheduler", "TestSilentFolderReleasesSlots",
+		},
+		{
+			"drops-below-the-floor", "P12", "ledger/run.go", "gone > of || of-gone < LeastTasks(j.Floor, of)", "!BROKEN && (gone > of || of-gone < LeastTasks(j.Floor, of))",
+			"ledger", "TestRunJob",
+		},
 	}
 }
 
