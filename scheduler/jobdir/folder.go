@@ -82,6 +82,7 @@ func outputName(phase dispatch.Phase, index int) string {
 // Dir is a job's folder, opened. Its methods reach nothing outside it.
 type Dir struct {
 	id     string
+	path   string   // of the folder, for messages
 	output *os.Root // the output folder, for the link to the result
 	root   *os.Root
 	// made are the folders that Make has created, parents the handles of those above the output folder.
@@ -98,28 +99,14 @@ type made struct {
 // errReplaced refuses what stands in the place of a job's folder.
 var errReplaced = errors.New("is not the folder that the scheduler has made for the job")
 
-// Open opens the folder of a job; the error is fs.ErrNotExist if there is none.
-func Open(f Folder) (*Dir, error) {
-	output, err := openTrusted(f.Output)
-	if err != nil {
-		return nil, err
-	}
-	d := &Dir{id: f.ID, output: output}
-	if err := d.enter(); err != nil {
-		return nil, errors.Join(err, output.Close())
-	}
-	return d, nil
-}
-
 // enter opens the job's folder inside the output folder: a folder, no link to one, and the scheduler's own.
 func (d *Dir) enter() error {
 	before, err := d.output.Lstat(d.id)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(d.output.Name(), d.id)
 	if !before.IsDir() || !ours(before) {
-		return fmt.Errorf("%s %w", path, errReplaced)
+		return fmt.Errorf("%s %w", d.path, errReplaced)
 	}
 	root, err := d.output.OpenRoot(d.id)
 	if err != nil {
@@ -127,7 +114,7 @@ func (d *Dir) enter() error {
 	}
 	after, err := root.Stat(".")
 	if err != nil || !os.SameFile(before, after) {
-		return errors.Join(fmt.Errorf("%s %w", path, errReplaced), err, root.Close())
+		return errors.Join(fmt.Errorf("%s %w", d.path, errReplaced), err, root.Close())
 	}
 	d.root = root
 	return nil
@@ -167,9 +154,10 @@ func makeOnce(f Folder) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{id: f.ID, output: output}
+	d := &Dir{id: f.ID, path: f.Path(""), output: output}
 	for _, name := range slices.Backward(missing) {
-		if err := d.make(d.output, name); err != nil {
+		base = filepath.Join(base, name)
+		if err := d.make(d.output, base); err != nil {
 			return nil, errors.Join(err, d.TakeBack(), d.Close())
 		}
 		next, err := d.output.OpenRoot(name)
@@ -178,8 +166,8 @@ func makeOnce(f Folder) (*Dir, error) {
 		}
 		d.parents, d.output = append(d.parents, d.output), next // TakeBack needs them
 	}
-	err = d.make(d.output, f.ID)
-	if err == nil {
+	err = d.make(d.output, d.path)
+	if err == nil || errors.Is(err, fs.ErrExist) {
 		err = d.enter()
 	}
 	if err != nil {
@@ -190,8 +178,9 @@ func makeOnce(f Folder) (*Dir, error) {
 
 // make creates one folder; that another submission was first is no error. Task users write through the group of the
 // parent folder, if the umask permits it. They cannot replace the scheduler's files: the folder is sticky.
-func (d *Dir) make(in *os.Root, name string) error {
-	err := mkdir(in, name)
+func (d *Dir) make(in *os.Root, path string) error {
+	name := filepath.Base(path)
+	err := mkdir(in, path)
 	if err == nil {
 		d.made = append(d.made, made{in, name})
 	}
@@ -203,14 +192,14 @@ func (d *Dir) make(in *os.Root, name string) error {
 
 // mkdir creates a sticky folder, less what the umask takes. It sets no mode afterwards: RestrictSUIDSGID= of the scheduler's
 // unit forbids that where a folder has the set-group-ID bit, which it inherits from its parent.
-func mkdir(in *os.Root, name string) error {
+func mkdir(in *os.Root, path string) error {
 	dir, err := in.Open(".")
 	if err != nil {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // only read
-	if err := unix.Mkdirat(int(dir.Fd()), name, 0o770|unix.S_ISVTX); err != nil {
-		return &fs.PathError{Op: "mkdir", Path: filepath.Join(in.Name(), name), Err: err}
+	if err := unix.Mkdirat(int(dir.Fd()), filepath.Base(path), 0o770|unix.S_ISVTX); err != nil {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: err}
 	}
 	return nil
 }
