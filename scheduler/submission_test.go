@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,7 +74,7 @@ type front struct {
 	service *service
 	log     *log
 	dir     string
-	looked  int // for files of jobs
+	looked  atomic.Int32 // for files of jobs
 }
 
 // newFront lets a plant with four slots serve submissions. Its loop takes events until the test ends.
@@ -83,7 +84,7 @@ func newFront(t *testing.T) *front {
 	f := &front{plant: p, service: &service{p.Server}, log: &log{jobs: make(map[string]*headroomv1.Job)}, dir: t.TempDir()}
 	p.leader = leader.New([]string{"c1"}, rpc.PeersOver(f.log))
 	p.restorer = &restorer{find: func(_ context.Context, file *jobfile.File) (jobfile.Found, error) {
-		f.looked++
+		f.looked.Add(1)
 		return file.Find()
 	}}
 	for i := range 10 {
@@ -273,14 +274,14 @@ func TestFilesAreLookedAtWithinTheQuota(t *testing.T) {
 				File: filepath.Join(f.dir, "a.yaml"), Change: &headroomv1.Change{RequestId: "a"}, DryRun: dry,
 				Spec: fmt.Appendf(nil, "name: a\nclass: low\nslots: 1\nmap: {input: %s/in*, command: [/bin/cat]}\noutput: %s/out\n", f.dir, f.dir),
 			})
-			if exitOf(err) != cli.ExitRefused || f.looked != 0 {
-				t.Errorf("dry run %v: %v after %d looks", dry, err, f.looked)
+			if exitOf(err) != cli.ExitRefused || f.looked.Load() != 0 {
+				t.Errorf("dry run %v: %v after %d looks", dry, err, f.looked.Load())
 			}
 		}
 		submitted()
 		for range 2 {
-			if _, err := f.submit("b", 1); err != nil || f.looked != 1 {
-				t.Errorf("%v after %d looks", err, f.looked)
+			if _, err := f.submit("b", 1); err != nil || f.looked.Load() != 1 {
+				t.Errorf("%v after %d looks", err, f.looked.Load())
 			}
 		}
 	})
