@@ -55,7 +55,7 @@ func TestSchedulerTakesOver(t *testing.T) { //nolint:paralleltest // uses the wh
 	serve("s1")
 	active("s1")
 	serve("s2")
-	start("m1", "n02", "master", "--name", "m1", "--group", "rack/r1", "--listen", c.at("n02")+":7420", "--coordinators", strings.Join(c.addresses("7400"), ","))
+	start("m1", "n02", "master", "--name", "m1", "--group", "rack/r1", "--listen", c.at("n02")+":7420") // w2 is no node of the site, which it would learn
 	start("w1", "n02", "worker", "--node", "w1", "--scheduler", strings.Join(addrs, ","), "--slots", "2", "--dir", c.path("w1"))
 	start("w2", "n02", "worker", "--node", "w2", "--scheduler", c.at("n02")+":7420", "--slots", "1", "--dir", c.path("w2"))
 	jobs := map[string]string{"shared": "slots: 2", "masters": "dispatch: pigeon"}
