@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"connectrpc.com/connect"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
@@ -86,9 +88,7 @@ func (c *committer) commitAdmission(ctx context.Context, j *headroomv1.Job) {
 		Job: j, Change: &headroomv1.Change{Actor: c.actor, Reason: j.GetAdmission().GetReason(), RequestId: "admit-" + j.GetId()},
 	}
 	err := insist(ctx, func() error {
-		try, cancel := context.WithTimeout(ctx, finishWait)
-		defer cancel()
-		_, err := leader.Ask(try, c.leader, "admit job "+j.GetId(), headroomv1connect.JobServiceClient.CommitJob, req)
+		_, err := askOnce(ctx, c.leader, "admit job "+j.GetId(), headroomv1connect.JobServiceClient.CommitJob, req)
 		return err
 	})
 	if err != nil {
@@ -116,9 +116,7 @@ func (c *committer) noteRefused(who access.Caller, action string) {
 func (c *committer) notes(ctx context.Context) error {
 	return each(ctx, c.noted, func(ctx context.Context, r *headroomv1.RecordActionRequest) {
 		err := insist(ctx, func() error {
-			try, cancel := context.WithTimeout(ctx, finishWait)
-			defer cancel()
-			_, err := leader.Ask(try, c.leader, "record an action", headroomv1connect.JobServiceClient.RecordAction, r)
+			_, err := askOnce(ctx, c.leader, "record an action", headroomv1connect.JobServiceClient.RecordAction, r)
 			return err
 		})
 		if err != nil {
@@ -153,11 +151,16 @@ func insist(ctx context.Context, commit func() error) error {
 	return nil
 }
 
-// commitFinish commits an end and returns the revision.
-func (c *committer) commitFinish(parent context.Context, req *headroomv1.FinishJobRequest) (revision uint64, err error) {
+// askOnce makes one attempt to commit something.
+func askOnce[Q, A any](parent context.Context, l *leader.Client, doing string, method func(headroomv1connect.JobServiceClient, context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
 	ctx, cancel := context.WithTimeout(parent, finishWait)
 	defer cancel()
-	resp, err := leader.Ask(ctx, c.leader, "end job "+req.GetId(), headroomv1connect.JobServiceClient.FinishJob, req)
+	return leader.Ask(ctx, l, doing, method, q)
+}
+
+// commitFinish commits an end and returns the revision.
+func (c *committer) commitFinish(ctx context.Context, req *headroomv1.FinishJobRequest) (revision uint64, err error) {
+	resp, err := askOnce(ctx, c.leader, "end job "+req.GetId(), headroomv1connect.JobServiceClient.FinishJob, req)
 	return resp.GetRevision(), err
 }
 
@@ -229,9 +232,7 @@ func (c *committer) recordRun(ctx context.Context, r runCommit) error {
 	for _, part := range parts {
 		req := &headroomv1.RecordRunRequest{Id: r.job, Run: r.run, Drop: part, Change: &headroomv1.Change{Actor: c.actor}}
 		err := insist(ctx, func() error {
-			try, cancel := context.WithTimeout(ctx, finishWait)
-			defer cancel()
-			_, err := leader.Ask(try, c.leader, "record a run of job "+r.job, headroomv1connect.JobServiceClient.RecordRun, req)
+			_, err := askOnce(ctx, c.leader, "record a run of job "+r.job, headroomv1connect.JobServiceClient.RecordRun, req)
 			if e, ok := errors.AsType[*cli.Error](err); ok && e.Code == "old-rules" {
 				return context.DeadlineExceeded // the coordinators are being upgraded: ask again
 			}
@@ -282,16 +283,4 @@ func (r *record) runFromProto(m *headroomv1.JobRun) {
 		}
 	}
 	r.dir.Run = r.run.Number
-}
-
-// ranges returns sorted task numbers as ranges.
-func ranges(indexes []int) (out []*headroomv1.TaskRange) {
-	for _, i := range slices.Sorted(slices.Values(indexes)) {
-		if n := len(out); n > 0 && int(out[n-1].GetLast())+1 == i {
-			out[n-1].Last = count(i)
-			continue
-		}
-		out = append(out, &headroomv1.TaskRange{First: count(i), Last: count(i)})
-	}
-	return out
 }

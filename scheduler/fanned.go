@@ -11,6 +11,7 @@ import (
 	"headroom/internal/pause"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/internal/wire"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/distributor"
 	"headroom/scheduler/fanout"
@@ -64,17 +65,20 @@ func (l *loop) fan(id string, run dispatch.RunRecord) {
 	l.engines.masters.Start(fanout.Run{
 		Plan: r.plan(id), Number: run.Number, High: r.short(l.cfg), Theta: run.Theta,
 		Draws: func() func() uint64 { return draws(run.Seed) }, First: dispatch.FirstAttempt(l.id.Run, run.Number),
-		Recall: func(ctx context.Context) (past dispatch.Past, err error) {
-			past.Dropped = dropped
-			for ctx.Err() == nil {
-				if err = l.operations.do(ctx, r.owner(), func() error {
+		Recall: func(ctx context.Context) (dispatch.Past, error) {
+			for {
+				past := &dispatch.Past{Dropped: dropped} // an attempt that hangs may still write into its own
+				err := l.operations.do(ctx, r.owner(), func() error {
 					past.Done, past.ReduceDone = at.Finished(run.Number, len(inputs))
 					return nil
-				}); err == nil || !pause.For(ctx, folderWait) {
-					break
+				})
+				if err == nil {
+					return *past, nil
+				}
+				if !pause.For(ctx, folderWait) {
+					return dispatch.Past{}, err
 				}
 			}
-			return past, err
 		},
 		Map: func(index int, attempt uint32) *headroomv1.Task {
 			ref := dispatch.Ref{Job: id, Phase: dispatch.PhaseMap, Index: index, Attempt: attempt}
@@ -90,7 +94,7 @@ func (l *loop) fan(id string, run dispatch.RunRecord) {
 		},
 		Drop: func(ctx context.Context, indexes []int, why string) error {
 			l.logger.Warn("tasks dropped", slog.String("job", id), slog.Int("tasks", len(indexes)), slog.Int("first", indexes[0]), slog.String("why", why))
-			if err := l.commits.recordRun(ctx, runCommit{job: id, run: &headroomv1.JobRun{Number: run.Number}, drop: ranges(indexes)}); err != nil {
+			if err := l.commits.recordRun(ctx, runCommit{job: id, run: &headroomv1.JobRun{Number: run.Number}, drop: wire.TaskRanges(indexes)}); err != nil {
 				return err
 			}
 			if err := l.operations.do(ctx, r.owner(), func() error { return at.Account(run.Number, r.account(indexes, why)...) }); err != nil {

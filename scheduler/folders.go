@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/durable"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/jobdir"
@@ -359,7 +361,7 @@ func (f jobFolders) takeIn(r *record) (takeBack func() error, err error) {
 var errNoList = errors.New("the list of its inputs, which the scheduler keeps in its own folder and in the job's, is in neither; cancel the job and submit it again")
 
 // resume opens the folder of a committed job and finds what there is of the run.
-func (f jobFolders) resume(r *record, committed *committedInputs) (past dispatch.Past, err error) {
+func (f jobFolders) resume(r *record, committed *headroomv1.JobInputs) (past dispatch.Past, err error) {
 	d, err := jobdir.Make(r.dir)
 	if err != nil {
 		return past, err
@@ -374,15 +376,9 @@ func (f jobFolders) resume(r *record, committed *committedInputs) (past dispatch
 	return past, nil
 }
 
-// committedInputs is what the log has of a job's inputs.
-type committedInputs struct {
-	tasks  int
-	digest []byte
-}
-
 // list returns the list of a job's inputs: from the scheduler's own folder or, with the digest that is committed, from
 // the job's.
-func (f jobFolders) list(d *jobdir.Dir, r *record, committed *committedInputs) (jobdir.Inputs, error) {
+func (f jobFolders) list(d *jobdir.Dir, r *record, committed *headroomv1.JobInputs) (jobdir.Inputs, error) {
 	if committed == nil {
 		return jobdir.Inputs{}, errors.New("an older version accepted it, which did not record its inputs and runs; cancel the job and submit it again")
 	}
@@ -390,10 +386,10 @@ func (f jobFolders) list(d *jobdir.Dir, r *record, committed *committedInputs) (
 		return jobdir.Inputs{Names: make([]string, n), Sizes: make([]int64, n)}, nil
 	}
 	own, err := f.lists.Read(r.dir.ID)
-	if err == nil && string(own.Digest()) == string(committed.digest) {
+	if err == nil && bytes.Equal(own.Digest(), committed.GetDigest()) {
 		return own, nil
 	}
-	theirs, err := d.ReadList(committed.digest)
+	theirs, err := d.ReadList(committed.GetDigest())
 	if err != nil {
 		return theirs, fmt.Errorf("%w (%w)", errNoList, err)
 	}

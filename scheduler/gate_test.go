@@ -16,6 +16,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/wire"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/jobdir"
 	"headroom/scheduler/leader"
@@ -248,7 +249,7 @@ func TestRunIsRecordedUntilItIs(t *testing.T) {
 		for i := range 2*rangesAtOnce + 1 {
 			drop = append(drop, 2*i)
 		}
-		if err := c.recordRun(t.Context(), runCommit{job: "j", run: &headroomv1.JobRun{Number: 1}, drop: ranges(drop)}); err != nil || len(f.runs) != 3 {
+		if err := c.recordRun(t.Context(), runCommit{job: "j", run: &headroomv1.JobRun{Number: 1}, drop: wire.TaskRanges(drop)}); err != nil || len(f.runs) != 3 {
 			t.Errorf("%v, recorded in %d parts", err, len(f.runs))
 		}
 		f.set(rpc.Refuse(connect.CodeFailedPrecondition, "floor", cli.ExitRefused, "below its floor", ""), false)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/wire"
 	"headroom/jobs/dispatch"
 	"headroom/lease"
 	"headroom/scheduler/jobdir"
@@ -275,7 +276,7 @@ func (l *loop) startJob(now time.Time, a dispatch.StartJob) {
 func (l *loop) dropTasks(now time.Time, a dispatch.DropTasks) {
 	r := l.records[a.Job]
 	l.logger.Warn("tasks dropped", slog.String("job", a.Job), slog.Int("tasks", len(a.Indexes)), slog.Int("first", a.Indexes[0]), slog.String("why", a.Why))
-	l.commitRun(now, runCommit{job: a.Job, run: &headroomv1.JobRun{Number: r.run.Number}, drop: ranges(a.Indexes)})
+	l.commitRun(now, runCommit{job: a.Job, run: &headroomv1.JobRun{Number: r.run.Number}, drop: wire.TaskRanges(a.Indexes)})
 	run := r.run.Number
 	l.inFolder(now, r, "writing the account of dropped tasks", func(d *jobdir.Dir) error { return d.Account(run, r.account(a.Indexes, a.Why)...) })
 }

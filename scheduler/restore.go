@@ -251,12 +251,8 @@ func (t *restorer) recall(ctx context.Context, j *headroomv1.Job) (*record, disp
 	}
 	var past dispatch.Past
 	if r.file.Spark == nil {
-		var committed *committedInputs
-		if x := j.GetInputs(); x != nil {
-			committed = &committedInputs{int(x.GetTasks()), x.GetDigest()}
-		}
 		err = t.operations.do(ctx, r.owner(), func() (err error) {
-			past, err = t.folders.resume(r, committed)
+			past, err = t.folders.resume(r, j.GetInputs())
 			return err
 		})
 	}

@@ -12,7 +12,6 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/jobs/dispatch"
-	"headroom/scheduler/leader"
 	"headroom/scheduler/scaling"
 )
 
@@ -119,10 +118,8 @@ func (s *Server) learnScaling(ctx context.Context) error {
 func (c *committer) scalings(ctx context.Context) error { return each(ctx, c.scaled, c.commitScaling) }
 
 func (c *committer) commitScaling(ctx context.Context, j *headroomv1.Job) {
-	try, cancel := context.WithTimeout(ctx, finishWait)
-	defer cancel()
 	req := &headroomv1.CommitJobRequest{Job: j, Change: &headroomv1.Change{Actor: c.actor, Reason: "scaling curve updated"}}
-	if _, err := leader.Ask(try, c.leader, "scale job "+j.GetId(), headroomv1connect.JobServiceClient.CommitJob, req); err != nil {
+	if _, err := askOnce(ctx, c.leader, "scale job "+j.GetId(), headroomv1connect.JobServiceClient.CommitJob, req); err != nil {
 		c.logger.Warn("scaling curve of job not committed", slog.String("job", j.GetId()), slog.Any("error", err))
 	}
 }

@@ -1,11 +1,12 @@
-// Package wire turns leases and what nodes acknowledge into messages and back, for all
-// who speak them: powerd, the coordinator and the benchmarks.
+// Package wire turns leases, what nodes acknowledge and sets of tasks into messages and back, for all
+// who speak them: powerd, the coordinator, the scheduler and the benchmarks.
 //
 // It decides nothing: values out of range are bounded so that no sum can overflow, and what
 // makes no sense is refused by who takes it (package lease).
 package wire
 
 import (
+	"slices"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -88,4 +89,16 @@ func HoldingMessage(hb lease.Heartbeat) *headroomv1.Holding {
 		h.EffectiveUw = new(int64(hb.Effective))
 	}
 	return h
+}
+
+// TaskRanges returns the fewest ranges of tasks, counted from 0, in order.
+func TaskRanges(tasks []int) (list []*headroomv1.TaskRange) {
+	for _, i := range slices.Sorted(slices.Values(tasks)) {
+		if k := len(list) - 1; k >= 0 && int(list[k].GetLast())+1 == i {
+			list[k].Last++
+			continue
+		}
+		list = append(list, &headroomv1.TaskRange{First: uint32(i), Last: uint32(i)})
+	}
+	return list
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/wire"
 )
 
 // numbers is a set of map tasks.
@@ -43,17 +44,7 @@ func fromRanges(ranges []*headroomv1.TaskRange) numbers {
 }
 
 // ranges returns the fewest ranges of the set.
-func (n numbers) ranges() []*headroomv1.TaskRange {
-	var list []*headroomv1.TaskRange
-	for _, i := range n.sorted() {
-		if k := len(list) - 1; k >= 0 && int(list[k].GetLast())+1 == i {
-			list[k].Last++
-			continue
-		}
-		list = append(list, &headroomv1.TaskRange{First: uint32(i), Last: uint32(i)})
-	}
-	return list
-}
+func (n numbers) ranges() []*headroomv1.TaskRange { return wire.TaskRanges(n.sorted()) }
 
 // requestOf returns the key of the command that drops these tasks of a job: the same for a repeated command, different
 // for another one.
