@@ -224,11 +224,17 @@ func (e readyEvent) apply(l *loop, now time.Time) {
 type cancelEvent struct{ id, outcome string }
 
 func (e cancelEvent) apply(l *loop, now time.Time) {
+	waits := l.waiting[e.id]
 	delete(l.waiting, e.id)
 	if p := l.admitter.promises[e.id]; p != nil && p.waiting != nil {
 		l.records[e.id] = p.waiting.record
 		l.core.AddEnded(p.waiting.plan, dispatch.Cancelled, e.outcome, 0, 0, 0)
 		l.withdraw(now, e.id)
+	}
+	if waits != nil && !l.core.Knows(e.id) { // it could not be restored, and stays listed
+		j := proto.CloneOf(waits)
+		j.Outcome = e.outcome
+		l.restorer.finished(j, dispatch.Cancelled).apply(l, now)
 	}
 	l.core.Cancel(now, e.id, e.outcome)
 }

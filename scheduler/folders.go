@@ -12,6 +12,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
 	"headroom/internal/durable"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/jobdir"
@@ -343,7 +344,7 @@ func (f jobFolders) takeIn(r *record) (takeBack func() error, err error) {
 		if missing == nil {
 			r.inputs = known
 		} else {
-			err = f.lists.Write(r.dir.ID, r.inputs)
+			err = f.keep(r.dir.ID, r.inputs)
 			takeBack = func() error { return errors.Join(f.lists.Remove(r.dir.ID), d.TakeBack(), d.Close()) }
 		}
 		if err == nil {
@@ -355,6 +356,17 @@ func (f jobFolders) takeIn(r *record) (takeBack func() error, err error) {
 	}
 	r.at = d
 	return takeBack, nil
+}
+
+// keep stores a list of inputs in the scheduler's own folder.
+func (f jobFolders) keep(id string, x jobdir.Inputs) error {
+	if err := f.lists.Write(id, x); err != nil {
+		return &cli.Error{
+			Code: "state", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot store the list of the job's inputs: %v", err),
+			Hint: "dir in scheduler.yaml must be writable and have free disk space",
+		}
+	}
+	return nil
 }
 
 // errNoList is a job whose list of inputs is nowhere.
@@ -393,5 +405,5 @@ func (f jobFolders) list(d *jobdir.Dir, r *record, committed *headroomv1.JobInpu
 	if err != nil {
 		return theirs, fmt.Errorf("%w (%w)", errNoList, err)
 	}
-	return theirs, f.lists.Write(r.dir.ID, theirs)
+	return theirs, f.keep(r.dir.ID, theirs)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/durable/durabletest"
 	"headroom/internal/testkit"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/jobdir"
@@ -194,5 +195,36 @@ func TestOneFolderHangs(t *testing.T) {
 		if err := o.do(t.Context(), at, func() error { return nil }); err != nil {
 			t.Errorf("%v: %v", at, err)
 		}
+	}
+}
+
+// A job that could not be restored and is cancelled stays listed, as cancelled.
+func TestCancelOfAJobThatIsNotRestored(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, "off", "shared")
+	p.Server.restorer = &restorer{engines: p.engines, folders: p.folders}
+	j := p.committed("j", headroomv1.JobState_JOB_STATE_QUEUED)
+	j.Inputs = nil
+	p.restored(j)
+	if p.state("j") != "waits" {
+		t.Fatalf("j is %s", p.state("j"))
+	}
+	cancelEvent{"j", "cancelled by ann"}.apply(p.loop, p.now)
+	if v := p.core.Jobs(p.now)[0]; v.State != dispatch.Cancelled || v.Outcome != "cancelled by ann" || p.waiting["j"] != nil {
+		t.Errorf("%v: %q", v.State, v.Outcome)
+	}
+}
+
+// A full disk of the scheduler's own is not blamed on the job's output folder.
+func TestListOfInputsCannotBeStored(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, "off", "shared")
+	r := p.record("j", "low", "")
+	p.folders.lists.FS = durabletest.New()
+	disk, _ := p.folders.lists.FS.(*durabletest.Disk)
+	disk.CutAfter(0)
+	_, err := p.folders.takeIn(r)
+	if e := outputError(r.file, err); !strings.Contains(e.Error(), "list of the job's inputs") || !strings.Contains(e.Hint, "dir in scheduler.yaml") {
+		t.Errorf("%v; %s", e, e.Hint)
 	}
 }
