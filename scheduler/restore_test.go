@@ -202,7 +202,7 @@ func TestOneFolderHangs(t *testing.T) {
 func TestCancelOfAJobThatIsNotRestored(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, "off", "shared")
-	p.Server.restorer = &restorer{engines: p.engines, folders: p.folders}
+	p.restorer = &restorer{engines: p.engines, folders: p.folders}
 	j := p.committed("j", headroomv1.JobState_JOB_STATE_QUEUED)
 	j.Inputs = nil
 	p.restored(j)
