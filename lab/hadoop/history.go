@@ -197,7 +197,7 @@ func (h *History) readBinary(r *bufio.Reader) error {
 	for number := 1; ; number++ {
 		at := records.at
 		v, err := records.record(schema)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {
