@@ -604,14 +604,3 @@ func (b *book) room(j *job) int {
 	}
 	return j.master
 }
-
-// limits returns the maxima of the existing queues, in the form of the allocation file.
-func (b *book) limits() map[string]string {
-	texts := map[string]string{}
-	for queue, n := range b.maxima() {
-		if b.queues == nil || b.queues[queue] {
-			texts[queue] = fmt.Sprintf("%d mb, %d vcores", n*b.cfg.Container.MemoryMB, n*b.cfg.Container.VCores)
-		}
-	}
-	return texts
-}
