@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,12 +23,13 @@ import (
 
 func submitCommand(path string) *cobra.Command {
 	var (
-		to     target
+		w      jobWait
 		why    change
-		out    cli.Output
 		dryRun bool
 		queue  bool
+		wait   bool
 	)
+	to, out := &w.to, &w.out
 	cmd := &cobra.Command{
 		Use:   "submit FILE",
 		Short: "Submit a job",
@@ -54,28 +56,38 @@ func submitCommand(path string) *cobra.Command {
 			"  spark.conf         properties, spark.executor.memory: 1g\n" +
 			"  spark.jars         additional jars\n\n" +
 			"The strictest of min_tasks, quality and error applies, as evaluated at submission. Without a usable profile all map\n" +
-			"tasks must be done; scheduler job show prints the reason.",
-		Example: "  " + path + " words.yaml --reason \"weekly report\"\n  " + path + " words.yaml --dry-run\n  " + path + " words.yaml --queue",
+			"tasks must be done; scheduler job show prints the reason." +
+			strings.Replace(promiseLong, "The exit code", "With --wait the exit code", 1),
+		Example: "  " + path + " words.yaml --reason \"weekly report\"\n  " + path + " words.yaml --dry-run\n  " + path + " words.yaml --queue\n  " + path + " words.yaml --wait --timeout 1h",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if wait && dryRun || w.limit != 0 && !wait {
+				return cli.Usage("--timeout needs --wait, and --wait cannot be combined with --dry-run")
+			}
 			why.fill()
 			req, err := submitRequest(args[0], dryRun, queue, why)
 			if err != nil {
 				return err
 			}
-			resp, err := ask(cmd.Context(), &to, "submit", headroomv1connect.SchedulerServiceClient.Submit, req)
+			resp, err := ask(cmd.Context(), to, "submit", headroomv1connect.SchedulerServiceClient.Submit, req)
 			if err != nil {
 				return withRequest(err, why.requestID)
 			}
-			if err := printSubmitted(cmd, &out, resp, dryRun, queue); err != nil {
-				return err
+			if !wait || out.IsTable() {
+				if err := printSubmitted(cmd, out, resp, dryRun, queue); err != nil {
+					return err
+				}
+			}
+			if wait {
+				w.heard = time.Now()
+				return w.run(cmd, []string{resp.GetJob().GetId()}, resp.GetRevision())
 			}
 			return scheduler.Refused(resp.GetJob().GetName(), resp.GetJob().GetAdmission(), queue || !dryRun)
 		},
 	}
-	to.flags(cmd)
+	w.flags(cmd)
 	why.flags(cmd)
-	out.Flags(cmd)
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the end of the job and exit by its promise")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the job and whether its deadline can be met; submit nothing")
 	cmd.Flags().BoolVar(&queue, "queue", false, "if too few slots are free for the deadline, wait for them while it can still be met")
 	return cmd
@@ -199,7 +211,7 @@ func listCommand(path string) *cobra.Command {
 }
 
 func (t *target) list(ctx context.Context, id string) (*headroomv1.ListResponse, error) {
-	return ask(ctx, t, "list", headroomv1connect.SchedulerServiceClient.List, &headroomv1.ListRequest{Id: id})
+	return ask(ctx, t, doingList, headroomv1connect.SchedulerServiceClient.List, &headroomv1.ListRequest{Id: id})
 }
 
 func showCommand(path string) *cobra.Command {
