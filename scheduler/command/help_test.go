@@ -16,9 +16,9 @@ import (
 
 // keysOf lists the keys of a part of a job file.
 func keysOf(part reflect.Type, prefix string) (keys []string) {
-	for i := range part.NumField() {
-		name, _, _ := strings.Cut(part.Field(i).Tag.Get("yaml"), ",")
-		of := part.Field(i).Type
+	for field := range part.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		of := field.Type
 		if of.Kind() == reflect.Pointer {
 			of = of.Elem()
 		}

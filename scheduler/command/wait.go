@@ -190,7 +190,7 @@ func (w *jobWait) end(ctx context.Context, id string) (*headroomv1.ListResponse,
 // standby takes over.
 func (w *jobWait) look(ctx context.Context, id string) (*headroomv1.ListResponse, error) {
 	resp, err := w.to.list(ctx, id)
-	switch e, _ := errors.AsType[*cli.Error](err); {
+	switch {
 	case err == nil && len(resp.GetJobs()) > 0 && id != "":
 		w.heard, w.gone = time.Now(), time.Time{}
 		return resp, nil
@@ -201,12 +201,22 @@ func (w *jobWait) look(ctx context.Context, id string) (*headroomv1.ListResponse
 		if w.heard.IsZero() || time.Since(w.gone) > goneWait {
 			return nil, scheduler.NoJob(id)
 		}
-	case w.heard.IsZero() || e != nil && (e.Exit == cli.ExitUsage || e.Exit == cli.ExitDenied):
+	case !w.bears(err):
 		return nil, err
-	case time.Since(w.noted) >= heartbeat || w.noted.Before(w.heard):
-		w.note("%v; waiting for a scheduler", err)
 	}
 	return nil, nil
+}
+
+// bears reports whether a wait goes on in spite of an error: the scheduler has answered before, and this is no refusal.
+func (w *jobWait) bears(err error) bool {
+	e, _ := errors.AsType[*cli.Error](err)
+	if w.heard.IsZero() || e != nil && (e.Exit == cli.ExitUsage || e.Exit == cli.ExitDenied || e.Exit == cli.ExitRefused) {
+		return false
+	}
+	if time.Since(w.noted) >= heartbeat || w.noted.Before(w.heard) {
+		w.note("%v; waiting for a scheduler", err)
+	}
+	return true
 }
 
 func (w *jobWait) note(format string, args ...any) {
