@@ -457,7 +457,7 @@ func (l *loop) keepWaiting(p *promise) {
 
 // refuse ends a queued job that cannot be admitted.
 func (l *loop) refuse(p *promise) {
-	id, outcome := p.job.ID, "refused by admission: "+p.answer.GetReason()
+	id, outcome := p.job.ID, OutcomeRefused+p.answer.GetReason()
 	delete(l.waiting, id)
 	delete(l.admitter.promises, id)
 	p.waiting.record.admission = p.answer

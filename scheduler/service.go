@@ -172,6 +172,9 @@ func (s *service) judge(ctx context.Context, id string, r *record, m *headroomv1
 	return proto.CloneOf(a), err
 }
 
+// OutcomeRefused begins the outcome of a job that waited for slots until its deadline could no longer be met.
+const OutcomeRefused = "refused by admission: "
+
 // Refused returns the refusal of a job whose deadline cannot be met, or not without waiting, which queue allows; nil
 // for an admitted job.
 func Refused(name string, a *headroomv1.Admission, queue bool) error {

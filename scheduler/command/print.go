@@ -489,9 +489,7 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 		{"submitter", textOr(j.GetSubmitter())},
 		{"outcome", textOr(j.GetOutcome())},
 	}
-	for _, note := range jobfile.Notes(j.GetSpec()) {
-		rows = append(rows, []string{"settings", note})
-	}
+	rows = append(rows, settingsRows(j)...)
 	rows = slices.Insert(rows, slices.IndexFunc(rows, func(r []string) bool { return r[0] == "submitter" }), dispatched(j, d, time.Now())...)
 	if j.GetEngine() != "" {
 		engine := j.GetEngine()
@@ -506,6 +504,14 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 		rows = slices.Insert(rows, 4, []string{"quality floor", floorText(j)})
 	}
 	return out.Table(w, nil, rows)
+}
+
+// settingsRows are the lines about settings that were not applied as the job's owner asked.
+func settingsRows(j *headroomv1.Job) (rows [][]string) {
+	for _, note := range jobfile.Notes(j.GetSpec()) {
+		rows = append(rows, []string{"settings", note})
+	}
+	return rows
 }
 
 // floorText returns the floor with its reason, if the job has one.
