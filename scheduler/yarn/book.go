@@ -404,6 +404,7 @@ func (b *book) serve(now time.Time, j *job, p *headroomv1.JobProgress) {
 	if j.over || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
 		return
 	}
+	p.Whole = j.whole(now)
 	if theta := j.ratio(); theta > 0 || j.exact(now) == "" {
 		p.Theta = new(theta)
 	}
