@@ -88,7 +88,8 @@ func TestCapacitySchedulerFollows(t *testing.T) {
 	testkit.Check(t, l.AwaitNodes(ctx, "n1", "n2"))
 	testkit.Check(t, l.SetMaximum(ctx, "q1", "90"))
 	e, end := l.engine(t, engineWith{shares: "capacity", coords: agreeable{}, hooks: l.served(t)})
-	l.refuses(ctx, t, e)
+	l.decides(t, e)
+	ctx = within(t)
 	job := l.sleeps(ctx, t, "q1")
 	await := func(what string, done func() bool) {
 		t.Helper()

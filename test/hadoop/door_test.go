@@ -4,7 +4,6 @@
 package hadoop
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -73,32 +72,16 @@ func (l *lab) served(t *testing.T) net.Listener {
 	return listener
 }
 
-// known waits until the engine knows the cluster; before that it does not decide.
-func (l *lab) known(ctx context.Context, t *testing.T, e *yarn.Engine) {
+// decides submits a job whose deadline can be kept, and when the engine knows what that one needed, a job whose deadline
+// cannot. The engine does not decide before it knows the cluster.
+func (l *lab) decides(t *testing.T, e *yarn.Engine) {
 	t.Helper()
+	ctx := within(t)
 	testkit.Eventually(t, patience, "the engine knows the cluster", func() bool {
 		_, err := e.Admit(ctx, hookserver.Application{ID: "application_1_0001", User: "nobody", Queue: "root.q1", Tasks: 1, Deadline: time.Hour})
 		return err == nil
 	})
-}
-
-// refuses submits a job with a deadline that cannot be kept.
-func (l *lab) refuses(ctx context.Context, t *testing.T, e *yarn.Engine) {
-	t.Helper()
-	l.known(ctx, t, e)
-	r := testkit.Need(l.Run(ctx, l.tagged(1, "headroom-deadline:5s,headroom-tasks:100000")))(t)
-	numbers := regexp.MustCompile(`needs [0-9]+ slots and can use 8; the shortest feasible deadline is [0-9]`)
-	if r.State != "FAILED" || r.History != nil || !numbers.MatchString(r.Diagnostics) {
-		t.Errorf("100000 tasks in 5 s: %s, %q; want it refused with the numbers", r.State, r.Diagnostics)
-	}
-	t.Logf("diagnostics: %s", strings.TrimSpace(r.Diagnostics))
-}
-
-func TestDeadlinesAtTheDoor(t *testing.T) {
-	c, ctx := shared(t), within(t)
-	e, _ := c.engine(t, engineWith{shares: "none", coords: agreeable{}, hooks: c.served(t)})
-	c.known(ctx, t, e)
-	r := testkit.Need(c.Run(ctx, c.tagged(2, "headroom-deadline:30m,headroom-tasks:2")))(t)
+	r := testkit.Need(l.Run(ctx, l.tagged(2, "headroom-deadline:30m,headroom-tasks:2")))(t)
 	if !r.Succeeded() {
 		t.Fatalf("the first job: %+v; want it admitted", r)
 	}
@@ -110,7 +93,18 @@ func TestDeadlinesAtTheDoor(t *testing.T) {
 		jobs := e.List(r.Application)
 		return len(jobs) == 1 && jobs[0].GetState() == headroomv1.JobState_JOB_STATE_DONE
 	})
-	c.refuses(ctx, t, e)
+	r = testkit.Need(l.Run(ctx, l.tagged(1, "headroom-deadline:5s,headroom-tasks:100000")))(t)
+	numbers := regexp.MustCompile(`needs [0-9]+ slots and can use 8; the shortest feasible deadline is [0-9]`)
+	if r.State != "FAILED" || r.History != nil || !numbers.MatchString(r.Diagnostics) {
+		t.Errorf("100000 tasks in 5 s: %s, %q; want it refused with the numbers", r.State, r.Diagnostics)
+	}
+	t.Logf("diagnostics: %s", strings.TrimSpace(r.Diagnostics))
+}
+
+func TestDeadlinesAtTheDoor(t *testing.T) {
+	c, ctx := shared(t), within(t)
+	e, _ := c.engine(t, engineWith{shares: "none", coords: agreeable{}, hooks: c.served(t)})
+	c.decides(t, e)
 	c.hooks.put(nil)
 	j := testkit.Need(c.Submit(ctx, c.tagged(1, "headroom-deadline:5s,headroom-tasks:100000")))(t)
 	if err := j.AwaitContainers(ctx, 1); err != nil {
