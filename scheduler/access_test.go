@@ -33,6 +33,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		headroomv1connect.SchedulerServiceSubmitProcedure: {"submitter", "operator", "admin"},
 		headroomv1connect.SchedulerServiceCancelProcedure: {"submitter", "operator", "admin"},
 		headroomv1connect.SchedulerServiceListProcedure:   {"submitter", "observer", "operator", "admin"},
+		headroomv1connect.SchedulerServiceLogsProcedure:   {"submitter", "operator", "admin"},
 		headroomv1connect.SchedulerServiceDrainProcedure:  {"operator", "admin"},
 		headroomv1connect.WorkerServiceWorkProcedure:      {"worker"},
 		headroomv1connect.MasterServicePlaceProcedure:     {"scheduler"},

@@ -53,6 +53,13 @@ func TestActionsAreRecorded(t *testing.T) {
 			}
 		}
 		check(headroomv1.SchedulerAction_SCHEDULER_ACTION_REFUSED, "submitter/bob", "cancel job "+j.GetId())
+		if _, err := f.service.logs(access.WithCaller(t.Context(), access.Caller{Role: secure.Submitter, Name: "submitter/bob"}), &headroomv1.LogsRequest{Id: j.GetId()}); err == nil {
+			t.Error("bob reads the logs of somebody's job")
+		}
+		check(headroomv1.SchedulerAction_SCHEDULER_ACTION_REFUSED, "submitter/bob", "read the logs of job "+j.GetId())
+		if _, err := f.service.logs(mia, &headroomv1.LogsRequest{Id: j.GetId()}); err != nil {
+			t.Errorf("an operator reads no logs: %v", err)
+		}
 		shown := rpc.WithCaller(t.Context(), rpc.Caller{Shown: true, Identity: secure.Identity{Role: secure.Submitter, Name: "bob"}})
 		if _, err := f.guard.Admit(shown, headroomv1connect.SchedulerServiceDrainProcedure); err == nil {
 			t.Error("bob drains")

@@ -66,8 +66,8 @@ func newRoot(l locator) *cobra.Command {
 		Long: "Manage a power-capped cluster. headroom runs the program that has the command: headroom budget set runs\n" +
 			"coordinator budget set, headroom job list runs scheduler job list.\n\n" +
 			"A noun that several programs have runs the coordinator's: lease, node, sprint, status and check are about the\n" +
-			"cluster. job runs the scheduler's, but for explain and watch, which only coordinator has. For another program's\n" +
-			"command, and for run, config, debug and version, name the program: headroom powerd status.\n\n" +
+			"cluster. job runs the scheduler's, but for explain, which only coordinator has. For another program's command, and for\n" +
+			"run, config, debug and version, name the program: headroom powerd status.\n\n" +
 			"The programs are looked for beside headroom, in " + libexec + ", and on PATH.",
 		Example: "  headroom status\n  headroom budget set 2800W --reason \"feeder B maintenance\"\n  headroom job list\n  headroom powerd status",
 	}

@@ -37,7 +37,7 @@ func nouns() []noun {
 		{"tls", "coordinator", "Create, inspect and deny certificates"},
 		{"token", "coordinator", "Create, list and revoke tokens"},
 
-		{"job", "scheduler", "Submit, list, show, explain and cancel jobs"},
+		{"job", "scheduler", "Submit, list, show, watch, explain and cancel jobs"},
 		{"submit", "scheduler", "Submit a job"},
 		{"drain", "scheduler", "Finish running jobs and start no new ones"},
 		{"hook", "scheduler", "Create tokens for the hooks inside Hadoop"},
@@ -60,4 +60,4 @@ func nouns() []noun {
 }
 
 // jobVerbs are the verbs of job that only coordinator has.
-func jobVerbs() []string { return []string{"explain", "watch"} }
+func jobVerbs() []string { return []string{"explain"} }

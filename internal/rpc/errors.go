@@ -135,6 +135,9 @@ func AsCLI(err error, doing, addr string) *cli.Error {
 	case sentWithoutAnswer(err):
 		e.Code, e.Exit, e.Message = "unknown", cli.ExitUnknown, fmt.Sprintf("%s: %s did not answer: %s", doing, addr, cause(err))
 		e.Hint = "the outcome is unknown; it is safe to retry a change with the same --request-id"
+	case connect.CodeOf(err) == connect.CodeInvalidArgument && !connect.IsWireError(err): // no server said so
+		e.Code, e.Exit, e.Message = "unknown", cli.ExitUnknown, fmt.Sprintf("%s: the answer of %s cannot be read: %s", doing, addr, message(err))
+		e.Hint = "the outcome is unknown; check that the server is of this version and that nothing between changes its answers"
 	default:
 		byCode(e, err, doing)
 	}

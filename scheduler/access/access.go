@@ -76,7 +76,8 @@ func (c Caller) Sign(change *headroomv1.Change) {
 // administrator: a new one is closed until its roles are decided.
 func Needs(procedure string) []string {
 	switch procedure {
-	case headroomv1connect.SchedulerServiceSubmitProcedure, headroomv1connect.SchedulerServiceCancelProcedure:
+	case headroomv1connect.SchedulerServiceSubmitProcedure, headroomv1connect.SchedulerServiceCancelProcedure,
+		headroomv1connect.SchedulerServiceLogsProcedure:
 		return []string{secure.Submitter, secure.Operator, secure.Admin}
 	case headroomv1connect.SchedulerServiceListProcedure:
 		return []string{secure.Submitter, secure.Observer, secure.Operator, secure.Admin}
@@ -367,7 +368,7 @@ func OwnName(who Caller, name string) error {
 		"coordinator tls cert create scheduler/"+name+" creates the certificate of that distributor")
 }
 
-// OwnJob refuses a submitter who changes the job of somebody else.
+// OwnJob refuses a submitter who changes the job of somebody else, or reads what it wrote.
 func OwnJob(who Caller, id, submitter string) error {
 	if who.Role != secure.Submitter || who.Name == submitter {
 		return nil
@@ -377,7 +378,7 @@ func OwnJob(who Caller, id, submitter string) error {
 	}
 	return &cli.Error{
 		Code: "denied", Exit: cli.ExitDenied, Message: fmt.Sprintf("permission denied: job %s was submitted by %s, not by %s", id, submitter, who.Name),
-		Hint: "its submitter or an operator may cancel it",
+		Hint: "its submitter or an operator may do that",
 	}
 }
 

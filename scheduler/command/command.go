@@ -182,10 +182,29 @@ func (t *target) failed(doing, addr string, err error) error {
 		}
 	}
 	e := rpc.AsCLI(err, doing, addr)
-	if clear := t.socket == "" && t.files.Cert == "" && t.files.Key == ""; clear && e.Exit == cli.ExitUnknown {
+	if doing == doingList || doing == doingLogs {
+		e = read(e)
+	}
+	if clear := t.socket == "" && t.files.Cert == "" && t.files.Key == ""; clear && e.Code == "unknown" {
 		e.Hint = "if the scheduler requires TLS, use --ca, --cert and --key; " + e.Hint
 	}
 	return e
+}
+
+// Requests that change nothing.
+const (
+	doingList = "list"
+	doingLogs = "logs"
+)
+
+// read is the error of a request that changes nothing: without an answer its outcome is known.
+func read(e *cli.Error) *cli.Error {
+	if e.Exit != cli.ExitUnknown {
+		return e
+	}
+	known := *e
+	known.Exit, known.Hint = cli.ExitUnreachable, "nothing was changed; try again, or name another scheduler with --addr"
+	return &known
 }
 
 // change is the reason of a change and its idempotency key.
@@ -207,10 +226,10 @@ func (c *change) fill() {
 // are older names of its commands.
 func jobCommand() *cobra.Command {
 	group := &cobra.Command{
-		Use: "job", Short: "Submit, list, show or cancel jobs",
+		Use: "job", Short: "Submit, list, show, wait for or cancel jobs",
 		Example: "  scheduler job list\n  scheduler job show words-7f3a90c1",
 	}
-	group.AddCommand(submitCommand("scheduler job submit"), listCommand("scheduler job list"), showCommand("scheduler job show"), cancelCommand("scheduler job cancel"))
+	group.AddCommand(submitCommand("scheduler job submit"), listCommand("scheduler job list"), showCommand("scheduler job show"), cancelCommand("scheduler job cancel"), waitCommand("scheduler job wait"), watchCommand("scheduler job watch"), logsCommand("scheduler job logs"))
 	return group
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,12 +23,13 @@ import (
 
 func submitCommand(path string) *cobra.Command {
 	var (
-		to     target
+		w      jobWait
 		why    change
-		out    cli.Output
 		dryRun bool
 		queue  bool
+		wait   bool
 	)
+	to, out := &w.to, &w.out
 	cmd := &cobra.Command{
 		Use:   "submit FILE",
 		Short: "Submit a job",
@@ -35,8 +37,12 @@ func submitCommand(path string) *cobra.Command {
 			"Keys of a job file (YAML). Relative paths are relative to folder; folder is relative to the job file:\n" +
 			"  name            short name, the prefix of the job's id\n" +
 			"  class           priority class defined in scheduler.yaml\n" +
-			"  slots           maximum number of concurrent tasks\n" +
+			"  slots           maximum number of concurrent tasks; none with dispatch: pigeon\n" +
+			"  dispatch        pigeon: masters dispatch the tasks; default the scheduler itself\n" +
+			"  length          short or long, with dispatch: pigeon; default by task_time, or else by the class\n" +
+			"  task_time       expected time of a task, 800ms, with dispatch: pigeon\n" +
 			"  map.input       glob; each file is the input of one map task\n" +
+			"  map.tasks       number of map tasks of a job without input files, instead of map.input\n" +
 			"  map.command     program and arguments; {input}, {output} and {index} are replaced\n" +
 			"  reduce.command  program and arguments, followed by the map outputs; without reduce, the map outputs are the result\n" +
 			"  output          folder for the results\n" +
@@ -49,33 +55,44 @@ func submitCommand(path string) *cobra.Command {
 			"                  only if the deadline can be met; a job that may end with fewer tasks ends at its deadline\n" +
 			"  folder          working directory of the tasks\n\n" +
 			"A Spark application has a section spark instead of map, reduce and output; slots is its maximum number of cores:\n" +
-			"  spark.application  jar or Python program; spark.main is the main class of a jar\n" +
+			"  spark.application  jar or Python program\n" +
+			"  spark.main         main class of a jar; default the one that its manifest names\n" +
 			"  spark.args         its arguments\n" +
 			"  spark.conf         properties, spark.executor.memory: 1g\n" +
 			"  spark.jars         additional jars\n\n" +
 			"The strictest of min_tasks, quality and error applies, as evaluated at submission. Without a usable profile all map\n" +
-			"tasks must be done; scheduler job show prints the reason.",
-		Example: "  " + path + " words.yaml --reason \"weekly report\"\n  " + path + " words.yaml --dry-run\n  " + path + " words.yaml --queue",
+			"tasks must be done; the answer prints the reason as settings, a dry run too." +
+			strings.Replace(promiseLong, "The exit code", "With --wait the exit code", 1),
+		Example: "  " + path + " words.yaml --reason \"weekly report\"\n  " + path + " words.yaml --dry-run\n  " + path + " words.yaml --queue\n  " + path + " words.yaml --wait --timeout 1h",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if wait && dryRun || w.limit != 0 && !wait {
+				return cli.Usage("--timeout needs --wait, and --wait cannot be combined with --dry-run")
+			}
 			why.fill()
 			req, err := submitRequest(args[0], dryRun, queue, why)
 			if err != nil {
 				return err
 			}
-			resp, err := ask(cmd.Context(), &to, "submit", headroomv1connect.SchedulerServiceClient.Submit, req)
+			resp, err := ask(cmd.Context(), to, "submit", headroomv1connect.SchedulerServiceClient.Submit, req)
 			if err != nil {
 				return withRequest(err, why.requestID)
 			}
-			if err := printSubmitted(cmd, &out, resp, dryRun, queue); err != nil {
-				return err
+			if !wait || out.IsTable() {
+				if err := printSubmitted(cmd, out, resp, dryRun, queue); err != nil {
+					return err
+				}
+			}
+			if wait {
+				w.heard = time.Now()
+				return w.run(cmd, []string{resp.GetJob().GetId()}, resp.GetRevision())
 			}
 			return scheduler.Refused(resp.GetJob().GetName(), resp.GetJob().GetAdmission(), queue || !dryRun)
 		},
 	}
-	to.flags(cmd)
+	w.flags(cmd)
 	why.flags(cmd)
-	out.Flags(cmd)
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the end of the job and exit by its promise")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the job and whether its deadline can be met; submit nothing")
 	cmd.Flags().BoolVar(&queue, "queue", false, "if too few slots are free for the deadline, wait for them while it can still be met")
 	return cmd
@@ -158,23 +175,25 @@ func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitRes
 	if _, err := fmt.Fprintf(w, "job %s %s: class %s, %s\n", j.GetId(), did, j.GetClass(), work); err != nil {
 		return err
 	}
-	if j.GetAdmission() == nil {
+	rows := append(settingsRows(j), admissionRows(j)...)
+	if len(rows) == 0 {
 		return nil
 	}
-	return out.Table(w, nil, admissionRows(j))
+	return out.Table(w, nil, rows)
 }
 
 func listCommand(path string) *cobra.Command {
 	var (
 		to      target
 		out     cli.Output
+		chosen  cli.JobFilter
 		workers bool
 		groups  bool
 	)
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List jobs, workers, or groups of workers",
-		Example: "  " + path + "\n  " + path + " -o json\n  " + path + " --workers\n  " + path + " --groups",
+		Example: "  " + path + "\n  " + path + " -o json\n  " + path + " --missed --since 24h\n  " + path + " --workers\n  " + path + " --groups",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			resp, err := to.list(cmd.Context(), "")
@@ -187,11 +206,13 @@ func listCommand(path string) *cobra.Command {
 			if workers {
 				return printWorkers(cmd.OutOrStdout(), &out, resp.GetWorkers())
 			}
+			resp.Jobs = chosen.Of(resp.GetJobs(), time.Now())
 			return printJobs(cmd.OutOrStdout(), &out, resp)
 		},
 	}
 	to.flags(cmd)
 	out.Flags(cmd)
+	chosen.Flags(cmd)
 	cmd.Flags().BoolVar(&workers, "workers", false, "list workers instead")
 	cmd.Flags().BoolVar(&groups, "groups", false, "list groups of workers instead, with their masters and queues")
 	cmd.MarkFlagsMutuallyExclusive("workers", "groups")
@@ -199,7 +220,7 @@ func listCommand(path string) *cobra.Command {
 }
 
 func (t *target) list(ctx context.Context, id string) (*headroomv1.ListResponse, error) {
-	return ask(ctx, t, "list", headroomv1connect.SchedulerServiceClient.List, &headroomv1.ListRequest{Id: id})
+	return ask(ctx, t, doingList, headroomv1connect.SchedulerServiceClient.List, &headroomv1.ListRequest{Id: id})
 }
 
 func showCommand(path string) *cobra.Command {

@@ -129,6 +129,8 @@ type jsonJob struct {
 	Move *jsonMove `json:"move"`
 	// Notes list the settings that were not applied as its owner asked.
 	Notes []string `json:"notes,omitempty"`
+
+	cli.Verdict
 }
 
 // jsonWorker is a worker in -o json.
@@ -177,7 +179,7 @@ func detailsOf(runs []*headroomv1.RunDetail) details {
 func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 	p := j.GetProgress()
 	item.Admission, item.ErrorBound, item.Error, item.Promised = admissionItem(j.GetAdmission()), errorBound(j), leftOut(j), p.GetPromised()
-	item.Scaling = cli.ScalingOf(j.GetScaling())
+	item.Scaling, item.Verdict = cli.ScalingOf(j.GetScaling()), cli.VerdictOf(j.GetEnd())
 	item.Move = moveItem(j.GetOutlook().GetMove())
 	item.Copies, item.CopiesWanted, item.WastedS, item.CPUS, item.Speculation = p.GetCopies(), p.GetCopiesWanted(), p.GetWastedS(), p.GetCpuS(), d.GetSpeculation()
 	item.Length = cli.Known(d.GetLength(), d.GetLength() != "")
@@ -236,7 +238,10 @@ func deadlineText(j *headroomv1.Job, now time.Time) string {
 		return cli.Unknown
 	}
 	if ended(j) {
-		return cli.Clock(at) // when it ended is not kept
+		if v := cli.VerdictOf(j.GetEnd()); v.Verdict != nil {
+			return v.String()
+		}
+		return cli.Clock(at)
 	}
 	if left < 0 {
 		return "missed by " + cli.Age(-left)
@@ -400,6 +405,9 @@ func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows
 	if at, _, ok := deadline(j, now); ok {
 		rows = append(rows, []string{"deadline", fmt.Sprintf("%s, %s", cli.Clock(at), deadlineText(j, now))})
 	}
+	if why := j.GetEnd().GetWhy(); why != "" {
+		rows = append(rows, []string{"verdict", why})
+	}
 	rows = append(rows, admissionRows(j)...)
 	if part := errorBound(j); part != nil {
 		rows = append(rows, []string{"error bound", fmt.Sprintf("%s: ends once %s of its map tasks are done", units.Percent(*part), units.Percent(1-*part))})
@@ -481,9 +489,7 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 		{"submitter", textOr(j.GetSubmitter())},
 		{"outcome", textOr(j.GetOutcome())},
 	}
-	for _, note := range jobfile.Notes(j.GetSpec()) {
-		rows = append(rows, []string{"settings", note})
-	}
+	rows = append(rows, settingsRows(j)...)
 	rows = slices.Insert(rows, slices.IndexFunc(rows, func(r []string) bool { return r[0] == "submitter" }), dispatched(j, d, time.Now())...)
 	if j.GetEngine() != "" {
 		engine := j.GetEngine()
@@ -498,6 +504,14 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 		rows = slices.Insert(rows, 4, []string{"quality floor", floorText(j)})
 	}
 	return out.Table(w, nil, rows)
+}
+
+// settingsRows are the lines about settings that were not applied as the job's owner asked.
+func settingsRows(j *headroomv1.Job) (rows [][]string) {
+	for _, note := range jobfile.Notes(j.GetSpec()) {
+		rows = append(rows, []string{"settings", note})
+	}
+	return rows
 }
 
 // floorText returns the floor with its reason, if the job has one.

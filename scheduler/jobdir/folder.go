@@ -184,8 +184,12 @@ func (d *Dir) make(in *os.Root, path string) error {
 	if err == nil {
 		d.made = append(d.made, made{in, name})
 	}
-	if at, missing := in.Lstat(name); errors.Is(err, fs.ErrExist) && missing == nil && at.IsDir() {
+	at, missing := in.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrExist) && missing == nil && at.IsDir():
 		return nil
+	case errors.Is(err, fs.ErrExist) && errors.Is(missing, fs.ErrNotExist):
+		return missing // the other submission has removed it again: Make tries once more
 	}
 	return err
 }

@@ -420,13 +420,16 @@ func FloorReason(spec []byte) string {
 	return description.Reason
 }
 
-// Notes returns the ignored settings of an engine's job, in words.
+// Notes returns the ignored settings of a job, in words: those of an engine's job, and an accuracy without a usable profile.
 func Notes(spec []byte) []string {
 	var description struct {
 		Notes []string `json:"notes"`
 	}
 	if json.Unmarshal(spec, &description) != nil {
-		return nil
+		description.Notes = nil // not an engine's
+	}
+	if why := FloorReason(spec); strings.Contains(why, profiles.Unusable) {
+		description.Notes = append(description.Notes, why)
 	}
 	return description.Notes
 }

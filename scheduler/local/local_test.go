@@ -4,6 +4,7 @@ package local
 // is told to; what it said last is the cause of its failure.
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cgroup"
 	"headroom/internal/testkit"
+	"headroom/scheduler/jobdir"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -67,19 +69,19 @@ func files(t *testing.T, k *headroomv1.Task) string {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		argv          []string
-		exit          int32
-		cause, output string
+		argv               []string
+		exit               int32
+		cause, output, log string
 	}{
-		"success":        {[]string{"sh", "-c", "echo $X; echo note >&2"}, 0, "", "y\n"},
-		"failure":        {[]string{"sh", "-c", "echo half; echo no space left >&2; exit 3"}, 3, "exit status 3: no space left", ""},
-		"no program":     {[]string{"/nowhere/at/all"}, -1, "no such file", ""},
-		"nothing to run": {nil, -1, "no program", ""},
-		"killed":         {[]string{"sh", "-c", "kill -9 $$"}, -1, "signal: killed", ""},
-		"writes itself":  {[]string{"sh", "-c", "echo not this; echo this > $0", "OUTPUT"}, 0, "", "this\n"},
-		"removes it":     {[]string{"sh", "-c", "rm $0", "OUTPUT"}, -1, "wrote no output", ""},
-		"leaves a child": {[]string{"sh", "-c", "sleep 600 & echo x"}, 0, "", "x\n"},
-		"odd bytes":      {[]string{"sh", "-c", `printf '\377' >&2; exit 1`}, 1, "exit status 1: ?", ""},
+		"success":        {[]string{"sh", "-c", "echo $X; echo note >&2"}, 0, "", "y\n", "note\n"},
+		"failure":        {[]string{"sh", "-c", "echo half; echo no space left >&2; exit 3"}, 3, "exit status 3: no space left", "", "no space left\n"},
+		"no program":     {[]string{"/nowhere/at/all"}, -1, "no such file", "", ""},
+		"nothing to run": {nil, -1, "no program", "", ""},
+		"killed":         {[]string{"sh", "-c", "kill -9 $$"}, -1, "signal: killed", "", ""},
+		"writes itself":  {[]string{"sh", "-c", "echo not this; echo this > $0", "OUTPUT"}, 0, "", "this\n", ""},
+		"removes it":     {[]string{"sh", "-c", "rm $0", "OUTPUT"}, -1, "wrote no output", "", ""},
+		"leaves a child": {[]string{"sh", "-c", "sleep 600 & echo x"}, 0, "", "x\n", ""},
+		"odd bytes":      {[]string{"sh", "-c", `printf '\377' >&2; exit 1`}, 1, "exit status 1: ?", "", "\xff"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,14 +96,32 @@ func TestRun(t *testing.T) {
 				t.Errorf("ended with %d, %q; want %d, %q", r.GetExitCode(), r.GetError(), c.exit, c.cause)
 			}
 			data, _ := os.ReadFile(k.GetOutput())
-			want := ""
-			if c.cause == "" {
-				want = "map-00000"
+			var want []string
+			if c.log != "" { // an attempt that writes nothing leaves no log
+				want = append(want, "log-map-00000-00000007")
 			}
-			if got := files(t, k); string(data) != c.output || got != want {
-				t.Errorf("output %q, want %q; files %q", data, c.output, got)
+			if c.cause == "" {
+				want = append(want, "map-00000")
+			}
+			if got := files(t, k); string(data) != c.output || got != strings.Join(want, " ") {
+				t.Errorf("output %q, want %q; files %q, want %q", data, c.output, got, want)
+			}
+			if log, _ := os.ReadFile(jobdir.LogName(k.GetOutput(), 7)); string(log) != c.log {
+				t.Errorf("log %q, want %q", log, c.log)
 			}
 		})
+	}
+}
+
+// A log keeps the beginning and the end of what an attempt writes, and never more than its bound.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	k := task(t, "sh", "-c", "head -c 100000 /dev/zero | tr '\\0' x >&2; printf the-end >&2; exit 1")
+	_ = run(context.Background(), roomOf(t).New(), k, os.Environ())
+	log := testkit.Need(os.ReadFile(jobdir.LogName(k.GetOutput(), 7)))(t)
+	omitted := fmt.Sprintf("\n[%d bytes omitted]\n", 100000+len("the-end")-logMax-tailMax)
+	if !bytes.HasPrefix(log, bytes.Repeat([]byte("x"), logMax)) || !strings.Contains(string(log), omitted) || !bytes.HasSuffix(log, []byte("xthe-end")) || len(log) != logMax+len(omitted)+tailMax {
+		t.Errorf("a log of %d bytes, its end %q", len(log), log[max(0, len(log)-100):])
 	}
 }
 
@@ -274,11 +294,11 @@ func TestSomethingInTheWay(t *testing.T) {
 	}
 }
 
-// An output that cannot be written, as on a full disk, fails the task with its cause and leaves nothing.
+// An output that cannot be written, as on a full disk, fails the task with its cause and leaves nothing but its log.
 func TestOutputDoesNotFit(t *testing.T) {
 	t.Parallel()
 	k := task(t, "sh", "-c", "trap '' XFSZ; ulimit -f 1; exec dd if=/dev/zero bs=4096 count=4")
-	if r := run(context.Background(), roomOf(t).New(), k, os.Environ()); !strings.Contains(r.GetError(), "File too large") || files(t, k) != "" {
+	if r := run(context.Background(), roomOf(t).New(), k, os.Environ()); !strings.Contains(r.GetError(), "File too large") || files(t, k) != "log-map-00000-00000007" {
 		t.Errorf("ended with %v; files %q", r, files(t, k))
 	}
 }

@@ -19,11 +19,14 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cgroup"
+	"headroom/scheduler/jobdir"
 )
 
 const (
 	// tailMax is how much of standard error is kept as the cause of a failure.
 	tailMax = 2 << 10
+	// logMax is how much of standard error an attempt's log keeps of the beginning, beside the last tailMax bytes.
+	logMax = 64 << 10
 	// pipeWait is how long a process that left its group may keep standard error open.
 	pipeWait = time.Second
 	// exitNotStarted is the exit code of a task that never ran, or was killed.
@@ -72,7 +75,11 @@ func run(ctx context.Context, g *cgroup.Group, t *headroomv1.Task, env []string)
 	defer runtime.UnlockOSThread()
 	began := time.Now()
 	p := &process{group: g, task: t, env: env, partial: Partial(t.GetOutput(), t.GetRef().GetAttempt())}
+	if t.GetOutput() != "" {
+		p.stderr.path = jobdir.LogName(t.GetOutput(), t.GetRef().GetAttempt())
+	}
 	err := p.run(ctx)
+	p.stderr.close()
 	if err != nil {
 		err = errors.Join(err, ignoreMissing(os.Remove(p.partial)))
 	}
@@ -104,7 +111,7 @@ type process struct {
 	env     []string
 	partial string
 	cmd     *exec.Cmd
-	stderr  tail
+	stderr  journal
 	answer  answer // of a task without an output file
 
 	mu     sync.Mutex
@@ -259,6 +266,41 @@ func ignoreMissing(err error) error {
 		return nil
 	}
 	return err
+}
+
+// journal is the standard error of an attempt: its end is the cause of a failure, and all of it, up to a bound, goes to a file
+// beside the output, which people read. An attempt that writes nothing has no file.
+type journal struct {
+	tail
+	path    string // empty: no file
+	file    *os.File
+	written int // of it in the file
+	total   int
+}
+
+// Write never fails: a task must not end because its log cannot be kept.
+func (j *journal) Write(p []byte) (int, error) {
+	if j.path != "" && j.file == nil && j.total == 0 {
+		j.file, _ = os.OpenFile(j.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	}
+	j.total += len(p)
+	if part := p[:min(len(p), logMax-j.written)]; j.file != nil && len(part) > 0 {
+		n, _ := j.file.Write(part)
+		j.written += n
+	}
+	return j.tail.Write(p)
+}
+
+// close adds the end of what did not fit.
+func (j *journal) close() {
+	if j.file == nil {
+		return
+	}
+	if left := j.total - j.written; left > 0 {
+		end := j.buf[len(j.buf)-min(left, len(j.buf)):]
+		_, _ = fmt.Fprintf(j.file, "\n[%d bytes omitted]\n%s", left-len(end), end)
+	}
+	_ = j.file.Close()
 }
 
 // tail keeps the last bytes written to it.

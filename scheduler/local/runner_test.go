@@ -50,7 +50,7 @@ func TestDelegatedTask(t *testing.T) {
 		t.Errorf("ended with %v, output %q", r, data)
 	}
 	bad := task(t, "sh", "-c", "echo no luck >&2; exit 3")
-	if r := delegate(context.Background(), socket, bad, func(*headroomv1.TaskState) {}); r.GetExitCode() != 3 || !strings.Contains(r.GetError(), "no luck") || files(t, bad) != "" {
+	if r := delegate(context.Background(), socket, bad, func(*headroomv1.TaskState) {}); r.GetExitCode() != 3 || !strings.Contains(r.GetError(), "no luck") || files(t, bad) != "log-map-00000-00000007" {
 		t.Errorf("ended with %v, files %q", r, files(t, bad))
 	}
 	if r := delegate(context.Background(), "/nowhere/alice.sock", bad, func(*headroomv1.TaskState) {}); r.GetExitCode() != -1 || !strings.Contains(r.GetError(), "headroom-task@alice.socket") {

@@ -208,10 +208,13 @@ func quoted(s string) string {
 	return strconv.Quote(s)
 }
 
+// Unusable stands in the reason of a bound whose accuracy cannot be translated into tasks.
+const Unusable = ": running all tasks, because "
+
 // Bound returns the least part of the map tasks that the accuracy needs, at most 1.
 func (f *Folder) Bound(a Accuracy) Bound {
 	all := func(format string, args ...any) Bound {
-		return Bound{1, a.Key + ": running all tasks, because " + fmt.Sprintf(format, args...)}
+		return Bound{1, a.Key + Unusable + fmt.Sprintf(format, args...)}
 	}
 	accuracy, err := config.ParseFraction(a.Least)
 	if err != nil {

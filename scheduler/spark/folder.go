@@ -37,6 +37,11 @@ const (
 	tokenFile  = "token"
 )
 
+// Outputs are the files of a run's folder that hold what its driver has written, the older ones first.
+func Outputs() []string {
+	return []string{stderrFile + replaced, stderrFile, stdoutFile + replaced, stdoutFile}
+}
+
 // order is run.json: what the supervisor is to do.
 type order struct {
 	Job    string   `json:"job"`

@@ -2230,6 +2230,193 @@ func (x *Tasks) GetTasks() []*Task {
 	return nil
 }
 
+type LogsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Only this map task; absent for all.
+	Task *uint32 `protobuf:"varint,2,opt,name=task,proto3,oneof" json:"task,omitempty"`
+	// How many bytes of each log the caller has, by its name; at most 4096 of them.
+	Read          map[string]uint64 `protobuf:"bytes,3,rep,name=read,proto3" json:"read,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsRequest) Reset() {
+	*x = LogsRequest{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsRequest) ProtoMessage() {}
+
+func (x *LogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
+func (*LogsRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *LogsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LogsRequest) GetTask() uint32 {
+	if x != nil && x.Task != nil {
+		return *x.Task
+	}
+	return 0
+}
+
+func (x *LogsRequest) GetRead() map[string]uint64 {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+type LogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Parts []*LogPart             `protobuf:"bytes,1,rep,name=parts,proto3" json:"parts,omitempty"`
+	// There is more now.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// The job has ended.
+	Ended         bool `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsResponse) Reset() {
+	*x = LogsResponse{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsResponse) ProtoMessage() {}
+
+func (x *LogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
+func (*LogsResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *LogsResponse) GetParts() []*LogPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *LogsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *LogsResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+// LogPart is a part of what an attempt of a task, or a driver, has written.
+type LogPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its file: "log-map-00003-00000001" of an attempt, "stdout" or "stderr" of a driver; those with ".1" are older.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Where it begins in the log.
+	From          uint64 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	Text          []byte `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogPart) Reset() {
+	*x = LogPart{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogPart) ProtoMessage() {}
+
+func (x *LogPart) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogPart.ProtoReflect.Descriptor instead.
+func (*LogPart) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *LogPart) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LogPart) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *LogPart) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
 var File_headroom_v1_scheduler_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_scheduler_proto_rawDesc = "" +
@@ -2415,12 +2602,29 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x05tasks\x18\x04 \x01(\v2\x12.headroom.v1.TasksH\x00R\x05tasksB\t\n" +
 	"\amessage\"0\n" +
 	"\x05Tasks\x12'\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x11.headroom.v1.TaskR\x05tasks2\x95\x02\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x11.headroom.v1.TaskR\x05tasks\"\xb0\x01\n" +
+	"\vLogsRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
+	"\x04task\x18\x02 \x01(\rH\x00R\x04task\x88\x01\x01\x126\n" +
+	"\x04read\x18\x03 \x03(\v2\".headroom.v1.LogsRequest.ReadEntryR\x04read\x1a7\n" +
+	"\tReadEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01B\a\n" +
+	"\x05_task\"d\n" +
+	"\fLogsResponse\x12*\n" +
+	"\x05parts\x18\x01 \x03(\v2\x14.headroom.v1.LogPartR\x05parts\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"E\n" +
+	"\aLogPart\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\fR\x04text2\xd2\x02\n" +
 	"\x10SchedulerService\x12A\n" +
 	"\x06Submit\x12\x1a.headroom.v1.SubmitRequest\x1a\x1b.headroom.v1.SubmitResponse\x12;\n" +
 	"\x04List\x12\x18.headroom.v1.ListRequest\x1a\x19.headroom.v1.ListResponse\x12A\n" +
 	"\x06Cancel\x12\x1a.headroom.v1.CancelRequest\x1a\x1b.headroom.v1.CancelResponse\x12>\n" +
-	"\x05Drain\x12\x19.headroom.v1.DrainRequest\x1a\x1a.headroom.v1.DrainResponse2Q\n" +
+	"\x05Drain\x12\x19.headroom.v1.DrainRequest\x1a\x1a.headroom.v1.DrainResponse\x12;\n" +
+	"\x04Logs\x12\x18.headroom.v1.LogsRequest\x1a\x19.headroom.v1.LogsResponse2Q\n" +
 	"\rWorkerService\x12@\n" +
 	"\x04Work\x12\x1a.headroom.v1.WorkerMessage\x1a\x18.headroom.v1.WorkMessage(\x010\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
@@ -2436,7 +2640,7 @@ func file_headroom_v1_scheduler_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_scheduler_proto_rawDescData
 }
 
-var file_headroom_v1_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_headroom_v1_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_headroom_v1_scheduler_proto_goTypes = []any{
 	(*DrainRequest)(nil),   // 0: headroom.v1.DrainRequest
 	(*DrainResponse)(nil),  // 1: headroom.v1.DrainResponse
@@ -2466,25 +2670,29 @@ var file_headroom_v1_scheduler_proto_goTypes = []any{
 	(*TaskResult)(nil),     // 25: headroom.v1.TaskResult
 	(*WorkMessage)(nil),    // 26: headroom.v1.WorkMessage
 	(*Tasks)(nil),          // 27: headroom.v1.Tasks
-	(*Change)(nil),         // 28: headroom.v1.Change
-	(*Job)(nil),            // 29: headroom.v1.Job
-	(*ClassPoint)(nil),     // 30: headroom.v1.ClassPoint
-	(*Denials)(nil),        // 31: headroom.v1.Denials
+	(*LogsRequest)(nil),    // 28: headroom.v1.LogsRequest
+	(*LogsResponse)(nil),   // 29: headroom.v1.LogsResponse
+	(*LogPart)(nil),        // 30: headroom.v1.LogPart
+	nil,                    // 31: headroom.v1.LogsRequest.ReadEntry
+	(*Change)(nil),         // 32: headroom.v1.Change
+	(*Job)(nil),            // 33: headroom.v1.Job
+	(*ClassPoint)(nil),     // 34: headroom.v1.ClassPoint
+	(*Denials)(nil),        // 35: headroom.v1.Denials
 }
 var file_headroom_v1_scheduler_proto_depIdxs = []int32{
-	28, // 0: headroom.v1.DrainRequest.change:type_name -> headroom.v1.Change
-	28, // 1: headroom.v1.SubmitRequest.change:type_name -> headroom.v1.Change
-	29, // 2: headroom.v1.SubmitResponse.job:type_name -> headroom.v1.Job
-	29, // 3: headroom.v1.ListResponse.jobs:type_name -> headroom.v1.Job
+	32, // 0: headroom.v1.DrainRequest.change:type_name -> headroom.v1.Change
+	32, // 1: headroom.v1.SubmitRequest.change:type_name -> headroom.v1.Change
+	33, // 2: headroom.v1.SubmitResponse.job:type_name -> headroom.v1.Job
+	33, // 3: headroom.v1.ListResponse.jobs:type_name -> headroom.v1.Job
 	14, // 4: headroom.v1.ListResponse.workers:type_name -> headroom.v1.Worker
 	8,  // 5: headroom.v1.ListResponse.dispatch:type_name -> headroom.v1.Dispatch
 	9,  // 6: headroom.v1.ListResponse.runs:type_name -> headroom.v1.RunDetail
 	6,  // 7: headroom.v1.ListResponse.groups:type_name -> headroom.v1.DispatchGroup
 	7,  // 8: headroom.v1.DispatchGroup.masters:type_name -> headroom.v1.DispatchMaster
-	30, // 9: headroom.v1.Dispatch.classes:type_name -> headroom.v1.ClassPoint
+	34, // 9: headroom.v1.Dispatch.classes:type_name -> headroom.v1.ClassPoint
 	10, // 10: headroom.v1.RunDetail.sprint:type_name -> headroom.v1.Sprinting
 	11, // 11: headroom.v1.RunDetail.stages:type_name -> headroom.v1.StageDetail
-	28, // 12: headroom.v1.CancelRequest.change:type_name -> headroom.v1.Change
+	32, // 12: headroom.v1.CancelRequest.change:type_name -> headroom.v1.Change
 	15, // 13: headroom.v1.Worker.controls:type_name -> headroom.v1.TaskControls
 	18, // 14: headroom.v1.WorkerMessage.hello:type_name -> headroom.v1.WorkerHello
 	25, // 15: headroom.v1.WorkerMessage.result:type_name -> headroom.v1.TaskResult
@@ -2502,24 +2710,28 @@ var file_headroom_v1_scheduler_proto_depIdxs = []int32{
 	24, // 27: headroom.v1.TaskResult.state:type_name -> headroom.v1.TaskState
 	22, // 28: headroom.v1.WorkMessage.task:type_name -> headroom.v1.Task
 	21, // 29: headroom.v1.WorkMessage.kill:type_name -> headroom.v1.TaskRef
-	31, // 30: headroom.v1.WorkMessage.denied:type_name -> headroom.v1.Denials
+	35, // 30: headroom.v1.WorkMessage.denied:type_name -> headroom.v1.Denials
 	27, // 31: headroom.v1.WorkMessage.tasks:type_name -> headroom.v1.Tasks
 	22, // 32: headroom.v1.Tasks.tasks:type_name -> headroom.v1.Task
-	2,  // 33: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
-	4,  // 34: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
-	12, // 35: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
-	0,  // 36: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
-	16, // 37: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
-	3,  // 38: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
-	5,  // 39: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
-	13, // 40: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
-	1,  // 41: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
-	26, // 42: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
-	38, // [38:43] is the sub-list for method output_type
-	33, // [33:38] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	31, // 33: headroom.v1.LogsRequest.read:type_name -> headroom.v1.LogsRequest.ReadEntry
+	30, // 34: headroom.v1.LogsResponse.parts:type_name -> headroom.v1.LogPart
+	2,  // 35: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
+	4,  // 36: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
+	12, // 37: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
+	0,  // 38: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
+	28, // 39: headroom.v1.SchedulerService.Logs:input_type -> headroom.v1.LogsRequest
+	16, // 40: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
+	3,  // 41: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
+	5,  // 42: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
+	13, // 43: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
+	1,  // 44: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
+	29, // 45: headroom.v1.SchedulerService.Logs:output_type -> headroom.v1.LogsResponse
+	26, // 46: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
+	41, // [41:47] is the sub-list for method output_type
+	35, // [35:41] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_scheduler_proto_init() }
@@ -2543,13 +2755,14 @@ func file_headroom_v1_scheduler_proto_init() {
 		(*WorkMessage_Denied)(nil),
 		(*WorkMessage_Tasks)(nil),
 	}
+	file_headroom_v1_scheduler_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_scheduler_proto_rawDesc), len(file_headroom_v1_scheduler_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -43,6 +43,8 @@ const (
 	SchedulerServiceCancelProcedure = "/headroom.v1.SchedulerService/Cancel"
 	// SchedulerServiceDrainProcedure is the fully-qualified name of the SchedulerService's Drain RPC.
 	SchedulerServiceDrainProcedure = "/headroom.v1.SchedulerService/Drain"
+	// SchedulerServiceLogsProcedure is the fully-qualified name of the SchedulerService's Logs RPC.
+	SchedulerServiceLogsProcedure = "/headroom.v1.SchedulerService/Logs"
 	// WorkerServiceWorkProcedure is the fully-qualified name of the WorkerService's Work RPC.
 	WorkerServiceWorkProcedure = "/headroom.v1.WorkerService/Work"
 )
@@ -55,6 +57,8 @@ type SchedulerServiceClient interface {
 	Cancel(context.Context, *connect.Request[v1.CancelRequest]) (*connect.Response[v1.CancelResponse], error)
 	// Drain starts no further jobs and lets running ones end, or resumes. It persists across restarts of the scheduler.
 	Drain(context.Context, *connect.Request[v1.DrainRequest]) (*connect.Response[v1.DrainResponse], error)
+	// Logs returns what a job's tasks have written to standard error, or its driver to both of its outputs.
+	Logs(context.Context, *connect.Request[v1.LogsRequest]) (*connect.Response[v1.LogsResponse], error)
 }
 
 // NewSchedulerServiceClient constructs a client for the headroom.v1.SchedulerService service. By
@@ -92,6 +96,12 @@ func NewSchedulerServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(schedulerServiceMethods.ByName("Drain")),
 			connect.WithClientOptions(opts...),
 		),
+		logs: connect.NewClient[v1.LogsRequest, v1.LogsResponse](
+			httpClient,
+			baseURL+SchedulerServiceLogsProcedure,
+			connect.WithSchema(schedulerServiceMethods.ByName("Logs")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -101,6 +111,7 @@ type schedulerServiceClient struct {
 	list   *connect.Client[v1.ListRequest, v1.ListResponse]
 	cancel *connect.Client[v1.CancelRequest, v1.CancelResponse]
 	drain  *connect.Client[v1.DrainRequest, v1.DrainResponse]
+	logs   *connect.Client[v1.LogsRequest, v1.LogsResponse]
 }
 
 // Submit calls headroom.v1.SchedulerService.Submit.
@@ -123,6 +134,11 @@ func (c *schedulerServiceClient) Drain(ctx context.Context, req *connect.Request
 	return c.drain.CallUnary(ctx, req)
 }
 
+// Logs calls headroom.v1.SchedulerService.Logs.
+func (c *schedulerServiceClient) Logs(ctx context.Context, req *connect.Request[v1.LogsRequest]) (*connect.Response[v1.LogsResponse], error) {
+	return c.logs.CallUnary(ctx, req)
+}
+
 // SchedulerServiceHandler is an implementation of the headroom.v1.SchedulerService service.
 type SchedulerServiceHandler interface {
 	// Submit accepts a job file. It returns after the job is committed in the coordinators' log.
@@ -131,6 +147,8 @@ type SchedulerServiceHandler interface {
 	Cancel(context.Context, *connect.Request[v1.CancelRequest]) (*connect.Response[v1.CancelResponse], error)
 	// Drain starts no further jobs and lets running ones end, or resumes. It persists across restarts of the scheduler.
 	Drain(context.Context, *connect.Request[v1.DrainRequest]) (*connect.Response[v1.DrainResponse], error)
+	// Logs returns what a job's tasks have written to standard error, or its driver to both of its outputs.
+	Logs(context.Context, *connect.Request[v1.LogsRequest]) (*connect.Response[v1.LogsResponse], error)
 }
 
 // NewSchedulerServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -164,6 +182,12 @@ func NewSchedulerServiceHandler(svc SchedulerServiceHandler, opts ...connect.Han
 		connect.WithSchema(schedulerServiceMethods.ByName("Drain")),
 		connect.WithHandlerOptions(opts...),
 	)
+	schedulerServiceLogsHandler := connect.NewUnaryHandler(
+		SchedulerServiceLogsProcedure,
+		svc.Logs,
+		connect.WithSchema(schedulerServiceMethods.ByName("Logs")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/headroom.v1.SchedulerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SchedulerServiceSubmitProcedure:
@@ -174,6 +198,8 @@ func NewSchedulerServiceHandler(svc SchedulerServiceHandler, opts ...connect.Han
 			schedulerServiceCancelHandler.ServeHTTP(w, r)
 		case SchedulerServiceDrainProcedure:
 			schedulerServiceDrainHandler.ServeHTTP(w, r)
+		case SchedulerServiceLogsProcedure:
+			schedulerServiceLogsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -197,6 +223,10 @@ func (UnimplementedSchedulerServiceHandler) Cancel(context.Context, *connect.Req
 
 func (UnimplementedSchedulerServiceHandler) Drain(context.Context, *connect.Request[v1.DrainRequest]) (*connect.Response[v1.DrainResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.SchedulerService.Drain is not implemented"))
+}
+
+func (UnimplementedSchedulerServiceHandler) Logs(context.Context, *connect.Request[v1.LogsRequest]) (*connect.Response[v1.LogsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.SchedulerService.Logs is not implemented"))
 }
 
 // WorkerServiceClient is a client for the headroom.v1.WorkerService service.
