@@ -79,6 +79,7 @@ func TestPromises(t *testing.T) {
 	if p.Done != 20 || p.Kept != 20 || told.Dropped != 0 {
 		t.Errorf("a copy: %+v, %+v", p, told)
 	}
+	ownBound(ctx, t, l.Cluster)
 }
 
 // ownBound ends a stage by its owner's own word.

@@ -146,7 +146,8 @@ final class Plan {
   /** RDDs that the job will leave a checkpoint of, with the shuffles behind each. */
   Map<Integer, Set<Integer>> cuts() {
     Map<Integer, Set<Integer>> all = new HashMap<>();
-    cuts.forEach(rdd -> all.put(rdd.id(), shuffles())); // all of the plan: more than it needs is said, never less
+    Set<Integer> behind = cuts.isEmpty() ? null : shuffles(); // all of the plan: more than it needs is said, never less
+    cuts.forEach(rdd -> all.put(rdd.id(), behind));
     return all;
   }
 

@@ -37,6 +37,9 @@ final class Session {
 
   private static final int ACTIONS_MAX = 1_000;
 
+  /** Bounds what an action remembers of a long lineage, beside samples. */
+  private static final int EXACT_MAX = 256;
+
   /** Weak: a driver may make one SparkContext after the other. */
   private static final Map<SparkContext, Session> SESSIONS = new WeakHashMap<>();
 
@@ -245,6 +248,9 @@ final class Session {
     Action now = action(a);
     if (actions.size() == ACTIONS_MAX) {
       actions.removeFirst();
+    }
+    if (a.shuffles.size() > EXACT_MAX) {
+      a.shuffles.removeIf(id -> byNumber.get(id) == null || byNumber.get(id).factor() == 1);
     }
     actions.addLast(a);
     exact = now.thinned() ? "" : a.exact;
