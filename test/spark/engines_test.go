@@ -10,13 +10,19 @@ import (
 	"headroom/lab/spark"
 )
 
-func TestSpark3(t *testing.T) { onRelease(t, spark.Version) }
+func TestSpark3(t *testing.T) {
+	testkit.Engines(t, "spark "+spark.Version)
+	onRelease(t, spark.Version)
+}
 
-func TestSpark4(t *testing.T) { onRelease(t, spark.Version4) }
+func TestSpark4(t *testing.T) {
+	testkit.Engines(t, "spark "+spark.Version4)
+	onRelease(t, spark.Version4)
+}
 
 // onRelease runs what depends on Spark's own classes in a cluster of that release.
 func onRelease(t *testing.T, version string) {
-	testkit.Engines(t, "spark "+version)
+	t.Helper()
 	release, err := fetch(version)
 	permitted(t, err)
 	root := testkit.Need(filepath.Abs(filepath.Join("..", "..")))(t)
