@@ -14,6 +14,8 @@ import org.apache.spark.rdd.RDD;
  * sc._jvm.headroom.spark.Headroom.kept(sc._jsc)}.
  */
 public final class Headroom {
+  private static final String PYTHON = "org.apache.spark.api.python.PythonRDD";
+
   private Headroom() {}
 
   /**
@@ -76,14 +78,23 @@ public final class Headroom {
 
   /**
    * Permits a sample of one input in jobs that are exact otherwise, because they join it with others or keep it in memory. Only
-   * the program knows that its cogroup is an inner join. The stage that reads this RDD must read no other input.
+   * the program knows that its cogroup is an inner join. The stage that reads this RDD must read no other input. For an RDD of
+   * Python functions it is the RDD that they read, because Python puts them together with those that follow.
    *
    * @param <R> its type
    * @param rdd the RDD
    * @return the same RDD
    */
   public static <R extends RDD<?>> R thin(R rdd) {
-    Session.of(rdd.sparkContext()).name(rdd.id());
+    Session session = Session.of(rdd.sparkContext());
+    session.name(rdd.id());
+    if (rdd.getClass().getName().equals(PYTHON)) {
+      try {
+        Plan.dependencies(rdd).forEach(d -> session.name(d.rdd().id()));
+      } catch (ReflectiveOperationException e) {
+        session.trouble("an input cannot be named: " + e);
+      }
+    }
     return rdd;
   }
 

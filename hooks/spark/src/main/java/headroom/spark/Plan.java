@@ -245,7 +245,7 @@ final class Plan {
   }
 
   /** By reflection: the Seq in the signature is another one in Scala 2.13, but still one of these. */
-  private static List<Dependency<?>> dependencies(RDD<?> rdd) throws ReflectiveOperationException {
+  static List<Dependency<?>> dependencies(RDD<?> rdd) throws ReflectiveOperationException {
     List<Dependency<?>> all = new ArrayList<>();
     for (Iterator<?> it = ((Seq<?>) RDD.class.getMethod("dependencies").invoke(rdd)).iterator(); it.hasNext(); ) {
       all.add((Dependency<?>) it.next());
