@@ -70,6 +70,10 @@ final class Thinning {
     } catch (Exception | LinkageError | StackOverflowError e) {
       session.exactSoFar();
       session.trouble("a job runs completely: " + e);
+      if (event instanceof JobSubmitted) {
+        JobSubmitted job = (JobSubmitted) event;
+        session.began(new Session.Begun(job.jobId(), job.callSite().shortForm(), new ArrayList<>(), String.valueOf(e.getMessage())));
+      }
     }
   }
 
