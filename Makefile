@@ -12,7 +12,7 @@ PACKAGES  = $(shell GO="$(GO)" sh test/packages.sh all)
 FUZZTIME ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check lint fmt generate bench fuzz robustness packages archive hooks clean
+.PHONY: help build demo test check engines lint fmt generate bench fuzz robustness packages archive hooks clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ check: ## format, lint, root tests and unit tests, with -race where there is con
 	GORACE=atexit_sleep_ms=0 $(GO) test -race -parallel 6 $$(GO="$(GO)" sh test/packages.sh race)
 	$(GO) test $$(GO="$(GO)" sh test/packages.sh plain | grep -vx '\.')
 	$(GO) test -run '^TestFiveSabotages$$' ./lab/simulation
+	@GO="$(GO)" sh test/engines.sh --stale
+
+engines: build ## run the proofs on real engines that the suite leaves out; some: make engines PROOFS="NAME ..."
+	@GO="$(GO)" sh test/engines.sh $(PROOFS)
 
 .PHONY: format-check
 format-check:

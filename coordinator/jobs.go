@@ -100,16 +100,44 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 		ID: r.Msg.GetId(), State: ends[r.Msg.GetState()], Outcome: r.Msg.GetOutcome(), Tasks: r.Msg.GetTasks(), Done: r.Msg.GetDone(),
 		Runtime: time.Duration(r.Msg.GetRuntimeS() * float64(time.Second)),
 	}
-	res, err := j.ofScheduler(ctx, r.Header(), c, func(_ leader.View, c *ledger.Command) error {
+	var before, after ledger.Job
+	res, err := j.ofScheduler(ctx, r.Header(), c, func(v leader.View, c *ledger.Command) error {
 		if l := j.requests.loop.Load(); l != nil {
 			c.Finish.Energy = l.Known().FinalEnergy(c.Finish.ID)
 		}
+		if v.State.Rules >= ledger.RulesOfCourses { // older servers could not read it
+			c.Finish.Course = course(r.Msg.GetEnd())
+		}
+		before = v.State.Jobs[c.Finish.ID]
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&headroomv1.FinishJobResponse{Revision: res.Revision}), nil
+	j.machine.View(func(s *ledger.State) { after = s.Jobs[c.Finish.ID] })
+	if before.State == ledger.JobAccepted {
+		j.counts.Judged(after.Verdict().Word)
+	}
+	return connect.NewResponse(&headroomv1.FinishJobResponse{Revision: res.Revision, End: view.JobEnd(after)}), nil
+}
+
+// course converts how a job went, nil for unknown.
+func course(e *headroomv1.JobEnd) *ledger.JobCourse {
+	if e == nil {
+		return nil
+	}
+	return &ledger.JobCourse{
+		Began: e.GetBeganUs(), Ended: e.GetEndedUs(), Wasted: inSeconds(e.GetWastedS()), Work: inSeconds(e.GetWorkS()), Slots: e.GetSlots(),
+		Longest: inSeconds(e.GetLongestS()), Input: e.GetInputBytes(),
+	}
+}
+
+// inSeconds converts a time; what is no time of a job is below 0, which the log refuses.
+func inSeconds(s float64) time.Duration {
+	if !(s >= 0 && s <= longestDeadline.Seconds()) {
+		return -1
+	}
+	return time.Duration(s * float64(time.Second))
 }
 
 // DropTasks implements headroomv1connect.JobServiceHandler. Nothing is answered as dropped that has not committed.

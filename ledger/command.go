@@ -13,7 +13,7 @@ import (
 // Rules is the newest version of Apply's rules that this version of Headroom
 // knows. A group works under the version in State, which an Upgrade raises once
 // every server knows it, so that all servers apply every entry alike.
-const Rules = 3
+const Rules = 4
 
 // RulesOfFloors are the first rules under which a schedule below its domain's floor takes
 // Force. Before them no command may have it: older servers could not read it.
@@ -24,6 +24,9 @@ const RulesOfRuns = 3
 
 // RulesOfNotes are the first rules under which the audit log has notes.
 const RulesOfNotes = 3
+
+// RulesOfCourses are the first rules under which an ended job has its course. Before them no command may have one.
+const RulesOfCourses = 4
 
 // OldestRules is the oldest version that this server reads. A group is upgraded
 // across one at a time.
@@ -274,6 +277,8 @@ type Job struct {
 	Inputs *JobInputs `json:"inputs,omitempty"`
 	// Run is its latest run, nil before the first.
 	Run *JobRun `json:"run,omitempty"`
+	// Course is how it went, once it has ended; nil for jobs that ended under older rules.
+	Course *JobCourse `json:"course,omitempty"`
 }
 
 // FinishJob tells how a job ended.
@@ -286,6 +291,8 @@ type FinishJob struct {
 	Runtime time.Duration `json:"runtime_ns"`
 	// Energy is what was measured of what nodes drew for it; nil while unknown.
 	Energy *JobEnergy `json:"energy,omitempty"`
+	// Course is how it went, nil for unknown and before RulesOfCourses.
+	Course *JobCourse `json:"course,omitempty"`
 }
 
 // JobEnergy is what nodes drew for a job, as the leader under which it ended has measured it.

@@ -90,6 +90,11 @@ func everyCommand() map[string]ledger.Command {
 		"finish-fenced": {
 			Rules: 3, Epoch: first(), Actor: "s1", SchedulerEpoch: 4294967298, Finish: &ledger.FinishJob{ID: "wc-7", State: ledger.JobDone},
 		},
+		"finish-course": {
+			Rules: ledger.RulesOfCourses, Epoch: first(), Actor: "s1", Finish: &ledger.FinishJob{ID: "wc-7", State: ledger.JobDone, Course: &ledger.JobCourse{
+				Began: 1_700_000_000_000_000, Ended: 1_700_000_060_000_000, Wasted: time.Second, Work: time.Minute, Slots: 4, Longest: 20 * time.Second, Input: 4096,
+			}},
+		},
 		"upgrade": plain(ledger.Command{Upgrade: &ledger.Upgrade{Rules: 2}}),
 		"domain": plain(ledger.Command{Domain: &ledger.SetDomain{
 			Name: "pdu/p1", Parent: "rack/r1", Budget: 300 * watt, Unmanaged: &low, Rating: &high, Margin: &part, BootNodes: &nodes, LostCharge: &keep,
@@ -223,6 +228,8 @@ func TestSnapshotEncoding(t *testing.T) {
 	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j5", State: ledger.JobAccepted, Floor: 0.5, Inputs: &ledger.JobInputs{Tasks: 12}}})
 	do(t, s, ledger.Command{RunJob: &ledger.RunJob{ID: "j5", Run: ledger.JobRun{Number: 1, Began: 3}}})
 	do(t, s, ledger.Command{RunJob: &ledger.RunJob{ID: "j5", Run: ledger.JobRun{Number: 1}, Drop: []ledger.TaskRange{{First: 2, Last: 4}, {First: 11, Last: 11}}}})
+	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j6", State: ledger.JobAccepted, Deadline: time.Second}})
+	do(t, s, ledger.Command{Finish: &ledger.FinishJob{ID: "j6", State: ledger.JobDone, Course: &ledger.JobCourse{Began: 1, Ended: 2_000_000, Slots: 3}}})
 	do(t, s, ledger.Command{At: 1_700_000_000_000_000, HoldScheduler: holds("p1", 0)})
 	text := snapshot(t, s)
 	golden(t, "snapshot.json", text+"\n")
@@ -241,7 +248,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"nothing":          ``,
 		"an unknown field": `{"rules":1,"epoch":{"incarnation":1,"term":1},"gift":{}}`,
 		"an unknown part":  `{"rules":1,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1,"sprint":1}}`,
-		"later rules":      `{"rules":4,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
+		"later rules":      `{"rules":5,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"no rules":         `{"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"text behind it":   `{"rules":1,"tick":{"elapsed_ns":1}} {}`,
 		"watts in words":   `{"rules":1,"budget":{"domain":"d","budget_uw":"5W"}}`,

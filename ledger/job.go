@@ -70,6 +70,9 @@ func (j Job) sound() error {
 	if !j.Energy.sound() {
 		return fmt.Errorf("%w: job %q: its energy is %+v", ErrSnapshot, j.ID, *j.Energy)
 	}
+	if !j.Course.sound() {
+		return fmt.Errorf("%w: job %q: its course is %+v", ErrSnapshot, j.ID, *j.Course)
+	}
 	if j.Deflation != nil {
 		if err := j.bears(j.Deflation.Theta); err != nil {
 			return fmt.Errorf("%w: %w", ErrSnapshot, err)
@@ -106,7 +109,7 @@ func (t *tx) acceptJob(c Command, j Job) error {
 		return fmt.Errorf("job %q: it needs an id and starts as accepted: %w", j.ID, ErrJob)
 	case len(j.Spec) > MaxJobSpec:
 		return fmt.Errorf("job %q: its file has %d bytes, at most %d are taken: %w", j.ID, len(j.Spec), MaxJobSpec, ErrJob)
-	case j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0 || j.Deflation != nil || j.Energy != nil || j.Run != nil:
+	case j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0 || j.Deflation != nil || j.Energy != nil || j.Run != nil || j.Course != nil:
 		return fmt.Errorf("job %q: a new job must have no early stop, drops or result: %w", j.ID, ErrJob)
 	}
 	if err := j.promise(); err != nil {
@@ -168,8 +171,12 @@ func (t *tx) finishJob(c Command, f *FinishJob) error {
 		return fmt.Errorf("job %q has already ended as %s: %w", f.ID, j.State, ErrJob)
 	case !f.Energy.sound():
 		return fmt.Errorf("job %q: its energy is %+v; measured values cannot be negative: %w", f.ID, *f.Energy, ErrJob)
+	case f.Course != nil && t.Rules < RulesOfCourses:
+		return fmt.Errorf("job %q: its course needs rules %d, %d are in force: %w", f.ID, RulesOfCourses, t.Rules, ErrRules)
+	case !f.Course.sound():
+		return fmt.Errorf("job %q: its course is %+v; it must begin before it ends, and no time can be negative: %w", f.ID, *f.Course, ErrJob)
 	}
-	j.State, j.Outcome, j.Tasks, j.Done, j.Runtime, j.Energy = f.State, f.Outcome, f.Tasks, f.Done, f.Runtime, f.Energy
+	j.State, j.Outcome, j.Tasks, j.Done, j.Runtime, j.Energy, j.Course = f.State, f.Outcome, f.Tasks, f.Done, f.Runtime, f.Energy, f.Course
 	j.Ended = c.At
 	if j.Run != nil { // the driver of a cancelled job's run may have to be ended
 		run := *j.Run
@@ -179,6 +186,13 @@ func (t *tx) finishJob(c Command, f *FinishJob) error {
 	what := fmt.Sprintf("job %s %s, %d of %d tasks", j.ID, j.State, j.Done, j.Tasks)
 	if j.BelowFloor() {
 		what += fmt.Sprintf(", below its quality floor of %d", LeastTasks(j.Floor, j.Tasks))
+	}
+	switch v := j.Verdict(); {
+	case t.Rules < RulesOfCourses: // older servers write another line
+	case v.Late > 0:
+		what += ", deadline missed by " + spent(v.Late)
+	case v.Word != "":
+		what += ", deadline " + v.Word
 	}
 	t.record(c, what)
 	return nil

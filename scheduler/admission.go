@@ -60,6 +60,8 @@ type admitter struct {
 	looked time.Time
 	// read is when the coordinators' log was last read: everything committed by then is known.
 	read time.Time
+	// earlier are the runs of ended jobs by name.
+	earlier admission.Earlier
 	// refused are waiting jobs that are to be ended.
 	refused []dispatch.EndJob
 	tally   *tally
@@ -115,9 +117,15 @@ func (l *loop) judge(now time.Time, e judgeEvent) *headroomv1.Admission {
 		return p.answer // the same request is in progress
 	}
 	p := newPromise(e.id, e.record, slices.Index(l.cfg.names(), e.record.file.Class))
+	p.job.Earlier = l.earlier(e.record)
 	d, why := l.ask(now, p)
 	p.asked = now
 	switch {
+	case why != "" && l.hopeless(now, p):
+		if !e.dry {
+			l.admitter.tally.decided(admission.Refused.String())
+		}
+		return p.answer
 	case why != "":
 		p.open, p.answer = true, openly(why)
 	case e.dry || d.Verdict == admission.Refused || d.Verdict == admission.Queued && !e.queue:
@@ -174,6 +182,18 @@ func (l *loop) ask(now time.Time, p *promise) (d admission.Decision, why string)
 		return d, "admission failed: " + err.Error()
 	}
 	return d, ""
+}
+
+// hopeless refuses a job that would be admitted without a promise, if even all slots would not be enough for its deadline.
+func (l *loop) hopeless(now time.Time, p *promise) bool {
+	if policy := l.admitter.policy; policy == admission.NoDrop || policy == admission.Reactive {
+		return false
+	}
+	d, hopeless := admission.Hopeless(now, p.job, p.job.Tasks)
+	if hopeless {
+		p.answer = verdicts.Answer(&d)
+	}
+	return hopeless
 }
 
 // enterController adds a job to its controller.
@@ -422,7 +442,7 @@ func (l *loop) restored(e addEvent) *promise {
 		return nil
 	}
 	p := newPromise(e.plan.ID, e.record, slices.Index(l.cfg.names(), e.plan.Class))
-	p.answer, p.later = a, true
+	p.answer, p.later, p.job.Earlier = a, true, l.earlier(e.record)
 	p.waits = a.GetDecision() == admission.Queued.String() && e.past.Started.IsZero()
 	l.admitter.promises[e.plan.ID] = p
 	return p
@@ -508,6 +528,9 @@ func (l *loop) leaveAdmission(now time.Time, r *record, a dispatch.EndJob) {
 		work = a.Runtime * time.Duration(r.file.Slots) // the work of its executors is unknown: use the maximum
 	}
 	r.wasted = l.admitter.tally.ended(a, work, r.late(now, a))
+	if p, ok := pastOf(r.file, a.State, a.Tasks, a.Done, a.Runtime, r.went(now, a)); ok {
+		l.admitter.earlier.Add(p.known, p.in, p.run)
+	}
 	l.passDeadlines(now)
 	p := l.admitter.promises[a.Job]
 	if p == nil || a.State != dispatch.Done {

@@ -87,7 +87,7 @@ func (p *plant) pass(d time.Duration) {
 	p.now = p.now.Add(d)
 	p.core.Alive(p.now, "n01")
 	p.attend(p.now)
-	p.endRefused(context.Background())
+	p.endRefused(context.Background(), p.now)
 	for _, a := range p.core.Step(p.now) {
 		p.carryOut(context.Background(), p.now, a)
 	}

@@ -40,7 +40,7 @@ type committer struct {
 	inbox  inbox
 	logger *slog.Logger
 	// ended are ends of jobs, asked drop ratios, admitted queued jobs that were admitted, all to be committed.
-	ended    chan dispatch.EndJob
+	ended    chan ending
 	asked    chan dispatch.Deflate
 	admitted chan *headroomv1.Job
 	// runs are runs to be recorded, at most one for each job.
@@ -54,7 +54,7 @@ type committer struct {
 func newCommitter(id identity, l *leader.Client, b inbox, logger *slog.Logger) *committer {
 	return &committer{
 		"scheduler/" + id.ID, l, b, logger,
-		make(chan dispatch.EndJob, dispatch.EndedMax), make(chan dispatch.Deflate, jobsMax), make(chan *headroomv1.Job, jobsMax), make(chan runCommit, 4*jobsMax), make(chan *headroomv1.Job, jobsMax),
+		make(chan ending, dispatch.EndedMax), make(chan dispatch.Deflate, jobsMax), make(chan *headroomv1.Job, jobsMax), make(chan runCommit, 4*jobsMax), make(chan *headroomv1.Job, jobsMax),
 		make(chan *headroomv1.RecordActionRequest, notesMax),
 	}
 }
@@ -63,9 +63,9 @@ func newCommitter(id identity, l *leader.Client, b inbox, logger *slog.Logger) *
 // next one: the job is restored, and its outputs are complete.
 func (c *committer) ends(ctx context.Context) error { return each(ctx, c.ended, c.commitEnd) }
 
-func (c *committer) commitEnd(ctx context.Context, e dispatch.EndJob) {
+func (c *committer) commitEnd(ctx context.Context, e ending) {
 	req := &headroomv1.FinishJobRequest{
-		Id: e.Job, State: stateToProto(e.State), Outcome: e.Outcome, Tasks: count(e.Tasks), Done: count(e.Done), RuntimeS: e.Runtime.Seconds(),
+		Id: e.Job, State: stateToProto(e.State), Outcome: e.Outcome, Tasks: count(e.Tasks), Done: count(e.Done), RuntimeS: e.Runtime.Seconds(), End: e.went,
 		Change: &headroomv1.Change{Actor: c.actor, Reason: e.Outcome, RequestId: "finish-" + e.Job},
 	}
 	err := insist(ctx, func() error {
@@ -158,10 +158,16 @@ func askOnce[Q, A any](parent context.Context, l *leader.Client, doing string, m
 	return leader.Ask(ctx, l, doing, method, q)
 }
 
-// commitFinish commits an end and returns the revision.
+// commitFinish commits an end, tells the loop the verdict on it, and returns the revision.
 func (c *committer) commitFinish(ctx context.Context, req *headroomv1.FinishJobRequest) (revision uint64, err error) {
 	resp, err := askOnce(ctx, c.leader, "end job "+req.GetId(), headroomv1connect.JobServiceClient.FinishJob, req)
-	return resp.GetRevision(), err
+	if err != nil {
+		return 0, err
+	}
+	if resp.GetEnd() != nil {
+		_ = c.inbox.post(ctx, judgedEvent{req.GetId(), resp.GetEnd()}) // it fails only when ctx ends
+	}
+	return resp.GetRevision(), nil
 }
 
 // ratios commits drop ratios until ctx ends, and reports to the loop which ones are in force.

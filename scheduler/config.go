@@ -1,12 +1,14 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
@@ -177,10 +179,8 @@ yarn:
     memory_mb: 1024                   # MiB, as mapreduce.map.memory.mb
     vcores: 1                         # as mapreduce.map.cpu.vcores
   nodes: {"10.0.0.11:45454": n01}     # names of nodes, as in powerd.yaml, by their NodeManagers' host:port; others are called by their host
-  shares: hook                        # how queues are held to their shares: hook (fair scheduler with the plug-in, at once), file (fair scheduler's allocation file), capacity (capacity scheduler, by its web service), none
+  shares: hook                        # how queues are held to their shares: hook (fair scheduler with the plug-in, at once), capacity (capacity scheduler, by its web service), none
   lower: drain                        # containers above a lowered share: drain (they end by themselves), preempt (hook only: the newest are ended)
-  allocation_file: ""                 # the fair scheduler's, /etc/hadoop/conf/fair-scheduler.xml, for shares: file; only maxResources of these queues is written
-  refresh: []                         # command that lets the ResourceManager read the file at once, [yarn, rmadmin, -refreshQueues]; empty: it looks every 10 s
   hooks: ""                           # host:port that the hooks inside Hadoop ask, by TLS with the certificate above; empty: off
   hooks_auth: cluster                 # what these hooks prove themselves by: cluster (one token for all), job (each job has its own: scheduler hook token)
   hooks_token_file: ""                # cluster: the token that all hooks share, /etc/headroom/scheduler/hooks.token; needed with hooks
@@ -240,7 +240,7 @@ func LoadConfig(path string) (*Config, error) {
 	defaults := Defaults()
 	c := &defaults
 	if err := config.Load(path, c); err != nil {
-		return nil, err
+		return nil, moved(err)
 	}
 	if err := c.check(); err != nil {
 		e := *err
@@ -259,6 +259,17 @@ func LoadConfig(path string) (*Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// moved gives the error about a key of an earlier version a hint.
+func moved(err error) error {
+	e, ok := errors.AsType[*cli.Error](err)
+	if !ok || !strings.HasSuffix(e.Message, `unknown key "allocation_file"`) && !strings.HasSuffix(e.Message, `unknown key "refresh"`) {
+		return err
+	}
+	old := *e
+	old.Hint = yarn.FileHint
+	return &old
 }
 
 func (c *Config) check() *cli.Error {

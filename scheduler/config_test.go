@@ -26,6 +26,21 @@ func exampleClasses() string {
 	return ExampleConfig[from:to]
 }
 
+// A configuration that still has the allocation file written is told the way to move, whichever of its keys is met first.
+func TestConfigMovesFromTheAllocationFile(t *testing.T) {
+	t.Parallel()
+	for _, keys := range []string{"shares: file", "allocation_file: /etc/hadoop/conf/fair-scheduler.xml", "refresh: [yarn, rmadmin, -refreshQueues]"} {
+		path := filepath.Join(t.TempDir(), "scheduler.yaml")
+		text := strings.Replace(ExampleConfig, "  shares: hook ", "  "+keys+"\n  #", 1)
+		text = strings.Replace(text, "  resourcemanager: [] ", "  resourcemanager: [http://rm1:8088] ", 1)
+		testkit.WriteFile(t, path, text)
+		_, err := LoadConfig(path)
+		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Exit != cli.ExitUsage || !strings.Contains(e.Hint, "LiveFairScheduler") || !strings.Contains(e.Hint, "shares: capacity") {
+			t.Errorf("%s: %v, want the way to move", keys, err)
+		}
+	}
+}
+
 func TestConfigRefuses(t *testing.T) {
 	t.Parallel()
 	classes := exampleClasses()

@@ -172,14 +172,18 @@ type endedEvent struct {
 	done    int
 	dropped int
 	runtime time.Duration
-	// taught is what admission learns from it; nil for nothing.
+	// taught is what admission learns from it, and past its run; nil for nothing.
 	taught *lesson
+	past   *pastRun
 }
 
 func (e endedEvent) apply(l *loop, now time.Time) {
 	delete(l.waiting, e.plan.ID)
 	if e.taught != nil && !l.core.Knows(e.plan.ID) {
 		l.learn(e.plan.Engine, *e.taught)
+	}
+	if p := e.past; p != nil && !l.core.Knows(e.plan.ID) {
+		l.admitter.earlier.Add(p.known, p.in, p.run)
 	}
 	l.withdraw(now, e.plan.ID)
 	if l.core.Knows(e.plan.ID) {
@@ -318,8 +322,9 @@ type jobAndSpec struct {
 	admission *headroomv1.Admission
 	scaling   *headroomv1.Scaling
 	promised  int
-	// wasted is the total that it has wasted, once it has ended.
+	// wasted is the total that it has wasted, once it has ended, and end the verdict on it.
 	wasted time.Duration
+	end    *headroomv1.JobEnd
 	// cpu are the CPU seconds of its tasks by node.
 	cpu map[string]float64
 	// length is short or long for a job that masters dispatch, and empty for others.
@@ -365,7 +370,7 @@ func (l *loop) withSpec(now time.Time, j dispatch.JobView) jobAndSpec {
 	if r := l.records[j.ID]; r != nil {
 		v := jobAndSpec{
 			JobView: j, spec: r.spec, floor: r.floor.Fraction, deadline: r.deadline, sprint: proto.CloneOf(r.sprint),
-			admission: r.admission, scaling: r.scaling, promised: l.promised(j.ID), wasted: r.wasted,
+			admission: r.admission, scaling: r.scaling, promised: l.promised(j.ID), wasted: r.wasted, end: proto.CloneOf(r.end),
 			length: r.lengthOf(l.cfg), cpu: maps.Clone(r.cpu),
 		}
 		if why := r.silence(now); why != "" {

@@ -73,8 +73,9 @@ type record struct {
 	admission *headroomv1.Admission
 	// scaling is how its speed depends on its slots, by earlier runs; nil while unknown.
 	scaling *headroomv1.Scaling
-	// wasted is the total that it has wasted, once it has ended.
+	// wasted is the total that it has wasted, once it has ended, and end the verdict on it, once that is committed.
 	wasted time.Duration
+	end    *headroomv1.JobEnd
 	// run is the latest run as last decided, dropped what an earlier scheduler process has dropped of it.
 	run     dispatch.RunRecord
 	dropped []int
@@ -157,7 +158,7 @@ func (l *loop) step(ctx context.Context) {
 	l.measure(time.Now())
 	l.probe(time.Now())
 	for {
-		l.endRefused(ctx)
+		l.endRefused(ctx, time.Now())
 		now := time.Now()
 		actions := l.core.Step(now)
 		if len(actions) == 0 {
@@ -303,14 +304,15 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 	l.samples.keep(a.Sample)
 	l.publish(now, r, a)
 	l.logger.Info("job ended", slog.String("job", a.Job), slog.String("state", a.State.String()), slog.String("outcome", a.Outcome),
-		slog.Float64("runtime_s", a.Runtime.Seconds()), slog.Float64("wasted_s", a.Wasted.Total().Seconds()))
+		slog.Float64("runtime_s", a.Runtime.Seconds()), slog.Float64("wasted_s", r.wasted.Seconds()))
 	l.forget()
 	if a.State == dispatch.Cancelled {
 		return // a cancellation is committed before it is carried out
 	}
+	e := ending{a, r.went(now, a)}
 	l.do(now, a.Job, func(time.Time) {
 		select {
-		case l.commits.ended <- a:
+		case l.commits.ended <- e:
 		case <-ctx.Done():
 		}
 	})
@@ -339,14 +341,14 @@ func (r *record) submitter() string {
 }
 
 // endRefused commits the ends of jobs that were refused while they waited.
-func (l *loop) endRefused(ctx context.Context) {
+func (l *loop) endRefused(ctx context.Context, now time.Time) {
 	if len(l.admitter.refused) == 0 {
 		return
 	}
 	for _, e := range l.admitter.refused {
 		l.logger.Info("job ended", slog.String("job", e.Job), slog.String("state", e.State.String()), slog.String("outcome", e.Outcome))
 		select {
-		case l.commits.ended <- e:
+		case l.commits.ended <- ending{e, &headroomv1.JobEnd{EndedUs: now.UnixMicro()}}:
 		case <-ctx.Done():
 		}
 	}

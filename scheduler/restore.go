@@ -197,9 +197,14 @@ func (t *restorer) comeBack(ctx context.Context, j *headroomv1.Job, first bool, 
 func (t *restorer) finished(j *headroomv1.Job, state dispatch.State) endedEvent {
 	e := endedEvent{
 		plan:   dispatch.Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())},
-		record: &record{admission: j.GetAdmission(), scaling: j.GetScaling(), spec: j.GetSpec(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state,
+		record: &record{admission: j.GetAdmission(), scaling: j.GetScaling(), spec: j.GetSpec(), deadline: deadlineOf(j), end: j.GetEnd(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state,
 		outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()), dropped: int(j.GetProgress().GetDropped()),
 		runtime: time.Duration(j.GetProgress().GetRuntimeS() * float64(time.Second)), taught: taught(j, state),
+	}
+	if file, err := jobfile.Parse("/"+j.GetId()+".yaml", j.GetSpec(), nil); err == nil {
+		if p, ok := pastOf(file, state, e.plan.Tasks, e.done, e.runtime, j.GetEnd()); ok {
+			e.past = &p
+		}
 	}
 	if r, err := t.record(j); err == nil && r.file.Spark != nil && r.run.Number > 0 && !r.run.Over && state == dispatch.Cancelled {
 		e.record, e.plan.Engine = r, r.file.Engine() // its driver may still run

@@ -489,7 +489,7 @@ func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint
 	if err != nil {
 		return 0, err
 	}
-	progress, over, err := cancellable(v, m.GetId())
+	progress, went, over, err := cancellable(v, m.GetId())
 	if err == nil {
 		who := access.CallerOf(ctx)
 		if err = access.OwnJob(who, m.GetId(), submitterIn(v, m.GetId())); err != nil {
@@ -505,7 +505,7 @@ func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint
 	}
 	revision, err := s.commits.commitFinish(ctx, &headroomv1.FinishJobRequest{
 		Id: m.GetId(), State: headroomv1.JobState_JOB_STATE_CANCELLED, Outcome: outcome, Tasks: progress.GetTasks(),
-		Done: progress.GetDone(), RuntimeS: progress.GetRuntimeS(), Change: m.GetChange(),
+		Done: progress.GetDone(), RuntimeS: progress.GetRuntimeS(), End: went, Change: m.GetChange(),
 	})
 	if err != nil {
 		return 0, err
@@ -513,24 +513,25 @@ func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint
 	return revision, s.inbox.postAnyway(ctx, cancelEvent{m.GetId(), outcome})
 }
 
-// cancellable finds the job to cancel; over is whether it was cancelled before.
-func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool, err error) {
+// cancellable finds the job to cancel, and how it went so far; over is whether it was cancelled before.
+func cancellable(v view, id string) (progress *headroomv1.JobProgress, went *headroomv1.JobEnd, over bool, err error) {
+	now := time.Now()
 	for _, j := range v.waiting {
 		if id != "" && j.GetId() == id {
-			return j.GetProgress(), false, nil
+			return j.GetProgress(), &headroomv1.JobEnd{EndedUs: now.UnixMicro()}, false, nil
 		}
 	}
 	if id == "" || len(v.jobs) != 1 {
-		return nil, false, NoJob(id)
+		return nil, nil, false, NoJob(id)
 	}
 	j := v.jobs[0]
 	if j.State == dispatch.Done || j.State == dispatch.Failed {
-		return nil, false, &cli.Error{
+		return nil, nil, false, &cli.Error{
 			Code: "conflict", Exit: cli.ExitConflict,
 			Message: fmt.Sprintf("job %s is already %s", id, j.State), Hint: "see scheduler job show " + id,
 		}
 	}
-	return progressToProto(j), j.State == dispatch.Cancelled, nil
+	return progressToProto(j), j.wentUntil(now), j.State == dispatch.Cancelled, nil
 }
 
 // submitterIn returns the submitter of a job of the view; empty if unknown.

@@ -75,6 +75,9 @@ func progressToProto(v jobAndSpec) *headroomv1.JobProgress {
 	p.Run, p.Place, p.SprintDue = v.Run.Number, count(v.Place), v.Due
 	p.Most = count(v.Slots)
 	p.Copies, p.CopiesWanted, p.WastedS = count(v.Copies), count(v.CopiesWanted), max(v.Wasted.Total(), v.wasted).Seconds()
+	if v.end != nil {
+		p.WastedS = v.end.GetWastedS()
+	}
 	p.Error, p.Promised = v.bound, count(v.promised)
 	if v.CopiesKnown {
 		p.CopiesSaveS = new(v.CopiesSave.Seconds())
@@ -137,7 +140,7 @@ func jobToProto(v jobAndSpec) *headroomv1.Job {
 		Id: v.ID, Name: v.Name, Class: v.Class, State: stateToProto(v.State), Spec: v.spec,
 		SubmittedUs: v.Submitted.UnixMicro(), Progress: progressToProto(v), Outcome: v.Outcome, Floor: v.floor,
 		Engine: v.Engine, Rank: count(v.Rank), Submitter: jobfile.SubmitterOf(v.spec),
-		Admission: proto.CloneOf(v.admission), Scaling: proto.CloneOf(v.scaling),
+		Admission: proto.CloneOf(v.admission), Scaling: proto.CloneOf(v.scaling), End: proto.CloneOf(v.end),
 	}
 	if v.deadline > 0 {
 		s := v.deadline.Seconds()

@@ -169,6 +169,9 @@ func (x *Job) arbitrated(joint bool) arbiter.Job {
 	if taken := p.Theta != nil && x.Job.Deflation != nil && units.Ratio(p.GetTheta()).Reaches(units.Ratio(x.Job.Deflation.Theta)); j.ByRatio && (!taken || p.GetDropped() == 0) {
 		j.Dropped = max(j.Dropped, int(x.Job.DeflatedTasks(p.GetTasks())))
 	}
+	if p.GetWhole() {
+		j.Floor = 1 // whatever was permitted, nobody there can leave a task out
+	}
 	if p.Work != nil {
 		j.Work = p.GetWork()
 	}

@@ -25,10 +25,11 @@ func jobCommand(o *operator) *cobra.Command {
 
 func jobList(o *operator) *cobra.Command {
 	var w cli.Watch
+	var chosen cli.JobFilter
 	stale := false
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"watch"}, Short: "List jobs and their progress", Args: cobra.NoArgs,
-		Example: "  coordinator job list\n  coordinator job watch --interval 2s",
+		Example: "  coordinator job list\n  coordinator job list --missed --since 24h\n  coordinator job watch --interval 2s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.On = w.On || cmd.CalledAs() == "watch"
 			return w.Run(cmd, func() error {
@@ -36,13 +37,15 @@ func jobList(o *operator) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.print(cmd, &w, wrap("JobList", r.GetMeta(), jobItems(r.GetJobs())), func(out io.Writer) error {
-					return o.jobTable(out, r.GetJobs())
+				jobs := chosen.Of(r.GetJobs(), time.Now())
+				return o.print(cmd, &w, wrap("JobList", r.GetMeta(), jobItems(jobs)), func(out io.Writer) error {
+					return o.jobTable(out, jobs)
 				})
 			})
 		},
 	}
 	w.Flags(cmd)
+	chosen.Flags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "read the addressed server's own state, without a leader")
 	return cmd
 }
@@ -148,6 +151,9 @@ func jobText(j *headroomv1.Job) string {
 		fmt.Fprintf(&b, "  energy     %s\n", shownEnergy(e))
 	}
 	b.WriteString(moveText(j))
+	if v := cli.VerdictOf(j.GetEnd()); v.Verdict != nil {
+		fmt.Fprintf(&b, "  deadline   %s: %s\n", v, j.GetEnd().GetWhy())
+	}
 	if j.GetOutcome() != "" {
 		fmt.Fprintf(&b, "  outcome    %s\n", j.GetOutcome())
 	}
@@ -294,6 +300,8 @@ type jobItem struct {
 	WastedS      *float64       `json:"wasted_s"`
 	// Scaling is how its speed follows its containers, as earlier runs have shown; null while unknown.
 	Scaling *cli.Scaling `json:"scaling"`
+
+	cli.Verdict
 }
 
 // admissionItem is what was decided about a job's deadline at the door.
@@ -361,7 +369,7 @@ func jobItems(jobs []*headroomv1.Job) []jobItem {
 			item.Containers = cli.Known(p.GetContainers(), p.GetContainers() > 0)
 			item.Phase = cli.Known(phaseName(p.GetPhase()), p.GetPhase() != headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED)
 		}
-		item.Admission, item.Scaling = admissionItemOf(j.GetAdmission()), cli.ScalingOf(j.GetScaling())
+		item.Admission, item.Scaling, item.Verdict = admissionItemOf(j.GetAdmission()), cli.ScalingOf(j.GetScaling()), cli.VerdictOf(j.GetEnd())
 		item.outlook(j)
 		if e := j.GetEnergy(); e != nil {
 			item.Energy, item.EnergyMeasured, item.EnergyUnknown = new(units.Energy(e.GetUj()).Joules()), new(e.GetMeasuredS()), new(e.GetUnknownS())
@@ -425,9 +433,13 @@ func shownSeconds(s float64) string { return fmt.Sprintf("%.0f s", s) }
 
 // shownFloor is the least tasks that a job may end on, and as a part of all.
 func shownFloor(j *headroomv1.Job) string {
-	text := fmt.Sprintf("%.4g %%", 100*j.GetFloor())
-	if n := j.GetOutlook().GetMinTasks(); n > 0 {
-		return fmt.Sprintf("%d (%s)", n, text)
+	floor, p := j.GetFloor(), j.GetProgress()
+	if p.GetWhole() {
+		floor = 1 // nothing in it can leave out a task
+	}
+	text := fmt.Sprintf("%.4g %%", 100*floor)
+	if n := p.GetTasks(); n > 0 {
+		return fmt.Sprintf("%d (%s)", units.Ratio(floor).Least(int(n)), text)
 	}
 	return text
 }
@@ -461,6 +473,9 @@ func shownFinish(j *headroomv1.Job) string {
 // shownPromise is what the job was promised, and its error bound and copies, as far as there are any.
 func shownPromise(j *headroomv1.Job) string {
 	var words []string
+	if v := cli.VerdictOf(j.GetEnd()); v.Verdict != nil {
+		words = append(words, v.String())
+	}
 	p := j.GetProgress()
 	switch n := cmp.Or(p.GetPromised(), j.GetAdmission().GetSlots()); {
 	case n > 0:

@@ -91,6 +91,32 @@ func TestJobsAreShown(t *testing.T) {
 	}
 }
 
+// The floor is what the job was promised, not what is left of it by its drop ratio; one without a hook can lose no task.
+func TestFloorIsShown(t *testing.T) {
+	t.Parallel()
+	j := &headroomv1.Job{Floor: 0.75, Progress: &headroomv1.JobProgress{Tasks: 8}, Outlook: &headroomv1.JobOutlook{MinTasks: 8}}
+	if got := shownFloor(j); got != "6 (75 %)" {
+		t.Errorf("%q", got)
+	}
+	j = &headroomv1.Job{Floor: 0.5, Progress: &headroomv1.JobProgress{Tasks: 12, Whole: true}}
+	if got := shownFloor(j); got != "12 (100 %)" {
+		t.Errorf("%q", got)
+	}
+}
+
+// How an ended job kept its deadline is told after its end, with the reasons.
+func TestVerdictIsShown(t *testing.T) {
+	t.Parallel()
+	j := told()
+	j.State, j.End = headroomv1.JobState_JOB_STATE_DONE, &headroomv1.JobEnd{EndedUs: 1_700_000_000_000_000, Verdict: "missed", LateS: new(12.0), Why: "waited 5.0 s and ran 67.0 s"}
+	if text := jobText(j); !strings.Contains(text, "  deadline   missed by 12.0s: waited 5.0 s and ran 67.0 s\n") {
+		t.Error(text)
+	}
+	if text := shownPromise(j); !strings.HasPrefix(text, "missed by 12.0s") {
+		t.Error(text)
+	}
+}
+
 // What was foreseen of a job that is done is told with its errors, or as unknown.
 func TestEstimateErrorsAreShown(t *testing.T) {
 	t.Parallel()
@@ -136,7 +162,7 @@ func TestMovesAreShown(t *testing.T) {
 	for _, want := range []string{
 		`"rank":1,"deadline_s":600,"deflation":{"theta":0.2,"seed":7,"reason":"class q2"},"move":{"kind":"sprint","reason":"its sprint timer is due",` +
 			`"at":"2023-11-14T22:13:20Z","cost_j":7500,"cost_quality":null,"time_s":-60,"acknowledged":false,"refused":"nobody answers","candidates":[]}`,
-		`"rank":0,"deadline_s":null,"deflation":null,"move":null,"admission":null,"error_bound":null,"promised":null,"copies":0,"copies_wanted":0,"copies_save_s":null,"wasted_s":0,"scaling":null}`,
+		`"rank":0,"deadline_s":null,"deflation":null,"move":null,"admission":null,"error_bound":null,"promised":null,"copies":0,"copies_wanted":0,"copies_save_s":null,"wasted_s":0,"scaling":null,"ended_at":null,"verdict":null,"missed_by_s":null,"verdict_why":null}`,
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("no %s in\n%s", want, data)
@@ -217,7 +243,7 @@ func TestPromisesAreShown(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"admission":{"decision":"admitted","slots":8,"need":7,"free":12,"work_s":640,"confidence":0.9,"samples":31,"until":null,"finish":"2023-11-14T22:13:20Z",` +
-			`"reason":"8 of 12 free slots do its work in 80 s"},"error_bound":0.05,"promised":8,"copies":2,"copies_wanted":3,"copies_save_s":12.5,"wasted_s":41,"scaling":null}`,
+			`"reason":"8 of 12 free slots do its work in 80 s"},"error_bound":0.05,"promised":8,"copies":2,"copies_wanted":3,"copies_save_s":12.5,"wasted_s":41,"scaling":null,"ended_at":null,"verdict":null,"missed_by_s":null,"verdict_why":null}`,
 		`"candidates":[{"kind":"sprint","time_s":-20,"cost_j":7500,"cost_quality":null,"worth":61.25,"chosen":true,"why":"it saves most for each joule"},`,
 		`{"kind":"cap","time_s":null,"cost_j":null,"cost_quality":null,"worth":0,"chosen":false,"why":"no other node has watts to give"}`,
 		`{"kind":"deflate","time_s":-1.5,"cost_j":null,"cost_quality":0.025,"worth":-7,"chosen":false,`,

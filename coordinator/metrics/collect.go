@@ -130,6 +130,9 @@ func (p *points) counts(c *Counts, domains []*headroomv1.Domain) {
 	p.Add(leaderChanges, float64(c.changes))
 	p.Add(jobStops, float64(c.stops))
 	p.Add(tasksDropped, float64(c.dropped))
+	for _, v := range verdicts() {
+		p.Add(deadlines, float64(c.verdicts[v]), v)
+	}
 	p.Add(jobSprints, float64(c.sprints))
 	for _, kind := range moveKinds() {
 		p.Add(jobMoves, float64(c.moves[kind]), kind)

@@ -29,6 +29,7 @@ type Counts struct {
 	granted, notAdmitted uint64
 	missed, changes      uint64
 	stops, dropped       uint64
+	verdicts             map[string]uint64 // on deadlines
 	sprints              uint64
 	moves                map[string]uint64
 	leader               string // the last one seen
@@ -70,7 +71,7 @@ func NewCounts() *Counts {
 		estimate:     prometheus.NewHistogramVec(options(estimateError, parts()), all().Find(estimateError).LabelNames()),
 		rpcRequests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: rpcRequests, Help: all().Find(rpcRequests).Help}, all().Find(rpcRequests).LabelNames()),
 		over:         map[string]excess{},
-		moves:        map[string]uint64{},
+		moves:        map[string]uint64{}, verdicts: map[string]uint64{},
 	}
 	for _, p := range policies() {
 		c.policy.WithLabelValues(p)
@@ -183,6 +184,18 @@ func (c *Counts) Dropped(n int) {
 	defer c.mu.Unlock()
 	c.dropped += uint64(max(0, n))
 }
+
+// Judged counts the verdict on a job's deadline; one without a verdict is not counted.
+func (c *Counts) Judged(verdict string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Contains(verdicts(), verdict) {
+		c.verdicts[verdict]++
+	}
+}
+
+// verdicts are those on jobs' deadlines.
+func verdicts() []string { return []string{"met", "missed"} }
 
 // Led notes who leads; "" is nobody, which is no change by itself.
 func (c *Counts) Led(id string) {

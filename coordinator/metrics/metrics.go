@@ -32,6 +32,7 @@ const (
 	jobs             = "headroom_jobs_running"
 	jobStops         = "headroom_job_stops_total"
 	tasksDropped     = "headroom_tasks_dropped_total"
+	deadlines        = "headroom_deadlines_total"
 	jobMoves         = "headroom_job_moves_total"
 	jobSprints       = "headroom_job_sprints_total"
 	estimateError    = "headroom_job_estimate_error_ratio"
@@ -77,6 +78,7 @@ func all() scrape.Table {
 		scrape.Gauge(jobs, "Number of running jobs by engine. Absent on followers.", scrape.Of("engine", scrape.Words(engines()))),
 		scrape.Counter(jobStops, "Number of early stops of jobs that this server committed."),
 		scrape.Counter(tasksDropped, "Number of map tasks that this server committed as dropped."),
+		scrape.Counter(deadlines, "Number of jobs with a deadline whose end this server committed, by verdict.", scrape.Of("verdict", scrape.Words(verdicts()))),
 		scrape.Counter(jobMoves, "Number of changed moves of jobs that this server decided.", scrape.Of("kind", scrape.Words(moveKinds()))),
 		scrape.Counter(jobSprints, "Number of sprints that this server granted to jobs."),
 		scrape.Histogram(estimateError, "Mean error of a job's predicted finish times, as a ratio of its runtime; one observation for each finished job, on the leader.", scrape.Of("policy", scrape.Words(estimators()))),

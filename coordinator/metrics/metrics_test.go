@@ -72,6 +72,8 @@ func busyCounts() *Counts {
 	c.Stopped()
 	c.Dropped(9)
 	c.Dropped(0)
+	c.Judged("missed")
+	c.Judged("")
 	c.Estimated("learned", 0.03)
 	c.Estimated("made-up", 0.03)
 	c.Sprinted()

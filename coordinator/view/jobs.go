@@ -40,7 +40,27 @@ func Job(j ledger.Job) *headroomv1.Job {
 	}
 	runtime := j.Runtime.Seconds()
 	m.Progress = &headroomv1.JobProgress{Id: j.ID, State: m.State, Tasks: j.Tasks, Done: j.Done, RuntimeS: &runtime, Dropped: droppedAtEnd(j)}
+	m.End = JobEnd(j)
+	m.Progress.WastedS = m.GetEnd().GetWastedS()
 	return m
+}
+
+// JobEnd is how a job went and whether it kept its deadline, nil until it has ended.
+func JobEnd(j ledger.Job) *headroomv1.JobEnd {
+	if j.State == ledger.JobAccepted {
+		return nil
+	}
+	v, x := j.Verdict(), &headroomv1.JobEnd{EndedUs: j.Ended}
+	if c := j.Course; c != nil {
+		x = &headroomv1.JobEnd{
+			BeganUs: c.Began, EndedUs: c.Ended, WastedS: c.Wasted.Seconds(), WorkS: c.Work.Seconds(), Slots: c.Slots, LongestS: c.Longest.Seconds(), InputBytes: c.Input,
+		}
+	}
+	x.Verdict, x.Why = v.Word, v.Why
+	if v.Late > 0 {
+		x.LateS = new(v.Late.Seconds())
+	}
+	return x
 }
 
 // jobRun is the latest run of a job, nil before the first.

@@ -123,7 +123,6 @@ func staged(t *testing.T, dropIns bool) string {
 	}
 	if dropIns {
 		store(t, filepath.Join(dir, "headroom-powerd.service.d", "msr.conf"), content(t, "headroom-powerd-msr.conf"))
-		store(t, filepath.Join(dir, "headroom-scheduler.service.d", "hadoop.conf"), content(t, "headroom-scheduler-hadoop.conf"))
 		store(t, filepath.Join(dir, "headroom-scheduler.service.d", "spark.conf"), content(t, "headroom-scheduler-spark.conf"))
 	}
 	return dir
@@ -225,16 +224,11 @@ func TestRegistersOnlyInTheDropIn(t *testing.T) {
 	}
 }
 
-// The disk is read-only for the scheduler but for its own folder and the jobs'; the drop-in opens the
-// one folder that the allocation file stands in, and nothing else.
-func TestAllocationFileOnlyInTheDropIn(t *testing.T) {
+// The disk is read-only for the scheduler but for its own folder and the jobs'. Hadoop's files are not among them.
+func TestSchedulerWritesOnlyItsOwnFolders(t *testing.T) {
 	t.Parallel()
 	if got := values(parse(t, "headroom-scheduler.service"), "ReadWritePaths"); !slices.Equal(got, []string{"-/var/lib/headroom-jobs -/srv/headroom"}) {
 		t.Errorf("the unit opens %v", got)
-	}
-	all := parse(t, "headroom-scheduler-hadoop.conf")
-	if got := values(all, "ReadWritePaths"); len(all) != 1 || !slices.Equal(got, []string{"/etc/hadoop/conf"}) {
-		t.Errorf("the drop-in says %v", all)
 	}
 }
 

@@ -82,6 +82,8 @@ type Job struct {
 	Waited time.Duration
 	// Work is the time that all of its tasks take together. Only Oracle reads it.
 	Work time.Duration
+	// Earlier are its earlier runs (Earlier.Of): Adaptive and Pythia promise no deadline before its fastest could end.
+	Earlier []Run
 }
 
 // Verdict is the kind of a decision.
@@ -122,6 +124,9 @@ type Decision struct {
 	Confidence float64
 	// Samples is n.
 	Samples int
+	// Least is the time that the fastest of its Runs earlier runs would take on Limit slots; 0 while unknown.
+	Least time.Duration
+	Runs  int
 	// Due is the deadline as a time.
 	Due time.Time
 	// Until is, for a queued job, when it is refused unless it has started.
@@ -148,6 +153,10 @@ func (d *Decision) Reason() string {
 	case Queued:
 		return fmt.Sprintf("needs %d slots, %d are free; refused at %s unless it has started", d.Need, d.Free, d.Until.UTC().Format(time.RFC3339))
 	case Refused:
+		if d.Runs > 0 && d.Need <= d.Limit && d.Nearest > 0 {
+			return fmt.Sprintf("the fastest of its %d earlier runs would take %s on the %d slots that it can use; the shortest feasible deadline is %s",
+				d.Runs, roundUp(d.Least), d.Limit, roundUp(d.Nearest))
+		}
 		if d.Need > TasksMost || d.Need <= d.Limit && d.Nearest == 0 { // there are slots enough, and no time
 			return "its deadline has passed"
 		}

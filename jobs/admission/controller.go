@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 )
@@ -240,15 +241,20 @@ func (c *Controller) time(s float64) time.Time {
 // look updates the estimate of a waiting job.
 func (c *Controller) look(j *job) {
 	j.estimate = c.estimate(j)
-	if !j.estimate.known {
-		j.need, j.last = 1, j.due
+	j.need, j.last = 1, j.due
+	most := j.most(c.capacity)
+	if j.estimate.known {
+		j.need = slotsFor(j.estimate.work, j.due-c.now)
+		if most > 0 {
+			j.last -= j.estimate.work / float64(most)
+		}
+	}
+	if len(j.Earlier) == 0 || most == 0 || c.policy == Oracle {
 		return
 	}
-	j.need = slotsFor(j.estimate.work, j.due-c.now)
-	j.last = j.due
-	if most := j.most(c.capacity); most > 0 {
-		j.last -= j.estimate.work / float64(most)
-	}
+	j.last = min(j.last, j.due-j.least(most))
+	// The time falls with the slots, so the first number that is enough is found by halves.
+	j.need += sort.Search(max(0, most-j.need), func(more int) bool { return c.now+j.least(j.need+more) <= j.due+slack })
 }
 
 // most returns the maximum of slots that the job can use.
@@ -367,7 +373,7 @@ func (c *Controller) lastChance(j *job) {
 func (c *Controller) chanceOf(j *job, likely func() int) (slots int, e estimate, ok bool) {
 	left := j.due - c.now
 	slots = min(j.Tasks, c.room()-c.capacity/spare)
-	if c.policy != Adaptive || slots <= 0 || left <= slack {
+	if c.policy != Adaptive || slots <= 0 || left <= slack || j.least(slots) > left+slack {
 		return 0, e, false
 	}
 	w := c.learned.of(j)
@@ -496,7 +502,7 @@ func (c *Controller) name() {
 // deciding function, which never refuses a longer deadline where it accepts a shorter one.
 func (c *Controller) nearest(j *job, likely func() int) time.Duration {
 	low, high := j.limit, TimeMost.Seconds()
-	if !j.estimate.known || c.capacity == 0 || !c.takes(j, high, likely) {
+	if !j.estimate.known && len(j.Earlier) == 0 || c.capacity == 0 || !c.takes(j, high, likely) {
 		return 0
 	}
 	if c.takes(j, low, likely) {
@@ -529,5 +535,6 @@ func (c *Controller) decision(j *job, v Verdict) Decision {
 	return Decision{
 		ID: j.ID, Verdict: v, Slots: j.slots, Need: j.need, Free: c.free(), Limit: j.most(c.capacity),
 		Work: time.Duration(j.estimate.work * 1e9), Confidence: j.estimate.confidence, Samples: j.estimate.samples, Due: c.time(j.due),
+		Least: leastOf(j.Earlier, j.most(c.capacity)), Runs: len(j.Earlier),
 	}
 }

@@ -50,6 +50,7 @@ func TestNearestIsTaken(t *testing.T) {
 			if rapid.Bool().Draw(t, "fresh") {
 				in.Waited = 0
 			}
+			in.Earlier = earlierRuns().Draw(t, "earlier")
 			out = append(out, testkit.Need(c.Submit(at(now), in))(t)...)
 			if d := testkit.Need(admission.Of(out, in.ID))(t); d.Verdict == admission.Refused && d.Nearest > 0 {
 				named[policy]++

@@ -204,9 +204,10 @@ type memory struct {
 	// uncapped is its uncapped finish time as last committed or decided, low and high its
 	// bounds where it was estimated here.
 	uncapped, low, high time.Duration
-	share               int // as last decided; 0: none
-	had                 int // the share at the step before
-	aim                 int // tasks beyond its floor that are aimed at
+	share               int           // as last decided; 0: none
+	had                 int           // the share at the step before
+	aim                 int           // tasks beyond its floor that are aimed at
+	lost                time.Duration // to caps, as far as it was seen here
 }
 
 // Arbiter decides for one engine. The zero value is ready. It is not safe for
@@ -276,6 +277,7 @@ func (a *Arbiter) remember(in Input, d *Decision) (changed bool) {
 			}
 			a.jobs[j.ID], changed = m, true
 		}
+		m.passed(j.Elapsed - m.job.Elapsed)
 		m.job = *j
 	}
 	for id, m := range a.sorted() {
@@ -314,6 +316,21 @@ func beside(p progress.Policy) progress.Policy {
 		return progress.Learned
 	}
 	return progress.Paper
+}
+
+// passed adds what a cap has cost the job since it was last seen.
+func (m *memory) passed(d time.Duration) {
+	if m.job.Elapsed > 0 && d > 0 {
+		m.lost += time.Duration(float64(d) * m.costs())
+	}
+}
+
+// costs returns the fraction of its time that the present cap costs the job.
+func (m *memory) costs() float64 {
+	if !m.job.bitten() {
+		return 0
+	}
+	return 1 - 1/m.tracker.Faster(m.job.Power, m.job.Full)
 }
 
 // observe feeds the trackers. Observations that they refuse are ignored: the next report comes soon, and a restarted

@@ -510,3 +510,37 @@ func TestOutlook(t *testing.T) {
 		t.Errorf("%q", o.Why)
 	}
 }
+
+// A job that is further behind than its cap explains says so: by what it is known to lack, or that it is unknown.
+func TestWhyBesideTheCap(t *testing.T) {
+	t.Parallel()
+	l := newLoop(fluid(400, 20, 1))
+	l.run(60 * second)
+	l.cap = full * 98 / 100
+	l.run(80 * second)
+	if why := l.last.Outlooks[0].Why; strings.Contains(why, "explains") {
+		t.Errorf("the cap costs what it costs: %q", why)
+	}
+	l.jobs[0].each *= 2 // a disk that has become slow
+	l.run(200 * second)
+	if why := l.last.Outlooks[0].Why; !strings.Contains(why, "capped at 343 W of 350 W") || !strings.Contains(why, "% behind") || !strings.Contains(why, "what else slows it is unknown") {
+		t.Errorf("%q", why)
+	}
+
+	l = newLoop(fluid(400, 20, 1))
+	l.run(60 * second)
+	l.cap = full * 98 / 100
+	other := fluid(400, 20, 1)
+	other.ID, other.Name, other.Pending, other.Phase, other.Reduced, l.jobs = "j1", "app1", 400, progress.Map, -1, append(l.jobs, other)
+	l.run(140 * second)
+	if why := l.last.Outlooks[0].Why; !strings.Contains(why, "containers, and ") || !strings.Contains(why, " tasks wait") {
+		t.Errorf("%q", why)
+	}
+	l = newLoop(fluid(400, 20, 1))
+	l.run(60 * second)
+	l.cap = full / 2
+	l.run(140 * second)
+	if why := l.last.Outlooks[0].Why; strings.Contains(why, "explains") || !strings.Contains(why, "% behind") {
+		t.Errorf("a cap explains all of it: %q", why)
+	}
+}

@@ -278,8 +278,26 @@ func (m *memory) why(in *Input, o *Outlook) string {
 	if late := float64(o.Finish.At-o.Uncapped) / float64(o.Uncapped) * 100; late >= 0.5 {
 		words = fmt.Sprintf("%.0f %% behind", late)
 	}
-	return fmt.Sprintf("%s; finishes at %.0f s, %s its uncapped finish at %.0f s, with at least %d of %d tasks; %s",
-		m.capWords(), o.Finish.At.Seconds(), words, o.Uncapped.Seconds(), o.MinTasks, j.Tasks, m.shareWords(in))
+	return fmt.Sprintf("%s; finishes at %.0f s, %s its uncapped finish at %.0f s, with at least %d of %d tasks; %s%s",
+		m.capWords(), o.Finish.At.Seconds(), words, o.Uncapped.Seconds(), o.MinTasks, j.Tasks, m.shareWords(in), m.besideCap(in, o))
+}
+
+// unexplained is the part of a job's uncapped finish time from which on a delay that no cap explains is named.
+const unexplained = 0.1
+
+// besideCap says what else slows a job that is further behind than its cap explains, empty for nothing.
+func (m *memory) besideCap(in *Input, o *Outlook) string {
+	j := &m.job
+	byCap := m.lost + time.Duration(float64(max(0, o.Finish.At-j.Elapsed))*m.costs())
+	rest := o.Finish.At - o.Uncapped - byCap
+	if float64(rest) <= unexplained*float64(o.Uncapped) {
+		return ""
+	}
+	cause := "what else slows it is unknown"
+	if m.share > 0 && m.share < in.Containers && j.Pending > 0 {
+		cause = fmt.Sprintf("it has no more than %d of %d containers, and %d tasks wait", m.share, in.Containers, j.Pending)
+	}
+	return fmt.Sprintf("; the cap explains %.0f s of the delay, not the other %.0f s: %s", byCap.Seconds(), rest.Seconds(), cause)
 }
 
 func (m *memory) capWords() string {

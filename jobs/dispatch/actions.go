@@ -116,6 +116,8 @@ type EndJob struct {
 	// Wasted is the slot time that counted for nothing, Work that of the attempts that counted.
 	Wasted Waste
 	Work   time.Duration
+	// Longest is the time of its longest map task and of its reduce task that counted, one after the other.
+	Longest time.Duration
 	// Sample is what it teaches about when to switch policies; nil for most jobs.
 	Sample *speculation.Sample
 }

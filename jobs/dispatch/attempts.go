@@ -89,6 +89,7 @@ func (c *Core) release(now time.Time, j *job, t *task, node string, ref Ref, was
 func (c *Core) succeed(now time.Time, j *job, t *task, node string, ref Ref) {
 	a := j.take(t, node, ref.Attempt)
 	j.work += a.ran(now)
+	j.longest[ref.Phase] = max(j.longest[ref.Phase], a.ran(now))
 	j.wasted.Copies += c.cut(now, j, t, ref)
 	t.state = taskDone
 	j.running--

@@ -170,6 +170,8 @@ type job struct {
 	// wasted is the wasted slot time, work that of the attempts that counted.
 	wasted Waste
 	work   time.Duration
+	// longest is the time of the longest attempt that counted, by phase.
+	longest [PhaseReduce + 1]time.Duration
 	// est decides on copies of its tasks.
 	est estimates
 }
@@ -379,7 +381,7 @@ func (c *Core) end(now time.Time, j *job, state State, outcome string) {
 	j.maps, j.pending, j.finishes, j.Sizes, j.est = nil, nil, nil, nil, estimates{said: j.est.said}
 	c.act(EndJob{
 		Job: j.ID, State: state, Outcome: outcome, Tasks: j.Tasks, Done: j.done, Runtime: j.runtime(now), Course: j.seen(),
-		Wasted: j.wasted, Work: j.work, Sample: sample,
+		Wasted: j.wasted, Work: j.work, Longest: j.longest[PhaseMap] + j.longest[PhaseReduce], Sample: sample,
 	})
 	c.remember(j)
 }

@@ -44,6 +44,8 @@ type JobView struct {
 	// Wasted is the slot time that counted for nothing, Work that of the attempts that counted.
 	Wasted Waste
 	Work   time.Duration
+	// Busy is the slot time of the attempts that run now.
+	Busy time.Duration
 	// Speculation is the policy of its copies and the last decision in words; empty before one.
 	Speculation string
 }
@@ -91,11 +93,13 @@ func (c *Core) view(now time.Time, j *job) JobView {
 		runs := j.maps[i].runs
 		for _, a := range runs {
 			v.RunningOn[a.node]++
+			v.Busy += a.ran(now)
 		}
 		v.Copies += max(0, len(runs)-1)
 	}
 	for _, a := range j.reduce.runs {
 		v.RunningOn[a.node]++
+		v.Busy += a.ran(now)
 	}
 	v.Wasted, v.Work, v.Speculation = j.wasted, j.work, j.est.said
 	v.CopiesWanted, v.CopiesSave, v.CopiesKnown = c.wanted(now, j)

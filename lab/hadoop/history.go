@@ -24,6 +24,8 @@ type History struct {
 	Counters Counters
 	// Attempts are the task attempts that ended, in the order of their ends.
 	Attempts []Attempt
+	// started remembers when attempts began while the file is read.
+	started map[string]int64
 }
 
 // Counters are counters by group and name.
@@ -137,32 +139,88 @@ type event struct {
 // lineMost bounds a line of a history file: the largest is the configuration of a job, which has some kilobytes.
 const lineMost = 16 << 20
 
-// ReadHistory reads a .jhist file in its JSON form: a line that names the form, a schema,
-// then an event per line. What it does not know it passes over.
+// attemptsMost bounds the attempts of a history: the largest jobs have some hundred thousand tasks.
+const attemptsMost = 1_000_000
+
+// ReadHistory reads a .jhist file in either form: a line that names the form, a schema, then an event per line (Avro-Json)
+// or one after the other (Avro-Binary, which is Hadoop's default). What it does not know it passes over.
 func ReadHistory(r io.Reader) (*History, error) {
+	from := bufio.NewReader(r)
+	head, err := from.ReadSlice('\n')
+	form := strings.TrimSpace(string(head))
+	h := &History{started: map[string]int64{}}
+	switch form {
+	case "Avro-Json":
+		err = h.readLines(from)
+	case "Avro-Binary":
+		err = h.readBinary(from)
+	default:
+		err = errors.Join(fmt.Errorf("hadoop: history starts with %.20q, not Avro-Json or Avro-Binary", form), err)
+	}
+	h.started = nil
+	return h, err
+}
+
+func (h *History) readLines(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, lineMost)
-	lines.Scan()
-	if head := strings.TrimSpace(lines.Text()); head != "Avro-Json" {
-		return nil, errors.Join(fmt.Errorf("hadoop: history starts with %.20q, not Avro-Json", head), lines.Err())
-	}
-	h := &History{}
-	started := map[string]int64{}
 	for number := 2; lines.Scan(); number++ {
 		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
-			if err := h.add(line, started); err != nil {
-				return nil, fmt.Errorf("line %d: %w", number, err)
+			if err := h.add(line); err != nil {
+				return fmt.Errorf("line %d: %w", number, err)
 			}
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("hadoop: read history: %w", err)
+		return fmt.Errorf("hadoop: read history: %w", err)
 	}
-	return h, nil
+	return nil
 }
 
-// add takes one line; started remembers when attempts began.
-func (h *History) add(line []byte, started map[string]int64) error {
+// readBinary reads the schema's line, then records of it. An event has the fields that it has in the other form.
+func (h *History) readBinary(r *bufio.Reader) error {
+	var text []byte
+	for more := true; more; {
+		part, err := r.ReadSlice('\n')
+		if text = append(text, part...); len(text) > lineMost {
+			return fmt.Errorf("line 2: %w: larger than %d bytes", errSchema, lineMost)
+		}
+		if more = errors.Is(err, bufio.ErrBufferFull); err != nil && !more {
+			return fmt.Errorf("line 2: %w: %w", errSchema, err)
+		}
+	}
+	schema, err := parseSchema(text)
+	if err != nil {
+		return fmt.Errorf("line 2: %w", err)
+	}
+	records := &avroReader{r: r}
+	for number := 1; ; number++ {
+		at := records.at
+		v, err := records.record(schema)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = h.addRecord(v)
+		}
+		if err != nil {
+			return fmt.Errorf("event %d, byte %d after the schema: %w", number, at, err)
+		}
+	}
+}
+
+// addRecord takes a decoded event.
+func (h *History) addRecord(v any) error {
+	record, _ := v.(map[string]any)
+	text, err := json.Marshal(record["event"])
+	if err != nil {
+		return fmt.Errorf("hadoop: history: %w", err)
+	}
+	return h.addEvent(text, fmt.Sprint(record["type"]))
+}
+
+// add takes one line.
+func (h *History) add(line []byte) error {
 	var outer struct {
 		Type  json.RawMessage            `json:"type"`
 		Event map[string]json.RawMessage `json:"event"`
@@ -171,16 +229,26 @@ func (h *History) add(line []byte, started map[string]int64) error {
 		return fmt.Errorf("hadoop: history: %w", err)
 	}
 	for _, inner := range outer.Event { // it has one
-		var e event
-		if err := json.Unmarshal(inner, &e); err != nil {
-			return fmt.Errorf("hadoop: history: event %s: %w", outer.Type, err)
+		if err := h.addEvent(inner, string(outer.Type)); err != nil {
+			return err
 		}
-		h.take(e, started)
 	}
 	return nil
 }
 
-func (h *History) take(e event, started map[string]int64) {
+func (h *History) addEvent(text []byte, kind string) error {
+	var e event
+	if err := json.Unmarshal(text, &e); err != nil {
+		return fmt.Errorf("hadoop: history: event %s: %w", kind, err)
+	}
+	h.take(e)
+	if len(h.Attempts) > attemptsMost || len(h.started) > attemptsMost {
+		return fmt.Errorf("hadoop: history: more than %d attempts", attemptsMost)
+	}
+	return nil
+}
+
+func (h *History) take(e event) {
 	switch {
 	case e.JobCounters != nil:
 		h.Counters = e.JobCounters
@@ -191,7 +259,7 @@ func (h *History) take(e event, started map[string]int64) {
 		h.Submitted = time.UnixMilli(e.SubmitMs)
 	case e.Attempt == "":
 	case e.FinishMs == 0:
-		started[e.Attempt] = e.StartMs
+		h.started[e.Attempt] = e.StartMs
 	default:
 		a := Attempt{
 			ID: e.Attempt, Kind: e.Kind, Node: e.Node, Status: e.Status, Finished: time.UnixMilli(e.FinishMs), Counters: e.Counters,
@@ -200,7 +268,7 @@ func (h *History) take(e event, started map[string]int64) {
 			a.Status, a.Counters = e.BadStatus, nil
 		}
 		a.Started = a.Finished
-		if ms, ok := started[e.Attempt]; ok {
+		if ms, ok := h.started[e.Attempt]; ok {
 			a.Started = time.UnixMilli(ms)
 		}
 		h.Attempts = append(h.Attempts, a)

@@ -1,8 +1,13 @@
 // Claims: of a history file its counters and attempts are read, with the node and times
-// of each; what is not a history in JSON is refused.
+// of each, in JSON and in Hadoop's default binary form; what is not a history, or is cut, is refused with its place.
 package hadoop
 
 import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -51,4 +56,44 @@ func TestWhatIsNoHistoryIsRefused(t *testing.T) {
 			t.Errorf("%q is taken for a history", text)
 		}
 	}
+}
+
+// The same events as Hadoop 3.4.2's own writer wrote them in both forms: three maps, one of them killed once, and a reduce.
+func TestBinaryHistory(t *testing.T) {
+	t.Parallel()
+	text := testkit.Need(os.ReadFile("testdata/binary.jhist"))(t)
+	want := testkit.Need(ReadHistory(bytes.NewReader(testkit.Need(os.ReadFile("testdata/json.jhist"))(t))))(t)
+	got := testkit.Need(ReadHistory(bytes.NewReader(text)))(t)
+	if !reflect.DeepEqual(got, want) || len(got.Of("MAP", "SUCCEEDED")) != 3 || len(got.Attempts) != 5 || got.Ended.IsZero() {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	schema := bytes.IndexByte(text[len("Avro-Binary\n"):], '\n') + len("Avro-Binary\n") + 1
+	for cut := schema + 1; cut < len(text); cut += 7 {
+		h, err := ReadHistory(bytes.NewReader(text[:cut]))
+		if err == nil && !h.Ended.IsZero() || err != nil && !strings.Contains(err.Error(), "byte ") {
+			t.Fatalf("cut after %d bytes: %v, %v", cut, h, err)
+		}
+	}
+	for name, x := range map[string][]byte{
+		"no schema":         []byte("Avro-Binary\nnonsense\n"),
+		"an unknown type":   []byte("Avro-Binary\n{\"type\":\"what\"}\n"),
+		"a type in itself":  []byte(`Avro-Binary` + "\n" + `{"type":"record","name":"R","fields":[{"name":"r","type":"R"}]}` + "\n\x00"),
+		"a deep schema":     []byte("Avro-Binary\n" + strings.Repeat(`{"type":`, 100) + `"int"` + strings.Repeat("}", 100) + "\n"),
+		"an endless string": append([]byte("Avro-Binary\n\"string\"\n"), binary.AppendVarint(nil, 1<<40)...),
+		"endless nothing":   append([]byte(`Avro-Binary`+"\n"+`{"type":"array","items":"null"}`+"\n"), binary.AppendVarint(nil, 1<<40)...),
+		"no such choice":    append(bytes.Clone(text[:schema]), 0xfe, 0x01),
+	} {
+		if _, err := ReadHistory(bytes.NewReader(x)); err == nil {
+			t.Errorf("%s is taken for a history", name)
+		}
+	}
+}
+
+func FuzzReadHistory(f *testing.F) {
+	for _, name := range []string{"binary", "json"} {
+		f.Add(testkit.Need(os.ReadFile(fmt.Sprintf("testdata/%s.jhist", name)))(f))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		testkit.Cheap(t, len(text), func() { _, _ = ReadHistory(bytes.NewReader(text)) })
+	})
 }

@@ -47,7 +47,9 @@ of a parameter, or the prediction interval of a further measurement. p is the p-
 that the parameter is 0.
 
 With --spark-log or --history the speed-ups come from logs of runs of one job, one log per run: Spark
-event logs (plain or gzip, a file or the folder of a rolling log), or MapReduce history files (.jhist).
+event logs (a file or the folder of a rolling log), or MapReduce history files (.jhist), as they are or
+compressed with zstd, lz4, snappy, lzf or gzip. The log of a run that has not ended or is not whole is an
+error.
 Spark speed-ups are relative to the log with one task on one executor, or with the same number of tasks
 on one executor. The output then also has the measurements, and advice: the number of containers beyond
 which power is wasted.`,
@@ -109,7 +111,7 @@ const (
 )
 
 func (o *fitOptions) fitSpark() (*answer, error) {
-	runs, err := readAll(o.sparkLogs, readSparkLog)
+	runs, err := readAll(o.sparkLogs, readSpark)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +131,7 @@ func (o *fitOptions) fitSpark() (*answer, error) {
 }
 
 func (o *fitOptions) fitHistories() (*answer, error) {
-	runs, err := readAll(o.histories, readHistory)
+	runs, err := readAll(o.histories, readMapReduce)
 	if err != nil {
 		return nil, err
 	}

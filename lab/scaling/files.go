@@ -1,14 +1,11 @@
 package scaling
 
 import (
-	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,17 +15,17 @@ import (
 // filesMost bounds the logs of one fit, and the parts of a rolling log.
 const filesMost = 10_000
 
-// bytesMost bounds a log after decompression.
-const bytesMost = 8 << 30
+// bytesMost bounds a log after decompression: it is read in constant memory, at about 100 MB/s.
+const bytesMost = 64 << 30
 
 // readAll reads logs.
-func readAll(names []string, read func(io.Reader) (run, error)) ([]run, error) {
+func readAll(names []string, readOne func(name string) (run, error)) ([]run, error) {
 	if len(names) > filesMost {
 		return nil, cli.Usage("%d logs: at most %d are allowed", len(names), filesMost)
 	}
 	runs := make([]run, 0, len(names))
 	for _, name := range names {
-		r, err := readOne(name, read)
+		r, err := readOne(name)
 		if err != nil {
 			return nil, &cli.Error{
 				Code: "input", Exit: cli.ExitUsage, Message: fmt.Sprintf("%s: %v", name, err), Err: err,
@@ -40,76 +37,111 @@ func readAll(names []string, read func(io.Reader) (run, error)) ([]run, error) {
 	return runs, nil
 }
 
-// readOne reads a log, or the folder of a rolling one.
-func readOne(name string, read func(io.Reader) (run, error)) (run, error) {
+// readSpark reads the event log of one application: a file, or the folder of a rolling one.
+func readSpark(name string) (run, error) {
 	parts, err := partsOf(name)
 	if err != nil {
 		return run{}, err
 	}
-	var readers []io.Reader
+	l, left := newSparkLog(), int64(bytesMost)
 	for _, part := range parts {
-		f, err := os.Open(part)
-		if err != nil {
+		if err := readFile(part, &left, l.read); err != nil {
+			if len(parts) > 1 {
+				err = fmt.Errorf("%s: %w", filepath.Base(part), err)
+			}
 			return run{}, err
 		}
-		defer func() { _ = f.Close() }()
-		plain, err := plainText(f, part)
-		if err != nil {
-			return run{}, err
-		}
-		readers = append(readers, plain)
 	}
-	bounded := &io.LimitedReader{R: io.MultiReader(readers...), N: bytesMost}
-	r, err := read(bounded)
-	if err == nil && bounded.N == 0 {
-		err = fmt.Errorf("larger than %d bytes", int64(bytesMost))
-	}
+	return l.run()
+}
+
+// readMapReduce reads the history of one job.
+func readMapReduce(name string) (r run, err error) {
+	left := int64(bytesMost)
+	err = readFile(name, &left, func(from io.Reader) (err error) {
+		r, err = readHistory(from)
+		return err
+	})
 	return r, err
 }
 
-// errPacked says what to do about a codec that is not read here.
-var errPacked = errors.New("unsupported compression; decompress the log, or run with spark.eventLog.compress=false")
-
-// plainText unpacks gzip.
-func plainText(r io.Reader, name string) (io.Reader, error) {
-	var head [4]byte
-	n, err := io.ReadFull(r, head[:])
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return nil, err
+// readFile reads the text of a file. left is how many bytes of text may still be read.
+func readFile(name string, left *int64, read func(io.Reader) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
 	}
-	whole := io.MultiReader(bytes.NewReader(head[:n]), r)
-	switch {
-	case bytes.HasPrefix(head[:n], []byte{0x1f, 0x8b}):
-		return gzip.NewReader(whole)
-	case slices.Contains([]string{".zstd", ".zst", ".lz4", ".snappy", ".lzf"}, filepath.Ext(name)), bytes.Equal(head[:n], []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		return nil, errPacked
+	defer func() { _ = f.Close() }()
+	text, err := unpack(f)
+	if err != nil {
+		return err
 	}
-	return whole, nil
+	defer func() { _ = text.Close() }()
+	bounded := &io.LimitedReader{R: text, N: *left}
+	err = read(bounded)
+	if *left = bounded.N; *left == 0 {
+		err = fmt.Errorf("larger than %d bytes", int64(bytesMost))
+	}
+	return err
 }
 
-// partsOf are the files of a log: itself, or in the folder of a rolling log its events_1_..., events_2_..., in order.
+// compactedEnd ends the name of a part in which Spark has put together what it keeps of the parts before.
+const compactedEnd = ".compact"
+
+// partsOf are the files of a log: itself, or in the folder of a rolling log its events_1_..., events_2_..., in order. None
+// may be missing. A compacted part lacks the tasks of jobs that were over, so it does not stand for others.
 func partsOf(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !info.IsDir() {
+		if strings.HasSuffix(name, compactedEnd) {
+			return nil, errCompacted
+		}
 		return []string{name}, nil
 	}
-	found, err := filepath.Glob(filepath.Join(name, "events_*"))
+	found, err := filepath.Glob(filepath.Join(glob(name), "events_*"))
 	if err != nil || len(found) == 0 {
 		return nil, errors.Join(errors.New("folder without events_* files: use an event log, or the folder of a rolling event log"), err)
 	}
 	if len(found) > filesMost {
 		return nil, fmt.Errorf("more than %d parts", filesMost)
 	}
-	slices.SortFunc(found, func(a, b string) int {
-		if i, j := partNumber(a), partNumber(b); i != j {
-			return i - j
+	parts := map[int]string{}
+	last, compacted := 0, 0
+	for _, part := range found {
+		n := partNumber(part)
+		last = max(last, n)
+		switch {
+		case strings.HasSuffix(part, compactedEnd):
+			compacted = max(compacted, n)
+		case n < 1 || parts[n] != "":
+			return nil, fmt.Errorf("%s: not the next part of the log", filepath.Base(part))
+		default:
+			parts[n] = part
 		}
-		return strings.Compare(a, b)
-	})
-	return found, nil
+	}
+	whole := make([]string, 0, len(parts))
+	for n := 1; n <= last; n++ {
+		switch {
+		case parts[n] != "":
+			whole = append(whole, parts[n])
+		case n <= compacted:
+			return nil, fmt.Errorf("part %d: %w", n, errCompacted)
+		default:
+			return nil, fmt.Errorf("part %d of %d is missing", n, last)
+		}
+	}
+	return whole, nil
+}
+
+var errCompacted = errors.New("compacted by Spark, which has removed the tasks of ended jobs; " +
+	"keep the whole log (do not set spark.history.fs.eventLog.rolling.maxFilesToRetain)")
+
+// glob is a name that a pattern matches.
+func glob(name string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
 }
 
 // partNumber is the number in events_NUMBER_application; 0 where there is none.

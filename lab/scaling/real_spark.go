@@ -57,5 +57,5 @@ func (s *onSpark) run(ctx context.Context, p program, on cell) (run, error) {
 	if err != nil {
 		return run{}, err
 	}
-	return readOne(r.Log.Path, readSparkLog)
+	return readSpark(r.Log.Path)
 }

@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 )
 
 const (
-	// lineMost bounds a line of an event log: Spark's own properties are in one.
+	// lineMost bounds a line that is read; longer ones are passed over where they are of no interest, as plans of queries are.
 	lineMost = 16 << 20
+	// stagesMost bounds the stages of a log.
+	stagesMost = 1_000_000
 	// eventsMost bounds the tasks and stages of a log: the largest jobs have some hundred thousand tasks.
 	eventsMost = 10_000_000
 	// unitsMost bounds the executors.
@@ -22,10 +26,12 @@ const (
 type sparkEvent struct {
 	Event     string
 	Timestamp int64
-	Executor  string          `json:"Executor ID"`
-	StageID   int             `json:"Stage ID"`
-	Attempt   int             `json:"Stage Attempt ID"`
-	Reason    json.RawMessage `json:"Task End Reason"`
+	Executor  string                  `json:"Executor ID"`
+	StageID   int                     `json:"Stage ID"`
+	Attempt   int                     `json:"Stage Attempt ID"`
+	Reason    json.RawMessage         `json:"Task End Reason"`
+	JobID     int                     `json:"Job ID"`
+	Result    struct{ Result string } `json:"Job Result"`
 	Task      struct {
 		Executor string `json:"Executor ID"`
 		Launch   int64  `json:"Launch Time"`
@@ -44,51 +50,108 @@ type sparkEvent struct {
 	} `json:"Task Metrics"`
 }
 
-// stageKey is an attempt of a stage.
-type stageKey struct{ id, attempt int }
+// sparkStage is what is gathered of a stage, over its attempts.
+type sparkStage struct {
+	// tasks is how many tasks an attempt had at most, done how many have succeeded.
+	tasks, done int
+	// open are the attempts that have begun and not ended.
+	open int
+	// whole is true once an attempt has succeeded.
+	whole bool
+	// busy is the time of tasks by executor, ms, until the last attempt ends.
+	busy map[string]int64
+}
 
 // sparkLog is what is gathered while an event log is read.
 type sparkLog struct {
 	launched, ended int64
 	alive, most     int
 	executors       map[string]bool
+	// seen are the executors that tasks ran on, for logs that do not tell when they came.
+	seen map[string]bool
 	// first is when the first stage began, last when the last ended, tasks how many tasks the first has.
 	first, last int64
 	tasks       int
-	stages      int64 // ms of all stages together
-	// busy is the time of tasks by executor in each attempt of a stage, ms.
-	busy   map[stageKey]map[string]int64
-	events int
+	// ms of all stages together, of all tasks, and of the executor that worked longest in each stage.
+	stages, all, slowest int64
+	byID                 map[int]*sparkStage
+	events, lines        int
 }
 
-// readSparkLog reads the event log of one application, as Spark writes it without compression: a JSON object a line. Events that
-// it does not need it passes over.
-func readSparkLog(r io.Reader) (run, error) {
-	l := &sparkLog{executors: map[string]bool{}, busy: map[stageKey]map[string]int64{}}
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, lineMost)
-	for number := 1; lines.Scan(); number++ {
-		line := bytes.TrimSpace(lines.Bytes())
-		if len(line) == 0 {
-			continue
+func newSparkLog() *sparkLog {
+	return &sparkLog{executors: map[string]bool{}, seen: map[string]bool{}, byID: map[int]*sparkStage{}}
+}
+
+// read reads an event log, or a part of one, as Spark writes it: a JSON object a line.
+func (l *sparkLog) read(r io.Reader) error {
+	from := bufio.NewReaderSize(r, 64<<10)
+	for number := 1; ; number++ {
+		line, end := nextLine(from)
+		if end != nil && !errors.Is(end, io.EOF) {
+			return fmt.Errorf("line %d: %w", number, end)
 		}
-		var e sparkEvent
-		if err := json.Unmarshal(line, &e); err != nil {
-			return run{}, fmt.Errorf("line %d: not an event of Spark: %w", number, err)
+		if len(line) > 0 {
+			var e sparkEvent
+			if err := json.Unmarshal(line, &e); err != nil {
+				if end != nil {
+					return fmt.Errorf("line %d: the log ends in the middle of an event: %w", number, err)
+				}
+				return fmt.Errorf("line %d: not an event of Spark: %w", number, err)
+			}
+			if err := l.take(&e); err != nil {
+				return fmt.Errorf("line %d: %w", number, err)
+			}
 		}
-		if err := l.take(&e); err != nil {
-			return run{}, fmt.Errorf("line %d: %w", number, err)
+		if end != nil {
+			l.lines += number
+			return nil
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return run{}, fmt.Errorf("event log: %w", err)
+}
+
+// nextLine returns the next line that may be of interest, without spaces around it; nothing for others. The error is io.EOF
+// at the end, also with a last line that no newline ends.
+func nextLine(r *bufio.Reader) ([]byte, error) {
+	part, err := r.ReadSlice('\n')
+	skip := !interesting(part)
+	var line []byte
+	for {
+		if !skip {
+			line = append(line, part...)
+		}
+		switch {
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return bytes.TrimSpace(line), err
+		case len(line) > lineMost:
+			return nil, fmt.Errorf("an event of more than %d bytes", lineMost)
+		}
+		part, err = r.ReadSlice('\n')
 	}
-	return l.run()
+}
+
+// interesting reports whether a line that begins so is to be read: all that do not name another event are.
+func interesting(line []byte) bool {
+	rest, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte(`{"Event"`))
+	if !ok {
+		return true
+	}
+	rest = bytes.TrimLeft(rest, ": ")
+	name, _, ok := bytes.Cut(bytes.TrimPrefix(rest, []byte(`"`)), []byte(`"`))
+	if !ok {
+		return true
+	}
+	switch string(name) {
+	case "SparkListenerApplicationStart", "SparkListenerApplicationEnd", "SparkListenerExecutorAdded", "SparkListenerExecutorRemoved",
+		"SparkListenerStageSubmitted", "SparkListenerStageCompleted", "SparkListenerTaskEnd", "SparkListenerJobEnd":
+		return true
+	}
+	return false
 }
 
 var (
 	errOrder  = errors.New("end before its start")
 	errEvents = fmt.Errorf("more than %d stages and tasks", eventsMost)
+	errStages = fmt.Errorf("more than %d stages", stagesMost)
 	errUnits  = fmt.Errorf("more than %d executors", unitsMost)
 )
 
@@ -96,6 +159,9 @@ var (
 func (l *sparkLog) take(e *sparkEvent) error {
 	switch e.Event {
 	case "SparkListenerApplicationStart":
+		if l.launched != 0 {
+			return errors.New("another application begins: use one log per run")
+		}
 		l.launched = e.Timestamp
 	case "SparkListenerApplicationEnd":
 		l.ended = e.Timestamp
@@ -112,12 +178,35 @@ func (l *sparkLog) take(e *sparkEvent) error {
 			delete(l.executors, e.Executor)
 			l.alive--
 		}
+	case "SparkListenerJobEnd":
+		if e.Result.Result == "JobFailed" {
+			return fmt.Errorf("job %d failed, so the run did not do all of its work", e.JobID)
+		}
+	case "SparkListenerStageSubmitted":
+		s, err := l.of(e.Stage.ID)
+		if err != nil {
+			return err
+		}
+		s.open++
 	case "SparkListenerStageCompleted":
 		return l.stage(e)
 	case "SparkListenerTaskEnd":
 		return l.task(e)
 	}
 	return nil
+}
+
+// of is a stage, by its number.
+func (l *sparkLog) of(id int) (*sparkStage, error) {
+	s := l.byID[id]
+	if s == nil {
+		if len(l.byID) >= stagesMost {
+			return nil, errStages
+		}
+		s = &sparkStage{}
+		l.byID[id] = s
+	}
+	return s, nil
 }
 
 // stage takes the end of a stage. Attempts that failed took their time too.
@@ -137,7 +226,22 @@ func (l *sparkLog) stage(e *sparkEvent) error {
 	}
 	l.last = max(l.last, s.Completed)
 	l.stages += s.Completed - s.Submitted
+	of, err := l.of(s.ID)
+	if err != nil {
+		return err
+	}
+	of.open, of.whole, of.tasks = max(0, of.open-1), of.whole || s.Failure == "", max(of.tasks, s.Tasks)
+	l.slowest += of.longest()
+	of.busy = nil
 	return nil
+}
+
+// longest is the time of the executor that worked longest, ms.
+func (s *sparkStage) longest() (ms int64) {
+	for _, by := range s.busy {
+		ms = max(ms, by)
+	}
+	return ms
 }
 
 // task takes the end of a task that succeeded; what others did is part of the overhead.
@@ -152,11 +256,35 @@ func (l *sparkLog) task(e *sparkEvent) error {
 	if l.events++; l.events > eventsMost {
 		return errEvents
 	}
-	k := stageKey{e.StageID, e.Attempt}
-	if l.busy[k] == nil {
-		l.busy[k] = map[string]int64{}
+	s, err := l.of(e.StageID)
+	if err != nil {
+		return err
 	}
-	l.busy[k][e.Task.Executor] += max(0, e.Metrics.RunTime)
+	if s.busy == nil {
+		s.busy = map[string]int64{}
+	}
+	if l.seen[e.Task.Executor] = true; len(l.seen) > unitsMost {
+		return errUnits
+	}
+	ms := max(0, e.Metrics.RunTime)
+	s.done, l.all = s.done+1, l.all+ms
+	s.busy[e.Task.Executor] += ms
+	return nil
+}
+
+// whole returns an error when events are missing: a part of a run would pass for a faster one.
+func (l *sparkLog) whole() error {
+	if l.ended == 0 {
+		return fmt.Errorf("no SparkListenerApplicationEnd in %d lines: the application is still running, its driver was killed, or the end of the log is missing", l.lines)
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.byID)) {
+		switch s := l.byID[id]; {
+		case s.open > 0 || !s.whole && s.done > 0:
+			return fmt.Errorf("stage %d has not completed: the run was stopped, or events are missing", id)
+		case s.whole && s.done < s.tasks:
+			return fmt.Errorf("stage %d has %d tasks, and %d of them ended in this log: events are missing", id, s.tasks, s.done)
+		}
+	}
 	return nil
 }
 
@@ -172,23 +300,19 @@ func (l *sparkLog) run() (run, error) {
 	case l.tasks < 1:
 		return run{}, errors.New("the first stage has no tasks")
 	}
-	var all, slowest int64
-	seen := map[string]bool{}
-	for _, by := range l.busy {
-		longest := int64(0)
-		for executor, ms := range by {
-			seen[executor] = true
-			all += ms
-			longest = max(longest, ms)
-		}
-		slowest += longest
+	if err := l.whole(); err != nil {
+		return run{}, err
+	}
+	slowest := l.slowest
+	for _, s := range l.byID { // tasks that ended after their stage
+		slowest += s.longest()
 	}
 	r := run{
 		Tasks: l.tasks, Units: max(l.most, 1), Launch: seconds(l.first - l.launched), Stages: seconds(l.stages),
-		Parallel: seconds(all), Slowest: seconds(slowest),
+		Parallel: seconds(l.all), Slowest: seconds(slowest),
 	}
 	if l.most == 0 {
-		r.Units = max(1, len(seen))
+		r.Units = max(1, len(l.seen))
 	}
 	// The driver works alone between stages.
 	r.Serial = max(0, seconds(max(l.last, l.ended)-l.first)-r.Stages)

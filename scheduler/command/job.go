@@ -186,13 +186,14 @@ func listCommand(path string) *cobra.Command {
 	var (
 		to      target
 		out     cli.Output
+		chosen  cli.JobFilter
 		workers bool
 		groups  bool
 	)
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List jobs, workers, or groups of workers",
-		Example: "  " + path + "\n  " + path + " -o json\n  " + path + " --workers\n  " + path + " --groups",
+		Example: "  " + path + "\n  " + path + " -o json\n  " + path + " --missed --since 24h\n  " + path + " --workers\n  " + path + " --groups",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			resp, err := to.list(cmd.Context(), "")
@@ -205,11 +206,13 @@ func listCommand(path string) *cobra.Command {
 			if workers {
 				return printWorkers(cmd.OutOrStdout(), &out, resp.GetWorkers())
 			}
+			resp.Jobs = chosen.Of(resp.GetJobs(), time.Now())
 			return printJobs(cmd.OutOrStdout(), &out, resp)
 		},
 	}
 	to.flags(cmd)
 	out.Flags(cmd)
+	chosen.Flags(cmd)
 	cmd.Flags().BoolVar(&workers, "workers", false, "list workers instead")
 	cmd.Flags().BoolVar(&groups, "groups", false, "list groups of workers instead, with their masters and queues")
 	cmd.MarkFlagsMutuallyExclusive("workers", "groups")

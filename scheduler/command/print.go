@@ -129,6 +129,8 @@ type jsonJob struct {
 	Move *jsonMove `json:"move"`
 	// Notes list the settings that were not applied as its owner asked.
 	Notes []string `json:"notes,omitempty"`
+
+	cli.Verdict
 }
 
 // jsonWorker is a worker in -o json.
@@ -177,7 +179,7 @@ func detailsOf(runs []*headroomv1.RunDetail) details {
 func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 	p := j.GetProgress()
 	item.Admission, item.ErrorBound, item.Error, item.Promised = admissionItem(j.GetAdmission()), errorBound(j), leftOut(j), p.GetPromised()
-	item.Scaling = cli.ScalingOf(j.GetScaling())
+	item.Scaling, item.Verdict = cli.ScalingOf(j.GetScaling()), cli.VerdictOf(j.GetEnd())
 	item.Move = moveItem(j.GetOutlook().GetMove())
 	item.Copies, item.CopiesWanted, item.WastedS, item.CPUS, item.Speculation = p.GetCopies(), p.GetCopiesWanted(), p.GetWastedS(), p.GetCpuS(), d.GetSpeculation()
 	item.Length = cli.Known(d.GetLength(), d.GetLength() != "")
@@ -236,7 +238,10 @@ func deadlineText(j *headroomv1.Job, now time.Time) string {
 		return cli.Unknown
 	}
 	if ended(j) {
-		return cli.Clock(at) // when it ended is not kept
+		if v := cli.VerdictOf(j.GetEnd()); v.Verdict != nil {
+			return v.String()
+		}
+		return cli.Clock(at)
 	}
 	if left < 0 {
 		return "missed by " + cli.Age(-left)
@@ -399,6 +404,9 @@ func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows
 	}
 	if at, _, ok := deadline(j, now); ok {
 		rows = append(rows, []string{"deadline", fmt.Sprintf("%s, %s", cli.Clock(at), deadlineText(j, now))})
+	}
+	if why := j.GetEnd().GetWhy(); why != "" {
+		rows = append(rows, []string{"verdict", why})
 	}
 	rows = append(rows, admissionRows(j)...)
 	if part := errorBound(j); part != nil {

@@ -404,6 +404,7 @@ func (b *book) serve(now time.Time, j *job, p *headroomv1.JobProgress) {
 	if j.over || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
 		return
 	}
+	p.Whole = j.whole(now)
 	if theta := j.ratio(); theta > 0 || j.exact(now) == "" {
 		p.Theta = new(theta)
 	}
@@ -602,15 +603,4 @@ func (b *book) room(j *job) int {
 		return b.overhead
 	}
 	return j.master
-}
-
-// limits returns the maxima of the existing queues, in the form of the allocation file.
-func (b *book) limits() map[string]string {
-	texts := map[string]string{}
-	for queue, n := range b.maxima() {
-		if b.queues == nil || b.queues[queue] {
-			texts[queue] = fmt.Sprintf("%d mb, %d vcores", n*b.cfg.Container.MemoryMB, n*b.cfg.Container.VCores)
-		}
-	}
-	return texts
 }

@@ -28,6 +28,8 @@ const (
 	capacityWait = 4 * time.Second
 	// capacityRetry is the wait after a refusal of the ResourceManager.
 	capacityRetry = 10 * time.Second
+	// mergesMax is how often a configuration that changes meanwhile is merged again.
+	mergesMax = 5
 	// capacityLook is how often the configuration is read if its version does not show changes.
 	capacityLook = 10 * time.Second
 )

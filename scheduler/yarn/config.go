@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,8 +22,6 @@ import (
 const (
 	// sharesHook serves them to the scheduler plug-in, which polls twice a second.
 	sharesHook = "hook"
-	// sharesFile writes them into the allocation file.
-	sharesFile = "file"
 	// sharesCapacity writes them into the capacity scheduler's configuration, through its web service.
 	sharesCapacity = "capacity"
 	// sharesNone does not change the queues.
@@ -66,14 +63,10 @@ type Config struct {
 	Container Container `yaml:"container"`
 	// Nodes maps NodeManagers' addresses, host:port, to node names; the default is the host.
 	Nodes map[string]string `yaml:"nodes"`
-	// Shares is how queue shares are set: hook, file, capacity or none.
+	// Shares is how queue shares are set: hook, capacity or none.
 	Shares string `yaml:"shares"`
 	// Lower is what happens to containers above a lowered maximum: drain or preempt.
 	Lower string `yaml:"lower"`
-	// AllocationFile is the fair scheduler's, for shares: file.
-	AllocationFile string `yaml:"allocation_file"`
-	// Refresh is the command that makes the ResourceManager reload the file; may be empty.
-	Refresh []string `yaml:"refresh"`
 	// Hooks is where the hooks are served, host:port; empty serves none.
 	Hooks string `yaml:"hooks"`
 	// HooksAuth is how hooks authenticate: cluster or job.
@@ -254,22 +247,16 @@ func (c Config) checkNodes() *cli.Error {
 
 func (c Config) checkShares() *cli.Error {
 	switch {
-	case !slices.Contains([]string{sharesHook, sharesFile, sharesCapacity, sharesNone}, c.Shares):
-		return config.Bad("want hook, file, capacity or none", "yarn.shares %q is unknown", c.Shares)
+	case c.Shares == sharesFile:
+		return config.Bad(FileHint, "yarn.shares is file, but the allocation file is no longer written")
+	case !slices.Contains([]string{sharesHook, sharesCapacity, sharesNone}, c.Shares):
+		return config.Bad("want hook, capacity or none", "yarn.shares %q is unknown", c.Shares)
 	case c.Lower != lowerDrain && c.Lower != lowerPreempt:
 		return config.Bad("want drain or preempt", "yarn.lower %q is unknown", c.Lower)
 	case c.Shares == sharesHook && c.Hooks == "":
-		return config.Bad("set hooks, for example 127.0.0.1:7411; or use shares: file, or shares: none", "yarn.shares is hook, but yarn.hooks is missing")
-	case c.Shares == sharesFile && !filepath.IsAbs(c.AllocationFile):
-		return config.Bad("the usual path is allocation_file: /etc/hadoop/conf/fair-scheduler.xml", "yarn.shares is file, but yarn.allocation_file %q is not an absolute path", c.AllocationFile)
-	case c.Shares == sharesFile && c.Lower == lowerPreempt:
-		return config.Bad("use lower: drain, or shares: hook with the scheduler plug-in", "yarn.lower is preempt, but with an allocation file the fair scheduler only drains queues above their maximum")
+		return config.Bad("set hooks, for example 127.0.0.1:7411; or use shares: capacity, or shares: none", "yarn.shares is hook, but yarn.hooks is missing")
 	case c.Shares == sharesCapacity && c.Lower == lowerPreempt:
 		return config.Bad("use lower: drain", "yarn.lower is preempt, but the capacity scheduler only drains queues above their maximum")
-	case len(c.Refresh) > 0 && !filepath.IsAbs(c.Refresh[0]) && strings.ContainsRune(c.Refresh[0], filepath.Separator):
-		return config.Bad("use refresh: [yarn, rmadmin, -refreshQueues], or an absolute path", "yarn.refresh: %q is neither an absolute path nor a program on PATH", c.Refresh[0])
-	case len(c.Refresh) > 0 && c.Refresh[0] == "":
-		return config.Bad("use refresh: [yarn, rmadmin, -refreshQueues], or [] to let the ResourceManager reload the file", "yarn.refresh starts with an empty program")
 	}
 	return nil
 }

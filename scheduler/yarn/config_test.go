@@ -31,12 +31,9 @@ func TestConfigRefused(t *testing.T) {
 		"odd hooks":          {func(c *Config) { c.Hooks = "here" }, `yarn.hooks: "here" is not an address`},
 		"odd port":           {func(c *Config) { c.Hooks = ":99999" }, `yarn.hooks: ":99999" is not an address`},
 		"no port":            {func(c *Config) { c.Hooks = "10.0.0.20:" }, "is not an address"},
-		"no file":            {func(c *Config) { c.Shares = sharesFile }, "is not an absolute path"},
-		"file preempts":      {func(c *Config) { c.Shares, c.Lower, c.AllocationFile = sharesFile, lowerPreempt, "/f.xml" }, "only drains"},
+		"the old way":        {func(c *Config) { c.Shares = "file" }, "the allocation file is no longer written"},
 		"capacity preempts":  {func(c *Config) { c.Shares, c.Lower = sharesCapacity, lowerPreempt }, "only drains"},
 		"a deadline of ages": {func(c *Config) { c.Queues[0].Deadline = 1 << 62 }, "the deadline of root.q1 is"},
-		"empty refresh":      {func(c *Config) { c.Refresh = []string{""} }, "starts with an empty program"},
-		"relative":           {func(c *Config) { c.Refresh = []string{"bin/yarn"} }, "neither an absolute path nor a program on PATH"},
 		"poll too often":     {func(c *Config) { c.Poll = 1 }, "yarn.poll is 1ns"},
 		"poll too seldom":    {func(c *Config) { c.Poll = 1 << 50 }, "must be from"},
 	} {

@@ -278,7 +278,7 @@ func TestSharesOfOneQueue(t *testing.T) {
 		testkit.Check(l, l.engine.Share(&headroomv1.ShareDirective{Engine: Name, Jobs: []*headroomv1.JobShare{share(second, 5), share(first, 0), share(alone, 1)}}))
 		jobs := []jobShare{{l.plant.id(second), 5 * 512, 5}, {l.plant.id(first), 2 * 512, 2}} // a master takes two containers
 		want := []queueShare{{"root.q1", 7 * 512, 7, "drain", jobs}, {"root.q2", 2 * 512, 2, "drain", nil}}
-		if got := l.engine.hookShares(time.Now()).Queues; !slices.EqualFunc(got, want, queueShare.equal) {
+		if got := l.engine.hookShares(time.Now(), 0).Queues; !slices.EqualFunc(got, want, queueShare.equal) {
 			l.Errorf("served %v, want %v", got, want)
 		}
 	})

@@ -11,9 +11,9 @@
 // Guarantees:
 //   - the coordinators commit what a hook may do before the hook learns it;
 //   - a task that was told to run is never dropped; a dropped one never runs;
-//   - in the operator's allocation file only maxResources of the named queues
-//     changes; the operator's own values are restored when the engine stops, even
-//     after a kill;
+//   - in the capacity scheduler's configuration only maximum-capacity of the named
+//     queues changes; the operator's own values are restored when the engine stops,
+//     even after a kill;
 //   - a job's end states how many tasks were really done: dropped ones do not count;
 //   - when Hadoop is unreachable nothing fails: the last state stays, and its age
 //     is reported.

@@ -72,11 +72,18 @@ func (j *job) exact(now time.Time) string {
 		return "its quality floor is all tasks"
 	case !j.terms.deflate:
 		return "its owner does not allow drop ratios (headroom.deflate, or deflate of its queue, is false)"
-	case j.spark != nil && j.spark.hooked(now):
-	case j.spark != nil, !j.wraps && (j.heard.IsZero() || now.Sub(j.heard) >= hookLife):
+	case j.whole(now):
 		return "it has no hook that can drop tasks"
 	}
 	return ""
+}
+
+// whole reports whether the job has no hook, so that none of its tasks can be dropped.
+func (j *job) whole(now time.Time) bool {
+	if j.spark != nil {
+		return !j.spark.hooked(now)
+	}
+	return !j.wraps && (j.heard.IsZero() || now.Sub(j.heard) >= hookLife)
 }
 
 // ratio returns the drop ratio in force, ratioSeed the seed that orders the dropped tasks.

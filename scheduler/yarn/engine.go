@@ -49,9 +49,6 @@ type Engine struct {
 	profiles *profiles.Folder
 	// hooks is nil if none are served.
 	hooks net.Listener
-	// file and refresher are for shares: file.
-	file      *allocation
-	refresher *refresher
 	// capacity is for shares: capacity, and for what an earlier process left there.
 	capacity *capacityQueues
 
@@ -70,6 +67,8 @@ type Engine struct {
 	revision uint64
 	served   []queueShare
 	asked    time.Time
+	// faults is how many faults of its own the scheduler plug-in has reported.
+	faults uint64
 }
 
 // New returns an engine that does nothing until Run. dir is the scheduler's own folder. It owns the listener for the
@@ -82,9 +81,6 @@ func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coo
 		revision: uint64(time.Now().UnixMilli()),
 	}
 	e.capacity = newCapacityQueues(e.client, dir)
-	if cfg.Shares == sharesFile {
-		e.file, e.refresher = newAllocation(cfg.AllocationFile, dir), newRefresher(cfg.Refresh, logger)
-	}
 	return e
 }
 
@@ -110,7 +106,10 @@ func (e *Engine) Close() {
 // continues.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.client.close()
-	e.clear()
+	if err := leftBehind(e.dir); err != nil {
+		e.Close()
+		return err
+	}
 	parent := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -121,9 +120,6 @@ func (e *Engine) Run(ctx context.Context) error {
 			served = hookserver.Serve(ctx, e.hooks, newHooks(e).handler())
 			cancel()
 		})
-	}
-	if e.refresher != nil {
-		running.Go(func() { e.refresher.run(ctx) })
 	}
 	running.Go(func() { e.settle(ctx) })
 	e.watch(ctx)
@@ -251,8 +247,6 @@ func (e *Engine) setShares(ctx context.Context, now time.Time) error {
 	switch e.cfg.Shares {
 	case sharesHook:
 		e.serveShares(now)
-	case sharesFile:
-		err = e.writeShares()
 	case sharesCapacity:
 		return e.putShares(ctx, now)
 	}
@@ -334,35 +328,6 @@ func (e *Engine) serveShares(now time.Time) {
 	}
 }
 
-// writeShares is for shares: file.
-func (e *Engine) writeShares() error {
-	e.mu.Lock()
-	limits := e.book.limits()
-	e.mu.Unlock()
-	changed, err := e.file.set(limits)
-	if err == nil && len(limits) == 0 {
-		err = e.file.check(e.cfg.Queues)
-	}
-	if changed {
-		e.logger.Info("yarn: allocation file written", slog.String("file", e.cfg.AllocationFile), slog.Any("queues", limits))
-		e.refresher.want()
-	}
-	e.unfit(err)
-	return err
-}
-
-// clear restores a file that an earlier process wrote and that is no longer ours: shares are now set another way, or in
-// another file.
-func (e *Engine) clear() {
-	old, err := leftBehind(e.dir)
-	if err == nil && old != nil && (e.file == nil || old.path != e.file.path) {
-		_, err = old.set(nil)
-	}
-	if err != nil {
-		e.logger.Error("yarn: the operator's queues were not restored in an earlier allocation file", slog.Any("error", err))
-	}
-}
-
 // release restores the operator's own queues.
 func (e *Engine) release(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
@@ -370,17 +335,6 @@ func (e *Engine) release(ctx context.Context) {
 	if err := e.clearCapacity(last, time.Now()); err != nil {
 		e.logger.Error("yarn: the operator's queues were not restored; the next start of the scheduler restores them", slog.Any("error", err))
 	}
-	if e.file == nil {
-		return
-	}
-	changed, err := e.file.set(nil)
-	if err != nil {
-		e.logger.Error("yarn: the operator's queues were not restored in the allocation file", slog.Any("error", err))
-	}
-	if !changed {
-		return
-	}
-	e.refresher.refresh(last)
 }
 
 // settle sends the coordinators what they do not know yet, until ctx ends.
@@ -507,12 +461,16 @@ func (e *Engine) land(ctx context.Context, j *job) error {
 	return fmt.Errorf("%w: %w", errNotCommitted, err)
 }
 
-// hookShares answers the scheduler plug-in.
-func (e *Engine) hookShares(now time.Time) sharesAnswer {
+// hookShares answers the scheduler plug-in, which has had so many faults of its own.
+func (e *Engine) hookShares(now time.Time, faults uint64) sharesAnswer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked = now
-	return sharesAnswer{Revision: e.revision, ValidS: int(validFor / time.Second), Queues: append([]queueShare{}, e.served...)}
+	if faults > 0 && faults != e.faults {
+		e.logger.Warn("yarn: the scheduler plug-in had faults of its own, and continued as Hadoop alone; see the ResourceManager's log", slog.Uint64("faults", faults))
+	}
+	e.faults = faults
+	return sharesAnswer{Revision: e.revision, ValidS: int(validFor / time.Second), Queues: append([]queueShare{}, e.served...), Lines: e.book.lines()}
 }
 
 // hookStop answers an application master whether its job may stop early.

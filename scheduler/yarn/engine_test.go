@@ -293,7 +293,7 @@ func TestResourceManagerAway(t *testing.T) {
 				id := l.plant.id(a)
 				l.start()
 				l.pass(9 * time.Second)
-				l.engine.hookShares(time.Now())
+				l.engine.hookShares(time.Now(), 0)
 				l.plant.with(func() {
 					l.plant.fault = func(_ string, w *httptest.ResponseRecorder) bool { fault(w); return true }
 				})

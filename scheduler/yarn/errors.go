@@ -16,8 +16,6 @@ var (
 	errStandby = errors.New("not the active ResourceManager")
 	// errQueue is returned for an unknown queue.
 	errQueue = errors.New("no such queue")
-	// errAllocation is returned for an allocation file that cannot be used.
-	errAllocation = errors.New("invalid allocation file")
 	// errCapacity is returned for a configuration of the capacity scheduler that cannot be used.
 	errCapacity = errors.New("cannot limit the capacity scheduler's queues")
 	// errShares is returned if shares are not set.

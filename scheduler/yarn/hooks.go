@@ -1,11 +1,13 @@
 package yarn
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"headroom/scheduler/hookserver"
@@ -62,10 +64,16 @@ type sharesAnswer struct {
 	Revision uint64       `json:"revision"`
 	ValidS   int          `json:"valid_s"`
 	Queues   []queueShare `json:"queues"`
+	Lines    []appLine    `json:"lines"`
 }
 
-func (h *hooks) shares(w http.ResponseWriter, _ *http.Request) {
-	hookserver.Answer(w, h.engine.hookShares(time.Now()))
+func (h *hooks) shares(w http.ResponseWriter, r *http.Request) {
+	faults, err := strconv.ParseUint(cmp.Or(r.URL.Query().Get("faults"), "0"), 10, 63)
+	if err != nil {
+		hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("faults is not a number: %w", errRequest))
+		return
+	}
+	hookserver.Answer(w, h.engine.hookShares(time.Now(), faults))
 }
 
 type stopAnswer struct {

@@ -23,6 +23,8 @@ const slowest = 0.05
 type speed struct {
 	now, before float64
 	changed     time.Time
+	// since is when it fell below 1.
+	since time.Time
 }
 
 // at returns the speed at a time.
@@ -44,7 +46,11 @@ func (b *book) cap(now time.Time, d *headroomv1.CapDirective) {
 		was.now = next
 	}
 	if !known || was.now != next {
-		b.speeds[d.GetNode()] = speed{now: next, before: was.now, changed: now}
+		since := was.since
+		if !known || was.now == 1 {
+			since = now
+		}
+		b.speeds[d.GetNode()] = speed{now: next, before: was.now, changed: now, since: since}
 	}
 }
 

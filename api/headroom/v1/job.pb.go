@@ -489,7 +489,9 @@ type Job struct {
 	// Its map tasks as accepted; absent for a job of an engine.
 	Inputs *JobInputs `protobuf:"bytes,24,opt,name=inputs,proto3,oneof" json:"inputs,omitempty"`
 	// Its latest run, as committed; absent before the first.
-	Run           *JobRun `protobuf:"bytes,25,opt,name=run,proto3,oneof" json:"run,omitempty"`
+	Run *JobRun `protobuf:"bytes,25,opt,name=run,proto3,oneof" json:"run,omitempty"`
+	// Its end and the verdict on its deadline; absent until it has ended.
+	End           *JobEnd `protobuf:"bytes,26,opt,name=end,proto3,oneof" json:"end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -699,6 +701,137 @@ func (x *Job) GetRun() *JobRun {
 	return nil
 }
 
+func (x *Job) GetEnd() *JobEnd {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+// JobEnd is how a job went, and whether it kept its deadline.
+type JobEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When its first task began and when it ended, microseconds since the Unix epoch (scheduler's clock); 0 while unknown.
+	BeganUs int64 `protobuf:"varint,1,opt,name=began_us,json=beganUs,proto3" json:"began_us,omitempty"`
+	EndedUs int64 `protobuf:"varint,2,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	// "met", "missed", or empty for a job without a deadline, a cancelled one and one that was never admitted.
+	Verdict string `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// By how much it missed its deadline; absent if it did not, or ended before it without a result.
+	LateS *float64 `protobuf:"fixed64,4,opt,name=late_s,json=lateS,proto3,oneof" json:"late_s,omitempty"`
+	// Why, in words, with the numbers; empty without a verdict.
+	Why string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	// Wasted slot seconds: attempts that did not count, and all work of a job without a result or too late.
+	WastedS float64 `protobuf:"fixed64,6,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
+	// The most slots that it held at once, the time of its longest chain of tasks and the bytes of its input; 0 while unknown.
+	Slots      uint32  `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`
+	LongestS   float64 `protobuf:"fixed64,8,opt,name=longest_s,json=longestS,proto3" json:"longest_s,omitempty"`
+	InputBytes int64   `protobuf:"varint,9,opt,name=input_bytes,json=inputBytes,proto3" json:"input_bytes,omitempty"`
+	// Slot seconds of the tasks that counted; 0 while unknown.
+	WorkS         float64 `protobuf:"fixed64,10,opt,name=work_s,json=workS,proto3" json:"work_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobEnd) Reset() {
+	*x = JobEnd{}
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobEnd) ProtoMessage() {}
+
+func (x *JobEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobEnd.ProtoReflect.Descriptor instead.
+func (*JobEnd) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *JobEnd) GetBeganUs() int64 {
+	if x != nil {
+		return x.BeganUs
+	}
+	return 0
+}
+
+func (x *JobEnd) GetEndedUs() int64 {
+	if x != nil {
+		return x.EndedUs
+	}
+	return 0
+}
+
+func (x *JobEnd) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *JobEnd) GetLateS() float64 {
+	if x != nil && x.LateS != nil {
+		return *x.LateS
+	}
+	return 0
+}
+
+func (x *JobEnd) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *JobEnd) GetWastedS() float64 {
+	if x != nil {
+		return x.WastedS
+	}
+	return 0
+}
+
+func (x *JobEnd) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *JobEnd) GetLongestS() float64 {
+	if x != nil {
+		return x.LongestS
+	}
+	return 0
+}
+
+func (x *JobEnd) GetInputBytes() int64 {
+	if x != nil {
+		return x.InputBytes
+	}
+	return 0
+}
+
+func (x *JobEnd) GetWorkS() float64 {
+	if x != nil {
+		return x.WorkS
+	}
+	return 0
+}
+
 // JobInputs is what the map tasks of a job are. The list itself is the scheduler's.
 type JobInputs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -711,7 +844,7 @@ type JobInputs struct {
 
 func (x *JobInputs) Reset() {
 	*x = JobInputs{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +856,7 @@ func (x *JobInputs) String() string {
 func (*JobInputs) ProtoMessage() {}
 
 func (x *JobInputs) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +869,7 @@ func (x *JobInputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobInputs.ProtoReflect.Descriptor instead.
 func (*JobInputs) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JobInputs) GetTasks() uint32 {
@@ -781,7 +914,7 @@ type JobRun struct {
 
 func (x *JobRun) Reset() {
 	*x = JobRun{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -793,7 +926,7 @@ func (x *JobRun) String() string {
 func (*JobRun) ProtoMessage() {}
 
 func (x *JobRun) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -806,7 +939,7 @@ func (x *JobRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRun.ProtoReflect.Descriptor instead.
 func (*JobRun) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JobRun) GetNumber() uint32 {
@@ -907,7 +1040,7 @@ type RecordRunRequest struct {
 
 func (x *RecordRunRequest) Reset() {
 	*x = RecordRunRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +1052,7 @@ func (x *RecordRunRequest) String() string {
 func (*RecordRunRequest) ProtoMessage() {}
 
 func (x *RecordRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +1065,7 @@ func (x *RecordRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRunRequest.ProtoReflect.Descriptor instead.
 func (*RecordRunRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RecordRunRequest) GetId() string {
@@ -972,7 +1105,7 @@ type RecordRunResponse struct {
 
 func (x *RecordRunResponse) Reset() {
 	*x = RecordRunResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1117,7 @@ func (x *RecordRunResponse) String() string {
 func (*RecordRunResponse) ProtoMessage() {}
 
 func (x *RecordRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1130,7 @@ func (x *RecordRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRunResponse.ProtoReflect.Descriptor instead.
 func (*RecordRunResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RecordRunResponse) GetRevision() uint64 {
@@ -1027,7 +1160,7 @@ type Scaling struct {
 
 func (x *Scaling) Reset() {
 	*x = Scaling{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1172,7 @@ func (x *Scaling) String() string {
 func (*Scaling) ProtoMessage() {}
 
 func (x *Scaling) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1185,7 @@ func (x *Scaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
 func (*Scaling) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Scaling) GetPoints() []*ScalingPoint {
@@ -1101,7 +1234,7 @@ type ScalingPoint struct {
 
 func (x *ScalingPoint) Reset() {
 	*x = ScalingPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1246,7 @@ func (x *ScalingPoint) String() string {
 func (*ScalingPoint) ProtoMessage() {}
 
 func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1259,7 @@ func (x *ScalingPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScalingPoint.ProtoReflect.Descriptor instead.
 func (*ScalingPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ScalingPoint) GetContainers() uint32 {
@@ -1172,7 +1305,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1317,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1330,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Admission) GetDecision() string {
@@ -1294,7 +1427,7 @@ type Deflation struct {
 
 func (x *Deflation) Reset() {
 	*x = Deflation{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1439,7 @@ func (x *Deflation) String() string {
 func (*Deflation) ProtoMessage() {}
 
 func (x *Deflation) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1452,7 @@ func (x *Deflation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deflation.ProtoReflect.Descriptor instead.
 func (*Deflation) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Deflation) GetTheta() float64 {
@@ -1368,7 +1501,7 @@ type JobEnergy struct {
 
 func (x *JobEnergy) Reset() {
 	*x = JobEnergy{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1513,7 @@ func (x *JobEnergy) String() string {
 func (*JobEnergy) ProtoMessage() {}
 
 func (x *JobEnergy) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1526,7 @@ func (x *JobEnergy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnergy.ProtoReflect.Descriptor instead.
 func (*JobEnergy) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JobEnergy) GetUj() int64 {
@@ -1444,7 +1577,7 @@ type DeflateJobRequest struct {
 
 func (x *DeflateJobRequest) Reset() {
 	*x = DeflateJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1589,7 @@ func (x *DeflateJobRequest) String() string {
 func (*DeflateJobRequest) ProtoMessage() {}
 
 func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1602,7 @@ func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobRequest.ProtoReflect.Descriptor instead.
 func (*DeflateJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeflateJobRequest) GetId() string {
@@ -1518,7 +1651,7 @@ type DeflateJobResponse struct {
 
 func (x *DeflateJobResponse) Reset() {
 	*x = DeflateJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1663,7 @@ func (x *DeflateJobResponse) String() string {
 func (*DeflateJobResponse) ProtoMessage() {}
 
 func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1676,7 @@ func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateJobResponse.ProtoReflect.Descriptor instead.
 func (*DeflateJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeflateJobResponse) GetDeflation() *Deflation {
@@ -1569,7 +1702,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1714,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1727,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExplainJobRequest) GetId() string {
@@ -1616,7 +1749,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1761,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1774,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExplainJobResponse) GetMeta() *Meta {
@@ -1691,7 +1824,7 @@ type JobMove struct {
 
 func (x *JobMove) Reset() {
 	*x = JobMove{}
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1836,7 @@ func (x *JobMove) String() string {
 func (*JobMove) ProtoMessage() {}
 
 func (x *JobMove) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1849,7 @@ func (x *JobMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMove.ProtoReflect.Descriptor instead.
 func (*JobMove) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobMove) GetKind() MoveKind {
@@ -1802,7 +1935,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1947,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1960,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Candidate) GetKind() MoveKind {
@@ -1894,7 +2027,7 @@ type EstimateError struct {
 
 func (x *EstimateError) Reset() {
 	*x = EstimateError{}
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2039,7 @@ func (x *EstimateError) String() string {
 func (*EstimateError) ProtoMessage() {}
 
 func (x *EstimateError) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2052,7 @@ func (x *EstimateError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateError.ProtoReflect.Descriptor instead.
 func (*EstimateError) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EstimateError) GetPolicy() string {
@@ -1960,7 +2093,7 @@ type EarlyStop struct {
 
 func (x *EarlyStop) Reset() {
 	*x = EarlyStop{}
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2105,7 @@ func (x *EarlyStop) String() string {
 func (*EarlyStop) ProtoMessage() {}
 
 func (x *EarlyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2118,7 @@ func (x *EarlyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
 func (*EarlyStop) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EarlyStop) GetTasks() uint32 {
@@ -2027,7 +2160,7 @@ type TaskRange struct {
 
 func (x *TaskRange) Reset() {
 	*x = TaskRange{}
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2172,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2185,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskRange) GetFirst() uint32 {
@@ -2101,7 +2234,7 @@ type JobOutlook struct {
 
 func (x *JobOutlook) Reset() {
 	*x = JobOutlook{}
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2246,7 @@ func (x *JobOutlook) String() string {
 func (*JobOutlook) ProtoMessage() {}
 
 func (x *JobOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2259,7 @@ func (x *JobOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
 func (*JobOutlook) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobOutlook) GetFinishS() float64 {
@@ -2275,15 +2408,17 @@ type JobProgress struct {
 	// Wasted slot seconds: losing copies, failed or killed attempts.
 	WastedS float64 `protobuf:"fixed64,28,opt,name=wasted_s,json=wastedS,proto3" json:"wasted_s,omitempty"`
 	// CPU seconds of its tasks, as far as its scheduler was told: in total, and on the nodes where it runs.
-	CpuS          float64            `protobuf:"fixed64,40,opt,name=cpu_s,json=cpuS,proto3" json:"cpu_s,omitempty"`
-	CpuOn         map[string]float64 `protobuf:"bytes,41,rep,name=cpu_on,json=cpuOn,proto3" json:"cpu_on,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	CpuS  float64            `protobuf:"fixed64,40,opt,name=cpu_s,json=cpuS,proto3" json:"cpu_s,omitempty"`
+	CpuOn map[string]float64 `protobuf:"bytes,41,rep,name=cpu_on,json=cpuOn,proto3" json:"cpu_on,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	// None of its map tasks can be dropped now: nothing of ours runs in it (on YARN: no hook has asked).
+	Whole         bool `protobuf:"varint,42,opt,name=whole,proto3" json:"whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2430,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2443,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JobProgress) GetId() string {
@@ -2521,6 +2656,13 @@ func (x *JobProgress) GetCpuOn() map[string]float64 {
 	return nil
 }
 
+func (x *JobProgress) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
 type DropTasksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2534,7 +2676,7 @@ type DropTasksRequest struct {
 
 func (x *DropTasksRequest) Reset() {
 	*x = DropTasksRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2688,7 @@ func (x *DropTasksRequest) String() string {
 func (*DropTasksRequest) ProtoMessage() {}
 
 func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2701,7 @@ func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
 func (*DropTasksRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DropTasksRequest) GetId() string {
@@ -2601,7 +2743,7 @@ type DropTasksResponse struct {
 
 func (x *DropTasksResponse) Reset() {
 	*x = DropTasksResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2755,7 @@ func (x *DropTasksResponse) String() string {
 func (*DropTasksResponse) ProtoMessage() {}
 
 func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2768,7 @@ func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
 func (*DropTasksResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DropTasksResponse) GetDropped() []*TaskRange {
@@ -2653,7 +2795,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2807,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[25]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2678,7 +2820,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -2704,7 +2846,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2858,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[26]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2871,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -2740,21 +2882,23 @@ func (x *CommitJobResponse) GetRevision() uint64 {
 }
 
 type FinishJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	State         JobState               `protobuf:"varint,2,opt,name=state,proto3,enum=headroom.v1.JobState" json:"state,omitempty"`
-	Outcome       string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Tasks         uint32                 `protobuf:"varint,4,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	Done          uint32                 `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`
-	RuntimeS      float64                `protobuf:"fixed64,6,opt,name=runtime_s,json=runtimeS,proto3" json:"runtime_s,omitempty"`
-	Change        *Change                `protobuf:"bytes,7,opt,name=change,proto3" json:"change,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	State    JobState               `protobuf:"varint,2,opt,name=state,proto3,enum=headroom.v1.JobState" json:"state,omitempty"`
+	Outcome  string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Tasks    uint32                 `protobuf:"varint,4,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Done     uint32                 `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`
+	RuntimeS float64                `protobuf:"fixed64,6,opt,name=runtime_s,json=runtimeS,proto3" json:"runtime_s,omitempty"`
+	Change   *Change                `protobuf:"bytes,7,opt,name=change,proto3" json:"change,omitempty"`
+	// How it went; the verdict is the coordinators'.
+	End           *JobEnd `protobuf:"bytes,8,opt,name=end,proto3" json:"end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +2910,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[27]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +2923,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -2831,16 +2975,25 @@ func (x *FinishJobRequest) GetChange() *Change {
 	return nil
 }
 
+func (x *FinishJobRequest) GetEnd() *JobEnd {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
 type FinishJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// With the verdict.
+	End           *JobEnd `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2852,7 +3005,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[28]
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2865,7 +3018,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -2873,6 +3026,13 @@ func (x *FinishJobResponse) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *FinishJobResponse) GetEnd() *JobEnd {
+	if x != nil {
+		return x.End
+	}
+	return nil
 }
 
 type ListJobsRequest struct {
@@ -2888,7 +3048,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3060,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +3073,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -2950,7 +3110,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3122,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3135,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -3014,7 +3174,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3186,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[31]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3199,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -3111,7 +3271,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3283,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[32]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3296,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -3176,7 +3336,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3188,7 +3348,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[33]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +3361,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -3251,7 +3411,7 @@ type ClassPoint struct {
 
 func (x *ClassPoint) Reset() {
 	*x = ClassPoint{}
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3423,7 @@ func (x *ClassPoint) String() string {
 func (*ClassPoint) ProtoMessage() {}
 
 func (x *ClassPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[34]
+	mi := &file_headroom_v1_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3436,7 @@ func (x *ClassPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassPoint.ProtoReflect.Descriptor instead.
 func (*ClassPoint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ClassPoint) GetName() string {
@@ -3331,7 +3491,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3503,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[35]
+	mi := &file_headroom_v1_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3516,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{35}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EngineReport) GetEngine() string {
@@ -3400,7 +3560,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3412,7 +3572,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[36]
+	mi := &file_headroom_v1_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3425,7 +3585,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{36}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -3463,7 +3623,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3475,7 +3635,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[37]
+	mi := &file_headroom_v1_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3488,7 +3648,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{37}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -3554,7 +3714,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +3726,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[38]
+	mi := &file_headroom_v1_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3579,7 +3739,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{38}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -3705,7 +3865,7 @@ type SprintDirective struct {
 
 func (x *SprintDirective) Reset() {
 	*x = SprintDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[39]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +3877,7 @@ func (x *SprintDirective) String() string {
 func (*SprintDirective) ProtoMessage() {}
 
 func (x *SprintDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[39]
+	mi := &file_headroom_v1_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +3890,7 @@ func (x *SprintDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintDirective.ProtoReflect.Descriptor instead.
 func (*SprintDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{39}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SprintDirective) GetId() string {
@@ -3782,7 +3942,7 @@ type DeflateDirective struct {
 
 func (x *DeflateDirective) Reset() {
 	*x = DeflateDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[40]
+	mi := &file_headroom_v1_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3794,7 +3954,7 @@ func (x *DeflateDirective) String() string {
 func (*DeflateDirective) ProtoMessage() {}
 
 func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[40]
+	mi := &file_headroom_v1_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3807,7 +3967,7 @@ func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeflateDirective.ProtoReflect.Descriptor instead.
 func (*DeflateDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{40}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeflateDirective) GetId() string {
@@ -3846,7 +4006,7 @@ type ShareDirective struct {
 
 func (x *ShareDirective) Reset() {
 	*x = ShareDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[41]
+	mi := &file_headroom_v1_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +4018,7 @@ func (x *ShareDirective) String() string {
 func (*ShareDirective) ProtoMessage() {}
 
 func (x *ShareDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[41]
+	mi := &file_headroom_v1_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +4031,7 @@ func (x *ShareDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
 func (*ShareDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{41}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ShareDirective) GetEngine() string {
@@ -3902,7 +4062,7 @@ type JobShare struct {
 
 func (x *JobShare) Reset() {
 	*x = JobShare{}
-	mi := &file_headroom_v1_job_proto_msgTypes[42]
+	mi := &file_headroom_v1_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4074,7 @@ func (x *JobShare) String() string {
 func (*JobShare) ProtoMessage() {}
 
 func (x *JobShare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[42]
+	mi := &file_headroom_v1_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4087,7 @@ func (x *JobShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
 func (*JobShare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{42}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JobShare) GetId() string {
@@ -3963,7 +4123,7 @@ type StopDirective struct {
 
 func (x *StopDirective) Reset() {
 	*x = StopDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[43]
+	mi := &file_headroom_v1_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4135,7 @@ func (x *StopDirective) String() string {
 func (*StopDirective) ProtoMessage() {}
 
 func (x *StopDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[43]
+	mi := &file_headroom_v1_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4148,7 @@ func (x *StopDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
 func (*StopDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{43}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StopDirective) GetId() string {
@@ -4028,7 +4188,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[44]
+	mi := &file_headroom_v1_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4040,7 +4200,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[44]
+	mi := &file_headroom_v1_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4053,7 +4213,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{44}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -4096,7 +4256,7 @@ type RecordActionRequest struct {
 
 func (x *RecordActionRequest) Reset() {
 	*x = RecordActionRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[45]
+	mi := &file_headroom_v1_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4108,7 +4268,7 @@ func (x *RecordActionRequest) String() string {
 func (*RecordActionRequest) ProtoMessage() {}
 
 func (x *RecordActionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[45]
+	mi := &file_headroom_v1_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,7 +4281,7 @@ func (x *RecordActionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordActionRequest.ProtoReflect.Descriptor instead.
 func (*RecordActionRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{45}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RecordActionRequest) GetAction() SchedulerAction {
@@ -4155,7 +4315,7 @@ type RecordActionResponse struct {
 
 func (x *RecordActionResponse) Reset() {
 	*x = RecordActionResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[46]
+	mi := &file_headroom_v1_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4167,7 +4327,7 @@ func (x *RecordActionResponse) String() string {
 func (*RecordActionResponse) ProtoMessage() {}
 
 func (x *RecordActionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[46]
+	mi := &file_headroom_v1_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4340,7 @@ func (x *RecordActionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordActionResponse.ProtoReflect.Descriptor instead.
 func (*RecordActionResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{46}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RecordActionResponse) GetRevision() uint64 {
@@ -4208,7 +4368,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x19\n" +
 	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\x12\x10\n" +
-	"\x03key\x18\x06 \x01(\fR\x03key\"\xdd\b\n" +
+	"\x03key\x18\x06 \x01(\fR\x03key\"\x91\t\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -4238,7 +4398,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\ascaling\x18\x17 \x01(\v2\x14.headroom.v1.ScalingH\bR\ascaling\x88\x01\x01\x123\n" +
 	"\x06inputs\x18\x18 \x01(\v2\x16.headroom.v1.JobInputsH\tR\x06inputs\x88\x01\x01\x12*\n" +
 	"\x03run\x18\x19 \x01(\v2\x13.headroom.v1.JobRunH\n" +
-	"R\x03run\x88\x01\x01B\v\n" +
+	"R\x03run\x88\x01\x01\x12*\n" +
+	"\x03end\x18\x1a \x01(\v2\x13.headroom.v1.JobEndH\vR\x03end\x88\x01\x01B\v\n" +
 	"\t_progressB\r\n" +
 	"\v_uncapped_sB\a\n" +
 	"\x05_stopB\n" +
@@ -4253,7 +4414,22 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\b_scalingB\t\n" +
 	"\a_inputsB\x06\n" +
-	"\x04_run\"9\n" +
+	"\x04_runB\x06\n" +
+	"\x04_end\"\x97\x02\n" +
+	"\x06JobEnd\x12\x19\n" +
+	"\bbegan_us\x18\x01 \x01(\x03R\abeganUs\x12\x19\n" +
+	"\bended_us\x18\x02 \x01(\x03R\aendedUs\x12\x18\n" +
+	"\averdict\x18\x03 \x01(\tR\averdict\x12\x1a\n" +
+	"\x06late_s\x18\x04 \x01(\x01H\x00R\x05lateS\x88\x01\x01\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\x12\x19\n" +
+	"\bwasted_s\x18\x06 \x01(\x01R\awastedS\x12\x14\n" +
+	"\x05slots\x18\a \x01(\rR\x05slots\x12\x1b\n" +
+	"\tlongest_s\x18\b \x01(\x01R\blongestS\x12\x1f\n" +
+	"\vinput_bytes\x18\t \x01(\x03R\n" +
+	"inputBytes\x12\x15\n" +
+	"\x06work_s\x18\n" +
+	" \x01(\x01R\x05workSB\t\n" +
+	"\a_late_s\"9\n" +
 	"\tJobInputs\x12\x14\n" +
 	"\x05tasks\x18\x01 \x01(\rR\x05tasks\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\"\xba\x02\n" +
@@ -4409,7 +4585,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\v_containersB\x11\n" +
 	"\x0f_uncapped_low_sB\x12\n" +
 	"\x10_uncapped_high_sB\a\n" +
-	"\x05_move\"\x9c\t\n" +
+	"\x05_move\"\xb2\t\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -4446,7 +4622,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\rcopies_save_s\x18\x1b \x01(\x01H\aR\vcopiesSaveS\x88\x01\x01\x12\x19\n" +
 	"\bwasted_s\x18\x1c \x01(\x01R\awastedS\x12\x13\n" +
 	"\x05cpu_s\x18( \x01(\x01R\x04cpuS\x12:\n" +
-	"\x06cpu_on\x18) \x03(\v2#.headroom.v1.JobProgress.CpuOnEntryR\x05cpuOn\x1a<\n" +
+	"\x06cpu_on\x18) \x03(\v2#.headroom.v1.JobProgress.CpuOnEntryR\x05cpuOn\x12\x14\n" +
+	"\x05whole\x18* \x01(\bR\x05whole\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a8\n" +
@@ -4476,7 +4653,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x10.headroom.v1.JobR\x03job\x12+\n" +
 	"\x06change\x18\x02 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"/\n" +
 	"\x11CommitJobResponse\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x04R\brevision\"\xdd\x01\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\"\x84\x02\n" +
 	"\x10FinishJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x18\n" +
@@ -4484,9 +4661,11 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x05tasks\x18\x04 \x01(\rR\x05tasks\x12\x12\n" +
 	"\x04done\x18\x05 \x01(\rR\x04done\x12\x1b\n" +
 	"\truntime_s\x18\x06 \x01(\x01R\bruntimeS\x12+\n" +
-	"\x06change\x18\a \x01(\v2\x13.headroom.v1.ChangeR\x06change\"/\n" +
+	"\x06change\x18\a \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12%\n" +
+	"\x03end\x18\b \x01(\v2\x13.headroom.v1.JobEndR\x03end\"V\n" +
 	"\x11FinishJobResponse\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x04R\brevision\"b\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12%\n" +
+	"\x03end\x18\x02 \x01(\v2\x13.headroom.v1.JobEndR\x03end\"b\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12#\n" +
 	"\rwithout_specs\x18\x02 \x01(\bR\fwithoutSpecs\x12\x14\n" +
@@ -4635,7 +4814,7 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),                 // 0: headroom.v1.JobState
 	(MoveKind)(0),                 // 1: headroom.v1.MoveKind
@@ -4644,139 +4823,143 @@ var file_headroom_v1_job_proto_goTypes = []any{
 	(*HoldSchedulerRequest)(nil),  // 4: headroom.v1.HoldSchedulerRequest
 	(*HoldSchedulerResponse)(nil), // 5: headroom.v1.HoldSchedulerResponse
 	(*Job)(nil),                   // 6: headroom.v1.Job
-	(*JobInputs)(nil),             // 7: headroom.v1.JobInputs
-	(*JobRun)(nil),                // 8: headroom.v1.JobRun
-	(*RecordRunRequest)(nil),      // 9: headroom.v1.RecordRunRequest
-	(*RecordRunResponse)(nil),     // 10: headroom.v1.RecordRunResponse
-	(*Scaling)(nil),               // 11: headroom.v1.Scaling
-	(*ScalingPoint)(nil),          // 12: headroom.v1.ScalingPoint
-	(*Admission)(nil),             // 13: headroom.v1.Admission
-	(*Deflation)(nil),             // 14: headroom.v1.Deflation
-	(*JobEnergy)(nil),             // 15: headroom.v1.JobEnergy
-	(*DeflateJobRequest)(nil),     // 16: headroom.v1.DeflateJobRequest
-	(*DeflateJobResponse)(nil),    // 17: headroom.v1.DeflateJobResponse
-	(*ExplainJobRequest)(nil),     // 18: headroom.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),    // 19: headroom.v1.ExplainJobResponse
-	(*JobMove)(nil),               // 20: headroom.v1.JobMove
-	(*Candidate)(nil),             // 21: headroom.v1.Candidate
-	(*EstimateError)(nil),         // 22: headroom.v1.EstimateError
-	(*EarlyStop)(nil),             // 23: headroom.v1.EarlyStop
-	(*TaskRange)(nil),             // 24: headroom.v1.TaskRange
-	(*JobOutlook)(nil),            // 25: headroom.v1.JobOutlook
-	(*JobProgress)(nil),           // 26: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),      // 27: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil),     // 28: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),      // 29: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil),     // 30: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),      // 31: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil),     // 32: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),       // 33: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 34: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),      // 35: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),        // 36: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),        // 37: headroom.v1.ProgressReport
-	(*ClassPoint)(nil),            // 38: headroom.v1.ClassPoint
-	(*EngineReport)(nil),          // 39: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),          // 40: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),       // 41: headroom.v1.DirectorMessage
-	(*Directive)(nil),             // 42: headroom.v1.Directive
-	(*SprintDirective)(nil),       // 43: headroom.v1.SprintDirective
-	(*DeflateDirective)(nil),      // 44: headroom.v1.DeflateDirective
-	(*ShareDirective)(nil),        // 45: headroom.v1.ShareDirective
-	(*JobShare)(nil),              // 46: headroom.v1.JobShare
-	(*StopDirective)(nil),         // 47: headroom.v1.StopDirective
-	(*CapDirective)(nil),          // 48: headroom.v1.CapDirective
-	(*RecordActionRequest)(nil),   // 49: headroom.v1.RecordActionRequest
-	(*RecordActionResponse)(nil),  // 50: headroom.v1.RecordActionResponse
-	nil,                           // 51: headroom.v1.JobProgress.RunningOnEntry
-	nil,                           // 52: headroom.v1.JobProgress.CpuOnEntry
-	(*Change)(nil),                // 53: headroom.v1.Change
-	(*Meta)(nil),                  // 54: headroom.v1.Meta
-	(*Epoch)(nil),                 // 55: headroom.v1.Epoch
-	(*Leader)(nil),                // 56: headroom.v1.Leader
+	(*JobEnd)(nil),                // 7: headroom.v1.JobEnd
+	(*JobInputs)(nil),             // 8: headroom.v1.JobInputs
+	(*JobRun)(nil),                // 9: headroom.v1.JobRun
+	(*RecordRunRequest)(nil),      // 10: headroom.v1.RecordRunRequest
+	(*RecordRunResponse)(nil),     // 11: headroom.v1.RecordRunResponse
+	(*Scaling)(nil),               // 12: headroom.v1.Scaling
+	(*ScalingPoint)(nil),          // 13: headroom.v1.ScalingPoint
+	(*Admission)(nil),             // 14: headroom.v1.Admission
+	(*Deflation)(nil),             // 15: headroom.v1.Deflation
+	(*JobEnergy)(nil),             // 16: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),     // 17: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil),    // 18: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),     // 19: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),    // 20: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),               // 21: headroom.v1.JobMove
+	(*Candidate)(nil),             // 22: headroom.v1.Candidate
+	(*EstimateError)(nil),         // 23: headroom.v1.EstimateError
+	(*EarlyStop)(nil),             // 24: headroom.v1.EarlyStop
+	(*TaskRange)(nil),             // 25: headroom.v1.TaskRange
+	(*JobOutlook)(nil),            // 26: headroom.v1.JobOutlook
+	(*JobProgress)(nil),           // 27: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),      // 28: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),     // 29: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),      // 30: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),     // 31: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),      // 32: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),     // 33: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),       // 34: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 35: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),      // 36: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),        // 37: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),        // 38: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),            // 39: headroom.v1.ClassPoint
+	(*EngineReport)(nil),          // 40: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),          // 41: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),       // 42: headroom.v1.DirectorMessage
+	(*Directive)(nil),             // 43: headroom.v1.Directive
+	(*SprintDirective)(nil),       // 44: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),      // 45: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),        // 46: headroom.v1.ShareDirective
+	(*JobShare)(nil),              // 47: headroom.v1.JobShare
+	(*StopDirective)(nil),         // 48: headroom.v1.StopDirective
+	(*CapDirective)(nil),          // 49: headroom.v1.CapDirective
+	(*RecordActionRequest)(nil),   // 50: headroom.v1.RecordActionRequest
+	(*RecordActionResponse)(nil),  // 51: headroom.v1.RecordActionResponse
+	nil,                           // 52: headroom.v1.JobProgress.RunningOnEntry
+	nil,                           // 53: headroom.v1.JobProgress.CpuOnEntry
+	(*Change)(nil),                // 54: headroom.v1.Change
+	(*Meta)(nil),                  // 55: headroom.v1.Meta
+	(*Epoch)(nil),                 // 56: headroom.v1.Epoch
+	(*Leader)(nil),                // 57: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	26, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	23, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	24, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	25, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	22, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	14, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
-	15, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
-	13, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
-	11, // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
-	7,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
-	8,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
-	8,  // 12: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
-	24, // 13: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
-	53, // 14: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
-	12, // 15: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
-	53, // 16: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
-	14, // 17: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
-	54, // 18: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
-	6,  // 19: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
-	20, // 20: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
-	1,  // 21: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
-	21, // 22: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
-	1,  // 23: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
-	20, // 24: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
-	0,  // 25: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	51, // 26: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
-	2,  // 27: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	52, // 28: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
-	24, // 29: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	53, // 30: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	24, // 31: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	6,  // 32: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	53, // 33: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 34: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	53, // 35: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	54, // 36: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	6,  // 37: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	36, // 38: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	37, // 39: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	40, // 40: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	26, // 41: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	39, // 42: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	38, // 43: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
-	55, // 44: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	56, // 45: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	42, // 46: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	55, // 47: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	48, // 48: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	45, // 49: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	47, // 50: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	43, // 51: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
-	44, // 52: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
-	46, // 53: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	3,  // 54: headroom.v1.RecordActionRequest.action:type_name -> headroom.v1.SchedulerAction
-	53, // 55: headroom.v1.RecordActionRequest.change:type_name -> headroom.v1.Change
-	29, // 56: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	31, // 57: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	33, // 58: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	27, // 59: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	16, // 60: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
-	9,  // 61: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
-	18, // 62: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
-	35, // 63: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	4,  // 64: headroom.v1.JobService.HoldScheduler:input_type -> headroom.v1.HoldSchedulerRequest
-	49, // 65: headroom.v1.JobService.RecordAction:input_type -> headroom.v1.RecordActionRequest
-	30, // 66: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	32, // 67: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	34, // 68: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	28, // 69: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	17, // 70: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
-	10, // 71: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
-	19, // 72: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
-	41, // 73: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	5,  // 74: headroom.v1.JobService.HoldScheduler:output_type -> headroom.v1.HoldSchedulerResponse
-	50, // 75: headroom.v1.JobService.RecordAction:output_type -> headroom.v1.RecordActionResponse
-	66, // [66:76] is the sub-list for method output_type
-	56, // [56:66] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	27, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	24, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	25, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	26, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	23, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	15, // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	16, // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	14, // 8: headroom.v1.Job.admission:type_name -> headroom.v1.Admission
+	12, // 9: headroom.v1.Job.scaling:type_name -> headroom.v1.Scaling
+	8,  // 10: headroom.v1.Job.inputs:type_name -> headroom.v1.JobInputs
+	9,  // 11: headroom.v1.Job.run:type_name -> headroom.v1.JobRun
+	7,  // 12: headroom.v1.Job.end:type_name -> headroom.v1.JobEnd
+	9,  // 13: headroom.v1.RecordRunRequest.run:type_name -> headroom.v1.JobRun
+	25, // 14: headroom.v1.RecordRunRequest.drop:type_name -> headroom.v1.TaskRange
+	54, // 15: headroom.v1.RecordRunRequest.change:type_name -> headroom.v1.Change
+	13, // 16: headroom.v1.Scaling.points:type_name -> headroom.v1.ScalingPoint
+	54, // 17: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	15, // 18: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	55, // 19: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	6,  // 20: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	21, // 21: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	1,  // 22: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
+	22, // 23: headroom.v1.JobMove.candidates:type_name -> headroom.v1.Candidate
+	1,  // 24: headroom.v1.Candidate.kind:type_name -> headroom.v1.MoveKind
+	21, // 25: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	0,  // 26: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
+	52, // 27: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	2,  // 28: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
+	53, // 29: headroom.v1.JobProgress.cpu_on:type_name -> headroom.v1.JobProgress.CpuOnEntry
+	25, // 30: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	54, // 31: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	25, // 32: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	6,  // 33: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	54, // 34: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 35: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	54, // 36: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	7,  // 37: headroom.v1.FinishJobRequest.end:type_name -> headroom.v1.JobEnd
+	7,  // 38: headroom.v1.FinishJobResponse.end:type_name -> headroom.v1.JobEnd
+	55, // 39: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	6,  // 40: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	37, // 41: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	38, // 42: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	41, // 43: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	27, // 44: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	40, // 45: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	39, // 46: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	56, // 47: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	57, // 48: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	43, // 49: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	56, // 50: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	49, // 51: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	46, // 52: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	48, // 53: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	44, // 54: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	45, // 55: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	47, // 56: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	3,  // 57: headroom.v1.RecordActionRequest.action:type_name -> headroom.v1.SchedulerAction
+	54, // 58: headroom.v1.RecordActionRequest.change:type_name -> headroom.v1.Change
+	30, // 59: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	32, // 60: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	34, // 61: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	28, // 62: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	17, // 63: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	10, // 64: headroom.v1.JobService.RecordRun:input_type -> headroom.v1.RecordRunRequest
+	19, // 65: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	36, // 66: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	4,  // 67: headroom.v1.JobService.HoldScheduler:input_type -> headroom.v1.HoldSchedulerRequest
+	50, // 68: headroom.v1.JobService.RecordAction:input_type -> headroom.v1.RecordActionRequest
+	31, // 69: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	33, // 70: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	35, // 71: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	29, // 72: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	18, // 73: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	11, // 74: headroom.v1.JobService.RecordRun:output_type -> headroom.v1.RecordRunResponse
+	20, // 75: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	42, // 76: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	5,  // 77: headroom.v1.JobService.HoldScheduler:output_type -> headroom.v1.HoldSchedulerResponse
+	51, // 78: headroom.v1.JobService.RecordAction:output_type -> headroom.v1.RecordActionResponse
+	69, // [69:79] is the sub-list for method output_type
+	59, // [59:69] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -4787,36 +4970,37 @@ func file_headroom_v1_job_proto_init() {
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_job_proto_msgTypes[2].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[9].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[3].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[10].OneofWrappers = []any{}
 	file_headroom_v1_job_proto_msgTypes[17].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[21].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[18].OneofWrappers = []any{}
 	file_headroom_v1_job_proto_msgTypes[22].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[31].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[23].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[32].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[34].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[37].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[35].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[38].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[38].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[39].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
 		(*Directive_Share)(nil),
 		(*Directive_Stop)(nil),
 		(*Directive_Sprint)(nil),
 		(*Directive_Deflate)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[42].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
