@@ -251,7 +251,7 @@ func jobCommand() *cobra.Command {
 		Use: "job", Short: "Submit, list, show, wait for or cancel jobs",
 		Example: "  scheduler job list\n  scheduler job show words-7f3a90c1",
 	}
-	group.AddCommand(submitCommand("scheduler job submit"), listCommand("scheduler job list"), showCommand("scheduler job show"), cancelCommand("scheduler job cancel"), waitCommand("scheduler job wait"), watchCommand("scheduler job watch"), logsCommand("scheduler job logs"))
+	group.AddCommand(submitCommand("scheduler job submit"), listCommand("scheduler job list"), showCommand("scheduler job show"), cancelCommand("scheduler job cancel"), waitCommand("scheduler job wait"), watchCommand("scheduler job watch"), logsCommand("scheduler job logs"), jobRunCommand("scheduler job run"))
 	return group
 }
 

@@ -77,7 +77,7 @@ func watchCommand(path string) *cobra.Command {
 		Example: "  " + path + " words-7f3a90c1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: w.to.jobIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w.changed = w.printChanges(cmd)
+			w.changed = w.printChanges(cmd.OutOrStdout(), cmd)
 			return w.run(cmd, args, 0)
 		},
 	}
@@ -235,8 +235,9 @@ func (w *jobWait) note(format string, args ...any) {
 	cli.Notef(w.notes, format, args...)
 }
 
-// printChanges returns what prints a job when it has changed.
-func (w *jobWait) printChanges(cmd *cobra.Command) func(*headroomv1.ListResponse) error {
+// printChanges returns what prints a job when it has changed: to a writer, or as JSON to the output of the command, if there is
+// one.
+func (w *jobWait) printChanges(to io.Writer, cmd *cobra.Command) func(*headroomv1.ListResponse) error {
 	var before []string
 	return func(resp *headroomv1.ListResponse) error {
 		j := resp.GetJobs()[0]
@@ -255,14 +256,14 @@ func (w *jobWait) printChanges(cmd *cobra.Command) func(*headroomv1.ListResponse
 			return nil
 		}
 		w.noted = time.Now()
-		if w.out.IsJSON() {
+		if w.out.IsJSON() && cmd != nil {
 			return w.out.Print(cmd, &cli.Watch{On: true}, envelope("Job", jobItems([]*headroomv1.Job{j}, detailsOf(resp.GetRuns()))), nil)
 		}
 		for i, line := range now {
 			if i < len(before) && before[i] == line {
 				continue
 			}
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n", time.Now().Format(time.TimeOnly), line); err != nil {
+			if _, err := fmt.Fprintf(to, "%s  %s\n", time.Now().Format(time.TimeOnly), line); err != nil {
 				return err
 			}
 		}
