@@ -146,7 +146,7 @@ func (l *loop) noteNodes(id string, on map[string]int) {
 func engineProgress(p sparkapp.Progress) dispatch.EngineProgress {
 	out := dispatch.EngineProgress{
 		Known: p.Known, Tasks: p.Tasks, Done: p.Done, Running: p.Running, Dropped: p.Dropped, Copies: p.Copies,
-		RunningOn: p.RunningOn, Executors: p.Executors, Cores: p.Cores, Surplus: p.Surplus, Source: string(p.From), Trouble: p.Trouble,
+		RunningOn: p.RunningOn, Executors: p.Executors, Cores: p.Cores, Surplus: p.Surplus, Source: string(p.From), Trouble: p.Remark(),
 	}
 	for _, s := range p.Stages {
 		out.Stages = append(out.Stages, dispatch.Stage{ID: s.ID, Attempt: s.Attempt, Name: s.Name, Kept: s.Kept, Total: s.Partitions, Done: s.Done})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -155,9 +156,11 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.master, err = c.awaitLine(ctx, master, regexp.MustCompile(`Starting Spark master at (spark://[0-9.]+:[0-9]+)`)); err != nil {
 		return err
 	}
-	if c.web, err = c.awaitLine(ctx, master, regexp.MustCompile(`MasterWebUI.* started at (http://[0-9.]+:[0-9]+)`)); err != nil {
+	port, err := c.awaitLine(ctx, master, regexp.MustCompile(`MasterWebUI.* started at http://[^ ]+:([0-9]+)`))
+	if err != nil {
 		return err
 	}
+	c.web = "http://" + net.JoinHostPort(host, port) // it listens on all addresses, and names one that may be another's
 	workers := []*cluster.Program{master}
 	for i, n := range c.config.Nodes {
 		argv := c.daemon(mainWorker, "--host", c.address(i+1), "--port", "0", "--webui-port", "0", "-c", fmt.Sprint(n.Cores), "-m", fmt.Sprintf("%dm", n.MemoryMB), "-d", c.path(n.Name), c.master)

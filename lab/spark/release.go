@@ -17,10 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The releases that are run: spark.version and spark4.version of hooks/versions.properties.
+// The releases that are run: spark.version, spark4.version and spark.newest.version of hooks/versions.properties.
 const (
 	Version  = "3.5.9"
 	Version4 = "4.1.4"
+	Newest   = "4.2.0"
 )
 
 // fetchMost bounds what pip may take.

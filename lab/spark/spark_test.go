@@ -19,7 +19,7 @@ import (
 func TestVersionsAreTheHooks(t *testing.T) {
 	t.Parallel()
 	text := testkit.Need(os.ReadFile(filepath.Join("..", "..", "hooks", "versions.properties")))(t)
-	for key, version := range map[string]string{"spark.version": Version, "spark4.version": Version4} {
+	for key, version := range map[string]string{"spark.version": Version, "spark4.version": Version4, "spark.newest.version": Newest} {
 		m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(key) + `=(.*)$`).FindSubmatch(text)
 		if m == nil || string(m[1]) != version {
 			t.Errorf("%s is %q, here %s", key, m, version)

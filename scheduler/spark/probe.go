@@ -90,7 +90,7 @@ func (e *Engine) probed(ctx context.Context, x *execution) {
 		e.logger.Warn("hook of a Spark driver unreachable; using its REST interface", slog.String("job", x.run.Job))
 	}
 	x.looked = now
-	p.Trouble = known.Trouble
+	p.Trouble, p.Exact = known.Trouble, known.Exact
 	e.take(x, p)
 	e.divide(now)
 }

@@ -45,6 +45,20 @@ type Progress struct {
 	Theta float64
 	// Trouble is what went wrong last in the hook, in words.
 	Trouble string
+	// Exact is why it computed its newest action completely although partitions were to be dropped.
+	Exact string
+}
+
+// Remark returns what people are shown about the hook.
+func (p Progress) Remark() string {
+	var parts []string
+	if p.Trouble != "" {
+		parts = append(parts, p.Trouble)
+	}
+	if p.Exact != "" {
+		parts = append(parts, "computed exactly: "+p.Exact)
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Pending returns how many tasks have not begun.

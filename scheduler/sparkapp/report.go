@@ -36,6 +36,8 @@ type Report struct {
 	// Asks are what its owner asks for, by the last parts of the properties' names.
 	Asks    map[string]string
 	Trouble string
+	// Exact is why its newest action was computed completely although partitions were to be dropped.
+	Exact string
 }
 
 // stageReport is a hook's report of one stage.
@@ -83,6 +85,7 @@ func ParseReport(body io.Reader) (Report, error) {
 		TasksTotal *int              `json:"tasks_total"`
 		Asks       map[string]string `json:"asks"`
 		Trouble    string            `json:"trouble"`
+		Exact      string            `json:"exact"`
 	}
 	d := json.NewDecoder(body)
 	err := d.Decode(&in)
@@ -98,7 +101,7 @@ func ParseReport(body io.Reader) (Report, error) {
 	r := Report{
 		Job: *in.Job, Run: *in.Run, App: in.App, Attempt: in.Attempt, Sequence: *in.Sequence, Ended: *in.Ended, Stages: *in.Stages, Shuffles: *in.Shuffles,
 		RunningOn: in.RunningOn, CoresOn: in.CoresOn, Executors: *in.Executors, Surplus: in.Surplus, Done: *in.TasksDone, Total: *in.TasksTotal,
-		Asks: in.Asks, Trouble: in.Trouble,
+		Asks: in.Asks, Trouble: in.Trouble, Exact: in.Exact,
 	}
 	if !r.sound() {
 		return Report{}, fmt.Errorf("a number is negative, too large or inconsistent: %w", ErrReport)
@@ -144,7 +147,7 @@ func (r Report) sound() bool {
 func (r Report) Progress(theta float64, node func(host string) string) Progress {
 	p := Progress{
 		Known: true, Tasks: r.Total, Done: r.Done, Shuffles: r.Shuffles, Executors: r.Executors, Cores: sum(r.CoresOn), Surplus: r.Surplus,
-		Theta: theta, Trouble: Clip(r.Trouble),
+		Theta: theta, Trouble: Clip(r.Trouble), Exact: Clip(r.Exact),
 	}
 	for _, s := range r.Shuffles {
 		p.Dropped += s.Total - s.Kept

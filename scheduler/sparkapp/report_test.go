@@ -1,4 +1,4 @@
-// Claims: what a hook tells becomes progress that adds up, whatever it sends; where tasks wait,
+// Claims: what a hook tells becomes progress that adds up, whatever it sends, with the reason why it drops nothing; where tasks wait,
 // nodes of idle executors count, because those are where they will run.
 package sparkapp
 
@@ -45,6 +45,23 @@ func TestProgressOfAReport(t *testing.T) {
 		}
 		if r.App != "app-1" || r.Attempt != 1 || r.Asks["class"] != "high" {
 			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// What people are shown of a hook: its problem, and why it drops nothing.
+func TestExactnessHasAReason(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ trouble, exact, want string }{
+		{"", "", ""},
+		{"a report failed", "", "a report failed"},
+		{"", "a join of type LeftAnti", "computed exactly: a join of type LeftAnti"},
+		{"a report failed", "a subquery", "a report failed; computed exactly: a subquery"},
+	} {
+		text := strings.Replace(fmt.Sprintf(report, 4, 48), `"trouble":""`, fmt.Sprintf(`"exact":%q,"trouble":%q`, c.exact, c.trouble), 1)
+		p := testkit.Need(ParseReport(strings.NewReader(text)))(t).Progress(0, node)
+		if p.Remark() != c.want || p.Trouble != c.trouble {
+			t.Errorf("%+v: %q", c, p.Remark())
 		}
 	}
 }

@@ -467,8 +467,24 @@ func (j *job) reduces() int {
 func (j *job) finish() *headroomv1.FinishJobRequest {
 	return &headroomv1.FinishJobRequest{
 		Id: j.app.id, State: j.state, Outcome: j.outcome, Tasks: uint32(j.finalTasks()), Done: uint32(j.finallyDone()), RuntimeS: j.runtime.Seconds(),
-		Change: &headroomv1.Change{Actor: actor, Reason: j.outcome, RequestId: "finish-" + j.app.id},
+		End: j.went(), Change: &headroomv1.Change{Actor: actor, Reason: j.outcome, RequestId: "finish-" + j.app.id},
 	}
+}
+
+// went returns when the application began and ended, by the ResourceManager's clock; nil if that never said.
+func (j *job) went() *headroomv1.JobEnd {
+	over := j.app.finished
+	if over.IsZero() {
+		over = j.app.started.Add(j.app.elapsed)
+	}
+	if j.app.started.IsZero() || over.UnixMicro() <= 0 {
+		return nil
+	}
+	e := &headroomv1.JobEnd{EndedUs: over.UnixMicro()}
+	if j.runtime > 0 {
+		e.BeganUs = over.Add(-j.runtime).UnixMicro()
+	}
+	return e
 }
 
 // leaf returns the last part of a queue's name.

@@ -223,8 +223,10 @@ func (s *sparkApp) words(now time.Time) string {
 		return "progress unknown: its driver has no hook, and its REST interface is unreachable through YARN's proxy"
 	case !s.hooked(now):
 		return string(sparkapp.ByREST)
+	case s.progress.Trouble == "" && s.progress.Exact != "":
+		return clip(s.progress.Remark())
 	case s.progress.Trouble != "":
-		return "problem in its driver: " + clip(s.progress.Trouble)
+		return "problem in its driver: " + clip(s.progress.Remark())
 	}
 	return ""
 }

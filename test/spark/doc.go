@@ -5,11 +5,11 @@
 // the reported one, and are exact at 0; lost executors do not change the set; jobs that are
 // submitted to the real scheduler are run, killed for higher classes, cancelled, and found again by
 // a restarted scheduler; a job with a deadline ends without its stragglers, or with copies of them;
-// tasks run on slots that masters of groups grant.
+// tasks run on slots that masters of groups grant; plans whose results a sample would falsify are
+// computed exactly.
 //
-// The one idea: one site with one Spark serves the whole package, because starting JVMs is most of
-// the work. Only the other version of Spark is started separately, in parallel to the proof of a
-// killed executor. The other tests do not run in parallel.
+// The one idea: one site with one Spark, the newest, serves the whole package, because starting
+// JVMs is most of the work. Older releases are left to make engines. Tests do not run in parallel.
 //
 // It needs the Debian packages of packages.txt and, the first time, the network. What is missing is
 // reported as not run.

@@ -26,11 +26,8 @@ func scratch() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("headroom-spark-%d", os.Getpid()))
 }
 
-// releases gets a release, once for all tests.
-var releases = map[string]func() (spark.Release, error){
-	spark.Version:  sync.OnceValues(func() (spark.Release, error) { return fetch(spark.Version) }),
-	spark.Version4: sync.OnceValues(func() (spark.Release, error) { return fetch(spark.Version4) }),
-}
+// newest is the release that the tests share.
+var newest = sync.OnceValues(func() (spark.Release, error) { return fetch(spark.Newest) })
 
 func fetch(version string) (spark.Release, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
@@ -54,7 +51,7 @@ type lab struct {
 
 // theLab starts the lab, once for all tests.
 var theLab = sync.OnceValues(func() (l *lab, err error) {
-	release, err := releases[spark.Version]()
+	release, err := newest()
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // Claims, with a straggler that sleeps longer than any test may take: a job with a deadline ends with what is done, its floor
 // at the least, and the hook tells how much that is; a job that must do all of its tasks and has a deadline runs a copy of the
-// straggler on the other node, which counts, and the straggler is killed; the same jar ends a stage of the newest Spark at an
+// straggler on the other node, which counts, and the straggler is killed; the same jar ends a stage at an
 // error bound of its owner's, without a scheduler.
 package spark
 
@@ -79,9 +79,10 @@ func TestPromises(t *testing.T) {
 	if p.Done != 20 || p.Kept != 20 || told.Dropped != 0 {
 		t.Errorf("a copy: %+v, %+v", p, told)
 	}
+	ownBound(ctx, t, l.Cluster)
 }
 
-// ownBound ends a stage on another Spark by its owner's own word.
+// ownBound ends a stage by its owner's own word.
 func ownBound(ctx context.Context, t *testing.T, c *spark.Cluster) {
 	t.Helper()
 	script, args := straggle(t, "19")

@@ -9,16 +9,23 @@ public final class Estimate implements Serializable {
   private final double value;
   private final double low;
   private final double high;
+  private final double scale;
 
-  Estimate(double value, double low, double high) {
+  Estimate(double value, double low, double high, double scale) {
     this.value = value;
     this.low = low;
     this.high = high;
+    this.scale = scale;
   }
 
   /** Without bounds: they are unknown, not zero. */
-  static Estimate point(double value) {
-    return new Estimate(value, Double.NaN, Double.NaN);
+  static Estimate point(double value, double scale) {
+    return new Estimate(value, Double.NaN, Double.NaN, scale);
+  }
+
+  /** What the value of the sample was multiplied by, 1 for an exact one. */
+  public double scale() {
+    return scale;
   }
 
   /** The most likely value. */

@@ -1,28 +1,25 @@
 package headroom.spark;
 
-import java.util.ArrayDeque;
-import java.util.ArrayList;
 import java.util.Collection;
-import java.util.Deque;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
-import org.apache.spark.Dependency;
-import org.apache.spark.ShuffleDependency;
+import java.util.Objects;
+import java.util.stream.Collectors;
 import org.apache.spark.SparkContext;
+import org.apache.spark.api.java.JavaRDDLike;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.rdd.RDD;
-import scala.collection.Iterator;
 
 /**
  * What was kept, for an application that scales its results. From PySpark: {@code
  * sc._jvm.headroom.spark.Headroom.kept(sc._jsc)}.
  */
 public final class Headroom {
+  private static final String PYTHON = "org.apache.spark.api.python.PythonRDD";
+
   private Headroom() {}
 
   /**
-   * Every shuffle that was registered so far, in that order: of an RDD when its action was called, of a DataFrame when
+   * Every shuffle that was decided so far, in that order: of an RDD when its action was called, of a DataFrame when
    * its stage was submitted. Empty where Spark runs without our shuffle manager.
    *
    * @param sc the application
@@ -43,35 +40,74 @@ public final class Headroom {
   }
 
   /**
-   * The shuffles that one RDD was made by, and no others.
+   * The shuffles that one RDD was made by, and no others: those before a checkpoint too. What is kept of each is decided when an
+   * action needs it.
    *
-   * @param rdd the RDD; its shuffles are registered by this if they were not yet
+   * @param rdd the RDD
    * @return its shuffles, nearest first
    */
   public static List<Kept> kept(RDD<?> rdd) {
     Session session = Session.of(rdd.sparkContext());
-    List<Kept> kept = new ArrayList<>();
-    Deque<RDD<?>> todo = new ArrayDeque<>();
-    Set<Integer> seen = new HashSet<>();
-    Set<Integer> shuffles = new HashSet<>();
-    todo.add(rdd);
-    while (!todo.isEmpty()) {
-      RDD<?> r = todo.remove();
-      if (!seen.add(r.id())) {
-        continue;
-      }
-      for (Iterator<?> it = dependencies(r).iterator(); it.hasNext(); ) {
-        Dependency<?> d = (Dependency<?>) it.next();
-        todo.add(d.rdd());
-        if (d instanceof ShuffleDependency && shuffles.add(((ShuffleDependency<?, ?, ?>) d).shuffleId())) {
-          Kept k = session.kept(((ShuffleDependency<?, ?, ?>) d).shuffleId());
-          if (k != null) {
-            kept.add(k);
-          }
-        }
+    try {
+      return Plan.behind(rdd, session).stream().map(session::kept).filter(Objects::nonNull).collect(Collectors.toList());
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException("this Spark does not report what an RDD was made from", e);
+    }
+  }
+
+  /**
+   * The actions of an application so far and the sample that each was computed from: a program whose actions differ in it must
+   * not put their results together without scaling them.
+   *
+   * @param sc the application
+   * @return the newest 1000, oldest first; those before its first shuffle are not listed
+   */
+  public static List<Action> actions(SparkContext sc) {
+    return Session.of(sc).actions();
+  }
+
+  /**
+   * As {@link #actions(SparkContext)}.
+   *
+   * @param sc the application
+   * @return the actions
+   */
+  public static List<Action> actions(JavaSparkContext sc) {
+    return actions(sc.sc());
+  }
+
+  /**
+   * Permits a sample of one input in jobs that are exact otherwise, because they join it with others or keep it in memory. Only
+   * the program knows that its cogroup is an inner join. The stage that reads this RDD must read no other input. For an RDD of
+   * Python functions it is the RDD that they read, because Python puts them together with those that follow.
+   *
+   * @param <R> its type
+   * @param rdd the RDD
+   * @return the same RDD
+   */
+  public static <R extends RDD<?>> R thin(R rdd) {
+    Session session = Session.of(rdd.sparkContext());
+    session.name(rdd.id());
+    if (rdd.getClass().getName().equals(PYTHON)) {
+      try {
+        Plan.dependencies(rdd).forEach(d -> session.name(d.rdd().id()));
+      } catch (ReflectiveOperationException e) {
+        session.trouble("an input cannot be named: " + e);
       }
     }
-    return kept;
+    return rdd;
+  }
+
+  /**
+   * As {@link #thin(RDD)}.
+   *
+   * @param <R> its type
+   * @param rdd the RDD
+   * @return the same RDD
+   */
+  public static <R extends JavaRDDLike<?, ?>> R thin(R rdd) {
+    thin(rdd.rdd());
+    return rdd;
   }
 
   /**
@@ -86,13 +122,5 @@ public final class Headroom {
       factor *= k.factor();
     }
     return factor;
-  }
-
-  private static scala.collection.Seq<?> dependencies(RDD<?> rdd) {
-    try {
-      return Lineage.dependencies(rdd);
-    } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException("this Spark does not tell what an RDD was made from", e);
-    }
   }
 }

@@ -48,6 +48,7 @@ public class HeadroomPlugin implements SparkPlugin {
     public Map<String, String> init(SparkContext context, PluginContext unused) {
       sc = context;
       hide(context);
+      Settings.hide(context.conf());
       Session session = Session.of(context);
       if (session.settings.mayEnd()) {
         progress = new Progress(session, this::changed);
@@ -88,7 +89,8 @@ public class HeadroomPlugin implements SparkPlugin {
       if (session.settings.url == null) {
         return;
       }
-      Reporter r = new Reporter(session, progress, new Control(Control.of(sc), session),
+      Page page = new Page(sc, session);
+      Reporter r = new Reporter(session, progress, new Control(Control.of(sc), session), a -> page.show(a, System.nanoTime()),
           c -> copy(session, sets, c), app, attempt(sc));
       try {
         r.start();

@@ -2,13 +2,14 @@ package headroom.spark;
 
 import org.apache.spark.ShuffleDependency;
 import org.apache.spark.SparkConf;
+import org.apache.spark.SparkContext;
 import org.apache.spark.shuffle.ShuffleHandle;
 import org.apache.spark.shuffle.sort.SortShuffleManager;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Spark's own sort shuffle, which in the driver thins stages as their shuffles are registered:
+ * Spark's own sort shuffle, which in the driver thins the stages of the jobs that are submitted:
  * {@code spark.shuffle.manager=headroom.spark.HeadroomShuffleManager}.
  *
  * <p>It is a subclass because Spark SQL asks for the class and has rows copied for any other manager. Executors are
@@ -29,6 +30,7 @@ public class HeadroomShuffleManager extends SortShuffleManager {
     super(conf);
     if (isDriver) {
       conf.set("spark.shuffle.manager", "sort");
+      Settings.hide(conf);
     }
     this.thins = isDriver && possible();
   }
@@ -43,17 +45,13 @@ public class HeadroomShuffleManager extends SortShuffleManager {
     }
   }
 
-  /** Registers a shuffle and settles what its stage computes. Any fault in the latter means all of it. */
+  /** Registers a shuffle. What its stage computes is decided when a job that needs it is submitted ({@link Thinning}). */
   @Override
   public <K, V, C> ShuffleHandle registerShuffle(int shuffle, ShuffleDependency<K, V, C> dependency) {
     ShuffleHandle handle = super.registerShuffle(shuffle, dependency);
     if (thins) {
-      Session session = Session.of(dependency.rdd().sparkContext());
-      try {
-        Thinning.apply(session, shuffle, dependency);
-      } catch (Exception | LinkageError | StackOverflowError e) {
-        session.trouble("shuffle " + shuffle + " runs completely: " + e);
-      }
+      SparkContext sc = dependency.rdd().sparkContext();
+      Session.of(sc).watch(sc, shuffle);
     }
     return handle;
   }

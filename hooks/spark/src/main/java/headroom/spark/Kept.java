@@ -12,6 +12,7 @@ public final class Kept implements Serializable {
   private final double theta;
   private final long seed;
   private final boolean input;
+  private final String why;
 
   /**
    * One shuffle's choice.
@@ -22,14 +23,16 @@ public final class Kept implements Serializable {
    * @param theta the drop ratio, 0 where the stage runs exactly
    * @param seed what the choice was made from
    * @param input whether the stage reads the job's input
+   * @param why why all are computed although some were to be dropped, or ""
    */
-  public Kept(int shuffle, int total, int kept, double theta, long seed, boolean input) {
+  public Kept(int shuffle, int total, int kept, double theta, long seed, boolean input, String why) {
     this.shuffle = shuffle;
     this.total = total;
     this.kept = kept;
     this.theta = theta;
     this.seed = seed;
     this.input = input;
+    this.why = why;
   }
 
   /** Spark's number of the shuffle. */
@@ -58,12 +61,17 @@ public final class Kept implements Serializable {
   }
 
   Kept less(int partitions) {
-    return new Kept(shuffle, total, kept - partitions, theta, seed, input);
+    return new Kept(shuffle, total, kept - partitions, theta, seed, input, why);
   }
 
   /** Whether the stage reads the job's input. */
   public boolean input() {
     return input;
+  }
+
+  /** Why all partitions are computed although some were to be dropped; "" where they are not, or were not. */
+  public String why() {
+    return why;
   }
 
   /** What a count or a sum behind this stage is multiplied by: total / kept. */
@@ -74,6 +82,6 @@ public final class Kept implements Serializable {
   @Override
   public String toString() {
     return "shuffle " + shuffle + ": " + kept + " of " + total + " partitions (" + (input ? "input" : "inner")
-        + " stage, theta " + theta + ", seed " + seed + ")";
+        + " stage, theta " + theta + ", seed " + seed + (why.isEmpty() ? "" : ", exact: " + why) + ")";
   }
 }

@@ -20,6 +20,10 @@ final class Reporter {
   private final Session session;
   private final Progress progress;
   private final Control control;
+
+  /** Is told of every answer. */
+  private final Consumer<Answer> page;
+
   private final Consumer<Answer.Copy> copies;
   private final SchedulerClient client;
   private final String app;
@@ -36,11 +40,12 @@ final class Reporter {
   private long sequence;
   private boolean failing;
 
-  /** {@code copies} is told of which tasks a copy is wanted. */
-  Reporter(Session session, Progress progress, Control control, Consumer<Answer.Copy> copies, String app, int attempt) {
+  /** {@code page} is told of every answer, {@code copies} of which tasks a copy is wanted. */
+  Reporter(Session session, Progress progress, Control control, Consumer<Answer> page, Consumer<Answer.Copy> copies, String app, int attempt) {
     this.session = session;
     this.progress = progress;
     this.control = control;
+    this.page = page;
     this.copies = copies;
     this.client = new SchedulerClient(session.settings.url, session.settings.token, session.settings.tokenFile,
         app, session.settings.timeoutMs, session.settings.tls);
@@ -115,6 +120,7 @@ final class Reporter {
       if (!ended) {
         control.follow(a, progress.executors(), System.nanoTime());
         a.copies.forEach(copies);
+        page.accept(a);
       }
     } catch (IOException | RuntimeException e) {
       if (!failing) {
@@ -135,9 +141,9 @@ final class Reporter {
     ArrayNode shuffles = o.putArray("shuffles");
     for (Kept k : session.newest(SHUFFLES_MAX)) {
       shuffles.addObject().put("id", k.shuffle()).put("total", k.total()).put("kept", k.kept())
-          .put("theta", k.theta()).put("seed", k.seed()).put("input", k.input());
+          .put("theta", k.theta()).put("seed", k.seed()).put("input", k.input()).put("why", k.why());
     }
-    o.put("surplus", session.surplus()).put("trouble", session.trouble());
+    o.put("surplus", session.surplus()).put("exact", session.exact()).put("trouble", session.trouble());
     return MAPPER.writeValueAsBytes(o);
   }
 }

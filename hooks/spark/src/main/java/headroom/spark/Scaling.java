@@ -31,16 +31,17 @@ public final class Scaling {
    */
   public static Estimate sum(double sum, double squares, int kept, int total, double confidence) {
     check(kept, total, confidence);
+    double scale = (double) total / kept;
     double value = sum * total / kept;
     if (kept == total) {
-      return new Estimate(value, value, value);
+      return new Estimate(value, value, value, 1);
     }
     if (kept < 2) {
-      return Estimate.point(value);
+      return Estimate.point(value, scale);
     }
     double variance = Math.max(0, squares - sum * sum / kept) / (kept - 1);
     double half = total * student(kept, confidence) * error(variance, kept, total);
-    return new Estimate(value, value - half, value + half);
+    return new Estimate(value, value - half, value + half, scale);
   }
 
   /**
@@ -55,7 +56,8 @@ public final class Scaling {
    */
   public static Estimate count(double sum, double squares, int kept, int total, double confidence) {
     Estimate e = sum(sum, squares, kept, total, confidence);
-    return e.bounded() ? new Estimate(e.value(), Math.max(sum, e.low()), e.high()) : new Estimate(e.value(), sum, Double.NaN);
+    return e.bounded() ? new Estimate(e.value(), Math.max(sum, e.low()), e.high(), e.scale())
+        : new Estimate(e.value(), sum, Double.NaN, e.scale());
   }
 
   /**
@@ -76,14 +78,14 @@ public final class Scaling {
     check(kept, total, confidence);
     double value = y / x;
     if (kept == total) {
-      return new Estimate(value, value, value);
+      return new Estimate(value, value, value, 1);
     }
     if (kept < 2 || x == 0) {
-      return Estimate.point(value);
+      return Estimate.point(value, 1);
     }
     double variance = Math.max(0, yy - 2 * value * xy + value * value * xx) / (kept - 1);
     double half = student(kept, confidence) * error(variance, kept, total) / (Math.abs(x) / kept);
-    return new Estimate(value, value - half, value + half);
+    return new Estimate(value, value - half, value + half, 1);
   }
 
   /**
@@ -97,7 +99,7 @@ public final class Scaling {
    */
   public static Estimate product(double value, Collection<Kept> shuffles) {
     double factor = Headroom.factor(shuffles);
-    return factor == 1 ? new Estimate(value, value, value) : Estimate.point(value * factor);
+    return factor == 1 ? new Estimate(value, value, value, 1) : Estimate.point(value * factor, factor);
   }
 
   /**
@@ -113,7 +115,8 @@ public final class Scaling {
   public static Estimate triangles(double triangles, int kept, int total) {
     check(kept, total, 0.5);
     double factor = (double) total / kept;
-    return kept == total ? new Estimate(triangles, triangles, triangles) : Estimate.point(triangles * factor * factor * factor);
+    return kept == total ? new Estimate(triangles, triangles, triangles, 1)
+        : Estimate.point(triangles * factor * factor * factor, factor * factor * factor);
   }
 
   /**
@@ -126,7 +129,7 @@ public final class Scaling {
    */
   public static Estimate atLeast(double value, int kept, int total) {
     check(kept, total, 0.5);
-    return new Estimate(value, value, kept == total ? value : Double.NaN);
+    return new Estimate(value, value, kept == total ? value : Double.NaN, 1);
   }
 
   /**
@@ -139,7 +142,7 @@ public final class Scaling {
    */
   public static Estimate atMost(double value, int kept, int total) {
     check(kept, total, 0.5);
-    return new Estimate(value, kept == total ? value : Double.NaN, value);
+    return new Estimate(value, kept == total ? value : Double.NaN, value, 1);
   }
 
   /** Of the mean over partitions, with the finite population correction. */

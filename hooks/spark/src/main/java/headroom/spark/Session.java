@@ -1,15 +1,20 @@
 package headroom.spark;
 
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Deque;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.apache.spark.SparkContext;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -30,10 +35,30 @@ final class Session {
   /** Bounds the memory of drivers that live for weeks. */
   private static final int SHUFFLES_MAX = 100_000;
 
+  private static final int ACTIONS_MAX = 1_000;
+
+  /** Bounds what an action remembers of a long lineage, beside samples. */
+  private static final int EXACT_MAX = 256;
+
   /** Weak: a driver may make one SparkContext after the other. */
   private static final Map<SparkContext, Session> SESSIONS = new WeakHashMap<>();
 
   final Settings settings;
+
+  /** An action that began, by the job that Spark ran for it. */
+  static final class Begun {
+    final int job;
+    final String name;
+    final List<Integer> shuffles;
+    final String exact;
+
+    Begun(int job, String name, List<Integer> shuffles, String exact) {
+      this.job = job;
+      this.name = name;
+      this.shuffles = shuffles;
+      this.exact = exact;
+    }
+  }
 
   private final List<Kept> shuffles = new ArrayList<>();
   private final Map<Integer, Kept> byNumber = new HashMap<>();
@@ -42,6 +67,28 @@ final class Session {
   /** Of the shuffles whose stages may end early, how many reduces they have. */
   private final Map<Integer, Integer> reduces = new HashMap<>();
   private final Set<String> said = new LinkedHashSet<>();
+
+  /** The newest actions. */
+  private final Deque<Begun> actions = new ArrayDeque<>();
+
+  /** By RDDs of which there is a checkpoint: the shuffles behind it. */
+  private final Map<Integer, Set<Integer>> behind = new Newest<>();
+
+  /** The drop ratio that each query of Spark SQL began with. */
+  private final Map<String, DropRatio> queries = new Newest<>();
+
+  /** RDDs that {@link Headroom#thin} has named. */
+  private final Set<Integer> named = new HashSet<>();
+
+  /** The highest number of a shuffle that Spark has registered. */
+  private int highest = -1;
+
+  /** Shuffles up to this number run completely unless they were decided before. */
+  private int exactUpTo = -1;
+
+  private boolean watched;
+  private boolean thins;
+  private String exact = "";
   private final long begun;
   private DropRatio ratio;
 
@@ -65,7 +112,7 @@ final class Session {
   static Session of(SparkContext sc) {
     synchronized (SESSIONS) {
       return SESSIONS.computeIfAbsent(sc,
-          c -> new Session(Settings.of(key -> c.conf().get(key, null)), System.nanoTime()));
+          c -> new Session(Settings.of(c.conf()), System.nanoTime()));
     }
   }
 
@@ -137,8 +184,98 @@ final class Session {
       graphs.add(k.shuffle());
     }
     if (k.kept() < k.total()) {
+      thins = true;
       LOG.info("Headroom: {}", k);
     }
+  }
+
+  /**
+   * Has the jobs of an application looked at from now on. Called when a shuffle is registered: the job that it is for has not
+   * been submitted yet.
+   */
+  synchronized void watch(SparkContext sc, int shuffle) {
+    highest = Math.max(highest, shuffle);
+    if (watched) {
+      return;
+    }
+    watched = true;
+    try {
+      Submissions.watch(sc, new Thinning(this, sc)::submitted);
+    } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
+      trouble("no partitions dropped: this Spark does not let jobs be seen before they begin: " + e);
+    }
+  }
+
+  /** All shuffles that are registered and not decided run completely. */
+  synchronized void exactSoFar() {
+    exactUpTo = highest;
+  }
+
+  synchronized boolean exactSoFar(int shuffle) {
+    return shuffle <= exactUpTo;
+  }
+
+  /** Whether anything was dropped so far. */
+  synchronized boolean thins() {
+    return thins;
+  }
+
+  synchronized void name(int rdd) {
+    named.add(rdd);
+  }
+
+  synchronized boolean named(int rdd) {
+    return named.contains(rdd);
+  }
+
+  synchronized void cut(Map<Integer, Set<Integer>> rdds) {
+    behind.putAll(rdds);
+  }
+
+  /** The shuffles behind an RDD of which there is a checkpoint. */
+  synchronized Set<Integer> behind(int rdd) {
+    return behind.getOrDefault(rdd, Collections.emptySet());
+  }
+
+  /** The drop ratio of a query: the first that is told for it. */
+  synchronized DropRatio ofQuery(String execution, DropRatio now) {
+    return queries.computeIfAbsent(execution, e -> now);
+  }
+
+  /** An action begins. The log says when a program goes over from exact results to samples, or back. */
+  synchronized void began(Begun a) {
+    Action before = actions.isEmpty() ? null : action(actions.getLast());
+    Action now = action(a);
+    if (actions.size() == ACTIONS_MAX) {
+      actions.removeFirst();
+    }
+    if (a.shuffles.size() > EXACT_MAX) {
+      a.shuffles.removeIf(id -> byNumber.get(id) == null || byNumber.get(id).factor() == 1);
+    }
+    actions.addLast(a);
+    exact = now.thinned() ? "" : a.exact;
+    if (before != null && before.thinned() != now.thinned()) {
+      warn(now + "; before it, " + before);
+    }
+  }
+
+  /** The newest actions, oldest first. */
+  synchronized List<Action> actions() {
+    return actions.stream().map(this::action).collect(Collectors.toList());
+  }
+
+  private Action action(Begun a) {
+    return new Action(a.job, a.name, a.shuffles.stream().map(byNumber::get).filter(Objects::nonNull).collect(Collectors.toList()), a.exact);
+  }
+
+  /** Says once why something is computed exactly. */
+  synchronized void exact(String why) {
+    warn("computed exactly: " + why);
+  }
+
+  /** Why the newest action is exact; "" where it is not, or nothing was to be dropped. */
+  synchronized String exact() {
+    return exact;
   }
 
   /** Whether a shuffle has GraphX's RDDs behind it. */
@@ -163,6 +300,10 @@ final class Session {
   /** Says once in the driver's log what went wrong, and tells the scheduler. */
   synchronized void trouble(String what) {
     trouble = what;
+    warn(what);
+  }
+
+  private void warn(String what) {
     if (said.size() < SAID_MAX && said.add(what)) {
       LOG.warn("Headroom: {}", what);
     }
@@ -184,5 +325,15 @@ final class Session {
 
   synchronized String trouble() {
     return trouble;
+  }
+
+  /** The newest entries. */
+  private static final class Newest<K, V> extends LinkedHashMap<K, V> {
+    private static final long serialVersionUID = 1;
+
+    @Override
+    protected boolean removeEldestEntry(Map.Entry<K, V> eldest) {
+      return size() > ACTIONS_MAX;
+    }
   }
 }

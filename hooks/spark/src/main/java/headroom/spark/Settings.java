@@ -8,14 +8,16 @@ import java.net.MalformedURLException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.UnaryOperator;
+import org.apache.spark.SparkConf;
 
 /** The properties that the hook reads from Spark's conf. Errors in them are kept in words. */
 final class Settings {
-  /** Also a local property of a job ({@code SparkContext.setLocalProperty}), which is then taken before all else. */
+  /** Also a local property of a job ({@code SparkContext.setLocalProperty}), or a setting of a session of Spark SQL. */
   static final String THETA = "spark.headroom.theta";
 
   /** As {@link #THETA}. */
@@ -47,6 +49,9 @@ final class Settings {
       Arrays.asList("min-tasks", "quality", "profile", "error", "class", "deadline", "sprint-after", "deflate"));
 
   private static final String PREFIX = "spark.headroom.";
+
+  /** What is set there is not copied into the jobs of Spark SQL. */
+  private static final String HIDDEN = "headroom.conf.";
   private static final int ASK_MAX = 200;
 
   /** File with the certificate of the cluster's authority; an https address needs it. */
@@ -95,7 +100,10 @@ final class Settings {
   /** What is wrong with the conf; if anything is, nothing is dropped. */
   final List<String> refused;
 
+  private final Map<String, String> configured = new HashMap<>();
+
   private Settings(Reader r) {
+    Arrays.asList(THETA, SEED).forEach(key -> configured.put(key, r.conf.apply(key)));
     ratio = new DropRatio(r.read(THETA, "0", t -> DropRatio.checked(Double.parseDouble(t)), 0.0),
         r.read(SEED, "1", Long::parseLong, 1L));
     stages = r.read(STAGES, "input", Stages::of, Stages.NONE);
@@ -114,9 +122,36 @@ final class Settings {
     refused = Collections.unmodifiableList(r.refused);
   }
 
+  /** Whether its owner asks for a deadline or an error bound. */
+  boolean asksBound() {
+    return bound.set() || asks.containsKey("deadline") || asks.containsKey("error");
+  }
+
   /** Whether stages may end early: where the scheduler says so, or without one by the owner's bound. */
   boolean mayEnd() {
     return url != null || bound.set();
+  }
+
+  /**
+   * Moves the drop ratio and the seed within Spark's conf. Spark SQL copies a conf into the local properties of its jobs, where they
+   * would stand in for what a job sets for itself.
+   */
+  static void hide(SparkConf conf) {
+    for (String key : Arrays.asList(THETA, SEED)) {
+      if (conf.contains(key)) {
+        conf.set(HIDDEN + key, conf.get(key)).remove(key);
+      }
+    }
+  }
+
+  /** Reads Spark's conf, whether something was moved in it or not. */
+  static Settings of(SparkConf conf) {
+    return of(key -> conf.get(HIDDEN + key, conf.get(key, null)));
+  }
+
+  /** What the conf has for the drop ratio or the seed; null for nothing. */
+  String configured(String key) {
+    return configured.get(key);
   }
 
   /** Reads by {@code conf}, which answers null for what is not set, and the token from the environment. */

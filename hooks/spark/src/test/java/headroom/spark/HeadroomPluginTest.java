@@ -1,6 +1,6 @@
 // Claims, on a real Spark: the first report is answered before the first job; reports tell stages, tasks and shuffles as
 // docs/hooks.md says, the last one that it is the last; a live theta holds from the next action on; a cancel fails the
-// job; a scheduler that refuses costs nothing but a line in the log.
+// job; one ratio holds for RDDs and SQL, and after a scheduler's silence all is exact, whatever it answers instead of an answer; a scheduler that refuses costs nothing but a line in the log.
 package headroom.spark;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -9,16 +9,26 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Predicate;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkException;
 import org.apache.spark.api.java.JavaFutureAction;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerEnvironmentUpdate;
+import org.apache.spark.sql.SparkSession;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import scala.Tuple2;
 
 class HeadroomPluginTest {
@@ -44,6 +54,8 @@ class HeadroomPluginTest {
 
   @AfterEach
   void stop() {
+    SparkSession.clearActiveSession();
+    SparkSession.clearDefaultSession();
     sc.stop();
     scheduler.close();
   }
@@ -78,7 +90,7 @@ class HeadroomPluginTest {
     JsonNode result = r.get("stages").get(1);
     assertEquals("map 10 8 0 8 0 0 true", told(map));
     assertEquals("result 3 3 -1 3 0 0 true", told(result));
-    assertEquals("[{\"id\":0,\"total\":10,\"kept\":8,\"theta\":0.2,\"seed\":42,\"input\":true}]", r.get("shuffles").toString());
+    assertEquals("[{\"id\":0,\"total\":10,\"kept\":8,\"theta\":0.2,\"seed\":42,\"input\":true,\"why\":\"\"}]", r.get("shuffles").toString());
     assertEquals("", r.get("trouble").asText());
     sc.stop();
     assertTrue(report(x -> x.get("ended").asBoolean()).get("sequence").asInt() > 1);
@@ -100,6 +112,66 @@ class HeadroomPluginTest {
     scheduler.reply(200, "{\"theta\":7,\"seed\":1,\"cancel\":false}");
     answered();
     assertEquals(5, count(10), "what is no answer changes nothing yet");
+  }
+
+  @Test
+  void sparksOwnPageHasALine() throws Exception {
+    BlockingQueue<String> shown = new LinkedBlockingQueue<>();
+    start("spark.plugins", ""); // which would show lines of its own
+    Session session = Session.of(sc.sc());
+    session.answered(new DropRatio(0.5, 1), 0, "", System.nanoTime());
+    sc.sc().addSparkListener(new SparkListener() {
+      @Override
+      public void onEnvironmentUpdate(SparkListenerEnvironmentUpdate e) {
+        shown.add(sc.getConf().get(Page.KEY, ""));
+      }
+    });
+    Page page = new Page(sc.sc(), session);
+    count(10);
+    Answer a = Answer.parse("{\"theta\":0.5,\"seed\":1,\"cancel\":false,\"executors\":3}".getBytes(StandardCharsets.UTF_8));
+    page.show(a, 0);
+    String line = shown.take();
+    assertTrue(line.matches("capped at 3 executors since .*Z; drop ratio 0.5; 5 of 10 map partitions dropped"), line);
+    session.answered(new DropRatio(0.5, 1), 0, "", System.nanoTime());
+    count(10);
+    page.show(a, 1);
+    page.show(a, Page.PAUSE_NANOS);
+    assertTrue(shown.take().contains("10 of 20 map partitions dropped"), "not before its pause is over");
+  }
+
+  private long sql(boolean adaptive) {
+    SparkSession spark = SparkSession.builder().sparkContext(sc.sc()).getOrCreate();
+    spark.conf().set("spark.sql.adaptive.enabled", adaptive);
+    return spark.range(0, 10, 1, 10).count();
+  }
+
+  private String all() {
+    return count(10) + " " + sql(true) + " " + sql(false);
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"{\"theta\":0.5,\"se", "[]", "{\"theta\":0.5,\"seed\":1,\"cancel\":\"no\"}", "", "large", "late"})
+  void oneRatioHoldsForAllJobsAndABadAnswerIsNone(String bad) throws Exception {
+    scheduler.reply(200, "{\"theta\":0.5,\"seed\":1,\"cancel\":false}");
+    start(Settings.THETA, "0.2", Settings.TIMEOUT_MS, "1000");
+    assertEquals("5 5 5", all(), "the scheduler's, not the conf's");
+    sc.setLocalProperty(Settings.THETA, "0.9");
+    assertEquals("5 5 5", all(), "a job cannot drop more than the scheduler permits");
+    sc.setLocalProperty(Settings.THETA, "0");
+    assertEquals("10 10 10", all(), "but less");
+    sc.setLocalProperty(Settings.THETA, null);
+    String large = "{\"theta\":0.5,\"seed\":1,\"cancel\":false,\"x\":\"" + new String(new char[2 << 20]).replace('\0', 'x') + "\"}";
+    scheduler.reply(e -> {
+      if (bad.equals("late")) {
+        LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(1500));
+      }
+      FakeScheduler.send(e, 200, bad.equals("large") || bad.equals("late") ? large : bad);
+    });
+    answered();
+    Session session = Session.of(sc.sc());
+    assertEquals("5 5 5", all(), "its last word holds for a while");
+    session.answered(new DropRatio(0.5, 1), 0, "", System.nanoTime() - Session.ANSWER_HOLDS_NANOS - 1);
+    assertEquals("10 10 10", all());
   }
 
   /** One report is under way at most, so the third from now has been answered by what is set now, and acted upon. */

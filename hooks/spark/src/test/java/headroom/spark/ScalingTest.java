@@ -104,8 +104,8 @@ class ScalingTest {
 
   @Test
   void severalStagesMultiply() {
-    Kept a = new Kept(0, 50, 40, 0.2, 1, true);
-    Kept b = new Kept(1, 10, 8, 0.2, 1, false);
+    Kept a = new Kept(0, 50, 40, 0.2, 1, true, "");
+    Kept b = new Kept(1, 10, 8, 0.2, 1, false, "");
     assertEquals(100 * 1.25 * 1.25, Scaling.product(100, Arrays.asList(a, b)).value(), 1e-9);
     assertFalse(Scaling.product(100, Arrays.asList(a, b)).bounded());
   }
@@ -113,6 +113,8 @@ class ScalingTest {
   @Test
   void whatOneSampleDoesNotTellIsUnknown() {
     assertEquals("20.0 [?, ?]", Scaling.sum(10, 100, 1, 2, 0.95).toString());
+    assertEquals("2.0 1.0 8.0", Scaling.sum(10, 100, 1, 2, 0.95).scale() + " " + Scaling.atLeast(10, 1, 2).scale() + " "
+        + Scaling.triangles(10, 1, 2).scale(), "what the sample's value was multiplied by");
     assertEquals("20.0 [10.0, ?]", Scaling.count(10, 100, 1, 2, 0.95).toString());
     assertEquals("2.0 [?, ?]", Scaling.mean(10, 5, 100, 25, 50, 1, 2, 0.95).toString());
     assertEquals("80.0 [?, ?]", Scaling.triangles(10, 1, 2).toString());

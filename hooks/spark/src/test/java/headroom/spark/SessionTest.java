@@ -47,8 +47,8 @@ class SessionTest {
   @Test
   void whatIsGivenUpIsNotKept() {
     Session s = session();
-    s.registered(new Kept(1, 20, 20, 0, 1, true), false);
-    s.registered(new Kept(2, 4, 4, 0, 1, false), false);
+    s.registered(new Kept(1, 20, 20, 0, 1, true, ""), false);
+    s.registered(new Kept(2, 4, 4, 0, 1, false, ""), false);
     s.dropped(1, 1);
     s.dropped(1, 1);
     s.dropped(9, 1);

@@ -1,11 +1,13 @@
 // Claims, on a real Spark: a thinned stage computes exactly the chosen partitions, has a task for each and none for the
 // others, and the same ones when tasks fail or the whole stage runs again; RDD and DataFrame jobs; stages=input leaves
-// inner stages alone and a job that reads its input twice sees one sample; where a drop is unsafe, wrongly set or
-// switched off all is computed.
+// inner stages alone; what joins several inputs, or reads what is cached or a checkpoint, is exact, and so is what streams; each action
+// names its sample; where a drop is wrongly set or switched off all is computed.
 package headroom.spark;
 
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
@@ -143,9 +145,76 @@ class ThinningTest {
   }
 
   @Test
-  void inputIsReadTwiceAsOneSample() {
+  void aCogroupIsExactUnlessTheProgramNamesAnInput() {
     start(Settings.THETA, "0.4");
-    assertEquals(chosen(0.4, 1), set(keyed(numbers()).join(keyed(numbers()))));
+    assertEquals(all(), set(keyed(numbers()).join(keyed(numbers()))));
+    assertEquals("several inputs: join", Headroom.actions(sc).get(0).exact());
+    assertEquals(0, numbers().subtract(numbers()).count());
+    assertEquals(N, keyed(numbers()).zip(keyed(numbers())).count());
+    assertEquals(chosen(0.4, 1), set(keyed(Headroom.thin(numbers())).join(keyed(numbers()))));
+    assertEquals("[true 20 of 20, true 12 of 20]", described(Headroom.actions(sc).get(3).kept()));
+    sc.stop();
+    start(Settings.THETA, "0.4", Settings.ERROR, "50%");
+    assertEquals(0, numbers().subtract(numbers()).count(), "an early end is a drop too");
+  }
+
+  @Test
+  void aCachedOrCheckpointedInputIsExact() {
+    start(Settings.THETA, "0.5");
+    assertEquals(all(), set(keyed(numbers().cache())));
+    assertEquals("it reads a cached RDD", Headroom.actions(sc).get(0).exact());
+    JavaPairRDD<Integer, Integer> r = keyed(numbers());
+    for (int i = 0; i < 3; i++) {
+      r = r.mapToPair(t -> t).reduceByKey(Integer::sum, 4 + i);
+      r.rdd().localCheckpoint();
+      assertEquals(N / 2, r.count());
+    }
+    assertEquals(2, Headroom.factor(Headroom.kept(r.mapToPair(t -> t).reduceByKey(Integer::sum, 2).rdd())), 1e-12);
+    assertEquals("it reads a checkpoint, which may be of a sample", Headroom.kept(sc).get(Headroom.kept(sc).size() - 1).why());
+  }
+
+  @Test
+  void eachActionNamesItsSample() {
+    start(Settings.THETA, "0.5");
+    keyed(numbers()).count();
+    JavaPairRDD<Integer, Integer> sample = keyed(numbers());
+    sample.count();
+    numbers().count();
+    sample.join(keyed(numbers())).count();
+    List<Action> actions = Headroom.actions(sc);
+    assertEquals("true false true", actions.get(1).thinned() + " " + actions.get(2).thinned() + " " + actions.get(3).thinned());
+    assertTrue(actions.get(1).toString().matches("job 1 \\(count at .*\\) is a sample: 10 of 20 partitions of shuffle 1"), actions.get(1).toString());
+    assertTrue(Session.of(sc.sc()).trouble().contains("not exact although it should be (several inputs: join)"), Session.of(sc.sc()).trouble());
+  }
+
+  @Test
+  void aPlanThatIsTooLargeIsExact() {
+    start(Settings.THETA, "0.5");
+    JavaPairRDD<Integer, Integer> r = keyed(numbers());
+    for (int i = 0; i < 100; i++) {
+      r = r.mapToPair(t -> t).reduceByKey(Integer::sum, 3);
+    }
+    assertEquals(N / 2, r.count(), "100 shuffles");
+    JavaRDD<Integer> long10000 = numbers();
+    for (int i = 0; i < 10_000; i++) {
+      long10000 = long10000.map(x -> x);
+    }
+    Session session = Session.of(sc.sc());
+    JavaRDD<Integer> deep = long10000; // Spark itself makes no shuffle of it: it asks for a barrier by recursion
+    assertDoesNotThrow(() -> Plan.of(deep.rdd(), session));
+    JavaRDD<Integer> one = sc.parallelize(Collections.singletonList(1), 1);
+    JavaRDD<Integer> wide = sc.union(Collections.nCopies(Plan.STEPS_MAX, one).toArray(new JavaRDD[0]));
+    assertThrows(IllegalArgumentException.class, () -> Plan.of(wide.rdd(), session));
+    session.exactSoFar();
+    assertEquals(all(), set(deepest()));
+  }
+
+  /** Its shuffle was registered before a plan was found too large. */
+  private JavaPairRDD<Integer, Integer> deepest() {
+    JavaPairRDD<Integer, Integer> r = keyed(numbers());
+    r.rdd().dependencies();
+    Session.of(sc.sc()).exactSoFar();
+    return r;
   }
 
   @Test
@@ -186,7 +255,7 @@ class ThinningTest {
     scala.reflect.ClassTag<Integer> tag = two.classTag();
     JavaRDD<Integer> barrier = two.rdd().barrier().mapPartitions(new Same(), false, tag).toJavaRDD();
     assertEquals(2, keyed(barrier).count());
-    assertTrue(Session.of(sc.sc()).trouble().contains("barrier"));
+    assertTrue(Session.of(sc.sc()).exact().contains("barrier"));
   }
 
   private static final class Same extends scala.runtime.AbstractFunction1<scala.collection.Iterator<Integer>, scala.collection.Iterator<Integer>>
@@ -199,12 +268,14 @@ class ThinningTest {
     }
   }
 
-  @Test
-  void aStreamingQueryIsExact() {
+  @ParameterizedTest
+  @ValueSource(strings = {"sql.streaming.queryId", "spark.streaming.internal.batchTime"})
+  void streamingIsExact(String property) {
     start(Settings.THETA, "0.5");
-    sc.setLocalProperty("sql.streaming.queryId", "q");
+    sc.setLocalProperty(property, "1");
     assertEquals(all(), set(keyed(numbers())));
-    sc.setLocalProperty("sql.streaming.queryId", null);
+    assertEquals(all(), set(keyed(Headroom.thin(numbers()))), "whatever is named");
+    sc.setLocalProperty(property, null);
     assertEquals(chosen(0.5, 1), set(keyed(numbers())));
   }
 
