@@ -200,7 +200,10 @@ func (h *History) readBinary(r *bufio.Reader) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err == nil {
+		switch {
+		case err == nil && records.at == at:
+			err = fmt.Errorf("%w: events without bytes", errSchema) // they would never end
+		case err == nil:
 			err = h.addRecord(v)
 		}
 		if err != nil {

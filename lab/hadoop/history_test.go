@@ -81,6 +81,7 @@ func TestBinaryHistory(t *testing.T) {
 		"a deep schema":     []byte("Avro-Binary\n" + strings.Repeat(`{"type":`, 100) + `"int"` + strings.Repeat("}", 100) + "\n"),
 		"an endless string": append([]byte("Avro-Binary\n\"string\"\n"), binary.AppendVarint(nil, 1<<40)...),
 		"endless nothing":   append([]byte(`Avro-Binary`+"\n"+`{"type":"array","items":"null"}`+"\n"), binary.AppendVarint(nil, 1<<40)...),
+		"events of nothing": []byte(`Avro-Binary` + "\n" + `{"type":"record","name":"R","fields":[]}` + "\nx"),
 		"no such choice":    append(bytes.Clone(text[:schema]), 0xfe, 0x01),
 	} {
 		if _, err := ReadHistory(bytes.NewReader(x)); err == nil {
