@@ -96,7 +96,7 @@ func TestHadoopsOwnTestsPass(t *testing.T) {
 
 // onlyTheirs returns the classes with tests that passed with Hadoop's scheduler only.
 func onlyTheirs(theirs, ours map[string]bool) (classes []string) {
-	for _, class := range strings.Fields(ownClasses) {
+	for class := range strings.FieldsSeq(ownClasses) {
 		for test, passed := range theirs {
 			if strings.HasPrefix(test, class[strings.LastIndex(class, ".")+1:]+".") && passed && !ours[test] && ownExcept[test] == "" {
 				classes = append(classes, class)
@@ -139,7 +139,7 @@ func (o *ownTests) run(name, scheduler string, classes []string) map[string]bool
 		"-Dtest.build.data=" + filepath.Join(dir, "target", "test", "data"), "-Dtest.build.dir=" + filepath.Join(dir, "target", "test-dir"),
 		"-Dhadoop.log.dir=" + filepath.Join(dir, "log"),
 	}
-	for _, p := range strings.Fields("io lang math net text util util.zip util.concurrent") {
+	for p := range strings.FieldsSeq("io lang math net text util util.zip util.concurrent") {
 		argv = append(argv, "--add-opens=java.base/java."+p+"=ALL-UNNAMED")
 	}
 	argv = append(argv, "-cp", strings.Join(slices.Concat([]string{filepath.Join(dir, "conf"), filepath.Join(dir, "target", "test-classes"), o.plugin, repointed}, jars), ":"),
