@@ -39,6 +39,12 @@ func TestEveryBugHasATarget(t *testing.T) {
 			if _, err := os.Stat(filepath.Join("lab/simulation/testdata/seeds", f[0]+".json")); err != nil {
 				t.Error(err)
 			}
+		case len(f) == 3 && strings.HasPrefix(f[1], "hooks/"): // Class#method of a plug-in
+			class, method, _ := strings.Cut(f[2], "#")
+			path := filepath.Join(f[1], "src/test/java/headroom", filepath.Base(f[1]), class+".java")
+			if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "void "+method+"(") {
+				t.Errorf("test/repro.txt: %s: no such test: %v", strings.TrimSpace(line), err)
+			}
 		case len(f) != 3 || !hasTest(t, f[1], f[2]):
 			t.Errorf("test/repro.txt: %s: no such test", strings.TrimSpace(line))
 		}

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 const module = "headroom"
@@ -218,6 +220,22 @@ func TestEveryPackageExplainsItself(t *testing.T) {
 			t.Errorf("%s: the package comment must start with %q", path, opening)
 		case p.name != "main" && len(strings.Fields(p.doc)) < commentWords:
 			t.Errorf("%s: the package comment is too short; it names what the package is, its idea, its guarantees, what it never does", path)
+		}
+	}
+}
+
+// go doc makes paragraphs and lists of blank lines and indents; a bar would stand in its text.
+func TestCommentsHaveNoBars(t *testing.T) {
+	t.Parallel()
+	for _, file := range tracked(t) {
+		if !isSource(file) {
+			continue
+		}
+		n := 0
+		for line := range strings.Lines(string(testkit.Need(os.ReadFile(file))(t))) {
+			if n++; strings.HasPrefix(strings.TrimSpace(line), "// |") {
+				t.Errorf("%s:%d: a paragraph begins after a blank line, not with a bar", file, n)
+			}
 		}
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/jobfile"
 	"headroom/scheduler/scaling"
+	"headroom/scheduler/spark"
 )
 
 // Scaling is the scaling section: whether scaling curves of jobs are learned.
@@ -43,7 +45,15 @@ func openScaling(cfg Config, logger *slog.Logger) *scaling.Learner {
 
 // advise returns the known scaling of a new job; nil for none. A job with a deadline never explores.
 func (s *Server) advise(r *record) *headroomv1.Scaling {
-	return s.scaling.Advise(r.file.Name, r.deadline == 0)
+	return s.scaling.Advise(curveName(r.file), r.deadline == 0)
+}
+
+// curveName returns the name under which runs of a job are learned from: the same name on another engine is another program.
+func curveName(f *jobfile.File) string {
+	if f.Spark != nil {
+		return spark.Name + "/" + f.Name
+	}
+	return f.Name
 }
 
 // measure records how many slots the running jobs hold.
@@ -53,7 +63,8 @@ func (l *loop) measure(now time.Time) {
 	}
 	l.measured = now
 	for _, j := range l.core.Jobs(now) {
-		if j.State != dispatch.Running || j.Engine != "" || j.Held == 0 || j.Done+j.Dropped >= j.Tasks {
+		sample, ok := sampleOf(&j)
+		if !ok {
 			continue
 		}
 		m := l.meters[j.ID]
@@ -61,8 +72,31 @@ func (l *loop) measure(now time.Time) {
 			m = &scaling.Meter{}
 			l.meters[j.ID] = m
 		}
-		m.Look(now, j.Run.Number, j.RunningOn, l.powerPart)
+		m.Look(now, j.Run.Number, sample, l.powerPart)
 	}
+}
+
+// sampleOf returns what a job holds for its map tasks; false while it has none to run, or that is unknown.
+func sampleOf(j *dispatch.JobView) (s scaling.Sample, ok bool) {
+	s = scaling.Sample{Held: float64(j.Held), On: j.RunningOn, Done: j.Done}
+	switch {
+	case j.State != dispatch.Running:
+		return s, false
+	case j.Engine == "":
+		return s, j.Held > 0 && j.Done+j.Dropped < j.Tasks
+	case j.Engine != spark.Name || !j.Progress.Known || j.Progress.RunningOn == nil:
+		return s, false // a driver that is silent for long makes the run unknown
+	}
+	p := &j.Progress
+	// On has idle executors too. Between stages nothing is held.
+	s.Copies, s.On = float64(p.Copies), p.RunningOn
+	s.Held = float64(p.Running) + s.Copies
+	for _, stage := range p.Stages {
+		if stage.Attempt > 0 {
+			s.Lost = max(s.Lost, stage.Total) // outputs were lost, and their tasks ran again
+		}
+	}
+	return s, true
 }
 
 // powerPart returns the fraction of its full power that a node may use, as last sent by the coordinators.
@@ -82,8 +116,8 @@ func (l *loop) capped(node string, c dispatch.Cap) {
 func (l *loop) learnEnd(r *record, a dispatch.EndJob) {
 	m := l.meters[a.Job]
 	delete(l.meters, a.Job)
-	if run, ok := m.End(r.run.Number, a.Done, a.Wasted.Total()); ok && a.State == dispatch.Done && r.file.Spark == nil {
-		l.scaling.Ended(r.file.Name, run)
+	if run, ok := m.End(r.run.Number, a.Done, a.Wasted.Total()); ok && a.State == dispatch.Done {
+		l.scaling.Ended(curveName(r.file), run)
 	}
 }
 
@@ -93,7 +127,7 @@ type curveEvent struct{ name string }
 func (e curveEvent) apply(l *loop, now time.Time) {
 	for _, j := range l.core.Jobs(now) {
 		r := l.records[j.ID]
-		if j.State.Ended() || r == nil || r.file == nil || r.file.Name != e.name || r.scaling.GetExploring() {
+		if j.State.Ended() || r == nil || r.file == nil || curveName(r.file) != e.name || r.scaling.GetExploring() {
 			continue
 		}
 		x := l.scaling.Advise(e.name, false)

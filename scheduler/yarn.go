@@ -48,6 +48,7 @@ func (e *engines) openYarn(s *Server, keeper *secure.Keeper) error {
 	e.yarn = yarn.New(s.cfg.Yarn, s.cfg.Dir, hooks, s.profiles, yarnCoordinators{s.commits}, s.logger)
 	e.yarn.Require(guard)
 	e.yarn.Rank(s.cfg.yarnClasses())
+	e.yarn.Learn(s.scaling)
 	e.yarn.Speculate(s.cfg.Speculation.rule().Policy)
 	return nil
 }

@@ -12,6 +12,11 @@ while read -r name where test; do
 	echo "== $name"
 	case $where in
 	seed) "$GO" run ./cmd/powerlab simulate --replay "lab/simulation/testdata/seeds/$name.json" </dev/null ;;
+	hooks/*) # a test class of the plug-ins
+		# shellcheck disable=SC2046 # one word for each version
+		(cd hooks && mvn -B -q $(sed -n 's/^\([a-z][a-z.]*=\)/-D\1/p' versions.properties) -pl "client,${where#hooks/}" \
+			-Dtest="$test" -Dsurefire.failIfNoSpecifiedTests=false test </dev/null)
+		;;
 	*) "$GO" test -count=1 -run "^$test\$" "$where" </dev/null ;;
 	esac
 done <test/repro.txt

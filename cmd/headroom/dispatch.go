@@ -66,10 +66,10 @@ func newRoot(l locator) *cobra.Command {
 		Long: "Manage a power-capped cluster. headroom runs the program that has the command: headroom budget set runs\n" +
 			"coordinator budget set, headroom job list runs scheduler job list.\n\n" +
 			"A noun that several programs have runs the coordinator's: lease, node, sprint, status and check are about the\n" +
-			"cluster. job runs the scheduler's, but for explain, which only coordinator has. For another program's command, and for\n" +
-			"run, config, debug and version, name the program: headroom powerd status.\n\n" +
+			"cluster. job runs the scheduler's, but for explain, which only coordinator has. run is scheduler job run. For another\n" +
+			"program's command, and for config, debug, version and a program's own run, name the program: headroom powerd status.\n\n" +
 			"The programs are looked for beside headroom, in " + libexec + ", and on PATH.",
-		Example: "  headroom status\n  headroom budget set 2800W --reason \"feeder B maintenance\"\n  headroom job list\n  headroom powerd status",
+		Example: "  headroom status\n  headroom budget set 2800W --reason \"feeder B maintenance\"\n  headroom job list\n  headroom run --deadline 10m -- spark-submit --master yarn words.py\n  headroom powerd status",
 	}
 	root.AddGroup(&cobra.Group{ID: "programs", Title: "Programs:"})
 	for _, p := range programs() {
@@ -85,6 +85,9 @@ func newRoot(l locator) *cobra.Command {
 			return program, append([]string{n.name}, args...)
 		}))
 	}
+	root.AddCommand(passOn(l, "run", "Run a Spark or MapReduce command with a deadline and a quality", "scheduler", func(args []string) (string, []string) {
+		return "scheduler", append([]string{"job", "run"}, args...)
+	}))
 	root.AddCommand(cli.VersionCommand("headroom"), manual.Command("headroom", func(string) (manual.Pages, error) { return pages(), nil }))
 	return root
 }

@@ -100,6 +100,7 @@ func TestDispatch(t *testing.T) {
 		"job explain words-1":       "lib/coordinator job explain words-1",
 		"node list --help":          "lib/coordinator node list --help",
 		"powerd status":             "path/powerd status",
+		"run --deadline 10m -- x y": "lib/scheduler job run --deadline 10m -- x y",
 		"coordinator config check":  "lib/coordinator config check",
 	} {
 		code, stdout, stderr := headroom(t, dir, strings.Fields(args)...)

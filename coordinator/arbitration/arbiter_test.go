@@ -346,3 +346,16 @@ func TestPromisesComeThrough(t *testing.T) {
 		t.Errorf("%v", out.Moves["late"].Message)
 	}
 }
+
+// A job that has no hook can lose no task, whatever its floor: nothing is foreseen or decided that it could not follow.
+func TestJobWithoutAHookIsWhole(t *testing.T) {
+	t.Parallel()
+	x := Job{Job: ledger.Job{ID: "j", Engine: engineYarn, Floor: 0.5}, Progress: &headroomv1.JobProgress{Tasks: 12, Done: 3}}
+	if got := x.arbitrated(false).Floor; got != 0.5 {
+		t.Errorf("a job with a hook has a floor of %v", got)
+	}
+	x.Progress.Whole = true
+	if got := x.arbitrated(false).Floor; got != 1 {
+		t.Errorf("floor %v", got)
+	}
+}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/config"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 )
@@ -36,6 +38,9 @@ type operator struct {
 	patience  time.Duration
 	out       cli.Output
 
+	// socketNamed reports whether the operator named the socket.
+	socketNamed func() bool
+
 	peers *rpc.Peers
 	// leader is the address that answered last: the next request begins there.
 	leader string
@@ -46,7 +51,8 @@ type operator struct {
 func (o *operator) flags(cmd *cobra.Command) {
 	o.stderr = cmd.ErrOrStderr
 	f := cmd.PersistentFlags()
-	f.StringVar(&o.addr, "addr", os.Getenv("HEADROOM_ADDR"), "RPC addresses of servers, comma separated (HEADROOM_ADDR); without it, the unix socket of this machine's server")
+	f.StringVar(&o.addr, "addr", os.Getenv("HEADROOM_ADDR"), "RPC addresses of servers, comma separated (HEADROOM_ADDR); without it, those of client.yaml, or else the unix socket of this machine's server")
+	o.socketNamed = func() bool { return f.Changed("socket") }
 	f.StringVar(&o.socket, "socket", defaultSocket, "unix socket of this machine's server")
 	f.StringVar(&o.files.CA, "ca", os.Getenv("HEADROOM_CA"), "file of the cluster's certificate authority (HEADROOM_CA)")
 	f.StringVar(&o.files.Cert, "cert", os.Getenv("HEADROOM_CERT"), "file of your certificate (HEADROOM_CERT)")
@@ -58,10 +64,13 @@ func (o *operator) flags(cmd *cobra.Command) {
 // reach returns the peers and addresses of the servers: by certificate or token if one is
 // named, through this machine's socket without an address, in the clear otherwise.
 func (o *operator) reach() (rpc.Peers, []string, error) {
-	addrs := o.addrs()
 	if o.peers != nil {
-		return *o.peers, addrs, nil
+		return *o.peers, o.addrs(), nil
 	}
+	if err := o.settle(); err != nil {
+		return rpc.Peers{}, nil, err
+	}
+	addrs := o.addrs()
 	for _, addr := range addrs {
 		if err := cli.HasPort("--addr", addr, "7400"); err != nil {
 			return rpc.Peers{}, nil, err
@@ -73,6 +82,25 @@ func (o *operator) reach() (rpc.Peers, []string, error) {
 	}
 	o.peers = &p
 	return p, o.addrs(), nil
+}
+
+// settle takes what the operator did not name from the client configuration: nothing if a socket was named.
+func (o *operator) settle() error {
+	c, err := config.ReadClient(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	if o.addr == "" && !o.socketNamed() {
+		o.addr = strings.Join(c.Coordinators, ",")
+	}
+	if o.addr == "" {
+		return nil
+	}
+	if o.files.Cert == "" && o.files.Key == "" {
+		o.tokenFile = cmp.Or(o.tokenFile, c.TokenFile)
+	}
+	c.Fill(&o.files)
+	return nil
 }
 
 func (o *operator) open(addressed bool) (rpc.Peers, error) {
@@ -215,7 +243,7 @@ func (o *operator) explain(ctx context.Context, f failure) error {
 	switch {
 	case inClear && rpc.WantsCertificate(e) && rpc.SpeaksTLS(ctx, f.at):
 		e.Code, e.Exit, e.Message = "unauthenticated", cli.ExitDenied, fmt.Sprintf("%s: %s requires a certificate; nothing was done", f.doing, f.at)
-		e.Hint = "use --ca, --cert and --key, or --ca and --token-file"
+		e.Hint = "use --ca, --cert and --key, or --ca and --token-file, or name them in client.yaml"
 	case f.reads && e.Exit == cli.ExitUnknown:
 		e.Exit, e.Hint = cli.ExitUnreachable, "nothing was changed; try again, or name another server with --addr"
 	case e.Code == "no-leader":

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"headroom/coordinator"
+	"headroom/internal/config"
 	"headroom/internal/manual"
 )
 
@@ -52,11 +53,13 @@ func programPage() string {
 		ExitNote: "coordinator check --nagios exits with 0, 1, 2 or 3.",
 		Environment: []manual.Item{
 			{Term: "HEADROOM_ADDR", Text: "As --addr."},
+			{Term: config.ClientEnv, Text: "The client configuration, instead of those under FILES; empty for none."},
 			{Term: "HEADROOM_CA, HEADROOM_CERT, HEADROOM_KEY", Text: "As --ca, --cert and --key."},
 			{Term: "HEADROOM_TOKEN_FILE", Text: "As --token-file."},
 		},
 		Files: []manual.Item{
 			{Term: defaultConfig, Text: "Configuration of the server, see coordinator.yaml(5)."},
+			{Term: "~/.config/headroom/client.yaml, " + config.ClientFile, Text: "Addresses and certificate for commands: coordinators, ca, cert, key and token_file. Flags and the environment win over it. With coordinators in it, the socket is used only with --socket."},
 			{Term: "/etc/headroom/gossip.key", Text: "Gossip keys, shared by servers and nodes."},
 			{Term: "/etc/headroom/brake.pub, /etc/headroom/coordinator/brake.key", Text: "Key pair of the brake: the public key on servers and nodes, the private key on servers only."},
 			{Term: dir, Text: "Replicated log, vote and snapshots; must not be changed while the server runs."},

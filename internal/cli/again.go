@@ -35,6 +35,15 @@ func CommandLine(cmd *cobra.Command, without ...string) string {
 	return strings.Join(parts, " ")
 }
 
+// ShellWords returns a command line as a shell takes it.
+func ShellWords(argv []string) string {
+	words := make([]string, len(argv))
+	for i, word := range argv {
+		words[i] = shellWord(word)
+	}
+	return strings.Join(words, " ")
+}
+
 // shellWord returns a text as one word of a shell's command line.
 func shellWord(text string) string {
 	plain := func(r rune) bool {

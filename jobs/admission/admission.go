@@ -1,21 +1,29 @@
-// Package admission decides at the submission of a job whether its deadline can be met: it admits the job with a number
-// of slots, queues it, or refuses it with the shortest feasible deadline.
-// | The one idea: the duration of a new job need not be known. What ended jobs would have needed, as a fraction of what
+// Package admission decides at the submission of a job whether its deadline can be met: it admits the job with a
+// number of slots, queues it, or refuses it with the shortest feasible deadline.
+//
+// The one idea: the duration of a new job need not be known. What ended jobs would have needed, as a fraction of what
 // they asked for, predicts the need of a new one. PYTHIA (Dimopoulos, Krintz, Wolski, UCSB TR 2017-02) keeps the
 // largest such fraction for all jobs and for ever. The policy adaptive keeps the newest ones of each size class and
 // user as a distribution, so that it forgets, and states its confidence.
-// | Adaptive lends unpromised slots to running jobs, and takes them back when a new job needs them. Lent slots lower
+//
+// Adaptive lends unpromised slots to running jobs, and takes them back when a new job needs them. Lent slots lower
 // the remaining need of a job, so its promise shrinks and makes room. When the capacity falls, it keeps the promises
 // that are closest to their ends, and pauses or stops the others.
-// | A Controller is a state machine. Its caller, the scheduler or a simulation, reports events (Submit, Finished,
-// Withdraw, SetCapacity, Tick) and carries out the returned Decisions. NextTick returns when Tick is due. The capacity
-// follows the power budget: Power.Slots converts the granted power into slots at full speed.
-// | Guarantees: slots held never exceed the capacity; each submitted job ends exactly once, by Finished, Withdraw, or a
-// Decision with Refused or Stopped; with exact estimates, constant capacity and true times an admitted job meets its
-// deadline; the same calls at the same times give the same decisions. A time before the newest one counts as the
-// newest, so a late event may admit a job on too few slots. No estimator sees the work of a job before it ended, except
-// that of Oracle, which is for comparison.
-// | The package reads no clock and starts nothing. It decides who is admitted and the fewest slots that keep each
+//
+// A Controller is a state machine. Its caller, the scheduler or a simulation, reports events (Submit, Finished,
+// Withdraw, SetCapacity, Tick) and carries out the returned Decisions. NextTick returns when Tick is due. The
+// capacity follows the power budget: Power.Slots converts the granted power into slots at full speed.
+//
+// Guarantees:
+//   - slots held never exceed the capacity;
+//   - each submitted job ends exactly once, by Finished, Withdraw, or a Decision with Refused or Stopped;
+//   - with exact estimates, constant capacity and true times an admitted job meets its deadline;
+//   - the same calls at the same times give the same decisions.
+//
+// A time before the newest one counts as the newest, so a late event may admit a job on too few slots. No estimator
+// sees the work of a job before it ended, except that of Oracle, which is for comparison.
+//
+// The package reads no clock and starts nothing. It decides who is admitted and the fewest slots that keep each
 // promise, and reports which deadlines stand (Decision.Due) and which jobs should end (Stopped). Package arbiter
 // decides about sprints, drop ratios and the price of a second past a deadline.
 package admission

@@ -1,25 +1,33 @@
 // Package arbiter is the decision of the coordinators' job loop: which job gets containers, sprints, drops tasks or
 // runs under a cap, from the progress of the jobs and the effect of caps on their nodes.
-// | The one idea: all decisions about a job are compared in one unit. The objective is the sum of weighted seconds over
-// all jobs. A second by which a job ends later costs 1 in the highest class and a twentieth of that in each next one; a
-// second past a deadline costs three times as much; dropping a percent of a job's tasks costs as much as 3 s of it, and
-// more the more was dropped already. Movers use four levers:
-// |   - containers: who is served first, and so how many each may hold, never more than a known scaling curve permits;
+//
+// The one idea: all decisions about a job are compared in one unit. The objective is the sum of weighted seconds over
+// all jobs. A second by which a job ends later costs 1 in the highest class and a twentieth of that in each next one;
+// a second past a deadline costs three times as much; dropping a percent of a job's tasks costs as much as 3 s of it,
+// and more the more was dropped already. Movers use four levers:
+//   - containers: who is served first, and so how many each may hold, never more than a known scaling curve permits;
 //   - sprints: whose nodes run above their caps, paid with energy of the sprint budget;
 //   - drop ratios: how many tasks a job drops, paid in quality;
 //   - holds: which nodes give power to others for some seconds.
 //
-// | An Arbiter monitors the jobs of one engine: with package progress it learns when each will end, with and without a
+// An Arbiter monitors the jobs of one engine: with package progress it learns when each will end, with and without a
 // cap, and what is left of it. Without Settings.Joint it also divides that engine's containers by a policy of package
 // containers and stops jobs early, as CAB does. The caller gathers an Input and a Look every few seconds, and commits
 // and sends the contents of the Decision and the Moves.
-// | Guarantees: shares fit the available containers; a ratio only rises, never beyond a job's floor or the tasks that
-// have not started; a sprint uses at most the balance of its pot, and for a lower class at most the part above the
-// reserve; at most one sprint is open in a domain; a hold ends by itself, and no node is held whose jobs would miss a
-// deadline by it; an early stop comes only after the committed uncapped finish time, with the floor's tasks done or
-// running, and only if a cap has slowed the job. Each running job has one move with its reason. The order of jobs does
-// not matter, and the same inputs give the same decisions.
-// | The package reads no clock, starts nothing, commits nothing and sends nothing. It never changes a budget, lowers a
+//
+// Guarantees:
+//   - shares fit the available containers;
+//   - a ratio only rises, never beyond a job's floor or the tasks that have not started;
+//   - a sprint uses at most the balance of its pot, and for a lower class at most the part above the reserve;
+//   - at most one sprint is open in a domain;
+//   - a hold ends by itself, and no node is held whose jobs would miss a deadline by it;
+//   - an early stop comes only after the committed uncapped finish time, with the floor's tasks done or running, and
+//     only if a cap has slowed the job.
+//
+// Each running job has one move with its reason. The order of jobs does not matter, and the same inputs give the same
+// decisions.
+//
+// The package reads no clock, starts nothing, commits nothing and sends nothing. It never changes a budget, lowers a
 // ratio, kills a task or takes a container that is in use.
 package arbiter
 

@@ -27,10 +27,11 @@ const (
 	ratioDigits = 1e12
 )
 
-// drops decides which jobs of an engine drop tasks. A dropped task saves its container time for the job itself and for
-// all jobs behind it. It is dropped while that is worth more than the price of quality, which rises with what the job
-// has dropped already.
-// | The decision is made as late as possible, when all tasks that would run anyway have started, because later more is
+// drops decides which jobs of an engine drop tasks. A dropped task saves its container time for the job itself and
+// for all jobs behind it. It is dropped while that is worth more than the price of quality, which rises with what the
+// job has dropped already.
+//
+// The decision is made as late as possible, when all tasks that would run anyway have started, because later more is
 // known about waiting jobs. It is made earlier only if a job behind would otherwise miss its deadline, and if the
 // engine drops in later stages.
 func (m *Movers) drops(now time.Duration, rows []*row, p Pool, out *Moves) {

@@ -112,18 +112,18 @@ type division struct {
 
 // Movers decide about each job. Every lever is weighed in one unit, the weighted seconds by which jobs end earlier
 // (goal.go), against its cost:
-// |   - containers go to the jobs in an order (order.go): classes first, then arrival, except for small jobs and for
+//   - containers go to the jobs in an order (order.go): classes first, then arrival, except for small jobs and for
+//     deadlines that would be missed; each gets what it can use, and the rest goes to the next;
+//   - a sprint goes to the job for which a joule saves most (sprints.go), from the part of the pot above a reserve for
+//     the highest class;
+//   - a task is dropped when its container time is worth more than its price (drops.go), within the floor (P9), and as
+//     late as that can be decided;
+//   - a node is held below its share of the power if a watt is worth several times as much elsewhere (holds.go).
 //
-//	  deadlines that would be missed; each gets what it can use, and the rest goes to the next;
-//	- a sprint goes to the job for which a joule saves most (sprints.go), from the part of the pot above a reserve for
-//	  the highest class;
-//	- a task is dropped when its container time is worth more than its price (drops.go), within the floor (P9), and as
-//	  late as that can be decided;
-//	- a node is held below its share of the power if a watt is worth several times as much elsewhere (holds.go).
-//
-// | Fired sprint timers come first, as far as energy and power suffice. Without Look.Joint they are all that Movers
+// Fired sprint timers come first, as far as energy and power suffice. Without Look.Joint they are all that Movers
 // decide.
-// | The same inputs give the same moves, at whatever time they start; the order of jobs and nodes does not matter;
+//
+// The same inputs give the same moves, at whatever time they start; the order of jobs and nodes does not matter;
 // nothing is kept of a job that is no longer named. The zero value is ready. It is not safe for concurrent use.
 type Movers struct {
 	jobs     map[string]*history

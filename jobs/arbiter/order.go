@@ -10,9 +10,10 @@ func (p Pool) room(jobs int) float64 { return float64(max(1, p.Containers-max(0,
 
 // order sorts the jobs of an engine into the order in which free containers go to them, and predicts their ends as if
 // each used all containers in turn, as far as it can use them.
-// | A higher class comes first. Inside a class, a job's place is the time of its submission plus passing times the time
-// that it would take alone: earlier jobs come first, except that small jobs pass large ones for a bounded time. Then a
-// job that would miss its deadline passes those before it that lose less than it gains.
+//
+// A higher class comes first. Inside a class, a job's place is the time of its submission plus passing times the time
+// that it would take alone: earlier jobs come first, except that small jobs pass large ones for a bounded time. Then
+// a job that would miss its deadline passes those before it that lose less than it gains.
 func (m *Movers) order(rows []*row, p Pool, joint bool) {
 	c := p.room(len(rows))
 	key := func(r *row) float64 { return passing*r.size/c - r.Age.Seconds() }

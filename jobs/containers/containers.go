@@ -2,14 +2,23 @@
 // results may stop early. The model is CAB (Nabavinejad et al., "QoR-Aware Power Capping for Approximate Big Data
 // Processing"): a power cap slows every job. Jobs that can still finish in time with fewer tasks give containers to
 // those whose quality must not fall.
-// | The one idea: a job's end is a convex function of its containers,
-// |       d(c) = elapsed + left * ((held-overhead) / (c-overhead))^beta
-// | so that assigning container after container, each to where it shortens most, is not a heuristic but the optimum.
+//
+// The one idea: a job's end is a convex function of its containers,
+//
+//	d(c) = elapsed + left * ((held-overhead) / (c-overhead))^beta
+//
+// so that assigning container after container, each to where it shortens most, is not a heuristic but the optimum.
 // Each job has its uncapped finish time D: being late counts, as a fraction of D; being early does not.
-// | Guarantees: containers are whole and add up to the total, except for those that would only slow down jobs with a
-// known scaling curve; no job gets fewer than its minimum; the order of jobs does not matter; a job with an unknown end
-// gets its equal share; no early stop before D or below the quality floor. If even the minimums do not fit, nothing is
-// divided and the error states who gets none.
+//
+// Guarantees:
+//   - containers are whole and add up to the total, except for those that would only slow down jobs with a known
+//     scaling curve;
+//   - no job gets fewer than its minimum;
+//   - the order of jobs does not matter;
+//   - a job with an unknown end gets its equal share;
+//   - no early stop before D or below the quality floor.
+//
+// If even the minimums do not fit, nothing is divided and the error states who gets none.
 package containers
 
 import (

@@ -27,13 +27,15 @@ type CurvePoint struct {
 }
 
 // Curve is a job's speed-up over its containers. Between its points it is linear. It ends at its peak, the fewest
-// containers with the highest speed-up: more of them slow the job down. A curve whose last point is its highest has no
-// peak: beyond that point it rises as between the last two corners of its envelope.
-// | Speed-ups need not be concave: a job that spills to disk from some size on has a step. Its envelope, the least
+// containers with the highest speed-up: more of them slow the job down. A curve whose last point is its highest has
+// no peak: beyond that point it rises as between the last two corners of its envelope.
+//
+// Speed-ups need not be concave: a job that spills to disk from some size on has a step. Its envelope, the least
 // concave function that is nowhere below it, exceeds the speed-up of the job between its corners. So containers are
-// divided by the envelope, the result is judged by the curve itself, and no job gets containers that make it no faster
-// (Fastest).
-// | A nil Curve is that of a job whose speed follows its containers.
+// divided by the envelope, the result is judged by the curve itself, and no job gets containers that make it no
+// faster (Fastest).
+//
+// A nil Curve is that of a job whose speed follows its containers.
 type Curve struct {
 	points []CurvePoint
 	hull   []CurvePoint // the corners of the envelope

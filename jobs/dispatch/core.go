@@ -188,13 +188,20 @@ type worker struct {
 
 // Core decides which task runs where. It is a state machine: events change it, Step returns the actions. It reads no
 // clock and does no I/O; the same events at the same times give the same actions.
-// | Guarantees: a node never starts a task beyond its usable slots; inside a class jobs start in the order of their
-// submission, and no job starts while one of a higher class waits, unless shares name others (see Share); only the
-// discipline "p" kills a running job, which then starts again; at most as many jobs run at once as the discipline
-// allows; while a usable slot is free, no runnable task waits, unless it cannot end by its job's deadline and is not
-// needed; no task starts before the drop ratio of its run is committed; a task counts once, whatever attempts and
-// copies report; a copy never runs on a node with a lower speed than the original's. A Core is not safe for concurrent
-// use.
+//
+// Guarantees:
+//   - a node never starts a task beyond its usable slots;
+//   - inside a class jobs start in the order of their submission, and no job starts while one of a higher class
+//     waits, unless shares name others (see Share);
+//   - only the discipline "p" kills a running job, which then starts again;
+//   - at most as many jobs run at once as the discipline allows;
+//   - while a usable slot is free, no runnable task waits, unless it cannot end by its job's deadline and is not
+//     needed;
+//   - no task starts before the drop ratio of its run is committed;
+//   - a task counts once, whatever attempts and copies report;
+//   - a copy never runs on a node with a lower speed than the original's.
+//
+// A Core is not safe for concurrent use.
 type Core struct {
 	// queue is the one home of the order of jobs and of when each begins.
 	queue *buffers.Buffers

@@ -1,16 +1,19 @@
 // Package energy attributes the energy of nodes to the jobs that ran on them.
-// | The one idea: each node counts its own energy, and only counts are compared. The energy of a node between two of
-// its reports is attributed to the jobs with containers there, in proportion to their CPU time of the last seconds if it is
-// known of all of them, and otherwise to their containers (the mean before and after). A node without a job was idle.
-// |       var book energy.Book
 //
+// The one idea: each node counts its own energy, and only counts are compared. The energy of a node between two of
+// its reports is attributed to the jobs with containers there, in proportion to their CPU time of the last seconds if
+// it is known of all of them, and otherwise to their containers (the mean before and after). A node without a job was
+// idle.
+//
+//	var book energy.Book
 //	book.Look(now, counters, jobs) // once a second
 //	use, known := book.Job("words-7f3a")
 //
-// | Guarantees: measured energy is attributed once and completely, to the microjoule. Unmeasured energy is time, never
-// joules: a node that does not report, restarts or cannot measure adds to Unknown, and an impossible count is rejected.
-// Energy that a node counted while it was silent is attributed to nobody, because its jobs are unknown.
-// | A Book belongs to one goroutine, reads no clock and has only what it was given: a new one starts at 0.
+// Guarantees: measured energy is attributed once and completely, to the microjoule. Unmeasured energy is time, never
+// joules: a node that does not report, restarts or cannot measure adds to Unknown, and an impossible count is
+// rejected. Energy that a node counted while it was silent is attributed to nobody, because its jobs are unknown.
+//
+// A Book belongs to one goroutine, reads no clock and has only what it was given: a new one starts at 0.
 package energy
 
 import (

@@ -12,11 +12,13 @@ import (
 
 // FairScheduler and CapacityScheduler are the scheduler classes that Hadoop has. The fair one can lose the container
 // of an application's master when a node reports within the application's first ask, which a slow machine makes
-// likely: the application then waits forever. LiveFairScheduler, of headroom-hadoop.jar, cannot.
+// likely: the application then waits forever. LiveFairScheduler, of headroom-hadoop.jar, cannot. LiveCapacityScheduler, of the same
+// jar, admits applications with deadlines.
 const (
-	LiveFairScheduler = "headroom.hadoop.LiveFairScheduler"
-	FairScheduler     = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
-	CapacityScheduler = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
+	LiveFairScheduler     = "headroom.hadoop.LiveFairScheduler"
+	LiveCapacityScheduler = "headroom.hadoop.LiveCapacityScheduler"
+	FairScheduler         = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
+	CapacityScheduler     = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
 )
 
 // Config describes the cluster to start.

@@ -20,8 +20,10 @@ import (
 func TestReleaseIsThatOfTheHooks(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "hooks", "versions.properties"))
-	if err != nil || !strings.Contains("\n"+string(text), "\nhadoop.version="+Version+"\n") {
-		t.Errorf("hooks/versions.properties does not say hadoop.version=%s: %q, %v", Version, text, err)
+	for key, version := range map[string]string{"hadoop.version": Version, "hadoop35.version": Newest} {
+		if err != nil || !strings.Contains("\n"+string(text), "\n"+key+"="+version+"\n") {
+			t.Errorf("hooks/versions.properties does not say %s=%s: %q, %v", key, version, text, err)
+		}
 	}
 }
 
@@ -76,22 +78,22 @@ func TestTakenPortsAreNotClaimed(t *testing.T) {
 func TestHalfAFolderOfJarsIsNone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := openJars(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := openJars(Version, filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
-	if _, err := openJars(dir); !errors.Is(err, errConfig) {
+	if _, err := openJars(Version, dir); !errors.Is(err, errConfig) {
 		t.Errorf("an empty folder: %v, want ErrConfig", err)
 	}
 	for _, name := range []string{"b.jar", "a.jar", "c-tests.jar"} {
 		testkit.WriteFile(t, filepath.Join(dir, name), name)
 	}
 	testkit.Check(t, writeManifest(dir))
-	jars, err := openJars(dir)
+	jars, err := openJars(Version, dir)
 	if want := filepath.Join(dir, "a.jar") + ":" + filepath.Join(dir, "b.jar"); err != nil || jars.classPath() != want {
 		t.Errorf("class path %q, want %q; %v", jars.classPath(), want, err)
 	}
 	testkit.Check(t, os.Truncate(filepath.Join(dir, "b.jar"), 1))
-	if _, err := openJars(dir); !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "b.jar") {
+	if _, err := openJars(Version, dir); !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "b.jar") {
 		t.Errorf("a short jar: %v, want ErrConfig that names it", err)
 	}
 }

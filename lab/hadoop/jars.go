@@ -14,8 +14,13 @@ import (
 	"headroom/lab/cluster"
 )
 
-// Version is the Hadoop release that is run: hadoop.version of hooks/versions.properties.
-const Version = "3.4.2"
+// The Hadoop releases that are run, as hooks/versions.properties names them.
+const (
+	// Version is the one that the hooks are compiled against: hadoop.version.
+	Version = "3.4.2"
+	// Newest is hadoop35.version.
+	Newest = "3.5.0"
+)
 
 //go:embed pom.xml
 var pom []byte
@@ -32,31 +37,35 @@ const (
 
 // Jars is a folder with all jars of one Hadoop release.
 type Jars struct {
-	dir   string   // absolute
-	names []string // sorted
+	version string
+	dir     string   // absolute
+	names   []string // sorted
 }
 
-// Fetch returns the jars in dir (a folder of the user's cache when it is empty). When they are not there
+// Fetch returns the jars of Version; see FetchRelease.
+func Fetch(ctx context.Context, dir string) (Jars, error) { return FetchRelease(ctx, Version, dir) }
+
+// FetchRelease returns the jars of a release in dir (a folder of the user's cache when it is empty). When they are not there
 // yet, Maven gets them, without the network if it can, and the folder appears whole or
 // not at all. The error wraps ErrUnavailable when neither is possible.
-func Fetch(ctx context.Context, dir string) (Jars, error) {
-	dir, err := cluster.FetchDir(dir, "hadoop-"+Version)
+func FetchRelease(ctx context.Context, version, dir string) (Jars, error) {
+	dir, err := cluster.FetchDir(dir, "hadoop-"+version)
 	if err != nil {
 		return Jars{}, fmt.Errorf("hadoop: folder for the jars: %w", err)
 	}
-	jars, err := openJars(dir)
+	jars, err := openJars(version, dir)
 	if !errors.Is(err, os.ErrNotExist) {
 		return jars, err
 	}
-	if err := download(ctx, dir); err != nil {
+	if err := download(ctx, version, dir); err != nil {
 		return Jars{}, err
 	}
-	return openJars(dir)
+	return openJars(version, dir)
 }
 
 // openJars reads the manifest and holds the folder against it. The error is
 // os.ErrNotExist when there is no such folder.
-func openJars(dir string) (Jars, error) {
+func openJars(version, dir string) (Jars, error) {
 	text, err := os.ReadFile(filepath.Join(dir, manifest))
 	if errors.Is(err, os.ErrNotExist) {
 		if _, found := os.Stat(dir); found == nil {
@@ -66,7 +75,7 @@ func openJars(dir string) (Jars, error) {
 	if err != nil {
 		return Jars{}, fmt.Errorf("hadoop: jars: %w", err)
 	}
-	jars := Jars{dir: dir}
+	jars := Jars{version: version, dir: dir}
 	for line := range strings.Lines(string(text)) {
 		var name string
 		var size int64
@@ -83,10 +92,10 @@ func openJars(dir string) (Jars, error) {
 }
 
 // download has Maven fill a folder beside dir, which then takes its name.
-func download(ctx context.Context, dir string) error {
+func download(ctx context.Context, version, dir string) error {
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
-		return fmt.Errorf("%w: Maven is needed to fetch the jars of Hadoop %s (Debian package maven): %w", ErrUnavailable, Version, err)
+		return fmt.Errorf("%w: Maven is needed to fetch the jars of Hadoop %s (Debian package maven): %w", ErrUnavailable, version, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("hadoop: folder for the jars: %w", err)
@@ -100,8 +109,8 @@ func download(ctx context.Context, dir string) error {
 		return fmt.Errorf("hadoop: folder for the jars: %w", err)
 	}
 	jars := filepath.Join(part, "jars")
-	if err := maven(ctx, mvn, part, jars, offlineMost, "-o"); err != nil {
-		if err := maven(ctx, mvn, part, jars, onlineMost); err != nil {
+	if err := maven(ctx, mvn, version, part, jars, offlineMost, "-o"); err != nil {
+		if err := maven(ctx, mvn, version, part, jars, onlineMost); err != nil {
 			return err
 		}
 	}
@@ -116,17 +125,17 @@ func download(ctx context.Context, dir string) error {
 }
 
 // maven copies what the pom names, and what that needs, into jars.
-func maven(ctx context.Context, mvn, dir, jars string, most time.Duration, flags ...string) error {
+func maven(ctx context.Context, mvn, version, dir, jars string, most time.Duration, flags ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	argv := append(flags, "-B", "-q", "-f", filepath.Join(dir, "pom.xml"), "-Dhadoop.version="+Version,
+	argv := append(flags, "-B", "-q", "-f", filepath.Join(dir, "pom.xml"), "-Dhadoop.version="+version, "-Dexamples.version="+Version,
 		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+jars)
 	cmd := exec.CommandContext(ctx, mvn, argv...)
 	cmd.WaitDelay = time.Second // its JVM may hold the pipe
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		_ = os.RemoveAll(jars) // what an interrupted run left
-		return fmt.Errorf("%w: Maven could not get Hadoop %s: %w: %s", ErrUnavailable, Version, errors.Join(err, ctx.Err()), firstError(string(out)))
+		return fmt.Errorf("%w: Maven could not get Hadoop %s: %w: %s", ErrUnavailable, version, errors.Join(err, ctx.Err()), firstError(string(out)))
 	}
 	return nil
 }
@@ -160,7 +169,11 @@ func writeManifest(dir string) error {
 	return nil
 }
 
-// Examples is the jar with Hadoop's example programs: wordcount, pi, grep and more.
+// Version is the release.
+func (j Jars) Version() string { return j.version }
+
+// Examples is the jar with Hadoop's example programs: wordcount, pi, grep and more. It is that of Version: the newest
+// release has none on Maven Central.
 func (j Jars) Examples() string {
 	return filepath.Join(j.dir, "hadoop-mapreduce-examples-"+Version+".jar")
 }
@@ -168,7 +181,7 @@ func (j Jars) Examples() string {
 // tests is the jar with SleepJob (org.apache.hadoop.mapreduce.SleepJob): maps and
 // reduces of a given length that use almost no CPU.
 func (j Jars) tests() string {
-	return filepath.Join(j.dir, "hadoop-mapreduce-client-jobclient-"+Version+"-tests.jar")
+	return filepath.Join(j.dir, "hadoop-mapreduce-client-jobclient-"+j.version+"-tests.jar")
 }
 
 // classPath is the class path of all daemons, clients and containers: every jar by its

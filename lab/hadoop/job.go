@@ -178,6 +178,12 @@ func (j *RunningJob) Wait(ctx context.Context) (Result, error) {
 	return r, err
 }
 
+// Diagnostics is what the ResourceManager's page of the job explains now.
+func (j *RunningJob) Diagnostics(ctx context.Context) (string, error) {
+	app, err := j.cluster.application(ctx, j.ID)
+	return app.Diagnostics, err
+}
+
 // Kill has YARN end the job; Wait waits for that.
 func (j *RunningJob) Kill(ctx context.Context) error { return j.cluster.KillApplication(ctx, j.ID) }
 

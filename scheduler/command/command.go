@@ -10,6 +10,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,16 +66,34 @@ func New() *cobra.Command {
 type target struct {
 	addr, socket string
 	files        secure.Files
+	// named reports whether the caller named the address.
+	named func() bool
+	// settled is set once the client configuration has been read.
+	settled bool
 }
 
 func (t *target) flags(cmd *cobra.Command) {
-	addr := os.Getenv(addrEnv)
-	if addr == "" {
-		addr = addrDefault
-	}
+	addr := cmp.Or(os.Getenv(addrEnv), addrDefault)
+	t.named = func() bool { return os.Getenv(addrEnv) != "" || cmd.Flags().Changed("addr") }
 	cmd.Flags().StringVar(&t.addr, "addr", addr, "addresses of the schedulers, host:port, comma-separated; the active one is found ("+addrEnv+")")
 	cmd.Flags().StringVar(&t.socket, "socket", os.Getenv(socketEnv), "unix socket of the scheduler on this machine, instead of --addr ("+socketEnv+")")
 	certFlags(cmd, &t.files)
+}
+
+// settle takes what the caller did not name from the client configuration.
+func (t *target) settle() error {
+	if t.settled || t.socket != "" {
+		return nil
+	}
+	c, err := config.ReadClient(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	if t.settled = true; len(c.Schedulers) > 0 && !t.named() {
+		t.addr = strings.Join(c.Schedulers, ",")
+	}
+	c.Fill(&t.files)
+	return nil
 }
 
 // certFlags are the files of the caller's certificate.
@@ -105,6 +124,9 @@ func startCertificate(files secure.Files, of secure.Identity, logger *slog.Logge
 // peers returns the connection to the scheduler: through its socket or with a certificate
 // where one is given, otherwise in plain text on loopback only.
 func (t *target) peers() (rpc.Peers, error) {
+	if err := t.settle(); err != nil {
+		return rpc.Peers{}, err
+	}
 	open := ""
 	for _, addr := range t.addrs() {
 		if err := cli.HasPort("--addr", addr, "7410"); err != nil && t.socket == "" {
@@ -125,7 +147,7 @@ func (t *target) peers() (rpc.Peers, error) {
 		return rpc.SecurePeers(k, secure.Scheduler), nil
 	case open != "":
 		e := cli.Usage("%s is not a loopback address and needs a client certificate", open)
-		e.Hint = "use --ca, --cert and --key; coordinator tls cert create submitter/NAME creates a certificate"
+		e.Hint = "use --ca, --cert and --key, or name them in client.yaml; coordinator tls cert create submitter/NAME creates a certificate"
 		return rpc.Peers{}, e
 	}
 	return rpc.PlainPeers(), nil
@@ -229,7 +251,7 @@ func jobCommand() *cobra.Command {
 		Use: "job", Short: "Submit, list, show, wait for or cancel jobs",
 		Example: "  scheduler job list\n  scheduler job show words-7f3a90c1",
 	}
-	group.AddCommand(submitCommand("scheduler job submit"), listCommand("scheduler job list"), showCommand("scheduler job show"), cancelCommand("scheduler job cancel"), waitCommand("scheduler job wait"), watchCommand("scheduler job watch"), logsCommand("scheduler job logs"))
+	group.AddCommand(submitCommand("scheduler job submit"), listCommand("scheduler job list"), showCommand("scheduler job show"), cancelCommand("scheduler job cancel"), waitCommand("scheduler job wait"), watchCommand("scheduler job watch"), logsCommand("scheduler job logs"), jobRunCommand("scheduler job run"))
 	return group
 }
 

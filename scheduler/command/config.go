@@ -109,12 +109,14 @@ func generatedDocs() manual.Pages {
 		Environment: []manual.Item{
 			{Term: addrEnv, Text: "As --addr."},
 			{Term: socketEnv, Text: "As --socket."},
+			{Term: config.ClientEnv, Text: "The client configuration, instead of those under FILES; empty for none."},
 			{Term: "HEADROOM_CA", Text: "As --ca."},
 			{Term: "HEADROOM_CERT", Text: "As --cert."},
 			{Term: "HEADROOM_KEY", Text: "As --key."},
 		},
 		Files: []manual.Item{
 			{Term: defaultConfig, Text: "Configuration, see scheduler.yaml(5)."},
+			{Term: "~/.config/headroom/client.yaml, " + config.ClientFile, Text: "Addresses and certificate for commands: schedulers, coordinators, ca, cert, key, token_file, hooks and hooks_token_file. Flags and the environment win over it."},
 			{Term: "/var/lib/headroom/scheduler", Text: "The scheduler's own folder."},
 			{Term: "/var/lib/headroom/worker", Text: "A worker's own folder."},
 		},

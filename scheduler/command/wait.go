@@ -26,6 +26,8 @@ const (
 	// goneWait is how long a job that was listed may be missing: a scheduler that has just taken over lists an engine's jobs
 	// once the engine has answered.
 	goneWait = 30 * time.Second
+	// verdictWait is how long an ended job may be without the verdict on its deadline, which is committed with its end.
+	verdictWait = 5 * time.Second
 	// waitsMost bounds the jobs of one command.
 	waitsMost = 1000
 )
@@ -45,8 +47,8 @@ type jobWait struct {
 	began         time.Time
 	// heard is when the scheduler last answered, zero before it first did; noted is when something was last printed.
 	heard, noted time.Time
-	// gone is since when the job is no longer listed.
-	gone time.Time
+	// gone is since when the job is no longer listed, over since when it is listed as ended.
+	gone, over time.Time
 	// changed is called with each answer, for commands that print changes.
 	changed func(resp *headroomv1.ListResponse) error
 }
@@ -75,7 +77,7 @@ func watchCommand(path string) *cobra.Command {
 		Example: "  " + path + " words-7f3a90c1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: w.to.jobIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w.changed = w.printChanges(cmd)
+			w.changed = w.printChanges(cmd.OutOrStdout(), cmd)
 			return w.run(cmd, args, 0)
 		},
 	}
@@ -160,7 +162,7 @@ func (w *jobWait) stopped(parent context.Context, id string, err error) error {
 
 // end returns a job once it has ended.
 func (w *jobWait) end(ctx context.Context, id string) (*headroomv1.ListResponse, error) {
-	w.noted, w.gone = time.Now(), time.Time{}
+	w.noted, w.gone, w.over = time.Now(), time.Time{}, time.Time{}
 	for {
 		resp, err := w.look(ctx, id)
 		switch {
@@ -169,13 +171,14 @@ func (w *jobWait) end(ctx context.Context, id string) (*headroomv1.ListResponse,
 		case err != nil:
 			return nil, err
 		case resp == nil: // no answer, for now
-		case w.changed != nil:
-			if err := w.changed(resp); err != nil {
-				return nil, err
+		case ended(resp.GetJobs()[0]) && !w.judged(resp.GetJobs()[0]): // its verdict is about to come
+		default:
+			if w.changed != nil {
+				err = w.changed(resp)
 			}
-		}
-		if resp != nil && ended(resp.GetJobs()[0]) {
-			return resp, nil
+			if err != nil || ended(resp.GetJobs()[0]) {
+				return resp, err
+			}
 		}
 		if resp != nil && time.Since(w.noted) >= heartbeat {
 			w.note("job %s is %s", id, progressText(resp.GetJobs()[0]))
@@ -184,6 +187,14 @@ func (w *jobWait) end(ctx context.Context, id string) (*headroomv1.ListResponse,
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// judged reports whether the verdict on an ended job's deadline is known, or will not be.
+func (w *jobWait) judged(j *headroomv1.Job) bool {
+	if w.over.IsZero() {
+		w.over = time.Now()
+	}
+	return j.DeadlineS == nil || j.GetState() == headroomv1.JobState_JOB_STATE_CANCELLED || j.GetEnd().GetVerdict() != "" || time.Since(w.over) > verdictWait
 }
 
 // look returns the job; nil without an error if the scheduler does not answer and has answered before: it is restarted, or a
@@ -224,8 +235,9 @@ func (w *jobWait) note(format string, args ...any) {
 	cli.Notef(w.notes, format, args...)
 }
 
-// printChanges returns what prints a job when it has changed.
-func (w *jobWait) printChanges(cmd *cobra.Command) func(*headroomv1.ListResponse) error {
+// printChanges returns what prints a job when it has changed: to a writer, or as JSON to the output of the command, if there is
+// one.
+func (w *jobWait) printChanges(to io.Writer, cmd *cobra.Command) func(*headroomv1.ListResponse) error {
 	var before []string
 	return func(resp *headroomv1.ListResponse) error {
 		j := resp.GetJobs()[0]
@@ -244,14 +256,14 @@ func (w *jobWait) printChanges(cmd *cobra.Command) func(*headroomv1.ListResponse
 			return nil
 		}
 		w.noted = time.Now()
-		if w.out.IsJSON() {
+		if w.out.IsJSON() && cmd != nil {
 			return w.out.Print(cmd, &cli.Watch{On: true}, envelope("Job", jobItems([]*headroomv1.Job{j}, detailsOf(resp.GetRuns()))), nil)
 		}
 		for i, line := range now {
 			if i < len(before) && before[i] == line {
 				continue
 			}
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n", time.Now().Format(time.TimeOnly), line); err != nil {
+			if _, err := fmt.Fprintf(to, "%s  %s\n", time.Now().Format(time.TimeOnly), line); err != nil {
 				return err
 			}
 		}
@@ -286,16 +298,31 @@ func endText(j *headroomv1.Job, seen time.Time) string {
 	if j.DeadlineS == nil {
 		return text
 	}
-	if late, ok := lateBy(j, seen); ok {
-		return text + "; deadline missed by " + cli.Age(late)
+	switch late, missed := lateBy(j, seen); {
+	case missed && late > 0:
+		text += "; deadline missed by " + cli.Age(late)
+	case missed:
+		text += "; deadline missed"
+	case j.GetState() == headroomv1.JobState_JOB_STATE_DONE:
+		text += "; deadline met"
 	}
-	return text + "; deadline met"
+	if why := j.GetEnd().GetWhy(); why != "" {
+		text += " (" + why + ")"
+	}
+	return text
 }
 
-// lateBy is by how much an ended job missed its deadline; false for one that met it, or has none.
+// lateBy is by how much an ended job missed its deadline, 0 for one that ended before it without a result; false for one that
+// met it, or has none. Without a verdict, which an engine's job may lack, the time at which the end was seen counts.
 func lateBy(j *headroomv1.Job, seen time.Time) (time.Duration, bool) {
 	_, left, ok := deadline(j, seen)
-	return -left, ok && left < 0
+	switch j.GetEnd().GetVerdict() {
+	case "met":
+		return 0, false
+	case "missed":
+		return seconds(j.GetEnd().GetLateS()), true
+	}
+	return -left, ok && left < 0 && j.GetState() != headroomv1.JobState_JOB_STATE_CANCELLED
 }
 
 // promiseError is nil for a job that is done and met its deadline.

@@ -1,10 +1,16 @@
-// Package hookserver answers the hooks that run inside engines: small JSON over HTTP, with limits on everything that a
-// hook may use.
-// | The one idea: a hook without an answer in time runs all tasks, so a request that cannot be answered soon is refused
+// Package hookserver answers the hooks that run inside engines: small JSON over HTTP, with limits on everything that
+// a hook may use.
+//
+// The one idea: a hook without an answer in time runs all tasks, so a request that cannot be answered soon is refused
 // at once instead of being kept waiting.
-// | Guarantees: the number of concurrent requests is bounded, as is that of one user's; who asks is known before the body is read, as
-// far as the token says so; none is longer than BodyMax or takes longer than Wait;
-// every refusal is JSON with its reason. Each engine has its own requests and answers: docs/hooks.md.
+//
+// Guarantees:
+//   - the number of concurrent requests is bounded, as is that of one user's;
+//   - who asks is known before the body is read, as far as the token says so;
+//   - none is longer than BodyMax or takes longer than Wait;
+//   - every refusal is JSON with its reason.
+//
+// Each engine has its own requests and answers: docs/hooks.md.
 package hookserver
 
 import (

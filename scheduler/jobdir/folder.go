@@ -1,14 +1,18 @@
-// Package jobdir stores the files of jobs: the lists of their inputs, the outputs of their tasks, and an account of the
-// tasks that were dropped.
-// | The one idea: a job's folder belongs to its user as much as to the scheduler, so it is opened once, by handle, and
-// what lies in it is believed only where it cannot do harm: a list of inputs only with the digest that is committed, an
-// output because a task writes it anyway.
-// | Guarantees: nothing outside the folder is read, written or removed, whatever links, pipes or other files stand in
-// it; no file blocks or takes more memory than its bound; a foreign file is never replaced; a list of inputs is on disk
-// before Write returns.
+// Package jobdir stores the files of jobs: the lists of their inputs, the outputs of their tasks, and an account of
+// the tasks that were dropped.
 //
-// It knows nothing of runs and ratios: those are in the coordinators' log. Every operation on a folder may hang with its
-// file system; the caller gives it a deadline.
+// The one idea: a job's folder belongs to its user as much as to the scheduler, so it is opened once, by handle, and
+// what lies in it is believed only where it cannot do harm: a list of inputs only with the digest that is committed,
+// an output because a task writes it anyway.
+//
+// Guarantees:
+//   - nothing outside the folder is read, written or removed, whatever links, pipes or other files stand in it;
+//   - no file blocks or takes more memory than its bound;
+//   - a foreign file is never replaced;
+//   - a list of inputs is on disk before Write returns.
+//
+// It knows nothing of runs and ratios: those are in the coordinators' log. Every operation on a folder may hang with
+// its file system; the caller gives it a deadline.
 package jobdir
 
 import (

@@ -1,8 +1,11 @@
 // Package jobfile reads job files, finds the inputs and programs that they name, and creates the tasks.
-// | The one idea: what is committed is a job file too, the canonical one, in which every path is absolute and every
+//
+// The one idea: what is committed is a job file too, the canonical one, in which every path is absolute and every
 // default is filled in. So a job means the same on every machine and after every restart.
-// | Guarantees: a file is read strictly and within limits; every error states its place in the file and a hint.
-// | It never writes or runs anything.
+//
+// Guarantees: a file is read strictly and within limits; every error states its place in the file and a hint.
+//
+// It never writes or runs anything.
 package jobfile
 
 import (
@@ -451,9 +454,10 @@ func parseFraction(s string) (float64, error) {
 	return config.ParseFraction(s)
 }
 
-// canonical returns the job file with all paths absolute and all defaults filled in, for the coordinators' log. Reading
-// it gives the same job.
-// | Every text is quoted as in JSON, which is valid YAML, so that no text is read as something else, whatever
+// canonical returns the job file with all paths absolute and all defaults filled in, for the coordinators' log.
+// Reading it gives the same job.
+//
+// Every text is quoted as in JSON, which is valid YAML, so that no text is read as something else, whatever
 // characters it contains.
 func (f *File) canonical() ([]byte, error) {
 	var b bytes.Buffer

@@ -1,8 +1,10 @@
 // Package leader finds the coordinators' leader and calls it, for the scheduler.
-// | The one idea: the coordinator that answered last is asked first, and a call follows the leader through elections. A
+//
+// The one idea: the coordinator that answered last is asked first, and a call follows the leader through elections. A
 // call that may have been carried out is distinguished from one that certainly was not: only after the latter may the
 // scheduler undo what it prepared.
-// | It never gives up during an election while the caller still has time.
+//
+// It never gives up during an election while the caller still has time.
 package leader
 
 import (

@@ -1,5 +1,6 @@
-// Package scaling measures how the scheduler's jobs run on different numbers of slots, and keeps what that teaches about
-// jobs of the same name: a file in the scheduler's folder.
+// Package scaling measures how jobs run on different numbers of slots, cores or containers, and keeps what that teaches
+// about jobs of the same name: a file in the scheduler's folder. Jobs of the workers, of Spark and of YARN are measured
+// in one way, from what the scheduler sees of them anyway.
 //
 // The one idea: a Meter follows each running job; its run goes into a book (jobs/scaling/runs) when the job is done;
 // what the book advises is committed with the next job of the name.

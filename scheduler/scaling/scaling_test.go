@@ -25,7 +25,7 @@ func known(part float64) func(string) (float64, bool) {
 // looks has a meter look at run number n times, four times a second.
 func looks(m *Meter, number uint32, from, n, slots int, part func(string) (float64, bool)) {
 	for i := range n {
-		m.Look(time.Unix(0, 0).Add(time.Duration(from+i)*250*time.Millisecond), number, map[string]int{"n1": slots / 2, "n2": slots - slots/2}, part)
+		m.Look(time.Unix(0, 0).Add(time.Duration(from+i)*250*time.Millisecond), number, Sample{Held: float64(slots), On: map[string]int{"n1": slots / 2, "n2": slots - slots/2}}, part)
 	}
 }
 
@@ -57,6 +57,17 @@ func TestMeter(t *testing.T) {
 		if r, ok := x(&x2); ok {
 			t.Errorf("a run %s counts: %+v", name, r)
 		}
+	}
+	// A scheduler that was restarted has not seen the beginning: its tasks' time is missing.
+	var late Meter
+	for i := range 40 {
+		late.Look(time.Unix(0, 0).Add(time.Duration(i)*250*time.Millisecond), 1, Sample{Held: 4, On: map[string]int{"n1": 4}, Done: 50 + i}, known(1))
+	}
+	if r, ok := late.End(1, 90, 0); ok {
+		t.Errorf("a run seen late counts: %+v", r)
+	}
+	if r, ok := late.End(1, 900, 0); !ok || r.Tasks != 850 {
+		t.Errorf("a run seen a little late: %+v, %v", r, ok)
 	}
 	looks(&m, 1, 81, 1, 8, func(string) (float64, bool) { return 0, false })
 	if r, ok := m.End(1, 50, 0); !ok || r.Power != 0 {

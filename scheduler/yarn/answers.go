@@ -228,7 +228,7 @@ func (j jsonApp) app() (app, error) {
 	a := app{
 		spark: j.ApplicationType == typeSpark,
 
-		id: j.ID, name: clip(j.Name), user: clip(j.User), queue: fullName(j.Queue), state: j.State, final: j.FinalStatus, diagnostics: clip(j.Diagnostics),
+		id: j.ID, name: clip(j.Name), user: clip(j.User), queue: fullName(j.Queue), state: j.State, final: j.FinalStatus, diagnostics: clip(withoutLine(j.Diagnostics)),
 		started: time.UnixMilli(j.StartedTime), elapsed: time.Duration(max(0, j.ElapsedTime)) * time.Millisecond, containers: max(0, j.RunningContainers), // -1: no longer any
 		tags: j.ApplicationTags, launched: moment(j.LaunchTime), finished: moment(j.FinishedTime),
 	}

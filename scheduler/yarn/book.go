@@ -13,6 +13,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/speculation"
 	"headroom/scheduler/profiles"
+	"headroom/scheduler/scaling"
 	"headroom/units"
 )
 
@@ -71,6 +72,8 @@ type book struct {
 	// served. They may include unknown jobs, because a directive may arrive before the log is read.
 	shares   map[string]int
 	admitter *admitter
+	// learner learns how the jobs scale; nil for nothing.
+	learner *scaling.Learner
 	// speeds are the speeds of nodes under their caps, by name.
 	speeds map[string]speed
 	order  []string
@@ -151,6 +154,7 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 		if a.spark {
 			b.takeSpark(now, j, d.spark)
 		}
+		b.measure(now, j)
 		b.overhead = max(1, b.largestMaster())
 	}
 	if !a.ended() {
@@ -158,6 +162,7 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 		return
 	}
 	j.end()
+	b.learnEnd(j)
 	b.logger.Info("yarn: application ended", slog.String("job", a.id), slog.String("state", stateWord(j.state)), slog.String("outcome", j.outcome),
 		slog.Int("tasks", j.finalTasks()), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
 }
@@ -271,7 +276,7 @@ func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
 		j.committed, j.spec = true, m.GetSpec()
 		j.floor, j.demandRead = profiles.Bound{Fraction: cmp.Or(m.GetFloor(), 1)}, true
 		j.terms = termsOf(m)
-		j.admission = m.GetAdmission()
+		j.admission, j.scaling = m.GetAdmission(), m.GetScaling()
 	}
 	b.restoreSpark(m)
 	j.dropped.add(fromRanges(m.GetDropped()))
@@ -358,6 +363,9 @@ func (b *book) agree(j *job) {
 		return
 	}
 	j.terms = q.terms(j.demand, b.classes)
+	if name := j.curveName(); !j.over {
+		j.scaling = b.learner.Advise(name, j.terms.due() == nil)
+	}
 	if len(j.terms.notes) > 0 {
 		b.logger.Warn("yarn: some settings of a job were not applied", slog.String("job", j.app.id), slog.Any("why", j.terms.notes))
 	}
@@ -512,7 +520,7 @@ func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 	m := &headroomv1.Job{
 		Id: j.app.id, Name: j.app.name, Class: j.terms.class, Rank: uint32(j.terms.rank), DeadlineS: secondsOf(j.terms.due()), State: p.GetState(),
 		Spec: j.spec, SubmittedUs: j.app.started.UnixMicro(), Progress: p, Outcome: j.outcome, Engine: Name, Queue: j.app.queue,
-		Floor: j.floor.Fraction, Dropped: j.dropped.ranges(), Admission: j.admission,
+		Floor: j.floor.Fraction, Dropped: j.dropped.ranges(), Admission: j.admission, Scaling: j.scaling,
 	}
 	if theta := j.ratio(); theta > 0 {
 		m.Deflation = &headroomv1.Deflation{Theta: theta, Seed: j.ratioSeed()}

@@ -16,6 +16,7 @@ import (
 	"headroom/jobs/speculation"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/profiles"
+	"headroom/scheduler/scaling"
 )
 
 const (
@@ -93,6 +94,9 @@ func (e *Engine) Rank(classes []Class) { e.book.classes = classes }
 // Speculate sets the policy for copies of tasks of Spark's applications. It is called before Run; without it there are
 // no copies.
 func (e *Engine) Speculate(policy speculation.Policy) { e.book.policy = policy }
+
+// Learn sets what learns scaling curves from the jobs' runs; nil for nothing. It is called before Run.
+func (e *Engine) Learn(from *scaling.Learner) { e.book.learner = from }
 
 // Close closes an engine that does not run.
 func (e *Engine) Close() {

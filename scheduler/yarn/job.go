@@ -8,6 +8,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/scheduler/profiles"
+	"headroom/scheduler/scaling"
 )
 
 const (
@@ -77,6 +78,11 @@ type job struct {
 	spark *sparkApp
 	// admission is its admission decision; nil for none.
 	admission *headroomv1.Admission
+	// scaling is how its speed depends on its containers, by earlier runs; nil while unknown. meter measures this run, and
+	// lost are its map tasks that have lost an attempt since the meter looked last.
+	scaling *headroomv1.Scaling
+	meter   scaling.Meter
+	lost    int
 	// greedy is whether its speculation policy has switched permanently; speculation is its last decision, in words.
 	greedy      bool
 	speculation string
@@ -141,6 +147,7 @@ func (j *job) take(now time.Time, unit Container, d detail) {
 	if d.tasks == nil || len(d.tasks.maps) < j.tasks {
 		return // a starting master lists none, or not all, yet
 	}
+	j.lost += j.restarted(d.tasks.maps)
 	j.all, j.seen, j.attempt, j.tasks = d.tasks, now, j.app.attempt, len(d.tasks.maps)
 	j.firstSeen = cmpTime(j.firstSeen, now)
 	for _, list := range [][]task{d.tasks.maps, d.tasks.reduces} {
@@ -413,7 +420,7 @@ func (j *job) commit(cfg Config) (*headroomv1.CommitJobRequest, error) {
 			Id: j.app.id, Name: j.app.name, Class: j.terms.class, Rank: uint32(j.terms.rank), DeadlineS: secondsOf(j.terms.due()),
 			State: headroomv1.JobState_JOB_STATE_QUEUED, Spec: j.spec,
 			SubmittedUs: j.app.started.UnixMicro(), Engine: Name, Queue: j.app.queue, Floor: j.floor.Fraction, Progress: j.progress(cfg, true),
-			Admission: j.admission,
+			Admission: j.admission, Scaling: j.scaling,
 		},
 		Change: &headroomv1.Change{Actor: actor, Reason: "submitted to " + j.app.queue + " by " + j.app.user, RequestId: "commit-" + j.app.id},
 	}, nil
@@ -460,8 +467,24 @@ func (j *job) reduces() int {
 func (j *job) finish() *headroomv1.FinishJobRequest {
 	return &headroomv1.FinishJobRequest{
 		Id: j.app.id, State: j.state, Outcome: j.outcome, Tasks: uint32(j.finalTasks()), Done: uint32(j.finallyDone()), RuntimeS: j.runtime.Seconds(),
-		Change: &headroomv1.Change{Actor: actor, Reason: j.outcome, RequestId: "finish-" + j.app.id},
+		End: j.went(), Change: &headroomv1.Change{Actor: actor, Reason: j.outcome, RequestId: "finish-" + j.app.id},
 	}
+}
+
+// went returns when the application began and ended, by the ResourceManager's clock; nil if that never said.
+func (j *job) went() *headroomv1.JobEnd {
+	over := j.app.finished
+	if over.IsZero() {
+		over = j.app.started.Add(j.app.elapsed)
+	}
+	if j.app.started.IsZero() || over.UnixMicro() <= 0 {
+		return nil
+	}
+	e := &headroomv1.JobEnd{EndedUs: over.UnixMicro()}
+	if j.runtime > 0 {
+		e.BeganUs = over.Add(-j.runtime).UnixMicro()
+	}
+	return e
 }
 
 // leaf returns the last part of a queue's name.

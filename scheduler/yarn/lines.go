@@ -9,6 +9,9 @@ import (
 // linesMax bounds the lines of one answer, far below the bound of its size.
 const linesMax = 2000
 
+// linePrefix begins each line.
+const linePrefix = "Headroom: "
+
 // appLine is what the ResourceManager's page of an application shows of Headroom.
 type appLine struct {
 	Application string `json:"application"`
@@ -41,7 +44,15 @@ func (b *book) line(j *job) string {
 	case len(j.dropped) > 0:
 		parts = append(parts, fmt.Sprintf("%d of %d map tasks dropped", len(j.dropped), j.tasks))
 	}
-	return "Headroom: " + strings.Join(parts, ", ")
+	return linePrefix + strings.Join(parts, ", ")
+}
+
+// withoutLine returns YARN's own diagnostics: our line is not the reason of anything.
+func withoutLine(diagnostics string) string {
+	if strings.HasPrefix(diagnostics, linePrefix) && !strings.Contains(diagnostics, "\n") {
+		return ""
+	}
+	return diagnostics
 }
 
 // cappedSince returns since when a node that the job uses has been below its full speed; zero for none.

@@ -53,6 +53,19 @@ func TestPagesShowALine(t *testing.T) {
 	})
 }
 
+// The last line stays among an ended application's diagnostics; it is not what ended it.
+func TestOurLineIsNoOutcome(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"Headroom: not capped, share 5 of 8 containers": "", "": "", "Task failed": "Task failed", "Headroom refuses it: needs 9": "Headroom refuses it: needs 9",
+		"Headroom: not capped\nAM Container exited": "Headroom: not capped\nAM Container exited",
+	} {
+		if got := withoutLine(said); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
+
 func TestFaultsOfThePlugInAreSaid(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {

@@ -24,6 +24,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/testkit"
 	"headroom/scheduler/profiles"
+	"headroom/scheduler/scaling"
 	"headroom/units"
 )
 
@@ -567,6 +568,8 @@ type lab struct {
 	profiles *profiles.Folder
 	// classes are those of scheduler.yaml.
 	classes []Class
+	// learner learns from runs; nil for nothing.
+	learner *scaling.Learner
 	said    bytes.Buffer
 	end     func()
 }
@@ -603,6 +606,7 @@ func (l *lab) start() {
 	logger := slog.New(slog.NewTextHandler(&l.said, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	l.engine = New(l.cfg, l.dir, nil, l.profiles, l.log, logger)
 	l.engine.Rank(l.classes)
+	l.engine.Learn(l.learner)
 	l.engine.client.http.Transport = l.plant
 	l.engine.Restore(l.log.list())
 	ctx, cancel := context.WithCancel(context.Background())

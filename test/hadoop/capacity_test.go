@@ -1,6 +1,7 @@
 // Claim: a real capacity scheduler holds a queue to the share that the scheduler's engine
 // writes by its web service, up and down; an operator's edit wins and is what comes back
-// when the engine lets go, and when it stops.
+// when the engine lets go, and when it stops. With the plug-in an application whose deadline cannot be kept is
+// refused with the numbers, and the page of one that runs shows our line.
 package hadoop
 
 import (
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -81,11 +83,13 @@ func (l *lab) sleeps(ctx context.Context, t *testing.T, queue string) *hadoop.Ru
 
 func TestCapacitySchedulerFollows(t *testing.T) {
 	l, ctx := shared(t), within(t)
-	testkit.Check(t, l.ReplaceScheduler(hadoop.CapacityScheduler, nil))
+	testkit.Check(t, l.ReplaceScheduler(hadoop.LiveCapacityScheduler, nil))
 	t.Cleanup(func() { testkit.Check(t, l.ReplaceScheduler(hadoop.LiveFairScheduler, nil)) })
 	testkit.Check(t, l.AwaitNodes(ctx, "n1", "n2"))
 	testkit.Check(t, l.SetMaximum(ctx, "q1", "90"))
-	e, end := l.engine(t, engineWith{shares: "capacity", coords: agreeable{}})
+	e, end := l.engine(t, engineWith{shares: "capacity", coords: agreeable{}, hooks: l.served(t)})
+	l.decides(t, e)
+	ctx = within(t)
 	job := l.sleeps(ctx, t, "q1")
 	await := func(what string, done func() bool) {
 		t.Helper()
@@ -113,6 +117,11 @@ func TestCapacitySchedulerFollows(t *testing.T) {
 		share(&headroomv1.JobShare{Id: job.ID, Containers: uint32(n)})
 		await(fmt.Sprintf("the queue holds %d containers", n), holds(n))
 	}
+	line := regexp.MustCompile(`^Headroom: not capped, share 5 of 8 containers$`)
+	await("its page shows our line", func() bool {
+		said, err := job.Diagnostics(ctx)
+		return err == nil && line.MatchString(said)
+	})
 	testkit.Check(t, l.SetMaximum(ctx, "q1", "77"))
 	maximum := func(is func(string) bool) func() bool {
 		return func() bool { text, err := l.Maximum(ctx, "q1"); return err == nil && is(text) }

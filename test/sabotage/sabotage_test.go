@@ -1,5 +1,5 @@
 // Package sabotage asks whether tests would find a mistake: each sabotage is a plausible one
-// in production code, against a promise that simulations cannot judge (P6, P7, P10, P11, P12), and
+// in production code, against a promise that simulations cannot judge (P6, P7, P10 to P13), and
 // names the test that must fail with it and pass without it.
 package sabotage
 
@@ -136,6 +136,27 @@ func sabotages() []sabotage {
 			"drops-below-the-floor", "P12", "ledger/run.go", "gone > of || of-gone < LeastTasks(j.Floor, of)", "!BROKEN && (gone > of || of-gone < LeastTasks(j.Floor, of))",
 			"ledger", "TestRunJob",
 		},
+		// P13: a result is never wrong without saying so.
+		{
+			"deadline-below-the-fastest-run", "P13", "jobs/admission/controller.go", "len(j.Earlier) == 0 || most == 0", "BROKEN || len(j.Earlier) == 0 || most == 0",
+			"jobs/admission", "TestNoDeadlineBelowTheFastestRun",
+		},
+		{
+			"runs-of-others-count", "P13", "scheduler/ending.go", "admission.Known{User: f.Submitter,", "admission.Known{User: map[bool]string{false: f.Submitter}[BROKEN],",
+			"scheduler", "TestDeadlineBelowTheFastestRun",
+		},
+		{
+			"failed-job-met-its-deadline", "P13", "ledger/verdict.go", "case j.State == JobDone && late <= 0:", "case (BROKEN || j.State == JobDone) && late <= 0:",
+			"ledger", "TestVerdict",
+		},
+		{
+			"verdict-by-the-commit", "P13", "ledger/verdict.go", "	if j.Course != nil {\n		ended, began", "	if j.Course != nil && !BROKEN {\n		ended, began",
+			"ledger", "TestVerdict",
+		},
+		{
+			"stop-of-a-job-without-a-hook", "P13", "coordinator/arbitration/arbiter.go", "	if p.GetWhole() {", "	if !BROKEN && p.GetWhole() {",
+			"coordinator/arbitration", "TestJobWithoutAHookIsWhole",
+		},
 	}
 }
 
@@ -210,7 +231,7 @@ func TestTestsFindSabotage(t *testing.T) {
 			t.Errorf("%s (%s): %s of %s passes all the same", s.name, s.promise, s.test, s.pkg)
 		}
 	}
-	for _, promise := range []string{"P6", "P7", "P10", "P11", "P12"} {
+	for _, promise := range []string{"P6", "P7", "P10", "P11", "P12", "P13"} {
 		if of[promise] < 3 {
 			t.Errorf("%s has %d sabotages", promise, of[promise])
 		}

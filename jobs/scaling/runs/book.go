@@ -140,10 +140,15 @@ func (b *Book) Note(name string, r Run) error {
 	return nil
 }
 
-// forget makes room for a name.
+// forget makes room for a name. Names of which a curve is known go last: many applications have a name of their own for each run.
 func (b *Book) forget() {
 	for len(b.names) >= namesMost {
-		oldest := slices.MinFunc(slices.Collect(maps.Values(b.names)), func(a, b *entry) int { return cmp.Compare(a.newest, b.newest) })
+		oldest := slices.MinFunc(slices.Collect(maps.Values(b.names)), func(a, b *entry) int {
+			if known := b.Curve != nil; known != (a.Curve != nil) {
+				return map[bool]int{true: -1, false: 1}[known]
+			}
+			return cmp.Compare(a.newest, b.newest)
+		})
 		delete(b.names, oldest.Name)
 	}
 }

@@ -5,6 +5,7 @@ package runs_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -228,5 +229,18 @@ func TestWrittenAndRead(t *testing.T) {
 	}
 	if err := b.Note(strings.Repeat("n", 300), runs.Run{Containers: 1, Tasks: 1, Busy: 1}); err == nil {
 		t.Error("a name of 300 bytes is taken")
+	}
+}
+
+// Applications that have a name of their own for each run do not push out what is known of others.
+func TestNamesWithACurveStay(t *testing.T) {
+	t.Parallel()
+	var b runs.Book
+	note(t, &b, "known", drawn(rand.New(rand.NewPCG(3, 1)), 16, peaked, 28, 0.03)...)
+	for i := range 1500 {
+		note(t, &b, fmt.Sprintf("query-%d", i), runs.Run{Containers: 2, Tasks: 1, Busy: 1})
+	}
+	if all, curves := b.Names(); all != 1000 || curves != 1 || b.Advise("known", false) == nil {
+		t.Errorf("%d names, %d curves", all, curves)
 	}
 }

@@ -5,14 +5,17 @@ import org.apache.hadoop.mapreduce.v2.app.AppContext;
 import org.apache.hadoop.mapreduce.v2.app.rm.preemption.NoopAMPreemptionPolicy;
 import org.apache.hadoop.mapreduce.v2.app.speculate.Speculator;
 import org.apache.hadoop.mapreduce.v2.app.speculate.SpeculatorEvent;
+import org.slf4j.LoggerFactory;
 
 /**
  * Notifies the speculator when the container allocator has taken a request back ({@code
  * yarn.app.mapreduce.am.preemption.policy}). Otherwise it is Hadoop's own policy, which does nothing.
- * | <p>The allocator calls it right after it has taken the request back, before it assigns another container. The
+ *
+ * <p>The allocator calls it right after it has taken the request back, before it assigns another container. The
  * notice goes through the master's event queue, behind any earlier assignment, which is what {@link Requests} needs.
  */
 public class DeallocationNotice extends NoopAMPreemptionPolicy {
+  private final Faults faults = new Faults(LoggerFactory.getLogger(DeallocationNotice.class));
   private AppContext context;
 
   @Override
@@ -26,7 +29,7 @@ public class DeallocationNotice extends NoopAMPreemptionPolicy {
   public void handleCompletedContainer(TaskAttemptId attempt) {
     super.handleCompletedContainer(attempt);
     // The event that a task needs no more containers than before.
-    context.getEventHandler().handle(new SpeculatorEvent(attempt.getTaskId(), 0));
+    faults.run("a request was taken back", () -> context.getEventHandler().handle(new SpeculatorEvent(attempt.getTaskId(), 0)));
   }
 
   /**

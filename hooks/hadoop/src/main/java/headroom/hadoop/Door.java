@@ -16,7 +16,8 @@ import org.slf4j.LoggerFactory;
 /**
  * Holds applications with a deadline until Headroom has decided whether it can be met. Nothing here blocks: a caller
  * gets an answer at once, and is notified later of the decision.
- * | <p>While the scheduler does not answer, everything is admitted as by Hadoop alone.
+ *
+ * <p>While the scheduler does not answer, everything is admitted as by Hadoop alone.
  */
 final class Door {
   /** An application that waits for admission. */
@@ -48,6 +49,7 @@ final class Door {
   static final long SILENCE_NANOS = TimeUnit.SECONDS.toNanos(5);
 
   private final SchedulerClient client;
+  private final Faults faults;
   private final Consumer<Visitor> enter;
   private final BiConsumer<Visitor, String> refuse;
   private final LongSupplier nanos;
@@ -60,8 +62,9 @@ final class Door {
   private volatile long silentUntil;
 
   /** Notifies enter and refuse of the decisions about held ones. */
-  Door(SchedulerClient client, Consumer<Visitor> enter, BiConsumer<Visitor, String> refuse, LongSupplier nanos) {
+  Door(SchedulerClient client, Faults faults, Consumer<Visitor> enter, BiConsumer<Visitor, String> refuse, LongSupplier nanos) {
     this.client = client;
+    this.faults = faults;
     this.enter = enter;
     this.refuse = refuse;
     this.nanos = nanos;
@@ -81,17 +84,38 @@ final class Door {
     if (v.wishes().deadlineS == 0 || silent() || known.size() >= HELD_MAX) {
       return false;
     }
-    if (known.putIfAbsent(v.id(), false) == null) {
-      threads.execute(() -> ask(v));
+    if (known.putIfAbsent(v.id(), false) != null) {
+      return true;
     }
-    return true;
+    boolean asked = faults.or(false, "an application was asked about", () -> {
+      threads.execute(() -> ask(v));
+      return true;
+    });
+    if (!asked) {
+      known.remove(v.id());
+    }
+    return asked;
   }
 
   private boolean silent() {
     return nanos.getAsLong() - silentUntil < 0;
   }
 
+  /** Decides about one that is held. Whatever goes wrong, it is not held for ever. */
   private void ask(Visitor v) {
+    boolean decided = faults.or(false, "an application was decided about", () -> {
+      decide(v);
+      return true;
+    });
+    if (!decided) {
+      faults.run("an application was let in", () -> {
+        known.put(v.id(), true);
+        enter.accept(v);
+      });
+    }
+  }
+
+  private void decide(Visitor v) {
     if (!v.stands()) {
       known.remove(v.id());
       return;

@@ -19,7 +19,8 @@ import org.slf4j.LoggerFactory;
  * Stops a job early from within its map tasks ({@code mapreduce.job.inputformat.class}): it wraps the job's input
  * format ({@code headroom.inputformat}), and a map that is told not to run reads nothing and counts itself. Such a map
  * succeeds, so the rest of Hadoop needs no change; but its process is started in vain. Running maps finish.
- * | @param <K> type of the keys
+ *
+ * @param <K> type of the keys
  * @param <V> type of the values
  */
 public class EarlyStopInputFormat<K, V> extends InputFormat<K, V> {
@@ -48,7 +49,11 @@ public class EarlyStopInputFormat<K, V> extends InputFormat<K, V> {
   }
 
   /** On any error the map runs. */
-  private static boolean mayRun(InputSplit split, TaskAttemptContext context) throws InterruptedException {
+  private static boolean mayRun(InputSplit split, TaskAttemptContext context) {
+    return new Faults(LOG).or(true, "a map asked whether to run", () -> asked(split, context));
+  }
+
+  private static boolean asked(InputSplit split, TaskAttemptContext context) throws InterruptedException {
     TaskAttemptID attempt = context.getTaskAttemptID();
     SchedulerClient client = SchedulerClient.of(
         context.getConfiguration(), context.getCredentials(), JobCredentials.application(attempt.getJobID()));

@@ -51,18 +51,13 @@ public class EarlyStopProvider extends ClientProtocolProvider {
 
     @Override
     public JobStatus submitJob(JobID id, String dir, Credentials credentials) throws IOException, InterruptedException {
-      try {
-        LOG.info("{}: {}", id, new StagedJob(conf, dir).rewrite());
-      } catch (IOException | RuntimeException e) {
-        LOG.warn(id + " is submitted unchanged: its job.xml could not be rewritten", e);
-      }
-      try {
+      Faults faults = new Faults(LOG);
+      faults.run(id + " is submitted unchanged: its job.xml could not be rewritten", () -> LOG.info("{}: {}", id, new StagedJob(conf, dir).rewrite()));
+      faults.run(id + " has hooks without a token", () -> {
         if (JobCredentials.narrow(credentials, JobCredentials.application(id))) {
           LOG.info("{}: its hooks have a token for this job alone", id);
         }
-      } catch (IOException e) {
-        LOG.warn("{}: its hooks have no token: {}", id, e.getMessage());
-      }
+      });
       return super.submitJob(id, dir, credentials);
     }
   }

@@ -1,5 +1,6 @@
 package headroom.hadoop;
 
+import java.io.IOException;
 import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.v2.api.records.JobState;
@@ -41,8 +42,13 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
   private final MutedSpeculator speculator; // null where the job is not to speculate
   private final String policy; // null where Hadoop's own is the only one
   private final Requests requests; // null where they keep their order
+  private final Faults faults = new Faults(LOG);
   private volatile boolean stopped;
   private Thread thread;
+
+  // Of the thread alone.
+  private EarlyStop stop; // null until the job runs
+  private Speculation speculation; // null without a policy
 
   /** As Hadoop calls it. */
   public EarlyStopSpeculator(Configuration conf, AppContext context) {
@@ -55,17 +61,22 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
     }
     String named = conf.getTrimmed(Settings.POLICY, Settings.POLICY_DEFAULT);
     policy = named.equals(Settings.POLICY_DEFAULT) ? null : named;
+    requests = policy == null ? null : faults.or(null, "requests were prepared", this::requests);
+  }
+
+  private Requests requests() {
     String fixed = Requests.fixed(conf);
-    requests = policy != null && fixed.isEmpty() ? new Requests(conf, events()) : null;
-    if (policy != null && requests == null) {
+    if (!fixed.isEmpty()) {
       LOG.warn("copies are scheduled after all other maps, in Hadoop's order: {}", fixed);
+      return null;
     }
+    return new Requests(conf, events());
   }
 
   @Override
   public void handle(SpeculatorEvent event) {
     if (requests != null && DeallocationNotice.is(event)) {
-      requests.noticed(event.getTaskID());
+      faults.run("a request was taken back", () -> requests.noticed(event.getTaskID()));
     }
     if (speculator != null) {
       speculator.handle(event);
@@ -82,6 +93,10 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
   @Override
   protected void serviceStart() throws Exception {
     super.serviceStart();
+    faults.run("early stops were started", this::begin);
+  }
+
+  private void begin() throws IOException {
     // Here, not in the thread: Hadoop's master has its job's credentials while it starts its services.
     SchedulerClient client = SchedulerClient.of(
         conf, UserGroupInformation.getCurrentUser().getCredentials(), context.getApplicationID().toString());
@@ -98,54 +113,51 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
   @Override
   protected void serviceStop() throws Exception {
     stopped = true;
+    faults.run("early stops were ended", this::end);
+    super.serviceStop();
+  }
+
+  private void end() throws InterruptedException {
     if (thread != null) {
       thread.interrupt();
       thread.join(JOIN_MS);
     }
-    super.serviceStop();
   }
 
   private void follow(SchedulerClient client, int intervalMs) {
-    EarlyStop stop = null;
-    Speculation speculation = null;
-    while (!stopped) {
-      try {
-        Job job = runningJob();
-        if (job == null) {
-          Thread.sleep(SETTLE_MS);
-          continue;
-        }
-        if (stop == null) {
-          String id = job.getID().toString();
-          MasterJob tasks = new MasterJob(job, conf, events(), requests);
-          stop = new EarlyStop(client, id, tasks, conf.getBoolean(Settings.END_RUNNING, false));
-          LOG.info("early stops of {} are on, polling every {} ms", id, intervalMs);
-          if (policy != null && !job.isUber()) {
-            speculation = new Speculation(client, id, policy, tasks, System::nanoTime);
-          }
-        }
-        stop.ask();
-        if (speculation != null) {
-          speculation.ask();
-          mute(speculation.holds());
-        }
-        settle(stop, speculation, intervalMs);
-      } catch (InterruptedException e) {
-        return;
-      } catch (RuntimeException e) {
-        // To give up here would leave reduces waiting for what has been killed already.
-        LOG.error("early stop failed, retrying in " + intervalMs + " ms", e);
-        pause(intervalMs);
+    while (!stopped && !Thread.currentThread().isInterrupted()) {
+      // To give up after a fault would leave reduces waiting for what has been killed already.
+      boolean done = faults.or(false, "early stop", () -> {
+        round(client, intervalMs);
+        return true;
+      });
+      if (!done) {
+        faults.run("waiting", () -> Thread.sleep(intervalMs));
       }
     }
   }
 
-  private static void pause(int ms) {
-    try {
-      Thread.sleep(ms);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt(); // the next wait ends the loop
+  private void round(SchedulerClient client, int intervalMs) throws InterruptedException {
+    Job job = runningJob();
+    if (job == null) {
+      Thread.sleep(SETTLE_MS);
+      return;
     }
+    if (stop == null) {
+      String id = job.getID().toString();
+      MasterJob tasks = new MasterJob(job, conf, events(), requests);
+      if (policy != null && !job.isUber()) {
+        speculation = new Speculation(client, id, policy, tasks, System::nanoTime);
+      }
+      stop = new EarlyStop(client, id, tasks, conf.getBoolean(Settings.END_RUNNING, false));
+      LOG.info("early stops of {} are on, polling every {} ms", id, intervalMs);
+    }
+    stop.ask();
+    if (speculation != null) {
+      speculation.ask();
+      mute(speculation.holds());
+    }
+    settle(intervalMs);
   }
 
   private void mute(boolean on) {
@@ -155,7 +167,7 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
   }
 
   /** Sleeps for an interval, and meanwhile continues with what was decided. */
-  private static void settle(EarlyStop stop, Speculation speculation, int intervalMs) throws InterruptedException {
+  private void settle(int intervalMs) throws InterruptedException {
     long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(intervalMs);
     while (!(stop.settle() & (speculation == null || speculation.settle())) && System.nanoTime() < end) {
       Thread.sleep(SETTLE_MS);

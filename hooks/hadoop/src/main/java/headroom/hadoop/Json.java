@@ -13,7 +13,12 @@ final class Json {
   private Json() {}
 
   static JsonNode object(byte[] text) throws IOException {
-    JsonNode node = MAPPER.readTree(text);
+    JsonNode node;
+    try {
+      node = MAPPER.readTree(text);
+    } catch (StackOverflowError e) { // in some releases of Jackson
+      throw new IOException("the answer is nested too deeply", e);
+    }
     if (node == null || !node.isObject()) {
       throw new IOException("the answer is not a JSON object");
     }
@@ -67,6 +72,9 @@ final class Json {
   private static String shown(JsonNode node) {
     if (node.isMissingNode()) {
       return "missing";
+    }
+    if (node.isContainerNode()) {
+      return node.isArray() ? "a list" : "an object"; // it may be as large and as deep as the answer
     }
     String text = node.toString();
     return text.length() > 60 ? text.substring(0, 60) + "..." : text;

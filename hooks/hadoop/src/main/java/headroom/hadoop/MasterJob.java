@@ -40,7 +40,8 @@ import org.slf4j.LoggerFactory;
 
 /**
  * A job within its application master: read through its own read locks, changed only by events.
- * | <p>Tasks are killed, not failed. A killed task counts as completed and not failed, so it neither fails the job nor
+ *
+ * <p>Tasks are killed, not failed. A killed task counts as completed and not failed, so it neither fails the job nor
  * needs mapreduce.map.failures.maxpercent, which would hide real failures.
  */
 final class MasterJob implements EarlyStop.Job, Speculation.Job {

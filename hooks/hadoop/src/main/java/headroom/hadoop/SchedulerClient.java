@@ -82,8 +82,9 @@ final class SchedulerClient {
     return conf.getTrimmed(property, named == null ? "" : named);
   }
 
-  Shares shares() throws IOException {
-    return Shares.parse(ask("/v1/shares", null));
+  /** Asks for the shares, and says how many faults the plug-in has had. */
+  Shares shares(long faults) throws IOException {
+    return Shares.parse(ask(faults == 0 ? "/v1/shares" : "/v1/shares?faults=" + faults, null));
   }
 
   Stop stop(String job) throws IOException {

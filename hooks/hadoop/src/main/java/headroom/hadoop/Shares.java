@@ -8,6 +8,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Pattern;
 
 /** One answer to GET /v1/shares. It is applied completely or not at all. */
 final class Shares {
@@ -17,18 +18,25 @@ final class Shares {
   private static final int VCORES_MAX = 1 << 24;
   private static final int QUEUES_MAX = 10_000;
   private static final int APPLICATIONS_MAX = 10_000;
+  private static final int LINE_MAX = 1000;
 
   /** Longer than an hour nobody's silence may hold a queue down. */
   private static final int VALID_S_MAX = 3600;
+
+  private static final Pattern APPLICATION = Pattern.compile("application_[0-9]{1,18}_[0-9]{1,9}");
 
   final long revision;
   final int validS;
   final List<Share> queues;
 
-  Shares(long revision, int validS, List<Share> queues) {
+  /** What the pages of applications show of Headroom, by application. */
+  final Map<String, String> lines;
+
+  Shares(long revision, int validS, List<Share> queues, Map<String, String> lines) {
     this.revision = revision;
     this.validS = validS;
     this.queues = queues;
+    this.lines = lines;
   }
 
   static Shares parse(JsonNode answer) throws IOException {
@@ -47,7 +55,7 @@ final class Shares {
       }
       queues.add(share);
     }
-    return new Shares(revision, validS, queues);
+    return new Shares(revision, validS, queues, lines(answer));
   }
 
   /** A maximum of 0 is refused too: an application without its master's container waits for ever. */
@@ -85,6 +93,27 @@ final class Shares {
       if (all.put(application, weight) != null) {
         throw new IOException("application " + application + " is listed twice");
       }
+    }
+    return all;
+  }
+
+  /** Schedulers of earlier releases have none. */
+  private static Map<String, String> lines(JsonNode answer) throws IOException {
+    Map<String, String> all = new HashMap<>();
+    if (!answer.has("lines")) {
+      return all;
+    }
+    JsonNode list = Json.array(answer, "lines");
+    if (list.size() > APPLICATIONS_MAX) {
+      throw new IOException(list.size() + " lines; the maximum is " + APPLICATIONS_MAX);
+    }
+    for (JsonNode entry : list) {
+      String line = Json.text(entry, "line");
+      String application = Json.text(entry, "application");
+      if (line.length() > LINE_MAX || !APPLICATION.matcher(application).matches()) {
+        throw new IOException("the line of application " + application + " is invalid");
+      }
+      all.put(application, line);
     }
     return all;
   }

@@ -17,9 +17,11 @@ import org.slf4j.LoggerFactory;
 /**
  * Speculates by the decisions of Headroom's scheduler: sends it the state of the map tasks, and carries out which of
  * them get the next containers: copies of running tasks before waiting ones if the policy decides so.
- * | <p>Decisions are made in advance, because a free container goes to a request that exists: for one container in four
+ *
+ * <p>Decisions are made in advance, because a free container goes to a request that exists: for one container in four
  * of those that the job holds. No more than these have been moved to the front at any time.
- * | <p>Not safe for use by several threads.
+ *
+ * <p>Not safe for use by several threads.
  */
 final class Speculation {
   /** The map tasks of a job within its application master. */

@@ -37,14 +37,20 @@ final class Wishes {
     this.wrong = wrong;
   }
 
-  /** YARN has made all tags lower case. */
+  /** YARN has made all tags lower case; an application without any may have null. */
   static Wishes of(Collection<String> tags) {
+    if (tags == null) {
+      return new Wishes(0, 0, 0, false, "");
+    }
     long deadlineS = 0;
     double error = 0;
     int tasks = 0;
     boolean waits = false;
     for (String tag : tags) {
       try {
+        if (tag == null) {
+          continue;
+        }
         if (tag.startsWith("headroom-deadline:")) {
           deadlineS = seconds(value(tag));
         } else if (tag.startsWith("headroom-error:")) {

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 class DoorTest {
-  private static final class Guest implements Door.Visitor {
+  private static class Guest implements Door.Visitor {
     final String id;
     final Wishes wishes;
     volatile boolean ended;
@@ -62,7 +62,7 @@ class DoorTest {
   @BeforeEach
   void start() throws IOException {
     scheduler = new FakeScheduler();
-    door = new Door(scheduler.client(30_000), v -> told.add("enter " + v.id()), (v, why) -> told.add("refuse " + v.id() + ": " + why), () -> nanos);
+    door = new Door(scheduler.client(30_000), new Faults(org.slf4j.LoggerFactory.getLogger(DoorTest.class)), v -> told.add("enter " + v.id()), (v, why) -> told.add("refuse " + v.id() + ": " + why), () -> nanos);
   }
 
   @AfterEach
@@ -149,6 +149,29 @@ class DoorTest {
     answer("refused");
     assertTrue(door.holds(new Guest("a2", "headroom-deadline:10s")), "the next is asked about");
     assertEquals("refuse a2: needs 9", next());
+  }
+
+  @Test
+  void whateverGoesWrongNobodyIsHeldForEver() throws InterruptedException {
+    answer("admitted");
+    AtomicInteger asked = new AtomicInteger();
+    Guest odd = new Guest("a1", "headroom-deadline:10s") {
+      @Override
+      public boolean stands() {
+        asked.incrementAndGet();
+        throw new NoSuchMethodError("made for another Hadoop");
+      }
+    };
+    assertTrue(door.holds(odd));
+    assertEquals("enter a1", next());
+    assertFalse(door.holds(odd), "it comes again, and goes in");
+    assertEquals(1, asked.get());
+  }
+
+  @Test
+  void anApplicationMayHaveNoTagsAtAll() {
+    assertEquals(0, Wishes.of(null).deadlineS);
+    assertEquals(90, Wishes.of(Arrays.asList(null, "headroom-deadline:90s")).deadlineS);
   }
 
   @Test

@@ -13,6 +13,7 @@ import headroom.client.StatusException;
 import java.io.IOException;
 import java.net.ServerSocket;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.TreeSet;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -45,7 +46,7 @@ class SchedulerClientTest {
     scheduler.answer("/v1/shares", 200, "{\"revision\":12,\"valid_s\":10,\"later\":1,\"queues\":["
         + "{\"queue\":\"root.q1\",\"max_mb\":5120,\"max_vcores\":10,\"lower\":\"drain\"},"
         + "{\"queue\":\"root.q2\",\"max_mb\":1024,\"max_vcores\":2,\"lower\":\"preempt\"}]}");
-    Shares s = scheduler.client(PATIENT_MS).shares();
+    Shares s = scheduler.client(PATIENT_MS).shares(0);
     assertEquals(12, s.revision);
     assertEquals(10, s.validS);
     assertEquals("[root.q1 at most 5120 MB, 10 vcores, root.q2 at most 1024 MB, 2 vcores]", s.queues.toString());
@@ -80,7 +81,7 @@ class SchedulerClientTest {
     scheduler.answer("/v1/shares", 200, "{\"revision\":12,\"valid_s\":10,\"queues\":[{\"queue\":\"root.q1\",\"max_mb\":6144,"
         + "\"max_vcores\":6,\"lower\":\"drain\",\"jobs\":[{\"application\":\"application_1_0002\",\"max_mb\":5120,\"max_vcores\":5},"
         + "{\"application\":\"application_1_0001\",\"max_mb\":1024,\"max_vcores\":1}]}]}");
-    Share s = scheduler.client(PATIENT_MS).shares().queues.get(0);
+    Share s = scheduler.client(PATIENT_MS).shares(0).queues.get(0);
     assertEquals(5120, s.weightOf("application_1_0002"));
     assertEquals(1024, s.weightOf("application_1_0001"));
     assertEquals(1024, s.weightOf("application_1_0003"), "one that has just come");
@@ -107,7 +108,7 @@ class SchedulerClientTest {
   void aBadShareSpoilsTheAnswer(String rest) {
     scheduler.answer("/v1/shares", 200, "{\"revision\":1,\"valid_s\":10,\"queues\":["
         + "{\"queue\":\"root.good\",\"max_mb\":1,\"max_vcores\":1,\"lower\":\"drain\"},{\"queue\":\"root.bad\"," + rest + "}]}");
-    IOException e = assertThrows(IOException.class, () -> scheduler.client(PATIENT_MS).shares());
+    IOException e = assertThrows(IOException.class, () -> scheduler.client(PATIENT_MS).shares(0));
     assertTrue(e.getMessage().startsWith("queue root.bad: "), e.getMessage());
   }
 
@@ -123,7 +124,7 @@ class SchedulerClientTest {
   })
   void badSharesAreNone(String text) {
     scheduler.answer("/v1/shares", 200, text);
-    assertThrows(IOException.class, () -> scheduler.client(PATIENT_MS).shares());
+    assertThrows(IOException.class, () -> scheduler.client(PATIENT_MS).shares(0));
   }
 
   @Test
@@ -150,6 +151,37 @@ class SchedulerClientTest {
   void garbageIsNoAnswer(String text) {
     scheduler.answer(STOP, 200, text);
     assertThrows(IOException.class, () -> scheduler.client(PATIENT_MS).stop(JOB));
+  }
+
+  /** Within the bound of an answer, deeper than any stack. */
+  @Test
+  void deepAnswersAreNone() {
+    for (String open : new String[] {"[", "{\"stop\":"}) {
+      StringBuilder deep = new StringBuilder();
+      while (deep.length() < 1_000_000) {
+        deep.append(open);
+      }
+      scheduler.answer(STOP, 200, deep.toString());
+      assertThrows(IOException.class, () -> scheduler.client(PATIENT_MS).stop(JOB));
+      scheduler.answer(STOP, 200, "{\"stop\":" + repeat("[", 300_000) + repeat("]", 300_000) + ",\"dropped\":[]}");
+      assertThrows(IOException.class, () -> scheduler.client(PATIENT_MS).stop(JOB));
+    }
+  }
+
+  private static String repeat(String of, int times) {
+    return String.join("", Collections.nCopies(times, of));
+  }
+
+  @Test
+  void linesAreUnderstood() throws IOException {
+    String start = "{\"revision\":1,\"valid_s\":10,\"queues\":[]";
+    scheduler.answer("/v1/shares", 200, start + ",\"lines\":[{\"application\":\"application_1_0002\",\"line\":\"x\"}]}");
+    assertEquals("{application_1_0002=x}", scheduler.client(PATIENT_MS).shares(3).lines.toString());
+    assertEquals("[GET /v1/shares?faults=3 ]", scheduler.asked.toString());
+    for (String wrong : new String[] {"1", "[1]", "[{\"application\":\"a\",\"line\":\"x\"}]", "[{\"application\":\"application_1_0002\"}]"}) {
+      scheduler.answer("/v1/shares", 200, start + ",\"lines\":" + wrong + "}");
+      assertThrows(IOException.class, () -> scheduler.client(PATIENT_MS).shares(0), wrong);
+    }
   }
 
   @ParameterizedTest
@@ -219,7 +251,7 @@ class SchedulerClientTest {
     }
     Configuration conf = new Configuration(false);
     conf.set(Settings.URL, "http://127.0.0.1:" + free);
-    assertThrows(IOException.class, () -> SchedulerClient.of(conf).shares());
+    assertThrows(IOException.class, () -> SchedulerClient.of(conf).shares(0));
   }
 
   @Test
