@@ -49,7 +49,7 @@ func onRelease(t *testing.T, version string) {
 			t.Errorf("theta %v: error %v", theta, m.wrong)
 		}
 	}
-	plans(within(t), t, c)
+	plans(t, c)
 	ownBound(within(t), t, c)
 	onSlots(within(t), t, c, []string{"node1"})
 }

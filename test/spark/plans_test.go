@@ -64,13 +64,14 @@ func plansWanted() map[string]outcome {
 }
 
 func TestPlans(t *testing.T) {
-	l, ctx := shared(t), within(t)
-	plans(ctx, t, l.Cluster)
+	plans(t, shared(t).Cluster)
 }
 
-// plans runs testdata/plans.py in one process, where tasks cost least.
-func plans(ctx context.Context, t *testing.T, c *spark.Cluster) {
+// plans runs testdata/plans.py in one process, where tasks cost least; it has as many actions as ten other tests.
+func plans(t *testing.T, c *spark.Cluster) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
 	r, err := c.Run(ctx, spark.Job{
 		Name: "plans", Application: testkit.Need(filepath.Abs(filepath.Join("testdata", "plans.py")))(t), Args: []string{t.TempDir()}, Theta: 0.25, Seed: 1,
 		Master: "local[2]", Conf: map[string]string{"spark.sql.shuffle.partitions": "2"},
