@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"headroom/internal/cli"
+	"headroom/internal/config"
 	"headroom/lab/apps"
 )
 
@@ -18,6 +19,9 @@ const programEnv = "HEADROOM_TEST_PROGRAM"
 func TestMain(m *testing.M) {
 	if os.Getenv(programEnv) != "" || len(os.Args) == 2 && os.Args[1] == "look-up" { // a scheduler in this process starts it
 		os.Exit(program())
+	}
+	if err := os.Setenv(config.ClientEnv, ""); err != nil { // not that of who runs the tests
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }

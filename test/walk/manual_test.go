@@ -56,7 +56,7 @@ chmod +x job.sh
 // and refused for one of these reasons.
 func refusals() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{
-		"names something that this cluster does not have": regexp.MustCompile(`unknown (job|server|domain|token|sprint|node)|no such (job|alarm|server)|no job|the history (does not|has no)|nobody to hand|generation 12|every domain must be named`),
+		"names something that this cluster does not have": regexp.MustCompile(`unknown (job|server|domain|token|sprint|node)|no such (job|alarm|server)|the address at which jobs reach the scheduler is unknown|jar jobs\.jar: |no job|the history (does not|has no)|nobody to hand|generation 12|every domain must be named`),
 		"names a node that is alive":                      regexp.MustCompile(`may be alive`),
 		"needs a node below what it is rated":             regexp.MustCompile(`share of the sprint budget|its (rated )?cap|already equals its rated power|nothing to spend`),
 		"asks another server":                             regexp.MustCompile(`10\.0\.\d+\.\d+`),
@@ -116,7 +116,7 @@ func turn(s step) int {
 // a second. Those that ask for confirmation, as on a terminal, are confirmed.
 func (n *network) try(t *testing.T, s step) (done bool) {
 	t.Helper()
-	stream := regexp.MustCompile(` (run|watch|top|master|worker)( |$)| --watch| --for (1m|10s|60s)( |$)`)
+	stream := regexp.MustCompile(` (run|watch|top|master|worker)( |$)|submit .* --wait| --watch| --for (1m|10s|60s)( |$)`)
 	command, most := strings.TrimSpace(s.text), "12"
 	if stream.MatchString(command) {
 		most = "1"
