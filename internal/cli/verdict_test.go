@@ -15,11 +15,11 @@ import (
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	for want, e := range map[string]*headroomv1.JobEnd{
-		`-{"ended_at":null,"verdict":null,"missed_by_s":null,"verdict_why":null}`:                                      nil,
-		`-{"ended_at":"2023-11-14T22:13:20Z","verdict":null,"missed_by_s":null,"verdict_why":null}`:                    {EndedUs: 1_700_000_000_000_000},
-		`met{"ended_at":"2023-11-14T22:13:20Z","verdict":"met","missed_by_s":null,"verdict_why":"ran 3.0 s"}`:          {EndedUs: 1_700_000_000_000_000, Verdict: "met", Why: "ran 3.0 s"},
+		`-{"ended_at":null,"verdict":null,"missed_by_s":null,"verdict_why":null}`:                                        nil,
+		`-{"ended_at":"2023-11-14T22:13:20Z","verdict":null,"missed_by_s":null,"verdict_why":null}`:                      {EndedUs: 1_700_000_000_000_000},
+		`met{"ended_at":"2023-11-14T22:13:20Z","verdict":"met","missed_by_s":null,"verdict_why":"ran 3.0 s"}`:            {EndedUs: 1_700_000_000_000_000, Verdict: "met", Why: "ran 3.0 s"},
 		`missed by 12.0s{"ended_at":"2023-11-14T22:13:20Z","verdict":"missed","missed_by_s":12,"verdict_why":"ran 3 s"}`: {EndedUs: 1_700_000_000_000_000, Verdict: "missed", LateS: new(12.0), Why: "ran 3 s"},
-		`missed{"ended_at":"2023-11-14T22:13:20Z","verdict":"missed","missed_by_s":null,"verdict_why":"failed"}`:       {EndedUs: 1_700_000_000_000_000, Verdict: "missed", Why: "failed"},
+		`missed{"ended_at":"2023-11-14T22:13:20Z","verdict":"missed","missed_by_s":null,"verdict_why":"failed"}`:         {EndedUs: 1_700_000_000_000_000, Verdict: "missed", Why: "failed"},
 	} {
 		v := cli.VerdictOf(e)
 		if text, err := json.Marshal(v); err != nil || v.String()+string(text) != want {

@@ -15,8 +15,8 @@ import (
 
 // Application is one that an engine's hook asks admission about.
 type Application struct {
-	// ID is the engine's own, User the submitter and Queue its queue.
-	ID, User, Queue string
+	// ID is the engine's own, User the submitter and Queue its queue. Name is what its user called it; empty if unknown.
+	ID, User, Queue, Name string
 	// Tasks is the maximum of containers that it can use at one time; 0 if unknown.
 	Tasks int
 	// Deadline is its deadline, from its submission.
@@ -52,6 +52,7 @@ func AdmitHandler(admitter Admitter) http.HandlerFunc {
 			Application string  `json:"application"`
 			User        string  `json:"user"`
 			Queue       string  `json:"queue"`
+			Name        string  `json:"name"`
 			Tasks       int     `json:"tasks"`
 			DeadlineS   float64 `json:"deadline_s"`
 			Error       float64 `json:"error"`
@@ -63,7 +64,7 @@ func AdmitHandler(admitter Admitter) http.HandlerFunc {
 			Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON described in docs/hooks.md: %w", err))
 			return
 		}
-		a := Application{ask.Application, ask.User, ask.Queue, ask.Tasks, 0, ask.Error, ask.Wait}
+		a := Application{ask.Application, ask.User, ask.Queue, ask.Name, ask.Tasks, 0, ask.Error, ask.Wait}
 		if ask.DeadlineS > 0 && ask.DeadlineS <= DeadlineMost.Seconds() {
 			a.Deadline = time.Duration(ask.DeadlineS * float64(time.Second))
 		}
@@ -90,8 +91,8 @@ func AdmitHandler(admitter Admitter) http.HandlerFunc {
 
 func (a *Application) check() error {
 	switch {
-	case a.ID == "" || a.User == "" || a.Queue == "" || max(len(a.ID), len(a.User), len(a.Queue)) > nameMost:
-		return fmt.Errorf("%w: application, user and queue are required, each of at most %d bytes", ErrApplication, nameMost)
+	case a.ID == "" || a.User == "" || a.Queue == "" || max(len(a.ID), len(a.User), len(a.Queue), len(a.Name)) > nameMost:
+		return fmt.Errorf("%w: application, user and queue are required, these and a name have at most %d bytes", ErrApplication, nameMost)
 	case a.Tasks < 0 || a.Tasks > admission.TasksMost:
 		return fmt.Errorf("%w: tasks is %d; it must be from 0 (unknown) to %d", ErrApplication, a.Tasks, admission.TasksMost)
 	case a.Deadline <= 0:

@@ -1,6 +1,7 @@
 package yarn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -43,7 +44,9 @@ type applicant struct {
 type admitter struct {
 	control    *admission.Controller
 	applicants map[string]*applicant
-	logger     *slog.Logger
+	// earlier are the runs of ended applications by name.
+	earlier admission.Earlier
+	logger  *slog.Logger
 }
 
 func newAdmitter(logger *slog.Logger) *admitter {
@@ -89,7 +92,7 @@ func (d *admitter) admit(now time.Time, a hookserver.Application, capacity int) 
 	if tasks == 0 {
 		tasks = max(1, capacity) // unknown: it may use all containers
 	}
-	v := d.add(now, admission.Job{ID: a.ID, User: a.User, Tasks: tasks, Deadline: a.Deadline})
+	v := d.add(now, admission.Job{ID: a.ID, User: a.User, Tasks: tasks, Deadline: a.Deadline, Earlier: d.runsOf(&a)})
 	decisions, err := d.control.Submit(now, v.job)
 	if err != nil {
 		delete(d.applicants, a.ID)
@@ -105,6 +108,27 @@ func (d *admitter) admit(now time.Time, a hookserver.Application, capacity int) 
 	d.logger.Info("yarn: admission decided", slog.String("job", a.ID), slog.String("user", a.User), slog.String("queue", a.Queue),
 		slog.Duration("deadline", a.Deadline), slog.String("decision", v.answer.GetDecision()), slog.String("reason", v.answer.GetReason()))
 	return v.answer, nil
+}
+
+// runsOf returns the earlier runs of an application; none unless it said how many tasks it has.
+func (d *admitter) runsOf(a *hookserver.Application) []admission.Run {
+	if a.Tasks == 0 {
+		return nil
+	}
+	return d.earlier.Of(admission.Known{User: a.User, Name: a.Name}, admission.Input{Size: int64(a.Tasks), Part: float64(a.Needed()) / float64(a.Tasks)})
+}
+
+// teach keeps the run of an application that has ended well, once.
+func (d *admitter) teach(j *job) {
+	if !j.over || j.taught {
+		return
+	}
+	j.taught = true
+	if j.state != headroomv1.JobState_JOB_STATE_DONE || j.most == 0 || j.tasks == 0 {
+		return
+	}
+	d.earlier.Add(admission.Known{User: cmp.Or(j.app.user, userOf(j.spec)), Name: j.app.name},
+		admission.Input{Size: int64(j.tasks), Part: float64(min(j.tasks, j.finallyDone())) / float64(j.tasks)}, admission.Run{Slots: j.most, Runtime: j.runtime})
 }
 
 // add adds an application whose hook asks.
@@ -163,6 +187,8 @@ func (d *admitter) look(now time.Time, b *book) {
 	d.passDeadlines(now)
 	d.resize(now, b.capacity())
 	for _, j := range b.sorted() {
+		j.hold()
+		d.teach(j)
 		d.meet(now, j, b.deadline(j))
 		if v := d.applicants[j.app.id]; v != nil {
 			d.follow(now, v, j)

@@ -6,6 +6,7 @@ package yarn
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/testkit"
 	"headroom/jobs/arbiter"
+	"headroom/scheduler/hookserver"
 )
 
 // admits is the answer about an application that asks for so many tasks.
@@ -87,6 +89,39 @@ func TestDoorHolds(t *testing.T) {
 		l.pass(2 * beginsWithin)
 		if n := len(l.engine.book.admitter.applicants); n != 1 { // the one that ended
 			l.Errorf("%d applications are remembered", n)
+		}
+	})
+}
+
+// A deadline that the fastest earlier run of the same user's application could not have met is refused, also after a restart.
+func TestDoorKnowsEarlierRuns(t *testing.T) {
+	t.Parallel()
+	inLab(t, func(l *lab) {
+		taught(l) // "words" of ann
+		for _, n := range l.plant.live() {
+			l.engine.Cap(&headroomv1.CapDirective{Node: n, CapUw: 50, MaxUw: 100})
+		}
+		l.pass(time.Second)
+		ask := func(id, user, name string) string {
+			_, got := l.ask("POST", "/v1/admit", fmt.Sprintf(`{"application":%q,"user":%q,"queue":"root.q1","name":%q,"tasks":16,"deadline_s":15}`, id, user, name))
+			return got
+		}
+		if got := ask("application_1_0101", "ann", "words"); !strings.Contains(got, "the fastest of its 1 earlier runs would take ") {
+			l.Errorf("%s", got)
+		}
+		for id, x := range map[string][2]string{"application_1_0102": {"bob", "words"}, "application_1_0103": {"ann", "letters"}} {
+			if got := ask(id, x[0], x[1]); strings.Contains(got, "earlier runs") {
+				l.Errorf("%s of %s: %s", x[1], x[0], got)
+			}
+		}
+		l.engine.mu.Lock()
+		defer l.engine.mu.Unlock()
+		j := l.log.job("application_946684800000_0001")
+		next := newBook(l.engine.book.cfg, slog.New(slog.DiscardHandler))
+		next.restore(time.Now(), []*headroomv1.Job{j})
+		next.admitter.look(time.Now(), next)
+		if n := len(next.admitter.runsOf(&hookserver.Application{User: "ann", Name: "words", Tasks: 16})); n != 1 {
+			l.Errorf("%d runs are known after a restart; the log has %v", n, j.GetEnd())
 		}
 	})
 }

@@ -291,10 +291,19 @@ func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
 		j.over, j.closed, j.state, j.outcome = true, true, m.GetState(), m.GetOutcome()
 		j.tasks = max(j.tasks, int(m.GetProgress().GetTasks()))
 		j.runtime = time.Duration(m.GetProgress().GetRuntimeS() * float64(time.Second))
-		j.reported = m.GetProgress()
+		j.reported, j.most = m.GetProgress(), int(m.GetEnd().GetSlots())
 	case ended:
 		j.closed = true
 	}
+}
+
+// userOf returns the user of a committed job; empty if unknown.
+func userOf(spec []byte) string {
+	var d description
+	if json.Unmarshal(spec, &d) != nil {
+		return ""
+	}
+	return d.User
 }
 
 // tasksOf returns the number of map tasks of a committed job; 0 if unknown.

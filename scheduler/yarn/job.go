@@ -120,6 +120,10 @@ type drops struct {
 	began numbers
 	// bytes are the lengths of inputs, by task, if a hook has reported them.
 	bytes map[int]uint64
+	// most is the most containers that it was seen to hold; 0 if it was not seen from its beginning.
+	most int
+	// taught is whether admission has its run.
+	taught bool
 	// wraps is whether its tasks ask before they start.
 	wraps bool
 	// swept is whether the tasks that had not started when more could be dropped were committed.
@@ -471,6 +475,14 @@ func (j *job) finish() *headroomv1.FinishJobRequest {
 	}
 }
 
+// hold notes how many containers it holds. One that was seen late, when it had done some of its tasks, has held an
+// unknown number.
+func (j *job) hold() {
+	if held := j.held(); held > 0 && (j.most > 0 || j.done() == 0) {
+		j.most = max(j.most, held)
+	}
+}
+
 // went returns when the application began and ended, by the ResourceManager's clock; nil if that never said.
 func (j *job) went() *headroomv1.JobEnd {
 	over := j.app.finished
@@ -480,7 +492,7 @@ func (j *job) went() *headroomv1.JobEnd {
 	if j.app.started.IsZero() || over.UnixMicro() <= 0 {
 		return nil
 	}
-	e := &headroomv1.JobEnd{EndedUs: over.UnixMicro()}
+	e := &headroomv1.JobEnd{EndedUs: over.UnixMicro(), Slots: uint32(j.most)}
 	if j.runtime > 0 {
 		e.BeganUs = over.Add(-j.runtime).UnixMicro()
 	}

@@ -503,6 +503,7 @@ func (l *log) FinishJob(ctx context.Context, r *headroomv1.FinishJobRequest) err
 		l.finishes[r.GetId()]++
 		j.State, j.Outcome = r.GetState(), r.GetOutcome()
 		j.Progress = &headroomv1.JobProgress{Id: r.GetId(), Tasks: r.GetTasks(), Done: r.GetDone(), RuntimeS: &r.RuntimeS}
+		j.End = r.GetEnd()
 	}
 	return l.said(ctx)
 }

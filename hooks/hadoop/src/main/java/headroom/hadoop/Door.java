@@ -28,6 +28,9 @@ final class Door {
 
     String queue();
 
+    /** The name that its user gave it; its earlier runs are known by that. Empty: none. */
+    String name();
+
     Wishes wishes();
 
     /** Nobody has ended it meanwhile. */

@@ -109,7 +109,7 @@ final class SchedulerClient {
   Admission admit(Door.Visitor v) throws IOException {
     Wishes w = v.wishes();
     return Admission.parse(ask("/v1/admit", Json.MAPPER.createObjectNode()
-        .put("application", v.id()).put("user", v.user()).put("queue", v.queue())
+        .put("application", v.id()).put("user", v.user()).put("queue", v.queue()).put("name", v.name())
         .put("tasks", w.tasks).put("deadline_s", w.deadlineS).put("error", w.error).put("wait", w.waits)));
   }
 

@@ -44,6 +44,11 @@ class DoorTest {
     }
 
     @Override
+    public String name() {
+      return "words";
+    }
+
+    @Override
     public Wishes wishes() {
       return wishes;
     }
@@ -92,7 +97,7 @@ class DoorTest {
     assertTrue(door.holds(g));
     assertEquals("enter a1", next());
     assertEquals(
-        "[POST /v1/admit {\"application\":\"a1\",\"user\":\"ann\",\"queue\":\"root.q1\",\"tasks\":40,\"deadline_s\":4200,\"error\":0.05,\"wait\":true}]",
+        "[POST /v1/admit {\"application\":\"a1\",\"user\":\"ann\",\"queue\":\"root.q1\",\"name\":\"words\",\"tasks\":40,\"deadline_s\":4200,\"error\":0.05,\"wait\":true}]",
         scheduler.asked.toString());
     assertFalse(door.holds(g), "it comes again, and goes in");
   }
