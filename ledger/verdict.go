@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"headroom/units"
 )
 
 // JobCourse is how an ended job went, by its scheduler.
@@ -97,7 +95,7 @@ func (j Job) account(began int64) string {
 		parts = append(parts, fmt.Sprintf("%d of %d tasks dropped", j.Tasks-j.Done, j.Tasks))
 	}
 	if e := j.Energy; e != nil {
-		parts = append(parts, fmt.Sprintf("%.0f J", units.Energy(e.Energy).Joules()))
+		parts = append(parts, fmt.Sprintf("%.0f J", e.Energy.Joules()))
 	}
 	return strings.Join(parts, "; ")
 }
