@@ -48,7 +48,7 @@ that the parameter is 0.
 
 With --spark-log or --history the speed-ups come from logs of runs of one job, one log per run: Spark
 event logs (a file or the folder of a rolling log), or MapReduce history files (.jhist), as they are or
-compressed with zstd, lz4, snappy, lzf or gzip. The log of a run that has not ended or is not whole is an
+compressed with zstd, lz4 or gzip. The log of a run that has not ended or is not whole is an
 error.
 Spark speed-ups are relative to the log with one task on one executor, or with the same number of tasks
 on one executor. The output then also has the measurements, and advice: the number of containers beyond

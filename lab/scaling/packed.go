@@ -10,7 +10,6 @@ import (
 	"io"
 	"math/bits"
 
-	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 )
@@ -20,14 +19,12 @@ const (
 	blockMost = 32 << 20
 	// windowMost bounds how far zstd may look back: the largest that the zstd program reads by itself has 128 MB, Spark's 8.
 	windowMost = 128 << 20
-	// snappyHead begins a stream of snappy-java.
-	snappyHead = "\x82SNAPPY\x00"
 	// lz4Head begins each block of lz4-java, and lz4Seed is that of its checksums.
 	lz4Head = "LZ4Block"
 	lz4Seed = 0x9747b28c
 )
 
-var errPacked = errors.New("compressed log is damaged")
+var errPacked = errors.New("compressed log cannot be read")
 
 // unpack returns the text of a log in any form that Spark, Hadoop or the usual programs write. What it is follows from its
 // first bytes.
@@ -38,7 +35,6 @@ func unpack(r io.Reader) (io.ReadCloser, error) {
 		return nil, err
 	}
 	is := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
-	p := packed{from}
 	switch {
 	case is("\x1f\x8b"):
 		return gzip.NewReader(from)
@@ -51,11 +47,9 @@ func unpack(r io.Reader) (io.ReadCloser, error) {
 	case is("\x04\x22\x4d\x18"):
 		return io.NopCloser(lz4.NewReader(from)), nil
 	case is(lz4Head):
-		return io.NopCloser(&blocks{next: p.lz4}), nil
-	case is(snappyHead):
-		return io.NopCloser(&blocks{next: p.snappy}), nil
-	case is("ZV\x00"), is("ZV\x01"):
-		return io.NopCloser(&blocks{next: p.lzf}), nil
+		return io.NopCloser(&blocks{next: packed{from}.lz4}), nil
+	case is("\x82SNAPPY\x00"), is("ZV\x00"), is("ZV\x01"):
+		return nil, fmt.Errorf("%w: compressed with snappy or LZF, which is not read", errPacked)
 	}
 	return io.NopCloser(from), nil
 }
@@ -122,97 +116,6 @@ func (p packed) lz4() ([]byte, error) {
 	}
 	if int64(len(text)) != size || xxh32(text)&0x0fffffff != binary.LittleEndian.Uint32(head[17:]) {
 		return nil, fmt.Errorf("%w: checksum of an LZ4 block", errPacked)
-	}
-	return text, nil
-}
-
-// snappy reads a block of snappy-java: its length, and data. Its head is there again where another stream follows.
-func (p packed) snappy() ([]byte, error) {
-	if next, _ := p.r.Peek(8); string(next) == snappyHead {
-		if _, err := p.take(16); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := p.r.Peek(1); err != nil {
-		return nil, err
-	}
-	head, err := p.take(4)
-	if err != nil {
-		return nil, err
-	}
-	data, err := p.take(int64(binary.BigEndian.Uint32(head)))
-	if err != nil {
-		return nil, err
-	}
-	if n, err := snappy.DecodedLen(data); err != nil || n > blockMost {
-		return nil, fmt.Errorf("%w: a snappy block of %d bytes", errPacked, n)
-	}
-	text, err := snappy.Decode(nil, data)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errPacked, err)
-	}
-	return text, nil
-}
-
-// lzf reads a block of compress-lzf: ZV, whether it is compressed, its length, that of its text if it differs, and data.
-func (p packed) lzf() ([]byte, error) {
-	if _, err := p.r.Peek(1); err != nil {
-		return nil, err
-	}
-	head, err := p.take(5)
-	if err != nil {
-		return nil, err
-	}
-	size, length := 0, int64(binary.BigEndian.Uint16(head[3:]))
-	switch string(head[:3]) {
-	case "ZV\x00":
-		return p.take(length)
-	case "ZV\x01":
-		of, err := p.take(2)
-		if err != nil {
-			return nil, err
-		}
-		size = int(binary.BigEndian.Uint16(of))
-	default:
-		return nil, fmt.Errorf("%w: no LZF block where one must begin", errPacked)
-	}
-	data, err := p.take(length)
-	if err != nil {
-		return nil, err
-	}
-	return unLZF(data, size)
-}
-
-// unLZF returns the text of compressed data: runs of bytes, and copies of earlier text.
-func unLZF(data []byte, size int) ([]byte, error) {
-	text := make([]byte, 0, size)
-	next := func() (b int) {
-		if b = -1; len(data) > 0 {
-			b, data = int(data[0]), data[1:]
-		}
-		return b
-	}
-	for len(data) > 0 {
-		c := next()
-		if c < 32 {
-			n := min(c+1, len(data))
-			text, data = append(text, data[:n]...), data[n:]
-			continue
-		}
-		n := c>>5 + 2
-		if n == 9 {
-			n += next()
-		}
-		from := len(text) - (c&31)<<8 - next() - 1
-		if from < 0 || from >= len(text) || len(text)+n > size {
-			return nil, fmt.Errorf("%w: an LZF block", errPacked)
-		}
-		for i := range n {
-			text = append(text, text[from+i])
-		}
-	}
-	if len(text) != size {
-		return nil, fmt.Errorf("%w: an LZF block", errPacked)
 	}
 	return text, nil
 }
