@@ -201,12 +201,14 @@ func (t *restorer) finished(j *headroomv1.Job, state dispatch.State) endedEvent 
 		outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()), dropped: int(j.GetProgress().GetDropped()),
 		runtime: time.Duration(j.GetProgress().GetRuntimeS() * float64(time.Second)), taught: taught(j, state),
 	}
-	if file, err := jobfile.Parse("/"+j.GetId()+".yaml", j.GetSpec(), nil); err == nil {
-		if p, ok := pastOf(file, state, e.plan.Tasks, e.done, e.runtime, j.GetEnd()); ok {
-			e.past = &p
-		}
+	r, err := t.record(j)
+	if err != nil {
+		return e
 	}
-	if r, err := t.record(j); err == nil && r.file.Spark != nil && r.run.Number > 0 && !r.run.Over && state == dispatch.Cancelled {
+	if p, ok := pastOf(r.file, state, e.plan.Tasks, e.done, e.runtime, j.GetEnd()); ok {
+		e.past = &p
+	}
+	if r.file.Spark != nil && r.run.Number > 0 && !r.run.Over && state == dispatch.Cancelled {
 		e.record, e.plan.Engine = r, r.file.Engine() // its driver may still run
 	}
 	return e
