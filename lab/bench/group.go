@@ -57,7 +57,7 @@ func startGroup(ctx context.Context, r *run, dir string, servers int, budget uni
 	if err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
-	g := &group{servers: all, dir: dir, bin: r.Bin, programs: programs, via: rpc.NewClient()}
+	g := &group{servers: all, dir: dir, bin: r.bin, programs: programs, via: rpc.NewClient()}
 	for _, m := range all.Members {
 		x := &member{Member: m}
 		if err := g.start(x); err != nil {
@@ -164,25 +164,26 @@ func (g *group) setBudget(ctx context.Context, to units.Power) (uint64, error) {
 	return revision, err
 }
 
-// awaitBudget is when each node that the revision lowered had read back its cap,
-// after the commit, in s; open counts those that had not within wait.
-func (g *group) awaitBudget(ctx context.Context, revision uint64, wait time.Duration) (after []float64, open int, err error) {
+// awaitBudget waits until each node that the revision lowered has read back its cap; open counts
+// those that had not within wait.
+func (g *group) awaitBudget(ctx context.Context, revision uint64, wait time.Duration) (open int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+5*time.Second)
 	defer cancel()
-	var res *connect.Response[headroomv1.AwaitBudgetResponse]
-	_, err = g.leader(ctx, func(c headroomv1connect.ClusterServiceClient) (err error) {
-		res, err = c.AwaitBudget(ctx, connect.NewRequest(&headroomv1.AwaitBudgetRequest{Revision: revision, WaitMs: wait.Milliseconds()}))
+	var all []*headroomv1.Confirmation
+	_, err = g.leader(ctx, func(c headroomv1connect.ClusterServiceClient) error {
+		res, err := c.AwaitBudget(ctx, connect.NewRequest(&headroomv1.AwaitBudgetRequest{Revision: revision, WaitMs: wait.Milliseconds()}))
+		if err == nil {
+			all = res.Msg.GetConfirmations()
+		}
 		return err
 	})
-	if err != nil {
-		return nil, 0, err
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("bench: a cut that lowered no node: %w", errNotSo)
 	}
-	for _, c := range res.Msg.GetConfirmations() {
+	for _, c := range all {
 		if c.AfterMs == nil {
 			open++
-			continue
 		}
-		after = append(after, c.GetAfterMs()/1000)
 	}
-	return after, open, nil
+	return open, err
 }

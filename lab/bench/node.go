@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,33 +14,15 @@ import (
 	"headroom/internal/cli"
 )
 
-// nodeOptions are the flags of `powerlab bench node`.
-type nodeOptions struct {
-	seed     uint64
-	steps    int
-	plot     string
-	soak     bool
-	lawsOnly bool
-	bin      string
-}
-
-// stepsMost bounds a run: about a second for each law and 100 steps.
-const stepsMost = 5000
-
-// nodeReport is what `powerlab bench node -o json` prints.
+// nodeReport is the output of `powerlab bench node -o json`.
 type nodeReport struct {
 	Kind  string `json:"kind"`
 	API   string `json:"api"`
 	Seed  uint64 `json:"seed"`
 	Steps int    `json:"steps"`
 	// Judge describes what the figures mean.
-	Judge string `json:"judge"`
-	// Laws, Headroom's first.
-	Laws []lawFigures `json:"laws"`
-	// Items are the cost of the agent and of a sample; empty with --laws-only.
-	Items []Item `json:"items"`
-	// Soak is the long run; nil without --soak.
-	Soak *soak `json:"soak"`
+	Judge string       `json:"judge"`
+	Laws  []lawFigures `json:"laws"`
 }
 
 // lawFigures are the figures of one law. Ratios are to the cap.
@@ -50,236 +31,164 @@ type lawFigures struct {
 	What string `json:"what"`
 	// SettleS is until wall power stays within 2 % of the cap for 2 s; nil where
 	// that share of the steps never did.
-	SettleS Settle `json:"settle_s"`
+	SettleS quantiles `json:"settle_s"`
 	// Never counts the steps that never settled.
 	Never int `json:"never_settled"`
-	// Overshoot above the cap once the band had been entered; nil where no step entered it.
-	Overshoot Overshoot `json:"overshoot"`
+	// Overshoot is the highest 50 ms mean above the cap after the band was first entered, and the
+	// longest time 1 % or more above the cap; nil where no step entered the band.
+	Overshoot struct {
+		Max      *float64 `json:"max"`
+		LongestS *float64 `json:"longest_s"`
+	} `json:"overshoot"`
 	// SteadyError is the mean from 4 s after the step: signed in the mean of all
 	// steps, absolute at the 99th percentile.
-	SteadyError SteadyError `json:"steady_error"`
+	SteadyError struct {
+		Mean *float64 `json:"mean"`
+		P99  *float64 `json:"p99"`
+	} `json:"steady_error"`
 }
 
-// Settle is in seconds.
-type Settle struct {
-	P50 *float64 `json:"p50"`
-	P99 *float64 `json:"p99"`
-}
-
-// Overshoot is the highest 50 ms mean, and the longest time 1 % or more above the cap.
-type Overshoot struct {
-	Max      *float64 `json:"max"`
-	LongestS *float64 `json:"longest_s"`
-}
-
-// SteadyError is a ratio to the cap.
-type SteadyError struct {
-	Mean *float64 `json:"mean"`
-	P99  *float64 `json:"p99"`
-}
+const nodeJudge = "wall power of the plant as 50 ms means against the cap, or the load's power without a cap where that is less; " +
+	"settled: within 2 % of the cap for 2 s; overshoot: from the first mean within the band; steady: from 4 s to 12 s after the step"
 
 func newNodeCommand() *cobra.Command {
-	var o nodeOptions
 	var out cli.Output
+	var seed uint64
+	var steps int
+	var plot string
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Benchmark the node's control law against others, and the cost of powerd",
+		Short: "Compare the node's control law with others",
 		Long: `Runs Headroom's control law and four others on the emulated plant in virtual time, all with the same
-random cap steps and loads, and compares wall power averaged over 50 ms. Then it measures powerd's
-CPU, memory and start time, and the cost of one sample compared with bare reads and with
-prometheus/procfs.
+random cap steps and loads, and compares wall power averaged over 50 ms.
 
-A law that never settles is a result, not a failure. The exit code is 8 if a cost could not be measured.`,
-		Example: "  powerlab bench node\n  powerlab bench node --laws-only --plot laws.svg\n  powerlab bench node --soak -o json > node.json",
+A law that never settles is a result, not a failure.`,
+		Example: "  powerlab bench node\n  powerlab bench node --steps 50 --plot laws.svg -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.steps < 1 || o.steps > stepsMost {
-				return cli.Usage("--steps %d: must be from 1 to %d", o.steps, stepsMost)
+			if steps < 1 || steps > 5000 {
+				return cli.Usage("--steps %d: must be from 1 to 5000", steps)
 			}
-			report, err := o.run(cmd.Context(), cmd.ErrOrStderr())
-			if err != nil {
-				return err
+			report := nodeReport{Kind: "BenchNode", API: "v1", Seed: seed, Steps: steps, Judge: nodeJudge}
+			var curves []curve
+			for _, l := range nodeLaws() {
+				all, first, err := l.try(cmd.Context(), stage(seed, steps, false))
+				if err != nil {
+					return err
+				}
+				cli.Notef(cmd.ErrOrStderr(), "%s: done", l.name)
+				report.Laws, curves = append(report.Laws, l.figures(all)), append(curves, first)
 			}
-			if err := report.print(cmd.OutOrStdout(), &out); err != nil {
-				return err
+			if plot != "" {
+				if err := drawCurves(plot, curves); err != nil {
+					return err
+				}
 			}
-			return (&Report{Items: report.Items}).verdict()
+			return report.print(cmd.OutOrStdout(), &out)
 		},
 	}
 	f := cmd.Flags()
-	f.Uint64Var(&o.seed, "seed", 1, "seed of steps and loads; the same seed gives the same results")
-	f.IntVar(&o.steps, "steps", 200, "number of cap steps for each law")
-	f.StringVar(&o.plot, "plot", "", "write a plot of the first steps under every law to this SVG file")
-	f.BoolVar(&o.soak, "soak", false, "also run the law for 24 hours of virtual time and measure its memory")
-	f.BoolVar(&o.lawsOnly, "laws-only", false, "only compare the laws; start no processes and measure no costs")
-	f.StringVar(&o.bin, "bin", "", "folder of the programs (default: next to powerlab)")
+	f.Uint64Var(&seed, "seed", 1, "seed of steps and loads; the same seed gives the same results")
+	f.IntVar(&steps, "steps", 200, "number of cap steps for each law")
+	f.StringVar(&plot, "plot", "", "write a plot of the first steps under every law to this SVG file")
 	out.Flags(cmd)
 	return cmd
 }
 
-// run measures everything that the options ask for.
-func (o *nodeOptions) run(ctx context.Context, progress io.Writer) (*nodeReport, error) {
-	report := &nodeReport{
-		Kind: "BenchNode", API: "v1", Seed: o.seed, Steps: o.steps, Items: []Item{},
-		Judge: "wall power of the plant as 50 ms means against the cap, or what the load draws with no cap where that is less; " +
-			"settled: within 2 % of the cap for 2 s; overshoot: from the first mean within the band on; steady: from 4 s to 12 s after the step",
-	}
-	scenes := stage(o.seed, o.steps)
-	var curves []curve
-	for _, law := range nodeLaws() {
-		began := time.Now()
-		figures, first, err := tryLaw(ctx, law, scenes)
-		if err != nil {
-			return nil, err
-		}
-		cli.Notef(progress, "%s: %d steps in %.1f s", law.name, o.steps, time.Since(began).Seconds())
-		report.Laws, curves = append(report.Laws, figures), append(curves, first)
-	}
-	if o.plot != "" {
-		picture, err := drawCurves(curves)
-		if err == nil {
-			err = os.WriteFile(o.plot, picture, 0o644)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("bench: plot: %w", err)
-		}
-	}
-	if !o.lawsOnly {
-		items, err := o.costs(ctx, progress)
-		if err != nil {
-			return nil, err
-		}
-		report.Items = items
-	}
-	if o.soak {
-		soak, err := runSoak(ctx, o.seed, 24*time.Hour)
-		if err != nil {
-			return nil, err
-		}
-		report.Soak = soak
-	}
-	return report, nil
-}
-
-// curve is what one law made of the first scene.
-type curve struct {
-	law    string
-	points []float64 // judged means of wall power, W
-	caps   []float64 // beside each
-}
-
-// tryLaw runs every scene under one law.
-func tryLaw(ctx context.Context, law newLaw, scenes []scene) (lawFigures, curve, error) {
-	first := curve{law: law.name}
-	var all []verdictOf
+// try runs every scene under the law. It returns the curve of the first scene too.
+func (l newLaw) try(ctx context.Context, scenes []scene) (all []verdict, first curve, err error) {
+	first.law = l.name
 	for i, s := range scenes {
 		if err := ctx.Err(); err != nil {
-			return lawFigures{}, first, err
+			return nil, first, err
 		}
 		b, err := newBed(s)
 		if err != nil {
-			return lawFigures{}, first, err
+			return nil, first, err
 		}
 		var c *curve
 		if i == 0 {
 			c = &first
 		}
-		all = append(all, b.play(law.make(b), s, c)...)
+		all = append(all, b.play(l.make(b), s, c)...)
 	}
-	return law.figures(all), first, nil
+	return all, first, nil
 }
 
-// warmUp is how long a law runs before the first step.
-const warmUp = 20 * time.Second
-
-// play runs one scene, and draws the curve where one is wanted.
-func (b *bed) play(law nodeLaw, s scene, c *curve) []verdictOf {
+// play runs one scene, and extends the curve if there is one.
+func (b *bed) play(law nodeLaw, s scene, c *curve) (all []verdict) {
+	const warmUp = 20 * time.Second
 	changed := true
-	follow := func(d time.Duration, watch func(wall, free float64)) {
-		for end := b.now + d; b.now < end; {
-			wall, free := b.step(func() { law.turn(b, changed); changed = false })
-			if watch != nil {
-				watch(wall, free)
-			}
-		}
-	}
+	turn := func() { law.turn(b, changed); changed = false }
 	b.begin(loadFull)
-	follow(warmUp, nil)
-	var all []verdictOf
+	for b.now < warmUp {
+		b.step(turn)
+	}
 	for _, step := range s.steps {
 		b.begin(step.load)
 		for end := b.now + step.wait; b.now < end; { // any phase of the loop
-			law.turn(b, false)
-			for i, p := range b.plants {
-				busy := b.busy(i)
-				p.Step(plantStep, busy)
-				b.twins[i].Step(plantStep, busy)
-			}
-			b.now += plantStep
+			b.tick(turn)
 		}
 		b.cap, changed = step.cap, true
 		var points []point
-		follow(stepWatched, func(wall, free float64) {
-			points = append(points, point{wall, free})
-			if c != nil {
-				c.points, c.caps = append(c.points, wall), append(c.caps, step.cap.Watts())
-			}
-		})
+		for end := b.now + stepWatched; b.now < end; {
+			points = append(points, b.step(turn))
+		}
+		if c != nil {
+			c.points, c.caps = append(c.points, points...), append(c.caps, slices.Repeat([]float64{step.cap.Watts()}, len(points))...)
+		}
 		all = append(all, judge(points, step.cap.Watts()))
 	}
 	return all
 }
 
-// figures sums up the steps of one law.
-func (l newLaw) figures(all []verdictOf) lawFigures {
-	f := lawFigures{Law: l.name, What: l.what}
-	var settle, over, longest, off []float64
-	sum := 0.0
+// column is one value of every verdict, times a factor.
+func column(all []verdict, factor float64, of func(verdict) float64) (out []float64) {
 	for _, v := range all {
-		settle, off, sum = append(settle, v.settle), append(off, math.Abs(v.steady)), sum+v.steady
+		out = append(out, factor*of(v))
+	}
+	return out
+}
+
+func settles(v verdict) float64 { return v.settle }
+func overs(v verdict) float64   { return v.over }
+func longests(v verdict) float64 {
+	return v.longest
+}
+func steadies(v verdict) float64 { return v.steady }
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v / float64(len(values))
+	}
+	return sum
+}
+
+// figures summarizes the steps of one law.
+func (l newLaw) figures(all []verdict) lawFigures {
+	f := lawFigures{Law: l.name, What: l.what, SettleS: quantilesOf(column(all, 1, settles))}
+	for _, v := range all {
 		if math.IsInf(v.settle, 1) {
 			f.Never++
 		}
-		if v.entered {
-			over, longest = append(over, v.over), append(longest, v.longest)
-		}
 	}
-	f.SettleS = Settle{finite(quantile(settle, 0.5)), finite(quantile(settle, 0.99))}
-	f.SteadyError = SteadyError{finite(sum / float64(len(all))), finite(quantile(off, 0.99))}
-	if len(over) > 0 {
-		f.Overshoot = Overshoot{finite(slices.Max(over)), finite(slices.Max(longest))}
+	f.SteadyError.Mean = finite(mean(column(all, 1, steadies)))
+	f.SteadyError.P99 = finite(quantile(column(all, 1, func(v verdict) float64 { return math.Abs(v.steady) }), 0.99))
+	if entered := slices.DeleteFunc(slices.Clone(all), func(v verdict) bool { return !v.entered }); len(entered) > 0 {
+		f.Overshoot.Max, f.Overshoot.LongestS = finite(quantile(column(entered, 1, overs), 1)), finite(quantile(column(entered, 1, longests), 1))
 	}
 	return f
 }
 
-// costs measures what powerd costs, with the short forms of the other benchmarks.
-func (o *nodeOptions) costs(ctx context.Context, progress io.Writer) ([]Item, error) {
-	opts := Options{Quick: true, Bin: o.bin, Progress: progress}
-	if err := opts.complete(); err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "headroom-bench-")
-	if err != nil {
-		return nil, fmt.Errorf("bench: scratch folder: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	timed, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	var items []Item
-	for _, b := range append(suite(), benchmark{name: "sample-procfs", what: "one reading of every energy counter", run: sampleProcfs}) {
-		if slices.Contains([]string{"agent", "start", "sample", "sample-procfs"}, b.name) {
-			items = append(items, b.measure(timed, &run{Options: opts, dir: filepath.Join(dir, b.name)})...)
-		}
-	}
-	return items, ctx.Err()
-}
-
-// print writes the tables.
+// print writes the table.
 func (r *nodeReport) print(w io.Writer, out *cli.Output) error {
 	if out.IsJSON() {
 		return out.JSON(w, r)
 	}
-	head := []string{"LAW", "SETTLE P50", "SETTLE P99", "NEVER", "OVERSHOOT", "LONGEST", "STEADY MEAN", "STEADY P99", "WHAT"}
+	percent := func(v *float64) string {
+		return cli.Opt(v, func(x float64) string { return fmt.Sprintf("%.2f %%", 100*x) })
+	}
 	var rows [][]string
 	for _, l := range r.Laws {
 		rows = append(rows, []string{
@@ -287,30 +196,63 @@ func (r *nodeReport) print(w io.Writer, out *cli.Output) error {
 			percent(l.Overshoot.Max), shown(l.Overshoot.LongestS, "s"), percent(l.SteadyError.Mean), percent(l.SteadyError.P99), l.What,
 		})
 	}
-	if err := out.Table(w, head, rows); err != nil {
+	if err := out.Table(w, []string{"LAW", "SETTLE P50", "SETTLE P99", "NEVER", "OVERSHOOT", "LONGEST", "STEADY MEAN", "STEADY P99", "WHAT"}, rows); err != nil {
 		return err
-	}
-	if out.Format == "csv" || out.Format == "name" {
-		return nil
-	}
-	if len(r.Items) > 0 {
-		if _, err := fmt.Fprintln(w); err != nil {
-			return err
-		}
-		if err := (&Report{Items: r.Items, Machine: thisMachine()}).table(w, out); err != nil {
-			return err
-		}
-	}
-	if r.Soak != nil {
-		if _, err := fmt.Fprintf(w, "\nsoak: %v\n", r.Soak); err != nil {
-			return err
-		}
 	}
 	_, err := fmt.Fprintf(w, "\njudged: %s\n", r.Judge)
 	return err
 }
 
-// percent is a ratio as a percentage.
-func percent(v *float64) string {
-	return cli.Opt(v, func(x float64) string { return fmt.Sprintf("%.2f %%", 100*x) })
+// benchSeed is the seed of the steps in `powerlab bench`.
+const benchSeed = 1
+
+// capStep measures steps of the cap on one busy socket. The peer gets the gain that serves it best.
+func capStep(ctx context.Context, r *run) error {
+	scenes := stage(benchSeed, pick(r, 400, 40), true)
+	ours, _, err := headroomLaw().try(ctx, scenes)
+	if err != nil {
+		return err
+	}
+	var peer []verdict
+	best := 0.0
+	gains := []float64{0.3, 0.5, 0.7, 0.9, 1.1}
+	for _, g := range gains {
+		all, _, err := fastIntegral(g).try(ctx, scenes)
+		if err != nil {
+			return err
+		}
+		if best == 0 || quantile(column(all, 1, settles), 0.99) < quantile(column(peer, 1, settles), 0.99) {
+			peer, best = all, g
+		}
+	}
+	r.put("cap-step", column(ours, 1, settles), column(peer, 1, settles), "%d random steps, virtual time; peer: plain integrator, best of %d gains (%.1f)", len(ours), len(gains), best)
+	r.put("cap-step-over", column(ours, 100, overs), column(peer, 100, overs), "50 ms means")
+	r.put("cap-step-over-time", column(ours, 1, longests), column(peer, 1, longests), "50 ms means")
+	steady, theirs := column(ours, 100, steadies), column(peer, 100, steadies)
+	r.put("cap-step-mean", one(mean(steady)), one(mean(theirs)), "single steps from %.2f to %.2f %%; peer from %.2f to %.2f %%", slices.Min(steady), slices.Max(steady), slices.Min(theirs), slices.Max(theirs))
+	return nil
+}
+
+// wallStep measures steps of the cap under all loads, with a BMC. The peer is the integral from its readings.
+func wallStep(ctx context.Context, r *run) error {
+	scenes := stage(benchSeed, pick(r, 200, 20), false)
+	var settled [2][]float64
+	for i, l := range []newLaw{headroomLaw(), nodeLaws()[3]} {
+		all, _, err := l.try(ctx, scenes)
+		if err != nil {
+			return err
+		}
+		settled[i] = column(all, 1, settles)
+	}
+	never := len(slices.DeleteFunc(slices.Clone(settled[1]), func(s float64) bool { return !math.IsInf(s, 1) }))
+	r.put("wall-step", settled[0], settled[1], "%d random steps, virtual time; peer: plain integral from wall power to RAPL, p50 %.2f s, %d steps never settled", len(settled[0]), quantile(settled[1], 0.5), never)
+	return nil
+}
+
+// writeFile writes a file for people to read.
+func writeFile(path string, data []byte) error {
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	return nil
 }

@@ -58,6 +58,7 @@ func (s *sampler) look(now time.Duration) error {
 // bare is the peer: one pread for each of the same files, the bytes thrown away.
 type bare struct {
 	files []*os.File
+	fds   []int
 	buf   [64]byte
 }
 
@@ -74,14 +75,14 @@ func openBare(root string, t *rapl.Tree) (*bare, error) {
 				b.close()
 				return nil, err
 			}
-			b.files = append(b.files, f)
+			b.files, b.fds = append(b.files, f), append(b.fds, int(f.Fd()))
 		}
 	}
 	return b, nil
 }
 
-func (b *bare) look(fds []int) error {
-	for _, fd := range fds {
+func (b *bare) look() error {
+	for _, fd := range b.fds {
 		if n, err := unix.Pread(fd, b.buf[:], 0); err != nil || n == 0 {
 			return fmt.Errorf("bare read: %d bytes: %w", n, err)
 		}
@@ -97,67 +98,53 @@ func (b *bare) close() {
 
 // sample measures what a sample costs on plain files, where a read is cheapest
 // and what is done with the text weighs most.
-func sample(ctx context.Context, r *run) (items []Item, err error) {
+func sample(ctx context.Context, r *run) error {
 	node, err := emulator.NewNode(filepath.Join(r.dir, "n01"), emulator.DefaultSpec())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = node.Close() }()
 	root, err := os.OpenRoot(node.RootDir())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = root.Close() }()
 	tree, err := rapl.Open(root)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = tree.Close() }()
 	ours, err := newSampler(tree)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	peer, err := openBare(node.RootDir(), tree)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer peer.close()
-	return compareReads(ctx, ours, peer, pick(r, 3000, 300))
+	return compareReads(ctx, r, ours, peer)
 }
 
-// compareReads times both in turn, so that what the machine does meanwhile meets both.
-func compareReads(ctx context.Context, ours *sampler, peer *bare, batches int) ([]Item, error) {
-	fds := make([]int, len(peer.files))
-	for i, f := range peer.files {
-		fds[i] = int(f.Fd())
-	}
-	var us, them, ratios []float64
-	for range batches {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+// compareReads times both in turn, so that disturbances of the machine affect both.
+func compareReads(ctx context.Context, r *run, ours *sampler, peer *bare) error {
+	var us, them []float64
+	err := repeat(ctx, pick(r, 3000, 300), time.Minute, func(int) error {
 		began := time.Now()
 		for i := range sampleBatch {
 			if err := ours.look(time.Duration(i+1) * loopPeriod); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		middle := time.Now()
 		for range sampleBatch {
-			if err := peer.look(fds); err != nil {
-				return nil, err
+			if err := peer.look(); err != nil {
+				return err
 			}
 		}
-		a, b := perSample(middle.Sub(began)), perSample(time.Since(middle))
-		us, them, ratios = append(us, a), append(them, b), append(ratios, a/b)
-	}
-	i := newItem("sample", "one sample: every counter, and both limits of each package", "us").spread(us).
-		is(quantile(us, 0.5)).against(quantile(them, 0.5))
-	ratio := quantile(ratios, 0.5)
-	met := ratio <= 1.2
-	i.Ratio, i.Met, i.Goal = finite(ratio), &met, new("<= 1.2 x bare preads")
-	return []Item{i.say("%d files, %d samples; peer: bare preads of the same plain files; half of the ratios from %.2f to %.2f",
-		len(fds), batches*sampleBatch, quantile(ratios, 0.25), quantile(ratios, 0.75))}, nil
+		us, them = append(us, 1e6*middle.Sub(began).Seconds()/sampleBatch), append(them, 1e6*time.Since(middle).Seconds()/sampleBatch)
+		return nil
+	})
+	r.put("sample", us, them, "%d files, %d samples; peer: bare preads of the same plain files", len(peer.files), len(us)*sampleBatch)
+	return err
 }
-
-func perSample(d time.Duration) float64 { return 1e6 * d.Seconds() / sampleBatch }

@@ -8,26 +8,31 @@ import (
 	"headroom/units"
 )
 
-// nodeLaw is a way to hold a node at its cap. It is called at each step of the
-// plant and keeps its own period; changed says that the cap has just been set.
+// nodeLaw holds a node at its cap. It is called at each step of the plant and keeps its own
+// period; changed reports that the cap has just been set.
 type nodeLaw interface {
 	turn(b *bed, changed bool)
 }
 
-// newLaw is a law of the bench, by its name in the output.
+// newLaw is a law of the comparison, with its name in the output.
 type newLaw struct {
 	name, what string
 	make       func(b *bed) nodeLaw
+}
+
+// headroomLaw is the law of powerd.
+func headroomLaw() newLaw {
+	return newLaw{
+		"headroom", "feed-forward by model, RAPL each 250 ms, wall power by BMC each 2 s",
+		func(b *bed) nodeLaw { return newTwoSpeed(b) },
+	}
 }
 
 // nodeLaws are Headroom's law and its peers, each as its system is described in
 // public: what it measures, what it moves, how often.
 func nodeLaws() []newLaw {
 	return []newLaw{
-		{
-			"headroom", "feed-forward by model, RAPL each 250 ms, wall power by BMC each 2 s",
-			func(b *bed) nodeLaw { return newTwoSpeed(b) },
-		},
+		headroomLaw(),
 		{
 			"open-loop", "cap / sockets written once as package limit, 15 ms window (GEOPM's power governor)",
 			func(*bed) nodeLaw { return openLoop{window: 15 * time.Millisecond} },
@@ -38,13 +43,20 @@ func nodeLaws() []newLaw {
 		},
 		{
 			"integral", "plain integral from wall power by BMC to the package limits",
-			func(b *bed) nodeLaw { return &wallIntegral{limit: b.config.PackageMax.Watts()} },
+			func(b *bed) nodeLaw { return newIntegral(b, integralGain, false) },
 		},
 		{
 			"hardware", "package limits at the cap, factory windows, nothing else",
 			func(*bed) nodeLaw { return openLoop{} },
 		},
 	}
+}
+
+// fastIntegral is the peer of cap-step: no model of the node, every 250 ms a part of the difference
+// between the cap and the wall power that RAPL implies, as loops closed on wall power do (Lefurgy,
+// Wang and Ware, ICAC 2007, without its model).
+func fastIntegral(gain float64) newLaw {
+	return newLaw{make: func(b *bed) nodeLaw { return newIntegral(b, gain, true) }}
 }
 
 // counters reads what each socket drew since the time before.
@@ -182,31 +194,56 @@ func (p *pstateStep) turn(b *bed, _ bool) {
 	}
 }
 
-// wallIntegral adds a part of the difference between cap and wall power to the
-// package limits, at each update of the BMC.
-type wallIntegral struct {
-	limit  float64 // W, all packages
-	serial time.Duration
-	begun  bool
-}
-
-// integralGain is the part; with a reading as late as this BMC's more of it rings.
+// integralGain is the part; with a reading as late as this BMC's a larger one rings.
 const integralGain = 0.5
 
-func (w *wallIntegral) turn(b *bed, _ bool) {
-	if !w.begun {
-		windows(b, capping.LongWindow, capping.ShortWindow)
-		w.begun = true
+// integral adds a part of the difference between cap and wall power to the package limits: at
+// each update of the BMC, or, if fast, every 250 ms by what RAPL implies.
+type integral struct {
+	counters
+	gain  float64
+	fast  bool
+	limit float64       // W, all packages
+	seen  time.Duration // update of the BMC that was used
+}
+
+func newIntegral(b *bed, gain float64, fast bool) *integral {
+	windows(b, capping.LongWindow, capping.ShortWindow)
+	start := b.config.PackageMax.Watts()
+	if fast {
+		start = b.cap.Watts() * b.config.Efficiency
 	}
-	if !b.reading.Known || b.bmcAt == w.serial {
+	return &integral{gain: gain, fast: fast, limit: start}
+}
+
+func (w *integral) turn(b *bed, _ bool) {
+	wall := b.reading.Power
+	if w.fast {
+		if b.now > 0 && b.now-w.at < loopPeriod {
+			return
+		}
+		in := w.look(b)
+		if !in.Package.Known {
+			return
+		}
+		wall = b.config.Wall(in.Package.Power, in.DRAM.Power)
+	} else if !b.reading.Known || b.bmcAt == w.seen {
 		return
 	}
-	w.serial = b.bmcAt
-	w.limit += integralGain * b.config.Efficiency * (b.cap - b.reading.Power).Watts()
+	w.seen = b.bmcAt
+	w.limit += w.gain * b.config.Efficiency * (b.cap - wall).Watts()
 	w.limit = min(max(w.limit, b.config.PackageMin.Watts()), b.config.PackageMax.Watts()) // anti-windup
 	for _, p := range b.plants {
 		long := w.limit / float64(len(b.plants))
 		p.SetLimit(plant.LongTerm, units.FromWatts(long))
 		p.SetLimit(plant.ShortTerm, units.FromWatts(1.01*long))
 	}
+}
+
+// grown returns the gain of a counter that wraps at most once.
+func grown(from, to, span units.Energy) units.Energy {
+	if to < from {
+		return to + span - from
+	}
+	return to - from
 }
