@@ -69,7 +69,7 @@ measured, or with --check if a figure is out of its range.`,
 	f.BoolVar(&o.quick, "quick", false, "fewer repetitions and a smaller cluster; takes about a minute")
 	f.StringVar(&o.bin, "bin", "", "folder of the programs (default: next to powerlab)")
 	out.Flags(cmd)
-	cmd.AddCommand(newNodeCommand(), newClusterCommand())
+	cmd.AddCommand(newClusterCommand())
 	return cmd
 }
 

@@ -12,9 +12,8 @@
 // runs it came from and the range that it is expected in; `powerlab bench --check` compares a
 // result with it, and docs/benchmarks.md is generated from it.
 //
-// `powerlab bench node` compares the node's whole control law, including wall power from a slow
-// BMC, with the laws of other systems. `powerlab bench cluster` connects a thousand nodes that run
-// powerd's own exchange to three coordinators, and puts as many leases on etcd.
+// `powerlab bench cluster` connects a thousand nodes that run powerd's own exchange to three
+// coordinators, and puts as many leases on etcd.
 //
 // Guarantees: every loop is bounded and a whole run has a deadline. Everything that it starts is
 // stopped, by process group. It uses only loopback and leaves no file behind. A value that could

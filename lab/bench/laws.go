@@ -14,51 +14,6 @@ type nodeLaw interface {
 	turn(b *bed, changed bool)
 }
 
-// newLaw is a law of the comparison, with its name in the output.
-type newLaw struct {
-	name, what string
-	make       func(b *bed) nodeLaw
-}
-
-// headroomLaw is the law of powerd.
-func headroomLaw() newLaw {
-	return newLaw{
-		"headroom", "feed-forward by model, RAPL each 250 ms, wall power by BMC each 2 s",
-		func(b *bed) nodeLaw { return newTwoSpeed(b) },
-	}
-}
-
-// nodeLaws are Headroom's law and its peers, each as its system is described in
-// public: what it measures, what it moves, how often.
-func nodeLaws() []newLaw {
-	return []newLaw{
-		headroomLaw(),
-		{
-			"open-loop", "cap / sockets written once as package limit, 15 ms window (GEOPM's power governor)",
-			func(*bed) nodeLaw { return openLoop{window: 15 * time.Millisecond} },
-		},
-		{
-			"pstate-step", "one P-state each 0.5 s, two when more than 30 W over (EAR's dvfs capping)",
-			func(b *bed) nodeLaw { return newPstateStep(b) },
-		},
-		{
-			"integral", "plain integral from wall power by BMC to the package limits",
-			func(b *bed) nodeLaw { return newIntegral(b, integralGain, false) },
-		},
-		{
-			"hardware", "package limits at the cap, factory windows, nothing else",
-			func(*bed) nodeLaw { return openLoop{} },
-		},
-	}
-}
-
-// fastIntegral is the peer of cap-step: no model of the node, every 250 ms a part of the difference
-// between the cap and the wall power that RAPL implies, as loops closed on wall power do (Lefurgy,
-// Wang and Ware, ICAC 2007, without its model).
-func fastIntegral(gain float64) newLaw {
-	return newLaw{make: func(b *bed) nodeLaw { return newIntegral(b, gain, true) }}
-}
-
 // counters reads what each socket drew since the time before.
 type counters struct {
 	at        time.Duration
@@ -103,7 +58,7 @@ type twoSpeed struct {
 	sockets []capping.Socket
 }
 
-func newTwoSpeed(b *bed) *twoSpeed {
+func newTwoSpeed(b *bed) nodeLaw {
 	windows(b, capping.LongWindow, capping.ShortWindow)
 	return &twoSpeed{learner: capping.NewLearner(b.config), sockets: make([]capping.Socket, len(b.plants))}
 }
@@ -131,74 +86,12 @@ func (t *twoSpeed) turn(b *bed, changed bool) {
 	}
 }
 
-// openLoop writes the cap, in equal parts, as package limits; with a window of 0
-// the factory's stay.
-type openLoop struct{ window time.Duration }
-
-func (o openLoop) turn(b *bed, changed bool) {
-	if !changed {
-		return
-	}
-	for _, p := range b.plants {
-		if o.window > 0 {
-			p.SetWindow(plant.LongTerm, o.window)
-		}
-		p.SetLimit(plant.LongTerm, b.cap/units.Power(len(b.plants)))
-	}
-}
-
-// pstateStep walks down and up the P-states by measured package and DRAM power,
-// which is made into wall power by the same model that Headroom has.
-type pstateStep struct {
-	counters
-	next time.Duration
-	step int // below the highest frequency
-}
-
-const (
-	pstatePeriod = 500 * time.Millisecond
-	pstateTwo    = 30.0 // W over the cap that take two steps
-	pstateRoom   = 8.0  // W that a step up is expected to cost a socket
-)
-
-func newPstateStep(b *bed) *pstateStep {
-	for _, p := range b.plants {
-		p.SetEnabled(false)
-	}
-	return &pstateStep{}
-}
-
-func (p *pstateStep) turn(b *bed, _ bool) {
-	if b.now < p.next {
-		return
-	}
-	p.next = b.now + pstatePeriod
-	in := p.look(b)
-	if !in.Package.Known {
-		return
-	}
-	switch over := (b.config.Wall(in.Package.Power, in.DRAM.Power) - b.cap).Watts(); {
-	case over > pstateTwo:
-		p.step += 2
-	case over > 0:
-		p.step++
-	case over < -pstateRoom*float64(len(b.plants)):
-		p.step--
-	}
-	ladder := b.plants[0].Spec().Frequencies()
-	p.step = min(max(p.step, 0), len(ladder)-1)
-	for _, socket := range b.plants {
-		for cpu := range socket.Spec().Cores {
-			socket.SetCeiling(cpu, ladder[p.step])
-		}
-	}
-}
-
 // integralGain is the part; with a reading as late as this BMC's a larger one rings.
 const integralGain = 0.5
 
-// integral adds a part of the difference between cap and wall power to the package limits: at
-// each update of the BMC, or, if fast, every 250 ms by what RAPL implies.
+// integral is the peer: without a model of the node, it adds a part of the difference between the cap
+// and wall power to the package limits: at each update of the BMC, or, if fast, every 250 ms by what
+// RAPL implies, as loops closed on wall power do (Lefurgy, Wang and Ware, ICAC 2007, without its model).
 type integral struct {
 	counters
 	gain  float64
@@ -207,13 +100,15 @@ type integral struct {
 	seen  time.Duration // update of the BMC that was used
 }
 
-func newIntegral(b *bed, gain float64, fast bool) *integral {
-	windows(b, capping.LongWindow, capping.ShortWindow)
-	start := b.config.PackageMax.Watts()
-	if fast {
-		start = b.cap.Watts() * b.config.Efficiency
+func newIntegral(gain float64, fast bool) newLaw {
+	return func(b *bed) nodeLaw {
+		windows(b, capping.LongWindow, capping.ShortWindow)
+		start := b.config.PackageMax.Watts()
+		if fast {
+			start = b.cap.Watts() * b.config.Efficiency
+		}
+		return &integral{gain: gain, fast: fast, limit: start}
 	}
-	return &integral{gain: gain, fast: fast, limit: start}
 }
 
 func (w *integral) turn(b *bed, _ bool) {

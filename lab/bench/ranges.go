@@ -46,6 +46,8 @@ type expectation struct {
 	Readme  string   `yaml:"readme"`
 	Command string   `yaml:"command"`
 	Runs    []string `yaml:"runs"`
+	// N is the number of runs, if it is not that of Runs.
+	N int `yaml:"n"`
 	// Low and High bound a new value, or its ratio to the peer; Rule explains them.
 	Low  *float64 `yaml:"low"`
 	High *float64 `yaml:"high"`
