@@ -252,17 +252,6 @@ func filled(d *headroomv1.Domain) bool {
 	return d.GetSprint() != nil && held >= d.GetSprint().GetCapacityUj()
 }
 
-// leased is how many nodes hold a lease.
-func leased(nodes []*headroomv1.Node) int {
-	n := 0
-	for _, node := range nodes {
-		if node.GetState() == "ok" && node.LeaseMs != nil && node.EffectiveUw != nil {
-			n++
-		}
-	}
-	return n
-}
-
 // await looks until done, a program of the lab has ended, or ctx ends.
 func (d *engineShow) await(ctx context.Context, what string, done func() bool) error {
 	for !done() {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -148,6 +149,34 @@ func (b *tracker) jobList() []*headroomv1.Job {
 	return b.jobs
 }
 
+// add stamps a sample with the time and the budget in force, and keeps it.
+func (b *tracker) add(s *sample) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.at, s.budget = b.sinceZero(), b.budget
+	b.samples = append(b.samples, *s)
+}
+
+// draws is what the nodes drew together when last looked at; 0 while unknown.
+func (b *tracker) draws() units.Power {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.samples); n > 0 && b.samples[n-1].measured != nil {
+		return *b.samples[n-1].measured
+	}
+	return 0
+}
+
+// lastCut is when the newest lower budget was first seen in force.
+func (b *tracker) lastCut() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.cuts) == 0 {
+		return b.sinceZero()
+	}
+	return b.cuts[len(b.cuts)-1]
+}
+
 // burnt shares the energy that a node has used between the jobs that had tasks
 // running on it, by the number of tasks. What a node uses while it runs none is
 // nobody's.
@@ -170,12 +199,9 @@ func (b *tracker) burnt(node string, joules float64) {
 
 // live reports whether a job has not ended.
 func live(j *headroomv1.Job) bool {
-	switch j.GetState() {
-	case headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
-		return false
-	case headroomv1.JobState_JOB_STATE_UNSPECIFIED, headroomv1.JobState_JOB_STATE_QUEUED, headroomv1.JobState_JOB_STATE_RUNNING:
-	}
-	return true
+	return !slices.Contains([]headroomv1.JobState{
+		headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED,
+	}, j.GetState())
 }
 
 // load is what one class has to do now.
