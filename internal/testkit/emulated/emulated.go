@@ -92,7 +92,7 @@ type Limit struct {
 }
 
 // program is the one child of this test binary.
-var program = sync.OnceValues(startProgram) //nolint:gochecknoglobals // one child serves all tests of a binary
+var program = sync.OnceValues(startProgram)
 
 // child is the lab's program, which ends when its input is closed.
 type child struct {
