@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -104,6 +105,46 @@ func TestRunbookIndex(t *testing.T) {
 		fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", a.Alert, a.Labels["code"], sentence, a.Labels["severity"])
 	}
 	checkParts(t, "docs/runbooks/README.md", "TestRunbookIndex", b.String())
+}
+
+// Each promise has a row, and each row names a law, a sabotage and a test on real processes that exist.
+func TestPromiseTable(t *testing.T) {
+	t.Parallel()
+	const promises = 13
+	page, err := os.ReadFile("docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := strings.Join(tracked(t), "\n") + "\n"
+	sabotages, err := os.ReadFile("lab/simulation/sabotages.go")
+	if err != nil {
+		t.Skip("a copy without the lab")
+	}
+	rows := regexp.MustCompile(`(?m)^\| P(\d+) [^|]+\|([^|]+)\|([^|]+)\|([^|]+)\|$`).FindAllStringSubmatch(string(page), -1)
+	if len(rows) != promises {
+		t.Errorf("docs/testing.md has %d promises, want %d", len(rows), promises)
+	}
+	for n, row := range rows {
+		if row[1] != strconv.Itoa(n+1) {
+			t.Errorf("docs/testing.md: P%s comes after P%d", row[1], n)
+		}
+		for _, cell := range row[2:] {
+			names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1)
+			if len(names) == 0 {
+				t.Errorf("docs/testing.md: P%s: a cell names no test", row[1])
+			}
+			for _, m := range names {
+				name := m[1]
+				found := strings.Contains("\n"+files, "\n"+name+"/") || strings.Contains(files, "/"+name+"\n") || strings.Contains(string(sabotages), `"`+name+`"`)
+				if strings.HasPrefix(name, "Test") {
+					found = hasTest(t, "lab/test/nspawn", name) || hasTest(t, "lab/test/netns", name)
+				}
+				if !found {
+					t.Errorf("docs/testing.md: P%s: there is no %s", row[1], name)
+				}
+			}
+		}
+	}
 }
 
 // wordsMost bounds the words that people write and read in docs: without manual pages,
