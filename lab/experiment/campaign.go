@@ -20,8 +20,8 @@ const runUsual, runMost = 6 * time.Minute, 12 * time.Minute
 
 // campaign makes the runs that specs need.
 type campaign struct {
-	// dir is the folder of results, bin that of the programs.
-	dir, bin string
+	// dir is the folder of results, bin that of the programs, traces that of published traces.
+	dir, bin, traces string
 	// until is when the last run must have ended; zero for no bound.
 	until time.Time
 	note  func(format string, args ...any)
@@ -33,6 +33,9 @@ type campaign struct {
 func (c *campaign) run(ctx context.Context, specs []*Spec) error {
 	tried := map[string]map[attempt]bool{}
 	for _, s := range specs {
+		if s.Traces && c.traces == "" {
+			return cli.Failed("set it with --traces; lab/docs/pigeon.md has their source", "campaign %s needs the folder of published traces", s.Name)
+		}
 		tried[s.Name] = map[attempt]bool{}
 		for _, name := range append([]string{"coordinator", "scheduler", "powerd", "powerlab"}, s.Files...) {
 			if _, err := os.Stat(filepath.Join(c.bin, name)); err != nil {
@@ -82,7 +85,7 @@ func (c *campaign) step(ctx context.Context, s *Spec, tried map[attempt]bool) (m
 	limited, cancel := context.WithTimeout(ctx, runMost)
 	defer cancel()
 	r.Figures, err = s.Run(limited, &Run{
-		Variant: todo.variant, Seed: todo.seed, Dir: dir, Bin: c.bin, Earlier: todo.earlier,
+		Variant: todo.variant, Seed: todo.seed, Dir: dir, Bin: c.bin, Traces: c.traces, Earlier: todo.earlier,
 		Note: func(format string, args ...any) { c.note(name+": "+format, args...) },
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 type options struct {
 	span                     time.Duration
 	resume, report, markdown bool
-	dir, bin                 string
+	dir, bin, traces         string
 	output                   cli.Output
 }
 
@@ -62,6 +62,7 @@ exit code of --report is 8 if a claim is short.`,
 	f.BoolVar(&o.markdown, "markdown", false, "with --report: print the table of lab/results/README.md")
 	f.StringVar(&o.dir, "results", o.dir, "folder of the results")
 	f.StringVar(&o.bin, "bin", "", "folder of the programs and jars (default: next to powerlab)")
+	f.StringVar(&o.traces, "traces", "", "folder of published traces, for pigeon, sparrow and eagle")
 	o.output.Flags(cmd)
 	return cmd
 }
@@ -121,7 +122,7 @@ func (o *options) run(cmd *cobra.Command, specs []*Spec, named bool) error {
 	if os.Geteuid() != 0 {
 		return cli.Failed("run it as root", "campaign needs root: it slows down real processes with cgroups")
 	}
-	c := campaign{dir: o.dir, bin: o.bin, look: look, note: func(format string, args ...any) { cli.Notef(cmd.ErrOrStderr(), format, args...) }}
+	c := campaign{dir: o.dir, bin: o.bin, traces: o.traces, look: look, note: func(format string, args ...any) { cli.Notef(cmd.ErrOrStderr(), format, args...) }}
 	if c.bin == "" {
 		self, err := os.Executable()
 		if err != nil {

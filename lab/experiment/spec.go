@@ -14,6 +14,8 @@ type Spec struct {
 	Variants []string
 	// Files must exist beside powerlab, the programs aside.
 	Files []string
+	// Traces: it needs the folder of published traces.
+	Traces bool
 	// Pairs is the least number of pairs that a claim is judged by.
 	Pairs  int
 	Claims []Claim
@@ -33,6 +35,8 @@ type Run struct {
 	Seed    uint64
 	// Dir is the run's folder, Bin the one of the programs.
 	Dir, Bin string
+	// Traces is the folder of published traces; empty for none.
+	Traces string
 	// Note prints progress.
 	Note func(format string, args ...any)
 	// Earlier are the figures of this pair's runs so far.

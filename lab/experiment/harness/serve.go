@@ -126,7 +126,7 @@ func Serve(ctx context.Context, run *experiment.Run, s *Setup) (seen *Seen, err 
 	if err != nil {
 		return nil, err
 	}
-	seen.Energy = (after - before).Joules()
+	seen.Energy = after - before
 	return seen, l.ended(ctx, running, seen)
 }
 
@@ -260,7 +260,7 @@ func (l *Lab) ended(ctx context.Context, running *Running, seen *Seen) error {
 	}
 	for _, j := range jobs {
 		if i, known := seen.index[j.GetId()]; known && j.GetEnergy().GetMeasuredS() > 0 {
-			seen.Jobs[i].Joules = new(units.Energy(j.GetEnergy().GetUj()).Joules())
+			seen.Jobs[i].Drawn = new(units.Energy(j.GetEnergy().GetUj()))
 		}
 	}
 	for i := range seen.Jobs {

@@ -42,7 +42,7 @@ func Spark(a App) Engine {
 			return nil
 		},
 		Begin: func(ctx context.Context, l *Lab, s *Setup) (*Running, error) {
-			c, err := l.StartSpark(ctx, spark.Config{Nodes: l.SparkNodes(SparkCores, a.MemoryMB)})
+			c, err := StartSpark(ctx, l.Run, spark.Config{Nodes: l.SparkNodes(SparkCores, a.MemoryMB)})
 			if err != nil {
 				return nil, err
 			}
@@ -71,13 +71,13 @@ func Spark(a App) Engine {
 }
 
 // StartSpark starts a Spark in the run's folder, and fetches its release where it is missing.
-func (l *Lab) StartSpark(ctx context.Context, config spark.Config) (*spark.Cluster, error) {
+func StartSpark(ctx context.Context, r *experiment.Run, config spark.Config) (*spark.Cluster, error) {
 	var err error
-	if config.Release, err = spark.Fetch(ctx, spark.Version, "", func(text string) { l.Note("%s", text) }); err != nil {
+	if config.Release, err = spark.Fetch(ctx, spark.Version, "", func(text string) { r.Note("%s", text) }); err != nil {
 		return nil, unavailable(err)
 	}
-	l.Note("starting Spark %s", spark.Version)
-	config.Dir = l.Path("spark")
+	r.Note("starting Spark %s", spark.Version)
+	config.Dir = r.Path("spark")
 	return spark.Start(ctx, config)
 }
 

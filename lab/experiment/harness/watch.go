@@ -24,11 +24,12 @@ type Outcome struct {
 	// Runs is the number of its executions, Theta the largest part of its tasks that it was to drop.
 	Runs  int
 	Theta float64
-	// Sprints is the number of its sprints, SprintJ the joules that these took above the caps.
+	// Sprints is the number of its sprints, Spent what these took above the caps.
 	Sprints int
-	SprintJ float64
-	// Joules are those of the job, Wrong the error of its answer in percent; nil where not measured.
-	Joules, Wrong *float64
+	Spent   units.Energy
+	// Drawn is the energy of the job, Wrong the error of its answer in percent; nil where not measured.
+	Drawn *units.Energy
+	Wrong *float64
 
 	id          string
 	sent, taken time.Duration
@@ -43,8 +44,8 @@ func (o *Outcome) Met() bool { return !o.Refused && o.InTime >= o.Job.Need() }
 // Seen is what happened in a run.
 type Seen struct {
 	Jobs []Outcome
-	// Energy is what all nodes drew, in joules.
-	Energy float64
+	// Energy is what all nodes drew.
+	Energy units.Energy
 	// KilledS and TotalS are seconds of machine time, of killed executions and of all.
 	KilledS, TotalS float64
 	Blind           bool
@@ -137,13 +138,13 @@ func (o *Outcome) end(at time.Duration, dropped int) {
 // addSprints takes in the ledger's sprints and reports whether those of the jobs are over.
 func (w *Seen) addSprints(records []*headroomv1.SprintRecord) bool {
 	for i := range w.Jobs {
-		w.Jobs[i].Sprints, w.Jobs[i].SprintJ = 0, 0
+		w.Jobs[i].Sprints, w.Jobs[i].Spent = 0, 0
 	}
 	over := true
 	for _, r := range records {
 		if i, known := w.index[r.GetJob()]; known {
 			w.Jobs[i].Sprints++
-			w.Jobs[i].SprintJ += units.Energy(r.GetSpentUj()).Joules()
+			w.Jobs[i].Spent += units.Energy(r.GetSpentUj())
 			over = over && r.GetState() == "closed"
 		}
 	}

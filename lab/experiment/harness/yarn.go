@@ -68,7 +68,7 @@ func YARN(classes ...Class) Engine {
 				config.Properties = nil // without an address the plug-in is Hadoop's own fair scheduler
 			}
 			config.Nodes = l.HadoopNodes(yarnSlots, YARNUnit)
-			c, err := l.StartHadoop(ctx, config)
+			c, err := StartHadoop(ctx, l.Run, config)
 			if err != nil {
 				return nil, err
 			}
@@ -94,13 +94,13 @@ func (l *Lab) Hooks() (hadoop.Hooks, error) {
 }
 
 // StartHadoop starts a Hadoop in the run's folder, and fetches its jars where they are missing.
-func (l *Lab) StartHadoop(ctx context.Context, config hadoop.Config) (*hadoop.Cluster, error) {
+func StartHadoop(ctx context.Context, r *experiment.Run, config hadoop.Config) (*hadoop.Cluster, error) {
 	var err error
 	if config.Jars, err = hadoop.Fetch(ctx, ""); err != nil {
 		return nil, unavailable(err)
 	}
-	l.Note("starting Hadoop %s", hadoop.Version)
-	config.Dir = l.Path("hadoop")
+	r.Note("starting Hadoop %s", hadoop.Version)
+	config.Dir = r.Path("hadoop")
 	return hadoop.Start(ctx, config)
 }
 

@@ -121,9 +121,9 @@ func (e *arbiterEngine) run(ctx context.Context, r *experiment.Run) (experiment.
 		o := &seen.Jobs[i]
 		j := arbitration.Job{Class: arbitration.Class(o.Job.Class), Arrival: o.Job.At, Tasks: o.Job.Tasks, Deadline: o.Job.Deadline, Floor: cmp.Or(o.Job.Floor, 1)}
 		served = append(served, arbitration.Served{Job: j, Took: o.Took, Done: o.Job.Tasks - o.Dropped, Dropped: o.Dropped})
-		sprints, joules = sprints+o.Sprints, joules+o.SprintJ
+		sprints, joules = sprints+o.Sprints, joules+o.Spent.Joules()
 	}
 	f := experiment.Figures(arbitration.FiguresOf(served))
-	f[arbitration.EnergyJ], f[arbitration.SprintJ], f["sprints"] = seen.Energy, joules, float64(sprints)
+	f[arbitration.EnergyJ], f[arbitration.SprintJ], f["sprints"] = seen.Energy.Joules(), joules, float64(sprints)
 	return f, e.engine.Record(r, f)
 }

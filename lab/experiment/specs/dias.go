@@ -171,8 +171,10 @@ func (p *diasProgram) claims() []experiment.Claim {
 		all = append(all,
 			experiment.Claim{
 				ID: p.ids + "12", What: "da and dias: error of the low class's results, below that of a result that is not scaled", Unit: "%",
-				Value: func(x experiment.Pair) float64 { return (experiment.Of(da, "low_error_pct")(x) + experiment.Of(dias, "low_error_pct")(x)) / 2 },
-				Met:   experiment.Within(missed), Order: experiment.Mean(missed),
+				Value: func(x experiment.Pair) float64 {
+					return (experiment.Of(da, "low_error_pct")(x) + experiment.Of(dias, "low_error_pct")(x)) / 2
+				},
+				Met: experiment.Within(missed), Order: experiment.Mean(missed),
 			},
 			none("12/exact", "jobs that drop nothing and have an error", "inexact", kill, np, da, nps, dias))
 	}
@@ -225,9 +227,9 @@ func diasFigures(seen *harness.Seen) experiment.Figures {
 		sums["reruns"] += float64(max(0, o.Runs-1))
 		sums["sprints"] += one(o.Sprints > 0)
 		sums[class+"_sprints"] += float64(o.Sprints)
-		joules += o.SprintJ
-		if o.Joules != nil {
-			m.add("joules", *o.Joules)
+		joules += o.Spent.Joules()
+		if o.Drawn != nil {
+			m.add("joules", o.Drawn.Joules())
 		}
 		if o.Wrong != nil {
 			m.add(class+"_error_pct", *o.Wrong)

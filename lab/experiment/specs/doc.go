@@ -13,7 +13,7 @@ import (
 
 // All are the experiments, in the order in which they are listed.
 func All() []*experiment.Spec {
-	return slices.Concat(arbiter(), promises(), dias())
+	return slices.Concat(arbiter(), promises(), dias(), cab(), replays(), scalings())
 }
 
 // notWorse claims that a figure of ours is not worse than another variant's, by more than slack percent; sign

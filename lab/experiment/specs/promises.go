@@ -77,7 +77,9 @@ func (l *promiseLoad) jobs(seed uint64) (out []harness.Job) {
 		case exact:
 			j.Class = classExact
 		}
-		j.Slow = func(task, attempt int) float64 { return apps.Slow(fmt.Sprintf("%d/%s-%d.%d", seed, j.Name, task, attempt)) }
+		j.Slow = func(task, attempt int) float64 {
+			return apps.Slow(fmt.Sprintf("%d/%s-%d.%d", seed, j.Name, task, attempt))
+		}
 		seen[k]++
 		out = append(out, j)
 	}
@@ -231,7 +233,7 @@ func promiseFigures(seen *harness.Seen) experiment.Figures {
 		}
 	}
 	f := m.figures()
-	f["energy_j"] = seen.Energy
+	f["energy_j"] = seen.Energy.Joules()
 	if work > 0 {
 		f["ptr"] = kept / work
 	}
