@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"headroom/lab/experiment"
+	"headroom/lab/papers"
 )
 
 // All are the experiments, in the order in which they are listed.
@@ -30,4 +31,20 @@ func notWorse(figure, what, ours, theirs string, sign, slack float64, part bool)
 	}
 	c.Value = func(p experiment.Pair) float64 { return sign * value(p) }
 	return c
+}
+
+// Left are the claims of campaigns as targets that the simulation of a paper does not measure, each once.
+func Left(campaigns ...string) (all []papers.Target) {
+	for _, s := range All() {
+		if !slices.Contains(campaigns, s.Name) {
+			continue
+		}
+		for i := range s.Claims {
+			c := &s.Claims[i]
+			if !slices.ContainsFunc(all, func(t papers.Target) bool { return t.ID == c.ID }) {
+				all = append(all, papers.Left(c.ID, c.What, c.Unit, "powerlab campaign "+s.Name+" measures it"))
+			}
+		}
+	}
+	return all
 }
