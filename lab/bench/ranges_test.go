@@ -41,11 +41,12 @@ func TestRanges(t *testing.T) {
 				t.Errorf("%s: no run %q", e.What, id)
 			}
 		}
+		names, n := runsOf(e)
 		if e.Measured != "" {
-			figureRows += fmt.Sprintf("| %s | %s | %s | %s | `%s` | %s |\n", e.What, cmp.Or(e.Goal, "-"), e.Measured, cmp.Or(e.Peer, "-"), strings.TrimPrefix(e.Command, "bin/powerlab "), runsOf(e))
+			figureRows += fmt.Sprintf("| %s | %s | %s | %s | `%s` | %s |\n", e.What, cmp.Or(e.Goal, "-"), e.Measured, cmp.Or(e.Peer, "-"), strings.TrimPrefix(e.Command, "bin/powerlab "), names+n)
 		}
 		if e.Readme != "" {
-			readme += "| " + e.Readme + " |\n"
+			readme += "| " + e.Readme + n + " |\n"
 		}
 	}
 	for _, name := range names {
@@ -57,12 +58,12 @@ func TestRanges(t *testing.T) {
 	fresh(t, "../../README.md", map[string]string{"in `lab/bench/ranges.yaml`.\n\n": readme}, "\n## ")
 }
 
-// runsOf names the runs of a figure and their number.
-func runsOf(e expectation) string {
-	if len(e.Runs) == 0 {
-		return "-"
+// runsOf names the runs of a figure, and their number where they differ in more than their seeds.
+func runsOf(e expectation) (names, n string) {
+	if len(e.Runs) == 0 || e.Runs[0] == "sim" {
+		return strings.Join(e.Runs, ", "), ""
 	}
-	return fmt.Sprintf("%s (n = %d)", strings.Join(e.Runs, ", "), max(e.N, len(e.Runs)))
+	return strings.Join(e.Runs, ", "), fmt.Sprintf(" (n = %d)", max(e.N, len(e.Runs)))
 }
 
 // fresh checks the parts of a page between a beginning and the next end; UPDATE=1 writes them.
