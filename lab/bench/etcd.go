@@ -175,7 +175,8 @@ func (n *etcdNode) exchange(ctx context.Context, stream etcdserverpb.Lease_Lease
 }
 
 // bearEtcd puts the lease load of the nodes on etcd for a while.
-func bearEtcd(ctx context.Context, r *run, dir string) (b burden, err error) {
+func bearEtcd(ctx context.Context, r *run, dir string) (b *burden, err error) {
+	b = &burden{}
 	path, err := exec.LookPath("etcd")
 	if err != nil {
 		return b, errNoEtcd
@@ -205,22 +206,14 @@ func bearEtcd(ctx context.Context, r *run, dir string) (b burden, err error) {
 	}
 	r.note("etcd: %d leases on %d servers for %v", len(nodes), len(addrs), r.cluster.duration)
 	var mu sync.Mutex
-	counts := false
 	took := func(d time.Duration, err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		switch {
-		case !counts:
-		case err != nil:
+		if err != nil {
 			b.failed++
-		default:
-			b.took = append(b.took, d.Seconds())
+			return
 		}
-	}
-	count := func(on bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		counts = on
+		b.took = append(b.took, d.Seconds())
 	}
 	inner, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -232,9 +225,9 @@ func bearEtcd(ctx context.Context, r *run, dir string) (b burden, err error) {
 	if !pause.For(ctx, warmUpSpan) {
 		return b, ctx.Err()
 	}
-	count(true)
-	cpu, log, err := watch(ctx, servers, len(nodes), r.cluster.duration)
-	count(false)
-	b.cpu, b.log = cpu, log
+	mu.Lock()
+	b.took, b.failed = nil, 0
+	mu.Unlock()
+	b.cpu, b.log, err = watch(ctx, servers, len(nodes), r.cluster.duration)
 	return b, err
 }

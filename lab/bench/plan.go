@@ -29,31 +29,26 @@ const (
 	nodeFloor = 60 * units.Watt
 )
 
-// forest is a tree of four levels with room for n nodes, and where each node stands.
+// forest is a tree of four levels with room for n nodes, and the domain of each node.
 func forest(n int) (*budget.Tree, []string, error) {
 	domains := []budget.Domain{{Name: "site", Budget: share(n, siteShare)}}
 	homes := make([]string, n)
 	for i := range n {
-		rack := i / perRack
-		row := rack / racksPerRow
-		feeder := row / rowsPerFeeder
-		homes[i] = fmt.Sprintf("rack/%d", rack)
-		if i%perRack != 0 {
-			continue
+		parent := "site"
+		for _, level := range []struct {
+			name  string
+			nodes int
+			part  float64
+		}{
+			{"feeder", perRack * racksPerRow * rowsPerFeeder, feederShare}, {"row", perRack * racksPerRow, rowShare}, {"rack", perRack, rackShare},
+		} {
+			name := fmt.Sprintf("%s/%d", level.name, i/level.nodes)
+			if i%level.nodes == 0 {
+				domains = append(domains, budget.Domain{Name: name, Parent: parent, Budget: share(min(n-i, level.nodes), level.part)})
+			}
+			parent = name
 		}
-		if rack%(racksPerRow*rowsPerFeeder) == 0 {
-			domains = append(domains, budget.Domain{
-				Name: fmt.Sprintf("feeder/%d", feeder), Parent: "site",
-				Budget: share(min(n-i, perRack*racksPerRow*rowsPerFeeder), feederShare),
-			})
-		}
-		if rack%racksPerRow == 0 {
-			domains = append(domains, budget.Domain{
-				Name: fmt.Sprintf("row/%d", row), Parent: fmt.Sprintf("feeder/%d", feeder),
-				Budget: share(min(n-i, perRack*racksPerRow), rowShare),
-			})
-		}
-		domains = append(domains, budget.Domain{Name: homes[i], Parent: fmt.Sprintf("row/%d", row), Budget: share(min(n-i, perRack), rackShare)})
+		homes[i] = parent
 	}
 	tree, err := budget.NewTree(domains)
 	return tree, homes, err

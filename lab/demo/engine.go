@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -385,4 +386,9 @@ func droppedTasks(j *headroomv1.Job) int {
 		n += int(r.GetLast()-r.GetFirst()) + 1
 	}
 	return cmp.Or(n, int(j.GetProgress().GetDropped()))
+}
+
+// most is the most that a node is given in a run with an engine.
+func (l *lab) most() units.Power {
+	return units.FromWatts(math.Round(math.Ceil(l.spec.Rated().Watts()) * engineMost))
 }

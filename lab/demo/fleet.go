@@ -50,15 +50,15 @@ type fleet struct {
 
 // newFleet makes a fleet; with detach (--keep) the programs outlive the demo.
 func newFleet(logs string, detach bool) (*fleet, error) {
-	group, err := cluster.NewGroup, error(nil)
+	group := cluster.NewGroup
 	if detach {
 		group = cluster.NewLooseGroup
 	}
-	f := &fleet{ended: make(chan error, 1)}
-	if f.group, err = group(logs); err != nil {
+	g, err := group(logs)
+	if err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
-	return f, nil
+	return &fleet{group: g, ended: make(chan error, 1)}, nil
 }
 
 // start runs a program, its output in logs/NAME.log.
@@ -75,30 +75,22 @@ func (f *fleet) start(name string, argv ...string) (*program, error) {
 	return p, nil
 }
 
-// await tells when the program's end was not meant.
+// await reports an end that was not meant.
 func (f *fleet) await(p *program) {
 	<-p.Done()
 	if p.meant.Load() {
 		return
 	}
+	log, _ := os.ReadFile(p.Log) // an empty one has no last line either
+	text := strings.TrimSpace(string(log))
 	select {
 	case f.ended <- &cli.Error{
 		Code: "ended", Exit: cli.ExitFailed, Err: errors.Join(errEnded, p.Ended()),
-		Message: fmt.Sprintf("%s (process %d) exited unexpectedly, %v: %s", p.Name, p.Pid(), p.State(), lastLine(p.Log)),
+		Message: fmt.Sprintf("%s (process %d) exited unexpectedly, %v: %s", p.Name, p.Pid(), p.State(), text[strings.LastIndexByte(text, '\n')+1:]),
 		Hint:    "see its log: " + p.Log,
 	}:
 	default:
 	}
-}
-
-// lastLine is the end of a log, for whoever has to find out what happened.
-func lastLine(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "its log cannot be read"
-	}
-	text := strings.TrimSpace(string(data))
-	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // stopAll stops the named programs at once and waits for all of them.

@@ -115,9 +115,7 @@ func (d *show) begin() {
 	if v, err := d.sampler.nodes[0].plant(time.Now()); err == nil {
 		slowed, tree = v.ThrottledBy, v.Tree
 	}
-	d.tracker.mu.Lock()
-	d.tracker.slowed, d.tracker.tree = slowed, tree
-	d.tracker.mu.Unlock()
+	d.tracker.locked(func() { d.tracker.slowed, d.tracker.tree = slowed, tree })
 	if words := map[string]string{"cgroup": "a cgroup each (CPU bandwidth)", "signals": "signals (SIGSTOP and SIGCONT)"}[slowed]; words != "" {
 		slowed = words
 	}

@@ -111,9 +111,7 @@ func (w *sampler) heldBy(n nodeFiles) *units.Power {
 	if err != nil {
 		return nil
 	}
-	w.tracker.mu.Lock()
-	defer w.tracker.mu.Unlock()
-	w.tracker.holding[n.name] = p
+	w.tracker.locked(func() { w.tracker.holding[n.name] = p })
 	return &p
 }
 

@@ -97,20 +97,12 @@ func (s *screen) line() string {
 	c := countJobs(s.tracker.jobs)
 	text := fmt.Sprintf("%6.1f s  budget %s  reserved %8s  held %8s  measured %8s  leader %-2s  jobs %d/%d  tasks %d/%d",
 		last.at.Seconds(), cli.Watts(last.budget), cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts),
-		cli.Opt(last.measured, cli.Watts), s.leader(), c.ended, c.jobs, c.done, c.tasks)
+		cli.Opt(last.measured, cli.Watts), s.tracker.leading(), c.ended, c.jobs, c.done, c.tasks)
 	if s.engine != nil {
 		_, short := s.engine()
 		text += "  " + short
 	}
 	return text
-}
-
-// leader is the leader's name while it answers. The tracker is locked.
-func (s *screen) leader() string {
-	if s.tracker.leader == "" || time.Since(s.tracker.heard) > answerFreshness {
-		return leaderUnknown
-	}
-	return s.tracker.leader
 }
 
 // table is the whole screen. The tracker is locked.
@@ -132,7 +124,7 @@ func (s *screen) table() []string {
 		lines = append(append(lines, ""), more...)
 	}
 	c := countJobs(b.jobs)
-	lines = append(lines, "", fmt.Sprintf("leader %s epoch %v   jobs %d of %d done, tasks %d of %d", s.leader(), b.epoch, c.ended, c.jobs, c.done, c.tasks))
+	lines = append(lines, "", fmt.Sprintf("leader %s epoch %v   jobs %d of %d done, tasks %d of %d", s.tracker.leading(), b.epoch, c.ended, c.jobs, c.done, c.tasks))
 	for _, j := range b.jobs[max(0, len(b.jobs)-jobsShown):] {
 		p := j.GetProgress()
 		lines = append(lines, fmt.Sprintf("  %-10s %-5s %-9s %3d of %-3d tasks  %2d run", j.GetName(), j.GetClass(), stateWord(j.GetState()),

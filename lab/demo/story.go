@@ -195,7 +195,7 @@ func (s *story) killLeader(ctx context.Context) error {
 	}) {
 		return orBroken(ctx, "no leader for %v", failMost)
 	}
-	killed := time.Now()
+	who, killed := "", time.Now()
 	m.program.kill()
 	s.tracker.note(s.tracker.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.ID, m.program.Pid()))
 	ok := await(ctx, failMost, func() bool {
@@ -207,6 +207,7 @@ func (s *story) killLeader(ctx context.Context) error {
 			if n.LeaseMs != nil { // a leader counts only the leases that it granted itself
 				s.tracker.answered(meta)
 				s.tracker.setNodes(nodes)
+				who = fmt.Sprintf("%s, epoch %v", meta.GetServer(), wire.Epoch(meta.GetEpoch()))
 				return true
 			}
 		}
@@ -217,8 +218,7 @@ func (s *story) killLeader(ctx context.Context) error {
 	}
 	took := time.Since(killed).Seconds()
 	s.failover = &took
-	id, epoch := s.tracker.leading()
-	s.tracker.note(s.tracker.now(), eventLeader, fmt.Sprintf("%s, epoch %v, first grant %.1f s after the kill", id, epoch, took))
+	s.tracker.note(s.tracker.now(), eventLeader, fmt.Sprintf("%s, first grant %.1f s after the kill", who, took))
 	return nil
 }
 
