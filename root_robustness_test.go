@@ -14,6 +14,7 @@ import (
 
 func TestEveryBugHasATarget(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	list, err := os.ReadFile("lab/test/repro.txt")
 	if err != nil {
 		t.Fatal(err)
