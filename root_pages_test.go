@@ -149,7 +149,7 @@ func TestPromiseTable(t *testing.T) {
 
 // wordsMost bounds the words that people write and read in docs: without manual pages,
 // records of decisions, the pages and parts that programs write.
-const wordsMost = 99000
+const wordsMost = 47400
 
 func TestDocsWords(t *testing.T) {
 	t.Parallel()
