@@ -123,6 +123,7 @@ func markdown(t *testing.T) map[string]string {
 
 func TestLinksResolve(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	fence := regexp.MustCompile("(?s)```.*?```")
 	docs := markdown(t)
@@ -169,6 +170,7 @@ func anchors(text string) map[string]bool {
 
 func TestDocumentedCommandsExist(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)
