@@ -1,5 +1,6 @@
 // Claims: every table of targets in lab/docs has exactly the targets of the command above it,
-// with the paper's numbers; where that command takes seconds, the whole table is its output.
+// with the paper's numbers; where that command takes seconds, the whole table is its output. The index
+// names every campaign.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
+	"headroom/lab/experiment/specs"
 )
 
 // folder has the pages.
@@ -140,6 +142,17 @@ func TestTables(t *testing.T) {
 				}
 				compare(t, all)
 			})
+		}
+	}
+}
+
+// The index names the campaign of each study on real programs.
+func TestIndexNamesCampaigns(t *testing.T) {
+	t.Parallel()
+	index := testkit.Need(os.ReadFile(filepath.Join(folder, "README.md")))(t)
+	for _, s := range specs.All() {
+		if !strings.Contains(string(index), "`"+s.Name+"`") {
+			t.Errorf("lab/docs/README.md does not name the campaign %s", s.Name)
 		}
 	}
 }
