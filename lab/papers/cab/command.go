@@ -50,7 +50,7 @@ bytes.
 
 --out writes targets.csv and targets.md, runs.csv (every run), summary.csv (means, bounds, and the results with an
 oracle of the uncapped finish times), containers.csv (the run of Fig. 5), fig4.svg, fig5.svg, table2.svg, and
-policies.md, fig4.md and table1.md, which are the tables of docs/cab.md.
+policies.md, fig4.md and table1.md, which are the tables of lab/docs/cab.md.
 
 --mutants repeats the study with one deliberate mistake at a time: no power in eq. (1), no early stop, and others.
 --sweep repeats it with values that the paper does not give: the exponent of power over frequency (1 to 2.4), and the
