@@ -76,10 +76,13 @@ func (s Study) Command(cmd *cobra.Command, o *Options) *cobra.Command {
 			return err
 		}
 		report := Report{Paper: s.Paper, Seed: o.Seed, Targets: targets}
-		if err := o.Keep(report.files()); err != nil {
+		if err := o.Keep(report.Files()); err != nil {
 			return err
 		}
-		return report.tell(cmd.OutOrStdout(), &o.output)
+		if err := report.Print(cmd.OutOrStdout(), &o.output); err != nil {
+			return err
+		}
+		return report.Verdict()
 	}
 	f := cmd.Flags()
 	f.Uint64Var(&o.Seed, "seed", judgedSeed, "seed of the first run; the others follow it. Settings were chosen on seeds below the default")
@@ -175,12 +178,4 @@ func (s Study) engine(o *Options) (Engine, error) {
 }
 
 // Keep writes files into the folder for tables and plots, if one is named.
-func (o *Options) Keep(files Files) error {
-	if o.Out == "" {
-		return nil
-	}
-	if err := files.Write(o.Out); err != nil {
-		return cli.Failed("use another folder with --out", "--out: %w", err)
-	}
-	return nil
-}
+func (o *Options) Keep(files Files) error { return files.Keep(o.Out) }

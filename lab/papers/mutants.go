@@ -101,7 +101,7 @@ func Fell(honest, mutated []Target) []string {
 	fell := []string{}
 	for i := range honest {
 		at := slices.IndexFunc(mutated, func(t Target) bool { return t.ID == honest[i].ID })
-		if at >= 0 && honest[i].Verdict != NotRun && mutated[at].Verdict.worse(honest[i].Verdict) {
+		if at >= 0 && honest[i].Verdict != NotRun && mutated[at].Verdict.Worse(honest[i].Verdict) {
 			fell = append(fell, honest[i].ID)
 		}
 	}

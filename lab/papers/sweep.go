@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"headroom/internal/cli"
+	"headroom/lab/report"
 )
 
 // Setting is one choice of what a paper does not give, and what judges the study under it.
@@ -93,6 +94,6 @@ func (r *sweepReport) rows() (head []string, rows [][]string) {
 func (r *sweepReport) files() Files {
 	return Files{"sweep.md": func(w io.Writer) error {
 		head, rows := r.rows()
-		return WriteMarkdown(w, append([][]string{head}, rows...))
+		return report.Markdown(w, append([][]string{head}, rows...))
 	}}
 }

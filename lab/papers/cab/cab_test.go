@@ -21,6 +21,7 @@ import (
 	"headroom/internal/testkit"
 	"headroom/jobs/quality"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/units"
 )
 
@@ -60,7 +61,7 @@ func TestOrderings(t *testing.T) {
 	f := smallFigures(t)
 	for _, x := range f.targets() {
 		if strings.HasPrefix(x.ID, "D1/") || x.ID == "D2" || x.ID == "D6" || x.ID == "D8/floor" {
-			if x.Verdict == papers.Short || x.Got == nil {
+			if x.Verdict == report.Short || x.Got == nil {
 				t.Errorf("%s: %s", x.ID, x.Note)
 			}
 		}
@@ -75,10 +76,10 @@ func TestNotMeasured(t *testing.T) {
 	t.Parallel()
 	f := &figures{trials: []trial{{}}}
 	for _, x := range f.targets() {
-		if x.Verdict == papers.NotRun {
+		if x.Verdict == report.NotRun {
 			continue
 		}
-		if x.Verdict != papers.Short || x.Got != nil || x.Note != "not measured" {
+		if x.Verdict != report.Short || x.Got != nil || x.Note != "not measured" {
 			t.Errorf("%+v", x)
 		}
 	}
@@ -252,7 +253,7 @@ func TestMutants(t *testing.T) {
 	for _, x := range honest.targets() {
 		here := slices.ContainsFunc(mutations(), func(m mutation) bool { return slices.Contains(m.expected, x.ID) })
 		there := slices.ContainsFunc(elsewhere(), func(e papers.Elsewhere) bool { return e.Target == x.ID })
-		if x.Verdict != papers.Short && here == there || there != (x.Verdict == papers.NotRun) {
+		if x.Verdict != report.Short && here == there || there != (x.Verdict == report.NotRun) {
 			t.Errorf("%s, %s: a mutant here: %v, elsewhere: %v", x.ID, x.Verdict, here, there)
 		}
 	}
@@ -262,7 +263,7 @@ func TestMutants(t *testing.T) {
 			t.Errorf("%s is to break nothing", m.name)
 		}
 		for _, id := range m.expected {
-			if !slices.ContainsFunc(honest.targets(), func(x papers.Target) bool { return x.ID == id }) {
+			if !slices.ContainsFunc(honest.targets(), func(x report.Target) bool { return x.ID == id }) {
 				t.Errorf("%s: there is no target %s", m.name, id)
 			}
 		}
@@ -301,19 +302,19 @@ func TestCommand(t *testing.T) {
 			t.Errorf("%s: %d and %d bytes, %v", name, len(a), len(b), err)
 		}
 	}
-	var report struct {
+	var printed struct {
 		Paper   string           `json:"paper"`
 		Seed    uint64           `json:"seed"`
 		Targets []map[string]any `json:"targets"`
 	}
-	testkit.Check(t, json.Unmarshal([]byte(stdout), &report))
+	testkit.Check(t, json.Unmarshal([]byte(stdout), &printed))
 	var again bytes.Buffer
-	whole := papers.Report{Paper: "cab", Seed: 2, Targets: same.targets()}
+	whole := report.Report{Paper: "cab", Seed: 2, Targets: same.targets()}
 	if err := whole.Print(&again, &cli.Output{Format: "json"}); err != nil || again.String() != stdout {
 		t.Errorf("%v; two runs print different reports", err)
 	}
 	met, ids := true, ""
-	for _, x := range report.Targets {
+	for _, x := range printed.Targets {
 		met = met && x["verdict"] != "short"
 		ids += " " + x["id"].(string)
 		if len(x) != 11 {
@@ -323,8 +324,8 @@ func TestCommand(t *testing.T) {
 	want := " D1/95 D1/90 D1/85 D1/80 D2 D3/85 D3/80 D4/mean D4/best D5/mean D5/best D6 D7" +
 		" D8/mean D8/worst D8/sets-mean D8/sets-worst D8/equal-mean D8/equal-worst D8/equal-sets D8/released-mean D8/released-sets D8/floor D9 D10/filter D10/learned D11" +
 		" T1 T2/capped T2/approxhadoop D10/yarn D10/yarn-learned"
-	if report.Paper != "cab" || report.Seed != 2 || ids != want {
-		t.Errorf("%s %d%s", report.Paper, report.Seed, ids)
+	if printed.Paper != "cab" || printed.Seed != 2 || ids != want {
+		t.Errorf("%s %d%s", printed.Paper, printed.Seed, ids)
 	}
 	if wanted := map[bool]int{true: cli.ExitOK, false: cli.ExitDegraded}[met]; exit != wanted {
 		t.Errorf("exit %d, all met is %v", exit, met)

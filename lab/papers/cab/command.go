@@ -9,6 +9,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // Bounds of the flags.
@@ -35,7 +36,7 @@ type options struct {
 }
 
 // simulate runs all experiments on the emulated plant.
-func (o *options) simulate(ctx context.Context, _ io.Writer) ([]papers.Target, error) {
+func (o *options) simulate(ctx context.Context, _ io.Writer) ([]report.Target, error) {
 	measured, err := profiled(profileOf)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (o *options) simulate(ctx context.Context, _ io.Writer) ([]papers.Target, e
 }
 
 // onYARN runs one experiment on a real Hadoop.
-func (o *options) onYARN(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+func (o *options) onYARN(ctx context.Context, progress io.Writer) ([]report.Target, error) {
 	if err := o.Keep(nil); err != nil { // before a run of minutes
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"headroom/jobs/containers"
 	"headroom/jobs/quality"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/progress"
 )
 
@@ -117,7 +118,7 @@ func (o *options) mutants(ctx context.Context, _ io.Writer) (*papers.Mutants, er
 	honest := &figures{trials: trials, measured: measured}
 	m := &papers.Mutants{Honest: honest.targets(), Elsewhere: elsewhere()}
 	for _, x := range mutations() {
-		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: x.expected, Targets: func(ctx context.Context) ([]papers.Target, error) {
+		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: x.expected, Targets: func(ctx context.Context) ([]report.Target, error) {
 			return o.mutate(ctx, honest, x)
 		}})
 	}
@@ -125,7 +126,7 @@ func (o *options) mutants(ctx context.Context, _ io.Writer) (*papers.Mutants, er
 }
 
 // mutate judges the honest run with what the mistake changes in its place.
-func (o *options) mutate(ctx context.Context, honest *figures, x mutation) ([]papers.Target, error) {
+func (o *options) mutate(ctx context.Context, honest *figures, x mutation) ([]report.Target, error) {
 	f := &figures{measured: honest.measured}
 	if x.profile != nil {
 		var err error

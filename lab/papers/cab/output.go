@@ -11,12 +11,12 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"headroom/lab/chart"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // files are all tables and plots.
-func (f *figures) files(seed uint64) papers.Files {
-	return papers.Files{
+func (f *figures) files(seed uint64) report.Files {
+	return report.Files{
 		"runs.csv":       func(w io.Writer) error { return f.runs(w, seed) },
 		"summary.csv":    f.summary,
 		"policies.md":    f.policies,
@@ -60,14 +60,14 @@ func (f *figures) runs(w io.Writer, seed uint64) error {
 				continue
 			}
 			row := append([]string{strconv.FormatUint(seed+uint64(i), 10)}, k.cells()...)
-			row = append(row, strconv.FormatBool(k.oracle), papers.Number(r.runtime))
+			row = append(row, strconv.FormatBool(k.oracle), report.Number(r.runtime))
 			for _, j := range r.jobs {
-				row = append(row, papers.Number(j))
+				row = append(row, report.Number(j))
 			}
-			rows = append(rows, append(row, papers.Number(r.done)))
+			rows = append(rows, append(row, report.Number(r.done)))
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // summary is Fig. 4 and Table II in numbers; the column oracle is the runtime of the same
@@ -81,11 +81,11 @@ func (f *figures) summary(w io.Writer) error {
 		}
 		knowing := ""
 		if k.oracle = true; f.runtime(k).Known {
-			knowing = papers.Number(f.runtime(k).Mean)
+			knowing = report.Number(f.runtime(k).Mean)
 		}
-		rows = append(rows, append(k.cells(), papers.Number(s.Mean), papers.Number(s.Low), papers.Number(s.High), knowing))
+		rows = append(rows, append(k.cells(), report.Number(s.Mean), report.Number(s.Low), report.Number(s.High), knowing))
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // policies is what each variant comes to over all experiments: means of the runtimes of
@@ -112,7 +112,7 @@ func (f *figures) policies(w io.Writer) error {
 			all(false, jobRuntimes, slices.Max[[]float64]), all(false, setRuntime, slices.Max[[]float64]),
 		})
 	}
-	return papers.WriteMarkdown(w, rows)
+	return report.Markdown(w, rows)
 }
 
 // fig4Table is Fig. 4 and Table II as a page of docs has them: a row for each column of Table I.
@@ -134,7 +134,7 @@ func (f *figures) fig4Table(w io.Writer) error {
 		k.variant, k.oracle = ours, true
 		rows = append(rows, append(row, strconv.FormatFloat(f.runtime(k).Mean, 'f', 3, 64)))
 	}
-	return papers.WriteMarkdown(w, rows)
+	return report.Markdown(w, rows)
 }
 
 // tableOne is Table I by the paper and by measured profiles.
@@ -153,20 +153,20 @@ func (f *figures) tableOne(w io.Writer) error {
 			rows = append(rows, cells)
 		}
 	}
-	return papers.WriteMarkdown(w, rows)
+	return report.Markdown(w, rows)
 }
 
 // followed is the run of Fig. 5, of the first seed.
 func (f *figures) followed(w io.Writer) error {
 	rows := [][]string{{"time_s", "cap_w", "queue1", "queue2", "queue3"}}
 	for _, p := range f.trials[0].follow {
-		row := []string{papers.Number(p.at.Seconds()), papers.Number(p.cap)}
+		row := []string{report.Number(p.at.Seconds()), report.Number(p.cap)}
 		for _, h := range p.held {
 			row = append(row, strconv.Itoa(h))
 		}
 		rows = append(rows, row)
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // drawFig4 has a panel for each set and fixed cap: bars by quality and variant.

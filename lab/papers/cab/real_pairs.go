@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"headroom/lab/chart"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // A real run compares variants in pairs: every pair runs each variant once, the one after
@@ -109,9 +109,9 @@ func (p realPair) summary() string {
 
 // paired is a target of one value for each pair. A single pair has no bounds, and so the
 // verdict order at best.
-func paired(id, what, unit string, values []float64, note string, verdict func(s papers.Stat) papers.Verdict) papers.Target {
-	s := papers.Of(values)
-	t := papers.Judge(id, what, unit, s, true, note)
+func paired(id, what, unit string, values []float64, note string, verdict func(s report.Stat) report.Verdict) report.Target {
+	s := report.Of(values)
+	t := report.Judge(id, what, unit, s, true, note)
 	if !s.Known {
 		return t
 	}
@@ -121,37 +121,37 @@ func paired(id, what, unit string, values []float64, note string, verdict func(s
 		return t
 	}
 	t.Low, t.High = nil, nil
-	if t.Verdict == papers.Met {
-		t.Verdict = papers.Order
+	if t.Verdict == report.Met {
+		t.Verdict = report.Order
 	}
 	t.Note = note + "; one pair has no bounds: order at best"
 	return t
 }
 
 // impactVerdict judges how much of a cap's impact goes away, in %.
-func impactVerdict(s papers.Stat) papers.Verdict {
+func impactVerdict(s report.Stat) report.Verdict {
 	switch {
 	case s.Mean >= impactDown && s.Low > impactBound:
-		return papers.Met
+		return report.Met
 	case s.Low > 0:
-		return papers.Order
+		return report.Order
 	}
-	return papers.Short
+	return report.Short
 }
 
 // ratioVerdict judges a ratio that is to be small: below 1 the order holds.
-func ratioVerdict(met bool, mean float64) papers.Verdict {
+func ratioVerdict(met bool, mean float64) report.Verdict {
 	switch {
 	case met:
-		return papers.Met
+		return report.Met
 	case mean < 1:
-		return papers.Order
+		return report.Order
 	}
-	return papers.Short
+	return report.Short
 }
 
 // bounded is a mean with its bounds, in words.
-func bounded(s papers.Stat, digits int) string {
+func bounded(s report.Stat, digits int) string {
 	switch {
 	case !s.Known:
 		return "-"
@@ -172,11 +172,11 @@ func (r *realResults) writePairs(w io.Writer) error {
 		for _, x := range []float64{
 			run.makespan().Seconds(), p.setTime(name), p.jobTimes(name), run.burn.Seconds(), run.host.busy, run.host.steal, run.host.load, run.least, run.most,
 		} {
-			row = append(row, papers.Number(x))
+			row = append(row, report.Number(x))
 		}
 		rows = append(rows, append(row, strings.Join(run.masters, " ")))
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // drawPairs has the set's runtime over the uncapped one, by pair and variant.

@@ -14,7 +14,7 @@ import (
 	"headroom/jobs/containers"
 	"headroom/lab/cluster"
 	"headroom/lab/hadoop"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/progress"
 	"headroom/units"
 )
@@ -120,8 +120,8 @@ const (
 )
 
 // targets judges a real run.
-func (r *realResults) targets() []papers.Target {
-	all := []papers.Target{
+func (r *realResults) targets() []report.Target {
+	all := []report.Target{
 		r.impact("Y1", "runtime of the set: how much of the cap's impact goes away", realPair.setTime),
 		r.impact("Y1/jobs", "runtime of a job, mean: how much of the cap's impact goes away", realPair.jobTimes),
 	}
@@ -133,7 +133,7 @@ func (r *realResults) targets() []papers.Target {
 }
 
 // impact is how much of a cap's impact on a runtime ours takes away.
-func (r *realResults) impact(id, what string, runtime func(p realPair, variant string) float64) papers.Target {
+func (r *realResults) impact(id, what string, runtime func(p realPair, variant string) float64) report.Target {
 	what = fmt.Sprintf("set %d at %d %%, cap %.0f %% of full power: %s", r.set, r.quality, 100*r.cap, what)
 	var gone []float64
 	times, words := map[string][]float64{}, []string{}
@@ -147,7 +147,7 @@ func (r *realResults) impact(id, what string, runtime func(p realPair, variant s
 	var means []string
 	for _, name := range []string{capped, approx, ours} {
 		if len(times[name]) > 0 {
-			means = append(means, name+" "+bounded(papers.Of(times[name]), 3))
+			means = append(means, name+" "+bounded(report.Of(times[name]), 3))
 		}
 	}
 	note := fmt.Sprintf("normalised: %s; to be down by %.0f %% with all of the bounds above %.0f %%; %s",
@@ -161,7 +161,7 @@ func (r *realResults) impact(id, what string, runtime func(p realPair, variant s
 
 // floor is whether a job kept its quality floor in all runs, and whether all sides say
 // the same of what was dropped.
-func (r *realResults) floor(job int) papers.Target {
+func (r *realResults) floor(job int) report.Target {
 	j := &r.jobs[job]
 	kept, least := true, math.Inf(1)
 	var words []string
@@ -187,14 +187,14 @@ func (r *realResults) floor(job int) papers.Target {
 			words = append(words, word)
 		}
 	}
-	return papers.Judge("Y2/"+j.name, j.name+": map tasks done over its floor's, the least of all runs", "", papers.Once(least), kept,
+	return report.Judge("Y2/"+j.name, j.name+": map tasks done over its floor's, the least of all runs", "", report.Once(least), kept,
 		strings.Join(words, "; ")+": the floor is to be kept, the counters to agree with the log")
 }
 
 // foreseen compares the finish times that the coordinator expected in the capped runs
 // with what came, and those of the paper's filter, which looks at the same, with the end
 // of the map part, since it knows no reduce part.
-func (r *realResults) foreseen() papers.Target {
+func (r *realResults) foreseen() report.Target {
 	const id, what = "Y3", "error of finish times in the capped run: ours over the paper's filter"
 	var ratios, mine, theirs []float64
 	n := 0
@@ -203,8 +203,8 @@ func (r *realResults) foreseen() papers.Target {
 		ratios = append(ratios, e.ours/e.filter)
 		mine, theirs, n = append(mine, 100*e.ours/float64(e.n)), append(theirs, 100*e.filter/float64(e.n)), n+e.n
 	}
-	note := fmt.Sprintf("mean errors of %d looks: ours %s %%, the filter %s %%: to be less than half", n, bounded(papers.Of(mine), 1), bounded(papers.Of(theirs), 1))
-	t := paired(id, what, "", ratios, note, func(s papers.Stat) papers.Verdict { return ratioVerdict(s.Mean < errorRatio, s.Mean) })
+	note := fmt.Sprintf("mean errors of %d looks: ours %s %%, the filter %s %%: to be less than half", n, bounded(report.Of(mine), 1), bounded(report.Of(theirs), 1))
+	t := paired(id, what, "", ratios, note, func(s report.Stat) report.Verdict { return ratioVerdict(s.Mean < errorRatio, s.Mean) })
 	if t.Got == nil {
 		t.Note = "not measured: in a pair no finish time was known while map tasks were waiting"
 	}
@@ -248,7 +248,7 @@ func (r *realVariantRun) foreseen(jobs int) (sum lookErrors) {
 // afterStep is D10 on a real Hadoop: finish times that are foreseen in the 20 s after the
 // last step of the budget, which the end can prove, by the filter and the learned curve
 // as they are and blind to power. Neither has seen an earlier run.
-func (r *realResults) afterStep() []papers.Target {
+func (r *realResults) afterStep() []report.Target {
 	const filter, curve = "eq. (1) on a real Hadoop after a step of the budget: error of finish times, with its power term over without",
 		"the learned curve on a real Hadoop after a step of the budget: error of finish times, with power over blind to it"
 	const idFilter, idCurve = "D10/yarn", "D10/yarn-learned"
@@ -260,9 +260,9 @@ func (r *realResults) afterStep() []papers.Target {
 	}
 	if len(all) == 0 {
 		const how = "not run: --steps measures it"
-		return []papers.Target{papers.Left(idFilter, filter, "", how), papers.Left(idCurve, curve, "", how)}
+		return []report.Target{report.Left(idFilter, filter, "", how), report.Left(idCurve, curve, "", how)}
 	}
-	judge := func(id, what string, of func(e *stepErrors) (with, without float64)) papers.Target {
+	judge := func(id, what string, of func(e *stepErrors) (with, without float64)) report.Target {
 		var ratios, seeing, blind []float64
 		looks := 0
 		for i := range all {
@@ -272,10 +272,10 @@ func (r *realResults) afterStep() []papers.Target {
 			looks += all[i].n
 		}
 		note := fmt.Sprintf("%d looks in the 20 s after the last step: with %s %%, without %s %%: to be less",
-			looks, bounded(papers.Of(seeing), 1), bounded(papers.Of(blind), 1))
-		return paired(id, what, "", ratios, note, func(s papers.Stat) papers.Verdict { return ratioVerdict(s.High < 1, s.Mean) })
+			looks, bounded(report.Of(seeing), 1), bounded(report.Of(blind), 1))
+		return paired(id, what, "", ratios, note, func(s report.Stat) report.Verdict { return ratioVerdict(s.High < 1, s.Mean) })
 	}
-	return []papers.Target{
+	return []report.Target{
 		judge(idFilter, filter, func(e *stepErrors) (float64, float64) { return e.filter, e.filterBlind }),
 		judge(idCurve, curve, func(e *stepErrors) (float64, float64) { return e.learned, e.learnedBlind }),
 	}
@@ -322,8 +322,8 @@ func (e *realEnd) mapEnd() (last time.Time) {
 }
 
 // files are the tables, and the pairs as a chart.
-func (r *realResults) files() papers.Files {
-	return papers.Files{"runs.csv": r.writeRuns, "pairs.csv": r.writePairs, "looks.csv": r.writeLooks, "pairs.svg": r.drawPairs}
+func (r *realResults) files() report.Files {
+	return report.Files{"runs.csv": r.writeRuns, "pairs.csv": r.writePairs, "looks.csv": r.writeLooks, "pairs.svg": r.drawPairs}
 }
 
 // writeRuns has every job of every run, and the set as a whole.
@@ -333,23 +333,23 @@ func (r *realResults) writeRuns(w io.Writer) error {
 	}}
 	for _, p := range r.pairs() {
 		for _, run := range p {
-			host := []string{papers.Number(run.host.busy), papers.Number(run.host.steal), papers.Number(run.host.load), strconv.Itoa(run.pair + 1)}
+			host := []string{report.Number(run.host.busy), report.Number(run.host.steal), report.Number(run.host.load), strconv.Itoa(run.pair + 1)}
 			for k := range r.jobs {
 				e, j := &run.ended[k], &r.jobs[k]
 				ms, _ := e.result.History.Counters.Get(hadoop.TaskCounter, "CPU_MILLISECONDS")
 				row := []string{
-					run.variant.name, j.name, e.result.Queue, papers.Number(e.committed.GetFloor()), strconv.Itoa(e.done() + e.dropped()), strconv.Itoa(e.done()),
-					strconv.Itoa(e.dropped()), strconv.Itoa(e.recorded()), papers.Number(run.runtime(k).Seconds()), papers.Number(p.jobTime(run.variant.name, k)), papers.Number(float64(ms) / 1000),
+					run.variant.name, j.name, e.result.Queue, report.Number(e.committed.GetFloor()), strconv.Itoa(e.done() + e.dropped()), strconv.Itoa(e.done()),
+					strconv.Itoa(e.dropped()), strconv.Itoa(e.recorded()), report.Number(run.runtime(k).Seconds()), report.Number(p.jobTime(run.variant.name, k)), report.Number(float64(ms) / 1000),
 				}
 				rows = append(rows, slices.Concat(row, host, []string{run.masters[k]}))
 			}
 			set := []string{
-				run.variant.name, "set", "", "", "", "", "", "", papers.Number(run.makespan().Seconds()), papers.Number(p.setTime(run.variant.name)), "",
+				run.variant.name, "set", "", "", "", "", "", "", report.Number(run.makespan().Seconds()), report.Number(p.setTime(run.variant.name)), "",
 			}
 			rows = append(rows, slices.Concat(set, host, []string{""}))
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 func (r *realResults) writeLooks(w io.Writer) error {
@@ -358,13 +358,13 @@ func (r *realResults) writeLooks(w io.Writer) error {
 		for _, l := range r.runs[i].looks {
 			p, o := l.is.GetProgress(), l.is.GetOutlook()
 			rows = append(rows, []string{
-				r.runs[i].variant.name, papers.Number(l.since.Seconds()), r.jobs[l.job].name, maybe(p.RuntimeS), strconv.Itoa(int(p.GetDone())),
+				r.runs[i].variant.name, report.Number(l.since.Seconds()), r.jobs[l.job].name, maybe(p.RuntimeS), strconv.Itoa(int(p.GetDone())),
 				strconv.Itoa(int(p.GetRunning())), strconv.Itoa(int(p.GetPending())), strconv.Itoa(int(p.GetDropped())), maybe(p.Work),
-				strconv.Itoa(int(p.GetContainers())), strconv.Itoa(int(o.GetContainers())), maybe(expected(o)), maybe(l.is.UncappedS), papers.Number(o.GetCapShare()), o.GetWhy(), strconv.Itoa(r.runs[i].pair + 1),
+				strconv.Itoa(int(p.GetContainers())), strconv.Itoa(int(o.GetContainers())), maybe(expected(o)), maybe(l.is.UncappedS), report.Number(o.GetCapShare()), o.GetWhy(), strconv.Itoa(r.runs[i].pair + 1),
 			})
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // maybe is a number, empty when unknown.
@@ -372,7 +372,7 @@ func maybe(x *float64) string {
 	if x == nil {
 		return ""
 	}
-	return papers.Number(*x)
+	return report.Number(*x)
 }
 
 // seenAt is a look at a job as an estimator takes it; known where its runtime and its cap are.

@@ -15,6 +15,7 @@ import (
 	"headroom/internal/testkit"
 	"headroom/lab/hadoop"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // realStart is when all made-up jobs are submitted.
@@ -61,8 +62,8 @@ func (r *realResults) run(pair int, variant string) *realVariantRun {
 	return r.pairs()[pair].by(variant)
 }
 
-func byID(r *realResults) map[string]papers.Target {
-	found := map[string]papers.Target{}
+func byID(r *realResults) map[string]report.Target {
+	found := map[string]report.Target{}
 	for _, t := range r.targets() {
 		found[t.ID] = t
 	}
@@ -89,7 +90,7 @@ func TestRealRunIsJudged(t *testing.T) {
 			got := byID(c.results)
 			var met []string
 			for _, id := range slices.Sorted(maps.Keys(got)) {
-				if got[id].Verdict == papers.Met {
+				if got[id].Verdict == report.Met {
 					met = append(met, id)
 				}
 			}
@@ -125,10 +126,10 @@ func TestRealEstimatesAreCompared(t *testing.T) {
 		}
 	}
 	y3 := byID(r)["Y3"]
-	if y3.Got == nil || y3.Verdict != papers.Met || !strings.Contains(y3.Note, "ours 10.0 %") {
+	if y3.Got == nil || y3.Verdict != report.Met || !strings.Contains(y3.Note, "ours 10.0 %") {
 		t.Errorf("%+v", y3)
 	}
-	if y3 := byID(madeUp(100, endOf(100, 10, 0, 0), endOf(100, 10, 0, 0)))["Y3"]; y3.Got != nil || y3.Verdict != papers.Short || !strings.Contains(y3.Note, "not measured") {
+	if y3 := byID(madeUp(100, endOf(100, 10, 0, 0), endOf(100, 10, 0, 0)))["Y3"]; y3.Got != nil || y3.Verdict != report.Short || !strings.Contains(y3.Note, "not measured") {
 		t.Errorf("without looks: %+v", y3)
 	}
 }
@@ -153,7 +154,7 @@ func TestRealStepsAreCompared(t *testing.T) {
 	t.Parallel()
 	r := madeUp(100, endOf(100, 10, 0, 0), endOf(100, 10, 0, 0))
 	for _, id := range []string{"D10/yarn", "D10/yarn-learned"} {
-		if x := byID(r)[id]; x.Verdict != papers.NotRun || !strings.Contains(x.Note, "--steps") {
+		if x := byID(r)[id]; x.Verdict != report.NotRun || !strings.Contains(x.Note, "--steps") {
 			t.Errorf("%s without the run: %+v", id, x)
 		}
 	}
@@ -177,19 +178,19 @@ func TestRealStepsAreCompared(t *testing.T) {
 		r.runs = append(r.runs, run)
 	}
 	filter := byID(r)["D10/yarn"]
-	if filter.Got == nil || *filter.Got > 0.6 || filter.Verdict != papers.Met || !strings.Contains(filter.Note, "8 looks") {
+	if filter.Got == nil || *filter.Got > 0.6 || filter.Verdict != report.Met || !strings.Contains(filter.Note, "8 looks") {
 		t.Errorf("%+v", filter)
 	}
 	learned := byID(r)["D10/yarn-learned"]
-	if learned.Got == nil || *learned.Got > 0.9 || learned.Verdict != papers.Met {
+	if learned.Got == nil || *learned.Got > 0.9 || learned.Verdict != report.Met {
 		t.Errorf("%+v", learned)
 	}
 	// The mutants: estimators that are blind to power are no better than blind ones.
-	honest := []papers.Target{filter, learned}
+	honest := []report.Target{filter, learned}
 	for id, blind := range map[string]blindness{"D10/yarn": {filter: true}, "D10/yarn-learned": {learned: true}} {
 		r.blind = blind
 		mutated := byID(r)
-		if fell := papers.Fell(honest, []papers.Target{mutated["D10/yarn"], mutated["D10/yarn-learned"]}); !slices.Equal(fell, []string{id}) {
+		if fell := papers.Fell(honest, []report.Target{mutated["D10/yarn"], mutated["D10/yarn-learned"]}); !slices.Equal(fell, []string{id}) {
 			t.Errorf("%+v breaks %v, want %s", blind, fell, id)
 		}
 	}
@@ -221,23 +222,23 @@ func TestPairsAreJudged(t *testing.T) {
 	steady.add(0, 100, 200, endOf(150, 10, 0, 0), endOf(150, 10, 0, 0))
 	steady.add(1, 300, 600, endOf(450, 10, 0, 0), endOf(450, 10, 0, 0)) // three times as slow
 	y1 := byID(steady)["Y1"]
-	if y1.Verdict != papers.Met || y1.Low == nil || *y1.Low < 45 || *y1.High > 55 {
+	if y1.Verdict != report.Met || y1.Low == nil || *y1.Low < 45 || *y1.High > 55 {
 		t.Errorf("%+v", y1)
 	}
 	noisy := &realResults{jobs: steady.jobs}
 	noisy.add(0, 100, 200, endOf(120, 10, 0, 0), endOf(120, 10, 0, 0))
 	noisy.add(1, 100, 200, endOf(180, 10, 0, 0), endOf(180, 10, 0, 0))
-	if y1 := byID(noisy)["Y1"]; y1.Verdict != papers.Short || *y1.Got < 45 || *y1.Low > 0 {
+	if y1 := byID(noisy)["Y1"]; y1.Verdict != report.Short || *y1.Got < 45 || *y1.Low > 0 {
 		t.Errorf("a mean of half of it, of which nothing is sure: %+v", y1)
 	}
 	one := &realResults{jobs: steady.jobs}
 	one.add(0, 100, 200, endOf(120, 10, 0, 0), endOf(120, 10, 0, 0))
-	if y1 := byID(one)["Y1"]; y1.Verdict != papers.Order || y1.Low != nil || !strings.Contains(y1.Note, "one pair has no bounds") || !strings.Contains(y1.Note, "pair 1: 80 %") {
+	if y1 := byID(one)["Y1"]; y1.Verdict != report.Order || y1.Low != nil || !strings.Contains(y1.Note, "one pair has no bounds") || !strings.Contains(y1.Note, "pair 1: 80 %") {
 		t.Errorf("one pair: %+v", y1)
 	}
 	worse := &realResults{jobs: steady.jobs}
 	worse.add(0, 100, 154, endOf(172, 10, 0, 0), endOf(172, 10, 0, 0))
-	if y1 := byID(worse)["Y1"]; y1.Verdict != papers.Short || *y1.Got > -33 {
+	if y1 := byID(worse)["Y1"]; y1.Verdict != report.Short || *y1.Got > -33 {
 		t.Errorf("a third more impact: %+v", y1)
 	}
 }
@@ -246,15 +247,15 @@ func TestRealVerdicts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		mean, low float64
-		want      papers.Verdict
+		want      report.Verdict
 	}{
-		{40, 20, papers.Met}, {30, 15.1, papers.Met}, {40, 15, papers.Order}, {29, 25, papers.Order}, {40, 0, papers.Short}, {-5, -9, papers.Short},
+		{40, 20, report.Met}, {30, 15.1, report.Met}, {40, 15, report.Order}, {29, 25, report.Order}, {40, 0, report.Short}, {-5, -9, report.Short},
 	} {
-		if got := impactVerdict(papers.Stat{Mean: c.mean, Low: c.low, High: 2*c.mean - c.low, Known: true}); got != c.want {
+		if got := impactVerdict(report.Stat{Mean: c.mean, Low: c.low, High: 2*c.mean - c.low, Known: true}); got != c.want {
 			t.Errorf("%v above %v: %s, want %s", c.mean, c.low, got, c.want)
 		}
 	}
-	if a, b, c := ratioVerdict(true, 0.4), ratioVerdict(false, 0.9), ratioVerdict(false, 1.1); a != papers.Met || b != papers.Order || c != papers.Short {
+	if a, b, c := ratioVerdict(true, 0.4), ratioVerdict(false, 0.9), ratioVerdict(false, 1.1); a != report.Met || b != report.Order || c != report.Short {
 		t.Errorf("%s, %s, %s", a, b, c)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // sweptSeeds are enough for --sweep, where verdicts are compared and not figures.
@@ -31,7 +32,7 @@ func (o *options) sweep(context.Context, io.Writer) ([]papers.Setting, error) {
 	}
 	var all []papers.Setting
 	for _, p := range swept() {
-		all = append(all, papers.Setting{Name: fmt.Sprintf("%g/%g", p.exponent, p.busy), Targets: func(ctx context.Context) ([]papers.Target, error) {
+		all = append(all, papers.Setting{Name: fmt.Sprintf("%g/%g", p.exponent, p.busy), Targets: func(ctx context.Context) ([]report.Target, error) {
 			s := whole(measured)
 			s.machine, s.variants = p, variants()
 			trials, err := s.run(ctx, o.Seed, o.Seeds)

@@ -10,6 +10,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // Bounds of the flags.
@@ -38,13 +39,13 @@ type options struct {
 }
 
 // local runs a short trace on the scheduler's own engine.
-func (o *options) local(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+func (o *options) local(ctx context.Context, progress io.Writer) ([]report.Target, error) {
 	results, points, err := onLocal(ctx, o, progress)
 	if err != nil {
 		return nil, err
 	}
 	curve := wordCurve(points)
-	if err := o.Keep(papers.Files{"runs.csv": runsFile(results), "ratios.csv": ratioFile(curve)}); err != nil {
+	if err := o.Keep(report.Files{"runs.csv": runsFile(results), "ratios.csv": ratioFile(curve)}); err != nil {
 		return nil, err
 	}
 	return append(realRounds{results}.targets(wordsIDs, wordsProgram, wordsPower), curve.targets()...), nil
@@ -60,7 +61,7 @@ func ratioFile(curves ...ratioCurve) func(io.Writer) error {
 
 // whole refuses --quick and --runs where the engine has no short part.
 func (o *options) whole(run papers.Engine) papers.Engine {
-	return func(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+	return func(ctx context.Context, progress io.Writer) ([]report.Target, error) {
 		if o.quick || o.runs != sparkRuns {
 			return nil, cli.Usage("--quick and --runs need --engine spark")
 		}
@@ -125,7 +126,7 @@ func (o *options) check() error {
 }
 
 // simulation runs all experiments in virtual time.
-func (o *options) simulation(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+func (o *options) simulation(ctx context.Context, progress io.Writer) ([]report.Target, error) {
 	w, err := honest()
 	if err != nil {
 		return nil, err
@@ -183,7 +184,7 @@ func (w whole) find(ctx context.Context, o *options, said func(done, of int)) (f
 }
 
 // targets judges everything.
-func (f found) targets() []papers.Target {
+func (f found) targets() []report.Target {
 	all := f.study.targets()
 	if f.validation != nil {
 		all = append(all, f.validation.targets()...)

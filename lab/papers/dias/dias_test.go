@@ -24,6 +24,7 @@ import (
 	"headroom/jobs/buffers"
 	"headroom/jobs/deflation"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 func quiet(int, int) {}
@@ -203,7 +204,7 @@ func TestNotMeasured(t *testing.T) {
 	t.Parallel()
 	s := &study{experiments: experiments(), trials: make([][]trial, len(experiments()))}
 	for _, x := range s.targets() {
-		if x.Verdict != papers.Short || x.Got != nil || x.Note != "not measured" {
+		if x.Verdict != report.Short || x.Got != nil || x.Note != "not measured" {
 			t.Errorf("%+v", x)
 		}
 	}
@@ -287,7 +288,7 @@ func TestRecord(t *testing.T) {
 	}
 	v := testkit.Need(r.validate(t.Context(), theory{fit: byWaves}, 1, 1, 1000))(t)
 	for _, x := range v.targets() {
-		if x.Verdict == papers.Short || x.Got == nil {
+		if x.Verdict == report.Short || x.Got == nil {
 			t.Errorf("%s: %+v", x.ID, x)
 		}
 	}
@@ -368,15 +369,15 @@ func TestCommand(t *testing.T) {
 	if first != second {
 		t.Error("the same seed gave other bytes")
 	}
-	var r papers.Report
+	var r report.Report
 	if jerr := json.Unmarshal([]byte(first), &r); jerr != nil || r.Paper != "dias" || r.Seed != 5 {
 		t.Fatalf("%v: %.200s", jerr, first)
 	}
 	var got []string
 	short := false
 	for _, x := range r.Targets {
-		got, short = append(got, x.ID), short || x.Verdict == papers.Short
-		if x.Note == "" || x.What == "" || x.Verdict != papers.Short && x.Got == nil {
+		got, short = append(got, x.ID), short || x.Verdict == report.Short
+		if x.Note == "" || x.What == "" || x.Verdict != report.Short && x.Got == nil {
 			t.Errorf("%+v", x)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"headroom/jobs/buffers"
 	"headroom/jobs/deflation"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // mutantSeeds is on how many seeds the mutants are tried: a mistake is larger than chance.
@@ -208,7 +209,7 @@ func targetIDs() (ids []string) {
 }
 
 // targets judges the study with the mistake. What it did not repeat is left out.
-func (m *mutant) targets(ctx context.Context, o *options) ([]papers.Target, error) {
+func (m *mutant) targets(ctx context.Context, o *options) ([]report.Target, error) {
 	w, err := honest()
 	if err != nil {
 		return nil, err
@@ -225,7 +226,7 @@ func (m *mutant) targets(ctx context.Context, o *options) ([]papers.Target, erro
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(f.targets(), func(t papers.Target) bool { return t.Got == nil }), nil
+	return slices.DeleteFunc(f.targets(), func(t report.Target) bool { return t.Got == nil }), nil
 }
 
 // tryMutants makes the honest run and names the mistakes.
@@ -244,7 +245,7 @@ func (o *options) tryMutants(ctx context.Context, progress io.Writer) (*papers.M
 	}
 	out := papers.Mutants{Honest: append(f.targets(), honestReal...)}
 	for _, m := range mutants() {
-		out.All = append(out.All, papers.Mutant{Name: m.name, Expected: m.expected, Targets: func(ctx context.Context) ([]papers.Target, error) { return m.targets(ctx, o) }})
+		out.All = append(out.All, papers.Mutant{Name: m.name, Expected: m.expected, Targets: func(ctx context.Context) ([]report.Target, error) { return m.targets(ctx, o) }})
 	}
 	out.All = append(out.All, spoiltReal...)
 	return &out, nil

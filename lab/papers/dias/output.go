@@ -10,12 +10,12 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"headroom/lab/chart"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // files are all tables and plots.
-func (s *study) files(seed uint64) papers.Files {
-	all := papers.Files{
+func (s *study) files(seed uint64) report.Files {
+	all := report.Files{
 		"runs.csv":    func(w io.Writer) error { return s.runs(w, seed) },
 		"summary.csv": s.summary,
 		"table2.csv":  s.writeTable2,
@@ -44,21 +44,21 @@ func (s *study) runs(w io.Writer, seed uint64) error {
 				for c, m := range r.classes {
 					rows = append(rows, []string{
 						strconv.FormatUint(seed+uint64(k), 10), e.name, e.policies[p].name, e.classes[c].name, strconv.Itoa(m.jobs),
-						papers.Number(m.mean), papers.Number(m.p95), papers.Number(m.queue), papers.Number(m.exec), papers.Number(m.share), papers.Number(m.joules), papers.Number(r.waste), papers.Number(r.busy),
+						report.Number(m.mean), report.Number(m.p95), report.Number(m.queue), report.Number(m.exec), report.Number(m.share), report.Number(m.joules), report.Number(r.waste), report.Number(r.busy),
 					})
 				}
 			}
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // cells are a stat's.
-func cells(s papers.Stat) []string {
+func cells(s report.Stat) []string {
 	if !s.Known {
 		return []string{"", "", ""}
 	}
-	return []string{papers.Number(s.Mean), papers.Number(s.Low), papers.Number(s.High)}
+	return []string{report.Number(s.Mean), report.Number(s.Low), report.Number(s.High)}
 }
 
 // summary is every class of every policy: means over the seeds and their bounds.
@@ -81,7 +81,7 @@ func (s *study) summary(w io.Writer) error {
 			}
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // writeTable2 is Table 2, the paper's numbers beside ours.
@@ -91,11 +91,11 @@ func (s *study) writeTable2(w io.Writer) error {
 		for class, times := range r.times {
 			for i, what := range []string{"queue", "exec"} {
 				got := s.of(complete, r.policy+" "+limitedBudget, []quantity{queueOf(class), execOf(class)}[i])
-				rows = append(rows, append([]string{r.policy, []string{"high", "low"}[class], what, papers.Number(times[i])}, cells(got)...))
+				rows = append(rows, append([]string{r.policy, []string{"high", "low"}[class], what, report.Number(times[i])}, cells(got)...))
 			}
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // A figure of gains shows by how much response times differ from those of P, the mean
@@ -150,7 +150,7 @@ func (s *study) writeGains(w io.Writer, g gainFigure) error {
 			rows = append(rows, append([]string{p, b.name, "percent"}, cells(s.change(g.experiment, p, "P", b.q))...))
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // drawGains has a group of bars for each policy.
@@ -189,7 +189,7 @@ func (s *study) writeEnergy(w io.Writer) error {
 			append([]string{p, "percent_against_p"}, cells(s.change(complete, p, "P", energyOf))...),
 			append([]string{p, "percent_against_p_with_idle"}, cells(s.change(complete, p, "P", wholeOf))...))
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // drawEnergy has Fig. 11c as bars: by policy, of both budgets.
@@ -220,7 +220,7 @@ func writeFig6(w io.Writer) error {
 	for _, a := range accuracy() {
 		rows = append(rows, []string{fmt.Sprint(a.X), fmt.Sprint(a.Y)})
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 func drawFig6(w io.Writer) error {
@@ -235,25 +235,25 @@ func drawFig6(w io.Writer) error {
 }
 
 // files are Figs. 4 and 5.
-func (v *validation) files() papers.Files {
-	return papers.Files{"fig4.csv": v.writeFig4, "fig4.svg": v.drawFig4, "fig5.csv": v.writeFig5, "fig5.svg": v.drawFig5}
+func (v *validation) files() report.Files {
+	return report.Files{"fig4.csv": v.writeFig4, "fig4.svg": v.drawFig4, "fig5.csv": v.writeFig5, "fig5.svg": v.drawFig5}
 }
 
 func (v *validation) writeFig4(w io.Writer) error {
 	rows := [][]string{{"class", "drop_percent", "measured_s", "waves_s", "tasks_s", "kept_tasks_s"}}
 	for _, p := range v.jobs {
-		rows = append(rows, []string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio), papers.Number(p.observed), papers.Number(p.wave), papers.Number(p.task), papers.Number(p.share)})
+		rows = append(rows, []string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio), report.Number(p.observed), report.Number(p.wave), report.Number(p.task), report.Number(p.share)})
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 func (v *validation) writeFig5(w io.Writer) error {
 	rows := [][]string{{"class", "drop_percent", "simulated_mean_s", "low", "high", "model_mean_s", "simulated_p95_s", "model_p95_s"}}
 	for _, p := range v.responses {
 		row := append([]string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio)}, cells(p.observed)...)
-		rows = append(rows, append(row, papers.Number(p.mean), papers.Number(p.tail.Mean), papers.Number(p.p95)))
+		rows = append(rows, append(row, report.Number(p.mean), report.Number(p.tail.Mean), report.Number(p.p95)))
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // drawFig4 has job times by drop ratio.

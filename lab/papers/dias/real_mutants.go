@@ -12,6 +12,7 @@ import (
 
 	"headroom/jobs/buffers"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // The targets of a real run are held against mistakes too: data/real.csv is our own record
@@ -94,14 +95,14 @@ func unscaled(e *realEnded) {
 
 // recordedMutants are the record's targets and the mistakes that are tried on it. What the
 // record is short of already cannot get worse.
-func recordedMutants() (honest []papers.Target, all []papers.Mutant, err error) {
+func recordedMutants() (honest []report.Target, all []papers.Mutant, err error) {
 	rounds, err := recordedReal()
 	if err != nil {
 		return nil, nil, err
 	}
 	honest = rounds.targets(graphIDs, graphProgram, graphPower)
 	short := func(id string) bool {
-		return slices.ContainsFunc(honest, func(t papers.Target) bool { return t.ID == id && t.Verdict == papers.Short })
+		return slices.ContainsFunc(honest, func(t report.Target) bool { return t.ID == id && t.Verdict == report.Short })
 	}
 	for _, m := range realMutants() {
 		var expected []string
@@ -113,7 +114,7 @@ func recordedMutants() (honest []papers.Target, all []papers.Mutant, err error) 
 		if len(expected) == 0 {
 			continue
 		}
-		all = append(all, papers.Mutant{Name: "recorded: " + m.name, Expected: expected, Targets: func(context.Context) ([]papers.Target, error) {
+		all = append(all, papers.Mutant{Name: "recorded: " + m.name, Expected: expected, Targets: func(context.Context) ([]report.Target, error) {
 			spoilt, err := recordedReal()
 			for _, x := range spoilt {
 				m.spoil(x)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"headroom/jobs/buffers"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // Figs. 4 and 6 for real: the same word count at several drop ratios, one job after the
@@ -157,13 +157,13 @@ type ratioCurve struct {
 }
 
 // targets are that times fall with the ratio and errors rise.
-func (c ratioCurve) targets() []papers.Target {
+func (c ratioCurve) targets() []report.Target {
 	exec := func(p ratioPoint) float64 { return p.exec }
 	wrong := func(p ratioPoint) float64 { return p.error }
 	largest := c.ratios[len(c.ratios)-1]
 	time, fault := fmt.Sprintf("%s: time with %d %% dropped against all tasks (Fig. 4)", c.program, largest), fmt.Sprintf("%s: error of the result with %d %% dropped (Fig. 6)", c.program, c.judged)
 	if len(c.points) == 0 {
-		return []papers.Target{papers.Left(c.ids+"8", time, "%", "this run does not have it"), papers.Left(c.ids+"9", fault, "%", "this run does not have it")}
+		return []report.Target{report.Left(c.ids+"8", time, "%", "this run does not have it"), report.Left(c.ids+"9", fault, "%", "this run does not have it")}
 	}
 	const slack = 1.1 // of a time, for what else the machine does
 	times, errs, falls, rises := []string{}, []string{}, true, true
@@ -175,14 +175,14 @@ func (c ratioCurve) targets() []papers.Target {
 		before, errorBefore = at, before.error
 	}
 	cut, missed := (meanAt(c.points, largest, exec)/meanAt(c.points, 0, exec)-1)*100, meanAt(c.points, c.judged, wrong)
-	errors := papers.Judge(c.ids+"9", fault, "%", papers.Once(missed), rises && meanAt(c.points, 0, wrong) <= exactError && missed > 0,
+	errors := report.Judge(c.ids+"9", fault, "%", report.Once(missed), rises && meanAt(c.points, 0, wrong) <= exactError && missed > 0,
 		strings.Join(errs, ", ")+": to be 0 at 0 %, and no less than two ratios before, as chance chooses what is dropped")
 	if c.paper != nil {
 		errors.Note += "; made-up text, so the paper's numbers are not to be met"
-		errors = papers.From(*c.paper, papers.Around(*c.paper, 5), errors)
+		errors = report.From(*c.paper, report.Around(*c.paper, 5), errors)
 	}
-	return []papers.Target{
-		papers.Judge(c.ids+"8", time, "%", papers.Once(cut), falls && cut < -c.saves, fmt.Sprintf("%s: to fall with the ratio, by %.0f %% or more in all", strings.Join(times, ", "), c.saves)),
+	return []report.Target{
+		report.Judge(c.ids+"8", time, "%", report.Once(cut), falls && cut < -c.saves, fmt.Sprintf("%s: to fall with the ratio, by %.0f %% or more in all", strings.Join(times, ", "), c.saves)),
 		errors,
 	}
 }
@@ -201,8 +201,8 @@ func writeRatios(w io.Writer, curves ...ratioCurve) error {
 	rows := [][]string{{"drop_percent", "map_tasks", "exec_s", "error_percent", "program"}}
 	for _, c := range curves {
 		for _, p := range c.points {
-			rows = append(rows, []string{strconv.Itoa(p.percent), strconv.Itoa(p.kept), papers.Number(p.exec), papers.Number(p.error), c.program})
+			rows = append(rows, []string{strconv.Itoa(p.percent), strconv.Itoa(p.kept), report.Number(p.exec), report.Number(p.error), c.program})
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/lab/spark"
 )
 
@@ -66,7 +66,7 @@ type sparkRun struct {
 
 // onSpark is the engine spark: the graph part several times, and then, unless it is to be
 // quick, the words part and both programs at all drop ratios.
-func (o *options) onSpark(ctx context.Context, progress io.Writer) (targets []papers.Target, err error) {
+func (o *options) onSpark(ctx context.Context, progress io.Writer) (targets []report.Target, err error) {
 	r := &sparkRun{realRun: &realRun{}}
 	if r.Real, err = newReal(o, progress, "spark", "headroom-spark.jar", "headroom-spark-apps.jar"); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (o *options) onSpark(ctx context.Context, progress io.Writer) (targets []pa
 	}
 	r.took = func(x realResult) error { // what follows may be cut short
 		r.all = append(r.all, x)
-		return o.Keep(papers.Files{"runs.csv": runsFile(r.all)})
+		return o.Keep(report.Files{"runs.csv": runsFile(r.all)})
 	}
 	var graphs, words realRounds
 	for round := 1; round <= o.runs; round++ {
@@ -103,7 +103,7 @@ func (o *options) onSpark(ctx context.Context, progress io.Writer) (targets []pa
 		if err := r.curves(ctx, &counts, &triangles); err != nil {
 			return nil, fmt.Errorf("jobs by drop ratio: %w", err)
 		}
-		if err := o.Keep(papers.Files{"ratios.csv": ratioFile(counts, triangles)}); err != nil {
+		if err := o.Keep(report.Files{"ratios.csv": ratioFile(counts, triangles)}); err != nil {
 			return nil, err
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"headroom/jobs/buffers"
 	"headroom/lab/cluster"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/lab/spark"
 	"headroom/ledger"
 	"headroom/progress"
@@ -63,7 +64,7 @@ func asMeant() map[buffers.Discipline][4]float64 {
 func (r realRounds) short() string {
 	var ids []string
 	for _, t := range r.targets("", "graph", graphPower) {
-		if t.Verdict == papers.Short {
+		if t.Verdict == report.Short {
 			ids = append(ids, t.ID)
 		}
 	}
@@ -95,7 +96,7 @@ func TestRealTargets(t *testing.T) {
 		t.Errorf("waste without kills: short are %q", got)
 	}
 	for _, x := range (realRounds{}).targets("", "graph", graphPower) {
-		if x.Verdict != papers.NotRun {
+		if x.Verdict != report.NotRun {
 			t.Errorf("without a run, %s is %s", x.ID, x.Verdict)
 		}
 	}
@@ -105,7 +106,7 @@ func TestRealTargets(t *testing.T) {
 			r[i].jobs[k].wrong = nil
 		}
 	}
-	if got := (realRounds{r}).targets("", "graph", graphPower); got[len(got)-1].Verdict != papers.NotRun {
+	if got := (realRounds{r}).targets("", "graph", graphPower); got[len(got)-1].Verdict != report.NotRun {
 		t.Errorf("errors that nobody asked for: %+v", got[len(got)-1])
 	}
 }
@@ -115,26 +116,26 @@ func TestRealTargets(t *testing.T) {
 // is said aloud.
 func TestRealBounds(t *testing.T) {
 	t.Parallel()
-	verdict := func(r realRounds, id string) papers.Target {
+	verdict := func(r realRounds, id string) report.Target {
 		all := r.targets("", "graph", graphPower)
-		return all[slices.IndexFunc(all, func(t papers.Target) bool { return t.ID == id })]
+		return all[slices.IndexFunc(all, func(t report.Target) bool { return t.ID == id })]
 	}
 	one := realTimes(asMeant())
-	if got := verdict(realRounds{one}, "6"); got.Verdict != papers.Order || !strings.Contains(got.Note, "no bounds") {
+	if got := verdict(realRounds{one}, "6"); got.Verdict != report.Order || !strings.Contains(got.Note, "no bounds") {
 		t.Errorf("one run: %+v", got)
 	}
-	if got := verdict(realRounds{one, realTimes(asMeant())}, "6"); got.Verdict != papers.Met {
+	if got := verdict(realRounds{one, realTimes(asMeant())}, "6"); got.Verdict != report.Met {
 		t.Errorf("two alike: %+v", got)
 	}
 	other := realTimes(asMeant())
 	other.of(buffers.DIAS).jobs[1].response = 19
-	if got := verdict(realRounds{one, other}, "6"); got.Verdict != papers.Order || *got.High < 0 {
+	if got := verdict(realRounds{one, other}, "6"); got.Verdict != report.Order || *got.High < 0 {
 		t.Errorf("two that differ: %+v", got)
 	}
 	for i := range one {
 		one[i].jobs[0].sprints = 0
 	}
-	if got := verdict(realRounds{one}, "5"); got.Verdict != papers.Short || !strings.Contains(got.Note, "NO SPRINT WAS SEEN") {
+	if got := verdict(realRounds{one}, "5"); got.Verdict != report.Short || !strings.Contains(got.Note, "NO SPRINT WAS SEEN") {
 		t.Errorf("no sprint: %+v", got)
 	}
 }
@@ -159,12 +160,12 @@ func TestRealRecord(t *testing.T) {
 			}
 		}
 	}
-	var targets []papers.Target
+	var targets []report.Target
 	for _, ids := range []string{wordsIDs, graphIDs} {
 		targets = append(targets, rounds.targets(ids, "", graphPower)...)
 	}
 	for _, x := range slices.Concat(targets, wordCurve(nil).targets(), graphCurve(nil).targets()) {
-		isShort := slices.ContainsFunc(honest, func(h papers.Target) bool { return h.ID == x.ID && h.Verdict == papers.Short })
+		isShort := slices.ContainsFunc(honest, func(h report.Target) bool { return h.ID == x.ID && h.Verdict == report.Short })
 		if seen[x.ID] == "" && !isShort {
 			t.Errorf("no mistake is tried on %s", x.ID)
 		}
@@ -306,7 +307,7 @@ func TestRatioTargets(t *testing.T) {
 	} {
 		var ids []string
 		for _, x := range wordCurve(c.spoil(byRatio())).targets() {
-			if x.Verdict == papers.Short {
+			if x.Verdict == report.Short {
 				ids = append(ids, x.ID)
 			}
 		}

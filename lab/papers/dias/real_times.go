@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/lab/spark"
 )
 
@@ -37,7 +37,7 @@ const (
 func profiledRatios() []int { return []int{0, 90} }
 
 // sparkTimes is the engine spark-times: it records the runs and judges the model on them.
-func (o *options) sparkTimes(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+func (o *options) sparkTimes(ctx context.Context, progress io.Writer) ([]report.Target, error) {
 	real, err := newReal(o, progress, "spark-times", "headroom-spark.jar", "headroom-spark-apps.jar")
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (o *options) sparkTimes(ctx context.Context, progress io.Writer) ([]papers.
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Keep(papers.Files{"spark.json": made.write}); err != nil {
+	if err := o.Keep(report.Files{"spark.json": made.write}); err != nil {
 		return nil, err
 	}
 	return made.judge(ctx, o.Seed, o.Seeds, o.jobs)

@@ -8,6 +8,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/lab/traces"
 )
 
@@ -72,7 +73,7 @@ func (o *options) check() error {
 func (o *options) study() study { return study{jobs: o.jobs, history: historyOf * o.jobs} }
 
 // simulate runs all experiments.
-func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+func (o *options) simulate(ctx context.Context, progress io.Writer) ([]report.Target, error) {
 	sizes, why, err := o.sizes()
 	if err != nil {
 		return nil, err

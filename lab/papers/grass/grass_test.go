@@ -15,7 +15,7 @@ import (
 	"headroom/internal/leaks"
 	"headroom/internal/testkit"
 	"headroom/jobs/speculation"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
@@ -128,7 +128,7 @@ func TestOrder(t *testing.T) {
 	}
 	for _, target := range f.targets() {
 		missing := strings.HasPrefix(target.ID, "C2") || strings.HasPrefix(target.ID, "C3") || strings.HasPrefix(target.ID, "G2") || strings.HasPrefix(target.ID, "C9")
-		if missing && target.Verdict != papers.Short && target.Verdict != papers.NotRun {
+		if missing && target.Verdict != report.Short && target.Verdict != report.NotRun {
 			t.Errorf("%s was not run and is %s", target.ID, target.Verdict)
 		}
 	}

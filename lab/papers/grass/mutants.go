@@ -7,6 +7,7 @@ import (
 
 	"headroom/jobs/speculation"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // mutantSeeds are enough for --mutants: what a mistake breaks, it breaks by far.
@@ -101,7 +102,7 @@ func (o *options) mutants(ctx context.Context, progress io.Writer) (*papers.Muta
 		if len(expected) == 0 {
 			continue
 		}
-		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: expected, Targets: func(ctx context.Context) ([]papers.Target, error) {
+		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: expected, Targets: func(ctx context.Context) ([]report.Target, error) {
 			return o.mutate(ctx, trials, x)
 		}})
 	}
@@ -115,7 +116,7 @@ func elsewhere() []papers.Elsewhere {
 }
 
 // mutate judges the honest run with what the mistake changes in its place.
-func (o *options) mutate(ctx context.Context, honest []trial, x mutation) ([]papers.Target, error) {
+func (o *options) mutate(ctx context.Context, honest []trial, x mutation) ([]report.Target, error) {
 	s := o.study()
 	s.only, s.scenes, s.mistake = x.of, x.scenes, x.mistake
 	trials, err := s.run(ctx, o.Seed, o.Seeds, io.Discard)

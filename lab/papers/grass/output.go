@@ -10,12 +10,12 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"headroom/lab/chart"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // files are all tables and plots.
-func (f *figures) files(seed uint64) papers.Files {
-	return papers.Files{
+func (f *figures) files(seed uint64) report.Files {
+	return report.Files{
 		"runs.csv":    func(w io.Writer) error { return f.runs(w, seed) },
 		"policies.md": f.policies,
 		"fig10.svg":   func(w io.Writer) error { return f.draw(w, deadlines, "tasks done more than by LATE, %") },
@@ -40,13 +40,13 @@ func (f *figures) runs(w io.Writer, seed uint64) error {
 				}
 				row := []string{strconv.FormatUint(seed+uint64(i), 10), sc.name, v.name}
 				for _, x := range append(r.achieved(), r.left, r.fresh) {
-					row = append(row, papers.Number(x))
+					row = append(row, report.Number(x))
 				}
 				rows = append(rows, row)
 			}
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // policies is the table of docs: what each policy achieves in each scene that has bins.
@@ -65,7 +65,7 @@ func (f *figures) policies(w io.Writer) error {
 			rows = append(rows, row)
 		}
 	}
-	return papers.WriteMarkdown(w, rows)
+	return report.Markdown(w, rows)
 }
 
 // draw is Fig. 10 or 11: gains on LATE by bin, of GS, RAS, GRASS and ours.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 const (
@@ -35,7 +36,7 @@ not print its other measurements; they are generated from the printed slopes, wi
 	}.Command(cmd, &o.Options)
 }
 
-func (o *options) simulate(_ context.Context, _ io.Writer) ([]papers.Target, error) {
+func (o *options) simulate(_ context.Context, _ io.Writer) ([]report.Target, error) {
 	f, err := honest().run(o.Seed, o.Seeds)
 	if err != nil {
 		return nil, err

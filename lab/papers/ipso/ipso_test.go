@@ -10,7 +10,7 @@ import (
 
 	"headroom/internal/leaks"
 	"headroom/internal/testkit"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
@@ -22,7 +22,7 @@ func TestStudy(t *testing.T) {
 		t.Error("the same seeds give other targets")
 	}
 	for _, x := range a.targets() {
-		if x.Verdict == papers.Short {
+		if x.Verdict == report.Short {
 			t.Errorf("%s is short: %v", x.ID, *x.Got)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"headroom/jobs/scaling/ipso"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // mutant is the study with one mistake.
@@ -95,7 +96,7 @@ func (o *options) mutants(_ context.Context, _ io.Writer) (*papers.Mutants, erro
 	}
 	m := &papers.Mutants{Honest: f.targets()}
 	for _, x := range mutants() {
-		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: m.CanFall(x.expected), Targets: func(context.Context) ([]papers.Target, error) {
+		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: m.CanFall(x.expected), Targets: func(context.Context) ([]report.Target, error) {
 			r := honest()
 			x.change(&r)
 			f, err := r.run(o.Seed, o.Seeds)

@@ -7,14 +7,14 @@ import (
 
 	"headroom/jobs/scaling/ipso"
 	"headroom/lab/chart"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 
 	"gonum.org/v1/plot/plotter"
 )
 
 // files are the table and the plot of Table 2.1.
-func (f *figures) files() papers.Files {
-	return papers.Files{"table21.csv": f.writeTable, "fig2.8.svg": f.draw}
+func (f *figures) files() report.Files {
+	return report.Files{"table21.csv": f.writeTable, "fig2.8.svg": f.draw}
 }
 
 func (f *figures) writeTable(w io.Writer) error {
@@ -22,11 +22,11 @@ func (f *figures) writeTable(w io.Writer) error {
 	for i, t := range table21() {
 		s, low, high := f.table.fitted.Predict(t.N)
 		rows = append(rows, []string{
-			strconv.Itoa(t.N), papers.Number(t.Slowest), papers.Number(t.Overhead), papers.Number(f.table.points[i].Speedup),
-			papers.Number(f.table.speedup(float64(t.N))), papers.Number(s), papers.Number(low), papers.Number(high),
+			strconv.Itoa(t.N), report.Number(t.Slowest), report.Number(t.Overhead), report.Number(f.table.points[i].Speedup),
+			report.Number(f.table.speedup(float64(t.N))), report.Number(s), report.Number(low), report.Number(high),
 		})
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // drawTo is the largest degree of the plot.

@@ -10,6 +10,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/lab/dispatch/live"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // Bounds of the flags, and what the study takes by default.
@@ -132,7 +133,7 @@ func (o *options) scenes() (all []scene, why map[string]string, err error) {
 }
 
 // measure replays traces on real programs, or simulates.
-func (o *options) measure(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+func (o *options) measure(ctx context.Context, progress io.Writer) ([]report.Target, error) {
 	if o.real {
 		return live.Engine(&o.replay)(ctx, progress)
 	}
@@ -140,7 +141,7 @@ func (o *options) measure(ctx context.Context, progress io.Writer) ([]papers.Tar
 }
 
 // simulate runs all experiments.
-func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+func (o *options) simulate(ctx context.Context, progress io.Writer) ([]report.Target, error) {
 	f, err := o.run(ctx, progress)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	policies "headroom/jobs/dispatch/pigeon"
 	"headroom/jobs/dispatch/theory"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/lab/traces"
 )
 
@@ -204,7 +205,7 @@ func (o *options) mutants(ctx context.Context, progress io.Writer) (*papers.Muta
 	}
 	m := &papers.Mutants{Honest: targets}
 	for _, t := range targets {
-		if t.Verdict == papers.NotRun {
+		if t.Verdict == report.NotRun {
 			m.Elsewhere = append(m.Elsewhere, papers.Elsewhere{Target: t.ID, How: "--mutants --traces DIR tries a mistake on it"})
 		}
 	}
@@ -213,7 +214,7 @@ func (o *options) mutants(ctx context.Context, progress io.Writer) (*papers.Muta
 		if len(expected) == 0 {
 			continue
 		}
-		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: expected, Targets: func(ctx context.Context) ([]papers.Target, error) {
+		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: expected, Targets: func(ctx context.Context) ([]report.Target, error) {
 			return small.mutate(ctx, honest, x)
 		}})
 	}
@@ -221,12 +222,12 @@ func (o *options) mutants(ctx context.Context, progress io.Writer) (*papers.Muta
 }
 
 // left reports whether the experiment of a target was not made.
-func (f *figures) left(targets []papers.Target, id string) bool {
-	return slices.ContainsFunc(targets, func(t papers.Target) bool { return t.ID == id && t.Verdict == papers.NotRun })
+func (f *figures) left(targets []report.Target, id string) bool {
+	return slices.ContainsFunc(targets, func(t report.Target) bool { return t.ID == id && t.Verdict == report.NotRun })
 }
 
 // mutate judges the honest run with what the mistake changes in its place.
-func (o *options) mutate(ctx context.Context, honest *figures, x mutation) ([]papers.Target, error) {
+func (o *options) mutate(ctx context.Context, honest *figures, x mutation) ([]report.Target, error) {
 	f := *honest
 	if x.forms != nil {
 		x.forms(&f.forms)

@@ -9,12 +9,12 @@ import (
 
 	"headroom/jobs/dispatch/theory"
 	"headroom/lab/chart"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // files are all tables and plots.
-func (f *figures) files(seed uint64) papers.Files {
-	files := papers.Files{
+func (f *figures) files(seed uint64) report.Files {
+	files := report.Files{
 		"runs.csv":  func(w io.Writer) error { return f.runs(w, seed) },
 		"groups.md": f.groups,
 		"fig42.svg": drawZero,
@@ -43,10 +43,10 @@ func (f *figures) runs(w io.Writer, seed uint64) error {
 					row = append(row, known(x, c.jobs > 0))
 				}
 			}
-			rows = append(rows, append(row, papers.Number(m.zero), papers.Number(m.wait), papers.Number(m.reached)))
+			rows = append(rows, append(row, report.Number(m.zero), report.Number(m.wait), report.Number(m.reached)))
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // known is a number as tables have it, empty where it is not known.
@@ -54,7 +54,7 @@ func known(x float64, ok bool) string {
 	if !ok {
 		return ""
 	}
-	return papers.Number(x)
+	return report.Number(x)
 }
 
 // groups is Fig. 4.5: completion times by size of the groups over those of one group, on Cloudera's generated jobs; and the same of
@@ -79,7 +79,7 @@ func (f *figures) groups(w io.Writer) error {
 			row(name, strconv.Itoa(groupSize), pigeonName, oneGroup)
 		}
 	}
-	return papers.WriteMarkdown(w, rows)
+	return report.Markdown(w, rows)
 }
 
 // drawZero is Fig. 4.2 (jobs of 100 tasks): how likely no task of a job waits.

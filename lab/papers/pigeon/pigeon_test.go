@@ -15,6 +15,7 @@ import (
 	"headroom/internal/leaks"
 	"headroom/internal/testkit"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
@@ -30,7 +31,7 @@ func TestExamplesAndForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, target := range append(e.targets(), tables...) {
-		if target.Verdict != papers.Met {
+		if target.Verdict != report.Met {
 			t.Errorf("%s is %s: got %v, %s", target.ID, target.Verdict, *target.Got, target.Note)
 		}
 	}

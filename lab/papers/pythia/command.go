@@ -9,6 +9,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/lab/traces"
 )
 
@@ -74,9 +75,9 @@ func (o *options) check() error {
 }
 
 // simulate runs all experiments. Traces are read before anything runs, so that a mistake in one costs no time.
-func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+func (o *options) simulate(ctx context.Context, progress io.Writer) ([]report.Target, error) {
 	sources := []*source{generated(o.jobs)}
-	var left []papers.Target
+	var left []report.Target
 	for _, name := range traceNames() {
 		why, err := o.traces.Read(name, func(f *traces.File) error {
 			s, err := traced(name, f)
@@ -91,7 +92,7 @@ func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Ta
 		}
 	}
 	var all []*figures
-	var targets []papers.Target
+	var targets []report.Target
 	for _, s := range sources {
 		cli.Notef(progress, "%s: %d seeds of %d runs", s.name, o.Seeds, len(keys()))
 		trials, err := (&study{source: s, door: honest}).run(ctx, o.Seed, o.Seeds)
@@ -108,12 +109,12 @@ func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Ta
 }
 
 // notRun are the targets on a trace that is not there.
-func notRun(name, why string) []papers.Target {
+func notRun(name, why string) []report.Target {
 	s := &source{name: name, traced: true}
 	targets := (&figures{source: s}).targets()
 	for i := range targets {
 		t := &targets[i]
-		targets[i] = papers.Left(t.ID, t.What, t.Unit, why)
+		targets[i] = report.Left(t.ID, t.What, t.Unit, why)
 		targets[i].Paper = t.Paper
 	}
 	return targets

@@ -8,6 +8,7 @@ import (
 	"headroom/jobs/admission"
 	"headroom/lab/admit"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // mutantSeeds are enough for --mutants: what a mistake breaks, it breaks by far.
@@ -114,7 +115,7 @@ func (o *options) mutants(ctx context.Context, _ io.Writer) (*papers.Mutants, er
 	}
 	m := &papers.Mutants{Honest: targets}
 	for _, x := range mutants() {
-		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: m.CanFall(x.expected), Targets: func(ctx context.Context) ([]papers.Target, error) {
+		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: m.CanFall(x.expected), Targets: func(ctx context.Context) ([]report.Target, error) {
 			return (&study{source: s.source, door: x.door, apart: x.apart}).judged(ctx, o)
 		}})
 	}
@@ -122,7 +123,7 @@ func (o *options) mutants(ctx context.Context, _ io.Writer) (*papers.Mutants, er
 }
 
 // judged are the targets of a study.
-func (s *study) judged(ctx context.Context, o *options) ([]papers.Target, error) {
+func (s *study) judged(ctx context.Context, o *options) ([]report.Target, error) {
 	trials, err := s.run(ctx, o.Seed, o.Seeds)
 	return (&figures{source: s.source, trials: trials}).targets(), err
 }

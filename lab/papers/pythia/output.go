@@ -7,13 +7,13 @@ import (
 
 	"headroom/jobs/admission"
 	"headroom/lab/chart"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // filesOf are all tables and plots; the generated jobs' figures come first.
-func filesOf(all []*figures, seed uint64) papers.Files {
+func filesOf(all []*figures, seed uint64) report.Files {
 	generated := all[0]
-	return papers.Files{
+	return report.Files{
 		"runs.csv":    func(w io.Writer) error { return writeRuns(w, all, seed) },
 		"summary.csv": func(w io.Writer) error { return writeSummary(w, all) },
 		"policies.md": func(w io.Writer) error { return writePolicies(w, all) },
@@ -36,11 +36,11 @@ func writeRuns(w io.Writer, all []*figures, seed uint64) error {
 			for _, k := range keys() {
 				m := t[k]
 				row := append([]string{strconv.FormatUint(seed+uint64(i), 10)}, f.cells(k)...)
-				rows = append(rows, append(row, papers.Number(m.sdr), papers.Number(m.ptr), papers.Number(m.wasted)))
+				rows = append(rows, append(row, report.Number(m.sdr), report.Number(m.ptr), report.Number(m.wasted)))
 			}
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // writeSummary has the means over the seeds with their bounds.
@@ -51,12 +51,12 @@ func writeSummary(w io.Writer, all []*figures) error {
 			row := f.cells(k)
 			for _, of := range []func(measures) float64{sdr, ptr, wasted} {
 				s := f.each(func(t trial) float64 { return of(t[k]) })
-				row = append(row, papers.Number(s.Mean), papers.Number(s.Low), papers.Number(s.High))
+				row = append(row, report.Number(s.Mean), report.Number(s.Low), report.Number(s.High))
 			}
 			rows = append(rows, row)
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // writePolicies is SDR / PTR / wasted in percent, a row for each experiment.
@@ -78,7 +78,7 @@ func writePolicies(w io.Writer, all []*figures) error {
 			rows = append(rows, row)
 		}
 	}
-	return papers.WriteMarkdown(w, rows)
+	return report.Markdown(w, rows)
 }
 
 // cell is SDR / PTR / wasted of a run in percent; empty where it is not made.

@@ -11,6 +11,7 @@ import (
 
 	"headroom/lab/chart"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // options are the flags of `powerlab paper usba`.
@@ -32,13 +33,13 @@ speed-ups of Table 3.3, the only measurements that it prints. Nothing is random:
 	}.Command(cmd, &o.Options)
 }
 
-func (o *options) simulate(_ context.Context, _ io.Writer) ([]papers.Target, error) {
+func (o *options) simulate(_ context.Context, _ io.Writer) ([]report.Target, error) {
 	r := honest()
 	all, err := r.run()
 	if err != nil {
 		return nil, err
 	}
-	files := papers.Files{
+	files := report.Files{
 		"table33.csv":    func(w io.Writer) error { return writeTable(w, all) },
 		"parameters.csv": func(w io.Writer) error { return writeParameters(w, all) },
 		"fig3.7.svg":     func(w io.Writer) error { return draw(w, all) },
@@ -58,12 +59,12 @@ func writeTable(w io.Writer, all []*result) error {
 		for _, row := range table33() {
 			s, low, high := x.own.Predict(row.n, row.m)
 			rows = append(rows, []string{
-				x.name, strconv.Itoa(row.n), strconv.Itoa(row.m), papers.Number(row.measured[i]), papers.Number(row.modelled[i]),
-				papers.Number(printed.Speedup(float64(row.n), float64(row.m))), papers.Number(s), papers.Number(low), papers.Number(high),
+				x.name, strconv.Itoa(row.n), strconv.Itoa(row.m), report.Number(row.measured[i]), report.Number(row.modelled[i]),
+				report.Number(printed.Speedup(float64(row.n), float64(row.m))), report.Number(s), report.Number(low), report.Number(high),
 			})
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // writeParameters is Table 3.1 of our fit.
@@ -75,10 +76,10 @@ func writeParameters(w io.Writer, all []*result) error {
 			if e.Free {
 				p = strconv.FormatFloat(e.P, 'g', 3, 64)
 			}
-			rows = append(rows, []string{x.name, e.Name, papers.Number(e.Value), papers.Number(e.Low), papers.Number(e.High), p})
+			rows = append(rows, []string{x.name, e.Name, report.Number(e.Value), report.Number(e.Low), report.Number(e.High), p})
 		}
 	}
-	return papers.WriteCSV(w, rows)
+	return report.CSV(w, rows)
 }
 
 // draw has a panel for each benchmark: the speed-up of three sizes over m, by our fit, and as measured.
@@ -118,7 +119,7 @@ func (o *options) mutants(_ context.Context, _ io.Writer) (*papers.Mutants, erro
 	}
 	m := &papers.Mutants{Honest: r.targets(all)}
 	for _, x := range mutants() {
-		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: m.CanFall(x.expected), Targets: func(context.Context) ([]papers.Target, error) {
+		m.All = append(m.All, papers.Mutant{Name: x.name, Expected: m.CanFall(x.expected), Targets: func(context.Context) ([]report.Target, error) {
 			all, err := x.rules.run()
 			if err != nil {
 				return nil, err

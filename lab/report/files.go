@@ -1,4 +1,4 @@
-package papers
+package report
 
 import (
 	"bytes"
@@ -12,10 +12,23 @@ import (
 	"strings"
 
 	"github.com/google/renameio/v2"
+
+	"headroom/internal/cli"
 )
 
-// Files are a study's tables and plots, by file name.
+// Files are tables and plots, by file name.
 type Files map[string]func(io.Writer) error
+
+// Keep writes all of them into the folder of --out; nothing if none is named.
+func (f Files) Keep(out string) error {
+	if out == "" {
+		return nil
+	}
+	if err := f.Write(out); err != nil {
+		return cli.Failed("use another folder with --out", "--out: %w", err)
+	}
+	return nil
+}
 
 // Write writes all of them into a folder, which it makes.
 func (f Files) Write(dir string) error {
@@ -30,7 +43,7 @@ func (f Files) Write(dir string) error {
 	return nil
 }
 
-// writeFile writes a file whole or not at all: what stood there before stays where it fails.
+// writeFile replaces a file whole, or leaves it as it was and fails.
 func writeFile(path string, make func(io.Writer) error) error {
 	var b bytes.Buffer
 	if err := make(&b); err != nil {
@@ -39,17 +52,11 @@ func writeFile(path string, make func(io.Writer) error) error {
 	return renameio.WriteFile(path, b.Bytes(), 0o644, renameio.WithTempDir(filepath.Dir(path)))
 }
 
-// WriteCSV writes rows, the first of them the names of the columns.
-func WriteCSV(w io.Writer, rows [][]string) error {
-	c := csv.NewWriter(w)
-	if err := c.WriteAll(rows); err != nil {
-		return err
-	}
-	return c.Error()
-}
+// CSV writes rows, the first of them the names of the columns.
+func CSV(w io.Writer, rows [][]string) error { return csv.NewWriter(w).WriteAll(rows) }
 
-// WriteMarkdown writes rows as a table of a page of docs, the first of them its head.
-func WriteMarkdown(w io.Writer, rows [][]string) error {
+// Markdown writes rows as a table of a page of docs, the first of them its head.
+func Markdown(w io.Writer, rows [][]string) error {
 	var b strings.Builder
 	for i, row := range rows {
 		b.WriteString("|")
