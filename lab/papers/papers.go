@@ -1,20 +1,74 @@
 // Package papers contains what all studies of the papers share: `powerlab paper`, with one command
-// per paper, and the common form of their reports.
+// per paper.
 //
-// The one idea: a paper's number is a target with an id. For each target, a study reports its own
-// value with bounds and one of three verdicts, by the same rule on every run, with the reason if it
-// is not met. A mutant is a study with one deliberate mistake, which shows which targets detect it.
-// A study drives the decisions of production code on the lab's physics, and makes no decisions
-// itself.
+// The one idea: a paper's number is a target with an id, judged by the rules of package report. A
+// study drives the decisions of production code on the lab's physics, and makes no decisions itself.
+// The tests of each study repeat it with deliberate mistakes, which show which targets detect them.
 //
-// Guarantees: the form of the report is the same for every paper and only grows. The same seed
-// gives the same bytes. Exit code 0 means that no target is short; 8 means that some are, or that a
-// mutant was not detected.
+// Guarantees: the same seed gives the same bytes. Exit code 0 means that no target is short, 8 that
+// some are.
 package papers
 
 import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"headroom/internal/cli"
+	"headroom/lab/report"
 )
+
+const (
+	// seedsMost bounds the seeds of one study.
+	seedsMost = 1000
+	// judgedSeed is the first seed that targets are judged on. Whatever is tuned is tuned on
+	// the seeds before it.
+	judgedSeed = 1001
+)
+
+// Options are the flags that every study has.
+type Options struct {
+	Seed  uint64
+	Seeds int
+	// Out is the folder for tables and plots; none when empty.
+	Out string
+	// Bin is the folder of the programs, of a real engine alone.
+	Bin    string
+	Traces Traces
+	// Progress receives a line now and then.
+	Progress io.Writer
+
+	engine string
+	output cli.Output
+}
+
+// Result is what a study measured. Tables are for pages of docs, by file name; the first row of each
+// is its head.
+type Result struct {
+	Targets []report.Target
+	Tables  map[string][][]string
+}
+
+// Engine runs a study on real programs.
+type Engine func(ctx context.Context, progress io.Writer) ([]report.Target, error)
+
+// Study is one paper's experiments.
+type Study struct {
+	Paper, Short, Long string
+	// Seeds is the default of --seeds. Traces: the study also runs on published traces.
+	Seeds  int
+	Traces bool
+	Run    func(ctx context.Context, o *Options) (*Result, error)
+	// Engines are real programs by the name of --engine, with flags of their own, which Check checks.
+	Engines map[string]Engine
+	Flags   func(*pflag.FlagSet)
+	Check   func() error
+}
 
 // NewCommand is `powerlab paper`, with a command for each study.
 func NewCommand(studies ...*cobra.Command) *cobra.Command {
@@ -31,9 +85,89 @@ value, the value measured here, and a verdict:
   not_run  not measured by this command
 
 The exit code is 8 if any target is short. The ORACLE column shows the result if every variant had
-perfect information; it is not judged.`,
-		Example: "  powerlab paper cab\n  powerlab paper cab -o json\n  powerlab paper cab --mutants -o json",
+perfect information; it is not judged. The same seeds give the same bytes.
+
+--out writes targets.csv, targets.md and targets.svg, and the tables that the page of the paper shows.`,
+		Example: "  powerlab paper cab\n  powerlab paper cab --seeds 5 --out cab-out\n  powerlab paper pigeon --traces traces -o json",
 	}
 	cmd.AddCommand(studies...)
 	return cmd
 }
+
+// Command is the command of the study.
+func (s *Study) Command(o *Options) *cobra.Command {
+	o.Seeds = s.Seeds
+	cmd := &cobra.Command{
+		Use: s.Paper, Short: s.Short, Long: s.Long, Args: cobra.NoArgs,
+		Example: "  powerlab paper " + s.Paper + "\n  powerlab paper " + s.Paper + " --seeds 5 -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Progress = cmd.ErrOrStderr()
+			if err := s.check(o); err != nil {
+				return err
+			}
+			return s.run(cmd, o)
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&o.Seed, "seed", judgedSeed, "seed of the first run; the others follow it. Settings were chosen on seeds below the default")
+	f.IntVar(&o.Seeds, "seeds", o.Seeds, "number of seeds")
+	f.StringVar(&o.Out, "out", "", "folder for tables and plots")
+	f.StringVar(&o.Traces.Dir, "traces", "", "folder of published traces")
+	if len(s.Engines) > 0 {
+		f.StringVar(&o.engine, "engine", "", "engine that runs the jobs: "+strings.Join(s.named(), " or ")+" (default: simulation)")
+		s.Flags(f)
+	}
+	o.output.Flags(cmd)
+	return cmd
+}
+
+func (s *Study) named() []string { return slices.Sorted(maps.Keys(s.Engines)) }
+
+// check refuses values that make no sense.
+func (s *Study) check(o *Options) error {
+	if o.Seeds < 1 || o.Seeds > seedsMost {
+		return cli.Usage("--seeds %d: must be from 1 to %d", o.Seeds, seedsMost)
+	}
+	if s.Check != nil {
+		if err := s.Check(); err != nil {
+			return err
+		}
+	}
+	if _, ok := s.Engines[o.engine]; !ok && o.engine != "" {
+		e := cli.Usage("unknown --engine %q", o.engine)
+		e.Hint = "leave --engine out for the simulation, or use " + strings.Join(s.named(), " or ")
+		return e
+	}
+	return s.checkTraces(o)
+}
+
+// run measures, keeps the files of --out, and prints the report.
+func (s *Study) run(cmd *cobra.Command, o *Options) error {
+	result, err := &Result{}, error(nil)
+	if engine, ok := s.Engines[o.engine]; ok {
+		result.Targets, err = engine(cmd.Context(), o.Progress)
+	} else {
+		result, err = s.Run(cmd.Context(), o)
+	}
+	if err != nil {
+		return err
+	}
+	r := report.Report{Paper: s.Paper, Seed: o.Seed, Targets: result.Targets}
+	files := r.Files()
+	for name, rows := range result.Tables {
+		files[name] = func(w io.Writer) error { return report.Markdown(w, rows) }
+	}
+	if err := o.Keep(files); err != nil {
+		return err
+	}
+	if err := r.Print(cmd.OutOrStdout(), &o.output); err != nil {
+		return err
+	}
+	return r.Verdict()
+}
+
+// Engine is the engine that --engine names; empty for the simulation.
+func (o *Options) Engine() string { return o.engine }
+
+// Keep writes files into the folder for tables and plots, if one is named.
+func (o *Options) Keep(files report.Files) error { return files.Keep(o.Out) }

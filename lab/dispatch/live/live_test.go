@@ -20,7 +20,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spf13/pflag"
 
 	"headroom/internal/cli"
 	"headroom/internal/pause"
@@ -246,10 +245,7 @@ func TestLoadOfATrace(t *testing.T) {
 	testkit.Check(t, os.MkdirAll(filepath.Join(dir, "pigeon"), 0o755))
 	path := filepath.Join(dir, "pigeon", "NGO_trace70")
 	testkit.WriteFile(t, path, "0.5 2 0.75 0.5 1\n1.5 1 4 4\n2 1 0.1 0.1\n")
-	from := &papers.Traces{}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	from.Flag(flags)
-	testkit.Check(t, flags.Set("traces", dir))
+	from := &papers.Traces{Dir: dir}
 	l := testkit.Need(readLoad(from, 70, 2, 0.5))(t)
 	if len(l.jobs) != 2 || l.tasks() != 3 || l.jobs[0].Times[1] != 0.5 || l.jobs[1].Arrival != 0.75 || l.long(0) || !l.long(1) || l.takes() != 2750*time.Millisecond {
 		t.Errorf("%v, takes %v: %+v", l, l.takes(), l.jobs)

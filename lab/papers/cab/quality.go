@@ -28,13 +28,6 @@ func profileOf(a app) (quality.Profile, error) {
 	return p, nil
 }
 
-// linear is the profile that floors without a measurement assume: half of the tasks are
-// worth half of the result.
-func linear(a app) (quality.Profile, error) {
-	p, _, err := quality.New(quality.Profile{Name: a.profile, Engine: "yarn", Points: []quality.Point{quality.PointOf(0.5, []float64{0.5})}})
-	return p, err
-}
-
 // queueFor is the least sensitive queue whose guarantee keeps an accuracy, in percent, in
 // the worst run of the profile.
 func queueFor(p quality.Profile, percent int) int {

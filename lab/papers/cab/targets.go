@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"headroom/lab/report"
 )
@@ -17,13 +18,7 @@ type figures struct {
 
 // each is one value for each seed: f of its trial. Seeds of which f does not know it are left out.
 func (f *figures) each(of func(t *trial) (float64, bool)) report.Stat {
-	var values []float64
-	for i := range f.trials {
-		if v, ok := of(&f.trials[i]); ok {
-			values = append(values, v)
-		}
-	}
-	return report.Of(values)
+	return report.Each(f.trials, func(t trial) (float64, bool) { return of(&t) })
 }
 
 // runtime is the normalised runtime of an experiment.
@@ -394,4 +389,31 @@ func (f *figures) estimates() []report.Target {
 		report.Judge("D11", "uncapped finish times that are learned under a cap, from earlier runs of other draws: mean error", "%", off, off.Mean <= learnedMost,
 			fmt.Sprintf("to be at most %d %%", learnedMost)),
 	}
+}
+
+// policies are the results of each variant over all experiments: means of the runtimes of
+// sets and of jobs, the worst job, and the means with an oracle.
+func (f *figures) policies() [][]string {
+	rows := [][]string{{"variant", "running maps", "sets", "sets, oracle", "jobs", "jobs, oracle", "worst job", "worst set"}}
+	for _, v := range variants() {
+		all := func(oracle bool, values func(*result) []float64, of func([]float64) float64) string {
+			s := f.each(func(t *trial) (float64, bool) { return t.over(v.name, oracle, values, of) })
+			if !s.Known {
+				return ""
+			}
+			return strconv.FormatFloat(s.Mean, 'f', 3, 64)
+		}
+		stop := "run to their ends"
+		switch {
+		case v.exact:
+			stop = "never stopped"
+		case v.kills:
+			stop = "killed"
+		}
+		rows = append(rows, []string{
+			v.name, stop, all(false, setRuntime, meanOf), all(true, setRuntime, meanOf), all(false, jobRuntimes, meanOf), all(true, jobRuntimes, meanOf),
+			all(false, jobRuntimes, slices.Max[[]float64]), all(false, setRuntime, slices.Max[[]float64]),
+		})
+	}
+	return rows
 }

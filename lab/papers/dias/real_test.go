@@ -140,38 +140,6 @@ func TestRealBounds(t *testing.T) {
 	}
 }
 
-// The record is whole, and every target of a real run falls with some mistake on it, or is
-// named with the reason why none is tried.
-func TestRealRecord(t *testing.T) {
-	t.Parallel()
-	rounds := testkit.Need(recordedReal())(t)
-	if len(rounds) == 0 {
-		t.Fatal("the record has no run with all policies")
-	}
-	honest, all, err := recordedMutants()
-	testkit.Check(t, err)
-	seen := withoutMutant()
-	for _, m := range all {
-		fell := papers.Fell(honest, testkit.Need(m.Targets(t.Context()))(t))
-		for _, id := range m.Expected {
-			seen[id] = m.Name
-			if !slices.Contains(fell, id) {
-				t.Errorf("%s: fell %v, want %s", m.Name, fell, id)
-			}
-		}
-	}
-	var targets []report.Target
-	for _, ids := range []string{wordsIDs, graphIDs} {
-		targets = append(targets, rounds.targets(ids, "", graphPower)...)
-	}
-	for _, x := range slices.Concat(targets, wordCurve(nil).targets(), graphCurve(nil).targets()) {
-		isShort := slices.ContainsFunc(honest, func(h report.Target) bool { return h.ID == x.ID && h.Verdict == report.Short })
-		if seen[x.ID] == "" && !isShort {
-			t.Errorf("no mistake is tried on %s", x.ID)
-		}
-	}
-}
-
 // runs.csv is read as it was written, and a run that was cut short is left out.
 func TestRunsAreReadAgain(t *testing.T) {
 	t.Parallel()
@@ -483,15 +451,4 @@ func TestPolicyOfRealRuns(t *testing.T) {
 	if _, others := done(look); others == 0 {
 		t.Error("policy joint decides nothing here: the test shows nothing")
 	}
-}
-
-// withoutMutant are the targets of a real run that no mistake is tried on, with the reason.
-func withoutMutant() map[string]string {
-	words := "the words part is judged by the very rules of the graph part, whose record the mistakes are tried on"
-	curve := "jobs at several drop ratios are in no record of runs; a unit test holds its rules against made-up curves"
-	out := map[string]string{"L8": curve, "L9": curve, "G8": curve, "G9": curve}
-	for _, n := range []string{"1", "2", "3", "4", "5", "6", "7", "10", "11", "12"} {
-		out[wordsIDs+n] = words
-	}
-	return out
 }

@@ -3,6 +3,7 @@ package grass
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"headroom/lab/report"
@@ -52,16 +53,8 @@ func (t trial) gain(scene, mine, than string, bin int) float64 {
 	return (1 - a/b) * 100
 }
 
-func over(trials []trial, of func(trial) float64) report.Stat {
-	values := make([]float64, len(trials))
-	for i, t := range trials {
-		values[i] = of(t)
-	}
-	return report.Of(values)
-}
-
 func (f *figures) gain(scene, mine, than string, bin int) report.Stat {
-	return over(f.trials, func(t trial) float64 { return t.gain(scene, mine, than, bin) })
+	return report.Over(f.trials, func(t trial) float64 { return t.gain(scene, mine, than, bin) })
 }
 
 // perBin are the gains of the bins in words.
@@ -92,7 +85,7 @@ func (f *figures) against(id, what, scene, than string, paper, least float64) re
 
 // baselines are C1 to C3. The paper's numbers are those of its prototype on Hadoop.
 func (f *figures) baselines() []report.Target {
-	large := over(f.trials, func(t trial) float64 {
+	large := report.Over(f.trials, func(t trial) float64 {
 		return t.gain(deadlines, grassName, late, bins-1) - t.gain(deadlines, grassName, late, 0)
 	})
 	return []report.Target{
@@ -112,7 +105,7 @@ const worseMost = 2
 // switching is C4 and C5.
 func (f *figures) switching() (all []report.Target) {
 	for _, scene := range []string{deadlines, errorBounds} {
-		best := over(f.trials, func(t trial) float64 {
+		best := report.Over(f.trials, func(t trial) float64 {
 			return min(t.gain(scene, grassName, gs, everything), t.gain(scene, grassName, ras, everything))
 		})
 		all = append(all, report.From(20, report.AtLeast(20), report.Judge("C4/"+scene, scene+": GRASS against the better one of GS and RAS", "%", best, best.Mean >= -worseMost,
@@ -137,7 +130,7 @@ func (f *figures) strawman() (all []report.Target) {
 		scene string
 		paper float64
 	}{{deadlines, 0.66}, {errorBounds, 0.73}} {
-		part := over(f.trials, func(t trial) float64 {
+		part := report.Over(f.trials, func(t trial) float64 {
 			return t.gain(x.scene, strawman, late, everything) / t.gain(x.scene, grassName, late, everything)
 		})
 		all = append(all, report.From(x.paper, report.Range{Low: 0.5, High: 0.9},
@@ -165,7 +158,7 @@ func (f *figures) perturbation(scene string) report.Target {
 
 // optimal is C8: small jobs against a search that is told all times.
 func (f *figures) optimal(scene string) report.Target {
-	part := over(f.trials, func(t trial) float64 {
+	part := report.Over(f.trials, func(t trial) float64 {
 		a, ok := t.value(scene, grassName, everything)
 		b, ok2 := t.value(scene, oracle, everything)
 		switch {
@@ -237,4 +230,26 @@ func (f *figures) onTrace() []report.Target {
 		t.against("C1/facebook2010", one, deadlines, late, 34, 15),
 		t.against("C2/facebook2010", two, errorBounds, late, 24, 10),
 	}
+}
+
+// policies has a row for each policy in each scene with bins: what it achieves, and at what cost.
+func (f *figures) policies() [][]string {
+	rows := [][]string{{"scene", "policy", "all", "small", "medium", "large", "slot time lost", "copies a task"}}
+	for _, sc := range scenes() {
+		if sc.few || sc.slack > 0 || sc.stages > 0 {
+			continue
+		}
+		for _, v := range named(sc.variants...) {
+			row := []string{sc.name, v.name}
+			for i := range 6 {
+				s := report.Over(f.trials, func(t trial) float64 {
+					r := t[key{sc.name, v.name}]
+					return [...]float64{r.all, r.bins[0], r.bins[1], r.bins[2], r.lost, r.second}[i]
+				})
+				row = append(row, strconv.FormatFloat(s.Mean, 'f', 3, 64))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }

@@ -177,12 +177,15 @@ func (r rules) run(seed uint64, seeds int) (*figures, error) {
 	}, func(int) {})
 }
 
-func (f *figures) each(of func(*trial) float64) report.Stat {
-	values := make([]float64, len(f.trials))
-	for i, t := range f.trials {
-		values[i] = of(t)
+func (f *figures) each(of func(*trial) float64) report.Stat { return report.Over(f.trials, of) }
+
+// judged runs and judges everything.
+func (r rules) judged(seed uint64, seeds int) ([]report.Target, error) {
+	f, err := r.run(seed, seeds)
+	if err != nil {
+		return nil, err
 	}
-	return report.Of(values)
+	return f.targets(), nil
 }
 
 // targets are E1 to E7.

@@ -3,6 +3,7 @@ package pigeon
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"headroom/jobs/dispatch/theory"
@@ -21,7 +22,7 @@ type figures struct {
 
 // of is a value of one run over the seeds.
 func (f *figures) of(scene, run string, value func(*measured) float64) report.Stat {
-	return f.over(func(t trial) float64 {
+	return report.Over(f.trials, func(t trial) float64 {
 		m, ok := t[key{scene, run}]
 		if !ok {
 			return math.NaN()
@@ -30,18 +31,9 @@ func (f *figures) of(scene, run string, value func(*measured) float64) report.St
 	})
 }
 
-// over is a value of all seeds.
-func (f *figures) over(value func(t trial) float64) report.Stat {
-	values := make([]float64, len(f.trials))
-	for i, t := range f.trials {
-		values[i] = value(t)
-	}
-	return report.Of(values)
-}
-
 // ratio is a value of one run over that of another, seed by seed.
 func (f *figures) ratio(scene, mine, than string, value func(*measured) float64) report.Stat {
-	return f.over(func(t trial) float64 {
+	return report.Over(f.trials, func(t trial) float64 {
 		a, ok := t[key{scene, mine}]
 		b, ok2 := t[key{scene, than}]
 		if !ok || !ok2 {
@@ -153,7 +145,7 @@ func (f *figures) against(p published) (all []report.Target) {
 				fmt.Sprintf("%s, Eagle: slowdown of short jobs, %s", p.name, q), "", got, got.Mean > mine.Mean, fmt.Sprintf("to be above Pigeon's %s", mine))))
 		}
 	}
-	worst := f.over(func(t trial) float64 {
+	worst := report.Over(f.trials, func(t trial) float64 {
 		most := math.Inf(-1)
 		for i := range percentileCount {
 			a, b := t[key{p.name, weighted(20)}], t[key{p.name, eagle}]
@@ -169,7 +161,7 @@ func (f *figures) against(p published) (all []report.Target) {
 func (f *figures) weights(p published) []report.Target {
 	p99 := shortTook(2)
 	twenty, five := f.ratio(p.name, weighted(20), weighted(strict), p99), f.ratio(p.name, weighted(5), weighted(strict), p99)
-	long := f.over(func(t trial) float64 {
+	long := report.Over(f.trials, func(t trial) float64 {
 		most := 0.0
 		for _, w := range []int{10, 20} {
 			for i := range percentileCount {
@@ -270,7 +262,7 @@ func hawkNames() []string { return []string{"hawk-yahoo1", "hawk-yahoo2", "hawk-
 // ordered is a target of a trace of which there are no numbers: short jobs take longer by Eagle and by Sparrow than by Pigeon, at
 // all percentiles.
 func (f *figures) ordered(name, group string) report.Target {
-	least := f.over(func(t trial) float64 {
+	least := report.Over(f.trials, func(t trial) float64 {
 		p, e, s := t[key{name, pigeonName}], t[key{name, eagle}], t[key{name, sparrow}]
 		x := math.Inf(1)
 		for i := range percentileCount {
@@ -307,4 +299,29 @@ func (f *figures) wide() (all []report.Target) {
 		all = append(all, f.ordered(name, "G7"))
 	}
 	return all
+}
+
+// groups is Fig. 4.5: completion times by size of the groups over those of one group, on Cloudera's generated jobs; and the same of
+// the long traces, where they were run.
+func (f *figures) groups() [][]string {
+	p := cloudera()
+	rows := [][]string{{"jobs", "groups of", "short p50", "short p90", "short p99", "long p50", "long p90", "long p99"}}
+	row := func(scene, size, mine, than string) {
+		cells := []string{scene, size}
+		for _, of := range []func(int) func(*measured) float64{shortTook, longTook} {
+			for i := range percentileCount {
+				cells = append(cells, f.ratio(scene, mine, than, of(i)).String())
+			}
+		}
+		rows = append(rows, cells)
+	}
+	for _, size := range sizes() {
+		row(p.name, strconv.Itoa(size), sized(size), sized(p.size()))
+	}
+	for _, name := range hawkNames() {
+		if _, missing := f.why[name]; !missing {
+			row(name, strconv.Itoa(groupSize), pigeonName, oneGroup)
+		}
+	}
+	return rows
 }

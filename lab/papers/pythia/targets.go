@@ -28,11 +28,7 @@ func (s *source) id(id string) string {
 
 // each is one value for each seed.
 func (f *figures) each(of func(t trial) float64) report.Stat {
-	values := make([]float64, 0, len(f.trials))
-	for _, t := range f.trials {
-		values = append(values, of(t))
-	}
-	return report.Of(values)
+	return report.Over(f.trials, of)
 }
 
 func sdr(m measures) float64    { return m.sdr }
@@ -288,4 +284,34 @@ func (k key) where(s *source) string {
 func with(k key, p admission.Policy) key {
 	k.policy = p
 	return k
+}
+
+// policies are SDR / PTR / wasted in percent, a row for each experiment.
+func policies(all []*figures) [][]string {
+	head := []string{"jobs", "slots", "deadlines"}
+	for _, p := range admission.Policies() {
+		head = append(head, p.String())
+	}
+	rows := [][]string{head}
+	for _, f := range all {
+		for _, k := range keys() {
+			if k.policy != admission.Adaptive {
+				continue
+			}
+			row := []string{f.name, k.where(f.source), k.multiple}
+			for _, p := range admission.Policies() {
+				row = append(row, f.cell(with(k, p)))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// cell is SDR / PTR / wasted of a run in percent; empty where it is not made.
+func (f *figures) cell(k key) string {
+	if _, made := f.trials[0][k]; !made {
+		return ""
+	}
+	return fmt.Sprintf("%.1f / %.1f / %.1f", f.percent(k, sdr).Mean, f.percent(k, ptr).Mean, f.percent(k, wasted).Mean)
 }

@@ -152,6 +152,15 @@ func (r rules) shape(x *result, m usba.Model) {
 // significantAt is the p-value below which a parameter counts.
 const significantAt = 0.05
 
+// judged makes and judges everything.
+func (r rules) judged() ([]report.Target, error) {
+	all, err := r.run()
+	if err != nil {
+		return nil, err
+	}
+	return r.targets(all), nil
+}
+
 // targets are F1 to F6.
 func (r rules) targets(all []*result) []report.Target {
 	out := r.exact(all)
