@@ -11,7 +11,7 @@ import (
 // flock is Pigeon: distributors and the masters of groups.
 type flock struct {
 	*world
-	queue        events.Queue[flockEvent]
+	clock        events.Clock[float64, flockEvent]
 	distributors []*distributor
 	groups       []*group
 	// next is when the masters report next.
@@ -66,12 +66,11 @@ type report struct {
 // slot runs a task, or none.
 type slot struct {
 	id      pigeon.ID // of the master
-	event   events.ID // its end
+	event   events.ID // its result
 	placed  placed
 	started float64
-	// left is what the task has left at a time, s at speed 1.
-	left, since float64
-	running     bool
+	work    events.Work[float64]
+	running bool
 }
 
 // flockEvent is the end of a worker's task as its master hears of it, or tasks that arrive at a master, or a cap.
@@ -109,7 +108,7 @@ func newFlock(w *world) *flock {
 		f.distributors = append(f.distributors, f.distributor())
 	}
 	for i, c := range w.setup.Caps {
-		f.queue.Push(c.At, rankCap, flockEvent{kind: capChanges, cap: &w.setup.Caps[i]})
+		f.clock.Schedule(c.At, rankCap, flockEvent{kind: capChanges, cap: &w.setup.Caps[i]})
 	}
 	return f
 }
@@ -143,7 +142,7 @@ func (f *flock) send(d *distributor) {
 	var batch []pigeon.Send[task]
 	flush := func() {
 		if len(batch) > 0 {
-			f.queue.Push(f.now+f.setup.Hop, rankTask, flockEvent{kind: tasksArrive, group: int32(batch[0].Group), batch: batch})
+			f.clock.Schedule(f.now+f.setup.Hop, rankTask, flockEvent{kind: tasksArrive, group: int32(batch[0].Group), batch: batch})
 		}
 		batch = nil
 	}
@@ -157,11 +156,11 @@ func (f *flock) send(d *distributor) {
 }
 
 func (f *flock) step(until float64) bool {
-	at, e, ok := pop(&f.queue, until)
+	e, ok := f.clock.Before(until)
 	if !ok {
 		return false
 	}
-	f.now = at
+	f.now = f.clock.Now()
 	f.reportAll()
 	switch e.kind {
 	case taskEnds:
@@ -191,8 +190,8 @@ func (f *flock) start(g int) {
 		i := x.free[len(x.free)-1]
 		x.free = x.free[:len(x.free)-1]
 		began := f.now + f.setup.Hop
-		x.slots[i] = slot{id: s.ID, placed: s.Task, started: began, left: s.Task.time, since: began, running: true}
-		x.slots[i].event = f.queue.Push(began+s.Task.time/x.speed+f.setup.Hop, rankTask, flockEvent{kind: taskEnds, group: int32(g), slot: i})
+		x.slots[i] = slot{id: s.ID, placed: s.Task, started: began, work: events.Work[float64]{Left: s.Task.time, Rate: x.speed, Since: began}, running: true}
+		x.slots[i].event = f.clock.Schedule(x.slots[i].work.Ends()+f.setup.Hop, rankTask, flockEvent{kind: taskEnds, group: int32(g), slot: i})
 	}
 }
 
@@ -271,8 +270,9 @@ func (f *flock) reportAll() {
 func (f *flock) recap(c *Cap) {
 	x := f.groups[c.Group]
 	for i := range x.slots {
-		if x.slots[i].running {
-			f.restretch(&x.slots[i], x.speed, c.Speed)
+		if w := &x.slots[i].work; x.slots[i].running && w.LeftAt(max(f.now, w.Since)) > 0 { // otherwise its result is on the way
+			w.SetRate(max(f.now, w.Since), c.Speed)
+			f.clock.Move(x.slots[i].event, w.Ends()+f.setup.Hop)
 		}
 	}
 	x.speed, x.usable = c.Speed, c.Usable
@@ -282,15 +282,4 @@ func (f *flock) recap(c *Cap) {
 		d.power.Cap(seconds(f.now), pigeon.Group(c.Group), c.Usable)
 		f.hear(d, c.Group, x.report(f.now))
 	}
-}
-
-// restretch moves the end of a task whose speed changes, unless it has ended and its result is on the way.
-func (f *flock) restretch(s *slot, from, to float64) {
-	at := max(f.now, s.since)
-	left := s.left - (at-s.since)*from
-	if left <= 0 {
-		return
-	}
-	s.left, s.since = left, at
-	f.queue.Move(s.event, at+left/to+f.setup.Hop)
 }

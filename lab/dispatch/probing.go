@@ -9,7 +9,7 @@ import (
 // probing is Sparrow, or Eagle: schedulers that hold tasks until workers ask for them.
 type probing struct {
 	*world
-	queue      events.Queue[probeEvent]
+	clock      events.Clock[float64, probeEvent]
 	schedulers []*sparrow.Jobs[float64]
 	nodes      []node
 	sampler    *sparrow.Sampler // of Sparrow
@@ -98,15 +98,15 @@ func (p *probing) arrive(j *job) {
 
 // probe sends probes to workers.
 func (p *probing) probe(b bid, workers []int, round int32, view *eagle.View) {
-	p.queue.Push(p.now+p.setup.Hop, rankTask, probeEvent{kind: probesArrive, bid: b, workers: append([]int(nil), workers...), round: round, view: view})
+	p.clock.Schedule(p.now+p.setup.Hop, rankTask, probeEvent{kind: probesArrive, bid: b, workers: append([]int(nil), workers...), round: round, view: view})
 }
 
 func (p *probing) step(until float64) bool {
-	at, e, ok := pop(&p.queue, until)
+	e, ok := p.clock.Before(until)
 	if !ok {
 		return false
 	}
-	p.now = at
+	p.now = p.clock.Now()
 	switch e.kind {
 	case probesArrive:
 		p.arriveProbes(&e)
@@ -116,7 +116,7 @@ func (p *probing) step(until float64) bool {
 		p.nodes[e.worker].refused()
 		p.ask(int(e.worker))
 	case taskDone:
-		p.queue.Push(p.now+p.setup.Hop, rankTask, probeEvent{kind: resultArrives, bid: e.bid, ran: e.ran})
+		p.clock.Schedule(p.now+p.setup.Hop, rankTask, probeEvent{kind: resultArrives, bid: e.bid, ran: e.ran})
 		p.free(int(e.worker), e.bid)
 	case resultArrives:
 		p.ended(e.bid.job, e.ran)
@@ -141,7 +141,7 @@ func (p *probing) arriveProbes(e *probeEvent) {
 		p.ask(w)
 	}
 	if back.count > 0 {
-		p.queue.Push(p.now+p.setup.Hop, rankTask, back)
+		p.clock.Schedule(p.now+p.setup.Hop, rankTask, back)
 	}
 }
 
@@ -155,7 +155,7 @@ func (p *probing) ask(worker int) {
 	time, task := p.schedulers[b.distributor].Bind(b.id)
 	answer := p.now + 2*p.setup.Hop
 	if !task {
-		p.queue.Push(answer, rankTask, probeEvent{kind: noTask, worker: int32(worker)})
+		p.clock.Schedule(answer, rankTask, probeEvent{kind: noTask, worker: int32(worker)})
 		return
 	}
 	if n.eagle != nil {
@@ -164,7 +164,7 @@ func (p *probing) ask(worker int) {
 			p.central.Started(worker, p.now, b.mean)
 		}
 	}
-	p.queue.Push(answer+time, rankTask, probeEvent{kind: taskDone, bid: b, worker: int32(worker), ran: time})
+	p.clock.Schedule(answer+time, rankTask, probeEvent{kind: taskDone, bid: b, worker: int32(worker), ran: time})
 }
 
 // free lets a worker go on after a task.

@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"headroom/lab/events"
 	"headroom/lab/traces"
 )
 
@@ -154,12 +153,4 @@ func (w *world) result() Result {
 		r.Util = w.busy / (span * float64(w.setup.Workers))
 	}
 	return r
-}
-
-// pop returns the next event of a queue up to a time.
-func pop[E any](q *events.Queue[E], until float64) (at float64, e E, ok bool) {
-	if next, any := q.Next(); !any || next > until {
-		return 0, e, false
-	}
-	return q.Pop()
 }
