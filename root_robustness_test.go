@@ -14,7 +14,7 @@ import (
 
 func TestEveryBugHasATarget(t *testing.T) {
 	t.Parallel()
-	list, err := os.ReadFile("test/repro.txt")
+	list, err := os.ReadFile("lab/test/repro.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,15 +43,15 @@ func TestEveryBugHasATarget(t *testing.T) {
 			class, method, _ := strings.Cut(f[2], "#")
 			path := filepath.Join(f[1], "src/test/java/headroom", filepath.Base(f[1]), class+".java")
 			if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "void "+method+"(") {
-				t.Errorf("test/repro.txt: %s: no such test: %v", strings.TrimSpace(line), err)
+				t.Errorf("lab/test/repro.txt: %s: no such test: %v", strings.TrimSpace(line), err)
 			}
 		case len(f) != 3 || !hasTest(t, f[1], f[2]):
-			t.Errorf("test/repro.txt: %s: no such test", strings.TrimSpace(line))
+			t.Errorf("lab/test/repro.txt: %s: no such test", strings.TrimSpace(line))
 		}
 	}
 	for _, name := range told {
 		if !slices.Contains(listed, name) {
-			t.Errorf("docs/robustness.md: test/repro.txt knows no %s", name)
+			t.Errorf("docs/robustness.md: lab/test/repro.txt knows no %s", name)
 		}
 	}
 	for line := range strings.Lines(string(page)) { // a row of a table of bugs

@@ -50,7 +50,7 @@ func layers() map[string]layer {
 		"rapl": device, "dvfs": device, "ipmi": device, "systemd": device, "thermal": device,
 		"agent": edge, "coordinator": edge, "scheduler": edge, "consensus": edge, "gossip": edge,
 		"lab": lab,
-		"cmd": program, "test": front, "": front,
+		"cmd": program, "": front,
 	}
 }
 
@@ -95,12 +95,12 @@ func devicesMet() map[string][]string {
 	return map[string][]string{"dvfs": {"rapl/sysfs"}, "thermal": {"rapl/sysfs"}}
 }
 
-// listed names the project's own files, which test/files.sh tells from everything else
+// listed names the project's own files, which tools/files.sh tells from everything else
 // that may lie in the folder. It runs once for all tests.
 var listed = sync.OnceValues(func() ([]string, error) {
-	out, err := exec.Command("sh", "test/files.sh").Output()
+	out, err := exec.Command("sh", "tools/files.sh").Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, fmt.Errorf("test/files.sh: %s", exit.Stderr)
+		return nil, fmt.Errorf("tools/files.sh: %s", exit.Stderr)
 	}
 	return strings.Split(strings.TrimSpace(string(out)), "\n"), err
 })

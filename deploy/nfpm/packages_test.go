@@ -67,7 +67,7 @@ func TestPackages(t *testing.T) {
 // are there: a test run does not fetch it.
 func needNFPM(t *testing.T) {
 	t.Helper()
-	cmd := exec.Command("go", "tool", "-modfile=../../tools/nfpm.mod", "-n", "nfpm")
+	cmd := exec.Command("env", "GOWORK=off", "go", "tool", "-modfile=../../tools/nfpm.mod", "-n", "nfpm")
 	cmd.Env = append(os.Environ(), "GOPROXY=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		first, _, _ := strings.Cut(string(out), "\n")

@@ -51,5 +51,5 @@ func (r *Real) on(node string) func(argv []string) []string {
 }
 
 func (r *Real) unavailable(err error) error {
-	return cli.Failed("install the missing programs (sh test/install.sh), or leave out --engine: the simulation does not need them", "--engine %s: %w", r.engine, err)
+	return cli.Failed("install the missing programs (sh lab/test/install.sh), or leave out --engine: the simulation does not need them", "--engine %s: %w", r.engine, err)
 }

@@ -205,7 +205,7 @@ func newYARNRuns(ctx context.Context, name, in, bin, dir string, maps int, note 
 	}
 	jars, err := hadoop.Fetch(ctx, "")
 	if err != nil {
-		return nil, cli.Failed("install the missing programs (sh test/install.sh), or profile a job file without --engine", "--engine yarn: %w", err)
+		return nil, cli.Failed("install the missing programs (sh lab/test/install.sh), or profile a job file without --engine", "--engine yarn: %w", err)
 	}
 	if r.chosen, err = newChosenMaps(); err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ func TestLostQuorum(t *testing.T) {
 // runbookPages are the pages of the directory but its index.
 func runbookPages(tb testing.TB) []string {
 	tb.Helper()
-	c := exec.CommandContext(tb.Context(), "sh", "test/files.sh")
+	c := exec.CommandContext(tb.Context(), "sh", "tools/files.sh")
 	c.Dir = root
 	var pages []string
 	for f := range strings.FieldsSeq(string(testkit.Need(c.Output())(tb))) {

@@ -10,16 +10,16 @@
 # been busy. What then passes is listed as unsteady. A data race, a panic, a package that
 # ran out of time or does not build fails at once.
 #
-# usage: test/run.sh
+# usage: lab/test/run.sh
 set -u
-cd "$(dirname "$0")/.." || exit 1
+cd "$(dirname "$0")/../.." || exit 1
 
 began=$(date +%s)
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 
-sh test/install.sh | tee "$scratch/install.log"
+sh lab/test/install.sh | tee "$scratch/install.log"
 
 # The race detector needs cgo, and that a C compiler.
 race=-race CGO_ENABLED=1
@@ -119,13 +119,13 @@ lap() { echo "   ($(($(date +%s) - began)) s since the start)"; }
 failed=0
 # Tests that wait overlap: two processors would otherwise run two at a time.
 together=6
-packages=$(sh test/packages.sh race) || exit 1
+packages=$(sh tools/packages.sh race) || exit 1
 echo "== go test $race (packages with concurrency)"
 # shellcheck disable=SC2086 # one word per package
 run "$scratch/unit.log" $race -parallel $together $packages || again "$scratch/unit.log" $race || failed=1
 lap
 
-models=$(sh test/packages.sh plain) || exit 1
+models=$(sh tools/packages.sh plain) || exit 1
 echo "== go test (packages without, studies, models, texts)"
 # shellcheck disable=SC2086 # one word per package
 run "$scratch/models.log" -count=1 $models || again "$scratch/models.log" || failed=1
@@ -150,7 +150,7 @@ lap
 
 # Programs that people run have what they have in production.
 unset GOGC
-machines=$(sh test/packages.sh whole) || exit 1
+machines=$(sh tools/packages.sh whole) || exit 1
 echo "== go test -p 1 (whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package
 run "$scratch/e2e.log" -count=1 -p 1 -timeout 25m $machines || again "$scratch/e2e.log" -p 1 || failed=1

@@ -17,7 +17,7 @@ import (
 )
 
 // root is the repository's folder.
-const root = "../.."
+const root = "../../.."
 
 // binaries is the folder of the programs; TestMain removes it.
 func binaries() string {

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs again what shows a bug that was found: sh test/repro.sh NAME, or all. The
-# names are in test/repro.txt.
+# Runs again what shows a bug that was found: sh lab/test/repro.sh NAME, or all. The
+# names are in lab/test/repro.txt.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 GO=${GO:-go}
 known=0
 while read -r name where test; do
@@ -11,7 +11,7 @@ while read -r name where test; do
 	known=1
 	echo "== $name"
 	case $where in
-	seed) "$GO" run ./cmd/powerlab simulate --replay "lab/simulation/testdata/seeds/$name.json" </dev/null ;;
+	seed) "$GO" run ./lab/cmd/powerlab simulate --replay "lab/simulation/testdata/seeds/$name.json" </dev/null ;;
 	hooks/*) # a test class of the plug-ins
 		# shellcheck disable=SC2046 # one word for each version
 		(cd hooks && mvn -B -q $(sed -n 's/^\([a-z][a-z.]*=\)/-D\1/p' versions.properties) -pl "client,${where#hooks/}" \
@@ -19,8 +19,8 @@ while read -r name where test; do
 		;;
 	*) "$GO" test -count=1 -run "^$test\$" "$where" </dev/null ;;
 	esac
-done <test/repro.txt
+done <lab/test/repro.txt
 if [ "$known" = 0 ]; then
-	echo "error: no bug is called $1; test/repro.txt lists them" >&2
+	echo "error: no bug is called $1; lab/test/repro.txt lists them" >&2
 	exit 2
 fi

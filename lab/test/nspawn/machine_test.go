@@ -92,7 +92,7 @@ func requireAll(t *testing.T) {
 	}
 	for _, tool := range []string{"systemd-nspawn", "nsenter", "umount", "timeout", "dbus-daemon", "systemctl"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			testkit.NotRun(t, tool+" is not installed (test/nspawn/packages.txt)")
+			testkit.NotRun(t, tool+" is not installed (lab/test/nspawn/packages.txt)")
 		}
 	}
 	if link, err := os.Readlink("/bin"); err != nil || link != "usr/bin" {

@@ -3,7 +3,7 @@
 # (make archive), what its files.txt lists. Checks, lints and tests read this list, so that
 # folders that the commands write and anybody's untracked work do not count.
 #
-# usage: test/files.sh
+# usage: tools/files.sh
 set -eu
 cd "$(dirname "$0")/.."
 if [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ]; then

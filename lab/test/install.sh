@@ -3,7 +3,7 @@
 # password. It never fails: what could not be installed is said as "not run: ...",
 # and the tests that need it do not run.
 #
-# usage: test/install.sh
+# usage: lab/test/install.sh
 #
 # One line per need: the packages, then what they are for. A folder of tests lists its
 # own in packages.txt, one a line; what several need is in each of their lists, so that
@@ -15,10 +15,10 @@ needs() {
 	cat <<'NEEDS'
 gcc libc6-dev|the race detector
 etcd-server|the ratios to etcd of powerlab bench cluster
-krb5-kdc krb5-admin-server|the tests of Kerberos, scheduler/webclient and test/hadoop
+krb5-kdc krb5-admin-server|the tests of Kerberos, scheduler/webclient and lab/test/hadoop
 NEEDS
 	for list in */packages.txt; do
-		printf '%s|the tests of test/%s\n' "$(tr '\n' ' ' <"$list")" "${list%/*}"
+		printf '%s|the tests of lab/test/%s\n' "$(tr '\n' ' ' <"$list")" "${list%/*}"
 	done
 }
 

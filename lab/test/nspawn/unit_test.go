@@ -20,7 +20,7 @@ import (
 
 const (
 	unit   = "headroom-powerd.service"
-	deploy = "../../deploy/systemd"
+	deploy = "../../../deploy/systemd"
 	state  = "root/var/lib/headroom/powerd/"
 	// aloneConfig is a node that no coordinator is configured for.
 	aloneConfig = `node: n01
@@ -263,7 +263,7 @@ func testStoppedLonely(t *testing.T, m *machine) {
 // stays written.
 func testRemoved(t *testing.T, m *machine) {
 	m.write(t, "root/etc/headroom/powerd.yaml", lonelyConfig, 0o640)
-	m.copy(t, "../../deploy/nfpm/powerd.prerm", "root/opt/prerm", 0o755)
+	m.copy(t, "../../../deploy/nfpm/powerd.prerm", "root/opt/prerm", 0o755)
 	m.do(t, "systemctl", "start", unit)
 	m.capped(t)
 	m.do(t, "sh", "/opt/prerm", "upgrade", "0.2.0")
@@ -340,7 +340,7 @@ func asPowerd() []string {
 // The shipped polkit rule lets powerd's user bound slices, and nothing else.
 func testPermitted(t *testing.T, m *machine) {
 	if _, err := os.Stat("/usr/lib/polkit-1/polkitd"); err != nil {
-		testkit.NotRun(t, "polkitd is not installed (test/nspawn/packages.txt)")
+		testkit.NotRun(t, "polkitd is not installed (lab/test/nspawn/packages.txt)")
 	}
 	m.copy(t, deploy+"/headroom-powerd.rules", "root/etc/polkit-1/rules.d/headroom-powerd.rules", 0o644)
 	m.do(t, "systemctl", "restart", "polkit.service")

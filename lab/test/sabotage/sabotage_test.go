@@ -197,7 +197,7 @@ func overlay(t *testing.T, root, dir string) string {
 // test finds each.
 func TestTestsFindSabotage(t *testing.T) {
 	t.Parallel()
-	root := testkit.Need(filepath.Abs("../.."))(t)
+	root := testkit.Need(filepath.Abs("../../.."))(t)
 	dir := t.TempDir()
 	plan := overlay(t, root, dir)
 	built, passed, of := map[string]string{}, map[string]bool{}, map[string]int{}

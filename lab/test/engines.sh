@@ -1,14 +1,14 @@
 #!/bin/sh
 # Runs the proofs on real engines that the suite leaves out, one at a time, and appends a line
-# for each to test/engines.jsonl: name, date, commit, versions, result, seconds, and why it was
-# not run. test/engines.txt lists them. With uncommitted changes the lines are only printed,
+# for each to lab/test/engines.jsonl: name, date, commit, versions, result, seconds, and why it was
+# not run. lab/test/engines.txt lists them. With uncommitted changes the lines are only printed,
 # because they would name a commit that was not proven.
 #
-# usage: test/engines.sh [NAME...], or --stale to print the proofs that must run again
+# usage: lab/test/engines.sh [NAME...], or --stale to print the proofs that must run again
 set -u
-cd "$(dirname "$0")/.." || exit 1
+cd "$(dirname "$0")/../.." || exit 1
 GO=${GO:-go}
-lines=test/engines.jsonl
+lines=lab/test/engines.jsonl
 # One proof's time, seconds: the longest takes a fraction of it.
 most=3600
 
@@ -26,13 +26,13 @@ if [ "${1-}" = --stale ]; then
 fi
 
 for name in "$@"; do
-	grep -q "^$name " test/engines.txt || {
-		echo "error: no proof is called $name; test/engines.txt lists them" >&2
+	grep -q "^$name " lab/test/engines.txt || {
+		echo "error: no proof is called $name; lab/test/engines.txt lists them" >&2
 		exit 2
 	}
 done
 
-sh test/install.sh
+sh lab/test/install.sh
 
 commit=$(git rev-parse HEAD 2>/dev/null) || commit=''
 if [ -z "$commit" ]; then
@@ -79,5 +79,5 @@ while read -r name where what; do
 	# The last ten of each are enough to see what changed.
 	awk -F'"' '{ text[NR] = $0; of[NR] = $4; left[$4]++ } END { for (i = 1; i <= NR; i++) if (left[of[i]]-- <= 10) print text[i] }' "$lines" >"$scratch/lines" &&
 		cp "$scratch/lines" "$lines"
-done <test/engines.txt
+done <lab/test/engines.txt
 exit "$failed"

@@ -32,12 +32,12 @@ func image(t *testing.T) string {
 	}
 	for _, tool := range []string{"qemu-system-x86_64", "cpio", "xz", "make", "gcc", "apt-get"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			testkit.NotRun(t, tool+" is missing; test/vm/packages.txt lists the packages")
+			testkit.NotRun(t, tool+" is missing; lab/test/vm/packages.txt lists the packages")
 		}
 	}
 	for _, file := range []string{"/bin/busybox", "/usr/share/doc/linux-headers-amd64", "/usr/share/doc/libelf-dev"} {
 		if _, err := os.Stat(file); err != nil {
-			testkit.NotRun(t, file+" is missing; test/vm/packages.txt lists the packages")
+			testkit.NotRun(t, file+" is missing; lab/test/vm/packages.txt lists the packages")
 		}
 	}
 	cache, err := os.UserCacheDir()

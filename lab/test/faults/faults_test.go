@@ -74,7 +74,7 @@ func sabotages() []sabotage {
 func (s sabotage) build(t *testing.T, bin string) string {
 	t.Helper()
 	dir := t.TempDir()
-	root := testkit.Need(filepath.Abs("../.."))(t)
+	root := testkit.Need(filepath.Abs("../../.."))(t)
 	source := filepath.Join(root, filepath.FromSlash(s.file))
 	text, err := os.ReadFile(source)
 	if err != nil || strings.Count(string(text), s.was) != 1 {

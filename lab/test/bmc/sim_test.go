@@ -51,7 +51,7 @@ func newSim(t *testing.T, dcmi bool) *sim {
 func need(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		testkit.NotRun(t, "needs "+program+" (test/bmc/packages.txt)")
+		testkit.NotRun(t, "needs "+program+" (lab/test/bmc/packages.txt)")
 	}
 }
 
@@ -68,7 +68,7 @@ func (s *sim) buildPlugin(t *testing.T) {
 	t.Helper()
 	need(t, "gcc")
 	if _, err := os.Stat("/usr/include/OpenIPMI/serv.h"); err != nil {
-		testkit.NotRun(t, "needs libopenipmi-dev (test/bmc/packages.txt)")
+		testkit.NotRun(t, "needs libopenipmi-dev (lab/test/bmc/packages.txt)")
 	}
 	out, err := exec.CommandContext(t.Context(), "gcc", "-O1", "-Wall", "-shared", "-fPIC", "-o", s.path("dcmi.so"), "plugin/dcmi.c").CombinedOutput()
 	if err != nil {

@@ -73,7 +73,7 @@ func program(root func() *cobra.Command) func() {
 	return func() { os.Exit(cli.Run(context.Background(), root(), os.Args[1:], os.Stdout, os.Stderr)) }
 }
 
-// powerlab is put together as cmd/powerlab does.
+// powerlab is put together as lab/cmd/powerlab does.
 func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())

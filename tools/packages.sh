@@ -1,5 +1,5 @@
 #!/bin/sh
-# Names the project's packages: sh test/packages.sh all|race|plain|whole.
+# Names the project's packages: sh tools/packages.sh all|race|plain|whole.
 #
 # all: every package, as a folder. race: those with concurrency of their own, in code or
 # tests: a go statement, a WaitGroup's or errgroup's Go, or anything of sync. They run with
@@ -8,11 +8,11 @@
 # slower. whole: tests of whole machines and clusters, which are in neither.
 set -eu
 cd "$(dirname "$0")/.."
-whole='^test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|faults|walk)(/|$)'
+whole='^lab/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|faults|walk)(/|$)'
 pools='^(\.|jobs/deflation|jobs/queueing|lab/papers/.*|lab/studies|lab/arbitration|deploy/.*|internal/vet)$'
 
 # Folders that hold Go files, as ./... finds them, but the project's own only.
-list=$(sh test/files.sh)
+list=$(sh tools/files.sh)
 folders=$(echo "$list" | grep '\.go$' | grep -vE '(^|/)(testdata|[._][^/]*)/' | sed -E 's|^|./|; s|/[^/]*$||' | sort -u)
 # A folder that the build's constraints leave empty is no package.
 # shellcheck disable=SC2086 # one word per folder

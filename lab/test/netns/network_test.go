@@ -107,7 +107,7 @@ func newNetwork(t *testing.T, undo *undoer, hosts []string) *network {
 	t.Helper()
 	for _, tool := range []string{"ip", "nft", "nsenter"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			testkit.NotRun(t, tool+" is missing; test/netns/packages.txt lists the packages")
+			testkit.NotRun(t, tool+" is missing; lab/test/netns/packages.txt lists the packages")
 		}
 	}
 	if os.Geteuid() != 0 {
