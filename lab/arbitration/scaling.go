@@ -1,7 +1,6 @@
 package arbitration
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"io"
@@ -73,16 +72,12 @@ func (r *run) pace() {
 			continue
 		}
 		slow := j.Scales.slowness(len(j.running))
-		changed := map[*node]bool{}
 		for _, a := range j.running {
 			if ratio := slow / a.slow; ratio != 1 {
 				done := a.node.done
 				a.from, a.until, a.slow = done-(done-a.from)*ratio, done+(a.until-done)*ratio, slow
-				changed[a.node] = true
+				a.node.running.Move(a.id, a.until)
 			}
-		}
-		for n := range changed {
-			heap.Init(&n.running)
 		}
 	}
 }
