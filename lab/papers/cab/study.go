@@ -278,7 +278,7 @@ func (o *observer) watch(e *engine, in *arbiter.Input) {
 		}
 	}
 	if o.keep {
-		p := point{at: e.now, cap: e.server.cap.Watts()}
+		p := point{at: e.now(), cap: e.server.cap.Watts()}
 		for _, j := range e.jobs {
 			p.held = append(p.held, j.held())
 		}
