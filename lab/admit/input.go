@@ -86,7 +86,12 @@ func Solve(in *Input) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.output(policy, l.Jobs), nil
+	m := o.Measure(l.Jobs)
+	out := &Output{Policy: policy.String(), Jobs: make([]OutputJob, len(l.Jobs)), SDR: m.SDR, PTR: m.PTR, Wasted: m.Wasted, Fractions: o.fractions}
+	for i := range o.Jobs {
+		out.Jobs[i] = o.Jobs[i].OutputJob
+	}
+	return out, nil
 }
 
 // within returns an error for a number that is missing or out of its bounds.
@@ -158,26 +163,6 @@ func (in *Input) slots(place string, i int) (int, error) {
 }
 
 func watts(w float64) units.Power { return units.Power(math.Round(w * float64(units.Watt))) }
-
-// output is the outcome as it is printed.
-func (o *Outcome) output(policy admission.Policy, jobs []Job) *Output {
-	f := o.Measure(jobs)
-	out := &Output{Policy: policy.String(), Jobs: make([]OutputJob, len(jobs)), SDR: f.SDR, PTR: f.PTR, Wasted: f.Wasted, Fractions: o.fractions}
-	for i := range o.Jobs {
-		e, j := &o.Jobs[i], &out.Jobs[i]
-		*j = OutputJob{Decision: e.verdict.String(), Met: e.Met, Confidence: e.last.Confidence, Reason: e.last.Reason()}
-		if e.last.Nearest > 0 {
-			j.Nearest = new(e.last.Nearest.Seconds())
-		}
-		if e.ran {
-			j.Start, j.Finish, j.Slots = &e.start, &e.finish, e.first
-			if e.resized && e.finish > e.start {
-				j.Slots = e.Got / (e.finish - e.start)
-			}
-		}
-	}
-	return out
-}
 
 // Print prints the output as a table, the measures first.
 func (o *Output) Print(w io.Writer, out *cli.Output) error {

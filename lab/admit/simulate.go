@@ -45,16 +45,12 @@ type Door interface {
 
 // Ended is the result of one job.
 type Ended struct {
-	// Met reports whether it did all of its work within its deadline. Got is the work that it did, s.
-	Met bool
-	Got float64
+	OutputJob
 
-	verdict       admission.Verdict  // Admitted, Queued (began later) or Refused
-	start, finish float64            // of a job that ran
-	ran, ended    bool               // ended: it did all of its work
-	last          admission.Decision // the newest one that named the job
-	first         float64            // slots at its start
-	resized       bool
+	// Got is the work that it did, s; ended: all of it.
+	Got     float64
+	ended   bool
+	resized bool
 }
 
 // Outcome is the result of a run.
@@ -165,12 +161,22 @@ func (r *run) setTick() {
 func (r *run) end(now time.Time, i int) ([]admission.Decision, error) {
 	e := &r.out.Jobs[i]
 	decisions, met, err := r.door.Finished(now, strconv.Itoa(i), duration(r.Jobs[i].Work))
-	e.finish, e.Met, e.Got, e.ended = r.clock.Now(), met, r.Jobs[i].Work, true
-	r.held -= r.jobs[i].Rate
+	e.Met, e.ended = met, true
+	r.leave(i, r.Jobs[i].Work)
 	if f := r.door.Fraction(); f >= 0 {
 		r.out.fractions = append(r.out.fractions, f)
 	}
 	return decisions, err
+}
+
+// leave ends the run of a job that did so much work.
+func (r *run) leave(i int, work float64) {
+	now, e := r.clock.Now(), &r.out.Jobs[i]
+	e.Got, e.Finish = work, &now
+	r.held -= r.jobs[i].Rate
+	if e.resized && now > *e.Start {
+		e.Slots = work / (now - *e.Start) // in the mean
+	}
 }
 
 // carryOut applies a decision about a job.
@@ -181,19 +187,22 @@ func (r *run) carryOut(d *admission.Decision) error {
 	}
 	now, e, w := r.clock.Now(), &r.out.Jobs[i], &r.jobs[i]
 	if d.Verdict != admission.Resized {
-		e.last = *d
+		e.Confidence, e.Reason, e.Nearest = d.Confidence, d.Reason(), nil
+		if d.Nearest > 0 {
+			e.Nearest = new(d.Nearest.Seconds())
+		}
 	}
 	switch d.Verdict {
 	case admission.Admitted:
-		if e.verdict != admission.Queued {
-			e.verdict = admission.Admitted
+		if e.Decision != admission.Queued.String() {
+			e.Decision = admission.Admitted.String()
 		}
-		e.ran, e.start, e.first = true, now, d.Slots
+		e.Start, e.Slots = &now, d.Slots
 		*w = events.Work[float64]{Left: r.Jobs[i].Work, Rate: d.Slots, Since: now}
 		r.ends[i] = r.clock.Schedule(w.Ends(), uint8(end), event{end, i})
 		r.held += d.Slots
 	case admission.Queued, admission.Refused:
-		e.verdict = d.Verdict
+		e.Decision = d.Verdict.String()
 	case admission.Resized:
 		e.resized = true
 		r.held += d.Slots - w.Rate
@@ -202,9 +211,53 @@ func (r *run) carryOut(d *admission.Decision) error {
 			r.clock.Move(r.ends[i], w.Ends())
 		}
 	case admission.Stopped:
-		e.finish, e.Got = now, r.Jobs[i].Work-w.LeftAt(now)
 		r.clock.Cancel(r.ends[i])
-		r.held -= w.Rate
+		r.leave(i, r.Jobs[i].Work-w.LeftAt(now))
 	}
 	return nil
+}
+
+// Measures are the paper's measures of a run. What has no denominator is nil.
+type Measures struct {
+	// SDR is the part of the jobs that met their deadlines, PTR their part of all work, and Wasted the part of the slots'
+	// time that went to jobs that missed.
+	SDR, PTR, Wasted *float64
+}
+
+// Measure returns the measures of a run of jobs.
+func (o *Outcome) Measure(jobs []Job) Measures {
+	var met, all, workMet, workAll, lost, spent float64
+	for i := range o.Jobs {
+		e := &o.Jobs[i]
+		all++
+		workAll += jobs[i].Work
+		spent += e.Got
+		if e.Met {
+			met++
+			workMet += jobs[i].Work
+		} else {
+			lost += e.Got
+		}
+	}
+	return Measures{SDR: ratio(met, all), PTR: ratio(workMet, workAll), Wasted: ratio(lost, spent)}
+}
+
+// Judge decides again which jobs have met their deadlines, by those of the jobs: for a run by a door that looks at none.
+func (o *Outcome) Judge(jobs []Job) {
+	for i := range o.Jobs {
+		e := &o.Jobs[i]
+		e.Met = e.ended && *e.Finish-jobs[i].Arrival <= jobs[i].Deadline+slack
+	}
+}
+
+// slack is by how much a time may miss another through rounding, s.
+const slack = 1e-6
+
+// ratio is a part of a whole; nil of nothing.
+func ratio(part, whole float64) *float64 {
+	if whole <= 0 {
+		return nil
+	}
+	r := min(1, max(0, part/whole))
+	return &r
 }

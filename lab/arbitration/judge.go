@@ -76,36 +76,30 @@ type Verdict struct {
 // aheadLeast is in how many of the figures the arbiter is to be ahead of some baseline.
 const aheadLeast = 3
 
-// pick is the member that stands against a baseline, and at what cost.
-type pick struct {
-	variant variant
-	note    string
-}
-
-// choose picks the member of the family that stands against a baseline, by what both show on the tuning seeds. For
+// choose picks the member of the family that stands against a baseline, by their results on the tuning seeds. For
 // each reserve, the price of quality is fitted to the baseline's quality, as low as qualitySlack lets it be.
-func (c contest) choose(lab *bench, baseline *Result) (pick, error) {
+func (c contest) choose(run func([]variant) ([]Result, error), baseline *Result) (chosen variant, note string, err error) {
 	var members []variant
 	for _, keep := range c.reserves {
 		var of []variant
 		for _, p := range c.prices {
 			of = append(of, c.member(p, keep))
 		}
-		shown, err := lab.of(of)
+		results, err := run(of)
 		if err != nil {
-			return pick{}, err
+			return chosen, "", err
 		}
 		members = append(members, of...)
-		if p, ok := fit(of, shown, baseline.Figures[TolerantQuality].Mean-0.8*qualitySlack); ok {
+		if p, ok := fit(of, results, baseline.Figures[TolerantQuality].Mean-0.8*qualitySlack); ok {
 			members = append(members, c.member(p, keep))
 		}
 	}
-	results, err := lab.of(members)
+	results, err := run(members)
 	if err != nil {
-		return pick{}, err
+		return chosen, "", err
 	}
 	at, note := best(baseline, results)
-	return pick{members[at], note}, nil
+	return members[at], note, nil
 }
 
 // fit returns the price at which members give up no more than quality leaves: between two neighbours whose qualities
