@@ -91,6 +91,7 @@ func readEngineLines(data []byte) ([]engineLine, error) {
 
 func TestEngineProofsAreListed(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	listed := map[string]bool{}
 	proofs := engineProofs(t)
 	for _, p := range proofs {
@@ -132,6 +133,7 @@ func TestEngineProofsAreListed(t *testing.T) {
 
 func TestEnginesAreProven(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	c, why := openCheckout(".")
 	if why != "" {
 		testkit.NotRun(t, why)

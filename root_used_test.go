@@ -24,6 +24,7 @@ func written() []string {
 
 func TestUsedFolder(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	if os.Getenv(insideUsed) != "" {
 		t.Skip("runs in the outer test")
 	}

@@ -26,13 +26,10 @@ type options struct {
 	seeds            int
 	optimum, scaling bool
 	output           cli.Output
-
-	engine, out, bin string
-	quick            bool
 }
 
-// NewCommand is `powerlab arbitrate`; engines are those of --engine, by name.
-func NewCommand(engines map[string]Engine) *cobra.Command {
+// NewCommand is `powerlab arbitrate`.
+func NewCommand() *cobra.Command {
 	o := options{load: "steady", seed: seedDefault, seeds: seedsDefault}
 	cmd := &cobra.Command{
 		Use:   "arbitrate",
@@ -59,22 +56,13 @@ from the arrival. 28 containers draw 350 W at full speed and 100 W idle, and can
 
 --optimum compares the arbiter with the best schedule of an offline search, on small cases that are known in
 advance. --scaling compares each policy with and without knowledge of how jobs scale, on jobs of the four
-scaling types; curves are learned from ended runs.` + engineHelp + `
+scaling types; curves are learned from ended runs.
 
-The exit code is 8 if the arbiter is behind another policy in any result, or ahead in fewer than three; with
---engine, if it is behind in the objective or for urgent jobs. Bounds that decide hold for all results at once.`,
-		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json\n  powerlab arbitrate --optimum\n" +
-			"  powerlab arbitrate --engine local --quick --out arbitrate-local",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.engine != "" {
-				return o.live(cmd, engines)
-			}
-			if o.quick || o.bin != "" || o.out != "" {
-				return cli.Usage("--quick, --bin and --out need --engine: they are for runs of real programs")
-			}
-			return o.run(cmd)
-		},
+The exit code is 8 if the arbiter is behind another policy in any result, or ahead in fewer than three.
+Bounds that decide hold for all results at once. "powerlab campaign" compares them on real programs.`,
+		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json\n  powerlab arbitrate --optimum",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.load, "load", o.load, "name of a load, a file, - for stdin, all, or list to print the names")
@@ -82,7 +70,6 @@ The exit code is 8 if the arbiter is behind another policy in any result, or ahe
 	f.Uint64Var(&o.seed, "seed", o.seed, "first judged seed; the others follow it")
 	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases")
 	f.BoolVar(&o.scaling, "scaling", false, "compare policies with and without knowledge of how jobs scale")
-	o.engineFlags(cmd)
 	o.output.Flags(cmd)
 	return cmd
 }

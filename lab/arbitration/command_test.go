@@ -101,7 +101,7 @@ func FuzzReadLoad(f *testing.F) {
 // execute runs the command.
 func execute(t *testing.T, stdin string, args ...string) (stdout string, err error) {
 	t.Helper()
-	cmd := NewCommand(nil)
+	cmd := NewCommand()
 	var out, notes bytes.Buffer
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(stdin))
@@ -195,7 +195,7 @@ func TestCommandAnswers(t *testing.T) {
 			t.Errorf("no %s in %v", want, names)
 		}
 	}
-	if len(a.Judged) != len(baselines())*len(criteria()) {
+	if len(a.Judged) != len(baselines())*len(judgedFigures()) {
 		t.Errorf("%d rows", len(a.Judged))
 	}
 	for _, j := range a.Judged {

@@ -48,7 +48,7 @@ func (r *Report) verdict() error {
 	}
 	return &cli.Error{
 		Code: "short", Exit: cli.ExitDegraded, Message: "the arbiter misses its goals: " + strings.Join(short, ", "),
-		Hint: "see docs/arbiter.md for known cases and reasons; repeat with another --seed to rule out chance",
+		Hint: "see lab/docs/arbiter.md for known cases and reasons; repeat with another --seed to rule out chance",
 	}
 }
 
@@ -68,46 +68,23 @@ func (r *Report) print(w io.Writer, out *cli.Output) error {
 	return nil
 }
 
-// column is one column of the table of variants.
-type column struct {
-	head, figure string
-	// scale turns the figure into the column's unit.
-	scale  float64
-	digits int
-}
-
-func columns() []column {
-	return []column{
-		{"URGENT", UrgentMean, 1, 1},
-		{"P95", UrgentP95, 1, 1},
-		{"MISSED", UrgentMissed, 100, 1},
-		{"TOLERANT", TolerantMean, 1, 0},
-		{"P95", TolerantP95, 1, 0},
-		{"QUALITY", TolerantQuality, 100, 1},
-		{"ENERGY", EnergyJ, 1e-3, 0},
-		{"PER TASK", energyPerTaskJ, 1, 0},
-		{"SPRINTS", SprintJ, 1e-3, 1},
-		{"WEIGHTED", WeightedS, 1, 2},
-	}
-}
-
-// text is a figure in the column's unit, with half the width of its bounds; - if it is unknown.
-func (c *column) text(r *Result) string {
-	f, known := r.Figures[c.figure]
+// text is a figure of a result in the column's unit, with half the width of its bounds; - if it is unknown.
+func (f *figure) text(r *Result) string {
+	s, known := r.Figures[f.name]
 	if !known {
 		return "-"
 	}
-	return fmt.Sprintf("%.*f ± %.*f", c.digits, c.scale*f.Mean, c.digits, c.scale*(f.High-f.Low)/2)
+	return fmt.Sprintf("%.*f ± %.*f", f.digits, f.scale*s.Mean, f.digits, f.scale*(s.High-s.Low)/2)
 }
 
 func (a *Answer) print(w io.Writer, out *cli.Output) error {
 	head, rows := []string{"VARIANT"}, [][]string{}
-	for _, c := range columns() {
+	for _, c := range figures() {
 		head = append(head, c.head)
 	}
 	for i := range a.Variants {
 		row := []string{a.Variants[i].Name}
-		for _, c := range columns() {
+		for _, c := range figures() {
 			row = append(row, c.text(&a.Variants[i]))
 		}
 		rows = append(rows, append(row, a.Variants[i].Says))
@@ -131,7 +108,7 @@ func (a *Answer) print(w io.Writer, out *cli.Output) error {
 		return err
 	}
 	head = []string{"AGAINST", "MEMBER", "VERDICT"}
-	for _, c := range criteria() {
+	for _, c := range judgedFigures() {
 		head = append(head, strings.ToUpper(c.name))
 	}
 	if err := out.Table(w, append(head, "COST"), a.verdictRows()); err != nil {
@@ -145,7 +122,7 @@ func (a *Answer) print(w io.Writer, out *cli.Output) error {
 func (a *Answer) verdictRows() (rows [][]string) {
 	for _, v := range a.Verdicts {
 		row, note := []string{v.Baseline, v.Member, v.Verdict}, ""
-		for _, c := range criteria() {
+		for _, c := range judgedFigures() {
 			cell := "-"
 			if i := slices.IndexFunc(a.Judged, func(j Judged) bool { return j.Baseline == v.Baseline && j.Figure == c.name }); i >= 0 {
 				j := &a.Judged[i]

@@ -208,6 +208,6 @@ func (r *Report) Verdict() error {
 	return &cli.Error{
 		Code: "short", Exit: cli.ExitDegraded,
 		Message: fmt.Sprintf("%d of %d targets of %s are short: %s", len(short), len(r.Targets), r.Paper, strings.Join(short, ", ")),
-		Hint:    "see the notes and docs/" + r.Paper + ".md for the reasons",
+		Hint:    "see the notes and lab/docs/" + r.Paper + ".md for the reasons",
 	}
 }

@@ -17,7 +17,7 @@ func NewCommand() *cobra.Command {
 IPSO, USBA, Amdahl's, Gustafson's and Sun-Ni's laws; docs/scaling.md describes them and the formats.`,
 		Example: "  powerlab scale fit --input points.json -o json\n  powerlab scale predict --input curve.json",
 	}
-	cmd.AddCommand(newFit(), newPredict(), newReal())
+	cmd.AddCommand(newFit(), newPredict())
 	return cmd
 }
 

@@ -12,11 +12,12 @@ import (
 	"headroom/lab/admit"
 	"headroom/lab/apps"
 	"headroom/lab/arbitration"
-	"headroom/lab/arbitration/live"
 	"headroom/lab/bench"
 	"headroom/lab/demo"
 	"headroom/lab/dispatch"
 	"headroom/lab/emulator"
+	"headroom/lab/experiment"
+	"headroom/lab/experiment/specs"
 	faults "headroom/lab/faults/command"
 	"headroom/lab/papers"
 	"headroom/lab/papers/cab"
@@ -26,7 +27,6 @@ import (
 	"headroom/lab/papers/pigeon"
 	"headroom/lab/papers/pythia"
 	"headroom/lab/papers/usba"
-	"headroom/lab/promises"
 	"headroom/lab/record"
 	"headroom/lab/scaling"
 	"headroom/lab/simulation"
@@ -52,8 +52,8 @@ func newRoot() *cobra.Command {
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewAllocateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), ipso.NewCommand(), pigeon.NewCommand(), pythia.NewCommand(), usba.NewCommand()))
-	root.AddCommand(arbitration.NewCommand(live.Engines()))
-	root.AddCommand(promises.NewCommand())
+	root.AddCommand(arbitration.NewCommand())
+	root.AddCommand(experiment.NewCommand(specs.All()))
 	root.AddCommand(studies.NewProfileCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(studies.NewQueueCommand())

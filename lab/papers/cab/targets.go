@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"headroom/lab/experiment/specs"
 	"headroom/lab/papers"
 )
 
@@ -129,12 +130,8 @@ func (f *figures) targets() []papers.Target {
 	all = append(all, f.against()...)
 	all = append(all, f.estimates()...)
 	all = append(all, f.table1()...)
-	return append(all,
-		papers.Left("D10/yarn", "eq. (1) on a real Hadoop after a step of the cap: error of finish times, with its power term over without", "", notRun),
-		papers.Left("D10/yarn-learned", "the learned curve on a real Hadoop after a step of the cap: error of finish times, with power over blind to it", "", notRun))
+	return append(all, specs.Left("cab-yarn")...)
 }
-
-const notRun = "not run: powerlab paper cab --engine yarn --steps measures it"
 
 // noise is how much the paper's own runs of one experiment differ: its capped runs, which
 // all run all tasks, take 1.72 and 1.65 in two columns of Table II.

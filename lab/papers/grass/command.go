@@ -49,7 +49,7 @@ tasks. Every policy runs the same jobs with the same times of copies. The same s
 --traces names a folder of published traces. With swim/FB-2010_samples_24_times_1hr_0.tsv the study is repeated with its
 numbers of tasks. Without it those targets are not_run.
 
---out writes targets.csv and targets.md, runs.csv (every seed), policies.md (the table of docs/speculation.md),
+--out writes targets.csv and targets.md, runs.csv (every seed), policies.md (results of each policy),
 fig10.svg and fig11.svg (gains by size).`,
 		Example: "  powerlab paper grass\n  powerlab paper grass --seeds 2 --jobs 12 -o json\n  powerlab paper grass --traces traces --out grass-out\n  powerlab paper grass --mutants -o json",
 	}

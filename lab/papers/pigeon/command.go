@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
-	"headroom/lab/dispatch/live"
+	"headroom/lab/experiment/specs"
 	"headroom/lab/papers"
 )
 
@@ -33,9 +33,6 @@ type options struct {
 	tasks  int
 	quick  bool
 	traces papers.Traces
-	// real replays traces on real programs instead.
-	real   bool
-	replay live.Options
 }
 
 // NewCommand is `powerlab paper pigeon`.
@@ -61,14 +58,6 @@ The same seeds give the same bytes.
 --out writes targets.csv and targets.md, runs.csv (every run), groups.md (Fig. 4.5, by group size), fig42.svg,
 fig43.svg, fig47.svg and, with --traces, fig411.svg.
 
---real replays the traces of --load in real time, about ten minutes each, on 120 processes of the scheduler's worker whose
-tasks sleep, with 3 masters and 10 distributors, or with lab-only distributors of Sparrow and Eagle. A quantile is met
-within 15 % of the simulation for short jobs, 5 % for long ones, and 3 standard deviations of 20 seeds for the 99th
-percentile. --out gets real.json, real.md, real.svg and each job; an interrupted replay keeps the jobs that have ended.
-
---engine local uses CPU time on emulated nodes of which half are capped, and compares the split by learned power with
-the even split; --seeds is the number of runs of each. It needs root.
-
 --quick runs few jobs, to test that everything works: seconds instead of minutes. Its verdicts mean little.
 
 ` + fmt.Sprintf("--mutants repeats the study with one deliberate mistake at a time, on %d jobs of the model and at most %d tasks.", mutantJobs, mutantTasks),
@@ -76,27 +65,17 @@ the even split; --seeds is the number of runs of each. It needs root.
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.tasks, "tasks", tasksDefault, "tasks of each generated trace")
-	f.BoolVar(&o.real, "real", false, "replay traces in real time on 120 workers whose tasks sleep, and compare with the simulation (Fig. 4.11); needs --traces and --out")
-	f.StringVar(&o.Bin, "bin", "", "with --real and --engine: folder of the programs (default: next to powerlab)")
-	o.replay.Flags(f)
 	f.BoolVar(&o.quick, "quick", false, fmt.Sprintf("few jobs: %d of the model, and %d tasks of each generated trace", quickJobs, quickTasks))
 	o.traces.Flag(f)
 	cmd.MarkFlagsMutuallyExclusive("tasks", "quick")
 	papers.Study{
-		Paper: "pigeon", Check: o.check, Engines: map[string]papers.Engine{"": o.measure, "local": live.Capped(&o.Options)}, Mutants: o.mutants, MutantSeeds: mutantSeeds,
+		Paper: "pigeon", Check: o.check, Engines: map[string]papers.Engine{"": o.simulate}, Mutants: o.mutants, MutantSeeds: mutantSeeds,
 	}.Command(cmd, &o.Options)
-	cmd.MarkFlagsMutuallyExclusive("real", "mutants", "engine")
 	return cmd
 }
 
 // check checks the flags of its own.
 func (o *options) check() error {
-	if o.real {
-		o.replay.Traces, o.replay.Out, o.replay.Bin, o.replay.Seed = &o.traces, o.Out, o.Bin, o.Seed
-		if err := o.replay.Check(); err != nil {
-			return err
-		}
-	}
 	if o.tasks < tasksLeast || o.tasks > tasksMost {
 		return cli.Usage("--tasks %d: must be from %d to %d", o.tasks, tasksLeast, tasksMost)
 	}
@@ -131,14 +110,6 @@ func (o *options) scenes() (all []scene, why map[string]string, err error) {
 	return all, why, nil
 }
 
-// measure replays traces on real programs, or simulates.
-func (o *options) measure(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
-	if o.real {
-		return live.Engine(&o.replay)(ctx, progress)
-	}
-	return o.simulate(ctx, progress)
-}
-
 // simulate runs all experiments.
 func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
 	f, err := o.run(ctx, progress)
@@ -148,7 +119,8 @@ func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Ta
 	if err := o.Keep(f.files(o.Seed)); err != nil {
 		return nil, err
 	}
-	return f.targets()
+	targets, err := f.targets()
+	return append(targets, specs.Left("pigeon", "sparrow", "eagle", "pigeon-power")...), err
 }
 
 // run runs all experiments without any mistake.

@@ -52,7 +52,7 @@ Without it those targets are not_run. A seed draws jobs and deadlines; on a trac
 that the trace begins with. The same seeds give the same bytes.
 
 --out writes targets.csv and targets.md, runs.csv (every run), summary.csv (means and bounds), policies.md (the table of
-docs/pythia.md), and for the generated jobs fig2.svg, fig4.svg and fig5.svg.
+lab/docs/pythia.md), and for the generated jobs fig2.svg, fig4.svg and fig5.svg.
 
 ` + fmt.Sprintf("--mutants repeats the study of generated jobs, at most %d, with one deliberate mistake in a policy at a time.", mutantJobs),
 		Example: "  powerlab paper pythia\n  powerlab paper pythia --seeds 2 --jobs 5000 -o json\n  powerlab paper pythia --traces traces --out pythia-out\n  powerlab paper pythia --mutants -o json",

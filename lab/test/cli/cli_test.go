@@ -39,10 +39,11 @@ import (
 	"headroom/lab/admit"
 	"headroom/lab/apps"
 	"headroom/lab/arbitration"
-	"headroom/lab/arbitration/live"
 	"headroom/lab/bench"
 	"headroom/lab/demo"
 	"headroom/lab/emulator"
+	"headroom/lab/experiment"
+	"headroom/lab/experiment/specs"
 	faults "headroom/lab/faults/command"
 	"headroom/lab/papers"
 	"headroom/lab/papers/cab"
@@ -52,7 +53,6 @@ import (
 	"headroom/lab/papers/pigeon"
 	"headroom/lab/papers/pythia"
 	"headroom/lab/papers/usba"
-	"headroom/lab/promises"
 	"headroom/lab/record"
 	"headroom/lab/scaling"
 	"headroom/lab/simulation"
@@ -81,7 +81,7 @@ func powerlab() *cobra.Command {
 	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), scaling.NewCommand(), faults.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand(), pigeon.NewCommand(), ipso.NewCommand(), usba.NewCommand()), arbitration.NewCommand(live.Engines()), promises.NewCommand())
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand(), pigeon.NewCommand(), ipso.NewCommand(), usba.NewCommand()), arbitration.NewCommand(), experiment.NewCommand(specs.All()))
 	return root
 }
 
