@@ -2,13 +2,14 @@
 # the tools are built from tools/go.mod, the packages with tools/nfpm.mod.
 
 GO       ?= go
-TOOL     := $(GO) tool -modfile=tools/go.mod
+# Tools have a module of their own, which a workspace does not take: they are named first, then run in it.
+TOOL      = $$(GOWORK=off $(GO) tool -modfile=tools/go.mod -n
 BIN      := bin
 PROGRAMS := headroom powerd coordinator scheduler powerlab
 # Formatting covers what people write, not what protoc does.
-SOURCES   = $(shell sh test/files.sh | grep '\.go$$' | grep -vE '^(api/headroom|internal/pins)/')
+SOURCES   = $(shell sh tools/files.sh | grep '\.go$$' | grep -vE '^(api/headroom|internal/pins)/')
 # The project's packages, whatever else lies in its folder: ./... would find that too.
-PACKAGES  = $(shell GO="$(GO)" sh test/packages.sh all)
+PACKAGES  = $(shell GO="$(GO)" sh tools/packages.sh all)
 FUZZTIME ?= 10s
 
 .DEFAULT_GOAL := help
@@ -19,39 +20,40 @@ help: ## print the targets
 
 build: ## put headroom, powerd, coordinator, scheduler and powerlab into bin/
 	@mkdir -p $(BIN)
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
+	CGO_ENABLED=0 GOWORK=off $(GO) build -trimpath -buildvcs=false -o $(BIN)/ $(patsubst %,./cmd/%,$(filter-out powerlab,$(PROGRAMS)))
+	$(if $(filter powerlab,$(PROGRAMS)),CGO_ENABLED=0 GOWORK=off $(GO) build -C lab -trimpath -buildvcs=false -o $(abspath $(BIN))/ ./cmd/powerlab)
 
 demo: build ## run the demonstration: a small cluster, real jobs, cuts and kills; at most 90 s
 	bin/powerlab demo $(ARGS)
 
 test: build ## install what the tests need and run all of them
-	@sh test/run.sh
+	@sh lab/test/run.sh
 
-check: ## format, lint, root tests and unit tests, with -race where there is concurrency (test/packages.sh)
+check: ## format, lint, root tests and unit tests, with -race where there is concurrency (tools/packages.sh)
 	@$(MAKE) --no-print-directory format-check lint
 	$(GO) test -count=1 .
-	GORACE=atexit_sleep_ms=0 $(GO) test -race -parallel 6 $$(GO="$(GO)" sh test/packages.sh race)
-	$(GO) test $$(GO="$(GO)" sh test/packages.sh plain | grep -vx '\.')
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -parallel 6 $$(GO="$(GO)" sh tools/packages.sh race)
+	$(GO) test $$(GO="$(GO)" sh tools/packages.sh plain | grep -vx '\.')
 	$(GO) test -run '^TestFiveSabotages$$' ./lab/simulation
-	@GO="$(GO)" sh test/engines.sh --stale
+	@GO="$(GO)" sh lab/test/engines.sh --stale
 
 engines: build ## run the proofs on real engines that the suite leaves out; some: make engines PROOFS="NAME ..."
-	@GO="$(GO)" sh test/engines.sh $(PROOFS)
+	@GO="$(GO)" sh lab/test/engines.sh $(PROOFS)
 
 .PHONY: format-check
 format-check:
-	@out=$$($(TOOL) gofumpt -modpath headroom -d $(SOURCES)) && [ -z "$$out" ] || { echo "$$out"; echo 'make fmt formats these files'; exit 1; }
+	@out=$$($(TOOL) gofumpt) -modpath headroom -d $(SOURCES)) && [ -z "$$out" ] || { echo "$$out"; echo 'make fmt formats these files'; exit 1; }
 
 lint: ## golangci-lint, with the architecture rules, and the project's own checks
-	$(TOOL) golangci-lint run $(PACKAGES)
+	$(TOOL) golangci-lint) run $(PACKAGES)
 	$(GO) run ./internal/vet/cmd/headroomvet -test=false $(PACKAGES)
-	$(GO) vet -tags guest ./test/vm/guest
+	$(GO) vet -tags guest ./lab/test/vm/guest
 
 fmt: ## format all Go files
-	$(TOOL) golangci-lint fmt $(SOURCES)
+	$(TOOL) golangci-lint) fmt $(SOURCES)
 
 generate: ## regenerate the code and api/openapi.yaml from the protobuf sources
-	cd api && $(GO) tool -modfile=../tools/go.mod buf generate
+	cd api && GOWORK=off $(GO) tool -modfile=../tools/go.mod buf generate
 	@sed -i s/additionalProperties:\ false/unevaluatedProperties:\ false/ api/openapi.yaml # fields inside of oneOf count too
 
 bench: build ## measure the figures and print them as a table
@@ -65,11 +67,11 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 robustness: ## run again what shows each bug that was found; one: make repro-NAME
-	@GO="$(GO)" sh test/repro.sh all
+	@GO="$(GO)" sh lab/test/repro.sh all
 
 # docs/robustness.md tells what each was about.
 repro-%:
-	@GO="$(GO)" sh test/repro.sh $*
+	@GO="$(GO)" sh lab/test/repro.sh $*
 
 packages: ## build the deb and rpm packages into bin/packages/; fetches nfpm
 	@GO="$(GO)" sh deploy/nfpm/build.sh bin/packages

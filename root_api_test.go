@@ -85,26 +85,7 @@ func callTable() string {
 
 func TestAPIPage(t *testing.T) {
 	t.Parallel()
-	const page, begin, end = "docs/api.md", "<!-- UPDATE=1 go test -run TestAPIPage . -->\n", "<!-- end -->\n"
-	data, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(data), begin)
-	_, after, closed := strings.Cut(rest, end)
-	want := before + begin + callTable() + end + after
-	if !ok || !closed {
-		t.Fatalf("%s has no place for the table of calls", page)
-	}
-	if want == string(data) {
-		return
-	}
-	if os.Getenv("UPDATE") == "" {
-		t.Fatalf("%s is not fresh: UPDATE=1 go test -run TestAPIPage .", page)
-	}
-	if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	checkParts(t, "docs/api.md", "TestAPIPage", callTable())
 }
 
 // schema is the fields of a message: those of its own, and those of which one is there.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -122,6 +123,7 @@ func markdown(t *testing.T) map[string]string {
 
 func TestLinksResolve(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	fence := regexp.MustCompile("(?s)```.*?```")
 	docs := markdown(t)
@@ -168,6 +170,7 @@ func anchors(text string) map[string]bool {
 
 func TestDocumentedCommandsExist(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +188,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 			}
 		}
 		for _, m := range program.FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join("cmd", m[1], "main.go")); err != nil {
+			if !slices.ContainsFunc([]string{"cmd", "lab/cmd"}, func(in string) bool { _, err := os.Stat(filepath.Join(in, m[1], "main.go")); return err == nil }) {
 				t.Errorf("%s shows bin/%s: no such program", f, m[1])
 			}
 		}
@@ -254,29 +257,31 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// The index names every page, or the folder that it is in.
+// An index names every page of its folder, or the folder below that the page is in.
 func TestEveryPageIsInTheIndex(t *testing.T) {
 	t.Parallel()
-	index, err := os.ReadFile("docs/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for f := range markdown(t) {
-		page, below := strings.CutPrefix(f, "docs/")
-		folder, _, inFolder := strings.Cut(page, "/")
-		switch {
-		case !below || page == "README.md":
-		case inFolder:
-			if !bytes.Contains(index, []byte("]("+folder)) {
-				t.Errorf("docs/README.md does not link docs/%s", folder)
+	for _, of := range []string{"docs/", "lab/docs/"} {
+		index, err := os.ReadFile(of + "README.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for f := range markdown(t) {
+			page, below := strings.CutPrefix(f, of)
+			folder, _, inFolder := strings.Cut(page, "/")
+			switch {
+			case !below || page == "README.md":
+			case inFolder:
+				if !bytes.Contains(index, []byte("]("+folder)) {
+					t.Errorf("%sREADME.md does not link %s", of, of+folder)
+				}
+			case !bytes.Contains(index, []byte("]("+page+")")):
+				t.Errorf("%sREADME.md does not link %s", of, of+page)
 			}
-		case !bytes.Contains(index, []byte("]("+page+")")):
-			t.Errorf("docs/README.md does not link docs/%s", page)
 		}
 	}
 }
 
-// Blocks of the walked pages that test/walk does not run, and how many of each reason.
+// Blocks of the walked pages that lab/test/walk does not run, and how many of each reason.
 func TestBlocksThatDoNotRun(t *testing.T) {
 	t.Parallel()
 	const most = 20

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	engineList, engineLines = "test/engines.txt", "test/engines.jsonl"
+	engineList, engineLines = "lab/test/engines.txt", "lab/test/engines.jsonl"
 	// staleMost is for how many commits CI bears a line that is out of date.
 	staleMost = 30
 )
 
-// engineProof is one line of test/engines.txt.
+// engineProof is one line of lab/test/engines.txt.
 type engineProof struct{ name, where, test string }
 
-// engineLine is one line of test/engines.jsonl.
+// engineLine is one line of lab/test/engines.jsonl.
 type engineLine struct {
 	Name     string `json:"name"`
 	Date     string `json:"date"`
@@ -70,7 +70,7 @@ func engineProofs(t *testing.T) []engineProof {
 	return proofs
 }
 
-// readEngineLines reads lines as test/engines.sh writes them, the newest last.
+// readEngineLines reads lines as lab/test/engines.sh writes them, the newest last.
 func readEngineLines(data []byte) ([]engineLine, error) {
 	var lines []engineLine
 	for text := range bytes.Lines(data) {
@@ -91,6 +91,7 @@ func readEngineLines(data []byte) ([]engineLine, error) {
 
 func TestEngineProofsAreListed(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	listed := map[string]bool{}
 	proofs := engineProofs(t)
 	for _, p := range proofs {
@@ -102,7 +103,7 @@ func TestEngineProofsAreListed(t *testing.T) {
 	}
 	found := map[string]bool{}
 	for _, file := range tracked(t) {
-		if !strings.HasPrefix(file, "test/") || !strings.HasSuffix(file, "_test.go") {
+		if !strings.HasPrefix(file, "lab/test/") || !strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		for _, f := range strings.Split(string(testkit.Need(os.ReadFile(file))(t)), "\nfunc ")[1:] {
@@ -132,6 +133,7 @@ func TestEngineProofsAreListed(t *testing.T) {
 
 func TestEnginesAreProven(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	c, why := openCheckout(".")
 	if why != "" {
 		testkit.NotRun(t, why)
@@ -232,7 +234,7 @@ func TestOutdatedProofs(t *testing.T) {
 		return run("rev-parse", "HEAD")
 	}
 	run("init", "-q", "-b", "main")
-	first := commit(engineList, "spark-a ./test/spark TestA\n")
+	first := commit(engineList, "spark-a ./lab/test/spark TestA\n")
 	line := func(result, commit string) engineLine {
 		return engineLine{Name: "spark-a", Date: "2026-01-01T00:00:00Z", Commit: commit, Result: result, Reason: map[bool]string{true: "no JDK"}[result == "not run"]}
 	}

@@ -102,6 +102,7 @@ func lessonsOf(f *ast.File, fn *ast.FuncDecl) []int {
 
 func TestEveryLessonIsGuarded(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	named, guarded := lessonsNamed(t), lessonsGuarded(t)
 	if got := slices.Max(slices.Collect(maps.Keys(named))); got != lessonCount || len(named) != lessonCount {
 		t.Errorf("%s has %d entries up to %d, want %d", lessonsPage, len(named), got, lessonCount)

@@ -50,7 +50,7 @@ func layers() map[string]layer {
 		"rapl": device, "dvfs": device, "ipmi": device, "systemd": device, "thermal": device,
 		"agent": edge, "coordinator": edge, "scheduler": edge, "consensus": edge, "gossip": edge,
 		"lab": lab,
-		"cmd": program, "test": front, "": front,
+		"cmd": program, "": front,
 	}
 }
 
@@ -95,12 +95,12 @@ func devicesMet() map[string][]string {
 	return map[string][]string{"dvfs": {"rapl/sysfs"}, "thermal": {"rapl/sysfs"}}
 }
 
-// listed names the project's own files, which test/files.sh tells from everything else
+// listed names the project's own files, which tools/files.sh tells from everything else
 // that may lie in the folder. It runs once for all tests.
 var listed = sync.OnceValues(func() ([]string, error) {
-	out, err := exec.Command("sh", "test/files.sh").Output()
+	out, err := exec.Command("sh", "tools/files.sh").Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, fmt.Errorf("test/files.sh: %s", exit.Stderr)
+		return nil, fmt.Errorf("tools/files.sh: %s", exit.Stderr)
 	}
 	return strings.Split(strings.TrimSpace(string(out)), "\n"), err
 })
@@ -356,6 +356,35 @@ func reach(pkgs map[string]*pkg, start string) map[string]bool {
 	return seen
 }
 
+// What ships is a module of its own: without the lab it builds and passes its tests.
+func TestNothingShippedImportsTheLab(t *testing.T) {
+	t.Parallel()
+	for _, file := range tracked(t) {
+		if !isSource(file) || strings.HasPrefix(file, "lab/") {
+			continue
+		}
+		f := testkit.Need(parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly))(t)
+		for _, i := range f.Imports {
+			if strings.HasPrefix(i.Path.Value, `"headroom/lab`) {
+				t.Errorf("%s imports %s", file, i.Path.Value)
+			}
+		}
+	}
+	for _, m := range []string{"gonum.org/v1/plot", "github.com/hanwen/go-fuse", "headroom/lab"} {
+		if text := testkit.Need(os.ReadFile("go.mod"))(t); bytes.Contains(text, []byte(m)) {
+			t.Errorf("go.mod requires %s, which only the lab needs", m)
+		}
+	}
+}
+
+// needLab leaves a test of the whole repository where the lab is not there.
+func needLab(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat("lab/go.mod"); err != nil {
+		testkit.NotRun(t, "needs lab/, which this clone lacks")
+	}
+}
+
 func TestWhatProgramsLink(t *testing.T) {
 	t.Parallel()
 	_, pkgs := read(t)
@@ -377,6 +406,7 @@ func TestWhatProgramsLink(t *testing.T) {
 // The outside judge shares no code with what it tests, except the API.
 func TestOutsideJudgeSharesNoCode(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	_, pkgs := read(t)
 	p := pkgs["lab/faults"]
 	if p == nil {
@@ -393,6 +423,7 @@ func TestOutsideJudgeSharesNoCode(t *testing.T) {
 // comes from the state machines that powerd and the coordinator drive.
 func TestSimulationMakesNothingUp(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	fset, pkgs := read(t)
 	made := map[string]bool{"ledger.Command": true, "ledger.Tick": true, "ledger.Report": true, "lease.Grant": true, "lease.Heartbeat": true}
 	for _, f := range pkgs["lab/simulation"].files {

@@ -10,6 +10,7 @@ import (
 
 func TestThreatModelNamesTests(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	page, err := os.ReadFile("docs/threat-model.md")
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ func written() []string {
 
 func TestUsedFolder(t *testing.T) {
 	t.Parallel()
+	needLab(t)
 	if os.Getenv(insideUsed) != "" {
 		t.Skip("runs in the outer test")
 	}
@@ -34,7 +35,7 @@ func TestUsedFolder(t *testing.T) {
 		info := testkit.Need(os.Stat(f))(t)
 		testkit.Check(t, os.WriteFile(filepath.Join(clone, f), testkit.Need(os.ReadFile(f))(t), info.Mode().Perm()))
 	}
-	want := inFolder(t, ".", "sh", "test/packages.sh", "all")
+	want := inFolder(t, ".", "sh", "tools/packages.sh", "all")
 	_, err := exec.LookPath("git")
 	if err == nil {
 		inFolder(t, clone, "git", "init", "-q")
@@ -66,7 +67,7 @@ func TestUsedFolder(t *testing.T) {
 // checkUsed runs what reads the list of files in a folder that was used.
 func checkUsed(t *testing.T, folder, packages, tests string) {
 	t.Helper()
-	if got := inFolder(t, folder, "sh", "test/packages.sh", "all"); got != packages {
+	if got := inFolder(t, folder, "sh", "tools/packages.sh", "all"); got != packages {
 		t.Errorf("packages:\n%s\nwant:\n%s", got, packages)
 	}
 	inFolder(t, folder, "go", "test", "-count=1", "-run", tests, ".")

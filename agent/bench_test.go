@@ -7,7 +7,7 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/statedir"
-	"headroom/lab/emulator"
+	"headroom/internal/testkit/emulated"
 	"headroom/units"
 )
 
@@ -15,11 +15,7 @@ import (
 // read-back. Four of them are made a second.
 func BenchmarkTurn(b *testing.B) {
 	dir := b.TempDir()
-	node, err := emulator.NewNode(dir, emulator.DefaultSpec())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = node.Close() }()
+	emulated.Start(b, emulated.Options{Dir: dir})
 	cfg := config.Defaults()
 	cfg.Node, cfg.Domain, cfg.Enforce = "n01", "rack/r1", true
 	cfg.Root, cfg.StateDir = filepath.Join(dir, "root"), filepath.Join(dir, "state")

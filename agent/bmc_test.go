@@ -19,22 +19,16 @@ import (
 	"headroom/agent/statedir"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit/emulated"
 	"headroom/ipmi"
-	"headroom/lab/emulator/bmc"
 	"headroom/units"
 )
 
 // withBMC gives the lab a BMC and the configuration that leads to it.
-func (l *lab) withBMC(t *testing.T, cfg config.Config) (*bmc.BMC, config.Config) {
+func (l *lab) withBMC(t *testing.T, cfg config.Config) (*emulated.BMC, config.Config) {
 	t.Helper()
 	action := byte(0)
-	b, err := bmc.Start(bmc.Config{
-		Listen: "127.0.0.1:0", User: "op", Password: "secret", Watts: l.node.Wall, Update: 500 * time.Millisecond, Action: &action,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
+	b := l.node.StartBMC(t, emulated.BMCOptions{User: "op", Password: "secret", Update: 500 * time.Millisecond, Action: &action})
 	path := filepath.Join(l.dir, "password")
 	if err := os.WriteFile(path, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -176,7 +170,7 @@ func TestBMCThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
 	b, cfg := l.withBMC(t, l.config(c.addr))
-	b.SetFault(bmc.Fault{Hang: true})
+	b.SetFault("hang")
 	run(t, cfg)
 	waitFor(t, "a lease is held", c.acknowledged)
 	c.grant(t, 120*units.Watt)
@@ -205,7 +199,7 @@ func TestServiceManagerIsTold(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
 	b, cfg := l.withBMC(t, l.config(c.addr))
-	b.SetFault(bmc.Fault{Hang: true}) // beats go on all the same
+	b.SetFault("hang") // beats go on all the same
 	path := filepath.Join(t.TempDir(), "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
@@ -298,11 +292,7 @@ func TestEveryWrongBMCAnswerIsSaid(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			b, cfg := l.withBMC(t, l.config())
-			f, err := bmc.ParseFault(fault)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.SetFault(f)
+			b.SetFault(fault)
 			log := &book{}
 			r := runLogged(t, cfg, log)
 			var s *headroomv1.GetAgentStatusResponse

@@ -17,6 +17,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
+	"headroom/internal/testkit/emulated"
 	"headroom/ipmi"
 	"headroom/lease"
 	"headroom/units"
@@ -91,7 +92,7 @@ func TestEachControlDeniedInTurn(t *testing.T) {
 // deniedLab is a machine with package limits, policies, preferences and turbo.
 func deniedLab(t *testing.T, controls config.Controls) (*lab, config.Config) {
 	t.Helper()
-	l := stillShape(t, shapeWith(t, "xeon-2s", "intel_pstate"))
+	l := stillShape(t, emulated.Options{Shape: "xeon-2s", Driver: "intel_pstate"})
 	cfg := l.config("127.0.0.1:1")
 	cfg.Frequency = config.Frequency{Preference: "power", Turbo: config.TurboOff}
 	cfg.Controls = controls

@@ -31,9 +31,7 @@ import (
 	"headroom/internal/leaks"
 	"headroom/internal/rpc"
 	"headroom/internal/testkit"
-	"headroom/lab/emulator"
-	"headroom/lab/emulator/kernel"
-	"headroom/lab/emulator/treefs"
+	"headroom/internal/testkit/emulated"
 	"headroom/lease"
 	"headroom/rapl/sysfs"
 	"headroom/units"
@@ -70,48 +68,35 @@ func childMain() int {
 // lab is one emulated node whose plant runs in real time while the test does.
 type lab struct {
 	t    *testing.T
-	node *emulator.Node
+	node *emulated.Machine
 	dir  string
-	spec emulator.Spec
+	spec emulated.Spec
 	util chan float64
 }
 
 // newLab is one of the default shape, its tree plain files.
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	return labOf(t, emulator.NodeOptions{Shape: kernel.Shapes()[0]})
+	return labOf(t, emulated.Options{})
 }
 
 // mountedLab is one whose tree answers as the kernel does, error numbers included.
 func mountedLab(t *testing.T, shapeName string) *lab {
 	t.Helper()
-	shape, err := kernel.ShapeOf(shapeName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return labOf(t, emulator.NodeOptions{Shape: shape, Mount: true})
+	return labOf(t, emulated.Options{Shape: shapeName, Mount: true})
 }
 
-func labOf(t *testing.T, opts emulator.NodeOptions) *lab {
+func labOf(t *testing.T, opts emulated.Options) *lab {
 	t.Helper()
-	dir := t.TempDir()
-	node, err := emulator.NewNodeWith(dir, opts)
-	if errors.Is(err, treefs.ErrNoFUSE) {
-		testkit.NotRun(t, err.Error())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &lab{t: t, node: node, dir: dir, spec: opts.Shape.Spec, util: make(chan float64, 1)}
+	opts.Dir = t.TempDir()
+	node := emulated.Start(t, opts)
+	l := &lab{t: t, node: node, dir: opts.Dir, spec: node.Spec, util: make(chan float64, 1)}
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() { l.step(stop) })
 	t.Cleanup(func() {
 		close(stop)
 		running.Wait()
-		if err := node.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 	return l
 }
@@ -141,11 +126,11 @@ func (l *lab) config(coordinators ...string) config.Config {
 	cfg.Root, cfg.StateDir = filepath.Join(l.dir, "root"), filepath.Join(l.dir, "state")
 	cfg.Power = config.Power{
 		Rated: 245 * units.Watt, Floor: 70 * units.Watt, Max: 240 * units.Watt, FailSafe: 95 * units.Watt,
-		Other: l.spec.Other, SupplyEfficiency: l.spec.WorstEfficiency(),
+		Other: l.spec.Other, SupplyEfficiency: l.spec.Efficiency,
 	}
-	if l.spec != emulator.DefaultSpec() {
-		memory := units.Power(max(1, l.spec.Packages)) * (l.spec.DRAMIdle + l.spec.DRAMDynamic) // not every shape counts it
-		cfg.Power.Rated, cfg.Power.Floor, cfg.Power.Max = l.spec.Rated(), l.spec.Floor()+memory, l.spec.Rated()
+	if !l.spec.Default {
+		memory := l.spec.Memory // not every shape counts it
+		cfg.Power.Rated, cfg.Power.Floor, cfg.Power.Max = l.spec.Rated, l.spec.Floor+memory, l.spec.Rated
 		cfg.Power.FailSafe, cfg.Power.Other = l.spec.FailSafe+memory, l.spec.Other+memory
 	}
 	cfg.Coordinators = coordinators

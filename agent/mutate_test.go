@@ -28,8 +28,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
-	"headroom/lab/emulator"
-	"headroom/lab/emulator/kernel"
+	"headroom/internal/testkit/emulated"
 	"headroom/lease"
 	"headroom/rapl"
 	"headroom/units"
@@ -91,7 +90,7 @@ func (b *book) String() string {
 // time of both, so that seconds cost milliseconds.
 type stand struct {
 	t       *testing.T
-	machine *emulator.Node
+	machine *emulated.Machine
 	cfg     config.Config
 	disk    *memDisk
 	log     *book
@@ -108,27 +107,20 @@ type stand struct {
 
 func newStand(t *testing.T, shape string, gone ...string) *stand {
 	t.Helper()
-	s, err := kernel.ShapeOf(shape)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	machine, err := emulator.NewNodeWith(dir, emulator.NodeOptions{Shape: s})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = machine.Close() })
+	machine := emulated.Start(t, emulated.Options{Dir: dir, Shape: shape})
+	s := machine.Spec
 	for _, g := range gone {
-		if err := os.RemoveAll(filepath.Join(machine.RootDir(), g)); err != nil {
+		if err := os.RemoveAll(filepath.Join(machine.Root(), g)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cfg := config.Defaults()
 	cfg.Node, cfg.Domain, cfg.Enforce, cfg.Rivals = "n01", "rack/r1", true, config.RivalsFight
-	cfg.Root, cfg.StateDir = machine.RootDir(), filepath.Join(dir, "state")
+	cfg.Root, cfg.StateDir = machine.Root(), filepath.Join(dir, "state")
 	cfg.Power = config.Power{
-		Rated: s.Spec.Rated(), Floor: s.Spec.Floor(), Max: s.Spec.Rated(), FailSafe: s.Spec.FailSafe,
-		Other: s.Spec.Other, SupplyEfficiency: s.Spec.WorstEfficiency(),
+		Rated: s.Rated, Floor: s.Floor, Max: s.Rated, FailSafe: s.FailSafe,
+		Other: s.Other, SupplyEfficiency: s.Efficiency,
 	}
 	b := &stand{t: t, machine: machine, cfg: cfg, now: instant(), spoiled: func() {}}
 	b.step(2 * time.Second)

@@ -10,9 +10,8 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/statedir"
+	"headroom/internal/testkit/emulated"
 	"headroom/ipmi"
-	"headroom/lab/emulator"
-	"headroom/lab/emulator/kernel"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -20,28 +19,21 @@ import (
 // still is a node on a machine whose time only goes on when the test says so.
 type still struct {
 	*node
-	machine *emulator.Node
+	machine *emulated.Machine
 	now     time.Duration
 	wall    ipmi.Reading // as a healthy BMC tells it: each second, in whole watts
 }
 
 func newStill(t *testing.T, shapeName string) *still {
 	t.Helper()
-	shape, err := kernel.ShapeOf(shapeName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine, err := emulator.NewNodeWith(t.TempDir(), emulator.NodeOptions{Shape: shape})
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec := shape.Spec
+	machine := emulated.Start(t, emulated.Options{Dir: t.TempDir(), Shape: shapeName})
+	spec := machine.Spec
 	cfg := config.Defaults()
 	cfg.Node, cfg.Domain, cfg.Enforce = "n01", "rack/r1", true
-	cfg.Root, cfg.StateDir = machine.RootDir(), t.TempDir()
+	cfg.Root, cfg.StateDir = machine.Root(), t.TempDir()
 	cfg.Power = config.Power{
-		Rated: spec.Rated(), Floor: spec.Floor() + 10*units.Watt, Max: spec.Rated(), FailSafe: spec.FailSafe + 10*units.Watt,
-		Other: spec.Other + 32*units.Watt, SupplyEfficiency: spec.WorstEfficiency(), // memory at its most
+		Rated: spec.Rated, Floor: spec.Floor + 10*units.Watt, Max: spec.Rated, FailSafe: spec.FailSafe + 10*units.Watt,
+		Other: spec.Other + 32*units.Watt, SupplyEfficiency: spec.Efficiency, // memory at its most
 	}
 	file, err := statedir.Lock(cfg.StateDir)
 	if err != nil {
@@ -56,9 +48,6 @@ func newStill(t *testing.T, shapeName string) *still {
 	s := &still{node: n, machine: machine, now: time.Hour}
 	t.Cleanup(func() {
 		if err := n.close(); err != nil {
-			t.Error(err)
-		}
-		if err := machine.Close(); err != nil {
 			t.Error(err)
 		}
 	})

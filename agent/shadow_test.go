@@ -19,8 +19,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
-	"headroom/lab/emulator"
-	"headroom/lab/emulator/kernel"
+	"headroom/internal/testkit/emulated"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -54,26 +53,14 @@ func (l *lab) tree() map[string]string {
 // stillLab is a lab whose plant moves only when the test says so.
 func stillLab(t *testing.T, shapeName string) *lab {
 	t.Helper()
-	shape, err := kernel.ShapeOf(shapeName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stillShape(t, shape)
+	return stillShape(t, emulated.Options{Shape: shapeName})
 }
 
-func stillShape(t *testing.T, shape kernel.Shape) *lab {
+func stillShape(t *testing.T, o emulated.Options) *lab {
 	t.Helper()
-	dir := t.TempDir()
-	node, err := emulator.NewNodeWith(dir, emulator.NodeOptions{Shape: shape})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := node.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &lab{t: t, node: node, dir: dir, spec: shape.Spec}
+	o.Dir = t.TempDir()
+	node := emulated.Start(t, o)
+	return &lab{t: t, node: node, dir: o.Dir, spec: node.Spec}
 }
 
 // requested is what a node would write: microwatts of its packages, kilohertz of its policies.
@@ -159,7 +146,7 @@ func TestShadowDecidesAndNeverWrites(t *testing.T) {
 func TestShadowStandsWhereAHolderWould(t *testing.T) {
 	t.Parallel()
 	long := func(enforce bool) units.Power {
-		l := stillLab(t, kernel.Shapes()[0].Name)
+		l := stillLab(t, "")
 		cfg := l.config("127.0.0.1:1")
 		cfg.Enforce = enforce
 		n := loopless(t, cfg)

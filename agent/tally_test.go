@@ -34,8 +34,8 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
 	"headroom/internal/rpc"
+	"headroom/internal/testkit/emulated"
 	"headroom/ipmi"
-	"headroom/lab/emulator"
 	"headroom/lease"
 	"headroom/rapl"
 	"headroom/systemd"
@@ -234,11 +234,7 @@ func TestReasons(t *testing.T) {
 func TestEnergyNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	still, err := emulator.NewNode(dir, emulator.DefaultSpec()) // its plant does not run
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = still.Close() }()
+	still := emulated.Start(t, emulated.Options{Dir: dir}) // its plant does not run
 	l := &lab{t: t, node: still, dir: dir}
 	const zone = "sys/class/powercap/intel-rapl:0"
 	span := l.number(zone + "/max_energy_range_uj")

@@ -20,8 +20,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
-	"headroom/lab/emulator"
-	"headroom/lab/emulator/kernel"
+	"headroom/internal/testkit/emulated"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -75,17 +74,9 @@ func tunedLab(t *testing.T, shape string) (*lab, config.Config) {
 	return l, cfg
 }
 
-// shapeWith is a shape with another cpufreq driver.
-func shapeWith(t *testing.T, name, driver string) kernel.Shape {
-	t.Helper()
-	shape, err := kernel.ShapeOf(name)
-	if err == nil {
-		shape, err = shape.WithDriver(driver)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shape
+// mounted is a shape with another cpufreq driver, its tree mounted.
+func mounted(shape, driver string) emulated.Options {
+	return emulated.Options{Shape: shape, Driver: driver, Mount: true}
 }
 
 // giveSprint grants a cap and a sprint above it.
@@ -115,19 +106,19 @@ func differing(a, b map[string]string) (names []string) {
 func TestTunedWhileHeld(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		shape       kernel.Shape
+		machine     emulated.Options
 		turbo       string
 		off, on     string
 		preferences bool
 	}{
-		"Intel on RAPL":     {shapeWith(t, "xeon-2s", "intel_pstate"), noTurboFile, "1", "0", true},
-		"AMD by frequency":  {shapeWith(t, "epyc", "amd-pstate-epp"), boostFile, "0", "1", true},
-		"CPPC by frequency": {shapeWith(t, "epyc", "cppc_cpufreq"), boostFile, "0", "1", false}, // switching boost sets its ceilings anew
-		"CPPC on RAPL":      {shapeWith(t, "xeon-2s", "cppc_cpufreq"), boostFile, "0", "1", false},
+		"Intel on RAPL":     {mounted("xeon-2s", "intel_pstate"), noTurboFile, "1", "0", true},
+		"AMD by frequency":  {mounted("epyc", "amd-pstate-epp"), boostFile, "0", "1", true},
+		"CPPC by frequency": {mounted("epyc", "cppc_cpufreq"), boostFile, "0", "1", false}, // switching boost sets its ceilings anew
+		"CPPC on RAPL":      {mounted("xeon-2s", "cppc_cpufreq"), boostFile, "0", "1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := labOf(t, emulator.NodeOptions{Shape: c.shape, Mount: true})
+			l := labOf(t, c.machine)
 			l.write(policyDir+"1/scaling_max_freq", "2200000") // an operator's own
 			cfg := l.config("127.0.0.1:1")
 			cfg.Frequency = config.Frequency{Preference: "balance_power", SprintPreference: "performance", Turbo: config.TurboSprint}
@@ -219,7 +210,7 @@ func TestTuningThatIsNotThere(t *testing.T) {
 		for _, p := range []string{"0", "1", "2", "3", "4", "5", "6", "7"} {
 			l.write(policyDir+p+"/scaling_governor", "performance")
 		}
-		if err := l.node.Fault(kernel.NoTurbo); err != nil {
+		if err := l.node.Fault("no-turbo"); err != nil {
 			t.Fatal(err)
 		}
 		n := loopless(t, cfg)
@@ -264,7 +255,7 @@ func TestTuningThatIsNotThere(t *testing.T) {
 	})
 	t.Run("not writable", func(t *testing.T) {
 		t.Parallel()
-		l := labOf(t, emulator.NodeOptions{Shape: shapeWith(t, "epyc", "amd-pstate-epp")})
+		l := labOf(t, emulated.Options{Shape: "epyc", Driver: "amd-pstate-epp"})
 		path := filepath.Join(l.dir, "root", epp("0"))
 		if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o755)); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 
 	"headroom/capping"
 	"headroom/ipmi"
-	"headroom/lab/emulator/kernel"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -23,7 +22,7 @@ func TestUnboundLimitIsReported(t *testing.T) {
 	c.granted = 120 * units.Watt
 	r := run(t, l.config(c.addr))
 	waitFor(t, "the lease is acknowledged", c.acknowledged)
-	if err := l.node.Fault(kernel.Unbound); err != nil {
+	if err := l.node.Fault("unbound"); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "what it draws is reported", func() bool {

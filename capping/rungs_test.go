@@ -4,6 +4,7 @@
 package capping_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -184,4 +185,14 @@ func FuzzLaws(f *testing.F) {
 			}
 		}
 	})
+}
+
+// drawInsane draws samples that may be anything.
+func drawInsane(t *rapid.T) capping.Sample {
+	power := rapid.OneOf(rapid.Int64Range(0, 300_000_000), rapid.SampledFrom([]int64{-1, math.MinInt64, math.MaxInt64, 1 << 40}))
+	return capping.Sample{
+		Package: capping.Reading{Power: units.Power(power.Draw(t, "package_uw")), Known: rapid.Bool().Draw(t, "package_known")},
+		DRAM:    capping.Reading{Power: units.Power(power.Draw(t, "dram_uw")), Known: rapid.Bool().Draw(t, "dram_known")},
+		Elapsed: time.Duration(rapid.SampledFrom([]int64{0, int64(period), -1, int64(time.Hour), math.MaxInt64}).Draw(t, "elapsed_ns")),
+	}
 }

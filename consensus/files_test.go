@@ -147,7 +147,7 @@ func TestUnreadableSnapshotList(t *testing.T) {
 	}
 }
 
-// Files that an older version has made for everybody become private. (test/cli looks at new ones.)
+// Files that an older version has made for everybody become private. (lab/test/cli looks at new ones.)
 func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	cfg, _ := compacted(t)

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/lab/emulator/bmc"
-	"headroom/units"
+	"headroom/internal/testkit/emulated"
 )
 
 func passwordFile(t *testing.T, text string) string {
@@ -24,15 +23,8 @@ func passwordFile(t *testing.T, text string) string {
 
 func TestPoweredOff(t *testing.T) {
 	t.Parallel()
-	start := func() *bmc.BMC {
-		b, err := bmc.Start(bmc.Config{
-			Listen: "127.0.0.1:0", User: "reader", Password: "secret", Update: time.Second, Watts: func() units.Power { return 100 * w },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(b.Close)
-		return b
+	start := func() *emulated.BMC {
+		return emulated.StartBMC(t, emulated.BMCOptions{User: "reader", Password: "secret", Update: time.Second, Watts: 100 * w})
 	}
 	on, off, dead := start(), start(), start()
 	if err := off.SetPower(false); err != nil {

@@ -21,7 +21,7 @@ import (
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
-	"headroom/lab/network"
+	"headroom/internal/testkit/network"
 	"headroom/units"
 )
 

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/gossip/brake"
-	"headroom/lab/network"
+	"headroom/internal/testkit/network"
 )
 
 func brakePair(t testing.TB) (brake.PrivateKey, brake.Keys) {

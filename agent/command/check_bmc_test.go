@@ -15,31 +15,20 @@ import (
 	"headroom/agent/config"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit/emulated"
 	"headroom/ipmi"
-	"headroom/lab/emulator/bmc"
 	"headroom/units"
 )
 
 // bmcSite is a node with an emulated BMC and no running agent.
-func bmcSite(t *testing.T, fault string, change func(*bmc.Config)) (*bmc.BMC, site) {
+func bmcSite(t *testing.T, fault string, change func(*emulated.BMCOptions)) (*emulated.BMC, site) {
 	t.Helper()
-	cfg := bmc.Config{
-		Listen: "127.0.0.1:0", User: "op", Password: "secret", Update: 100 * time.Millisecond,
-		Watts: func() units.Power { return 143 * units.Watt },
-	}
+	cfg := emulated.BMCOptions{User: "op", Password: "secret", Update: 100 * time.Millisecond, Watts: 143 * units.Watt}
 	if change != nil {
 		change(&cfg)
 	}
-	b, err := bmc.Start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	f, err := bmc.ParseFault(fault)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.SetFault(f)
+	b := emulated.StartBMC(t, cfg)
+	b.SetFault(fault)
 	password := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -54,14 +43,14 @@ func TestCheckAsksTheBMC(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fault  string
-		server func(*bmc.Config)
+		server func(*emulated.BMCOptions)
 		node   func(*config.Config)
 		state  string
 		words  []string // all of them are in the text
 	}{
 		"well": {state: checkOK, words: []string{"dcmi 143.0 W", "cipher suite 3", "no limit set"}},
 		"suite 17 only": {
-			server: func(c *bmc.Config) { c.CipherSuites = []byte{17} }, state: checkOK, words: []string{"cipher suite 17"},
+			server: func(c *emulated.BMCOptions) { c.CipherSuites = []byte{17} }, state: checkOK, words: []string{"cipher suite 17"},
 		},
 		"sensors only":       {fault: "no-dcmi", state: checkOK, words: []string{"sdr 140.0 W", "no limit of its own"}},
 		"no limit to keep":   {fault: "no-dcmi", node: func(c *config.Config) { c.IPMI.Limit = true }, state: checkFail, words: []string{"no limit of its own"}},

@@ -23,9 +23,9 @@ func Page() string {
 	return pageIntro + append(all(), processMetrics()...).Rows() + pageOutro
 }
 
-const pageIntro = `# Metrics of powerd
+const pageIntro = `<!-- Generated: go generate ./agent/command -->
 
-This page is generated from the program (` + "`go generate ./agent/command`" + `).
+# Metrics of powerd
 
 powerd serves these metrics at ` + "`http://ADDRESS/metrics`" + ` if ` + "`metrics.listen`" + ` is set in powerd.yaml; the default is off.
 Values are in base units, and ratios go from 0 to 1. An unknown value is absent, never 0 or -1. A counter is 0 before its first

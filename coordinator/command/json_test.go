@@ -15,7 +15,9 @@ import (
 	"headroom/internal/cli"
 )
 
-const jsonHead = `# What coordinator's JSON holds
+const jsonHead = `<!-- Generated: UPDATE=1 go test ./coordinator/command -->
+
+# What coordinator's JSON holds
 
 Every command takes ` + "`-o json`" + ` and then prints one object; with ` + "`--watch`" + `, one object in each line. It is a contract: fields are
 added, never taken away and never given another meaning within ` + "`v1`" + `. Read what you know and pass over the rest.

@@ -6,9 +6,9 @@ func Page() string {
 	return pageIntro + all().Rows() + pageOutro
 }
 
-const pageIntro = `# Metrics of the coordinator
+const pageIntro = `<!-- Generated: UPDATE=1 go test ./coordinator/metrics -->
 
-This page is generated from the program (` + "`UPDATE=1 go test ./coordinator/metrics`" + `).
+# Metrics of the coordinator
 
 A coordinator server exports these metrics to Prometheus at ` + "`http://ADDRESS/metrics`" + ` when ` + "`metrics.listen`" + ` names an address in
 coordinator.yaml; by default it exports none. All units are base units. An unknown value is absent: never 0, never -1. A counter is

@@ -25,8 +25,9 @@ trap 'exit 130' INT TERM
 umask 022
 
 # nfpm is built first: where it is not to be had, nothing else is done.
-nfpm=$($go tool -modfile=tools/nfpm.mod -n nfpm)
-CGO_ENABLED=0 $go build -trimpath -buildvcs=false -o "${BIN:=bin}/" ./cmd/headroom ./cmd/powerd ./cmd/coordinator ./cmd/scheduler ./cmd/powerlab
+nfpm=$(GOWORK=off $go tool -modfile=tools/nfpm.mod -n nfpm)
+CGO_ENABLED=0 GOWORK=off $go build -trimpath -buildvcs=false -o "${BIN:=bin}/" ./cmd/headroom ./cmd/powerd ./cmd/coordinator ./cmd/scheduler
+CGO_ENABLED=0 GOWORK=off $go build -C lab -trimpath -buildvcs=false -o "$(cd "$BIN" && pwd)/" ./cmd/powerlab
 mkdir "$stage/bin"
 for program in headroom powerd coordinator scheduler powerlab; do
 	cp "$BIN/$program" "$stage/bin/"

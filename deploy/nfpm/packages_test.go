@@ -9,6 +9,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"cmp"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io"
@@ -57,17 +58,44 @@ func TestPackages(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the product's own dependencies", func(t *testing.T) {
+		t.Parallel()
+		testDependencies(t)
+	})
 	t.Run("installed", func(t *testing.T) {
 		t.Parallel()
 		testInstalled(t, dir)
 	})
 }
 
+// testDependencies compares what is linked into the product's programs with its own go.mod: the lab's
+// requirements, which a workspace would mix in, are in none of them.
+func testDependencies(t *testing.T) {
+	t.Helper()
+	list := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Version}}", "all")
+	list.Dir, list.Env = "../..", append(os.Environ(), "GOWORK=off")
+	required := strings.Split(string(testkit.Need(list.Output())(t)), "\n")
+	for _, program := range []string{"headroom", "powerd", "coordinator", "scheduler"} {
+		info := testkit.Need(buildinfo.ReadFile("../../bin/" + program))(t)
+		if info.Main.Path != "headroom" {
+			t.Errorf("%s is of module %s", program, info.Main.Path)
+		}
+		for _, d := range info.Deps {
+			if !slices.Contains(required, d.Path+" "+d.Version) {
+				t.Errorf("%s links %s %s, which the product's go.mod does not require", program, d.Path, d.Version)
+			}
+		}
+	}
+}
+
 // needNFPM leaves the test where nfpm is neither built nor can be from modules that
 // are there: a test run does not fetch it.
 func needNFPM(t *testing.T) {
 	t.Helper()
-	cmd := exec.Command("go", "tool", "-modfile=../../tools/nfpm.mod", "-n", "nfpm")
+	if _, err := os.Stat("../../lab/go.mod"); err != nil {
+		testkit.NotRun(t, "needs lab/: headroom-tools contains powerlab")
+	}
+	cmd := exec.Command("env", "GOWORK=off", "go", "tool", "-modfile=../../tools/nfpm.mod", "-n", "nfpm")
 	cmd.Env = append(os.Environ(), "GOPROXY=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		first, _, _ := strings.Cut(string(out), "\n")

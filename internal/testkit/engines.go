@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// enginesSet is the variable that test/engines.sh sets for the proofs it runs.
+// enginesSet is the variable that lab/test/engines.sh sets for the proofs it runs.
 const enginesSet = "HEADROOM_ENGINES"
 
 // Engines leaves the test to `make engines`, because it takes too long for every run of the suite. versions names the
-// engines of the proof, for example "hadoop 3.5.0"; test/engines.sh writes it into the proof's line. test/engines.txt
+// engines of the proof, for example "hadoop 3.5.0"; lab/test/engines.sh writes it into the proof's line. lab/test/engines.txt
 // lists each test that calls it.
 func Engines(tb testing.TB, versions string) {
 	tb.Helper()

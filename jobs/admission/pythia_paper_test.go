@@ -1,4 +1,4 @@
-// Claims: Algorithms 1 and 2 of PYTHIA do step by step what the paper says, with its gaps resolved as docs/admission.md
+// Claims: Algorithms 1 and 2 of PYTHIA do step by step what the paper says, with its gaps resolved as lab/docs/pythia.md
 // names them.
 package admission_test
 

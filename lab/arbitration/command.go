@@ -3,10 +3,8 @@ package arbitration
 import (
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,32 +26,15 @@ type options struct {
 	out     string
 	optimum bool
 	scaling bool
-	engine  string
-	quick   bool
-	bin     string
 	output  cli.Output
 }
 
-// Real has the options of a run on real programs.
-type Real struct {
-	Seed uint64
-	// Quick is a single run of each variant, with fewer jobs.
-	Quick bool
-	// Out is the folder for tables, plots and logs; none when empty. Bin is that of the programs; empty stands for the one
-	// of this program.
-	Out, Bin string
-	Output   *cli.Output
-}
-
-// Engine runs the arbiter and another way to decide on real programs, and prints what came of it.
-type Engine func(cmd *cobra.Command, o *Real) error
-
-// NewCommand is `powerlab arbitrate`; engines are those of --engine, by name.
-func NewCommand(engines map[string]Engine) *cobra.Command {
+// NewCommand is `powerlab arbitrate`.
+func NewCommand() *cobra.Command {
 	o := options{load: "steady", seed: seedDefault, seeds: seedsDefault}
 	cmd := &cobra.Command{
 		Use:   "arbitrate",
-		Short: "Compare the arbiter with other policies, simulated or on real programs",
+		Short: "Compare the arbiter with other policies in simulations",
 		Long: `Compares the coordinators' arbiter with other policies: CAB, DIAS and simple rules. All run the same jobs on
 four simulated machines with 28 containers in total: urgent jobs with deadlines, and tolerant jobs that may
 skip tasks, under a changing budget. All policies have the same joules for sprints and decide at the same
@@ -79,28 +60,11 @@ over joules). --optimum compares the arbiter with the best schedule of an offlin
 known in advance. --scaling compares each policy with and without knowledge of how jobs scale, on jobs of the
 four scaling types; curves are learned from ended runs.
 
---engine runs a mixed load on real programs instead: coordinators, the scheduler and two emulated nodes with
-powerd, under a budget that changes in steps. With local, the scheduler's own workers run the tasks (an hour and
-a half). With yarn or spark, an unmodified Hadoop or Spark runs on the nodes (about two hours; needs Java and the
-hooks' jars). The arbiter is compared with urgent-first-fair (urgent jobs first, no sprints, no dropped tasks) and
-urgent-first-fair-sprint (the same, and urgent jobs sprint by a timer). All have the same jobs, budgets and
-joules, and run five times each in alternating order. --quick runs each once with fewer jobs (ten minutes; fifteen
-with yarn and spark). Results have the same names; joules come from the nodes' counters, and the speed-up of
-sprints is measured. --out keeps figures.csv, jobs.csv, latency.svg and the logs after each run. Run it on an
-otherwise idle machine.
-
-The exit code is 8 if the arbiter is behind another policy in any result, or ahead in fewer than three; with
---engine, if it is behind in the objective or for urgent jobs. Bounds that decide hold for all results at once.`,
-		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json --out arbitrate-out\n  powerlab arbitrate --optimum\n" +
-			"  powerlab arbitrate --engine local --quick --out arbitrate-local",
+The exit code is 8 if the arbiter is behind another policy in any result, or ahead in fewer than three.
+Bounds that decide hold for all results at once. "powerlab campaign" compares them on real programs.`,
+		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json --out arbitrate-out\n  powerlab arbitrate --optimum",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.engine != "" {
-				return o.live(cmd, engines)
-			}
-			if o.quick || o.bin != "" {
-				return cli.Usage("--quick and --bin need --engine: they are for runs of real programs")
-			}
 			return o.run(cmd)
 		},
 	}
@@ -111,27 +75,8 @@ The exit code is 8 if the arbiter is behind another policy in any result, or ahe
 	f.StringVar(&o.out, "out", "", "folder for tables and plots")
 	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases")
 	f.BoolVar(&o.scaling, "scaling", false, "compare policies with and without knowledge of how jobs scale")
-	f.StringVar(&o.engine, "engine", "", "run on real programs: local, yarn or spark (default: simulation)")
-	f.BoolVar(&o.quick, "quick", false, "with --engine: one run of each variant, with fewer jobs")
-	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: next to powerlab)")
 	o.output.Flags(cmd)
 	return cmd
-}
-
-// live runs on real programs.
-func (o *options) live(cmd *cobra.Command, engines map[string]Engine) error {
-	for _, flag := range []string{"load", "seeds", "optimum", "scaling"} {
-		if cmd.Flags().Changed(flag) {
-			return cli.Usage("--engine %s cannot be combined with --%s: its load and number of runs are fixed", o.engine, flag)
-		}
-	}
-	run, known := engines[o.engine]
-	if !known {
-		e := cli.Usage("unknown engine %q", o.engine)
-		e.Hint = "use one of " + strings.Join(slices.Sorted(maps.Keys(engines)), ", ") + ", or leave out --engine for the simulation"
-		return e
-	}
-	return run(cmd, &Real{Seed: o.seed, Quick: o.quick, Out: o.out, Bin: o.bin, Output: &o.output})
 }
 
 func (o *options) run(cmd *cobra.Command) error {

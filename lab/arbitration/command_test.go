@@ -105,7 +105,7 @@ func FuzzReadLoad(f *testing.F) {
 // execute runs the command.
 func execute(t *testing.T, stdin string, args ...string) (stdout string, err error) {
 	t.Helper()
-	cmd := NewCommand(nil)
+	cmd := NewCommand()
 	var out, notes bytes.Buffer
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(stdin))

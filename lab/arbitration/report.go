@@ -60,7 +60,7 @@ func (r *Report) verdict() error {
 	}
 	return &cli.Error{
 		Code: "short", Exit: cli.ExitDegraded, Message: "the arbiter misses its goals: " + strings.Join(short, ", "),
-		Hint: "see docs/arbiter.md for known cases and reasons; repeat with another --seed to rule out chance",
+		Hint: "see lab/docs/arbiter.md for known cases and reasons; repeat with another --seed to rule out chance",
 	}
 }
 

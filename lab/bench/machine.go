@@ -44,6 +44,13 @@ func thisMachine() Machine {
 	return Machine{Cores: runtime.GOMAXPROCS(0), CPU: cpuModel(), LoadStart: loadAverage(), Go: runtime.Version()}
 }
 
+// Look describes the machine as it is now, and its noise.
+func Look() (Machine, Noise) {
+	var c calibration
+	c.run()
+	return thisMachine(), c.noise()
+}
+
 func cpuModel() *string {
 	data, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -14,9 +14,7 @@ import (
 // that the working folder belongs to.
 func BuildPrograms(ctx context.Context, dir string) error {
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", dir + "/"}
-	for _, p := range []string{"powerd", "coordinator", "scheduler", "powerlab"} {
-		args = append(args, "headroom/cmd/"+p)
-	}
+	args = append(args, "headroom/cmd/powerd", "headroom/cmd/coordinator", "headroom/cmd/scheduler", "headroom/lab/cmd/powerlab")
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

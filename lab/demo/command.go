@@ -60,7 +60,7 @@ outside. The exit code is 0 only if every guarantee held. Ctrl-C stops everythin
 With --engine yarn or spark, an unmodified Hadoop or Spark runs the jobs on two emulated nodes. The
 budget is lowered twice while jobs of two classes run. A table shows, step by step, what the
 coordinators did: containers moved between queues, sprints, and dropped tasks. This needs a JDK and
-"make hooks". The first run also needs the network, and Maven or Python (sh test/install.sh).
+"make hooks". The first run also needs the network, and Maven or Python (sh lab/test/install.sh).
 
 Output: power.csv, power.svg and summary.json. power.csv has a row every 250 ms:
   budget_w    the site's committed budget

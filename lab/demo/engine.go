@@ -79,7 +79,7 @@ func newEngine(ctx context.Context, opts options, dir string, note func(string, 
 	apps := map[string]string{engineYARN: "headroom-apps.jar", engineSpark: "headroom-spark-apps.jar"}[opts.engine]
 	for _, jar := range []string{hook, apps} {
 		if _, err := os.Stat(filepath.Join(opts.bin, jar)); err != nil {
-			return nil, cli.Failed("build it with make hooks (sh test/install.sh installs Maven and a JDK), or set its folder with --bin",
+			return nil, cli.Failed("build it with make hooks (sh lab/test/install.sh installs Maven and a JDK), or set its folder with --bin",
 				"--engine %s needs %s in %s: %w", opts.engine, jar, opts.bin, err)
 		}
 	}
@@ -94,7 +94,7 @@ func newEngine(ctx context.Context, opts options, dir string, note func(string, 
 
 // unavailable is the error of a machine that lacks what an engine needs.
 func unavailable(name string, err error) error {
-	return cli.Failed("install JDK, Maven and Python with sh test/install.sh; the release is then downloaded to the user's cache. Without --engine none of this is needed",
+	return cli.Failed("install JDK, Maven and Python with sh lab/test/install.sh; the release is then downloaded to the user's cache. Without --engine none of this is needed",
 		"--engine %s: %w", name, err)
 }
 

@@ -12,12 +12,8 @@ package papers
 import (
 	"context"
 	"io"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"headroom/internal/cli"
 	"headroom/lab/report"
@@ -36,14 +32,11 @@ type Options struct {
 	Seed  uint64
 	Seeds int
 	// Out is the folder for tables and plots; none when empty.
-	Out string
-	// Bin is the folder of the programs, of a real engine alone.
-	Bin    string
+	Out    string
 	Traces Traces
 	// Progress receives a line now and then.
 	Progress io.Writer
 
-	engine string
 	output cli.Output
 }
 
@@ -54,9 +47,6 @@ type Result struct {
 	Tables  map[string][][]string
 }
 
-// Engine runs a study on real programs.
-type Engine func(ctx context.Context, progress io.Writer) ([]report.Target, error)
-
 // Study is one paper's experiments.
 type Study struct {
 	Paper, Short, Long string
@@ -64,10 +54,6 @@ type Study struct {
 	Seeds  int
 	Traces bool
 	Run    func(ctx context.Context, o *Options) (*Result, error)
-	// Engines are real programs by the name of --engine, with flags of their own, which Check checks.
-	Engines map[string]Engine
-	Flags   func(*pflag.FlagSet)
-	Check   func() error
 }
 
 // NewCommand is `powerlab paper`, with a command for each study.
@@ -95,8 +81,8 @@ perfect information; it is not judged. The same seeds give the same bytes.
 }
 
 // Command is the command of the study.
-func (s *Study) Command(o *Options) *cobra.Command {
-	o.Seeds = s.Seeds
+func (s Study) Command() *cobra.Command {
+	o := &Options{Seeds: s.Seeds}
 	cmd := &cobra.Command{
 		Use: s.Paper, Short: s.Short, Long: s.Long, Args: cobra.NoArgs,
 		Example: "  powerlab paper " + s.Paper + "\n  powerlab paper " + s.Paper + " --seeds 5 -o json",
@@ -113,42 +99,21 @@ func (s *Study) Command(o *Options) *cobra.Command {
 	f.IntVar(&o.Seeds, "seeds", o.Seeds, "number of seeds")
 	f.StringVar(&o.Out, "out", "", "folder for tables and plots")
 	f.StringVar(&o.Traces.Dir, "traces", "", "folder of published traces")
-	if len(s.Engines) > 0 {
-		f.StringVar(&o.engine, "engine", "", "engine that runs the jobs: "+strings.Join(s.named(), " or ")+" (default: simulation)")
-		s.Flags(f)
-	}
 	o.output.Flags(cmd)
 	return cmd
 }
 
-func (s *Study) named() []string { return slices.Sorted(maps.Keys(s.Engines)) }
-
 // check refuses values that make no sense.
-func (s *Study) check(o *Options) error {
+func (s Study) check(o *Options) error {
 	if o.Seeds < 1 || o.Seeds > seedsMost {
 		return cli.Usage("--seeds %d: must be from 1 to %d", o.Seeds, seedsMost)
-	}
-	if s.Check != nil {
-		if err := s.Check(); err != nil {
-			return err
-		}
-	}
-	if _, ok := s.Engines[o.engine]; !ok && o.engine != "" {
-		e := cli.Usage("unknown --engine %q", o.engine)
-		e.Hint = "leave --engine out for the simulation, or use " + strings.Join(s.named(), " or ")
-		return e
 	}
 	return s.checkTraces(o)
 }
 
 // run measures, keeps the files of --out, and prints the report.
-func (s *Study) run(cmd *cobra.Command, o *Options) error {
-	result, err := &Result{}, error(nil)
-	if engine, ok := s.Engines[o.engine]; ok {
-		result.Targets, err = engine(cmd.Context(), o.Progress)
-	} else {
-		result, err = s.Run(cmd.Context(), o)
-	}
+func (s Study) run(cmd *cobra.Command, o *Options) error {
+	result, err := s.Run(cmd.Context(), o)
 	if err != nil {
 		return err
 	}
@@ -157,7 +122,7 @@ func (s *Study) run(cmd *cobra.Command, o *Options) error {
 	for name, rows := range result.Tables {
 		files[name] = func(w io.Writer) error { return report.Markdown(w, rows) }
 	}
-	if err := o.Keep(files); err != nil {
+	if err := files.Keep(o.Out); err != nil {
 		return err
 	}
 	if err := r.Print(cmd.OutOrStdout(), &o.output); err != nil {
@@ -165,9 +130,3 @@ func (s *Study) run(cmd *cobra.Command, o *Options) error {
 	}
 	return r.Verdict()
 }
-
-// Engine is the engine that --engine names; empty for the simulation.
-func (o *Options) Engine() string { return o.engine }
-
-// Keep writes files into the folder for tables and plots, if one is named.
-func (o *Options) Keep(files report.Files) error { return files.Keep(o.Out) }

@@ -123,7 +123,7 @@ func buildSabotaged(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(dir, "powerlab")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-overlay", overlay, "-o", program, "headroom/cmd/powerlab")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-overlay", overlay, "-o", program, "headroom/lab/cmd/powerlab")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("simulation: build with sabotages: %w: %s", err, out)

@@ -3,7 +3,7 @@
 // Claim: the judges can see, from any seed. Every sabotage changes a production file, and
 // what it breaks is found within 300 schedules, under the promise that it breaks, and within
 // 100 on average; the check of histories finds two as well. Some hundred clusters take too
-// long under the race detector: make check and test/run.sh run this one without it.
+// long under the race detector: make check and lab/test/run.sh run this one without it.
 package simulation
 
 import (

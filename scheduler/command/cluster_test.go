@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -16,13 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"headroom/internal/cgroup"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/testkit"
-	"headroom/lab/apps"
 	"headroom/scheduler"
 	"headroom/scheduler/local"
 )
@@ -175,11 +171,7 @@ func (c *cluster) texts(n int) (want string) {
 		names = append(names, c.write(fmt.Sprintf("text/%02d.txt", i), words))
 	}
 	var out bytes.Buffer
-	root := &cobra.Command{Use: "powerlab"}
-	root.AddCommand(apps.NewCommand())
-	if exit := cli.Run(context.Background(), root, append([]string{"app", "wordcount"}, names...), &out, io.Discard); exit != 0 {
-		c.t.Fatal("wordcount failed")
-	}
+	testkit.Check(c.t, words(append([]string{"wordcount"}, names...), &out))
 	return out.String()
 }
 

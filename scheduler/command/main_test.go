@@ -2,15 +2,14 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
-	"headroom/lab/apps"
 )
 
 // programEnv makes the test binary be the scheduler, or the program of a task.
@@ -27,10 +26,12 @@ func TestMain(m *testing.M) {
 }
 
 func program() int {
-	root := New()
-	if len(os.Args) > 1 && os.Args[1] == "app" {
-		root = &cobra.Command{Use: "powerlab"}
-		root.AddCommand(apps.NewCommand())
+	if len(os.Args) > 2 && os.Args[1] == "app" {
+		if err := words(os.Args[2:], os.Stdout); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			return cli.ExitFailed
+		}
+		return cli.ExitOK
 	}
-	return cli.Run(context.Background(), root, os.Args[1:], os.Stdout, os.Stderr)
+	return cli.Run(context.Background(), New(), os.Args[1:], os.Stdout, os.Stderr)
 }

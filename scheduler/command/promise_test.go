@@ -6,21 +6,15 @@ package command
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
-	"headroom/internal/cli"
 	"headroom/internal/testkit"
-	"headroom/lab/apps"
 )
 
 // stuck is the text whose task hangs: the first attempt, or all.
@@ -203,11 +197,7 @@ func (c *cluster) counted(without []int) string {
 		}
 	}
 	var out bytes.Buffer
-	root := &cobra.Command{Use: "powerlab"}
-	root.AddCommand(apps.NewCommand())
-	if exit := cli.Run(context.Background(), root, append([]string{"app", "wordcount"}, kept...), &out, io.Discard); exit != 0 {
-		c.t.Fatal("wordcount failed")
-	}
+	testkit.Check(c.t, words(append([]string{"wordcount"}, kept...), &out))
 	return out.String()
 }
 

@@ -274,7 +274,7 @@ func TestCommand(t *testing.T) {
 	}
 	want := " D1/95 D1/90 D1/85 D1/80 D2 D3/85 D3/80 D4/mean D4/best D5/mean D5/best D6 D7" +
 		" D8/mean D8/worst D8/sets-mean D8/sets-worst D8/equal-mean D8/equal-worst D8/equal-sets D8/released-mean D8/released-sets D8/floor D9 D10/filter D10/learned D11" +
-		" T1 T2/capped T2/approxhadoop D10/yarn D10/yarn-learned"
+		" T1 T2/capped T2/approxhadoop Y1 Y1/jobs Y2/pi Y2/wordcount Y2/topn Y3 D10/yarn D10/yarn-learned"
 	if printed.Paper != "cab" || printed.Seed != 2 || ids != want {
 		t.Errorf("%s %d%s", printed.Paper, printed.Seed, ids)
 	}
@@ -286,7 +286,7 @@ func TestCommand(t *testing.T) {
 // A flag out of bounds, or an engine that is not there, is exit code 2 with a way out.
 func TestCommandRefuses(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--seeds", "0"}, {"--seeds", "1001"}, {"--engine", "abacus"}, {"--set", "4"}, {"--quality", "81"}, {"--cap", "2"}, {"--maps", "3"}, {"extra"}} {
+	for _, args := range [][]string{{"--seeds", "0"}, {"--seeds", "1001"}, {"--engine", "abacus"}, {"extra"}} {
 		if exit, stdout, stderr := command(t, args...); exit != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, "\nhint: ") {
 			t.Errorf("%v: exit %d, %s", args, exit, stderr)
 		}

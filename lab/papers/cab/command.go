@@ -10,8 +10,7 @@ import (
 
 // NewCommand is `powerlab paper cab`.
 func NewCommand() *cobra.Command {
-	o := &options{}
-	s := papers.Study{
+	return papers.Study{
 		Paper: "cab", Seeds: 20,
 		Short: "QoR-aware power capping for approximate big data processing (CAB)",
 		Long: `Repeats CAB's experiments: three sets of three jobs on a server with 28 containers under power caps, with the
@@ -19,9 +18,7 @@ quality floors of Table I. The variants are: no cap, capped, modified ApproxHado
 equal shares, and ours. The server is the emulated plant in virtual time, and the job loop is the coordinators'. It
 learns uncapped finish times from earlier runs of other tasks, for every variant alike.`,
 		Run: simulate,
-	}
-	addReal(&s, o)
-	return s.Command(&o.Options)
+	}.Command()
 }
 
 // simulate runs all experiments on the emulated plant.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"headroom/lab/experiment/specs"
 	"headroom/lab/report"
 )
 
@@ -124,12 +125,8 @@ func (f *figures) targets() []report.Target {
 	all = append(all, f.against()...)
 	all = append(all, f.estimates()...)
 	all = append(all, f.table1()...)
-	return append(all,
-		report.Left("D10/yarn", "eq. (1) on a real Hadoop after a step of the cap: error of finish times, with its power term over without", "", notRun),
-		report.Left("D10/yarn-learned", "the learned curve on a real Hadoop after a step of the cap: error of finish times, with power over blind to it", "", notRun))
+	return append(all, specs.Left("cab-yarn")...)
 }
-
-const notRun = "not run: powerlab paper cab --engine yarn --steps measures it"
 
 // noise is how much the paper's own runs of one experiment differ: its capped runs, which
 // all run all tasks, take 1.72 and 1.65 in two columns of Table II.

@@ -215,17 +215,17 @@ func TestNotMeasured(t *testing.T) {
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	r := testkit.Need(recorded())(t)
-	if len(r.Runs) != len(planned(1)) || r.Made == "" || r.Spark == "" {
-		t.Errorf("%d runs of %d, %q, Spark %q", len(r.Runs), len(planned(1)), r.Made, r.Spark)
+	if len(r.Runs) != 40 || r.Made == "" || r.Spark == "" {
+		t.Errorf("%d runs of %d, %q, Spark %q", len(r.Runs), 40, r.Made, r.Spark)
 	}
 	for _, class := range classNames() {
 		for _, x := range r.of(class, calibrate) {
-			if !slices.Contains(profiledRatios(), x.Percent) {
+			if x.Percent != 0 && x.Percent != 90 { // the ratios of the paper's profiling (section 4.3)
 				t.Errorf("the model is fitted to a run at %d %%", x.Percent)
 			}
 		}
 		for _, percent := range recordedRatios() {
-			if got := len(r.at(class, percent)); got != judgedRuns {
+			if got := len(r.at(class, percent)); got != 2 {
 				t.Errorf("%s: %d runs are judged at %d %%", class, got, percent)
 			}
 		}
@@ -331,6 +331,9 @@ func TestCommand(t *testing.T) {
 	var got []string
 	short := false
 	for _, x := range r.Targets {
+		if x.Verdict == report.NotRun { // a campaign measures it
+			continue
+		}
 		got, short = append(got, x.ID), short || x.Verdict == report.Short
 		if x.Note == "" || x.What == "" || x.Verdict != report.Short && x.Got == nil {
 			t.Errorf("%+v", x)

@@ -14,7 +14,7 @@ import (
 )
 
 // Measured times of real jobs on Spark by drop ratio: data/spark.json is our own record,
-// made by `powerlab paper dias --engine spark-times --out FOLDER`. Figs. 4 and 5 are
+// made of single jobs on an idle Spark, by the command that commit e0402198 still has. Figs. 4 and 5 are
 // judged on it: the model is fitted to one part of the runs and judged on the others.
 
 //go:embed data/spark.json
@@ -83,12 +83,6 @@ func readRecord(r io.Reader) (*record, error) {
 		}
 	}
 	return &out, nil
-}
-
-func (r *record) write(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", " ")
-	return enc.Encode(r)
 }
 
 // of are the runs of a class for one use.

@@ -1,0 +1,146 @@
+package experiment
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+)
+
+// options are the flags of `powerlab campaign`.
+type options struct {
+	span                     time.Duration
+	resume, report, markdown bool
+	dir, bin, traces         string
+	output                   cli.Output
+}
+
+// NewCommand is `powerlab campaign` over all specs.
+func NewCommand(specs []*Spec) *cobra.Command {
+	o := options{dir: filepath.Join("lab", "results")}
+	cmd := &cobra.Command{
+		Use:   "campaign [SPEC...]",
+		Short: "Measure Headroom on real programs, in runs that may be interrupted",
+		Long: `Runs the variants of experiments on real programs: coordinators, the scheduler and emulated nodes with powerd,
+with the scheduler's own engine, an unmodified Hadoop or Spark, or 120 workers. Without SPEC it lists the
+experiments and how many runs each has.
+
+A pair is one run of each variant with the same seed; every second pair runs in the opposite order. A run
+takes at most 6 minutes. Each finished run is appended to lab/results/SPEC.jsonl at once, with its seed,
+figures, commit, machine and the noise of the machine before and after it. Ctrl-C or kill -9 lose the run in
+progress only. --resume continues a file that has runs, on another machine too; no counted run is repeated. A
+run on a noisy machine is kept and marked, and is not counted. The campaign ends when every claim has a
+verdict, or with --for when no further run fits.
+
+--report judges the files: for each claim the mean of its pairs, bounds that hold for all claims of a spec at
+once, and a verdict: met, order (only the ordering or the sign holds), short, or too few runs, with the number
+of further pairs that are needed.
+
+It needs root for the engines' cgroups, "make build", and for Hadoop and Spark "make hooks" and a JDK. The
+exit code of --report is 8 if a claim is short.`,
+		Example: "  powerlab campaign\n  powerlab campaign arbiter-local --for 150m\n  powerlab campaign cab-yarn dias-spark --resume\n  powerlab campaign --report -o json",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return names(specs), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, err := choose(specs, args)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd, chosen, len(args) > 0)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&o.span, "for", 0, "start no run that would end later than this (default: no bound)")
+	f.BoolVar(&o.resume, "resume", false, "continue campaigns that have runs")
+	f.BoolVar(&o.report, "report", false, "judge the finished runs")
+	f.BoolVar(&o.markdown, "markdown", false, "with --report: print the table of lab/results/README.md")
+	f.StringVar(&o.dir, "results", o.dir, "folder of the results")
+	f.StringVar(&o.bin, "bin", "", "folder of the programs and jars (default: next to powerlab)")
+	f.StringVar(&o.traces, "traces", "", "folder of published traces, for pigeon, sparrow and eagle")
+	o.output.Flags(cmd)
+	return cmd
+}
+
+func names(specs []*Spec) (all []string) {
+	for _, s := range specs {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
+// choose returns the named specs; all where none is named.
+func choose(specs []*Spec, args []string) (chosen []*Spec, err error) {
+	if len(args) == 0 {
+		return specs, nil
+	}
+	for _, name := range args {
+		i := slices.IndexFunc(specs, func(s *Spec) bool { return s.Name == name })
+		if i < 0 {
+			e := cli.Usage("unknown experiment %q", name)
+			e.Hint = "use one of " + strings.Join(names(specs), ", ")
+			return nil, e
+		}
+		chosen = append(chosen, specs[i])
+	}
+	return chosen, nil
+}
+
+func (o *options) run(cmd *cobra.Command, specs []*Spec, named bool) error {
+	w := cmd.OutOrStdout()
+	all, err := list(o.dir, specs)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.span < 0 || o.report && (o.span > 0 || o.resume) || o.markdown && !o.report:
+		return cli.Usage("--for must be positive; --report cannot be combined with --for and --resume; --markdown needs --report")
+	case o.markdown:
+		return Markdown(w, o.dir, specs)
+	case o.report:
+		found, err := judged(o.dir, specs)
+		if err != nil {
+			return err
+		}
+		if err := printJudged(w, &o.output, found); err != nil {
+			return err
+		}
+		return short(found)
+	case !named:
+		return printList(w, &o.output, all)
+	}
+	for i := range all {
+		if all[i].Runs > 0 && !o.resume {
+			return cli.Failed("use --resume to continue it", "%s has %d runs in %s", all[i].Spec, all[i].Runs, o.dir)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return cli.Failed("run it as root", "campaign needs root: it slows down real processes with cgroups")
+	}
+	c := campaign{dir: o.dir, bin: o.bin, traces: o.traces, look: look, note: func(format string, args ...any) { cli.Notef(cmd.ErrOrStderr(), format, args...) }}
+	if c.bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		c.bin = filepath.Dir(self)
+	}
+	if c.bin, err = filepath.Abs(c.bin); err != nil {
+		return err
+	}
+	if o.span > 0 {
+		c.until = time.Now().Add(o.span)
+	}
+	if err := c.run(cmd.Context(), specs); err != nil {
+		return err
+	}
+	if all, err = list(o.dir, specs); err != nil {
+		return err
+	}
+	return printList(w, &o.output, all)
+}

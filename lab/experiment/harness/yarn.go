@@ -1,0 +1,183 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"headroom/internal/cli"
+	"headroom/lab/cluster"
+	"headroom/lab/experiment"
+	"headroom/lab/hadoop"
+	"headroom/lab/spark"
+)
+
+// Jars of the hooks and of their example applications.
+const (
+	JarHadoop     = "headroom-hadoop.jar"
+	JarHadoopApps = "headroom-apps.jar"
+	JarSpark      = "headroom-spark.jar"
+	JarSparkApps  = "headroom-spark-apps.jar"
+)
+
+// The shape of a Hadoop on two nodes.
+const (
+	// yarnSlots is how many containers a node takes: more than its CPUs, which a slower node then divides. An
+	// application master takes one of them.
+	yarnSlots = 5
+	// YARNUnit is a container's memory, MiB.
+	YARNUnit = 256
+	// yarnText is the length of a map task's input, bytes: some two seconds of CPU, of which the start of its JVM is the most.
+	yarnText = 1_000_000
+	// top is how many words jobs find.
+	top = 100
+)
+
+// Class is a class of jobs on YARN: a queue of this weight that guarantees a part of the map tasks.
+type Class struct {
+	Name      string
+	Weight    float64
+	Guarantee float64
+}
+
+// YARN is an unmodified Hadoop with a NodeManager on each node. Jobs find the most frequent words of their input.
+func YARN(classes ...Class) Engine {
+	return Engine{
+		Blind: true,
+		Prepare: func(_ context.Context, r *experiment.Run, s *Setup) error {
+			return writeInputs(r, s.Jobs, func(dir string, files int, seed uint64) error {
+				_, err := hadoop.Text{Files: files, Bytes: yarnText, Spread: 0.2, Topical: 0.5, Seed: seed}.Write(dir)
+				return err
+			})
+		},
+		Begin: func(ctx context.Context, l *Lab, s *Setup) (*Running, error) {
+			var queues []hadoop.Queue
+			for _, c := range classes {
+				queues = append(queues, hadoop.Queue{Name: c.Name, Weight: c.Weight})
+			}
+			config := hadoop.Config{Queues: queues}
+			hooks, err := l.Hooks()
+			if err != nil {
+				return nil, err
+			}
+			hooks.Plug(&config)
+			if s.Variant.Stock != nil {
+				config.Properties = nil // without an address the plug-in is Hadoop's own fair scheduler
+			}
+			config.Nodes = l.HadoopNodes(yarnSlots, YARNUnit)
+			c, err := StartHadoop(ctx, l.Run, config)
+			if err != nil {
+				return nil, err
+			}
+			submit := func(ctx context.Context, j *Job) (string, error) {
+				taken, err := c.Submit(ctx, yarnJob(j, &s.Variant, hooks, l))
+				if err != nil {
+					return "", fmt.Errorf("experiment: submit: %w", err)
+				}
+				return taken.ID, nil
+			}
+			return &Running{Section: YARNSection(c.RM(), hooks.Address, yarnQueues(classes, &s.Variant)), Submit: submit, Close: c.Close}, nil
+		},
+	}
+}
+
+// Hooks are the hooks inside of Hadoop, on a free address.
+func (l *Lab) Hooks() (hadoop.Hooks, error) {
+	ports, err := cluster.FreePorts(1)
+	if err != nil {
+		return hadoop.Hooks{}, err
+	}
+	return hadoop.Hooks{Jar: l.Program(JarHadoop), Address: ports[0], MasterMB: YARNUnit}, nil
+}
+
+// StartHadoop starts a Hadoop in the run's folder, and fetches its jars where they are missing.
+func StartHadoop(ctx context.Context, r *experiment.Run, config hadoop.Config) (*hadoop.Cluster, error) {
+	var err error
+	if config.Jars, err = hadoop.Fetch(ctx, ""); err != nil {
+		return nil, unavailable(err)
+	}
+	r.Note("starting Hadoop %s", hadoop.Version)
+	config.Dir = r.Path("hadoop")
+	return hadoop.Start(ctx, config)
+}
+
+// unavailable adds the way out to the error of a machine that lacks something.
+func unavailable(err error) error {
+	if errors.Is(err, hadoop.ErrUnavailable) || errors.Is(err, spark.ErrUnavailable) {
+		return cli.Failed("install the missing programs: sh test/install.sh", "campaign: %w", err)
+	}
+	return err
+}
+
+// YARNSection is the section yarn of scheduler.yaml; queues are its entries.
+func YARNSection(rm, hooks string, queues string) string {
+	return fmt.Sprintf("yarn:\n  resourcemanager: [%q]\n  hooks: %q\n  container: {memory_mb: %d, vcores: 1}\n  queues:\n%s", rm, hooks, YARNUnit, queues)
+}
+
+func yarnQueues(classes []Class, v *Variant) string {
+	var b strings.Builder
+	for _, c := range classes {
+		if v.Exact || v.Stock != nil {
+			c.Guarantee = 1
+		}
+		fmt.Fprintf(&b, "    - {name: root.%s, class: %s, guarantee: %.0f%%}\n", c.Name, c.Name, 100*c.Guarantee)
+	}
+	return b.String()
+}
+
+// yarnJob is a job as a user submits it: with the hooks and its terms, or as Hadoop alone has it.
+func yarnJob(j *Job, v *Variant, hooks hadoop.Hooks, l *Lab) hadoop.Job {
+	set := map[string]string{}
+	if j.Slow != nil {
+		set["headroom.apps.slow"] = j.draws()
+	}
+	job := hadoop.Job{
+		Jar: l.Program(JarHadoopApps), Program: "topn", Queue: j.Class, Args: []string{l.input(j), l.Path("out-" + j.Name), strconv.Itoa(top)}, Properties: set,
+	}
+	if v.Stock != nil {
+		set["yarn.app.mapreduce.am.resource.mb"] = strconv.Itoa(hooks.MasterMB)
+		maps.Copy(set, v.Stock)
+		return job
+	}
+	if j.Slow != nil {
+		set["headroom.speculation"], set["headroom.end-running"] = "ours", "true"
+	}
+	if j.Deadline > 0 {
+		set["headroom.deadline"] = j.Deadline.String()
+		if floor := j.Floor; j.Waits {
+			if floor == 0 {
+				floor = 1
+			}
+			set["headroom.min-tasks"] = fmt.Sprintf("%.0f%%", 100*floor)
+			set["mapreduce.job.tags"] = strings.Join([]string{"headroom-deadline:" + j.Deadline.String(), "headroom-tasks:" + strconv.Itoa(j.Tasks), "headroom-queue"}, ",")
+		}
+	}
+	if j.Error > 0 {
+		set["headroom.error"] = fmt.Sprintf("%.0f%%", 100*j.Error)
+	}
+	return hooks.Into(job)
+}
+
+// attempts is for how many attempts of a task it is drawn how slow they are. Later ones repeat these in turn.
+const attempts = 3
+
+// draws are how many times as long the attempts of a job's tasks take, as the applications for Hadoop and
+// Spark read them: a number for each task, and those of the next attempts after a semicolon.
+func (j *Job) draws() string {
+	var b strings.Builder
+	for attempt := range attempts {
+		for task := range j.Tasks {
+			switch {
+			case task > 0:
+				b.WriteByte(',')
+			case attempt > 0:
+				b.WriteByte(';')
+			}
+			fmt.Fprintf(&b, "%.2f", j.Slow(task, attempt))
+		}
+	}
+	return b.String()
+}

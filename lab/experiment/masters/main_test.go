@@ -1,0 +1,10 @@
+package masters
+
+import (
+	"os"
+	"testing"
+
+	"headroom/internal/leaks"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }

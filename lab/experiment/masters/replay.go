@@ -1,0 +1,215 @@
+package masters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/pause"
+	"headroom/lab/cluster"
+	"headroom/lab/traces"
+)
+
+// Load is what is replayed. A job is long if the mean time of its tasks is above Cutoff, in s.
+type Load struct {
+	Jobs   []traces.Job
+	Cutoff float64
+}
+
+// Long reports whether a job is a long one.
+func (l *Load) Long(job int) bool { return l.Jobs[job].Mean > l.Cutoff }
+
+// Shape is how many workers there are in how many groups, how many of each group are reserved for short jobs, and the distributors.
+type Shape struct{ Groups, Each, Reserved, Distributors int }
+
+// Workers is their number.
+func (s Shape) Workers() int { return s.Groups * s.Each }
+
+// short is how many workers take no tasks of long jobs.
+func (s Shape) short() int { return s.Groups * s.Reserved }
+
+// system is a cluster that runs jobs.
+type system interface {
+	// doors is how many distributors take jobs.
+	doors() int
+	// run gives a job to a distributor, counted from 0, and returns when all its tasks have ended well.
+	run(ctx context.Context, distributor, job int, j *traces.Job, long bool) error
+	// close ends what was started.
+	close() error
+}
+
+// ErrPolicy is the error of an unknown policy.
+var ErrPolicy = errors.New("masters: unknown policy")
+
+// Replay replays a load on the system of a policy, with its files in dir and the programs of bin. It returns
+// how long each job took from when the load submits it, in s.
+func Replay(ctx context.Context, policy, dir, bin string, of Shape, seed uint64, l *Load) (took []float64, err error) {
+	p, err := newPlant(dir, bin, of)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.group.Close()) }()
+	var s system
+	switch policy {
+	case "pigeon":
+		s, err = startPigeon(ctx, p)
+	case "sparrow":
+		s, err = startSparrow(ctx, p, seed)
+	case "eagle":
+		s, err = startEagle(ctx, p, seed)
+	default:
+		err = fmt.Errorf("%w: %s", ErrPolicy, policy)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	return replay(ctx, l, s)
+}
+
+// served is what happened to one job.
+type served struct {
+	job  int
+	took time.Duration
+	err  error
+}
+
+// replay submits the jobs when they are due, to the distributors in turn. It returns at the first job that fails.
+func replay(ctx context.Context, l *Load, s system) ([]float64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	took, results := make([]float64, len(l.Jobs)), make(chan served)
+	running.Go(func() { submitAll(ctx, l, s, results, &running) })
+	for range l.Jobs {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case r := <-results:
+			if r.err != nil {
+				return nil, fmt.Errorf("job %d of the load: %w", r.job+1, r.err)
+			}
+			took[r.job] = r.took.Seconds()
+		}
+	}
+	return took, nil
+}
+
+func submitAll(ctx context.Context, l *Load, s system, results chan<- served, running *sync.WaitGroup) {
+	began := time.Now()
+	for i := range l.Jobs {
+		due := began.Add(time.Duration(math.Round(l.Jobs[i].Arrival * float64(time.Second))))
+		if !pause.For(ctx, time.Until(due)) {
+			return
+		}
+		running.Go(func() {
+			r := served{job: i, err: s.run(ctx, i%s.doors(), i, &l.Jobs[i], l.Long(i))}
+			r.took = time.Since(due)
+			select {
+			case results <- r:
+			case <-ctx.Done():
+			}
+		})
+	}
+}
+
+// plant is what all systems have in common: the processes, the folder, and the programs.
+type plant struct {
+	Shape
+
+	group     *cluster.Group
+	dir       string
+	scheduler string
+	sleep     string
+	// startWorker starts a worker of one slot that pulls from addr, startMaster the master of a group.
+	startWorker func(name, addr string) error
+	startMaster func(group, listen string, reserved int) error
+}
+
+func newPlant(dir, bin string, of Shape) (*plant, error) {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		return nil, fmt.Errorf("masters: the tasks' program: %w", err)
+	}
+	for _, part := range []string{"out", "work"} {
+		if err := os.MkdirAll(filepath.Join(dir, part), 0o755); err != nil {
+			return nil, fmt.Errorf("masters: folder of the run: %w", err)
+		}
+	}
+	g, err := cluster.NewGroup(filepath.Join(dir, "logs"))
+	if err != nil {
+		return nil, err
+	}
+	p := &plant{Shape: of, group: g, dir: dir, scheduler: filepath.Join(bin, "scheduler"), sleep: sleep}
+	p.startWorker = func(name, addr string) error {
+		// A worker of one slot needs one thread of Go's; 120 of them share the machine.
+		_, err := p.group.Start(name, []string{"GOMAXPROCS=1"}, p.workerCommand(name, addr, 1)...)
+		return err
+	}
+	p.startMaster = func(group, listen string, reserved int) error { return p.master(group, listen, reserved) }
+	return p, nil
+}
+
+func (p *plant) workerCommand(name, addr string, slots int) []string {
+	return []string{
+		p.scheduler, "worker", "--node", name, "--scheduler", addr, "--slots", strconv.Itoa(slots), "--dir", filepath.Join(p.dir, "work", name), "--dev", "--log-level", "warn",
+	}
+}
+
+// master starts the master of a group, with more arguments.
+func (p *plant) master(group, listen string, reserved int, more ...string) error {
+	name := "m-" + filepath.Base(group)
+	argv := []string{p.scheduler, "master", "--name", name, "--group", group, "--listen", listen, "--reserved", strconv.Itoa(reserved), "--dev", "--log-level", "warn"}
+	_, err := p.group.Start(name, nil, append(argv, more...)...)
+	return err
+}
+
+// task is a task of a load: a sleep.
+func (p *plant) task(job string, index int, length float64) *headroomv1.Task {
+	return &headroomv1.Task{
+		Ref:    &headroomv1.TaskRef{Job: job, Phase: "map", Index: uint32(index)},
+		Argv:   []string{p.sleep, strconv.FormatFloat(length, 'f', 6, 64)},
+		Output: filepath.Join(p.dir, "out", job+"-"+strconv.Itoa(index)),
+		Dir:    p.dir,
+	}
+}
+
+// failed is the error of a task that did not end well.
+func failed(r *headroomv1.TaskResult) error {
+	if r.GetError() == "" && r.GetExitCode() == 0 {
+		return nil
+	}
+	return fmt.Errorf("masters: task %d of job %s: exit code %d: %s", r.GetRef().GetIndex()+1, r.GetRef().GetJob(), r.GetExitCode(), strings.TrimSpace(r.GetError()))
+}
+
+// startPatience bounds the time until all processes have found each other.
+const startPatience = 2 * time.Minute
+
+// await looks until ready.
+func await(ctx context.Context, what string, ready func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for {
+		ok, err := ready()
+		if err != nil || ok {
+			return err
+		}
+		if !pause.For(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("masters: %s: %w", what, ctx.Err())
+		}
+	}
+}
+
+// draws is the random source of a party.
+func draws(seed uint64, at int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(at))) }

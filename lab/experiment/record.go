@@ -1,0 +1,110 @@
+package experiment
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"headroom/lab/bench"
+)
+
+// Record is one finished run, a line of the file of results.
+type Record struct {
+	Spec    string  `json:"spec"`
+	Seed    uint64  `json:"seed"`
+	Variant string  `json:"variant"`
+	Figures Figures `json:"figures"`
+	// Commit is that of the sources, with -dirty after it where they were changed.
+	Commit  string    `json:"commit"`
+	Machine string    `json:"machine"`
+	Date    time.Time `json:"date"`
+	TookS   float64   `json:"took_s"`
+	// Before and After are the noise of the machine around the run. Noisy runs are not counted.
+	Before bench.Noise `json:"noise_before"`
+	After  bench.Noise `json:"noise_after"`
+	Noisy  bool        `json:"noisy"`
+}
+
+// Bounds of the noise of a counted run: how much the times of a fixed loop may differ around the run, and
+// their median before and after it, in percent.
+const (
+	spreadMost = 30
+	driftMost  = 15
+)
+
+// noisy reports whether the machine did too much else.
+func noisy(before, after *bench.Noise) bool {
+	drift := 100 * math.Abs(after.Median/before.Median-1)
+	return before.Spread > spreadMost || after.Spread > spreadMost || !(drift <= driftMost)
+}
+
+// path is the file of results of a spec.
+func path(dir, spec string) string { return filepath.Join(dir, spec+".jsonl") }
+
+// errLine is a line of a file of results that cannot be read.
+var errLine = errors.New("experiment: bad line in the file of results")
+
+// Read reads the finished runs of a spec; none where there is no file. A torn last line, which a killed
+// campaign leaves, is ignored.
+func Read(dir, spec string) (all []Record, err error) {
+	text, err := os.ReadFile(path(dir, spec))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("experiment: results: %w", err)
+	}
+	for line := range bytes.Lines(text) {
+		if line[len(line)-1] != '\n' {
+			break
+		}
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("%w: %s, line %d: %w", errLine, path(dir, spec), len(all)+1, err)
+		}
+		if r.Spec != spec {
+			return nil, fmt.Errorf("%w: %s, line %d: a run of %q", errLine, path(dir, spec), len(all)+1, r.Spec)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// Append adds a finished run to the file of its spec. The run is on disk when Append returns.
+func Append(dir string, r *Record) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("experiment: keep the run: %w", err)
+		}
+	}()
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path(dir, r.Spec), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	text, err := os.ReadFile(f.Name())
+	if err != nil {
+		return err
+	}
+	end := int64(bytes.LastIndexByte(text, '\n') + 1) // what follows is torn
+	if err := f.Truncate(end); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(append(line, '\n'), end); err != nil {
+		return err
+	}
+	return f.Sync()
+}

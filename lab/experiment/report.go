@@ -1,0 +1,114 @@
+package experiment
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"headroom/internal/cli"
+	"headroom/lab/report"
+)
+
+// Listed is a spec with the number of its finished runs.
+type Listed struct {
+	Spec     string   `json:"spec"`
+	Says     string   `json:"says"`
+	Variants []string `json:"variants"`
+	Pairs    int      `json:"pairs"`
+	Needed   int      `json:"pairs_needed"`
+	Runs     int      `json:"runs"`
+	Noisy    int      `json:"runs_not_counted"`
+}
+
+// list are the specs with what there is of each.
+func list(dir string, specs []*Spec) (all []Listed, err error) {
+	for _, s := range specs {
+		records, err := Read(dir, s.Name)
+		if err != nil {
+			return nil, err
+		}
+		l := Listed{Spec: s.Name, Says: s.Says, Variants: s.Variants, Pairs: len(wholePairs(s, records)), Needed: wanted(s, records), Runs: len(records)}
+		for i := range records {
+			if records[i].Noisy {
+				l.Noisy++
+			}
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+func printList(w io.Writer, out *cli.Output, all []Listed) error {
+	if out.IsJSON() {
+		return out.JSON(w, map[string]any{"specs": all})
+	}
+	var rows [][]string
+	for i := range all {
+		l := &all[i]
+		rows = append(rows, []string{l.Spec, fmt.Sprintf("%d of %d", l.Pairs, l.Needed), strconv.Itoa(l.Runs), strconv.Itoa(l.Noisy), strings.Join(l.Variants, " "), l.Says})
+	}
+	return out.Table(w, []string{"SPEC", "PAIRS", "RUNS", "NOISY", "VARIANTS", "WHAT"}, rows)
+}
+
+// judged are the claims of specs by what their files have.
+func judged(dir string, specs []*Spec) (all []Judged, err error) {
+	for _, s := range specs {
+		records, err := Read(dir, s.Name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Judge(s, records)...)
+	}
+	return all, nil
+}
+
+func printJudged(w io.Writer, out *cli.Output, all []Judged) error {
+	if out.IsJSON() {
+		return out.JSON(w, map[string]any{"claims": all})
+	}
+	return out.Table(w, []string{"SPEC", "CLAIM", "WHAT", "GOT", "BOUNDS", "PAIRS", "VERDICT"}, rows(all))
+}
+
+func rows(all []Judged) (rows [][]string) {
+	for i := range all {
+		j := &all[i]
+		verdict := string(j.Verdict)
+		if j.More > 0 {
+			verdict += fmt.Sprintf(", %d more", j.More)
+		}
+		bounds := ""
+		if j.Low != nil && j.High != nil {
+			bounds = fmt.Sprintf("%.2f to %.2f", *j.Low, *j.High)
+		}
+		got := cli.Opt(j.Got, func(x float64) string { return strings.TrimSpace(strconv.FormatFloat(x, 'f', 2, 64) + " " + j.Unit) })
+		rows = append(rows, []string{j.Spec, j.Claim, j.What, got, bounds, strconv.Itoa(j.Pairs), verdict})
+	}
+	return rows
+}
+
+// Markdown writes the claims of specs as the table of a page of docs.
+func Markdown(w io.Writer, dir string, specs []*Spec) error {
+	all, err := judged(dir, specs)
+	if err != nil {
+		return err
+	}
+	return report.Markdown(w, append([][]string{{"spec", "claim", "quantity", "got", "bounds", "pairs", "verdict"}}, rows(all)...))
+}
+
+// short is the error of claims that fall short.
+func short(all []Judged) error {
+	var names []string
+	for i := range all {
+		if all[i].Verdict == Short {
+			names = append(names, all[i].Spec+" "+all[i].Claim)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return &cli.Error{
+		Code: "short", Exit: cli.ExitDegraded, Message: fmt.Sprintf("%d of %d claims are short: %s", len(names), len(all), strings.Join(names, ", ")),
+		Hint: "see lab/docs for the reasons",
+	}
+}

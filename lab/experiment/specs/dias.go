@@ -1,0 +1,303 @@
+package specs
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"headroom/jobs/buffers"
+	"headroom/lab/experiment"
+	"headroom/lab/experiment/harness"
+	"headroom/lab/spark"
+)
+
+// DIAS on real tasks: one job at a time of two classes under its five policies, and the same job at several drop
+// ratios (Figs. 4 and 6). Nodes are capped below what they are rated, so that a sprint has something to give.
+const (
+	high, low = "high", "low"
+	// highOf: of so many jobs one is of the high class.
+	highOf = 3
+	// lowTheta is the drop ratio of the low class under da and dias, in percent.
+	lowTheta = 20
+	// exactError is how many percent a result may miss that drops nothing: sums of doubles.
+	exactError = 1e-6
+)
+
+// diasProgram is what jobs compute on an engine.
+type diasProgram struct {
+	name, says, ids string
+	files           []string
+	engine          func() harness.Engine
+	// jobs come about every gap, of so many tasks each.
+	jobs, tasks int
+	gap         time.Duration
+	// cap is the nodes' caps, sprintAfter the sprint timer of the high class.
+	cap         float64
+	sprintAfter time.Duration
+	// power is with which power of the kept part a result grows that is not scaled; 0 where no answer is compared.
+	power float64
+	// ratios are drop ratios in percent, the error is judged at the one judged; saves is by how many percent
+	// the largest must shorten a job.
+	ratios []int
+	judged int
+	saves  float64
+}
+
+func diasPrograms() []diasProgram {
+	files := []string{harness.JarSpark, harness.JarSparkApps}
+	return []diasProgram{
+		{
+			name: "dias-local", says: "word count", ids: "L", engine: func() harness.Engine { return harness.Local(2500*time.Millisecond, harness.LocalSlots, 0.7) },
+			jobs: 18, tasks: 16, gap: 6250 * time.Millisecond, cap: 0.55, sprintAfter: time.Second,
+		},
+		{
+			name: "dias-spark", says: "GraphX's triangle count, dropping in every stage", ids: "G", files: files, engine: func() harness.Engine { return harness.Spark(triangles()) },
+			jobs: 6, tasks: 5, gap: 9 * time.Second, cap: 0.7, sprintAfter: 5 * time.Second, power: 3, ratios: []int{0, 5, 10, 20}, judged: 10,
+		},
+		{
+			name: "dias-words", says: "word popularity on Spark", ids: "L", files: files, engine: func() harness.Engine { return harness.Spark(words()) },
+			jobs: 6, tasks: 16, gap: 12 * time.Second, cap: 0.7, sprintAfter: 5 * time.Second, power: 1, ratios: []int{0, 20, 40, 60, 90}, judged: 20, saves: 30,
+		},
+	}
+}
+
+// words and triangles compare their answers with exact counts.
+func words() harness.App {
+	const topWords, asked = 100, 400 // a frequent word may seem less so
+	a := harness.Popularity(9 << 20 / 16)
+	a.ExecutorCores, a.MemoryMB = 0, 0
+	write, exactly := a.Write, map[string]float64{}
+	a.Write = func(r *experiment.Run, j *harness.Job) (err error) {
+		if err = write(r, j); err == nil && len(exactly) == 0 {
+			exactly, err = spark.CountWords(a.Job(r, j).Args[0])
+		}
+		return err
+	}
+	job := a.Job
+	a.Job = func(r *experiment.Run, j *harness.Job) spark.Job {
+		app := job(r, j)
+		app.Args[2], app.Conf = strconv.Itoa(asked), nil
+		return app
+	}
+	a.Wrong = func(got spark.Answer) float64 { return 100 * spark.MeanError(exactly, got.Counts(), topWords) }
+	return a
+}
+
+func triangles() harness.App {
+	edges, exactly := func(r *experiment.Run) string { return r.Path("edges.txt") }, 0.0
+	return harness.App{
+		Write: func(r *experiment.Run, _ *harness.Job) (err error) {
+			if exactly > 0 {
+				return nil
+			}
+			if _, err = (spark.Graph{Vertices: 4000, Edges: 30000, Seed: r.Seed}).Write(edges(r)); err == nil {
+				exactly, err = spark.CountTriangles(edges(r))
+			}
+			return err
+		},
+		Job: func(r *experiment.Run, j *harness.Job) spark.Job {
+			return spark.Triangles(r.Program(harness.JarSparkApps), edges(r), j.Tasks, spark.Drop{Stages: "all"})
+		},
+		Wrong: func(a spark.Answer) float64 { return 100 * math.Abs(a.Triangles-exactly) / exactly },
+	}
+}
+
+func dias() (all []*experiment.Spec) {
+	for _, p := range diasPrograms() {
+		s := &experiment.Spec{
+			Name: p.name, Says: "DIAS: " + p.says + " under five policies", Files: p.files, Pairs: 5, Claims: p.claims(), Run: p.run,
+		}
+		for _, d := range []buffers.Discipline{buffers.P, buffers.NP, buffers.DA, buffers.NPS, buffers.DIAS} {
+			s.Variants = append(s.Variants, string(d))
+		}
+		all = append(all, s)
+		if p.ratios == nil {
+			continue
+		}
+		drops := &experiment.Spec{Name: p.name + "-drops", Says: "DIAS: " + p.says + " at several drop ratios", Files: p.files, Pairs: 2, Claims: p.curve(), Run: p.runDrops}
+		for _, ratio := range p.ratios {
+			drops.Variants = append(drops.Variants, strconv.Itoa(ratio))
+		}
+		all = append(all, drops)
+	}
+	return all
+}
+
+// claims are orderings, with room for what else the machine does.
+func (p *diasProgram) claims() []experiment.Claim {
+	const kill, np, da, nps, dias, slack = string(buffers.P), string(buffers.NP), string(buffers.DA), string(buffers.NPS), string(buffers.DIAS), 5.
+	change := func(id, what, figure, ours, theirs string, to experiment.Range) experiment.Claim {
+		return experiment.Claim{
+			ID: p.ids + id, What: ours + " against " + theirs + ": " + what, Unit: "%", Value: experiment.Change(figure, ours, theirs), Met: experiment.Within(to), Order: experiment.Mean(to),
+		}
+	}
+	above := func(id, what, unit string, value func(experiment.Pair) float64) experiment.Claim {
+		return experiment.Claim{ID: p.ids + id, What: what, Unit: unit, Value: value, Met: experiment.Within(experiment.Above(0)), Order: experiment.Mean(experiment.Above(0))}
+	}
+	none := func(id, what string, figure string, variants ...string) experiment.Claim {
+		return experiment.Claim{ID: p.ids + id, What: what, Every: true, Met: experiment.Mean(experiment.Range{}), Value: func(x experiment.Pair) (sum float64) {
+			for _, v := range variants {
+				sum += x[v][figure]
+			}
+			return sum
+		}}
+	}
+	quicker := change("5", "mean execution of the high class, which sprinted", "high_exec_s", nps, np, experiment.Below(0))
+	faster := quicker.Value
+	quicker.Value = func(x experiment.Pair) float64 {
+		if x[nps]["high_sprints"] == 0 {
+			return 100 // what the times show is not by sprints
+		}
+		return faster(x)
+	}
+	all := []experiment.Claim{
+		above("1", "p: machine time of killed runs", "%", experiment.Of(kill, "killed_pct")),
+		none("1/none", "np, da, nps and dias: killed runs", "reruns", np, da, nps, dias),
+		change("2", "mean response of the high class, a rise", "high_response_s", np, kill, experiment.Above(0)),
+		change("3", "mean response of the low class", "low_response_s", da, np, experiment.Below(slack)),
+		change("4", "mean execution of the low class", "low_exec_s", da, np, experiment.Below(0)),
+		quicker,
+		change("6", "mean response of the low class", "low_response_s", dias, kill, experiment.Below(0)),
+		change("7", "energy of all jobs", "joules", dias, kill, experiment.Below(slack)),
+		above("10", "nps: high jobs that sprinted", "%", experiment.Of(nps, "high_sprinted_pct")),
+		none("10/none", "p, np and da: jobs that sprinted", "sprints", kill, np, da),
+		above("11", "nps: joules of a sprint above the caps", "J", experiment.Of(nps, "sprint_j")),
+	}
+	if p.power > 0 {
+		missed := experiment.Range{Low: math.SmallestNonzeroFloat64, High: 100 * (1 - math.Pow(1-lowTheta/100., p.power))}
+		all = append(all,
+			experiment.Claim{
+				ID: p.ids + "12", What: "da and dias: error of the low class's results, below that of a result that is not scaled", Unit: "%",
+				Value: func(x experiment.Pair) float64 {
+					return (experiment.Of(da, "low_error_pct")(x) + experiment.Of(dias, "low_error_pct")(x)) / 2
+				},
+				Met: experiment.Within(missed), Order: experiment.Mean(missed),
+			},
+			none("12/exact", "jobs that drop nothing and have an error", "inexact", kill, np, da, nps, dias))
+	}
+	return all
+}
+
+// arrivals are jobs that come somewhat faster than they are done, so that they queue. So few jobs of Poisson
+// streams might all come apart, or all be of one class.
+func (p *diasProgram) arrivals(seed uint64) (all []harness.Job) {
+	rng, at := rand.New(rand.NewPCG(seed, 99)), 0.0
+	for i := range p.jobs {
+		at += p.gap.Seconds() * (0.5 + rng.Float64())
+		j := harness.Job{Name: fmt.Sprintf("j%02d", i), Class: low, At: time.Duration(at * float64(time.Second)), Tasks: p.tasks, Floor: 1 - lowTheta/100.}
+		if i%highOf == 1 {
+			j.Class, j.Floor = high, 0
+		}
+		all = append(all, j)
+	}
+	return all
+}
+
+// setup is a cluster with these classes. The container policy fair leaves drops and sprints to the dispatcher.
+func (p *diasProgram) setup(discipline, classes string, jobs []harness.Job) *harness.Setup {
+	return &harness.Setup{
+		Coordinators: 1, Nodes: 2, Engine: p.engine(), Jobs: jobs, Steps: []harness.Step{{Caps: []float64{p.cap}}}, Margin: 1, Sprint: 60, Refill: 1,
+		Variant: harness.Variant{Policy: "fair", Scheduler: "discipline: " + discipline + "\nwidth: 1\nclasses:\n" + classes},
+	}
+}
+
+func (p *diasProgram) run(ctx context.Context, r *experiment.Run) (experiment.Figures, error) {
+	classes := fmt.Sprintf("  - {name: %s, sprint_after: %v}\n  - {name: %s, theta: %d%%}\n", high, p.sprintAfter, low, lowTheta)
+	s := p.setup(r.Variant, classes, p.arrivals(r.Seed))
+	seen, err := harness.Serve(ctx, r, s)
+	if err != nil {
+		return nil, err
+	}
+	f := diasFigures(seen)
+	return f, s.Engine.Record(r, f)
+}
+
+func diasFigures(seen *harness.Seen) experiment.Figures {
+	m, sums := means{}, experiment.Figures{"reruns": 0, "sprints": 0, "high_sprints": 0, "inexact": 0}
+	joules := 0.0
+	for i := range seen.Jobs {
+		o := &seen.Jobs[i]
+		class := o.Job.Class
+		m.add(class+"_response_s", o.Took.Seconds())
+		m.add(class+"_exec_s", o.Exec.Seconds())
+		m.add(class+"_sprinted_pct", 100*one(o.Sprints > 0))
+		sums["reruns"] += float64(max(0, o.Runs-1))
+		sums["sprints"] += one(o.Sprints > 0)
+		sums[class+"_sprints"] += float64(o.Sprints)
+		joules += o.Spent.Joules()
+		if o.Drawn != nil {
+			m.add("joules", o.Drawn.Joules())
+		}
+		if o.Wrong != nil {
+			m.add(class+"_error_pct", *o.Wrong)
+			sums["inexact"] += one(o.Theta == 0 && *o.Wrong > exactError)
+		}
+	}
+	f := m.figures()
+	for name, x := range sums {
+		f[name] = x
+	}
+	if len(m["joules"]) < len(seen.Jobs) {
+		delete(f, "joules") // not of all jobs
+	}
+	if n := sums["high_sprints"] + sums["low_sprints"]; n > 0 {
+		f["sprint_j"] = joules / n
+	}
+	if seen.TotalS > 0 {
+		f["killed_pct"] = 100 * seen.KilledS / seen.TotalS
+	}
+	return f
+}
+
+// curve claims that times fall with the drop ratio and errors rise.
+func (p *diasProgram) curve() []experiment.Claim {
+	largest := p.ratios[len(p.ratios)-1]
+	falling := experiment.Below(-p.saves)
+	return []experiment.Claim{
+		{
+			ID: p.ids + "8", What: fmt.Sprintf("%s: time with %d %% dropped against all tasks (Fig. 4)", p.says, largest), Unit: "%",
+			Value: experiment.Change("exec_s", strconv.Itoa(largest), "0"), Met: experiment.Within(falling), Order: experiment.Mean(experiment.Below(0)),
+		},
+		{
+			ID: p.ids + "9", What: fmt.Sprintf("%s: error of the result with %d %% dropped (Fig. 6)", p.says, p.judged), Unit: "%",
+			Value: experiment.Of(strconv.Itoa(p.judged), "error_pct"), Met: experiment.Within(experiment.Above(0)), Order: experiment.Mean(experiment.Above(0)),
+		},
+		{
+			ID: p.ids + "9/rises", What: p.says + ": errors, 0 with all tasks and no less than two ratios before", Every: true, Met: experiment.Mean(experiment.Range{}),
+			Value: func(x experiment.Pair) (falls float64) {
+				for i, ratio := range p.ratios {
+					is := x[strconv.Itoa(ratio)]["error_pct"]
+					falls += one(i == 0 && is > exactError) + one(i > 1 && is < x[strconv.Itoa(p.ratios[i-2])]["error_pct"])
+				}
+				return falls
+			},
+		},
+	}
+}
+
+// runDrops runs one job after the other at a drop ratio.
+func (p *diasProgram) runDrops(ctx context.Context, r *experiment.Run) (experiment.Figures, error) {
+	ratio, err := strconv.Atoi(r.Variant)
+	if err != nil {
+		return nil, err
+	}
+	var jobs []harness.Job
+	for i := range 2 {
+		jobs = append(jobs, harness.Job{Name: "j" + strconv.Itoa(i), Class: low, Tasks: p.tasks, Floor: 1 - float64(ratio)/100})
+	}
+	seen, err := harness.Serve(ctx, r, p.setup(string(buffers.DA), fmt.Sprintf("  - {name: %s, theta: %d%%}\n", low, ratio), jobs))
+	if err != nil {
+		return nil, err
+	}
+	m := means{}
+	for i := range seen.Jobs {
+		m.add("exec_s", seen.Jobs[i].Exec.Seconds())
+		if wrong := seen.Jobs[i].Wrong; wrong != nil {
+			m.add("error_pct", *wrong)
+		}
+	}
+	return m.figures(), nil
+}
