@@ -11,7 +11,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/jobs/admission"
-	"headroom/lab/jsonfile"
+	"headroom/internal/jsonfile"
 	"headroom/units"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"headroom/internal/cli"
-	"headroom/lab/jsonfile"
+	"headroom/internal/jsonfile"
 	"headroom/units"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/jobs/dispatch/pigeon"
-	"headroom/lab/jsonfile"
+	"headroom/internal/jsonfile"
 	"headroom/lab/traces"
 )
 
