@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -435,11 +436,12 @@ func (t *trial) besideEtcd(ctx context.Context) error {
 // the zeros after their last entry. Both raft-wal and etcd reserve a whole file before they
 // write to it, so file sizes alone would mean nothing.
 func logBytes(dir string) (sum int64, err error) {
-	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	all := os.DirFS(dir)
+	err = fs.WalkDir(all, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".wal") {
 			return ignoreGone(err)
 		}
-		data, err := os.ReadFile(path)
+		data, err := fs.ReadFile(all, path)
 		sum += int64(len(bytes.TrimRight(data, "\x00")))
 		return ignoreGone(err)
 	})
@@ -448,7 +450,7 @@ func logBytes(dir string) (sum int64, err error) {
 
 // ignoreGone ignores a file that was removed since its folder was read.
 func ignoreGone(err error) error {
-	if os.IsNotExist(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err

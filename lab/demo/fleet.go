@@ -60,15 +60,15 @@ const (
 
 // newFleet makes a fleet; with detach (--keep) the programs outlive the demo.
 func newFleet(logs string, detach bool) (*fleet, error) {
-	group := cluster.NewGroup
+	group, err := cluster.NewGroup, error(nil)
 	if detach {
 		group = cluster.NewLooseGroup
 	}
-	g, err := group(logs)
-	if err != nil {
+	f := &fleet{ended: make(chan error, 1)}
+	if f.group, err = group(logs); err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
-	return &fleet{group: g, ended: make(chan error, 1)}, nil
+	return f, nil
 }
 
 // start runs a program, its output in logs/NAME.log.
@@ -85,18 +85,16 @@ func (f *fleet) start(name string, argv ...string) (*program, error) {
 	return p, nil
 }
 
-// await reports an end that was not meant.
+// await tells when the program's end was not meant.
 func (f *fleet) await(p *program) {
 	<-p.Done()
 	if p.meant.Load() || f.revive(p) {
 		return
 	}
-	log, _ := os.ReadFile(p.Log) // an empty one has no last line either
-	text := strings.TrimSpace(string(log))
 	select {
 	case f.ended <- &cli.Error{
 		Code: "ended", Exit: cli.ExitFailed, Err: errors.Join(errEnded, p.Ended()),
-		Message: fmt.Sprintf("%s (process %d) exited unexpectedly, %v: %s", p.Name, p.Pid(), p.State(), text[strings.LastIndexByte(text, '\n')+1:]),
+		Message: fmt.Sprintf("%s (process %d) exited unexpectedly, %v: %s", p.Name, p.Pid(), p.State(), lastLine(p.Log)),
 		Hint:    "see its log: " + p.Log,
 	}:
 	default:
@@ -121,6 +119,16 @@ func (f *fleet) revive(p *program) bool {
 	}
 	(*revived)(p.Name)
 	return true
+}
+
+// lastLine is the end of a log, for whoever has to find out what happened.
+func lastLine(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "its log cannot be read"
+	}
+	text := strings.TrimSpace(string(data))
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // stopAll stops the named programs at once and waits for all of them.
