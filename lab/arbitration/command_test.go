@@ -1,15 +1,11 @@
-// Claims: a load file is read strictly, with the place of what is wrong; no bytes panic; the command names loads,
-// suggests near ones, and prints figures, verdicts and plots whose names and structure stay.
+// Claims: a load file is read strictly, with the place of what is wrong; no bytes panic; the command names loads, and prints
+// figures and verdicts whose names and structure stay.
 package arbitration
 
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -133,20 +129,13 @@ func TestCommandRefuses(t *testing.T) {
 			t.Errorf("%v: %v", x.args, err)
 		}
 	}
-	if _, err := execute(t, "", "--load", "stedy"); !strings.Contains(errorHint(err), "did you mean steady?") {
-		t.Errorf("%v: %s", err, errorHint(err))
+	_, err := execute(t, "", "--load", "stedy")
+	help := NewCommand().Long
+	for _, l := range Loads() {
+		if e, ok := errors.AsType[*cli.Error](err); !ok || !strings.Contains(e.Hint, l.Name) || !strings.Contains(help, l.Name) {
+			t.Errorf("%v: no %s", err, l.Name)
+		}
 	}
-	out, err := execute(t, "", "--load", "list")
-	if err != nil || !strings.Contains(out, "power-trace") || strings.Count(out, "\n") != len(Loads())+1 {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-func errorHint(err error) string {
-	if e, ok := errors.AsType[*cli.Error](err); ok {
-		return e.Hint
-	}
-	return ""
 }
 
 // degraded passes a report in which the arbiter is behind somewhere: a tiny load shows anything.
@@ -159,21 +148,11 @@ func degraded(t *testing.T, err error) {
 
 func TestCommandAnswers(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "out")
-	text, err := execute(t, tiny, "--load", "-", "--seeds", "3", "--out", dir)
+	text, err := execute(t, tiny, "--load", "-", "--seeds", "3")
 	degraded(t, err)
 	for _, want := range []string{"load stdin, 3 seeds from 1001", "VARIANT", "dias-sweep-40", "arbiter-no-holds", "AGAINST", "urgent-first-spend"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
-	for _, name := range []string{"figures.csv", "judged.csv", "quality.svg", "joules.svg"} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil || len(data) < 500 {
-			t.Errorf("%s: %v, %d bytes", name, err, len(data))
-		}
-		if strings.HasSuffix(name, ".svg") {
-			wellFormed(t, data)
 		}
 	}
 	text, err = execute(t, tiny, "--load", "-", "--seeds", "3", "-o", "json")
@@ -209,7 +188,7 @@ func TestCommandAnswers(t *testing.T) {
 			t.Errorf("no %s in %v", want, names)
 		}
 	}
-	if len(a.Judged) != len(baselines())*len(criteria()) {
+	if len(a.Judged) != len(baselines())*len(judgedFigures()) {
 		t.Errorf("%d rows", len(a.Judged))
 	}
 	for _, j := range a.Judged {
@@ -240,18 +219,5 @@ func TestTooMuch(t *testing.T) {
 	_, err := execute(t, file, "--load", "-", "--seeds", "2")
 	if err == nil || !strings.Contains(err.Error(), "jobs have not ended 12h0m0s after the last may come") {
 		t.Errorf("%v", err)
-	}
-}
-
-func wellFormed(t *testing.T, svg []byte) {
-	t.Helper()
-	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
-		_, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, svg)
-		}
 	}
 }

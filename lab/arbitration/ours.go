@@ -61,22 +61,10 @@ func (o *joint) place(j *job) int {
 }
 
 func (o *joint) look(r *run) {
-	in := arbiter.Input{Settings: arbiter.DefaultSettings(), Containers: r.load.Containers, Ended: endedJobs(r)}
-	in.Settings.Joint = true
-	by := map[string]*job{}
-	for _, j := range r.live {
-		by[j.id] = j
-		if j.began {
-			in.Jobs = append(in.Jobs, r.reported(j, true))
-		}
-	}
-	d := o.arbiter.Step(r.now, in)
+	d, by := r.step(&o.arbiter, r.load.Containers, true, func(*job) bool { return false })
 	outlooks := map[string]arbiter.Outlook{}
 	for _, x := range d.Outlooks {
 		outlooks[x.ID] = x
-	}
-	for _, u := range d.Uncapped {
-		by[u.ID].uncapped = u.At
 	}
 	look := arbiter.Look{Joint: true, Pools: map[string]arbiter.Pool{"": {Containers: r.load.Containers}}}
 	for _, j := range r.live {
@@ -91,18 +79,18 @@ func (o *joint) look(r *run) {
 	if o.edit != nil {
 		o.edit(&look)
 	}
-	o.carryOut(r, o.movers.Step(r.now, look), by)
+	o.carryOut(r, o.movers.Step(r.now(), look), by)
 }
 
 // contender is a job as the arbiter takes it.
 func (o *joint) contender(r *run, j *job, outlook arbiter.Outlook) arbiter.Contender {
 	c := arbiter.Contender{
 		ID: j.id, Class: string(j.Class), Rank: j.Class.rank(), Tasks: len(j.times), Dropped: j.dropped, Running: len(j.running), Pending: j.pending(),
-		Floor: j.Floor, Age: r.now - j.Arrival, Run: 1, Outlook: outlook, MaySprint: !o.save || j.Class == Urgent, MayDeflate: !o.exact, Theta: j.theta, Percent: o.percent,
+		Floor: j.Floor, Age: r.now() - j.Arrival, Run: 1, Outlook: outlook, MaySprint: !o.save || j.Class == Urgent, MayDeflate: !o.exact, Theta: j.theta, Percent: o.percent,
 		On: map[string]int{}, Offer: o.offer(r, j), Curve: j.curve,
 	}
 	if j.began {
-		c.Elapsed = max(1, r.now-j.first)
+		c.Elapsed = max(1, r.now()-j.first)
 	}
 	if j.Deadline > 0 {
 		c.Deadline = j.Deadline - c.Age + c.Elapsed
@@ -157,12 +145,7 @@ func (r *run) truth(j *job) (progress.Rest, float64) {
 	for t := j.next; t < len(j.times)-j.dropped; t++ {
 		work, all, tasks = work+j.times[t], all+j.times[t], tasks+1
 	}
-	slow, fast := 0.0, 0.0
-	for _, n := range r.cluster.nodes {
-		base, _ := speedAt(n.base, n.idle, n.rated, n.containers, n.containers)
-		sprint, _ := speedAt(n.sprinting(), n.idle, n.rated, n.containers, n.containers)
-		slow, fast = slow+base*float64(n.containers), fast+sprint*float64(n.containers)
-	}
+	slow, fast := r.cluster.speeds()
 	if tasks == 0 || all <= 0 {
 		return progress.Rest{}, fast / slow
 	}
@@ -177,7 +160,7 @@ func (o *joint) carryOut(r *run, out arbiter.Moves, by map[string]*job) {
 		for i, s := range d.Shares {
 			order[s.ID], shares[s.ID] = i, s.Containers
 		}
-		r.after(r.now+lag, func() {
+		r.clock.Schedule(r.now()+lag, rankLater, func() {
 			o.order, o.shares = order, shares
 			for _, j := range r.live {
 				if n, told := shares[j.id]; told && j.curve != nil {
@@ -188,7 +171,7 @@ func (o *joint) carryOut(r *run, out arbiter.Moves, by map[string]*job) {
 	}
 	if len(out.Ends) > 0 {
 		r.settle()
-		r.wake = r.now + lookSoonest
+		r.wake = r.now() + lookSoonest
 	}
 	for _, g := range out.Grants {
 		r.begin(by[g.ID], g.Duration)

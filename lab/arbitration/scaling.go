@@ -1,17 +1,11 @@
 package arbitration
 
 import (
-	"container/heap"
 	"context"
-	"fmt"
-	"io"
 	"math"
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"headroom/internal/cli"
 	"headroom/jobs/containers"
 	"headroom/jobs/scaling/runs"
 	"headroom/lab/papers"
@@ -73,16 +67,12 @@ func (r *run) pace() {
 			continue
 		}
 		slow := j.Scales.slowness(len(j.running))
-		changed := map[*node]bool{}
 		for _, a := range j.running {
 			if ratio := slow / a.slow; ratio != 1 {
 				done := a.node.done
 				a.from, a.until, a.slow = done-(done-a.from)*ratio, done+(a.until-done)*ratio, slow
-				changed[a.node] = true
+				a.node.running.Move(a.id, a.until)
 			}
-		}
-		for n := range changed {
-			heap.Init(&n.running)
 		}
 	}
 }
@@ -166,14 +156,15 @@ func scalers() []variant {
 type learning struct{ decider }
 
 // measureScaling compares on these seeds.
-func measureScaling(ctx context.Context, l *Load, seeds seedRange) (*Scaling, error) {
+func measureScaling(ctx context.Context, seeds seedRange) (*Scaling, error) {
+	l := scalingLoad()
 	var all []variant
 	for _, v := range scalers() {
 		curves := v
 		curves.decide = func() decider { return learning{v.decide()} }
 		all = append(all, curves, v)
 	}
-	results, err := runAll(ctx, l, all, seeds)
+	results, err := runAll(ctx, &l, all, seeds)
 	if err != nil {
 		return nil, err
 	}
@@ -189,36 +180,9 @@ func measureScaling(ctx context.Context, l *Load, seeds seedRange) (*Scaling, er
 
 // changes are the differences of two results, seed by seed, with their bounds.
 func changes(a, b *Result) map[string]papers.Stat {
-	out := map[string]papers.Stat{}
+	out, less := map[string]papers.Stat{}, figure{sign: 1}
 	for name, xs := range a.each {
-		ds := make([]float64, len(xs))
-		for i := range xs {
-			ds[i] = xs[i] - b.each[name][i]
-		}
-		out[name] = papers.Of(ds)
+		out[name] = papers.Of(less.behind(xs, b.each[name]))
 	}
 	return out
-}
-
-func (o *options) printScaling(cmd *cobra.Command) error {
-	l := scalingLoad()
-	found, err := measureScaling(cmd.Context(), &l, seedRange{o.seed, o.seeds})
-	if err != nil {
-		return err
-	}
-	if o.output.IsJSON() {
-		return o.output.JSON(cmd.OutOrStdout(), found)
-	}
-	return found.print(cmd.OutOrStdout(), &o.output)
-}
-
-func (x *Scaling) print(w io.Writer, out *cli.Output) error {
-	bounds := func(s papers.Stat) string { return fmt.Sprintf("%+.3g [%+.3g, %+.3g]", s.Mean, s.Low, s.High) }
-	var rows [][]string
-	for _, p := range x.Pairs {
-		for _, f := range []string{UrgentMean, TolerantMean, TolerantP95, EnergyJ, WeightedS} {
-			rows = append(rows, []string{p.Name, f, fmt.Sprintf("%.4g", p.Without[f].Mean), fmt.Sprintf("%.4g", p.With[f].Mean), bounds(p.Change[f]), bounds(p.Arbiter[f])})
-		}
-	}
-	return out.Table(w, []string{"VARIANT", "FIGURE", "WITHOUT", "WITH", "CHANGE", "ARBITER - IT"}, rows)
 }
