@@ -134,21 +134,14 @@ func (b *baseline) sprint(r *run) {
 
 // divide is CAB's turn: stretch and early stops.
 func (b *baseline) divide(r *run) {
-	in := arbiter.Input{Settings: arbiter.DefaultSettings(), Containers: r.load.Containers, Ended: endedJobs(r)}
-	by := map[string]*job{}
+	containers := r.load.Containers
+	served := func(j *job) bool { return b.order == byShareBelow && j.Class == Urgent }
 	for _, j := range r.live {
-		by[j.id] = j
-		switch {
-		case b.order == byShareBelow && j.Class == Urgent:
-			in.Containers = max(1, in.Containers-len(j.running)-j.pending())
-		case j.began:
-			in.Jobs = append(in.Jobs, r.reported(j, false))
+		if served(j) {
+			containers = max(1, containers-len(j.running)-j.pending())
 		}
 	}
-	d := b.arbiter.Step(r.now(), in)
-	for _, u := range d.Uncapped {
-		by[u.ID].uncapped = u.At
-	}
+	d, by := r.step(&b.arbiter, containers, false, served)
 	if d.Changed {
 		told := map[string]int{}
 		for _, s := range d.Shares {
@@ -167,15 +160,26 @@ func (b *baseline) divide(r *run) {
 	}
 }
 
-// endedJobs are the jobs that have ended since the last look, as the job loop is told.
-func endedJobs(r *run) (out []arbiter.Ended) {
+// step lets the job loop decide about the jobs that have begun, but for those that are served first anyway.
+func (r *run) step(a *arbiter.Arbiter, containers int, joint bool, first func(*job) bool) (arbiter.Decision, map[string]*job) {
+	in, by := arbiter.Input{Settings: arbiter.DefaultSettings(), Containers: containers}, map[string]*job{}
+	in.Settings.Joint = joint
 	for _, j := range r.reports {
-		out = append(out, arbiter.Ended{ID: j.id, Runtime: j.end - j.first})
+		in.Ended = append(in.Ended, arbiter.Ended{ID: j.id, Runtime: j.end - j.first})
 	}
-	return out
+	for _, j := range r.live {
+		if by[j.id] = j; j.began && !first(j) {
+			in.Jobs = append(in.Jobs, r.reported(j, joint))
+		}
+	}
+	d := a.Step(r.now(), in)
+	for _, u := range d.Uncapped {
+		by[u.ID].uncapped = u.At
+	}
+	return d, by
 }
 
-// reported is what the job loop is told of a job.
+// reported is a job as the job loop sees it.
 func (r *run) reported(j *job, ratio bool) arbiter.Job {
 	var power, base, fast, full, n units.Power
 	for _, a := range j.running {

@@ -1,11 +1,11 @@
 package arbitration
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +45,8 @@ the member of the arbiter's family (by price of quality and reserve of joules) t
 0.5 points) and uses no more energy and sprint joules (within 1 % of all its joules). Members, and the sprint
 timers of the others, are chosen on 40 separate seeds, starting at 1, which are not judged.
 
---load names a load ("list" lists them, "all" runs every one) or a file (- for stdin):
+--load names a load (steady, heavy, bursty, heterogeneous, failures, power-trace, narrow, or all of them) or a file
+(- for stdin):
 
   {"containers": 28, "for_s": 3600, "budget": [{"at_s": 0, "w": 250}, {"at_s": 1200, "w": 175}],
    "jobs": [{"class": "urgent", "arrival_s": 12.5, "tasks": 40, "task_s": 6.4, "deadline_s": 90, "floor": 1},
@@ -56,7 +57,7 @@ from the arrival. 28 containers draw 350 W at full speed and 100 W idle, and can
 
 --optimum compares the arbiter with the best schedule of an offline search, on small cases that are known in
 advance. --scaling compares each policy with and without knowledge of how jobs scale, on jobs of the four
-scaling types; curves are learned from ended runs.
+scaling types; curves are learned from ended runs. Both print YAML by default.
 
 The exit code is 8 if the arbiter is behind another policy in any result, or ahead in fewer than three.
 Bounds that decide hold for all results at once. "powerlab campaign" compares them on real programs.`,
@@ -65,7 +66,7 @@ Bounds that decide hold for all results at once. "powerlab campaign" compares th
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.load, "load", o.load, "name of a load, a file, - for stdin, all, or list to print the names")
+	f.StringVar(&o.load, "load", o.load, "name of a load, all, a file, or - for stdin")
 	f.IntVar(&o.seeds, "seeds", o.seeds, "number of judged seeds")
 	f.Uint64Var(&o.seed, "seed", o.seed, "first judged seed; the others follow it")
 	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases")
@@ -74,17 +75,13 @@ Bounds that decide hold for all results at once. "powerlab campaign" compares th
 	return cmd
 }
 
-// printer is a result that prints itself as a table.
-type printer interface {
-	print(w io.Writer, out *cli.Output) error
-}
-
 func (o *options) run(cmd *cobra.Command) error {
-	if o.seeds < 2 || o.seeds > seedsMost {
+	fixed, seeds := cmd.Flags().Changed("load"), seedRange{o.seed, o.seeds}
+	var found any
+	var err error
+	switch {
+	case o.seeds < 2 || o.seeds > seedsMost:
 		return cli.Usage("--seeds %d: must be from 2 to %d, because bounds need more than one", o.seeds, seedsMost)
-	}
-	var measure func(context.Context, seedRange) (printer, error)
-	switch fixed := cmd.Flags().Changed("load"); {
 	case o.optimum && o.scaling:
 		return cli.Usage("--optimum and --scaling cannot be combined")
 	case o.optimum && fixed:
@@ -92,22 +89,19 @@ func (o *options) run(cmd *cobra.Command) error {
 	case o.scaling && fixed:
 		return cli.Usage("--scaling cannot be combined with --load: its load is fixed")
 	case o.optimum:
-		measure = func(ctx context.Context, s seedRange) (printer, error) { return measureOptimum(ctx, s) }
+		found, err = measureOptimum(cmd.Context(), seeds)
 	case o.scaling:
-		measure = func(ctx context.Context, s seedRange) (printer, error) { return measureScaling(ctx, s) }
-	case o.load == "list":
-		return o.printLoads(cmd.OutOrStdout())
+		found, err = measureScaling(cmd.Context(), seeds)
 	default:
 		return o.compare(cmd)
 	}
-	found, err := measure(cmd.Context(), seedRange{o.seed, o.seeds})
 	if err != nil {
 		return err
 	}
-	if o.output.IsJSON() {
-		return o.output.JSON(cmd.OutOrStdout(), found)
+	if !o.output.IsJSON() {
+		o.output.Format = "yaml"
 	}
-	return found.print(cmd.OutOrStdout(), &o.output)
+	return o.output.JSON(cmd.OutOrStdout(), found)
 }
 
 // compare compares all policies on the loads.
@@ -147,37 +141,17 @@ func (o *options) loads(stdin io.Reader) ([]Load, error) {
 		return all[i : i+1], nil
 	}
 	if _, err := os.Stat(o.load); o.load != "-" && errors.Is(err, os.ErrNotExist) {
-		return nil, unknownLoad(o.load, all)
+		var names []string
+		for _, l := range all {
+			names = append(names, l.Name)
+		}
+		err := cli.Usage("unknown --load %q: neither a load's name nor a file", o.load)
+		err.Hint = "use a file, all, or one of " + strings.Join(names, ", ")
+		return nil, err
 	}
 	l, err := readLoad(stdin, o.load)
 	if err != nil {
 		return nil, err
 	}
 	return []Load{*l}, nil
-}
-
-// unknownLoad is the error of a load that is neither known nor a file.
-func unknownLoad(name string, loads []Load) *cli.Error {
-	var names []string
-	for _, l := range loads {
-		names = append(names, l.Name)
-	}
-	err := cli.Usage("unknown --load %q: neither a load's name nor a file", name)
-	err.Hint = "powerlab arbitrate --load list names them"
-	if near := cli.Nearest(name, names); near != "" {
-		err.Hint = "did you mean " + near + "?"
-	}
-	return err
-}
-
-func (o *options) printLoads(w io.Writer) error {
-	items, rows := []map[string]string{}, [][]string{}
-	for _, l := range Loads() {
-		items = append(items, map[string]string{"name": l.Name, "says": l.Says})
-		rows = append(rows, []string{l.Name, l.Says})
-	}
-	if o.output.IsJSON() {
-		return o.output.JSON(w, map[string]any{"loads": items})
-	}
-	return o.output.Table(w, []string{"LOAD", "WHAT"}, rows)
 }

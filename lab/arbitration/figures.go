@@ -39,7 +39,7 @@ func (r *run) served() []Served {
 	return jobs
 }
 
-// figures returns what came of a run.
+// figures returns the figures of a run.
 func (r *run) figures() map[string]float64 {
 	jobs, tasks := r.served(), 0
 	for i := range jobs {
@@ -75,7 +75,7 @@ func FiguresOf(jobs []Served) map[string]float64 {
 			}
 		}
 		if len(took) == 0 {
-			continue // nothing is known of the class
+			continue
 		}
 		slices.Sort(took)
 		name := string(c)

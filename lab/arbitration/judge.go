@@ -204,15 +204,13 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 		}
 		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: f.name, Behind: papers.Of(each), Note: note}
 		j.Verdict = standing(papers.Within(each, 1-(1-papers.Confidence)/float64(baselines*len(all))), slack)
-		switch j.Verdict {
-		case Behind:
+		if j.Met = j.Verdict != Behind; !j.Met {
 			j.Note = fmt.Sprintf("%s; by %s", note, j.Behind)
 			v.Behind++
-		case Ahead:
-			v.Ahead++
-		case Level:
 		}
-		j.Met = j.Verdict != Behind
+		if j.Verdict == Ahead {
+			v.Ahead++
+		}
 		a.Judged = append(a.Judged, j)
 	}
 	switch {

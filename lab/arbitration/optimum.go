@@ -1,15 +1,11 @@
 package arbitration
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"math"
 	"slices"
 	"time"
 
-	"headroom/internal/cli"
 	"headroom/units"
 )
 
@@ -36,11 +32,7 @@ type flow struct {
 func flowOf(l *Load) flow {
 	r := newRun(l, 0, nil)
 	f := flow{refill: r.refill, potMost: r.potMost, watts: rise(r.cluster.nodes).Watts()}
-	for _, n := range r.cluster.nodes {
-		slow, _ := speedAt(n.base, n.idle, n.rated, n.containers, n.containers)
-		fast, _ := speedAt(n.sprinting(), n.idle, n.rated, n.containers, n.containers)
-		f.slow, f.fast = f.slow+slow*float64(n.containers), f.fast+fast*float64(n.containers)
-	}
+	f.slow, f.fast = r.cluster.speeds()
 	return f
 }
 
@@ -111,7 +103,7 @@ func (p *problem) solve(from int, s state) {
 	}
 	permute(here, 0, func(order []int) {
 		if last {
-			p.finish(p.pass(s, order, until, math.Inf(1)))
+			p.best = min(p.best, p.pass(s, order, until, math.Inf(1)).cost)
 			return
 		}
 		for sprint := 0.0; ; sprint += sprintGrid.Seconds() {
@@ -131,11 +123,11 @@ func (p *problem) bound(s *state, from int) float64 {
 		if s.ends[i] > 0 {
 			continue
 		}
-		at := p.jobs[i].Arrival.Seconds() + s.left[i]/p.fast
+		begins := p.jobs[i].Arrival.Seconds()
 		if i <= from {
-			at = s.now + s.left[i]/p.fast
+			begins = s.now
 		}
-		sum += p.costOf(i, at)
+		sum += p.costOf(i, begins+s.left[i]/p.fast)
 	}
 	return sum
 }
@@ -144,8 +136,6 @@ func (p *problem) costOf(i int, at float64) float64 {
 	j := &p.jobs[i]
 	return j.cost(time.Duration((at-j.Arrival.Seconds())*float64(time.Second)), p.dropped[i])
 }
-
-func (p *problem) finish(s state) { p.best = min(p.best, s.cost) }
 
 // permute calls f with all orders of a list.
 func permute(list []int, from int, f func([]int)) {
@@ -233,52 +223,22 @@ type Case struct {
 func measureOptimum(ctx context.Context, seeds seedRange) (*Optimum, error) {
 	out := &Optimum{Seed: seeds.first}
 	l := &Load{Name: "small", Containers: perServer, For: time.Minute, Budget: []Step{{0, 250 * units.Watt}}, Jobs: smallCase}
-	f := flowOf(l)
+	f, n := flowOf(l), float64(seeds.count)
+	results, err := runAll(ctx, l, []variant{member(3*time.Second, usual), baselines()[3].with(0)}, seeds)
+	if err != nil {
+		return nil, err
+	}
 	for i := range seeds.count {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		seed := seeds.first + uint64(i)
-		c := Case{Seed: seed}
-		for k, v := range []variant{member(3*time.Second, usual), baselines()[3].with(0)} {
-			r := newRun(l, seed, v.decide())
-			if k == 0 {
-				var times [][]float64
-				for _, j := range r.jobs {
-					times = append(times, j.times)
-				}
-				c.Jobs, c.Optimum = len(r.jobs), optimum(f, smallCase(seed), times)
-			}
-			if !r.run() {
-				return nil, tooMuch(l, v.name)
-			}
-			cost := weighted(r.served()) * float64(len(r.jobs))
-			if k == 0 {
-				c.Arbiter = cost
-			} else {
-				c.UrgentFirst = cost
-			}
+		jobs, times := smallCase(seed), [][]float64{}
+		for _, j := range l.draw(seed) {
+			times = append(times, j.times)
 		}
+		cost := func(r *Result) float64 { return r.each[WeightedS][i] * float64(len(jobs)) }
+		c := Case{Seed: seed, Jobs: len(jobs), Optimum: optimum(f, jobs, times), Arbiter: cost(&results[0]), UrgentFirst: cost(&results[1])}
 		out.Cases = append(out.Cases, c)
-		n := float64(seeds.count)
 		out.Mean, out.Other = out.Mean+c.Arbiter/c.Optimum/n, out.Other+c.UrgentFirst/c.Optimum/n
 		out.Worst = max(out.Worst, c.Arbiter/c.Optimum)
 	}
 	return out, nil
-}
-
-func (x *Optimum) print(w io.Writer, out *cli.Output) error {
-	var rows [][]string
-	cases := slices.Clone(x.Cases)
-	slices.SortFunc(cases, func(a, b Case) int { return cmp.Compare(b.Arbiter/b.Optimum, a.Arbiter/a.Optimum) })
-	for _, c := range cases {
-		rows = append(rows, []string{
-			fmt.Sprint(c.Seed), fmt.Sprint(c.Jobs), fmt.Sprintf("%.1f", c.Optimum), fmt.Sprintf("%.1f", c.Arbiter), fmt.Sprintf("%.3f", c.Arbiter/c.Optimum), fmt.Sprintf("%.3f", c.UrgentFirst/c.Optimum),
-		})
-	}
-	if err := out.Table(w, []string{"SEED", "JOBS", "OPTIMUM", "ARBITER", "RATIO", "URGENT-FIRST"}, rows); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\n%d cases: the arbiter costs %.3f times the optimum in the mean, %.3f times at worst; urgent-first %.3f times in the mean\n", len(x.Cases), x.Mean, x.Worst, x.Other)
-	return err
 }

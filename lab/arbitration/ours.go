@@ -61,22 +61,10 @@ func (o *joint) place(j *job) int {
 }
 
 func (o *joint) look(r *run) {
-	in := arbiter.Input{Settings: arbiter.DefaultSettings(), Containers: r.load.Containers, Ended: endedJobs(r)}
-	in.Settings.Joint = true
-	by := map[string]*job{}
-	for _, j := range r.live {
-		by[j.id] = j
-		if j.began {
-			in.Jobs = append(in.Jobs, r.reported(j, true))
-		}
-	}
-	d := o.arbiter.Step(r.now(), in)
+	d, by := r.step(&o.arbiter, r.load.Containers, true, func(*job) bool { return false })
 	outlooks := map[string]arbiter.Outlook{}
 	for _, x := range d.Outlooks {
 		outlooks[x.ID] = x
-	}
-	for _, u := range d.Uncapped {
-		by[u.ID].uncapped = u.At
 	}
 	look := arbiter.Look{Joint: true, Pools: map[string]arbiter.Pool{"": {Containers: r.load.Containers}}}
 	for _, j := range r.live {
@@ -157,12 +145,7 @@ func (r *run) truth(j *job) (progress.Rest, float64) {
 	for t := j.next; t < len(j.times)-j.dropped; t++ {
 		work, all, tasks = work+j.times[t], all+j.times[t], tasks+1
 	}
-	slow, fast := 0.0, 0.0
-	for _, n := range r.cluster.nodes {
-		base, _ := speedAt(n.base, n.idle, n.rated, n.containers, n.containers)
-		sprint, _ := speedAt(n.sprinting(), n.idle, n.rated, n.containers, n.containers)
-		slow, fast = slow+base*float64(n.containers), fast+sprint*float64(n.containers)
-	}
+	slow, fast := r.cluster.speeds()
 	if tasks == 0 || all <= 0 {
 		return progress.Rest{}, fast / slow
 	}

@@ -173,6 +173,16 @@ func (c *cluster) plan() {
 	}
 }
 
+// speeds returns how much work all containers do in a second if all are busy, under the caps and in a sprint.
+func (c *cluster) speeds() (slow, fast float64) {
+	for _, n := range c.nodes {
+		base, _ := speedAt(n.base, n.idle, n.rated, n.containers, n.containers)
+		sprint, _ := speedAt(n.sprinting(), n.idle, n.rated, n.containers, n.containers)
+		slow, fast = slow+base*float64(n.containers), fast+sprint*float64(n.containers)
+	}
+	return slow, fast
+}
+
 // draws returns what all machines draw together.
 func (c *cluster) draws() (sum units.Power) {
 	for _, n := range c.nodes {

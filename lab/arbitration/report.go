@@ -22,13 +22,11 @@ type Report struct {
 func (a *Answer) shortfalls() (out []string) {
 	ahead, judged := map[string]bool{}, map[string]bool{}
 	for _, j := range a.Judged {
-		judged[j.Figure] = true
-		switch j.Verdict {
-		case Behind:
-			out = append(out, fmt.Sprintf("%s behind %s in %s", a.Load, j.Baseline, j.Figure))
-		case Ahead:
+		if judged[j.Figure] = true; j.Verdict == Ahead {
 			ahead[j.Figure] = true
-		case Level:
+		}
+		if !j.Met {
+			out = append(out, fmt.Sprintf("%s behind %s in %s", a.Load, j.Baseline, j.Figure))
 		}
 	}
 	if least := min(aheadLeast, len(judged)); len(ahead) < least {
@@ -87,15 +85,15 @@ func (a *Answer) print(w io.Writer, out *cli.Output) error {
 		for _, c := range figures() {
 			row = append(row, c.text(&a.Variants[i]))
 		}
-		rows = append(rows, append(row, a.Variants[i].Says))
-	}
-	if head = append(head, "WHAT"); !out.IsWide() {
-		head = head[:len(head)-1]
-		for i := range rows {
-			rows[i] = rows[i][:len(head)]
+		if out.IsWide() {
+			row = append(row, a.Variants[i].Says)
 		}
+		rows = append(rows, row)
 	}
-	if out.Format == "csv" || out.Format == "name" {
+	if out.IsWide() {
+		head = append(head, "WHAT")
+	}
+	if !out.IsTable() {
 		return out.Table(w, head, rows)
 	}
 	if _, err := fmt.Fprintf(w, "load %s, %d seeds from %d; latencies in s, missed deadlines and quality in %%, energy and sprints in kJ, energy per task in J\n", a.Load, a.Seeds, a.Seed); err != nil {

@@ -2,13 +2,10 @@ package arbitration
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"math"
 	"slices"
 	"time"
 
-	"headroom/internal/cli"
 	"headroom/jobs/containers"
 	"headroom/jobs/scaling/runs"
 	"headroom/lab/papers"
@@ -183,24 +180,9 @@ func measureScaling(ctx context.Context, seeds seedRange) (*Scaling, error) {
 
 // changes are the differences of two results, seed by seed, with their bounds.
 func changes(a, b *Result) map[string]papers.Stat {
-	out := map[string]papers.Stat{}
+	out, less := map[string]papers.Stat{}, figure{sign: 1}
 	for name, xs := range a.each {
-		ds := make([]float64, len(xs))
-		for i := range xs {
-			ds[i] = xs[i] - b.each[name][i]
-		}
-		out[name] = papers.Of(ds)
+		out[name] = papers.Of(less.behind(xs, b.each[name]))
 	}
 	return out
-}
-
-func (x *Scaling) print(w io.Writer, out *cli.Output) error {
-	bounds := func(s papers.Stat) string { return fmt.Sprintf("%+.3g [%+.3g, %+.3g]", s.Mean, s.Low, s.High) }
-	var rows [][]string
-	for _, p := range x.Pairs {
-		for _, f := range []string{UrgentMean, TolerantMean, TolerantP95, EnergyJ, WeightedS} {
-			rows = append(rows, []string{p.Name, f, fmt.Sprintf("%.4g", p.Without[f].Mean), fmt.Sprintf("%.4g", p.With[f].Mean), bounds(p.Change[f]), bounds(p.Arbiter[f])})
-		}
-	}
-	return out.Table(w, []string{"VARIANT", "FIGURE", "WITHOUT", "WITH", "CHANGE", "ARBITER - IT"}, rows)
 }

@@ -1,9 +1,7 @@
 package arbitration
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -104,13 +102,12 @@ func member(price time.Duration, keep reserve) variant {
 // shown are the variants of ours that are always shown: the default, its family over prices, the two other reserves,
 // and two that show what a part of it is worth and never stand against baselines.
 func shown() []variant {
-	var out []variant
+	out := []variant{member(arbiter.DefaultPercent, usual)}
 	for _, p := range prices() {
-		out = append(out, member(p, usual))
+		if p != arbiter.DefaultPercent {
+			out = append(out, member(p, usual))
+		}
 	}
-	slices.SortStableFunc(out, func(a, b variant) int { // the default first
-		return cmp.Compare(min(1, (a.price-arbiter.DefaultPercent).Abs()), min(1, (b.price-arbiter.DefaultPercent).Abs()))
-	})
 	return append(out, member(arbiter.DefaultPercent, spend), member(arbiter.DefaultPercent, save),
 		ours("arbiter-no-holds", "the arbiter, no machine gives watts to others", tweak{noHolds: true}),
 		ours("arbiter-oracle", "the arbiter, if it knew the time of every task exactly", tweak{oracle: true}),

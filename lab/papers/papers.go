@@ -54,6 +54,8 @@ type Study struct {
 	Seeds  int
 	Traces bool
 	Run    func(ctx context.Context, o *Options) (*Result, error)
+	// Left are targets that campaigns on real programs measure.
+	Left []report.Target
 }
 
 // NewCommand is `powerlab paper`, with a command for each study.
@@ -117,7 +119,7 @@ func (s Study) run(cmd *cobra.Command, o *Options) error {
 	if err != nil {
 		return err
 	}
-	r := report.Report{Paper: s.Paper, Seed: o.Seed, Targets: result.Targets}
+	r := report.Report{Paper: s.Paper, Seed: o.Seed, Targets: append(result.Targets, s.Left...)}
 	files := r.Files()
 	for name, rows := range result.Tables {
 		files[name] = func(w io.Writer) error { return report.Markdown(w, rows) }

@@ -214,7 +214,7 @@ func TestManyTasks(t *testing.T) {
 func TestBinaryHistory(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"binary", "json"} {
-		r, err := readMapReduce(filepath.Join("..", "hadoop", "testdata", form+".jhist"))
+		r, err := readMapReduce(filepath.Join("..", "jhist", "testdata", form+".jhist"))
 		if got := fmt.Sprintf("%d %d %.1f %.1f %.1f", r.Tasks, r.Units, r.Parallel, r.Launch, r.Serial); err != nil || got != "3 3 26.1 1.0 3.8" {
 			t.Errorf("%s: %s, %v", form, got, err)
 		}

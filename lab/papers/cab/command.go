@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/lab/experiment/specs"
 	"headroom/lab/papers"
 )
 
@@ -17,7 +18,7 @@ func NewCommand() *cobra.Command {
 quality floors of Table I. The variants are: no cap, capped, modified ApproxHadoop, CAB as printed and as published,
 equal shares, and ours. The server is the emulated plant in virtual time, and the job loop is the coordinators'. It
 learns uncapped finish times from earlier runs of other tasks, for every variant alike.`,
-		Run: simulate,
+		Run: simulate, Left: specs.Left("cab-yarn"),
 	}.Command()
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"headroom/lab/experiment/specs"
 	"headroom/lab/report"
 )
 
@@ -124,8 +123,7 @@ func (f *figures) targets() []report.Target {
 	all = append(all, f.shares(), f.byCap())
 	all = append(all, f.against()...)
 	all = append(all, f.estimates()...)
-	all = append(all, f.table1()...)
-	return append(all, specs.Left("cab-yarn")...)
+	return append(all, f.table1()...)
 }
 
 // noise is how much the paper's own runs of one experiment differ: its capped runs, which

@@ -35,9 +35,9 @@ same jobs.`,
 			if err != nil {
 				return nil, err
 			}
-			all := append(f.targets(), specs.Left("dias-local", "dias-spark", "dias-spark-drops", "dias-words", "dias-words-drops")...)
-			return &papers.Result{Targets: all}, nil
+			return &papers.Result{Targets: f.targets()}, nil
 		},
+		Left: specs.Left("dias-local", "dias-spark", "dias-spark-drops", "dias-words", "dias-words-drops"),
 	}.Command()
 }
 

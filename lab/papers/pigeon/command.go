@@ -40,9 +40,9 @@ Without it those targets are not_run. A seed draws the jobs and the policies' ra
 				return nil, err
 			}
 			targets, err := f.targets()
-			targets = append(targets, specs.Left("pigeon", "sparrow", "eagle", "pigeon-power")...)
 			return &papers.Result{Targets: targets, Tables: map[string][][]string{"groups.md": f.groups()}}, err
 		},
+		Left: specs.Left("pigeon", "sparrow", "eagle", "pigeon-power"),
 	}.Command()
 }
 
