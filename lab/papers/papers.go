@@ -54,8 +54,6 @@ type Study struct {
 	Seeds  int
 	Traces bool
 	Run    func(ctx context.Context, o *Options) (*Result, error)
-	// Left are targets that campaigns on real programs measure.
-	Left []report.Target
 }
 
 // NewCommand is `powerlab paper`, with a command for each study.
@@ -83,8 +81,8 @@ perfect information; it is not judged. The same seeds give the same bytes.
 }
 
 // Command is the command of the study.
-func (s *Study) Command(o *Options) *cobra.Command {
-	o.Seeds = s.Seeds
+func (s Study) Command() *cobra.Command {
+	o := &Options{Seeds: s.Seeds}
 	cmd := &cobra.Command{
 		Use: s.Paper, Short: s.Short, Long: s.Long, Args: cobra.NoArgs,
 		Example: "  powerlab paper " + s.Paper + "\n  powerlab paper " + s.Paper + " --seeds 5 -o json",
@@ -106,7 +104,7 @@ func (s *Study) Command(o *Options) *cobra.Command {
 }
 
 // check refuses values that make no sense.
-func (s *Study) check(o *Options) error {
+func (s Study) check(o *Options) error {
 	if o.Seeds < 1 || o.Seeds > seedsMost {
 		return cli.Usage("--seeds %d: must be from 1 to %d", o.Seeds, seedsMost)
 	}
@@ -114,17 +112,17 @@ func (s *Study) check(o *Options) error {
 }
 
 // run measures, keeps the files of --out, and prints the report.
-func (s *Study) run(cmd *cobra.Command, o *Options) error {
+func (s Study) run(cmd *cobra.Command, o *Options) error {
 	result, err := s.Run(cmd.Context(), o)
 	if err != nil {
 		return err
 	}
-	r := report.Report{Paper: s.Paper, Seed: o.Seed, Targets: append(result.Targets, s.Left...)}
+	r := report.Report{Paper: s.Paper, Seed: o.Seed, Targets: result.Targets}
 	files := r.Files()
 	for name, rows := range result.Tables {
 		files[name] = func(w io.Writer) error { return report.Markdown(w, rows) }
 	}
-	if err := o.Keep(files); err != nil {
+	if err := files.Keep(o.Out); err != nil {
 		return err
 	}
 	if err := r.Print(cmd.OutOrStdout(), &o.output); err != nil {
@@ -132,6 +130,3 @@ func (s *Study) run(cmd *cobra.Command, o *Options) error {
 	}
 	return r.Verdict()
 }
-
-// Keep writes files into the folder for tables and plots, if one is named.
-func (o *Options) Keep(files report.Files) error { return files.Keep(o.Out) }

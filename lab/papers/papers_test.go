@@ -19,7 +19,7 @@ import (
 
 // study is a command whose second target is met from two seeds on.
 func study() *cobra.Command {
-	s := papers.Study{
+	return papers.Study{
 		Paper: "cab", Seeds: 3,
 		Run: func(_ context.Context, o *papers.Options) (*papers.Result, error) {
 			return &papers.Result{
@@ -31,8 +31,7 @@ func study() *cobra.Command {
 				Tables: map[string][][]string{"policies.md": {{"policy"}, {"ours"}}},
 			}, nil
 		},
-	}
-	return s.Command(&papers.Options{})
+	}.Command()
 }
 
 func TestOut(t *testing.T) {

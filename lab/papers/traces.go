@@ -13,7 +13,7 @@ import (
 type Traces struct{ Dir string }
 
 // checkTraces refuses a folder that has none of the traces, and a study that runs on none.
-func (s *Study) checkTraces(o *Options) error {
+func (s Study) checkTraces(o *Options) error {
 	if o.Traces.Dir == "" {
 		return nil
 	}

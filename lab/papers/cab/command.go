@@ -5,22 +5,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"headroom/lab/experiment/specs"
 	"headroom/lab/papers"
 )
 
 // NewCommand is `powerlab paper cab`.
 func NewCommand() *cobra.Command {
-	s := papers.Study{
+	return papers.Study{
 		Paper: "cab", Seeds: 20,
 		Short: "QoR-aware power capping for approximate big data processing (CAB)",
 		Long: `Repeats CAB's experiments: three sets of three jobs on a server with 28 containers under power caps, with the
 quality floors of Table I. The variants are: no cap, capped, modified ApproxHadoop, CAB as printed and as published,
 equal shares, and ours. The server is the emulated plant in virtual time, and the job loop is the coordinators'. It
 learns uncapped finish times from earlier runs of other tasks, for every variant alike.`,
-		Run: simulate, Left: specs.Left("cab-yarn"),
-	}
-	return s.Command(&papers.Options{})
+		Run: simulate,
+	}.Command()
 }
 
 // simulate runs all experiments on the emulated plant.

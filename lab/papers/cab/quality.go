@@ -9,7 +9,7 @@ import (
 	"headroom/lab/report"
 )
 
-// profiles are the quality profiles of our own programs, as `powerlab profile` measured
+// profiles are the quality profiles of our own programs, as `scheduler profile` measured
 // them; profiles/README.md says how.
 //
 //go:embed profiles/*.json

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"headroom/lab/experiment/specs"
 	"headroom/lab/report"
 )
 
@@ -123,7 +124,8 @@ func (f *figures) targets() []report.Target {
 	all = append(all, f.shares(), f.byCap())
 	all = append(all, f.against()...)
 	all = append(all, f.estimates()...)
-	return append(all, f.table1()...)
+	all = append(all, f.table1()...)
+	return append(all, specs.Left("cab-yarn")...)
 }
 
 // noise is how much the paper's own runs of one experiment differ: its capped runs, which

@@ -19,7 +19,7 @@ const jobsWhole = 20_000
 func NewCommand() *cobra.Command { return newCommand(jobsWhole) }
 
 func newCommand(jobs int) *cobra.Command {
-	s := papers.Study{
+	return papers.Study{
 		Paper: "dias", Seeds: 10,
 		Short: "Differential approximation and sprinting for multi-priority jobs (DIAS)",
 		Long: `Repeats DIAS' experiments: prioritised jobs on a cluster that runs one job at a time, under preemption with restart (P),
@@ -35,11 +35,10 @@ same jobs.`,
 			if err != nil {
 				return nil, err
 			}
-			return &papers.Result{Targets: f.targets()}, nil
+			all := append(f.targets(), specs.Left("dias-local", "dias-spark", "dias-spark-drops", "dias-words", "dias-words-drops")...)
+			return &papers.Result{Targets: all}, nil
 		},
-		Left: specs.Left("dias-local", "dias-spark", "dias-spark-drops", "dias-words", "dias-words-drops"),
-	}
-	return s.Command(&papers.Options{})
+	}.Command()
 }
 
 // whole is the study as it is composed: what arrives under which policies, and what the

@@ -25,7 +25,7 @@ const (
 
 // NewCommand is `powerlab paper grass`.
 func NewCommand() *cobra.Command {
-	s := papers.Study{
+	return papers.Study{
 		Paper: "grass", Seeds: 10, Traces: true,
 		Short: "Speculation for jobs with deadlines and error bounds (GRASS)",
 		Long: `Repeats GRASS's experiments: jobs of three sizes on a fair share of 200 machines, with Pareto distributed task times and
@@ -37,8 +37,7 @@ the same jobs with the same times of copies.
 --traces names a folder of published traces. With swim/FB-2010_samples_24_times_1hr_0.tsv the study is repeated with its
 numbers of tasks. Without it those targets are not_run.`,
 		Run: simulate,
-	}
-	return s.Command(&papers.Options{})
+	}.Command()
 }
 
 // whole is the study of the generated jobs.

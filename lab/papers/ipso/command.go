@@ -10,7 +10,7 @@ import (
 
 // NewCommand is `powerlab paper ipso`.
 func NewCommand() *cobra.Command {
-	s := papers.Study{
+	return papers.Study{
 		Paper: "ipso", Seeds: 20,
 		Short: "How data-intensive jobs scale out (IPSO)",
 		Long: `Computes IPSO's results: the laws that are its special cases, the scaling types with their bounds, Table 2.1 with its
@@ -20,6 +20,5 @@ not print its other measurements; they are generated from the printed slopes, wi
 			targets, err := honest().judged(o.Seed, o.Seeds)
 			return &papers.Result{Targets: targets}, err
 		},
-	}
-	return s.Command(&papers.Options{})
+	}.Command()
 }

@@ -19,7 +19,7 @@ func whole() size { return size{modelJobs, 300_000} }
 func NewCommand() *cobra.Command { return newCommand(whole()) }
 
 func newCommand(n size) *cobra.Command {
-	s := papers.Study{
+	return papers.Study{
 		Paper: "pigeon", Seeds: 3, Traces: true,
 		Short: "Dispatch of many small tasks over groups of workers (Pigeon)",
 		Long: `Repeats Pigeon's experiments (Li's dissertation, chapter 4): the worked example, the closed forms (4.1) to (4.6), the
@@ -40,11 +40,10 @@ Without it those targets are not_run. A seed draws the jobs and the policies' ra
 				return nil, err
 			}
 			targets, err := f.targets()
+			targets = append(targets, specs.Left("pigeon", "sparrow", "eagle", "pigeon-power")...)
 			return &papers.Result{Targets: targets, Tables: map[string][][]string{"groups.md": f.groups()}}, err
 		},
-		Left: specs.Left("pigeon", "sparrow", "eagle", "pigeon-power"),
-	}
-	return s.Command(&papers.Options{})
+	}.Command()
 }
 
 // scenes are all experiments. Traces are read before anything runs, so that a mistake in one costs no time; why has the

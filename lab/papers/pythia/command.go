@@ -22,7 +22,7 @@ func traceNames() []string { return []string{"google", "yahoo1", "yahoo2", "face
 func NewCommand() *cobra.Command { return newCommand(jobsWhole) }
 
 func newCommand(jobs int) *cobra.Command {
-	s := papers.Study{
+	return papers.Study{
 		Paper: "pythia", Seeds: 5, Traces: true,
 		Short: "Admission control of jobs with deadlines (PYTHIA)",
 		Long: `Repeats PYTHIA's experiments: admission of jobs with deadlines to a cluster of three capacities, from far too small to
@@ -38,8 +38,7 @@ slots. --traces names a folder of published traces, and repeats the study on eac
 Without it those targets are not_run. A seed draws jobs and deadlines; on a trace it draws the deadlines and the job
 that the trace begins with.`,
 		Run: func(ctx context.Context, o *papers.Options) (*papers.Result, error) { return simulate(ctx, o, jobs) },
-	}
-	return s.Command(&papers.Options{})
+	}.Command()
 }
 
 // simulate runs all experiments. Traces are read before anything runs, so that a mistake in one costs no time.

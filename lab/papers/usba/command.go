@@ -10,7 +10,7 @@ import (
 
 // NewCommand is `powerlab paper usba`.
 func NewCommand() *cobra.Command {
-	s := papers.Study{
+	return papers.Study{
 		Paper: "usba", Seeds: 1,
 		Short: "How jobs of many stages scale with size and degree (USBA)",
 		Long: `Computes USBA's results: Tables 3.1 and 3.3 with the errors that the dissertation claims, and a fit to the measured
@@ -19,6 +19,5 @@ speed-ups of Table 3.3, the only measurements that it prints. Nothing is random:
 			targets, err := honest().judged()
 			return &papers.Result{Targets: targets}, err
 		},
-	}
-	return s.Command(&papers.Options{})
+	}.Command()
 }

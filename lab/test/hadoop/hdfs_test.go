@@ -97,7 +97,6 @@ func namedBy(t *testing.T, text string) (found []string) {
 func TestClustersBesideTheFirst(t *testing.T) {
 	l := shared(t)
 	t.Run("HDFS", func(t *testing.T) { countsInHDFS(t, l) })
-	t.Run("profile", func(t *testing.T) { profilesAnApplication(t, l) })
 }
 
 func countsInHDFS(t *testing.T, first *lab) {
