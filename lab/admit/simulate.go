@@ -10,17 +10,17 @@ import (
 	"headroom/lab/events"
 )
 
-// Job is one job of a load, with what its tasks really take. Times are in seconds.
+// Job is one job of a load, with the true times of its tasks. Times are in seconds.
 type Job struct {
 	User  string
 	Tasks int
-	// Arrival is when it is submitted, Deadline how long after that it ought to have ended.
+	// Arrival is when it is submitted. Deadline counts from there.
 	Arrival, Deadline float64
-	// Work is what all of its tasks take together.
+	// Work is the time of all of its tasks together.
 	Work float64
 }
 
-// Change is a capacity from a moment on.
+// Change is a capacity from a time on.
 type Change struct {
 	At    float64
 	Slots int
@@ -43,21 +43,17 @@ type Door interface {
 	Fraction() float64
 }
 
-// Ended is what became of one job.
+// Ended is the result of one job.
 type Ended struct {
-	// Met reports whether it did all of its work within its deadline. Got is the work that it did, s.
-	Met bool
-	Got float64
+	OutputJob
 
-	verdict       admission.Verdict  // Admitted, Queued (began later) or Refused
-	start, finish float64            // of a job that ran
-	ran, ended    bool               // ended: it did all of its work
-	last          admission.Decision // the newest one that named the job
-	first         float64            // slots at its start
-	resized       bool
+	// Got is the work that it did, s; ended: all of it.
+	Got     float64
+	ended   bool
+	resized bool
 }
 
-// Outcome is a whole run.
+// Outcome is the result of a run.
 type Outcome struct {
 	Jobs      []Ended
 	fractions []float64
@@ -71,32 +67,32 @@ func at(s float64) time.Time { return epoch.Add(duration(s)) }
 
 func duration(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
 
-// Ranks of what happens at one time, after the ends of jobs.
+// kind is a kind of event. Of events at the same time they come in this order.
+type kind uint8
+
 const (
-	change uint8 = iota + 1
+	end kind = iota
+	change
 	arrival
 	tick
 )
 
-// event is a change of the capacity or an arrival by its number, or a tick of the door.
+// event is the end of a job or its arrival, or a change of the capacity, by its number, or a tick of the door.
 type event struct {
-	rank   uint8
+	kind   kind
 	number int
 }
 
-// nowhere is the slot of a job that does not run.
-const nowhere = -1
-
-// run is one simulation: it drives the door as a scheduler would. A running job is a task on a slot of its own, as fast as the
-// slots that it holds: perfect speed-up.
+// run is one simulation: it drives the door as a scheduler would.
 type run struct {
 	Load
-	door Door
-	m    events.Machine[event]
-	out  Outcome
-	// slots is the machine's slot of each job.
-	slots []int
-	held  float64
+	door  Door
+	clock events.Clock[float64, event]
+	out   Outcome
+	// jobs are those that run: perfect speed-up, so that the slots of a job are its rate. ends are the events of their ends.
+	jobs []events.Work[float64]
+	ends []events.ID
+	held float64
 
 	ticking bool
 	tick    events.ID
@@ -104,131 +100,164 @@ type run struct {
 
 // Simulate lets a door decide about a load, to the end of the last job.
 func Simulate(door Door, l Load) (*Outcome, error) {
-	r := &run{Load: l, door: door}
+	r := &run{Load: l, door: door, jobs: make([]events.Work[float64], len(l.Jobs)), ends: make([]events.ID, len(l.Jobs))}
 	r.out.Jobs = make([]Ended, len(l.Jobs))
 	r.out.fractions = []float64{}
 	for i, c := range l.Changes {
-		r.m.Schedule(c.At, change, event{change, i})
+		r.clock.Schedule(c.At, uint8(change), event{change, i})
 	}
 	for i, j := range l.Jobs {
-		r.m.AddJob(1) // its only task has the job's number
-		r.m.Schedule(j.Arrival, arrival, event{arrival, i})
-		r.slots = append(r.slots, nowhere)
+		r.clock.Schedule(j.Arrival, uint8(arrival), event{arrival, i})
 	}
-	for {
-		e, ok := r.m.Next()
-		if !ok {
-			return &r.out, nil
-		}
+	for e, ok := r.clock.Next(); ok; e, ok = r.clock.Next() {
 		if err := r.happen(e); err != nil {
 			return nil, err
 		}
 		r.setTick()
 	}
+	return &r.out, nil
 }
 
-// happen tells the door of an event and does what it decides.
-func (r *run) happen(e events.Event[event]) (err error) {
-	now := at(r.m.Now())
+// happen reports an event to the door and carries out its decisions.
+func (r *run) happen(e event) (err error) {
+	now := at(r.clock.Now())
 	var decisions []admission.Decision
-	switch {
-	case e.Ended:
-		decisions, err = r.end(now, e.Task)
-	case e.Own.rank == change:
-		r.Capacity = r.Changes[e.Own.number].Slots
+	switch e.kind {
+	case end:
+		decisions, err = r.end(now, e.number)
+	case change:
+		r.Capacity = r.Changes[e.number].Slots
 		decisions, err = r.door.SetCapacity(now, r.Capacity)
-	case e.Own.rank == arrival:
-		j := &r.Jobs[e.Own.number]
+	case arrival:
+		j := &r.Jobs[e.number]
 		decisions, err = r.door.Submit(now, admission.Job{
-			ID: name(e.Own.number), User: j.User, Tasks: j.Tasks, Deadline: duration(j.Deadline), Work: duration(j.Work),
+			ID: strconv.Itoa(e.number), User: j.User, Tasks: j.Tasks, Deadline: duration(j.Deadline), Work: duration(j.Work),
 		})
-	default:
+	case tick:
 		r.ticking = false
 		decisions = r.door.Tick(now)
 	}
-	if err != nil {
-		return err
-	}
-	for i := range decisions {
-		if err := r.carryOut(&decisions[i]); err != nil {
-			return err
-		}
+	for i := 0; err == nil && i < len(decisions); i++ {
+		err = r.carryOut(&decisions[i])
 	}
 	if r.Capacity > 0 {
 		r.out.most = max(r.out.most, r.held/float64(r.Capacity))
 	}
-	return nil
+	return err
 }
 
-// setTick lets the door tick when it asks for it.
+// setTick schedules the next tick that the door needs.
 func (r *run) setTick() {
 	if r.ticking {
-		r.m.Cancel(r.tick)
+		r.clock.Cancel(r.tick)
 	}
 	var due time.Time
 	if due, r.ticking = r.door.NextTick(); r.ticking {
-		r.tick = r.m.Schedule(due.Sub(epoch).Seconds(), tick, event{rank: tick})
+		r.tick = r.clock.Schedule(due.Sub(epoch).Seconds(), uint8(tick), event{kind: tick})
 	}
 }
 
-// end reports that a job has done its work.
+// end reports to the door that a job has done its work.
 func (r *run) end(now time.Time, i int) ([]admission.Decision, error) {
 	e := &r.out.Jobs[i]
-	decisions, met, err := r.door.Finished(now, name(i), duration(r.Jobs[i].Work))
-	e.finish, e.Met, e.Got, e.ended = r.m.Now(), met, r.Jobs[i].Work, true
-	r.leave(i)
+	decisions, met, err := r.door.Finished(now, strconv.Itoa(i), duration(r.Jobs[i].Work))
+	e.Met, e.ended = met, true
+	r.leave(i, r.Jobs[i].Work)
 	if f := r.door.Fraction(); f >= 0 {
 		r.out.fractions = append(r.out.fractions, f)
 	}
 	return decisions, err
 }
 
-// leave takes a job from its slot, which runs nothing any more.
-func (r *run) leave(i int) {
-	r.held -= r.m.Speed(r.slots[i])
-	r.slots[i] = nowhere
-}
-
-// start runs a job on so many slots.
-func (r *run) start(i int, slots float64) {
-	if len(r.m.Free()) == 0 {
-		r.m.AddSlots(1, 0)
+// leave ends the run of a job that did so much work.
+func (r *run) leave(i int, work float64) {
+	now, e := r.clock.Now(), &r.out.Jobs[i]
+	e.Got, e.Finish = work, &now
+	r.held -= r.jobs[i].Rate
+	if e.resized && now > *e.Start {
+		e.Slots = work / (now - *e.Start) // in the mean
 	}
-	free := r.m.Free()
-	r.slots[i] = int(free[len(free)-1])
-	r.m.SetSpeed(r.slots[i], slots)
-	r.m.Start(i, r.slots[i], r.Jobs[i].Work)
-	r.held += slots
 }
 
-// carryOut does what was decided about a job.
+// carryOut applies a decision about a job.
 func (r *run) carryOut(d *admission.Decision) error {
 	i, err := strconv.Atoi(d.ID)
 	if err != nil || i < 0 || i >= len(r.Jobs) {
 		return fmt.Errorf("decision about unknown job %q", d.ID)
 	}
-	e := &r.out.Jobs[i]
+	now, e, w := r.clock.Now(), &r.out.Jobs[i], &r.jobs[i]
 	if d.Verdict != admission.Resized {
-		e.last = *d
+		e.Confidence, e.Reason, e.Nearest = d.Confidence, d.Reason(), nil
+		if d.Nearest > 0 {
+			e.Nearest = new(d.Nearest.Seconds())
+		}
 	}
 	switch d.Verdict {
 	case admission.Admitted:
-		if e.verdict != admission.Queued {
-			e.verdict = admission.Admitted
+		if e.Decision != admission.Queued.String() {
+			e.Decision = admission.Admitted.String()
 		}
-		e.ran, e.start, e.first = true, r.m.Now(), d.Slots
-		r.start(i, d.Slots)
+		e.Start, e.Slots = &now, d.Slots
+		*w = events.Work[float64]{Left: r.Jobs[i].Work, Rate: d.Slots, Since: now}
+		r.ends[i] = r.clock.Schedule(w.Ends(), uint8(end), event{end, i})
+		r.held += d.Slots
 	case admission.Queued, admission.Refused:
-		e.verdict = d.Verdict
+		e.Decision = d.Verdict.String()
 	case admission.Resized:
 		e.resized = true
-		r.held += d.Slots - r.m.Speed(r.slots[i])
-		r.m.SetSpeed(r.slots[i], d.Slots)
+		r.held += d.Slots - w.Rate
+		if d.Slots != w.Rate {
+			w.SetRate(now, d.Slots)
+			r.clock.Move(r.ends[i], w.Ends())
+		}
 	case admission.Stopped:
-		copied := r.m.Copy(r.slots[i])
-		e.finish, e.Got = r.m.Now(), copied.Work-copied.Left
-		r.m.Drop(i)
-		r.leave(i)
+		r.clock.Cancel(r.ends[i])
+		r.leave(i, r.Jobs[i].Work-w.LeftAt(now))
 	}
 	return nil
+}
+
+// Measures are the paper's measures of a run. What has no denominator is nil.
+type Measures struct {
+	// SDR is the part of the jobs that met their deadlines, PTR their part of all work, and Wasted the part of the slots'
+	// time that went to jobs that missed.
+	SDR, PTR, Wasted *float64
+}
+
+// Measure returns the measures of a run of jobs.
+func (o *Outcome) Measure(jobs []Job) Measures {
+	var met, all, workMet, workAll, lost, spent float64
+	for i := range o.Jobs {
+		e := &o.Jobs[i]
+		all++
+		workAll += jobs[i].Work
+		spent += e.Got
+		if e.Met {
+			met++
+			workMet += jobs[i].Work
+		} else {
+			lost += e.Got
+		}
+	}
+	return Measures{SDR: ratio(met, all), PTR: ratio(workMet, workAll), Wasted: ratio(lost, spent)}
+}
+
+// Judge decides again which jobs have met their deadlines, by those of the jobs: for a run by a door that looks at none.
+func (o *Outcome) Judge(jobs []Job) {
+	for i := range o.Jobs {
+		e := &o.Jobs[i]
+		e.Met = e.ended && *e.Finish-jobs[i].Arrival <= jobs[i].Deadline+slack
+	}
+}
+
+// slack is by how much a time may miss another through rounding, s.
+const slack = 1e-6
+
+// ratio is a part of a whole; nil of nothing.
+func ratio(part, whole float64) *float64 {
+	if whole <= 0 {
+		return nil
+	}
+	r := min(1, max(0, part/whole))
+	return &r
 }

@@ -119,7 +119,7 @@ func (b *baseline) sprint(r *run) {
 		if len(j.running) == 0 || !b.spend && j.Class != Urgent {
 			continue
 		}
-		if due > r.now {
+		if due > r.now() {
 			if r.wake == 0 || due < r.wake {
 				r.wake = due
 			}
@@ -145,7 +145,7 @@ func (b *baseline) divide(r *run) {
 			in.Jobs = append(in.Jobs, r.reported(j, false))
 		}
 	}
-	d := b.arbiter.Step(r.now, in)
+	d := b.arbiter.Step(r.now(), in)
 	for _, u := range d.Uncapped {
 		by[u.ID].uncapped = u.At
 	}
@@ -154,7 +154,7 @@ func (b *baseline) divide(r *run) {
 		for _, s := range d.Shares {
 			told[s.ID] = s.Containers
 		}
-		r.after(r.now+lag, func() {
+		r.clock.Schedule(r.now()+lag, rankLater, func() {
 			for _, j := range r.live {
 				j.share = told[j.id]
 			}
@@ -190,7 +190,7 @@ func (r *run) reported(j *job, ratio bool) arbiter.Job {
 	}
 	return arbiter.Job{
 		ID: j.id, Name: cmp.Or(j.Name, string(j.Class)), Curve: j.curve, Tasks: len(j.times), Done: j.done, Running: len(j.running), Pending: j.pending(), Dropped: j.dropped, Work: j.work(),
-		Phase: progress.Map, Reduced: -1, Elapsed: max(1, r.now-j.first), Floor: j.Floor, Uncapped: j.uncapped, Stopped: j.stopped, Held: len(j.running),
+		Phase: progress.Map, Reduced: -1, Elapsed: max(1, r.now()-j.first), Floor: j.Floor, Uncapped: j.uncapped, Stopped: j.stopped, Held: len(j.running),
 		Power: power, Full: full, Base: base, Fast: fast, ByRatio: ratio,
 	}
 }

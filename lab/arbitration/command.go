@@ -1,6 +1,7 @@
 package arbitration
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -20,13 +21,11 @@ const (
 
 // options are those of `powerlab arbitrate`.
 type options struct {
-	load    string
-	seed    uint64
-	seeds   int
-	out     string
-	optimum bool
-	scaling bool
-	output  cli.Output
+	load             string
+	seed             uint64
+	seeds            int
+	optimum, scaling bool
+	output           cli.Output
 }
 
 // NewCommand is `powerlab arbitrate`.
@@ -34,7 +33,7 @@ func NewCommand() *cobra.Command {
 	o := options{load: "steady", seed: seedDefault, seeds: seedsDefault}
 	cmd := &cobra.Command{
 		Use:   "arbitrate",
-		Short: "Compare the arbiter with other policies in simulations",
+		Short: "Compare the arbiter with other policies on simulated machines",
 		Long: `Compares the coordinators' arbiter with other policies: CAB, DIAS and simple rules. All run the same jobs on
 four simulated machines with 28 containers in total: urgent jobs with deadlines, and tolerant jobs that may
 skip tasks, under a changing budget. All policies have the same joules for sprints and decide at the same
@@ -55,74 +54,82 @@ timers of the others, are chosen on 40 separate seeds, starting at 1, which are 
 task_s is the mean task time on a machine at full speed; each seed draws the tasks around it. deadline_s counts
 from the arrival. 28 containers draw 350 W at full speed and 100 W idle, and cannot be capped below 112.5 W.
 
---out writes figures.csv, judged.csv, quality.svg (tolerant latency over quality) and joules.svg (urgent latency
-over joules). --optimum compares the arbiter with the best schedule of an offline search, on small cases that are
-known in advance. --scaling compares each policy with and without knowledge of how jobs scale, on jobs of the
-four scaling types; curves are learned from ended runs.
+--optimum compares the arbiter with the best schedule of an offline search, on small cases that are known in
+advance. --scaling compares each policy with and without knowledge of how jobs scale, on jobs of the four
+scaling types; curves are learned from ended runs.
 
 The exit code is 8 if the arbiter is behind another policy in any result, or ahead in fewer than three.
 Bounds that decide hold for all results at once. "powerlab campaign" compares them on real programs.`,
-		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json --out arbitrate-out\n  powerlab arbitrate --optimum",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd)
-		},
+		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json\n  powerlab arbitrate --optimum",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.load, "load", o.load, "name of a load, a file, - for stdin, all, or list to print the names")
 	f.IntVar(&o.seeds, "seeds", o.seeds, "number of judged seeds")
 	f.Uint64Var(&o.seed, "seed", o.seed, "first judged seed; the others follow it")
-	f.StringVar(&o.out, "out", "", "folder for tables and plots")
 	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases")
 	f.BoolVar(&o.scaling, "scaling", false, "compare policies with and without knowledge of how jobs scale")
 	o.output.Flags(cmd)
 	return cmd
 }
 
+// printer is a result that prints itself as a table.
+type printer interface {
+	print(w io.Writer, out *cli.Output) error
+}
+
 func (o *options) run(cmd *cobra.Command) error {
 	if o.seeds < 2 || o.seeds > seedsMost {
 		return cli.Usage("--seeds %d: must be from 2 to %d, because bounds need more than one", o.seeds, seedsMost)
 	}
-	if o.optimum && o.scaling {
+	var measure func(context.Context, seedRange) (printer, error)
+	switch fixed := cmd.Flags().Changed("load"); {
+	case o.optimum && o.scaling:
 		return cli.Usage("--optimum and --scaling cannot be combined")
-	}
-	if o.optimum {
-		if cmd.Flags().Changed("load") || o.out != "" {
-			return cli.Usage("--optimum cannot be combined with --load or --out: it generates its own cases")
-		}
-		return o.printOptimum(cmd)
-	}
-	if o.scaling {
-		if cmd.Flags().Changed("load") || o.out != "" {
-			return cli.Usage("--scaling cannot be combined with --load or --out: its load is fixed")
-		}
-		return o.printScaling(cmd)
-	}
-	if o.load == "list" {
+	case o.optimum && fixed:
+		return cli.Usage("--optimum cannot be combined with --load: it generates its own cases")
+	case o.scaling && fixed:
+		return cli.Usage("--scaling cannot be combined with --load: its load is fixed")
+	case o.optimum:
+		measure = func(ctx context.Context, s seedRange) (printer, error) { return measureOptimum(ctx, s) }
+	case o.scaling:
+		measure = func(ctx context.Context, s seedRange) (printer, error) { return measureScaling(ctx, s) }
+	case o.load == "list":
 		return o.printLoads(cmd.OutOrStdout())
+	default:
+		return o.compare(cmd)
 	}
+	found, err := measure(cmd.Context(), seedRange{o.seed, o.seeds})
+	if err != nil {
+		return err
+	}
+	if o.output.IsJSON() {
+		return o.output.JSON(cmd.OutOrStdout(), found)
+	}
+	return found.print(cmd.OutOrStdout(), &o.output)
+}
+
+// compare compares all policies on the loads.
+func (o *options) compare(cmd *cobra.Command) error {
 	loads, err := o.loads(cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
 	report := &Report{Seed: o.seed, Seeds: o.seeds, Load: o.load}
 	for i := range loads {
-		for _, note := range loads[i].notes() {
-			cli.Notef(cmd.ErrOrStderr(), "%s: %s", loads[i].Name, note)
-		}
+		notes := loads[i].notes()
 		if len(loads) > 1 {
-			cli.Notef(cmd.ErrOrStderr(), "%s: %s", loads[i].Name, loads[i].Says)
+			notes = append(notes, loads[i].Says)
+		}
+		for _, note := range notes {
+			cli.Notef(cmd.ErrOrStderr(), "%s: %s", loads[i].Name, note)
 		}
 		a, err := everybody().measure(cmd.Context(), &loads[i], seedRange{o.seed, o.seeds}, tuningSeeds)
 		if err != nil {
 			return err
 		}
 		report.Loads = append(report.Loads, *a)
-	}
-	if o.out != "" {
-		if err := report.files().Write(o.out); err != nil {
-			return cli.Failed("use another folder with --out", "--out: %w", err)
-		}
 	}
 	if err := report.print(cmd.OutOrStdout(), &o.output); err != nil {
 		return err
@@ -139,16 +146,28 @@ func (o *options) loads(stdin io.Reader) ([]Load, error) {
 	if i := slices.IndexFunc(all, func(l Load) bool { return l.Name == o.load }); i >= 0 {
 		return all[i : i+1], nil
 	}
-	if o.load != "-" {
-		if _, err := os.Stat(o.load); errors.Is(err, os.ErrNotExist) {
-			return nil, unknownLoad(o.load, all)
-		}
+	if _, err := os.Stat(o.load); o.load != "-" && errors.Is(err, os.ErrNotExist) {
+		return nil, unknownLoad(o.load, all)
 	}
 	l, err := readLoad(stdin, o.load)
 	if err != nil {
 		return nil, err
 	}
 	return []Load{*l}, nil
+}
+
+// unknownLoad is the error of a load that is neither known nor a file.
+func unknownLoad(name string, loads []Load) *cli.Error {
+	var names []string
+	for _, l := range loads {
+		names = append(names, l.Name)
+	}
+	err := cli.Usage("unknown --load %q: neither a load's name nor a file", name)
+	err.Hint = "powerlab arbitrate --load list names them"
+	if near := cli.Nearest(name, names); near != "" {
+		err.Hint = "did you mean " + near + "?"
+	}
+	return err
 }
 
 func (o *options) printLoads(w io.Writer) error {

@@ -1,11 +1,11 @@
 package arbitration
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 
-	"headroom/internal/cli"
 	"headroom/internal/jsonfile"
 	"headroom/units"
 )
@@ -23,15 +23,13 @@ const (
 
 // loadFile is the file of --load.
 type loadFile struct {
-	Containers int        `json:"containers"`
-	For        float64    `json:"for_s"`
-	Budget     []fileStep `json:"budget"`
-	Jobs       []fileJob  `json:"jobs"`
-}
-
-type fileStep struct {
-	At    float64  `json:"at_s"`
-	Watts *float64 `json:"w"`
+	Containers int     `json:"containers"`
+	For        float64 `json:"for_s"`
+	Budget     []struct {
+		At    float64  `json:"at_s"`
+		Watts *float64 `json:"w"`
+	} `json:"budget"`
+	Jobs []fileJob `json:"jobs"`
 }
 
 type fileJob struct {
@@ -108,10 +106,7 @@ func (in *loadFile) check() string {
 		problems = append(problems, in.Jobs[i].check(fmt.Sprintf("jobs[%d].", i), in.For))
 	}
 	problems = append(problems, between("the number of tasks of all jobs", float64(all), 1, tasksMost))
-	if i := slices.IndexFunc(problems, func(p string) bool { return p != "" }); i >= 0 {
-		return problems[i]
-	}
-	return ""
+	return cmp.Or(problems...)
 }
 
 // check returns what is wrong with a job; empty where nothing is.
@@ -130,47 +125,20 @@ func (j *fileJob) check(place string, span float64) string {
 	if j.Floor != nil && !(*j.Floor > 0 && *j.Floor <= 1) {
 		problems = append(problems, fmt.Sprintf("%sfloor is %v: must be above 0, and at most 1 for all tasks", place, *j.Floor))
 	}
-	if i := slices.IndexFunc(problems, func(p string) bool { return p != "" }); i >= 0 {
-		return problems[i]
-	}
-	return ""
+	return cmp.Or(problems...)
 }
 
-// namesOf are the names of the loads.
-func namesOf(loads []Load) (names []string) {
-	for _, l := range loads {
-		names = append(names, l.Name)
-	}
-	return names
-}
-
-// floorOf is the least power that the machines of a load can be held at.
-func (l *Load) floorOf() (sum units.Power) {
-	for _, n := range newCluster(l.Containers, l.Budget[0].Budget).nodes {
-		sum += n.floor()
-	}
-	return sum
-}
-
-// notes are what a reader of the load's figures ought to know.
-func (l *Load) notes() (out []string) {
-	least := l.Budget[0].Budget
+// notes are remarks on the load's figures.
+func (l *Load) notes() []string {
+	least, floor := l.Budget[0].Budget, units.Power(0)
 	for _, s := range l.Budget {
 		least = min(least, s.Budget)
 	}
-	if floor := l.floorOf(); least < floor {
-		out = append(out, fmt.Sprintf("the budget falls to %v; machines of %d containers cannot be held below %v and stay there", least, l.Containers, floor))
+	for _, n := range newCluster(l.Containers, least).nodes {
+		floor += n.floor()
 	}
-	return out
-}
-
-// unknownLoad is the error of a load that is neither known nor a file.
-func unknownLoad(name string, loads []Load) *cli.Error {
-	names := namesOf(loads)
-	err := cli.Usage("unknown --load %q: neither a load's name nor a file", name)
-	err.Hint = "powerlab arbitrate --load list names them"
-	if near := cli.Nearest(name, names); near != "" {
-		err.Hint = "did you mean " + near + "?"
+	if least >= floor {
+		return nil
 	}
-	return err
+	return []string{fmt.Sprintf("the budget falls to %v; machines of %d containers cannot be held below %v and stay there", least, l.Containers, floor)}
 }

@@ -16,26 +16,37 @@ const (
 	joulesSlack  = 0.01
 )
 
-// criterion is a figure that is judged.
-type criterion struct {
-	name string
-	// more: more is better.
-	more bool
-	// slack is within what a difference counts as level, absolute or as a part of the baseline's.
+// figure is a figure of a run as it is printed and judged.
+type figure struct {
+	head, name string
+	// scale turns it into the column's unit, which is printed with so many digits.
+	scale  float64
+	digits int
+	// sign is 1 if less is better, -1 if more is; 0 if it is not judged.
+	sign float64
+	// slack is the difference that counts as level, absolute or as a part of the baseline's.
 	slack    float64
 	relative bool
 }
 
-func criteria() []criterion {
-	return []criterion{
-		{name: UrgentMean},
-		{name: UrgentP95},
-		{name: UrgentMissed},
-		{name: TolerantMean},
-		{name: TolerantP95},
-		{name: TolerantQuality, more: true, slack: qualitySlack},
-		{name: EnergyJ, slack: joulesSlack, relative: true},
+func figures() []figure {
+	return []figure{
+		{head: "URGENT", name: UrgentMean, scale: 1, digits: 1, sign: 1},
+		{head: "P95", name: UrgentP95, scale: 1, digits: 1, sign: 1},
+		{head: "MISSED", name: UrgentMissed, scale: 100, digits: 1, sign: 1},
+		{head: "TOLERANT", name: TolerantMean, scale: 1, sign: 1},
+		{head: "P95", name: TolerantP95, scale: 1, sign: 1},
+		{head: "QUALITY", name: TolerantQuality, scale: 100, digits: 1, sign: -1, slack: qualitySlack},
+		{head: "ENERGY", name: EnergyJ, scale: 1e-3, sign: 1, slack: joulesSlack, relative: true},
+		{head: "PER TASK", name: energyPerTaskJ, scale: 1},
+		{head: "SPRINTS", name: SprintJ, scale: 1e-3, digits: 1},
+		{head: "WEIGHTED", name: WeightedS, scale: 1, digits: 2},
 	}
+}
+
+// judgedFigures are those that are judged.
+func judgedFigures() []figure {
+	return slices.DeleteFunc(figures(), func(f figure) bool { return f.sign == 0 })
 }
 
 // Standing is how the member stands against a baseline in one figure.
@@ -76,36 +87,30 @@ type Verdict struct {
 // aheadLeast is in how many of the figures the arbiter is to be ahead of some baseline.
 const aheadLeast = 3
 
-// pick is the member that stands against a baseline, and at what cost.
-type pick struct {
-	variant variant
-	note    string
-}
-
-// choose picks the member of the family that stands against a baseline, by what both show on the tuning seeds. For
+// choose picks the member of the family that stands against a baseline, by their results on the tuning seeds. For
 // each reserve, the price of quality is fitted to the baseline's quality, as low as qualitySlack lets it be.
-func (c contest) choose(lab *bench, baseline *Result) (pick, error) {
+func (c contest) choose(run func([]variant) ([]Result, error), baseline *Result) (chosen variant, note string, err error) {
 	var members []variant
 	for _, keep := range c.reserves {
 		var of []variant
 		for _, p := range c.prices {
 			of = append(of, c.member(p, keep))
 		}
-		shown, err := lab.of(of)
+		results, err := run(of)
 		if err != nil {
-			return pick{}, err
+			return chosen, "", err
 		}
 		members = append(members, of...)
-		if p, ok := fit(of, shown, baseline.Figures[TolerantQuality].Mean-0.8*qualitySlack); ok {
+		if p, ok := fit(of, results, baseline.Figures[TolerantQuality].Mean-0.8*qualitySlack); ok {
 			members = append(members, c.member(p, keep))
 		}
 	}
-	results, err := lab.of(members)
+	results, err := run(members)
 	if err != nil {
-		return pick{}, err
+		return chosen, "", err
 	}
 	at, note := best(baseline, results)
-	return pick{members[at], note}, nil
+	return members[at], note, nil
 }
 
 // fit returns the price at which members give up no more than quality leaves: between two neighbours whose qualities
@@ -187,13 +192,18 @@ func (m *Result) worst(baseline *Result) float64 {
 // for all their figures at once with the confidence of one (Bonferroni), since of 70 figures that are level, two or
 // three would else be called ahead or behind by chance.
 func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
-	v := Verdict{Baseline: baseline.Name, Member: member.Name}
-	for _, c := range criteria() {
-		d, known := Compare(c.name, c.more, member.each[c.name], baseline.each[c.name], baselines*len(criteria()))
-		if !known {
+	v, all := Verdict{Baseline: baseline.Name, Member: member.Name}, judgedFigures()
+	for _, f := range all {
+		ours, theirs := member.each[f.name], baseline.each[f.name]
+		if len(ours) < 2 || len(ours) != len(theirs) {
 			continue // the load has no such class, or not in every seed
 		}
-		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: c.name, Behind: d.Behind, Verdict: d.AtOnce, Met: d.AtOnce != Behind, Note: note}
+		each, slack := f.behind(ours, theirs), f.slack
+		if f.relative {
+			slack *= meanOf(theirs)
+		}
+		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: f.name, Behind: papers.Of(each), Note: note}
+		j.Verdict = standing(papers.Within(each, 1-(1-papers.Confidence)/float64(baselines*len(all))), slack)
 		switch j.Verdict {
 		case Behind:
 			j.Note = fmt.Sprintf("%s; by %s", note, j.Behind)
@@ -202,6 +212,7 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 			v.Ahead++
 		case Level:
 		}
+		j.Met = j.Verdict != Behind
 		a.Judged = append(a.Judged, j)
 	}
 	switch {
@@ -213,35 +224,6 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 		v.Verdict = "met"
 	}
 	a.Verdicts = append(a.Verdicts, v)
-}
-
-// Difference is how ours stands against theirs in one figure.
-type Difference struct {
-	// Behind is by how much ours is worse, run by run, with bounds of its own; below 0: better.
-	Behind papers.Stat
-	// AtOnce is the verdict, by bounds that hold for all figures of a comparison at once; Alone is the one by the bounds
-	// of this figure alone, which of 20 level figures calls one ahead or behind by chance.
-	AtOnce, Alone Standing
-}
-
-// Compare compares ours with theirs in one of so many figures, run by run; false where they are not as many, or fewer
-// than two. Of a figure that only real runs have, more reports whether more is better.
-func Compare(figure string, more bool, ours, theirs []float64, figures int) (d Difference, known bool) {
-	if len(ours) < 2 || len(ours) != len(theirs) {
-		return d, false
-	}
-	c := criterion{name: figure, more: more}
-	if i := slices.IndexFunc(criteria(), func(x criterion) bool { return x.name == figure }); i >= 0 {
-		c = criteria()[i]
-	}
-	each, slack := c.behind(ours, theirs), c.slack
-	if c.relative {
-		slack *= meanOf(theirs)
-	}
-	d.Behind = papers.Of(each)
-	d.Alone = standing(d.Behind, slack)
-	d.AtOnce = standing(papers.Within(each, 1-(1-papers.Confidence)/float64(figures)), slack)
-	return d, true
 }
 
 // standing is the verdict on a difference with such bounds.
@@ -256,14 +238,10 @@ func standing(f papers.Stat, slack float64) Standing {
 }
 
 // behind returns by how much ours is worse, seed by seed.
-func (c *criterion) behind(ours, theirs []float64) []float64 {
-	sign := 1.0
-	if c.more {
-		sign = -1
-	}
+func (f *figure) behind(ours, theirs []float64) []float64 {
 	each := make([]float64, len(ours))
 	for i := range each {
-		each[i] = sign * (ours[i] - theirs[i])
+		each[i] = f.sign * (ours[i] - theirs[i])
 	}
 	return each
 }

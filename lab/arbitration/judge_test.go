@@ -189,7 +189,7 @@ func TestHoldsGain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := criterion{name: UrgentMean}
+	c := figure{name: UrgentMean, sign: 1}
 	gain := papers.Of(c.behind(results[0].each[UrgentMean], results[1].each[UrgentMean]))
 	if l.Name != "narrow" || results[0].Figures["holds"].Mean < 1 || results[1].Figures["holds"].Mean != 0 || gain.High >= 0 {
 		t.Errorf("%s: %.1f holds, urgent jobs end %v s later", l.Name, results[0].Figures["holds"].Mean, gain)

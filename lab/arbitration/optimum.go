@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"headroom/internal/cli"
 	"headroom/units"
 )
@@ -267,18 +265,6 @@ func measureOptimum(ctx context.Context, seeds seedRange) (*Optimum, error) {
 		out.Worst = max(out.Worst, c.Arbiter/c.Optimum)
 	}
 	return out, nil
-}
-
-func (o *options) printOptimum(cmd *cobra.Command) error {
-	found, err := measureOptimum(cmd.Context(), seedRange{o.seed, o.seeds})
-	if err != nil {
-		return err
-	}
-	w := cmd.OutOrStdout()
-	if o.output.IsJSON() {
-		return o.output.JSON(w, found)
-	}
-	return found.print(w, &o.output)
 }
 
 func (x *Optimum) print(w io.Writer, out *cli.Output) error {

@@ -70,7 +70,7 @@ func (o *joint) look(r *run) {
 			in.Jobs = append(in.Jobs, r.reported(j, true))
 		}
 	}
-	d := o.arbiter.Step(r.now, in)
+	d := o.arbiter.Step(r.now(), in)
 	outlooks := map[string]arbiter.Outlook{}
 	for _, x := range d.Outlooks {
 		outlooks[x.ID] = x
@@ -91,18 +91,18 @@ func (o *joint) look(r *run) {
 	if o.edit != nil {
 		o.edit(&look)
 	}
-	o.carryOut(r, o.movers.Step(r.now, look), by)
+	o.carryOut(r, o.movers.Step(r.now(), look), by)
 }
 
 // contender is a job as the arbiter takes it.
 func (o *joint) contender(r *run, j *job, outlook arbiter.Outlook) arbiter.Contender {
 	c := arbiter.Contender{
 		ID: j.id, Class: string(j.Class), Rank: j.Class.rank(), Tasks: len(j.times), Dropped: j.dropped, Running: len(j.running), Pending: j.pending(),
-		Floor: j.Floor, Age: r.now - j.Arrival, Run: 1, Outlook: outlook, MaySprint: !o.save || j.Class == Urgent, MayDeflate: !o.exact, Theta: j.theta, Percent: o.percent,
+		Floor: j.Floor, Age: r.now() - j.Arrival, Run: 1, Outlook: outlook, MaySprint: !o.save || j.Class == Urgent, MayDeflate: !o.exact, Theta: j.theta, Percent: o.percent,
 		On: map[string]int{}, Offer: o.offer(r, j), Curve: j.curve,
 	}
 	if j.began {
-		c.Elapsed = max(1, r.now-j.first)
+		c.Elapsed = max(1, r.now()-j.first)
 	}
 	if j.Deadline > 0 {
 		c.Deadline = j.Deadline - c.Age + c.Elapsed
@@ -177,7 +177,7 @@ func (o *joint) carryOut(r *run, out arbiter.Moves, by map[string]*job) {
 		for i, s := range d.Shares {
 			order[s.ID], shares[s.ID] = i, s.Containers
 		}
-		r.after(r.now+lag, func() {
+		r.clock.Schedule(r.now()+lag, rankLater, func() {
 			o.order, o.shares = order, shares
 			for _, j := range r.live {
 				if n, told := shares[j.id]; told && j.curve != nil {
@@ -188,7 +188,7 @@ func (o *joint) carryOut(r *run, out arbiter.Moves, by map[string]*job) {
 	}
 	if len(out.Ends) > 0 {
 		r.settle()
-		r.wake = r.now + lookSoonest
+		r.wake = r.now() + lookSoonest
 	}
 	for _, g := range out.Grants {
 		r.begin(by[g.ID], g.Duration)

@@ -1,13 +1,13 @@
 package arbitration
 
 import (
-	"container/heap"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"headroom/budget"
+	"headroom/lab/events"
 	"headroom/units"
 )
 
@@ -43,9 +43,10 @@ type node struct {
 	most units.Power
 	down bool
 
-	running attempts
-	// speed is how fast its tasks run, as a part of full speed; draws is what it draws. done is how much
-	// work a task that began at time 0 would have done, in seconds at full speed.
+	// running are its tasks in the order of their ends, in time that passes as fast as they run.
+	running events.Queue[float64, *attempt]
+	// speed is how fast its tasks run, as a part of full speed; draws is what it draws. done is the time of running: the
+	// work that a task that began at time 0 would have done, in seconds at full speed.
 	speed float64
 	draws units.Power
 	done  float64
@@ -64,23 +65,10 @@ type attempt struct {
 	// from is the node's done when it began, until that at which it ends.
 	from, until float64
 	node        *node
-	place       int // among the running tasks of its job
+	id          events.ID // in node.running
+	place       int       // among the running tasks of its job
 	// slow is how many times as long it takes for the other tasks of its job as it would alone.
 	slow float64
-}
-
-// attempts is a heap by the end.
-type attempts []*attempt
-
-func (a *attempts) Len() int           { return len(*a) }
-func (a *attempts) Less(i, j int) bool { return (*a)[i].until < (*a)[j].until }
-func (a *attempts) Swap(i, j int)      { (*a)[i], (*a)[j] = (*a)[j], (*a)[i] }
-func (a *attempts) Push(x any)         { *a = append(*a, x.(*attempt)) } //nolint:forcetypeassert // heap.Push of start alone
-func (a *attempts) Pop() any {
-	old := *a
-	x := old[len(old)-1]
-	*a = old[:len(old)-1]
-	return x
 }
 
 // settle brings speed and draw up to the cap and to what runs.
@@ -89,7 +77,7 @@ func (n *node) settle() {
 		n.speed, n.draws = 0, 0
 		return
 	}
-	n.speed, n.draws = speedAt(n.cap, n.idle, n.rated, n.containers, len(n.running))
+	n.speed, n.draws = speedAt(n.cap, n.idle, n.rated, n.containers, n.running.Len())
 }
 
 // speedAt returns how fast tasks run on a machine under a cap with so many of its containers busy, as a part
@@ -112,10 +100,11 @@ func speedAt(limit, idle, rated units.Power, containers, busy int) (speed float6
 
 // next returns when the machine's next task ends, as things are; false when none does.
 func (n *node) next() (time.Duration, bool) {
-	if len(n.running) == 0 || n.speed <= 0 {
+	until, ok := n.running.Next()
+	if !ok || n.speed <= 0 {
 		return 0, false
 	}
-	return seconds((n.running[0].until - n.done) / n.speed), true
+	return seconds((until - n.done) / n.speed), true
 }
 
 // free returns how many of its containers are.
@@ -123,22 +112,14 @@ func (n *node) free() int {
 	if n.down {
 		return 0
 	}
-	return n.containers - len(n.running)
+	return n.containers - n.running.Len()
 }
 
 // start begins a task.
 func (n *node) start(j *job, task int) {
 	a := &attempt{job: j, task: task, until: n.done + j.times[task], from: n.done, node: n, place: len(j.running), slow: 1}
-	heap.Push(&n.running, a)
+	a.id = n.running.Push(a.until, 0, a)
 	j.running = append(j.running, a)
-}
-
-// end takes the task that ends first off the machine.
-func (n *node) end() *attempt {
-	a := n.running[0]
-	heap.Pop(&n.running)
-	a.job.forget(a)
-	return a
 }
 
 // cluster is the machines under one budget.
@@ -176,7 +157,7 @@ func (c *cluster) limit(watts units.Power) {
 func (c *cluster) plan() {
 	nodes := make([]budget.Node, 0, len(c.nodes))
 	for _, n := range c.nodes {
-		demand := n.idle + units.Power(float64(n.rated-n.idle)*float64(len(n.running))/float64(n.containers))
+		demand := n.idle + units.Power(float64(n.rated-n.idle)*float64(n.running.Len())/float64(n.containers))
 		most := n.rated
 		if n.most > 0 {
 			most = min(most, n.most)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"headroom/jobs/scaling/runs"
+	"headroom/lab/events"
 	"headroom/units"
 )
 
@@ -38,7 +39,9 @@ type run struct {
 	cluster *cluster
 	jobs    []*job // all, by their arrival
 	came    int
-	now     time.Duration
+	// clock has what is due: changes of the budget, failures, shares on their way, arrivals and the end of the sprint. Tasks
+	// end by the clocks of their machines.
+	clock   events.Clock[time.Duration, func()]
 	decider decider
 
 	live  []*job // that have come and not ended
@@ -50,26 +53,30 @@ type run struct {
 	spent, energy  float64 // J
 	sprints, holds int
 
-	later []later // what is due, by time
-	steps []Step
-	// ended are the jobs that have ended since the last look, reports those that it is told of.
+	// ended are the jobs that have ended since the last look, reports those that the decider hears of.
 	ended, reports []*job
+	// soon: a job has come or ended, or a sprint is over, so that a look ought to follow.
+	soon bool
 	// wake is when the decider wants to look before its turn; 0 for never.
 	wake time.Duration
 	// book is what runs teach about how jobs scale; nil where nothing is learned.
 	book *runs.Book
 }
 
-type later struct {
-	at time.Duration
-	do func()
-}
+// Ranks of what is due at one time.
+const (
+	rankBudget uint8 = iota
+	rankLater
+	rankArrival
+	rankSprint
+)
 
 // sprint is the one that is open.
 type sprint struct {
 	job    *job
 	nodes  []*node
-	until  time.Duration
+	end    events.ID
+	over   bool    // its end has come
 	escrow float64 // J
 	drawn  float64 // J
 }
@@ -84,31 +91,37 @@ func newRun(l *Load, seed uint64, d decider) *run {
 	part := float64(l.Containers) / perServer
 	r := &run{
 		load: l, cluster: newCluster(l.Containers, l.Budget[0].Budget), jobs: l.draw(seed), decider: d,
-		potMost: joulesServer.Joules() * part, refill: refillServer.Watts() * part, steps: slices.Clone(l.Budget),
+		potMost: joulesServer.Joules() * part, refill: refillServer.Watts() * part,
 	}
 	if _, learns := d.(learning); learns {
 		r.book = &runs.Book{}
 	}
 	r.pot = r.potMost
+	for _, s := range l.Budget {
+		r.clock.Schedule(s.At, rankBudget, func() {
+			r.cluster.limit(s.Budget)
+			r.apply()
+		})
+	}
 	if l.Fails > 0 {
 		x := drawn(seed, streamFailures)
 		for _, n := range r.cluster.nodes {
-			arrivals(x, l.Fails, l.For, func(at time.Duration) { r.after(at, func() { r.fail(n) }) })
+			arrivals(x, l.Fails, l.For, func(at time.Duration) { r.clock.Schedule(at, rankLater, func() { r.fail(n) }) })
 		}
+	}
+	for _, j := range r.jobs {
+		r.clock.Schedule(j.Arrival, rankArrival, func() {
+			j.advised(r.book)
+			r.live = append(r.live, j)
+			r.came++
+			r.soon = true
+		})
 	}
 	return r
 }
 
-// after keeps something to do at a moment.
-func (r *run) after(at time.Duration, do func()) {
-	i, _ := slices.BinarySearchFunc(r.later, at, func(l later, at time.Duration) int {
-		if l.at <= at {
-			return -1
-		}
-		return 1
-	})
-	r.later = slices.Insert(r.later, i, later{at, do})
-}
+// now is the time of the run.
+func (r *run) now() time.Duration { return r.clock.Now() }
 
 // fail takes a machine away for a while: its tasks begin again elsewhere.
 func (r *run) fail(n *node) {
@@ -116,14 +129,14 @@ func (r *run) fail(n *node) {
 		return
 	}
 	n.down = true
-	for _, a := range n.running {
+	for _, a := range n.running.All() {
 		a.job.again = append(a.job.again, a.task)
 		a.job.forget(a)
 	}
-	n.running = nil
+	n.running = events.Queue[float64, *attempt]{}
 	n.settle()
 	r.dirty = true
-	r.after(r.now+downFor, func() {
+	r.clock.Schedule(r.now()+downFor, rankLater, func() {
 		n.down = false
 		n.settle()
 		r.dirty = true
@@ -134,23 +147,29 @@ func (r *run) fail(n *node) {
 func (r *run) run() bool {
 	nextLook, nextPlan, looked := lookEvery, planEvery, time.Duration(0)
 	r.replan()
-	for most := r.load.For + drainMost; r.now < r.load.For || r.came < len(r.jobs) || len(r.live) > 0; {
-		if r.now >= most {
+	for most := r.load.For + drainMost; r.now() < r.load.For || r.came < len(r.jobs) || len(r.live) > 0; {
+		if r.now() >= most {
 			return false
 		}
-		r.pass(max(r.now, min(nextLook, nextPlan, r.next())))
-		if r.happen() {
-			nextLook = min(nextLook, max(r.now, looked+lookSoonest))
+		r.pass(min(nextLook, nextPlan, r.next()))
+		r.soon = false
+		r.complete()
+		for due, ok := r.clock.Before(r.now()); ok; due, ok = r.clock.Before(r.now()) {
+			due()
 		}
-		if r.wake > r.now {
+		now := r.now()
+		if r.soon {
+			nextLook = min(nextLook, max(now, looked+lookSoonest))
+		}
+		if r.wake > now {
 			nextLook = min(nextLook, max(r.wake, looked+lookSoonest))
 		}
-		if nextLook <= r.now {
-			nextLook, looked, r.wake = r.now+lookEvery, r.now, 0
+		if nextLook <= now {
+			nextLook, looked, r.wake = now+lookEvery, now, 0
 			r.reports, r.ended = r.ended, nil
 			r.decider.look(r)
 		}
-		if nextPlan <= r.now {
+		if nextPlan <= now {
 			nextPlan += planEvery
 			if r.dirty {
 				r.replan()
@@ -165,60 +184,22 @@ func (r *run) run() bool {
 
 // next returns when something happens next.
 func (r *run) next() time.Duration {
-	at := r.now + lookEvery
-	if r.came < len(r.jobs) {
-		at = min(at, r.jobs[r.came].Arrival)
-	}
-	if len(r.later) > 0 {
-		at = min(at, r.later[0].at)
-	}
-	if r.sprint != nil {
-		at = min(at, r.sprint.until)
-	}
-	if len(r.steps) > 0 {
-		at = min(at, r.steps[0].At)
+	at := events.Never[time.Duration]()
+	if due, ok := r.clock.Until(); ok {
+		at = due
 	}
 	for _, n := range r.cluster.nodes {
 		if d, ok := n.next(); ok {
-			at = min(at, r.now+d)
+			at = min(at, r.now()+d)
 		}
 	}
 	return at
 }
 
-// happen lets happen what is due, and reports whether a look ought to follow soon: a job has come or ended, or a sprint
-// is over.
-func (r *run) happen() (soon bool) {
-	ended := len(r.ended)
-	r.complete()
-	soon = len(r.ended) > ended
-	for len(r.steps) > 0 && r.steps[0].At <= r.now {
-		r.cluster.limit(r.steps[0].Budget)
-		r.steps = r.steps[1:]
-		r.apply()
-	}
-	for len(r.later) > 0 && r.later[0].at <= r.now {
-		do := r.later[0].do
-		r.later = r.later[1:]
-		do()
-	}
-	for r.came < len(r.jobs) && r.jobs[r.came].Arrival <= r.now {
-		r.jobs[r.came].advised(r.book)
-		r.live = append(r.live, r.jobs[r.came])
-		r.came++
-		soon = true
-	}
-	if r.sprint != nil && r.sprint.until <= r.now {
-		r.settle()
-		soon = true
-	}
-	return soon
-}
-
 // pass lets time go by.
 func (r *run) pass(to time.Duration) {
-	dt := (to - r.now).Seconds()
-	r.now = to
+	dt := max(0, to-r.now()).Seconds()
+	r.clock.Advance(to)
 	escrow := 0.0
 	if s := r.sprint; s != nil {
 		for _, n := range s.nodes {
@@ -240,11 +221,12 @@ func (r *run) pass(to time.Duration) {
 func (r *run) complete() {
 	for _, n := range r.cluster.nodes {
 		ended := false
-		for len(n.running) > 0 && n.running[0].until <= n.done+hair {
-			j := n.end().job
-			j.done++
+		for until, ok := n.running.Next(); ok && until <= n.done+hair; until, ok = n.running.Next() {
+			_, a, _ := n.running.Pop()
+			a.job.forget(a)
+			a.job.done++
 			ended = true
-			r.over(j)
+			r.over(a.job)
 		}
 		if ended {
 			n.settle()
@@ -258,7 +240,7 @@ func (r *run) over(j *job) {
 	if j.done+j.dropped < len(j.times) || j.end > 0 {
 		return
 	}
-	j.end = r.now
+	j.end, r.soon = r.now(), true
 	j.teach(r.book)
 	r.ended = append(r.ended, j)
 	r.live = slices.DeleteFunc(r.live, func(x *job) bool { return x == j })
@@ -313,7 +295,12 @@ func (r *run) begin(j *job, d time.Duration) {
 	d = min(d, seconds(r.pot/watts))
 	escrow := math.Min(r.pot, watts*d.Seconds())
 	r.pot -= escrow
-	r.sprint = &sprint{job: j, nodes: nodes, until: r.now + d, escrow: escrow}
+	s := &sprint{job: j, nodes: nodes, escrow: escrow}
+	s.end = r.clock.Schedule(r.now()+d, rankSprint, func() {
+		s.over, r.soon = true, true
+		r.settle()
+	})
+	r.sprint = s
 	r.sprints++
 	r.apply()
 }
@@ -324,7 +311,9 @@ func (r *run) settle() {
 	if s == nil {
 		return
 	}
-	r.sprint = nil
+	if r.sprint = nil; !s.over {
+		r.clock.Cancel(s.end)
+	}
 	r.spent += min(s.drawn, s.escrow)
 	r.pot = min(r.potMost, r.pot+max(0, s.escrow-s.drawn))
 	r.apply()
@@ -348,7 +337,7 @@ func (r *run) hand() {
 			return
 		}
 		if !j.began {
-			j.began, j.first, r.wake = true, r.now, r.now+lookSoonest
+			j.began, j.first, r.wake = true, r.now(), r.now()+lookSoonest
 		}
 		n.start(j, j.take())
 		n.settle()

@@ -35,16 +35,16 @@ func (w watched) check(r *run) {
 		escrow = r.sprint.escrow
 	}
 	if r.pot < -1e-6 || r.pot+escrow > r.potMost+1e-6 {
-		w.t.Fatalf("%s at %v: %v J and %v J put aside of %v J", w.name, r.now, r.pot, escrow, r.potMost)
+		w.t.Fatalf("%s at %v: %v J and %v J put aside of %v J", w.name, r.now(), r.pot, escrow, r.potMost)
 	}
 	for _, n := range r.cluster.nodes {
-		if len(n.running) > n.containers || n.down && len(n.running) > 0 || n.draws > max(n.cap, n.floor())+units.Watt {
-			w.t.Fatalf("%s at %v: %s runs %d of %d and draws %v of %v", w.name, r.now, n.name, len(n.running), n.containers, n.draws, n.cap)
+		if n.running.Len() > n.containers || n.down && n.running.Len() > 0 || n.draws > max(n.cap, n.floor())+units.Watt {
+			w.t.Fatalf("%s at %v: %s runs %d of %d and draws %v of %v", w.name, r.now(), n.name, n.running.Len(), n.containers, n.draws, n.cap)
 		}
 	}
 	for _, j := range r.live {
 		if j.done+j.dropped+len(j.running)+j.pending() != len(j.times) {
-			w.t.Fatalf("%s at %v: %s has %d done, %d dropped, %d running and %d pending of %d tasks", w.name, r.now, j.id, j.done, j.dropped, len(j.running), j.pending(), len(j.times))
+			w.t.Fatalf("%s at %v: %s has %d done, %d dropped, %d running and %d pending of %d tasks", w.name, r.now(), j.id, j.done, j.dropped, len(j.running), j.pending(), len(j.times))
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestRunsAreLawful(t *testing.T) {
 				if !r.run() {
 					t.Fatalf("%s: jobs have not ended", v.name)
 				}
-				if most := r.potMost + r.refill*r.now.Seconds(); r.spent > most || r.spent < 0 || r.energy <= 0 {
+				if most := r.potMost + r.refill*r.now().Seconds(); r.spent > most || r.spent < 0 || r.energy <= 0 {
 					t.Errorf("%s: %v J are spent of %v J, %v J in all", v.name, r.spent, most, r.energy)
 				}
 				for _, j := range r.jobs {

@@ -1,15 +1,12 @@
 package arbitration
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
 	"headroom/jobs/containers"
@@ -73,16 +70,12 @@ func (r *run) pace() {
 			continue
 		}
 		slow := j.Scales.slowness(len(j.running))
-		changed := map[*node]bool{}
 		for _, a := range j.running {
 			if ratio := slow / a.slow; ratio != 1 {
 				done := a.node.done
 				a.from, a.until, a.slow = done-(done-a.from)*ratio, done+(a.until-done)*ratio, slow
-				changed[a.node] = true
+				a.node.running.Move(a.id, a.until)
 			}
-		}
-		for n := range changed {
-			heap.Init(&n.running)
 		}
 	}
 }
@@ -166,14 +159,15 @@ func scalers() []variant {
 type learning struct{ decider }
 
 // measureScaling compares on these seeds.
-func measureScaling(ctx context.Context, l *Load, seeds seedRange) (*Scaling, error) {
+func measureScaling(ctx context.Context, seeds seedRange) (*Scaling, error) {
+	l := scalingLoad()
 	var all []variant
 	for _, v := range scalers() {
 		curves := v
 		curves.decide = func() decider { return learning{v.decide()} }
 		all = append(all, curves, v)
 	}
-	results, err := runAll(ctx, l, all, seeds)
+	results, err := runAll(ctx, &l, all, seeds)
 	if err != nil {
 		return nil, err
 	}
@@ -198,18 +192,6 @@ func changes(a, b *Result) map[string]papers.Stat {
 		out[name] = papers.Of(ds)
 	}
 	return out
-}
-
-func (o *options) printScaling(cmd *cobra.Command) error {
-	l := scalingLoad()
-	found, err := measureScaling(cmd.Context(), &l, seedRange{o.seed, o.seeds})
-	if err != nil {
-		return err
-	}
-	if o.output.IsJSON() {
-		return o.output.JSON(cmd.OutOrStdout(), found)
-	}
-	return found.print(cmd.OutOrStdout(), &o.output)
 }
 
 func (x *Scaling) print(w io.Writer, out *cli.Output) error {

@@ -23,7 +23,7 @@ func (b *bound) look(*run) {}
 
 func (b *bound) pick(r *run) *job {
 	most := b.first
-	if r.now >= b.at {
+	if r.now() >= b.at {
 		most = b.then
 	}
 	if len(r.live) == 0 {
@@ -74,7 +74,7 @@ func (x learns) look(r *run) {
 	x.decider.look(r)
 	for _, j := range r.live {
 		if p := j.curve.Peak(); p > 0 && len(j.running) > p {
-			x.t.Errorf("at %v: %s runs %d tasks, its peak is %d", r.now, j.id, len(j.running), p)
+			x.t.Errorf("at %v: %s runs %d tasks, its peak is %d", r.now(), j.id, len(j.running), p)
 		}
 	}
 }

@@ -2,9 +2,7 @@ package arbitration
 
 import (
 	"context"
-	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"headroom/internal/cli"
@@ -59,7 +57,7 @@ type seedRange struct {
 	count int
 }
 
-// tuning returns the seeds to choose by where these are judged.
+// tuning returns the seeds for choices if these are judged.
 func (s seedRange) tuning(count int) seedRange {
 	if s.first > uint64(count) {
 		return seedRange{1, count}
@@ -70,121 +68,102 @@ func (s seedRange) tuning(count int) seedRange {
 // measure runs the contest on a load: first on the tuning seeds, where timers and members are chosen, then on the
 // judged ones.
 func (c contest) measure(ctx context.Context, l *Load, judged seedRange, tune int) (*Answer, error) {
-	lab := &bench{ctx: ctx, load: l, seeds: judged.tuning(tune), known: map[string]Result{}}
-	chosen, tuned, err := c.tune(lab)
-	if err != nil {
-		return nil, err
+	known := map[string]Result{}
+	tuned := func(variants []variant) ([]Result, error) {
+		var fresh []variant
+		for _, v := range variants {
+			if _, ran := known[v.says]; !ran && !contains(fresh, v) {
+				fresh = append(fresh, v)
+			}
+		}
+		results, err := runAll(ctx, l, fresh, judged.tuning(tune))
+		for i := range results {
+			known[results[i].Says] = results[i]
+		}
+		out := make([]Result, len(variants))
+		for i, v := range variants {
+			out[i] = known[v.says]
+		}
+		return out, err
 	}
-	all := slices.Concat(chosen, c.shown)
-	picked := make([]pick, len(chosen))
-	for i := range chosen {
-		if picked[i], err = c.choose(lab, &tuned[i]); err != nil {
+	var all, members []variant
+	var notes []string
+	for _, b := range c.baselines {
+		timed, result, err := b.tune(tuned)
+		if err != nil {
 			return nil, err
 		}
-		if name := picked[i].variant.name; !slices.ContainsFunc(all, func(v variant) bool { return v.name == name }) {
-			all = append(all, picked[i].variant)
+		all = append(all, timed)
+		m, note, err := c.choose(tuned, &result)
+		if err != nil {
+			return nil, err
+		}
+		members, notes = append(members, m), append(notes, note)
+	}
+	for _, v := range slices.Concat(c.shown, members) {
+		if !contains(all, v) {
+			all = append(all, v)
 		}
 	}
 	a := &Answer{Seed: judged.first, Seeds: judged.count, Load: l.Name}
+	var err error
 	if a.Variants, err = runAll(ctx, l, all, judged); err != nil {
 		return nil, err
 	}
-	for i := range chosen {
-		at := slices.IndexFunc(all, func(v variant) bool { return v.name == picked[i].variant.name })
-		a.judge(&a.Variants[i], &a.Variants[at], picked[i].note, len(chosen))
+	for i, m := range members {
+		at := slices.IndexFunc(all, func(v variant) bool { return v.name == m.name })
+		a.judge(&a.Variants[i], &a.Variants[at], notes[i], len(members))
 	}
 	return a, nil
 }
 
-// tune chooses the sprint timer of each baseline, by the objective.
-func (c contest) tune(lab *bench) (chosen []variant, tuned []Result, err error) {
+// contains reports whether a variant is among others.
+func contains(all []variant, v variant) bool {
+	return slices.ContainsFunc(all, func(x variant) bool { return x.says == v.says })
+}
+
+// tune returns the baseline with the sprint timer that is best by the objective, and its result.
+func (v *variant) tune(run func([]variant) ([]Result, error)) (best variant, result Result, err error) {
 	var trials []variant
-	for _, b := range c.baselines {
-		for _, t := range timers() {
-			trials = append(trials, b.with(t))
-		}
+	for _, t := range timers() {
+		trials = append(trials, v.with(t))
 	}
-	results, err := runAll(lab.ctx, lab.load, trials, lab.seeds)
+	results, err := run(trials)
 	if err != nil {
-		return nil, nil, err
+		return best, result, err
 	}
-	for i := range c.baselines {
-		at := len(timers()) * i
-		best := at
-		for k := at; k < at+len(timers()); k++ {
-			if results[k].Figures[WeightedS].Mean < results[best].Figures[WeightedS].Mean {
-				best = k
-			}
-		}
-		chosen, tuned = append(chosen, trials[best]), append(tuned, results[best])
-	}
-	return chosen, tuned, nil
-}
-
-// bench is what variants show on the tuning seeds of a load, each once.
-type bench struct {
-	ctx   context.Context //nolint:containedctx // of one call of measure
-	load  *Load
-	seeds seedRange
-	known map[string]Result
-}
-
-// of returns what variants show, by their order.
-func (b *bench) of(variants []variant) ([]Result, error) {
-	var fresh []variant
-	for _, v := range variants {
-		if _, known := b.known[v.name]; !known && !slices.ContainsFunc(fresh, func(x variant) bool { return x.name == v.name }) {
-			fresh = append(fresh, v)
+	at := 0
+	for k := range results {
+		if results[k].Figures[WeightedS].Mean < results[at].Figures[WeightedS].Mean {
+			at = k
 		}
 	}
-	results, err := runAll(b.ctx, b.load, fresh, b.seeds)
-	if err != nil {
-		return nil, err
-	}
-	for i, v := range fresh {
-		b.known[v.name] = results[i]
-	}
-	out := make([]Result, len(variants))
-	for i, v := range variants {
-		out[i] = b.known[v.name]
-	}
-	return out, nil
+	return trials[at], results[at], nil
 }
 
-// runAll runs all variants on the seeds of a load, as many at a time as there are CPUs. What comes of it is in
-// the order of the variants and seeds.
+// runAll runs all variants on the seeds of a load, as many at a time as there are CPUs. Results are in the order of
+// the variants.
 func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) ([]Result, error) {
 	runs := make([]map[string]float64, len(variants)*seeds.count)
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(len(runs), runtime.GOMAXPROCS(0)) {
-		workers.Go(func() {
-			for i := range next {
-				r := newRun(l, seeds.first+uint64(i%seeds.count), variants[i/seeds.count].decide())
-				if r.run() {
-					runs[i] = r.figures()
-				}
-			}
-		})
-	}
-	for i := range runs {
-		if ctx.Err() == nil {
-			next <- i
+	err := papers.Each(len(runs), func(i int) error {
+		v := &variants[i/seeds.count]
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-	}
-	close(next)
-	workers.Wait()
-	if err := ctx.Err(); err != nil {
+		r := newRun(l, seeds.first+uint64(i%seeds.count), v.decide())
+		if !r.run() {
+			return tooMuch(l, v.name)
+		}
+		runs[i] = r.figures()
+		return nil
+	}, func(int) {})
+	if err != nil {
 		return nil, err
 	}
 	out := make([]Result, len(variants))
 	for i, v := range variants {
 		out[i] = Result{Name: v.name, Says: v.says, Figures: map[string]papers.Stat{}, each: map[string][]float64{}}
-		for k := range seeds.count {
-			figures := runs[i*seeds.count+k]
-			if figures == nil {
-				return nil, tooMuch(l, v.name)
-			}
+		for _, figures := range runs[i*seeds.count : (i+1)*seeds.count] {
 			for name, x := range figures {
 				out[i].each[name] = append(out[i].each[name], x)
 			}

@@ -1,73 +1,13 @@
 package dispatch
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
-	"math"
-	"os"
-	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
-	"headroom/jobs/dispatch/pigeon"
 	"headroom/internal/jsonfile"
-	"headroom/lab/traces"
 )
-
-// loadMost bounds the offered load: beyond 1 the queues grow until the trace ends.
-const loadMost = 10
-
-// file is the input. What is absent is as usual.
-type file struct {
-	Policy       Policy    `json:"policy"`
-	Workers      int       `json:"workers"`
-	Groups       *int      `json:"groups"`
-	Reserved     int       `json:"reserved"`
-	W            *int      `json:"w"`
-	Cutoff       *float64  `json:"cutoff_s"`
-	Hop          *float64  `json:"hop_s"`
-	Distributors *int      `json:"distributors"`
-	Seed         uint64    `json:"seed"`
-	Trace        string    `json:"trace"`
-	Load         *float64  `json:"load"`
-	Placement    string    `json:"placement"`
-	SRPT         bool      `json:"srpt"`
-	SBP          bool      `json:"sbp"`
-	Caps         []fileCap `json:"caps"`
-}
-
-type fileCap struct {
-	At     float64  `json:"at_s"`
-	Group  int      `json:"group"`
-	Speed  *float64 `json:"speed"`
-	Usable *int     `json:"usable"`
-}
-
-// answer is the output. Times are completion times in seconds; what no job gave is null.
-type answer struct {
-	Short    answerClass    `json:"short"`
-	Long     answerClass    `json:"long"`
-	Slowdown answerSlowdown `json:"slowdown"`
-	Tasks    int            `json:"tasks"`
-	Jobs     int            `json:"jobs"`
-	Util     float64        `json:"util"`
-}
-
-type answerClass struct {
-	P50  *float64 `json:"p50"`
-	P90  *float64 `json:"p90"`
-	P99  *float64 `json:"p99"`
-	Mean *float64 `json:"mean"`
-}
-
-type answerSlowdown struct {
-	Short *float64 `json:"short_p99"`
-	Long  *float64 `json:"long_p99"`
-}
 
 // NewCommand is `powerlab dispatch`.
 func NewCommand() *cobra.Command {
@@ -113,176 +53,24 @@ last end.`,
 		Example: "  powerlab dispatch --input dispatch.json\n  powerlab dispatch --input - -o json < dispatch.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := study(cmd.Context(), cmd.InOrStdin(), name)
-			if err != nil {
+			var in Input
+			if err := jsonfile.Read(cmd.InOrStdin(), "--input", name, &in); err != nil {
 				return err
 			}
-			return a.print(cmd.OutOrStdout(), &out)
+			o, err := Solve(cmd.Context(), &in)
+			if _, known := errors.AsType[*cli.Error](err); err != nil && !known && cmd.Context().Err() == nil {
+				err = jsonfile.Bad(name, "%v", err)
+			}
+			switch {
+			case err != nil:
+				return err
+			case out.IsJSON():
+				return out.JSON(cmd.OutOrStdout(), o)
+			}
+			return o.Print(cmd.OutOrStdout(), &out)
 		},
 	}
 	cmd.Flags().StringVar(&name, "input", "", "file with policy, workers, groups and trace; - for stdin")
 	out.Flags(cmd)
 	return cmd
-}
-
-// study reads the file and simulates.
-func study(ctx context.Context, stdin io.Reader, name string) (*answer, error) {
-	in, s, err := read(stdin, name)
-	if err != nil {
-		return nil, err
-	}
-	if in.Load != nil {
-		if s.Stretch, err = in.stretch(name, &s); err != nil {
-			return nil, err
-		}
-	}
-	f, err := in.open()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	r, err := Run(ctx, s, traces.Tasks(f, in.Trace))
-	if err != nil {
-		return nil, in.problem(name, err)
-	}
-	return r.answer(), nil
-}
-
-// read reads the file into a Setup that Run takes.
-func read(stdin io.Reader, name string) (*file, Setup, error) {
-	var in file
-	if err := jsonfile.Read(stdin, "--input", name, &in); err != nil {
-		return nil, Setup{}, err
-	}
-	s, err := in.setup()
-	if err == nil {
-		err = s.check()
-	}
-	if err != nil {
-		return nil, s, jsonfile.Bad(name, "%v", err)
-	}
-	return &in, s, nil
-}
-
-// setup is what the file asks for.
-func (in *file) setup() (Setup, error) {
-	s := Setup{
-		Policy: in.Policy, Workers: in.Workers, Groups: or(in.Groups, 1), Reserved: in.Reserved, Hop: or(in.Hop, HopUsual), Seed: in.Seed,
-		Distributors: or(in.Distributors, DistributorsUsual), SRPT: in.SRPT, SBP: in.SBP,
-	}
-	switch {
-	case in.Trace == "":
-		return s, errors.New("trace is missing: a file with a line per job")
-	case in.Cutoff == nil:
-		return s, errors.New("cutoff_s is missing: the mean task time up to which a job is short")
-	case in.W != nil && *in.W < 1:
-		return s, fmt.Errorf("w is %d: must be at least 1, or null for strict priority", *in.W)
-	case in.Load != nil && !(*in.Load > 0 && *in.Load <= loadMost):
-		return s, fmt.Errorf("load is %v: must be above 0 and at most %d, or null to keep the arrivals", *in.Load, loadMost)
-	case (in.SRPT || in.SBP) && in.Policy != Eagle:
-		return s, fmt.Errorf("srpt and sbp are only for policy eagle, not for %s", in.Policy)
-	case in.Placement != "" && !slices.Contains([]string{"round-robin", "block"}, in.Placement):
-		return s, fmt.Errorf("unknown placement %q: must be round-robin or block", in.Placement)
-	}
-	s.Cutoff, s.W = *in.Cutoff, or(in.W, 0)
-	if in.Placement == "block" {
-		s.Placement = pigeon.Block
-	}
-	for _, c := range in.Caps {
-		all := 0
-		if c.Group >= 0 && c.Group < s.Groups {
-			all = s.size(c.Group)
-		}
-		s.Caps = append(s.Caps, Cap{At: c.At, Group: c.Group, Speed: or(c.Speed, 1), Usable: or(c.Usable, all)})
-	}
-	return s, nil
-}
-
-// or is a value, or the usual one.
-func or[T any](v *T, usual T) T {
-	if v == nil {
-		return usual
-	}
-	return *v
-}
-
-func (in *file) open() (*os.File, error) {
-	f, err := os.Open(in.Trace)
-	if err != nil {
-		return nil, cli.Usage("trace: %w", err)
-	}
-	return f, nil
-}
-
-// problem is an error of Run with the file in which it is.
-func (in *file) problem(name string, err error) error {
-	if e, ok := errors.AsType[*traces.Error](err); ok {
-		return &cli.Error{
-			Code: "input", Exit: cli.ExitUsage, Message: e.Error(), Err: err,
-			Hint: "correct the trace: each line is arrival, number of tasks, mean time, then the time of each task, in seconds",
-		}
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return jsonfile.Bad(name, "%v", err)
-}
-
-// stretch is by what the arrivals are multiplied to offer the load.
-func (in *file) stretch(name string, s *Setup) (float64, error) {
-	f, err := in.open()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }()
-	work, first, last, n := 0.0, 0.0, 0.0, 0
-	for j, err := range traces.Tasks(f, in.Trace) {
-		if err != nil {
-			return 0, in.problem(name, err)
-		}
-		if n == 0 {
-			first = j.Arrival
-		}
-		last = j.Arrival
-		work += j.Work()
-		n++
-	}
-	if last <= first || work == 0 {
-		return 0, jsonfile.Bad(name, "load: %s has %d jobs from %v to %v s with %v s of work; a load needs jobs at different times", in.Trace, n, first, last, work)
-	}
-	return Stretch(work, last-first, float64(s.Workers), *in.Load), nil
-}
-
-// Stretch returns by what the arrivals over a span have to be multiplied so that their work is a load of so many workers.
-func Stretch(work, span, workers, load float64) float64 { return work / (span * workers * load) }
-
-func (r *Result) answer() *answer {
-	class := func(c Class) answerClass { return answerClass{known(c.P50), known(c.P90), known(c.P99), known(c.Mean)} }
-	return &answer{
-		Short: class(r.Short), Long: class(r.Long), Slowdown: answerSlowdown{known(r.Short.Slow99), known(r.Long.Slow99)},
-		Tasks: r.Tasks, Jobs: r.Jobs, Util: r.Util,
-	}
-}
-
-func known(v float64) *float64 { return cli.Known(v, !math.IsNaN(v) && !math.IsInf(v, 0)) }
-
-// print is the answer as JSON or as a table.
-func (a *answer) print(w io.Writer, out *cli.Output) error {
-	if out.IsJSON() {
-		return out.JSON(w, a)
-	}
-	show := func(v *float64) string {
-		return cli.Opt(v, func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) })
-	}
-	row := func(name string, c answerClass, slow *float64) []string {
-		return []string{name, show(c.P50), show(c.P90), show(c.P99), show(c.Mean), show(slow)}
-	}
-	err := out.Table(w, []string{"JOBS", "P50 S", "P90 S", "P99 S", "MEAN S", "SLOWDOWN P99"}, [][]string{
-		row("short", a.Short, a.Slowdown.Short), row("long", a.Long, a.Slowdown.Long),
-	})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "%d tasks of %d jobs; workers busy %.3g of the time\n", a.Tasks, a.Jobs, a.Util)
-	return err
 }

@@ -4,7 +4,6 @@ package dispatch
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
+	"headroom/lab/jsonfile"
 	"headroom/lab/traces"
 )
 
@@ -56,11 +56,8 @@ func TestCommandPrintsContract(t *testing.T) {
 // A load rescales the arrivals: 38 s of work on 4 workers are half of their time in 19 s.
 func TestCommandScalesLoad(t *testing.T) {
 	t.Parallel()
-	f := testkit.Need(os.CreateTemp(t.TempDir(), ""))(t)
-	testkit.Need(f.WriteString(trace))(t)
-	testkit.Check(t, f.Close())
-	in := &file{Trace: f.Name(), Load: new(0.5)}
-	stretch := testkit.Need(in.stretch("-", &Setup{Workers: 4}))(t)
+	in := &Input{Trace: "trace", Load: new(0.5)}
+	stretch := testkit.Need(in.stretch(strings.NewReader(trace), 4))(t)
 	if want := 38.0 / (4 * 4 * 0.5); math.Abs(stretch-want) > 1e-12 {
 		t.Errorf("stretched by %v, want %v", stretch, want)
 	}
@@ -104,18 +101,19 @@ func TestCommandRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the file says, reading it ends in a Setup that Run takes, or in an error of the operator's kind.
+// Whatever the file says, reading it ends in a Setup that Run takes, or in an error.
 func FuzzInput(f *testing.F) {
 	f.Add(`{"policy":"pigeon","workers":4,"groups":2,"reserved":1,"w":3,"cutoff_s":5,"hop_s":0,"distributors":1,"seed":1,"trace":"t"}`)
 	f.Add(`{"policy":"eagle","workers":40,"groups":4,"reserved":1,"cutoff_s":1e9,"srpt":true,"trace":"t","load":0.5}`)
 	f.Add(`{"policy":"ours","workers":9,"groups":3,"cutoff_s":0,"trace":"t","caps":[{"at_s":1,"group":1,"speed":0.5,"usable":2}]}`)
 	f.Add(`{"policy":"sparrow","workers":1e3}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		_, s, err := read(strings.NewReader(text), "-")
+		var in Input
+		if err := jsonfile.Read(strings.NewReader(text), "--input", "-", &in); err != nil {
+			return
+		}
+		s, err := in.setup()
 		if err != nil {
-			if e, ok := errors.AsType[*cli.Error](err); !ok || e.Exit != cli.ExitUsage || e.Hint == "" {
-				t.Fatalf("%#v", err)
-			}
 			return
 		}
 		if s.Workers > 500 || s.Distributors > 20 {

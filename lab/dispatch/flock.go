@@ -11,7 +11,6 @@ import (
 // flock is Pigeon: distributors and the masters of groups.
 type flock struct {
 	*world
-	queue        events.Queue[flockEvent]
 	distributors []*distributor
 	groups       []*group
 	// next is when the masters report next.
@@ -66,30 +65,12 @@ type report struct {
 // slot runs a task, or none.
 type slot struct {
 	id      pigeon.ID // of the master
-	event   events.ID // its end
+	event   events.ID // its result
 	placed  placed
 	started float64
-	// left is what the task has left at a time, s at speed 1.
-	left, since float64
-	running     bool
+	work    events.Work[float64]
+	running bool
 }
-
-// flockEvent is the end of a worker's task as its master hears of it, or tasks that arrive at a master, or a cap.
-type flockEvent struct {
-	kind  flockKind
-	group int32
-	slot  int32
-	batch []pigeon.Send[task]
-	cap   *Cap
-}
-
-type flockKind uint8
-
-const (
-	taskEnds flockKind = iota
-	tasksArrive
-	capChanges
-)
 
 // unlimited is a window that never closes: the simulation has no back-pressure, as in the paper.
 const unlimited = math.MaxInt
@@ -108,8 +89,9 @@ func newFlock(w *world) *flock {
 	for range w.setup.Distributors {
 		f.distributors = append(f.distributors, f.distributor())
 	}
-	for i, c := range w.setup.Caps {
-		f.queue.Push(c.At, rankCap, flockEvent{kind: capChanges, cap: &w.setup.Caps[i]})
+	for i := range w.setup.Caps {
+		c := &w.setup.Caps[i]
+		f.clock.Schedule(c.At, rankCap, func() { f.recap(c) })
 	}
 	return f
 }
@@ -120,7 +102,7 @@ func (f *flock) distributor() *distributor {
 	}), power: pigeon.NewPower(f.setup.Groups), heard: make([]float64, f.setup.Groups)}
 	for g, x := range f.groups {
 		d.Window(d.Join(), unlimited, unlimited)
-		d.power.Cap(seconds(f.now), pigeon.Group(g), x.usable)
+		d.power.Cap(seconds(f.now()), pigeon.Group(g), x.usable)
 		f.hear(d, g, x.report(0))
 	}
 	return d
@@ -143,7 +125,8 @@ func (f *flock) send(d *distributor) {
 	var batch []pigeon.Send[task]
 	flush := func() {
 		if len(batch) > 0 {
-			f.queue.Push(f.now+f.setup.Hop, rankTask, flockEvent{kind: tasksArrive, group: int32(batch[0].Group), batch: batch})
+			arrived := batch
+			f.hop(func() { f.take(int(arrived[0].Group), arrived) })
 		}
 		batch = nil
 	}
@@ -156,32 +139,15 @@ func (f *flock) send(d *distributor) {
 	flush()
 }
 
-func (f *flock) step(until float64) bool {
-	at, e, ok := pop(&f.queue, until)
-	if !ok {
-		return false
-	}
-	f.now = at
-	f.reportAll()
-	switch e.kind {
-	case taskEnds:
-		f.end(int(e.group), e.slot)
-	case tasksArrive:
-		f.take(int(e.group), e.batch)
-	case capChanges:
-		f.recap(e.cap)
-	}
-	return true
-}
-
 // take places a batch at a master.
 func (f *flock) take(g int, batch []pigeon.Send[task]) {
+	f.reportAll()
 	x := f.groups[g]
 	for _, s := range batch {
 		x.master.Place(placed{s.Task, s.ID}, s.High)
 		f.start(g)
 	}
-	f.hear(f.distributors[batch[0].Task.job.distributor], g, x.report(f.now))
+	f.hear(f.distributors[batch[0].Task.job.distributor], g, x.report(f.now()))
 }
 
 // start starts what a master can.
@@ -190,17 +156,18 @@ func (f *flock) start(g int) {
 	for s, more := x.master.Next(); more; s, more = x.master.Next() {
 		i := x.free[len(x.free)-1]
 		x.free = x.free[:len(x.free)-1]
-		began := f.now + f.setup.Hop
-		x.slots[i] = slot{id: s.ID, placed: s.Task, started: began, left: s.Task.time, since: began, running: true}
-		x.slots[i].event = f.queue.Push(began+s.Task.time/x.speed+f.setup.Hop, rankTask, flockEvent{kind: taskEnds, group: int32(g), slot: i})
+		began := f.now() + f.setup.Hop
+		x.slots[i] = slot{id: s.ID, placed: s.Task, started: began, work: events.Work[float64]{Left: s.Task.time, Rate: x.speed, Since: began}, running: true}
+		x.slots[i].event = f.clock.Schedule(x.slots[i].work.Ends()+f.setup.Hop, rankTask, func() { f.end(g, i) })
 	}
 }
 
 // end takes a result, at the distributor and at the master at the same time.
 func (f *flock) end(g int, i int32) {
+	f.reportAll()
 	x := f.groups[g]
 	w := &x.slots[i]
-	j, ran := w.placed.job, f.now-f.setup.Hop-w.started
+	j, ran := w.placed.job, f.now()-f.setup.Hop-w.started
 	index := uint64(j.index)
 	d := f.distributors[j.distributor]
 	id := w.placed.id
@@ -212,11 +179,11 @@ func (f *flock) end(g int, i int32) {
 		panic("dispatch: a task has two results")
 	}
 	if f.setup.Policy.learns() {
-		d.power.Ended(seconds(f.now), pigeon.Group(g), index, seconds(ran))
+		d.power.Ended(seconds(f.now()), pigeon.Group(g), index, seconds(ran))
 	}
-	f.hear(d, g, x.report(f.now))
+	f.hear(d, g, x.report(f.now()))
 	if f.ended(j, ran) && f.setup.Policy.learns() {
-		d.power.Done(seconds(f.now), index)
+		d.power.Done(seconds(f.now()), index)
 	}
 }
 
@@ -257,10 +224,10 @@ func (f *flock) learn(d *distributor) {
 // reportAll notes what the masters said at the last report up to now. It is called before anything changes at that time, so that their states
 // are still those of the report, and no event is needed for each.
 func (f *flock) reportAll() {
-	if f.now < f.next || f.setup.Policy.spread() == pigeon.Even {
+	if f.now() < f.next || f.setup.Policy.spread() == pigeon.Even {
 		return
 	}
-	at := math.Floor(f.now/reportEvery) * reportEvery
+	at := math.Floor(f.now()/reportEvery) * reportEvery
 	for _, x := range f.groups {
 		x.reported = x.report(at)
 	}
@@ -269,28 +236,19 @@ func (f *flock) reportAll() {
 
 // recap changes a group's cap: what runs goes on at the new speed; slots are withdrawn, those without reservation first.
 func (f *flock) recap(c *Cap) {
+	f.reportAll()
 	x := f.groups[c.Group]
 	for i := range x.slots {
-		if x.slots[i].running {
-			f.restretch(&x.slots[i], x.speed, c.Speed)
+		if w := &x.slots[i].work; x.slots[i].running && w.LeftAt(max(f.now(), w.Since)) > 0 { // otherwise its result is on the way
+			w.SetRate(max(f.now(), w.Since), c.Speed)
+			f.clock.Move(x.slots[i].event, w.Ends()+f.setup.Hop)
 		}
 	}
 	x.speed, x.usable = c.Speed, c.Usable
 	x.master.Usable(x.worker, c.Usable)
 	f.start(c.Group)
 	for _, d := range f.distributors {
-		d.power.Cap(seconds(f.now), pigeon.Group(c.Group), c.Usable)
-		f.hear(d, c.Group, x.report(f.now))
+		d.power.Cap(seconds(f.now()), pigeon.Group(c.Group), c.Usable)
+		f.hear(d, c.Group, x.report(f.now()))
 	}
-}
-
-// restretch moves the end of a task whose speed changes, unless it has ended and its result is on the way.
-func (f *flock) restretch(s *slot, from, to float64) {
-	at := max(f.now, s.since)
-	left := s.left - (at-s.since)*from
-	if left <= 0 {
-		return
-	}
-	s.left, s.since = left, at
-	f.queue.Move(s.event, at+left/to+f.setup.Hop)
 }

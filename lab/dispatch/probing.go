@@ -1,15 +1,15 @@
 package dispatch
 
 import (
+	"slices"
+
 	"headroom/jobs/dispatch/eagle"
 	"headroom/jobs/dispatch/sparrow"
-	"headroom/lab/events"
 )
 
 // probing is Sparrow, or Eagle: schedulers that hold tasks until workers ask for them.
 type probing struct {
 	*world
-	queue      events.Queue[probeEvent]
 	schedulers []*sparrow.Jobs[float64]
 	nodes      []node
 	sampler    *sparrow.Sampler // of Sparrow
@@ -30,32 +30,6 @@ type bid struct {
 type node struct {
 	plain *sparrow.Node[bid]
 	eagle *eagle.Node[bid]
-}
-
-type probeKind uint8
-
-const (
-	// probesArrive at workers; those that are rejected go back.
-	probesArrive probeKind = iota
-	// rejected probes are back at the scheduler.
-	rejected
-	// noTask is a scheduler's answer at a worker.
-	noTask
-	// taskDone is the end of a task at its worker; resultArrives follows a hop later.
-	taskDone
-	resultArrives
-)
-
-type probeEvent struct {
-	kind   probeKind
-	bid    bid
-	worker int32
-	round  int32
-	count  int32
-	ran    float64
-	// workers are probed; long ones come with a view, rejected ones bring one back.
-	workers []int
-	view    *eagle.View
 }
 
 func newProbing(w *world) *probing {
@@ -91,57 +65,36 @@ func (p *probing) arrive(j *job) {
 	case j.short:
 		p.probe(b, p.prober.First(len(j.times)), 1, nil)
 	default:
-		workers, view := p.central.Place(p.now, len(j.times), j.mean)
+		workers, view := p.central.Place(p.now(), len(j.times), j.mean)
 		p.probe(b, workers, 0, view)
 	}
 }
 
-// probe sends probes to workers.
-func (p *probing) probe(b bid, workers []int, round int32, view *eagle.View) {
-	p.queue.Push(p.now+p.setup.Hop, rankTask, probeEvent{kind: probesArrive, bid: b, workers: append([]int(nil), workers...), round: round, view: view})
+// probe sends probes to workers. Long ones have the newest view of the central scheduler.
+func (p *probing) probe(b bid, workers []int, round int, view *eagle.View) {
+	workers = slices.Clone(workers)
+	p.hop(func() { p.probed(b, workers, round, view) })
 }
 
-func (p *probing) step(until float64) bool {
-	at, e, ok := pop(&p.queue, until)
-	if !ok {
-		return false
-	}
-	p.now = at
-	switch e.kind {
-	case probesArrive:
-		p.arriveProbes(&e)
-	case rejected:
-		p.probe(e.bid, p.prober.Again(int(e.count), int(e.round), e.view), e.round+1, nil)
-	case noTask:
-		p.nodes[e.worker].refused()
-		p.ask(int(e.worker))
-	case taskDone:
-		p.queue.Push(p.now+p.setup.Hop, rankTask, probeEvent{kind: resultArrives, bid: e.bid, ran: e.ran})
-		p.free(int(e.worker), e.bid)
-	case resultArrives:
-		p.ended(e.bid.job, e.ran)
-	}
-	return true
-}
-
-// arriveProbes queues probes at workers. A worker of Eagle may reject short ones; the newest view goes back with them.
-func (p *probing) arriveProbes(e *probeEvent) {
-	back := probeEvent{kind: rejected, bid: e.bid, round: e.round}
-	for _, w := range e.workers {
+// probed queues probes at workers. A worker of Eagle may reject short ones; the newest view goes back with them.
+func (p *probing) probed(b bid, workers []int, round int, view *eagle.View) {
+	rejected := 0
+	var newest *eagle.View
+	for _, w := range workers {
 		n := &p.nodes[w]
 		if n.plain != nil {
-			n.plain.Probe(e.bid)
-		} else if !n.eagle.Probe(eagle.Probe[bid]{To: e.bid, Estimate: e.bid.mean, Long: e.view != nil, View: e.view}) {
-			back.count++
-			if v := n.eagle.View(); back.view == nil || v.Sequence > back.view.Sequence {
-				back.view = v
+			n.plain.Probe(b)
+		} else if !n.eagle.Probe(eagle.Probe[bid]{To: b, Estimate: b.mean, Long: view != nil, View: view}) {
+			rejected++
+			if v := n.eagle.View(); newest == nil || v.Sequence > newest.Sequence {
+				newest = v
 			}
 			continue
 		}
 		p.ask(w)
 	}
-	if back.count > 0 {
-		p.queue.Push(p.now+p.setup.Hop, rankTask, back)
+	if rejected > 0 {
+		p.hop(func() { p.probe(b, p.prober.Again(rejected, round, newest), round+1, nil) })
 	}
 }
 
@@ -153,18 +106,24 @@ func (p *probing) ask(worker int) {
 		return
 	}
 	time, task := p.schedulers[b.distributor].Bind(b.id)
-	answer := p.now + 2*p.setup.Hop
+	answer := p.now() + 2*p.setup.Hop
 	if !task {
-		p.queue.Push(answer, rankTask, probeEvent{kind: noTask, worker: int32(worker)})
+		p.clock.Schedule(answer, rankTask, func() {
+			n.refused()
+			p.ask(worker)
+		})
 		return
 	}
 	if n.eagle != nil {
 		n.eagle.Bound(true)
 		if !b.job.short {
-			p.central.Started(worker, p.now, b.mean)
+			p.central.Started(worker, p.now(), b.mean)
 		}
 	}
-	p.queue.Push(answer+time, rankTask, probeEvent{kind: taskDone, bid: b, worker: int32(worker), ran: time})
+	p.clock.Schedule(answer+time, rankTask, func() {
+		p.hop(func() { p.ended(b.job, time) })
+		p.free(worker, b)
+	})
 }
 
 // free lets a worker go on after a task.

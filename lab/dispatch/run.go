@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"headroom/lab/events"
 	"headroom/lab/traces"
@@ -33,26 +34,19 @@ type job struct {
 type world struct {
 	setup  Setup
 	random *rand.Rand
-	now    float64
+	clock  events.Clock[float64, func()]
 	// jobs arrive by turns at the distributors.
 	jobs, tasks int
 	open        int // jobs that have not ended
+	count       int // of events
 	first, last float64
 	busy        float64
 	classes     map[bool]*measured
 	unused      []*job
 }
 
-// machine is a policy at work.
-type machine interface {
-	// arrive is called as a job arrives.
-	arrive(*job)
-	// step handles the next event; false if there is none up to a time.
-	step(until float64) bool
-}
-
-// checkEvery is after how many jobs the context is looked at.
-const checkEvery = 256
+// checkEvery is after how many events the context is checked.
+const checkEvery = 1 << 16
 
 // Run simulates jobs, which are in the order of their arrivals.
 func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (Result, error) {
@@ -62,24 +56,21 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 	if err := setup.check(); err != nil {
 		return Result{}, err
 	}
-	w := newWorld(setup)
-	m := w.machine()
+	w := &world{setup: setup, random: rand.New(rand.NewPCG(setup.Seed, 0)), classes: map[bool]*measured{true: {}, false: {}}}
+	arrive := w.policy()
 	for t, err := range jobs {
-		if err == nil && w.jobs%checkEvery == 0 {
-			err = ctx.Err()
-		}
 		if err != nil {
 			return Result{}, err
 		}
 		at := t.Arrival * setup.Stretch
-		for m.step(at) {
+		if err := w.pass(ctx, at); err != nil {
+			return Result{}, err
 		}
-		m.arrive(w.admit(t, at))
+		w.clock.Advance(at)
+		arrive(w.admit(t, at))
 	}
-	for n := 0; m.step(math.Inf(1)); n++ {
-		if n%(checkEvery*checkEvery) == 0 && ctx.Err() != nil {
-			return Result{}, ctx.Err()
-		}
+	if err := w.pass(ctx, math.Inf(1)); err != nil {
+		return Result{}, err
 	}
 	r := w.result()
 	if w.open > 0 {
@@ -88,23 +79,35 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 	return r, nil
 }
 
-func newWorld(s Setup) *world {
-	return &world{setup: s, random: rand.New(rand.NewPCG(s.Seed, 0)), classes: map[bool]*measured{true: {}, false: {}}}
+// pass lets everything happen that is due up to a time.
+func (w *world) pass(ctx context.Context, until float64) error {
+	for do, ok := w.clock.Before(until); ok; do, ok = w.clock.Before(until) {
+		if w.count++; w.count%checkEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		do()
+	}
+	return nil
 }
 
-func (w *world) machine() machine {
+func (w *world) now() float64 { return w.clock.Now() }
+
+// hop does something when a message has arrived.
+func (w *world) hop(do func()) { w.clock.Schedule(w.now()+w.setup.Hop, rankTask, do) }
+
+// policy returns what dispatches the tasks of a job that arrives.
+func (w *world) policy() (arrive func(*job)) {
 	switch w.setup.Policy {
 	case Sparrow:
-		return newProbing(w)
+		return newProbing(w).arrive
 	case Eagle:
 		w.setup.one()
-		return newProbing(w)
+		return newProbing(w).arrive
 	case Central:
 		w.setup.one()
-		return newFlock(w)
-	default:
-		return newFlock(w)
+	case Pigeon, Ours, OursWeighted, Queues, TwoQueues:
 	}
+	return newFlock(w).arrive
 }
 
 // admit makes a job of the trace's.
@@ -112,7 +115,6 @@ func (w *world) admit(t *traces.Job, at float64) *job {
 	if w.jobs == 0 {
 		w.first = at
 	}
-	w.now = at
 	var j *job
 	if n := len(w.unused); n > 0 {
 		j, w.unused = w.unused[n-1], w.unused[:n-1]
@@ -135,13 +137,13 @@ func (w *world) admit(t *traces.Job, at float64) *job {
 // ended takes the result of a task that ran so long, as it arrives at its distributor, and whether its job has ended.
 func (w *world) ended(j *job, ran float64) bool {
 	w.busy += ran
-	w.last = w.now - w.setup.Hop
+	w.last = w.now() - w.setup.Hop
 	if j.left--; j.left > 0 {
 		return false
 	}
-	w.classes[j.short].add(w.now-j.arrival, j.longest)
+	w.classes[j.short].add(w.now()-j.arrival, j.longest)
 	if w.setup.Ended != nil {
-		w.setup.Ended(Ended{Index: j.index, Tasks: len(j.times), Completion: w.now - j.arrival, Longest: j.longest})
+		w.setup.Ended(Ended{Index: j.index, Tasks: len(j.times), Completion: w.now() - j.arrival, Longest: j.longest})
 	}
 	w.unused = append(w.unused, j)
 	w.open--
@@ -156,10 +158,52 @@ func (w *world) result() Result {
 	return r
 }
 
-// pop returns the next event of a queue up to a time.
-func pop[E any](q *events.Queue[E], until float64) (at float64, e E, ok bool) {
-	if next, any := q.Next(); !any || next > until {
-		return 0, e, false
+// Result is the result of a simulation.
+type Result struct {
+	Short, Long Class
+	Tasks, Jobs int
+	// Util is the part of the workers' time that tasks took, from the first arrival to the last end.
+	Util float64
+}
+
+// Class is the jobs of a class. Without jobs, all are NaN.
+type Class struct {
+	Jobs int
+	// Completion times, s.
+	P50, P90, P99, Mean float64
+	// Slow99 is the slowdown at the 99th percentile.
+	Slow99 float64
+}
+
+// measured collects a class.
+type measured struct{ completion, longest []float64 }
+
+func (m *measured) add(completion, longest float64) {
+	m.completion, m.longest = append(m.completion, completion), append(m.longest, longest)
+}
+
+func (m *measured) class() Class {
+	c := Class{Jobs: len(m.completion)}
+	slices.Sort(m.completion)
+	slices.Sort(m.longest)
+	c.P50, c.P90, c.P99 = Percentile(m.completion, 0.5), Percentile(m.completion, 0.9), Percentile(m.completion, 0.99)
+	c.Slow99 = c.P99 / Percentile(m.longest, 0.99)
+	for _, x := range m.completion {
+		c.Mean += x
 	}
-	return q.Pop()
+	c.Mean /= float64(c.Jobs)
+	return c
+}
+
+// Percentile returns the value below which the part p of sorted values lies, interpolated linearly between the two nearest; NaN of none.
+func Percentile(sorted []float64, p float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	at := p * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }

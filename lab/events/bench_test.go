@@ -10,30 +10,47 @@ type load struct {
 	m     *Machine[int]
 	times []float64
 	next  int
+	free  []int
+	other []int // of each slot, the one with the other copy of its task
 }
 
 func newLoad(slots, tasks int) *load {
 	r := rand.New(rand.NewPCG(1, 1))
-	l := &load{m: &Machine[int]{}}
-	l.m.AddSlots(slots, 1)
-	l.m.AddJob(tasks)
+	l := &load{m: NewMachine[int](tasks, slots), other: make([]int, slots)}
+	for slot := range slots {
+		l.free = append(l.free, slot)
+	}
 	for range 4096 {
 		l.times = append(l.times, 1+r.ExpFloat64())
 	}
 	return l
 }
 
-// fill gives all free slots to tasks.
+// fill gives the free slots to tasks.
 func (l *load) fill() {
-	for free := l.m.Free(); len(free) > 0 && l.next < l.m.Job(0).Tasks; free = l.m.Free() {
-		slot := int(free[len(free)-1])
-		if l.next%8 == 7 && l.m.State(l.next-1) == Running && l.m.Copies(l.next-1) == 1 {
-			l.m.Start(l.next-1, slot, l.times[l.next%len(l.times)])
+	for ; len(l.free) > 0 && l.next < len(l.m.tasks); l.free = l.free[:len(l.free)-1] {
+		slot, work := l.free[len(l.free)-1], l.times[l.next%len(l.times)]
+		l.other[slot] = none
+		if l.next%8 == 7 && l.m.Copies(l.next-1) == 1 {
+			first := l.m.tasks[l.next-1].slot
+			l.other[slot], l.other[first] = first, slot
+			l.m.Start(l.next-1, slot, work)
 			continue
 		}
-		l.m.Start(l.next, slot, l.times[l.next%len(l.times)])
+		l.m.Start(l.next, slot, work)
 		l.next++
 	}
+}
+
+// step takes the next event and frees the slots of its task.
+func (l *load) step() (Event[int], bool) {
+	e, ok := l.m.Next()
+	if ok {
+		if l.free = append(l.free, e.Slot); l.other[e.Slot] != none {
+			l.free = append(l.free, l.other[e.Slot])
+		}
+	}
+	return e, ok
 }
 
 // BenchmarkTasks is the whole life of a task on 10,000 slots, every eighth with a copy that loses.
@@ -44,7 +61,7 @@ func BenchmarkTasks(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
-		l.m.Next()
+		l.step()
 		l.fill()
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")

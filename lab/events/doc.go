@@ -1,20 +1,15 @@
-// Package events is the discrete-event core of the lab's simulations on traces: a queue of timed
-// events, and a machine with slots on which copies of tasks run.
+// Package events is the discrete-event core of the lab's simulations: a clock with a queue of events,
+// work that proceeds at a rate, and a machine with slots on which copies of tasks run.
 //
-// The one idea: everything that takes time is a copy of a task on a slot with a speed. A node under
-// a power cap is a slow slot; a job with perfect speed-up that holds 12.5 slots is one task on a
-// slot of speed 12.5; a paused one has speed 0. The machine determines when copies end. Everything
-// else in a simulation, such as arrivals, deadlines and messages between schedulers and workers, is
-// an event of its own type in the same queue.
+// The one idea: a simulation takes the next event from its Clock, applies the decision of its policy,
+// and schedules, moves or cancels what follows. Everything that takes time is Work at a rate. A power
+// cap lowers the rate; a job with perfect speed-up that holds 12.5 slots has rate 12.5; a paused job
+// has rate 0. When the rate changes, the end of the work moves. A Machine does this for tasks of which
+// several copies may run: the first copy to end also ends the task and frees the slots of the others.
 //
-// A simulation takes the next event and applies the decision of its policy: Start, Kill, SetSpeed,
-// Drop, Schedule. The first copy of a task to end also ends the task: the machine kills the other
-// copies and frees their slots at that time.
-//
-// Guarantees: time never goes back. Of events at the same time, ends of copies come first, then the
-// simulation's own by rank, then by order of scheduling. The same calls give the same events.
-// Nothing is allocated once the number of events, slots, jobs and tasks has been reached before.
-// Times are in seconds, work in seconds at speed 1.
+// Guarantees: time never goes back. Events at the same time come by rank, then by order of scheduling.
+// The same calls give the same events. Nothing is allocated once the number of events, slots and
+// tasks has been reached before. Time is in seconds or a duration; work is in seconds at rate 1.
 //
 // The package makes no decisions, draws no random numbers and does no I/O. An invalid call, such as
 // a copy on a slot in use, is a bug of the simulation and panics.

@@ -1,6 +1,7 @@
 // Claims: events come in the order of their times, then of rank, then as they were scheduled, whatever was moved or removed
-// between; the first copy of a task ends it and frees the slots of the others; a slot's speed stretches what is left;
-// no slot time is lost or counted twice; nothing is allocated once the machine has its size.
+// between, in seconds and in durations; work ends when its rates say; the first copy of a task ends it and frees the slots
+// of the others; a slot's speed stretches what is left; no slot time is lost or counted twice; nothing is allocated once the
+// machine has its size.
 package events
 
 import (
@@ -9,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -26,7 +28,7 @@ func TestQueueIsInOrder(t *testing.T) {
 		id    ID
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		var q Queue[int]
+		var q Queue[float64, int]
 		var all []waiting
 		for order := range rapid.IntRange(1, 200).Draw(t, "steps") {
 			at := float64(rapid.IntRange(0, 9).Draw(t, "at"))
@@ -56,9 +58,68 @@ func TestQueueIsInOrder(t *testing.T) {
 				}
 				all = slices.Delete(all, first, first+1)
 			}
-			if q.Len() != len(all) {
-				t.Fatalf("%d wait, want %d", q.Len(), len(all))
+			waits := 0
+			for id, order := range q.All() {
+				if i := slices.IndexFunc(all, func(w waiting) bool { return w.id == id }); i < 0 || all[i].order != order {
+					t.Fatalf("event %d waits", order)
+				}
+				waits++
 			}
+			if q.Len() != len(all) || waits != len(all) {
+				t.Fatalf("%d and %d wait, want %d", q.Len(), waits, len(all))
+			}
+		}
+	})
+}
+
+// Events in the past happen now, and time stops at the last one; a clock of durations behaves alike.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	var c Clock[time.Duration, string]
+	c.Schedule(5, 2, "second")
+	first := c.Schedule(9, 1, "first")
+	c.Cancel(c.Schedule(1, 0, "cancelled"))
+	c.Move(first, 5)
+	c.Schedule(Never[time.Duration](), 0, "never")
+	if e, ok := c.Before(4); ok {
+		t.Errorf("%s at %v", e, c.Now())
+	}
+	c.Advance(5)
+	c.Schedule(3, 3, "past")
+	for _, want := range []string{"first", "second", "past"} {
+		if e, ok := c.Next(); !ok || e != want || c.Now() != 5 {
+			t.Errorf("%s at %v, want %s", e, c.Now(), want)
+		}
+	}
+	if e, ok := c.Next(); ok {
+		t.Errorf("%s at %v", e, c.Now())
+	}
+}
+
+// Work at changing rates ends when the sum of its parts is done, whatever the unit of time.
+func TestWork(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		seconds := Work[float64]{Left: 100, Rate: 1}
+		durations := Work[time.Duration]{Left: 100, Rate: 1}
+		now, done := 0, 0.0
+		for range rapid.IntRange(0, 5).Draw(t, "changes") {
+			took, rate := rapid.IntRange(0, 20).Draw(t, "s"), float64(rapid.IntRange(0, 4).Draw(t, "rate"))/2
+			now, done = now+took, done+float64(took)*seconds.Rate
+			seconds.SetRate(float64(now), rate)
+			durations.SetRate(time.Duration(now)*time.Second, rate)
+		}
+		left := max(0, 100-done)
+		if math.Abs(seconds.LeftAt(float64(now))-left) > 1e-9 || math.Abs(durations.LeftAt(time.Duration(now)*time.Second)-left) > 1e-9 {
+			t.Fatalf("%v and %v left, want %v", seconds, durations, left)
+		}
+		switch want := float64(now) + left/seconds.Rate; {
+		case left > 0 && seconds.Rate == 0:
+			if seconds.Ends() != Never[float64]() || durations.Ends() != Never[time.Duration]() {
+				t.Fatalf("paused, ends at %v and %v", seconds.Ends(), durations.Ends())
+			}
+		case left > 0 && (math.Abs(seconds.Ends()-want) > 1e-9 || math.Abs(durations.Ends().Seconds()-want) > 1e-8):
+			t.Fatalf("ends at %v and %v, want %v", seconds.Ends(), durations.Ends(), want)
 		}
 	})
 }
@@ -66,9 +127,7 @@ func TestQueueIsInOrder(t *testing.T) {
 // The paper's first example of GRASS: a copy of a straggler at 1 ends at 3, and both slots are free.
 func TestFirstCopyEndsTask(t *testing.T) {
 	t.Parallel()
-	var m Machine[string]
-	m.AddSlots(2, 1)
-	j := m.AddJob(9)
+	m := NewMachine[string](9, 2)
 	m.Start(0, 0, 6)
 	m.Start(1, 1, 1)
 	m.Schedule(3, 1, "after the end")
@@ -79,64 +138,33 @@ func TestFirstCopyEndsTask(t *testing.T) {
 	if c := m.Copy(0); c.Left != 5 || m.Copies(0) != 2 || !slices.Equal(slices.Collect(m.Slots(0)), []int{1, 0}) {
 		t.Errorf("%+v, %d copies", c, m.Copies(0))
 	}
-	if e, ok := m.Next(); !ok || e.Task != 0 || e.Slot != 1 || m.Now() != 3 || len(m.Free()) != 2 || m.State(0) != Done {
-		t.Errorf("%+v at %v, free %v", e, m.Now(), m.Free())
+	if e, ok := m.Next(); !ok || e.Task != 0 || e.Slot != 1 || m.Now() != 3 || m.Free != 2 || !m.Ended(0) {
+		t.Errorf("%+v at %v, %d free", e, m.Now(), m.Free)
 	}
 	if e, ok := m.Next(); !ok || e.Ended || e.Own != "after the end" || m.Now() != 3 {
 		t.Errorf("%+v at %v", e, m.Now())
 	}
-	if got := *m.Job(j); got != (Job{Tasks: 9, Waiting: 7, Done: 2, Useful: 3, Lost: 3}) {
-		t.Errorf("%+v", got)
+	if m.Done != 2 || m.Running != 0 || m.Useful != 3 || m.Lost != 3 {
+		t.Errorf("%d done, %d running, %v s useful, %v s lost", m.Done, m.Running, m.Useful, m.Lost)
 	}
 	if e, ok := m.Next(); ok {
 		t.Errorf("%+v after the last", e)
 	}
 }
 
-// A job that holds parts of slots is a task on a slot of that speed; at speed 0 it pauses.
-func TestSpeedStretches(t *testing.T) {
-	t.Parallel()
-	var m Machine[int]
-	slot := m.AddSlots(1, 2.5)
-	m.AddJob(1)
-	m.Start(0, slot, 100)
-	for i, speed := range []float64{0, 5, 10} {
-		m.Schedule(float64(10*i+10), 1, i)
-		if e, ok := m.Next(); !ok || e.Own != i {
-			t.Fatalf("%+v", e)
-		}
-		m.SetSpeed(slot, speed)
-	}
-	if e, ok := m.Next(); !ok || !e.Ended || m.Now() != 32.5 { // 25 until 10, none until 20, 50 until 30, 25 more at 10 a second
-		t.Errorf("%+v at %v", e, m.Now())
-	}
-	m.AddJob(1)
-	m.SetSpeed(slot, 0)
-	m.Start(1, slot, 1)
-	if at, ok := m.until(); ok {
-		t.Errorf("a paused task ends at %v", at)
-	}
-	m.Drop(1)
-	if m.Busy(slot) || m.State(1) != Dropped || m.Job(1).Dropped != 1 || m.Job(1).Lost != 0 {
-		t.Errorf("%+v", *m.Job(1))
-	}
-}
-
-// Whatever a simulation does, the books add up: each task is in one state, and slots are in use as long as copies ran.
+// Whatever a simulation does, the books add up: each task has its copies, and slots are in use as long as copies ran.
 func TestBooksAddUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var m Machine[int]
 		slots, tasks := rapid.IntRange(1, 5).Draw(t, "slots"), rapid.IntRange(1, 8).Draw(t, "tasks")
-		m.AddSlots(slots, 1)
-		j := m.AddJob(tasks)
+		m := NewMachine[int](tasks, slots)
 		busy, last := 0.0, 0.0
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
 			task, slot := rapid.IntRange(0, tasks-1).Draw(t, "task"), rapid.IntRange(0, slots-1).Draw(t, "slot")
 			x := float64(rapid.IntRange(0, 8).Draw(t, "x")) / 2
-			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
 			case 0, 1:
-				if !m.Busy(slot) && m.State(task) <= Running {
+				if !m.Busy(slot) && !m.Ended(task) {
 					m.Start(task, slot, x)
 				}
 			case 2:
@@ -145,10 +173,8 @@ func TestBooksAddUp(t *testing.T) {
 				}
 			case 3:
 				m.SetSpeed(slot, x)
-			case 4:
-				m.Drop(task)
 			default:
-				used := float64(slots - len(m.Free()))
+				used := float64(slots - m.Free)
 				m.Next()
 				busy += used * (m.Now() - last)
 				if m.Now() < last || math.IsInf(m.Now(), 0) {
@@ -156,39 +182,38 @@ func TestBooksAddUp(t *testing.T) {
 				}
 				last = m.Now()
 			}
-			check(t, &m, j, slots)
+			check(t, m)
 		}
 		for slot := range slots {
 			if m.Busy(slot) {
 				m.Kill(slot)
 			}
 		}
-		if got := m.Job(j).Useful + m.Job(j).Lost; math.Abs(got-busy) > 1e-9 {
+		if got := m.Useful + m.Lost; math.Abs(got-busy) > 1e-9 {
 			t.Fatalf("%v s in the books, slots were in use for %v s", got, busy)
 		}
 	})
 }
 
-// check holds the books of a job against the tasks and the slots.
-func check(t *rapid.T, m *Machine[int], job, slots int) {
-	var want Job
-	j := *m.Job(job)
-	want.Tasks, want.Useful, want.Lost = j.Tasks, j.Useful, j.Lost
-	counts := []*int{&want.Waiting, &want.Running, &want.Done, &want.Dropped}
-	for task := range j.Tasks {
-		*counts[m.State(task)]++
-		want.Copies += m.Copies(task)
+// check holds the books against the tasks and the slots.
+func check(t *rapid.T, m *Machine[int]) {
+	done, running, copies := 0, 0, 0
+	for task := range m.tasks {
+		copies += m.Copies(task)
+		if m.Copies(task) > 0 {
+			running++
+		}
+		if m.Ended(task) {
+			done++
+		}
 		for slot := range m.Slots(task) {
 			if m.Copy(slot).Task != task {
 				t.Fatalf("slot %d of task %d runs task %d", slot, task, m.Copy(slot).Task)
 			}
 		}
-		if (m.Copies(task) > 0) != (m.State(task) == Running) {
-			t.Fatalf("task %d is in state %d with %d copies", task, m.State(task), m.Copies(task))
-		}
 	}
-	if j != want || len(m.Free()) != slots-want.Copies {
-		t.Fatalf("%+v, want %+v; free %v", j, want, m.Free())
+	if m.Done != done || m.Running != running || m.Free != len(m.slots)-copies {
+		t.Fatalf("%d done, %d running, %d free; want %d, %d, %d", m.Done, m.Running, m.Free, done, running, len(m.slots)-copies)
 	}
 }
 
@@ -199,7 +224,7 @@ func TestDeterministic(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 5))
 		l := newLoad(50, 2000)
 		for l.fill(); ; l.fill() {
-			e, ok := l.m.Next()
+			e, ok := l.step()
 			if !ok {
 				return events
 			}
@@ -217,9 +242,9 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	l := newLoad(100, 10_000)
 	for range 1000 {
 		l.fill()
-		l.m.Next()
+		l.step()
 	}
-	if got := testing.AllocsPerRun(1000, func() { l.fill(); l.m.Next(); l.m.SetSpeed(7, 1.5); l.m.SetSpeed(7, 1) }); got != 0 {
+	if got := testing.AllocsPerRun(1000, func() { l.fill(); l.step(); l.m.SetSpeed(7, 1.5); l.m.SetSpeed(7, 1) }); got != 0 {
 		t.Errorf("%v allocations a task", got)
 	}
 }
@@ -228,15 +253,12 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 func TestMisusePanics(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(m *Machine[int]){
-		"busy slot":     func(m *Machine[int]) { m.Start(1, 0, 1) },
-		"done task":     func(m *Machine[int]) { m.Next(); m.Start(0, 1, 1) },
-		"kill nothing":  func(m *Machine[int]) { m.Kill(1) },
-		"copy of none":  func(m *Machine[int]) { m.Copy(1) },
-		"dropped start": func(m *Machine[int]) { m.Drop(1); m.Start(1, 1, 1) },
+		"busy slot":    func(m *Machine[int]) { m.Start(1, 0, 1) },
+		"done task":    func(m *Machine[int]) { m.Next(); m.Start(0, 1, 1) },
+		"kill nothing": func(m *Machine[int]) { m.Kill(1) },
+		"copy of none": func(m *Machine[int]) { m.Copy(1) },
 	} {
-		var m Machine[int]
-		m.AddSlots(2, 1)
-		m.AddJob(2)
+		m := NewMachine[int](2, 2)
 		m.Start(0, 0, 1)
 		func() {
 			defer func() {
@@ -244,7 +266,7 @@ func TestMisusePanics(t *testing.T) {
 					t.Errorf("%s: no panic", name)
 				}
 			}()
-			call(&m)
+			call(m)
 		}()
 	}
 }

@@ -46,16 +46,14 @@ func (r *Report) Verdict() error {
 			short = append(short, r.Targets[i].ID)
 		}
 	}
-	return shortfall(fmt.Sprintf("%d of %d targets of %s are short", len(short), len(r.Targets), r.Paper), short,
-		"see the notes and docs/"+r.Paper+".md for the reasons")
-}
-
-// shortfall is the error of what is short; nil if nothing is.
-func shortfall(message string, short []string, hint string) error {
 	if len(short) == 0 {
 		return nil
 	}
-	return &cli.Error{Code: "short", Exit: cli.ExitDegraded, Message: message + ": " + strings.Join(short, ", "), Hint: hint}
+	return &cli.Error{
+		Code: "short", Exit: cli.ExitDegraded,
+		Message: fmt.Sprintf("%d of %d targets of %s are short: %s", len(short), len(r.Targets), r.Paper, strings.Join(short, ", ")),
+		Hint:    "see the notes and lab/docs/" + r.Paper + ".md for the reasons",
+	}
 }
 
 // Files are the targets as a table for programs, as a table for a page of docs, and as a plot.

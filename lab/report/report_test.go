@@ -1,6 +1,5 @@
 // Claims: every study reports in one form; exit code 8 means that a target is short, and names it;
-// what was not measured is null, not 0; a value outside the paper's tolerance is not met; a figure of
-// which more is better is ahead if ours has more; a figure that a run did not yield is absent.
+// what was not measured is null, not 0; a value outside the paper's tolerance is not met.
 package report
 
 import (
@@ -138,60 +137,5 @@ func TestFilesAreWholeOrNot(t *testing.T) {
 	entries := testkit.Need(os.ReadDir(dir))(t)
 	if data := testkit.Need(os.ReadFile(filepath.Join(dir, "runs.csv")))(t); string(data) != "first\n" || len(entries) != 1 {
 		t.Errorf("%q, %d files", data, len(entries))
-	}
-}
-
-func TestMoreIsBetter(t *testing.T) {
-	t.Parallel()
-	c := &Comparison{
-		Variants: []Variant{{Name: "ours"}, {Name: "theirs"}},
-		Columns:  []Column{{Head: "GOOD", Figure: "good", Scale: 1, Sign: -1}, {Head: "BAD", Figure: "bad", Scale: 1, Sign: 1}, {Head: "NEVER", Figure: "never", Scale: 1, Sign: 1}},
-	}
-	var results []Run
-	for run := range 5 {
-		x := 0.01 * float64(run%2)
-		results = append(results, Run{"ours", run, map[string]float64{"good": 9 + x, "bad": 3}}, Run{"theirs", run, map[string]float64{"good": 7, "bad": 2 + x}})
-	}
-	r := c.Summary(results)
-	for i, want := range []Standing{Ahead, Behind, Unknown} {
-		if got := r.Differences[i]; got.Verdict != want {
-			t.Errorf("%+v, want %s", got, want)
-		}
-	}
-	if _, known := r.Variants[0].Figures["never"]; known || r.Runs != 5 {
-		t.Errorf("%+v", r.Variants)
-	}
-	err := r.Behind("ours", func(figure string) bool { return figure == "bad" })
-	if e, ok := errors.AsType[*cli.Error](err); !ok || e.Exit != cli.ExitDegraded || e.Hint == "" {
-		t.Errorf("%v", err)
-	}
-	if err := r.Behind("ours", func(figure string) bool { return figure == "good" }); err != nil {
-		t.Error(err)
-	}
-}
-
-// More runs are named only if they would decide, and the bounds of many figures are wider than those of one.
-func TestMoreRuns(t *testing.T) {
-	t.Parallel()
-	c := Column{Figure: "x", Sign: 1, Slack: 0.1}
-	zero := make([]float64, 5)
-	for name, k := range map[string]struct {
-		ours []float64
-		want Standing
-		more bool
-	}{
-		"decided":    {[]float64{2, 2.1, 1.9, 2, 2}, Behind, false},
-		"better":     {[]float64{-2, -2.1, -1.9, -2, -2}, Ahead, false},
-		"undecided":  {[]float64{2, -1, 3, 0, 1}, Level, true},
-		"none would": {[]float64{0.1, -0.1, 0, 0.1, -0.1}, Level, false},
-		"one run":    {[]float64{2}, Unknown, true},
-	} {
-		p := c.Compare(k.ours, zero[:len(k.ours)], 70)
-		if p.AtOnce != k.want || (p.More > 0) != k.more {
-			t.Errorf("%s: %+v", name, p)
-		}
-	}
-	if p := c.Compare([]float64{1, 0.4, 1.2, 0.5, 0.9}, zero, 70); p.Alone != Behind || p.AtOnce != Level || p.AtOnce.Verdict() != Order {
-		t.Errorf("%+v", p)
 	}
 }

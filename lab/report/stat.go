@@ -44,33 +44,22 @@ func Over[T any](runs []T, of func(T) float64) Stat {
 // Within is the stat with bounds of another confidence, above 0 and below 1, by Student's t.
 func Within(values []float64, confidence float64) Stat {
 	n := float64(len(values))
-	mean, squares := moments(values)
-	if n == 0 || math.IsNaN(mean) || math.IsInf(mean, 0) {
-		return Stat{}
-	}
-	half := 0.0
-	if n > 1 {
-		half = student(n-1, confidence) * math.Sqrt(squares/(n-1)/n)
-	}
-	return Stat{Mean: mean, Low: mean - half, High: mean + half, Known: true}
-}
-
-// student is the factor of a mean's standard error, for bounds on both sides.
-func student(freedom, confidence float64) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile((1 + confidence) / 2)
-}
-
-// moments are the mean of a sample and the sum of the squares of the distances from it.
-func moments(values []float64) (mean, squares float64) {
-	sum := 0.0
+	sum, squares := 0.0, 0.0
 	for _, v := range values {
 		sum += v
 	}
-	mean = sum / float64(len(values))
+	mean := sum / n
+	if n == 0 || math.IsNaN(mean) || math.IsInf(mean, 0) {
+		return Stat{}
+	}
 	for _, v := range values {
 		squares += (v - mean) * (v - mean)
 	}
-	return mean, squares
+	half := 0.0
+	if n > 1 {
+		half = distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile((1+confidence)/2) * math.Sqrt(squares/(n-1)/n)
+	}
+	return Stat{Mean: mean, Low: mean - half, High: mean + half, Known: true}
 }
 
 // String returns the mean with half the width of its bounds.
@@ -82,12 +71,7 @@ func (s Stat) String() string {
 	case size < 1000:
 		digits = 1
 	}
-	return s.text(1, digits)
-}
-
-// text is the stat in another unit, with so many digits.
-func (s Stat) text(scale float64, digits int) string {
-	return fmt.Sprintf("%.*f ± %.*f", digits, scale*s.Mean, digits, scale*(s.High-s.Low)/2)
+	return fmt.Sprintf("%.*f ± %.*f", digits, s.Mean, digits, (s.High-s.Low)/2)
 }
 
 // Number is a number as files have it.

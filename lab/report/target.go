@@ -30,33 +30,31 @@ type Target struct {
 	Note string
 }
 
-// Verdict is the result of comparing a target with the paper, or one variant with another.
+// Verdict is the result of comparing a target with the paper.
 type Verdict string
 
-// The verdicts, the best first. TooFew and NotRun are none: there is not enough to judge by.
+// The verdicts, the best first. NotRun is none: the experiment was not made.
 const (
 	// Met means that the value is within the target's tolerance of the paper's number, or, if the
-	// paper gives an ordering only, that the ordering holds. Of variants: ahead.
+	// paper gives an ordering only, that the ordering holds.
 	Met Verdict = "met"
-	// Order means that only the ordering or the sign of the paper's number holds. Of variants:
-	// level.
+	// Order means that only the ordering or the sign of the paper's number holds.
 	Order Verdict = "order"
-	// Short means that not even that holds, or that nothing was measured. Of variants: behind.
+	// Short means that not even that holds, or that nothing was measured.
 	Short  Verdict = "short"
-	TooFew Verdict = "too_few_runs"
 	NotRun Verdict = "not_run"
 )
 
 // Worse reports whether v is a worse verdict than o.
 func (v Verdict) Worse(o Verdict) bool {
-	order := []Verdict{Met, Order, Short, TooFew, NotRun}
+	order := []Verdict{Met, Order, Short, NotRun}
 	return slices.Index(order, v) > slices.Index(order, o)
 }
 
 // met reports whether the paper's number or at least its ordering was reproduced; nil if the
 // experiment was not made.
 func (t *Target) met() *bool {
-	if t.Verdict == NotRun || t.Verdict == TooFew {
+	if t.Verdict == NotRun {
 		return nil
 	}
 	return new(t.Verdict == Met || t.Verdict == Order)

@@ -130,9 +130,10 @@ func TestEngineHoldsShares(t *testing.T) {
 	for range 2 {
 		e.jobs = append(e.jobs, &job{Tasks: papers.Tasks{Times: slices.Repeat([]float64{10}, 200)}, reduce: 5})
 	}
+	e.every(tick, rankTick, e.step)
 	look := func(until time.Duration) int {
-		for e.now < until {
-			e.step()
+		for do, ok := e.clock.Before(until); ok; do, ok = e.clock.Before(until) {
+			do()
 			if held := e.jobs[0].held() + e.jobs[1].held(); held > containersAll {
 				t.Fatalf("%d containers held", held)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"headroom/jobs/arbiter"
 	"headroom/jobs/containers"
+	"headroom/lab/events"
 	"headroom/lab/papers"
 	"headroom/progress"
 	"headroom/units"
@@ -121,18 +122,36 @@ type engine struct {
 	server  *server
 	jobs    []*job
 	arbiter *arbiter.Arbiter
-	now     time.Duration
+	clock   events.Clock[time.Duration, func()]
 	longest time.Duration // the set's uncapped time
 	// learner learns uncapped finish times as the coordinators do, for every variant
 	// alike; learned is what it has committed, 0 until then.
 	learner *arbiter.Arbiter
 	learned []time.Duration
 
-	told   []int // shares on their way
-	tellAt time.Duration
-	watch  func(e *engine, in *arbiter.Input)
-	load   int // tasks that the server is to bear whatever runs; 0: those that run
+	watch func(e *engine, in *arbiter.Input)
+	load  int // tasks that the server carries whatever runs; 0: those that run
 }
+
+// Ranks of what happens at one time: the server and the tasks proceed, shares arrive, the job loop looks.
+const (
+	rankTick uint8 = iota
+	rankShares
+	rankLoop
+)
+
+// every schedules something for whenever a period has passed.
+func (e *engine) every(period time.Duration, rank uint8, do func()) {
+	var again func()
+	again = func() {
+		do()
+		e.clock.Schedule(e.now()+period, rank, again)
+	}
+	e.clock.Schedule(e.now()+period, rank, again)
+}
+
+// now is the time of the run.
+func (e *engine) now() time.Duration { return e.clock.Now() }
 
 // outcome is what came of a run.
 type outcome struct {
@@ -171,9 +190,7 @@ func run(s setup, watch func(*engine, *arbiter.Input)) (*outcome, error) {
 			e.arbiter = arbiter.Taught(s.poolBlind)
 		}
 	}
-	for !e.over() {
-		e.step()
-	}
+	e.play()
 	o := &outcome{learned: e.learned}
 	for i, j := range e.jobs {
 		o.ends, o.mapEnds = append(o.ends, j.end), append(o.mapEnds, j.mapEnd)
@@ -190,15 +207,29 @@ func learning() arbiter.Settings {
 func (e *engine) over() bool {
 	for _, j := range e.jobs {
 		if !j.ended() {
-			return e.now > runMost
+			return e.now() > runMost
 		}
 	}
 	return true
 }
 
-// step lets one tick go by.
+// play runs the jobs to their end.
+func (e *engine) play() {
+	e.every(tick, rankTick, e.step)
+	if !e.variant.uncapped || e.watch != nil {
+		e.every(loopEvery, rankLoop, e.loop)
+	}
+	for over := e.over(); !over; {
+		do, _ := e.clock.Next() // ticks never end
+		do()
+		at, _ := e.clock.Until()
+		over = at > e.now() && e.over()
+	}
+}
+
+// step lets the server and the tasks proceed by the tick that is over.
 func (e *engine) step() {
-	e.server.setCap(e.caps.at(e.now, e.longest))
+	e.server.setCap(e.caps.at(e.now()-tick, e.longest))
 	e.hand()
 	running := 0
 	for _, j := range e.jobs {
@@ -210,20 +241,10 @@ func (e *engine) step() {
 		running = e.load
 	}
 	speed := e.server.step(tick, running)
-	e.now += tick
 	for _, j := range e.jobs {
 		if !j.ended() {
-			j.work(e.now, speed*tick.Seconds())
+			j.work(e.now(), speed*tick.Seconds())
 		}
-	}
-	if e.told != nil && e.now >= e.tellAt {
-		for i, j := range e.jobs {
-			j.share = e.told[i]
-		}
-		e.told = nil
-	}
-	if e.now%loopEvery == 0 {
-		e.loop()
 	}
 }
 
@@ -257,9 +278,6 @@ func (j *job) below() int { return j.share - j.held() }
 
 // loop is one turn of the job loop: what the coordinators do every 5 s.
 func (e *engine) loop() {
-	if e.variant.uncapped && e.watch == nil {
-		return
-	}
 	in := e.gather()
 	e.learn(&in)
 	if e.watch != nil {
@@ -268,15 +286,20 @@ func (e *engine) loop() {
 	if e.variant.exact {
 		return
 	}
-	d := e.arbiter.Step(e.now, e.variant.mistake.seen(in))
+	d := e.arbiter.Step(e.now(), e.variant.mistake.seen(in))
 	if d.Changed {
-		e.told, e.tellAt = make([]int, len(e.jobs)), e.now+applyLag
+		shares := make([]int, len(e.jobs))
 		for i, s := range d.Shares {
 			if e.variant.mistake.swaps {
 				s.Containers = d.Shares[len(d.Shares)-1-i].Containers
 			}
-			e.told[index(s.ID)] = s.Containers
+			shares[index(s.ID)] = s.Containers
 		}
+		e.clock.Schedule(e.now()+applyLag, rankShares, func() {
+			for i, j := range e.jobs {
+				j.share = shares[i]
+			}
+		})
 	}
 	if e.variant.mistake.neverStops {
 		return
@@ -307,7 +330,7 @@ func (e *engine) learn(in *arbiter.Input) {
 	}
 	as := *in
 	as.Settings = learning()
-	for _, u := range e.learner.Step(e.now, as).Uncapped {
+	for _, u := range e.learner.Step(e.now(), as).Uncapped {
 		e.learned[index(u.ID)] = u.At
 	}
 	for k := range in.Jobs {
@@ -352,7 +375,7 @@ func (e *engine) gather() arbiter.Input {
 		}
 		x := arbiter.Job{
 			ID: id(i), Name: j.app.name, Tasks: len(j.Times), Done: j.Done, Running: j.running(), Pending: j.Pending(), Dropped: j.Dropped,
-			Work: j.Worked(), Phase: j.phase(), Reduced: 0, Elapsed: e.now, Floor: e.floors[i], Stopped: j.stopped, Held: j.held(),
+			Work: j.Worked(), Phase: j.phase(), Reduced: 0, Elapsed: e.now(), Floor: e.floors[i], Stopped: j.stopped, Held: j.held(),
 			Power: e.server.cap, Full: fullLoad,
 		}
 		if j.Over() {
@@ -372,7 +395,8 @@ func (e *engine) gather() arbiter.Input {
 // frozen is the run as it would have gone on, to its end, with the cap, the containers
 // and the load of this moment: a finish time foresees none of their changes.
 func (e *engine) frozen() *engine {
-	then := &engine{setup: e.setup, server: e.server.clone(), now: e.now, longest: e.longest}
+	then := &engine{setup: e.setup, server: e.server.clone(), longest: e.longest}
+	then.clock.Advance(e.now())
 	then.caps = caps{name: e.caps.name, fixed: e.server.cap}
 	then.variant = noCap()
 	for _, j := range e.jobs {
@@ -383,8 +407,6 @@ func (e *engine) frozen() *engine {
 			then.load += j.running()
 		}
 	}
-	for !then.over() {
-		then.step()
-	}
+	then.play()
 	return then
 }

@@ -107,10 +107,10 @@ func seenBy(o progress.Observation, blind bool) progress.Observation {
 // knows no reduce part: it is held against the end of the map part.
 func (f *foresight) look(e *engine, in *arbiter.Input) {
 	if f.cap != 0 && f.cap != e.server.cap {
-		f.stepped = e.now
+		f.stepped = e.now()
 	}
 	f.cap = e.server.cap
-	minute, step := e.now%truthEvery == 0, f.stepped > 0 && e.now-f.stepped < stepWindow
+	minute, step := e.now()%truthEvery == 0, f.stepped > 0 && e.now()-f.stepped < stepWindow
 	var then *engine
 	for i := range in.Jobs {
 		j := &in.Jobs[i]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"headroom/jobs/buffers"
+	"headroom/lab/events"
 )
 
 // class is one priority class of an experiment, the highest first.
@@ -129,30 +130,39 @@ type outcome struct {
 type machine struct {
 	*trace
 	faults
-	b    *buffers.Buffers
-	pot  *pot
-	now  time.Duration
-	next int // of the trace's jobs
-	left int // jobs that have not ended
-	run  *running
-	out  outcome
+	clock events.Clock[time.Duration, event]
+	b     *buffers.Buffers
+	pot   *pot
+	left  int // jobs that have not ended
+	run   *running
+	// timer is the event of the dispatcher's next timer, while timed.
+	timer events.ID
+	timed bool
+	out   outcome
 	// newest is the latest arrival of each class that has ended.
 	newest []int
 }
 
-// running is the run under way.
+// event is a kind of event; of events at the same time they come in this order.
+type event uint8
+
+const (
+	runEnds event = iota
+	potEmpty
+	jobArrives // the next of the trace
+	timerFires
+)
+
+// running is the run under way. Its work is in seconds at base frequency; the joules left of the sprint's escrow are work too,
+// at the rate of what a sprint draws.
 type running struct {
 	job   int
 	began time.Duration
-	// since is when what follows last changed.
-	since time.Duration
 	// as is the run as the dispatcher began it.
-	as   buffers.Run
-	work float64 // s at base frequency that are left
-	fast bool
-	// joules are left of the sprint's escrow.
-	joules float64
-	sprint float64 // s sprinted
+	as           buffers.Run
+	work, joules events.Work[time.Duration]
+	end, empty   events.ID
+	sprint       float64 // s sprinted
 }
 
 // epoch is the time 0 of a run: the dispatcher wants points in time.
@@ -169,59 +179,50 @@ func simulate(t *trace, p policy, f faults) (*outcome, error) {
 	if p.pot != nil {
 		m.pot = p.pot()
 	}
-	for m.left > 0 {
-		if err := m.step(); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.name, err)
+	m.clock.Schedule(m.jobs[0].at, uint8(jobArrives), jobArrives)
+	for next := 0; m.left > 0; {
+		e, _ := m.clock.Next() // jobs that have not ended arrive or end
+		switch e {
+		case runEnds:
+			m.finish()
+		case potEmpty:
+			m.run.empty = m.clock.Schedule(events.Never[time.Duration](), uint8(potEmpty), potEmpty)
+			m.sprinted(0)
+		case jobArrives:
+			j := m.jobs[next]
+			if next++; next < len(m.jobs) {
+				m.clock.Schedule(m.jobs[next].at, uint8(jobArrives), jobArrives)
+			}
+			if err := b.Add(buffers.Job{ID: j.id, Class: j.class, Submitted: epoch().Add(j.at)}); err != nil {
+				return nil, fmt.Errorf("%s: %w", p.name, err)
+			}
+		case timerFires:
+			m.timed = false
 		}
+		m.obey()
+		m.setTimer()
 	}
-	m.out.waste, m.out.span = b.Waste(), m.now.Seconds()
+	m.out.waste, m.out.span = b.Waste(), m.now().Seconds()
 	return &m.out, nil
 }
 
-const never = time.Duration(math.MaxInt64)
+func (m *machine) now() time.Duration { return m.clock.Now() }
 
-// step goes to the next event and carries out what the dispatcher decides to it.
-func (m *machine) step() error {
-	arrival, end, empty, timer := never, never, never, never
-	if m.next < len(m.jobs) {
-		arrival = m.jobs[m.next].at
+// setTimer schedules the dispatcher's next timer.
+func (m *machine) setTimer() {
+	if m.timed {
+		m.clock.Cancel(m.timer)
 	}
-	if m.run != nil {
-		end, empty = m.run.end(), m.run.empty()
+	var at time.Time
+	if at, m.timed = m.b.Next(); m.timed {
+		m.timer = m.clock.Schedule(at.Sub(epoch()), uint8(timerFires), timerFires)
 	}
-	if at, ok := m.b.Next(); ok {
-		timer = at.Sub(epoch())
-	}
-	m.now = max(m.now, min(arrival, end, empty, timer))
-	if err := m.happen(arrival, end, empty); err != nil {
-		return err
-	}
-	m.obey()
-	return nil
 }
 
-// happen is the one event that it is time for; the timer is the dispatcher's own.
-func (m *machine) happen(arrival, end, empty time.Duration) error {
-	if m.now == end {
-		m.finish()
-		return nil
-	}
-	if m.now == empty {
-		m.run.slow(m.now)
-		return nil
-	}
-	if m.now == arrival {
-		j := m.jobs[m.next]
-		m.next++
-		return m.b.Add(buffers.Job{ID: j.id, Class: j.class, Submitted: epoch().Add(j.at)})
-	}
-	return nil
-}
-
-// obey carries out what the dispatcher decides, until it says nothing more.
+// obey carries out the dispatcher's decisions, until there are none.
 func (m *machine) obey() {
 	for {
-		actions := m.b.Step(epoch().Add(m.now))
+		actions := m.b.Step(epoch().Add(m.now()))
 		if len(actions) == 0 {
 			return
 		}
@@ -233,7 +234,7 @@ func (m *machine) obey() {
 				m.kill(a.Run)
 			case buffers.SprintDue:
 				if !m.neverFires {
-					m.run.sprinted(m.now, m.pot.escrow(m.now))
+					m.sprinted(m.pot.escrow(m.now()))
 				}
 			}
 		}
@@ -246,17 +247,49 @@ func (m *machine) start(r buffers.Run) {
 	if m.keepsAll {
 		theta = 0
 	}
-	m.run = &running{job: job, began: m.now, since: m.now, as: r, work: m.course(job, theta).seconds()}
+	now := m.now()
+	m.run = &running{
+		job: job, began: now, as: r, work: events.Work[time.Duration]{Left: m.course(job, theta).seconds(), Rate: 1, Since: now},
+		joules: events.Work[time.Duration]{Since: now},
+	}
+	m.run.end = m.clock.Schedule(m.run.work.Ends(), uint8(runEnds), runEnds)
+	m.run.empty = m.clock.Schedule(events.Never[time.Duration](), uint8(potEmpty), potEmpty)
+}
+
+// sprinted starts a sprint of the run with so many joules, or ends it with none.
+func (m *machine) sprinted(joules float64) {
+	r, now := m.run, m.now()
+	r.advance(now)
+	speed, watts := 1.0, 0.0
+	if joules > 0 {
+		speed, watts = speedup, extraWatts
+	}
+	r.work.SetRate(now, speed)
+	r.joules = events.Work[time.Duration]{Left: joules, Rate: watts, Since: now}
+	m.clock.Move(r.end, r.work.Ends())
+	empty := events.Never[time.Duration]()
+	if joules > 0 {
+		empty = r.joules.Ends()
+	}
+	m.clock.Move(r.empty, empty)
+}
+
+// advance counts the time that the run has sprinted.
+func (r *running) advance(now time.Duration) {
+	if r.joules.Rate > 0 {
+		r.sprint += (now - r.joules.Since).Seconds()
+	}
 }
 
 // kill ends the run at once, as SIGKILL does; its job starts from the beginning later.
 func (m *machine) kill(r buffers.Run) {
 	m.account()
+	m.clock.Cancel(m.run.end)
 	m.run = nil
-	m.b.Ended(epoch().Add(m.now), r.ID)
+	m.b.Ended(epoch().Add(m.now()), r.ID)
 	if m.victimLast {
 		m.b.Cancel(r.ID)
-		_ = m.b.Add(buffers.Job{ID: r.ID, Class: r.Class, Submitted: epoch().Add(m.now)}) // its class is known
+		_ = m.b.Add(buffers.Job{ID: r.ID, Class: r.Class, Submitted: epoch().Add(m.now())}) // its class is known
 	}
 }
 
@@ -264,23 +297,23 @@ func (m *machine) finish() {
 	r, j := m.run, m.jobs[m.run.job]
 	m.account()
 	d := &m.out.jobs[r.job]
-	d.class, d.response, d.exec, d.fast = j.class, (m.now - j.at).Seconds(), (m.now - r.began).Seconds(), r.sprint
+	d.class, d.response, d.exec, d.fast = j.class, (m.now() - j.at).Seconds(), (m.now() - r.began).Seconds(), r.sprint
 	d.theta, d.timed, d.overtaken = r.as.Theta, r.as.Sprint, r.job < m.newest[j.class]
 	m.newest[j.class] = max(m.newest[j.class], r.job)
 	m.run = nil
 	m.left--
-	m.b.Ended(epoch().Add(m.now), j.id)
+	m.b.Ended(epoch().Add(m.now()), j.id)
 }
 
 // account closes the books of the run under way.
 func (m *machine) account() {
 	r := m.run
-	sprinting := r.joules > 0
-	r.advance(m.now)
-	if m.pot != nil && sprinting {
-		m.pot.refund(m.now, r.joules)
+	r.advance(m.now())
+	if m.pot != nil && r.joules.Rate > 0 {
+		m.pot.refund(m.now(), r.joules.LeftAt(m.now()))
 	}
-	took := (m.now - r.began).Seconds()
+	m.clock.Cancel(r.empty)
+	took := (m.now() - r.began).Seconds()
 	m.out.busy += took
 	d := &m.out.jobs[r.job]
 	d.runs++
@@ -288,43 +321,4 @@ func (m *machine) account() {
 	if !m.freeSprints {
 		d.joules += extraWatts * r.sprint
 	}
-}
-
-// end is when the run is done at its present speed.
-func (r *running) end() time.Duration {
-	if r.fast {
-		return r.since + seconds(r.work/speedup)
-	}
-	return r.since + seconds(r.work)
-}
-
-// empty is when the sprint's joules are spent.
-func (r *running) empty() time.Duration {
-	if s := r.joules / extraWatts; r.fast && s < 1e9 {
-		return r.since + seconds(s)
-	}
-	return never
-}
-
-func (r *running) sprinted(now time.Duration, joules float64) {
-	r.advance(now)
-	r.fast, r.joules = joules > 0, joules
-}
-
-// slow ends a sprint whose joules are spent.
-func (r *running) slow(now time.Duration) {
-	r.advance(now)
-	r.fast, r.joules = false, 0
-}
-
-func (r *running) advance(now time.Duration) {
-	dt := (now - r.since).Seconds()
-	r.since = now
-	if !r.fast {
-		r.work = max(0, r.work-dt)
-		return
-	}
-	r.work = max(0, r.work-speedup*dt)
-	r.sprint += dt
-	r.joules = max(0, r.joules-extraWatts*dt)
 }

@@ -2,7 +2,6 @@ package grass
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"headroom/jobs/speculation"
@@ -46,7 +45,7 @@ type run struct {
 	past    *past
 	caps    *caps
 
-	m        events.Machine[look]
+	m        *events.Machine[look]
 	copies   []copied // by slot
 	started  []int    // how many copies of each task have started
 	restarts []int    // how often each was begun again
@@ -102,13 +101,12 @@ type outcome struct {
 func play(s *spec, v variant, p promise, past *past, caps *caps) (outcome, error) {
 	s.draw()
 	r := &run{
-		spec: s, variant: v, promise: p, past: past, caps: caps,
+		spec: s, variant: v, promise: p, past: past, caps: caps, m: events.NewMachine[look](s.tasks, s.width),
 		copies: make([]copied, s.width), started: make([]int, s.tasks), restarts: make([]int, s.tasks), nodes: make([]node, s.width),
 	}
 	for i := range s.width {
-		r.m.AddSlots(1, caps.speed(s, i, 0))
+		r.m.SetSpeed(i, caps.speed(s, i, 0))
 	}
-	r.m.AddJob(s.tasks)
 	r.view.Tasks = make([]speculation.Task, s.tasks)
 	for i := range r.view.Tasks {
 		r.view.Tasks[i].ID = i
@@ -130,7 +128,7 @@ func play(s *spec, v variant, p promise, past *past, caps *caps) (outcome, error
 			return r.outcome(), nil
 		case e.Ended:
 			r.learn(e.Task, e.Slot)
-			if done := r.m.Job(0).Done; done == s.tasks || p.left <= 0 && done >= need {
+			if r.m.Done == s.tasks || p.left <= 0 && r.m.Done >= need {
 				return r.outcome(), nil
 			}
 		case e.Own == lookCaps:
@@ -144,9 +142,8 @@ func play(s *spec, v variant, p promise, past *past, caps *caps) (outcome, error
 }
 
 func (r *run) outcome() outcome {
-	j := r.m.Job(0)
 	o := outcome{
-		done: float64(j.Done) / float64(j.Tasks), took: r.m.Now(), useful: j.Useful, lost: j.Lost,
+		done: float64(r.m.Done) / float64(r.spec.tasks), took: r.m.Now(), useful: r.m.Useful, lost: r.m.Lost,
 		second: r.launched, left: r.left, fresh: r.fresh, at: r.at,
 	}
 	for slot := range r.spec.width {
@@ -206,7 +203,7 @@ func (r *run) fill() error {
 		}
 		r.start(a.Task, free[a.Slot])
 	}
-	if j := r.m.Job(0); !r.looking && len(r.m.Free()) > 0 && j.Running > 0 {
+	if !r.looking && r.m.Free > 0 && r.m.Running > 0 {
 		r.looking = true
 		r.m.Schedule(r.m.Now()+lookEvery*median(), 3, lookAgain)
 	}
@@ -215,11 +212,12 @@ func (r *run) fill() error {
 
 // free are the free slots in their order.
 func (r *run) free() []int {
-	free := make([]int, 0, len(r.m.Free()))
-	for _, slot := range r.m.Free() {
-		free = append(free, int(slot))
+	free := make([]int, 0, r.m.Free)
+	for slot := range r.spec.width {
+		if !r.m.Busy(slot) {
+			free = append(free, slot)
+		}
 	}
-	slices.Sort(free)
 	return free
 }
 

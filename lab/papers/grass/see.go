@@ -67,13 +67,12 @@ func (r *run) typical() time.Duration {
 // seeTask is what the policy sees of a task.
 func (r *run) seeTask(i int, t *speculation.Task) {
 	*t = speculation.Task{ID: i, New: time.Duration(float64(r.told) * r.spec.sizes[i]), Restarted: r.restarts[i]}
-	switch r.m.State(i) {
-	case events.Done, events.Dropped:
+	if r.m.Ended(i) {
 		*t = speculation.Task{ID: i, State: speculation.Done}
 		return
-	case events.Waiting:
-	case events.Running:
-		t.State, t.Copies, t.Remaining = speculation.Running, r.m.Copies(i), -1
+	}
+	if copies := r.m.Copies(i); copies > 0 {
+		t.State, t.Copies, t.Remaining = speculation.Running, copies, -1
 		r.seeCopies(i, t)
 	}
 	if r.variant.knows {
