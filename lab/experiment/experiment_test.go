@@ -263,7 +263,11 @@ func TestCommand(t *testing.T) {
 		return out.String()
 	}
 	for _, x := range []struct{ args, want string }{
-		{"", "3 of 3"}, {"--report", "-50.00 %"}, {"--report --markdown", "| demo | faster |"}, {"demo", "demo has 6 runs"}, {"--for -1s", "must be positive"},
+		{"", "3 of 3"},
+		{"--report", "-50.00 %"},
+		{"--report --markdown", "| demo | faster |"},
+		{"demo", "demo has 6 runs"},
+		{"--for -1s", "must be positive"},
 		{"nothing", "unknown experiment"},
 	} {
 		if got := run(strings.Fields(x.args)...); !strings.Contains(got, x.want) {

@@ -69,12 +69,15 @@ func (c cell) variant(program string) string {
 	return fmt.Sprintf("%s/%dx%d", program, c.size, c.units)
 }
 
-// sparkCells are one partition on one executor, and two sizes on every degree; yarnCells as many maps as containers.
+// sparkCells are one partition on one executor, and three sizes on every degree that each can use: fewer points do not
+// determine the six parameters of USBA. yarnCells are as many maps as containers.
 func sparkCells() []cell {
 	all := []cell{{1, 1}}
-	for _, size := range []int{8, 16} {
+	for _, size := range []int{4, 8, 16} {
 		for _, n := range degrees() {
-			all = append(all, cell{size, n})
+			if n <= size {
+				all = append(all, cell{size, n})
+			}
 		}
 	}
 	return all

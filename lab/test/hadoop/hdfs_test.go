@@ -98,7 +98,6 @@ func TestClustersBesideTheFirst(t *testing.T) {
 	testkit.Engines(t, "hadoop "+release())
 	l := shared(t)
 	t.Run("HDFS", func(t *testing.T) { countsInHDFS(t, l) })
-	t.Run("profile", func(t *testing.T) { profilesAnApplication(t, l) })
 }
 
 func countsInHDFS(t *testing.T, first *lab) {
